@@ -12,10 +12,11 @@ from hforest.co2.losses cimport hf_members
 from hforest.co2.oc1_search cimport hf_oc1_workspace, search_hyperplane, start_oc1
 from hforest.co2.rows cimport HF_LANES, real
 from hforest.co2.stump_fit cimport fit_hyperplane, hf_stump_workspace, start_stump
-from hforest.core.arena cimport hf_arena, take, take_zeros
 from hforest.core.machine cimport hf_has_stopped, hf_stopped
+from hforest.core.arena cimport hf_arena, take, take_zeros
 from hforest.growth.builder cimport reserve_entries
-from hforest.growth.column_source cimport best_column, fill_sides, start_columns
+from hforest.growth.column_source cimport best_column, start_columns
+from hforest.growth.node_orders cimport fill_sides, hf_column_workspace
 from hforest.growth.node_samples cimport score_sides
 from hforest.growth.task cimport hf_pending, hf_source, hf_split, hf_task, hf_tree, hf_workspace
 
@@ -24,7 +25,7 @@ cdef enum:
 
 
 # The workspace of a tree.
-ctypedef struct hf_fit_workspace:
+ctypedef struct hf_hyperplane_workspace:
     hf_stump_workspace stump
     hf_oc1_workspace search
     uint32_t* index      # (n_features,): the entries of the best hyperplane that are not 0
@@ -32,19 +33,20 @@ ctypedef struct hf_fit_workspace:
     int64_t n_entries    # 0: the univariate split stays
 
 
-cdef bint _start(const hf_task* t, hf_workspace* r) noexcept nogil:
+cdef bint _start_tree(const hf_task* t, hf_workspace* r) noexcept nogil:
     # Takes the workspace of a tree; returns whether there was memory.
     cdef const hf_hyperplanes* h = <const hf_hyperplanes*> t.source.data
     cdef hf_arena* arena = &r.arena
-    cdef hf_fit_workspace* fit = <hf_fit_workspace*> take_zeros(arena, sizeof(hf_fit_workspace))
+    cdef hf_hyperplane_workspace* work
     cdef int64_t n_features = h.columns.n_columns
-    r.own = fit
-    if fit == NULL or not start_columns(t, r, &h.columns):
+    work = <hf_hyperplane_workspace*> take_zeros(arena, sizeof(hf_hyperplane_workspace))
+    r.source, r.best_split = work, _best_split
+    if work == NULL or not start_columns(t, r, &h.columns):
         return False
-    fit.index, fit.factor = <uint32_t*> take(arena, n_features * 4), <double*> take(arena, n_features * 8)
-    start_stump(&fit.stump, arena, &h.rows, r.n, t.n_outputs)
+    work.index, work.factor = <uint32_t*> take(arena, n_features * 4), <double*> take(arena, n_features * 8)
+    start_stump(&work.stump, arena, &h.rows, r.n, t.n_outputs)
     if h.has_search:
-        start_oc1(&fit.search, arena, h.rows.x, n_features, True, t.single, r.n)
+        start_oc1(&work.search, arena, h.rows.x, n_features, True, t.single, r.n)
     return not arena.failed
 
 
@@ -53,27 +55,27 @@ cdef void _fit(
 ) noexcept nogil:
     # Writes w (OUT (n_features + 1,)), which begins at x[column] - threshold.
     cdef const hf_hyperplanes* h = <const hf_hyperplanes*> t.source.data
-    cdef hf_fit_workspace* fit = <hf_fit_workspace*> r.own
+    cdef hf_hyperplane_workspace* work = <hf_hyperplane_workspace*> r.source
     cdef int64_t j, n_features = h.columns.n_columns
-    cdef double* wide = fit.stump.start
+    cdef double* wide = work.stump.start
     cdef hf_members m
     memset(w, 0, h.rows.n_blocks * HF_LANES * sizeof(real))
     w[start.column], w[n_features] = 1, <real> start.threshold
     if h.has_search:
         memset(wide, 0, (n_features + 1) * sizeof(double))
         wide[start.column], wide[n_features] = 1, start.threshold
-        search_hyperplane(t, r, node, &h.search, key, &fit.search, wide)
+        search_hyperplane(t, r, node, &h.search, key, &work.search, wide)
         for j in range(n_features + 1):
             w[j] = <real> wide[j]
         return
     m.n, m.sample, m.targets = node.last - node.first, r.sample + node.first, t.targets
     m.label = r.label + node.first if t.labels != NULL else NULL
     m.weight, m.order, m.sign = r.weight + node.first, NULL, NULL
-    fit_hyperplane(&h.rows, &m, &h.schedule, key, &fit.stump, NULL, t.watch)
+    fit_hyperplane(&h.rows, &m, &h.schedule, key, &work.stump, NULL, t.watch)
 
 
 cdef void _fill_sides(
-    const real* x, int64_t n_features, const uint32_t* sample, int64_t n, const hf_fit_workspace* fit,
+    const real* x, int64_t n_features, const uint32_t* sample, int64_t n, const hf_hyperplane_workspace* work,
     real limit, uint8_t* goes_right
 ) noexcept nogil:
     # Writes the sides of n samples, from projections as tree.predict has them: sums in float64, in the order
@@ -87,9 +89,9 @@ cdef void _fill_sides(
         for i in range(TOGETHER):
             row[i] = x + <int64_t> sample[first + (i if i < count else 0)] * n_features
             sum[i] = 0
-        for e in range(fit.n_entries):
+        for e in range(work.n_entries):
             for i in range(TOGETHER):
-                sum[i] += fit.factor[e] * <double> row[i][fit.index[e]]
+                sum[i] += work.factor[e] * <double> row[i][work.index[e]]
         for i in range(count):
             goes_right[first + i] = <real> sum[i] > limit
 
@@ -100,69 +102,68 @@ cdef hf_split _split_by(
 ) noexcept nogil:
     # Returns the split by the hyperplane that is fitted from a univariate split, or that split.
     cdef const hf_hyperplanes* h = <const hf_hyperplanes*> t.source.data
-    cdef hf_fit_workspace* fit = <hf_fit_workspace*> r.own
+    cdef hf_hyperplane_workspace* work = <hf_hyperplane_workspace*> r.source
     cdef hf_split split = start
     cdef int64_t j, n_features = h.columns.n_columns
     cdef real limit
     _fit(t, r, node, key, &start, w)
-    fit.n_entries = 0
+    work.n_entries = 0
     if hf_stopped(t.watch):
         split.column = -1
         return split
     for j in range(n_features):
-        fit.index[fit.n_entries], fit.factor[fit.n_entries] = <uint32_t> j, w[j]
-        fit.n_entries += w[j] != 0
+        work.index[work.n_entries], work.factor[work.n_entries] = <uint32_t> j, w[j]
+        work.n_entries += w[j] != 0
     # `value <= limit` is `value < w[n_features]`.
     if real is float:
         limit = nextafterf(w[n_features], -INFINITY)
     else:
         limit = nextafter(w[n_features], -INFINITY)
-    if fit.n_entries:
+    if work.n_entries:
         _fill_sides(
-            <const real*> h.rows.x, n_features, r.sample + node.first, node.last - node.first, fit, limit,
+            <const real*> h.rows.x, n_features, r.sample + node.first, node.last - node.first, work, limit,
             r.goes_right,
         )
         split.score, split.threshold = score_sides(t, r, node, weight), limit
         if split.score > -INFINITY:
             return split
-    fit.n_entries = 0
-    fill_sides(t, r, &h.columns, node, &start)
+    work.n_entries = 0
+    fill_sides(t, r, &h.columns, node, &(<hf_column_workspace*> r.columns).orders, &start)
     return start
 
 
 cdef hf_split _best_split(
     const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, double weight
 ) noexcept nogil:
-    cdef const hf_hyperplanes* h = <const hf_hyperplanes*> t.source.data
-    cdef hf_fit_workspace* fit = <hf_fit_workspace*> r.own
-    cdef hf_split start = best_column(t, r, &h.columns, node, key, weight)
+    cdef hf_hyperplane_workspace* work = <hf_hyperplane_workspace*> r.source
+    cdef hf_split start = best_column(t, r, node, key, weight)
     if hf_has_stopped(t.watch):
         start.column = -1
     if start.column < 0:
         return start
     if t.single:
-        return _split_by[float](t, r, node, key, weight, start, <float*> fit.stump.w)
-    return _split_by[double](t, r, node, key, weight, start, <double*> fit.stump.w)
+        return _split_by[float](t, r, node, key, weight, start, <float*> work.stump.w)
+    return _split_by[double](t, r, node, key, weight, start, <double*> work.stump.w)
 
 
 cdef bint _write(
     const hf_task* t, hf_workspace* r, const hf_split* split, hf_tree* tree, int64_t v
 ) noexcept nogil:
     # Writes the hyperplane of a node, or its feature.
-    cdef hf_fit_workspace* fit = <hf_fit_workspace*> r.own
+    cdef hf_hyperplane_workspace* work = <hf_hyperplane_workspace*> r.source
     cdef int64_t e
-    tree.feature[v] = -2 if fit.n_entries else <int32_t> split.column
-    if not reserve_entries(tree, fit.n_entries):
+    tree.feature[v] = -2 if work.n_entries else <int32_t> split.column
+    if not reserve_entries(tree, work.n_entries):
         return False
-    for e in range(fit.n_entries):
-        tree.indices[tree.n_entries + e], tree.data[tree.n_entries + e] = fit.index[e], fit.factor[e]
-    tree.n_entries += fit.n_entries
+    for e in range(work.n_entries):
+        tree.indices[tree.n_entries + e], tree.data[tree.n_entries + e] = work.index[e], work.factor[e]
+    tree.n_entries += work.n_entries
     return True
 
 
 cdef hf_source source_of_hyperplanes(const hf_hyperplanes* hyperplanes) noexcept nogil:
     # Returns the source of hyperplanes, which must outlive it.
     cdef hf_source source
-    source.data, source.has_short_codes = hyperplanes, False
-    source.start, source.best_split, source.write = _start, _best_split, _write
+    source.data, source.has_short_bins = hyperplanes, False
+    source.start, source.write = _start_tree, _write
     return source

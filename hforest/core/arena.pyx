@@ -1,6 +1,6 @@
 """Arenas: all memory of a call, of a thread or of a tree, and whether there was enough of it.
 
-    own.value, own.index = <float*> take(arena, 4 * n), <uint32_t*> take(arena, 4 * n)
+    work.value, work.index = <float*> take(arena, 4 * n), <uint32_t*> take(arena, 4 * n)
     if arena.failed:                        asked once, after all that is taken
         return False
     ...

@@ -1,12 +1,15 @@
 """Where the numbers of typed memoryviews begin, for structs that hold pointers."""
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 ctypedef fused number:
     uint8_t
+    uint16_t
     int32_t
+    uint32_t
     int64_t
     uint64_t
+    float
     double
 
 

@@ -28,9 +28,15 @@ typedef struct {
     uint32_t all, square; /* weight of the node; sum of the squares of its classes' weights */
 } hf_splits;
 
+/* The same in float64: whole numbers, exact below 2**53, of nodes whose weight is too large for sums of 32 bits. */
+typedef struct {
+    double left_weight[HF_BUCKETS], left_square[HF_BUCKETS], right_square[HF_BUCKETS];
+    double all, square;
+} hf_wide_splits;
+
 /* The pairwise scorer of bins. */
 typedef struct {
-    uint8_t code[HF_PAIRWISE_NUMBERS]; /* of candidates side by side: simd/pairwise.h */
+    uint8_t bin[HF_PAIRWISE_NUMBERS]; /* of candidates side by side: simd/pairwise.h */
     uint8_t left_weight[HF_PAIRWISE_NUMBERS];
     uint16_t left_square[2][HF_PAIRWISE_NUMBERS / 2], right_square[2][HF_PAIRWISE_NUMBERS / 2]; /* even, odd numbers */
     hf_rates rate[2];
@@ -42,10 +48,10 @@ typedef struct {
     uint32_t all, square;
 } hf_pairwise __attribute__((aligned(64)));
 
-/* The pairwise scorer of codes of 32 bits. */
+/* The pairwise scorer of bins of 32 bits. */
 typedef struct {
     hf_splits splits;
-    int32_t code[HF_VALUE_PAIRS + 32]; /* class by class */
+    int32_t bin[HF_VALUE_PAIRS + 32]; /* class by class */
     uint32_t weight[HF_VALUE_PAIRS];
     int32_t last[HF_VALUE_PAIRS];
     uint32_t total[HF_VALUE_PAIRS];
@@ -58,7 +64,7 @@ typedef struct {
     uint16_t counts[4][HF_HISTOGRAM_CLASSES * HF_HISTOGRAM_BINS]; /* of a candidate, by class, then place of the bin */
     uint16_t *count; /* of the candidate to be scored */
     hf_splits splits;
-    uint8_t tile[HF_TILE_CANDIDATES][HF_TILE_SAMPLES]; /* codes */
+    uint8_t tile[HF_TILE_CANDIDATES][HF_TILE_SAMPLES]; /* bins */
     uint32_t number[HF_TILE_SAMPLES];                  /* 0, 1, ... */
     uint8_t place[HF_HISTOGRAM_BINS];                  /* of a bin: simd/histogram.h */
     uint32_t total[HF_HISTOGRAM_CLASSES];
@@ -66,18 +72,19 @@ typedef struct {
     int n_steps, n_bins;
 } hf_histogram __attribute__((aligned(64)));
 
-/* The histogram scorer of codes of 32 bits, with bounds. Bucket c has the place (c % n_steps) * lanes + c / n_steps. */
+/* The histogram scorer of bins of 32 bits, with bounds. Bucket c has the place (c % n_steps) * lanes + c / n_steps. */
 typedef struct {
     hf_splits splits;
+    hf_wide_splits wide; /* the sums, where is_wide: splits then has the rates alone */
     uint32_t count[HF_HISTOGRAM_CLASSES * HF_BUCKETS]; /* by class, then place */
     uint32_t inside[HF_BUCKETS], second[HF_BUCKETS];   /* the two largest weights of a class in a bucket */
     int32_t alive[HF_BUCKETS];
     uint32_t total[HF_HISTOGRAM_CLASSES];
     int64_t n, n_present;
     int log_steps, log_lanes;
-    int whole, exact;      /* whole: codes are the values; exact: every bucket holds one value */
-    int32_t lowest, usual; /* usual: a code that has a bucket of its own, */
-    int32_t own;           /* at this place, which sum_buckets counts: what the other buckets leave */
+    int is_wide, whole, exact; /* whole: bins are the values; exact: every bucket holds one value */
+    int32_t lowest, usual;     /* usual: a bin that has a bucket of its own, */
+    int32_t usual_place;       /* at this place, which sum_buckets counts: what the other buckets leave */
     float least, scale;
 } hf_buckets __attribute__((aligned(64)));
 
@@ -87,8 +94,8 @@ typedef struct {
     float (*rate_pairs)(int per, hf_pairwise *p);
     void (*sum_values)(hf_value_pairs *p);
     void (*sum_bins)(hf_histogram *h);
-    void (*find_range)(const int32_t *code, int64_t n, int32_t *range);
-    void (*fill_buckets)(const hf_buckets *s, const int32_t *code, int64_t n, uint8_t *bucket);
+    void (*find_range)(const int32_t *bin, int64_t n, int32_t *range);
+    void (*fill_buckets)(const hf_buckets *s, const int32_t *bin, int64_t n, uint8_t *bucket);
     void (*sum_buckets)(hf_buckets *s);
     void (*find_alive)(hf_buckets *s, float limit);
     float (*rate)(int n, hf_splits *s);

@@ -22,8 +22,14 @@ cdef extern from "growth/bodies.h" nogil:
         hf_rates rate
         uint32_t all
         uint32_t square
+    ctypedef struct hf_wide_splits:
+        double* left_weight
+        double* left_square
+        double* right_square
+        double all
+        double square
     ctypedef struct hf_pairwise:
-        uint8_t* code
+        uint8_t* bin
         uint8_t* left_weight
         uint16_t** left_square
         uint16_t** right_square
@@ -38,7 +44,7 @@ cdef extern from "growth/bodies.h" nogil:
         uint32_t square
     ctypedef struct hf_value_pairs:
         hf_splits splits
-        int32_t* code
+        int32_t* bin
         uint32_t* weight
         int32_t* last
         uint32_t* total
@@ -58,6 +64,7 @@ cdef extern from "growth/bodies.h" nogil:
         int n_bins
     ctypedef struct hf_buckets:
         hf_splits splits
+        hf_wide_splits wide
         uint32_t* count
         uint32_t* inside
         uint32_t* second
@@ -67,11 +74,12 @@ cdef extern from "growth/bodies.h" nogil:
         int64_t n_present
         int log_steps
         int log_lanes
+        bint is_wide
         bint whole
         bint exact
         int32_t lowest
         int32_t usual
-        int32_t own
+        int32_t usual_place
         float least
         float scale
     ctypedef struct hf_bodies:
@@ -80,20 +88,38 @@ cdef extern from "growth/bodies.h" nogil:
         float (*rate_pairs)(int per, hf_pairwise* p) noexcept nogil
         void (*sum_values)(hf_value_pairs* p) noexcept nogil
         void (*sum_bins)(hf_histogram* h) noexcept nogil
-        void (*find_range)(const int32_t* code, int64_t n, int32_t* range_) noexcept nogil
+        void (*find_range)(const int32_t* bin, int64_t n, int32_t* range_) noexcept nogil
         void (*fill_buckets)(
-            const hf_buckets* s, const int32_t* code, int64_t n, uint8_t* bucket
+            const hf_buckets* s, const int32_t* bin, int64_t n, uint8_t* bucket
         ) noexcept nogil
         void (*sum_buckets)(hf_buckets* s) noexcept nogil
         void (*find_alive)(hf_buckets* s, float limit) noexcept nogil
         float (*rate)(int n, hf_splits* s) noexcept nogil
 
-# Returns the bodies of a vector path.
+# Returns the bodies of a vector path, or those of its sums in float64.
+cdef hf_bodies bodies_of_width(int path, bint is_wide) noexcept nogil
 cdef const hf_bodies* bodies_of(int path) noexcept nogil
 
-# Returns the score of split i in float64.
+
 cdef inline double score_at(const hf_splits* s, int64_t i) noexcept nogil:
+    # Returns the score of split i in float64.
     return (
         <double> s.left_square[i] / <double> s.left_weight[i]
         + <double> s.right_square[i] / <double> (s.all - s.left_weight[i])
     )
+
+
+cdef inline float real_of(const hf_buckets* s, int32_t bin) noexcept nogil:
+    # Returns the value of a bin.
+    return <float> bin if s.whole else hf_float_of_code(bin)
+
+
+cdef inline int bucket_of(const hf_buckets* s, int32_t bin) noexcept nogil:
+    # Returns the bucket of a bin.
+    cdef int c = <int> ((real_of(s, bin) - s.least) * s.scale)
+    return c if s.exact else c + (bin >= s.usual) + (bin > s.usual)
+
+
+cdef inline int place_of(const hf_buckets* s, int c) noexcept nogil:
+    # Returns the place of bucket c.
+    return (c & ((1 << s.log_steps) - 1)) << s.log_lanes | c >> s.log_steps

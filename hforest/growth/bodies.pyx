@@ -31,7 +31,7 @@ cdef void _sum_pairs(int per, hf_pairwise* p) noexcept nogil:
         for k in range(p.n_present):
             added = left
             while j < p.last[k]:
-                left += p.weight[j] if p.code[j * per + at % per] <= p.code[at] else 0
+                left += p.weight[j] if p.bin[j * per + at % per] <= p.bin[at] else 0
                 j += 1
             added = left - added
             square += added * added
@@ -61,7 +61,7 @@ cdef float _rate_pairs(int per, hf_pairwise* p) noexcept nogil:
 
 
 cdef void _sum_values(hf_value_pairs* p) noexcept nogil:
-    # As _sum_pairs, of one candidate's codes of 32 bits.
+    # As _sum_pairs, of one candidate's bins of 32 bits.
     cdef int64_t i, j, k
     cdef uint32_t left, added, square, product
     for i in range(p.n):
@@ -69,7 +69,7 @@ cdef void _sum_values(hf_value_pairs* p) noexcept nogil:
         for k in range(p.n_present):
             added = left
             while j < p.last[k]:
-                left += p.weight[j] if p.code[j] <= p.code[i] else 0
+                left += p.weight[j] if p.bin[j] <= p.bin[i] else 0
                 j += 1
             added = left - added
             square += added * added
@@ -117,107 +117,146 @@ cdef float _rate(int n, hf_splits* s) noexcept nogil:
     return most
 
 
-cdef void _find_range(const int32_t* code, int64_t n, int32_t* range_) noexcept nogil:
-    # Writes the least and the greatest of n codes.
+cdef void _find_range(const int32_t* bin, int64_t n, int32_t* range_) noexcept nogil:
+    # Writes the least and the greatest of n bins.
     cdef int64_t i
-    range_[0] = range_[1] = code[0]
+    range_[0] = range_[1] = bin[0]
     for i in range(n):
-        range_[0] = min(range_[0], code[i])
-        range_[1] = max(range_[1], code[i])
-
-
-cdef inline float _real(const hf_buckets* s, int32_t code) noexcept nogil:
-    # Returns the value of a code.
-    return <float> code if s.whole else hf_float_of_code(code)
+        range_[0] = min(range_[0], bin[i])
+        range_[1] = max(range_[1], bin[i])
 
 
 cdef void _fill_buckets(
-    const hf_buckets* s, const int32_t* code, int64_t n, uint8_t* bucket
+    const hf_buckets* s, const int32_t* bin, int64_t n, uint8_t* bucket
 ) noexcept nogil:
-    # Writes the places of n codes' buckets.
+    # Writes the places of n bins' buckets.
     cdef int64_t i
-    cdef int c
     for i in range(n):
-        c = <int> ((_real(s, code[i]) - s.least) * s.scale)
-        if not s.exact:
-            c += (code[i] >= s.usual) + (code[i] > s.usual)
-        bucket[i] = <uint8_t> c
+        bucket[i] = <uint8_t> place_of(s, bucket_of(s, bin[i]))
+
+
+# --------------------------------------------------------------------------------- sums and bounds of buckets
+
+ctypedef fused splits_t:
+    hf_splits
+    hf_wide_splits
+
+
+cdef void _add_up(hf_buckets* s, splits_t* splits) noexcept nogil:
+    # Counts the bucket at s.usual_place, adds up s.count over the buckets up to each, and writes the sums of
+    # the splits after them, and the two largest weights of a class in each bucket.
+    cdef int size = 1 << (s.log_steps + s.log_lanes), c, i
+    cdef uint32_t left[32]  # HF_HISTOGRAM_CLASSES
+    cdef uint32_t here, inside, second
+    cdef int64_t k, right, left_weight, left_square, right_square
+    for k in range(s.n_present):
+        here = s.total[k]
+        for i in range(size):
+            here -= s.count[k * size + i]
+        s.count[k * size + s.usual_place] = here
+        left[k] = 0
+    for c in range(size):
+        i = place_of(s, c)
+        left_weight = left_square = right_square = 0
+        inside = second = 0
+        for k in range(s.n_present):
+            here = s.count[k * size + i]
+            left[k] += here
+            s.count[k * size + i] = left[k]
+            right = s.total[k] - left[k]
+            left_weight += left[k]
+            left_square += <int64_t> left[k] * left[k]
+            right_square += right * right
+            if here > inside:
+                inside, second = here, inside
+            elif here > second:
+                second = here
+        splits.left_weight[i], splits.left_square[i] = left_weight, left_square
+        splits.right_square[i], s.inside[i], s.second[i] = right_square, inside, second
+
+
+cdef inline double _share(double square, double weight) noexcept nogil:
+    # Returns g, 0 of nothing.
+    return square / weight if weight > 0 else 0
+
+
+cdef bint _may_hold(
+    const hf_buckets* s, const splits_t* splits, int i, int before, int size, float limit
+) noexcept nogil:
+    # Returns whether a split in the bucket at place i, after the one at place `before` (-1: none), may score
+    # `limit` or more.
+    cdef double left = splits.left_weight[before] if before >= 0 else 0
+    cdef double up_to = splits.left_weight[i], here = up_to - left, right = splits.all - up_to
+    cdef double g_left = _share(splits.left_square[before] if before >= 0 else 0, left)
+    cdef double g_right = _share(splits.right_square[i], right), most = g_left + g_right
+    cdef double largest = s.inside[i]
+    cdef double left_share = -1, right_share = -1, left_twice = 0, right_twice = 0, below, to_left, to_right
+    cdef int64_t k
+    if here == 0 or most + largest + s.second[i] < limit:
+        return False
+    if left > 0:
+        left_share, left_twice = g_left / left, 2 / left
+        most += here * (largest + here * left_share) / (left + here)
+    if right > 0:
+        right_share, right_twice = g_right / right, 2 / right
+        most += here * (largest + here * right_share) / (right + here)
+    for k in range(s.n_present):
+        below = s.count[k * size + before] if before >= 0 else 0
+        to_left = below * left_twice - left_share
+        to_right = (s.total[k] - s.count[k * size + i]) * right_twice - right_share
+        most += (s.count[k * size + i] - below) * (to_left if to_left > to_right else to_right)
+    return most >= limit
+
+
+cdef void _mark_alive(hf_buckets* s, const splits_t* splits, float limit) noexcept nogil:
+    # Writes to s.alive in which buckets a split may score `limit` or more: bounds.pyx derives the bounds.
+    cdef int size = 1 << (s.log_steps + s.log_lanes), c, i, before = -1
+    for c in range(size):
+        i = place_of(s, c)
+        s.alive[i] = _may_hold(s, splits, i, before, size, limit)
+        before = i
 
 
 cdef void _sum_buckets(hf_buckets* s) noexcept nogil:
-    # Counts the bucket s.own, adds up s.count over the buckets up to each, and writes the sums of the splits
-    # after them, and the two largest weights of a class in each bucket.
-    cdef int size = 1 << s.log_steps, b
-    cdef uint32_t sum, rest, here
-    cdef uint32_t* count
-    cdef int64_t k
-    for b in range(size):
-        s.splits.left_weight[b] = s.splits.left_square[b] = s.splits.right_square[b] = 0
-        s.inside[b] = s.second[b] = 0
-    for k in range(s.n_present):
-        count = s.count + k * size
-        sum = 0
-        for b in range(size):
-            sum += count[b]
-        count[s.own] = s.total[k] - sum
-        sum = 0
-        for b in range(size):
-            here = count[b]
-            sum += here
-            count[b] = sum
-            rest = s.total[k] - sum
-            s.splits.left_weight[b] += sum
-            s.splits.left_square[b] += sum * sum
-            s.splits.right_square[b] += rest * rest
-            if here > s.inside[b]:
-                s.inside[b], s.second[b] = here, s.inside[b]
-            elif here > s.second[b]:
-                s.second[b] = here
-
-
-cdef float _bound(hf_buckets* s, int b) noexcept nogil:
-    # Returns what a split in bucket b scores at most: the second bound that bounds.pyx derives.
-    cdef int size = 1 << s.log_steps
-    cdef uint32_t left_weight = s.splits.left_weight[b - 1] if b else 0
-    cdef float before = <float> left_weight, after = <float> (s.splits.all - s.splits.left_weight[b])
-    cdef float w = <float> (s.splits.left_weight[b] - left_weight), largest = <float> s.inside[b]
-    cdef float left_square = <float> (s.splits.left_square[b - 1] if b else 0)
-    cdef float left_share = -1, right_share = -1, left_twice = 0, right_twice = 0, bound = 0
-    cdef float gain = w * <float> 1e-5, left, to_left, to_right
-    cdef int64_t k
-    if before > 0:
-        bound += left_square / before
-        left_share, left_twice = left_square / before / before, 2 / before
-        bound += w * (largest + w * left_share) / (before + w)
-    if after > 0:
-        bound += <float> s.splits.right_square[b] / after
-        right_share, right_twice = <float> s.splits.right_square[b] / after / after, 2 / after
-        bound += w * (largest + w * right_share) / (after + w)
-    for k in range(s.n_present):
-        left = <float> (s.count[k * size + b - 1] if b else 0)
-        to_left = left * left_twice - left_share
-        to_right = <float> (s.total[k] - s.count[k * size + b]) * right_twice - right_share
-        gain += (<float> s.count[k * size + b] - left) * (to_left if to_left > to_right else to_right)
-    return bound + gain
+    _add_up(s, &s.splits)
 
 
 cdef void _find_alive(hf_buckets* s, float limit) noexcept nogil:
-    # Writes to s.alive in which buckets a split may score `limit` or more.
-    cdef int b
-    cdef uint32_t before, before_square
-    cdef float apart
-    for b in range(1 << s.log_steps):
-        before = s.splits.left_weight[b - 1] if b else 0
-        before_square = s.splits.left_square[b - 1] if b else 0
-        apart = 0
-        if before:
-            apart += <float> before_square / <float> before
-        if s.splits.all - s.splits.left_weight[b]:
-            apart += <float> s.splits.right_square[b] / <float> (s.splits.all - s.splits.left_weight[b])
-        s.alive[b] = (
-            s.splits.left_weight[b] != before and apart + <float> (s.inside[b] + s.second[b]) >= limit
-            and _bound(s, b) >= limit
-        )
+    _mark_alive(s, &s.splits, limit)
+
+
+# Sums in float64. The buckets are few beside the samples of such a node: these have no vector bodies.
+
+cdef void _sum_wide_buckets(hf_buckets* s) noexcept nogil:
+    # Writes the rates, too.
+    cdef hf_wide_splits* a = &s.wide
+    cdef int i
+    _add_up(s, a)
+    for i in range(1 << (s.log_steps + s.log_lanes)):
+        s.splits.rate.value[i] = 0
+        if 0 < a.left_weight[i] < a.all:
+            s.splits.rate.value[i] = <float> (
+                a.left_square[i] / a.left_weight[i] + a.right_square[i] / (a.all - a.left_weight[i])
+            )
+
+
+cdef float _rate_wide(int n, hf_splits* s) noexcept nogil:
+    cdef float most = 0
+    cdef int i
+    for i in range(n):
+        most = s.rate.value[i] if s.rate.value[i] > most else most
+    return most
+
+
+cdef void _find_wide_alive(hf_buckets* s, float limit) noexcept nogil:
+    _mark_alive(s, &s.wide, limit)
+
+
+cdef hf_bodies bodies_of_width(int path, bint is_wide) noexcept nogil:
+    cdef hf_bodies bodies = bodies_of(path)[0]
+    if is_wide:
+        bodies.sum_buckets, bodies.rate, bodies.find_alive = _sum_wide_buckets, _rate_wide, _find_wide_alive
+    return bodies
 
 
 # The plain path scores no bins pairwise (scorers.pxd): the first two say what the vector bodies compute.

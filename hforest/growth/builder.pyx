@@ -96,11 +96,20 @@ cdef bint add_words(hf_tree* tree, int64_t v, const uint32_t* words, int64_t n) 
 
 
 cdef bint _write_leaf(
-    const hf_task* t, const hf_workspace* r, hf_tree* tree, int64_t v, double weight
+    const hf_task* t, const hf_workspace* r, hf_tree* tree, const hf_pending* node, double weight
 ) noexcept nogil:
     # Writes the class shares, or the mean target, of a leaf; returns whether there was memory.
+    #
+    # weight  0: the leaf is of one class, and nothing of it is summed up
     cdef int64_t k, capacity, row = tree.n_rows * t.n_outputs
     cdef double value
+    if weight == 0:
+        if r.kind == HF_FLOATS:
+            tree.left[node.at] = -1 - r.label[node.first]
+        else:
+            tree.left[node.at] = -1 - <int32_t> (r.payload[node.first] >> weight_bits(r))
+        tree.n_leaves += 1
+        return True
     if tree.n_rows == tree.row_capacity:
         capacity = 2 * tree.n_rows if tree.n_rows else 8
         if not resize(&tree.arena, &tree.value, capacity * t.n_outputs * (4 if t.single else 8)):
@@ -112,7 +121,7 @@ cdef bint _write_leaf(
         else:
             value = (r.total[k] if r.kind == HF_FLOATS else r.count[k]) / weight
         _put(tree.value, row + k, value, t.single)
-    tree.left[v] = <int32_t> tree.n_rows
+    tree.left[node.at] = <int32_t> tree.n_rows
     tree.n_rows += 1
     tree.n_leaves += 1
     return True
@@ -128,46 +137,41 @@ cdef double _base_score(const hf_task* t, hf_workspace* r, double weight) noexce
     return hf_node_score(t.criterion, r.right, t.n_outputs, weight)
 
 
-cdef bint _split_or_leave(
-    const hf_task* t, hf_workspace* r, hf_tree* tree, hf_pending node, double* root_weight
+cdef bint _may_split(
+    const hf_task* t, hf_workspace* r, const hf_pending* node, double* weight
 ) noexcept nogil:
-    # Splits a pending node, or makes it a leaf; returns whether there was memory.
-    cdef int64_t v = node.at, n = node.last - node.first, middle
-    cdef bint pure = is_pure(t, r, &node)
-    cdef double weight, base
-    cdef uint64_t key = node.key
-    cdef hf_split split
-    cdef hf_pending left, right
-    tree.indptr[v] = tree.n_entries
+    # Returns whether a node is to be split, and sums it up; writes its weight, 0 if all samples are of one
+    # class.
+    cdef int64_t n = node.last - node.first
+    cdef bint pure = is_pure(t, r, node)
+    weight[0] = 0
     if pure and t.labels != NULL:
-        if r.kind == HF_FLOATS:
-            tree.left[v] = -1 - r.label[node.first]
-        else:
-            tree.left[v] = -1 - <int32_t> (r.payload[node.first] >> weight_bits(r))
-        tree.n_leaves += 1
-        return True
-    weight = sum_up(t, r, &node)
-    if v == 0 and t.roots.indptr == NULL:
-        root_weight[0] = weight
-    r.least_weight = t.min_weight_fraction * root_weight[0]
-    if weight < 2 * r.least_weight:
-        return _write_leaf(t, r, tree, v, weight)
-    if pure or n < 2 or n < t.min_split or n < 2 * t.min_leaf or node.depth >= t.max_depth:
-        return _write_leaf(t, r, tree, v, weight)
-    # A child draws its key only now: most nodes are leaves.
-    if v:
-        key = hf_draw_key(hf_philox(node.key, 0, HF_STREAM_CHILDREN), node.side)
-    base = _base_score(t, r, weight)
-    split = t.source.best_split(t, r, &node, key, weight)
-    if split.column < 0 or (split.score - base) / root_weight[0] < t.min_decrease:
-        return _write_leaf(t, r, tree, v, weight)
-    if not t.source.write(t, r, &split, tree, v):
         return False
-    middle = partition(r, &node)
+    weight[0] = sum_up(t, r, node)
+    if node.at == 0 and t.roots.indptr == NULL:
+        r.root_weight = weight[0]
+    r.least_weight = t.min_weight_fraction * r.root_weight
+    if weight[0] < 2 * r.least_weight:
+        return False
+    return not (pure or n < 2 or n < t.min_split or n < 2 * t.min_leaf or node.depth >= t.max_depth)
+
+
+cdef bint _split_node(
+    const hf_task* t, hf_workspace* r, hf_tree* tree, const hf_pending* node, uint64_t key,
+    const hf_split* split, double gain
+) noexcept nogil:
+    # Splits a node, and appends its children; returns whether there was memory.
+    #
+    # key  IN  of the node
+    cdef int64_t v = node.at, middle
+    cdef hf_pending left, right
+    if not t.source.write(t, r, split, tree, v):
+        return False
+    middle = partition(r, node)
     tree.threshold[v] = split.threshold
     if tree.has_defaults:
         tree.default_left[v] = <uint8_t> split.default_left
-    tree.gain[v] = split.score - base if split.score > base else 0.0
+    tree.gain[v] = gain if gain > 0 else 0.0
     tree.left[v] = <int32_t> tree.n_nodes
     left.first, left.last, left.key, left.depth, left.side = node.first, middle, key, node.depth + 1, 0
     right.first, right.last, right.key, right.depth, right.side = middle, node.last, key, node.depth + 1, 1
@@ -184,7 +188,9 @@ cdef bint grow_tree(const hf_task* t, int64_t number, const int32_t* counts, hf_
     # tree    OUT        all zeros before
     cdef hf_workspace r
     cdef hf_pending node
-    cdef double root_weight = 0
+    cdef hf_split split
+    cdef double weight, base
+    cdef uint64_t key
     cdef int64_t n_steps = 0, first = 0, last = t.n
     cdef bint fine
     memset(&r, 0, sizeof(hf_workspace))
@@ -195,7 +201,7 @@ cdef bint grow_tree(const hf_task* t, int64_t number, const int32_t* counts, hf_
     else:
         first, last = t.roots.indptr[number], t.roots.indptr[number + 1]
         node.key, node.depth = t.roots.key[number], <int32_t> t.roots.depth[number]
-        root_weight = t.roots.weight[number]
+        r.root_weight = t.roots.weight[number]
     fine = start_samples(t, &r, counts, first, last) and t.source.start(t, &r)
     node.first, node.last = 0, r.n
     fine = fine and _push(&r, tree, node)
@@ -203,7 +209,19 @@ cdef bint grow_tree(const hf_task* t, int64_t number, const int32_t* counts, hf_
     while fine and r.n_pending:
         r.n_pending -= 1
         node = r.pending[r.n_pending]
-        fine = _split_or_leave(t, &r, tree, node, &root_weight)
+        tree.indptr[node.at] = tree.n_entries
+        split.column = -1
+        if _may_split(t, &r, &node, &weight):
+            # A child draws its key only now: most nodes are leaves.
+            key = node.key
+            if node.at:
+                key = hf_draw_key(hf_philox(node.key, 0, HF_STREAM_CHILDREN), node.side)
+            base = _base_score(t, &r, weight)
+            split = r.best_split(t, &r, &node, key, weight)
+        if split.column < 0 or (split.score - base) / r.root_weight < t.min_decrease:
+            fine = _write_leaf(t, &r, tree, &node, weight)
+        else:
+            fine = _split_node(t, &r, tree, &node, key, &split, split.score - base)
         if hf_stopped_after(t.watch, &n_steps, (node.last - node.first + t.n_outputs) * (t.n_candidates + 1)):
             fine = False
     release(&r.arena)

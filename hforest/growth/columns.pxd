@@ -1,11 +1,11 @@
-# Columns of bins, and how a node's codes are read from them.
+# Columns of bins, and how a node's bins are read from them.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
-from hforest.growth.task cimport hf_task
+from hforest.growth.task cimport hf_pending, hf_task, hf_workspace
 
 cdef enum:
-    NEAR_CODES = 1 << 19   # bytes of codes that stay in L2
+    NEAR_BINS = 1 << 19   # bytes of bins that stay in L2
     NEAR_SAMPLES = 64      # samples up to which these are read from rows
 
 
@@ -17,33 +17,51 @@ ctypedef struct hf_stored_rows:
     int64_t n_columns
 
 
-# Where the codes of a sparse matrix stand: those of column f are number indptr[f] to indptr[f + 1] - 1.
+# Where the bins of a sparse matrix stand: those of column f are number indptr[f] to indptr[f + 1] - 1.
 ctypedef struct hf_stored:
     const int64_t* indptr    # (n_columns + 1,)
     const int32_t* sample    # (n_stored,)  ascending in each column
-    const int32_t* by_default  # (n_columns,)  the code of samples that are not stored
+    const int32_t* by_default  # (n_columns,)  the bin of samples that are not stored
     const int64_t* table     # (n_columns,)  where the tables of a column begin
     hf_stored_rows rows
 
 
-# Columns of bins: column f's code c stands for the values from low[f * n_codes + c] to high[f * n_codes + c].
-ctypedef struct hf_columns:
-    const void* codes        # (n_columns, n) of `width` bytes
+cdef struct hf_columns
+
+
+# The least and the greatest bin of some samples.
+ctypedef struct hf_range:
+    int32_t lowest
+    int32_t highest
+
+# Writes the bins of a node's samples in a column to `bin` (OUT (n,)); returns their range.
+ctypedef hf_range (*hf_reader)(
+    const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, int64_t column,
+    int32_t* bin
+) noexcept nogil
+
+
+# Columns of bins: column f's bin b stands for the values from low[f * n_bins + b] to high[f * n_bins + b].
+cdef struct hf_columns:
+    const void* bins         # (n_columns, n) of `width` bytes
     int width
+    hf_reader read
+    # Bins of 8 bits that pairwise and histogram score; with missing values every column twice: n_columns + f
+    # has f's missing values first.
+    bint are_bytes
     int64_t n_columns
-    const double* low        # (n_columns, n_codes)
+    const double* low        # (n_columns, n_bins)
     const double* high
-    int64_t n_codes
-    const uint8_t* rows      # codes of one byte again, (n, n_columns); or NULL
-    # Of windows: one row of codes and tables for all columns, in which column f's code of sample i is number
+    int64_t n_bins
+    const uint8_t* rows      # bins of one byte again, (n, n_columns); or NULL
+    # Of windows: one row of bins and tables for all columns, in which column f's bin of sample i is number
     # base[i] + offset[f]; or NULL.
     const int64_t* offset
-    const void* values       # what codes stand for, float or double, (n, n_columns), of windows x; or NULL
-    const int64_t* missing   # (n_columns,): the code of missing values, -1 without; or NULL: none has any
-    const uint8_t* categorical  # (n_columns,): whether codes are categories; or NULL: none are
-    bint twice               # codes hold every column twice: n_columns + f has f's missing values first
+    const void* values       # what bins stand for, float or double, (n, n_columns), of windows x; or NULL
+    const int64_t* missing   # (n_columns,): the bin of missing values, -1 without; or NULL: none has any
+    const uint8_t* categorical  # (n_columns,): whether bins are categories; or NULL: none are
     bint random_thresholds   # one of each candidate, not the best
-    # Of a sparse matrix, whose codes are (n_stored,) and whose tables are (n_all_codes,); else all NULL.
+    # Of a sparse matrix, whose bins are (n_stored,) and whose tables are (n_all_bins,); else all NULL.
     hf_stored stored
 
 
@@ -52,8 +70,8 @@ cdef inline bint is_stored(const hf_columns* c) noexcept nogil:
     return c.stored.indptr != NULL
 
 
-cdef inline int64_t codes_at(const hf_columns* c, const hf_task* t, uint32_t column) noexcept nogil:
-    # Returns where the codes of a column begin.
+cdef inline int64_t bins_at(const hf_columns* c, const hf_task* t, int64_t column) noexcept nogil:
+    # Returns where the bins of a column begin.
     return c.offset[column] if c.offset != NULL else column * t.n
 
 
@@ -61,7 +79,7 @@ cdef inline int64_t table_at(const hf_columns* c, int64_t column) noexcept nogil
     # Returns where the row of the tables of a column begins.
     if is_stored(c):
         return c.stored.table[column]
-    return 0 if c.offset != NULL else column * c.n_codes
+    return 0 if c.offset != NULL else column * c.n_bins
 
 
 cdef inline bint has_orders(const hf_columns* c, int64_t column) noexcept nogil:
@@ -78,11 +96,11 @@ cdef inline bint is_by_values(const hf_columns* c, const hf_task* t, int64_t n) 
 
 
 cdef inline bint is_by_rows(const hf_columns* c, const hf_task* t, int64_t n) noexcept nogil:
-    # Returns whether n samples of a node have their codes read from rows: where these are fewer cache lines
+    # Returns whether n samples of a node have their bins read from rows: where these are fewer cache lines
     # than the candidates' columns, or where all columns stay in cache and rows are for few samples alone.
     cdef int64_t row = c.n_columns // 64 + 1, column = t.n // 64 + 1
     if c.rows == NULL:
         return False
-    if t.n * c.n_columns <= NEAR_CODES:
+    if t.n * c.n_columns <= NEAR_BINS:
         return n <= NEAR_SAMPLES
     return n * min(row, t.n_candidates) <= t.n_candidates * min(column, n)

@@ -23,6 +23,7 @@ from hforest.core.views cimport start, start_of_rows
 from hforest.growth.bodies cimport HF_PATH_PLAIN
 from hforest.growth.builder cimport grow_tree, hf_arrays, order_tree
 from hforest.growth.column_source cimport source_of_columns
+from hforest.growth.column_readers cimport reader_of
 from hforest.growth.columns cimport hf_columns, hf_stored_rows
 from hforest.growth.copies cimport fill_corners, whole_row
 from hforest.growth.draws cimport count_draws
@@ -232,7 +233,7 @@ cdef void _encode(
             hf_end(watch)
 
 
-def encode(x, bins, low, high, n_bins):
+def encode(x, uint32_t[:, ::1] bins, double[:, ::1] low, double[:, ::1] high, int64_t[::1] n_bins):
     """Writes the rank of each value in its column, or its bin where ranks are more than a row of `low` holds.
 
     x (n, n_columns), of any strides: IN. bins (n_columns, n) uint32, low and high (n_columns, most) float64
@@ -321,6 +322,18 @@ def joined(trees, int64_t n_outputs, dtype, bint projected):
     return (*arrays, indptr, indices, data) if projected else arrays
 
 
+cdef const void* _address_of_bins(a):
+    # Returns where a matrix of uint8, uint16 or uint32 begins,
+    if a.itemsize == 1:
+        return start_of_rows[uint8_t](a)
+    return <const void*> start_of_rows[uint16_t](a) if a.itemsize == 2 else start_of_rows[uint32_t](a)
+
+
+cdef const void* _address_of_reals(a):
+    # and one of float32 or float64.
+    return <const void*> start_of_rows[float](a) if a.itemsize == 4 else start_of_rows[double](a)
+
+
 cdef hf_roots _roots(roots):
     # Returns trees.Roots as a task has them.
     cdef hf_roots a
@@ -357,28 +370,30 @@ cdef hf_columns columns_of(bins, workspace, bint random_thresholds):
     # Returns the columns of bins and of what prepare_columns made of them, which must outlive it.
     cdef hf_columns c
     cdef const double[:, ::1] low = bins.low, high = bins.high
-    c.codes, c.width, c.n_columns = cnp.PyArray_DATA(bins.bins), bins.bins.itemsize, bins.shape[1]
-    c.low, c.high, c.n_codes = &low[0, 0], &high[0, 0], low.shape[1]
+    c.bins, c.width, c.n_columns = _address_of_bins(bins.bins), bins.bins.itemsize, bins.shape[1]
+    c.low, c.high, c.n_bins = &low[0, 0], &high[0, 0], low.shape[1]
     c.rows, c.values, c.random_thresholds = NULL, NULL, random_thresholds
     c.offset, c.missing = start[int64_t](bins.offset), start[int64_t](bins.missing)
     c.categorical = start[uint8_t](None if bins.categorical is None else bins.categorical.view(np.uint8))
     c.stored.indptr, c.stored.sample, c.stored.by_default, c.stored.table = NULL, NULL, NULL, NULL
-    c.twice = bins.missing is not None and workspace is not None and bins.stored is None
-    if c.twice:
-        c.codes = cnp.PyArray_DATA(workspace)
-    elif bins.stored is not None:
+    if bins.stored is not None:
         pass
+    elif bins.missing is not None and workspace is not None:
+        c.bins = _address_of_bins(workspace)
     elif workspace is not None and workspace.dtype == np.uint8:
         c.rows = start_of_rows[uint8_t](workspace)
     elif workspace is not None:
-        c.values = cnp.PyArray_DATA(workspace)
+        c.values = _address_of_reals(workspace)
     if bins.stored is not None:
         c.stored.indptr = start[int64_t](bins.stored.indptr)
         c.stored.sample = start[int32_t](bins.stored.indices)
         c.stored.by_default = start[int32_t](bins.stored.default)
         c.stored.table = start[int64_t](bins.stored.table)
         c.stored.rows = _stored_rows(workspace, bins.shape)
-        c.n_codes = int(np.diff(bins.stored.table).max())
+        c.n_bins = int(np.diff(bins.stored.table).max())
+    # Of missing values, every column twice.
+    c.are_bytes = c.width == 1 and bins.stored is None and (bins.missing is None or workspace is not None)
+    c.read = reader_of(&c)
     return c
 
 
@@ -424,22 +439,22 @@ def prepare_columns(bins, splitter):
     and first. Of a sparse matrix the columns of each sample.
     """
     cdef Py_ssize_t i
-    codes = bins.bins
+    columns = bins.bins
     if bins.stored is not None:
         return stored_rows(bins.stored.indptr, bins.stored.indices, bins.stored.n_samples)
     if bins.missing is not None:
-        if codes.itemsize > 1 or bins.categorical is not None or splitter == "random":
+        if columns.itemsize > 1 or bins.categorical is not None or splitter == "random":
             return None
-        first = np.where(codes == bins.missing[:, None], 0, codes + np.uint8(1))
-        return np.concatenate([codes, first.astype(np.uint8, copy=False)])
-    if splitter == "random" and codes.itemsize > 1 and bins.low is bins.high:
-        values = np.empty(codes.T.shape, bins.dtype)
-        for i in range(len(codes)):
-            values[:, i] = bins.low[i].astype(bins.dtype)[codes[i]]
+        first = np.where(columns == bins.missing[:, None], 0, columns + np.uint8(1))
+        return np.concatenate([columns, first.astype(np.uint8, copy=False)])
+    if splitter == "random" and columns.itemsize > 1 and bins.low is bins.high:
+        values = np.empty(columns.T.shape, bins.dtype)
+        for i in range(len(columns)):
+            values[:, i] = bins.low[i].astype(bins.dtype)[columns[i]]
         return values
-    if bins.base is not None or simd_path() == HF_PATH_PLAIN or codes.itemsize > 1:
+    if bins.base is not None or simd_path() == HF_PATH_PLAIN or columns.itemsize > 1:
         return None
-    return _transposed(codes)
+    return _transposed(columns)
 
 
 def grow(bins, workspace, learned, max_features, splitter, batch):
@@ -454,14 +469,14 @@ def grow(bins, workspace, learned, max_features, splitter, batch):
 # ------------------------------------------------------------------------------------------------ projections
 
 cdef void _whole_rows(
-    const real[:, ::1] x, uint8_t[:, ::1] numbers, int32_t[::1] found, hf_watch* watch
+    const real[:, ::1] x, uint8_t[:, ::1] numbers, int32_t[::1] kinds, hf_watch* watch
 ) noexcept nogil:
     cdef int64_t n_blocks = (x.shape[0] + BLOCK - 1) // BLOCK, block, n
     cdef int threads = hf_threads()
     for block in prange(hf_units(watch, n_blocks, threads), schedule="dynamic", num_threads=threads):
         if hf_begin(watch, block):
             for n in range(block * BLOCK, min((block + 1) * BLOCK, x.shape[0])):
-                found[n] = whole_row(&x[n, 0], x.shape[1], &numbers[n, 0])
+                kinds[n] = whole_row(&x[n, 0], x.shape[1], &numbers[n, 0])
             hf_end(watch)
 
 
@@ -503,14 +518,14 @@ def prepare_projections(x, distribution, bint has_missing):
     if isinstance(x, Columns):
         rows = stored_rows(x.stored.indptr, x.stored.indices, len(x))
         return Prepared(False, None, rows, None, has_missing)
-    numbers, found = np.empty(x.shape, np.uint8), np.empty(len(x), np.int32)
+    numbers, kinds = np.empty(x.shape, np.uint8), np.empty(len(x), np.int32)
     start_watch(&watch)
     if x.dtype.itemsize == 4:
-        _whole_rows[float](x, numbers, found, &watch)
+        _whole_rows[float](x, numbers, kinds, &watch)
     else:
-        _whole_rows[double](x, numbers, found, &watch)
+        _whole_rows[double](x, numbers, kinds, &watch)
     raise_interrupt(&watch)
-    whole, corners = int(found.min()), None
+    whole, corners = int(kinds.min()), None
     if whole < 2:
         numbers = None
     large = distribution.kind == HF_PATCH and distribution.max_entries >= LARGE_PATCH
@@ -528,17 +543,23 @@ def grow_projected(x, workspace, learned, distribution, n_projections, splitter,
     p.distribution, p.x, p.single = distribution_of(distribution), NULL, t.single
     p.stored.indptr, p.stored.sample, p.stored.number = NULL, NULL, NULL
     if isinstance(x, Columns):
-        p.stored.indptr, p.stored.sample = start[int64_t](x.stored.indptr), start[int32_t](x.stored.indices)
-        p.stored.number = cnp.PyArray_DATA(x.stored.data)
+        p.stored.indptr = start[int64_t](x.stored.indptr)
+        p.stored.sample = start[int32_t](x.stored.indices)
+        if t.single:
+            p.stored.number = start[float](x.stored.data)
+        else:
+            p.stored.number = start[double](x.stored.data)
         p.stored.rows = _stored_rows(workspace.columns, x.shape)
     else:
-        p.x = cnp.PyArray_DATA(x)
+        p.x = _address_of_reals(x)
     p.whole, p.bytes, p.corners, p.narrow = workspace.whole, NULL, NULL, False
     p.random_thresholds = splitter == "random"
-    p.columns = NULL if isinstance(x, Columns) else cnp.PyArray_DATA(workspace.columns)
+    p.columns = NULL
     if workspace.numbers is not None:
-        p.bytes = start_of_rows[uint8_t](workspace.numbers)
+        p.bytes, p.columns = start_of_rows[uint8_t](workspace.numbers), _address_of_bins(workspace.columns)
+    elif not isinstance(x, Columns):
+        p.columns = _address_of_reals(workspace.columns)
     if workspace.corners is not None:
-        p.corners, p.narrow = cnp.PyArray_DATA(workspace.corners), workspace.corners.itemsize == 2
+        p.corners, p.narrow = _address_of_bins(workspace.corners), workspace.corners.itemsize == 2
     t.source, t.has_defaults = source_of_projections(&p), workspace.has_missing
     grow_trees(&t, batch)

@@ -11,7 +11,7 @@ from hforest.core.machine cimport hf_stopped_after
 from hforest.growth.bodies cimport (
     HF_HISTOGRAM_CLASSES, HF_TILE_CANDIDATES, HF_TILE_SAMPLES, bodies_of, hf_bodies, hf_histogram, score_at,
 )
-from hforest.growth.columns cimport codes_at, hf_columns, is_by_rows
+from hforest.growth.columns cimport bins_at, hf_columns, is_by_rows
 from hforest.growth.node_samples cimport number_classes
 from hforest.growth.task cimport (
     HF_COUNT, hf_pending, hf_split, hf_task, hf_workspace, is_perfect,
@@ -20,7 +20,7 @@ from hforest.growth.task cimport (
 cdef float NEAR = 0.9995   # as in pairwise.pyx
 
 
-cdef bint _start(
+cdef bint _write_slots(
     const hf_task* t, hf_workspace* r, const hf_columns* c, const hf_pending* node, double weight, int lanes,
     hf_histogram* h
 ) noexcept nogil:
@@ -32,7 +32,7 @@ cdef bint _start(
     h.n_present = number_classes(t, r, HF_HISTOGRAM_CLASSES, h.total, &h.splits.square)
     if h.n_present < 0:
         return False
-    h.splits.all, h.n_bins = <uint32_t> weight, <int> c.n_codes
+    h.splits.all, h.n_bins = <uint32_t> weight, <int> c.n_bins
     h.n_steps = (h.n_bins + lanes - 1) // lanes
     size = h.n_steps * lanes
     for lane in range(lanes):
@@ -49,7 +49,7 @@ cdef void _read_tiles(
     const hf_columns* c, const uint32_t* sample, int64_t n, const uint32_t* column, int64_t n_candidates,
     hf_histogram* h
 ) noexcept nogil:
-    # Reads the codes of up to HF_TILE_CANDIDATES candidates from the samples' rows.
+    # Reads the bins of up to HF_TILE_CANDIDATES candidates from the samples' rows.
     cdef int64_t i, j, count = min(n_candidates, HF_TILE_CANDIDATES)
     cdef const uint8_t* row
     for i in range(n):
@@ -59,14 +59,14 @@ cdef void _read_tiles(
 
 
 cdef void _count(
-    const uint8_t** code, const uint32_t* sample, const uint32_t* slot, int64_t n, hf_histogram* h
+    const uint8_t** bin, const uint32_t* sample, const uint32_t* slot, int64_t n, hf_histogram* h
 ) noexcept nogil:
     # Counts the weights of four candidates together: where many samples share a bin, one addition waits for
     # the one before.
-    cdef const uint8_t* a = code[0]
-    cdef const uint8_t* b = code[1]
-    cdef const uint8_t* c = code[2]
-    cdef const uint8_t* d = code[3]
+    cdef const uint8_t* a = bin[0]
+    cdef const uint8_t* b = bin[1]
+    cdef const uint8_t* c = bin[2]
+    cdef const uint8_t* d = bin[3]
     cdef uint16_t* count_a = h.counts[0]
     cdef uint16_t* count_b = h.counts[1]
     cdef uint16_t* count_c = h.counts[2]
@@ -82,11 +82,11 @@ cdef void _count(
         count_d[at + place[d[s]]] += w
 
 
-cdef bint _is_one_bin(const hf_histogram* h, uint8_t code, int size) noexcept nogil:
-    # Returns whether all samples have this code.
+cdef bint _is_one_bin(const hf_histogram* h, uint8_t bin, int size) noexcept nogil:
+    # Returns whether all samples have this bin.
     cdef int64_t k
     for k in range(h.n_present):
-        if h.count[k * size + h.place[code]] != h.total[k]:
+        if h.count[k * size + h.place[bin]] != h.total[k]:
             return False
     return True
 
@@ -94,7 +94,7 @@ cdef bint _is_one_bin(const hf_histogram* h, uint8_t code, int size) noexcept no
 cdef void _confirm(const hf_histogram* h, uint32_t column, float most, hf_split* best) noexcept nogil:
     # Takes the best split of a candidate where it is better than `best`.
     cdef float limit = <float> best.score * NEAR if best.score > 0 else 0
-    cdef int b, found = -1
+    cdef int b, best_bin = -1
     cdef double score
     if not most > limit:
         return
@@ -105,12 +105,12 @@ cdef void _confirm(const hf_histogram* h, uint32_t column, float most, hf_split*
         score = score_at(&h.splits, h.place[b])
         if score > best.score:
             best.score = score
-            found = b
-    if found < 0:
+            best_bin = b
+    if best_bin < 0:
         return
-    best.column, best.low, best.high = column, found, found
+    best.column, best.low, best.high = column, best_bin, best_bin
     # Bins without samples add nothing to the weight on the left.
-    while h.splits.left_weight[h.place[best.high]] == h.splits.left_weight[h.place[found]]:
+    while h.splits.left_weight[h.place[best.high]] == h.splits.left_weight[h.place[best_bin]]:
         best.high += 1
 
 
@@ -121,13 +121,13 @@ cdef bint best_of_histograms(
     # As best_pairwise; returns False if the node has too many classes.
     cdef hf_histogram h
     cdef const hf_bodies* bodies = bodies_of(t.path)
-    cdef const uint8_t* code[4]
+    cdef const uint8_t* bin[4]
     cdef const uint32_t* sample = r.sample + node.first
-    cdef const uint32_t* place = sample   # of a sample, in the codes of a candidate
+    cdef const uint32_t* place = sample   # of a sample, in the bins of a candidate
     cdef int64_t i, first, number, n = node.last - node.first, n_steps = 0
     cdef int j, lanes = 1 << bodies.log_lanes, size
     cdef bint by_rows = n <= HF_TILE_SAMPLES and is_by_rows(c, t, n)
-    if not _start(t, r, c, node, weight, lanes, &h):
+    if not _write_slots(t, r, c, node, weight, lanes, &h):
         return False
     HF_COUNT(b"growth", b"histogram")
     size = h.n_steps * lanes
@@ -143,14 +143,14 @@ cdef bint best_of_histograms(
         for j in range(4):
             number = first + j if first + j < n_candidates else first
             if by_rows:
-                code[j] = h.tile[number % HF_TILE_CANDIDATES]
+                bin[j] = h.tile[number % HF_TILE_CANDIDATES]
             else:
-                code[j] = <const uint8_t*> c.codes + codes_at(c, t, column[number])
+                bin[j] = <const uint8_t*> c.bins + bins_at(c, t, column[number])
             memset(h.counts[j], 0, h.n_present * size * sizeof(uint16_t))
-        _count(code, place, <uint32_t*> r.key2, n, &h)
+        _count(bin, place, <uint32_t*> r.key2, n, &h)
         for j in range(<int> min(4, n_candidates - first)):
             h.count = h.counts[j]
-            if _is_one_bin(&h, code[j][0 if by_rows else sample[0]], size):
+            if _is_one_bin(&h, bin[j][0 if by_rows else sample[0]], size):
                 continue
             bodies.sum_bins(&h)
             _confirm(&h, column[first + j], bodies.rate(size, &h.splits), best)

@@ -1,37 +1,46 @@
-"""The orders in which a node scans columns with missing values, and columns of categories."""
+"""The orders in which a node scans columns."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from hforest.growth.columns cimport hf_columns
+from hforest.growth.feature_sampling cimport hf_features
 from hforest.growth.task cimport hf_pending, hf_split, hf_task, hf_workspace
 
 
 # The workspace of a tree, and the column that a node looks at.
 ctypedef struct hf_orders:
-    int32_t* code        # (n,)  of each sample, as stored
+    int32_t* bin        # (n,)  of each sample, as stored
     int32_t* scanned     # (n,)  its place in the order that is scanned
-    int32_t* number      # (n_codes,)  of a code among those present; -1: absent, also between two columns
-    int32_t* present     # (n_codes,)  codes that the node has, ascending
-    int32_t* place       # (n_codes,)  of a present code in the order of its category
-    int32_t* sorted      # (n_codes,)
-    double* sums         # (n_codes, n_outputs) of categories, and (n_codes,) their weight and score
+    int32_t* number      # (n_bins,)  of a bin among those present; -1: absent, also between two columns
+    int32_t* present     # (n_bins,)  bins that the node has, ascending
+    int32_t* place       # (n_bins,)  of a present bin in the order of its category
+    int32_t* sorted      # (n_bins,)
+    double* sums         # (n_bins, n_outputs) of categories, and (n_bins,) their weight and score
     double* weight
     double* score
     double* total        # (n_outputs,)  of the node
     double* axis         # (2, n_outputs)
-    uint8_t* side        # (n_codes,)  1: a code goes right, of a random split,
+    uint8_t* side        # (n_bins,)  1: a bin goes right, of a random split,
     uint8_t* best_side   # and of the best split so far
     uint32_t* words      # the set of categories on the left of the best split
     int64_t n_words
     int64_t n_present
-    int32_t missing      # the code of missing values; -1: the column has none
+    int32_t missing      # the bin of missing values; -1: the column has none
     bint categorical
     bint has_missing     # the node has missing values
 
+
+# The workspace of a tree on columns of bins: r.columns.
+ctypedef struct hf_column_workspace:
+    const hf_columns* columns
+    hf_features features
+    hf_orders orders
+    uint32_t* twice      # (2 n_columns,): the sampled features, those with missing values twice; or NULL
+
 cdef void start_orders(const hf_task* t, hf_workspace* r, const hf_columns* c, hf_orders* o) noexcept nogil
-cdef int n_orders(
+cdef int read_orders(
     const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, double weight,
-    uint32_t column, hf_orders* o
+    int64_t column, hf_orders* o
 ) noexcept nogil
 cdef const int32_t* fill_order(const hf_task* t, hf_orders* o, int64_t n, int number) noexcept nogil
 cdef void keep_order(const hf_task* t, hf_orders* o, int64_t n, int number, hf_split* best) noexcept nogil
@@ -39,13 +48,12 @@ cdef void keep_column(
     const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, hf_orders* o,
     hf_split* best
 ) noexcept nogil
-cdef void end_orders(hf_orders* o) noexcept nogil
-cdef int64_t random_order(
+cdef int64_t split_randomly(
     const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, uint64_t key,
     int64_t number, hf_orders* o, hf_split* split, uint32_t* left
 ) noexcept nogil
 cdef void keep_sides(hf_orders* o) noexcept nogil
-cdef void finish_split(
+cdef void fill_sides(
     const hf_task* t, hf_workspace* r, const hf_columns* c, const hf_pending* node, hf_orders* o,
     hf_split* split
 ) noexcept nogil

@@ -1,7 +1,7 @@
 """The orders in which a node scans columns with missing values, and columns of categories.
 
-A scorer takes codes in ascending order and finds the best split between two of them. A column of numbers is
-its own order. Other columns are scanned in one or several orders of their codes:
+A scorer takes bins in ascending order and finds the best split between two of them. A column of numbers is
+its own order. Other columns are scanned in one or several orders of their bins:
 
     missing values (?) in the node       0 1 2 3 ?      and  ? 0 1 2 3
     categories, two classes or a mean    by the share of the second class, or the mean
@@ -11,15 +11,15 @@ its own order. Other columns are scanned in one or several orders of their codes
 A missing category is one more category. Of equal scores the first order wins, in it the lowest split.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from hforest.core.arena cimport hf_arena, take
-from hforest.growth.columns cimport hf_columns, is_stored, table_at
+from hforest.growth.columns cimport hf_columns, hf_range, table_at
+from hforest.growth.missing_values cimport default_sides
 from hforest.growth.random_thresholds cimport split_bins
-from hforest.growth.stored cimport read_stored
 from hforest.growth.task cimport (
-    HF_FLOATS, HF_STREAM_DIRECTION, HF_UNKNOWN_LEFT, defaults_of, hf_add, hf_draw, hf_largest, hf_pending,
+    HF_FLOATS, HF_STREAM_DIRECTION, HF_UNKNOWN_LEFT, hf_add, hf_draw, hf_largest, hf_pending,
     hf_philox, hf_split, hf_task, hf_workspace, weight_bits,
 )
 
@@ -37,17 +37,14 @@ cdef extern from "growth/categories.h" nogil:
 cdef enum:
     WORDS = 1 << 11   # of a set of categories 0 to 65535
 
-ctypedef fused code_t:
-    uint8_t
-    uint16_t
-    uint32_t
-
 
 cdef void start_orders(const hf_task* t, hf_workspace* r, const hf_columns* c, hf_orders* o) noexcept nogil:
     # Takes the workspace of a tree.
     cdef hf_arena* arena = &r.arena
-    cdef int64_t n = c.n_codes, k
-    o.code, o.scanned = <int32_t*> take(arena, r.n * 4), <int32_t*> take(arena, r.n * 4)
+    cdef int64_t n = c.n_bins, k
+    o.bin = <int32_t*> take(arena, r.n * 4)
+    if t.has_defaults:
+        o.scanned = <int32_t*> take(arena, r.n * 4)
     if c.categorical == NULL:
         return
     o.number, o.present = <int32_t*> take(arena, n * 4), <int32_t*> take(arena, n * 4)
@@ -62,34 +59,19 @@ cdef void start_orders(const hf_task* t, hf_workspace* r, const hf_columns* c, h
             o.number[k] = -1
 
 
-# ----------------------------------------------------------------------------------------- codes of a column
+# ----------------------------------------------------------------------------------------- bins of a column
 
-cdef void _read(const code_t* codes, const uint32_t* sample, int64_t n, int32_t* code) noexcept nogil:
-    cdef int64_t i
-    for i in range(n):
-        code[i] = <int32_t> codes[sample[i]]
-
-
-cdef void _read_column(
-    const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, uint32_t column,
+cdef hf_range _read_column(
+    const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, int64_t column,
     hf_orders* o
 ) noexcept nogil:
-    # Writes the codes of a node's samples.
-    cdef const uint32_t* sample = r.sample + node.first
-    cdef int64_t at = column * t.n, n = node.last - node.first
-    if is_stored(c):
-        read_stored(r, c, node, column, o.code)
-    elif c.width == 1:
-        _read(<const uint8_t*> c.codes + at, sample, n, o.code)
-    elif c.width == 2:
-        _read(<const uint16_t*> c.codes + at, sample, n, o.code)
-    else:
-        _read(<const uint32_t*> c.codes + at, sample, n, o.code)
+    # Writes the bins of a node's samples; returns their range.
     o.missing = -1 if c.missing == NULL else <int32_t> c.missing[column]
     o.categorical = c.categorical != NULL and c.categorical[column]
+    return c.read(t, r, c, node, column, o.bin)
 
 
-cdef void _sort_present(int32_t* code, int64_t k) noexcept nogil:
+cdef void _sort_present(int32_t* bin, int64_t k) noexcept nogil:
     # Shell's sort.
     cdef int64_t gap = 1, i, j
     cdef int32_t one
@@ -97,32 +79,28 @@ cdef void _sort_present(int32_t* code, int64_t k) noexcept nogil:
         gap = 3 * gap + 1
     while gap > 0:
         for i in range(gap, k):
-            one, j = code[i], i
-            while j >= gap and code[j - gap] > one:
-                code[j] = code[j - gap]
+            one, j = bin[i], i
+            while j >= gap and bin[j - gap] > one:
+                bin[j] = bin[j - gap]
                 j -= gap
-            code[j] = one
+            bin[j] = one
         gap //= 3
 
 
 cdef void _find_present(hf_orders* o, int64_t n) noexcept nogil:
     # Writes the categories that the node has, in ascending order, and their numbers.
     cdef int64_t i
+    for i in range(o.n_present):  # of the column before
+        o.number[o.present[i]] = -1
     o.n_present = 0
     for i in range(n):
-        if o.number[o.code[i]] < 0:
-            o.number[o.code[i]] = 0
-            o.present[o.n_present] = o.code[i]
+        if o.number[o.bin[i]] < 0:
+            o.number[o.bin[i]] = 0
+            o.present[o.n_present] = o.bin[i]
             o.n_present += 1
     _sort_present(o.present, o.n_present)
     for i in range(o.n_present):
         o.number[o.present[i]] = <int32_t> i
-
-
-cdef void _forget_present(hf_orders* o) noexcept nogil:
-    cdef int64_t i
-    for i in range(o.n_present):
-        o.number[o.present[i]] = -1
 
 
 cdef void _place_categories(
@@ -136,7 +114,7 @@ cdef void _place_categories(
     memset(o.sums, 0, o.n_present * n_outputs * sizeof(double))
     memset(o.weight, 0, o.n_present * sizeof(double))
     for i in range(n):
-        j = o.number[o.code[i]]
+        j = o.number[o.bin[i]]
         if r.kind == HF_FLOATS:
             hf_add(t, r, node.first + i, o.sums + j * n_outputs)
             o.weight[j] += r.weight[node.first + i]
@@ -160,25 +138,24 @@ cdef bint _is_ordered(const hf_task* t) noexcept nogil:
     return t.n_outputs <= (2 if t.labels != NULL else 1)
 
 
-cdef int n_orders(
+cdef int read_orders(
     const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, double weight,
-    uint32_t column, hf_orders* o
+    int64_t column, hf_orders* o
 ) noexcept nogil:
-    # Reads a column; returns in how many orders it is scanned, 0 if the node has one code. Called after
+    # Reads a column; returns in how many orders it is scanned, 0 if the node has one bin. Called after
     # sum_up.
-    cdef int64_t i, n = node.last - node.first
+    cdef int64_t i
     cdef bint ordered = _is_ordered(t)
-    cdef int32_t differ = 0
-    _read_column(t, r, c, node, column, o)
+    cdef hf_range bins = _read_column(t, r, c, node, column, o)
     o.has_missing = False
-    for i in range(n):
-        differ |= o.code[i] ^ o.code[0]
-        o.has_missing |= o.code[i] == o.missing
-    if differ == 0:
+    if bins.lowest == bins.highest:
         return 0
+    if o.missing >= 0:
+        for i in range(node.last - node.first):
+            o.has_missing |= o.bin[i] == o.missing
     if not o.categorical:
         return 1 + o.has_missing
-    _find_present(o, n)
+    _find_present(o, node.last - node.first)
     if ordered or o.n_present > HF_ALL_DIVISIONS:
         _place_categories(t, r, node, weight, ordered, o)
         return 1
@@ -202,19 +179,19 @@ cdef const int32_t* fill_order(const hf_task* t, hf_orders* o, int64_t n, int nu
     if o.categorical:
         divided = _is_divided(t, o)
         for i in range(n):
-            o.scanned[i] = _place(o, number, divided, o.number[o.code[i]])
+            o.scanned[i] = _place(o, number, divided, o.number[o.bin[i]])
     elif number == 0:
-        return o.code
+        return o.bin
     else:
         for i in range(n):
-            o.scanned[i] = 0 if o.code[i] == o.missing else o.code[i] + 1
+            o.scanned[i] = 0 if o.bin[i] == o.missing else o.bin[i] + 1
     return o.scanned
 
 
 cdef void keep_order(
     const hf_task* t, hf_orders* o, int64_t n, int number, hf_split* best
 ) noexcept nogil:
-    # Writes what a split between the places best.low and best.high is in codes, and the side of missing
+    # Writes what a split between the places best.low and best.high is in bins, and the side of missing
     # values.
     cdef int64_t i
     cdef int32_t j, greatest = 0
@@ -234,7 +211,7 @@ cdef void keep_order(
         best.low, best.high = best.low - 1, best.high - 1
     elif number == 1:  # missing values against all others: as in the first order
         for i in range(n):
-            greatest = o.code[i] if greatest < o.code[i] != o.missing else greatest
+            greatest = o.bin[i] if greatest < o.bin[i] != o.missing else greatest
         best.low, best.high, best.missing = <uint32_t> greatest, <uint32_t> o.missing, 0
 
 
@@ -242,21 +219,15 @@ cdef void keep_column(
     const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, hf_orders* o,
     hf_split* best
 ) noexcept nogil:
-    # As keep_order, of a column of codes that are held twice.
+    # As keep_order, of a column of bins that are held twice.
     cdef int number = best.column >= c.n_columns
     cdef int64_t i, n = node.last - node.first
     best.column -= number * c.n_columns
     _read_column(t, r, c, node, <uint32_t> best.column, o)
     o.has_missing = False
     for i in range(n):
-        o.has_missing |= o.code[i] == o.missing
+        o.has_missing |= o.bin[i] == o.missing
     keep_order(t, o, n, number, best)
-
-
-cdef void end_orders(hf_orders* o) noexcept nogil:
-    # Called after the last order of a column for which n_orders was not 0.
-    if o.categorical:
-        _forget_present(o)
 
 
 # --------------------------------------------------------------------------------------------- random splits
@@ -280,51 +251,51 @@ cdef int64_t _divide_randomly(
             o.side[o.present[0]] ^= 1
         for i in range(n):
             left[n_left] = <uint32_t> i
-            n_left += not o.side[o.code[i]]
-    _forget_present(o)
+            n_left += not o.side[o.bin[i]]
     return n_left
 
 
-cdef int64_t random_order(
+cdef int64_t split_randomly(
     const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, uint64_t key,
     int64_t number, hf_orders* o, hf_split* split, uint32_t* left
 ) noexcept nogil:
     # Writes a random split of split.column, and the places of the samples on its left; returns how many these
-    # are, 0 if the node has one code. Missing values go left or right by a fair draw.
+    # are, 0 if the node has one bin. Missing values go left or right by a fair draw.
     cdef int64_t i, n_left = 0, n = node.last - node.first, table = table_at(c, split.column)
-    cdef int32_t lowest = 0x7fffffff, highest = -1, below
-    _read_column(t, r, c, node, <uint32_t> split.column, o)
+    cdef hf_range bins = _read_column(t, r, c, node, split.column, o)
+    cdef int32_t below
     split.threshold, split.missing = 0, -1
     if o.categorical:
         n_left = _divide_randomly(o, key, number, n, left)
         if n_left and o.missing >= 0:
             for i in range(n):
-                if o.code[i] == o.missing:
+                if o.bin[i] == o.missing:
                     split.missing = not o.side[o.missing]
                     break
         return n_left
-    o.has_missing = False
-    for i in range(n):
-        if o.code[i] == o.missing:
-            o.has_missing = True
-            continue
-        lowest = o.code[i] if o.code[i] < lowest else lowest
-        highest = o.code[i] if o.code[i] > highest else highest
-    if highest < 0 or (lowest == highest and not o.has_missing):
+    if bins.lowest == bins.highest:
         return 0
-    below = highest
-    if lowest == highest:
+    o.has_missing = False
+    if o.missing >= 0:
+        bins.lowest, bins.highest = 0x7fffffff, -1
+        for i in range(n):
+            if o.bin[i] == o.missing:
+                o.has_missing = True
+            else:
+                bins.lowest, bins.highest = min(bins.lowest, o.bin[i]), max(bins.highest, o.bin[i])
+    below = bins.highest
+    if bins.lowest == bins.highest:
         split.threshold, split.missing = hf_largest(t.single), 0
     else:
-        below = <int32_t> split_bins(
-            t, c.low + table, c.high + table, <uint32_t> lowest, <uint32_t> highest, key, number, split
-        )
+        below = <int32_t> split_bins(t, c.low + table, c.high + table, bins, key, number, split)
         if o.has_missing:
             split.missing = not (hf_philox(key, <uint64_t> number, HF_STREAM_DIRECTION).word[0] & 1)
     split.low = <uint32_t> below
     for i in range(n):
         left[n_left] = <uint32_t> i
-        n_left += <int> (split.missing == 1) if o.code[i] == o.missing else <int> (o.code[i] <= below)
+        n_left += o.bin[i] <= below
+        if o.has_missing and o.bin[i] == o.missing:
+            n_left += split.missing
     return n_left
 
 
@@ -355,26 +326,26 @@ cdef void _write_set(const hf_columns* c, hf_orders* o, int64_t n, const hf_spli
             o.words[category // 32] &= ~(<uint32_t> 1 << category % 32)
         else:
             o.words[category // 32] |= <uint32_t> 1 << category % 32
-    _forget_present(o)
 
 
-cdef void finish_split(
+cdef void fill_sides(
     const hf_task* t, hf_workspace* r, const hf_columns* c, const hf_pending* node, hf_orders* o,
     hf_split* split
 ) noexcept nogil:
     # Writes the sides of a node's samples to r.goes_right, and where those go that the split does not
     # compare: missing values and categories that the node has not go to the side of more samples.
-    cdef int64_t i, n_right = 0, n = node.last - node.first
-    _read_column(t, r, c, node, <uint32_t> split.column, o)
-    for i in range(n):
-        if o.categorical:
-            r.goes_right[i] = o.best_side[o.code[i]]
-        elif o.code[i] == o.missing:
-            r.goes_right[i] = split.missing == 0
-        else:
-            r.goes_right[i] = o.code[i] > <int32_t> split.low
-        n_right += r.goes_right[i]
-    split.default_left = defaults_of(split.missing, n - n_right >= n_right)
+    cdef int64_t i, n = node.last - node.first
+    _read_column(t, r, c, node, split.column, o)
+    if o.categorical:
+        for i in range(n):
+            r.goes_right[i] = o.best_side[o.bin[i]]
+    elif o.missing < 0:
+        for i in range(n):
+            r.goes_right[i] = o.bin[i] > <int32_t> split.low
+    else:
+        for i in range(n):
+            r.goes_right[i] = split.missing == 0 if o.bin[i] == o.missing else o.bin[i] > <int32_t> split.low
+    default_sides(t, r, node, split)
     o.n_words = 0
     if o.categorical:
         _write_set(c, o, n, split)

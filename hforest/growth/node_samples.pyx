@@ -12,6 +12,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from hforest.core.arena cimport hf_arena, take
+from hforest.growth.sorted_scan cimport scan_of
 from hforest.growth.task cimport (
     HF_ENTROPY, HF_FLOATS, HF_GINI, HF_KEYS_32, HF_KEYS_64, hf_add, hf_node_score, hf_pending, hf_task,
     hf_workspace, hf_xlogx, weight_bits,
@@ -41,6 +42,7 @@ cdef bint _allocate(const hf_task* t, hf_workspace* r, double weight, bint whole
     if r.kind != HF_FLOATS:
         r.count, r.count_left = <uint32_t*> take(arena, k * 4), <uint32_t*> take(arena, k * 4)
         r.class_number = <uint32_t*> take(arena, k * 4)
+        r.slot, r.bucket = <uint32_t*> take(arena, room * 4), <uint8_t*> take(arena, room)
     else:
         r.weight, r.weight2 = <double*> take(arena, room * 8), <double*> take(arena, room * 8)
         r.label, r.label2 = <int32_t*> take(arena, room * 4), <int32_t*> take(arena, room * 4)
@@ -75,17 +77,18 @@ cdef bint start_samples(
     if r.n == 0 and counts != NULL:
         return start_samples(t, r, NULL, first, last)
     integers = not t.in_floats and t.labels != NULL and t.criterion == HF_GINI and whole and sum < WHOLE
-    if integers and largest < 256 and t.n_outputs <= 256 and t.source.has_short_codes:
+    if integers and largest < 256 and t.n_outputs <= 256 and t.source.has_short_bins:
         r.kind = HF_KEYS_32
     elif integers and largest < 65536 and t.n_outputs <= 65536:
         r.kind = HF_KEYS_64
     else:
         r.kind = HF_FLOATS
+    r.scan = scan_of(t, r.kind)
     if not _allocate(t, r, sum, whole):
         return False
     for i in range(first, last):
         w = _weight_of(t, counts, i)
-        # With labels in the payload a sample is only ever a place among codes.
+        # With labels in the payload a sample is only ever a place among bins.
         r.sample[at] = <uint32_t> (i if t.base == NULL else t.base[i])
         if r.kind != HF_FLOATS:
             r.payload[at] = <uint32_t> t.labels[i] << weight_bits(r) | <uint32_t> w

@@ -1,6 +1,6 @@
 """The pairwise scorer: small nodes, whole weights, Gini.
 
-Every split after every sample: each sample adds its weight to the splits whose code is not below its own, and
+Every split after every sample: each sample adds its weight to the splits whose bin is not below its own, and
 nothing is sorted. Cost: n**2 / lanes. Sums are the integers of the sorted scan. Rates are first taken in
 float32, and splits near the best one are scored again in float64.
 """
@@ -12,8 +12,9 @@ from hforest.growth.bodies cimport (
     HF_PAIRWISE_SAMPLES, HF_VALUE_PAIRS, bodies_of, hf_bodies, hf_pairwise,
     hf_value_pairs, score_at,
 )
-from hforest.growth.columns cimport codes_at, hf_columns, is_by_rows
+from hforest.growth.columns cimport bins_at, hf_columns, is_by_rows
 from hforest.growth.node_samples cimport number_classes, place_by_class
+from hforest.growth.node_scorer cimport hf_scorer, take_split
 from hforest.growth.task cimport (
     HF_COUNT, hf_pending, hf_split, hf_task, hf_workspace, is_perfect, weight_bits,
 )
@@ -25,7 +26,7 @@ cdef float ROUNDED = 0.999999   # what rounding to float32 may hide of a score, 
 
 # ------------------------------------------------------------------------------------------ columns of bins
 
-cdef void _start(
+cdef void _copy_samples(
     const hf_task* t, hf_workspace* r, const hf_pending* node, double weight, hf_pairwise* p
 ) noexcept nogil:
     # Copies the samples of a node class by class.
@@ -42,32 +43,32 @@ cdef void _start(
 cdef void _read(
     const hf_task* t, const hf_columns* c, const uint32_t* column, int per, hf_pairwise* p
 ) noexcept nogil:
-    # Reads the codes of `per` candidates, side by side.
+    # Reads the bins of `per` candidates, side by side.
     cdef const uint8_t* row
-    cdef const uint8_t* code
+    cdef const uint8_t* bin
     cdef int64_t i
     cdef int j
     if is_by_rows(c, t, p.n):
         for i in range(p.n):
             row = c.rows + p.sample[i] * c.n_columns
             for j in range(per):
-                p.code[i * per + j] = row[column[j]]
+                p.bin[i * per + j] = row[column[j]]
     else:
         for j in range(per):
-            code = <const uint8_t*> c.codes + codes_at(c, t, column[j])
+            bin = <const uint8_t*> c.bins + bins_at(c, t, column[j])
             for i in range(p.n):
-                p.code[i * per + j] = code[p.sample[i]]
-    memset(p.code + p.n * per, 255, 64)  # nothing lies on the right of these
+                p.bin[i * per + j] = bin[p.sample[i]]
+    memset(p.bin + p.n * per, 255, 64)  # nothing lies on the right of these
 
 
 cdef void _confirm(
     const uint32_t* column, int per, int64_t n_candidates, float most, const hf_pairwise* p, hf_split* best
 ) noexcept nogil:
     # Takes the best split of `per` candidates, the first n_candidates of them, where it is better than
-    # `best`: its column and its lower code.
+    # `best`: its column and its lower bin.
     cdef float limit = <float> best.score * NEAR if best.score > 0 else 0
     cdef int64_t i, first, last, number, n_halves = (p.n * per + 1) // 2
-    cdef int h, j, won = -1
+    cdef int h, j, winner = -1
     cdef bint near
     cdef uint32_t left_weight
     cdef double score
@@ -94,22 +95,23 @@ cdef void _confirm(
                 # Of equal scores the first candidate, and its lowest split.
                 if score < best.score:
                     continue
-                if score == best.score and (won < 0 or j > won or (j == won and p.code[number] >= best.low)):
-                    continue
-                best.score, best.column, best.low = score, column[j], p.code[number]
-                won = j
+                if score == best.score:
+                    if winner < 0 or j > winner or (j == winner and p.bin[number] >= best.low):
+                        continue
+                best.score, best.column, best.low = score, column[j], p.bin[number]
+                winner = j
 
 
 cdef void _find_next(
     const hf_task* t, const hf_columns* c, const hf_pairwise* p, hf_split* best
 ) noexcept nogil:
-    # Writes the least code of the best split's column above its lower code.
-    cdef const uint8_t* code = <const uint8_t*> c.codes + codes_at(c, t, <uint32_t> best.column)
+    # Writes the least bin of the best split's column above its lower bin.
+    cdef const uint8_t* bin = <const uint8_t*> c.bins + bins_at(c, t, <uint32_t> best.column)
     cdef int64_t i
     best.high = 256
     for i in range(p.n):
-        if best.low < code[p.sample[i]] < best.high:
-            best.high = code[p.sample[i]]
+        if best.low < bin[p.sample[i]] < best.high:
+            best.high = bin[p.sample[i]]
 
 
 cdef void best_pairwise(
@@ -122,7 +124,7 @@ cdef void best_pairwise(
     cdef uint32_t some[8]
     cdef int64_t first = 0, count
     cdef int per, j
-    _start(t, r, node, weight, &p)
+    _copy_samples(t, r, node, weight, &p)
     HF_COUNT(b"growth", b"pairs")
     per = 8
     while per > 1 and (per * p.n > HF_PAIRWISE_SAMPLES or per >= 2 * n_candidates):
@@ -133,7 +135,7 @@ cdef void best_pairwise(
             some[j] = column[first + (j if j < count else 0)]
         first += per
         _read(t, c, some, per, &p)
-        if memcmp(p.code, p.code + per, (p.n - 1) * per) == 0:
+        if memcmp(p.bin, p.bin + per, (p.n - 1) * per) == 0:
             continue  # none of them varies
         bodies.sum_pairs(per, &p)
         _confirm(some, per, count, bodies.rate_pairs(per, &p), &p, best)
@@ -143,53 +145,51 @@ cdef void best_pairwise(
         _find_next(t, c, &p, best)
 
 
-# ------------------------------------------------------------------------------------------ codes of 32 bits
+# ------------------------------------------------------------------------------------------ bins of 32 bits
 
-cdef void start_value_pairs(
-    const hf_task* t, hf_workspace* r, const hf_pending* node, double weight, hf_value_pairs* p
-) noexcept nogil:
+cdef void start_pairs(const hf_task* t, hf_workspace* r, hf_scorer* scorer) noexcept nogil:
     # Copies the weights of a node's samples, at most HF_VALUE_PAIRS, class by class.
+    cdef hf_value_pairs* p = &scorer.pairs
+    cdef const hf_pending* node = scorer.node
     cdef int64_t i
     cdef uint32_t mask = (<uint32_t> 1 << weight_bits(r)) - 1
-    p.n, p.splits.all = node.last - node.first, <uint32_t> weight
+    p.n, p.splits.all = node.last - node.first, <uint32_t> scorer.weight
     p.n_present = number_classes(t, r, HF_VALUE_PAIRS, p.total, &p.splits.square)
     place_by_class(r, node, p.n_present, p.last, p.place)
     for i in range(p.n):
         p.weight[p.place[i]] = r.payload[node.first + i] & mask
     for i in range(p.n, p.n + 32):
-        p.code[i] = 0x7fffffff   # nothing lies on the right of these, which fill vectors up
+        p.bin[i] = 0x7fffffff   # nothing lies on the right of these, which fill vectors up
 
 
-cdef bint score_value_pairs(
-    const hf_task* t, hf_value_pairs* p, const int32_t* code, double* best, int32_t* low
+cdef bint score_pairs(
+    const hf_task* t, hf_workspace* r, hf_scorer* scorer, const int32_t* bin, hf_split* best
 ) noexcept nogil:
-    # Takes the best split of one candidate where it scores more than best[0]; returns whether it does.
-    #
-    # code        IN (n,)  in the order of the values
-    # best, low   OUT      its score, and the largest code on its left
     cdef const hf_bodies* bodies = bodies_of(t.path)
-    cdef int32_t differ = 0
+    cdef hf_value_pairs* p = &scorer.pairs
+    cdef int32_t differ = 0, low = 0
     cdef int64_t i
     cdef float most, limit
-    cdef double score
-    cdef bint found = False
+    cdef double score, best_score = max(best.score, 0.0)
+    cdef bint is_better = False
     for i in range(p.n):
-        p.code[p.place[i]] = code[i]
-        differ |= code[i] ^ code[0]
+        p.bin[p.place[i]] = bin[i]
+        differ |= bin[i] ^ bin[0]
     if not differ:
         return False
     HF_COUNT(b"growth", b"pairs_of_values")
     bodies.sum_values(p)
     most = bodies.rate(<int> p.n, &p.splits)
-    limit = max(<float> best[0], most) * ROUNDED
+    limit = max(<float> best_score, most) * ROUNDED
     if not (most >= limit and most > 0):
         return False
     for i in range(p.n):
         if not p.splits.rate.value[i] >= limit:
             continue
         score = score_at(&p.splits, i)
-        if score < best[0] or (score == best[0] and (not found or p.code[i] >= low[0])):
+        if score < best_score or (score == best_score and (not is_better or p.bin[i] >= low)):
             continue
-        best[0], low[0] = score, p.code[i]
-        found = True
-    return found
+        best_score, low, is_better = score, p.bin[i], True
+    if is_better:
+        take_split(scorer, bin, best_score, low, best)
+    return is_better

@@ -13,15 +13,12 @@ from libc.string cimport memset
 from hforest.core.arena cimport hf_arena, take, take_zeros
 from hforest.core.machine cimport hf_stopped, hf_stopped_after
 from hforest.growth.bodies cimport hf_code_of_float, hf_float_of_code
-from hforest.growth.bounds cimport hf_codes, next_code, start_codes
 from hforest.growth.builder cimport add_words, reserve_entries
-from hforest.growth.code_scorer cimport hf_code_scorer, score_codes, start_code_scorer, take_codes
 from hforest.growth.missing_values cimport default_sides, n_missing, split_missing
 from hforest.growth.projected_values cimport project_values
 from hforest.growth.random_thresholds cimport split_values, write_sides
 from hforest.growth.node_samples cimport score_left
-from hforest.growth.scorers cimport SORTED_SCAN
-from hforest.growth.sorted_scan cimport scan, scan_codes
+from hforest.growth.node_scorer cimport hf_scorer, start_scorer
 from hforest.growth.stored cimport (
     add_stored, hf_stored_in_node, place_samples, scan_stored, start_stored,
 )
@@ -43,13 +40,13 @@ cdef int32_t LAST = 0x7fffffff   # no number has this code
 
 
 # The workspace of a tree.
-ctypedef struct hf_own:
+ctypedef struct hf_projection_workspace:
     void* value          # (n,) float, double or int32: of a candidate,
     void* best_value     # and of the best one so far
     uint32_t* index      # (max_entries,): entries of a candidate
     float* factor
     uint64_t best_key
-    hf_codes codes       # float32 and whole numbers
+    int32_t* code        # (n,): of float32
     uint64_t* order      # (n,): float64, to be ranked
     uint64_t* order2
     uint32_t* place
@@ -62,37 +59,37 @@ cdef int64_t _stored_sums(
     hf_workspace* r, const hf_projections* p, const hf_pending* node, uint64_t key
 ) noexcept nogil:
     # Adds up what a node's samples store of the projection that a key draws, as add_stored.
-    cdef hf_own* own = <hf_own*> r.own
+    cdef hf_projection_workspace* work = <hf_projection_workspace*> r.source
     cdef hf_draw first = hf_philox(key, 0, HF_STREAM_ENTRY)
-    cdef int64_t n_entries = hf_draw_projection(&p.distribution, key, first, own.index, own.factor)
-    return add_stored(r, &p.stored, node, p.single, own.index, own.factor, n_entries)
+    cdef int64_t n_entries = hf_draw_projection(&p.distribution, key, first, work.index, work.factor)
+    return add_stored(r, &p.stored, node, p.single, work.index, work.factor, n_entries)
 
 
 cdef void _spread_sums(
     hf_workspace* r, const hf_projections* p, int64_t n, int64_t n_touched
 ) noexcept nogil:
-    # Writes the values of all n samples of a node to own.value.
+    # Writes the values of all n samples of a node to work.value.
     cdef const hf_stored_in_node* s = <const hf_stored_in_node*> r.stored
-    cdef hf_own* own = <hf_own*> r.own
+    cdef hf_projection_workspace* work = <hf_projection_workspace*> r.source
     cdef int64_t j
-    memset(own.value, 0, n * (4 if p.single else 8))
+    memset(work.value, 0, n * (4 if p.single else 8))
     for j in range(n_touched):
         if p.single:
-            (<float*> own.value)[s.touched[j]] = <float> s.sum[s.touched[j]]
+            (<float*> work.value)[s.touched[j]] = <float> s.sum[s.touched[j]]
         else:
-            (<double*> own.value)[s.touched[j]] = s.sum[s.touched[j]]
+            (<double*> work.value)[s.touched[j]] = s.sum[s.touched[j]]
 
 
 cdef void _values_of(
     const hf_task* t, hf_workspace* r, const hf_projections* p, const hf_pending* node, uint64_t key
 ) noexcept nogil:
-    # Writes the values of the projection that a key draws to own.value.
-    cdef hf_own* own = <hf_own*> r.own
+    # Writes the values of the projection that a key draws to work.value.
+    cdef hf_projection_workspace* work = <hf_projection_workspace*> r.source
     cdef int64_t n = node.last - node.first
     if p.stored.indptr != NULL:
         _spread_sums(r, p, n, _stored_sums(r, p, node, key))
     else:
-        project_values(t, p, r.sample + node.first, n, key, own.index, own.factor, own.value)
+        project_values(t, p, r.sample + node.first, n, key, work.index, work.factor, work.value)
 
 
 # ---------------------------------------------------------------------------------------- codes of the values
@@ -103,7 +100,7 @@ cdef inline double _value(bint whole, int32_t code) noexcept nogil:
 
 
 cdef const int32_t* _codes_of(
-    const hf_projections* p, hf_own* own, const void* values, int64_t n
+    const hf_projections* p, hf_projection_workspace* work, const void* values, int64_t n
 ) noexcept nogil:
     # Returns the codes of a candidate's values.
     cdef int64_t i
@@ -111,69 +108,69 @@ cdef const int32_t* _codes_of(
     if p.whole:
         return <const int32_t*> values
     for i in range(n):
-        own.codes.code[i] = hf_code_of_float(value[i])
-    return own.codes.code
+        work.code[i] = hf_code_of_float(value[i])
+    return work.code
 
 
-cdef void _scan_codes(
-    const hf_task* t, hf_workspace* r, const hf_pending* node, double weight, bint whole, const int32_t* code,
-    hf_split* best
+cdef void _score_codes(
+    const hf_task* t, hf_workspace* r, hf_scorer* scorer, bint whole, const int32_t* code, hf_split* best
 ) noexcept nogil:
-    # Scores codes of 32 bits by the sorted scan; takes the best split where it is better than `best`.
-    cdef double before = best.score
-    scan_codes(t, r, node, weight, code, best)
-    if best.score > before:
+    # Scores codes of 32 bits; takes the best split where it is better than `best`.
+    if scorer.score(t, r, scorer, code, best):
+        best.missing = -1
         best.below = _value(whole, <int32_t> best.low)
         best.above = _value(whole, <int32_t> best.high)
 
 
 cdef void _scan_doubles(
-    const hf_task* t, hf_workspace* r, hf_own* own, const hf_pending* node, double weight, uint64_t missing,
-    hf_split* best
+    const hf_task* t, hf_workspace* r, hf_projection_workspace* work, const hf_pending* node, double weight,
+    uint64_t missing, hf_split* best
 ) noexcept nogil:
-    # The same of float64: keys hold the ranks of the values. Missing values are ordered as `missing`.
-    cdef const double* value = <const double*> own.value
+    # Scores float64 by the sorted scan; takes the best split where it is better than `best`. Keys hold the
+    # ranks of the values. Missing values are ordered as `missing`.
+    cdef const double* value = <const double*> work.value
     cdef uint64_t* key = <uint64_t*> r.key
-    cdef uint64_t* order = own.order
-    cdef uint32_t* place = own.place
+    cdef uint64_t* order = work.order
+    cdef uint32_t* place = work.place
     cdef uint64_t rank = 0
     cdef int64_t i, low, high, n = node.last - node.first
     cdef double before = best.score
     cdef int swapped
+    HF_COUNT(b"growth", b"sorted_scan")
     for i in range(n):
         order[i], place[i] = hf_ordered(value[i]) if value[i] == value[i] else missing, <uint32_t> i
-    swapped = hf_sort(order, place, own.order2, own.place2, n, t.watch)
+    swapped = hf_sort(order, place, work.order2, work.place2, n, t.watch)
     if swapped < 0:
         return
     if swapped:
-        order, place = own.order2, own.place2
+        order, place = work.order2, work.place2
     for i in range(n):
         rank += i > 0 and order[i] != order[i - 1]
         key[i] = rank << 32 | r.payload[node.first + place[i]]
     if rank == 0:
         return
-    scan[uint64_t](t, r, key, n, weight, best)
+    r.scan(t, r, key, n, weight, best)
     if best.score > before:
         low, high = best.low, best.high  # no value lies before its rank
         while key[low] >> 32 != best.low:
             low += 1
         while key[high] >> 32 != best.high:
             high += 1
-        best.below, best.above = value[place[low]], value[place[high]]
+        best.below, best.above, best.missing = value[place[low]], value[place[high]], -1
 
 
 # --------------------------------------------------------------------------------------------- missing values
 
 cdef void _score_missing_codes(
-    const hf_task* t, hf_workspace* r, hf_own* own, const hf_pending* node, double weight,
-    hf_code_scorer* scorer, bint first, hf_split* best
+    const hf_task* t, hf_workspace* r, hf_projection_workspace* work, hf_scorer* scorer, bint first,
+    hf_split* best
 ) noexcept nogil:
     # Takes the best split of a candidate of float32 whose missing values come first, or last, where it is
     # better than `best`. Their code is next to the least, or greatest, of the numbers.
-    cdef const float* value = <const float*> own.value
-    cdef int32_t* code = own.codes.code
+    cdef const float* value = <const float*> work.value
+    cdef int32_t* code = work.code
     cdef int32_t least = LAST, greatest = -LAST, missing
-    cdef int64_t i, n = node.last - node.first
+    cdef int64_t i, n = scorer.node.last - scorer.node.first
     for i in range(n):
         if value[i] == value[i]:
             code[i] = hf_code_of_float(value[i])
@@ -183,14 +180,14 @@ cdef void _score_missing_codes(
     for i in range(n):
         if value[i] != value[i]:
             code[i] = missing
-    take_codes(t, r, &own.codes, node, weight, code, scorer, best)
+    scorer.score(t, r, scorer, code, best)
     best.below = NAN if <int32_t> best.low == missing else _value(False, <int32_t> best.low)
     best.above = NAN if <int32_t> best.high == missing else _value(False, <int32_t> best.high)
 
 
 cdef void _score_missing(
-    const hf_task* t, hf_workspace* r, const hf_projections* p, hf_own* own, const hf_pending* node,
-    double weight, double greatest, hf_code_scorer* scorer, hf_split* best
+    const hf_task* t, hf_workspace* r, const hf_projections* p, hf_projection_workspace* work,
+    const hf_pending* node, double weight, double greatest, hf_scorer* scorer, hf_split* best
 ) noexcept nogil:
     # Takes the best split of a candidate with missing values, which come last, and then first, where it is
     # better than `best`.
@@ -201,10 +198,9 @@ cdef void _score_missing(
     for first in range(2):
         split = best[0]
         if p.single:
-            _score_missing_codes(t, r, own, node, weight, scorer, first, &split)
+            _score_missing_codes(t, r, work, scorer, first, &split)
         else:
-            HF_COUNT(b"growth", b"sorted_scan")
-            _scan_doubles(t, r, own, node, weight, 0 if first else <uint64_t> -1, &split)
+            _scan_doubles(t, r, work, node, weight, 0 if first else <uint64_t> -1, &split)
         if not split.score > best.score:
             continue
         best[0] = split
@@ -218,20 +214,20 @@ cdef void _score_missing(
 cdef bint _rank_sums(const hf_task* t, hf_workspace* r, int64_t k) noexcept nogil:
     # Writes the codes of k sums of float64: ranks, of which 0 has rank 0. Returns whether the call goes on.
     cdef hf_stored_in_node* s = <hf_stored_in_node*> r.stored
-    cdef hf_own* own = <hf_own*> r.own
-    cdef uint64_t* order = own.order
-    cdef uint32_t* place = own.place
+    cdef hf_projection_workspace* work = <hf_projection_workspace*> r.source
+    cdef uint64_t* order = work.order
+    cdef uint32_t* place = work.place
     cdef uint64_t zero = hf_ordered(0)
     cdef int32_t rank = 0
     cdef int64_t j
     cdef int swapped
     for j in range(k):
         order[j], place[j] = hf_ordered(s.sum[s.touched[j]]), <uint32_t> j
-    swapped = hf_sort(order, place, own.order2, own.place2, k, t.watch)
+    swapped = hf_sort(order, place, work.order2, work.place2, k, t.watch)
     if swapped < 0:
         return False
     if swapped:
-        order, place = own.order2, own.place2
+        order, place = work.order2, work.place2
     for j in range(k):  # -1 for each value below 0
         rank -= order[j] < zero and (j == 0 or order[j] != order[j - 1])
     for j in range(k):
@@ -239,7 +235,7 @@ cdef bint _rank_sums(const hf_task* t, hf_workspace* r, int64_t k) noexcept nogi
             rank += 1
         if order[j] > zero and rank == 0:
             rank = 1
-        s.code[place[j]] = rank
+        s.bin[place[j]] = rank
     return True
 
 
@@ -249,7 +245,7 @@ cdef double _sum_of_code(const hf_workspace* r, int32_t code) noexcept nogil:
     cdef int64_t j = 0
     if code == 0:
         return 0
-    while s.code[j] != code:
+    while s.bin[j] != code:
         j += 1
     return s.sum[s.touched[j]]
 
@@ -259,7 +255,7 @@ cdef bint _score_stored(
     uint64_t key, hf_split* best
 ) noexcept nogil:
     # Takes the best split of a candidate in a sparse matrix where it is better than `best`. Returns False,
-    # and writes its values to own.value, if many samples store numbers of it, or missing values, or sums are
+    # and writes its values to work.value, if many samples store numbers of it, or missing values, or sums are
     # no integers.
     cdef hf_stored_in_node* s = <hf_stored_in_node*> r.stored
     cdef int64_t n = node.last - node.first, k = _stored_sums(r, p, node, key), j
@@ -275,13 +271,16 @@ cdef bint _score_stored(
     HF_COUNT(b"growth", b"stored_scan")
     if p.single:
         for j in range(k):
-            s.code[j] = hf_code_of_float(<float> s.sum[s.touched[j]])
+            s.bin[j] = hf_code_of_float(<float> s.sum[s.touched[j]])
     elif not _rank_sums(t, r, k):
         return True
-    scan_stored(t, r, node, weight, s.touched, s.code, k, hf_code_of_float(0) if p.single else 0, best)
-    if best.score > before and p.single:
+    scan_stored(t, r, node, weight, s.touched, s.bin, k, hf_code_of_float(0) if p.single else 0, best)
+    if not best.score > before:
+        return True
+    best.missing = -1
+    if p.single:
         best.below, best.above = _value(False, <int32_t> best.low), _value(False, <int32_t> best.high)
-    elif best.score > before:
+    else:
         best.below, best.above = _sum_of_code(r, <int32_t> best.low), _sum_of_code(r, <int32_t> best.high)
     return True
 
@@ -289,84 +288,74 @@ cdef bint _score_stored(
 # ------------------------------------------------------------------------------------------------ best splits
 
 cdef hf_split _best_projection(
-    const hf_task* t, hf_workspace* r, const hf_projections* p, const hf_pending* node, uint64_t key,
-    double weight
+    const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, double weight
 ) noexcept nogil:
-    # Returns the best split of a node's projections; of equal scores the first one's lowest.
-    cdef hf_own* own = <hf_own*> r.own
+    # Returns the best split of a node's projections, and writes the sides of its samples to r.goes_right; of
+    # equal scores the first one's lowest.
+    cdef const hf_projections* p = <const hf_projections*> t.source.data
+    cdef hf_projection_workspace* work = <hf_projection_workspace*> r.source
     cdef hf_split best = no_split()
-    cdef hf_code_scorer scorer
+    cdef hf_scorer scorer
     cdef int64_t number, n = node.last - node.first, n_steps = 0
     cdef uint64_t candidate
-    cdef const int32_t* code = NULL
-    cdef int32_t low = 0, best_low = 0
-    cdef double before
-    cdef bint short = p.single or p.whole, scanned = False, stored = False
-    cdef double greatest
-    cdef int found
-    scorer.kind = SORTED_SCAN
+    cdef double before, greatest
+    cdef bint short = p.single or p.whole, stored = p.stored.indptr != NULL, is_scored, read_again = False
+    if stored:
+        place_samples(t, r, &p.stored.rows, node)
     if short:
-        start_code_scorer(t, r, &own.codes, node, weight, p.whole, &scorer)
+        start_scorer(t, r, node, weight, p.whole, False, &scorer)
     for number in range(t.n_candidates):
-        if hf_stopped_after(t.watch, &n_steps, n + t.n_outputs) or (n > LARGE and hf_stopped(t.watch)):
+        if is_perfect(r, best.score, weight) or hf_stopped_after(t.watch, &n_steps, n + t.n_outputs):
+            break
+        if n > LARGE and hf_stopped(t.watch):
             break
         candidate = hf_projection_key(key, <uint64_t> number)
         before = best.score
-        found = -1
-        if p.stored.indptr == NULL:
-            _values_of(t, r, p, node, candidate)
-        elif _score_stored(t, r, p, node, weight, candidate, &best):
-            if best.score > before:
-                best.column, best.missing, own.best_key, scanned, stored = 0, -1, candidate, True, True
-                if is_perfect(r, best.score, weight):
-                    break
-            continue
-        if t.has_defaults and n_missing(own.value, n, p.single, &greatest):
-            found = 0
-            _score_missing(t, r, p, own, node, weight, greatest, &scorer, &best)
-            scanned |= best.score > before
-        elif short:
-            code = _codes_of(p, own, own.value, n)
-        if found < 0 and scorer.kind != SORTED_SCAN:
-            found = score_codes(t, r, &own.codes, code, &scorer, &best.score, &low)
-            if found > 0:
-                best_low, best.missing, scanned = low, -1, False
-        if found < 0:
-            HF_COUNT(b"growth", b"sorted_scan")
-            if short:
-                _scan_codes(t, r, node, weight, p.whole, code, &best)
+        is_scored = stored and _score_stored(t, r, p, node, weight, candidate, &best)
+        if not is_scored:
+            if not stored:
+                _values_of(t, r, p, node, candidate)
+            if t.has_defaults and n_missing(work.value, n, p.single, &greatest):
+                _score_missing(t, r, p, work, node, weight, greatest, &scorer, &best)
+            elif short:
+                _score_codes(t, r, &scorer, p.whole, _codes_of(p, work, work.value, n), &best)
             else:
-                _scan_doubles(t, r, own, node, weight, 0, &best)
-            if best.score > before:
-                best.missing, scanned = -1, True
+                _scan_doubles(t, r, work, node, weight, 0, &best)
         if best.score > before:
-            best.column, stored = 0, False
-            own.best_key = candidate
-            own.value, own.best_value = own.best_value, own.value
-            if is_perfect(r, best.score, weight):
-                break
-    if best.column >= 0 and stored:
-        _values_of(t, r, p, node, own.best_key)
-        own.value, own.best_value = own.best_value, own.value
-    if best.column >= 0 and not scanned:
-        best.below = _value(p.whole, best_low)
-        best.above = _value(p.whole, next_code(_codes_of(p, own, own.best_value, n), n, best_low))
+            best.column, work.best_key, read_again = 0, candidate, is_scored
+            if not is_scored:
+                work.value, work.best_value = work.best_value, work.value
+    if best.column < 0:
+        return best
+    if read_again:
+        _values_of(t, r, p, node, work.best_key)
+        work.value, work.best_value = work.best_value, work.value
+    _fill_sides(p, work, n, &best, r.goes_right)
+    default_sides(t, r, node, &best)
+    if best.above == INFINITY:
+        best.threshold = hf_largest(t.single)
+    elif t.single:
+        best.threshold = hf_between_f32(best.below, best.above)
+    else:
+        best.threshold = hf_between_f64(best.below, best.above)
     return best
 
 
 cdef hf_split _best_random_projection(
-    const hf_task* t, hf_workspace* r, const hf_projections* p, const hf_pending* node, uint64_t key,
-    double weight
+    const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, double weight
 ) noexcept nogil:
     # Returns the best of one random threshold for each of a node's projections, and writes the sides of its
     # samples to r.goes_right; of equal scores the first wins.
-    cdef hf_own* own = <hf_own*> r.own
+    cdef const hf_projections* p = <const hf_projections*> t.source.data
+    cdef hf_projection_workspace* work = <hf_projection_workspace*> r.source
     cdef hf_split best = no_split(), split = no_split()
     cdef uint32_t* left = <uint32_t*> r.key2   # of a candidate,
     cdef uint32_t* best_left = left + r.n      # and of the best one so far
     cdef int64_t number, n_left, n_best_left = 0, n = node.last - node.first, n_steps = 0
     cdef uint64_t candidate
     cdef double greatest
+    if p.stored.indptr != NULL:
+        place_samples(t, r, &p.stored.rows, node)
     split.column = 0
     for number in range(t.n_candidates):
         if hf_stopped_after(t.watch, &n_steps, n + t.n_outputs) or (n > LARGE and hf_stopped(t.watch)):
@@ -374,17 +363,17 @@ cdef hf_split _best_random_projection(
         candidate = hf_projection_key(key, <uint64_t> number)
         _values_of(t, r, p, node, candidate)
         split.missing = -1
-        if t.has_defaults and n_missing(own.value, n, p.single, &greatest):
-            n_left = split_missing(t, p.single, own.value, n, key, number, &split, left)
+        if t.has_defaults and n_missing(work.value, n, p.single, &greatest):
+            n_left = split_missing(t, p.single, work.value, n, key, number, &split, left)
         elif p.whole:
-            n_left = split_values(t, <const int32_t*> own.value, n, key, number, &split, left)
+            n_left = split_values(t, <const int32_t*> work.value, n, key, number, &split, left)
         elif p.single:
-            n_left = split_values(t, <const float*> own.value, n, key, number, &split, left)
+            n_left = split_values(t, <const float*> work.value, n, key, number, &split, left)
         else:
-            n_left = split_values(t, <const double*> own.value, n, key, number, &split, left)
+            n_left = split_values(t, <const double*> work.value, n, key, number, &split, left)
         split.score = score_left(t, r, node, left, n_left, weight)
         if split.score > best.score:
-            best, n_best_left, own.best_key = split, n_left, candidate
+            best, n_best_left, work.best_key = split, n_left, candidate
             left, best_left = best_left, left
             if is_perfect(r, best.score, weight):
                 break
@@ -395,7 +384,8 @@ cdef hf_split _best_random_projection(
 
 
 cdef void _fill_sides(
-    const hf_projections* p, const hf_own* own, int64_t n, const hf_split* split, uint8_t* goes_right
+    const hf_projections* p, const hf_projection_workspace* work, int64_t n, const hf_split* split,
+    uint8_t* goes_right
 ) noexcept nogil:
     # Writes the sides of a node's samples.
     cdef double below = split.below
@@ -403,64 +393,44 @@ cdef void _fill_sides(
     if split.missing == 0:
         for i in range(n):
             if p.single:
-                goes_right[i] = not (<const float*> own.best_value)[i] <= <float> below
+                goes_right[i] = not (<const float*> work.best_value)[i] <= <float> below
             else:
-                goes_right[i] = not (<const double*> own.best_value)[i] <= below
+                goes_right[i] = not (<const double*> work.best_value)[i] <= below
     elif p.whole:
         for i in range(n):
-            goes_right[i] = (<const int32_t*> own.best_value)[i] > <int32_t> below
+            goes_right[i] = (<const int32_t*> work.best_value)[i] > <int32_t> below
     elif p.single:
         for i in range(n):
-            goes_right[i] = (<const float*> own.best_value)[i] > <float> below
+            goes_right[i] = (<const float*> work.best_value)[i] > <float> below
     else:
         for i in range(n):
-            goes_right[i] = (<const double*> own.best_value)[i] > below
+            goes_right[i] = (<const double*> work.best_value)[i] > below
 
 
 # ------------------------------------------------------------------------------------------------- the source
 
-cdef bint _start(const hf_task* t, hf_workspace* r) noexcept nogil:
+cdef bint _start_tree(const hf_task* t, hf_workspace* r) noexcept nogil:
     # Takes the workspace of a tree; returns whether there was memory.
     cdef const hf_projections* p = <const hf_projections*> t.source.data
     cdef hf_arena* arena = &r.arena
-    cdef hf_own* own = <hf_own*> take_zeros(arena, sizeof(hf_own))
+    cdef hf_projection_workspace* work
     cdef int64_t n = r.n, most = p.distribution.max_entries
     cdef bint short = p.single or p.whole
-    r.own = own
-    if own == NULL:
+    work = <hf_projection_workspace*> take_zeros(arena, sizeof(hf_projection_workspace))
+    r.source = work
+    r.best_split = _best_random_projection if p.random_thresholds else _best_projection
+    if work == NULL:
         return False
-    own.value, own.best_value = take(arena, n * (4 if short else 8)), take(arena, n * (4 if short else 8))
-    own.index, own.factor = <uint32_t*> take(arena, most * 4), <float*> take(arena, most * 4)
+    work.value, work.best_value = take(arena, n * (4 if short else 8)), take(arena, n * (4 if short else 8))
+    work.index, work.factor = <uint32_t*> take(arena, most * 4), <float*> take(arena, most * 4)
     if p.stored.indptr != NULL:
         start_stored(t, r, &p.stored.rows)
     if short:
-        start_codes(&own.codes, arena, n)
+        work.code = <int32_t*> take(arena, n * 4)
     else:
-        own.order, own.order2 = <uint64_t*> take(arena, n * 8), <uint64_t*> take(arena, n * 8)
-        own.place, own.place2 = <uint32_t*> take(arena, n * 4), <uint32_t*> take(arena, n * 4)
+        work.order, work.order2 = <uint64_t*> take(arena, n * 8), <uint64_t*> take(arena, n * 8)
+        work.place, work.place2 = <uint32_t*> take(arena, n * 4), <uint32_t*> take(arena, n * 4)
     return not arena.failed
-
-
-cdef hf_split _best_split(
-    const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, double weight
-) noexcept nogil:
-    cdef const hf_projections* p = <const hf_projections*> t.source.data
-    cdef hf_split best
-    if p.stored.indptr != NULL:
-        place_samples(t, r, &p.stored.rows, node)
-    if p.random_thresholds:
-        return _best_random_projection(t, r, p, node, key, weight)
-    best = _best_projection(t, r, p, node, key, weight)
-    if best.column >= 0:
-        _fill_sides(p, <hf_own*> r.own, node.last - node.first, &best, r.goes_right)
-        default_sides(t, r, node, &best)
-        if best.above == INFINITY:
-            best.threshold = hf_largest(t.single)
-        elif t.single:
-            best.threshold = hf_between_f32(best.below, best.above)
-        else:
-            best.threshold = hf_between_f64(best.below, best.above)
-    return best
 
 
 cdef bint _write(
@@ -468,21 +438,21 @@ cdef bint _write(
 ) noexcept nogil:
     # Writes the best projection, a feature where it is one.
     cdef const hf_projections* p = <const hf_projections*> t.source.data
-    cdef hf_own* own = <hf_own*> r.own
-    cdef hf_draw first = hf_philox(own.best_key, 0, HF_STREAM_ENTRY)
+    cdef hf_projection_workspace* work = <hf_projection_workspace*> r.source
+    cdef hf_draw first = hf_philox(work.best_key, 0, HF_STREAM_ENTRY)
     cdef int64_t e, n_entries = hf_draw_projection(
-        &p.distribution, own.best_key, first, own.index, own.factor
+        &p.distribution, work.best_key, first, work.index, work.factor
     )
     if t.has_defaults and not add_words(tree, v, NULL, 0):
         return False
-    if n_entries == 1 and own.factor[0] == 1:
-        tree.feature[v] = <int32_t> own.index[0]
+    if n_entries == 1 and work.factor[0] == 1:
+        tree.feature[v] = <int32_t> work.index[0]
         return True
     tree.feature[v] = -2
     if not reserve_entries(tree, n_entries):
         return False
     for e in range(n_entries):
-        tree.indices[tree.n_entries + e], tree.data[tree.n_entries + e] = own.index[e], own.factor[e]
+        tree.indices[tree.n_entries + e], tree.data[tree.n_entries + e] = work.index[e], work.factor[e]
     tree.n_entries += n_entries
     return True
 
@@ -490,8 +460,8 @@ cdef bint _write(
 cdef hf_source source_of_projections(const hf_projections* projections) noexcept nogil:
     # Returns the source of the projections, which must outlive it.
     cdef hf_source source
-    source.data, source.has_short_codes = projections, False
-    source.start, source.best_split, source.write = _start, _best_split, _write
+    source.data, source.has_short_bins = projections, False
+    source.start, source.write = _start_tree, _write
     return source
 
 

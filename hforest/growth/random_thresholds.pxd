@@ -1,5 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
+from hforest.growth.columns cimport hf_range
 from hforest.growth.task cimport hf_pending, hf_split, hf_task, hf_workspace
 
 ctypedef fused value_t:
@@ -11,8 +12,8 @@ cdef double random_threshold(
     const hf_task* t, uint64_t key, int64_t number, double least, double greatest
 ) noexcept nogil
 cdef uint32_t split_bins(
-    const hf_task* t, const double* low, const double* high, uint32_t lowest, uint32_t highest, uint64_t key,
-    int64_t number, hf_split* split
+    const hf_task* t, const double* low, const double* high, hf_range bins, uint64_t key, int64_t number,
+    hf_split* split
 ) noexcept nogil
 cdef int64_t split_values(
     const hf_task* t, const value_t* value, int64_t n, uint64_t key, int64_t number, hf_split* split,

@@ -27,15 +27,15 @@ cdef double random_threshold(
 
 
 cdef uint32_t split_bins(
-    const hf_task* t, const double* low, const double* high, uint32_t lowest, uint32_t highest, uint64_t key,
-    int64_t number, hf_split* split
+    const hf_task* t, const double* low, const double* high, hf_range bins, uint64_t key, int64_t number,
+    hf_split* split
 ) noexcept nogil:
-    # Writes the random threshold of candidate `number`, whose bins in the node are lowest to highest, to
-    # `split`; returns the last bin whose values are at most the threshold.
+    # Writes the random threshold of candidate `number`, whose bins in the node have a range, to `split`;
+    # returns the last bin whose values are at most the threshold.
     #
     # low, high  IN  the least and the greatest value of each bin of the column
-    cdef uint32_t below = lowest, above = highest, middle
-    split.threshold = random_threshold(t, key, number, high[lowest], low[highest])
+    cdef uint32_t below = <uint32_t> bins.lowest, above = <uint32_t> bins.highest, middle
+    split.threshold = random_threshold(t, key, number, high[below], low[above])
     while above - below > 1:
         middle = below + (above - below) // 2
         if high[middle] <= split.threshold:

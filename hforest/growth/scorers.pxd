@@ -1,7 +1,7 @@
 # Which scorer a node's candidates have. All give the same splits where they overlap: the sums of the others
 # are the integers of the sorted scan, and of equal scores the first candidate and its lowest split win.
 #
-#   scorer       nodes                             codes     a candidate costs           in
+#   scorer       nodes                             bins      a candidate costs           in
 #   sorted scan  all; the only one for targets,    all       n log n                     sorted_scan.pyx
 #                real weights, entropy, and
 #                leaves of a least size or weight
@@ -11,7 +11,7 @@
 #                                                  32 bits   the same, and sorting the   bounds.pyx
 #                                                            buckets that bounds do not
 #                                                            rule out
-#                weight from HISTOGRAM_WEIGHT on   all       the same                    wide.pyx
+#                weight from HISTOGRAM_WEIGHT on   all       the same, sums in float64   bounds.pyx
 
 from libc.stdint cimport int64_t
 
@@ -38,7 +38,7 @@ cdef inline bint has_least(const hf_task* t) noexcept nogil:
     return t.min_leaf > 1 or t.min_weight_fraction > 0
 
 
-cdef inline int scorer_of_bins(
+cdef inline int scorer_of_bytes(
     const hf_task* t, const hf_workspace* r, int64_t n, double weight, int64_t n_bins
 ) noexcept nogil:
     # Returns the scorer of a node of n samples, for columns of bins of 8 bits.
@@ -51,10 +51,13 @@ cdef inline int scorer_of_bins(
     return HISTOGRAM
 
 
-cdef inline int scorer_of_codes(
-    const hf_task* t, const hf_workspace* r, int64_t n, double weight
+cdef inline int scorer_of_bins(
+    const hf_task* t, const hf_workspace* r, int64_t n, double weight, bint are_bytes
 ) noexcept nogil:
-    # Returns the scorer of a node of n samples, for codes of 32 bits.
+    # Returns the scorer of a node of n samples, for bins of 32 bits. Bins of 8 bits for which scorer_of_bytes
+    # has no better one are sorted.
+    if are_bytes and weight < HISTOGRAM_WEIGHT:
+        return SORTED_SCAN
     if r.kind == HF_FLOATS or has_least(t) or n <= 2 or weight >= WIDE_WEIGHT:
         return SORTED_SCAN
     if weight >= HISTOGRAM_WEIGHT:

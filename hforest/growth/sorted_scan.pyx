@@ -1,6 +1,6 @@
 """The sorted scan: the scorer that is always right, and the only one for targets and real weights.
 
-Keys of a candidate are sorted, and every split between two different codes is scored from running sums: the
+Keys of a candidate are sorted, and every split between two different bins is scored from running sums: the
 reference's order of sums. Cost: n log n, and n * n_outputs where sums are real.
 """
 
@@ -9,9 +9,10 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from hforest.core.machine cimport hf_stopped, hf_stopped_after, hf_watch
+from hforest.growth.node_scorer cimport hf_scorer
 from hforest.growth.task cimport (
-    HF_ENTROPY, HF_FLOATS, HF_KEYS_32, hf_add, hf_node_score, hf_pending, hf_split, hf_task, hf_workspace,
-    hf_xlogx,
+    HF_COUNT, HF_ENTROPY, HF_FLOATS, HF_KEYS_32, hf_add, hf_node_score, hf_scan, hf_split, hf_task,
+    hf_workspace, hf_xlogx,
 )
 
 cdef enum:
@@ -28,11 +29,11 @@ cdef extern from * nogil:
 cdef key_t* sort_keys(
     key_t* key, key_t* scratch, int64_t n, uint32_t lowest, uint32_t highest, hf_watch* watch
 ) noexcept nogil:
-    # Sorts by code, stably; returns where the result lies, `key` or `scratch`. Ends before it is done if
+    # Sorts by bin, stably; returns where the result lies, `key` or `scratch`. Ends before it is done if
     # `watch` says that the call is to end.
     #
     # key, scratch      IN, OUT (n,)
-    # lowest, highest   IN  the least and the greatest code
+    # lowest, highest   IN  the least and the greatest bin
     cdef int shift = 16 if key_t is uint32_t else 32
     cdef key_t k
     cdef key_t* swap
@@ -83,7 +84,7 @@ cdef void _scan_counts(
     const hf_task* t, hf_workspace* r, const key_t* key, int64_t n, double weight, hf_split* best
 ) noexcept nogil:
     # The best split by Gini in O(1) a sample. All sums are integers, so that no bit depends on the order of
-    # equal codes.
+    # equal bins.
     cdef int shift = 16 if key_t is uint32_t else 32, half = shift // 2
     cdef key_t low_half = (<key_t> 1 << half) - 1
     cdef uint64_t left_square = 0, right_square = 0, left_weight = 0, w, before, all = <uint64_t> weight
@@ -188,51 +189,43 @@ cdef void _scan_floats(
             best.score, best.low, best.high = score, low, high
 
 
-cdef void scan(
-    const hf_task* t, hf_workspace* r, const key_t* key, int64_t n, double weight, hf_split* best
-) noexcept nogil:
-    # Writes the best split of sorted keys to `best` where it scores more than best.score; of equal scores the
-    # lowest. Called after sum_up.
-    if key_t is uint64_t:
-        if r.kind == HF_FLOATS:
-            if t.labels != NULL and t.criterion == HF_ENTROPY:
-                _scan_entropy(t, r, key, n, weight, best)
-            else:
-                _scan_floats(t, r, key, n, weight, best)
-            return
-    _scan_counts(t, r, key, n, weight, best)
+cdef hf_scan scan_of(const hf_task* t, int kind) noexcept nogil:
+    # Returns the scan of keys of 64 bits of a tree whose sums are of a kind.
+    if kind != HF_FLOATS:
+        return _scan_counts[uint64_t]
+    return _scan_entropy if t.labels != NULL and t.criterion == HF_ENTROPY else _scan_floats
 
 
-cdef void scan_codes(
-    const hf_task* t, hf_workspace* r, const hf_pending* node, double weight, const int32_t* code,
-    hf_split* best
+cdef bint score_sorted(
+    const hf_task* t, hf_workspace* r, hf_scorer* scorer, const int32_t* bin, hf_split* best
 ) noexcept nogil:
-    # Writes the best split of signed codes to `best` where it scores more than best.score. With keys of 32
-    # bits codes are those of 16 bits.
-    #
-    # code  IN (n,)
+    # With keys of 32 bits, bins are those of 16 bits.
+    cdef const uint32_t* payload = r.payload + scorer.node.first
     cdef uint64_t* key = <uint64_t*> r.key
     cdef uint32_t* short = <uint32_t*> r.key
     cdef uint32_t ordered, lowest = <uint32_t> -1, highest = 0
-    cdef int64_t i, n = node.last - node.first
+    cdef int64_t i, n = scorer.node.last - scorer.node.first
     cdef double before = best.score
+    HF_COUNT(b"growth", b"sorted_scan")
     if r.kind == HF_KEYS_32:
         for i in range(n):
-            ordered = <uint32_t> code[i]
+            ordered = <uint32_t> bin[i]
             lowest = ordered if ordered < lowest else lowest
             highest = ordered if ordered > highest else highest
-            short[i] = ordered << 16 | r.payload[node.first + i]
+            short[i] = ordered << 16 | payload[i]
         if lowest < highest:
             short = sort_keys(short, <uint32_t*> r.key2, n, lowest, highest, t.watch)
-            scan(t, r, short, n, weight, best)
-        return
+            _scan_counts(t, r, short, n, scorer.weight, best)
+        return best.score > before
     for i in range(n):
-        ordered = <uint32_t> code[i] ^ SIGN
+        ordered = <uint32_t> bin[i] ^ SIGN
         lowest = ordered if ordered < lowest else lowest
         highest = ordered if ordered > highest else highest
-        key[i] = <uint64_t> ordered << 32 | r.payload[node.first + i]
+        key[i] = <uint64_t> ordered << 32 | payload[i]
     if lowest == highest:
-        return
-    scan(t, r, sort_keys(key, <uint64_t*> r.key2, n, lowest, highest, t.watch), n, weight, best)
-    if best.score > before:
-        best.low, best.high = best.low ^ SIGN, best.high ^ SIGN
+        return False
+    r.scan(t, r, sort_keys(key, <uint64_t*> r.key2, n, lowest, highest, t.watch), n, scorer.weight, best)
+    if not best.score > before:
+        return False
+    best.low, best.high = best.low ^ SIGN, best.high ^ SIGN
+    return True

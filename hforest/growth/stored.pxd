@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
-from hforest.growth.columns cimport hf_columns, hf_stored_rows
+from hforest.growth.columns cimport hf_columns, hf_range, hf_stored_rows
 from hforest.growth.task cimport hf_pending, hf_split, hf_task, hf_workspace
 
 
@@ -9,8 +9,7 @@ ctypedef struct hf_stored_in_node:
     uint32_t* place   # (t.n,)  where a sample was in r.sample when its node was placed
     int32_t* at       # (n,)    of k numbers: the place in the node of its sample,
     int32_t* entry    # (n,)    its number in the column,
-    int32_t* code     # (n,)    and its code
-    int32_t* all      # (n,)    the codes of all samples of the node
+    int32_t* bin     # (n,)    and its bin
     # In nodes of few samples: the number of the last node in which a column stores something. A column that
     # stores nothing needs no look at its numbers.
     uint32_t* seen    # (n_columns,)
@@ -37,23 +36,19 @@ cdef int64_t find_stored(
 ) noexcept nogil
 cdef bint scan_stored(
     const hf_task* t, hf_workspace* r, const hf_pending* node, double weight, const int32_t* at,
-    const int32_t* code, int64_t k, int32_t by_default, hf_split* best
+    const int32_t* bin, int64_t k, int32_t by_default, hf_split* best
 ) noexcept nogil
 cdef int64_t add_stored(
     hf_workspace* r, const hf_stored_numbers* a, const hf_pending* node, bint single, const uint32_t* index,
     const float* factor, int64_t n_entries
 ) noexcept nogil
-cdef int64_t stored_codes(
+cdef int64_t stored_bins(
     const hf_workspace* r, const hf_columns* c, const hf_pending* node, int64_t column
 ) noexcept nogil
-cdef bint read_stored(
-    const hf_workspace* r, const hf_columns* c, const hf_pending* node, int64_t column, int32_t* code
+cdef hf_range stored_range(
+    const hf_workspace* r, const hf_columns* c, int64_t column, int64_t k, int64_t n
 ) noexcept nogil
-cdef void stored_range(
-    const hf_workspace* r, const hf_columns* c, const hf_pending* node, int64_t column, uint32_t* code,
-    uint32_t* lowest, uint32_t* highest
-) noexcept nogil
-cdef void stored_sides(
-    const hf_workspace* r, const hf_columns* c, const hf_pending* node, const hf_split* split,
-    uint8_t* goes_right
+cdef hf_range read_stored(
+    const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, int64_t column,
+    int32_t* bin
 ) noexcept nogil

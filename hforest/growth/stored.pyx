@@ -1,13 +1,13 @@
 """Candidates in a sparse matrix: what is stored of a node's samples, and the best split of it.
 
-A column stores the numbers of some samples; all others have its code by default, that of 0:
+A column stores the numbers of some samples; all others have its bin by default, that of 0:
 
     node, r.sample     2 3 5 8 9            stored: at      1    4
     column, sample     1 3 4 9                      entry   1    3     (number in the column)
-                                                    code    c1   c3
+                                                    bin    c1   c3
 
 With whole weights a split costs as much as what is stored: sums of the samples by default are what is left of
-the node's sums, which are integers. All else is done on the codes of all samples of the node.
+the node's sums, which are integers. All else is done on the bins of all samples of the node.
 """
 
 from libc.math cimport INFINITY, ceil
@@ -19,6 +19,11 @@ from hforest.growth.sorted_scan cimport sort_keys
 from hforest.growth.task cimport weight_bits
 
 cdef uint32_t SIGN = <uint32_t> 1 << 31
+
+ctypedef fused bin_t:
+    uint8_t
+    uint16_t
+    uint32_t
 
 
 cdef void start_stored(const hf_task* t, hf_workspace* r, const hf_stored_rows* rows) noexcept nogil:
@@ -32,7 +37,7 @@ cdef void start_stored(const hf_task* t, hf_workspace* r, const hf_stored_rows* 
     s.place = <uint32_t*> take_zeros(arena, t.n * 4)
     s.seen = <uint32_t*> take_zeros(arena, rows.n_columns * 4)
     s.at, s.entry = <int32_t*> take(arena, n * 4), <int32_t*> take(arena, n * 4)
-    s.code, s.all = <int32_t*> take(arena, n * 4), <int32_t*> take(arena, n * 4)
+    s.bin = <int32_t*> take(arena, n * 4)
     s.touched, s.sum = <int32_t*> take(arena, n * 4), <double*> take(arena, n * 8)
     s.is_touched = <uint8_t*> take_zeros(arena, n)
 
@@ -110,13 +115,13 @@ cdef int64_t find_stored(
 
 cdef bint scan_stored(
     const hf_task* t, hf_workspace* r, const hf_pending* node, double weight, const int32_t* at,
-    const int32_t* code, int64_t k, int32_t by_default, hf_split* best
+    const int32_t* bin, int64_t k, int32_t by_default, hf_split* best
 ) noexcept nogil:
     # Writes the best split of a candidate to `best` where it scores more than best.score; of equal scores the
     # lowest. For whole weights and Gini, where less than all samples are stored; called after sum_up. Returns
-    # whether the codes differ in the node.
+    # whether the bins differ in the node.
     #
-    # at, code  IN (k,)  the places in the node of the stored samples, and their codes
+    # at, bin  IN (k,)  the places in the node of the stored samples, and their bins
     cdef uint64_t* key = <uint64_t*> r.key
     cdef uint32_t middle = <uint32_t> by_default ^ SIGN, ordered, next, lowest = <uint32_t> -1, highest = 0
     cdef uint32_t low = 0, high = 0, y
@@ -125,10 +130,10 @@ cdef bint scan_stored(
     cdef uint64_t left_square, right_square, square = 0, left_weight = 0, right_weight = 0, w, before
     cdef uint64_t all = <uint64_t> weight, least = <uint64_t> ceil(r.least_weight)
     cdef int64_t i, m = 0, below = 0, n = node.last - node.first
-    cdef double score, found = -INFINITY, above = -INFINITY
+    cdef double score, best_below = -INFINITY, best_above = -INFINITY
     for i in range(k):
-        if code[i] != by_default:
-            ordered = <uint32_t> code[i] ^ SIGN
+        if bin[i] != by_default:
+            ordered = <uint32_t> bin[i] ^ SIGN
             lowest = ordered if ordered < lowest else lowest
             highest = ordered if ordered > highest else highest
             below += ordered < middle
@@ -140,7 +145,7 @@ cdef bint scan_stored(
     memset(r.count_left, 0, t.n_outputs * sizeof(uint32_t))
     for i in range(t.n_outputs):
         square += <uint64_t> r.count[i] * r.count[i]
-    # Codes below the default, ascending: sums of the left side.
+    # Bins below the default, ascending: sums of the left side.
     left_square, right_square = 0, square
     for i in range(below):
         y, w = <uint32_t> (<uint32_t> key[i] >> bits), key[i] & mask
@@ -159,9 +164,9 @@ cdef bint scan_stored(
             <double> left_square / <double> left_weight
             + <double> right_square / <double> (all - left_weight)
         )
-        if score > found:
-            found, low, high = score, ordered, next
-    # Codes above it, descending: sums of the right side. Of equal scores the last one is the lowest split.
+        if score > best_below:
+            best_below, low, high = score, ordered, next
+    # Bins above it, descending: sums of the right side. Of equal scores the last one is the lowest split.
     memset(r.count_left, 0, t.n_outputs * sizeof(uint32_t))
     left_square, right_square = square, 0
     for i in range(m - 1, below - 1, -1):
@@ -181,11 +186,11 @@ cdef bint scan_stored(
             <double> left_square / <double> (all - right_weight)
             + <double> right_square / <double> right_weight
         )
-        if score > found and score >= above:
-            above, low, high = score, next, ordered
-    found = above if above > found else found
-    if found > best.score:
-        best.score, best.low, best.high = found, low ^ SIGN, high ^ SIGN
+        if score > best_below and score >= best_above:
+            best_above, low, high = score, next, ordered
+    score = max(best_below, best_above)
+    if score > best.score:
+        best.score, best.low, best.high = score, low ^ SIGN, high ^ SIGN
     return True
 
 
@@ -219,72 +224,55 @@ cdef int64_t add_stored(
     return n_touched
 
 
-# --------------------------------------------------------------------------------------------- codes of bins
+# ----------------------------------------------------------------------------------------------------- bins
 
-cdef int64_t stored_codes(
+cdef void _gather(const bin_t* bins, const int32_t* entry, int64_t k, int32_t* bin) noexcept nogil:
+    cdef int64_t j
+    for j in range(k):
+        bin[j] = <int32_t> bins[entry[j]]
+
+
+cdef int64_t stored_bins(
     const hf_workspace* r, const hf_columns* c, const hf_pending* node, int64_t column
 ) noexcept nogil:
-    # Writes which numbers of a column the samples of a node store to `at` and `code` of r.stored; returns how
+    # Writes which numbers of a column the samples of a node store to `at` and `bin` of r.stored; returns how
     # many.
     cdef hf_stored_in_node* s = <hf_stored_in_node*> r.stored
-    cdef int64_t first = c.stored.indptr[column], j, k
+    cdef int64_t first = c.stored.indptr[column], k
     if _is_unseen(r, column):
         return 0
     k = find_stored(r, node, c.stored.sample + first, c.stored.indptr[column + 1] - first)
-    for j in range(k):
-        if c.width == 1:
-            s.code[j] = (<const uint8_t*> c.codes)[first + s.entry[j]]
-        elif c.width == 2:
-            s.code[j] = (<const uint16_t*> c.codes)[first + s.entry[j]]
-        else:
-            s.code[j] = <int32_t> (<const uint32_t*> c.codes)[first + s.entry[j]]
+    if c.width == 1:
+        _gather(<const uint8_t*> c.bins + first, s.entry, k, s.bin)
+    elif c.width == 2:
+        _gather(<const uint16_t*> c.bins + first, s.entry, k, s.bin)
+    else:
+        _gather(<const uint32_t*> c.bins + first, s.entry, k, s.bin)
     return k
 
 
-cdef bint read_stored(
-    const hf_workspace* r, const hf_columns* c, const hf_pending* node, int64_t column, int32_t* code
+cdef hf_range stored_range(
+    const hf_workspace* r, const hf_columns* c, int64_t column, int64_t k, int64_t n
 ) noexcept nogil:
-    # Writes the codes of all samples of a node; returns whether they differ.
+    # Returns the range of the bins of n samples of a node, of which k are stored.
     cdef const hf_stored_in_node* s = <const hf_stored_in_node*> r.stored
-    cdef int64_t i, n = node.last - node.first, k = stored_codes(r, c, node, column)
-    cdef int32_t by_default = c.stored.by_default[column], differ = 0
+    cdef hf_range range_
+    cdef int64_t i
+    range_.lowest = c.stored.by_default[column] if k < n else s.bin[0]
+    range_.highest = range_.lowest
+    for i in range(k):
+        range_.lowest, range_.highest = min(range_.lowest, s.bin[i]), max(range_.highest, s.bin[i])
+    return range_
+
+
+cdef hf_range read_stored(
+    const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, int64_t column,
+    int32_t* bin
+) noexcept nogil:
+    cdef const hf_stored_in_node* s = <const hf_stored_in_node*> r.stored
+    cdef int64_t i, n = node.last - node.first, k = stored_bins(r, c, node, column)
     for i in range(n):
-        code[i] = by_default
+        bin[i] = c.stored.by_default[column]
     for i in range(k):
-        code[s.at[i]] = s.code[i]
-        differ |= s.code[i] ^ (by_default if k < n else s.code[0])
-    return differ != 0
-
-
-cdef void stored_range(
-    const hf_workspace* r, const hf_columns* c, const hf_pending* node, int64_t column, uint32_t* code,
-    uint32_t* lowest, uint32_t* highest
-) noexcept nogil:
-    # Writes the codes of all samples of a node, if they differ, and the least and the greatest of them.
-    cdef const hf_stored_in_node* s = <const hf_stored_in_node*> r.stored
-    cdef int64_t i, n = node.last - node.first, k = stored_codes(r, c, node, column)
-    cdef uint32_t by_default = <uint32_t> c.stored.by_default[column]
-    cdef uint32_t a, low = by_default if k < n else <uint32_t> s.code[0], high = low
-    for i in range(k):
-        a = <uint32_t> s.code[i]
-        low = a if a < low else low
-        high = a if a > high else high
-    lowest[0], highest[0] = low, high
-    if low == high:
-        return
-    for i in range(n):
-        code[i] = by_default
-    for i in range(k):
-        code[s.at[i]] = <uint32_t> s.code[i]
-
-
-cdef void stored_sides(
-    const hf_workspace* r, const hf_columns* c, const hf_pending* node, const hf_split* split,
-    uint8_t* goes_right
-) noexcept nogil:
-    # Writes the sides of a node's samples.
-    cdef const hf_stored_in_node* s = <const hf_stored_in_node*> r.stored
-    cdef int64_t i, k = stored_codes(r, c, node, split.column)
-    memset(goes_right, <uint32_t> c.stored.by_default[split.column] > split.low, node.last - node.first)
-    for i in range(k):
-        goes_right[s.at[i]] = <uint32_t> s.code[i] > split.low
+        bin[s.at[i]] = s.bin[i]
+    return stored_range(r, c, column, k, n)

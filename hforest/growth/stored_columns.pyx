@@ -1,47 +1,43 @@
 """The splits of columns of bins in a sparse matrix."""
 
 from libc.math cimport INFINITY
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from hforest.core.machine cimport hf_stopped_after
-from hforest.growth.code_scorer cimport start_code_scorer, take_codes
-from hforest.growth.columns cimport table_at
+from hforest.growth.columns cimport has_orders, hf_range, table_at
 from hforest.growth.feature_sampling cimport hf_sampling, sample_feature, undo_sampling
+from hforest.growth.node_orders cimport fill_sides
 from hforest.growth.random_thresholds cimport split_bins
 from hforest.growth.stored cimport (
-    hf_stored_in_node, read_stored, scan_stored, stored_codes, stored_sides,
+    hf_stored_in_node, place_samples, scan_stored, stored_bins, stored_range,
 )
 from hforest.growth.task cimport HF_COUNT, HF_FLOATS, is_perfect, no_split, weight_bits
 
 
-cdef bint score_stored(
+cdef bint scan_few(
     const hf_task* t, hf_workspace* r, const hf_columns* c, const hf_pending* node, double weight,
-    uint32_t column, hf_codes* codes, hf_code_scorer* scorer, bint* started, hf_split* best
+    int64_t column, bint* varies, hf_split* best
 ) noexcept nogil:
-    # Scores a candidate in a sparse matrix; takes its best split where it is better than `best`. Returns
-    # whether its codes differ in the node.
+    # Scores a candidate of which a node stores few numbers, with whole weights and without missing values or
+    # categories; takes its best split where it is better than `best`. Returns whether it is such a candidate.
     #
-    # started  IN, OUT  whether the node's scorer has begun: it reads all samples
-    cdef hf_stored_in_node* s = <hf_stored_in_node*> r.stored
-    cdef int64_t n = node.last - node.first, k = stored_codes(r, c, node, column)
+    # varies  IN, OUT  set where its bins differ in the node
+    cdef const hf_stored_in_node* s = <const hf_stored_in_node*> r.stored
+    cdef int64_t k
     cdef double before = best.score
-    cdef bint varies
-    if k == 0:
+    if has_orders(c, column):
         return False
-    if r.kind != HF_FLOATS and 2 * k <= n:
-        HF_COUNT(b"growth", b"stored_scan")
-        varies = scan_stored(t, r, node, weight, s.at, s.code, k, c.stored.by_default[column], best)
-    else:
-        varies = read_stored(r, c, node, column, s.all)
-        if varies and not started[0]:
-            start_code_scorer(t, r, codes, node, weight, True, scorer)
-            started[0] = True
-        if varies:
-            take_codes(t, r, codes, node, weight, s.all, scorer, best)
+    k = stored_bins(r, c, node, column)
+    if k == 0:
+        return True
+    if r.kind == HF_FLOATS or 2 * k > node.last - node.first:
+        return False
+    HF_COUNT(b"growth", b"stored_scan")
+    varies[0] |= scan_stored(t, r, node, weight, s.at, s.bin, k, c.stored.by_default[column], best)
     if best.score > before:
         best.column, best.missing = column, -1
-    return varies
+    return True
 
 
 cdef double _score_side(
@@ -59,7 +55,7 @@ cdef double _score_side(
     cdef double of_side, of_other
     memset(r.count_left, 0, t.n_outputs * sizeof(uint32_t))
     for j in range(k):
-        if (<uint32_t> s.code[j] > split.low) == stored_right:
+        if (<uint32_t> s.bin[j] > split.low) == stored_right:
             p = r.payload[node.first + s.at[j]]
             r.count_left[p >> bits] += p & mask
             n_side += 1
@@ -78,42 +74,36 @@ cdef double _score_side(
 
 
 cdef hf_split best_random_stored(
-    const hf_task* t, hf_workspace* r, const hf_columns* c, const hf_pending* node, uint64_t key,
-    double weight, hf_features* features
+    const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, double weight
 ) noexcept nogil:
-    # Returns the best of one random threshold for each sampled feature that is not constant in the node, and
-    # writes the sides of its samples to r.goes_right. For whole weights and Gini, without missing values and
-    # categories.
-    cdef const hf_stored_in_node* s = <const hf_stored_in_node*> r.stored
+    # As best_random_column, for whole weights and Gini, without missing values and categories.
+    cdef hf_column_workspace* work = <hf_column_workspace*> r.columns
+    cdef const hf_columns* c = work.columns
     cdef hf_split best = no_split(), split = no_split()
     cdef hf_sampling sampling
-    cdef int64_t j, k, table, number = 0, n = node.last - node.first, n_steps = 0
-    cdef uint32_t lowest, highest, a
+    cdef hf_range bins
+    cdef int64_t k, table, number = 0, n = node.last - node.first, n_steps = 0
+    place_samples(t, r, &c.stored.rows, node)
     sampling.key, sampling.n_sampled = key, 0
     while sampling.n_sampled < c.n_columns and (sampling.n_sampled < t.n_candidates or number == 0):
-        split.column = sample_feature(features, &sampling)
-        k = stored_codes(r, c, node, split.column)
+        split.column = sample_feature(&work.features, &sampling)
+        k = stored_bins(r, c, node, split.column)
         if hf_stopped_after(t.watch, &n_steps, k + t.n_outputs):
             break
         if k == 0:
             continue
-        lowest = <uint32_t> (c.stored.by_default[split.column] if k < n else s.code[0])
-        highest = lowest
-        for j in range(k):
-            a = <uint32_t> s.code[j]
-            lowest = a if a < lowest else lowest
-            highest = a if a > highest else highest
-        if lowest == highest:
+        bins = stored_range(r, c, split.column, k, n)
+        if bins.lowest == bins.highest:
             continue
         table = table_at(c, split.column)
-        split.low = split_bins(t, c.low + table, c.high + table, lowest, highest, key, number, &split)
+        split.low = split_bins(t, c.low + table, c.high + table, bins, key, number, &split)
         split.score = _score_side(t, r, c, node, k, &split, weight)
         number += 1
         if split.score > best.score:
             best = split
             if is_perfect(r, best.score, weight):
                 break
-    undo_sampling(features, &sampling)
+    undo_sampling(&work.features, &sampling)
     if best.column >= 0:
-        stored_sides(r, c, node, &best, r.goes_right)
+        fill_sides(t, r, c, node, &work.orders, &best)
     return best

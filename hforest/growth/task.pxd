@@ -41,8 +41,8 @@ cdef enum:
     HF_MISSING_LEFT = 1
     HF_UNKNOWN_LEFT = 2
 
-# How sums over samples are kept: Gini with whole weights in integers, with keys that hold code, class and
-# weight (16, 8 and 8 bits; or 32, 16 and 16); everything else in float64, with keys of code and number of the
+# How sums over samples are kept: Gini with whole weights in integers, with keys that hold bin, class and
+# weight (16, 8 and 8 bits; or 32, 16 and 16); everything else in float64, with keys of bin and number of the
 # sample (32 bits).
 cdef enum:
     HF_KEYS_32 = 0
@@ -63,7 +63,7 @@ cdef struct hf_pending:
     int64_t at         # its number in a tree that grows depth-first
 
 
-# A split of a node. Samples with codes up to `low` go left, those from `high` on go right; or, of
+# A split of a node. Samples with bins up to `low` go left, those from `high` on go right; or, of
 # projections, those with values up to `below`, and from `above` on.
 cdef struct hf_split:
     double score
@@ -106,17 +106,26 @@ cdef struct hf_tree:
     bint has_defaults
 
 
+# Returns the best split of a node, with its score and threshold, and writes to r.goes_right the side of each
+# of its samples; column is -1 where there is no split.
+ctypedef hf_split (*hf_best_split)(
+    const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, double weight
+) noexcept nogil
+
+# Writes the best split of n sorted keys to `best` where it scores more than best.score; of equal scores the
+# lowest. Called after sum_up.
+ctypedef void (*hf_scan)(
+    const hf_task* t, hf_workspace* r, const uint64_t* key, int64_t n, double weight, hf_split* best
+) noexcept nogil
+
+
 # Where the candidates of a node come from.
 cdef struct hf_source:
-    const void* data       # IN  the source's own struct
-    bint has_short_codes   # IN  codes fit in 16 bits
-    # Takes r.own, for a tree on r.n samples, from r.arena; returns whether there was memory.
+    const void* data       # IN  the source's struct
+    bint has_short_bins   # IN  bins fit in 16 bits
+    # Takes the source's workspace, for a tree on r.n samples, from r.arena, and chooses r.best_split; returns
+    # whether there was memory.
     bint (*start)(const hf_task* t, hf_workspace* r) noexcept nogil
-    # Returns the best split of a node, with its score and threshold, and writes to r.goes_right the side of
-    # each of its samples; column is -1 where there is no split.
-    hf_split (*best_split)(
-        const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, double weight
-    ) noexcept nogil
     # Writes the feature of node v, or its projection; returns whether there was memory.
     bint (*write)(
         const hf_task* t, hf_workspace* r, const hf_split* split, hf_tree* tree, int64_t v
@@ -140,7 +149,7 @@ cdef struct hf_task:
     const int32_t* labels   # (n,), or NULL
     const double* targets   # (n, n_outputs), or NULL
     const double* weight    # (n,)  before in-bag counts
-    const int64_t* base     # (n,)  where a sample's codes begin, or NULL
+    const int64_t* base     # (n,)  where a sample's bins begin, or NULL
     int64_t n_outputs
     int criterion
     bint has_defaults       # trees know missing values, or categories
@@ -184,9 +193,14 @@ cdef struct hf_workspace:
     hf_pending* pending
     int64_t n_pending
     int64_t pending_capacity
+    double root_weight
     double least_weight     # of a side of a split
-    void* columns           # of the columns; `own` of other sources
-    void* own
+    hf_best_split best_split  # of the source
+    hf_scan scan            # of keys of 64 bits
+    uint32_t* slot          # whole weights, of a histogram: a sample's class << 16 | weight,
+    uint8_t* bucket         # and where its bin is counted
+    void* columns           # of columns of bins
+    void* source            # of other sources
     void* stored            # of a sparse matrix, or NULL
 
 

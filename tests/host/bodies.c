@@ -45,8 +45,8 @@ static void test_pairs(const hf_bodies *bodies) {
     p.n_present = classes_of(p.n, 1 + below(20), p.last);
     for (int64_t i = 0; i < p.n; ++i) p.weight[i] = 1 + (p.n < 80 ? below(3) : 0);
     p.all = sum_totals(p.weight, p.n_present, p.last, p.total, &p.square);
-    for (int64_t i = 0; i < p.n * per; ++i) p.code[i] = (uint8_t)below(1 + below(256));
-    memset(p.code + p.n * per, 255, 64);
+    for (int64_t i = 0; i < p.n * per; ++i) p.bin[i] = (uint8_t)below(1 + below(256));
+    memset(p.bin + p.n * per, 255, 64);
     bodies->sum_pairs(per, &p);
     const float most = bodies->rate_pairs(per, &p);
     float found = 0;
@@ -54,7 +54,7 @@ static void test_pairs(const hf_bodies *bodies) {
         uint32_t weight = 0, left_square = 0, right_square = 0;
         for (int64_t k = 0, j = 0; k < p.n_present; ++k) {
             uint32_t left = 0;
-            for (; j < p.last[k]; ++j) left += p.code[j * per + at % per] <= p.code[at] ? p.weight[j] : 0;
+            for (; j < p.last[k]; ++j) left += p.bin[j * per + at % per] <= p.bin[at] ? p.weight[j] : 0;
             weight += left;
             left_square += left * left;
             right_square += (p.total[k] - left) * (p.total[k] - left);
@@ -79,14 +79,14 @@ static void test_value_pairs(const hf_bodies *bodies) {
     p.n_present = classes_of(p.n, 1 + below(HF_VALUE_PAIRS), p.last);
     for (int64_t i = 0; i < p.n; ++i) p.weight[i] = weight[i] = (uint8_t)(1 + below(200));
     p.splits.all = sum_totals(weight, p.n_present, p.last, p.total, &p.splits.square);
-    for (int64_t i = 0; i < p.n; ++i) p.code[i] = (int32_t)below(1 + below(1 << 27)) - (1 << 26);
-    for (int64_t i = p.n; i < p.n + 32; ++i) p.code[i] = INT32_MAX;
+    for (int64_t i = 0; i < p.n; ++i) p.bin[i] = (int32_t)below(1 + below(1 << 27)) - (1 << 26);
+    for (int64_t i = p.n; i < p.n + 32; ++i) p.bin[i] = INT32_MAX;
     bodies->sum_values(&p);
     for (int64_t i = 0; i < p.n; ++i) {
         uint32_t all = 0, left_square = 0, right_square = 0;
         for (int64_t k = 0, j = 0; k < p.n_present; ++k) {
             uint32_t left = 0;
-            for (; j < p.last[k]; ++j) left += p.code[j] <= p.code[i] ? p.weight[j] : 0;
+            for (; j < p.last[k]; ++j) left += p.bin[j] <= p.bin[i] ? p.weight[j] : 0;
             all += left;
             left_square += left * left;
             right_square += (p.total[k] - left) * (p.total[k] - left);
@@ -146,7 +146,7 @@ static void test_bins(const hf_bodies *bodies) {
 static void test_buckets(const hf_bodies *bodies) {
     static hf_buckets s;
     enum { SAMPLES = 400 };
-    int32_t code[SAMPLES], class_of[SAMPLES];
+    int32_t bin[SAMPLES], class_of[SAMPLES];
     uint8_t bucket[SAMPLES];
     uint32_t left[HF_HISTOGRAM_CLASSES] = {0};
     s.n = SAMPLES, s.log_lanes = bodies->log_lanes, s.log_steps = 6 - s.log_lanes, s.n_present = 1 + below(10);
@@ -155,28 +155,28 @@ static void test_buckets(const hf_bodies *bodies) {
     memset(s.total, 0, sizeof s.total);
     int32_t lowest = INT32_MAX, highest = INT32_MIN;
     for (int i = 0; i < SAMPLES; ++i) {
-        code[i] = (int32_t)below(30000) + (s.whole ? 0 : 1 << 29);
-        class_of[i] = (int32_t)((code[i] / 7000 + (below(4) ? 0 : (int32_t)below(10))) % s.n_present);
+        bin[i] = (int32_t)below(30000) + (s.whole ? 0 : 1 << 29);
+        class_of[i] = (int32_t)((bin[i] / 7000 + (below(4) ? 0 : (int32_t)below(10))) % s.n_present);
         ++s.total[class_of[i]];
-        lowest = code[i] < lowest ? code[i] : lowest, highest = code[i] > highest ? code[i] : highest;
+        lowest = bin[i] < lowest ? bin[i] : lowest, highest = bin[i] > highest ? bin[i] : highest;
     }
     for (int64_t k = 0; k < s.n_present; ++k) s.splits.square += s.total[k] * s.total[k];
     float least, greatest;
     memcpy(&least, &lowest, 4), memcpy(&greatest, &highest, 4);
     if (s.whole) least = (float)lowest, greatest = (float)highest;
-    s.lowest = lowest, s.usual = code[0], s.least = least, s.scale = 62 * 0.999999f / (greatest - least);
-    bodies->fill_buckets(&s, code, SAMPLES, bucket);
+    s.lowest = lowest, s.usual = bin[0], s.least = least, s.scale = 62 * 0.999999f / (greatest - least);
+    bodies->fill_buckets(&s, bin, SAMPLES, bucket);
     int place_of[64];
     for (int c = 0; c < 64; ++c) place_of[c] = (c & ((1 << s.log_steps) - 1)) << s.log_lanes | c >> s.log_steps;
-    s.own = bucket[0];
-    for (int i = 0; i < SAMPLES; ++i) s.count[class_of[i] * 64 + bucket[i]] += bucket[i] != s.own;
+    s.usual_place = bucket[0];
+    for (int i = 0; i < SAMPLES; ++i) s.count[class_of[i] * 64 + bucket[i]] += bucket[i] != s.usual_place;
     bodies->sum_buckets(&s);
     bodies->rate(64, &s.splits);
-    /* Sorted by code, all splits; of a bucket the best one. */
+    /* Sorted by bin, all splits; of a bucket the best one. */
     int order[SAMPLES];
     for (int i = 0; i < SAMPLES; ++i) {
         int j = i;
-        for (; j > 0 && code[order[j - 1]] > code[i]; --j) order[j] = order[j - 1];
+        for (; j > 0 && bin[order[j - 1]] > bin[i]; --j) order[j] = order[j - 1];
         order[j] = i;
     }
     const float limit = (float)(SAMPLES * (0.3 + below(60) / 100.0));
@@ -185,7 +185,7 @@ static void test_buckets(const hf_bodies *bodies) {
         ++left[class_of[order[i]]];
         if (i + 1 == SAMPLES) continue;
         if (i && bucket[order[i]] != bucket[order[i - 1]])
-            for (int c = 1; c < 64; ++c) /* buckets follow the codes */
+            for (int c = 1; c < 64; ++c) /* buckets follow the bins */
                 if (place_of[c] == bucket[order[i - 1]])
                     for (int d = 0; d < c; ++d) wrong += place_of[d] == bucket[order[i]];
         double left_square = 0, right_square = 0;
@@ -194,7 +194,7 @@ static void test_buckets(const hf_bodies *bodies) {
             right_square += (double)(s.total[k] - left[k]) * (s.total[k] - left[k]);
         }
         const double score = left_square / (i + 1) + right_square / (SAMPLES - i - 1);
-        if (code[order[i]] != code[order[i + 1]] && bucket[order[i]] == bucket[order[i + 1]])
+        if (bin[order[i]] != bin[order[i + 1]] && bucket[order[i]] == bucket[order[i + 1]])
             wrong += score >= limit * 1.000001 && !s.alive[bucket[order[i]]];
         if (bucket[order[i]] != bucket[order[i + 1]]) {
             same(s.splits.left_weight[bucket[order[i]]], i + 1);

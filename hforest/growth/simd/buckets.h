@@ -1,28 +1,28 @@
 /* Included once a vector width: sums and bounds of one candidate's splits, from weights counted by bucket. What is no
    loop over vectors the compiler vectorises. */
 
-/* Writes the least and the greatest of n codes. */
-HF_W_CODE static void HF_W(hf_find_range)(const int32_t *code, int64_t n, int32_t *range) {
+/* Writes the least and the greatest of n bins. */
+HF_W_CODE static void HF_W(hf_find_range)(const int32_t *bin, int64_t n, int32_t *range) {
     HF_COUNT("growth", __func__);
-    int32_t least = code[0], greatest = code[0];
+    int32_t least = bin[0], greatest = bin[0];
     for (int64_t i = 1; i < n; ++i) {
-        least = code[i] < least ? code[i] : least;
-        greatest = code[i] > greatest ? code[i] : greatest;
+        least = bin[i] < least ? bin[i] : least;
+        greatest = bin[i] > greatest ? bin[i] : greatest;
     }
     range[0] = least, range[1] = greatest;
 }
 
 /* Writes the buckets' places of n values. */
 HF_W_CODE static void HF_W(hf_fill_buckets)(
-    const hf_buckets *s, const int32_t *restrict code, int64_t n, uint8_t *restrict bucket
+    const hf_buckets *s, const int32_t *restrict bin, int64_t n, uint8_t *restrict bucket
 ) {
     HF_COUNT("growth", __func__);
     const int whole = s->whole;
     const float least = s->least, scale = s->scale;
-    const int32_t usual = s->usual, own = !s->exact;
+    const int32_t usual = s->usual, has_usual = !s->exact;
     const int log_steps = s->log_steps, mask = (1 << log_steps) - 1;
     for (int64_t i = 0; i < n; ++i) {
-        const int32_t v = code[i];
+        const int32_t v = bin[i];
         int32_t c;
         if (whole) {
             c = (int32_t)(((float)v - least) * scale);
@@ -33,19 +33,19 @@ HF_W_CODE static void HF_W(hf_fill_buckets)(
             } a = {v ^ (v >> 31 & 0x7fffffff)};
             c = (int32_t)((a.value - least) * scale);
         }
-        c += own & (v >= usual);
-        c += own & (v > usual);
+        c += has_usual & (v >= usual);
+        c += has_usual & (v > usual);
         bucket[i] = (uint8_t)((c & mask) * HF_W(HF_LANES) + (c >> log_steps));
     }
 }
 
-/* Counts the bucket s->own. Sums over the buckets up to each, in s->count by class, and of the splits after them; the
-   largest weights of a class in a bucket. */
+/* Counts the bucket at s->usual_place. Sums over the buckets up to each, in s->count by class, and of the splits after
+   them; the largest weights of a class in a bucket. */
 HF_W_CODE static void HF_W(hf_sum_buckets)(hf_buckets *s) {
     HF_COUNT("growth", __func__);
     const int size = HF_W(HF_LANES) << s->log_steps;
     const HF_W(hf_i32) lane = {HF_LANE_NUMBERS};
-    const HF_W(hf_u32) after_own = (HF_W(hf_u32))(lane > s->own % HF_W(HF_LANES));
+    const HF_W(hf_u32) after_usual = (HF_W(hf_u32))(lane > s->usual_place % HF_W(HF_LANES));
     HF_W(hf_u32) left[HF_HISTOGRAM_CLASSES];
     for (int64_t k = 0; k < s->n_present; ++k) {
         HF_W(hf_u32) sum = {0}, a;
@@ -54,21 +54,21 @@ HF_W_CODE static void HF_W(hf_sum_buckets)(hf_buckets *s) {
             sum += a;
         }
         left[k] = HF_W(hf_below)(sum);
-        const uint32_t rest = s->total[k] - left[k][HF_W(HF_LANES) - 1] - sum[HF_W(HF_LANES) - 1];
-        s->count[k * size + s->own] = rest;
-        left[k] += rest & after_own;
+        const uint32_t here = s->total[k] - left[k][HF_W(HF_LANES) - 1] - sum[HF_W(HF_LANES) - 1];
+        s->count[k * size + s->usual_place] = here;
+        left[k] += here & after_usual;
     }
     for (int i = 0; i < size; i += HF_W(HF_LANES)) {
         HF_W(hf_u32) weight = {0}, left_square = {0}, right_square = {0}, inside = {0}, second = {0}, a;
         for (int64_t k = 0; k < s->n_present; ++k) {
             uint32_t *count = s->count + k * size + i;
             memcpy(&a, count, HF_BYTES);
-            const HF_W(hf_u32) sum = left[k] + a, rest = s->total[k] - sum;
+            const HF_W(hf_u32) sum = left[k] + a, right = s->total[k] - sum;
             left[k] = sum;
             memcpy(count, &sum, HF_BYTES);
             weight += sum;
             left_square += sum * sum;
-            right_square += rest * rest;
+            right_square += right * right;
             const HF_W(hf_u32) larger = (HF_W(hf_u32))((HF_W(hf_i32))a > (HF_W(hf_i32))inside);
             const HF_W(hf_u32) lesser = (a & ~larger) | (inside & larger);
             inside = (a & larger) | (inside & ~larger);

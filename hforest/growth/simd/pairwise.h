@@ -1,23 +1,23 @@
 /* Included once a vector width, with HF_BYTES and HF_W(name) set and the compiler's target chosen: the sums of all
-   splits of some candidates, each split after one sample's code.
+   splits of some candidates, each split after one sample's bin.
 
-   A vector of HF_BYTES bytes holds codes. n samples of `per` candidates lie side by side, number i * per + c being
+   A vector of HF_BYTES bytes holds bins. n samples of `per` candidates lie side by side, number i * per + c being
    sample i of candidate c, so that a vector has the splits after HF_BYTES / per samples:
 
        per = 4, HF_BYTES = 16     | s0c0 s0c1 s0c2 s0c3 | s1c0 s1c1 s1c2 s1c3 | s2c0 ... | s3c0 ... s3c3 |
 
-   Each sample adds its weight to the lanes of its candidate whose code is not below its own. Samples come class by
+   Each sample adds its weight to the lanes of its candidate whose bin is not below its own. Samples come class by
    class; what a class added to a lane is squared once, in 16 bits: weights of a node sum to less than 256. */
 
-/* The `per` codes at `code`, repeated. */
-HF_W_CODE HF_INLINE HF_W(hf_u8) HF_W(hf_repeat)(int per, const uint8_t *code) {
+/* The `per` bins at `bin`, repeated. */
+HF_W_CODE HF_INLINE HF_W(hf_u8) HF_W(hf_repeat)(int per, const uint8_t *bin) {
     uint16_t two;
     uint32_t four;
     uint64_t eight;
-    if (per == 1) return (HF_W(hf_u8)){0} + *code;
-    if (per == 2) return memcpy(&two, code, 2), (HF_W(hf_u8))((HF_W(hf_u16)){0} + two);
-    if (per == 4) return memcpy(&four, code, 4), (HF_W(hf_u8))((HF_W(hf_u32)){0} + four);
-    return memcpy(&eight, code, 8), (HF_W(hf_u8))((HF_W(hf_u64)){0} + eight);
+    if (per == 1) return (HF_W(hf_u8)){0} + *bin;
+    if (per == 2) return memcpy(&two, bin, 2), (HF_W(hf_u8))((HF_W(hf_u16)){0} + two);
+    if (per == 4) return memcpy(&four, bin, 4), (HF_W(hf_u8))((HF_W(hf_u32)){0} + four);
+    return memcpy(&eight, bin, 8), (HF_W(hf_u8))((HF_W(hf_u64)){0} + eight);
 }
 
 /* Sums of the splits after the numbers from `at` on, n_vectors vectors of them. */
@@ -25,15 +25,15 @@ HF_W_CODE HF_INLINE void HF_W(hf_add_pairs)(int per, int n_vectors, hf_pairwise 
     HF_W(hf_u8) split[2], left[2], before[2];
     HF_W(hf_u16) square[2][2], product[2][2];
     for (int v = 0; v < n_vectors; ++v) {
-        memcpy(&split[v], p->code + at + v * HF_BYTES, HF_BYTES);
+        memcpy(&split[v], p->bin + at + v * HF_BYTES, HF_BYTES);
         left[v] = (HF_W(hf_u8)){0};
         for (int h = 0; h < 2; ++h) square[v][h] = product[v][h] = (HF_W(hf_u16)){0};
     }
     for (int64_t k = 0, j = 0; k < p->n_present; ++k) {
         for (int v = 0; v < n_vectors; ++v) before[v] = left[v];
         for (; j < p->last[k]; ++j) {
-            const HF_W(hf_u8) code = HF_W(hf_repeat)(per, p->code + j * per);
-            for (int v = 0; v < n_vectors; ++v) left[v] += (HF_W(hf_u8))(split[v] >= code) & p->weight[j];
+            const HF_W(hf_u8) bin = HF_W(hf_repeat)(per, p->bin + j * per);
+            for (int v = 0; v < n_vectors; ++v) left[v] += (HF_W(hf_u8))(split[v] >= bin) & p->weight[j];
         }
         for (int v = 0; v < n_vectors; ++v) {
             const HF_W(hf_u16) added = (HF_W(hf_u16))(left[v] - before[v]);
@@ -103,13 +103,13 @@ HF_W_CODE static void HF_W(hf_sum_values)(hf_value_pairs *s) {
         HF_W(hf_i32) split[2];
         HF_W(hf_u32) left[2], square[2], product[2];
         for (int v = 0; v < 2; ++v) {
-            memcpy(&split[v], s->code + at + v * HF_W(HF_LANES), HF_BYTES);
+            memcpy(&split[v], s->bin + at + v * HF_W(HF_LANES), HF_BYTES);
             left[v] = square[v] = product[v] = (HF_W(hf_u32)){0};
         }
         for (int64_t k = 0, j = 0; k < s->n_present; ++k) {
             HF_W(hf_u32) before[2] = {left[0], left[1]};
             for (; j < s->last[k]; ++j)
-                for (int v = 0; v < 2; ++v) left[v] += (HF_W(hf_u32))(split[v] >= s->code[j]) & s->weight[j];
+                for (int v = 0; v < 2; ++v) left[v] += (HF_W(hf_u32))(split[v] >= s->bin[j]) & s->weight[j];
             for (int v = 0; v < 2; ++v) {
                 const HF_W(hf_u32) added = left[v] - before[v];
                 square[v] += added * added;

@@ -55,14 +55,14 @@ HF_W_CODE HF_INLINE void HF_W(hf_put_sums)(
     memcpy(s->right_square + at, &right, HF_BYTES);
 }
 
-/* Returns the bits of rates, left / weight + right / rest with one division; 0 where a side is empty. Floats that are not
-   negative have the order of their bits. */
+/* Returns the bits of rates, left / weight + right / right_weight with one division; 0 where a side is empty.
+   Floats that are not negative have the order of their bits. */
 HF_W_CODE HF_INLINE HF_W(hf_i32) HF_W(hf_rates_of)(
-    HF_W(hf_u32) weight, HF_W(hf_u32) rest, HF_W(hf_u32) left, HF_W(hf_u32) right
+    HF_W(hf_u32) weight, HF_W(hf_u32) right_weight, HF_W(hf_u32) left, HF_W(hf_u32) right
 ) {
-    const HF_W(hf_f32) l = HF_W(hf_real)(weight), r = HF_W(hf_real)(rest);
+    const HF_W(hf_f32) l = HF_W(hf_real)(weight), r = HF_W(hf_real)(right_weight);
     const HF_W(hf_f32) rate = (HF_W(hf_real)(left) * r + HF_W(hf_real)(right) * l) / (l * r);
-    return (HF_W(hf_i32))rate & (weight != 0) & (rest != 0);
+    return (HF_W(hf_i32))rate & (weight != 0) & (right_weight != 0);
 }
 
 HF_W_CODE HF_INLINE HF_W(hf_i32) HF_W(hf_larger)(HF_W(hf_i32) a, HF_W(hf_i32) b) {

@@ -1,0 +1,66 @@
+"""How a node's bins are read from a column: by one reader, chosen once for all trees.
+
+    bins of 8 bits             from the columns, or in nodes of few samples from the samples' rows
+    bins of 16 and 32 bits     from the columns
+    bins of a sparse matrix    what is stored of the node, and the bin of 0 (stored.pyx)
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
+
+from hforest.growth.columns cimport bins_at, hf_range, is_by_rows, is_stored
+from hforest.growth.stored cimport read_stored
+from hforest.growth.task cimport hf_pending, hf_task, hf_workspace
+
+ctypedef fused bin_t:
+    uint8_t
+    uint16_t
+    uint32_t
+
+
+cdef inline hf_range _read(
+    const bin_t* bins, int64_t stride, const uint32_t* sample, int64_t n, int32_t* bin
+) noexcept nogil:
+    cdef hf_range range_
+    cdef int32_t b, lowest = <int32_t> bins[sample[0] * stride], highest = lowest
+    cdef int64_t i
+    for i in range(n):
+        b = <int32_t> bins[sample[i] * stride]
+        lowest = b if b < lowest else lowest
+        highest = b if b > highest else highest
+        bin[i] = b
+    range_.lowest, range_.highest = lowest, highest
+    return range_
+
+
+cdef hf_range _read_8(
+    const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, int64_t column,
+    int32_t* bin
+) noexcept nogil:
+    cdef const uint32_t* sample = r.sample + node.first
+    cdef int64_t n = node.last - node.first
+    if is_by_rows(c, t, n):
+        return _read(c.rows + column, c.n_columns, sample, n, bin)
+    return _read(<const uint8_t*> c.bins + bins_at(c, t, column), 1, sample, n, bin)
+
+
+cdef hf_range _read_16(
+    const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, int64_t column,
+    int32_t* bin
+) noexcept nogil:
+    cdef const uint16_t* bins = <const uint16_t*> c.bins + bins_at(c, t, column)
+    return _read(bins, 1, r.sample + node.first, node.last - node.first, bin)
+
+
+cdef hf_range _read_32(
+    const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, int64_t column,
+    int32_t* bin
+) noexcept nogil:
+    cdef const uint32_t* bins = <const uint32_t*> c.bins + bins_at(c, t, column)
+    return _read(bins, 1, r.sample + node.first, node.last - node.first, bin)
+
+
+cdef hf_reader reader_of(const hf_columns* c) noexcept nogil:
+    # Returns the reader of columns whose other fields are set.
+    if is_stored(c):
+        return read_stored
+    return _read_8 if c.width == 1 else _read_16 if c.width == 2 else _read_32

@@ -1,0 +1,25 @@
+"""The choice of the scorer of a node's candidates: scorers.pxd says which it is."""
+
+from hforest.growth.bounds cimport score_buckets, start_buckets
+from hforest.growth.pairwise cimport score_pairs, start_pairs
+from hforest.growth.scorers cimport HISTOGRAM, PAIRWISE, WIDE_HISTOGRAM, scorer_of_bins
+from hforest.growth.sorted_scan cimport score_sorted
+
+
+cdef void start_scorer(
+    const hf_task* t, hf_workspace* r, const hf_pending* node, double weight, bint whole, bint are_bytes,
+    hf_scorer* scorer
+) noexcept nogil:
+    # Begins a node, which must outlive the scorer.
+    #
+    # whole      whether bins are the values, not codes of float32
+    # are_bytes  whether they are bins of 8 bits, which scorer_of_bytes has left over
+    cdef int kind = scorer_of_bins(t, r, node.last - node.first, weight, are_bytes)
+    scorer.node, scorer.weight, scorer.score = node, weight, score_sorted
+    if kind == PAIRWISE:
+        start_pairs(t, r, scorer)
+        scorer.score = score_pairs
+    elif (kind == HISTOGRAM or kind == WIDE_HISTOGRAM) and start_buckets(
+        t, r, scorer, whole, kind == WIDE_HISTOGRAM
+    ):
+        scorer.score = score_buckets
