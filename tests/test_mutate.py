@@ -1,9 +1,13 @@
 """The measure of the tests' strength, on a package of one file with one file of tests."""
 
 import ast
+import os
 import re
 import shutil
+import signal
 import subprocess
+import sys
+import tempfile
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -188,8 +192,8 @@ def measured(toy, tmp_path, monkeypatch, changes, reasons):
     monkeypatch.setattr(command, "draw", lambda *_: [found[change] for change in changes])
     (tmp_path / "mutants.toml").write_text(reasons)
     options = command._options(["--kinds", "python", "--cache", str(tmp_path / "cache")])
-    (tmp_path / "copies").mkdir()
-    return command.measure(options, toy, command.Reasons(tmp_path / "mutants.toml"), tmp_path / "copies")
+    folder = Path(tempfile.mkdtemp(dir=tmp_path))
+    return command.measure(options, toy, command.Reasons(tmp_path / "mutants.toml"), folder)
 
 
 def test_survivors_and_reasons(toy, tmp_path, monkeypatch, capsys):
@@ -216,6 +220,7 @@ def test_survivors_and_reasons(toy, tmp_path, monkeypatch, capsys):
     assert (
         "4 mutants, 1 with a reason, 0 that do not compile; of 3 others 2 killed (67 %), 0 of them" in printed
     )
+    assert measured(toy, tmp_path, monkeypatch, [*changes[:1], *changes[2:]], REASON.format(PRINT)) == 0
 
 
 def test_a_hang_is_killed(toy, tmp_path, monkeypatch):
@@ -226,15 +231,30 @@ def test_a_hang_is_killed(toy, tmp_path, monkeypatch):
     assert time.monotonic() - begin < 60
     assert copy.run("-c", "print(3)") == Done(0, "3\n")
     (hang,) = (m for m in mutants("hforest/toy.py", TOY) if m.change(TOY) == ("low += 1", "low += 0"))
-    covered = SimpleNamespace(of_line=lambda mutant: ["test"], seconds={"test": 0.0})
+    covered = SimpleNamespace(of_line=lambda _: ["test"], parts=lambda tests: [tests], seconds={"test": 0.0})
     call = "from hforest.toy import root; root(4)"
     monkeypatch.setattr(copy, "tests", lambda tests, limit: copy.run("-c", call, limit=limit))
     assert command.run(hang, TOY, copy, None, covered, 1).verdict == "hang"
     assert (copy.folder / "hforest" / "toy.py").read_bytes() == TOY
 
 
-def test_without_survivors(toy, tmp_path, monkeypatch):
-    assert measured(toy, tmp_path, monkeypatch, [(PRINT, "pass")], REASON.format(PRINT)) == 0
+def test_an_interrupt_removes_the_copies(toy, tmp_path):
+    (scratch := tmp_path / "scratch").mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.mutate", "--kinds", "python"],
+        cwd=toy,
+        env=os.environ | {"TMPDIR": str(scratch)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not list(scratch.glob("hforest-mutate-*/copy0/names")):  # written where the tests begin
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=60)[1].strip() == "stopped"
+    assert process.returncode == 1
+    assert not list(scratch.iterdir())
 
 
 def test_changed_lines(toy):

@@ -147,8 +147,10 @@ def run(
                     return Outcome("does not compile", [], time.monotonic() - begin)
                 names |= {subject(file) for file in copy.differing(built) if file.startswith("hforest/")}
             tests = covered.of_subpackages(names, subject(mutant.file))
-        limit += 3 * sum(covered.seconds[test] for test in tests)
-        done = copy.tests(tests, limit) if tests else copies.Done(0, "")
+        done = copies.Done(0, "")
+        for part in covered.parts(tests):
+            if done.status == 0:
+                done = copy.tests(part, limit + 3 * sum(covered.seconds[test] for test in part))
     if built:
         copy.restore(built)
     verdict = "hang" if done.status is None else "killed" if done.status else "survived"
@@ -196,12 +198,7 @@ def measure(options: argparse.Namespace, root: Path, reasons: Reasons, folder: P
         return outcome
 
     with ThreadPoolExecutor(options.jobs) as pool:
-        try:
-            outcomes = list(pool.map(one, todo))
-        except BaseException:
-            copies.stop.set()
-            pool.shutdown(cancel_futures=True)
-            raise
+        outcomes = list(pool.map(one, todo))
     stale = reasons.stale(root)
     for file, line, becomes in stale:
         print(
@@ -225,8 +222,14 @@ def _survivor(mutant: Mutant, text: bytes, tests: list[str]) -> str:
     return f"\nSURVIVOR: {mutant.file}:{mutant.line(text)}, {mutant.operator}\n{mutant.diff(text)}\n{ran}\n"
 
 
+def _stop(number: int, frame: object) -> None:
+    copies.stop.set()
+    raise KeyboardInterrupt
+
+
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: copies are removed
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
     try:
         with tempfile.TemporaryDirectory(prefix="hforest-mutate-") as name:
             sys.exit(measure(_options(), ROOT, Reasons(REASONS), Path(name)))

@@ -5,6 +5,7 @@ Each test's lines of Python are recorded by lines.py, in one process for each fi
 
 import hashlib
 import json
+import shutil
 from collections import defaultdict
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -32,12 +33,13 @@ class Covered:
         def record(path: Path) -> Path:
             report = folder / f"{path.stem}-{digest([path])}.json"
             if not report.exists():
-                copy, part = free.pop(), report.with_suffix(".part")
+                copy = free.pop()
+                part = copy.folder / report.name
                 done = copy.tests([str(path.relative_to(root))], HFOREST_LINES=str(part))
                 free.append(copy)
                 if not part.exists():
                     raise SystemExit(f"{path.name}: status {done.status}\n{done.output[-3000:]}")
-                part.replace(report)
+                shutil.move(part, report)
             return report
 
         self.seconds: dict[str, float] = {}
@@ -76,6 +78,11 @@ class Covered:
             if subject(file) in names:
                 found.update(*lines.values())
         return self.ordered(found, first)
+
+    def parts(self, tests: list[str]) -> list[list[str]]:
+        """Returns the tests of the first file and those of the others: most mutants need no more than the first."""
+        n = sum(test.partition("::")[0] == tests[0].partition("::")[0] for test in tests)
+        return [part for part in (tests[:n], tests[n:]) if part]
 
     def named(self, names: Iterable[str]) -> set[str]:
         starts = tuple(f"test_{name}" for name in names)
