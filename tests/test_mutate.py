@@ -188,6 +188,7 @@ reason = "It prints."
 
 def measured(toy, tmp_path, monkeypatch, changes, reasons):
     """Runs mutants with these changes of lines; returns the exit status."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     found = {m.change(TOY): m for m in mutants("hforest/toy.py", TOY)}
     monkeypatch.setattr(command, "draw", lambda *_: [found[change] for change in changes])
     (tmp_path / "mutants.toml").write_text(reasons)
@@ -198,7 +199,6 @@ def measured(toy, tmp_path, monkeypatch, changes, reasons):
 
 def test_survivors_and_reasons(toy, tmp_path, monkeypatch, capsys):
     """A survivor with a reason and one without, a mutant that is killed, and a reason without a mutant."""
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     before = {path: path.read_bytes() for path in toy.rglob("*") if path.is_file()}
     changes = [
         (PRINT, "pass"), (HEADER, HEADER.replace("7", "8")), (RAISE, "pass # 1 + 1"), ("if n < 0:", "if n <= 0:")
@@ -221,6 +221,18 @@ def test_survivors_and_reasons(toy, tmp_path, monkeypatch, capsys):
         "4 mutants, 1 with a reason, 0 that do not compile; of 3 others 2 killed (67 %), 0 of them" in printed
     )
     assert measured(toy, tmp_path, monkeypatch, [*changes[:1], *changes[2:]], REASON.format(PRINT)) == 0
+
+
+def test_a_test_that_fails_of_itself_kills_nothing(toy, tmp_path, monkeypatch, capsys):
+    of_itself = "import os\n\ndef test_second():\n    assert root(1) == 1 and 'HFOREST_LINES' in os.environ\n"
+    (toy / "tests" / "test_toy.py").write_text(TESTS + of_itself)
+    assert measured(toy, tmp_path, monkeypatch, [(PRINT, "pass")], "") == 0
+    printed = capsys.readouterr().out
+    assert "kills nothing: tests/test_toy.py::test_second" in printed
+    assert "of 0 others 0 killed" in printed
+    assert command.failing(["a::b", "a::b[c - d]"], "FAILED a::b[c - d] - of itself\n") == "a::b[c - d]"
+    assert command.failing(["a", "a::b"], "ERROR: not found: /tmp/a::b\n") == "a::b"
+    assert command.failing(["a", "a::b"], "ended") == "a"
 
 
 def test_a_hang_is_killed(toy, tmp_path, monkeypatch):

@@ -55,11 +55,15 @@ def _options(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 class Outcome(NamedTuple):
-    """What became of a mutant: killed, hang (which counts as killed), survived, or does not compile."""
+    """What became of a mutant: killed, hang (which counts as killed), survived, or does not compile.
+
+    `tests` are those that cover it, `by` is the one that failed.
+    """
 
     verdict: str
     tests: list[str]
     seconds: float
+    by: str = ""
 
 
 def sources(root: Path, only: str = "*", kinds: str = "python,cython,c") -> dict[str, bytes]:
@@ -147,16 +151,24 @@ def run(
                     return Outcome("does not compile", [], time.monotonic() - begin)
                 names |= {subject(file) for file in copy.differing(built) if file.startswith("hforest/")}
             tests = covered.of_subpackages(names, subject(mutant.file))
-        done = copies.Done(0, "")
+        done, by = copies.Done(0, ""), ""
         for part in covered.parts(tests):
-            if done.status == 0:
-                done = copy.tests(part, limit + 3 * sum(covered.seconds[test] for test in part))
+            done = copy.tests(part, limit + 3 * sum(covered.seconds[test] for test in part))
+            if done.status != 0:
+                by = failing(part, done.output)
+                break
     if built:
         copy.restore(built)
     verdict = "hang" if done.status is None else "killed" if done.status else "survived"
     if verdict == "killed" and re.search(r"kernels\.cpp\S*: error: ", done.output):
         verdict = "does not compile"
-    return Outcome(verdict, tests, time.monotonic() - begin)
+    return Outcome(verdict, tests, time.monotonic() - begin, by)
+
+
+def failing(tests: list[str], output: str) -> str:
+    """Returns the test that an output of pytest says failed, or the first where it names none."""
+    lines = re.findall(r"^(?:FAILED |ERROR).*", output, re.MULTILINE)
+    return max((test for test in tests if any(test in line for line in lines)), key=len, default=tests[0])
 
 
 def measure(options: argparse.Namespace, root: Path, reasons: Reasons, folder: Path) -> int:
@@ -190,7 +202,7 @@ def measure(options: argparse.Namespace, root: Path, reasons: Reasons, folder: P
         done_so_far.append(mutant)
         print(
             f"{len(done_so_far):4}/{len(todo)} {outcome.verdict:9} {outcome.seconds:6.1f} s {len(outcome.tests):5} "
-            f"tests  {mutant.file}:{mutant.line(text)} {mutant.operator}",
+            f"tests  {mutant.file}:{mutant.line(text)} {mutant.operator}  {outcome.by}",
             flush=True,
         )
         if outcome.verdict == "survived":
@@ -199,6 +211,13 @@ def measure(options: argparse.Namespace, root: Path, reasons: Reasons, folder: P
 
     with ThreadPoolExecutor(options.jobs) as pool:
         outcomes = list(pool.map(one, todo))
+    # A test that fails without a mutant, alone or after those before it, kills nothing.
+    by = sorted({outcome.by for outcome in outcomes if outcome.verdict == "killed"})
+    while by and (done := free[0].tests(by)).status != 0:
+        test = failing(by, done.output)
+        print(f"fails without a mutant, too, and kills nothing: {test}\n{done.output[-2000:]}")
+        by.remove(test)
+    outcomes = [o for o in outcomes if o.verdict != "killed" or o.by in by]
     stale = reasons.stale(root)
     for file, line, becomes in stale:
         print(
