@@ -104,11 +104,14 @@ def draw(
             if lines is None or place in lines:
                 mine = lot(file, *mutant.change(text)), mutant
                 drawn[place] = min(drawn.get(place, mine), mine)
-    lots = sorted(
-        (lot(file, mutant.change(texts[file])[0]), mutant) for (file, _), (_, mutant) in drawn.items()
-    )
+    seen: Counter[tuple[str, str]] = Counter()  # lines of one text have lots of their own
+    lots = []
+    for (file, _), (_, mutant) in sorted(drawn.items(), key=lambda item: item[0]):
+        line = mutant.change(texts[file])[0]
+        lots.append((lot(file, line, str(seen[file, line])), mutant))
+        seen[file, line] += 1
     chosen: list[Mutant] = []
-    for _, mutant in lots:
+    for _, mutant in sorted(lots):
         if len(chosen) < count and valid(mutant, texts[mutant.file]):
             chosen.append(mutant)
     return chosen

@@ -90,8 +90,6 @@ class _Python:
     def visit(self, node: ast.AST) -> None:
         if isinstance(node, ast.JoinedStr | ast.Import | ast.ImportFrom):
             return
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            return  # a docstring
         before = self.span
         if isinstance(node, ast.stmt):
             self.statement(node)
