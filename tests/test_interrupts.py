@@ -7,12 +7,13 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import hforest
-from hforest import classic, growth, hinge, optim, tree
+from hforest import _interrupts, classic, growth, hinge, optim, tree
 from hforest.core import check, dispatch
 
 # The promise is one second; machines that run tests have other work.
@@ -222,6 +223,14 @@ def test_the_command_keeps_an_interrupt_that_python_drops(argv, printed):
     )
     assert done.stdout.strip() == printed
     assert ("Exception ignored" in done.stderr) == (printed == "lost")
+
+
+def test_the_command_leaves_other_exceptions_to_the_hook_before(monkeypatch):
+    dropped = []
+    monkeypatch.setattr(_interrupts, "_before", dropped.append)
+    other = SimpleNamespace(exc_type=ValueError)
+    _interrupts._again(other)
+    assert dropped == [other]
 
 
 def test_a_handler_that_returns_changes_nothing(interrupts, two_threads):

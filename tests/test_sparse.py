@@ -359,6 +359,9 @@ def test_bins_that_are_refused(change, error, message):
     damaged = bins._replace(stored=bins.stored._replace(**change))
     with pytest.raises(error, match=re.escape(message)):
         growth.grow(damaged, [0, 1, 1], 2)
+    for name in ("low", "high"):
+        with pytest.raises(ValueError, match=rf"bins\.{name}: expected finite"):
+            growth.grow(bins._replace(**{name: getattr(bins, name) * np.nan}), [0, 1, 1], 2)
     with pytest.raises(TypeError, match=r"stored: expected hforest\.growth\.Stored, got tuple"):
         growth.grow(bins._replace(stored=(1, 2)), [0, 1, 1], 2)
 
