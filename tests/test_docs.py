@@ -156,15 +156,19 @@ def test_readme_begins_with_the_two_commands():
         assert len(block.strip().splitlines()) == 1
 
 
-@pytest.fixture
-def pictures():
-    path = ROOT / "docs" / "_ext" / "page_pictures.py"
+def script(name):
+    path = ROOT / "docs" / "_ext" / f"{name}.py"
     if not path.is_file():
         pytest.skip("docs/_ext is part of the checkout alone")
-    spec = importlib.util.spec_from_file_location("page_pictures", path)
+    spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture
+def pictures():
+    return script("page_pictures")
 
 
 def test_pictures_are_those_of_the_gallery_and_its_records(pictures):
@@ -183,3 +187,163 @@ def test_a_picture_of_another_script_is_seen(pictures, tmp_path):
     (tmp_path / "damaged.png").write_bytes(whole.replace(b"digest", b"Digest"))
     with pytest.raises(ValueError, match="damaged"):
         pictures.digest_of(tmp_path / "damaged.png")
+
+
+@pytest.fixture
+def parameter_texts():
+    return script("parameter_texts")
+
+
+def test_shared_parameter_texts_are_those_of_the_table(parameter_texts, capsys):
+    assert parameter_texts.main(["--check"]) == 0, capsys.readouterr().out
+
+
+def test_another_text_of_a_parameter_is_seen_and_mended(parameter_texts, tmp_path, capsys):
+    before = {
+        path.relative_to(ROOT / "hforest").as_posix(): path.read_text(encoding="utf-8")
+        for path in (ROOT / "hforest").rglob("*.py")
+    }
+    faults = {  # file: text, another one, function, parameter
+        "classic/growing.py": ("Number of trees, 1 to 2**20.", "Trees.", "classic.grow", "n_trees"),
+        "hinge/operators.py": (
+            "windows : Windows, optional",
+            "windows : Windows",
+            "hinge.traverse",
+            "windows",
+        ),
+        "sklearn/grown.py": ("Samples, finite, with", "Samples with", "sklearn.GrownForest.apply", "X"),
+        "tree/files.py": ("No such file; a", "A", "tree.load", "FileNotFoundError, PermissionError"),
+    }
+    expected = []
+    for name, text in before.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if name in faults:
+            old, new, function, parameter = faults[name]
+            assert old in text
+            text = text.replace(old, new, 1)
+            expected.append(f"{path}: {function}: {parameter}: expected the text")
+        path.write_text(text, encoding="utf-8")
+    arguments = ["--package", str(tmp_path)]
+    assert parameter_texts.main([*arguments, "--check"]) == 1
+    *messages, remedy = capsys.readouterr().out.splitlines()
+    assert len(messages) == len(expected)
+    assert all(any(message.startswith(start) for message in messages) for start in expected)
+    assert remedy.startswith("Remedy: ")
+    assert parameter_texts.main(arguments) == 0
+    assert capsys.readouterr().out.splitlines() == sorted(str(tmp_path / name) for name in faults)
+    assert {name: (tmp_path / name).read_text(encoding="utf-8") for name in before} == before
+    assert parameter_texts.main(arguments) == 0
+    assert capsys.readouterr().out == "", "the second run writes what the first one wrote"
+
+
+TABLE_OF_TEXTS = """
+[a.short]
+type = "int"
+text = "First, `code ... that stays on one line`."
+functions = ["part.f", "part.C"]
+
+[a.long]
+continues = "a.short"
+text = "Second."
+functions = ["part.C.m*"]
+"""
+DOCUMENTED = '''class C:
+    """Of C.
+
+    Parameters
+    ----------
+    b, a, c : float
+        Together.
+    """
+
+    def method(self, a):
+        """Of a method.
+
+        Parameters
+        ----------
+        a : float
+
+        Raises
+        ------
+        a
+            Not a parameter.
+        """
+
+
+def f(a):
+    """Of f.
+
+    Parameters
+    ----------
+    a
+        Another.
+    """
+'''
+
+
+@pytest.fixture
+def part(parameter_texts, tmp_path):
+    """A subpackage of one file, and its table of texts."""
+    path = tmp_path / "part" / "of.py"
+    path.parent.mkdir()
+    path.write_text(DOCUMENTED, encoding="utf-8")
+    (tmp_path / "table.toml").write_text(TABLE_OF_TEXTS, encoding="utf-8")
+    return path, tmp_path / "table.toml"
+
+
+def test_texts_are_wrapped_and_parameters_described_together_are_divided(parameter_texts, part):
+    path, table = part
+    texts, differences, faults = parameter_texts.applied(path.parents[1], parameter_texts.read_table(table))
+    first = "First, `code ... that stays on one line`."
+    expected = DOCUMENTED.replace(
+        "    b, a, c : float\n        Together.",
+        f"""\
+    b : float
+        Together.
+    a : int
+        {first}
+    c : float
+        Together.""",
+    )
+    expected = expected.replace("a : float\n", f"a : int\n            {first} Second.\n")
+    expected = expected.replace("    a\n        Another.", f"    a : int\n        {first}")
+    assert texts == {path: expected}
+    assert len(differences) == 3
+    assert not faults
+
+
+def test_code_is_not_broken(parameter_texts):
+    lines = parameter_texts.wrapped(f"{'x' * 80} ``a = [b, c, d, e, f, g]`` end", "    ")
+    assert lines == ["    " + "x" * 80, "    ``a = [b, c, d, e, f, g]`` end"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"part.f"', '"part.gone"', "a.short: part.gone has no a among its Parameters"),
+        ('"part.C.m*"', '"part.C*"', "part.C: expected one text of a, got a.long, a.short"),
+        ('"part.C.m*"', '"part.f"', "part.f has the text a.short, too"),
+        ("continues", "continue", "got ['continue']"),
+        ('"Second."', "'a \\ b'", "no backslash"),
+    ],
+)
+def test_a_wrong_table_is_refused(parameter_texts, part, old, new, message):
+    path, table = part
+    table.write_text(TABLE_OF_TEXTS.replace(old, new), encoding="utf-8")
+    try:
+        faults = parameter_texts.applied(path.parents[1], parameter_texts.read_table(table))[2]
+    except ValueError as error:
+        faults = [str(error)]
+    assert message in "; ".join(faults)
+
+
+def test_a_text_of_three_functions_belongs_in_the_table(parameter_texts, part):
+    path, _ = part
+    function = DOCUMENTED.partition("\n\n\n")[2]
+    for n_functions in (2, 3):
+        path.write_text(
+            "\n\n".join(function.replace("def f", f"def f{i}") for i in range(n_functions)), encoding="utf-8"
+        )
+        faults = parameter_texts.applied(path.parents[1], {})[2]
+        assert bool(faults) == (n_functions == parameter_texts.SHARED)
