@@ -132,7 +132,7 @@ def load(file: str | os.PathLike[str]) -> Cascade | Scanner:
     Parameters
     ----------
     file : path
-        From `save`.
+        Written by `save`.
 
     Returns
     -------

@@ -252,7 +252,7 @@ def grow(
         number of their dtype, else in float64. Of several arrays (grains, from `scan_vectors`) level l reads
         array l mod n_grains; all are computed in one dtype.
     y : (n_samples,) array_like of any integer dtype or bool
-        Labels 0 to n_classes - 1.
+        Labels, 0 to n_classes - 1.
     forests : sequence of functions, optional
         Each is called as grow(x, y, n_classes=..., rng=...) with an array of float32 or float64 and labels of
         int32, and returns a classification Forest of the dtype of x with a fixed number of trees; by default
@@ -260,9 +260,9 @@ def grow(
     sample_weight : (n_samples,) array_like of real numbers, optional
         Weights of the samples, at least 0, not all 0; those of weight 0 are left out. The functions are then
         given `sample_weight`, too, and validation accuracies are by weight. By default equal ones.
-    class_weight : "balanced", mapping, or (n_classes,) array_like, optional
-        Factors of the samples' weights by class (a mapping may leave classes out, which then have 1);
-        "balanced" gives the present classes equal weight.
+    class_weight : "balanced", mapping, or (n_classes,) array-like, optional
+        Factor of the sample weights of each class. Classes that a mapping leaves out have factor 1;
+        "balanced" gives the classes that occur equal weight.
     class_vectors : "out_of_fold" or "out_of_bag"
         Class vectors of training samples by cross-validation, or from the trees whose bootstrap sample lacks
         them: with three folds a third of the work. With "out_of_bag" each function is also given `bootstrap`,
@@ -275,8 +275,8 @@ def grow(
     max_levels : int
         Levels at most, not rounds; growth can end within a round.
     n_classes : int, optional
-        Number of classes; some may be absent. By default each class occurs, and their number is the largest
-        label and 1.
+        Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
+        1, and every class must occur.
     resume : Cascade, optional
         What checkpoint was last called with, in a growth with the same arguments: growth continues there, to
         the same bits.
@@ -286,7 +286,8 @@ def grow(
         Called as progress(done, max_levels) after every level; False ends the growth and returns the best of
         the levels so far. True shows a bar.
     rng : None, int or numpy.random.Generator
-        Where the seed comes from. To continue from `resume` pass the same int.
+        Source of random numbers; the same int gives the same result in every call. To continue from `resume`
+        pass the same int.
 
     Returns
     -------

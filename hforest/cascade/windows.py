@@ -196,8 +196,12 @@ def grow_scanner(
         their dtype, else in float64.
     y : (n_samples,) array_like of any integer dtype or bool
         Labels 0 to n_classes - 1; a window has its sample's label.
-    shape, window, stride
-        As for `scan`.
+    shape : (length,), (height, width) or (height, width, channels)
+        Of one sample.
+    window : int or tuple of 1 or 2 ints
+        Length, or height and width; a window has all channels.
+    stride : int or tuple of 1 or 2 ints
+        From a window to the next.
     forests : sequence of functions, optional
         As for `grow`; by default a random forest and a completely random one, of 500 trees.
     n_folds : int
@@ -206,12 +210,13 @@ def grow_scanner(
     max_windows : int, optional
         Windows of each sample that a forest learns from, sampled at random; by default all of them.
     n_classes : int, optional
-        As for `grow`.
+        Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
+        1, and every class must occur.
     progress : callable or bool, optional
         Called as progress(done, n_forests) after every forest; False ends the growth and returns the scanner
         of the forests so far, with their class vectors. True shows a bar.
     rng : None, int or numpy.random.Generator
-        Where the seed comes from.
+        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------

@@ -75,63 +75,66 @@ def grow(
     Parameters
     ----------
     x : (n_samples, n_features) array-like of real numbers, sparse matrix, Windows, Bins or Samples
-        Samples, at least one, finite or NaN for missing values; any strides and order. What a CSR or CSC
-        matrix of SciPy does not store is 0; trees are those of ``x.toarray()``. Bools, integers of up
-        to 16 bits, float16 and float32 are computed in float32, other dtypes in float64. Windows are taken as
-        they are, without NaN or categories, and are for classification alone. Several forests grow on one
-        encoding of samples by `hforest.growth.samples`, or on bins by `hforest.growth.encode`.
+        Samples, at least one, finite or NaN for missing values; any strides and order. Entries that a CSR or
+        CSC matrix of SciPy does not store are 0; the trees are those of ``x.toarray()``. Bools, integers of
+        up to 16 bits, float16 and float32 are computed in float32, other dtypes in float64. Windows are not
+        converted; they have no NaN and no categories, and are for classification only. To grow several
+        forests on one encoding, pass the result of `hforest.growth.samples`, or bins from
+        `hforest.growth.encode`.
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
         Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression,
-        at most 1e100 and in the range of the forest's dtype. Number other labels with
+        of absolute value at most 1e100 and in the range of the trees' dtype. To number other labels use
         ``numpy.unique(y, return_inverse=True)[1]``.
     n_trees : int
-        Trees, 1 to 2**20.
+        Number of trees, 1 to 2**20.
     sample_weight : (n_samples,) array-like, optional
-        Weights of the samples, 0 to 1e100, not all 0; those above 0 within a factor of 2e90. A sample of
-        weight 0 counts for nothing.
+        Weights of the samples, 0 to 1e100, not all 0; the largest is at most 2e90 times the smallest above 0.
+        A sample of weight 0 counts for nothing.
     class_weight : "balanced", mapping, or (n_classes,) array-like, optional
-        Factors of the samples' weights by class (a mapping may leave classes out, which then have 1);
-        "balanced" gives the present classes equal weight.
+        Factor of the sample weights of each class. Classes that a mapping leaves out have factor 1;
+        "balanced" gives the classes that occur equal weight.
     criterion : "gini", "entropy" or "squared_error", optional
         Impurity; by default "gini", in a regression "squared_error".
     max_features : "auto", "sqrt", int, float or None
-        Features sampled at a node: "sqrt", or in a regression all ("auto"); the root of their number; so
-        many; such a share, rounded down but at least one; or all (None). If all of them are constant in the
-        node, sampling goes on until one is not.
+        Features sampled at a node: a number; a fraction of all features, rounded down, but at least one
+        feature; "sqrt", the square root of their number; "auto", the same, but in a regression all; or None,
+        all. If all sampled features are constant in the node, sampling goes on until one is not.
     max_bins : int, optional
-        1 to 256: compare the thresholds between at most so many bins of each feature, made once for all
-        trees. By default every threshold between neighbours of different value is compared (exact). Features
-        of at most max_bins distinct values are exact either way. None for Bins and Samples, which have
-        theirs.
+        1 to 256: each feature has at most max_bins bins, which are made once for all trees. A feature of at
+        most max_bins distinct values is exact. None for Bins and Samples, which have their own. The
+        thresholds between bins are compared; by default every threshold between neighbours of different value
+        is (exact).
     categorical : (n_features,) array-like of bools, or array-like of feature numbers, optional
         Features that are categories: whole numbers 0 to 65535, or NaN. A split of one is a set of categories.
-        None for Bins and Samples, which know theirs.
+        None for Bins and Samples, which have their own.
     bootstrap : bool, "poisson" or (n_trees, n_samples) array of integers
-        Whether each tree draws n_samples samples with replacement, or has each as often as `poisson_counts`
-        says, or how often it has each (in-bag counts, such as from `bootstrap_counts`).
+        Whether each tree draws n_samples samples with replacement; or "poisson", the in-bag counts of
+        `hforest.growth.poisson_counts`; or in-bag counts, such as those of `hforest.growth.bootstrap_counts`.
     max_depth : int, optional
-        Depth of the deepest leaf; 0 is a leaf alone. By default trees grow until leaves are pure.
-    min_samples_split, min_samples_leaf : int
-        Samples that a split, and each side of it, must hold at least; a sample drawn twice is one.
+        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+    min_samples_split : int
+        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+    min_samples_leaf : int
+        Least number of samples on each side of a split; a sample that is drawn twice counts once.
     min_weight_fraction_leaf : float
-        Weight that each side of a split must have at least, as a share of the tree's weight, 0 to 0.5.
+        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     min_impurity_decrease : float
-        Gain that a split must have at least, as a share of the tree's weight.
+        Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
     task : "classification" or "regression"
-        What y is.
+        Whether y holds labels or targets.
     n_classes : int, optional
-        Classes, at most 2**20; classes may be absent then. By default the largest label and 1, and each
-        occurs.
+        Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
+        1, and every class must occur. Classification only.
     first_tree : int
         Number of the first tree, 0 or more; first_tree + n_trees is at most 2**20. The same arguments and the
         same int as rng grow trees first_tree to first_tree + n_trees - 1 of one forest, bit for bit, however
-        it is divided into ranges (`hforest.tree.join` joins them). Row m of given in-bag counts is of tree
+        it is divided into ranges (`hforest.tree.join` joins them). Row m of in-bag counts belongs to tree
         first_tree + m.
     progress : callable or bool, optional
         Called as progress(done, n_trees) after every few trees; False ends the growth and returns the trees
         so far. True shows a bar.
     rng : None, int or numpy.random.Generator
-        Where the seed comes from.
+        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
@@ -209,52 +212,80 @@ def grow_extra(
     Parameters
     ----------
     x : (n_samples, n_features) array-like of real numbers, sparse matrix, Windows, Bins or Samples
-        Samples, as `grow` takes them.
+        Samples, at least one, finite or NaN for missing values; any strides and order. Entries that a CSR or
+        CSC matrix of SciPy does not store are 0; the trees are those of ``x.toarray()``. Bools, integers of
+        up to 16 bits, float16 and float32 are computed in float32, other dtypes in float64. Windows are not
+        converted; they have no NaN and no categories, and are for classification only. To grow several
+        forests on one encoding, pass the result of `hforest.growth.samples`, or bins from
+        `hforest.growth.encode`.
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
-        As `grow` takes them.
+        Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression,
+        of absolute value at most 1e100 and in the range of the trees' dtype. To number other labels use
+        ``numpy.unique(y, return_inverse=True)[1]``.
     n_trees : int
-        Trees, 1 to 2**20.
+        Number of trees, 1 to 2**20.
     sample_weight : (n_samples,) array-like, optional
-        As `grow` takes it.
+        Weights of the samples, 0 to 1e100, not all 0; the largest is at most 2e90 times the smallest above 0.
+        A sample of weight 0 counts for nothing.
     class_weight : "balanced", mapping, or (n_classes,) array-like, optional
-        As `grow` takes it.
+        Factor of the sample weights of each class. Classes that a mapping leaves out have factor 1;
+        "balanced" gives the classes that occur equal weight.
     criterion : "gini", "entropy" or "squared_error", optional
-        As `grow` takes it.
+        Impurity; by default "gini", in a regression "squared_error".
     max_features : "auto", "sqrt", int, float or None
-        Features sampled at a node, as `grow` takes it.
+        Features sampled at a node: a number; a fraction of all features, rounded down, but at least one
+        feature; "sqrt", the square root of their number; "auto", the same, but in a regression all; or None,
+        all. If all sampled features are constant in the node, sampling goes on until one is not.
     max_bins : int, optional
-        As `grow` takes it. A threshold lies between the bins of the least and the greatest value; by default
-        each value has a bin of its own.
+        1 to 256: each feature has at most max_bins bins, which are made once for all trees. A feature of at
+        most max_bins distinct values is exact. None for Bins and Samples, which have their own. A threshold
+        lies between the bins of the least and the greatest value; by default each value has a bin of its own.
     categorical : (n_features,) array-like of bools, or array-like of feature numbers, optional
-        As `grow` takes it. A random split sends each category left or right by a fair draw.
+        Features that are categories: whole numbers 0 to 65535, or NaN. A split of one is a set of categories.
+        None for Bins and Samples, which have their own. A random split sends each category left or right with
+        probability 1/2.
     bootstrap : bool, "poisson" or (n_trees, n_samples) array of integers
-        As `grow` takes it; by default every tree has every sample.
+        Whether each tree draws n_samples samples with replacement; or "poisson", the in-bag counts of
+        `hforest.growth.poisson_counts`; or in-bag counts, such as those of `hforest.growth.bootstrap_counts`.
+        By default every tree has every sample.
     max_depth : int, optional
-        Depth of the deepest leaf; 0 is a leaf alone. By default trees grow until leaves are pure.
-    min_samples_split, min_samples_leaf : int
-        As `grow` takes them; a threshold that would leave less on a side is no split.
-    min_weight_fraction_leaf, min_impurity_decrease : float
-        As `grow` takes them.
+        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+    min_samples_split : int
+        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+    min_samples_leaf : int
+        Least number of samples on each side of a split; a sample that is drawn twice counts once. A random
+        threshold that leaves fewer on a side is no split.
+    min_weight_fraction_leaf : float
+        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+    min_impurity_decrease : float
+        Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
     task : "classification" or "regression"
-        What y is.
+        Whether y holds labels or targets.
     n_classes : int, optional
-        As `grow` takes it.
+        Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
+        1, and every class must occur. Classification only.
     first_tree : int
-        As `grow` takes it.
+        Number of the first tree, 0 or more; first_tree + n_trees is at most 2**20. The same arguments and the
+        same int as rng grow trees first_tree to first_tree + n_trees - 1 of one forest, bit for bit, however
+        it is divided into ranges (`hforest.tree.join` joins them). Row m of in-bag counts belongs to tree
+        first_tree + m.
     progress : callable or bool, optional
-        As `grow` takes it.
+        Called as progress(done, n_trees) after every few trees; False ends the growth and returns the trees
+        so far. True shows a bar.
     rng : None, int or numpy.random.Generator
-        Where the seed comes from.
+        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
     Forest
-        As from `grow`.
+        float32 or float64 as x is computed in; leaf values are shares of the classes, or mean targets. It
+        predicts rows of any real dtype, which are converted to its own.
 
     Raises
     ------
     TypeError, ValueError, IndexError, MemoryError
-        As from `grow`.
+        Wrong kind, dtype or device; wrong shape, infinity, a number out of its range, categories that are no
+        whole numbers from 0 to 65535, negative weights or none above 0; labels out of range; no memory.
 
     Notes
     -----
@@ -301,45 +332,69 @@ def grow_random(
     Parameters
     ----------
     x : (n_samples, n_features) array-like of real numbers, sparse matrix, Windows, Bins or Samples
-        Samples, as `grow` takes them.
+        Samples, at least one, finite or NaN for missing values; any strides and order. Entries that a CSR or
+        CSC matrix of SciPy does not store are 0; the trees are those of ``x.toarray()``. Bools, integers of
+        up to 16 bits, float16 and float32 are computed in float32, other dtypes in float64. Windows are not
+        converted; they have no NaN and no categories, and are for classification only. To grow several
+        forests on one encoding, pass the result of `hforest.growth.samples`, or bins from
+        `hforest.growth.encode`.
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
-        As `grow` takes them; they decide when a node is pure, and the leaf values.
+        Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression,
+        of absolute value at most 1e100 and in the range of the trees' dtype. To number other labels use
+        ``numpy.unique(y, return_inverse=True)[1]``. y decides when a node is pure, and gives the leaf values.
     n_trees : int
-        Trees, 1 to 2**20.
+        Number of trees, 1 to 2**20.
     sample_weight : (n_samples,) array-like, optional
-        As `grow` takes it.
+        Weights of the samples, 0 to 1e100, not all 0; the largest is at most 2e90 times the smallest above 0.
+        A sample of weight 0 counts for nothing.
     class_weight : "balanced", mapping, or (n_classes,) array-like, optional
-        As `grow` takes it.
+        Factor of the sample weights of each class. Classes that a mapping leaves out have factor 1;
+        "balanced" gives the classes that occur equal weight.
     categorical : (n_features,) array-like of bools, or array-like of feature numbers, optional
-        As `grow_extra` takes it.
+        Features that are categories: whole numbers 0 to 65535, or NaN. A split of one is a set of categories.
+        None for Bins and Samples, which have their own. A random split sends each category left or right with
+        probability 1/2.
     bootstrap : bool, "poisson" or (n_trees, n_samples) array of integers
-        As `grow` takes it; by default every tree has every sample.
+        Whether each tree draws n_samples samples with replacement; or "poisson", the in-bag counts of
+        `hforest.growth.poisson_counts`; or in-bag counts, such as those of `hforest.growth.bootstrap_counts`.
+        By default every tree has every sample.
     max_depth : int, optional
-        Depth of the deepest leaf.
-    min_samples_split, min_samples_leaf : int
-        As `grow` takes them; a node whose split would leave less on a side is a leaf.
+        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+    min_samples_split : int
+        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+    min_samples_leaf : int
+        Least number of samples on each side of a split; a sample that is drawn twice counts once. A node
+        whose random split leaves fewer on a side is a leaf.
     min_weight_fraction_leaf : float
-        As `grow` takes it, likewise.
+        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5. A node whose
+        random split leaves less on a side is a leaf.
     task : "classification" or "regression"
-        What y is.
+        Whether y holds labels or targets.
     n_classes : int, optional
-        As `grow` takes it.
+        Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
+        1, and every class must occur. Classification only.
     first_tree : int
-        As `grow` takes it.
+        Number of the first tree, 0 or more; first_tree + n_trees is at most 2**20. The same arguments and the
+        same int as rng grow trees first_tree to first_tree + n_trees - 1 of one forest, bit for bit, however
+        it is divided into ranges (`hforest.tree.join` joins them). Row m of in-bag counts belongs to tree
+        first_tree + m.
     progress : callable or bool, optional
-        As `grow` takes it.
+        Called as progress(done, n_trees) after every few trees; False ends the growth and returns the trees
+        so far. True shows a bar.
     rng : None, int or numpy.random.Generator
-        Where the seed comes from.
+        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
     Forest
-        As from `grow`.
+        float32 or float64 as x is computed in; leaf values are shares of the classes, or mean targets. It
+        predicts rows of any real dtype, which are converted to its own.
 
     Raises
     ------
     TypeError, ValueError, IndexError, MemoryError
-        As from `grow`.
+        Wrong kind, dtype or device; wrong shape, infinity, a number out of its range, categories that are no
+        whole numbers from 0 to 65535, negative weights or none above 0; labels out of range; no memory.
 
     Notes
     -----

@@ -90,9 +90,10 @@ def surrogate(
         Labels for the log loss, targets for the squared loss.
     w : (n_features,) array, dtype of x
         The split: ``w.x >= 0`` goes right.
-    theta0, theta1 : (n_outputs,) array, dtype of x
-        Of the left and the right side: unnormalised log-probabilities of the classes, or means of the
-        targets.
+    theta0 : (n_outputs,) array, dtype of x
+        Of the left side: unnormalised log-probabilities of the classes, or means of the targets.
+    theta1 : (n_outputs,) array, dtype of x
+        Of the right side: unnormalised log-probabilities of the classes, or means of the targets.
     loss : "log" or "squared"
         ``-theta[y] + log sum exp theta`` (eq. 3), or ``||y - theta||**2`` (eq. 4).
     sample_weight : (n_samples,) array of real numbers, optional
@@ -144,8 +145,20 @@ def surrogate_grad(
 
     Parameters
     ----------
-    x, y, w, theta0, theta1, loss, sample_weight
-        As `surrogate` takes them.
+    x : (n_samples, n_features) array of float32 or float64
+        Samples as they are; append a constant -1 for an offset.
+    y : (n_samples,) array of integers or bools, or (n_samples,) or (n_samples, n_outputs) array of numbers
+        Labels for the log loss, targets for the squared loss.
+    w : (n_features,) array, dtype of x
+        The split: ``w.x >= 0`` goes right.
+    theta0 : (n_outputs,) array, dtype of x
+        Of the left side: unnormalised log-probabilities of the classes, or means of the targets.
+    theta1 : (n_outputs,) array, dtype of x
+        Of the right side: unnormalised log-probabilities of the classes, or means of the targets.
+    loss : "log" or "squared"
+        ``-theta[y] + log sum exp theta`` (eq. 3), or ``||y - theta||**2`` (eq. 4).
+    sample_weight : (n_samples,) array of real numbers, optional
+        Weights of the samples as `fit_stump` takes them, or all 0; by default 1.
 
     Returns
     -------

@@ -62,9 +62,9 @@ def grow(
         appended here.
         Samples of float64 and of integers of more than 16 bits are computed in float64, others in float32.
     y : (n_samples,) array of integers or bools, or (n_samples,) or (n_samples, n_outputs) array of numbers
-        Labels 0 to n_classes - 1, or targets for a regression.
+        Labels 0 to n_classes - 1, or targets in a regression.
     n_trees : int
-        Trees, 1 to 2**20.
+        Number of trees, 1 to 2**20.
     nu, lr, max_rounds : float, float, int
         Bound on ``||w||**2``, learning rate (eta in Norouzi et al. 2015) and rounds of a stump, as
         `fit_stump` takes them. Defaults are for standardised columns; the paper tries nu of 0.1 to 100 and
@@ -77,8 +77,10 @@ def grow(
         The other settings of a stump.
     splitter : "co2" or "oc1"
         Fit stumps as `fit_stump` does, or as `fit_oc1` does, whose `restarts` and `jumps` apply then.
-    restarts, jumps : int
-        As `fit_oc1` takes them.
+    restarts : int
+        Searches from random hyperplanes, besides the one from w.
+    jumps : int
+        Random directions that a search tries in a row to leave a local optimum.
     min_samples_oblique : int
         A node of fewer samples keeps its univariate split with the splitter "co2": w has a number for each
         feature, and few samples do not show which are noise.
@@ -87,11 +89,11 @@ def grow(
         means, over the samples of weight above 0; the forest is handed back in the units of x and y. False
         is the paper's plain form: scale the features.
     sample_weight : (n_samples,) array of real numbers, optional
-        Weights of the samples, 0 to 1e15, not all below 1e-60; those above 0 within a factor of 2e90. A
-        sample of weight 0 is left out.
-    class_weight : "balanced", mapping, or (n_classes,) array of real numbers, optional
-        Factors of the weights of samples by class (a mapping may leave classes out, which then have 1);
-        "balanced" gives the present classes equal weight.
+        Weights of the samples, 0 to 1e15, not all below 1e-60; the largest is at most 2e90 times the smallest
+        above 0. A sample of weight 0 is left out.
+    class_weight : "balanced", mapping, or (n_classes,) array-like, optional
+        Factor of the sample weights of each class. Classes that a mapping leaves out have factor 1;
+        "balanced" gives the classes that occur equal weight.
     criterion : "entropy", "gini" or "squared_error", optional
         Impurity by which the univariate split is chosen; by default "entropy", for a regression
         "squared_error".
@@ -99,24 +101,30 @@ def grow(
         Whether each tree samples n_samples samples with replacement, as the paper's do, or how often it has
         each. By default every tree has every sample: features are sampled, and errors were lower.
     max_depth : int, optional
-        Depth of the deepest leaf; 0 is a leaf alone. By default trees grow until leaves are pure.
-    min_samples_split, min_samples_leaf : int
-        Samples that a split, and each side of it, must hold at least; a sample drawn twice is one.
+        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+    min_samples_split : int
+        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+    min_samples_leaf : int
+        Least number of samples on each side of a split; a sample that is drawn twice counts once.
     min_weight_fraction_leaf : float
-        Weight that each side of a split must have at least, as a share of the tree's weight, 0 to 0.5.
+        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     min_impurity_decrease : float
-        Decrease of the impurity that a split must bring at least, as a share of the weight of the tree.
+        Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
     task : "classification" or "regression"
-        What y is.
+        Whether y holds labels or targets.
     n_classes : int, optional
-        Classes, at most 2**20; some may be absent. By default the largest label and 1, and each must occur.
+        Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
+        1, and every class must occur. Classification only.
     first_tree : int
-        Number of the first tree, as `hforest.classic.grow` takes it.
+        Number of the first tree, 0 or more; first_tree + n_trees is at most 2**20. The same arguments and the
+        same int as rng grow trees first_tree to first_tree + n_trees - 1 of one forest, bit for bit, however
+        it is divided into ranges (`hforest.tree.join` joins them). Row m of in-bag counts belongs to tree
+        first_tree + m.
     progress : callable or bool, optional
         Called as progress(done, n_trees) after every few trees; False ends the growth and returns the trees
         so far. True shows a bar.
     rng : None, int or numpy.random.Generator
-        Where the seed comes from.
+        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------

@@ -110,7 +110,7 @@ def fit_stump(
     x : (n_samples, n_features) array of float32 or float64
         Samples as they are, at least one; append a constant -1 for an offset.
     y : (n_samples,) array of integers or bools, or (n_samples,) or (n_samples, n_outputs) array of numbers
-        Labels 0 to n_classes - 1, or targets for a regression.
+        Labels 0 to n_classes - 1, or targets in a regression.
     w : (n_features,) array, dtype of x
         Where to start, such as a univariate split. It is not changed.
     nu : float
@@ -122,12 +122,13 @@ def fit_stump(
     stump : StumpSettings
         The other settings of the procedure.
     sample_weight : (n_samples,) array of real numbers, optional
-        Weights of the samples, 0 to 1e15, not all below 1e-60; those above 0 within a factor of 2e90. A
-        sample of weight 0 is left out.
+        Weights of the samples, 0 to 1e15, not all below 1e-60; the largest is at most 2e90 times the smallest
+        above 0. A sample of weight 0 is left out.
     task : "classification" or "regression"
         The log loss (eq. 3), or the squared loss (eq. 4).
     n_classes : int, optional
-        Classes, at most 2**20; some may be absent. By default the largest label and 1, and each must occur.
+        Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
+        1, and every class must occur. Classification only.
     history : list, optional
         Takes the surrogate at the start and after every round.
     rng : None, int or numpy.random.Generator

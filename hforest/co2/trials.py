@@ -156,8 +156,15 @@ def search(
 
     Parameters
     ----------
-    x, y, n_trees, task, n_classes
+    x, y
         As `grow` takes them; NumPy arrays or what numpy.asarray takes.
+    n_trees : int
+        Number of trees, 1 to 2**20.
+    task : "classification" or "regression"
+        Whether y holds labels or targets.
+    n_classes : int, optional
+        Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
+        1, and every class must occur. Classification only.
     nu, lr : sequence of float
         Bounds on ``||w||**2`` and learning rates (eta in Norouzi et al. 2015) to try; by default the paper's.
     max_features : sequence, optional

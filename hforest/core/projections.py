@@ -254,13 +254,14 @@ def patch_distribution(
     ----------
     shape : tuple of 1 to 3 ints, then the number of channels with `channels`
         Shape of one sample (a signal, an image, a volume) whose features are in C order.
-    patch_min, patch_max : int or tuple of ints
-        Least and greatest size of a patch along each axis. Sizes are independent and uniform.
+    patch_min : int or tuple of ints
+        Smallest size of a patch along each axis.
+    patch_max : int or tuple of ints
+        Largest size of a patch along each axis; sizes are independent and uniform.
     channels : bool
-        Whether the last axis of shape counts channels; a patch lies in one of them.
+        Whether the last axis of `shape` counts channels; a patch lies in one of them.
     cyclic : bool
-        Whether patches wrap around the borders. Else the corner is uniform over the places where the patch
-        fits.
+        Whether patches wrap around the borders. Else corners are uniform where the patch fits.
 
     Returns
     -------

@@ -252,6 +252,7 @@ def hold_out(data: Data, n_rows: int, *, rng: Rng = None) -> Data:
     n_rows : int
         Rows of the second part, 1 to n_samples - 1. They are drawn; both parts keep the order of the rows.
     rng : None, int or numpy.random.Generator
+        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
@@ -301,6 +302,7 @@ def save_checkpoint(path: str | os.PathLike[str], config: Config, state: State, 
     path : path
         The .npz file.
     config : Config
+        Settings of the network and of its training.
     state : dict
         As `train` gives it to `checkpoint`, or leaves it.
     data : Data

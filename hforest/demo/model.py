@@ -102,6 +102,7 @@ def first_layer(config: Config, n_inputs: int) -> tuple[tuple[int, ...], int]:
     Parameters
     ----------
     config : Config
+        Settings of the network and of its training.
     n_inputs : int
         Columns of the data; with `config.n_kernels` the pixels of a square image.
 
@@ -132,6 +133,7 @@ def start(config: Config, n_inputs: int, n_classes: int, *, dtype: DType = np.fl
     Parameters
     ----------
     config : Config
+        Settings of the network and of its training.
     n_inputs, n_classes : int
         Columns of the data and classes.
     dtype : float32 or float64

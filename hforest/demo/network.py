@@ -125,6 +125,7 @@ def step(config: Config, state: State, x: ArrayLike, y: ArrayLike) -> float:
     Parameters
     ----------
     config : Config
+        Settings of the network and of its training.
     state : dict
         From `start`; changed.
     x : (n_samples, n_inputs) array of real numbers
@@ -194,6 +195,7 @@ def predict(config: Config, state: State, x: ArrayLike) -> FloatArray:
     Parameters
     ----------
     config : Config
+        Settings of the network and of its training.
     state : dict
         Changed: leaf weights that no recent batch has read are brought up to date first.
     x : (n_samples, n_inputs) array of real numbers
@@ -248,10 +250,14 @@ def error_rate(config: Config, state: State, x: ArrayLike, y: ArrayLike) -> floa
 
     Parameters
     ----------
-    config, state, x
-        As for `predict`.
+    config : Config
+        Settings of the network and of its training.
+    state : dict
+        Changed: leaf weights that no recent batch has read are brought up to date first.
+    x : (n_samples, n_inputs) array of real numbers
+        Converted to the dtype of the state.
     y : (n_samples,) array of integers or bools
-        Labels 0 to n_classes - 1.
+        Labels, 0 to n_classes - 1.
 
     Returns
     -------
@@ -315,6 +321,7 @@ def train(
     Parameters
     ----------
     config : Config
+        Settings of the network and of its training.
     state : dict
         From `start` or `load_checkpoint`; changed.
     x_train, x_test : (n_samples, n_inputs) arrays of real numbers

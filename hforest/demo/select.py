@@ -19,11 +19,12 @@ def split_gains(
     x : (n_samples, n_features) array of real numbers
         Converted to the dtype of the thresholds.
     y : (n_samples,) array of integers or bools
-        Labels 0 to n_classes - 1.
+        Labels, 0 to n_classes - 1.
     thresholds, features : (n_trees, 2**depth - 1) arrays of float32 or float64, and of int32
         As `hinge.traverse` takes them.
     n_classes : int, optional
-        If given, classes may be absent; else each label from 0 to the largest occurs.
+        Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
+        1, and every class must occur.
 
     Returns
     -------
@@ -110,7 +111,7 @@ def select_features(
         Called as progress(done, total) after every round; False ends the search and returns the columns that
         remain then, more than `n_selected`. True shows a bar.
     rng : None, int or numpy.random.Generator
-        The seed.
+        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------

@@ -24,14 +24,14 @@ def bootstrap_counts(n_samples: int, n_trees: int, *, first_tree: int = 0, rng: 
     Parameters
     ----------
     n_samples : int
-        Samples.
+        Number of samples.
     n_trees : int
-        Trees.
+        Number of trees.
     first_tree : int
-        Number of the first tree, as `grow` takes it: the rows are of trees first_tree to
-        first_tree + n_trees - 1, which is below 2**31.
+        Number of the first tree, 0 or more: rows are of trees first_tree to first_tree + n_trees - 1, which
+        is below 2**31.
     rng : None, int or numpy.random.Generator
-        Where the seed comes from.
+        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
@@ -71,16 +71,17 @@ def poisson_counts(
     Parameters
     ----------
     n_samples : int
-        Samples.
+        Number of samples.
     n_trees : int
-        Trees.
+        Number of trees.
     first_row : int
         Number of the first sample among all, 0 to 2**62: the columns are of samples first_row to
         first_row + n_samples - 1.
     first_tree : int
-        Number of the first tree, as `bootstrap_counts` takes it.
+        Number of the first tree, 0 or more: rows are of trees first_tree to first_tree + n_trees - 1, which
+        is below 2**31.
     rng : None, int or numpy.random.Generator
-        Where the seed comes from.
+        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
@@ -147,15 +148,16 @@ def grow(
         Candidates, one column each: from `encode` or `samples`.
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
         Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression,
-        at most 1e100 and in the range of the trees' dtype. Bins of windows are for classification alone.
+        of absolute value at most 1e100 and in the range of the trees' dtype. Bins of windows are for
+        classification only.
     n_trees : int
-        Trees, 1 to 2**20.
+        Number of trees, 1 to 2**20.
     sample_weight : (n_samples,) array-like, optional
-        Weights of the samples, 0 to 1e100, not all 0; those above 0 within a factor of 2e90. A sample of
-        weight 0 counts for nothing.
+        Weights of the samples, 0 to 1e100, not all 0; the largest is at most 2e90 times the smallest above 0.
+        A sample of weight 0 counts for nothing.
     class_weight : "balanced", mapping, or (n_classes,) array-like, optional
-        Factors of the samples' weights by class (a mapping may leave classes out, which then have 1);
-        "balanced" gives the present classes equal weight.
+        Factor of the sample weights of each class. Classes that a mapping leaves out have factor 1;
+        "balanced" gives the classes that occur equal weight.
     criterion : "gini", "entropy" or "squared_error", optional
         Impurity; by default "gini", in a regression "squared_error".
     splitter : "best" or "random"
@@ -166,31 +168,33 @@ def grow(
         Columns sampled at a node: the root of their number, so many, such a share, or all. Sampling goes on
         until one of them is not constant in the node.
     bootstrap : bool, "poisson" or (n_trees, n_samples) array of integers
-        Whether each tree draws n_samples samples with replacement, or has each as often as `poisson_counts`
-        says, or how often it has each (in-bag counts).
+        Whether each tree draws n_samples samples with replacement; or "poisson", the in-bag counts of
+        `hforest.growth.poisson_counts`; or in-bag counts, such as those of `hforest.growth.bootstrap_counts`.
     max_depth : int, optional
-        Depth of the deepest leaf; 0 is a leaf alone. By default there is no limit.
-    min_samples_split, min_samples_leaf : int
-        Samples that a split, and each side of it, must hold at least; a sample drawn twice is one.
+        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+    min_samples_split : int
+        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+    min_samples_leaf : int
+        Least number of samples on each side of a split; a sample that is drawn twice counts once.
     min_weight_fraction_leaf : float
-        Weight that each side of a split must have at least, as a share of the tree's weight, 0 to 0.5.
+        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     min_impurity_decrease : float
-        Gain that a split must have at least, as a share of the tree's weight.
+        Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
     task : "classification" or "regression"
-        What y is.
+        Whether y holds labels or targets.
     n_classes : int, optional
-        Classes, at most 2**20; classes may be absent then. By default the largest label and 1, and each
-        occurs.
+        Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
+        1, and every class must occur. Classification only.
     first_tree : int
         Number of the first tree, 0 or more; first_tree + n_trees is at most 2**20. The same arguments and the
         same int as rng grow trees first_tree to first_tree + n_trees - 1 of one forest, bit for bit, however
-        it is divided into ranges (`hforest.tree.join` joins them). Row m of given in-bag counts is of tree
+        it is divided into ranges (`hforest.tree.join` joins them). Row m of in-bag counts belongs to tree
         first_tree + m.
     progress : callable or bool, optional
         Called as progress(done, n_trees) after every few trees; False ends the growth and returns the trees
         so far. True shows a bar.
     rng : None, int or numpy.random.Generator
-        Where the seed comes from.
+        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
@@ -264,18 +268,54 @@ def grow_projected(
     x : (n_samples, n_features) array-like of real numbers, CSR or CSC matrix of SciPy, or Samples
         Samples; finite, or NaN for missing values. What a sparse matrix does not store is 0. Numbers that
         float32 holds exactly are computed in float32, others in float64.
-    y, n_trees
-        As `grow` takes them.
+    y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
+        Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression,
+        of absolute value at most 1e100 and in the range of the trees' dtype.
+    n_trees : int
+        Number of trees, 1 to 2**20.
     distribution : Distribution
         What projections to sample: from `hforest.project.sparse_distribution` or the like.
     n_projections : int
         Projections sampled at a node, 1 to 2**20. If all of them are constant in the node it is a leaf.
-    sample_weight, class_weight, criterion, splitter, bootstrap, max_depth, min_samples_split
-        As `grow` takes them; with the splitter "random" each projection has one random threshold.
-    min_samples_leaf, min_weight_fraction_leaf, min_impurity_decrease
-        As `grow` takes them.
-    task, n_classes, first_tree, progress, rng
-        As `grow` takes them.
+    sample_weight : (n_samples,) array-like, optional
+        Weights of the samples, 0 to 1e100, not all 0; the largest is at most 2e90 times the smallest above 0.
+        A sample of weight 0 counts for nothing.
+    class_weight : "balanced", mapping, or (n_classes,) array-like, optional
+        Factor of the sample weights of each class. Classes that a mapping leaves out have factor 1;
+        "balanced" gives the classes that occur equal weight.
+    criterion : "gini", "entropy" or "squared_error", optional
+        Impurity; by default "gini", in a regression "squared_error".
+    splitter : "best" or "random"
+        Whether a projection has its best threshold, or one that is uniform between its least and greatest
+        value in the node: extra trees on projections.
+    bootstrap : bool, "poisson" or (n_trees, n_samples) array of integers
+        Whether each tree draws n_samples samples with replacement; or "poisson", the in-bag counts of
+        `hforest.growth.poisson_counts`; or in-bag counts, such as those of `hforest.growth.bootstrap_counts`.
+    max_depth : int, optional
+        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+    min_samples_split : int
+        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+    min_samples_leaf : int
+        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+    min_weight_fraction_leaf : float
+        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+    min_impurity_decrease : float
+        Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
+    task : "classification" or "regression"
+        Whether y holds labels or targets.
+    n_classes : int, optional
+        Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
+        1, and every class must occur. Classification only.
+    first_tree : int
+        Number of the first tree, 0 or more; first_tree + n_trees is at most 2**20. The same arguments and the
+        same int as rng grow trees first_tree to first_tree + n_trees - 1 of one forest, bit for bit, however
+        it is divided into ranges (`hforest.tree.join` joins them). Row m of in-bag counts belongs to tree
+        first_tree + m.
+    progress : callable or bool, optional
+        Called as progress(done, n_trees) after every few trees; False ends the growth and returns the trees
+        so far. True shows a bar.
+    rng : None, int or numpy.random.Generator
+        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
@@ -285,7 +325,8 @@ def grow_projected(
     Raises
     ------
     TypeError, ValueError, IndexError, MemoryError
-        As from `grow`; a distribution of another number of features.
+        Wrong kind, dtype or device; wrong shape, a number out of its range; labels or bins out of range; no
+        memory for a tree. A distribution of another number of features.
 
     Notes
     -----

@@ -214,8 +214,13 @@ def samples(
     x : (n_samples, n_columns) array-like of real numbers, sparse matrix, Windows, Bins or Samples
         As `encode` takes it, or what it returns. Samples are returned as they are. An array is not copied
         unless it is converted; it must not change while the result is in use.
-    categorical, max_bins
-        As `encode` takes them. None for Bins and Samples, which have theirs.
+    categorical : (n_columns,) array-like of bools, or array-like of column numbers, optional
+        Columns of categories: whole numbers 0 to 65535. Each category has a bin of its own, whatever
+        max_bins. Not for windows. None for Bins and Samples, which have their own.
+    max_bins : int, optional
+        1 to 256: columns of more distinct values get at most max_bins bins of about equal numbers of samples.
+        By default every distinct value has a bin of its own (exact). None for Bins and Samples, which have
+        their own.
 
     Returns
     -------
@@ -283,8 +288,8 @@ def encode(
         float32 holds exactly are computed in float32, others in float64. Windows are taken as they are:
         C-contiguous, float32 or float64, finite.
     max_bins : int, optional
-        1 to 256: columns of more distinct values get at most so many bins of about as many samples each. By
-        default every distinct value has a bin of its own (exact).
+        1 to 256: columns of more distinct values get at most max_bins bins of about equal numbers of samples.
+        By default every distinct value has a bin of its own (exact).
     categorical : (n_columns,) array-like of bools, or array-like of column numbers, optional
         Columns of categories: whole numbers 0 to 65535. Each category has a bin of its own, whatever
         max_bins. Not for windows.

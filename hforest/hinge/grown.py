@@ -209,8 +209,11 @@ def from_forest(
         forest. Splits below it are left out.
     kernel : bool
         Make inner products of the forest's splits; single columns become inner products, too.
-    l2, tolerance : float
-        As for `fit_weights`.
+    l2 : float
+        Strength of the ridge, above 0. Free of the units of x and of the number of trees and samples: a
+        sample that is alone in all of its leaves is fitted by 1 / (1 + l2) of its target.
+    tolerance : float
+        The solver stops when its residual has fallen to this share, from 0 to 1.
     task : "classification" or "regression"
         What y is. Not used where y is None.
 

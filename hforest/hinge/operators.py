@@ -48,16 +48,18 @@ def traverse(
     Parameters
     ----------
     x : (n_samples, n_features) array of float32 or float64
-        Finite. Zero samples are legal. With `windows` (n_images, channels, *space), of one to three axes in
+        Finite. Zero samples are legal. With `windows` (n_images, channels, *space), one to three axes in
         space.
     thresholds : (n_trees, n_vertices) array, dtype of x
-        In the unit of the margin. n_vertices is 2**depth - 1 in heap order for trees, depth for ferns.
-        Infinite thresholds are legal: all samples go to one side of such a vertex.
+        In the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has depth, the first
+        for the leaf's most significant bit. An infinite threshold sends all samples to one side.
     features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
-        What each vertex reads: a column of x, or with ``margin="projection"`` a vector whose inner product
-        with x it compares, finite.
+        What each vertex reads: a column of x, or with ``margin="projection"`` a finite vector, which is
+        learned and whose inner product with x it compares.
     kind : "tree" or "fern"
+        A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
     margin : "column" or "projection"
+        Vertices compare columns of x, or inner products with learned vectors (Lay et al. 2018, Fig. 2).
     windows : Windows, optional
         Samples are the windows of images, and n_features is channels * kernel size, the channel first.
     out : tuple of three arrays, optional
@@ -151,12 +153,25 @@ def forward(
 
     Parameters
     ----------
-    x, thresholds, features, kind, margin, windows
-        As `traverse` takes them.
+    x : (n_samples, n_features) array of float32 or float64
+        Finite. Zero samples are legal. With `windows` (n_images, channels, *space), one to three axes in
+        space.
+    thresholds : (n_trees, n_vertices) array, dtype of x
+        In the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has depth, the first
+        for the leaf's most significant bit. An infinite threshold sends all samples to one side.
+    features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
+        What each vertex reads: a column of x, or with ``margin="projection"`` a finite vector, which is
+        learned and whose inner product with x it compares.
+    kind : "tree" or "fern"
+        A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
+    margin : "column" or "projection"
+        Vertices compare columns of x, or inner products with learned vectors (Lay et al. 2018, Fig. 2).
+    windows : Windows, optional
+        Samples are the windows of images, and n_features is channels * kernel size, the channel first.
     weights : (n_trees, 2**depth, *outputs) array, dtype of x
         Leaf weights of any trailing shape.
     aggregate : None, "sum" or "mean"
-        None keeps the trees apart; "sum" and "mean" add their outputs in float64 in the order of the trees.
+        None keeps trees apart; "sum" and "mean" combine their outputs, in float64 in the order of the trees.
     out : array, optional
         Array for y, with its shape and the dtype of x.
 
@@ -224,8 +239,25 @@ def forward_with_route(
 
     Parameters
     ----------
-    x, thresholds, features, weights, kind, margin, windows, aggregate
-        As `forward` takes them.
+    x : (n_samples, n_features) array of float32 or float64
+        Finite. Zero samples are legal. With `windows` (n_images, channels, *space), one to three axes in
+        space.
+    thresholds : (n_trees, n_vertices) array, dtype of x
+        In the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has depth, the first
+        for the leaf's most significant bit. An infinite threshold sends all samples to one side.
+    features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
+        What each vertex reads: a column of x, or with ``margin="projection"`` a finite vector, which is
+        learned and whose inner product with x it compares.
+    weights : (n_trees, 2**depth, *outputs) array, dtype of x
+        Leaf weights of any trailing shape.
+    kind : "tree" or "fern"
+        A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
+    margin : "column" or "projection"
+        Vertices compare columns of x, or inner products with learned vectors (Lay et al. 2018, Fig. 2).
+    windows : Windows, optional
+        Samples are the windows of images, and n_features is channels * kernel size, the channel first.
+    aggregate : None, "sum" or "mean"
+        None keeps trees apart; "sum" and "mean" combine their outputs, in float64 in the order of the trees.
     out : (y, route), optional
         Array for y, and three for the route.
 
@@ -320,12 +352,29 @@ def backward(
     Parameters
     ----------
     grad_y : array, dtype of x
-        dL/dy in the shape of y.
+        Gradient of the loss with respect to y, in the shape of y.
     route : Route
         From `forward_with_route` or `traverse` on the same arguments.
-    x, thresholds, features, weights, kind, margin, windows, aggregate
-        As `forward` took them. The values of thresholds are not read, and those of x only with
-        ``margin="projection"``.
+    x : (n_samples, n_features) array of float32 or float64
+        Finite. Zero samples are legal. With `windows` (n_images, channels, *space), one to three axes in
+        space. Values are read only with ``margin="projection"``.
+    thresholds : (n_trees, n_vertices) array, dtype of x
+        In the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has depth, the first
+        for the leaf's most significant bit. An infinite threshold sends all samples to one side. Values are
+        not read.
+    features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
+        What each vertex reads: a column of x, or with ``margin="projection"`` a finite vector, which is
+        learned and whose inner product with x it compares.
+    weights : (n_trees, 2**depth, *outputs) array, dtype of x
+        Leaf weights of any trailing shape.
+    kind : "tree" or "fern"
+        A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
+    margin : "column" or "projection"
+        Vertices compare columns of x, or inner products with learned vectors (Lay et al. 2018, Fig. 2).
+    windows : Windows, optional
+        Samples are the windows of images, and n_features is channels * kernel size, the channel first.
+    aggregate : None, "sum" or "mean"
+        None keeps trees apart; "sum" and "mean" combine their outputs, in float64 in the order of the trees.
     out : Gradients, optional
         Arrays for the gradients.
 
@@ -409,8 +458,30 @@ def backward_sparse(
 
     Parameters
     ----------
-    grad_y, route, x, thresholds, features, weights, kind, margin, windows, aggregate
-        As `backward` takes them.
+    grad_y : array, dtype of x
+        Gradient of the loss with respect to y, in the shape of y.
+    route : Route
+        From `forward_with_route` or `traverse` on the same arguments.
+    x : (n_samples, n_features) array of float32 or float64
+        Finite. Zero samples are legal. With `windows` (n_images, channels, *space), one to three axes in
+        space. Values are read only with ``margin="projection"``.
+    thresholds : (n_trees, n_vertices) array, dtype of x
+        In the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has depth, the first
+        for the leaf's most significant bit. An infinite threshold sends all samples to one side. Values are
+        not read.
+    features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
+        What each vertex reads: a column of x, or with ``margin="projection"`` a finite vector, which is
+        learned and whose inner product with x it compares.
+    weights : (n_trees, 2**depth, *outputs) array, dtype of x
+        Leaf weights of any trailing shape.
+    kind : "tree" or "fern"
+        A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
+    margin : "column" or "projection"
+        Vertices compare columns of x, or inner products with learned vectors (Lay et al. 2018, Fig. 2).
+    windows : Windows, optional
+        Samples are the windows of images, and n_features is channels * kernel size, the channel first.
+    aggregate : None, "sum" or "mean"
+        None keeps trees apart; "sum" and "mean" combine their outputs, in float64 in the order of the trees.
     out : array, optional
         For the gradient with respect to x.
 
@@ -472,9 +543,9 @@ def leaf_outputs(
     weights : (n_trees, n_leaves, *outputs) array, dtype of margin
         Leaf weights.
     aggregate : None, "sum" or "mean"
-        As for `forward`.
+        None keeps trees apart; "sum" and "mean" combine their outputs, in float64 in the order of the trees.
     out : array, optional
-        Array for the result.
+        Where to write the result.
 
     Returns
     -------

@@ -168,9 +168,10 @@ def fit_weights(
     tolerance : float
         The solver stops when its residual has fallen to this share, from 0 to 1.
     task : "classification" or "regression"
+        Whether y holds labels or targets.
     n_classes : int, optional
-        Classes, of which some may be absent. If left out, y has the labels 0 to K - 1, each at least once.
-        Classification only.
+        Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
+        1, and every class must occur. Classification only.
 
     Returns
     -------

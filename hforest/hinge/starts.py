@@ -54,9 +54,9 @@ def init(
     outputs : int or sequence of int
         Trailing shape of the leaf weights: () for scalars, K or (K,) for vectors.
     kind : "tree" or "fern"
-        A tree has 2**depth - 1 vertices, a fern depth.
+        A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
     margin : "column" or "projection"
-        What vertices read.
+        Vertices compare columns of x, or inner products with learned vectors (Lay et al. 2018, Fig. 2).
     features : "random" or "sequential"
         f ~ U{0, ..., n_features - 1}, or the running number of the vertex in the forest modulo n_features, so
         that every column is used equally often. Projections are "random".
@@ -65,7 +65,7 @@ def init(
     dtype : float32 or float64
         Of thresholds, weights and projections. The values are drawn in float64 and rounded.
     rng : None, int or numpy.random.Generator
-        The seed.
+        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
@@ -218,14 +218,15 @@ def greedy_init(
     n_trees, depth : int
         At least 1; ``n_trees * 2**depth`` at most 2**24.
     task : "classification" or "regression"
+        Whether y holds labels or targets.
     n_classes : int, optional
-        Classes, of which some may be absent. If left out, y has the labels 0 to K - 1, each at least once.
-        Classification only.
+        Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
+        1, and every class must occur. Classification only.
     max_features : "sqrt", int, float or None
         Features sampled at a vertex, without replacement: the square root of n_features, rounded to the
         nearest number; a number; a share of all; or all. The paper has no letter for it.
     rng : None, int or numpy.random.Generator
-        The seed.
+        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------

@@ -87,6 +87,7 @@ def median_thresholds(x: FloatArray, features: IntArray, *, kind: Kind = "tree")
     features : (n_trees, n_vertices) array of int32
         Column of x that each vertex compares.
     kind : "tree" or "fern"
+        A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
 
     Returns
     -------
@@ -172,6 +173,7 @@ def thresholds_consistent(thresholds: FloatArray, features: IntArray) -> Array:
     ----------
     thresholds : (n_trees, 2**depth - 1) array of float32 or float64
     features : (n_trees, 2**depth - 1) array of int32
+        Column of x that each vertex compares.
 
     Returns
     -------
@@ -209,6 +211,7 @@ def repair_thresholds(thresholds: FloatArray, features: IntArray) -> FloatArray:
     thresholds : (n_trees, 2**depth - 1) array of float32 or float64
         Not changed.
     features : (n_trees, 2**depth - 1) array of int32
+        Column of x that each vertex compares.
 
     Returns
     -------

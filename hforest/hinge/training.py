@@ -123,11 +123,18 @@ def adam_sync(
     thresholds, weights : arrays
         Parameters. Changed in place.
     state : AdamState
-        Changed in place.
+        From `adam_state`. Changed in place.
     step : int
         Last step taken; at 0 nothing happens.
-    lr, beta1, beta2, eps : float
+    lr : float
         As in the steps.
+    beta1 : float
+        Decay of the first moment, 0 to 0.999999. The same in every call.
+    beta2 : float
+        Decay of the second moment, 0 to 0.999999. The same in every call.
+    eps : float
+        Added to the root of the corrected second moment, in the unit of the gradients. A normal number of the
+        parameters' dtype: at least 1.2e-38 for float32. The same in every call.
 
     Raises
     ------
@@ -327,10 +334,25 @@ def adam_forward(
 
     Parameters
     ----------
-    x, kind, margin, windows
-        As `forward` takes them.
-    thresholds, features, weights
-        As `forward` takes them. What is read is brought up to date in place.
+    x : (n_samples, n_features) array of float32 or float64
+        Finite. Zero samples are legal. With `windows` (n_images, channels, *space), one to three axes in
+        space.
+    kind : "tree" or "fern"
+        A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
+    margin : "column" or "projection"
+        Vertices compare columns of x, or inner products with learned vectors (Lay et al. 2018, Fig. 2).
+    windows : Windows, optional
+        Samples are the windows of images, and n_features is channels * kernel size, the channel first.
+    thresholds : (n_trees, n_vertices) array, dtype of x
+        In the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has depth, the first
+        for the leaf's most significant bit. An infinite threshold sends all samples to one side. What is read
+        is brought up to date in place.
+    features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
+        What each vertex reads: a column of x, or with ``margin="projection"`` a finite vector, which is
+        learned and whose inner product with x it compares. What is read and learned is brought up to date in
+        place.
+    weights : (n_trees, 2**depth, *outputs) array, dtype of x
+        Leaf weights of any trailing shape. What is read is brought up to date in place.
     state : AdamState
         From `adam_state`. Changed in place.
     step : int
@@ -338,9 +360,14 @@ def adam_forward(
     lr : float
         Learning rate of the steps before; at least 0. Before a change call `adam_sync`.
     aggregate : "sum" or "mean"
-        How outputs of trees are combined, in float64 in the order of the trees.
-    beta1, beta2, eps : float
-        As for `optim.adam`, the same in every call.
+        How outputs of the trees are combined, in float64 in the order of the trees.
+    beta1 : float
+        Decay of the first moment, 0 to 0.999999. The same in every call.
+    beta2 : float
+        Decay of the second moment, 0 to 0.999999. The same in every call.
+    eps : float
+        Added to the root of the corrected second moment, in the unit of the gradients. A normal number of the
+        parameters' dtype: at least 1.2e-38 for float32. The same in every call.
 
     Returns
     -------
@@ -430,17 +457,42 @@ def adam_backward(
     Parameters
     ----------
     grad_y : array, dtype of x
-        dL/dy in the shape of y.
+        Gradient of the loss with respect to y, in the shape of y.
     route : Route
         From `adam_forward` of the same step.
-    x, thresholds, features, weights, state, kind, margin, windows, aggregate
-        As there. Parameters and state are changed in place.
+    x : (n_samples, n_features) array of float32 or float64
+        Finite. Zero samples are legal. With `windows` (n_images, channels, *space), one to three axes in
+        space.
+    thresholds : (n_trees, n_vertices) array, dtype of x
+        In the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has depth, the first
+        for the leaf's most significant bit. An infinite threshold sends all samples to one side. Changed in
+        place.
+    features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
+        What each vertex reads: a column of x, or with ``margin="projection"`` a finite vector, which is
+        learned and whose inner product with x it compares. Changed in place where learned.
+    weights : (n_trees, 2**depth, *outputs) array, dtype of x
+        Leaf weights of any trailing shape. Changed in place.
+    state : AdamState
+        From `adam_state`. Changed in place.
+    kind : "tree" or "fern"
+        A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
+    margin : "column" or "projection"
+        Vertices compare columns of x, or inner products with learned vectors (Lay et al. 2018, Fig. 2).
+    windows : Windows, optional
+        Samples are the windows of images, and n_features is channels * kernel size, the channel first.
+    aggregate : "sum" or "mean"
+        How outputs of the trees are combined, in float64 in the order of the trees.
     step : int
         Number of this step: 1, 2, ..., each of them once.
     lr : float
         Learning rate, at least 0.
-    beta1, beta2, eps : float
-        As for `optim.adam`, the same in every call.
+    beta1 : float
+        Decay of the first moment, 0 to 0.999999. The same in every call.
+    beta2 : float
+        Decay of the second moment, 0 to 0.999999. The same in every call.
+    eps : float
+        Added to the root of the corrected second moment, in the unit of the gradients. A normal number of the
+        parameters' dtype: at least 1.2e-38 for float32. The same in every call.
 
     Returns
     -------

@@ -83,19 +83,21 @@ def hinge_forest(
         Finite. Zero samples are legal. With `windows` (n_images, channels, *space), one to three axes in
         space.
     thresholds : (n_trees, n_vertices) array, dtype of x
-        In the unit of the margin. n_vertices is 2**depth - 1 in heap order for trees, depth for ferns, whose
-        first decision gives the leaf's most significant bit.
+        In the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has depth, the first
+        for the leaf's most significant bit. An infinite threshold sends all samples to one side.
     features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
-        What each vertex reads: a column of x, not differentiated; or with ``margin="projection"`` a vector
-        whose inner product with x it compares, finite.
+        What each vertex reads: a column of x, or with ``margin="projection"`` a finite vector, which is
+        learned and whose inner product with x it compares.
     weights : (n_trees, 2**depth, *outputs) array, dtype of x
         Leaf weights of any trailing shape.
     kind : "tree" or "fern"
+        A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
     margin : "column" or "projection"
+        Vertices compare columns of x, or inner products with learned vectors (Lay et al. 2018, Fig. 2).
     windows : hforest.hinge.Windows, optional
         Samples are the windows of images, and n_features is channels * kernel size, the channel first.
     aggregate : "sum", "mean" or None
-        Outputs of the trees are added, averaged, or kept apart.
+        None keeps trees apart; "sum" and "mean" combine their outputs, in float64 in the order of the trees.
 
     Returns
     -------
@@ -157,12 +159,12 @@ def neural_forest(
     Parameters
     ----------
     f : (n_samples, n_trees, 2**depth - 1) array of float32 or float64
-        Decision functions, in log odds of going left: outputs of a network. Finite. Zero samples are
-        legal. With `index`, (n_samples, n_functions).
+        Decision functions, in log odds of going left. Finite. Zero samples are legal. With `index`,
+        (n_samples, n_functions).
     leaves : (n_trees, 2**depth, n_classes) array, dtype of f
-        pi: at least 0, and 1 in sum over a leaf's classes, such as a softmax.
+        pi, the class probabilities of each leaf: at least 0, with sum 1.
     index : (n_trees, 2**depth - 1) array of int32, optional
-        Decision function of each vertex. Not differentiated.
+        Decision function of each vertex, 0 to n_functions - 1; vertices and trees may share one. Not learned.
     task : "classification" or "regression"
         With "regression" leaves hold any finite numbers, in the unit of the targets.
 

@@ -119,10 +119,12 @@ def conv2d_backward(
     ----------
     grad_y : (n_samples, n_kernels, out_height, out_width) array, dtype of x
         Gradient by the result of `conv2d`.
-    x, kernels : arrays of float32 or float64
-        As `conv2d` was given them.
+    x : (n_samples, n_channels, height, width) or (n_samples, height, width) array of float32 or float64
+        Images. Finite. Zero samples are legal.
+    kernels : (n_kernels, n_channels, kernel_height, kernel_width) array, dtype of x
+        Without the channel axis where x has none. Not larger than the images.
     stride : int
-        As `conv2d` was given it.
+        Pixels from a window to the next, both ways. At least 1.
 
     Returns
     -------

@@ -123,20 +123,23 @@ def grow(
         Samples (of `hforest.growth.samples` too), at least one, finite or NaN for missing values; converted
         as `hforest.classic.grow` converts them. A projection of a missing value is missing.
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
-        Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression.
+        Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression,
+        of absolute value at most 1e100 and in the range of the trees' dtype.
     n_trees : int
-        Trees, 1 to 2**20.
+        Number of trees, 1 to 2**20.
     projection : "patch", "sparse" or "probe", optional
         Sums over patches (MORF), sparse vectors of +1 and -1 (SPORF), differences of two features. By default
         "patch" where `shape` is given, else "sparse".
     shape : tuple of 1 to 3 ints, then the number of channels with `channels`
         Of one sample, for patches: (length,), (height, width), (depth, height, width).
-    patch_min, patch_max : int or tuple of ints
-        Least and greatest size of a patch along each axis.
+    patch_min : int or tuple of ints
+        Smallest size of a patch along each axis.
+    patch_max : int or tuple of ints
+        Largest size of a patch along each axis; sizes are independent and uniform.
     channels : bool
-        Whether the last axis of shape counts channels; a patch lies in one of them.
+        Whether the last axis of `shape` counts channels; a patch lies in one of them.
     cyclic : bool
-        Whether patches wrap around the borders.
+        Whether patches wrap around the borders. Else corners are uniform where the patch fits.
     density : float
         Mean number of non-zeros of a sparse projection (lambda in Perry et al. 2019), above 0 to 500.
     single_share : float
@@ -146,17 +149,45 @@ def grow(
         Projections sampled at a node (d in Perry et al. 2019), 1 to 2**20. By default the root of n_features,
         rounded up; in a regression on "sparse" or "probe" n_features, but at most 100 or that root, whichever
         is greater.
-    sample_weight, class_weight, criterion
-        As `hforest.classic.grow` takes them.
+    sample_weight : (n_samples,) array-like, optional
+        Weights of the samples, 0 to 1e100, not all 0; the largest is at most 2e90 times the smallest above 0.
+        A sample of weight 0 counts for nothing.
+    class_weight : "balanced", mapping, or (n_classes,) array-like, optional
+        Factor of the sample weights of each class. Classes that a mapping leaves out have factor 1;
+        "balanced" gives the classes that occur equal weight.
+    criterion : "gini", "entropy" or "squared_error", optional
+        Impurity; by default "gini", in a regression "squared_error".
     splitter : "best" or "random"
         Whether a projection has its best threshold, or one that is uniform between its least and greatest
         value in the node: extra trees on projections.
     bootstrap : bool, "poisson" or (n_trees, n_samples) array of integers
-        As `hforest.classic.grow` takes it.
-    max_depth, min_samples_split, min_samples_leaf, min_weight_fraction_leaf, min_impurity_decrease
-        As `hforest.classic.grow` takes them.
-    task, n_classes, first_tree, progress, rng
-        As `hforest.classic.grow` takes them.
+        Whether each tree draws n_samples samples with replacement; or "poisson", the in-bag counts of
+        `hforest.growth.poisson_counts`; or in-bag counts, such as those of `hforest.growth.bootstrap_counts`.
+    max_depth : int, optional
+        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+    min_samples_split : int
+        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+    min_samples_leaf : int
+        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+    min_weight_fraction_leaf : float
+        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+    min_impurity_decrease : float
+        Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
+    task : "classification" or "regression"
+        Whether y holds labels or targets.
+    n_classes : int, optional
+        Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
+        1, and every class must occur. Classification only.
+    first_tree : int
+        Number of the first tree, 0 or more; first_tree + n_trees is at most 2**20. The same arguments and the
+        same int as rng grow trees first_tree to first_tree + n_trees - 1 of one forest, bit for bit, however
+        it is divided into ranges (`hforest.tree.join` joins them). Row m of in-bag counts belongs to tree
+        first_tree + m.
+    progress : callable or bool, optional
+        Called as progress(done, n_trees) after every few trees; False ends the growth and returns the trees
+        so far. True shows a bar.
+    rng : None, int or numpy.random.Generator
+        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------

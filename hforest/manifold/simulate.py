@@ -18,11 +18,11 @@ def simulate_circle(n: int, *, dtype: DType = np.float32, rng: Rng = None) -> tu
     Parameters
     ----------
     n : int
-        Samples.
+        Number of samples.
     dtype : float32 or float64
-        Of x.
+        Dtype of x.
     rng : None, int or numpy.random.Generator
-        Where the numbers come from.
+        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
@@ -67,11 +67,11 @@ def simulate_bars(n: int, *, dtype: DType = np.float32, rng: Rng = None) -> tupl
     Parameters
     ----------
     n : int
-        Samples.
+        Number of samples.
     dtype : float32 or float64
-        Of x.
+        Dtype of x.
     rng : None, int or numpy.random.Generator
-        Where the numbers come from.
+        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
@@ -109,11 +109,11 @@ def simulate_impulse(n: int, *, dtype: DType = np.float32, rng: Rng = None) -> t
     Parameters
     ----------
     n : int
-        Samples.
+        Number of samples.
     dtype : float32 or float64
-        Of x.
+        Dtype of x.
     rng : None, int or numpy.random.Generator
-        Where the numbers come from.
+        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------

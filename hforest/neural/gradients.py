@@ -59,14 +59,14 @@ def loss_backward(
         Decision functions, in log odds of going left. Finite. Zero samples are legal. With `index`,
         (n_samples, n_functions).
     leaves : (n_trees, 2**depth, n_classes) array, dtype of f
-        pi: at least 0, and 1 in sum over a leaf's classes.
+        pi, the class probabilities of each leaf: at least 0, with sum 1.
     y : (n_samples,) array of any integer or bool dtype
         Labels, 0 to n_classes - 1.
     index : (n_trees, 2**depth - 1) array of int32, optional
-        Decision function of each vertex.
+        Decision function of each vertex, 0 to n_functions - 1; vertices and trees may share one. Not learned.
     loss : "forest" or "tree"
-        -log of the forest's mean probability, or the mean over trees of each tree's own -log P_T as Zhang
-        2017 writes it; for one tree they are the same.
+        "forest": -log of the forest's mean probability. "tree": the mean over trees of each tree's own -log
+        P_T, as Zhang 2017 writes it. For one tree they are the same.
     sample_weight : (n_samples,) array_like of real numbers, optional
         Weights of the samples in the mean of their losses: at least 0, not all 0. By default equal ones.
     return_p : bool
@@ -155,7 +155,7 @@ def backward(
     leaves : (n_trees, 2**depth, n_classes) array, dtype of grad_p
         Any finite numbers whose products with grad_p, summed over the classes, are finite.
     index : (n_trees, 2**depth - 1) array of int32, optional
-        Decision function of each vertex.
+        Decision function of each vertex, 0 to n_functions - 1; vertices and trees may share one. Not learned.
     out : array, shape and dtype of f, optional
         Where to write the result.
 

@@ -101,7 +101,7 @@ def linear_init(
     dtype : float32 or float64
         Of weights and leaves.
     rng : None, int or numpy.random.Generator
-        Where the random numbers come from.
+        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------

@@ -106,13 +106,14 @@ def partial_fit(
     state : OnlineState, optional
         From the call before. By default training begins, and the first call settles the units of columns.
     sample_weight : (n_samples,) array_like of real numbers, optional
-        Weights of the samples, at least 0, not all 0; those of weight 0 are left out. By default 1.
+        Weights of the samples, at least 0, not all 0; samples of weight 0 are left out. By default 1.
     batch_size : int
         Samples of a step of Adam.
     lr : float
         Learning rate.
     loss : "tree" or "forest"
-        As `loss_backward` takes it.
+        "forest": -log of the forest's mean probability. "tree": the mean over trees of each tree's own -log
+        P_T, as Zhang 2017 writes it. For one tree they are the same.
     standardize : bool
         Whether Adam steps in weights of columns in standard deviations from their means over x of the first
         call. Unused with `state`.

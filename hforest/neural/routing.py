@@ -23,7 +23,7 @@ def route(f: FloatArray, *, index: IntArray | None = None) -> FloatArray:
         Decision functions, in log odds of going left. Finite. Zero samples are legal. With `index`,
         (n_samples, n_functions).
     index : (n_trees, 2**depth - 1) array of int32, optional
-        Decision function of each vertex, 0 to n_functions - 1; vertices and trees may share some.
+        Decision function of each vertex, 0 to n_functions - 1; vertices and trees may share one. Not learned.
 
     Returns
     -------
@@ -76,9 +76,9 @@ def forward(
         Decision functions, in log odds of going left. Finite. Zero samples are legal. With `index`,
         (n_samples, n_functions).
     leaves : (n_trees, 2**depth, n_classes) array, dtype of f
-        pi: at least 0, and 1 in sum over a leaf's classes.
+        pi, the class probabilities of each leaf: at least 0, with sum 1.
     index : (n_trees, 2**depth - 1) array of int32, optional
-        Decision function of each vertex.
+        Decision function of each vertex, 0 to n_functions - 1; vertices and trees may share one. Not learned.
     task : "classification" or "regression"
         With "regression" leaves hold any finite numbers, in the unit of the targets, up to the largest number
         of the dtype divided by 4 n_trees.

@@ -131,10 +131,10 @@ def fit(
     y : (n_samples,) array of any integer or bool dtype
         Labels, 0 to n_classes - 1.
     sample_weight : (n_samples,) array_like of real numbers, optional
-        Weights of the samples, at least 0, not all 0; those of weight 0 are left out. By default equal ones.
-    class_weight : "balanced", mapping, or (n_classes,) array_like, optional
-        Factors of the samples' weights by class (a mapping may leave classes out, which then have 1);
-        "balanced" gives the present classes equal weight.
+        Weights of the samples, at least 0, not all 0; samples of weight 0 are left out. By default 1.
+    class_weight : "balanced", mapping, or (n_classes,) array-like, optional
+        Factor of the sample weights of each class. Classes that a mapping leaves out have factor 1;
+        "balanced" gives the classes that occur equal weight.
     epochs : int
         Passes over the samples. Before each the leaves are fitted from uniform ones to all samples, and once
         more after the last.
@@ -145,7 +145,8 @@ def fit(
     n_iter : int
         Iterations of the leaf update, 1 to 2**20; 20 in the 2015 paper (Kontschieder et al.).
     loss : "tree" or "forest"
-        As `loss_backward` takes it.
+        "forest": -log of the forest's mean probability. "tree": the mean over trees of each tree's own -log
+        P_T, as Zhang 2017 writes it. For one tree they are the same.
     standardize : bool
         Whether Adam steps in weights of columns in standard deviations from their means over x. The model,
         at the start and when returned, is one of x as it is either way.

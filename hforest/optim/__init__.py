@@ -201,11 +201,13 @@ def adam(
         Number of this step: 1, 2, ...
     lr : float
         Learning rate alpha, in the unit of param. At least 0.
-    beta1, beta2 : float
-        Decay of the moments, 0 to 0.999999.
+    beta1 : float
+        Decay of the first moment, 0 to 0.999999.
+    beta2 : float
+        Decay of the second moment, 0 to 0.999999.
     eps : float
-        Added to the root of the corrected second moment, in the unit of grad. A normal number of the dtype:
-        at least 1.2e-38 for float32.
+        Added to the root of the corrected second moment, in the unit of the gradients. A normal number of the
+        parameters' dtype: at least 1.2e-38 for float32.
 
     Raises
     ------
@@ -271,10 +273,15 @@ def adam_rows(
     step : int
         Number of this step: 1, 2, ...
     lr : float
-        Learning rate, in the unit of param. At least 0. It is also that of the missed steps: before a
-        change of rate call `adam_catch_up` with the old one for all rows.
-    beta1, beta2, eps : float
-        As for `adam`, the same in every call.
+        Learning rate, in the unit of param. At least 0. It is also that of the missed steps: before a change
+        of rate call `adam_catch_up` with the old one for all rows.
+    beta1 : float
+        Decay of the first moment, 0 to 0.999999. The same in every call.
+    beta2 : float
+        Decay of the second moment, 0 to 0.999999. The same in every call.
+    eps : float
+        Added to the root of the corrected second moment, in the unit of the gradients. A normal number of the
+        parameters' dtype: at least 1.2e-38 for float32. The same in every call.
 
     Raises
     ------
@@ -336,8 +343,13 @@ def adam_catch_up(
         Learning rate of the missed steps, in the unit of param. At least 0.
     rows : (n_given,) array of int64, optional
         Rows to bring to `step`, ascending, each once; by default all.
-    beta1, beta2, eps : float
-        As for `adam`, the same in every call.
+    beta1 : float
+        Decay of the first moment, 0 to 0.999999. The same in every call.
+    beta2 : float
+        Decay of the second moment, 0 to 0.999999. The same in every call.
+    eps : float
+        Added to the root of the corrected second moment, in the unit of the gradients. A normal number of the
+        parameters' dtype: at least 1.2e-38 for float32. The same in every call.
 
     Raises
     ------

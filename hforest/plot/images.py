@@ -35,11 +35,11 @@ def importance_image(
     forest : Forest
         Any forest, such as of `hforest.manifold.grow` with ``projection="patch"``.
     shape : tuple of 1 to 3 ints
-        Of one sample, whose features are in C order: (length,), (height, width) or (height, width,
-        channels); the product is the number of features.
+        Of one sample, whose features are in C order: (length,), (height, width) or (height, width, channels);
+        the product is the number of features.
     by : "count" or "gain"
-        As `hforest.tree.importance` takes it: count the splits that read a feature (Perry et al. 2019,
-        section 3.2), or add up their gains. A patch counts, or gains, for each of its features.
+        Count the splits that compare a feature (Perry et al. 2019, section 3.2), or add up their gains. A
+        patch counts, or gains, for each of its features.
 
     Returns
     -------
@@ -90,11 +90,13 @@ def importance(
     Parameters
     ----------
     forest : Forest
-        Any forest.
+        Any forest, axis-aligned or oblique.
     shape : tuple of 1 to 3 ints
-        As `importance_image` takes it.
+        Of one sample, whose features are in C order: (length,), (height, width) or (height, width, channels);
+        the product is the number of features.
     by : "count" or "gain"
-        As `importance_image` takes it.
+        Count the splits that compare a feature (Perry et al. 2019, section 3.2), or add up their gains. A
+        patch counts, or gains, for each of its features.
     channel : int, optional
         Which channel of a shape (height, width, channels) to draw; by default the sum over them.
     cmap : str

@@ -112,9 +112,9 @@ def tree(
     Parameters
     ----------
     forest : Forest
-        Any forest.
+        Any forest, axis-aligned or oblique.
     tree : int
-        Number of the tree.
+        Number of the tree, from 0.
     feature_names : sequence of str, optional
         A name for each feature, by default x[0], x[1], ... Long names are wrapped and shortened.
     class_names : sequence of str, optional

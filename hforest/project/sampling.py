@@ -41,7 +41,7 @@ def sample(
     dtype : float32 or float64
         Of the weights.
     rng : None, int or numpy.random.Generator
-        Where the seed comes from.
+        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------

@@ -25,8 +25,12 @@ class CascadeForestClassifier(Classifier, Estimator):
         Trees of a forest, for each fold; hforest's `n_trees`.
     n_forests : int
         Random forests of a level; it has as many completely random ones.
-    max_depth, min_samples_leaf, min_weight_fraction_leaf
-        Of the forests, as for `RandomForestClassifier`.
+    max_depth : int, optional
+        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+    min_samples_leaf : int
+        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+    min_weight_fraction_leaf : float
+        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     class_vectors : "out_of_fold" or "out_of_bag"
         Where class vectors of training samples come from: cross-validation, or the trees that did not draw a
         sample, which takes a third of the time of three folds.
@@ -36,8 +40,13 @@ class CascadeForestClassifier(Classifier, Estimator):
         Levels without a better validation accuracy after which growth ends; hforest's `patience`.
     max_levels : int
         Levels, at most.
-    class_weight, n_jobs, random_state
-        As for `RandomForestClassifier`.
+    class_weight : "balanced" or mapping from labels, optional
+        Factor of the sample weights of each class; "balanced" gives the classes equal weight.
+    n_jobs : int, optional
+        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
+        `hforest.get_num_threads()`.
+    random_state : int, RandomState or None
+        Where the seed comes from; an int is the `rng` of the function.
 
     Attributes
     ----------
@@ -46,8 +55,14 @@ class CascadeForestClassifier(Classifier, Estimator):
         levels.
     feature_importances_ : (n_features_in_,) array of float64
         Shares of the features in the gains of the first level's splits.
-    classes_, n_classes_, n_features_in_, feature_names_in_
-        As for `RandomForestClassifier`.
+    classes_ : (n_classes,) array
+        Labels, ascending.
+    n_classes_ : int
+        Number of classes.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : (n_features_in_,) array of str
+        Names of the columns of a DataFrame; only where all are text.
 
     Examples
     --------
@@ -109,9 +124,9 @@ class CascadeForestClassifier(Classifier, Estimator):
         X : (n_samples, n_features) array-like of real numbers
             Samples, finite: an array, a pandas or polars DataFrame. Sparse matrices are refused.
         y : (n_samples,) array-like of labels
-            What the forests learn.
+            Labels to learn.
         sample_weight : (n_samples,) array-like, optional
-            Weights of the samples, at least 0, not all 0; those of weight 0 are left out.
+            Weights of the samples, at least 0, not all 0; samples of weight 0 are left out.
 
         Returns
         -------

@@ -19,19 +19,22 @@ class RandomForestClassifier(Classifier, GrownForest):
     Parameters
     ----------
     n_estimators : int
-        Trees; hforest's `n_trees`.
+        Number of trees; hforest's `n_trees`.
     criterion : "gini" or "entropy"
         Impurity.
     max_depth : int, optional
-        Depth of the deepest leaf. By default trees grow until leaves are pure.
-    min_samples_split, min_samples_leaf : int
-        Samples that a split, and each side of it, must hold at least; a sample drawn twice is one.
+        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+    min_samples_split : int
+        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+    min_samples_leaf : int
+        Least number of samples on each side of a split; a sample that is drawn twice counts once.
     min_weight_fraction_leaf : float
-        Weight that each side of a split must have at least, as a share of the tree's weight, 0 to 0.5.
+        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     max_features : "sqrt", "log2", int, float or None
-        Features sampled at a node: a root or logarithm of their number, a number, a share, or all.
+        Features sampled at a node: the square root or the binary logarithm of their number, a number, a
+        fraction, or all (None).
     min_impurity_decrease : float
-        Gain that a split must have at least, as a share of the tree's weight.
+        Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
     max_bins : int, optional
         1 to 256: bins of a feature between which thresholds are compared. By default all are (exact).
     categorical_features : array-like of bool, int or str, optional
@@ -41,10 +44,10 @@ class RandomForestClassifier(Classifier, GrownForest):
     oob_score : bool or callable
         Whether to score out-of-bag predictions: by accuracy, or by ``oob_score(y, predicted)``.
     class_weight : "balanced" or mapping from labels, optional
-        Factors of the weights of samples; "balanced" gives the classes equal weight.
+        Factor of the sample weights of each class; "balanced" gives the classes equal weight.
     n_jobs : int, optional
-        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number
-        of `hforest.get_num_threads()`.
+        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
+        `hforest.get_num_threads()`.
     random_state : int, RandomState or None
         Where the seed comes from; an int is the `rng` of the function.
 
@@ -54,8 +57,10 @@ class RandomForestClassifier(Classifier, GrownForest):
         For the functions of `hforest.tree`.
     classes_ : (n_classes,) array
         Labels, ascending.
-    n_classes_, n_features_in_ : int
-        Their numbers.
+    n_classes_ : int
+        Number of classes.
+    n_features_in_ : int
+        Number of features.
     feature_names_in_ : (n_features_in_,) array of str
         Names of the columns of a DataFrame; only where all are text.
     feature_importances_ : (n_features_in_,) array of float64
@@ -104,25 +109,51 @@ class RandomForestRegressor(Regressor, GrownForest):
 
     Parameters
     ----------
-    n_estimators, max_depth, min_samples_split, min_samples_leaf, min_weight_fraction_leaf
-        As for `RandomForestClassifier`.
-    min_impurity_decrease, max_bins
-        As for `RandomForestClassifier`.
+    n_estimators : int
+        Number of trees; hforest's `n_trees`.
+    max_depth : int, optional
+        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+    min_samples_split : int
+        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+    min_samples_leaf : int
+        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+    min_weight_fraction_leaf : float
+        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+    min_impurity_decrease : float
+        Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
+    max_bins : int, optional
+        1 to 256: bins of a feature between which thresholds are compared. By default all are (exact).
     criterion : "squared_error"
         Impurity.
     max_features : "sqrt", "log2", int, float or None
-        As for `RandomForestClassifier`; by default all.
-    categorical_features, bootstrap, n_jobs, random_state
-        As for `RandomForestClassifier`.
+        Features sampled at a node: the square root or the binary logarithm of their number, a number, a
+        fraction, or all (None). By default all.
+    categorical_features : array-like of bool, int or str, optional
+        A mask of columns that are categories, or their numbers or names: whole numbers 0 to 65535.
+    bootstrap : bool
+        Whether each tree draws n_samples samples with replacement.
+    n_jobs : int, optional
+        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
+        `hforest.get_num_threads()`.
+    random_state : int, RandomState or None
+        Where the seed comes from; an int is the `rng` of the function.
     oob_score : bool or callable
         Whether to score out-of-bag predictions: by R2, or by ``oob_score(y, predicted)``.
 
     Attributes
     ----------
-    forest_, n_features_in_, feature_names_in_, feature_importances_, oob_score_
-        As for `RandomForestClassifier`.
+    forest_ : hforest.tree.Forest
+        For the functions of `hforest.tree`.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : (n_features_in_,) array of str
+        Names of the columns of a DataFrame; only where all are text.
+    feature_importances_ : (n_features_in_,) array of float64
+        Shares of the features in the gains of the splits.
+    oob_score_ : float
+        Score of the samples that some tree did not draw; with `oob_score`.
     n_outputs_ : int
-        Targets.
+        Number of targets.
     oob_prediction_ : (n_samples,) or (n_samples, n_outputs) array
         Out-of-bag targets, NaN for a sample that every tree drew; with `oob_score`.
 
@@ -163,21 +194,57 @@ class ExtraTreesClassifier(Classifier, GrownForest):
 
     Parameters
     ----------
-    n_estimators, criterion, max_depth, min_samples_split, min_samples_leaf, min_weight_fraction_leaf
-        As for `RandomForestClassifier`.
-    max_features
-        As for `RandomForestClassifier`.
-    min_impurity_decrease, max_bins, categorical_features, oob_score, class_weight, n_jobs, random_state
-        As for `RandomForestClassifier`.
+    n_estimators : int
+        Number of trees; hforest's `n_trees`.
+    criterion : "gini" or "entropy"
+        Impurity.
+    max_depth : int, optional
+        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+    min_samples_split : int
+        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+    min_samples_leaf : int
+        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+    min_weight_fraction_leaf : float
+        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+    max_features : "sqrt", "log2", int, float or None
+        Features sampled at a node: the square root or the binary logarithm of their number, a number, a
+        fraction, or all (None).
+    min_impurity_decrease : float
+        Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
+    max_bins : int, optional
+        1 to 256: bins of a feature between which thresholds are compared. By default all are (exact).
+    categorical_features : array-like of bool, int or str, optional
+        A mask of columns that are categories, or their numbers or names: whole numbers 0 to 65535.
+    oob_score : bool or callable
+        Whether to score out-of-bag predictions: by accuracy, or by ``oob_score(y, predicted)``.
+    class_weight : "balanced" or mapping from labels, optional
+        Factor of the sample weights of each class; "balanced" gives the classes equal weight.
+    n_jobs : int, optional
+        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
+        `hforest.get_num_threads()`.
+    random_state : int, RandomState or None
+        Where the seed comes from; an int is the `rng` of the function.
     bootstrap : bool
-        As for `RandomForestClassifier`; by default every tree has every sample.
+        Whether each tree draws n_samples samples with replacement. By default every tree has every sample.
 
     Attributes
     ----------
-    forest_, classes_, n_classes_, n_features_in_, feature_names_in_, feature_importances_
-        As for `RandomForestClassifier`.
-    oob_score_, oob_decision_function_
-        As for `RandomForestClassifier`.
+    forest_ : hforest.tree.Forest
+        For the functions of `hforest.tree`.
+    classes_ : (n_classes,) array
+        Labels, ascending.
+    n_classes_ : int
+        Number of classes.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : (n_features_in_,) array of str
+        Names of the columns of a DataFrame; only where all are text.
+    feature_importances_ : (n_features_in_,) array of float64
+        Shares of the features in the gains of the splits.
+    oob_score_ : float
+        Score of the samples that some tree did not draw; with `oob_score`.
+    oob_decision_function_ : (n_samples, n_classes) array
+        Out-of-bag probabilities, NaN for a sample that every tree drew; with `oob_score`.
 
     Examples
     --------
@@ -217,21 +284,53 @@ class ExtraTreesRegressor(Regressor, GrownForest):
 
     Parameters
     ----------
-    n_estimators, criterion, max_depth, min_samples_split, min_samples_leaf, min_weight_fraction_leaf
-        As for `RandomForestRegressor`.
-    max_features
-        As for `RandomForestRegressor`.
-    min_impurity_decrease, max_bins, categorical_features, oob_score, n_jobs, random_state
-        As for `RandomForestRegressor`.
+    n_estimators : int
+        Number of trees; hforest's `n_trees`.
+    criterion : "squared_error"
+        Impurity.
+    max_depth : int, optional
+        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+    min_samples_split : int
+        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+    min_samples_leaf : int
+        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+    min_weight_fraction_leaf : float
+        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+    max_features : "sqrt", "log2", int, float or None
+        Features sampled at a node: the square root or the binary logarithm of their number, a number, a
+        fraction, or all (None). By default all.
+    min_impurity_decrease : float
+        Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
+    max_bins : int, optional
+        1 to 256: bins of a feature between which thresholds are compared. By default all are (exact).
+    categorical_features : array-like of bool, int or str, optional
+        A mask of columns that are categories, or their numbers or names: whole numbers 0 to 65535.
+    oob_score : bool or callable
+        Whether to score out-of-bag predictions: by R2, or by ``oob_score(y, predicted)``.
+    n_jobs : int, optional
+        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
+        `hforest.get_num_threads()`.
+    random_state : int, RandomState or None
+        Where the seed comes from; an int is the `rng` of the function.
     bootstrap : bool
-        As for `RandomForestRegressor`; by default every tree has every sample.
+        Whether each tree draws n_samples samples with replacement. By default every tree has every sample.
 
     Attributes
     ----------
-    forest_, n_outputs_, n_features_in_, feature_names_in_, feature_importances_
-        As for `RandomForestRegressor`.
-    oob_score_, oob_prediction_
-        As for `RandomForestRegressor`.
+    forest_ : hforest.tree.Forest
+        For the functions of `hforest.tree`.
+    n_outputs_ : int
+        Number of targets.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : (n_features_in_,) array of str
+        Names of the columns of a DataFrame; only where all are text.
+    feature_importances_ : (n_features_in_,) array of float64
+        Shares of the features in the gains of the splits.
+    oob_score_ : float
+        Score of the samples that some tree did not draw; with `oob_score`.
+    oob_prediction_ : (n_samples,) or (n_samples, n_outputs) array
+        Out-of-bag targets, NaN for a sample that every tree drew; with `oob_score`.
 
     Examples
     --------
@@ -271,21 +370,48 @@ class CompletelyRandomForestClassifier(Classifier, GrownForest):
 
     Parameters
     ----------
-    n_estimators, max_depth, min_samples_split, min_samples_leaf, min_weight_fraction_leaf
-        As for `RandomForestClassifier`.
-    categorical_features
-        As for `RandomForestClassifier`.
+    n_estimators : int
+        Number of trees; hforest's `n_trees`.
+    max_depth : int, optional
+        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+    min_samples_split : int
+        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+    min_samples_leaf : int
+        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+    min_weight_fraction_leaf : float
+        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+    categorical_features : array-like of bool, int or str, optional
+        A mask of columns that are categories, or their numbers or names: whole numbers 0 to 65535.
     bootstrap : bool
-        As for `RandomForestClassifier`; by default every tree has every sample.
-    oob_score, class_weight, n_jobs, random_state
-        As for `RandomForestClassifier`.
+        Whether each tree draws n_samples samples with replacement. By default every tree has every sample.
+    oob_score : bool or callable
+        Whether to score out-of-bag predictions: by accuracy, or by ``oob_score(y, predicted)``.
+    class_weight : "balanced" or mapping from labels, optional
+        Factor of the sample weights of each class; "balanced" gives the classes equal weight.
+    n_jobs : int, optional
+        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
+        `hforest.get_num_threads()`.
+    random_state : int, RandomState or None
+        Where the seed comes from; an int is the `rng` of the function.
 
     Attributes
     ----------
-    forest_, classes_, n_classes_, n_features_in_, feature_names_in_, feature_importances_
-        As for `RandomForestClassifier`.
-    oob_score_, oob_decision_function_
-        As for `RandomForestClassifier`.
+    forest_ : hforest.tree.Forest
+        For the functions of `hforest.tree`.
+    classes_ : (n_classes,) array
+        Labels, ascending.
+    n_classes_ : int
+        Number of classes.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : (n_features_in_,) array of str
+        Names of the columns of a DataFrame; only where all are text.
+    feature_importances_ : (n_features_in_,) array of float64
+        Shares of the features in the gains of the splits.
+    oob_score_ : float
+        Score of the samples that some tree did not draw; with `oob_score`.
+    oob_decision_function_ : (n_samples, n_classes) array
+        Out-of-bag probabilities, NaN for a sample that every tree drew; with `oob_score`.
 
     Examples
     --------
@@ -321,21 +447,44 @@ class CompletelyRandomForestRegressor(Regressor, GrownForest):
 
     Parameters
     ----------
-    n_estimators, max_depth, min_samples_split, min_samples_leaf, min_weight_fraction_leaf
-        As for `RandomForestClassifier`.
-    categorical_features
-        As for `RandomForestClassifier`.
+    n_estimators : int
+        Number of trees; hforest's `n_trees`.
+    max_depth : int, optional
+        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+    min_samples_split : int
+        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+    min_samples_leaf : int
+        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+    min_weight_fraction_leaf : float
+        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+    categorical_features : array-like of bool, int or str, optional
+        A mask of columns that are categories, or their numbers or names: whole numbers 0 to 65535.
     bootstrap : bool
-        As for `RandomForestClassifier`; by default every tree has every sample.
-    oob_score, n_jobs, random_state
-        As for `RandomForestRegressor`.
+        Whether each tree draws n_samples samples with replacement. By default every tree has every sample.
+    oob_score : bool or callable
+        Whether to score out-of-bag predictions: by R2, or by ``oob_score(y, predicted)``.
+    n_jobs : int, optional
+        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
+        `hforest.get_num_threads()`.
+    random_state : int, RandomState or None
+        Where the seed comes from; an int is the `rng` of the function.
 
     Attributes
     ----------
-    forest_, n_outputs_, n_features_in_, feature_names_in_, feature_importances_
-        As for `RandomForestRegressor`.
-    oob_score_, oob_prediction_
-        As for `RandomForestRegressor`.
+    forest_ : hforest.tree.Forest
+        For the functions of `hforest.tree`.
+    n_outputs_ : int
+        Number of targets.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : (n_features_in_,) array of str
+        Names of the columns of a DataFrame; only where all are text.
+    feature_importances_ : (n_features_in_,) array of float64
+        Shares of the features in the gains of the splits.
+    oob_score_ : float
+        Score of the samples that some tree did not draw; with `oob_score`.
+    oob_prediction_ : (n_samples,) or (n_samples, n_outputs) array
+        Out-of-bag targets, NaN for a sample that every tree drew; with `oob_score`.
 
     Examples
     --------

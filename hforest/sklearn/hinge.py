@@ -133,8 +133,13 @@ class HingeForestClassifier(Classifier, _Hinge):
     share : float, optional
         Share of the hinge trees in the prediction; the rest is the grown forest's. By default held-out
         samples choose it.
-    class_weight, n_jobs, random_state
-        As for `RandomForestClassifier`.
+    class_weight : "balanced" or mapping from labels, optional
+        Factor of the sample weights of each class; "balanced" gives the classes equal weight.
+    n_jobs : int, optional
+        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
+        `hforest.get_num_threads()`.
+    random_state : int, RandomState or None
+        Where the seed comes from; an int is the `rng` of the function.
 
     Attributes
     ----------
@@ -146,8 +151,14 @@ class HingeForestClassifier(Classifier, _Hinge):
         Steps of `partial_fit` after its first batch.
     feature_importances_ : (n_features_in_,) array of float64
         Shares of the features in the gains of the grown forests' splits.
-    classes_, n_classes_, n_features_in_, feature_names_in_
-        As for `RandomForestClassifier`.
+    classes_ : (n_classes,) array
+        Labels, ascending.
+    n_classes_ : int
+        Number of classes.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : (n_features_in_,) array of str
+        Names of the columns of a DataFrame; only where all are text.
 
     Examples
     --------
@@ -198,7 +209,7 @@ class HingeForestClassifier(Classifier, _Hinge):
         X : (n_samples, n_features) array-like of real numbers
             Samples, finite; steps are of `batch_size` of them, at `learning_rate`.
         y : (n_samples,) array-like of labels
-            What the forest learns.
+            Labels to learn.
         classes : array-like of labels, optional
             All labels of all batches: needed in the first call, unless after `fit`.
         sample_weight : (n_samples,) array-like, optional
@@ -217,19 +228,54 @@ class HingeForestRegressor(Regressor, _Hinge):
 
     Parameters
     ----------
-    n_estimators, n_members, n_projections, max_iter, batch_size, learning_rate, validation_fraction
-        As for `HingeForestClassifier`.
+    n_estimators : int
+        Trees of a member; hforest's `n_trees`.
+    n_members : int
+        Models of which predictions are averaged. Each holds out other samples.
+    n_projections : int
+        Inner products of a member, each of two columns at random before training; 0 for none.
+    max_iter : int, optional
+        Steps of Adam of a member, at most; by default 15 passes over the samples, 800 to 3000 steps.
+        hforest's `steps`.
+    batch_size : int, optional
+        Samples of a step; by default 64.
+    learning_rate : float, optional
+        Of Adam; by default 0.006. hforest's `lr`.
+    validation_fraction : float
+        Share of the samples that a member holds out, 0 to 0.5. Training ends when states get no better on
+        them, and the best is kept. With 0, or of fewer than 8 samples, the last state is kept. hforest's
+        `validation`.
     max_depth : int, optional
         Decisions of a hinge tree, by default 4; hforest's `depth`. The grown forest has no limit.
-    columns, average, share, n_jobs, random_state
-        As for `HingeForestClassifier`.
+    columns : "auto", "deviations" or "normal"
+        Units that columns are put to.
+    average : bool
+        Whether states that are judged are averages over the steps before them.
+    share : float, optional
+        Share of the hinge trees in the prediction; the rest is the grown forest's. By default held-out
+        samples choose it.
+    n_jobs : int, optional
+        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
+        `hforest.get_num_threads()`.
+    random_state : int, RandomState or None
+        Where the seed comes from; an int is the `rng` of the function.
 
     Attributes
     ----------
-    model_, n_iter_, t_, feature_importances_
-        As for `HingeForestClassifier`.
-    n_outputs_, n_features_in_, feature_names_in_
-        As for `RandomForestRegressor`.
+    model_ : hforest.tabular.Model
+        For `hforest.tabular.predict` and `hforest.tabular.save`.
+    n_iter_ : int
+        Steps of the member that was trained longest, in `fit`.
+    t_ : int
+        Steps of `partial_fit` after its first batch.
+    feature_importances_ : (n_features_in_,) array of float64
+        Shares of the features in the gains of the grown forests' splits.
+    n_outputs_ : int
+        Number of targets.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : (n_features_in_,) array of str
+        Names of the columns of a DataFrame; only where all are text.
 
     Examples
     --------

@@ -44,7 +44,7 @@ class NeuralForestClassifier(Classifier, Estimator):
     Parameters
     ----------
     n_estimators : int
-        Trees; hforest's `n_trees`.
+        Number of trees; hforest's `n_trees`.
     max_depth : int
         Decisions on the way to a leaf, 1 to 20; hforest's `depth`.
     max_features : int, float, "sqrt" or None
@@ -58,7 +58,8 @@ class NeuralForestClassifier(Classifier, Estimator):
     leaf_iterations : int
         Iterations of the leaf update; hforest's `n_iter`.
     loss : "tree" or "forest"
-        As `hforest.neural.loss_backward` takes it.
+        "forest": -log of the forest's mean probability. "tree": the mean over trees of each tree's own -log
+        P_T, as Zhang 2017 writes it. For one tree they are the same.
     standardize : bool
         Whether training is in columns in standard deviations from their means.
     early_stopping : bool
@@ -68,8 +69,13 @@ class NeuralForestClassifier(Classifier, Estimator):
         Share of the samples that is held out, with `early_stopping`.
     n_iter_no_change : int
         Passes without a lower loss after which training ends, with `early_stopping`.
-    class_weight, n_jobs, random_state
-        As for `RandomForestClassifier`.
+    class_weight : "balanced" or mapping from labels, optional
+        Factor of the sample weights of each class; "balanced" gives the classes equal weight.
+    n_jobs : int, optional
+        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
+        `hforest.get_num_threads()`.
+    random_state : int, RandomState or None
+        Where the seed comes from; an int is the `rng` of the function.
 
     Attributes
     ----------
@@ -83,8 +89,14 @@ class NeuralForestClassifier(Classifier, Estimator):
         Loss on held-out samples after each pass; with `early_stopping`.
     t_ : int
         Steps of `partial_fit`, if it was called after `fit`.
-    classes_, n_classes_, n_features_in_, feature_names_in_
-        As for `RandomForestClassifier`.
+    classes_ : (n_classes,) array
+        Labels, ascending.
+    n_classes_ : int
+        Number of classes.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : (n_features_in_,) array of str
+        Names of the columns of a DataFrame; only where all are text.
 
     Notes
     -----
@@ -141,9 +153,9 @@ class NeuralForestClassifier(Classifier, Estimator):
         X : (n_samples, n_features) array-like of real numbers
             Samples, finite: an array, a pandas or polars DataFrame. Sparse matrices are refused.
         y : (n_samples,) array-like of labels
-            What the forest learns.
+            Labels to learn.
         sample_weight : (n_samples,) array-like, optional
-            Weights of the samples, at least 0, not all 0; those of weight 0 are left out.
+            Weights of the samples, at least 0, not all 0; samples of weight 0 are left out.
 
         Returns
         -------
@@ -192,7 +204,7 @@ class NeuralForestClassifier(Classifier, Estimator):
         X : (n_samples, n_features) array-like of real numbers
             Samples, finite; steps are of `batch_size` of them, at `learning_rate`.
         y : (n_samples,) array-like of labels
-            What the forest learns.
+            Labels to learn.
         classes : array-like of labels, optional
             All labels of all batches: needed in the first call, unless after `fit`.
         sample_weight : (n_samples,) array-like, optional

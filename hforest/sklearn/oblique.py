@@ -50,18 +50,37 @@ class ObliqueForestClassifier(Classifier, _Oblique):
 
     Parameters
     ----------
-    n_estimators, criterion, max_depth, min_samples_split, min_samples_leaf, min_weight_fraction_leaf
-        As for `RandomForestClassifier`.
-    min_impurity_decrease
-        As for `RandomForestClassifier`.
+    n_estimators : int
+        Number of trees; hforest's `n_trees`.
+    criterion : "gini" or "entropy"
+        Impurity.
+    max_depth : int, optional
+        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+    min_samples_split : int
+        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+    min_samples_leaf : int
+        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+    min_weight_fraction_leaf : float
+        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+    min_impurity_decrease : float
+        Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
     density : float
         Mean number of features in a projection.
     n_projections : int, optional
         Projections sampled at a node; by default the root of the number of features, rounded up.
     splitter : "best" or "random"
         Whether a projection has its best threshold, or a random one (extra trees).
-    bootstrap, oob_score, class_weight, n_jobs, random_state
-        As for `RandomForestClassifier`.
+    bootstrap : bool
+        Whether each tree draws n_samples samples with replacement.
+    oob_score : bool or callable
+        Whether to score out-of-bag predictions: by accuracy, or by ``oob_score(y, predicted)``.
+    class_weight : "balanced" or mapping from labels, optional
+        Factor of the sample weights of each class; "balanced" gives the classes equal weight.
+    n_jobs : int, optional
+        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
+        `hforest.get_num_threads()`.
+    random_state : int, RandomState or None
+        Where the seed comes from; an int is the `rng` of the function.
 
     Attributes
     ----------
@@ -106,17 +125,36 @@ class ObliqueForestRegressor(Regressor, _Oblique):
 
     Parameters
     ----------
-    n_estimators, criterion, max_depth, min_samples_split, min_samples_leaf, min_weight_fraction_leaf
-        As for `RandomForestRegressor`.
-    min_impurity_decrease
-        As for `RandomForestRegressor`.
-    density, splitter
-        As for `ObliqueForestClassifier`.
+    n_estimators : int
+        Number of trees; hforest's `n_trees`.
+    criterion : "squared_error"
+        Impurity.
+    max_depth : int, optional
+        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+    min_samples_split : int
+        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+    min_samples_leaf : int
+        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+    min_weight_fraction_leaf : float
+        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+    min_impurity_decrease : float
+        Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
+    density : float
+        Mean number of features in a projection.
+    splitter : "best" or "random"
+        Whether a projection has its best threshold, or a random one (extra trees).
     n_projections : int, optional
         Projections sampled at a node; by default as many as features, but at most 100 or the root of their
         number, whichever is greater.
-    bootstrap, oob_score, n_jobs, random_state
-        As for `RandomForestRegressor`.
+    bootstrap : bool
+        Whether each tree draws n_samples samples with replacement.
+    oob_score : bool or callable
+        Whether to score out-of-bag predictions: by R2, or by ``oob_score(y, predicted)``.
+    n_jobs : int, optional
+        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
+        `hforest.get_num_threads()`.
+    random_state : int, RandomState or None
+        Where the seed comes from; an int is the `rng` of the function.
 
     Attributes
     ----------
@@ -161,25 +199,46 @@ class ManifoldForestClassifier(Classifier, _Manifold):
 
     Parameters
     ----------
-    n_estimators, criterion, max_depth, min_samples_split, min_samples_leaf, min_weight_fraction_leaf
-        As for `RandomForestClassifier`.
-    min_impurity_decrease
-        As for `RandomForestClassifier`.
+    n_estimators : int
+        Number of trees; hforest's `n_trees`.
+    criterion : "gini" or "entropy"
+        Impurity.
+    max_depth : int, optional
+        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+    min_samples_split : int
+        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+    min_samples_leaf : int
+        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+    min_weight_fraction_leaf : float
+        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+    min_impurity_decrease : float
+        Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
     shape : tuple of 1 to 3 ints, then the number of channels with `channels`, optional
         Of one sample, such as (height, width), whose product is the number of features. By default a sample
         is a signal, (n_features,), and patches are at most as long; `fit` warns of that.
-    patch_min, patch_max : int or tuple of ints
-        Least and greatest size of a patch along each axis.
+    patch_min : int or tuple of ints
+        Smallest size of a patch along each axis.
+    patch_max : int or tuple of ints
+        Largest size of a patch along each axis; sizes are independent and uniform.
     channels : bool
         Whether the last axis of `shape` counts channels; a patch lies in one of them.
     cyclic : bool
-        Whether patches wrap around the borders.
+        Whether patches wrap around the borders. Else corners are uniform where the patch fits.
     n_projections : int, optional
         Patches sampled at a node; by default the root of the number of features, rounded up.
     splitter : "best" or "random"
         Whether a patch has its best threshold, or a random one (extra trees).
-    bootstrap, oob_score, class_weight, n_jobs, random_state
-        As for `RandomForestClassifier`.
+    bootstrap : bool
+        Whether each tree draws n_samples samples with replacement.
+    oob_score : bool or callable
+        Whether to score out-of-bag predictions: by accuracy, or by ``oob_score(y, predicted)``.
+    class_weight : "balanced" or mapping from labels, optional
+        Factor of the sample weights of each class; "balanced" gives the classes equal weight.
+    n_jobs : int, optional
+        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
+        `hforest.get_num_threads()`.
+    random_state : int, RandomState or None
+        Where the seed comes from; an int is the `rng` of the function.
 
     Attributes
     ----------
@@ -230,14 +289,44 @@ class ManifoldForestRegressor(Regressor, _Manifold):
 
     Parameters
     ----------
-    n_estimators, criterion, max_depth, min_samples_split, min_samples_leaf, min_weight_fraction_leaf
-        As for `RandomForestRegressor`.
-    min_impurity_decrease
-        As for `RandomForestRegressor`.
-    shape, patch_min, patch_max, channels, cyclic, n_projections, splitter
-        As for `ManifoldForestClassifier`.
-    bootstrap, oob_score, n_jobs, random_state
-        As for `RandomForestRegressor`.
+    n_estimators : int
+        Number of trees; hforest's `n_trees`.
+    criterion : "squared_error"
+        Impurity.
+    max_depth : int, optional
+        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+    min_samples_split : int
+        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+    min_samples_leaf : int
+        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+    min_weight_fraction_leaf : float
+        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+    min_impurity_decrease : float
+        Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
+    shape : tuple of 1 to 3 ints, then the number of channels with `channels`, optional
+        Of one sample, such as (height, width), whose product is the number of features. By default a sample
+        is a signal, (n_features,), and patches are at most as long; `fit` warns of that.
+    patch_min : int or tuple of ints
+        Smallest size of a patch along each axis.
+    patch_max : int or tuple of ints
+        Largest size of a patch along each axis; sizes are independent and uniform.
+    channels : bool
+        Whether the last axis of `shape` counts channels; a patch lies in one of them.
+    cyclic : bool
+        Whether patches wrap around the borders. Else corners are uniform where the patch fits.
+    n_projections : int, optional
+        Patches sampled at a node; by default the root of the number of features, rounded up.
+    splitter : "best" or "random"
+        Whether a patch has its best threshold, or a random one (extra trees).
+    bootstrap : bool
+        Whether each tree draws n_samples samples with replacement.
+    oob_score : bool or callable
+        Whether to score out-of-bag predictions: by R2, or by ``oob_score(y, predicted)``.
+    n_jobs : int, optional
+        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
+        `hforest.get_num_threads()`.
+    random_state : int, RandomState or None
+        Where the seed comes from; an int is the `rng` of the function.
 
     Attributes
     ----------
@@ -290,10 +379,18 @@ class CO2ForestClassifier(Classifier, GrownForest):
 
     Parameters
     ----------
-    n_estimators, max_depth, min_samples_split, min_samples_leaf, min_weight_fraction_leaf
-        As for `RandomForestClassifier`.
-    min_impurity_decrease
-        As for `RandomForestClassifier`.
+    n_estimators : int
+        Number of trees; hforest's `n_trees`.
+    max_depth : int, optional
+        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+    min_samples_split : int
+        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+    min_samples_leaf : int
+        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+    min_weight_fraction_leaf : float
+        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+    min_impurity_decrease : float
+        Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
     nu : float
         Bound on the squared norm of a split's weights.
     learning_rate : float
@@ -309,9 +406,16 @@ class CO2ForestClassifier(Classifier, GrownForest):
     criterion : "entropy" or "gini"
         Impurity by which the univariate split is chosen.
     bootstrap : bool
-        As for `RandomForestClassifier`; by default every tree has every sample.
-    oob_score, class_weight, n_jobs, random_state
-        As for `RandomForestClassifier`.
+        Whether each tree draws n_samples samples with replacement. By default every tree has every sample.
+    oob_score : bool or callable
+        Whether to score out-of-bag predictions: by accuracy, or by ``oob_score(y, predicted)``.
+    class_weight : "balanced" or mapping from labels, optional
+        Factor of the sample weights of each class; "balanced" gives the classes equal weight.
+    n_jobs : int, optional
+        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
+        `hforest.get_num_threads()`.
+    random_state : int, RandomState or None
+        Where the seed comes from; an int is the `rng` of the function.
 
     Attributes
     ----------
@@ -364,18 +468,41 @@ class CO2ForestRegressor(Regressor, GrownForest):
 
     Parameters
     ----------
-    n_estimators, max_depth, min_samples_split, min_samples_leaf, min_weight_fraction_leaf
-        As for `RandomForestRegressor`.
-    min_impurity_decrease
-        As for `RandomForestRegressor`.
-    nu, learning_rate, max_rounds, max_features, min_samples_oblique, standardize
-        As for `CO2ForestClassifier`.
+    n_estimators : int
+        Number of trees; hforest's `n_trees`.
+    max_depth : int, optional
+        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+    min_samples_split : int
+        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+    min_samples_leaf : int
+        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+    min_weight_fraction_leaf : float
+        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+    min_impurity_decrease : float
+        Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
+    nu : float
+        Bound on the squared norm of a split's weights.
+    learning_rate : float
+        Of the stochastic gradient steps of a split; hforest's `lr`.
+    max_rounds : int
+        Rounds of a split's optimisation, at most.
+    max_features : "n**0.6", "sqrt", "log2", int, float or None
+        Features sampled at a node, on which the univariate split is searched where the optimisation starts.
+    min_samples_oblique : int
+        A node of fewer samples keeps its univariate split.
+    standardize : bool
+        Whether splits are optimised on columns, and targets, in standard deviations from their means.
     criterion : "squared_error"
         Impurity by which the univariate split is chosen.
     bootstrap : bool
-        As for `RandomForestRegressor`; by default every tree has every sample.
-    oob_score, n_jobs, random_state
-        As for `RandomForestRegressor`.
+        Whether each tree draws n_samples samples with replacement. By default every tree has every sample.
+    oob_score : bool or callable
+        Whether to score out-of-bag predictions: by R2, or by ``oob_score(y, predicted)``.
+    n_jobs : int, optional
+        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
+        `hforest.get_num_threads()`.
+    random_state : int, RandomState or None
+        Where the seed comes from; an int is the `rng` of the function.
 
     Attributes
     ----------

@@ -107,10 +107,10 @@ def best_split(
     sample_weight : (n_samples,) array_like, optional
         Weights of the samples, 0 to 1e100, by default 1. A sample of weight 0 counts for nothing.
     task : "classification" or "regression"
-        What y is.
+        Whether y holds labels or targets.
     n_classes : int, optional
-        Number of classes, at most 2**20; some may be absent. By default each class occurs, and their number
-        is the largest label and 1.
+        Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
+        1, and every class must occur. Classification only.
     criterion : "gini", "entropy" or "squared_error", optional
         Which impurity, by default "gini", in a regression "squared_error", summed over the outputs.
     min_samples_leaf : int

@@ -76,7 +76,7 @@ def load(file: str | os.PathLike[str]) -> Model:
     Parameters
     ----------
     file : path
-        From `save`.
+        Written by `save`.
 
     Returns
     -------

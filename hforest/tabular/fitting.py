@@ -112,14 +112,15 @@ def fit(
         Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression.
         Number other labels with ``numpy.unique(y, return_inverse=True)[1]``.
     task : "classification" or "regression"
-        What y is.
+        Whether y holds labels or targets.
     n_classes : int, optional
-        Classes; some may be absent then. By default the largest label and 1, and each occurs.
+        Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
+        1, and every class must occur. Classification only.
     sample_weight : (n_samples,) array_like, optional
         Weights of the samples, at least 0, not all 0. A sample of weight 0 counts for nothing.
-    class_weight : "balanced", mapping, or (n_classes,) array_like, optional
-        Factors of the samples' weights by class (a mapping may leave classes out, which then have 1);
-        "balanced" gives the present classes equal weight.
+    class_weight : "balanced", mapping, or (n_classes,) array-like, optional
+        Factor of the sample weights of each class. Classes that a mapping leaves out have factor 1;
+        "balanced" gives the classes that occur equal weight.
     columns : "auto", "deviations" or "normal"
         Units of the columns: deviations from the mean, or quantiles of a normal distribution at the ranks of
         the values; "auto" takes the latter where a column has long tails (kurtosis above 12).
@@ -152,7 +153,7 @@ def fit(
         Called as progress(done, total) after every step, of at most total in all members; False ends the
         training and returns the members so far, the last of them with its best state. True shows a bar.
     rng : None, int or numpy.random.Generator
-        Where the seed comes from.
+        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------

@@ -100,7 +100,7 @@ def partial_fit(
     state : TrainingState, optional
         From the call before. By default Adam begins anew.
     sample_weight : (n_samples,) array_like, optional
-        Weights of the samples, at least 0, not all 0; those of weight 0 are left out. By default 1.
+        Weights of the samples, at least 0, not all 0; samples of weight 0 are left out. By default 1.
     batch_size : int, optional
         Samples of a step of Adam; by default 64.
     lr : float, optional

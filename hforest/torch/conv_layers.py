@@ -157,6 +157,7 @@ class HingeConv2d(_HingeConv):
         the window or of the vector, which has a channel of its own (x is copied with them). Windows whose
         middle is in the padding read 0.
     kind : "tree" or "fern"
+        A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
     margin : "column" or "projection"
         Vertices compare numbers of the window, or its inner products with vectors of their own, which are
         learned.
@@ -165,10 +166,11 @@ class HingeConv2d(_HingeConv):
     sparse : bool
         Make the gradient of `weights` sparse, for `RowAdam`.
     generator : torch.Generator, optional
-        Where random numbers come from; PyTorch's own by default.
+        Source of random numbers; PyTorch's own by default.
     device : torch.device, optional
+        Of parameters and buffers; PyTorch's default device by default.
     dtype : torch.float32 or torch.float64, optional
-        Of thresholds and weights; PyTorch's default dtype by default.
+        Of floating-point parameters and buffers; PyTorch's default dtype by default.
 
     Attributes
     ----------

@@ -29,11 +29,14 @@ class NeuralForest(nn.Module):
         Decision functions that the vertices of all trees share: each vertex has one of them, drawn at random,
         as the 2015 paper (Kontschieder et al.) connects trees to a network. By default a vertex has its own.
     loss : "forest" or "tree"
-        As in `neural_loss`.
+        "forest": -log of the forest's mean probability. "tree": the mean over trees of each tree's own -log
+        P_T, as Zhang 2017 writes it. For one tree they are the same.
     generator : torch.Generator, optional
-        Where random numbers come from; PyTorch's own by default.
+        Source of random numbers; PyTorch's own by default.
     device : torch.device, optional
+        Of parameters and buffers; PyTorch's default device by default.
     dtype : torch.float32 or torch.float64, optional
+        Of floating-point parameters and buffers; PyTorch's default dtype by default.
 
     Attributes
     ----------

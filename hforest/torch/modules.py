@@ -105,11 +105,11 @@ class HingeForest(Forest):
     outputs : int or sequence of int
         Trailing shape of the leaf weights: () for scalars, K or (K,) for vectors.
     kind : "tree" or "fern"
+        A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
     margin : "column" or "projection"
-        Vertices compare columns of the input, or inner products with vectors of their own, which are learned
-        (Lay et al. 2018, Fig. 2).
+        Vertices compare columns of x, or inner products with learned vectors (Lay et al. 2018, Fig. 2).
     aggregate : "sum", "mean" or None
-        Outputs of the trees are added, averaged, or kept apart.
+        None keeps trees apart; "sum" and "mean" combine their outputs, in float64 in the order of the trees.
     features : "random" or "sequential"
         Columns that vertices compare at the start; see `hforest.hinge.init`.
     scale : float
@@ -118,10 +118,11 @@ class HingeForest(Forest):
         Make the gradient of `weights` sparse, as in `hinge_forest`, for `RowAdam`: the steps of dense Adam at
         the cost of the leaves that a batch reaches. Recommended for training on the CPU.
     generator : torch.Generator, optional
-        Where random numbers come from; PyTorch's own by default.
+        Source of random numbers; PyTorch's own by default.
     device : torch.device, optional
+        Of parameters and buffers; PyTorch's default device by default.
     dtype : torch.float32 or torch.float64, optional
-        Of thresholds and weights; PyTorch's default dtype by default.
+        Of floating-point parameters and buffers; PyTorch's default dtype by default.
 
     Attributes
     ----------
@@ -268,9 +269,11 @@ class HingeForest(Forest):
         y : (n,) tensor of integers or bools, or (n, *outputs) tensor
             Labels, for `outputs` of (n_classes,), or regression targets.
         task : "classification" or "regression"
+            Whether y holds labels or targets.
         max_features : "sqrt", int, float or None
             Features sampled at a vertex.
         generator : torch.Generator, optional
+            Source of random numbers; PyTorch's own by default.
 
         Returns
         -------

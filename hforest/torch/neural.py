@@ -127,9 +127,10 @@ def neural_forest(
         Decision functions, in log odds of going left. Finite. Zero samples are legal. With `index`,
         (n_samples, n_functions).
     leaves : (n_trees, 2**depth, n_classes) tensor, dtype of f
-        pi: at least 0, and 1 in sum over a leaf's classes. With ``task="regression"`` any finite numbers.
+        pi, the class probabilities of each leaf: at least 0, with sum 1. With ``task="regression"`` any
+        finite numbers.
     index : (n_trees, 2**depth - 1) tensor of int32, optional
-        Decision function of each vertex. Not learned.
+        Decision function of each vertex, 0 to n_functions - 1; vertices and trees may share one. Not learned.
     task : "classification" or "regression"
 
     Returns
@@ -189,13 +190,14 @@ def neural_loss(
         Decision functions, in log odds of going left. Finite. Zero samples are legal. With `index`,
         (n_samples, n_functions).
     leaves : (n_trees, 2**depth, n_classes) tensor, dtype of f
-        pi: at least 0, and 1 in sum over a leaf's classes. Without a gradient.
+        pi, the class probabilities of each leaf: at least 0, with sum 1. Without a gradient.
     y : (n_samples,) tensor of any integer or bool dtype
         Labels, 0 to n_classes - 1.
     index : (n_trees, 2**depth - 1) tensor of int32, optional
-        Decision function of each vertex.
+        Decision function of each vertex, 0 to n_functions - 1; vertices and trees may share one. Not learned.
     loss : "forest" or "tree"
-        -log of the forest's mean probability, or the mean over trees of each tree's own -log P_T.
+        "forest": -log of the forest's mean probability. "tree": the mean over trees of each tree's own -log
+        P_T, as Zhang 2017 writes it. For one tree they are the same.
 
     Returns
     -------

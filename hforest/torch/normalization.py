@@ -61,8 +61,9 @@ class RunningNorm(nn.Module):
     n_features : int
         Size of axis 1 of the input.
     device : torch.device, optional
+        Of parameters and buffers; PyTorch's default device by default.
     dtype : torch.float32 or torch.float64, optional
-        Of the statistics; PyTorch's default dtype by default.
+        Of floating-point parameters and buffers; PyTorch's default dtype by default.
 
     Attributes
     ----------

@@ -293,20 +293,22 @@ def hinge_forest(
         Finite. Zero samples are legal. With `windows` (n_images, channels, *space), one to three axes in
         space.
     thresholds : (n_trees, n_vertices) tensor, dtype of x
-        In the unit of the margin. n_vertices is 2**depth - 1 in heap order for trees; it is depth for ferns,
-        whose first decision gives the leaf's most significant bit.
+        In the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has depth, the first
+        for the leaf's most significant bit. An infinite threshold sends all samples to one side.
     features : (n_trees, n_vertices) tensor of int32, or (n_trees, n_vertices, n_features) tensor, dtype of x
-        What each vertex reads: a column of x, or with ``margin="projection"`` a vector whose inner product
-        with x it compares, which is learned.
+        What each vertex reads: a column of x, or with ``margin="projection"`` a finite vector, which is
+        learned and whose inner product with x it compares.
     weights : (n_trees, 2**depth, *outputs) tensor, dtype of x
         Leaf weights of any trailing shape.
     kind : "tree" or "fern"
+        A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
     margin : "column" or "projection"
+        Vertices compare columns of x, or inner products with learned vectors (Lay et al. 2018, Fig. 2).
     windows : hforest.hinge.Windows, optional
         Samples are the windows of images; columns are numbers of the window in the order of
         `torch.nn.functional.unfold`: the channel first. Sizes are those of `torch.nn.functional.conv2d`.
     aggregate : "sum", "mean" or None
-        Outputs of the trees are added, averaged, or kept apart.
+        None keeps trees apart; "sum" and "mean" combine their outputs, in float64 in the order of the trees.
     sparse : bool
         Make the gradient of the weights a sparse COO tensor of the leaves that the batch reached, as
         `torch.nn.Embedding` does: sparse axes (tree, leaf), dense axes outputs, rows ascending

@@ -66,7 +66,7 @@ def load(file: str | os.PathLike[str]) -> Forest:
     Parameters
     ----------
     file : path
-        From `save`.
+        Written by `save`.
 
     Returns
     -------

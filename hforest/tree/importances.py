@@ -19,7 +19,7 @@ def importance(forest: Forest, *, by: str = "count") -> FloatArray:
     Parameters
     ----------
     forest : Forest
-        Any forest.
+        Any forest, axis-aligned or oblique.
     by : "count" or "gain"
         Count the splits that compare a feature (Perry et al. 2019, section 3.2), or add up their gains.
 
@@ -92,7 +92,7 @@ def permutation_importance(
     Parameters
     ----------
     forest : Forest
-        Any forest.
+        Any forest, axis-aligned or oblique.
     x : (n_samples, n_features) array_like
         Samples, finite, at least one, of any real dtype; converted to the dtype of the forest. Best those
         that the forest was not grown on.
@@ -100,14 +100,14 @@ def permutation_importance(
         Labels of any integer dtype or bool, or targets of any real dtype; targets are converted to the dtype
         of the forest.
     task : "classification" or "regression"
-        What y is.
+        Whether y holds labels or targets.
     n_repeats : int
         How often each feature is permuted.
     progress : callable or bool, optional
         Called as progress(done, n_features) after each feature; False ends the work and returns the rows of
         the features so far. True shows a bar.
     rng : None, int or numpy.random.Generator
-        Where the permutations come from.
+        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------

@@ -135,8 +135,9 @@ def quantiles(
         The forest that `targets` belong to.
     targets : LeafTargets
         From `leaf_targets`.
-    x : (n_samples, n_features) array_like
-        Samples, finite, of any real dtype; converted to the dtype of the forest. NaN as for `apply`.
+    x : (n_samples, n_features) array-like
+        Samples, finite, of any real dtype; they are converted to the dtype of the forest. A forest that was
+        grown with missing values or categories takes NaN, too.
     levels : (n_levels,) array_like
         Levels of the quantiles, 0 to 1, in any order: 0.5 for the median.
     method : "inverted_cdf" or "linear"

@@ -20,9 +20,9 @@ def to_text(
     Parameters
     ----------
     forest : Forest
-        Any forest.
+        Any forest, axis-aligned or oblique.
     tree : int
-        Number of the tree.
+        Number of the tree, from 0.
     feature_names : sequence of str, optional
         A name for each feature, by default x[0], x[1], ...
     max_depth : int, optional

@@ -174,9 +174,10 @@ def apply(forest: Forest, x: ArrayLike, *, out: IntArray | None = None) -> IntAr
     ----------
     forest : Forest
         n_trees trees.
-    x : (n_samples, n_features) array_like, or CSR or CSC matrix of SciPy
-        Samples, finite, of any real dtype; converted to the dtype of the forest. A forest that was grown with
-        missing values or categories takes NaN too. What a sparse matrix does not store is 0.
+    x : (n_samples, n_features) array-like, or CSR or CSC matrix of SciPy
+        Samples, finite, of any real dtype; they are converted to the dtype of the forest. A forest that was
+        grown with missing values or categories takes NaN, too. Entries that a sparse matrix does not store
+        are 0.
     out : (n_samples, n_trees) array of int32, optional
         Where to write the result.
 
@@ -279,9 +280,10 @@ def predict(forest: Forest, x: ArrayLike, *, out: FloatArray | None = None) -> F
     ----------
     forest : Forest
         n_outputs classes or targets.
-    x : (n_samples, n_features) array_like, or CSR or CSC matrix of SciPy
-        Samples, finite, of any real dtype; converted to the dtype of the forest. A forest that was grown with
-        missing values or categories takes NaN too. What a sparse matrix does not store is 0.
+    x : (n_samples, n_features) array-like, or CSR or CSC matrix of SciPy
+        Samples, finite, of any real dtype; they are converted to the dtype of the forest. A forest that was
+        grown with missing values or categories takes NaN, too. Entries that a sparse matrix does not store
+        are 0.
     out : (n_samples, n_outputs) array, dtype of the forest, optional
         Where to write the result.
 
@@ -322,9 +324,10 @@ def vote_shares(forest: Forest, x: ArrayLike, *, out: FloatArray | None = None) 
     ----------
     forest : Forest
         A classification forest.
-    x : (n_samples, n_features) array_like, or CSR or CSC matrix of SciPy
-        Samples, finite, of any real dtype; converted to the dtype of the forest. A forest that was grown with
-        missing values or categories takes NaN too. What a sparse matrix does not store is 0.
+    x : (n_samples, n_features) array-like, or CSR or CSC matrix of SciPy
+        Samples, finite, of any real dtype; they are converted to the dtype of the forest. A forest that was
+        grown with missing values or categories takes NaN, too. Entries that a sparse matrix does not store
+        are 0.
     out : (n_samples, n_outputs) array, dtype of the forest, optional
         Where to write the result.
 
@@ -360,11 +363,12 @@ def path(forest: Forest, x: ArrayLike, tree: int = 0) -> IntArray:
     Parameters
     ----------
     forest : Forest
-        Any forest.
-    x : (n_features,) array_like
-        One sample, finite, of any real dtype; converted to the dtype of the forest. NaN as for `apply`.
+        Any forest, axis-aligned or oblique.
+    x : (n_features,) array-like
+        One sample, finite, of any real dtype; it is converted to the dtype of the forest. A forest that was
+        grown with missing values or categories takes NaN, too.
     tree : int
-        Number of the tree.
+        Number of the tree, from 0.
 
     Returns
     -------

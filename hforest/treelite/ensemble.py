@@ -73,9 +73,9 @@ def predict_margin(ensemble: Ensemble, x: np.ndarray) -> np.ndarray:
     ----------
     ensemble : Ensemble
         From `from_treelite`.
-    x : (n_samples, n_features) array_like
-        Samples, of any real dtype; converted to the dtype of the forest. NaN is a missing value; infinity is
-        refused.
+    x : (n_samples, n_features) array-like
+        Samples, of any real dtype; they are converted to the dtype of the forest. NaN is a missing value;
+        infinity is refused.
 
     Returns
     -------
@@ -124,8 +124,9 @@ def predict(ensemble: Ensemble, x: np.ndarray) -> np.ndarray:
     ----------
     ensemble : Ensemble
         From `from_treelite`.
-    x : (n_samples, n_features) array_like
-        As for `predict_margin`.
+    x : (n_samples, n_features) array-like
+        Samples, of any real dtype; they are converted to the dtype of the forest. NaN is a missing value;
+        infinity is refused.
 
     Returns
     -------

@@ -56,12 +56,54 @@ def check_settings(
 
     Parameters
     ----------
-    n_trees, criterion, max_features, max_bins, categorical, bootstrap
-        As `hforest.scale.grow_by_rows` takes them.
-    max_depth, min_samples_split, min_samples_leaf, min_weight_fraction_leaf, min_impurity_decrease
-        Likewise.
-    task, n_classes, distribution, n_projections, max_gathered, first_tree, rng
-        Likewise.
+    n_trees : int
+        Number of trees, 1 to 2**20.
+    criterion : "gini", "entropy" or "squared_error", optional
+        Impurity; by default "gini", in a regression "squared_error".
+    max_features : "auto", "sqrt", int, float or None
+        Features sampled at a node: a number; a fraction of all features, rounded down, but at least one
+        feature; "sqrt", the square root of their number; "auto", the same, but in a regression all; or None,
+        all. If all sampled features are constant in the node, sampling goes on until one is not.
+    max_bins : int
+        1 to 256: thresholds lie between at most max_bins bins of each feature, which are the same on all
+        workers. A feature of at most max_bins distinct values is exact. Others have bins of about equal
+        numbers of rows. Up to 131072 rows all are used to make bins; of more rows about as many are sampled
+        by their numbers.
+    categorical : (n_features,) array-like of bools, or array-like of feature numbers, optional
+        Features that are categories: whole numbers 0 to 65535, or NaN. A split of one is a set of categories.
+    bootstrap : "poisson", bool or (n_trees, n_rows) array of integers
+        The in-bag counts of `hforest.growth.poisson_counts`, or False: every tree has each row once. An array
+        has the in-bag counts of these rows. True is refused: no worker can draw from all rows.
+    max_depth : int, optional
+        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+    min_samples_split : int
+        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+    min_samples_leaf : int
+        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+    min_weight_fraction_leaf : float
+        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+    min_impurity_decrease : float
+        Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
+    task : "classification" or "regression"
+        Whether y holds labels or targets.
+    n_classes : int, optional
+        Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
+        1, and every class must occur. Classification only.
+    distribution : Distribution, optional
+        Nodes compare random projections of features, such as of `hforest.project.sparse_distribution`, in
+        place of single features; then max_features is "auto" and categorical None.
+    n_projections : int, optional
+        Projections sampled at a node, 1 to 2**20; by default as many as `hforest.manifold.grow` samples.
+    max_gathered : int, optional
+        Nodes of at most max_gathered rows are gathered on one worker, which finishes them; by default as many
+        rows as make less traffic than sums do. The trees of a classification do not depend on it.
+    first_tree : int
+        Number of the first tree, 0 or more; first_tree + n_trees is at most 2**20. The same arguments and the
+        same int as rng grow trees first_tree to first_tree + n_trees - 1 of one forest, bit for bit, however
+        it is divided into ranges (`hforest.tree.join` joins them). Row m of in-bag counts belongs to tree
+        first_tree + m.
+    rng : None, int or numpy.random.Generator
+        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------

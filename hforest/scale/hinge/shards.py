@@ -59,12 +59,12 @@ class HingeShards:
         `TorchComm`, `MpiComm`, or an object with their methods and attributes; None: one worker alone. Every
         worker makes this object and calls its methods in the same order, with the same samples.
     kind : "tree" or "fern"
-        The forest's members.
+        A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
     thresholds, features, weights : arrays
         As `hinge.forward` takes them. The whole forest, the same on every worker, which copies its own trees;
         or, with `n_trees`, this worker's own trees (`own_trees`), which are then changed in place.
     margin : "column" or "projection"
-        What vertices compare, as for `hinge.forward`.
+        Vertices compare columns of x, or inner products with learned vectors (Lay et al. 2018, Fig. 2).
     n_trees : int, optional
         Trees of all workers, where each passes its own.
     n_chunks : int, optional
@@ -77,8 +77,13 @@ class HingeShards:
         place, as the parameters are.
     steps : int
         Steps taken before.
-    beta1, beta2, eps : float
-        As for `optim.adam`.
+    beta1 : float
+        Decay of the first moment, 0 to 0.999999.
+    beta2 : float
+        Decay of the second moment, 0 to 0.999999.
+    eps : float
+        Added to the root of the corrected second moment, in the unit of the gradients. A normal number of the
+        parameters' dtype: at least 1.2e-38 for float32.
 
     Attributes
     ----------

@@ -54,48 +54,72 @@ def grow_by_rows(
     y : (n_rows,) array-like of labels, or (n_rows,) or (n_rows, n_outputs) array-like of targets
         Of these rows, as `hforest.classic.grow` takes them. Labels may be absent on a worker.
     n_trees : int
-        Trees, 1 to 2**20.
+        Number of trees, 1 to 2**20.
     sample_weight : (n_rows,) array-like, optional
         Whole numbers 0 to 2**24, not all 0.
-    criterion, max_features, categorical
-        As `hforest.classic.grow` takes them.
+    criterion : "gini", "entropy" or "squared_error", optional
+        Impurity; by default "gini", in a regression "squared_error".
+    max_features : "auto", "sqrt", int, float or None
+        Features sampled at a node: a number; a fraction of all features, rounded down, but at least one
+        feature; "sqrt", the square root of their number; "auto", the same, but in a regression all; or None,
+        all. If all sampled features are constant in the node, sampling goes on until one is not.
+    categorical : (n_features,) array-like of bools, or array-like of feature numbers, optional
+        Features that are categories: whole numbers 0 to 65535, or NaN. A split of one is a set of categories.
     max_bins : int
-        1 to 256: thresholds lie between at most so many bins of each feature, the same on all workers. A
-        feature of at most max_bins distinct values is exact. Others have bins of about as many rows each:
-        of all rows up to 131072 of them, else of about so many, which are sampled by their numbers.
+        1 to 256: thresholds lie between at most max_bins bins of each feature, which are the same on all
+        workers. A feature of at most max_bins distinct values is exact. Others have bins of about equal
+        numbers of rows. Up to 131072 rows all are used to make bins; of more rows about as many are sampled
+        by their numbers.
     bootstrap : "poisson", bool or (n_trees, n_rows) array of integers
-        Whether trees have each row as often as `hforest.growth.poisson_counts` says, or once (False), or how
-        often they have each of these rows. True is refused: no worker can draw from all rows.
-    max_depth, min_samples_split, min_samples_leaf, min_weight_fraction_leaf, min_impurity_decrease
-        As `hforest.classic.grow` takes them.
-    task, n_classes
-        As `hforest.classic.grow` takes them.
+        The in-bag counts of `hforest.growth.poisson_counts`, or False: every tree has each row once. An array
+        has the in-bag counts of these rows. True is refused: no worker can draw from all rows.
+    max_depth : int, optional
+        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+    min_samples_split : int
+        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+    min_samples_leaf : int
+        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+    min_weight_fraction_leaf : float
+        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+    min_impurity_decrease : float
+        Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
+    task : "classification" or "regression"
+        Whether y holds labels or targets.
+    n_classes : int, optional
+        Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
+        1, and every class must occur. Classification only.
     distribution : Distribution, optional
         Nodes compare random projections of features, such as of `hforest.project.sparse_distribution`, in
         place of single features; then max_features is "auto" and categorical None.
     n_projections : int, optional
         Projections sampled at a node, 1 to 2**20; by default as many as `hforest.manifold.grow` samples.
     max_gathered : int, optional
-        Nodes of at most so many rows are gathered on one worker, which finishes them; by default as many as
-        make less traffic than sums do. The trees of a classification do not depend on it.
+        Nodes of at most max_gathered rows are gathered on one worker, which finishes them; by default as many
+        rows as make less traffic than sums do. The trees of a classification do not depend on it.
     first_tree : int
-        Number of the first tree, as `hforest.classic.grow` takes it.
+        Number of the first tree, 0 or more; first_tree + n_trees is at most 2**20. The same arguments and the
+        same int as rng grow trees first_tree to first_tree + n_trees - 1 of one forest, bit for bit, however
+        it is divided into ranges (`hforest.tree.join` joins them). Row m of in-bag counts belongs to tree
+        first_tree + m.
     progress : callable or bool, optional
         Called as progress(done, n_trees) after some trees, on this worker; where one worker's returns False,
         all end and return the trees so far. True shows a bar.
     rng : None, int or numpy.random.Generator
-        Where the seed comes from; that of worker 0 counts.
+        Source of random numbers; the same int gives the same result in every call. That of worker 0 counts.
 
     Returns
     -------
     Forest
-        As from `hforest.classic.grow`.
+        float32 or float64 as x is computed in; leaf values are shares of the classes, or mean targets. It
+        predicts rows of any real dtype, which are converted to its own.
 
     Raises
     ------
     TypeError, ValueError, IndexError, MemoryError
-        As from `hforest.classic.grow`; settings or numbers of features that differ between workers. What is
-        wrong on one worker is raised on all, with its number.
+        Wrong kind, dtype or device; wrong shape, infinity, a number out of its range, categories that are no
+        whole numbers from 0 to 65535, negative weights or none above 0; labels out of range; no memory.
+        Settings or numbers of features that differ between workers. What is wrong on one worker is raised on
+        all, with its number.
     RuntimeError
         A worker ended, or does not answer: as the communicator says.
 
@@ -173,7 +197,8 @@ def grow_on_engine(
         From `hforest.growth.by_level.check_settings`, which takes the arguments of `grow_by_rows`; without
         in-bag counts.
     progress : callable or bool, optional
-        As `grow_by_rows` takes it.
+        Called as progress(done, n_trees) after every few trees; False ends the growth and returns the trees
+        so far. True shows a bar.
 
     Returns
     -------

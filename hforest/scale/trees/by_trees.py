@@ -55,7 +55,7 @@ def grow_by_trees(
     x, y : array-likes
         As `grow` takes them.
     n_trees : int
-        Trees, 1 to 2**20.
+        Number of trees, 1 to 2**20.
     settings : mapping of str, optional
         Further keyword arguments of `grow`, such as ``{"max_features": 3}``. In-bag counts, an array as
         "bootstrap", are divided among the tasks.
@@ -65,12 +65,15 @@ def grow_by_trees(
     retries : int
         How often a range is submitted again whose worker died, 0 or more.
     first_tree : int
-        Number of the first tree, as `hforest.classic.grow` takes it.
+        Number of the first tree, 0 or more; first_tree + n_trees is at most 2**20. The same arguments and the
+        same int as rng grow trees first_tree to first_tree + n_trees - 1 of one forest, bit for bit, however
+        it is divided into ranges (`hforest.tree.join` joins them).
     progress : callable or bool, optional
         Called as progress(done, n_trees) whenever there are more finished trees before the first unfinished
         one; False ends the growth and returns these. True shows a bar.
     rng : None, int or numpy.random.Generator
-        Where the seed comes from; drawn once.
+        Source of random numbers; the same int gives the same result in every call. The seed is drawn once for
+        all workers.
 
     Returns
     -------
