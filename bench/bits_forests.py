@@ -165,7 +165,7 @@ def of_applied_forests(task: Task) -> Results:
     """What is computed with a grown forest."""
     x, y = task.x, task.labels
     forest = classic.grow(x, y, 20, rng=7)
-    counts = classic.bootstrap_counts(500, 20, rng=7)
+    counts = growth.bootstrap_counts(500, 20, rng=7)
     yield "in-bag counts", digest(counts)
     yield "out of bag", digest(classic.out_of_bag(forest, x, counts))
     found = (tree.apply(forest, x), tree.predict(forest, x), tree.vote_shares(forest, x))
