@@ -146,7 +146,7 @@ def fit_stump(
 
 def fit_oc1(
     x, const int32_t[::1] labels, const double[:, ::1] targets, const double[::1] weight, n_outputs,
-    criterion, min_leaf, double least_weight, restarts, jumps, uint64_t key, double[::1] w,
+    criterion, min_leaf, double least_weight, restarts, jumps, uint64_t key, double[::1] w
 ):
     """The best of coordinate-wise searches from w and from random starts, in place."""
     cdef hf_task t

@@ -272,19 +272,17 @@ cdef bint _start_node(const hf_scoring* g, hf_node* a) noexcept nogil:
     return not arena.failed
 
 
-cdef void _split_node(
+cdef bint _split_node(
     const hf_scoring* g, const int64_t[:, ::1] total, const int64_t[:, ::1] sums, const int64_t[::1] cells,
     const int64_t[::1] missing, const uint8_t[::1] categorical, const double[::1] least_weight,
-    double[::1] score, int64_t[:, ::1] split, uint8_t[::1] sides, int64_t v, hf_node* workspace,
-    hf_watch* watch,
+    double[::1] score, int64_t[:, ::1] split, uint8_t[::1] sides, int64_t v, hf_node* workspace
 ) noexcept nogil:
-    # Writes the best split of node v.
+    # Writes the best split of node v; returns whether there was memory.
     cdef int64_t n_slots = missing.shape[0] // total.shape[0], first = v * n_slots, varied = 0
     cdef hf_node a
     cdef hf_best best
     if not _start_node(g, workspace):
-        hf_stop(watch)
-        return
+        return False
     a = workspace[0]
     a.total, a.least_weight = &total[v, 0], least_weight[v]
     _best_split(
@@ -293,6 +291,7 @@ cdef void _split_node(
     score[v] = best.score
     split[v, 0], split[v, 1], split[v, 2] = best.slot, best.low, best.high
     split[v, 3], split[v, 4] = best.missing, varied
+    return True
 
 
 cdef void _best_splits(
@@ -311,10 +310,11 @@ cdef void _best_splits(
         return
     for v in prange(hf_units(watch, total.shape[0], threads), schedule="dynamic", num_threads=threads):
         if hf_begin(watch, v):
-            _split_node(
+            if not _split_node(
                 g, total, sums, cells, missing, categorical, least_weight, score, split, sides, v,
-                &nodes[threadid()], watch,
-            )
+                &nodes[threadid()],
+            ):
+                hf_stop(watch)
             hf_end(watch)
     for t in range(threads):
         release(&nodes[t].arena)
