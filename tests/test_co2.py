@@ -525,6 +525,15 @@ def test_progress_that_shows_or_does_nothing(capfd):
     same_bits(co2.grow(x, y, 3, rng=0, progress=lambda done, total: None, **QUICK), plain)
 
 
+def test_search_tries_the_settings_of_the_paper():
+    """Norouzi et al. 2015: bounds on the norm of w, and learning rates."""
+    x, y, _, _, _ = problem(60, 3)
+    found = co2.search(x, y, 1, held_out=0.5, settings={"max_depth": 1}, rng=0)
+    assert sorted({*found.nu.tolist()}) == [0.1, 1, 4, 10, 43, 100]
+    assert sorted({*found.lr.tolist()}) == [0.003, 0.01, 0.03]
+    assert len(found.nu) == 18
+
+
 def test_search():
     x, y, _, _, _ = problem(100, 3)
     seen, states = [], []

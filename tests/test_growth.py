@@ -16,7 +16,7 @@ from fuzz import leaks
 import hforest
 from hforest import classic, co2, growth, manifold, project, tree
 from hforest.core import blocks, dispatch, machine, philox
-from hforest.growth import cpu
+from hforest.growth import cpu, gpu_builder
 
 pytestmark = pytest.mark.kernels
 
@@ -862,6 +862,13 @@ def test_host_bins(cuda, dtype, n, most):
     got, want = cuda(growth.encode, x, max_bins=most), growth.encode(x, max_bins=most)
     for a, b in zip(got[:4], want[:4], strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_nodes_of_the_cuda_backend_share_a_workspace(monkeypatch):
+    """Nodes split together have at most KEYS entries: two a sample, and ten a node at least."""
+    monkeypatch.setattr("hforest.growth.gpu_builder.KEYS", 100)
+    sizes = np.array([30, 30, 300, 1, 1, 30, 40])
+    assert gpu_builder._parts(sizes, 2, 10) == [(0, 1), (1, 2), (2, 3), (3, 6), (6, 7)]
 
 
 @pytest.mark.parametrize("keys", [64, 1 << 24])

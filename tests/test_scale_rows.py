@@ -612,6 +612,16 @@ def test_settings_that_are_refused(settings, message):
         scale.grow_by_rows(None, x[:n], y[:n], **{"n_trees": 1, **settings})
 
 
+@pytest.mark.parametrize(
+    ("bootstrap", "factor"), [(False, 1), ("poisson", 12), (np.array([[0, 4, 1], [5, 0, 0]], np.int32), None)]
+)
+def test_the_greatest_weight_of_a_sum_counts_the_bootstrap(bootstrap, factor):
+    """Scales of sums follow it: poisson counts are at most 12, and those in arrays are known."""
+    settings = by_level.check_settings(2, bootstrap=bootstrap, rng=0)
+    given = parts.RawPart(np.zeros((3, 1)), [0, 1, 1], [3, 2, 7], bootstrap if factor is None else None)
+    assert parts.describe(given, settings).max_weight == (7 * factor if factor else 15)
+
+
 def test_no_memory_for_a_level_is_an_error():
     # The widest slot has 2**58 bins, which no memory holds; the node has another slot alone.
     cells = np.array([0, 1, 2**58, 1])

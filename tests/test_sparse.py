@@ -308,6 +308,7 @@ def matrix(**changes):
         (matrix(indptr=np.array([0, 1, 2, 99])), ValueError, "x.indptr: expected 4 numbers from 0, ascending"),
         (matrix(indptr=np.array([0, 1])), ValueError, "x.indptr: expected 4 numbers from 0, ascending"),
         (scipy.sparse.csr_array((0, 2)), ValueError, "x: expected 1 to 2**31 - 1 samples, got 0"),
+        (scipy.sparse.csr_array((1, 2**31)), ValueError, "x: expected at most 2**31 - 1 samples and features"),
         (scipy.sparse.csr_array((3, 0)), ValueError, "x: expected 1 to 2**31 - 1 features, got 0"),
     ],
 )  # fmt: skip

@@ -119,6 +119,21 @@ def test_fused_steps_are_dense_steps(fast_backend, dtype, kind, read, outputs, a
     compare(got, want, dtype)
 
 
+@pytest.mark.parametrize("read", READS[:2], ids=str)
+def test_a_state_goes_on_in_the_reference_implementation(dtype, read):
+    """Rows that no step of the CPU backend has touched lately are brought up to date first."""
+    parameters = forest("tree", read, 6, 4, (2,), dtype)
+    stream = list(batches(24, 2, read, (2,), dtype))
+
+    def moves():
+        yield from stream[:12]
+        with hforest.using("reference"):
+            yield from stream[12:]
+
+    got = fused("tree", read, parameters, moves(), "sum", {})
+    compare(got, dense("tree", read, parameters, stream, "sum", {}), dtype)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("read", "n_samples", "n_steps"),

@@ -461,6 +461,16 @@ def test_out_must_not_overlap_the_forest():
         tree.predict(STUMP, X, out=np.empty((3, 2), np.float32))
 
 
+def test_a_forest_without_features_has_nothing_to_permute():
+    single = STUMP._replace(
+        n_features=np.array(0), tree_start=np.array([0, 1]), feature=np.array([-1], np.int32), threshold=np.zeros(1),
+        left=np.zeros(1, np.int32), value=np.ones((1, 2)), gain=np.zeros(1),
+    )  # fmt: skip
+    assert tree.predict(single, np.zeros((3, 0))).shape == (3, 2)
+    with pytest.raises(ValueError, match="^n_features: expected at least 1, got 0; without features"):
+        tree.permutation_importance(single, np.zeros((3, 0)), np.zeros(3, np.int32))
+
+
 def test_bad_kinds():
     with pytest.raises(TypeError, match="forest: expected a hforest.tree.Forest"):
         tree.apply(tuple(STUMP), X)

@@ -466,6 +466,14 @@ def test_weights_and_values_of_nodes():
             assert ((part[name] == -1) == leaf).all()
 
 
+def test_values_of_nodes_do_not_depend_on_the_scale_of_weights():
+    forest, (x, _) = grown(), problem()
+    weight = np.random.default_rng(0).integers(1, 9, N)
+    models = [tree.to_dict(forest, x, sample_weight=weight * scale) for scale in (1.0, 2.0**-20)]
+    for one, other in zip(*(model["trees"] for model in models), strict=True):
+        assert same_bits(one["values"], other["values"])
+
+
 @pytest.mark.libraries
 def test_a_dictionary_has_the_weights_of_scikit_learn():
     ensemble = pytest.importorskip("sklearn.ensemble", reason="needs scikit-learn")
