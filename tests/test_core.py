@@ -596,3 +596,14 @@ def test_sizes_beyond_memory_are_refused_at_once(name):
     for call in _settings()[name]:
         with pytest.raises((ValueError, MemoryError), match=f"^{name}: expected .*, got .*; choose"):
             call()
+
+
+def test_an_array_of_another_library_is_no_array():
+    class Like:
+        dtype, shape, flags, strides = np.dtype(np.float64), (3,), object(), (8,)
+
+    with pytest.raises(
+        TypeError, match=r"^a: expected a numpy\.ndarray or cupy\.ndarray, got Like; convert it"
+    ):
+        check.array("a", Like(), np.dtype(np.float64), ("n",), {})
+    check.array("a", np.float64(1), np.dtype(np.float64), (), {})

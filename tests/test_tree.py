@@ -530,6 +530,16 @@ def test_importance_is_the_definition(oblique):
     np.testing.assert_allclose(tree.importance(forest, by="gain"), gain / gain.sum())
 
 
+def test_permutation_importance_of_errors_beyond_float64_is_refused():
+    x = np.random.default_rng(0).normal(size=(20, 2))
+    forest = classic.grow(x, x[:, 0], 1, task="regression", max_depth=1, rng=0)
+    forest = forest._replace(value=np.full_like(forest.value, 1e200))
+    with pytest.raises(
+        ValueError, match=r"^forest\.value: expected leaf values whose mean .*, got up to 1e\+200"
+    ):
+        tree.permutation_importance(forest, x, x[:, 0], task="regression", rng=0)
+
+
 def test_permutation_importance_is_the_definition():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(400, 3))

@@ -130,6 +130,11 @@ def array(name: str, a: Array, dtype: np.dtype, axes: Axes, sizes: Sizes) -> Non
     """Checks dtype, axes, sizes (new names are stored in `sizes`), C order and alignment of an array."""
     if type(a) is np.ndarray and machine.fits(a, dtype, axes, sizes):
         return
+    if not isinstance(a, np.ndarray | np.generic) and not is_cupy(a):
+        raise TypeError(
+            f"{name}: expected a numpy.ndarray or cupy.ndarray, got {type(a).__name__}; convert it with "
+            f"numpy.asarray({name}, dtype=..., order='C')"
+        )
     if a.dtype != dtype:
         others = f", or the others to {a.dtype}" if a.dtype in FLOATS and dtype in FLOATS else ""
         raise TypeError(

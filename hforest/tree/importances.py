@@ -119,7 +119,7 @@ def permutation_importance(
     ------
     TypeError, ValueError, IndexError
         As for `apply`; no sample, NaN or infinity in y, another task, n_repeats below 1; labels that are
-        negative or at least n_outputs.
+        negative or at least n_outputs; leaf values whose mean squared error is beyond float64.
 
     Notes
     -----
@@ -176,8 +176,15 @@ def _minus_error(forest: Forest, x: FloatArray, y: ArrayLike) -> Callable[[Float
     goals = dispatch.to_numpy(goals).astype(dtype)
 
     def score(p: FloatArray) -> float:
-        wrong = (dispatch.to_numpy(p) - goals).astype(np.float64)
-        return -float((wrong * wrong).mean())
+        with np.errstate(over="ignore"):
+            wrong = (dispatch.to_numpy(p) - goals).astype(np.float64)
+            error = float((wrong * wrong).mean())
+        if not np.isfinite(error):
+            raise ValueError(
+                "forest.value: expected leaf values whose mean squared error is finite, got up to "
+                f"{float(abs(forest.value).max())}; scale the targets that the forest is grown on"
+            )
+        return -error
 
     return score
 
