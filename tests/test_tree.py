@@ -466,7 +466,9 @@ def test_a_forest_without_features_has_nothing_to_permute():
         n_features=np.array(0), tree_start=np.array([0, 1]), feature=np.array([-1], np.int32), threshold=np.zeros(1),
         left=np.zeros(1, np.int32), value=np.ones((1, 2)), gain=np.zeros(1),
     )  # fmt: skip
-    assert tree.predict(single, np.zeros((3, 0))).shape == (3, 2)
+    for n in (1, 3, 3000):  # row by row, in blocks
+        np.testing.assert_array_equal(tree.predict(single, np.zeros((n, 0))), np.ones((n, 2)))
+        np.testing.assert_array_equal(tree.apply(single, np.zeros((n, 0))), np.zeros((n, 1)))
     with pytest.raises(ValueError, match="^n_features: expected at least 1, got 0; without features"):
         tree.permutation_importance(single, np.zeros((3, 0)), np.zeros(3, np.int32))
 

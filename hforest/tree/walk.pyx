@@ -63,6 +63,9 @@ cdef int way_of(const Walk* w, bint gathers, int64_t n_nodes) noexcept nogil:
     return BY_GATHERS if vector else BY_ROWS
 
 
+cdef double NO_FEATURES = 0   # in place of samples without features
+
+
 cdef Walk walk_of(cnp.ndarray x, forest):
     # Returns what a call on samples works on.
     # Pointers taken once: a memoryview of each array would cost more than a sample's walks.
@@ -89,7 +92,8 @@ cdef Walk walk_of(cnp.ndarray x, forest):
         w.forest.category_indptr = <const int64_t*> cnp.PyArray_DATA(category_indptr)
         w.forest.category_bits = <const uint32_t*> cnp.PyArray_DATA(category_bits)
     w.node_by_node |= oblique
-    w.x = cnp.PyArray_DATA(x)
+    # A walk reads a number also at a leaf.
+    w.x = cnp.PyArray_DATA(x) if cnp.PyArray_DIM(x, 1) else &NO_FEATURES
     w.single = cnp.PyArray_ITEMSIZE(x) == 4
     w.n_trees = cnp.PyArray_DIM(tree_start, 0) - 1
     w.n_samples = cnp.PyArray_DIM(x, 0)
