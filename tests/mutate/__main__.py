@@ -16,7 +16,6 @@ import tempfile
 import time
 import tomllib
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -184,8 +183,8 @@ def measure(options: argparse.Namespace, root: Path, reasons: Reasons, folder: P
         if (done := built.build()).status != 0:
             raise SystemExit(done.output)
     base = built.folder if built else root
-    free = [Copy(base, folder / f"copy{i}", scratch) for i in range(options.jobs)]
-    covered = Covered(free, cache)
+    several = [Copy(base, folder / f"copy{i}", scratch) for i in range(options.jobs)]
+    covered = Covered(several, cache)
     for test in covered.failed:
         print(f"fails without a mutant, and is not run: {test}")
     texts = sources(root, options.only, options.kinds)
@@ -198,10 +197,9 @@ def measure(options: argparse.Namespace, root: Path, reasons: Reasons, folder: P
     todo = [mutant for mutant in chosen if not reasons.of(mutant, texts[mutant.file])]
     done_so_far = []
 
-    def one(mutant: Mutant) -> Outcome:
-        copy, text = free.pop(), texts[mutant.file]
+    def one(copy: Copy, mutant: Mutant) -> Outcome:
+        text = texts[mutant.file]
         outcome = run(mutant, text, copy, built, covered, options.limit)
-        free.append(copy)
         done_so_far.append(mutant)
         print(
             f"{len(done_so_far):4}/{len(todo)} {outcome.verdict:9} {outcome.seconds:6.1f} s {len(outcome.tests):5} "
@@ -212,11 +210,10 @@ def measure(options: argparse.Namespace, root: Path, reasons: Reasons, folder: P
             print(_survivor(mutant, text, outcome.tests), flush=True)
         return outcome
 
-    with ThreadPoolExecutor(options.jobs) as pool:
-        outcomes = list(pool.map(one, todo))
+    outcomes = list(copies.each(several, one, todo))
     # A test that fails without a mutant, alone or after those before it, kills nothing.
     by = sorted({outcome.by for outcome in outcomes if outcome.verdict == "killed"})
-    while by and (done := free[0].tests(by)).status != 0:
+    while by and (done := several[0].tests(by)).status != 0:
         test = failing(by, done.output)
         print(f"fails without a mutant, too, and kills nothing: {test}\n{done.output[-2000:]}")
         by.remove(test)

@@ -8,9 +8,10 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 IGNORED = (
     ".git",
@@ -22,6 +23,7 @@ IGNORED = (
     ".mypy_cache",
     ".ruff_cache",
 )
+T, R = TypeVar("T"), TypeVar("R")
 MARK = "not slow"
 stop = threading.Event()
 """Set by Ctrl-C: programs that run are killed, and no other begins."""
@@ -113,3 +115,25 @@ class Copy:
         """Takes the compiled files of another copy where they are not the same."""
         for name in self.differing(built):
             shutil.copy2(built.folder / name, self.folder / name)
+
+
+def each(copies: Sequence[Copy], function: Callable[[Copy, T], R], items: Iterable[T]) -> Iterator[R]:
+    """Yields function(copy, item) of each item in turn, on a thread for each copy."""
+    free = list(copies)
+
+    def one(item: T) -> R:
+        copy = free.pop()
+        try:
+            return function(copy, item)
+        finally:
+            free.append(copy)
+
+    pool = ThreadPoolExecutor(len(free))
+    try:
+        for future in [pool.submit(one, item) for item in items]:
+            # A signal that came right before the main thread waits does not wake it.
+            while not wait([future], 0.2).done:
+                pass
+            yield future.result()
+    finally:
+        pool.shutdown(cancel_futures=True)

@@ -8,10 +8,9 @@ import json
 import shutil
 from collections import defaultdict
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from .copies import Copy
+from .copies import Copy, each
 from .mutants import Mutant
 
 
@@ -28,15 +27,12 @@ class Covered:
         sources = [*sorted((root / "hforest").rglob("*.py")), *sorted((root / "tests").glob("[!t]*.py"))]
         folder = cache / digest(sources)
         folder.mkdir(parents=True, exist_ok=True)
-        free = list(copies)
 
-        def record(path: Path) -> Path:
+        def record(copy: Copy, path: Path) -> Path:
             report = folder / f"{path.stem}-{digest([path])}.json"
             if not report.exists():
-                copy = free.pop()
                 part = copy.folder / report.name
                 done = copy.tests([str(path.relative_to(root))], HFOREST_LINES=str(part))
-                free.append(copy)
                 if not part.exists():
                     raise SystemExit(f"{path.name}: status {done.status}\n{done.output[-3000:]}")
                 shutil.move(part, report)
@@ -46,10 +42,9 @@ class Covered:
         self.failed: list[str] = []
         """Tests that fail without a mutant; they are not run."""
         self.lines: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
-        with ThreadPoolExecutor(len(copies)) as pool:
-            for path, report in zip(files, pool.map(record, files), strict=True):
-                self._add(json.loads(report.read_text(encoding="utf-8")))
-                print(f"lines of {len(self.seconds)} tests, {path.name}", flush=True)
+        for path, report in zip(files, each(copies, record, files), strict=True):
+            self._add(json.loads(report.read_text(encoding="utf-8")))
+            print(f"lines of {len(self.seconds)} tests, {path.name}", flush=True)
 
     def _add(self, report: dict) -> None:
         names = [name for name, _ in report["tests"]]
