@@ -235,7 +235,7 @@ SPACES: dict[str, dict[str, list[Any]]] = {
     },
     "hinge": {
         "n_trees": [25, 50, 100], "lr": [0.0005, 0.001, 0.002], "n_projections": [0, 100, 300],
-        "n_members": [3, 5], "columns": ["auto", "normal"],
+        "n_members": [3, 5], "scaling": ["auto", "normal"],
     },
     "neural": {"lr": [0.01, 0.03, 0.05, 0.1], "epochs": [5, 10, 20, 40], "depth": [5, 7]},
     "histgb": {

@@ -39,7 +39,7 @@ PARTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "trees": ({"share": 1.0}, {}),
     "last state": ({"validation": 0.0}, {}),
     "no average": ({"average": False}, {}),
-    "deviations": ({"columns": "deviations"}, {}),
+    "deviations": ({"scaling": "deviations"}, {}),
     "columns": ({"n_projections": 0}, {}),
     "products": ({}, {"PLAIN": 0.0}),
     "no offset": ({}, {"OFFSETS": dict.fromkeys(recipe.OFFSETS, (0.0,))}),

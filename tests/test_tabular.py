@@ -8,7 +8,7 @@ import pytest
 import hforest
 from hforest import demo, tabular
 from hforest.tabular import fitting, recipe, start, training
-from hforest.tabular.columns import KINDS, measure, transformed
+from hforest.tabular.scaling import KINDS, measure, transformed
 
 FAST = {"n_members": 1, "n_trees": 20, "depth": 4, "n_projections": 30, "steps": 200}
 
@@ -77,17 +77,17 @@ def test_columns_of_any_numbers_stay_finite():
 def test_numbers_outside_of_the_range_are_taken_as_its_ends():
     x, _ = table(100)
     for kind in KINDS:
-        columns = measure(x, kind)
+        scaling = measure(x, kind)
         far = np.array([x.max(axis=0) + 1e9, x.min(axis=0) - 1e9])
         ends = np.array([x.max(axis=0), x.min(axis=0)])
-        assert (transformed(columns, far) == transformed(columns, ends)).all()
+        assert (transformed(scaling, far) == transformed(scaling, ends)).all()
 
 
 def test_normal_scores_keep_the_order_and_few_knots():
     x = np.random.default_rng(0).standard_cauchy((5000, 1))
-    columns = measure(x, "auto")
-    assert 100 < len(columns.knots) <= 256
-    z = transformed(columns, np.sort(x, axis=0))[:, 0]
+    scaling = measure(x, "auto")
+    assert 100 < len(scaling.knots) <= 256
+    z = transformed(scaling, np.sort(x, axis=0))[:, 0]
     assert (np.diff(z) >= 0).all()
     quantiles = np.quantile(z, [0.025, 0.5, 0.975])
     np.testing.assert_allclose(quantiles, [-1.96, 0, 1.96], atol=0.05)
@@ -185,7 +185,7 @@ def test_training_ends_when_held_out_rows_say_so():
     assert 500 <= seen[-1][0] < 3000
     assert seen[-1][1] == 5000
     # The best state is kept, here one close to the start.
-    z = transformed(model.columns, x)
+    z = transformed(model.scaling, x)
     last = tabular.fit(x, noise, **FAST | {"steps": seen[-1][0]}, lr=0.01, validation=0.0, rng=0)
     size = [float((m.members[0].weights ** 2).sum()) for m in (model, last)]
     assert size[0] < size[1]
@@ -269,7 +269,7 @@ def test_small_tables(n, task):
         ({"average": False}, None),
         ({"share": 0.0}, None),
         ({"share": 0.5, "validation": 0.0}, None),
-        ({"columns": "ranks"}, "columns: expected one of 'auto', 'deviations', 'normal', got 'ranks'"),
+        ({"scaling": "ranks"}, "scaling: expected one of 'auto', 'deviations', 'normal', got 'ranks'"),
         ({"depth": 30}, "depth: expected n_trees . 2..depth of at most"),
         ({"n_trees": 0}, "n_trees: expected"),
         ({"lr": 0.0}, "lr: expected"),
@@ -298,7 +298,7 @@ def test_parts_predict_as_the_settings_say():
     x, y = table(60)
     model = tabular.fit(x, y, **FAST, share=0.0, rng=0)
     member = model.members[0]
-    z = transformed(model.columns, x)
+    z = transformed(model.scaling, x)
     z = np.hstack([z, z @ member.grown_kernel])
     np.testing.assert_allclose(tabular.predict(model, x), hforest.tree.predict(member.forest, z), atol=1e-6)
 
@@ -364,9 +364,9 @@ def test_files_keep_every_bit(task, tmp_path):
         ("members/0/weights", lambda a: a * np.nan, "members.0..weights: expected finite"),
         ("members/0/share", lambda a: a + 2, "share"),
         ("members/0/forest/left", lambda a: a * 0, "forest"),
-        ("columns/scale", lambda a: -a, "deviations above 0"),
-        ("columns/start", lambda a: a[::-1].copy(), "columns.start"),
-        ("columns/knots", lambda a: a * 0, "ascend"),
+        ("scaling/scale", lambda a: -a, "deviations above 0"),
+        ("scaling/start", lambda a: a[::-1].copy(), "scaling.start"),
+        ("scaling/knots", lambda a: a * 0, "ascend"),
         ("tabular_format", lambda a: a + 1, "the format is not 1"),
         ("n_members", lambda a: a * 0, "n_members"),
         ("task", lambda a: np.array("ranking"), "task"),
@@ -392,17 +392,17 @@ def test_models_that_contradict_themselves_are_refused():
     x, y = table(60)
     model = tabular.fit(x, y, **FAST, rng=0)
     large = model.members[0]._replace(kernel=np.full_like(model.members[0].kernel, 3e38))
-    far, tiny = np.full_like(model.columns.scores, 1e308), np.full_like(model.columns.scale, 1e-320)
+    far, tiny = np.full_like(model.scaling.scores, 1e308), np.full_like(model.scaling.scale, 1e-320)
     for broken, words in (
         (model._replace(members=()), "model.members: expected at least one"),
         (model._replace(members=3), "model.members: expected a tuple"),
         (model._replace(task="x"), "model.task"),
-        (model._replace(columns=None), "model.columns: expected Columns"),
+        (model._replace(scaling=None), "model.scaling: expected a Scaling"),
         (model._replace(members=(None,)), "model.members.0.: expected a Member"),
         (tuple(model), "model: expected a Model"),
         (model._replace(members=(large,)), "model: expected inner products"),
-        (model._replace(columns=model.columns._replace(scores=far)), "model.columns: expected d"),
-        (model._replace(columns=model.columns._replace(scale=tiny)), "model.columns: expected d"),
+        (model._replace(scaling=model.scaling._replace(scores=far)), "model.scaling: expected d"),
+        (model._replace(scaling=model.scaling._replace(scale=tiny)), "model.scaling: expected d"),
     ):
         with pytest.raises((TypeError, ValueError), match=f"^{words}"):
             tabular.predict(broken, x)

@@ -4,7 +4,7 @@ A model is written as it is built, a field an array. A package declares by a `La
 Nothing that a file holds is executed, and no array is read that is none of the fields.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -109,8 +109,16 @@ def several(count: str, reader: Reader) -> Reader:
     return read
 
 
-def in_format(name: str, newest: int, reader: Reader) -> Reader:
-    """Returns a reader of files whose array `name` is the number of their format, from 1 to `newest`."""
+def at(name: str, reader: Reader) -> Reader:
+    """Returns the reader of what older files have under another name."""
+    return lambda archive, prefix: reader(archive, name)
+
+
+def in_format(name: str, newest: int, reader: Reader, older: Mapping[int, Reader] | None = None) -> Reader:
+    """Returns a reader of files whose array `name` is the number of their format, from 1 to `newest`.
+
+    Formats that are read in another way than the newest one have readers in `older`.
+    """
 
     def read(archive: Archive, prefix: str) -> Any:
         written = archive.small(name)
@@ -118,7 +126,7 @@ def in_format(name: str, newest: int, reader: Reader) -> Reader:
             raise ValueError(f"{name} is no integer above 0")
         if int(written) > newest:
             raise OtherFormatError(int(written))
-        return reader(archive, prefix)
+        return (older or {}).get(int(written), reader)(archive, prefix)
 
     return read
 

@@ -126,7 +126,7 @@ class HingeForestClassifier(Classifier, _Hinge):
         Share of the samples that a member holds out, 0 to 0.5. Training ends when states get no better on
         them, and the best is kept. With 0, or of fewer than 8 samples, the last state is kept. hforest's
         `validation`.
-    columns : "auto", "deviations" or "normal"
+    scaling : "auto", "deviations" or "normal"
         Units that columns are put to.
     average : bool
         Whether states that are judged are averages over the steps before them.
@@ -181,7 +181,7 @@ class HingeForestClassifier(Classifier, _Hinge):
         batch_size: int | None = None,
         learning_rate: float | None = None,
         validation_fraction: float = 0.15,
-        columns: str = "auto",
+        scaling: str = "auto",
         average: bool = True,
         share: float | None = None,
         class_weight: str | Mapping | None = None,
@@ -247,7 +247,7 @@ class HingeForestRegressor(Regressor, _Hinge):
         `validation`.
     max_depth : int, optional
         Decisions of a hinge tree, by default 4; hforest's `depth`. The grown forest has no limit.
-    columns : "auto", "deviations" or "normal"
+    scaling : "auto", "deviations" or "normal"
         Units that columns are put to.
     average : bool
         Whether states that are judged are averages over the steps before them.
@@ -298,7 +298,7 @@ class HingeForestRegressor(Regressor, _Hinge):
         batch_size: int | None = None,
         learning_rate: float | None = None,
         validation_fraction: float = 0.15,
-        columns: str = "auto",
+        scaling: str = "auto",
         average: bool = True,
         share: float | None = None,
         n_jobs: int | None = None,

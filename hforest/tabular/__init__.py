@@ -11,18 +11,18 @@ arrays raise TypeError. Wrong kinds and dtypes raise TypeError, wrong shapes and
 out of range IndexError.
 """
 
-from .columns import Columns
 from .files import load, save
 from .fitting import fit
 from .model import Member, Model, predict
+from .scaling import Scaling
 from .steps import TrainingState, partial_fit
 from .training import Moments
 
 __all__ = [
-    "Columns",
     "Member",
     "Model",
     "Moments",
+    "Scaling",
     "TrainingState",
     "fit",
     "load",

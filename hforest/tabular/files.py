@@ -6,22 +6,24 @@ from typing import Any
 
 from ..core import check, models
 from ..tree.files import FOREST
-from .columns import Columns
 from .model import Member, Model, check_model
+from .scaling import Scaling
 
-FORMAT = 1
+FORMAT = 2
 
 _MEMBER = models.record(Member, forest=FOREST, offset=models.small, share=models.small)
-_MODEL = models.record(
-    Model, partial(check_model, "model"),
-    task=models.word, columns=models.record(Columns), members=models.several("n_members", _MEMBER),
+_MODEL = partial(
+    models.record, Model, partial(check_model, "model"),
+    task=models.word, members=models.several("n_members", _MEMBER),
 )  # fmt: skip
+_SCALING = models.record(Scaling)
+_OLDER = {1: _MODEL(scaling=models.at("columns", _SCALING))}
 LAYOUT = models.Layout(
     "a model of a table that save wrote",
-    models.in_format("tabular_format", FORMAT, _MODEL),
+    models.in_format("tabular_format", FORMAT, _MODEL(scaling=_SCALING), _OLDER),
     "it was changed: restore it or fit anew",
-    other_format="a model of a table that save wrote, got one in which the format is not "
-    f"{FORMAT}, but {{}}; it was changed, or a newer version of hforest wrote it: restore it, fit anew or "
+    other_format="a model of a table that save wrote, got one in which the format is not 1 "
+    f"to {FORMAT}, but {{}}; it was changed, or a newer version of hforest wrote it: restore it, fit anew or "
     "update hforest",
 )
 
@@ -51,7 +53,7 @@ def save(file: str | os.PathLike[str], model: Model) -> None:
 
     Notes
     -----
-    Plain arrays, no pickles, under the names of the fields: "columns/<name>", "members/<i>/<name>",
+    Plain arrays, no pickles, under the names of the fields: "scaling/<name>", "members/<i>/<name>",
     "members/<i>/forest/<name>".
 
     Examples

@@ -7,9 +7,9 @@ import numpy as np
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
 from ..core.progress import Report, check_progress, reporting
-from .columns import KINDS, measure, transformed
 from .model import Member, Model
 from .recipe import Rows, Settings, Task
+from .scaling import KINDS, measure, transformed
 from .training import member_of
 
 MAX_LEAVES = 2**24
@@ -88,7 +88,7 @@ def fit(
     n_classes: int | None = None,
     sample_weight: ArrayLike | None = None,
     class_weight: str | Mapping[int, float] | ArrayLike | None = None,
-    columns: str = "auto",
+    scaling: str = "auto",
     n_members: int = 3,
     n_trees: int = 50,
     depth: int | None = None,
@@ -121,7 +121,7 @@ def fit(
     class_weight : "balanced", mapping, or (n_classes,) array-like, optional
         Factor of the sample weights of each class. Classes that a mapping leaves out have factor 1;
         "balanced" gives the classes that occur equal weight.
-    columns : "auto", "deviations" or "normal"
+    scaling : "auto", "deviations" or "normal"
         Units of the columns: deviations from the mean, or quantiles of a normal distribution at the ranks of
         the values; "auto" takes the latter where a column has long tails (kurtosis above 12).
     n_members : int
@@ -192,7 +192,7 @@ def fit(
     reference = x[:, 0]
     weight = supervised.class_weight(class_weight, goal, supervised.sample_weight(sample_weight, reference))
     supervised.similar("sample_weight", weight)
-    check.choice("columns", columns, KINDS)
+    check.choice("scaling", scaling, KINDS)
     n_members = check.integer("n_members", n_members, 1, 2**10)
     n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
     depth = DEPTH[task] if depth is None else check.integer("depth", depth, 1, check.MAX_DEPTH)
@@ -216,7 +216,7 @@ def fit(
         validation_rows = _validation_rows(validation, x.shape[1], task, goal.n_outputs)
     positive = np.flatnonzero(weight > 0)
     equal = bool((weight[positive] == weight[positive[0]]).all())
-    units = measure(x[positive], columns)
+    units = measure(x[positive], scaling)
     rows = Rows(transformed(units, x), targets(goal), None if equal else weight).part(positive)
     held = (
         None

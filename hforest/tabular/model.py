@@ -8,8 +8,8 @@ from .. import hinge, tree
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray
 from ..tree import Forest
-from .columns import Columns, check_columns, check_numpy, transformed
 from .recipe import SMOOTHING
+from .scaling import Scaling, check_numpy, check_scaling, transformed
 
 CHUNK = 4096
 """Rows that `predict` evaluates at a time."""
@@ -50,7 +50,7 @@ class Model(NamedTuple):
 
     task: str
     """ "classification" or "regression"."""
-    columns: Columns
+    scaling: Scaling
     """The units of the columns."""
     members: tuple[Member, ...]
     """Their predictions are averaged."""
@@ -159,7 +159,7 @@ def check_model(name: str, model: Any) -> int:
     """Checks that a value is a whole `Model`; returns the number of columns that samples have."""
     check.instance(name, model, Model, "a Model", "fit or load one")
     check.choice(f"{name}.task", model.task, supervised.TASKS)
-    n_features = check_columns(f"{name}.columns", model.columns)
+    n_features = check_scaling(f"{name}.scaling", model.scaling)
     sizes: check.Sizes = {}
     for field in ("target_center", "target_scale"):
         a = getattr(model, field)
@@ -222,7 +222,7 @@ def predict(model: Model, x: ArrayLike) -> FloatArray:
     y = np.empty((len(table), len(model.target_center)))
     for first in range(0, len(table), CHUNK):
         part = slice(first, first + CHUNK)
-        rows = transformed(model.columns, table[part])
+        rows = transformed(model.scaling, table[part])
         with np.errstate(over="ignore", invalid="ignore"):
             y[part] = sum(_outputs(member, rows, model.task) for member in model.members)
     y /= len(model.members)

@@ -11,9 +11,9 @@ from ..core.aliases import ArrayLike, FloatArray, IntArray
 from ..core.check import unchecked
 from ..hinge import AdamState
 from . import recipe
-from .columns import transformed
 from .fitting import BATCH_SIZE, LEARNING_RATE, check_converged
 from .model import FLOAT32, Member, Model, check_model, check_width, forest_outputs, offset_of
+from .scaling import transformed
 from .training import Batch, Moments, copied, steps, zeros
 
 
@@ -161,7 +161,7 @@ def partial_fit(
     if state is None:
         state = TrainingState(tuple(map(zeros, model.members)), np.array(0))
     _check_state(state, model)
-    rows = recipe.Rows(transformed(model.columns, x), goal, weight)
+    rows = recipe.Rows(transformed(model.scaling, x), goal, weight)
     members, moments = [], []
     for member, before in zip(model.members, state.moments, strict=True):
         with unchecked(), np.errstate(over="ignore", invalid="ignore"):

@@ -481,7 +481,7 @@ options("demo.hold_out.n_rows", 1)
 
 # ----------------------------------------------------------------------------------------- tabular
 
-options("tabular.columns", "auto", "deviations", "normal")
+options("tabular.scaling", "auto", "deviations", "normal")
 options("n_members", 1, 2)
 options("tabular.n_projections", 3, 0)
 options("tabular.steps", 2, 0, 25)

@@ -1,4 +1,4 @@
-"""Columns of a table in a common unit: deviations, or normal scores where a column has long tails."""
+"""Scaling of a table in a common unit: deviations, or normal scores where a column has long tails."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ N_KNOTS = 256
 """Values of a column at which its normal scores are kept, at most; between them they are interpolated."""
 
 
-class Columns(NamedTuple):
+class Scaling(NamedTuple):
     """How columns of a table are put to a common unit."""
 
     low: FloatArray
@@ -34,22 +34,22 @@ class Columns(NamedTuple):
     """(n_knots,) float64: their normal scores, of mean 0 and deviation 1 over the training rows."""
 
 
-def deviations(columns: Columns, x: FloatArray) -> FloatArray:
+def deviations(scaling: Scaling, x: FloatArray) -> FloatArray:
     """Returns (n_samples, n_features) float64: (x - mean) / deviation, in the range of the training rows."""
     # Halves, since a difference of two large numbers may be beyond the range.
-    half = 0.5 * np.clip(x.astype(np.float64), columns.low, columns.high)
-    half -= columns.center
-    half /= columns.scale
+    half = 0.5 * np.clip(x.astype(np.float64), scaling.low, scaling.high)
+    half -= scaling.center
+    half /= scaling.scale
     return half
 
 
-def transformed(columns: Columns, x: FloatArray) -> FloatArray:
+def transformed(scaling: Scaling, x: FloatArray) -> FloatArray:
     """Returns (n_samples, n_features) float32, finite, from samples in the units of the table."""
-    z = deviations(columns, x)
-    start = columns.start
+    z = deviations(scaling, x)
+    start = scaling.start
     for j in np.flatnonzero(np.diff(start)):
         part = slice(start[j], start[j + 1])
-        z[:, j] = np.interp(x[:, j], columns.knots[part], columns.scores[part])
+        z[:, j] = np.interp(x[:, j], scaling.knots[part], scaling.scores[part])
     return np.ascontiguousarray(z, np.float32)
 
 
@@ -82,16 +82,16 @@ def _normal_scores(values: FloatArray) -> tuple[FloatArray, FloatArray]:
     return knots, (scores - of_rows.mean()) / (of_rows.std() or 1.0)
 
 
-def measure(x: FloatArray, kind: str) -> Columns:
+def measure(x: FloatArray, kind: str) -> Scaling:
     """Returns the units of the columns of `x`, (n_samples, n_features) of float32 or float64, finite."""
     x = x.astype(np.float64)
     low, high = x.min(axis=0), x.max(axis=0)
     center, scale = _moments(x, low, high)
     empty = np.zeros(0)
-    columns = Columns(low, high, center, scale, np.zeros(x.shape[1] + 1, np.int64), empty, empty)
+    scaling = Scaling(low, high, center, scale, np.zeros(x.shape[1] + 1, np.int64), empty, empty)
     if kind == "deviations":
-        return columns
-    z = deviations(columns, x)
+        return scaling
+    z = deviations(scaling, x)
     long = (z**4).mean(axis=0) > KURTOSIS if kind == "auto" else low < high
     knots, scores, sizes = [empty], [empty], np.zeros(x.shape[1], np.int64)
     for j in np.flatnonzero(long):
@@ -100,7 +100,7 @@ def measure(x: FloatArray, kind: str) -> Columns:
         scores.append(curve[1])
         sizes[j] = len(curve[0])
     start = np.concatenate([[0], np.cumsum(sizes)])
-    return columns._replace(start=start, knots=np.concatenate(knots), scores=np.concatenate(scores))
+    return scaling._replace(start=start, knots=np.concatenate(knots), scores=np.concatenate(scores))
 
 
 def check_numpy(arrays: Mapping[str, Any]) -> None:
@@ -110,39 +110,39 @@ def check_numpy(arrays: Mapping[str, Any]) -> None:
             raise TypeError(f"{name}: expected a NumPy array, got {type(a).__name__}; pass what fit returned")
 
 
-def check_columns(name: str, columns: Any) -> int:
-    """Checks that a value is a whole `Columns`; returns the number of columns."""
-    check.instance(name, columns, Columns, "Columns", "pass what fit returned")
+def check_scaling(name: str, scaling: Any) -> int:
+    """Checks that a value is a whole `Scaling`; returns the number of columns."""
+    check.instance(name, scaling, Scaling, "a Scaling", "pass what fit returned")
     real, sizes = np.dtype(np.float64), check.Sizes()
-    arrays = {f"{name}.{field}": a for field, a in columns._asdict().items()}
+    arrays = {f"{name}.{field}": a for field, a in scaling._asdict().items()}
     check_numpy(arrays)
     for field in ("low", "high", "center", "scale"):
-        check.array(f"{name}.{field}", getattr(columns, field), real, ("n_features",), sizes)
+        check.array(f"{name}.{field}", getattr(scaling, field), real, ("n_features",), sizes)
     n_features = int(sizes["n_features"])
-    check.array(f"{name}.start", columns.start, check.INT64, (n_features + 1,), sizes)
+    check.array(f"{name}.start", scaling.start, check.INT64, (n_features + 1,), sizes)
     for field in ("knots", "scores"):
-        check.array(f"{name}.{field}", getattr(columns, field), real, ("n_knots",), sizes)
+        check.array(f"{name}.{field}", getattr(scaling, field), real, ("n_knots",), sizes)
     for field in ("low", "high", "center", "scale", "knots", "scores"):
-        check.finite(f"{name}.{field}", getattr(columns, field))
-    if not bool((columns.scale > 0).all()) or bool((columns.low > columns.high).any()):
+        check.finite(f"{name}.{field}", getattr(scaling, field))
+    if not bool((scaling.scale > 0).all()) or bool((scaling.low > scaling.high).any()):
         raise ValueError(
             f"{name}: expected deviations above 0 and low <= high, got others; pass what fit returned"
         )
-    start = columns.start
+    start = scaling.start
     if start[0] != 0 or start[-1] != sizes["n_knots"] or bool((np.diff(start) < 0).any()):
         raise ValueError(
             f"{name}.start: expected 0, ..., n_knots = {sizes['n_knots']}, nowhere falling, got others; pass "
             "what fit returned"
         )
-    inner = np.ones(len(columns.knots), bool)
+    inner = np.ones(len(scaling.knots), bool)
     inner[start[:-1][start[:-1] < len(inner)]] = False
-    if bool((np.diff(columns.knots, prepend=0.0)[inner] <= 0).any()):
+    if bool((np.diff(scaling.knots, prepend=0.0)[inner] <= 0).any()):
         raise ValueError(
             f"{name}.knots: expected values that ascend within a column, got others; pass what fit returned"
         )
     with np.errstate(over="ignore"):
-        ends = deviations(columns, np.stack([columns.low, columns.high]))
-    if max(np.abs(z).max(initial=0.0) for z in (ends, columns.scores)) > np.finfo(np.float32).max:
+        ends = deviations(scaling, np.stack([scaling.low, scaling.high]))
+    if max(np.abs(z).max(initial=0.0) for z in (ends, scaling.scores)) > np.finfo(np.float32).max:
         raise ValueError(
             f"{name}: expected deviations and normal scores in the range of float32, got larger ones; pass "
             "what fit returned"
