@@ -182,8 +182,8 @@ def test_features_sampled(monkeypatch, max_features, n_sampled):
         seen.append(settings["max_features"])
         return real(*args, **settings)
 
-    real = growth.unchecked.grow
-    monkeypatch.setattr(growth.unchecked, "grow", spy)
+    real = growth.unchecked.on_bins
+    monkeypatch.setattr(growth.unchecked, "on_bins", spy)
     classic.grow(x, y, 1, max_features=max_features, rng=0)
     assert seen == [n_sampled]
 

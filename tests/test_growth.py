@@ -368,7 +368,7 @@ def test_progress_shows_a_bar(capsys):
 def test_what_is_no_progress_is_refused_before_the_work(monkeypatch):
     x, y = samples(50, 4, 3, np.float32, 0, False)
     bins = growth.encode(x)
-    monkeypatch.setattr(growth.unchecked, "grow", None)
+    monkeypatch.setattr(growth.unchecked, "on_bins", None)
     with pytest.raises(TypeError, match="progress: expected None, True or a function, got str"):
         growth.grow(bins, y, 3, progress="yes")
 
@@ -1441,6 +1441,34 @@ def test_large_samples_of_any_dtype_grow_the_forest_of_the_converted_ones(name, 
     monkeypatch.setattr(blocks, "CONVERTED", 100)
     assert_same(want, GROWERS[name](np.asfortranarray(x), y, 2, rng=0))
     assert want.threshold.dtype == (np.float64 if kind in ("i8", "f8", "g") else np.float32)
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("layout", ["array", "Fortran order", "every second"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_bins_of_32_bits_read_thresholds_from_the_samples(dtype, layout, missing):
+    """Trees on samples, of which no table of values is made, are those on bins, which have it."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((70_000, 3)).astype(dtype)
+    x[:, 1] = np.round(x[:, 1], 1)
+    y = x[:, 0] * x[:, 2] > 0
+    x[rng.random(x.shape) < missing * 0.04] = np.nan
+    if layout == "Fortran order":
+        x = np.asfortranarray(x)
+    elif layout == "every second":
+        x = np.repeat(x, 2, 1)[:, ::2]
+    given = growth.samples(x)
+    settings = {"max_depth": 8, "max_features": None, "bootstrap": False, "rng": 0}
+    first = classic.grow(given, y, 1, **settings)
+    made = given.bins(tables=False)
+    assert (made.bins.dtype, made.low.size, made.values is given.x) == (np.uint32, 0, True)
+    encoded = growth.encode(x)
+    for a, b in zip(given.bins()[:3], encoded[:3], strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert given.bins().low is given.bins().high is given.bins().low
+    for grow in (classic.grow, classic.grow_extra):
+        assert_same(grow(given, y, 1, **settings), grow(encoded, y, 1, **settings))
+    assert_same(first, classic.grow(given, y, 1, **settings))
 
 
 @pytest.mark.parametrize("name", GROWERS)

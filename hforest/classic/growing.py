@@ -9,7 +9,7 @@ from ..core import check, supervised
 from ..core.aliases import ArrayLike, IntArray, Progress, Rng
 from ..core.dispatch import array_module
 from ..growth import Bins, Samples, Windows, samples, unchecked
-from ..growth.settings import check_growth
+from ..growth.settings import Growth, check_growth
 from ..tree import Forest
 
 
@@ -22,7 +22,7 @@ def _sampled(value: Any, n_features: int, task: str) -> int:
     return supervised.max_features(value, n_features)
 
 
-def _grow(
+def _started(
     x: ArrayLike | Windows | Bins | Samples,
     y: ArrayLike,
     n_trees: int,
@@ -31,15 +31,19 @@ def _grow(
     max_bins: int | None,
     categorical: ArrayLike | None,
     **settings: Any,
-) -> Forest:
-    """A forest; the settings are those of `hforest.growth.settings.check_growth`."""
+) -> tuple[unchecked.GrowSome, Growth]:
+    """What `in_batches` takes; the settings are those of `hforest.growth.settings.check_growth`."""
     encoded = samples(x, categorical=categorical, max_bins=max_bins)
     growth = check_growth(encoded, y, n_trees, **settings)
-    n_features = encoded.shape[1]
-    trees = unchecked.grow(growth, max_features=_sampled(max_features, n_features, settings["task"]))
+    n_sampled = _sampled(max_features, encoded.shape[1], settings["task"])
+    return unchecked.on_bins(growth, max_features=n_sampled), growth
+
+
+def _forest(grown: list[Any], growth: Growth) -> Forest:
+    trees = unchecked.joined_trees(grown, growth)
     xp = array_module(trees.threshold)
     return Forest(
-        n_features=xp.array(n_features, np.int64),
+        n_features=xp.array(growth.samples.shape[1], np.int64),
         **trees._asdict(),
         indptr=xp.zeros(0, np.int64),
         indices=xp.zeros(0, np.int32),
@@ -181,7 +185,8 @@ def grow(
     >>> bool((p.argmax(axis=1) == y).mean() > 0.98)
     True
     """
-    return _grow(splitter="best", **locals())
+    grow_some, growth = _started(splitter="best", **locals())
+    return _forest(unchecked.in_batches(grow_some, growth), growth)
 
 
 def grow_extra(
@@ -305,7 +310,8 @@ def grow_extra(
     >>> bool((hforest.tree.predict(forest, x).argmax(axis=1) == y).all())
     True
     """
-    return _grow(splitter="random", **locals())
+    grow_some, growth = _started(splitter="random", **locals())
+    return _forest(unchecked.in_batches(grow_some, growth), growth)
 
 
 def grow_random(

@@ -1,6 +1,7 @@
 """Forests of oblique splits (Norouzi et al. 2015, section 5)."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from ..growth import Bins, Samples, samples, unchecked
 from ..growth.checks import check_bootstrap
 from ..growth.samples import check_dense
 from ..growth.settings import Growth
-from ..growth.trees import Batch, Learned
+from ..growth.trees import Learned
 from ..tree import Forest
 from . import checks, units
 from .oc1 import search_settings
@@ -201,9 +202,7 @@ def grow(
     growth = Growth(Samples(x, x, x.dtype), learned, n_trees, first_tree, splitter, bootstrap, seed, progress)
     backend = dispatch.backend(_PACKAGE, x)
 
-    def grow_some(batch: Batch) -> None:
-        backend.grow(x, bins, learned, n_candidates, settings, oc1, batch)
-
+    grow_some = partial(backend.grow, x, bins, learned, n_candidates, settings, oc1)
     # A tree takes long: on the CPU a call grows no more of them than there are threads, so that an interrupt
     # is answered soon.
     batch = machine.get_num_threads() if dispatch.array_module(x) is np else None

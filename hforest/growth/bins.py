@@ -70,6 +70,9 @@ class Bins(NamedTuple):
     """(n_columns,) bool: whether bins are categories, which low and high name. None: none are."""
     stored: Stored | None = None
     """Of a sparse matrix. None: every bin is stored."""
+    values: FloatArray | None = None
+    """(n_samples, n_columns): what exact bins of 32 bits stand for, where low and high have no entry. Inside
+    of `Samples` alone."""
 
     @property
     def shape(self) -> tuple[int, int]:

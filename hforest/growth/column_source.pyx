@@ -144,15 +144,42 @@ cdef int64_t _list_twice(
     return count
 
 
-cdef inline double _threshold_of(const hf_task* t, const hf_columns* c, const hf_split* split) noexcept nogil:
+cdef double _number_of(
+    const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, const int32_t* bin,
+    int64_t column, uint32_t searched
+) noexcept nogil:
+    # Returns what a bin that the node has in a column stands for.
+    #
+    # bin  IN (n,)  of the node's samples in the column
+    cdef int64_t i, at = 0
+    cdef const char* number
+    for i in range(node.last - node.first):
+        if bin[i] == <int32_t> searched:
+            at = r.sample[node.first + i]
+            break
+    number = c.numbers + at * c.strides[0] + column * c.strides[1]
+    # -0 is 0 here.
+    return ((<const float*> number)[0] if t.single else (<const double*> number)[0]) + 0.0
+
+
+cdef inline double _threshold_of(
+    const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, const int32_t* bin,
+    const hf_split* split
+) noexcept nogil:
     # Returns the threshold between the bins split.low and split.high.
+    #
+    # bin  IN (n,)  of the node's samples in the column
     cdef double low, high
     if c.categorical != NULL and c.categorical[split.column]:
         return 0
     if split.missing >= 0 and split.high == c.missing[split.column]:
         return hf_largest(t.single)
-    low = c.high[table_at(c, split.column) + split.low]
-    high = c.low[table_at(c, split.column) + split.high]
+    if c.low == NULL:
+        low = _number_of(t, r, c, node, bin, split.column, split.low)
+        high = _number_of(t, r, c, node, bin, split.column, split.high)
+    else:
+        low = c.high[table_at(c, split.column) + split.low]
+        high = c.low[table_at(c, split.column) + split.high]
     return hf_between_f32(low, high) if t.single else hf_between_f64(low, high)
 
 
@@ -210,8 +237,8 @@ cdef hf_split best_column(
                     break
     undo_sampling(&work.features, &sampling)
     if best.column >= 0:
-        best.threshold = _threshold_of(t, c, &best)
         fill_sides(t, r, c, node, &work.orders, &best)
+        best.threshold = _threshold_of(t, r, c, node, work.orders.bin, &best)
     return best
 
 

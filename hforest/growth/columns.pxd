@@ -41,7 +41,8 @@ ctypedef hf_range (*hf_reader)(
 ) noexcept nogil
 
 
-# Columns of bins: column f's bin b stands for the values from low[f * n_bins + b] to high[f * n_bins + b].
+# Columns of bins: column f's bin b stands for the values from low[f * n_bins + b] to high[f * n_bins + b], or
+# for the number at each of its samples.
 cdef struct hf_columns:
     const void* bins         # (n_columns, n) of `width` bytes
     int width
@@ -50,8 +51,10 @@ cdef struct hf_columns:
     # has f's missing values first.
     bint are_bytes
     int64_t n_columns
-    const double* low        # (n_columns, n_bins)
+    const double* low        # (n_columns, n_bins); or NULL
     const double* high
+    const char* numbers      # where low is NULL: float or double, (n, n_columns) of these strides in bytes
+    int64_t[2] strides
     int64_t n_bins
     const uint8_t* rows      # bins of one byte again, (n, n_columns); or NULL
     # Of windows: one row of bins and tables for all columns, in which column f's bin of sample i is number

@@ -369,9 +369,16 @@ cdef hf_stored_rows _stored_rows(rows, shape):
 cdef hf_columns columns_of(bins, workspace, bint random_thresholds):
     # Returns the columns of bins and of what prepare_columns made of them, which must outlive it.
     cdef hf_columns c
-    cdef const double[:, ::1] low = bins.low, high = bins.high
+    cdef const double[:, ::1] low, high
+    cdef cnp.ndarray numbers = bins.values  # or None
     c.bins, c.width, c.n_columns = _address_of_bins(bins.bins), bins.bins.itemsize, bins.shape[1]
-    c.low, c.high, c.n_bins = &low[0, 0], &high[0, 0], low.shape[1]
+    c.low, c.high, c.numbers, c.n_bins = NULL, NULL, NULL, bins.low.shape[1]
+    if numbers is None:
+        low, high = bins.low, bins.high
+        c.low, c.high = &low[0, 0], &high[0, 0]
+    else:
+        c.numbers = <const char*> cnp.PyArray_DATA(numbers)
+        c.strides = [numbers.strides[0], numbers.strides[1]]
     c.rows, c.values, c.random_thresholds = NULL, NULL, random_thresholds
     c.offset, c.missing = start[int64_t](bins.offset), start[int64_t](bins.missing)
     c.categorical = start[uint8_t](None if bins.categorical is None else bins.categorical.view(np.uint8))
@@ -429,6 +436,11 @@ def _transposed(a):
     for i in range(0, len(out), step):
         out[i : i + step] = a[:, i : i + step].T
     return out
+
+
+def needs_tables(splitter):
+    """Returns whether `grow` reads the tables of bins also where bins have values."""
+    return splitter == "random"
 
 
 def prepare_columns(bins, splitter):

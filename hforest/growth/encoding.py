@@ -31,8 +31,8 @@ class Readable(Protocol):
         """Returns some columns in the dtype."""
 
 
-def _encode_columns(x: Readable, which: IntArray, max_bins: int | None) -> Bins:
-    """Bins of the columns that `which` (n_columns,) numbers."""
+def _encode_columns(x: Readable, which: IntArray, max_bins: int | None, tables: bool = True) -> Bins:
+    """Bins of the columns that `which` (n_columns,) numbers; as `encode`."""
     n, n_columns, has_missing = x.shape[0], len(which), x.has_missing
     if has_missing and max_bins is not None:
         max_bins = max(1, max_bins - 1)  # missing values have a bin too
@@ -43,7 +43,7 @@ def _encode_columns(x: Readable, which: IntArray, max_bins: int | None) -> Bins:
     block = min(n_columns, max(2 * machine.get_num_threads(), _ENCODED_VALUES // n))
     wide = xp.empty((block, n), np.uint32)
     # A bin of one value has it as its least and its greatest: one table holds both.
-    tables = [xp.empty((block, n_entries)) for _ in range(1 if max_bins is None else 2)]
+    values = [xp.empty((block, n_entries)) for _ in range(1 if max_bins is None else 2)]
     n_bins = np.empty(n_columns, np.int64)
     some_missing = xp.zeros(n_columns, bool)
     parts: list[tuple[slice, Array, list[Array]]] = []
@@ -53,34 +53,56 @@ def _encode_columns(x: Readable, which: IntArray, max_bins: int | None) -> Bins:
         at = which[part]
         in_a_row = at[-1] - at[0] == count - 1
         columns = x.columns(slice(at[0], at[-1] + 1) if in_a_row else xp.asarray(at))
-        backend.encode(columns, wide[:count], tables[0][:count], tables[-1][:count], n_bins[part])
+        backend.encode(columns, wide[:count], values[0][:count], values[-1][:count], n_bins[part])
         if has_missing:
             some_missing[part] = xp.isnan(columns).any(axis=0)
         del columns
         widest = int(n_bins[part].max())
-        copies = [table[:count, :widest].copy() for table in tables]
-        parts.append((part, wide[:count].astype(_smallest_dtype(widest + has_missing)), copies))
-    del wide, tables
+        dtype = _smallest_dtype(widest + has_missing)
+        # Of bins of 32 bits, values take more memory than bins.
+        kept = widest if tables or dtype.itemsize < 4 else 0
+        copies = [table[:count, :kept].copy() for table in values]
+        parts.append((part, wide[:count].astype(dtype), copies))
+    del wide, values
     widest = int(n_bins.max()) + has_missing
     bins = xp.empty((n_columns, n), _smallest_dtype(widest))
+    if not tables and bins.itemsize == 4:
+        widest = 0
     joined = [xp.empty((n_columns, widest)) for _ in copies]
     while parts:  # each is freed when it is copied
         part, some, copies = parts.pop()
         bins[part] = some
         for table, copy in zip(joined, copies, strict=True):
-            table[part, : copy.shape[1]] = copy
+            table[part, : copy.shape[1]] = copy[:, :widest]
     for f, used in enumerate(n_bins.tolist()):
         for table in joined:
-            table[f, used:] = table[f, used - 1] if used else 0.0
+            table[f, used:] = table[f, used - 1] if used and widest else 0.0
     missing = xp.where(some_missing, xp.asarray(n_bins), -1) if has_missing else None
     return Bins(bins, joined[0], joined[-1], x.dtype, missing=missing)
 
 
-def encode(x: Readable) -> Bins:
-    """Bins of the columns of x, whose numbers are checked; those of categories have exact bins."""
+def with_tables(bins: Bins) -> Bins:
+    """Bins with the values of `bins.values` in low and high."""
+    assert bins.values is not None
+    numbers = bins.bins
+    low = np.empty((len(numbers), int(numbers.max()) + 1))
+    for f, column in enumerate(numbers):
+        low[f, column] = bins.values[:, f] + 0.0
+        used = int(column.max()) + 1
+        if bins.missing is not None and bins.missing[f] >= 0:
+            used = int(bins.missing[f])
+        low[f, used:] = low[f, used - 1] if used else 0.0
+    return bins._replace(low=low, high=low, values=None)
+
+
+def encode(x: Readable, tables: bool = True) -> Bins:
+    """Bins of the columns of x, whose numbers are checked; those of categories have exact bins.
+
+    Without `tables`, low and high have no entry where bins have 32 bits.
+    """
     n, n_columns = x.shape
     if x.categorical is None:
-        return _encode_columns(x, np.arange(n_columns), x.max_bins)
+        return _encode_columns(x, np.arange(n_columns), x.max_bins, tables)
     xp = dispatch.array_module(x.numbers)
     numbers, named = np.flatnonzero(~x.categorical), np.flatnonzero(x.categorical)
     parts = [(named, _encode_columns(x, named, None))]

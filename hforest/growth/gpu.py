@@ -76,6 +76,11 @@ def encode(x: Array, bins: Array, low: Array, high: Array, n_bins: Array) -> Non
         high[f, used - 1] = value[n - 1]
 
 
+def needs_tables(splitter: str) -> bool:
+    """True: kernels read tables alone."""
+    return True
+
+
 def prepare_columns(bins: Bins, splitter: str) -> None:
     """None: a thread reads one sample of a column."""
 

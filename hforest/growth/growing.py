@@ -235,7 +235,8 @@ def grow(
         progress=progress, rng=rng,
     )  # fmt: skip
     n_candidates = supervised.max_features(max_features, samples.shape[1])
-    return unchecked.grow(growth, max_features=n_candidates)
+    grow_some = unchecked.on_bins(growth, max_features=n_candidates)
+    return unchecked.joined_trees(unchecked.in_batches(grow_some, growth), growth)
 
 
 def grow_projected(
@@ -362,4 +363,6 @@ def grow_projected(
         min_impurity_decrease=min_impurity_decrease, task=task, n_classes=n_classes, first_tree=first_tree,
         progress=progress, rng=rng,
     )  # fmt: skip
-    return unchecked.grow_projected(growth, distribution, n_projections=n_projections)
+    grow_some = unchecked.on_projections(growth, distribution, n_projections=n_projections)
+    trees = unchecked.in_batches(grow_some, growth)
+    return unchecked.joined(trees, growth.learned.target.n_outputs, given.numbers, given.dtype)

@@ -65,6 +65,11 @@ def encode(x, bins, low, high, n_bins):
             low[f, b], high[f, b] = distinct[bin_of == b][[0, -1]]
 
 
+def needs_tables(splitter):
+    """True: the reference implementation reads tables alone."""
+    return True
+
+
 def prepare_columns(bins, splitter):
     """None: the reference implementation reads bins by columns."""
 

@@ -90,12 +90,16 @@ class Samples:
         """Returns some columns in the dtype, of any strides."""
         return self.x[:, which]
 
-    def _encode(self) -> Bins:
-        return encoding.encode(self)
+    def _encode(self, tables: bool) -> Bins:
+        bins = encoding.encode(self, tables)
+        return bins if bins.low.size else bins._replace(values=self.x)
 
-    def bins(self) -> Bins:
-        """Returns the columns as bins."""
-        return self.once("bins", (), self._encode)
+    def bins(self, *, tables: bool = True) -> Bins:
+        """Returns the columns as bins; without `tables`, some have `values` in place of low and high."""
+        bins = self.once("bins", (), lambda: self._encode(tables))
+        if tables and bins.values is not None:
+            return self.once("tables", (), lambda: encoding.with_tables(bins))
+        return bins
 
     def _matrix(self) -> FloatArray | Columns:
         return self.x
@@ -119,6 +123,9 @@ class UnconvertedSamples(Samples):
     def columns(self, which: slice | Array) -> Array:
         return self.x.columns(which)
 
+    def _encode(self, tables: bool) -> Bins:
+        return super()._encode(True)
+
     def _matrix(self) -> FloatArray:
         return supervised.converted_numbers(self.x.given, self.dtype)
 
@@ -140,7 +147,7 @@ class SparseSamples(NoArraySamples):
 
     __slots__ = ()
 
-    def _encode(self) -> Bins:
+    def _encode(self, tables: bool) -> Bins:
         return sparse_encoding.encode(self.x, self.max_bins, self.categorical, self.has_missing)
 
     def _matrix(self) -> Columns:
@@ -160,12 +167,12 @@ class WindowSamples(NoArraySamples):
         flat, base, offset = self.x.x.reshape(-1), self.x.base, self.x.offset
         return flat[base[:, None] + offset[which]]
 
-    def _encode(self) -> Bins:
+    def _encode(self, tables: bool) -> Bins:
         # One row of bins for all columns, where each distinct number can have a bin of its own.
         rows = self.x.x.reshape(-1, 1)
         exact = encoding.encode(Samples(rows, rows, self.dtype))
         if self.max_bins is not None and exact.low.shape[1] > self.max_bins:
-            return super()._encode()
+            return super()._encode(True)
         return exact._replace(base=self.x.base, offset=self.x.offset)
 
 
@@ -178,7 +185,7 @@ class EncodedSamples(NoArraySamples):
     def are_windows(self) -> bool:
         return self.x.base is not None
 
-    def _encode(self) -> Bins:
+    def _encode(self, tables: bool) -> Bins:
         return self.x
 
 

@@ -4,6 +4,7 @@ Whatever is public calls these once it knows that arrays fit each other.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -72,25 +73,27 @@ def _scaled(learned: Learned, dtype: np.dtype, bootstrap: bool | str | IntArray)
     return learned._replace(sample_weight=weight)
 
 
-def grow(growth: Growth, *, max_features: int) -> Trees:
-    """Trees on bins."""
+def on_bins(growth: Growth, *, max_features: int) -> GrowSome:
+    """What grows trees on bins, for `in_batches`."""
     samples, splitter = growth.samples, growth.splitter
     learned = _scaled(growth.learned, samples.dtype, growth.bootstrap)
     backend = dispatch.backend(PACKAGE, learned.sample_weight)
-    bins = samples.bins()
+    bins = samples.bins(tables=backend.needs_tables(splitter))
     workspace = samples.workspace(
         "columns", backend, splitter, lambda: backend.prepare_columns(bins, splitter)
     )
-
-    def grow_some(batch: Batch) -> None:
-        backend.grow(bins, workspace, learned, max_features, splitter, batch)
-
-    trees = in_batches(grow_some, growth)
-    return Trees(*backend.joined(trees, learned.target.n_outputs, bins.dtype, False))
+    return partial(backend.grow, bins, workspace, learned, max_features, splitter)
 
 
-def grow_projected(growth: Growth, distribution: Distribution, *, n_projections: int) -> Projected:
-    """Trees on projections of a distribution."""
+def joined_trees(trees: list[Any], growth: Growth) -> Trees:
+    """The arrays of trees on bins."""
+    samples = growth.samples
+    backend = dispatch.backend(PACKAGE, samples.numbers)
+    return Trees(*backend.joined(trees, growth.learned.target.n_outputs, samples.dtype, False))
+
+
+def on_projections(growth: Growth, distribution: Distribution, *, n_projections: int) -> GrowSome:
+    """What grows trees on projections of a distribution, for `in_batches`."""
     samples, x = growth.samples, growth.samples.matrix()
     backend = dispatch.backend(PACKAGE, samples.numbers)
     learned = _scaled(growth.learned, samples.dtype, growth.bootstrap)
@@ -98,12 +101,9 @@ def grow_projected(growth: Growth, distribution: Distribution, *, n_projections:
         "projections", backend, distribution,
         lambda: backend.prepare_projections(x, distribution, samples.has_missing),
     )  # fmt: skip
-
-    def grow_some(batch: Batch) -> None:
-        backend.grow_projected(x, workspace, learned, distribution, n_projections, growth.splitter, batch)
-
-    trees = in_batches(grow_some, growth)
-    return joined(trees, learned.target.n_outputs, samples.numbers, samples.dtype)
+    return partial(
+        backend.grow_projected, x, workspace, learned, distribution, n_projections, growth.splitter
+    )
 
 
 def joined(trees: list[Any], n_outputs: int, beside: Array, dtype: np.dtype) -> Projected:
