@@ -30,8 +30,8 @@ _UNBOUNDED = {"bootstrap", "counts", "index"}
 _UNREAD = {"out", "last", "tree_path", "repair_thresholds", "thresholds_consistent"}
 """Arguments, and functions of them, whose numbers are not read, or of some rows alone, or index nothing."""
 
-_TAKE_MISSING = {"growth", "classic", "manifold", "cascade", "tree", "scale"}
-"""Packages of which some functions take NaN as a missing value in their samples."""
+_NO_MISSING = {"", "co2", "demo", "hinge", "layers", "neural", "optim", "project", "split", "tabular"}
+"""Packages of which no function takes NaN as a missing value in its samples."""
 
 FILES = {"file", "path"}
 WORDS = {"feature_names", *FILES}
@@ -119,7 +119,7 @@ def of_array(target: Target, name: str, a: np.ndarray, at: int, others: bool) ->
         if a.size:
             must = "error" if lenient else "either"
             found += [(str(v), _element(a, v, at), must) for v in (np.inf, -np.inf)]
-            known = name in ("x", "other") and target.package in _TAKE_MISSING
+            known = name in ("x", "other") and target.package not in _NO_MISSING
             found.append(("nan", _element(a, np.nan, at), "either" if known else must))
             found += [(str(v), _element(a, v, at), "either") for v in (np.finfo(a.dtype).max, -1e30, 0.0)]
     elif a.dtype.kind in "iu":

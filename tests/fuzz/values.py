@@ -16,8 +16,9 @@ from hforest import hinge, neural
 from .targets import Target
 from .trees import copied
 
-LEARNERS = {"classic", "manifold", "co2", "cascade", "split", "growth", "demo", "tabular", "scale"}
-"""Packages whose functions learn from at least one sample; what the names of their arguments share is "learners.name"."""
+NO_LEARNERS = {"", "hinge", "layers", "neural", "optim", "project", "tree"}
+"""Packages whose functions take no samples, too. Those of others learn from one or more: "learners.name" is a value of
+their arguments."""
 
 VALUES: dict[str, Callable[["Setting"], Any]] = {}
 
@@ -41,7 +42,7 @@ def options(names: str, *choices: Any) -> None:
 
 def value_of(target: Target, name: str) -> Callable[["Setting"], Any] | None:
     """What makes the value of an argument; where nothing is registered, a flag is True or False."""
-    package = [target.package, *["learners"] * (target.package in LEARNERS)]
+    package = [target.package, *["learners"] * (target.package not in NO_LEARNERS)]
     for key in (f"{target.name}.{name}", *(f"{word}.{name}" for word in package), name):
         if key in VALUES:
             return VALUES[key]
@@ -77,7 +78,7 @@ class Setting:
         self.random = np.random.default_rng(draw(st.integers(0, 999)))
         self.dtype = np.dtype(self.choice((np.float64, np.float32)))
         self.ties = self.flag()
-        self.learns = target.package in LEARNERS
+        self.learns = target.package not in NO_LEARNERS
         self.n = max(self.choice(_SAMPLES), 1 if self.learns or target.last in NOT_EMPTY else 0)
         self.n_features = self.choice(_SIZES)
         self.n_trees = self.choice((1, 2, 3, 9))
