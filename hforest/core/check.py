@@ -308,10 +308,12 @@ def outputs(written: Mapping[str, Array], read: Mapping[str, Any]) -> None:
     `read` has all other arrays of the call as the caller gave them, before any conversion, or named tuples of
     arrays; what is no array is passed over. The arrays in `written` are C-contiguous.
     """
+    others = list(_arrays(read))
+    if machine.apart(list(written.values()), [a for _, a in others]):
+        return
     for name, a in written.items():
         writable = not isinstance(a, np.ndarray) or a.flags.writeable
         require(writable, name, "a writable array", "a read-only one", f"pass {name}.copy()")
-    others = list(_arrays(read))
     for name, a in reversed(list(written.items())):
         xp = array_module(a)
         for other, b in others if a.size else ():

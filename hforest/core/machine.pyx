@@ -320,7 +320,47 @@ def fits(cnp.ndarray a, dtype, tuple axes, dict sizes):
     return True
 
 
+cdef (size_t, size_t) _bounds(cnp.ndarray a):
+    # Returns where the bytes of an array begin and end; the same address twice if it has none.
+    cdef size_t first = <size_t> cnp.PyArray_DATA(a), last = first + cnp.PyArray_ITEMSIZE(a)
+    cdef Py_ssize_t reach
+    cdef int i
+    for i in range(cnp.PyArray_NDIM(a)):
+        if cnp.PyArray_DIM(a, i) == 0:
+            return first, first
+        reach = (cnp.PyArray_DIM(a, i) - 1) * cnp.PyArray_STRIDE(a, i)
+        if reach < 0:
+            first += reach
+        else:
+            last += reach
+    return first, last
+
+
+def apart(list written, list read):
+    """Returns whether all are NumPy arrays, and those that are written writable and apart from all others.
+
+    Arrays are apart if their bounds are. Cost: some nanoseconds a pair.
+    """
+    cdef Py_ssize_t i, j, n_written = len(written), n = n_written + len(read)
+    cdef size_t[2 * MAX_APART] bounds
+    if n > MAX_APART:
+        return False
+    for i in range(n):
+        a = written[i] if i < n_written else read[i - n_written]
+        if type(a) is not cnp.ndarray:
+            return False
+        if i < n_written and not cnp.PyArray_ISWRITEABLE(a):
+            return False
+        bounds[2 * i], bounds[2 * i + 1] = _bounds(a)
+    for i in range(n_written):
+        for j in range(i + 1, n):
+            if bounds[2 * i] < bounds[2 * j + 1] and bounds[2 * j] < bounds[2 * i + 1]:
+                return False
+    return True
+
+
 cdef enum:
+    MAX_APART = 64        # arrays that are compared at once
     CHUNK = 1 << 20       # bytes of one parallel step of a copy
     INDICES = 1 << 12     # indices of one parallel step of a gather
 
