@@ -2,7 +2,6 @@
 
 import functools
 import re
-import time
 import tracemalloc
 from functools import partial
 from itertools import pairwise
@@ -256,15 +255,10 @@ def test_folds_are_those_of_a_loop_over_classes():
         assert same_draws.bit_generator.state == draws.bit_generator.state
 
 
-@pytest.mark.parametrize("n", [300, 300_000])
-def test_folds_of_many_classes_are_quick(n):
-    y = (np.arange(n) % 100_000).astype(np.int32)
-    folds.assign(y[:1000], 1000, 3, np.random.default_rng(0))
-    start = time.process_time()
+def test_folds_of_many_classes():
+    y = (np.arange(300_000) % 100_000).astype(np.int32)
     fold = folds.assign(y, 100_000, 3, np.random.default_rng(0))
-    assert time.process_time() - start < (0.2 if n == 300 else 2)
-    if n > 300:
-        assert (np.sort(fold.reshape(3, -1), axis=0) == np.arange(3)[:, None]).all()
+    assert (np.sort(fold.reshape(3, -1), axis=0) == np.arange(3)[:, None]).all()
 
 
 def test_parts_of_joined_forests():

@@ -3,7 +3,6 @@
 import hashlib
 import importlib
 import math
-import time
 from fractions import Fraction
 
 import hypothesis
@@ -360,11 +359,9 @@ def test_tables_end_where_the_biases_do():
 
 @pytest.mark.unsanitized
 @pytest.mark.slow
-def test_the_largest_table_takes_few_megabytes_and_seconds():
-    # 7 seconds and 330 MB before steps were computed in blocks; the bound leaves room for a busy machine.
-    begin = time.perf_counter()
+def test_the_largest_table_takes_few_megabytes():
+    # 330 MB before steps were computed in blocks.
     table = tables(np.zeros(1), 0.9, 0.9999, 10**9)
-    assert time.perf_counter() - begin < 20
     assert len(table.tail) < MAX_STEPS
     assert sum(a.nbytes for a in table[:4]) < 64e6
     assert table.tail[-1, :2].tolist() == [1, 1]
@@ -428,10 +425,8 @@ def test_missed_steps_end_when_the_moment_has_underflowed(backend, dtype, beta1,
     results = []
     for step in (8, 10**5, 10**9):  # the first one builds what is built once
         param, first, second = np.ones(m.shape, dtype), m.copy(), np.full(m.shape, 0.5, dtype)
-        begin = time.perf_counter()
         with np.errstate(invalid="ignore"):
             optim.adam_catch_up(param, first, second, np.array([7]), step, LR, beta1=beta1, beta2=beta2)
-        assert step == 8 or time.perf_counter() - begin < 3
         assert step == 8 or not (first[0, :3].any() or second[0, :3].any())
         results.append(param[0, :3].tobytes())
     assert results[1] == results[2]  # the steps after these move nothing
