@@ -29,10 +29,10 @@ from .grown import ForestStart, from_forest
 from .operators import backward, backward_sparse, forward, forward_with_route, leaf_outputs, traverse
 from .paths import TreePath, leaf_counts, leaf_rows, tree_path
 from .ridge import LeafFit, fit_weights
-from .shared import Gradients, Route, RowGradient
+from .shared import AdamState, Gradients, Route, RowGradient
 from .starts import Parameters, greedy_init, init
 from .thresholds import median_thresholds, repair_thresholds, thresholds_consistent
-from .training import AdamState, adam_backward, adam_forward, adam_state, adam_sync
+from .training import adam_backward, adam_forward, adam_state, adam_sync
 
 __all__ = [
     "AdamState",

@@ -11,8 +11,7 @@ import numpy as np
 
 from ..core.aliases import FloatArray
 from ..core.dispatch import array_module
-from .shared import Arrays, Gradients, Kind, Route, Settings
-from .training import EAGER, AdamState
+from .shared import EAGER, AdamState, Arrays, Gradients, Kind, Route, Settings
 
 
 def _catch_up(

@@ -17,8 +17,7 @@ from ..core.windows import Geometry
 from ..optim import gpu as optimizer
 from . import dense_adam
 from .chunks import forward_in_chunks
-from .shared import Arrays, Gradients, Kind, Route, Settings
-from .training import AdamState
+from .shared import AdamState, Arrays, Gradients, Kind, Route, Settings
 
 PACKAGE = Path(__file__).parent
 

@@ -7,17 +7,21 @@ arrays that a checked call has taken, or made.
 
 import math
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from .. import optim
 from ..core import check, dispatch
 from ..core.aliases import Array, FloatArray, IntArray
 from ..core.windows import Windows, geometry
+from ..optim.tables import tables
 from .margins import MARGINS
 from .shared import (
+    EAGER,
     PACKAGE,
     REDUCTIONS,
+    AdamState,
     Aggregate,
     Gradients,
     Kind,
@@ -27,10 +31,13 @@ from .shared import (
     as_rows,
     as_samples,
     check_grad_y,
+    flat,
 )
 
 __all__ = [
     "MARGINS",
+    "adam_backward",
+    "adam_forward",
     "backward",
     "backward_sparse",
     "check_changed",
@@ -234,3 +241,117 @@ def backward_sparse(
         None if by_feature is None else RowGradient(vertices[1], by_feature),
         RowGradient(leaves[1], by_weight.reshape(n_leaves, *weights.shape[2:])),
     )
+
+
+# ------------------------------------------------------------------------------------------- steps of Adam
+
+
+class _Step(NamedTuple):
+    """A step of Adam on a forest."""
+
+    thresholds: FloatArray
+    features: Array
+    weights: FloatArray
+    state: AdamState
+    step: int
+    settings: dict[str, float]
+    """lr, beta1, beta2 and eps."""
+
+    def backend(self, run: str, x: Array, *arguments: Any, aggregate: Aggregate, to: tuple[Any, ...]) -> None:
+        """Calls the backend's own step, which moves what a batch touches."""
+        lr, beta1, beta2, eps = self.settings.values()
+        settings = lr, beta1, beta2, eps, tables(x, beta1, beta2, self.step)
+        w, m, v = (_outputs_of(a) for a in (self.weights, self.state.weights_m, self.state.weights_v))
+        getattr(dispatch.backend(PACKAGE, x), run)(
+            *arguments, (self.thresholds, self.features, w), self.state._replace(weights_m=m, weights_v=v),
+            self.step, settings, REDUCTIONS[aggregate].divisor(len(w)), *to,
+        )  # fmt: skip
+
+    def rows(self, name: str) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """A parameter and its moments with trees and their rows as one axis."""
+        arrays = getattr(self, name), getattr(self.state, f"{name}_m"), getattr(self.state, f"{name}_v")
+        param, m, v = (a.reshape(a.shape[0] * a.shape[1], *a.shape[2:]) for a in arrays)
+        return param, m, v
+
+    def move(self, name: str, gradient: RowGradient) -> None:
+        """A dense step of a parameter whose gradient is 0 but at some rows."""
+        param, m, v = self.rows(name)
+        grad = dispatch.array_module(param).zeros_like(param)
+        grad[gradient.rows] = gradient.values
+        optim.adam(param, grad, m, v, self.step, **self.settings)
+
+
+def adam_forward(
+    x: FloatArray,
+    thresholds: FloatArray,
+    features: Array,
+    weights: FloatArray,
+    state: AdamState,
+    step: int,
+    lr: float,
+    *,
+    kind: Kind = "tree",
+    margin: str = "column",
+    windows: Windows | None = None,
+    aggregate: Aggregate = "sum",
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    eps: float = 1e-8,
+    out: tuple[FloatArray, Route],
+) -> None:
+    """Brings what a batch reads to step - 1; writes the outputs and the route (Lay et al. 2018, eq. 10)."""
+    settings = {"lr": lr, "beta1": beta1, "beta2": beta2, "eps": eps}
+    a, (y, route) = _Step(thresholds, features, weights, state, step, settings), out
+    if margin == "column" and windows is None:
+        n_outputs = math.prod(weights.shape[2:])
+        a.backend("adam_forward", x, kind, x, aggregate=aggregate, to=(route, flat(y, 1, n_outputs)))
+        return
+    state.thresholds_last[:, :EAGER] = step - 1
+    last = state.thresholds_last.reshape(-1)
+    if MARGINS[margin].learned:
+        optim.adam_catch_up(*a.rows("features"), last.copy(), step - 1, **settings)
+    optim.adam_catch_up(*a.rows("thresholds"), last, step - 1, **settings)
+    traverse(x, thresholds, features, kind=kind, margin=margin, windows=windows, out=route)
+    _, rows = touched_rows(route.leaf.reshape(-1, len(weights)), weights.shape[1])
+    optim.adam_catch_up(*a.rows("weights"), state.weights_last.reshape(-1), step - 1, **settings, rows=rows)
+    leaf_outputs(route.leaf, route.margin, weights, aggregate=aggregate, out=y)
+
+
+def adam_backward(
+    grad_y: FloatArray,
+    route: Route,
+    x: FloatArray,
+    thresholds: FloatArray,
+    features: Array,
+    weights: FloatArray,
+    state: AdamState,
+    step: int,
+    lr: float,
+    *,
+    kind: Kind = "tree",
+    margin: str = "column",
+    windows: Windows | None = None,
+    aggregate: Aggregate = "sum",
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    eps: float = 1e-8,
+    out: FloatArray,
+) -> None:
+    """Takes the step of Adam; writes the gradient with respect to x (Lay et al. 2018, eq. 11-12)."""
+    settings = {"lr": lr, "beta1": beta1, "beta2": beta2, "eps": eps}
+    a, samples = _Step(thresholds, features, weights, state, step, settings), as_samples(route)
+    if margin == "column" and windows is None:
+        g = flat(grad_y, 1, math.prod(weights.shape[2:]))
+        a.backend("adam_backward", x, g, samples, aggregate=aggregate, to=(out,))
+        return
+    grads = backward_sparse(
+        grad_y, samples, x, thresholds, features, weights,
+        kind=kind, margin=margin, windows=windows, aggregate=aggregate, out=out,
+    )  # fmt: skip
+    a.move("thresholds", grads.thresholds)
+    state.thresholds_last[...] = step
+    if grads.features is not None:
+        a.move("features", grads.features)
+    param, m, v = a.rows("weights")
+    rows, grad = grads.weights
+    optim.adam_rows(param, rows, grad, m, v, state.weights_last.reshape(-1), step, **settings)

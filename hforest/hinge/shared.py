@@ -222,6 +222,38 @@ def results(
     return arrays
 
 
+EAGER = 2**10 - 1
+"""Vertices of the first ten levels. They move at every step of Adam: a batch of some fifty samples reaches
+most of them, and a vector instruction moves up to sixteen neighbours."""
+
+
+class AdamState(NamedTuple):
+    """The state of Adam for a forest; `adam_state` makes it, the training functions change it in place.
+
+    What the moments hold is checked by `adam_sync`, which reads all of them. The functions of a step do not
+    check it, as that would cost more than the step: second moments that are NaN, infinite or below 0 make the
+    parameters that are read NaN there.
+    """
+
+    thresholds_m: FloatArray
+    """First moments, shape and dtype of thresholds."""
+    thresholds_v: FloatArray
+    """Second moments."""
+    thresholds_last: IntArray
+    """(n_trees, n_vertices) int64: step that each vertex has reached. The first ten levels move at every
+    step; for them only `adam_sync` writes it."""
+    weights_m: FloatArray
+    """First moments, shape and dtype of weights."""
+    weights_v: FloatArray
+    """Second moments."""
+    weights_last: IntArray
+    """(n_trees, n_leaves) int64: step that each leaf has reached."""
+    features_m: FloatArray | None = None
+    """First moments of learned features, or None; they move at every step."""
+    features_v: FloatArray | None = None
+    """Second moments."""
+
+
 def new_route(like: Array, shape: tuple[int, ...], dtype: np.dtype) -> Route:
     """Arrays of a route beside `like`."""
     empty = dispatch.empty(like)

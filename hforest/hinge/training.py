@@ -6,55 +6,23 @@ weights that a batch does not reach are not moved; their missed steps are taken 
 an array of gradients for the forest.
 """
 
-import math
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
 from .. import optim
 from ..core import check, dispatch
-from ..core.aliases import Array, FloatArray, IntArray
+from ..core.aliases import Array, FloatArray
 from ..core.windows import Windows
 from ..optim.settings import check_adam
 from ..optim.tables import tables
 from . import kernels
 from .margins import MARGINS, MarginName
 from .operators import check_backward, check_forward
-from .shared import PACKAGE, REDUCTIONS, Kind, Route, RowGradient, flat, named_route, new_route
+from .shared import EAGER, AdamState, Kind, Route, named_route, new_route
 
 Total = Literal["sum", "mean"]
 _TOTALS = ("sum", "mean")
-
-EAGER = 2**10 - 1
-"""Vertices of the first ten levels. They move at every step: a batch of some fifty samples reaches most of
-them, and a vector instruction moves up to sixteen neighbours."""
-
-
-class AdamState(NamedTuple):
-    """The state of Adam for a forest; `adam_state` makes it, the training functions change it in place.
-
-    What the moments hold is checked by `adam_sync`, which reads all of them. The functions of a step do not
-    check it, as that would cost more than the step: second moments that are NaN, infinite or below 0 make the
-    parameters that are read NaN there.
-    """
-
-    thresholds_m: FloatArray
-    """First moments, shape and dtype of thresholds."""
-    thresholds_v: FloatArray
-    """Second moments."""
-    thresholds_last: IntArray
-    """(n_trees, n_vertices) int64: step that each vertex has reached. The first ten levels move at every
-    step; for them only `adam_sync` writes it."""
-    weights_m: FloatArray
-    """First moments, shape and dtype of weights."""
-    weights_v: FloatArray
-    """Second moments."""
-    weights_last: IntArray
-    """(n_trees, n_leaves) int64: step that each leaf has reached."""
-    features_m: FloatArray | None = None
-    """First moments of learned features, or None; they move at every step."""
-    features_v: FloatArray | None = None
-    """Second moments."""
 
 
 def adam_state(thresholds: FloatArray, weights: FloatArray, features: FloatArray | None = None) -> AdamState:
@@ -240,55 +208,10 @@ def _check_moments(arrays: dict[str, FloatArray]) -> None:
             )
 
 
-def _flat_state(state: AdamState, n_outputs: int) -> AdamState:
-    return state._replace(
-        weights_m=flat(state.weights_m, 2, n_outputs), weights_v=flat(state.weights_v, 2, n_outputs)
-    )
-
-
 # -------------------------------------------------------------------------------------------- steps
 
 
-class _Step(NamedTuple):
-    """A step of Adam on a forest, after its checks."""
-
-    thresholds: FloatArray
-    features: Array
-    weights: FloatArray
-    state: AdamState
-    step: int
-    settings: dict[str, Any]
-    learned: bool
-    """Features move, too."""
-    fused: bool
-    """The backend's own step, which moves what a batch touches."""
-
-    def backend(self, run: str, x: Array, *arguments: Any, divisor: float, to: tuple[Any, ...]) -> None:
-        """Calls a function of the backend of x."""
-        n_outputs = math.prod(self.weights.shape[2:])
-        parameters = self.thresholds, self.features, flat(self.weights, 2, n_outputs)
-        lr, beta1, beta2, eps = self.settings.values()
-        settings = lr, beta1, beta2, eps, tables(x, beta1, beta2, self.step)
-        state = _flat_state(self.state, n_outputs)
-        getattr(dispatch.backend(PACKAGE, x), run)(
-            *arguments, parameters, state, self.step, settings, divisor, *to
-        )
-
-    def rows(self, name: str) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """A parameter and its moments with trees and their rows as one axis."""
-        arrays = getattr(self, name), getattr(self.state, f"{name}_m"), getattr(self.state, f"{name}_v")
-        param, m, v = (a.reshape(a.shape[0] * a.shape[1], *a.shape[2:]) for a in arrays)
-        return param, m, v
-
-    def move(self, name: str, gradient: RowGradient) -> None:
-        """A dense step of a parameter whose gradient is 0 but at some rows."""
-        param, m, v = self.rows(name)
-        grad = dispatch.array_module(param).zeros_like(param)
-        grad[gradient.rows] = gradient.values
-        optim.adam(param, grad, m, v, self.step, **self.settings)
-
-
-def _step(
+def _check_step(
     thresholds: FloatArray,
     features: Array,
     weights: FloatArray,
@@ -296,9 +219,9 @@ def _step(
     step: int,
     settings: tuple[float, float, float, float],
     margin: str,
-    windows: Windows | None,
     inputs: dict[str, Array],
-) -> _Step:
+) -> dict[str, Any]:
+    """The state and the settings of a step, checked: step, lr, beta1, beta2 and eps by name."""
     written = {"thresholds": thresholds, "weights": weights}
     if MARGINS[margin].learned:
         written["features"] = features
@@ -306,9 +229,7 @@ def _step(
     check.outputs({**written, **moments}, {name: a for name, a in inputs.items() if name not in written})
     step, numbers = check_adam(step, *settings, thresholds.dtype)
     _check_last(state, step - 1, "step - 1")
-    named = dict(zip(("lr", "beta1", "beta2", "eps"), numbers, strict=True))
-    fused = margin == "column" and windows is None
-    return _Step(thresholds, features, weights, state, step, named, MARGINS[margin].learned, fused)
+    return dict(zip(("step", "lr", "beta1", "beta2", "eps"), (step, *numbers), strict=True))
 
 
 def adam_forward(
@@ -408,27 +329,15 @@ def adam_forward(
     check.choice("aggregate", aggregate, _TOTALS)
     inputs = {"x": x, "thresholds": thresholds, "features": features, "weights": weights}
     call, shape = check_forward(kind, margin, windows, aggregate, inputs)
-    settings = (lr, beta1, beta2, eps)
-    a = _step(thresholds, features, weights, state, step, settings, margin, windows, inputs)
-    y, route = dispatch.empty(x)(shape, x.dtype), new_route(x, (*call.places, len(thresholds)), x.dtype)
-    if a.fused:
-        divisor = REDUCTIONS[aggregate].divisor(len(thresholds))
-        a.backend(
-            "adam_forward", x, kind, x, divisor=divisor, to=(route, flat(y, 1, call.sizes["n_outputs"]))
-        )
-        return y, route
-    state.thresholds_last[:, :EAGER] = a.step - 1
-    last = state.thresholds_last.reshape(-1)
-    if a.learned:
-        optim.adam_catch_up(*a.rows("features"), last.copy(), a.step - 1, **a.settings)
-    optim.adam_catch_up(*a.rows("thresholds"), last, a.step - 1, **a.settings)
-    kernels.traverse(x, thresholds, features, kind=kind, margin=margin, windows=windows, out=route)
-    _, rows = kernels.touched_rows(route.leaf.reshape(-1, len(weights)), weights.shape[1])
-    optim.adam_catch_up(
-        *a.rows("weights"), state.weights_last.reshape(-1), a.step - 1, **a.settings, rows=rows
+    settings = _check_step(
+        thresholds, features, weights, state, step, (lr, beta1, beta2, eps), margin, inputs
     )
-    kernels.leaf_outputs(route.leaf, route.margin, weights, aggregate=aggregate, out=y)
-    return y, route
+    out = dispatch.empty(x)(shape, x.dtype), new_route(x, (*call.places, len(thresholds)), x.dtype)
+    kernels.adam_forward(
+        x, thresholds, features, weights, state, **settings,
+        kind=kind, margin=margin, windows=windows, aggregate=aggregate, out=out,
+    )  # fmt: skip
+    return out
 
 
 def adam_backward(
@@ -514,24 +423,12 @@ def adam_backward(
     """
     check.choice("aggregate", aggregate, _TOTALS)
     inputs = {"x": x, "thresholds": thresholds, "features": features, "weights": weights}
-    samples, call = check_backward(kind, margin, windows, aggregate, grad_y, route, inputs)
-    settings = (lr, beta1, beta2, eps)
+    check_backward(kind, margin, windows, aggregate, grad_y, route, inputs)
     read = {**inputs, "grad_y": grad_y, **named_route(route)}
-    a = _step(thresholds, features, weights, state, step, settings, margin, windows, read)
-    grad_x = dispatch.empty(x)(x.shape, x.dtype)
-    if a.fused:
-        divisor, g = REDUCTIONS[aggregate].divisor(len(thresholds)), flat(grad_y, 1, call.sizes["n_outputs"])
-        a.backend("adam_backward", x, g, samples, divisor=divisor, to=(grad_x,))
-        return grad_x
-    grads = kernels.backward_sparse(
-        grad_y, samples, x, thresholds, features, weights,
+    settings = _check_step(thresholds, features, weights, state, step, (lr, beta1, beta2, eps), margin, read)
+    grad_x: FloatArray = dispatch.empty(x)(x.shape, x.dtype)
+    kernels.adam_backward(
+        grad_y, route, x, thresholds, features, weights, state, **settings,
         kind=kind, margin=margin, windows=windows, aggregate=aggregate, out=grad_x,
     )  # fmt: skip
-    a.move("thresholds", grads.thresholds)
-    state.thresholds_last[...] = a.step
-    if grads.features is not None:
-        a.move("features", grads.features)
-    param, m, v = a.rows("weights")
-    rows, grad = grads.weights
-    optim.adam_rows(param, rows, grad, m, v, state.weights_last.reshape(-1), a.step, **a.settings)
     return grad_x
