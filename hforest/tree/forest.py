@@ -161,6 +161,11 @@ def _check_sets(forest: Forest) -> None:
         )
 
 
+def knows_missing(forest: Forest) -> bool:
+    """Whether the splits of a forest say where missing values go."""
+    return forest.default_left.size > 0
+
+
 def has_sets(forest: Forest) -> bool:
     """Whether some split is one by categories."""
     return bool(forest.category_bits.size)
@@ -291,6 +296,35 @@ def goes_right(forest: Forest, at: int, value: Any) -> bool:
                 return not forest.default_left[at] & 2
             return not int(words[int(value) // 32]) >> int(value) % 32 & 1
     return bool(value > forest.threshold[at])
+
+
+def narrowed(forest: Forest, second: IntArray) -> Forest:
+    """The splits of a forest without sets, on samples in which infinite numbers stand for missing values.
+
+    Splits that send missing values right compare column second[f] of a feature f, which has +inf for them; the
+    others compare column f, which has -inf.
+    """
+    xp, threshold = dispatch.array_module(forest.threshold), forest.threshold
+    goes_right = (forest.feature >= 0) & (forest.default_left & 1 == 0)
+    feature = xp.where(goes_right, second[xp.maximum(forest.feature, 0)], forest.feature)
+    # +inf goes right. Not by minimum, which makes float32 subnormals 0 in CuPy.
+    largest = threshold.dtype.type(xp.finfo(threshold.dtype).max)
+    threshold = xp.where(threshold > largest, largest, threshold)
+    return forest._replace(
+        feature=feature.astype(np.int32), threshold=threshold, default_left=NO_DEFAULTS[0]
+    )
+
+
+def _frozen(a: np.ndarray) -> np.ndarray:
+    """A copy that nobody can write to: its memory is that of bytes. Empty arrays are returned as they are."""
+    return np.frombuffer(a.tobytes(), a.dtype).reshape(a.shape) if a.size else a
+
+
+def frozen(forest: Forest) -> Forest:
+    """A copy of a forest of NumPy arrays, checked, whose arrays nobody can write to."""
+    check_layout(forest)
+    # The copy is checked, not the original, which another thread may change meanwhile.
+    return check(Forest(*map(_frozen, forest)))
 
 
 def on_host(forest: Forest) -> Forest:
