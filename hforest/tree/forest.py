@@ -79,6 +79,8 @@ def check_layout(forest: Forest, x: object = None) -> np.dtype:
     """
     if not isinstance(forest, Forest):
         kind, remedy = type(forest).__name__, "pass what grow returns, or Forest(**arrays)"
+        if isinstance(getattr(forest, "forest", None), Forest):
+            remedy = "pass its attribute forest"
         if isinstance(x, Forest):
             kind, remedy = f"{kind} and the forest as x", "swap them: the forest comes before x"
         raise TypeError(f"forest: expected a hforest.tree.Forest, got {kind}; {remedy}")
@@ -323,6 +325,7 @@ def _frozen(a: np.ndarray) -> np.ndarray:
 def frozen(forest: Forest) -> Forest:
     """A copy of a forest of NumPy arrays, checked, whose arrays nobody can write to."""
     check_layout(forest)
+    checks.on_cpu(**{"forest.feature": forest.feature})
     # The copy is checked, not the original, which another thread may change meanwhile.
     return check(Forest(*map(_frozen, forest)))
 

@@ -456,11 +456,17 @@ cdef class Prepared:
     def __reduce__(self):
         return Prepared, (self.forest,)
 
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
     def __repr__(self):
         return f"<Prepared of {self._packed.w.n_trees} trees, {self._packed.n_nodes} nodes>"
 
 
-def quick(Prepared forest, x, int vote):
+def quick(Prepared forest not None, x, int vote):
     """Returns leaves (vote < 0), means or vote shares of a few rows, as new arrays; None for all others.
 
     None, too, for what is no C-contiguous array of float32 or float64 of good rows.
@@ -490,12 +496,12 @@ def quick(Prepared forest, x, int vote):
     return None
 
 
-def is_for(Prepared forest, int64_t n):
+def is_for(Prepared forest not None, int64_t n):
     """Returns whether `write` is the fastest function for n rows."""
     return n * forest._packed.steps * STEPS < forest._packed.n_nodes or n * forest._packed.steps <= QUICK
 
 
-def write(Prepared forest, cnp.ndarray x, int vote, cnp.ndarray result):
+def write(Prepared forest not None, cnp.ndarray x not None, int vote, cnp.ndarray result not None):
     """Writes leaves (vote < 0), means or vote shares of checked rows in the dtype of the forest."""
     cdef Packed* p = &forest._packed
     cdef hf_watch watch
