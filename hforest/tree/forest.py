@@ -317,17 +317,21 @@ def narrowed(forest: Forest, second: IntArray) -> Forest:
     )
 
 
-def _frozen(a: np.ndarray) -> np.ndarray:
-    """A copy that nobody can write to: its memory is that of bytes. Empty arrays are returned as they are."""
-    return np.frombuffer(a.tobytes(), a.dtype).reshape(a.shape) if a.size else a
+def _of_bytes(data: bytes, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+    """An array that nobody can write to, for its memory is that of `data`."""
+    return np.frombuffer(data, dtype).reshape(shape) if data else np.zeros(shape, dtype)
 
 
-def frozen(forest: Forest) -> Forest:
-    """A copy of a forest of NumPy arrays, checked, whose arrays nobody can write to."""
+def frozen(forest: Forest) -> tuple[Forest, Forest]:
+    """Two forests of one copy of the arrays of a forest, which are checked and cannot be written to.
+
+    The shape and dtype of an array can be changed. Those of the first forest are not to be shown to anyone.
+    """
     check_layout(forest)
     checks.on_cpu(**{"forest.feature": forest.feature})
+    parts = [(a.tobytes(), a.dtype, a.shape) for a in forest]
     # The copy is checked, not the original, which another thread may change meanwhile.
-    return check(Forest(*map(_frozen, forest)))
+    return check(Forest(*(_of_bytes(*part) for part in parts))), Forest(*(_of_bytes(*part) for part in parts))
 
 
 def on_host(forest: Forest) -> Forest:

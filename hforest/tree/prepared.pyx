@@ -44,7 +44,7 @@ cdef enum:
     ROWS = 4              # rows of a unit of work
     LOCAL = 1 << 10       # numbers of a workspace on the stack
     LINE = 64             # bytes of a cache line
-    STEPS = 1             # nodes for each step of a call up to which walks of packed columns are faster
+    STEPS = 8             # steps of a call for each node from which columns are faster, packing included
 
 
 cdef struct Packed:
@@ -402,6 +402,7 @@ cdef bint _is_forced() except -1:
 
 
 @cython.final
+@cython.no_gc_clear
 cdef class Prepared:
     """A forest that has been checked and packed: functions that take a `Forest` to apply it take it, too.
 
@@ -420,26 +421,27 @@ cdef class Prepared:
     """
 
     cdef readonly object forest
+    cdef object _forest
     cdef Packed _packed
     cdef hf_arena _arena
 
     def __cinit__(self, forest):
-        self.forest = frozen(forest)
-        cdef cnp.ndarray value = self.forest.value, column = self.forest.feature
-        cdef cnp.ndarray threshold = self.forest.threshold
+        self._forest, self.forest = frozen(forest)
+        cdef cnp.ndarray value = self._forest.value, column = self._forest.feature
+        cdef cnp.ndarray threshold = self._forest.threshold
         cdef Packed* p = &self._packed
-        cdef bint is_plain = not has_sets(self.forest) and not self.forest.indptr.size, has_memory
-        p.w = walk_of(np.zeros((1, int(self.forest.n_features)), value.dtype), self.forest)
+        cdef bint is_plain = not has_sets(self._forest) and not self._forest.indptr.size, has_memory
+        p.w = walk_of(np.zeros((1, int(self._forest.n_features)), value.dtype), self._forest)
         p.w.x = NULL
         p.w.value, p.w.n_outputs = cnp.PyArray_DATA(value), cnp.PyArray_DIM(value, 1)
-        p.n_nodes = len(self.forest.feature)
-        p.has_missing = knows_missing(self.forest)
+        p.n_nodes = len(self._forest.feature)
+        p.has_missing = knows_missing(self._forest)
         p.is_wide = p.has_missing and is_plain
         p.n_columns = p.w.n_features * (2 if p.is_wide else 1)
         p.steps = p.n_columns + p.w.n_trees + p.w.n_outputs
         if p.is_wide:
             second = np.arange(p.w.n_features, p.n_columns, dtype=np.int32)
-            narrow = narrowed(self.forest, second)
+            narrow = narrowed(self._forest, second)
             column, threshold = narrow.feature, narrow.threshold
         has_memory = _count_steps(p)
         # Larger forests than these are walked node by node: places are numbers of 32 bits.
@@ -448,13 +450,13 @@ cdef class Prepared:
         if not has_memory:
             raise MemoryError("forest: no memory to prepare it; free 32 bytes for each of its nodes")
         if p.nodes == NULL and not is_plain:
-            p.steps *= 1 + len(self.forest.data) // p.n_nodes
+            p.steps *= 1 + len(self._forest.data) // p.n_nodes
 
     def __dealloc__(self):
         release(&self._arena)
 
     def __reduce__(self):
-        return Prepared, (self.forest,)
+        return Prepared, (self._forest,)
 
     def __copy__(self):
         return self
@@ -464,6 +466,11 @@ cdef class Prepared:
 
     def __repr__(self):
         return f"<Prepared of {self._packed.w.n_trees} trees, {self._packed.n_nodes} nodes>"
+
+
+def arrays_of(forest):
+    """Returns the arrays of a forest, which are not to be changed, nor given to callers."""
+    return (<Prepared> forest)._forest if isinstance(forest, Prepared) else forest
 
 
 def quick(Prepared forest not None, x, int vote):
@@ -487,7 +494,7 @@ def quick(Prepared forest not None, x, int vote):
     result = cnp.PyArray_EMPTY(
         2, shape, cnp.NPY_INT32 if vote < 0 else cnp.NPY_FLOAT if p.w.single else cnp.NPY_DOUBLE, 0
     )
-    # With the GIL: giving it back and waiting for it again may take longer than the walks.
+    # With the GIL: where other threads hold it, waiting for it takes milliseconds.
     if _do_unit(
         p, <const char*> cnp.PyArray_DATA(a), 4 if kind == cnp.NPY_FLOAT else 8, shape[0], vote,
         <char*> cnp.PyArray_DATA(result), shape[1] * cnp.PyArray_ITEMSIZE(result),
@@ -498,7 +505,7 @@ def quick(Prepared forest not None, x, int vote):
 
 def is_for(Prepared forest not None, int64_t n):
     """Returns whether `write` is the fastest function for n rows."""
-    return n * forest._packed.steps * STEPS < forest._packed.n_nodes or n * forest._packed.steps <= QUICK
+    return n * forest._packed.steps < max(QUICK, STEPS * forest._packed.n_nodes)
 
 
 def write(Prepared forest not None, cnp.ndarray x not None, int vote, cnp.ndarray result not None):

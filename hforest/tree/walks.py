@@ -21,7 +21,7 @@ from .forest import (
     on_host,
     root_of,
 )
-from .prepared import Prepared, is_for, quick, write
+from .prepared import Prepared, arrays_of, is_for, quick, write
 
 _LEAVES, _MEANS, _VOTES = -1, 0, 1
 """What a walk writes."""
@@ -43,15 +43,10 @@ def _check_samples(forest: Forest, x: FloatArray) -> None:
         checks.finite("x", x, remedy=REMEDY)
 
 
-def arrays_of(forest: Forest | Prepared) -> Forest:
-    """The arrays of a forest."""
-    return forest.forest if isinstance(forest, Prepared) else forest
-
-
 def _check_layout(forest: Forest | Prepared, x: object) -> np.dtype:
     """As `check_layout`."""
     if isinstance(forest, Prepared):
-        dtype: np.dtype = forest.forest.threshold.dtype
+        dtype: np.dtype = arrays_of(forest).threshold.dtype
         return dtype
     return check_layout(forest, x)
 
@@ -135,7 +130,7 @@ def _write(forest: Forest | Prepared, x: FloatArray, what: int, result: Array) -
         if isinstance(x, np.ndarray) and is_for(forest, len(x)):
             write(forest, x, what, result)
             return
-        forest = forest.forest
+        forest = arrays_of(forest)
     backend = dispatch.backend(PACKAGE, x)
 
     def run(rows: slice, forest: Forest, x: FloatArray) -> None:
