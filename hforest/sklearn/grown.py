@@ -125,8 +125,10 @@ class GrownForest(Estimator):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        if isinstance(vars(self).get("forest_"), tree.Forest):
-            self._hold(self.forest_)
+        forest = vars(self).get("forest_")
+        # Arrays that joblib maps into memory stay there.
+        if isinstance(forest, tree.Forest) and all(type(a) is np.ndarray for a in forest):
+            self._hold(forest)
 
     def _score_out_of_bag(self, x: np.ndarray, y: np.ndarray, seed: int) -> None:
         counts = growth.bootstrap_counts(x.shape[0], self.forest_.tree_start.size - 1, rng=seed)
