@@ -78,7 +78,9 @@ def assert_equal(forest, ready, x):
 def test_bits(kind, dtype, n, n_trees, depth, n_features, n_outputs, pure, other, seed):
     sizes = {"n_trees": n_trees, "depth": depth, "n_features": n_features, "n_outputs": n_outputs}
     forest = forest_of(kind, dtype, seed, pure=pure, **sizes)
-    x = samples_of(kind, n, n_features, (np.float64 if dtype == np.float32 else np.float32) if other else dtype, seed)
+    x = samples_of(
+        kind, n, n_features, (np.float64 if dtype == np.float32 else np.float32) if other else dtype, seed
+    )
     assert_equal(forest, prepare(forest), x)
 
 
@@ -197,6 +199,7 @@ def test_single_rows_take_the_short_path(dtype, monkeypatch):
         assert prepared.quick(ready, of, 0) is not None
     for other in (x.tolist(), x[::-1], x[:0], x[0], x[:, :4], x.astype(np.int32), x * np.nan, x + np.inf):
         assert prepared.quick(ready, other, 0) is None
+
     # Nothing reads the whole forest.
     def fail(*arguments):
         raise AssertionError
@@ -214,10 +217,13 @@ def test_long_calls_give_the_gil_back(dtype):
 
 
 @pytest.mark.parametrize(
-    "x", [[[0.0]], [0.0, 1.0], [[np.nan, 0]], [[np.inf, 0]], [["a", "b"]], None, np.zeros((1, 3)), [[1e300, 0]]]
+    "x",
+    [[[0.0]], [0.0, 1.0], [[np.nan, 0]], [[np.inf, 0]], [["a", "b"]], None, np.zeros((1, 3)), [[1e300, 0]]],
 )
 def test_errors_are_those_of_the_forest(x):
-    single = STUMP._replace(**{name: getattr(STUMP, name).astype(np.float32) for name in ("threshold", "value", "gain", "data")})
+    single = STUMP._replace(
+        **{name: getattr(STUMP, name).astype(np.float32) for name in ("threshold", "value", "gain", "data")}
+    )
     for function in FUNCTIONS:
         with pytest.raises((TypeError, ValueError)) as want:
             function(single, x)
@@ -292,7 +298,9 @@ def test_forests_of_a_gpu_are_refused(monkeypatch):
 
 
 def test_functions_that_do_not_walk_say_what_to_pass():
-    with pytest.raises(TypeError, match=r"forest: expected a hforest\.tree\.Forest, got Prepared; pass its attribute forest"):
+    with pytest.raises(
+        TypeError, match=r"forest: expected a hforest\.tree\.Forest, got Prepared; pass its attribute forest"
+    ):
         tree.check(prepare(STUMP))
     assert tree.check(prepare(STUMP).forest)
 

@@ -9,8 +9,9 @@ numbers. They are converted to the dtype of the forest, so a forest grown on flo
 (rounded to float32) and the other way.
 
 Every function checks a forest's nodes before it walks them (a few nanoseconds a node), unless it runs
-inside `hforest.unchecked()`. To apply a forest to single rows, `prepare` it: it is then checked once. Wrong kinds and dtypes raise TypeError, wrong shapes and values ValueError,
-nodes and features out of range IndexError.
+inside `hforest.unchecked()`. To apply a forest to single rows, `prepare` it: it is then checked once. Wrong
+kinds and dtypes raise TypeError, wrong shapes and values ValueError, nodes and features out of range
+IndexError.
 """
 
 from .convert import from_sklearn

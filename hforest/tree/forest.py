@@ -303,8 +303,8 @@ def goes_right(forest: Forest, at: int, value: Any) -> bool:
 def narrowed(forest: Forest, second: IntArray) -> Forest:
     """The splits of a forest without sets, on samples in which infinite numbers stand for missing values.
 
-    Splits that send missing values right compare column second[f] of a feature f, which has +inf for them; the
-    others compare column f, which has -inf.
+    Splits that send missing values right compare column second[f] of a feature f, which has +inf for them;
+    the others compare column f, which has -inf.
     """
     xp, threshold = dispatch.array_module(forest.threshold), forest.threshold
     goes_right = (forest.feature >= 0) & (forest.default_left & 1 == 0)
@@ -312,9 +312,7 @@ def narrowed(forest: Forest, second: IntArray) -> Forest:
     # +inf goes right. Not by minimum, which makes float32 subnormals 0 in CuPy.
     largest = threshold.dtype.type(xp.finfo(threshold.dtype).max)
     threshold = xp.where(threshold > largest, largest, threshold)
-    return forest._replace(
-        feature=feature.astype(np.int32), threshold=threshold, default_left=NO_DEFAULTS[0]
-    )
+    return forest._replace(feature=feature.astype(np.int32), threshold=threshold, default_left=NO_DEFAULTS[0])
 
 
 def _of_bytes(data: bytes, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:

@@ -1,8 +1,8 @@
 """Forests that have been checked and packed once, for calls on few rows.
 
-A row of a forest of splits by features is walked through packed nodes (simd/one_row.h). These stand in an order in
-which a walk seldom leaves a cache line: some levels below a node follow it at once. Other forests are walked node by
-node, and spare the checks.
+A row of a forest of splits by features is walked through packed nodes (simd/one_row.h). These stand in an
+order in which a walk seldom leaves a cache line: some levels below a node follow it at once. Other forests are
+walked node by node, and spare the checks.
 """
 
 cimport cython
@@ -17,7 +17,8 @@ from libc.string cimport memset
 
 from hforest.core.arena cimport hf_arena, release, take
 from hforest.core.machine cimport (
-    hf_begin, hf_end, hf_stop, hf_threads, hf_units, hf_watch, raise_stopped, some_nonfinite, start_watch,
+    hf_begin, hf_end, hf_has_stopped, hf_stop, hf_stopped_after, hf_threads, hf_units, hf_watch,
+    raise_stopped, some_nonfinite, start_watch,
 )
 from hforest.tree.walk cimport (
     HF_SMALL, HF_WALKS, Walk, add_leaves, find_leaves, hf_double_node, hf_float_node, hf_small_node, largest,
@@ -62,6 +63,13 @@ cdef struct Packed:
     double steps          # of a row, at most
 
 
+cdef struct Splits:
+    # What trees are packed of: the columns that are compared, or below 0, and with which thresholds.
+    const int32_t* column  # (n_nodes,)
+    const void* threshold  # (n_nodes,)
+    int32_t* depth        # OUT (n_trees,)
+
+
 cdef struct Space:
     # The workspace of a thread.
     char* columns         # (n_columns,)
@@ -89,9 +97,9 @@ cdef int32_t _depth_of(
 cdef void _place_tree(
     const int32_t* feature, const int32_t* left, int32_t* place, int32_t* pending
 ) noexcept nogil:
-    # Writes the places of a tree's nodes after its root's. The root has a place for a sibling beside it. A pair
-    # of siblings is followed by the pairs below it, breadth-first, PAIRS in all; the pairs below these wait in
-    # `pending`.
+    # Writes the places of a tree's nodes after its root's. The root has a place for a sibling beside it. A
+    # pair of siblings is followed by the pairs below it, breadth-first, PAIRS in all; the pairs below these
+    # wait in `pending`.
     cdef int32_t pair[2 * PAIRS + 1]
     cdef int64_t n_pending = 0, begun = 0
     cdef int32_t at = 2, v, side
@@ -137,79 +145,90 @@ cdef void _write_node(
 
 
 cdef void _pack_tree(
-    const Packed* p, const int32_t* column, const real* threshold, const real* value, int64_t tree,
-    int32_t* place, int32_t* pending,
+    const Packed* p, const Splits* splits, const real* threshold, const real* value, int64_t tree,
+    int32_t* place, hf_watch* watch,
 ) noexcept nogil:
-    # Writes nodes, numbers and answers of a tree. column, threshold: those that rows are compared in.
+    # Writes nodes, numbers and answers of a tree. place: workspace (2 * n_nodes,).
     cdef int64_t root = p.w.forest.tree_start[tree], n_nodes = p.w.forest.tree_start[tree + 1] - root, v, at
-    cdef int64_t first = root + tree, n_outputs = p.w.n_outputs
+    cdef int64_t first = root + tree, n_outputs = p.w.n_outputs, n_steps = 0, answer
     cdef const real* values = value + first // 2 * n_outputs
     cdef const int32_t* left = p.w.forest.left + root
-    cdef int64_t answer
-    _place_tree(column + root, left, place, pending)
+    cdef const int32_t* column = splits.column + root
+    _place_tree(column, left, place, place + n_nodes)
     p.root[tree] = <uint32_t> first
     for v in range(n_nodes):
         at = first + place[v]
         p.number[at] = <int32_t> v
-        if column[root + v] >= 0:
+        if column[v] >= 0:
             _write_node(
-                p, at, threshold[root + v], <uint32_t> column[root + v], <uint32_t> (place[left[v]] - place[v])
+                p, at, threshold[root + v], <uint32_t> column[v], <uint32_t> (place[left[v]] - place[v])
             )
             continue
         _write_node(p, at, INFINITY, 0, 0)
         # Of one output the class would be the same for all leaves.
         answer = only_class(values + left[v] * n_outputs, n_outputs) if n_outputs > 1 else -1
         p.answer[at] = <int32_t> (answer if answer >= 0 else -1 - left[v])
+        if hf_stopped_after(watch, &n_steps, n_outputs):
+            return
 
 
-cdef bint _pack(Packed* p, const int32_t* column, const void* threshold, hf_arena* arena) noexcept nogil:
-    # Packs all trees; returns whether there was memory.
-    cdef int64_t most = 0, tree, n_places = p.n_nodes + p.w.n_trees
-    cdef int64_t size
-    cdef int32_t* place
-    cdef hf_arena workspace
+cdef bint _prepare_tree(const Packed* p, const Splits* splits, int64_t tree, hf_watch* watch) noexcept nogil:
+    # Finds the depth of a tree, and packs it where trees are packed; returns whether there was memory.
+    cdef int64_t root = p.w.forest.tree_start[tree], n_nodes = p.w.forest.tree_start[tree + 1] - root
+    cdef hf_arena arena
+    cdef int32_t* workspace
+    memset(&arena, 0, sizeof(hf_arena))
+    workspace = <int32_t*> take(&arena, 2 * n_nodes * sizeof(int32_t))
+    if not arena.failed:
+        splits.depth[tree] = _depth_of(p.w.forest.feature + root, p.w.forest.left + root, n_nodes, workspace)
+        if p.nodes != NULL and p.w.single:
+            _pack_tree(
+                p, splits, <const float*> splits.threshold, <const float*> p.w.value, tree, workspace, watch
+            )
+        elif p.nodes != NULL:
+            _pack_tree(
+                p, splits, <const double*> splits.threshold, <const double*> p.w.value, tree, workspace, watch
+            )
+    release(&arena)
+    return not arena.failed
+
+
+cdef void _take_nodes(Packed* p, hf_arena* arena) noexcept nogil:
+    # Takes the memory of packed nodes.
+    cdef int64_t most = 0, tree, n_places = p.n_nodes + p.w.n_trees, size
     for tree in range(p.w.n_trees):
         most = max(most, p.w.forest.tree_start[tree + 1] - p.w.forest.tree_start[tree])
     p.form = HF_DOUBLE_NODES
     if p.w.single:
         p.form = HF_SMALL_NODES if most + 1 < HF_SMALL and p.n_columns < HF_SMALL else HF_FLOAT_NODES
     size = 8 if p.form == HF_SMALL_NODES else 12 if p.form == HF_FLOAT_NODES else 16
-    memset(&workspace, 0, sizeof(hf_arena))
-    place = <int32_t*> take(&workspace, 2 * most * sizeof(int32_t))
-    p.nodes = <char*> take(arena, n_places * size + LINE)
     p.root = <uint32_t*> take(arena, p.w.n_trees * sizeof(uint32_t))
     p.number = <int32_t*> take(arena, n_places * sizeof(int32_t))
     p.answer = <int32_t*> take(arena, n_places * sizeof(int32_t))
-    if arena.failed or workspace.failed:
-        release(&workspace)
-        return False
-    p.nodes += (-<uintptr_t> p.nodes) % LINE
-    for tree in range(p.w.n_trees):
-        if p.w.single:
-            _pack_tree(p, column, <const float*> threshold, <const float*> p.w.value, tree, place, place + most)
-        else:
-            _pack_tree(p, column, <const double*> threshold, <const double*> p.w.value, tree, place, place + most)
-    release(&workspace)
-    return True
+    p.nodes = <char*> take(arena, n_places * size + LINE)
+    if not arena.failed:
+        p.nodes += (-<uintptr_t> p.nodes) % LINE
 
 
-cdef bint _count_steps(Packed* p) noexcept nogil:
-    # Adds the depths of the trees to p.steps; returns whether there was memory.
-    cdef int64_t most = 0, tree, root, n_nodes
-    cdef int32_t* depth
+cdef void _prepare(Packed* p, Splits* splits, bint packs, hf_arena* arena, hf_watch* watch) noexcept nogil:
+    cdef int threads = 1 if p.n_nodes < QUICK else hf_threads()
+    cdef int64_t tree
     cdef hf_arena workspace
-    for tree in range(p.w.n_trees):
-        most = max(most, p.w.forest.tree_start[tree + 1] - p.w.forest.tree_start[tree])
     memset(&workspace, 0, sizeof(hf_arena))
-    depth = <int32_t*> take(&workspace, most * sizeof(int32_t))
-    if workspace.failed:
-        return False
-    for tree in range(p.w.n_trees):
-        root = p.w.forest.tree_start[tree]
-        n_nodes = p.w.forest.tree_start[tree + 1] - root
-        p.steps += _depth_of(p.w.forest.feature + root, p.w.forest.left + root, n_nodes, depth)
+    splits.depth = <int32_t*> take(&workspace, p.w.n_trees * sizeof(int32_t))
+    if packs:
+        _take_nodes(p, arena)
+    if arena.failed or workspace.failed:
+        hf_stop(watch)
+    else:
+        for tree in prange(hf_units(watch, p.w.n_trees, threads), schedule="dynamic", num_threads=threads):
+            if hf_begin(watch, tree):
+                if not _prepare_tree(p, splits, tree, watch):
+                    hf_stop(watch)
+                hf_end(watch)
+        for tree in range(0 if hf_has_stopped(watch) else p.w.n_trees):
+            p.steps += splits.depth[tree]
     release(&workspace)
-    return True
 
 
 # ---------------------------------------------------------------------------------------------- one row
@@ -430,7 +449,9 @@ cdef class Prepared:
         cdef cnp.ndarray value = self._forest.value, column = self._forest.feature
         cdef cnp.ndarray threshold = self._forest.threshold
         cdef Packed* p = &self._packed
-        cdef bint is_plain = not has_sets(self._forest) and not self._forest.indptr.size, has_memory
+        cdef bint is_plain = not has_sets(self._forest) and not self._forest.indptr.size, packs
+        cdef Splits splits
+        cdef hf_watch watch
         p.w = walk_of(np.zeros((1, int(self._forest.n_features)), value.dtype), self._forest)
         p.w.x = NULL
         p.w.value, p.w.n_outputs = cnp.PyArray_DATA(value), cnp.PyArray_DIM(value, 1)
@@ -443,13 +464,15 @@ cdef class Prepared:
             second = np.arange(p.w.n_features, p.n_columns, dtype=np.int32)
             narrow = narrowed(self._forest, second)
             column, threshold = narrow.feature, narrow.threshold
-        has_memory = _count_steps(p)
+        splits.column = <const int32_t*> cnp.PyArray_DATA(column)
+        splits.threshold = cnp.PyArray_DATA(threshold)
         # Larger forests than these are walked node by node: places are numbers of 32 bits.
-        if has_memory and is_plain and p.n_nodes + p.w.n_trees < 1 << 31 and p.n_columns < 1 << 31:
-            has_memory = _pack(p, <int32_t*> cnp.PyArray_DATA(column), cnp.PyArray_DATA(threshold), &self._arena)
-        if not has_memory:
-            raise MemoryError("forest: no memory to prepare it; free 32 bytes for each of its nodes")
-        if p.nodes == NULL and not is_plain:
+        packs = is_plain and p.n_nodes + p.w.n_trees < 1 << 31 and p.n_columns < 1 << 31
+        start_watch(&watch)
+        with nogil:
+            _prepare(p, &splits, packs, &self._arena, &watch)
+        raise_stopped(&watch, "forest: no memory to prepare it; free 32 bytes for each of its nodes")
+        if not is_plain:
             p.steps *= 1 + len(self._forest.data) // p.n_nodes
 
     def __dealloc__(self):

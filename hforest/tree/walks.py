@@ -236,7 +236,7 @@ def apply(forest: Forest | Prepared, x: ArrayLike, *, out: IntArray | None = Non
 
     Parameters
     ----------
-    forest : Forest
+    forest : Forest or Prepared
         n_trees trees.
     x : (n_samples, n_features) array-like, or CSR or CSC matrix of SciPy
         Samples, finite, of any real dtype; they are converted to the dtype of the forest. A forest that was
@@ -287,7 +287,7 @@ def predict(forest: Forest | Prepared, x: ArrayLike, *, out: FloatArray | None =
 
     Parameters
     ----------
-    forest : Forest
+    forest : Forest or Prepared
         n_outputs classes or targets.
     x : (n_samples, n_features) array-like, or CSR or CSC matrix of SciPy
         Samples, finite, of any real dtype; they are converted to the dtype of the forest. A forest that was
@@ -310,8 +310,8 @@ def predict(forest: Forest | Prepared, x: ArrayLike, *, out: FloatArray | None =
     -----
     A departure: Breiman 2001 lets trees vote, which `vote_shares` does; here their class probabilities are
     averaged, as in scikit-learn. Means are summed in float64 in the order of the trees and rounded once.
-    Cost: that of `apply`, and n_outputs additions a sample and tree. For single samples check the forest once
-    and predict inside `hforest.unchecked()`: checking a large forest takes longer than walking it.
+    Cost: that of `apply`, and n_outputs additions a sample and tree. For single samples `prepare` the
+    forest: checking a large one takes longer than walking it.
 
     Examples
     --------
@@ -331,7 +331,7 @@ def vote_shares(forest: Forest | Prepared, x: ArrayLike, *, out: FloatArray | No
 
     Parameters
     ----------
-    forest : Forest
+    forest : Forest or Prepared
         A classification forest.
     x : (n_samples, n_features) array-like, or CSR or CSC matrix of SciPy
         Samples, finite, of any real dtype; they are converted to the dtype of the forest. A forest that was
@@ -371,7 +371,7 @@ def path(forest: Forest | Prepared, x: ArrayLike, tree: int = 0) -> IntArray:
 
     Parameters
     ----------
-    forest : Forest
+    forest : Forest or Prepared
         Any forest, axis-aligned or oblique.
     x : (n_features,) array-like
         One sample, finite, of any real dtype; it is converted to the dtype of the forest. A forest that was
