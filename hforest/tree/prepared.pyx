@@ -60,7 +60,8 @@ cdef struct Packed:
     bint is_wide          # a row has two columns of each feature (`narrowed`)
     int64_t n_columns
     int64_t n_nodes
-    double steps          # of a row, at most
+    double steps          # of a row from node to node, at most,
+    double cost           # and with the numbers that are read and written besides
 
 
 cdef struct Splits:
@@ -459,7 +460,7 @@ cdef class Prepared:
         p.has_missing = knows_missing(self._forest)
         p.is_wide = p.has_missing and is_plain
         p.n_columns = p.w.n_features * (2 if p.is_wide else 1)
-        p.steps = p.n_columns + p.w.n_trees + p.w.n_outputs
+        p.steps = p.w.n_trees
         if p.is_wide:
             second = np.arange(p.w.n_features, p.n_columns, dtype=np.int32)
             narrow = narrowed(self._forest, second)
@@ -474,6 +475,7 @@ cdef class Prepared:
         raise_stopped(&watch, "forest: no memory to prepare it; free 32 bytes for each of its nodes")
         if not is_plain:
             p.steps *= 1 + len(self._forest.data) // p.n_nodes
+        p.cost = p.steps + p.n_columns + p.w.n_outputs
 
     def __dealloc__(self):
         release(&self._arena)
@@ -512,7 +514,7 @@ def quick(Prepared forest not None, x, int vote):
     if cnp.PyArray_NDIM(a) != 2 or cnp.PyArray_DIM(a, 1) != p.w.n_features:
         return None
     shape[0], shape[1] = cnp.PyArray_DIM(a, 0), p.w.n_trees if vote < 0 else p.w.n_outputs
-    if shape[0] == 0 or shape[0] * p.steps > QUICK:
+    if shape[0] == 0 or shape[0] * p.cost > QUICK:
         return None
     result = cnp.PyArray_EMPTY(
         2, shape, cnp.NPY_INT32 if vote < 0 else cnp.NPY_FLOAT if p.w.single else cnp.NPY_DOUBLE, 0
