@@ -1,8 +1,8 @@
 """Forests that have been checked and packed once, for calls on few rows.
 
 A row of a forest of splits by features is walked through packed nodes (simd/one_row.h). These stand in an
-order in which a walk seldom leaves a cache line: some levels below a node follow it at once. Other forests are
-walked node by node, and spare the checks.
+order in which a walk seldom leaves a cache line: some levels below a node follow it at once. Other forests
+are walked node by node, and spare the checks.
 """
 
 cimport cython
@@ -46,6 +46,9 @@ cdef enum:
     LOCAL = 1 << 10       # numbers of a workspace on the stack
     LINE = 64             # bytes of a cache line
     STEPS = 8             # steps of a call for each node from which columns are faster, packing included
+
+
+cdef str NO_MEMORY = "forest: no memory to walk it; pass fewer samples at a time"
 
 
 cdef struct Packed:
@@ -178,20 +181,23 @@ cdef bint _prepare_tree(const Packed* p, const Splits* splits, int64_t tree, hf_
     cdef int64_t root = p.w.forest.tree_start[tree], n_nodes = p.w.forest.tree_start[tree + 1] - root
     cdef hf_arena arena
     cdef int32_t* workspace
+    cdef bint has_memory
     memset(&arena, 0, sizeof(hf_arena))
     workspace = <int32_t*> take(&arena, 2 * n_nodes * sizeof(int32_t))
-    if not arena.failed:
+    has_memory = not arena.failed
+    if has_memory:
         splits.depth[tree] = _depth_of(p.w.forest.feature + root, p.w.forest.left + root, n_nodes, workspace)
-        if p.nodes != NULL and p.w.single:
+    if has_memory and p.nodes != NULL:
+        if p.w.single:
             _pack_tree(
                 p, splits, <const float*> splits.threshold, <const float*> p.w.value, tree, workspace, watch
             )
-        elif p.nodes != NULL:
+        else:
             _pack_tree(
                 p, splits, <const double*> splits.threshold, <const double*> p.w.value, tree, workspace, watch
             )
     release(&arena)
-    return not arena.failed
+    return has_memory
 
 
 cdef void _take_nodes(Packed* p, hf_arena* arena) noexcept nogil:
@@ -507,7 +513,7 @@ def quick(Prepared forest not None, x, int vote):
         return None
     cdef cnp.ndarray a = x, result
     cdef Packed* p = &forest._packed
-    cdef int kind = cnp.PyArray_TYPE(a)
+    cdef int kind = cnp.PyArray_TYPE(a), outcome
     cdef cnp.npy_intp[2] shape
     if kind != cnp.NPY_FLOAT and kind != cnp.NPY_DOUBLE or not cnp.PyArray_ISCARRAY_RO(a):
         return None
@@ -520,12 +526,13 @@ def quick(Prepared forest not None, x, int vote):
         2, shape, cnp.NPY_INT32 if vote < 0 else cnp.NPY_FLOAT if p.w.single else cnp.NPY_DOUBLE, 0
     )
     # With the GIL: where other threads hold it, waiting for it takes milliseconds.
-    if _do_unit(
+    outcome = _do_unit(
         p, <const char*> cnp.PyArray_DATA(a), 4 if kind == cnp.NPY_FLOAT else 8, shape[0], vote,
         <char*> cnp.PyArray_DATA(result), shape[1] * cnp.PyArray_ITEMSIZE(result),
-    ) == 1:
-        return result
-    return None
+    )
+    if outcome < 0:
+        raise MemoryError(NO_MEMORY)
+    return result if outcome else None
 
 
 def is_for(Prepared forest not None, int64_t n):
@@ -545,4 +552,4 @@ def write(Prepared forest not None, cnp.ndarray x not None, int vote, cnp.ndarra
     start_watch(&watch)
     with nogil:
         _do_units(p, rows, itemsize, n, vote, to, width, &watch)
-    raise_stopped(&watch, "forest: no memory to walk it; pass fewer samples at a time")
+    raise_stopped(&watch, NO_MEMORY)
