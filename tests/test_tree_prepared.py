@@ -136,8 +136,25 @@ def test_nodes_of_every_width(dtype, n_splits):
         assert_equal(forest, ready, x)
 
 
+@pytest.mark.parametrize("depth", [14, 15, 16])
+def test_far_children(dtype, depth):
+    # In full trees of depth 16 children are more than 2**16 places away.
+    v = np.arange(2 ** (depth + 1) - 1)
+    split, rng = v < len(v) // 2, np.random.default_rng(0)
+    forest = Forest(
+        n_features=np.array(4), tree_start=np.array([0, len(v)]), feature=np.where(split, v % 4, -1).astype(np.int32),
+        threshold=(rng.normal(size=len(v)) * split).astype(dtype),
+        left=np.where(split, 2 * v + 1, v - len(v) // 2).astype(np.int32),
+        value=v[: len(v) // 2 + 1, None].astype(dtype), gain=np.zeros(len(v), dtype),
+        indptr=np.zeros(0, np.int64), indices=np.zeros(0, np.int32), data=np.zeros(0, dtype),
+    )  # fmt: skip
+    ready = prepare(forest)
+    for x in rng.normal(size=(300, 1, 4)).astype(dtype):
+        assert_equal(forest, ready, x)
+
+
 def test_features_of_every_width(dtype):
-    for n_features in (2**15 - 1, 2**15, 2**16 - 1, 2**16):
+    for n_features in (2**15 - 1, 2**15 + 8, 2**16 - 1, 2**16 + 8):
         forest = forest_of("plain", dtype, 0)
         feature = np.where(forest.feature >= 0, n_features - 1 - forest.feature, -1).astype(np.int32)
         forest = forest._replace(feature=feature, n_features=np.array(n_features))
@@ -199,6 +216,13 @@ def test_single_rows_take_the_short_path(dtype, monkeypatch):
         assert prepared.quick(ready, of, 0) is not None
     for other in (x.tolist(), x[::-1], x[:0], x[0], x[:, :4], x.astype(np.int32), x * np.nan, x + np.inf):
         assert prepared.quick(ready, other, 0) is None
+
+    for other in (np.float32, np.float64):
+        for fault in (np.nan, np.inf, -np.inf, 1e300):
+            with np.errstate(over="ignore"):
+                some = np.full((1, 5), fault, other)
+            is_good = dtype == other == np.float64 and fault == 1e300
+            assert (prepared.quick(ready, some, 0) is not None) == is_good
 
     # Nothing reads the whole forest.
     def fail(*arguments):
