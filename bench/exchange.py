@@ -11,6 +11,7 @@ converted by treelite and `hforest.treelite.from_treelite`. Before anything is t
 are compared with those of the library that trained the model. The rungs:
 
     hforest          in the dtype of the model (float64 of LightGBM)
+    hforest prepared the forest of the model prepared (bench/one_row.py times single rows)
     hforest float32  of LightGBM: thresholds rounded down to float32, which changes no leaf here
     xgboost, lightgbm, gtil (of treelite), daal4py (oneDAL), where installed
     lleaves          LightGBM's trees as machine code, with --lleaves FILE: compiling them takes minutes,
@@ -114,7 +115,11 @@ def calls_of(
 
     threads = options.threads
     ensemble = exchange.from_treelite(model)
-    calls: dict[str, Call] = {"hforest": partial(exchange.predict_margin, ensemble)}
+    prepared = ensemble._replace(forest=hforest.tree.prepare(ensemble.forest))
+    calls: dict[str, Call] = {
+        "hforest": partial(exchange.predict_margin, ensemble),
+        "hforest prepared": partial(exchange.predict_margin, prepared),
+    }
     right: Call
     if name == "lightgbm":
         single = exchange.from_treelite(model, dtype=np.float32)

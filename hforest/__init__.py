@@ -76,6 +76,7 @@ __all__ = [
 for _package in [globals()[_name] for _name in __all__]:
     for _name in getattr(_package, "__all__", ()):
         _member = getattr(_package, _name)
-        if isinstance(_member, type):
+        # Types of compiled modules cannot be changed.
+        if isinstance(_member, type) and _member is not tree.Prepared:
             _member.__module__ = _package.__name__
 del _package, _name, _member

@@ -26,6 +26,7 @@ def _calls():
     few, gaps = scipy.sparse.csr_array(x * (rng.random(x.shape) < 0.3)), np.where(x > 50, np.nan, x)
     oblique = {"max_rounds": 2, "min_samples_oblique": 1, "rng": 0}
     forest, projected = classic.grow(x, y, 2, rng=0), manifold.grow(x, y, 2, projection="sparse", rng=0)
+    wide = forest._replace(n_features=np.array(2000))
     targets, columns = tree.leaf_targets(forest, x, z), np.ascontiguousarray(x.T)
     return {
         "numbers": partial(classic.grow, x, y, 2, rng=0),
@@ -47,6 +48,9 @@ def _calls():
         "predict": partial(tree.predict, forest, x),
         "predict a row": partial(tree.predict, forest, x[:1]),
         "predict sparse rows": partial(tree.predict, forest, few),
+        "prepare": partial(tree.prepare, forest),
+        "predict a wide prepared row": partial(tree.predict, tree.prepare(wide), np.zeros((1, 2000))),
+        "predict wide prepared rows": partial(tree.predict, tree.prepare(wide), np.zeros((9, 2000))),
         "check": partial(tree.check, projected),
         "quantiles": partial(tree.quantiles, forest, targets, x, [0.5]),
         "proximity": partial(tree.proximity, forest, x),
@@ -56,7 +60,8 @@ def _calls():
 
 
 ALLOCATIONS = {
-    "by rows": 11, "apply": 4, "predict": 5, "predict a row": 1, "predict sparse rows": 6, "check": 1,
+    "by rows": 11, "apply": 4, "predict": 5, "predict a row": 1, "predict sparse rows": 6, "prepare": 7,
+    "predict a wide prepared row": 1, "predict wide prepared rows": 1, "check": 1,
     "quantiles": 6, "proximity": 6, "split of classes": 3, "split of targets": 3,
 }  # fmt: skip
 """The least number of allocations of a call; others have at least 10."""

@@ -694,6 +694,37 @@ def test_calibration(name):
     assert model.score(X, TEXT) > 0.85
 
 
+def test_grown_forests_are_prepared_once(tmp_path, monkeypatch):
+    model = small("RandomForestClassifier").fit(X, TEXT)
+    expected, text = outputs(model, X), pickle.dumps(model)
+    sizes = sum(a.nbytes for a in model.forest_)
+    assert len(text) < sizes + 5000  # the arrays stand there once
+    assert isinstance(model._forest(), tree.Prepared)
+    joblib.dump(model, tmp_path / "model.joblib")
+    for again in (pickle.loads(text), joblib.load(tmp_path / "model.joblib")):
+        assert again._forest().forest is again.forest_
+        assert same_bits(outputs(again, X), expected)
+    mapped = joblib.load(tmp_path / "model.joblib", mmap_mode="r")
+    assert mapped._forest() is mapped.forest_
+    with pytest.raises(ValueError, match="read-only"):
+        model.forest_.value[:] = 0
+    other = small("RandomForestClassifier", random_state=1).fit(X, TEXT)
+    model.forest_ = other.forest_._replace(gain=other.forest_.gain.copy())
+    assert same_bits(outputs(model, X), outputs(other, X))
+    # A model of an earlier version holds its forest alone.
+    state = {name: value for name, value in vars(other).items() if name != "_prepared"}
+    old = object.__new__(type(other))
+    old.__setstate__(state)
+    assert isinstance(old._forest(), tree.Prepared)
+
+    def fail(*arguments):
+        raise AssertionError
+
+    monkeypatch.setattr(tree.walks, "check_nodes", fail)
+    other.predict(X[:1])
+    other.apply(X)
+
+
 @pytest.mark.parametrize("name", KINDS)
 def test_pickle_joblib_and_clone(name, tmp_path):
     x, y = data(name)

@@ -206,6 +206,16 @@ def test_lightgbm(name, missing):
     close(exchange.predict(single, x), expected)
 
 
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_prepared_ensembles(missing, dtype):
+    _, model, x = lightgbms("regression", missing)
+    ensemble = exchange.from_treelite(model, dtype=dtype)
+    prepared = ensemble._replace(forest=tree.prepare(ensemble.forest))
+    for n in (1, 2, 1000):
+        want = exchange.predict(ensemble, x[:n])
+        assert exchange.predict(prepared, x[:n]).tobytes() == want.tobytes()
+
+
 @pytest.mark.parametrize("more", [{"use_missing": False}, {"zero_as_missing": True}])
 def test_missing_values_of_lightgbm(more):
     """Without missing values NaN is 0 there; a 0 that is missing is not in treelite, so that none is asked for."""

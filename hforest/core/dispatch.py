@@ -16,7 +16,8 @@ import numpy as np
 from . import machine
 from .aliases import Array
 
-_forced: ContextVar[str | None] = ContextVar("hforest_backend", default=None)
+FORCED: ContextVar[str | None] = ContextVar("hforest_backend", default=None)
+"""The backend of all calls, where a block of `forced` or `using` says so."""
 _backends: dict[tuple[str, str], ModuleType] = {}
 
 
@@ -55,7 +56,7 @@ def to_numpy(a: Array) -> np.ndarray:
 
 def backend(package: str, a: Array) -> ModuleType:
     """Returns the module of `package` that computes on arrays such as `a`: cpu, gpu or reference."""
-    name = _forced.get()
+    name = FORCED.get()
     if name is None:
         name = "cpu" if array_module(a) is np else "gpu"
     elif name == "reference" and array_module(a) is not np:
@@ -71,17 +72,17 @@ def backend(package: str, a: Array) -> ModuleType:
 
 def runs_on_gpu(a: Array) -> bool:
     """Returns whether calls with arrays such as `a` run in the CUDA backends."""
-    return array_module(a) is not np if _forced.get() is None else _forced.get() == "gpu"
+    return array_module(a) is not np if FORCED.get() is None else FORCED.get() == "gpu"
 
 
 def is_reference() -> bool:
     """Returns whether calls run in the reference implementations."""
-    return _forced.get() == "reference"
+    return FORCED.get() == "reference"
 
 
 def forced(name: str) -> AbstractContextManager[None]:
     """Runs every call of the block in the backends called `name`, whatever the arrays are; for tests."""
-    return machine.Within(_forced, name)
+    return machine.Within(FORCED, name)
 
 
 def using(backend: str) -> AbstractContextManager[None]:

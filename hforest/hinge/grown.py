@@ -83,7 +83,7 @@ def _check(x: FloatArray, y: ArrayLike | None, forest: Forest, depth: int | None
     n_outputs = forest.value.shape[1]
     check.choice("task", task, supervised.TASKS)
     if y is None:
-        predicted = forest_outputs(forest, x, False).astype(np.float64)
+        predicted = forest_outputs(forest, x).astype(np.float64)
         target = supervised.Target(None, predicted, n_outputs)
     else:
         classes = n_outputs if task == "classification" else None

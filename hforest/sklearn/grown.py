@@ -104,10 +104,31 @@ class GrownForest(Estimator):
                 )
             seed = self._seed()
             settings |= {"sample_weight": weight_of(sample_weight), "rng": seed}
-            self.forest_ = self._grow(x, target, self._settings() | settings)
+            self._hold(self._grow(x, target, self._settings() | settings))
             if score:
                 self._score_out_of_bag(x, target, seed)
         return self
+
+    def _hold(self, forest: tree.Forest) -> None:
+        """Keeps a forest, prepared. The arrays of `forest_` are its own, which cannot be written to."""
+        self._prepared = tree.prepare(forest)
+        self.forest_ = self._prepared.forest
+
+    def _forest(self) -> tree.Forest | tree.Prepared:
+        """The forest to be applied: prepared, where `forest_` is none that was put there later."""
+        prepared: tree.Prepared | None = vars(self).get("_prepared")
+        return self.forest_ if prepared is None or prepared.forest is not self.forest_ else prepared
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The prepared forest is made anew of forest_.
+        return {name: value for name, value in super().__getstate__().items() if name != "_prepared"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        forest = vars(self).get("forest_")
+        # Arrays that joblib maps into memory stay there.
+        if isinstance(forest, tree.Forest) and all(type(a) is np.ndarray for a in forest):
+            self._hold(forest)
 
     def _score_out_of_bag(self, x: np.ndarray, y: np.ndarray, seed: int) -> None:
         counts = growth.bootstrap_counts(x.shape[0], self.forest_.tree_start.size - 1, rng=seed)
@@ -127,7 +148,7 @@ class GrownForest(Estimator):
         self.oob_score_ = float(metric(true, answers)) if seen.any() else np.nan
 
     def _outputs(self, x: np.ndarray) -> np.ndarray:
-        return tree.predict(self.forest_, x)
+        return tree.predict(self._forest(), x)
 
     @property
     def feature_importances_(self) -> np.ndarray:
@@ -153,7 +174,7 @@ class GrownForest(Estimator):
         """
         x = self._samples(X)
         with self._computing():
-            return tree.apply(self.forest_, x)
+            return tree.apply(self._forest(), x)
 
     def decision_path(self, X: ArrayLike) -> tuple[csr_matrix, np.ndarray]:
         """Returns the nodes that samples visit.

@@ -9,8 +9,9 @@ numbers. They are converted to the dtype of the forest, so a forest grown on flo
 (rounded to float32) and the other way.
 
 Every function checks a forest's nodes before it walks them (a few nanoseconds a node), unless it runs
-inside `hforest.unchecked()`. Wrong kinds and dtypes raise TypeError, wrong shapes and values ValueError,
-nodes and features out of range IndexError.
+inside `hforest.unchecked()`. To apply a forest to single rows, `prepare` it: it is then checked once. Wrong
+kinds and dtypes raise TypeError, wrong shapes and values ValueError, nodes and features out of range
+IndexError.
 """
 
 from .convert import from_sklearn
@@ -20,6 +21,8 @@ from .forest import Forest, check
 from .importances import importance, permutation_importance
 from .joining import join
 from .leaves import LeafTargets, leaf_targets, quantiles
+from .prepared import Prepared
+from .preparing import prepare
 from .proximities import proximity
 from .text import to_text
 from .walks import apply, path, predict, vote_shares
@@ -27,6 +30,7 @@ from .walks import apply, path, predict, vote_shares
 __all__ = [
     "Forest",
     "LeafTargets",
+    "Prepared",
     "apply",
     "check",
     "from_sklearn",
@@ -37,6 +41,7 @@ __all__ = [
     "path",
     "permutation_importance",
     "predict",
+    "prepare",
     "proximity",
     "quantiles",
     "save",

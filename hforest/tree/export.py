@@ -8,8 +8,8 @@ from ..core import check as checks
 from ..core import supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray
 from .complete import levels
-from .forest import Forest, check, has_sets
-from .walks import REMEDY, apply, knows_missing
+from .forest import Forest, check, has_sets, knows_missing
+from .walks import REMEDY, apply
 
 
 def to_dict(

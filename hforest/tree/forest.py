@@ -79,6 +79,8 @@ def check_layout(forest: Forest, x: object = None) -> np.dtype:
     """
     if not isinstance(forest, Forest):
         kind, remedy = type(forest).__name__, "pass what grow returns, or Forest(**arrays)"
+        if isinstance(getattr(forest, "forest", None), Forest):
+            remedy = "pass its attribute forest"
         if isinstance(x, Forest):
             kind, remedy = f"{kind} and the forest as x", "swap them: the forest comes before x"
         raise TypeError(f"forest: expected a hforest.tree.Forest, got {kind}; {remedy}")
@@ -159,6 +161,11 @@ def _check_sets(forest: Forest) -> None:
             "forest.category_indptr: expected sets of categories at splits by features alone, got one at a "
             "leaf or a projection; pass arrays of one forest, unchanged"
         )
+
+
+def knows_missing(forest: Forest) -> bool:
+    """Whether the splits of a forest say where missing values go."""
+    return forest.default_left.size > 0
 
 
 def has_sets(forest: Forest) -> bool:
@@ -291,6 +298,38 @@ def goes_right(forest: Forest, at: int, value: Any) -> bool:
                 return not forest.default_left[at] & 2
             return not int(words[int(value) // 32]) >> int(value) % 32 & 1
     return bool(value > forest.threshold[at])
+
+
+def narrowed(forest: Forest, second: IntArray) -> Forest:
+    """The splits of a forest without sets, on samples in which infinite numbers stand for missing values.
+
+    Splits that send missing values right compare column second[f] of a feature f, which has +inf for them;
+    the others compare column f, which has -inf.
+    """
+    xp, threshold = dispatch.array_module(forest.threshold), forest.threshold
+    goes_right = (forest.feature >= 0) & (forest.default_left & 1 == 0)
+    feature = xp.where(goes_right, second[xp.maximum(forest.feature, 0)], forest.feature)
+    # +inf goes right. Not by minimum, which makes float32 subnormals 0 in CuPy.
+    largest = threshold.dtype.type(xp.finfo(threshold.dtype).max)
+    threshold = xp.where(threshold > largest, largest, threshold)
+    return forest._replace(feature=feature.astype(np.int32), threshold=threshold, default_left=NO_DEFAULTS[0])
+
+
+def _of_bytes(data: bytes, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+    """An array that nobody can write to, for its memory is that of `data`."""
+    return np.frombuffer(data, dtype).reshape(shape) if data else np.zeros(shape, dtype)
+
+
+def frozen(forest: Forest) -> tuple[Forest, Forest]:
+    """Two forests of one copy of the arrays of a forest, which are checked and cannot be written to.
+
+    The shape and dtype of an array can be changed. Those of the first forest are not to be shown to anyone.
+    """
+    check_layout(forest)
+    checks.on_cpu(**{"forest.feature": forest.feature})
+    parts = [(a.tobytes(), a.dtype, a.shape) for a in forest]
+    # The copy is checked, not the original, which another thread may change meanwhile.
+    return check(Forest(*(_of_bytes(*part) for part in parts))), Forest(*(_of_bytes(*part) for part in parts))
 
 
 def on_host(forest: Forest) -> Forest:

@@ -148,7 +148,7 @@ def permutation_importance(
     score = _accuracy(forest, x, y) if task == "classification" else _minus_error(forest, x, y)
     generator = checks.generator(rng)
     with progresses.reporting(progress, x.shape[1], "feature") as report:
-        return _losses(lambda a: score(outputs(forest, a, False)), x, n_repeats, generator, report)
+        return _losses(lambda a: score(outputs(forest, a)), x, n_repeats, generator, report)
 
 
 def _accuracy(forest: Forest, x: FloatArray, y: ArrayLike) -> Callable[[FloatArray], float]:

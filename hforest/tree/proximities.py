@@ -7,9 +7,9 @@ import numpy as np
 from ..core import check as checks
 from ..core import dispatch, supervised
 from ..core.aliases import ArrayLike, SparseArray
-from .forest import PACKAGE, Forest
+from .forest import PACKAGE, Forest, knows_missing
 from .leaves import grouped
-from .walks import REMEDY, apply, knows_missing
+from .walks import REMEDY, apply
 
 
 def proximity(

@@ -108,3 +108,5 @@ cdef void add_leaves(
     const Walk* w, const real* value, int64_t first, int64_t last, int64_t n, const int32_t* leaf,
     int64_t tree_stride, double* total,
 ) noexcept nogil
+cdef int64_t largest(const real* row, int64_t n) noexcept nogil
+cdef int64_t only_class(const real* row, int64_t n) noexcept nogil

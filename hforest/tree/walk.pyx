@@ -366,7 +366,7 @@ cdef void find_leaves(
 
 # ------------------------------------------------------------------------------------- leaf values
 
-cdef inline int64_t _largest(const real* row, int64_t n) noexcept nogil:
+cdef int64_t largest(const real* row, int64_t n) noexcept nogil:
     # The first of the largest.
     cdef int64_t best = 0, k
     for k in range(1, n):
@@ -375,7 +375,7 @@ cdef inline int64_t _largest(const real* row, int64_t n) noexcept nogil:
     return best
 
 
-cdef inline int64_t _only_class(const real* row, int64_t n) noexcept nogil:
+cdef int64_t only_class(const real* row, int64_t n) noexcept nogil:
     # The place of the single 1 in a row of zeros, or -1.
     cdef int64_t k = 0, at
     while k < n and row[k] == 0:
@@ -399,7 +399,7 @@ cdef bint write_classes(const Walk* w, const real* value, int64_t tree) noexcept
         if w.forest.feature[v] >= 0:
             continue
         row = values + <int64_t> w.forest.left[v] * w.n_outputs
-        best = _largest(row, w.n_outputs) if w.vote else _only_class(row, w.n_outputs)
+        best = largest(row, w.n_outputs) if w.vote else only_class(row, w.n_outputs)
         if best < 0:
             return False
         w.class_of[v] = <int32_t> best
@@ -434,7 +434,7 @@ cdef void add_leaves(
             row[t] = values[t] + <int64_t> left[t][leaf[t * tree_stride + i]] * n_outputs
         if w.vote:
             for t in range(n_trees):
-                to[_largest(row[t], n_outputs)] += 1
+                to[largest(row[t], n_outputs)] += 1
             continue
         if real is float:
             if hf_add_rows(w.path, row, n_trees, n_outputs, to):

@@ -1,7 +1,6 @@
 """Forests applied to samples: leaves, means of leaf values, votes, and the path of one sample."""
 
 from collections.abc import Callable, Iterator
-from functools import partial
 
 import numpy as np
 
@@ -17,9 +16,15 @@ from .forest import (
     check_numbers,
     goes_right,
     has_sets,
+    knows_missing,
+    narrowed,
     on_host,
     root_of,
 )
+from .prepared import Prepared, arrays_of, is_for, quick, write
+
+_LEAVES, _MEANS, _VOTES = -1, 0, 1
+"""What a walk writes."""
 
 REMEDY = f"{checks.DROP}, or grow the forest on samples with missing values (NaN)"
 _AXES = ("n_samples", "n_features")
@@ -31,11 +36,6 @@ _WIDENED = 1 << 22
 """Numbers of x of which columns with missing values are copied at a time."""
 
 
-def knows_missing(forest: Forest) -> bool:
-    """Whether the splits of a forest say where missing values go."""
-    return forest.default_left.size > 0
-
-
 def _check_samples(forest: Forest, x: FloatArray) -> None:
     if knows_missing(forest):
         checks.finite_or_missing("x", x)
@@ -43,25 +43,33 @@ def _check_samples(forest: Forest, x: FloatArray) -> None:
         checks.finite("x", x, remedy=REMEDY)
 
 
-def _check_forest(forest: Forest, values: bool) -> None:
-    if checks.values_checked():
+def _check_layout(forest: Forest | Prepared, x: object) -> np.dtype:
+    """As `check_layout`."""
+    if isinstance(forest, Prepared):
+        dtype: np.dtype = arrays_of(forest).threshold.dtype
+        return dtype
+    return check_layout(forest, x)
+
+
+def _check_forest(forest: Forest | Prepared, values: bool) -> None:
+    if isinstance(forest, Forest) and checks.values_checked():
         check_nodes(forest)
         check_numbers(forest, *(("data", "value") if values else ("data",)))
 
 
-def checked(forest: Forest, x: ArrayLike, *, values: bool = True) -> FloatArray:
+def checked(forest: Forest | Prepared, x: ArrayLike, *, values: bool = True) -> FloatArray:
     """The samples in the dtype of the forest; both are checked, leaf values where `values` says so."""
-    dtype = check_layout(forest, x)
+    dtype, arrays = _check_layout(forest, x), arrays_of(forest)
     if type(x) is np.ndarray and machine.fits(x, dtype, _AXES, {}):
         # A short path for rows that need no conversion: single rows are predicted in microseconds.
-        _check_samples(forest, x)
+        _check_samples(arrays, x)
     else:
-        x = supervised.matrix("x", x, dtype, missing=knows_missing(forest), remedy=REMEDY)
-    if type(forest.feature) is not np.ndarray or type(x) is not np.ndarray:
-        checks.same_device(**{"forest.feature": forest.feature, "x": x})
+        x = supervised.matrix("x", x, dtype, missing=knows_missing(arrays), remedy=REMEDY)
+    if type(arrays.feature) is not np.ndarray or type(x) is not np.ndarray:
+        checks.same_device(**{"forest.feature": arrays.feature, "x": x})
     # Reading a number from a GPU waits for it; inside unchecked() the caller vouches for it.
     if isinstance(x, np.ndarray) or checks.values_checked():
-        _check_columns(forest, x.shape)
+        _check_columns(arrays, x.shape)
     _check_forest(forest, values)
     return x
 
@@ -98,14 +106,7 @@ def _widened(forest: Forest, x: FloatArray) -> Iterator[tuple[slice, Forest, Flo
         high = xp.where(missing[:, columns], greatest, x[rows][:, columns])
         second = xp.arange(n_features, dtype=np.int32)
         second[columns] = n_features + xp.arange(columns.size, dtype=np.int32)
-        goes_right = (forest.feature >= 0) & (forest.default_left & 1 == 0)
-        feature = xp.where(goes_right, second[xp.maximum(forest.feature, 0)], forest.feature)
-        # +inf goes right. Not by minimum, which makes float32 subnormals 0 in CuPy.
-        largest = x.dtype.type(xp.finfo(x.dtype).max)
-        threshold = xp.where(forest.threshold > largest, largest, forest.threshold)
-        narrow = forest._replace(
-            feature=feature.astype(np.int32), threshold=threshold, default_left=NO_DEFAULTS[0]
-        )
+        narrow = narrowed(forest, second)
         wide = xp.ascontiguousarray(xp.concatenate([low, high], axis=1).astype(x.dtype, copy=False))
         yield rows, narrow, wide
 
@@ -123,6 +124,24 @@ def _walk(forest: Forest, x: FloatArray, run: Callable[[slice, Forest, FloatArra
             run(rows, narrow, samples)
 
 
+def _write(forest: Forest | Prepared, x: FloatArray, what: int, result: Array) -> None:
+    """Writes leaves, means or vote shares of checked samples."""
+    if isinstance(forest, Prepared):
+        if isinstance(x, np.ndarray) and is_for(forest, len(x)):
+            write(forest, x, what, result)
+            return
+        forest = arrays_of(forest)
+    backend = dispatch.backend(PACKAGE, x)
+
+    def run(rows: slice, forest: Forest, x: FloatArray) -> None:
+        if what == _LEAVES:
+            backend.apply(x, forest, result[rows])
+        else:
+            backend.predict(x, forest, what == _VOTES, result[rows])
+
+    _walk(forest, x, run)
+
+
 def _result(
     forest: Forest, x: FloatArray, caller_x: ArrayLike, out: Array | None, dtype: np.dtype, axes: checks.Axes
 ) -> Array:
@@ -137,42 +156,87 @@ def _result(
 
 
 def _in_blocks(
-    forest: Forest,
-    x: ArrayLike,
-    out: Array | None,
-    dtype: np.dtype,
-    width: int,
-    run: Callable[[Array, slice, Forest, FloatArray], None],
+    forest: Forest | Prepared, x: ArrayLike, out: Array | None, dtype: np.dtype, width: int, what: int
 ) -> Array | None:
-    """What run(result, rows, forest, samples) writes, for a large x that a copy would convert; else None.
+    """Leaves, means or vote shares of a large x that a copy would convert; else None.
 
     The forest's layout has been checked. An error leaves `out` as it was.
     """
-    lazy = blocks.unconverted(x, forest.threshold.dtype)
+    arrays = arrays_of(forest)
+    lazy = blocks.unconverted(x, arrays.threshold.dtype)
     if lazy is None:
         return None
-    checks.same_device(**{"forest.feature": forest.feature, "x": lazy.given})
-    _check_columns(forest, lazy.shape)
-    _check_forest(forest, dtype != checks.INT32)
+    checks.same_device(**{"forest.feature": arrays.feature, "x": lazy.given})
+    _check_columns(arrays, lazy.shape)
+    _check_forest(forest, what != _LEAVES)
     shape = (lazy.shape[0], width)
     if out is not None:
-        _result(forest, lazy.given, lazy.given, out, dtype, shape)
+        _result(arrays, lazy.given, lazy.given, out, dtype, shape)
     result = np.empty(shape, dtype)
     for part, samples in lazy.rows():
-        blocks.check_rows("x", part, samples, lazy.given, knows_missing(forest), REMEDY)
-        _walk(forest, samples, partial(run, result[part]))
+        blocks.check_rows("x", part, samples, lazy.given, knows_missing(arrays), REMEDY)
+        _write(forest, samples, what, result[part])
     if out is None:
         return result
     out[...] = result
     return out
 
 
-def apply(forest: Forest, x: ArrayLike, *, out: IntArray | None = None) -> IntArray:
+def _apply_any(forest: Forest | Prepared, x: ArrayLike, what: int, out: Array | None) -> Array:
+    """Leaves, means or vote shares of arguments that are checked here."""
+    if isinstance(forest, Prepared) and out is None:
+        result = quick(forest, x, what)
+        if result is not None:
+            return result
+    if sparse.is_sparse(x):
+        return _apply_sparse(forest, x, what, out)
+    if isinstance(x, np.ndarray) and x.size > blocks.CONVERTED:
+        _check_layout(forest, x)
+        dtype, width = _kind_of(arrays_of(forest), what)
+        result = _in_blocks(forest, x, out, dtype, width, what)
+        if result is not None:
+            return result
+    caller_x, x = x, checked(forest, x, values=what != _LEAVES)
+    arrays = arrays_of(forest)
+    dtype, width = _kind_of(arrays, what)
+    result = _result(arrays, x, caller_x, out, dtype, (x.shape[0], width))
+    if result.size:
+        _write(forest, x, what, result)
+    return result
+
+
+def _kind_of(forest: Forest, what: int) -> tuple[np.dtype, int]:
+    """Dtype and columns of leaves, means or vote shares."""
+    if what == _LEAVES:
+        return checks.INT32, forest.tree_start.size - 1
+    return forest.threshold.dtype, forest.value.shape[1]
+
+
+def _apply_sparse(forest: Forest | Prepared, x: ArrayLike, what: int, out: Array | None) -> Array:
+    """Leaves, means or vote shares of the rows of a sparse matrix."""
+    dtype, arrays = _check_layout(forest, x), arrays_of(forest)
+    checks.same_device(**{"forest.feature": arrays.feature, "x": np.zeros(0)})
+    rows = sparse.rows("x", x, dtype, missing=knows_missing(arrays), remedy=REMEDY)
+    n = len(rows.indptr) - 1
+    _check_columns(arrays, (n, rows.n_minor))
+    _check_forest(forest, what != _LEAVES)
+    dtype, width = _kind_of(arrays, what)
+    result = _result(arrays, rows.data, x, out, dtype, (n, width))
+    if result.size:
+        backend = dispatch.backend(PACKAGE, rows.data)
+        if what == _LEAVES:
+            backend.apply_rows(rows, arrays, result)
+        else:
+            backend.predict_rows(rows, arrays, what == _VOTES, result)
+    return result
+
+
+def apply(forest: Forest | Prepared, x: ArrayLike, *, out: IntArray | None = None) -> IntArray:
     """The leaf that each sample reaches in each tree.
 
     Parameters
     ----------
-    forest : Forest
+    forest : Forest or Prepared
         n_trees trees.
     x : (n_samples, n_features) array-like, or CSR or CSC matrix of SciPy
         Samples, finite, of any real dtype; they are converted to the dtype of the forest. A forest that was
@@ -207,78 +271,23 @@ def apply(forest: Forest, x: ArrayLike, *, out: IntArray | None = None) -> IntAr
     >>> hforest.tree.apply(forest, [[0], [1], [2]]).ravel()
     array([1, 2, 2], dtype=int32)
     """
-    if sparse.is_sparse(x):
-        rows = _checked_rows(forest, x, values=False)
-        shape = (len(rows.indptr) - 1, forest.tree_start.size - 1)
-        leaf = _result(forest, rows.data, x, out, checks.INT32, shape)
-        if leaf.size:
-            dispatch.backend(PACKAGE, rows.data).apply_rows(rows, forest, leaf)
-        return leaf
-    if isinstance(x, np.ndarray) and x.size > blocks.CONVERTED:
-        check_layout(forest, x)
-        backend = dispatch.backend(PACKAGE, forest.feature)
-        result = _in_blocks(
-            forest, x, out, checks.INT32, forest.tree_start.size - 1,
-            lambda leaf, rows, forest, x: backend.apply(x, forest, leaf[rows]),
-        )  # fmt: skip
-        if result is not None:
-            return result
-    caller_x, x = x, checked(forest, x, values=False)
-    leaf = _result(forest, x, caller_x, out, checks.INT32, (x.shape[0], forest.tree_start.size - 1))
-    if leaf.size:
-        backend = dispatch.backend(PACKAGE, x)
-        _walk(forest, x, lambda rows, forest, x: backend.apply(x, forest, leaf[rows]))
-    return leaf
+    return _apply_any(forest, x, _LEAVES, out)
 
 
-def outputs(
-    forest: Forest, x: FloatArray, vote: bool, out: Array | None = None, caller_x: ArrayLike = None
-) -> FloatArray:
-    """Means of leaf values or vote shares. Only `out` is checked: it must not overlap `caller_x`."""
-    y = _result(forest, x, caller_x, out, forest.threshold.dtype, (x.shape[0], forest.value.shape[1]))
+def outputs(forest: Forest, x: FloatArray) -> FloatArray:
+    """Means of leaf values, of arguments that have been checked."""
+    y = dispatch.array_module(x).empty((x.shape[0], forest.value.shape[1]), forest.threshold.dtype)
     if y.size:
-        backend = dispatch.backend(PACKAGE, x)
-        _walk(forest, x, lambda rows, forest, x: backend.predict(x, forest, vote, y[rows]))
+        _write(forest, x, _MEANS, y)
     return y
 
 
-def _checked_rows(forest: Forest, x: object, *, values: bool = True) -> sparse.Compressed:
-    """The rows of a sparse matrix in the dtype of the forest; both are checked."""
-    dtype = check_layout(forest, x)
-    checks.same_device(**{"forest.feature": forest.feature, "x": np.zeros(0)})
-    rows = sparse.rows("x", x, dtype, missing=knows_missing(forest), remedy=REMEDY)
-    _check_columns(forest, (len(rows.indptr) - 1, rows.n_minor))
-    _check_forest(forest, values)
-    return rows
-
-
-def _checked_outputs(forest: Forest, x: ArrayLike, vote: bool, out: Array | None) -> FloatArray:
-    """As `outputs`, of arguments that are checked here."""
-    if not sparse.is_sparse(x):
-        if isinstance(x, np.ndarray) and x.size > blocks.CONVERTED:
-            check_layout(forest, x)
-            backend = dispatch.backend(PACKAGE, forest.feature)
-            result = _in_blocks(
-                forest, x, out, forest.threshold.dtype, forest.value.shape[1],
-                lambda y, rows, forest, x: backend.predict(x, forest, vote, y[rows]),
-            )  # fmt: skip
-            if result is not None:
-                return result
-        return outputs(forest, checked(forest, x), vote, out, x)
-    rows = _checked_rows(forest, x)
-    shape = (len(rows.indptr) - 1, forest.value.shape[1])
-    y = _result(forest, rows.data, x, out, forest.threshold.dtype, shape)
-    if y.size:
-        dispatch.backend(PACKAGE, rows.data).predict_rows(rows, forest, vote, y)
-    return y
-
-
-def predict(forest: Forest, x: ArrayLike, *, out: FloatArray | None = None) -> FloatArray:
+def predict(forest: Forest | Prepared, x: ArrayLike, *, out: FloatArray | None = None) -> FloatArray:
     """Leaf values, averaged over trees: class probabilities, or regression means.
 
     Parameters
     ----------
-    forest : Forest
+    forest : Forest or Prepared
         n_outputs classes or targets.
     x : (n_samples, n_features) array-like, or CSR or CSC matrix of SciPy
         Samples, finite, of any real dtype; they are converted to the dtype of the forest. A forest that was
@@ -301,8 +310,8 @@ def predict(forest: Forest, x: ArrayLike, *, out: FloatArray | None = None) -> F
     -----
     A departure: Breiman 2001 lets trees vote, which `vote_shares` does; here their class probabilities are
     averaged, as in scikit-learn. Means are summed in float64 in the order of the trees and rounded once.
-    Cost: that of `apply`, and n_outputs additions a sample and tree. For single samples check the forest once
-    and predict inside `hforest.unchecked()`: checking a large forest takes longer than walking it.
+    Cost: that of `apply`, and n_outputs additions a sample and tree. For single samples `prepare` the
+    forest: checking a large one takes longer than walking it.
 
     Examples
     --------
@@ -314,15 +323,15 @@ def predict(forest: Forest, x: ArrayLike, *, out: FloatArray | None = None) -> F
            [0., 1.],
            [0., 1.]])
     """
-    return _checked_outputs(forest, x, False, out)
+    return _apply_any(forest, x, _MEANS, out)
 
 
-def vote_shares(forest: Forest, x: ArrayLike, *, out: FloatArray | None = None) -> FloatArray:
+def vote_shares(forest: Forest | Prepared, x: ArrayLike, *, out: FloatArray | None = None) -> FloatArray:
     """Share of the trees that vote for each class (the majority vote of Breiman 2001).
 
     Parameters
     ----------
-    forest : Forest
+    forest : Forest or Prepared
         A classification forest.
     x : (n_samples, n_features) array-like, or CSR or CSC matrix of SciPy
         Samples, finite, of any real dtype; they are converted to the dtype of the forest. A forest that was
@@ -354,15 +363,15 @@ def vote_shares(forest: Forest, x: ArrayLike, *, out: FloatArray | None = None) 
     >>> hforest.tree.vote_shares(forest, x).sum(axis=1)
     array([1., 1., 1.])
     """
-    return _checked_outputs(forest, x, True, out)
+    return _apply_any(forest, x, _VOTES, out)
 
 
-def path(forest: Forest, x: ArrayLike, tree: int = 0) -> IntArray:
+def path(forest: Forest | Prepared, x: ArrayLike, tree: int = 0) -> IntArray:
     """The nodes that one sample visits in one tree, from the root to its leaf.
 
     Parameters
     ----------
-    forest : Forest
+    forest : Forest or Prepared
         Any forest, axis-aligned or oblique.
     x : (n_features,) array-like
         One sample, finite, of any real dtype; it is converted to the dtype of the forest. A forest that was
@@ -392,10 +401,10 @@ def path(forest: Forest, x: ArrayLike, tree: int = 0) -> IntArray:
     >>> hforest.tree.path(forest, x[2])
     array([0, 2], dtype=int32)
     """
-    dtype = check_layout(forest, x)
-    row = supervised.one_sample("x", x, dtype, missing=knows_missing(forest), remedy=REMEDY)
+    dtype, arrays = _check_layout(forest, x), arrays_of(forest)
+    row = supervised.one_sample("x", x, dtype, missing=knows_missing(arrays), remedy=REMEDY)
     row = dispatch.to_numpy(checked(forest, row[None], values=False)[0])
-    root, host = root_of(forest, tree), on_host(forest)
+    root, host = root_of(arrays, tree), on_host(arrays)
     nodes = [0]
     while host.feature[root + nodes[-1]] != -1:
         at = root + nodes[-1]

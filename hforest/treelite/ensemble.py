@@ -28,8 +28,9 @@ class Ensemble(NamedTuple):
     `hforest.tree.predict` returns. Outputs are those of the first target, then of the second, ...
     """
 
-    forest: tree.Forest
-    """n_trees trees of n_outputs values a leaf. A tree of one class has 0 in the others."""
+    forest: tree.Forest | tree.Prepared
+    """n_trees trees of n_outputs values a leaf. A tree of one class has 0 in the others. For single samples:
+    what `hforest.tree.prepare` makes of them."""
     scale: np.ndarray
     """(n_outputs,) float64: n_trees where trees are added; where they are averaged, n_trees / the number of
     trees of this output."""
@@ -91,7 +92,8 @@ def predict_margin(ensemble: Ensemble, x: np.ndarray) -> np.ndarray:
     -----
     Leaf values are added in float64 in the order of the trees. The sum divided by n_trees is rounded to the
     dtype of the forest once, and the margin once more. Cost: that of `hforest.tree.predict`. For single
-    samples predict inside `hforest.unchecked()`: checking a forest takes longer than walking it.
+    samples prepare the forest, since checking it takes longer than walking it:
+    ``ensemble._replace(forest=hforest.tree.prepare(ensemble.forest))``.
 
     Examples
     --------

@@ -249,6 +249,18 @@ def _forest(s: Setting) -> Any:
     return _with_defaults(s, _plain_forest(s))
 
 
+@value(
+    "tree.apply.forest",
+    "tree.predict.forest",
+    "tree.vote_shares.forest",
+    "tree.path.forest",
+    "tree.prepare.forest",
+)
+def _prepared_or_not(s: Setting) -> Any:
+    forest = _forest(s)
+    return tree.prepare(forest) if s.choice((False, False, True)) else forest
+
+
 def _plain_forest(s: Setting) -> tree.Forest:
     n = max(s.n, 4)
     x = s.numbers(n, s.n_features)

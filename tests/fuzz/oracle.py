@@ -161,6 +161,8 @@ def _differs(a: Any, b: Any, near: Rounding | None) -> str:
         a, b = ((c.shape, c.indptr, c.indices, c.data) for c in (a, b))
     if isinstance(a, float | np.floating) and isinstance(b, float | np.floating):
         return _differs(np.array(a), np.array(b), near)
+    if isinstance(a, hforest.tree.Prepared) and isinstance(b, hforest.tree.Prepared):
+        a, b = a.forest, b.forest
     if isinstance(a, dict) and isinstance(b, dict):
         a, b = ([*sorted(d.items())] for d in (a, b))
     if isinstance(a, tuple | list) and type(a) is type(b):

@@ -38,7 +38,19 @@ def predict(dtype, full, n_trees, depth, *, n=64, n_features=5, n_outputs=20, ga
     machine.set_gathers(before)
 
 
+def predict_prepared(dtype, n_trees, depth, n, n_features):
+    forest = tree.prepare(forest_of(True, n_trees, depth, n_features, 20, dtype))
+    tree.predict(forest, normal(n, n_features, dtype=dtype))
+
+
 def rows():
+    for bits, dtype in (("f32", np.float32), ("f64", np.float64)):
+        # Of 2**16 features and more places in a row have no 16 bits.
+        for name, sizes in (("one", (10, 6, 1, 5)), ("some", (10, 9, 40, 5)), ("wide", (2, 3, 1, 1 << 16))):
+            yield Row(
+                f"tree.predict-prepared-{name}-{bits}",
+                lambda dtype=dtype, sizes=sizes: predict_prepared(dtype, *sizes), "tree.walk_row",
+            )  # fmt: skip
     for bits, dtype, form, small in (
         ("f32", np.float32, "floats", "small"),
         ("f64", np.float64, "doubles", "doubles"),
