@@ -1,7 +1,6 @@
 """Training of a member: Adam on thresholds, leaf weights and inner products, judged by held-out rows."""
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,10 +50,19 @@ def steps(
 ) -> Iterator[tuple[int, float, float]]:
     """Makes a step of Adam on each batch, after `first` ones, in place, as `descent.steps` does."""
     kernel = member.kernel
-    trees: dict[str, Any] = {
-        "thresholds": member.thresholds, "features": member.features, "weights": member.weights,
-        "state": moments.trees,
-    }  # fmt: skip
+    trees = member.thresholds, member.features, member.weights, moments.trees
+    n_trees, n_outputs = len(member.weights), member.weights.shape[2]
+
+    def forward(z: FloatArray, step: int, lr: float) -> tuple[FloatArray, hinge.Route]:
+        leaf, margin, vertex = (np.empty((len(z), n_trees), t) for t in (np.int32, z.dtype, np.int32))
+        out = np.empty((len(z), n_outputs), z.dtype), hinge.Route(leaf, margin, vertex)
+        hinge.kernels.adam_forward(z, *trees, step, lr, out=out)
+        return out
+
+    def backward(grad: FloatArray, route: hinge.Route, z: FloatArray, step: int, lr: float) -> FloatArray:
+        grad_z = np.empty_like(z)
+        hinge.kernels.adam_backward(grad, route, z, *trees, step, lr, out=grad_z)
+        return grad_z
 
     def features(x: FloatArray) -> tuple[FloatArray, Callable[[FloatArray, int, float], None]]:
         def move(grad: FloatArray, step: int, lr: float) -> None:
@@ -75,9 +83,9 @@ def steps(
             grad *= weight[:, None].astype(np.float32)
         return value, grad
 
+    # The arrays are this package's, or have been checked.
     return descent.steps(
-        features, partial(hinge.adam_forward, **trees), loss, partial(hinge.adam_backward, **trees),
-        batches, first, lambda step: lr * min(1.0, step / recipe.WARM_UP),
+        features, forward, loss, backward, batches, first, lambda step: lr * min(1.0, step / recipe.WARM_UP),
     )  # fmt: skip
 
 
