@@ -42,7 +42,7 @@ def error(model, x, y):
 def same(a, b):
     if isinstance(a, np.ndarray):
         return a.dtype == b.dtype and a.tobytes() == b.tobytes()
-    return a == b if isinstance(a, str) else len(a) == len(b) and all(map(same, a, b))
+    return a == b if isinstance(a, str | None) else len(a) == len(b) and all(map(same, a, b))
 
 
 # ------------------------------------------------------------------------------------------ columns

@@ -91,13 +91,18 @@ def record(
 
     def read(archive: Archive, name: str) -> Any:
         places = {field: f"{name}/{field}".lstrip("/") for field in cls._fields}
-        there = (field for field in places if field not in optional or places[field] in archive)
+        there = (field for field in places if field not in optional or _holds(archive, places[field]))
         value = cls(**{field: readers.get(field, array)(archive, places[field]) for field in there})
         if check is not None:
             check(value)
         return value
 
     return read
+
+
+def _holds(archive: Archive, name: str) -> bool:
+    """Whether a file has an array of a name, or arrays of a tuple of this name."""
+    return name in archive or any(other.startswith(f"{name}/") for other in archive)
 
 
 def several(count: str, reader: Reader) -> Reader:
@@ -135,7 +140,12 @@ def in_format(name: str, newest: int, reader: Reader, older: Mapping[int, Reader
 
 
 def _arrays(name: str, value: Any) -> dict[str, np.ndarray]:
-    """The arrays of a value: of each field, and of each item of a sequence of tuples, under their names."""
+    """The arrays of a value: of each field, and of each item of a sequence of tuples, under their names.
+
+    None has no array.
+    """
+    if value is None:
+        return {}
     if hasattr(value, "_fields"):
         parts = value._asdict()
     elif isinstance(value, tuple | list) and value and isinstance(value[0], tuple | list):

@@ -11,6 +11,7 @@ arrays raise TypeError. Wrong kinds and dtypes raise TypeError, wrong shapes and
 out of range IndexError.
 """
 
+from .columns import Columns, columns, describe, numbers
 from .files import load, save
 from .fitting import fit
 from .model import Member, Model, predict
@@ -19,13 +20,17 @@ from .steps import TrainingState, partial_fit
 from .training import Moments
 
 __all__ = [
+    "Columns",
     "Member",
     "Model",
     "Moments",
     "Scaling",
     "TrainingState",
+    "columns",
+    "describe",
     "fit",
     "load",
+    "numbers",
     "partial_fit",
     "predict",
     "save",

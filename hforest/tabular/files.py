@@ -6,6 +6,7 @@ from typing import Any
 
 from ..core import check, models
 from ..tree.files import FOREST
+from .columns import Columns
 from .model import Member, Model, check_model
 from .scaling import Scaling
 
@@ -14,13 +15,15 @@ FORMAT = 2
 _MEMBER = models.record(Member, forest=FOREST, offset=models.small, share=models.small)
 _MODEL = partial(
     models.record, Model, partial(check_model, "model"),
-    task=models.word, members=models.several("n_members", _MEMBER),
+    task=models.word, members=models.several("n_members", _MEMBER), optional=("columns",),
 )  # fmt: skip
 _SCALING = models.record(Scaling)
-_OLDER = {1: _MODEL(scaling=models.at("columns", _SCALING))}
+_OLDER = {1: _MODEL(scaling=models.at("columns", _SCALING), columns=lambda archive, name: None)}
 LAYOUT = models.Layout(
     "a model of a table that save wrote",
-    models.in_format("tabular_format", FORMAT, _MODEL(scaling=_SCALING), _OLDER),
+    models.in_format(
+        "tabular_format", FORMAT, _MODEL(scaling=_SCALING, columns=models.record(Columns)), _OLDER
+    ),
     "it was changed: restore it or fit anew",
     other_format="a model of a table that save wrote, got one in which the format is not 1 "
     f"to {FORMAT}, but {{}}; it was changed, or a newer version of hforest wrote it: restore it, fit anew or "
@@ -53,8 +56,8 @@ def save(file: str | os.PathLike[str], model: Model) -> None:
 
     Notes
     -----
-    Plain arrays, no pickles, under the names of the fields: "scaling/<name>", "members/<i>/<name>",
-    "members/<i>/forest/<name>".
+    Plain arrays, no pickles, under the names of the fields: "scaling/<name>", "columns/<name>",
+    "members/<i>/<name>", "members/<i>/forest/<name>".
 
     Examples
     --------

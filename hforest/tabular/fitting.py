@@ -7,9 +7,11 @@ import numpy as np
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
 from ..core.progress import Report, check_progress, reporting
+from .columns import Columns, converted, learned
 from .model import Member, Model
 from .recipe import Rows, Settings, Task
 from .scaling import KINDS, measure, transformed
+from .tables import is_table, shown
 from .training import member_of
 
 MAX_LEAVES = 2**24
@@ -45,8 +47,23 @@ class _Targets:
         return np.ascontiguousarray((target.targets - self.center) / self.scale, np.float32)
 
 
+def _numbers_of(x: ArrayLike) -> tuple[ArrayLike, Columns | None]:
+    """The numbers of a table and its columns; an array as it is, and None."""
+    if not is_table(x):
+        return x, None
+    columns, numbers = learned("x", x, "from_dtype")
+    categories = columns.source[columns.categorical]
+    check.require(
+        not len(categories), "x", "columns of numbers or dates",
+        f"categories in {shown(columns.names[categories].tolist())}",
+        "write them as indicators, or pass them to classic.grow with categorical=columns.categorical",
+        TypeError,
+    )  # fmt: skip
+    return numbers, columns
+
+
 def _validation_rows(
-    validation: object, n_features: int, task: str, n_outputs: int
+    validation: object, n_features: int, task: str, n_outputs: int, columns: Columns | None
 ) -> tuple[FloatArray, supervised.Target]:
     if not isinstance(validation, tuple | list) or len(validation) != 2:
         raise TypeError(
@@ -54,7 +71,8 @@ def _validation_rows(
             "pass 0.15, or samples and their labels"
         )
     check.on_cpu(**{"validation[0]": validation[0], "validation[1]": validation[1]})
-    x = supervised.samples("validation[0]", validation[0])
+    table = validation[0] if columns is None else converted("validation[0]", columns, validation[0])
+    x = supervised.samples("validation[0]", table)
     if x.shape[1] != n_features:
         raise ValueError(
             f"validation[0]: expected the {n_features} columns of x, got {x.shape[1]}; pass the same columns"
@@ -106,8 +124,10 @@ def fit(
 
     Parameters
     ----------
-    x : (n_samples, n_features) array_like of real numbers
-        Samples, finite, at least one, in any units: columns are put to a common one.
+    x : (n_samples, n_features) array_like of real numbers, or a table
+        Samples, finite, at least one, in any units: columns are put to a common one. A data frame, an array
+        with fields or a mapping is read as the function `columns` says, and `predict` takes tables with the
+        same columns.
     y : (n_samples,) array_like of labels, or (n_samples,) or (n_samples, n_outputs) array_like of targets
         Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression.
         Number other labels with ``numpy.unique(y, return_inverse=True)[1]``.
@@ -187,6 +207,7 @@ def fit(
     """
     check_progress(progress)
     check.on_cpu(x=x, y=y)
+    x, columns = _numbers_of(x)
     x = supervised.samples("x", x)
     goal = supervised.target(y, len(x), task, n_classes)
     reference = x[:, 0]
@@ -213,7 +234,7 @@ def fit(
     if isinstance(check.scalar(validation), int | float | np.number) and not isinstance(validation, bool):
         held_share = check.number("validation", validation, 0.0, 0.5)
     else:
-        validation_rows = _validation_rows(validation, x.shape[1], task, goal.n_outputs)
+        validation_rows = _validation_rows(validation, x.shape[1], task, goal.n_outputs, columns)
     positive = np.flatnonzero(weight > 0)
     equal = bool((weight[positive] == weight[positive[0]]).all())
     units = measure(x[positive], scaling)
@@ -250,7 +271,7 @@ def fit(
             members.append(member)
             if not going:
                 break
-    return Model(task, units, tuple(members), targets.center, targets.scale)
+    return Model(task, units, tuple(members), targets.center, targets.scale, columns)
 
 
 def _from(report: Report, first: int) -> Report:

@@ -8,6 +8,7 @@ from .. import hinge, tree
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray
 from ..tree import Forest
+from .columns import Columns, check_columns, converted
 from .recipe import SMOOTHING
 from .scaling import Scaling, check_numpy, check_scaling, transformed
 
@@ -58,6 +59,8 @@ class Model(NamedTuple):
     """(n_outputs,) float64: means of the targets; 0 for classes."""
     target_scale: FloatArray
     """(n_outputs,) float64: deviations of the targets; 1 for classes."""
+    columns: Columns | None = None
+    """The columns of the data frame that the model was fitted on; None of an array."""
 
 
 def inputs(x: FloatArray, kernel: FloatArray) -> FloatArray:
@@ -160,6 +163,11 @@ def check_model(name: str, model: Any) -> int:
     check.instance(name, model, Model, "a Model", "fit or load one")
     check.choice(f"{name}.task", model.task, supervised.TASKS)
     n_features = check_scaling(f"{name}.scaling", model.scaling)
+    if model.columns is not None and check_columns(f"{name}.columns", model.columns) != n_features:
+        raise ValueError(
+            f"{name}.columns: expected {n_features} features, as {name}.scaling has, got others; pass what "
+            "fit returned"
+        )
     sizes: check.Sizes = {}
     for field in ("target_center", "target_scale"):
         a = getattr(model, field)
@@ -184,6 +192,11 @@ def check_width(x: FloatArray, n_features: int) -> None:
         )
 
 
+def numbers_of(model: Model, x: ArrayLike) -> ArrayLike:
+    """Returns the numbers of a table by the columns of a model; of a model without columns x as it is."""
+    return x if model.columns is None else converted("x", model.columns, x)
+
+
 def predict(model: Model, x: ArrayLike) -> FloatArray:
     """Class probabilities, or targets, of the rows of a table.
 
@@ -191,9 +204,10 @@ def predict(model: Model, x: ArrayLike) -> FloatArray:
     ----------
     model : Model
         From `fit` or `load`.
-    x : (n_samples, n_features) array_like of real numbers
+    x : (n_samples, n_features) array_like of real numbers, or a table
         Samples in the units of the table that the model was fitted on, finite. Numbers outside of the range
-        that a column had there are taken as the nearest in it.
+        that a column had there are taken as the nearest in it. Of a model that was fitted on a data frame:
+        a table with its columns, as `numbers` takes it.
 
     Returns
     -------
@@ -217,7 +231,7 @@ def predict(model: Model, x: ArrayLike) -> FloatArray:
     """
     n_features = check_model("model", model)
     check.on_cpu(x=x)
-    table = supervised.matrix("x", x)
+    table = supervised.matrix("x", numbers_of(model, x))
     check_width(table, n_features)
     y = np.empty((len(table), len(model.target_center)))
     for first in range(0, len(table), CHUNK):

@@ -12,7 +12,7 @@ from ..core.check import unchecked
 from ..hinge import AdamState
 from . import recipe
 from .fitting import BATCH_SIZE, LEARNING_RATE, check_converged
-from .model import FLOAT32, Member, Model, check_model, check_width, forest_outputs, offset_of
+from .model import FLOAT32, Member, Model, check_model, check_width, forest_outputs, numbers_of, offset_of
 from .scaling import transformed
 from .training import Batch, Moments, copied, steps, zeros
 
@@ -91,7 +91,7 @@ def partial_fit(
     model : Model
         From `fit`, on rows that tell the units of the columns and all classes, and then from the call before.
         It is not changed.
-    x : (n_samples, n_features) array_like of real numbers
+    x : (n_samples, n_features) array_like of real numbers, or a table
         Samples in the units of the table that the model was fitted on, finite, at least one. They are taken
         once, in their order. Numbers outside of the range that a column had in `fit` are taken as the nearest
         in it.
@@ -139,7 +139,7 @@ def partial_fit(
     """
     n_features = check_model("model", model)
     check.on_cpu(x=x, y=y)
-    x = supervised.samples("x", x)
+    x = supervised.samples("x", numbers_of(model, x))
     check_width(x, n_features)
     goal: FloatArray
     if model.task == "classification":

@@ -98,8 +98,12 @@ def of_array(target: Target, name: str, a: np.ndarray, at: int, others: bool) ->
             ("one axis more", a[None].copy(), "either"),
             ("no axis", a.reshape(-1)[:1].reshape(()) if a.size else np.zeros((), a.dtype), "error"),
             ("no elements", np.zeros((0, *a.shape[1:]), a.dtype), "either"),
-            ("dtype complex", a.astype(complex), "error"),
-            ("dtype text", a.astype("U8"), "error" if a.size else "either"),
+            (
+                "dtype complex",
+                a.astype(complex) if a.dtype.kind in "biufc" else np.zeros(a.shape, "c16"),
+                "error",
+            ),
+            ("dtype text", a.astype("U8" if a.dtype.kind != "M" else "U40"), "error" if a.size else "either"),
             ("dtype of dates", np.zeros(a.shape, "M8[s]"), "error"),
         ]
     if a.ndim >= 2:

@@ -499,7 +499,7 @@ def _validation(s: Setting) -> Any:
 def _fitted(task: str, n_classes: int, n_features: int, dtype: np.dtype) -> tabular.Model:
     x = np.exp(np.arange(4.0 * n_classes * n_features).reshape(-1, n_features) / 9).astype(dtype)
     y = np.arange(len(x)) % n_classes
-    return tabular.fit(x, y, task=task, n_trees=2, depth=2, n_projections=2, steps=3, columns="normal", rng=0)
+    return tabular.fit(x, y, task=task, n_trees=2, depth=2, n_projections=2, steps=3, scaling="normal", rng=0)
 
 
 @value("tabular.model")
