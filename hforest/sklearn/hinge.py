@@ -94,8 +94,7 @@ class _Hinge(Estimator):
             total = size.sum(axis=0)
             parts = np.divide(size, total, out=np.zeros_like(size), where=total > 0)
             importances.append(shares[: len(size)] + parts @ shares[len(size) :])
-        mean: np.ndarray = np.mean(importances, axis=0)
-        return mean
+        return self._of_columns(np.mean(importances, axis=0))
 
     def _outputs(self, x: np.ndarray) -> np.ndarray:
         return tabular.predict(self.model_, x)
@@ -130,6 +129,10 @@ class HingeForestClassifier(Classifier, _Hinge):
         Units that columns are put to.
     average : bool
         Whether states that are judged are averages over the steps before them.
+    categorical_features : "from_dtype", optional
+        By default X holds numbers. With "from_dtype" `fit` learns by `hforest.tabular.columns` what the
+        columns of X are: numbers, dates, ordered categories; `columns_` keeps it. Text and categories without
+        order are refused.
     share : float, optional
         Share of the hinge trees in the prediction; the rest is the grown forest's. By default held-out
         samples choose it.
@@ -184,6 +187,7 @@ class HingeForestClassifier(Classifier, _Hinge):
         scaling: str = "auto",
         average: bool = True,
         share: float | None = None,
+        categorical_features: str | None = None,
         class_weight: str | Mapping | None = None,
         n_jobs: int | None = None,
         random_state: int | RandomState | None = None,
@@ -251,6 +255,10 @@ class HingeForestRegressor(Regressor, _Hinge):
         Units that columns are put to.
     average : bool
         Whether states that are judged are averages over the steps before them.
+    categorical_features : "from_dtype", optional
+        By default X holds numbers. With "from_dtype" `fit` learns by `hforest.tabular.columns` what the
+        columns of X are: numbers, dates, ordered categories; `columns_` keeps it. Text and categories without
+        order are refused.
     share : float, optional
         Share of the hinge trees in the prediction; the rest is the grown forest's. By default held-out
         samples choose it.
@@ -301,6 +309,7 @@ class HingeForestRegressor(Regressor, _Hinge):
         scaling: str = "auto",
         average: bool = True,
         share: float | None = None,
+        categorical_features: str | None = None,
         n_jobs: int | None = None,
         random_state: int | RandomState | None = None,
     ) -> None:
