@@ -7,7 +7,7 @@ import pytest
 
 import hforest
 from hforest import demo, tabular
-from hforest.tabular import fitting, recipe, start, training
+from hforest.tabular import encoding, fitting, recipe, start, training
 from hforest.tabular.scaling import KINDS, measure, transformed
 
 FAST = {"n_members": 1, "n_trees": 20, "depth": 4, "n_projections": 30, "steps": 200}
@@ -42,7 +42,7 @@ def error(model, x, y):
 def same(a, b):
     if isinstance(a, np.ndarray):
         return a.dtype == b.dtype and a.tobytes() == b.tobytes()
-    return a == b if isinstance(a, str) else len(a) == len(b) and all(map(same, a, b))
+    return a == b if a is None or isinstance(a, str) else len(a) == len(b) and all(map(same, a, b))
 
 
 # ------------------------------------------------------------------------------------------ columns
@@ -323,7 +323,7 @@ def test_batches_take_every_row_once_or_by_weight():
     assert (start.drawn(rows, rng) == np.arange(10)).all()
 
 
-@pytest.mark.parametrize("bad", [np.zeros((3, 5)), np.zeros(6), np.full((2, 6), np.nan), [["a"] * 6]])
+@pytest.mark.parametrize("bad", [np.zeros((3, 5)), np.zeros(6), np.full((2, 6), np.inf), [["a"] * 6]])
 def test_samples_that_do_not_fit(bad):
     x, y = table(60)
     model = tabular.fit(x, y, **FAST, rng=0)
@@ -344,6 +344,127 @@ def test_training_that_diverges_is_an_error(monkeypatch):
         tabular.fit(x, y, **FAST, rng=0)
 
 
+# ----------------------------------------------------------------------------------- missing values
+
+
+def gaps(n=900, share=0.2, seed=0):
+    """Two classes by a sum of columns, each of which two others tell of; a share of the values is missing."""
+    rng = np.random.default_rng(seed)
+    causes = rng.normal(size=(n, 3))
+    x = np.hstack([causes, causes + 0.3 * rng.normal(size=(n, 3)), causes * 50 + 7])
+    x[rng.random(x.shape) < share] = np.nan
+    return x, (causes.sum(axis=1) > 0).astype(int)
+
+
+def test_units_are_those_of_the_known_values():
+    x, _ = gaps()
+    x[:, 0] = np.exp(3 * x[:, 0])
+    x = np.hstack([x, np.full((len(x), 1), np.nan)])
+    for kind in KINDS:
+        scaling = measure(x, kind)
+        z = transformed(scaling, x)
+        assert (np.isnan(z) == np.isnan(x)).all()
+        for j in range(9):
+            known = x[~np.isnan(x[:, j]), j : j + 1]
+            alone = transformed(measure(known, kind), known)
+            np.testing.assert_allclose(z[~np.isnan(x[:, j]), j], alone[:, 0], rtol=1e-5, atol=1e-6)
+        assert scaling.low[9] == scaling.high[9] == 0
+
+
+def test_missing_values_are_predicted_from_other_columns():
+    x, _ = gaps()
+    scaling = measure(x, "auto")
+    z = transformed(scaling, x)
+    model = encoding.fit_encoding(z[:600], 0)
+    assert (model.imputed == np.arange(9)).all()
+    whole = transformed(scaling, gaps(share=0.0)[0])[600:]
+    missing = np.isnan(z[600:])
+    filled = encoding.encoded(model, z[600:])
+    assert (filled[~missing] == z[600:][~missing]).all()
+    by_medians = ((np.where(missing, model.fill, z[600:]) - whole)[missing] ** 2).mean()
+    by_rounds = [
+        ((encoding.encoded(model._replace(slopes=model.slopes[:n]), z[600:]) - whole)[missing] ** 2).mean()
+        for n in (1, 2)
+    ]
+    assert by_medians > 0.8
+    assert by_rounds[0] < 0.4 * by_medians
+    assert by_rounds[1] < 0.9 * by_rounds[0]
+    far = np.where(np.eye(9, dtype=bool), np.nan, np.float32(1e6)).astype(np.float32)
+    assert (np.diag(encoding.encoded(model, far)) == model.high).all()
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_tables_with_missing_values_are_learned(task):
+    x, y = gaps()
+    y = y if task == "classification" else np.nan_to_num(x[:, 0]) + y
+    model = tabular.fit(x[:600], y[:600], task=task, **FAST | {"steps": 500}, rng=0)
+    p = tabular.predict(model, x[600:])
+    wrong = (
+        (p.argmax(axis=1) != y[600:]).mean()
+        if task == "classification"
+        else ((p - y[600:]) ** 2).mean() / y.var()
+    )
+    assert wrong < 0.15
+    more, state = tabular.partial_fit(model, x[600:], y[600:])
+    assert int(state.n_steps) == 5
+    assert not same(more.members[0].weights, model.members[0].weights)
+    assert np.isfinite(tabular.predict(more, np.full((2, 9), np.nan))).all()
+
+
+def test_a_gap_alone_tells_of_the_class():
+    # Only the forest, which reads NaN itself, can know it: a number takes the place of NaN for hinge trees.
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(600, 2))
+    y = (rng.random(600) < 0.5).astype(int)
+    x[y == 1, 0] = np.nan
+    model = tabular.fit(x[:400], y[:400], **FAST, rng=0)
+    assert error(model, x[400:], y[400:]) == 0
+
+
+def test_tables_without_missing_values_are_fitted_as_before():
+    x, y = table(200)
+    model = tabular.fit(x, y, **FAST, rng=0)
+    assert model.encoding is None
+    member = model.members[0]
+    assert int(member.forest.n_features) == len(member.kernel) + member.kernel.shape[1]
+    assert not member.forest.default_left.size
+    # Missing values of other rows are the means of their columns.
+    gap, mean = x[:3].copy(), x[:3].copy()
+    gap[:, 0], mean[:, 0] = np.nan, x[:, 0].mean()
+    np.testing.assert_allclose(tabular.predict(model, gap), tabular.predict(model, mean), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: x[:, :1],
+        lambda x: np.where(np.arange(len(x))[:, None] % 50, x, np.nan)[:5],
+        lambda x: np.where(np.arange(9) == 2, np.nan, x),
+        lambda x: np.full_like(x, np.nan),
+        lambda x: np.where(np.isnan(x), np.nan, 3.0),
+        lambda x: np.where(np.arange(len(x))[:, None] == 7, np.nan, np.nan_to_num(x)),
+    ],
+)
+def test_gaps_of_any_kind(change):
+    x, y = gaps(60)
+    x = change(x)
+    y = y[: len(x)]
+    y[:2] = 0, 1
+    model = tabular.fit(x, y, n_classes=2, **FAST, rng=0)
+    for rows in (x, np.full((2, x.shape[1]), np.nan), np.zeros((2, x.shape[1]))):
+        assert np.isfinite(tabular.predict(model, rows)).all()
+    tabular.partial_fit(model, x, y)
+
+
+def test_rows_of_ones_own_may_have_gaps():
+    x, y = gaps(400)
+    settings = {"validation": (x[300:], y[300:]), **FAST}
+    model = tabular.fit(x[:300], y[:300], **settings, rng=0)
+    assert error(model, x[300:], y[300:]) < 0.25
+    whole = np.nan_to_num(x[:300])
+    assert tabular.fit(whole, y[:300], **settings, rng=0).encoding is None
+
+
 # -------------------------------------------------------------------------------------------- files
 
 
@@ -355,6 +476,41 @@ def test_files_keep_every_bit(task, tmp_path):
     back = tabular.load(tmp_path / "m.npz")
     assert same(model, back)
     assert (tabular.predict(back, x) == tabular.predict(model, x)).all()
+
+
+CHANGES = [
+    ("fill", lambda a: a * np.nan, "encoding.fill: expected finite"),
+    ("low", lambda a: a + 99, "encoding.low: expected least values"),
+    ("imputed", lambda a: a[::-1].copy(), "encoding.imputed: expected"),
+    ("imputed", lambda a: a + 9, "encoding.imputed: expected 0 <= row"),
+    ("predictors", lambda a: a + 9, "encoding.predictors: expected 0 <= index"),
+    ("predictors", lambda a: a[:, 1:], "encoding.slopes: expected"),
+    ("slopes", lambda a: a[:, :3], "encoding.slopes: expected"),
+    ("slopes", lambda a: a * np.inf, "encoding.slopes: expected finite"),
+    ("slopes", None, "none of its arrays called 'encoding/slopes'"),
+    ("fill", None, "features"),
+]
+
+
+@functools.cache
+def model_of_gaps():
+    """A model of 100 rows with missing values, which no test changes."""
+    return tabular.fit(*gaps(100), validation=0.0, **FAST, rng=0)
+
+
+@pytest.mark.parametrize(("name", "change", "words"), CHANGES)
+def test_changed_files_of_models_of_gaps_are_refused(name, change, words, tmp_path):
+    path = tmp_path / "m.npz"
+    tabular.save(path, model_of_gaps())
+    assert same(tabular.load(path), model_of_gaps())
+    with np.load(path) as archive:
+        arrays = dict(archive)
+    before = arrays.pop(f"encoding/{name}")
+    if change is not None:
+        arrays[f"encoding/{name}"] = change(before)
+    np.savez(path, **arrays)
+    with np.errstate(invalid="ignore"), pytest.raises(ValueError, match=words):
+        tabular.load(path)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ arrays raise TypeError. Wrong kinds and dtypes raise TypeError, wrong shapes and
 out of range IndexError.
 """
 
+from .encoding import Encoding
 from .files import load, save
 from .fitting import fit
 from .model import Member, Model, predict
@@ -19,6 +20,7 @@ from .steps import TrainingState, partial_fit
 from .training import Moments
 
 __all__ = [
+    "Encoding",
     "Member",
     "Model",
     "Moments",

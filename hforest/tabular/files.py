@@ -6,6 +6,7 @@ from typing import Any
 
 from ..core import check, models
 from ..tree.files import FOREST
+from .encoding import Encoding
 from .model import Member, Model, check_model
 from .scaling import Scaling
 
@@ -15,6 +16,7 @@ _MEMBER = models.record(Member, forest=FOREST, offset=models.small, share=models
 _MODEL = partial(
     models.record, Model, partial(check_model, "model"),
     task=models.word, members=models.several("n_members", _MEMBER),
+    encoding=models.maybe("fill", models.record(Encoding)),
 )  # fmt: skip
 _SCALING = models.record(Scaling)
 _OLDER = {1: _MODEL(scaling=models.at("columns", _SCALING))}

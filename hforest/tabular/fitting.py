@@ -7,6 +7,7 @@ import numpy as np
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
 from ..core.progress import Report, check_progress, reporting
+from .encoding import columns, encoded, fit_encoding
 from .model import Member, Model
 from .recipe import Rows, Settings, Task
 from .scaling import KINDS, measure, transformed
@@ -54,7 +55,7 @@ def _validation_rows(
             "pass 0.15, or samples and their labels"
         )
     check.on_cpu(**{"validation[0]": validation[0], "validation[1]": validation[1]})
-    x = supervised.samples("validation[0]", validation[0])
+    x, _ = supervised.samples_or_missing("validation[0]", validation[0])
     if x.shape[1] != n_features:
         raise ValueError(
             f"validation[0]: expected the {n_features} columns of x, got {x.shape[1]}; pass the same columns"
@@ -187,7 +188,7 @@ def fit(
     """
     check_progress(progress)
     check.on_cpu(x=x, y=y)
-    x = supervised.samples("x", x)
+    x, _ = supervised.samples_or_missing("x", x)
     goal = supervised.target(y, len(x), task, n_classes)
     reference = x[:, 0]
     weight = supervised.class_weight(class_weight, goal, supervised.sample_weight(sample_weight, reference))
@@ -217,19 +218,22 @@ def fit(
     positive = np.flatnonzero(weight > 0)
     equal = bool((weight[positive] == weight[positive[0]]).all())
     units = measure(x[positive], scaling)
-    rows = Rows(transformed(units, x), targets(goal), None if equal else weight).part(positive)
-    held = (
-        None
-        if validation_rows is None
-        else Rows(transformed(units, validation_rows[0]), targets(validation_rows[1]), None)
-    )
+    seed = check.seed(rng)
+    z = transformed(units, x[positive])
+    encoding = fit_encoding(z, seed) if bool(np.isnan(z).any()) else None
+    filled, native = (z, None) if encoding is None else (encoded(encoding, z), z)
+    y_rows = targets(goal)
+    rows = Rows(filled, y_rows[positive], None if equal else weight[positive], native)
+    held = None
+    if validation_rows is not None:
+        filled, native = columns(units, encoding, validation_rows[0])
+        held = Rows(filled, targets(validation_rows[1]), None, native)
     n = len(rows.x)
     steps = default_steps(n, batch_size) if steps is None else check.integer("steps", steps, 0, 2**40)
     settings = Settings(
         task, goal.n_outputs if task == "classification" else None, n_trees, depth, n_projections, steps,
         batch_size, lr, bool(average), share,
     )  # fmt: skip
-    seed = check.seed(rng)
     parts = [np.zeros(0, np.int64)] * n_members
     if validation_rows is None:
         parts = _parts(n, n_members, held_share, np.random.default_rng([seed, n_members]))
@@ -250,7 +254,7 @@ def fit(
             members.append(member)
             if not going:
                 break
-    return Model(task, units, tuple(members), targets.center, targets.scale)
+    return Model(task, units, tuple(members), targets.center, targets.scale, encoding)
 
 
 def _from(report: Report, first: int) -> Report:

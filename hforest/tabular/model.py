@@ -8,8 +8,9 @@ from .. import hinge, tree
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray
 from ..tree import Forest
+from .encoding import Encoding, check_encoding, columns
 from .recipe import SMOOTHING
-from .scaling import Scaling, check_numpy, check_scaling, transformed
+from .scaling import Scaling, check_numpy, check_scaling
 
 CHUNK = 4096
 """Rows that `predict` evaluates at a time."""
@@ -38,7 +39,7 @@ class Member(NamedTuple):
     grown_kernel: FloatArray
     """(n_features, n_projections) float32: the inner products as they were when the forest grew."""
     forest: Forest
-    """Of float32, on ``[x, x @ grown_kernel]``."""
+    """Of float32, on ``[x, x @ grown_kernel]``; with an `Encoding` on ``[columns with NaN, x, x @ grown_kernel]``."""
     offset: FloatArray
     """() float64: multiple of the forest's predictions that the trees' outputs are added to."""
     share: FloatArray
@@ -58,6 +59,8 @@ class Model(NamedTuple):
     """(n_outputs,) float64: means of the targets; 0 for classes."""
     target_scale: FloatArray
     """(n_outputs,) float64: deviations of the targets; 1 for classes."""
+    encoding: Encoding | None = None
+    """What takes the place of missing values; None where the training rows had none."""
 
 
 def inputs(x: FloatArray, kernel: FloatArray) -> FloatArray:
@@ -95,37 +98,43 @@ def offset_of(y: FloatArray, task: str) -> FloatArray:
     return y.astype(np.float32)
 
 
-def trees_scores(member: Member, x: FloatArray, task: str) -> FloatArray:
+def forest_inputs(x: FloatArray, kernel: FloatArray, native: FloatArray | None) -> FloatArray:
+    """Returns what a grown forest reads, float32: `native`, if any, columns, and inner products of these."""
+    z = inputs(x, kernel)
+    return z if native is None else np.concatenate([native, z], axis=1)
+
+
+def trees_scores(member: Member, x: FloatArray, task: str, native: FloatArray | None = None) -> FloatArray:
     """Returns scores of classes, or targets in deviations, (n_samples, n_outputs) float32."""
     t, f, w = member.thresholds, member.features, member.weights
     y = hinge.forward(inputs(x, member.kernel), t, f, w, aggregate="sum") + member.intercept
     multiple = np.float32(member.offset)
-    return y + multiple * offset_of(forest_outputs(member, x), task) if multiple else y
+    return y + multiple * offset_of(forest_outputs(member, x, native), task) if multiple else y
 
 
-def trees_outputs(member: Member, x: FloatArray, task: str) -> FloatArray:
+def trees_outputs(member: Member, x: FloatArray, task: str, native: FloatArray | None = None) -> FloatArray:
     """Returns what the hinge trees alone predict, (n_samples, n_outputs) float64; `x` in a common unit."""
-    y = trees_scores(member, x, task)
+    y = trees_scores(member, x, task, native)
     return probabilities(y) if task == "classification" else y.astype(np.float64)
 
 
-def forest_outputs(member: Member, x: FloatArray) -> FloatArray:
+def forest_outputs(member: Member, x: FloatArray, native: FloatArray | None = None) -> FloatArray:
     """Returns what the grown forest alone predicts, (n_samples, n_outputs) float64."""
-    return tree.predict(member.forest, inputs(x, member.grown_kernel)).astype(np.float64)
+    return tree.predict(member.forest, forest_inputs(x, member.grown_kernel, native)).astype(np.float64)
 
 
-def _outputs(member: Member, x: FloatArray, task: str) -> FloatArray:
+def _outputs(member: Member, x: FloatArray, task: str, native: FloatArray | None) -> FloatArray:
     share = float(member.share)
     if share <= 0:
-        return forest_outputs(member, x)
-    y = trees_outputs(member, x, task)
-    return y if share >= 1 else share * y + (1 - share) * forest_outputs(member, x)
+        return forest_outputs(member, x, native)
+    y = trees_outputs(member, x, task, native)
+    return y if share >= 1 else share * y + (1 - share) * forest_outputs(member, x, native)
 
 
 # ------------------------------------------------------------------------------------------- checks
 
 
-def _check_member(name: str, member: Any, n_features: int, n_outputs: int) -> None:
+def _check_member(name: str, member: Any, n_features: int, n_native: int, n_outputs: int) -> None:
     check.instance(name, member, Member, "a Member", "pass what fit returned")
     plain = {field: a for field, a in member._asdict().items() if field != "forest"}
     check_numpy({f"{name}.{field}": a for field, a in plain.items()})
@@ -148,9 +157,9 @@ def _check_member(name: str, member: Any, n_features: int, n_outputs: int) -> No
         check.indices("features", member.features, n_inputs, "n_features + n_projections")
         forest = tree.check(member.forest)
         got = int(forest.n_features), forest.value.shape[1], forest.threshold.dtype
-        if got != (n_inputs, n_outputs, FLOAT32):
+        if got != (n_native + n_inputs, n_outputs, FLOAT32):
             raise ValueError(
-                f"forest: expected {n_inputs} features, {n_outputs} outputs and float32, got {got[0]}, "
+                f"forest: expected {n_native + n_inputs} features, {n_outputs} outputs and float32, got {got[0]}, "
                 f"{got[1]} and {got[2]}; pass what fit returned"
             )
 
@@ -160,6 +169,9 @@ def check_model(name: str, model: Any) -> int:
     check.instance(name, model, Model, "a Model", "fit or load one")
     check.choice(f"{name}.task", model.task, supervised.TASKS)
     n_features = check_scaling(f"{name}.scaling", model.scaling)
+    n_native = 0 if model.encoding is None else n_features
+    if model.encoding is not None:
+        check_encoding(f"{name}.encoding", model.encoding, n_features)
     sizes: check.Sizes = {}
     for field in ("target_center", "target_scale"):
         a = getattr(model, field)
@@ -171,7 +183,7 @@ def check_model(name: str, model: Any) -> int:
     if not model.members:
         raise ValueError(f"{name}.members: expected at least one, got none; pass what fit returned")
     for i, member in enumerate(model.members):
-        _check_member(f"{name}.members[{i}]", member, n_features, sizes["n_outputs"])
+        _check_member(f"{name}.members[{i}]", member, n_features, n_native, sizes["n_outputs"])
     return n_features
 
 
@@ -217,14 +229,14 @@ def predict(model: Model, x: ArrayLike) -> FloatArray:
     """
     n_features = check_model("model", model)
     check.on_cpu(x=x)
-    table = supervised.matrix("x", x)
+    table = supervised.matrix("x", x, missing=True)
     check_width(table, n_features)
     y = np.empty((len(table), len(model.target_center)))
     for first in range(0, len(table), CHUNK):
         part = slice(first, first + CHUNK)
-        rows = transformed(model.scaling, table[part])
+        rows, native = columns(model.scaling, model.encoding, table[part])
         with np.errstate(over="ignore", invalid="ignore"):
-            y[part] = sum(_outputs(member, rows, model.task) for member in model.members)
+            y[part] = sum(_outputs(member, rows, model.task, native) for member in model.members)
     y /= len(model.members)
     if model.task == "classification":
         return y

@@ -12,8 +12,8 @@ from ..core.check import unchecked
 from ..hinge import AdamState
 from . import recipe
 from .fitting import BATCH_SIZE, LEARNING_RATE, check_converged
+from .encoding import columns
 from .model import FLOAT32, Member, Model, check_model, check_width, forest_outputs, offset_of
-from .scaling import transformed
 from .training import Batch, Moments, copied, steps, zeros
 
 
@@ -139,7 +139,7 @@ def partial_fit(
     """
     n_features = check_model("model", model)
     check.on_cpu(x=x, y=y)
-    x = supervised.samples("x", x)
+    x, _ = supervised.samples_or_missing("x", x)
     check_width(x, n_features)
     goal: FloatArray
     if model.task == "classification":
@@ -161,7 +161,8 @@ def partial_fit(
     if state is None:
         state = TrainingState(tuple(map(zeros, model.members)), np.array(0))
     _check_state(state, model)
-    rows = recipe.Rows(transformed(model.scaling, x), goal, weight)
+    z, native = columns(model.scaling, model.encoding, x)
+    rows = recipe.Rows(z, goal, weight, native)
     members, moments = [], []
     for member, before in zip(model.members, state.moments, strict=True):
         with unchecked(), np.errstate(over="ignore", invalid="ignore"):
@@ -176,10 +177,9 @@ def partial_fit(
 def _batches(member: Member, rows: recipe.Rows, task: str, size: int) -> Iterator[Batch]:
     multiple = np.float32(member.offset)
     for begin in range(0, len(rows.x), size):
-        part = slice(begin, begin + size)
-        x, weight = rows.x[part], None if rows.weight is None else rows.weight[part]
-        offset = multiple * offset_of(forest_outputs(member, x), task) if multiple else None
-        yield x, rows.y[part], offset, weight
+        x, y, weight, native = rows.part(slice(begin, begin + size))
+        offset = multiple * offset_of(forest_outputs(member, x, native), task) if multiple else None
+        yield x, y, offset, weight
 
 
 def _trained(
