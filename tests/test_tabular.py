@@ -375,22 +375,22 @@ def test_missing_values_are_predicted_from_other_columns():
     x, _ = gaps()
     scaling = measure(x, "auto")
     z = transformed(scaling, x)
-    model = encoding.fit_encoding(z[:600], 0)
+    model = encoding.fit_numbers(z[:600], 0)
     assert (model.imputed == np.arange(9)).all()
     whole = transformed(scaling, gaps(share=0.0)[0])[600:]
     missing = np.isnan(z[600:])
-    filled = encoding.encoded(model, z[600:])
+    filled = encoding.filled_in(model, z[600:])
     assert (filled[~missing] == z[600:][~missing]).all()
     by_medians = ((np.where(missing, model.fill, z[600:]) - whole)[missing] ** 2).mean()
     by_rounds = [
-        ((encoding.encoded(model._replace(slopes=model.slopes[:n]), z[600:]) - whole)[missing] ** 2).mean()
+        ((encoding.filled_in(model._replace(slopes=model.slopes[:n]), z[600:]) - whole)[missing] ** 2).mean()
         for n in (1, 2)
     ]
     assert by_medians > 0.8
     assert by_rounds[0] < 0.4 * by_medians
     assert by_rounds[1] < 0.9 * by_rounds[0]
     far = np.where(np.eye(9, dtype=bool), np.nan, np.float32(1e6)).astype(np.float32)
-    assert (np.diag(encoding.encoded(model, far)) == model.high).all()
+    assert (np.diag(encoding.filled_in(model, far)) == model.high).all()
 
 
 @pytest.mark.parametrize("task", ["classification", "regression"])

@@ -14,6 +14,7 @@ out of range IndexError.
 from .encoding import Encoding
 from .files import load, save
 from .fitting import fit
+from .levels import Levels
 from .model import Member, Model, predict
 from .scaling import Scaling
 from .steps import TrainingState, partial_fit
@@ -21,6 +22,7 @@ from .training import Moments
 
 __all__ = [
     "Encoding",
+    "Levels",
     "Member",
     "Model",
     "Moments",

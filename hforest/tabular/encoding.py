@@ -1,4 +1,4 @@
-"""What hinge trees and inner products read of a table with missing values: numbers in their place."""
+"""What the trees read of a table with missing values or categories: numbers in their place."""
 
 from typing import Any, NamedTuple
 
@@ -7,6 +7,8 @@ import numpy as np
 from ..core import check
 from ..core.aliases import FloatArray, IntArray
 from ..tree import Forest
+from .levels import Levels, check_levels, codes_of, fit_levels, merged
+from .recipe import Rows
 from .scaling import Scaling, check_numpy, transformed
 
 ROUNDS = 2
@@ -22,7 +24,7 @@ FLOAT32 = np.dtype(np.float32)
 
 
 class Encoding(NamedTuple):
-    """How numbers take the place of missing values. Columns are in the common unit."""
+    """How numbers take the place of missing values and categories. Columns are in the common unit."""
 
     fill: FloatArray
     """(n_features,) float32: medians of the training rows."""
@@ -38,6 +40,8 @@ class Encoding(NamedTuple):
     slopes: FloatArray
     """(n_rounds, n_imputed, 2 * n_predictors + 1) float32: coefficients of the predictors, of indicators of
     their missing values, and an intercept; of each round of regressions."""
+    levels: Levels | None = None
+    """The categories of columns, which are 0 in the regressions; None where no column has them."""
 
 
 def _known(z: FloatArray, missing: Any, of: Any, empty: float) -> FloatArray:
@@ -89,12 +93,15 @@ def _refilled(encoding: Encoding, slopes: FloatArray, z: FloatArray, filled: Flo
     return after
 
 
-def fit_encoding(z: FloatArray, seed: int) -> Encoding:
-    """Returns how missing values are filled in, from training rows (n_samples, n_features) with NaN, float32."""
+def fit_numbers(z: FloatArray, seed: int) -> Encoding:
+    """Returns how missing values of numbers are filled in, from training rows with NaN.
+
+    `z` is (n_samples, n_features) float32.
+    """
     missing = np.isnan(z)
     fill = _known(z, missing, np.median, 0.0)
     low, high = (_known(z, missing, of, 0.0) for of in (np.min, np.max))
-    imputed = np.flatnonzero(missing.any(axis=0) & (low < high)) if z.shape[1] > 1 else np.zeros(0, np.int64)
+    imputed = np.flatnonzero(missing.any(axis=0))
     predictors = _predictors(z, missing, fill, imputed)
     encoding = Encoding(fill, low, high, imputed, predictors, np.zeros((0, 0, 0), np.float32))
     filled, rounds = np.where(missing, fill, z), []
@@ -105,8 +112,8 @@ def fit_encoding(z: FloatArray, seed: int) -> Encoding:
     return encoding._replace(slopes=slopes)
 
 
-def encoded(encoding: Encoding, z: FloatArray) -> FloatArray:
-    """Returns (n_samples, n_features) float32, finite, from columns with NaN."""
+def filled_in(encoding: Encoding, z: FloatArray) -> FloatArray:
+    """Returns (n_samples, n_features) float32, finite, from numbers with NaN."""
     missing = np.isnan(z)
     filled = np.where(missing, encoding.fill, z)
     if missing.any():
@@ -115,17 +122,56 @@ def encoded(encoding: Encoding, z: FloatArray) -> FloatArray:
     return filled
 
 
+def without_categories(x: FloatArray, categorical: Any) -> FloatArray:
+    """Returns columns of numbers; those of categories are 0."""
+    return x if categorical is None else np.where(categorical, x.dtype.type(0), x)
+
+
+def encoded(
+    encoding: Encoding, z: FloatArray, x: FloatArray, codes: FloatArray | None = None
+) -> tuple[FloatArray, FloatArray | None]:
+    """Returns what hinge trees and inner products read, and what grown trees read: None for the same.
+
+    Both are (n_samples, n_encoded) float32, the latter with NaN. `z` has numbers in the common unit, and 0 for
+    categories, which are in `x`; `codes` are those of training rows.
+    """
+    # Forests that were grown without missing values refuse them.
+    numbers, native = filled_in(encoding, z), z if encoding.imputed.size else None
+    if encoding.levels is None:
+        return numbers, native
+    codes = codes_of(encoding.levels, x) if codes is None else codes
+    native = None if native is None else merged(encoding.levels, native, codes)
+    return merged(encoding.levels, numbers, codes), native
+
+
+def fit_encoding(
+    rows: Rows, x: FloatArray, categorical: Any, task: str, n_outputs: int, seed: int
+) -> tuple[Encoding, Rows]:
+    """Returns the encoding of training rows `x`, and the rows with encoded columns.
+
+    ``rows.x`` has numbers in the common unit, and 0 in columns of categories, of which `categorical` is a mask
+    or None.
+    """
+    encoding, codes = fit_numbers(rows.x, seed), None
+    if categorical is not None:
+        levels, codes = fit_levels(rows, x, categorical, task, n_outputs, seed)
+        encoding = encoding._replace(levels=levels)
+    numbers, native = encoded(encoding, rows.x, x, codes)
+    return encoding, rows._replace(x=numbers, native=native)
+
+
 def columns(
     scaling: Scaling, encoding: Encoding | None, x: FloatArray
 ) -> tuple[FloatArray, FloatArray | None]:
-    """Returns what hinge trees and inner products read of samples, and what grown trees read beside that.
+    """Returns what the trees read of samples, as `encoded`.
 
-    Where the training rows had no missing values (`encoding` is None) there is nothing beside it, and 0, the
-    mean, takes their place.
+    Where the training rows had neither missing values nor categories (`encoding` is None) 0, the mean, takes
+    the place of missing values.
     """
-    z = transformed(scaling, x)
     if encoding is not None:
-        return encoded(encoding, z), z
+        categorical = None if encoding.levels is None else encoding.levels.categorical
+        return encoded(encoding, transformed(scaling, without_categories(x, categorical)), x)
+    z = transformed(scaling, x)
     missing = np.isnan(z)
     return (np.where(missing, np.float32(0), z) if missing.any() else z), None
 
@@ -137,11 +183,11 @@ def knowing(forest: Forest) -> Forest:
     return forest._replace(default_left=(forest.feature != -1).astype(np.uint8))
 
 
-def check_encoding(name: str, encoding: Any, n_features: int) -> None:
-    """Checks that a value is a whole `Encoding` of a table of so many columns."""
+def check_encoding(name: str, encoding: Any, n_features: int) -> int:
+    """Checks a whole `Encoding` of a table of so many columns; returns the number of encoded columns."""
     remedy = "pass what fit returned"
     check.instance(name, encoding, Encoding, "an Encoding", remedy)
-    check_numpy({f"{name}.{field}": a for field, a in encoding._asdict().items()})
+    check_numpy({f"{name}.{field}": a for field, a in encoding._asdict().items() if field != "levels"})
     sizes: check.Sizes = {"n_features": n_features}
     with check.fields_of(name):
         for field in ("fill", "low", "high"):
@@ -156,3 +202,6 @@ def check_encoding(name: str, encoding: Any, n_features: int) -> None:
         check.indices("predictors", encoding.predictors, n_features, "n_features")
         ordered = bool((encoding.low <= encoding.high).all())
         check.require(ordered, "low", "least values of at most `high`", "greater ones", remedy)
+    if encoding.levels is None:
+        return n_features
+    return check_levels(f"{name}.levels", encoding.levels, n_features)

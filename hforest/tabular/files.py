@@ -7,16 +7,18 @@ from typing import Any
 from ..core import check, models
 from ..tree.files import FOREST
 from .encoding import Encoding
+from .levels import Levels
 from .model import Member, Model, check_model
 from .scaling import Scaling
 
 FORMAT = 2
 
 _MEMBER = models.record(Member, forest=FOREST, offset=models.small, share=models.small)
+_ENCODING = models.record(Encoding, levels=models.maybe("categorical", models.record(Levels)))
 _MODEL = partial(
     models.record, Model, partial(check_model, "model"),
     task=models.word, members=models.several("n_members", _MEMBER),
-    encoding=models.maybe("fill", models.record(Encoding)),
+    encoding=models.maybe("fill", _ENCODING),
 )  # fmt: skip
 _SCALING = models.record(Scaling)
 _OLDER = {1: _MODEL(scaling=models.at("columns", _SCALING))}

@@ -7,7 +7,7 @@ import numpy as np
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
 from ..core.progress import Report, check_progress, reporting
-from .encoding import columns, encoded, fit_encoding
+from .encoding import columns, fit_encoding, without_categories
 from .model import Member, Model
 from .recipe import Rows, Settings, Task
 from .scaling import KINDS, measure, transformed
@@ -89,6 +89,7 @@ def fit(
     n_classes: int | None = None,
     sample_weight: ArrayLike | None = None,
     class_weight: str | Mapping[int, float] | ArrayLike | None = None,
+    categorical: ArrayLike | None = None,
     scaling: str = "auto",
     n_members: int = 3,
     n_trees: int = 50,
@@ -108,7 +109,7 @@ def fit(
     Parameters
     ----------
     x : (n_samples, n_features) array_like of real numbers
-        Samples, finite, at least one, in any units: columns are put to a common one.
+        Samples, at least one, finite or NaN for missing values, in any units: columns are put to a common one.
     y : (n_samples,) array_like of labels, or (n_samples,) or (n_samples, n_outputs) array_like of targets
         Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression.
         Number other labels with ``numpy.unique(y, return_inverse=True)[1]``.
@@ -122,6 +123,8 @@ def fit(
     class_weight : "balanced", mapping, or (n_classes,) array-like, optional
         Factor of the sample weights of each class. Classes that a mapping leaves out have factor 1;
         "balanced" gives the classes that occur equal weight.
+    categorical : (n_features,) array_like of bools, or array_like of feature numbers, optional
+        Columns of categories: whole numbers 0 to 65535, or NaN.
     scaling : "auto", "deviations" or "normal"
         Units of the columns: deviations from the mean, or quantiles of a normal distribution at the ranks of
         the values; "auto" takes the latter where a column has long tails (kurtosis above 12).
@@ -164,8 +167,8 @@ def fit(
     Raises
     ------
     TypeError, ValueError, IndexError, MemoryError
-        Wrong kind, dtype or device; wrong shape, NaN or infinity, a number out of its range; labels out of
-        range or, without `n_classes`, with gaps; a learning rate with which training diverges; no memory.
+        Wrong kind, dtype or device; wrong shape, infinity, a number out of its range, categories that are no
+        whole numbers from 0 to 65535; columns or labels out of range or, without `n_classes`, with gaps; a learning rate with which training diverges; no memory.
 
     Notes
     -----
@@ -189,6 +192,9 @@ def fit(
     check_progress(progress)
     check.on_cpu(x=x, y=y)
     x, _ = supervised.samples_or_missing("x", x)
+    mask = supervised.categorical(categorical, x.shape[1])
+    if mask is not None:
+        supervised.categories("x", x, mask)
     goal = supervised.target(y, len(x), task, n_classes)
     reference = x[:, 0]
     weight = supervised.class_weight(class_weight, goal, supervised.sample_weight(sample_weight, reference))
@@ -217,14 +223,14 @@ def fit(
         validation_rows = _validation_rows(validation, x.shape[1], task, goal.n_outputs)
     positive = np.flatnonzero(weight > 0)
     equal = bool((weight[positive] == weight[positive[0]]).all())
-    units = measure(x[positive], scaling)
     seed = check.seed(rng)
-    z = transformed(units, x[positive])
-    encoding = fit_encoding(z, seed) if bool(np.isnan(z).any()) else None
-    filled, native = (z, None) if encoding is None else (encoded(encoding, z), z)
-    y_rows = targets(goal)
-    rows = Rows(filled, y_rows[positive], None if equal else weight[positive], native)
-    held = None
+    x = x[positive]
+    numbers = without_categories(x, mask)
+    units = measure(numbers, scaling)
+    rows = Rows(transformed(units, numbers), targets(goal)[positive], None if equal else weight[positive])
+    encoding, held = None, None
+    if mask is not None or bool(np.isnan(rows.x).any()):
+        encoding, rows = fit_encoding(rows, x, mask, task, goal.n_outputs, seed)
     if validation_rows is not None:
         filled, native = columns(units, encoding, validation_rows[0])
         held = Rows(filled, targets(validation_rows[1]), None, native)

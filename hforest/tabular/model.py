@@ -27,7 +27,7 @@ class Member(NamedTuple):
     """
 
     kernel: FloatArray
-    """(n_features, n_projections) float32: the learned inner products."""
+    """(n_encoded, n_projections) float32: the learned inner products; n_encoded is n_features without categories."""
     thresholds: FloatArray
     """(n_trees, 2**depth - 1) float32."""
     features: IntArray
@@ -37,9 +37,9 @@ class Member(NamedTuple):
     intercept: FloatArray
     """(n_outputs,) float32."""
     grown_kernel: FloatArray
-    """(n_features, n_projections) float32: the inner products as they were when the forest grew."""
+    """(n_encoded, n_projections) float32: the inner products as they were when the forest grew."""
     forest: Forest
-    """Of float32, on ``[x, x @ grown_kernel]``; with an `Encoding` on ``[columns with NaN, x, x @ grown_kernel]``."""
+    """Of float32, on ``[x, x @ grown_kernel]``, where columns have NaN for missing values."""
     offset: FloatArray
     """() float64: multiple of the forest's predictions that the trees' outputs are added to."""
     share: FloatArray
@@ -60,7 +60,7 @@ class Model(NamedTuple):
     target_scale: FloatArray
     """(n_outputs,) float64: deviations of the targets; 1 for classes."""
     encoding: Encoding | None = None
-    """What takes the place of missing values; None where the training rows had none."""
+    """What takes the place of missing values and categories; None where the training rows had neither."""
 
 
 def inputs(x: FloatArray, kernel: FloatArray) -> FloatArray:
@@ -99,9 +99,11 @@ def offset_of(y: FloatArray, task: str) -> FloatArray:
 
 
 def forest_inputs(x: FloatArray, kernel: FloatArray, native: FloatArray | None) -> FloatArray:
-    """Returns what a grown forest reads, float32: `native`, if any, columns, and inner products of these."""
+    """Returns what a grown forest reads, float32: the columns, with NaN in `native`, and inner products."""
     z = inputs(x, kernel)
-    return z if native is None else np.concatenate([native, z], axis=1)
+    if native is not None:
+        z[:, : x.shape[1]] = native
+    return z
 
 
 def trees_scores(member: Member, x: FloatArray, task: str, native: FloatArray | None = None) -> FloatArray:
@@ -134,7 +136,7 @@ def _outputs(member: Member, x: FloatArray, task: str, native: FloatArray | None
 # ------------------------------------------------------------------------------------------- checks
 
 
-def _check_member(name: str, member: Any, n_features: int, n_native: int, n_outputs: int) -> None:
+def _check_member(name: str, member: Any, n_features: int, n_outputs: int) -> None:
     check.instance(name, member, Member, "a Member", "pass what fit returned")
     plain = {field: a for field, a in member._asdict().items() if field != "forest"}
     check_numpy({f"{name}.{field}": a for field, a in plain.items()})
@@ -157,9 +159,9 @@ def _check_member(name: str, member: Any, n_features: int, n_native: int, n_outp
         check.indices("features", member.features, n_inputs, "n_features + n_projections")
         forest = tree.check(member.forest)
         got = int(forest.n_features), forest.value.shape[1], forest.threshold.dtype
-        if got != (n_native + n_inputs, n_outputs, FLOAT32):
+        if got != (n_inputs, n_outputs, FLOAT32):
             raise ValueError(
-                f"forest: expected {n_native + n_inputs} features, {n_outputs} outputs and float32, got {got[0]}, "
+                f"forest: expected {n_inputs} features, {n_outputs} outputs and float32, got {got[0]}, "
                 f"{got[1]} and {got[2]}; pass what fit returned"
             )
 
@@ -169,9 +171,9 @@ def check_model(name: str, model: Any) -> int:
     check.instance(name, model, Model, "a Model", "fit or load one")
     check.choice(f"{name}.task", model.task, supervised.TASKS)
     n_features = check_scaling(f"{name}.scaling", model.scaling)
-    n_native = 0 if model.encoding is None else n_features
+    n_encoded = n_features
     if model.encoding is not None:
-        check_encoding(f"{name}.encoding", model.encoding, n_features)
+        n_encoded = check_encoding(f"{name}.encoding", model.encoding, n_features)
     sizes: check.Sizes = {}
     for field in ("target_center", "target_scale"):
         a = getattr(model, field)
@@ -183,7 +185,7 @@ def check_model(name: str, model: Any) -> int:
     if not model.members:
         raise ValueError(f"{name}.members: expected at least one, got none; pass what fit returned")
     for i, member in enumerate(model.members):
-        _check_member(f"{name}.members[{i}]", member, n_features, n_native, sizes["n_outputs"])
+        _check_member(f"{name}.members[{i}]", member, n_encoded, sizes["n_outputs"])
     return n_features
 
 

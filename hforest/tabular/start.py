@@ -59,13 +59,10 @@ def _grown(
     `y` (n_samples, n_outputs) has shares of the classes, or targets.
     """
     z = forest_inputs(rows.x, kernel, rows.native)
-    plain, both = rows.x, z
-    if rows.native is not None:
-        n_native = rows.native.shape[1]
-        plain, both = rows.native, np.delete(z, np.s_[n_native : n_native + rows.x.shape[1]], axis=1)
+    plain = rows.x if rows.native is None else rows.native
     n_plain = round(recipe.PLAIN * settings.n_trees) if kernel.size else settings.n_trees
     parts, counts = [], []
-    for a, n_trees in ((plain, n_plain), (both, settings.n_trees - n_plain)):
+    for a, n_trees in ((plain, n_plain), (z, settings.n_trees - n_plain)):
         if not n_trees:
             continue
         n_features = a.shape[1]
@@ -77,7 +74,8 @@ def _grown(
             a, rows.y, n_trees, sample_weight=rows.weight, max_features=max_features, bootstrap=drawn_by,
             task=settings.task, n_classes=settings.n_classes, rng=rng,
         )  # fmt: skip
-        parts.append(_among(grown, rows, z.shape[1]))
+        grown = grown._replace(n_features=np.array(z.shape[1]))
+        parts.append(grown if rows.native is None else knowing(grown))
         counts.append(drawn_by)
     forest = tree.join(parts)
     outputs = classic.out_of_bag(forest, z, np.concatenate(counts)).astype(np.float64)
@@ -86,28 +84,15 @@ def _grown(
     return _Grown(forest, outputs)
 
 
-def _among(grown: Forest, rows: Rows, n_features: int) -> Forest:
-    """Returns a forest that reads all of `forest_inputs`, of which it was grown on some columns."""
-    grown = grown._replace(n_features=np.array(n_features))
-    if rows.native is None:
-        return grown
-    feature = grown.feature + np.int32(rows.x.shape[1]) * (grown.feature >= rows.native.shape[1])
-    return knowing(grown._replace(feature=feature))
-
-
-def _of_numbers(forest: Forest, rows: Rows) -> Forest:
-    """Returns a forest with the splits of one, which reads `inputs`: numbers in place of missing values."""
-    if rows.native is None:
+def _of_numbers(forest: Forest, x: FloatArray) -> Forest:
+    """Returns a forest with the splits of one, which reads numbers `x` in place of missing values."""
+    if not forest.default_left.size:
         return forest
-    n_native = rows.native.shape[1]
-    feature = np.where(forest.feature < n_native, forest.feature, forest.feature - n_native)
     # A split that finds missing values sends all numbers left.
-    high = np.append(rows.x.max(axis=0), np.float32(0))[np.clip(feature, -1, rows.x.shape[1])]
-    found = forest.threshold == np.finfo(forest.threshold.dtype).max
-    return forest._replace(
-        n_features=np.array(forest.n_features - n_native), feature=feature.astype(np.int32),
-        threshold=np.where(found, high, forest.threshold), default_left=np.zeros(0, np.uint8),
-    )  # fmt: skip
+    found = forest.threshold == np.finfo(np.float32).max
+    high = x.max(axis=0)[np.where(found, forest.feature, 0)]
+    threshold = np.where(found, high, forest.threshold)
+    return forest._replace(threshold=threshold, default_left=np.zeros(0, np.uint8))
 
 
 def begin(rows: Rows, held: Rows | None, settings: Settings, rng: np.random.Generator) -> Start:
@@ -116,7 +101,7 @@ def begin(rows: Rows, held: Rows | None, settings: Settings, rng: np.random.Gene
     kernel = _random_kernel(rows.x, settings.n_projections, rng)
     y = np.eye(settings.n_classes or 1)[rows.y] if classes else rows.y.astype(np.float64)
     forest, out_of_bag = _grown(rows, y, kernel, settings, rng)
-    numbers = _of_numbers(forest, rows)
+    numbers = _of_numbers(forest, rows.x)
     picked = drawn(rows, rng)
     z = inputs(rows.x[picked], kernel)
     share = np.array(1.0 if settings.share is None else settings.share)
