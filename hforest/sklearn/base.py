@@ -98,7 +98,24 @@ class Estimator(BaseEstimator):
         """Returns those parameters that a function of hforest takes, under its names."""
         taken = inspect.signature(function or type(self)._function).parameters
         values = {self._names.get(name, name): value for name, value in self.get_params(deep=False).items()}
-        return {name: value for name, value in values.items() if name in taken and name != "rng"}
+        settings = {name: value for name, value in values.items() if name in taken and name != "rng"}
+        if "categorical" in settings:
+            settings["categorical"] = self._categorical(settings["categorical"])
+        return settings
+
+    def _categorical(self, columns: Any) -> Any:
+        """Columns of categories as hforest takes them: names become numbers."""
+        names = np.asarray(columns)
+        if columns is None or names.dtype.kind not in "UO" or not names.size:
+            return columns
+        known = getattr(self, "feature_names_in_", np.zeros(0, object)).tolist()
+        unknown = [name for name in names.ravel().tolist() if name not in known]
+        if unknown:
+            raise ValueError(
+                f"categorical_features: expected names of columns of X, got {unknown[0]!r}; pass X as a "
+                "DataFrame that has them, or the numbers of the columns"
+            )
+        return [known.index(name) for name in names.ravel().tolist()]
 
     def _seed(self) -> int:
         return seed_of(self.random_state)
