@@ -109,7 +109,8 @@ def fit(
     Parameters
     ----------
     x : (n_samples, n_features) array_like of real numbers
-        Samples, at least one, finite or NaN for missing values, in any units: columns are put to a common one.
+        Samples, at least one, finite or NaN for missing values, in any units: columns are put to a common
+        one.
     y : (n_samples,) array_like of labels, or (n_samples,) or (n_samples, n_outputs) array_like of targets
         Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression.
         Number other labels with ``numpy.unique(y, return_inverse=True)[1]``.
@@ -124,7 +125,8 @@ def fit(
         Factor of the sample weights of each class. Classes that a mapping leaves out have factor 1;
         "balanced" gives the classes that occur equal weight.
     categorical : (n_features,) array_like of bools, or array_like of feature numbers, optional
-        Columns of categories: whole numbers 0 to 65535, or NaN.
+        Columns of categories: whole numbers 0 to 65535, or NaN. Their order means nothing; columns of
+        ordered categories are better left as numbers.
     scaling : "auto", "deviations" or "normal"
         Units of the columns: deviations from the mean, or quantiles of a normal distribution at the ranks of
         the values; "auto" takes the latter where a column has long tails (kurtosis above 12).
@@ -176,6 +178,8 @@ def fit(
     of a forest (`classic.grow`). Hinge trees take its splits, and leaf weights by ridge regression
     (`hinge.from_forest`) of what the forest's out-of-bag predictions leave. Then Adam moves
     thresholds, leaf weights and inner products (`hinge.adam_backward`) with softmax or squared loss.
+    Grown trees read NaN as it is. For hinge trees and inner products ridge regressions on the other columns
+    fill it in; categories are numbers to all trees, statistics of the targets and indicators (`Encoding`).
     docs/tabular.md has what each part is worth. Cost: that of growing the forest and of the start, and about
     half a millisecond a step.
 

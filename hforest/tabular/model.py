@@ -206,8 +206,9 @@ def predict(model: Model, x: ArrayLike) -> FloatArray:
     model : Model
         From `fit` or `load`.
     x : (n_samples, n_features) array_like of real numbers
-        Samples in the units of the table that the model was fitted on, finite. Numbers outside of the range
-        that a column had there are taken as the nearest in it.
+        Samples in the units of the table that the model was fitted on, finite or NaN for missing values.
+        Numbers outside of the range that a column had there are taken as the nearest in it, and categories
+        that it had not as missing.
 
     Returns
     -------
@@ -218,11 +219,12 @@ def predict(model: Model, x: ArrayLike) -> FloatArray:
     Raises
     ------
     TypeError, ValueError, IndexError
-        Wrong kind, dtype or device; wrong shape, NaN or infinity; a model whose arrays contradict each other.
+        Wrong kind, dtype or device; wrong shape or infinity; a model whose arrays contradict each other.
 
     Notes
     -----
-    The mean over members of ``share * trees + (1 - share) * forest``. Cost: a product with the learned inner
+    The mean over members of ``share * trees + (1 - share) * forest``. A model of rows without missing values
+    takes the mean of a column in their place. Cost: a product with the learned inner
     products, n_trees paths of hinge trees, and where share is below 1 as many of the grown forest.
 
     Examples

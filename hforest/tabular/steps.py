@@ -92,9 +92,9 @@ def partial_fit(
         From `fit`, on rows that tell the units of the columns and all classes, and then from the call before.
         It is not changed.
     x : (n_samples, n_features) array_like of real numbers
-        Samples in the units of the table that the model was fitted on, finite, at least one. They are taken
-        once, in their order. Numbers outside of the range that a column had in `fit` are taken as the nearest
-        in it.
+        Samples in the units of the table that the model was fitted on, finite or NaN for missing values, at
+        least one. They are taken once, in their order. Numbers outside of the range that a column had in
+        `fit` are taken as the nearest in it, and categories that it had not as missing.
     y : (n_samples,) array_like of labels, or (n_samples,) or (n_samples, n_outputs) array_like of targets
         As `fit` took them.
     state : TrainingState, optional
@@ -109,7 +109,7 @@ def partial_fit(
     Returns
     -------
     model : Model
-        New arrays; units of columns and targets, grown forests and shares are those of `model`.
+        New arrays; units of columns and targets, encodings, grown forests and shares are those of `model`.
     state : TrainingState
         For the next call.
 
