@@ -61,8 +61,8 @@ def of_models(task: Task) -> Results:
         "": {},
         " weights": {"sample_weight": weight},
         " whole": {"validation": 0.0, "average": False, "share": 1.0},
-        " deviations": {"columns": "deviations", "steps": 20},
-        " normal": {"columns": "normal", "steps": 20},
+        " deviations": {"scaling": "deviations", "steps": 20},
+        " normal": {"scaling": "normal", "steps": 20},
     }
     targets: dict[Any, np.ndarray] = {"classification": task.labels, "regression": task.targets}
     for kind, y in targets.items():

@@ -877,6 +877,30 @@ def test_columns_of_categories_have_numbers_masks_or_names(name):
         getattr(hs, name)(categorical_features=[4]).fit(frame, y)
 
 
+@pytest.mark.parametrize("name", ["HingeForestClassifier", "HingeForestRegressor"])
+def test_hinge_forests_learn_missing_values_and_categories(name):
+    pandas = pytest.importorskip("pandas")
+    x, y = with_missing()
+    target = y if name.endswith("Classifier") else (y == "odd").astype(float)
+    frame = pandas.DataFrame(x, columns=list("abcd"))
+    given = {"numbers": [3], "mask": [False, False, False, True], "names": ["d"]}
+    found = [small(name, categorical_features=columns).fit(frame, target) for columns in given.values()]
+    for model in found:
+        assert model.__sklearn_tags__().input_tags.allow_nan
+        np.testing.assert_array_equal(model.predict(frame), found[0].predict(frame))
+        assert model.feature_importances_.shape == (4,)
+        assert model.feature_importances_.argmax() == 3
+        np.testing.assert_allclose(model.feature_importances_.sum(), 1)
+        assert model.score(frame, target) > 0.5
+    with pytest.raises(ValueError, match="categorical_features: expected names of columns of X, got 'e'"):
+        small(name, categorical_features=["e"]).fit(frame, target)
+    classes = {"classes": np.unique(y)} if name.endswith("Classifier") else {}
+    model = small(name, categorical_features=["d"]).partial_fit(frame[:200], target[:200], **classes)
+    model.partial_fit(frame[200:], target[200:])
+    assert model.model_.encoding.levels.categorical.tolist() == [False, False, False, True]
+    assert len(model.predict(frame)) == 300
+
+
 READ_DTYPES = [
     name for name in KINDS if "categorical_features" in inspect.signature(getattr(hs, name)).parameters
 ]
@@ -955,7 +979,7 @@ def test_batches_have_the_columns_of_the_first_one():
 
 def test_estimators_that_need_numbers_refuse_missing_values():
     x, y = with_missing()
-    for name in ("CO2ForestClassifier", "HingeForestClassifier", "NeuralForestClassifier"):
+    for name in ("CO2ForestClassifier", "CascadeForestClassifier", "NeuralForestClassifier"):
         with pytest.raises(ValueError, match="NaN"):
             getattr(hs, name)().fit(x, y)
 

@@ -91,7 +91,7 @@ def record(
 
     def read(archive: Archive, name: str) -> Any:
         places = {field: f"{name}/{field}".lstrip("/") for field in cls._fields}
-        there = (field for field in places if field not in optional or _holds(archive, places[field]))
+        there = (field for field in places if field not in optional or places[field] in archive)
         value = cls(**{field: readers.get(field, array)(archive, places[field]) for field in there})
         if check is not None:
             check(value)
@@ -100,16 +100,20 @@ def record(
     return read
 
 
-def _holds(archive: Archive, name: str) -> bool:
-    """Whether a file has an array of a name, or arrays of a tuple of this name."""
-    return name in archive or any(other.startswith(f"{name}/") for other in archive)
-
-
 def several(count: str, reader: Reader) -> Reader:
     """Returns the reader of a tuple of values, 1 or more, whose number is the array `count` of the file."""
 
     def read(archive: Archive, name: str) -> tuple[Any, ...]:
         return tuple(reader(archive, f"{name}/{i}") for i in range(integer(1)(archive, count)))
+
+    return read
+
+
+def maybe(field: str, reader: Reader) -> Reader:
+    """Returns the reader of a record that files may lack: None where there is no `field` of it."""
+
+    def read(archive: Archive, name: str) -> Any:
+        return reader(archive, name) if f"{name}/{field}" in archive else None
 
     return read
 
@@ -142,7 +146,7 @@ def in_format(name: str, newest: int, reader: Reader, older: Mapping[int, Reader
 def _arrays(name: str, value: Any) -> dict[str, np.ndarray]:
     """The arrays of a value: of each field, and of each item of a sequence of tuples, under their names.
 
-    None has no array.
+    None has none.
     """
     if value is None:
         return {}

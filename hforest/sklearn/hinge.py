@@ -25,6 +25,7 @@ class _Hinge(Estimator):
         "learning_rate": "lr",
         "validation_fraction": "validation",
     }
+    _finite: ClassVar[bool | str] = "allow-nan"
     model_: tabular.Model
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -33,8 +34,8 @@ class _Hinge(Estimator):
         Parameters
         ----------
         X : (n_samples, n_features) array-like of real numbers
-            Samples, finite, in any units: an array, a pandas or polars DataFrame. Sparse matrices are
-            refused.
+            Samples, finite, or NaN for missing values, in any units: an array, a pandas or polars DataFrame.
+            Sparse matrices are refused.
         y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
             What the forest learns.
         sample_weight : (n_samples,) array-like, optional
@@ -83,8 +84,9 @@ class _Hinge(Estimator):
 
         With g_j the share of column or inner product j in `hforest.tree.importance` of a member's forest, by
         gain, and K its inner products of columns in a common unit, feature f has
-        ``g_f + sum over j of g_j |K_fj| / sum over i of |K_ij|``, averaged over the members. It tells of the
-        forests that hinge trees begin as, and not of what training changes.
+        ``g_f + sum over j of g_j |K_fj| / sum over i of |K_ij|``, averaged over the members. The shares of the
+        columns that stand for one of categories are added. It tells of the forests that hinge trees begin as,
+        and not of what training changes.
         """
         check_is_fitted(self)
         importances = []
@@ -94,7 +96,12 @@ class _Hinge(Estimator):
             total = size.sum(axis=0)
             parts = np.divide(size, total, out=np.zeros_like(size), where=total > 0)
             importances.append(shares[: len(size)] + parts @ shares[len(size) :])
-        return self._of_columns(np.mean(importances, axis=0))
+        mean: np.ndarray = np.mean(importances, axis=0)
+        encoding = self.model_.encoding
+        if encoding is not None and encoding.levels is not None:
+            widths = encoding.levels.widths
+            mean = np.bincount(np.repeat(np.arange(len(widths)), widths), mean)
+        return self._of_columns(mean)
 
     def _outputs(self, x: np.ndarray) -> np.ndarray:
         return tabular.predict(self.model_, x)
@@ -127,12 +134,12 @@ class HingeForestClassifier(Classifier, _Hinge):
         `validation`.
     scaling : "auto", "deviations" or "normal"
         Units that columns are put to.
+    categorical_features : "from_dtype", or array-like of bool, int or str, optional
+        A mask of columns that are categories, or their numbers or names: whole numbers 0 to 65535. With
+        "from_dtype" `fit` learns by `hforest.tabular.columns` what the columns of X are: numbers, text,
+        categories, dates; `columns_` keeps it.
     average : bool
         Whether states that are judged are averages over the steps before them.
-    categorical_features : "from_dtype", optional
-        By default X holds numbers. With "from_dtype" `fit` learns by `hforest.tabular.columns` what the
-        columns of X are: numbers, dates, ordered categories; `columns_` keeps it. Text and categories without
-        order are refused.
     share : float, optional
         Share of the hinge trees in the prediction; the rest is the grown forest's. By default held-out
         samples choose it.
@@ -185,9 +192,9 @@ class HingeForestClassifier(Classifier, _Hinge):
         learning_rate: float | None = None,
         validation_fraction: float = 0.15,
         scaling: str = "auto",
+        categorical_features: str | ArrayLike | None = None,
         average: bool = True,
         share: float | None = None,
-        categorical_features: str | None = None,
         class_weight: str | Mapping | None = None,
         n_jobs: int | None = None,
         random_state: int | RandomState | None = None,
@@ -253,12 +260,12 @@ class HingeForestRegressor(Regressor, _Hinge):
         Decisions of a hinge tree, by default 4; hforest's `depth`. The grown forest has no limit.
     scaling : "auto", "deviations" or "normal"
         Units that columns are put to.
+    categorical_features : "from_dtype", or array-like of bool, int or str, optional
+        A mask of columns that are categories, or their numbers or names: whole numbers 0 to 65535. With
+        "from_dtype" `fit` learns by `hforest.tabular.columns` what the columns of X are: numbers, text,
+        categories, dates; `columns_` keeps it.
     average : bool
         Whether states that are judged are averages over the steps before them.
-    categorical_features : "from_dtype", optional
-        By default X holds numbers. With "from_dtype" `fit` learns by `hforest.tabular.columns` what the
-        columns of X are: numbers, dates, ordered categories; `columns_` keeps it. Text and categories without
-        order are refused.
     share : float, optional
         Share of the hinge trees in the prediction; the rest is the grown forest's. By default held-out
         samples choose it.
@@ -307,9 +314,9 @@ class HingeForestRegressor(Regressor, _Hinge):
         learning_rate: float | None = None,
         validation_fraction: float = 0.15,
         scaling: str = "auto",
+        categorical_features: str | ArrayLike | None = None,
         average: bool = True,
         share: float | None = None,
-        categorical_features: str | None = None,
         n_jobs: int | None = None,
         random_state: int | RandomState | None = None,
     ) -> None:

@@ -7,23 +7,25 @@ from typing import Any
 from ..core import check, models
 from ..tree.files import FOREST
 from .columns import Columns
+from .encoding import Encoding
+from .levels import Levels
 from .model import Member, Model, check_model
 from .scaling import Scaling
 
 FORMAT = 2
 
 _MEMBER = models.record(Member, forest=FOREST, offset=models.small, share=models.small)
+_ENCODING = models.record(Encoding, levels=models.maybe("categorical", models.record(Levels)))
 _MODEL = partial(
     models.record, Model, partial(check_model, "model"),
-    task=models.word, members=models.several("n_members", _MEMBER), optional=("columns",),
+    task=models.word, members=models.several("n_members", _MEMBER),
+    encoding=models.maybe("fill", _ENCODING), columns=models.maybe("names", models.record(Columns)),
 )  # fmt: skip
 _SCALING = models.record(Scaling)
-_OLDER = {1: _MODEL(scaling=models.at("columns", _SCALING), columns=lambda archive, name: None)}
+_OLDER = {1: _MODEL(scaling=models.at("columns", _SCALING))}
 LAYOUT = models.Layout(
     "a model of a table that save wrote",
-    models.in_format(
-        "tabular_format", FORMAT, _MODEL(scaling=_SCALING, columns=models.record(Columns)), _OLDER
-    ),
+    models.in_format("tabular_format", FORMAT, _MODEL(scaling=_SCALING), _OLDER),
     "it was changed: restore it or fit anew",
     other_format="a model of a table that save wrote, got one in which the format is not 1 "
     f"to {FORMAT}, but {{}}; it was changed, or a newer version of hforest wrote it: restore it, fit anew or "
