@@ -46,7 +46,8 @@ def of_pandas(values):
 
 
 def of_nullable(values):
-    return of_pandas(values).convert_dtypes()
+    with np.errstate(invalid="ignore"):  # of pandas 2, for infinity
+        return of_pandas(values).convert_dtypes()
 
 
 def of_polars(values):
