@@ -46,7 +46,8 @@ def of_pandas(values):
 
 
 def of_nullable(values):
-    return of_pandas(values).convert_dtypes()
+    with np.errstate(invalid="ignore"):  # of pandas 2, for infinity
+        return of_pandas(values).convert_dtypes()
 
 
 def of_polars(values):
@@ -549,6 +550,8 @@ def test_a_file_without_columns_is_read(tmp_path):
         ("source", lambda a: a + 1, "source: expected 0 <= column < n_columns = 4"),
         ("source", lambda a: a[::-1].copy(), "source: expected 0 <= column < n_columns = 4, nowhere falling"),
         ("missing", lambda a: a[1:], "missing: expected shape"),
+        ("low", lambda a: a + np.inf, "low: expected finite ranges"),
+        ("high", lambda a: a * 1e9, "low: expected finite ranges, of dates those of datetime64"),
         ("levels", lambda a: np.zeros(3), "levels: expected text of shape"),
         ("high", None, "none of its arrays called 'columns/high'"),
     ],

@@ -33,6 +33,8 @@ MAX_LENGTH = 1000
 KINDS = (*NUMBERS, *TIMES, *LEVELS, MISSING)
 
 _DAY, _EPOCH = np.timedelta64(1, "D"), np.datetime64(0, "us")
+MAX_DAYS = 2.0**26
+"""Of dates that datetime64[us] holds."""
 _HOUR, _MINUTE = 3_600_000_000, 60_000_000
 
 
@@ -304,7 +306,7 @@ def _check_kind(learned: str, values: Values, of_levels: bool) -> None:
 def converted(name: str, columns: Columns, table: Any) -> FloatArray:
     """`numbers` of checked columns and a table, which messages call `name`."""
     names, readers, n_rows = opened(name, table)
-    wanted = columns.names.tolist()
+    wanted, kinds = columns.names.tolist(), columns.kinds.tolist()
     if not is_table(table):
         remedy = "pass them in the order of the first table, or a table with names"
         check.require(len(names) == len(wanted), name, f"{len(wanted)} columns", len(names), remedy)
@@ -322,7 +324,7 @@ def converted(name: str, columns: Columns, table: Any) -> FloatArray:
         of_column = parts[first[j] : first[j + 1]]
         if not of_column:
             continue
-        levels, kind = columns.levels[start[j] : start[j + 1]].tolist(), str(columns.kinds[j])
+        levels, kind = columns.levels[start[j] : start[j + 1]].tolist(), kinds[j]
         try:
             if column not in place:
                 raise ColumnError(f"a column of {WORDS[kind]}", "none of that name", "add it, or rename one")
@@ -371,8 +373,15 @@ def check_columns(name: str, columns: Any) -> int:
             not n_features or (0 <= source[0] and source[-1] < n and bool((np.diff(source) >= 0).all())),
             "source", f"0 <= column < n_columns = {n}, nowhere falling", "others", remedy,
         )  # fmt: skip
+        kinds = columns.kinds.tolist()
+        low, high = columns.low, columns.high
+        bound = np.where([kind in TIMES for kind in kinds], MAX_DAYS, np.finfo(np.float64).max)
+        check.require(
+            bool((np.isnan(low) | ((abs(low) <= bound) & (abs(high) <= bound))).all()), "low",
+            "finite ranges, of dates those of datetime64[us], or NaN", "others", remedy,
+        )  # fmt: skip
         for j, part in zip(source.tolist(), columns.parts.tolist(), strict=True):
-            kind, has_levels = str(columns.kinds[j]), bool(start[j] < start[j + 1])
+            kind, has_levels = kinds[j], bool(start[j] < start[j + 1])
             fits = {
                 "value": kind in NUMBERS, "level": has_levels and kind not in (*TIMES, "time", "duration"),
                 "rank": has_levels and kind == "ordered",
@@ -505,11 +514,14 @@ def describe(columns: Columns) -> str:
     """
     check_columns("columns", columns)
     rows = [("column", "kind", "values", "missing", "features")]
+    kinds, shares = columns.kinds.tolist(), columns.missing.tolist()
     for j, name in enumerate(columns.names.tolist()):
-        kind, missing = str(columns.kinds[j]), f"{100 * columns.missing[j]:.3g} %"
+        kind, missing = kinds[j], f"{100 * shares[j]:.3g} %"
         parts = columns.parts[columns.source == j].tolist()
         none = "none (no value)" if kind == MISSING else "none (one value)"
-        rows.append((_short(name, 30), _KIND[kind], _values(columns, j), missing, ", ".join(parts) or none))
+        rows.append(
+            (_short(name, 30), _KIND[kind], _values(columns, kind, j), missing, ", ".join(parts) or none)
+        )
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:
@@ -531,7 +543,7 @@ def _short(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
-def _values(columns: Columns, j: int) -> str:
+def _values(columns: Columns, kind: str, j: int) -> str:
     """The range of a column, or its categories."""
     first, last = columns.level_start[j : j + 2].tolist()
     if first < last:
@@ -540,12 +552,12 @@ def _values(columns: Columns, j: int) -> str:
     low, high = float(columns.low[j]), float(columns.high[j])
     if np.isnan(low):
         return ""
-    if columns.kinds[j] in TIMES:
+    if kind in TIMES:
         seconds = np.round(86400 * np.array([low, high])).astype("datetime64[s]")
         ends = [time[:16].replace("T", " ") for time in np.datetime_as_string(seconds).tolist()]
-        if columns.kinds[j] == "date":
+        if kind == "date":
             ends = [end[:10] for end in ends]
     else:
-        unit = " days" if columns.kinds[j] in ("time", "duration") else ""
+        unit = " days" if kind in ("time", "duration") else ""
         ends = [f"{low:.6g}", f"{high:.6g}{unit}"]
     return ends[0] if low == high else " to ".join(ends)
