@@ -14,7 +14,7 @@ from .scaling import Scaling, check_numpy, transformed
 ROUNDS = 2
 """Regressions of a column on the others. The first one reads medians for missing values, a later one what the
 one before it predicts."""
-N_PREDICTORS = 64
+N_PREDICTORS = 32
 """Columns that the values of a column are predicted from, at most: those of the largest correlations."""
 RIDGE = 0.01
 """Strength of the ridge for each row; columns are in a common unit."""
