@@ -491,7 +491,9 @@ def test_categories_are_learned(task):
     for categorical in (None, [1, 3]):
         model = tabular.fit(x[:600], y[:600], task=words, categorical=categorical, **FAST, rng=0)
         p = tabular.predict(model, x[600:])
-        wrong.append((p.argmax(axis=1) != y[600:]).mean() if y.dtype.kind == "i" else ((p - y[600:]) ** 2).mean())
+        wrong.append(
+            (p.argmax(axis=1) != y[600:]).mean() if y.dtype.kind == "i" else ((p - y[600:]) ** 2).mean()
+        )
     assert wrong[1] < 0.75 * wrong[0]
     more, state = tabular.partial_fit(model, x[600:], y[600:])
     assert int(state.n_steps) == 5
@@ -502,7 +504,9 @@ def test_statistics_are_smoothed_means():
     place = np.array([0, 0, 1, 1, 1, 2])
     y, weight = np.array([[1.0], [1], [0], [0], [1], [1]]), np.array([1.0, 1, 1, 1, 2, 2])
     mean = 6 / 8
-    expected = [(n * own + 10 * mean) / (n + 10) - mean for n, own in ((2, 1.0), (4, 0.5), (2, 1.0), (0, 0.0))]
+    expected = [
+        (n * own + 10 * mean) / (n + 10) - mean for n, own in ((2, 1.0), (4, 0.5), (2, 1.0), (0, 0.0))
+    ]
     np.testing.assert_allclose(levels._statistics(place, 4, y, weight)[:, 0], expected)
 
 
@@ -534,7 +538,9 @@ def test_codes_of_categories():
     # One of two categories has no indicator: the statistic tells the same.
     two = levels.fit_levels(rows, np.where(x == 3, 3.0, 9.0), np.array([True]), "regression", 1, 0)[0]
     assert two.widths.tolist() == [1]
-    many = levels.fit_levels(rows._replace(x=x), x + np.arange(10)[:, None] * 20, np.array([True]), "regression", 1, 0)
+    many = levels.fit_levels(
+        rows._replace(x=x), x + np.arange(10)[:, None] * 20, np.array([True]), "regression", 1, 0
+    )
     assert many[0].widths.tolist() == [1 + 10]
 
 

@@ -68,7 +68,9 @@ def _design(filled: FloatArray, missing: Any, rows: IntArray, predictors: IntArr
     return np.concatenate([filled[some], missing[some], np.ones((len(rows), 1))], axis=1, dtype=np.float64)
 
 
-def _regressions(encoding: Encoding, z: FloatArray, filled: FloatArray, rng: np.random.Generator) -> FloatArray:
+def _regressions(
+    encoding: Encoding, z: FloatArray, filled: FloatArray, rng: np.random.Generator
+) -> FloatArray:
     """Returns the coefficients of a round, (n_imputed, 2 * n_predictors + 1) float32."""
     missing, slopes = np.isnan(z), []
     for j, predictors in zip(encoding.imputed, encoding.predictors, strict=True):
@@ -132,8 +134,8 @@ def encoded(
 ) -> tuple[FloatArray, FloatArray | None]:
     """Returns what hinge trees and inner products read, and what grown trees read: None for the same.
 
-    Both are (n_samples, n_encoded) float32, the latter with NaN. `z` has numbers in the common unit, and 0 for
-    categories, which are in `x`; `codes` are those of training rows.
+    Both are (n_samples, n_encoded) float32, the latter with NaN. `z` has numbers in the common unit, and 0
+    for categories, which are in `x`; `codes` are those of training rows.
     """
     # Forests that were grown without missing values refuse them.
     numbers, native = filled_in(encoding, z), z if encoding.imputed.size else None
@@ -149,8 +151,8 @@ def fit_encoding(
 ) -> tuple[Encoding, Rows]:
     """Returns the encoding of training rows `x`, and the rows with encoded columns.
 
-    ``rows.x`` has numbers in the common unit, and 0 in columns of categories, of which `categorical` is a mask
-    or None.
+    ``rows.x`` has numbers in the common unit, and 0 in columns of categories, of which `categorical` is a
+    mask or None.
     """
     encoding, codes = fit_numbers(rows.x, seed), None
     if categorical is not None:

@@ -124,7 +124,9 @@ def begin(rows: Rows, held: Rows | None, settings: Settings, rng: np.random.Gene
             member = Member(
                 kernel, t, f, w * scale, intercept * scale, kernel, forest, np.array(multiple), share
             )
-            loss = 0.0 if held is None else loss_of(trees_outputs(member, held.x, task, held.native), held, task)
+            loss = (
+                0.0 if held is None else loss_of(trees_outputs(member, held.x, task, held.native), held, task)
+            )
             if best is None or loss < best[0]:
                 best = loss, Start(member, offset)
     assert best is not None

@@ -11,8 +11,8 @@ from ..core.aliases import ArrayLike, FloatArray, IntArray
 from ..core.check import unchecked
 from ..hinge import AdamState
 from . import recipe
-from .fitting import BATCH_SIZE, LEARNING_RATE, check_converged
 from .encoding import columns
+from .fitting import BATCH_SIZE, LEARNING_RATE, check_converged
 from .model import FLOAT32, Member, Model, check_model, check_width, forest_outputs, offset_of
 from .training import Batch, Moments, copied, steps, zeros
 
