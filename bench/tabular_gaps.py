@@ -5,9 +5,9 @@
     python bench/tabular_gaps.py --data DIR [DIR ...] --categories [--methods numbers ...] [--json FILE]
     python bench/tabular_gaps.py --table FILE         # the means of a record
 
-Tables are those of CHOOSE in tabular.py. Of 9000 rows drawn at random two thirds are for training, the rest,
-for tests, is left alone. Of the training rows `rows`, three quarters at most, are fitted, and errors are those
-on the others: percent of labels, or 1 - R2 in percent. One thread; seconds are of the processor.
+Tables are those of CHOOSE in tabular.py. Of 9000 rows drawn at random two thirds are for training; the rest,
+for tests, is left alone. Of the training rows `rows`, three quarters at most, are fitted, and errors are on
+the others: percent of labels, or 1 - R2 in percent. One thread; seconds are of the processor.
 
 A fifth of all values is removed, also from the rows that errors are on: at random, or by value, each with a
 chance of 0.4 times its rank in its column (0 for the least, 1 for the greatest). In all methods but lightgbm
@@ -21,6 +21,7 @@ columns of categories, nursery, three columns of kddcup, the sex of abalone, eig
 """
 
 import argparse
+import importlib
 import json
 import math
 import os
@@ -135,12 +136,11 @@ def _by_forests(data: Table, seed: int, **settings: Any) -> float:
             if rows.sum() >= 5 and z.shape[1] > 1:
                 others = z[rows]
                 others[:, j] = 0
-                forests[j] = encoding.knowing(
-                    classic.grow(
-                        others, z[rows, j], 20, task="regression", min_samples_leaf=5, rng=0,
-                        max_features=max(1, (z.shape[1] - 1) // 3),
-                    )  # fmt: skip
-                )
+                grown = classic.grow(
+                    others, z[rows, j], 20, task="regression", min_samples_leaf=5, rng=0,
+                    max_features=max(1, (z.shape[1] - 1) // 3),
+                )  # fmt: skip
+                forests[j] = encoding.knowing(grown)
         return fit_numbers(z, seed)
 
     def filled(model: Any, z: np.ndarray) -> np.ndarray:
@@ -177,7 +177,7 @@ GAPS: dict[str, Method] = {
 
 
 def _of_catboost(data: Table, seed: int) -> float:
-    import catboost
+    catboost = importlib.import_module("catboost")
 
     def texts(x: np.ndarray) -> Any:
         rows: list[list[Any]] = x.tolist()

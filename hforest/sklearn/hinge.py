@@ -84,9 +84,9 @@ class _Hinge(Estimator):
 
         With g_j the share of column or inner product j in `hforest.tree.importance` of a member's forest, by
         gain, and K its inner products of columns in a common unit, feature f has
-        ``g_f + sum over j of g_j |K_fj| / sum over i of |K_ij|``, averaged over the members. The shares of the
-        columns that stand for one of categories are added. It tells of the forests that hinge trees begin as,
-        and not of what training changes.
+        ``g_f + sum over j of g_j |K_fj| / sum over i of |K_ij|``, averaged over the members. A column of
+        categories has the sum over the columns of numbers that stand for it. It tells of the forests that
+        hinge trees begin as, and not of what training changes.
         """
         check_is_fitted(self)
         importances = []

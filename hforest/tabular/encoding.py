@@ -14,7 +14,7 @@ from .scaling import Scaling, check_numpy, transformed
 ROUNDS = 2
 """Regressions of a column on the others. The first one reads medians for missing values, a later one what the
 one before it predicts."""
-N_PREDICTORS = 64
+N_PREDICTORS = 32
 """Columns that the values of a column are predicted from, at most: those of the largest correlations."""
 RIDGE = 0.01
 """Strength of the ridge for each row; columns are in a common unit."""
@@ -134,8 +134,8 @@ def encoded(
 ) -> tuple[FloatArray, FloatArray | None]:
     """Returns what hinge trees and inner products read, and what grown trees read: None for the same.
 
-    Both are (n_samples, n_encoded) float32, the latter with NaN. `z` has numbers in the common unit, and 0 for
-    categories, which are in `x`; `codes` are those of training rows.
+    Both are (n_samples, n_encoded) float32, the latter with NaN. `z` has numbers in the common unit, and 0
+    for categories, which are in `x`; `codes` are those of training rows.
     """
     # Forests that were grown without missing values refuse them.
     numbers, native = filled_in(encoding, z), z if encoding.imputed.size else None
@@ -151,8 +151,8 @@ def fit_encoding(
 ) -> tuple[Encoding, Rows]:
     """Returns the encoding of training rows `x`, and the rows with encoded columns.
 
-    ``rows.x`` has numbers in the common unit, and 0 in columns of categories, of which `categorical` is a mask
-    or None.
+    ``rows.x`` has numbers in the common unit, and 0 in columns of categories, of which `categorical` is a
+    mask or None.
     """
     encoding, codes = fit_numbers(rows.x, seed), None
     if categorical is not None:

@@ -185,7 +185,8 @@ def fit(
     ------
     TypeError, ValueError, IndexError, MemoryError
         Wrong kind, dtype or device; wrong shape, infinity, a number out of its range, categories that are no
-        whole numbers from 0 to 65535; columns or labels out of range or, without `n_classes`, with gaps; a learning rate with which training diverges; no memory.
+        whole numbers from 0 to 65535; columns or labels out of range or, without `n_classes`, labels with
+        gaps; a learning rate with which training diverges; no memory.
 
     Notes
     -----

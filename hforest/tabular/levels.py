@@ -32,7 +32,7 @@ class Levels(NamedTuple):
     levels: IntArray
     """(n_levels,) int32: categories, ascending within a column; the first one, -1, is any other and NaN."""
     codes: FloatArray
-    """(n_codes,) float32: for each of the categories in turn as many numbers as its column has encoded ones."""
+    """(n_codes,) float32: the numbers that stand for each category in turn, one for each encoded column."""
 
 
 def _places(levels: IntArray, column: FloatArray) -> IntArray:
@@ -42,7 +42,7 @@ def _places(levels: IntArray, column: FloatArray) -> IntArray:
 
 
 def _statistics(place: IntArray, n_levels: int, y: FloatArray, weight: FloatArray) -> FloatArray:
-    """Returns the smoothed means of y at each category less the mean of all, (n_levels, n_outputs) float64."""
+    """Returns smoothed means of y at each category less the mean of all, (n_levels, n_outputs) float64."""
     mean = np.average(y, axis=0, weights=weight)
     size = np.bincount(place, weight, n_levels)
     sums = np.stack([np.bincount(place, weight * column, n_levels) for column in y.T], axis=1)
@@ -52,7 +52,7 @@ def _statistics(place: IntArray, n_levels: int, y: FloatArray, weight: FloatArra
 def _target_codes(
     place: IntArray, n_levels: int, y: FloatArray, weight: FloatArray, fold: IntArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Returns statistics of all rows, (n_levels, n), and at each row those of the other folds, (n_samples, n)."""
+    """Returns statistics, (n_levels, n) of all rows and (n_samples, n) of the other folds at each row."""
     means = _statistics(place, n_levels, y, weight)
     size = np.sqrt(np.bincount(place, weight, n_levels))
     n = min(max(y.shape[1] - 1, 1), N_STATISTICS)
@@ -119,7 +119,7 @@ def codes_of(levels: Levels, x: FloatArray) -> FloatArray:
 
 
 def merged(levels: Levels, numbers: FloatArray, codes: FloatArray) -> FloatArray:
-    """Returns all encoded columns, (n_samples, n_encoded) float32, of columns of numbers and of categories."""
+    """Returns (n_samples, n_encoded) float32: the columns of numbers, and the codes of categories."""
     of_categories = np.repeat(levels.categorical, levels.widths)
     encoded = np.empty((len(codes), len(of_categories)), np.float32)
     encoded[:, of_categories] = codes

@@ -28,7 +28,8 @@ class Member(NamedTuple):
     """
 
     kernel: FloatArray
-    """(n_encoded, n_projections) float32: the learned inner products; n_encoded is n_features without categories."""
+    """(n_encoded, n_projections) float32: the learned inner products. A column of numbers is one encoded
+    column."""
     thresholds: FloatArray
     """(n_trees, 2**depth - 1) float32."""
     features: IntArray

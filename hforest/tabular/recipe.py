@@ -69,7 +69,7 @@ class Rows(NamedTuple):
     weight: FloatArray | None
     """(n_samples,) float64, above 0; None for equal weights."""
     native: FloatArray | None = None
-    """(n_samples, n_encoded) float32: `x` with NaN for missing values, which grown trees read; None for `x`."""
+    """(n_samples, n_encoded) float32: `x` with NaN for missing values, for grown trees; None for `x`."""
 
     def part(self, rows: IntArray | slice) -> "Rows":
         """Returns some of the rows."""
