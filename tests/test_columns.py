@@ -2,6 +2,7 @@
 
 import datetime as dt
 import decimal
+import inspect
 import subprocess
 import sys
 
@@ -525,6 +526,47 @@ def test_a_model_of_a_table_is_that_of_its_numbers(source, tmp_path):
         ValueError, match="^x, column 'a': expected a column of numbers, got none of that name"
     ):
         tabular.predict(model, {name: table[name] for name in ("b", "day")})
+
+
+WITH_CATEGORIES = "categorical" in inspect.signature(tabular.fit).parameters
+
+
+def mixed(n=300):
+    rng = np.random.default_rng(0)
+    colour = np.array(["red", "green", "blue"], object)[rng.integers(0, 3, n)]
+    size = np.where(rng.random(n) < 0.1, np.nan, rng.normal(size=n))
+    table = {"colour": colour, "size": size, "zip": rng.integers(0, 4, n) * 1000 + 7}
+    return table, ((colour == "red") ^ (table["zip"] == 2007)).astype(int)
+
+
+@pytest.mark.skipif(WITH_CATEGORIES, reason="tabular.fit takes categories")
+def test_fit_refuses_categories_by_name():
+    table, y = mixed()
+    with pytest.raises(
+        TypeError, match="^x: expected columns of numbers or dates, got categories in 'colour'; write"
+    ):
+        tabular.fit(table, y, **FAST)
+    with pytest.raises(ValueError, match="^x: expected finite numbers"):
+        tabular.fit({"size": table["size"]}, y, **FAST)
+
+
+@pytest.mark.skipif(not WITH_CATEGORIES, reason="tabular.fit takes no categories")
+@pytest.mark.parametrize("source", SOURCES)
+def test_gaps_and_categories_reach_the_model(source, tmp_path):
+    table, y = mixed()
+    frame = source({name: a.tolist() for name, a in table.items()})
+    model = tabular.fit(frame, y, **FAST, categorical=["zip"], rng=0)
+    assert model.columns.categorical.tolist() == [True, False, True]
+    x = tabular.numbers(model.columns, table)
+    plain = tabular.fit(x, y, **FAST, categorical=[0, 2], rng=0)
+    p = tabular.predict(model, frame)
+    assert (p == tabular.predict(plain, x)).all()
+    assert (p.argmax(axis=1) == y).mean() > 0.9
+    tabular.save(tmp_path / "m.npz", model)
+    new = {"zip": [9, 2007], "size": [None, 0.5], "colour": ["pink", "red"]}
+    q = tabular.predict(tabular.load(tmp_path / "m.npz"), source(new))
+    assert np.isfinite(q).all()
+    assert q[1, 0] > 0.5
 
 
 def test_a_file_without_columns_is_read(tmp_path):
