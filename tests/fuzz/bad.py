@@ -30,7 +30,7 @@ _UNBOUNDED = {"bootstrap", "counts", "index"}
 _UNREAD = {"out", "last", "tree_path", "repair_thresholds", "thresholds_consistent"}
 """Arguments, and functions of them, whose numbers are not read, or of some rows alone, or index nothing."""
 
-_TAKE_MISSING = {"growth", "classic", "manifold", "cascade", "tree", "scale"}
+_TAKE_MISSING = {"growth", "classic", "manifold", "cascade", "tree", "scale", "tabular"}
 """Packages of which some functions take NaN as a missing value in their samples."""
 
 FILES = {"file", "path"}
