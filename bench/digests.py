@@ -8,6 +8,7 @@ import numpy as np
 
 LATER = (
     "missing", "categorical", "default_left", "category_indptr", "category_bits", "features_m", "features_v",
+    "encoding",
 )  # fmt: skip
 """Fields that tuples gained: where missing values and categories go, moments of learned features."""
 
@@ -23,7 +24,7 @@ def digest(*arrays: Any) -> str:
         if isinstance(a, (tuple, list)):
             names = getattr(a, "_fields", ("",) * len(a))
             for name, b in zip(names, a, strict=True):
-                if name not in LATER or (b is not None and np.size(b)):
+                if name not in LATER or isinstance(b, tuple) or (b is not None and np.size(b)):
                     feed(b)
         elif a is None:
             h.update(b"None")

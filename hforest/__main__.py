@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from . import __version__, _output, _tables, demo
+from . import __version__, _output, _readers, _tables, demo
 from .core import check
 from .core.aliases import Array
 from .demo.files import is_checkpoint
@@ -41,10 +41,11 @@ HELD_OUT = 10
 EXAMPLES = """
 examples:
   python -m hforest                                           both kinds on the digits
-  python -m hforest --data table.npz --save model.npz         a table of your own, with arrays x and y
-  python -m hforest predict model.npz new.npz --out out.npz   labels and probabilities of other rows
+  python -m hforest --data people.csv --target income --save model.npz    a table of your own
+  python -m hforest predict model.npz new.csv --out predicted.csv         what it predicts for other rows
 
-`python -m hforest predict --help` tells of the last one.
+`python -m hforest predict --help` tells of the last one. Tables are CSV (also .gz), Parquet, or .npz archives
+with arrays x and y. In a CSV file nothing, ?, NA, N/A, #N/A, NaN, nan, null, NULL and None are gaps.
 """
 
 
@@ -85,8 +86,16 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     add("--version", action="version", version=f"hforest {__version__}")
     add(
         "--data",
-        metavar="FILE.npz",
-        help="x_train, y_train, x_test, y_test, or x and y with --train; labels of any kind",
+        metavar="FILE",
+        help="a CSV or Parquet file with --target, or an .npz archive: x_train, y_train, x_test, y_test, or "
+        "x and y with --train; labels of any kind",
+    )
+    add("--target", metavar="NAME", help="the column of a CSV or Parquet file that is to be predicted")
+    add("--drop", metavar="NAME", nargs="+", help="columns that are left out, such as numbers of rows")
+    add(
+        "--no-header",
+        action="store_true",
+        help="the first line of a CSV file has values; columns are called 0, 1, ...",
     )
     add(
         "--train",
@@ -103,7 +112,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     add(
         "--task",
         choices=("classification", "regression"),
-        help="what y is, for a table (by default regression where y has numbers that are not whole)",
+        help="what y is, for a table (by default regression where y has numbers that are not whole, or where "
+        "a column of a file has more than 20 different numbers)",
     )
     add(
         "--n-trees",
@@ -166,8 +176,10 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     add("--resume", action="store_true", help="go on from the file of --save")
     add(
         "--plot",
-        metavar="LOSS.png",
-        help="draw loss and error there (on the digits hforest.png, if it is new; needs Matplotlib)",
+        metavar="PLACE",
+        help="of a table: draw importances, calibration and confusion, or residuals, in this folder; of a "
+        "network: draw loss and error in this file (on the digits hforest.png, if it is new); needs "
+        "Matplotlib",
     )
     add("--no-plot", dest="plot", action="store_false", default=None, help="draw nothing")
     options = parser.parse_args(arguments)
@@ -177,15 +189,20 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         options.kind = "table"
     if options.kind == "table":
         if not options.data:
-            parser.error("--kind table needs --data FILE.npz")
-        for name in ("resume", "plot", "n_kernels", "held_out", "lr_half_life", "eval_every"):
+            parser.error("--kind table needs --data FILE")
+        if isinstance(options.plot, str) and Path(options.plot).suffix.lower() in _output.PICTURE_SUFFIXES:
+            parser.error(
+                "--plot FILE belongs to a network: pass --kind tree or fern, or a folder for a table"
+            )
+        for name in ("resume", "n_kernels", "held_out", "lr_half_life", "eval_every"):
             if getattr(options, name):
                 parser.error(f"--{name.replace('_', '-')} belongs to a network: pass --kind tree or fern")
         if options.device != "cpu" or options.optimizer != "adam":
             parser.error("tables are fitted on the CPU by Adam: pass --kind tree or fern for a network")
         return options
-    if options.task is not None:
-        parser.error("--task belongs to a table: leave it out, or pass --kind table")
+    for name in ("task", "target", "drop", "no_header"):
+        if getattr(options, name):
+            parser.error(f"--{name.replace('_', '-')} belongs to a table: leave it out, or pass --kind table")
     defaults = NETWORK | {"lr": LEARNING_RATES[options.optimizer]}
     if options.optimizer == "adam" and not options.data:
         defaults |= DIGITS
@@ -459,7 +476,8 @@ def work(arguments: list[str] | None) -> int:
     predicts = arguments[:1] == ["predict"]
     options = _tables.parse_predict(arguments[1:]) if predicts else parse(arguments)
     try:
-        if options.data:
+        tables = predicts or options.kind == "table"
+        if options.data and not (tables and _readers.has_columns(options.data)):
             _output.check_archive(options.data)
         if predicts:
             return _tables.predict(options)
@@ -468,7 +486,7 @@ def work(arguments: list[str] | None) -> int:
         train(options)
     except BrokenPipeError:
         raise
-    except (TypeError, ValueError, IndexError, OverflowError, OSError, MemoryError) as error:
+    except (TypeError, ValueError, IndexError, OverflowError, OSError, ImportError, MemoryError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

@@ -24,6 +24,9 @@ _ORIGIN = {
 """By format, where Matplotlib writes the program that made a picture, and the bytes that this becomes."""
 
 
+PICTURE_SUFFIXES = tuple(f".{kind}" for kind in (*_ORIGIN, "jpg", "jpeg", "webp", "tif", "tiff"))
+
+
 class Bar:
     """On a terminal a bar with a text (tqdm's, where it is installed); elsewhere a line for each text."""
 
@@ -175,9 +178,33 @@ def draw(path: str | None, histories: Mapping[str, Mapping[str, np.ndarray]], me
     left.set(xlabel="step", ylabel="training loss")
     right.set(xlabel="step", ylabel=f"{measured} in %")
     right.legend()
-    kind = picture_format(name)
+    save_picture(figure, name)
+    pyplot.close(figure)
+    print(f"{name}: loss and {measured} over the steps")
+
+
+def save_picture(figure: Any, name: str | Path) -> None:
+    """Writes a figure of Matplotlib to a file whose name says the format."""
+    kind = picture_format(str(name))
     more: dict[str, Any] = {"metadata": {_ORIGIN[kind][0]: "hforest"}} if kind in _ORIGIN else {}
     with files.replacing(name) as stream:
         figure.savefig(stream, dpi=150, format=kind, **more)
-    pyplot.close(figure)
-    print(f"{name}: loss and {measured} over the steps")
+
+
+# ---------------------------------------------------------------------------------------- intervals
+
+Z = 1.959964
+"""Of the normal distribution 95 % lie within so many deviations."""
+
+
+def wilson(k: float, n: float) -> tuple[float, float]:
+    """Returns the 95 % interval of a share of which k of n rows were counted (Wilson 1927)."""
+    share, z2 = k / n, Z**2 / n
+    middle, half = share + z2 / 2, Z * np.sqrt(share * (1 - share) / n + z2 / n / 4)
+    return max(0.0, float((middle - half) / (1 + z2))), min(1.0, float((middle + half) / (1 + z2)))
+
+
+def normal(values: np.ndarray) -> tuple[float, float]:
+    """Returns the 95 % interval of the mean of values, by the normal distribution."""
+    half = Z * values.std() / np.sqrt(len(values))
+    return float(values.mean() - half), float(values.mean() + half)

@@ -179,8 +179,8 @@ def _(path: Path) -> None:
 
 
 def _of_labelled_table(path: Path, x: np.ndarray) -> Outputs:
-    function, classes = _tables._load_model(str(path))
-    return {"y": function(x), "classes": classes}
+    model = _tables._load_model(str(path))
+    return {"y": model.predict(x), "classes": model.classes}
 
 
 @golden("table_classes.npz", _of_labelled_table, samples=few, rtol=1e-4)

@@ -589,7 +589,7 @@ def test_the_last_lines_can_be_pasted(tmp_path, monkeypatch, capsys):
 
 def test_help_and_version(capsys):
     for option, words in (
-        ("--help", ["python -m hforest predict model.npz", "--data table.npz", "predict --help"]),
+        ("--help", ["python -m hforest predict model.npz", "--data people.csv", "predict --help"]),
         ("--version", [f"hforest {hforest.__version__}\n"]),
     ):
         with pytest.raises(SystemExit) as caught:

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from hforest import _tables, cascade, classic, demo, tabular, tree
-from hforest.__main__ import main
+from hforest.__main__ import main, parse
 from hforest.core import files
 
 posix = pytest.mark.skipif(os.name == "nt", reason="signals, named pipes, links and shells of POSIX")
@@ -397,7 +397,7 @@ def _text_data(path):
 
 def _table_data(path):
     _data(path)
-    return lambda path: _tables.load_table(str(path), None, None, 0)
+    return lambda path: _tables.load_table(parse(["--data", str(path)]))
 
 
 @pytest.mark.slow

@@ -203,6 +203,7 @@ OWN = {
     "validation_fraction",
     "n_iter_no_change",
     "n_forests",
+    "categorical_features",
 }
 
 
@@ -907,9 +908,109 @@ def test_columns_of_categories_have_numbers_masks_or_names(name):
         getattr(hs, name)(categorical_features=[4]).fit(frame, y)
 
 
+@pytest.mark.parametrize("name", ["HingeForestClassifier", "HingeForestRegressor"])
+def test_hinge_forests_learn_missing_values_and_categories(name):
+    pandas = pytest.importorskip("pandas")
+    x, y = with_missing()
+    target = y if name.endswith("Classifier") else (y == "odd").astype(float)
+    frame = pandas.DataFrame(x, columns=list("abcd"))
+    given = {"numbers": [3], "mask": [False, False, False, True], "names": ["d"]}
+    found = [small(name, categorical_features=columns).fit(frame, target) for columns in given.values()]
+    for model in found:
+        assert model.__sklearn_tags__().input_tags.allow_nan
+        np.testing.assert_array_equal(model.predict(frame), found[0].predict(frame))
+        assert model.feature_importances_.shape == (4,)
+        assert model.feature_importances_.argmax() == 3
+        np.testing.assert_allclose(model.feature_importances_.sum(), 1)
+        assert model.score(frame, target) > 0.5
+    with pytest.raises(ValueError, match="categorical_features: expected names of columns of X, got 'e'"):
+        small(name, categorical_features=["e"]).fit(frame, target)
+    classes = {"classes": np.unique(y)} if name.endswith("Classifier") else {}
+    model = small(name, categorical_features=["d"]).partial_fit(frame[:200], target[:200], **classes)
+    model.partial_fit(frame[200:], target[200:])
+    assert model.model_.encoding.levels.categorical.tolist() == [False, False, False, True]
+    assert len(model.predict(frame)) == 300
+
+
+READ_DTYPES = [
+    name for name in KINDS if "categorical_features" in inspect.signature(getattr(hs, name)).parameters
+]
+
+
+def frame_of(n=120, categories=True):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("narwhals")
+    rng = np.random.default_rng(0)
+    table = {
+        "size": rng.normal(size=n),
+        "same": np.ones(n),
+        "day": np.datetime64("2024-01-01") + rng.integers(0, 60, n),
+    }
+    if categories:
+        table["colour"] = np.array(["red", "green", "blue"])[rng.integers(0, 3, n)]
+    hue = table.get("colour", np.array(["red"]))
+    return pandas.DataFrame(table), (table["size"] > 0) ^ (hue == "red")
+
+
+@pytest.mark.parametrize("name", READ_DTYPES)
+def test_columns_of_a_frame_are_read_by_their_dtypes(name):
+    assert {"RandomForestClassifier", "ObliqueForestRegressor", "HingeForestClassifier"} <= set(READ_DTYPES)
+    takes = "categorical" in inspect.signature(getattr(hs, name)._function).parameters
+    frame, y = frame_of(categories=takes)
+    y = y.astype(float) if name in REGRESSORS else np.array(["no", "yes"])[y.astype(int)]
+    model = small(name, categorical_features="from_dtype")
+    assert clone(model).get_params() == model.get_params()
+    model.fit(frame, y)
+    assert model.n_features_in_ == frame.shape[1]
+    assert model.feature_names_in_.tolist() == list(frame)
+    columns = tabular.columns(frame)
+    assert model.columns_.parts.tolist() == columns.parts.tolist()
+    x = tabular.numbers(columns, frame)
+    chosen = {"categorical_features": np.flatnonzero(columns.categorical).tolist()} if takes else {}
+    plain = small(name, **chosen).fit(x, y)
+    np.testing.assert_array_equal(outputs(model, frame), outputs(plain, x))
+    importances = model.feature_importances_
+    assert importances.shape == (frame.shape[1],)
+    assert importances[1] == 0
+    day = plain.feature_importances_[columns.source == 2].sum()
+    np.testing.assert_allclose(importances[2], day)
+    assert model.score(frame, y) > 0.3
+    back = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(outputs(back, frame), outputs(model, frame))
+    with pytest.raises(ValueError, match="^X, column 'size': expected finite numbers"):
+        model.predict(frame.assign(size=np.inf))
+    with pytest.raises(
+        TypeError, match="^X, column 'day': expected dates and times without a time zone, got text"
+    ):
+        model.predict(frame.assign(day="today"))
+    with pytest.raises(ValueError, match="The feature names should match"):
+        model.predict(frame.rename(columns={"size": "width"}))
+
+
+@pytest.mark.parametrize("name", READ_DTYPES)
+def test_categories_that_forests_do_not_know_are_refused_by_name(name):
+    if "categorical" in inspect.signature(getattr(hs, name)._function).parameters:
+        pytest.skip("these forests know categories")
+    frame, y = frame_of()
+    with pytest.raises(
+        ValueError, match="^X: expected columns of numbers or dates, .* got .'colour'.; write them as"
+    ):
+        small(name, categorical_features="from_dtype").fit(frame, y.astype(int))
+
+
+def test_batches_have_the_columns_of_the_first_one():
+    frame, y = frame_of(categories=False)
+    model = small("HingeForestClassifier", categorical_features="from_dtype")
+    for rows in (slice(0, 80), slice(80, 120)):
+        model.partial_fit(frame[rows], y[rows], classes=[False, True])
+    assert model.t_ > 0
+    with pytest.raises(ValueError, match="^X, column 'size'"):
+        model.partial_fit(frame.assign(size=np.inf), y)
+
+
 def test_estimators_that_need_numbers_refuse_missing_values():
     x, y = with_missing()
-    for name in ("CO2ForestClassifier", "HingeForestClassifier", "NeuralForestClassifier"):
+    for name in ("CO2ForestClassifier", "CascadeForestClassifier", "NeuralForestClassifier"):
         with pytest.raises(ValueError, match="NaN"):
             getattr(hs, name)().fit(x, y)
 

@@ -11,7 +11,7 @@ import pytest
 
 import hforest
 from hforest import _tables, demo, tabular
-from hforest.__main__ import main
+from hforest.__main__ import main, parse
 
 SMALL = ["--n-trees", "10", "--depth", "4", "--n-features", "20", "--steps", "100"]
 
@@ -39,11 +39,13 @@ def test_a_model_gives_labels_and_probabilities(table, labels, tmp_path, capsys)
     assert main(["--data", str(path), *SMALL, "--save", model]) == 0
     _, second, *_, last = lines(capsys)
     assert second.endswith("240 training rows and 60 held-out rows that chose nothing, 4 columns, 2 classes")
-    found = float(re.fullmatch(r"held-out rows that chose nothing: error (\S+) %, \S+ s", last)[1])
-    assert found < 15
+    interval = r"\(95 %: (\S+) to (\S+) %\)"
+    found = re.fullmatch(rf"held-out rows that chose nothing: error (\S+) % {interval}, \S+ s", last)
+    low, high = float(found[2]), float(found[3])
+    assert 0 <= low < float(found[1]) < 15 < high + 15
 
     assert main(["predict", model, str(path), "--out", out]) == 0
-    assert float(re.fullmatch(r"error (\S+) %\n", capsys.readouterr().err)[1]) < 15
+    assert float(re.fullmatch(rf"error (\S+) % {interval}\n", capsys.readouterr().err)[1]) < 15
     with np.load(out) as result:
         assert result["labels"].dtype == labels.dtype
         assert (result["labels"] == labels[y]).mean() > 0.85
@@ -73,7 +75,7 @@ def test_held_out_rows_choose_nothing(table, monkeypatch, capsys):
     assert "validation" not in given
     seen = {row.tobytes() for row in given["x"]}
     assert len(seen) == 240
-    found = _tables.load_table(str(path), None, None, 0)
+    found = _tables.load_table(parse(["--data", str(path)]))
     assert not seen & {row.tobytes() for row in found.x_test}
     assert {row.tobytes() for row in x} == seen | {row.tobytes() for row in found.x_test}
 
@@ -86,7 +88,9 @@ def test_targets_are_predicted(table, tmp_path, capsys):
     assert main(["--data", str(path), *SMALL, "--train", "200", "--save", model]) == 0
     _, second, *_, last = lines(capsys)
     assert "200 training rows and 100 rows after --train, 4 columns, regression" in second
-    assert float(re.search(r"mean squared error \S+, (\S+) % of the variance", last)[1]) < 20
+    found = re.search(r"mean squared error (\S+) \(95 %: (\S+) to (\S+)\), (\S+) % of the variance", last)
+    assert float(found[2]) < float(found[1]) < float(found[3])
+    assert float(found[4]) < 20
     assert main(["predict", model, str(path)]) == 0
     captured = capsys.readouterr()
     p = np.array([float(line) for line in captured.out.splitlines()])
@@ -107,7 +111,7 @@ def test_official_parts_and_unknown_labels(table, tmp_path, capsys):
     path, x, y = table
     np.savez(path, x_train=x[:200], y_train=y[:200], x_test=x[200:], y_test=np.full(100, 9))
     assert main(["--data", str(path), *SMALL]) == 0
-    assert "test rows: error 100.00 %" in lines(capsys)[-1]
+    assert "test rows: error 100.00 % (95 %: 96.30 to 100.00 %)" in lines(capsys)[-1]
 
 
 def test_each_member_counts_its_own_steps(table, capsys):
@@ -132,9 +136,10 @@ def test_a_file_of_another_kind_is_told_how_to_become_an_archive(tmp_path, capsy
     label = np.where(x[:, 0] > 0, "yes", "no")
     table = pandas.DataFrame({"a": x[:, 0], "b": x[:, 1], "plan": rng.choice(["x", "y"], 40), "label": label})
     table.to_csv("churn.csv", index=False)
-    for command in (["--data", "churn.csv"], ["--data", "churn.csv", "--kind", "tree"]):
-        assert main(command) == 2
-        error = capsys.readouterr().err
+    table.to_csv("churn.dat", index=False)
+    for name, kind in (("churn.dat", "table"), ("churn.csv", "tree")):
+        assert main(["--data", name, "--kind", kind]) == 2
+        error = capsys.readouterr().err.replace("churn.dat", "churn.csv")
         assert error.startswith(
             "error: churn.csv: expected an .npz archive with arrays x and y, got another file"
         )
@@ -236,6 +241,8 @@ def test_options_of_networks_are_refused(options, table, capsys):
         main(["--kind", "table"])
     with pytest.raises(SystemExit):
         main(["--kind", "tree", "--task", "regression"])
+    with pytest.raises(SystemExit):
+        main(["--kind", "tree", "--target", "a"])
 
 
 def test_files_are_not_replaced_by_mistake(table, tmp_path, capsys):

@@ -7,7 +7,7 @@ import pytest
 
 import hforest
 from hforest import demo, tabular
-from hforest.tabular import fitting, recipe, start, training
+from hforest.tabular import encoding, fitting, levels, recipe, start, training
 from hforest.tabular.scaling import KINDS, measure, transformed
 
 FAST = {"n_members": 1, "n_trees": 20, "depth": 4, "n_projections": 30, "steps": 200}
@@ -42,7 +42,7 @@ def error(model, x, y):
 def same(a, b):
     if isinstance(a, np.ndarray):
         return a.dtype == b.dtype and a.tobytes() == b.tobytes()
-    return a == b if isinstance(a, str) else len(a) == len(b) and all(map(same, a, b))
+    return a == b if a is None or isinstance(a, str) else len(a) == len(b) and all(map(same, a, b))
 
 
 # ------------------------------------------------------------------------------------------ columns
@@ -323,7 +323,7 @@ def test_batches_take_every_row_once_or_by_weight():
     assert (start.drawn(rows, rng) == np.arange(10)).all()
 
 
-@pytest.mark.parametrize("bad", [np.zeros((3, 5)), np.zeros(6), np.full((2, 6), np.nan), [["a"] * 6]])
+@pytest.mark.parametrize("bad", [np.zeros((3, 5)), np.zeros(6), np.full((2, 6), np.inf), [["a"] * 6]])
 def test_samples_that_do_not_fit(bad):
     x, y = table(60)
     model = tabular.fit(x, y, **FAST, rng=0)
@@ -344,6 +344,236 @@ def test_training_that_diverges_is_an_error(monkeypatch):
         tabular.fit(x, y, **FAST, rng=0)
 
 
+# ----------------------------------------------------------------------------------- missing values
+
+
+def gaps(n=900, share=0.2, seed=0):
+    """Two classes by a sum of columns, each of which two others tell of; a share of the values is missing."""
+    rng = np.random.default_rng(seed)
+    causes = rng.normal(size=(n, 3))
+    x = np.hstack([causes, causes + 0.3 * rng.normal(size=(n, 3)), causes * 50 + 7])
+    x[rng.random(x.shape) < share] = np.nan
+    return x, (causes.sum(axis=1) > 0).astype(int)
+
+
+def test_units_are_those_of_the_known_values():
+    x, _ = gaps()
+    x[:, 0] = np.exp(3 * x[:, 0])
+    x = np.hstack([x, np.full((len(x), 1), np.nan)])
+    for kind in KINDS:
+        scaling = measure(x, kind)
+        z = transformed(scaling, x)
+        assert (np.isnan(z) == np.isnan(x)).all()
+        for j in range(9):
+            known = x[~np.isnan(x[:, j]), j : j + 1]
+            alone = transformed(measure(known, kind), known)
+            np.testing.assert_allclose(z[~np.isnan(x[:, j]), j], alone[:, 0], rtol=1e-5, atol=1e-6)
+        assert scaling.low[9] == scaling.high[9] == 0
+
+
+def test_missing_values_are_predicted_from_other_columns():
+    x, _ = gaps()
+    scaling = measure(x, "auto")
+    z = transformed(scaling, x)
+    model = encoding.fit_numbers(z[:600], 0)
+    assert (model.imputed == np.arange(9)).all()
+    whole = transformed(scaling, gaps(share=0.0)[0])[600:]
+    missing = np.isnan(z[600:])
+    filled = encoding.filled_in(model, z[600:])
+    assert (filled[~missing] == z[600:][~missing]).all()
+    by_medians = ((np.where(missing, model.fill, z[600:]) - whole)[missing] ** 2).mean()
+    by_rounds = [
+        ((encoding.filled_in(model._replace(slopes=model.slopes[:n]), z[600:]) - whole)[missing] ** 2).mean()
+        for n in (1, 2)
+    ]
+    assert by_medians > 0.8
+    assert by_rounds[0] < 0.4 * by_medians
+    assert by_rounds[1] < 0.9 * by_rounds[0]
+    far = np.where(np.eye(9, dtype=bool), np.nan, np.float32(1e6)).astype(np.float32)
+    assert (np.diag(encoding.filled_in(model, far)) == model.high).all()
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_tables_with_missing_values_are_learned(task):
+    x, y = gaps()
+    y = y if task == "classification" else np.nan_to_num(x[:, 0]) + y
+    model = tabular.fit(x[:600], y[:600], task=task, **FAST | {"steps": 500}, rng=0)
+    p = tabular.predict(model, x[600:])
+    wrong = (
+        (p.argmax(axis=1) != y[600:]).mean()
+        if task == "classification"
+        else ((p - y[600:]) ** 2).mean() / y.var()
+    )
+    assert wrong < 0.15
+    more, state = tabular.partial_fit(model, x[600:], y[600:])
+    assert int(state.n_steps) == 5
+    assert not same(more.members[0].weights, model.members[0].weights)
+    assert np.isfinite(tabular.predict(more, np.full((2, 9), np.nan))).all()
+
+
+def test_a_gap_alone_tells_of_the_class():
+    # Only the forest, which reads NaN itself, can know it: a number takes the place of NaN for hinge trees.
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(600, 2))
+    y = (rng.random(600) < 0.5).astype(int)
+    x[y == 1, 0] = np.nan
+    model = tabular.fit(x[:400], y[:400], **FAST, rng=0)
+    assert error(model, x[400:], y[400:]) == 0
+
+
+def test_tables_without_missing_values_are_fitted_as_before():
+    x, y = table(200)
+    model = tabular.fit(x, y, **FAST, rng=0)
+    assert model.encoding is None
+    member = model.members[0]
+    assert int(member.forest.n_features) == len(member.kernel) + member.kernel.shape[1]
+    assert not member.forest.default_left.size
+    # Missing values of other rows are the means of their columns.
+    gap, mean = x[:3].copy(), x[:3].copy()
+    gap[:, 0], mean[:, 0] = np.nan, x[:, 0].mean()
+    np.testing.assert_allclose(tabular.predict(model, gap), tabular.predict(model, mean), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: x[:, :1],
+        lambda x: np.where(np.arange(len(x))[:, None] % 50, x, np.nan)[:5],
+        lambda x: np.where(np.arange(9) == 2, np.nan, x),
+        lambda x: np.full_like(x, np.nan),
+        lambda x: np.where(np.isnan(x), np.nan, 3.0),
+        lambda x: np.where(np.arange(len(x))[:, None] == 7, np.nan, np.nan_to_num(x)),
+    ],
+)
+def test_gaps_of_any_kind(change):
+    x, y = gaps(60)
+    x = change(x)
+    y = y[: len(x)]
+    y[:2] = 0, 1
+    model = tabular.fit(x, y, n_classes=2, **FAST, rng=0)
+    for rows in (x, np.full((2, x.shape[1]), np.nan), np.zeros((2, x.shape[1]))):
+        assert np.isfinite(tabular.predict(model, rows)).all()
+    tabular.partial_fit(model, x, y)
+
+
+def test_rows_of_ones_own_may_have_gaps():
+    x, y = gaps(400)
+    settings = {"validation": (x[300:], y[300:]), **FAST}
+    model = tabular.fit(x[:300], y[:300], **settings, rng=0)
+    assert error(model, x[300:], y[300:]) < 0.25
+    whole = np.nan_to_num(x[:300])
+    assert tabular.fit(whole, y[:300], **settings, rng=0).encoding is None
+
+
+# ------------------------------------------------------------------------------------- categories
+
+
+def zones(n=900, seed=0):
+    """Numbers, 60 zones and 4 kinds, whose effects do not follow their numbers; gaps in all of them."""
+    rng = np.random.default_rng(seed)
+    effect, zone, kind = rng.normal(size=60), rng.integers(0, 60, n), rng.integers(0, 4, n)
+    x = np.column_stack([rng.normal(size=n), 7 * zone, rng.normal(size=n), kind])
+    score = x[:, 0] + 3 * effect[zone] + np.array([1, -1, 1, -1])[kind]
+    x[rng.random(x.shape) < 0.05] = np.nan
+    return x, score
+
+
+@pytest.mark.parametrize("task", ["classification", "several classes", "regression", "two targets"])
+def test_categories_are_learned(task):
+    x, score = zones()
+    y = score
+    if task in ("classification", "several classes"):
+        y = np.digitize(score, [0.0] if task == "classification" else [-2.0, 0.0, 2.0])
+    if task == "two targets":
+        y = np.column_stack([score, -score])
+    words = "classification" if y.dtype.kind == "i" else "regression"
+    wrong = []
+    for categorical in (None, [1, 3]):
+        model = tabular.fit(x[:600], y[:600], task=words, categorical=categorical, **FAST, rng=0)
+        p = tabular.predict(model, x[600:])
+        wrong.append(
+            (p.argmax(axis=1) != y[600:]).mean() if y.dtype.kind == "i" else ((p - y[600:]) ** 2).mean()
+        )
+    assert wrong[1] < 0.75 * wrong[0]
+    more, state = tabular.partial_fit(model, x[600:], y[600:])
+    assert int(state.n_steps) == 5
+    assert not same(more.members[0].weights, model.members[0].weights)
+
+
+def test_statistics_are_smoothed_means():
+    place = np.array([0, 0, 1, 1, 1, 2])
+    y, weight = np.array([[1.0], [1], [0], [0], [1], [1]]), np.array([1.0, 1, 1, 1, 2, 2])
+    mean = 6 / 8
+    expected = [
+        (n * own + 10 * mean) / (n + 10) - mean for n, own in ((2, 1.0), (4, 0.5), (2, 1.0), (0, 0.0))
+    ]
+    np.testing.assert_allclose(levels._statistics(place, 4, y, weight)[:, 0], expected)
+
+
+def test_statistics_at_training_rows_do_not_know_their_targets():
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(0, 400, (1000, 1)).astype(float), rng.normal(size=(1000, 1)).astype(np.float32)
+    rows = recipe.Rows(x.astype(np.float32), y, None)
+    found, at_rows = levels.fit_levels(rows, x, np.array([True]), "regression", 1, 0)
+    later = levels.codes_of(found, x)
+    assert abs(np.corrcoef(at_rows[:, 0], y[:, 0])[0, 1]) < 0.15
+    assert np.corrcoef(later[:, 0], y[:, 0])[0, 1] > 0.5
+    np.testing.assert_allclose(at_rows.std(), 1, rtol=1e-5)
+
+
+def test_codes_of_categories():
+    x = np.array([[3.0], [3], [9], [9], [9], [65535], [np.nan], [3], [9], [65535]])
+    y = np.arange(10, dtype=np.float32)[:, None]
+    rows = recipe.Rows(x.astype(np.float32), y, None)
+    found, at_rows = levels.fit_levels(rows, x, np.array([True]), "regression", 1, 0)
+    assert found.levels.tolist() == [-1, 3, 9, 65535]
+    assert found.widths.tolist() == [1 + 4]
+    codes = levels.codes_of(found, np.array([[3.0], [9], [65535], [np.nan], [4], [-1], [1e300], [9.5]]))
+    assert (codes[3:] == codes[3]).all()
+    indicators = codes[[3, 0, 1, 2], 1:]
+    assert (indicators.argmax(axis=1) == np.arange(4)).all()
+    assert (at_rows[:, 1:] == levels.codes_of(found, x)[:, 1:]).all()
+    np.testing.assert_allclose(at_rows[:, 1:].mean(axis=0), 0, atol=1e-6)
+    np.testing.assert_allclose(at_rows[:, 1:].std(axis=0), 1, rtol=1e-5)
+    # One of two categories has no indicator: the statistic tells the same.
+    two = levels.fit_levels(rows, np.where(x == 3, 3.0, 9.0), np.array([True]), "regression", 1, 0)[0]
+    assert two.widths.tolist() == [1]
+    many = levels.fit_levels(
+        rows._replace(x=x), x + np.arange(10)[:, None] * 20, np.array([True]), "regression", 1, 0
+    )
+    assert many[0].widths.tolist() == [1 + 10]
+
+
+def test_a_mask_and_numbers_of_columns_are_the_same():
+    x, score = zones(100)
+    y = (score > 0).astype(int)
+    by_numbers, by_mask = (
+        tabular.fit(x, y, categorical=c, **FAST, rng=0) for c in ([3, 1], [False, True, False, True])
+    )
+    assert same(by_numbers, by_mask)
+    assert tabular.fit(np.nan_to_num(x), y, categorical=[], **FAST, rng=0).encoding is None
+    for c, kind, words in (
+        ([4], IndexError, "categorical: expected"),
+        ([True], ValueError, "categorical: expected a mask of n_features = 4"),
+        ("zone", TypeError, "categorical: expected"),
+        ([0], ValueError, "x: expected whole numbers 0 to 65535 or NaN"),
+    ):
+        with pytest.raises(kind, match=f"^{words}"):
+            tabular.fit(x, y, categorical=c, **FAST, rng=0)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 40])
+@pytest.mark.parametrize("n_projections", [0, 30])
+def test_small_tables_of_categories(n, n_projections):
+    x, score = zones(40)
+    x, y = x[:n, 1:2] if n_projections else x[:n], (score[:n] > 0).astype(int)
+    settings = FAST | {"n_projections": n_projections, "categorical": [0] if n_projections else [1, 3]}
+    model = tabular.fit(x, y, n_classes=2, sample_weight=np.arange(n) + 1.0, **settings, rng=0)
+    for rows in (x, x[:0], np.full((3, x.shape[1]), np.nan), np.full((3, x.shape[1]), 1e308)):
+        assert np.isfinite(tabular.predict(model, rows)).all()
+    tabular.partial_fit(model, x, y)
+
+
 # -------------------------------------------------------------------------------------------- files
 
 
@@ -355,6 +585,55 @@ def test_files_keep_every_bit(task, tmp_path):
     back = tabular.load(tmp_path / "m.npz")
     assert same(model, back)
     assert (tabular.predict(back, x) == tabular.predict(model, x)).all()
+
+
+CHANGES = [
+    ("fill", lambda a: a * np.nan, "encoding.fill: expected finite"),
+    ("low", lambda a: a + 99, "encoding.low: expected least values"),
+    ("imputed", lambda a: a[::-1].copy(), "encoding.imputed: expected"),
+    ("imputed", lambda a: a + 3, "encoding.imputed: expected 0 <= row"),
+    ("predictors", lambda a: a + 9, "encoding.predictors: expected 0 <= index"),
+    ("predictors", lambda a: a[:, 1:], "encoding.slopes: expected"),
+    ("slopes", lambda a: a[:, :1], "encoding.slopes: expected"),
+    ("slopes", lambda a: a + np.inf, "encoding.slopes: expected finite"),
+    ("slopes", None, "none of its arrays called 'encoding/slopes'"),
+    ("fill", None, "kernel: expected shape"),
+    ("levels/categorical", lambda a: ~a, "encoding.levels.start: expected"),
+    ("levels/widths", lambda a: a * 0, "encoding.levels.widths: expected"),
+    ("levels/widths", lambda a: a + 1, "encoding.levels.widths: expected"),
+    ("levels/widths", lambda a: a * 2**60, "encoding.levels.widths: expected"),
+    ("levels/start", lambda a: a - 1, "encoding.levels.start: expected"),
+    ("levels/start", lambda a: a[::-1].copy(), "encoding.levels.start: expected"),
+    ("levels/levels", lambda a: a * 0, "encoding.levels.levels: expected"),
+    ("levels/levels", lambda a: a + 1, "encoding.levels.levels: expected"),
+    ("levels/codes", lambda a: a[1:], "encoding.levels.codes: expected"),
+    ("levels/codes", lambda a: a * np.nan, "encoding.levels.codes: expected finite"),
+    ("levels/codes", None, "none of its arrays called 'encoding/levels/codes'"),
+    ("levels/categorical", None, "features"),
+]
+
+
+@functools.cache
+def model_of_gaps():
+    """A model of 100 rows with missing values and categories, which no test changes."""
+    x, score = zones(100)
+    x[::9, ::2] = np.nan
+    return tabular.fit(x, score > 0, categorical=[1, 3], validation=0.0, **FAST, rng=0)
+
+
+@pytest.mark.parametrize(("name", "change", "words"), CHANGES)
+def test_changed_files_of_models_of_gaps_are_refused(name, change, words, tmp_path):
+    path = tmp_path / "m.npz"
+    tabular.save(path, model_of_gaps())
+    assert same(tabular.load(path), model_of_gaps())
+    with np.load(path) as archive:
+        arrays = dict(archive)
+    before = arrays.pop(f"encoding/{name}")
+    if change is not None:
+        arrays[f"encoding/{name}"] = change(before)
+    np.savez(path, **arrays)
+    with pytest.raises(ValueError, match=words):
+        tabular.load(path)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     IntArray: TypeAlias = Any
     ArrayLike: TypeAlias = Any
     SparseArray: TypeAlias = Any
+    Table: TypeAlias = Any
     DType: TypeAlias = Any
     Rng: TypeAlias = int | np.random.Generator | None
     Progress: TypeAlias = bool | Callable[[int, int], Any] | None
@@ -47,6 +48,7 @@ else:
     IntArray = _Named("IntArray")
     ArrayLike = _Named("ArrayLike")
     SparseArray = _Named("SparseArray")
+    Table = _Named("Table")
     DType = _Named("DType")
     Rng = _Named("int | numpy.random.Generator | None")
     Progress = _Named("bool | Callable[[int, int], bool | None] | None")
@@ -56,6 +58,7 @@ else:
 # IntArray:   an Array of int32, or of int64 where the docstring says so
 # ArrayLike:  what numpy.asarray makes an array of real numbers of, or a cupy.ndarray
 # SparseArray: a scipy.sparse.csr_array
+# Table:      a data frame, a structured array, a mapping from names to arrays, or a matrix
 # DType:      float32 or float64, as numpy.dtype takes it
 # Rng:        where random numbers come from: None draws a fresh seed, an int is a seed
 # Progress:   see hforest.core.progress

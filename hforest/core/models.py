@@ -109,6 +109,15 @@ def several(count: str, reader: Reader) -> Reader:
     return read
 
 
+def maybe(field: str, reader: Reader) -> Reader:
+    """Returns the reader of a record that files may lack: None where there is no `field` of it."""
+
+    def read(archive: Archive, name: str) -> Any:
+        return reader(archive, name) if f"{name}/{field}" in archive else None
+
+    return read
+
+
 def at(name: str, reader: Reader) -> Reader:
     """Returns the reader of what older files have under another name."""
     return lambda archive, prefix: reader(archive, name)
@@ -135,7 +144,12 @@ def in_format(name: str, newest: int, reader: Reader, older: Mapping[int, Reader
 
 
 def _arrays(name: str, value: Any) -> dict[str, np.ndarray]:
-    """The arrays of a value: of each field, and of each item of a sequence of tuples, under their names."""
+    """The arrays of a value: of each field, and of each item of a sequence of tuples, under their names.
+
+    None has none.
+    """
+    if value is None:
+        return {}
     if hasattr(value, "_fields"):
         parts = value._asdict()
     elif isinstance(value, tuple | list) and value and isinstance(value[0], tuple | list):

@@ -11,10 +11,10 @@ from joblib import cpu_count
 from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
+from sklearn.utils import check_array, check_random_state, check_X_y
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .. import get_num_threads, set_num_threads
+from .. import get_num_threads, set_num_threads, tabular
 from ..core.real import fault
 
 MAX_THREADS = 1024
@@ -68,6 +68,9 @@ def seed_of(random_state: object) -> int:
 class Estimator(BaseEstimator):
     """Base of all estimators."""
 
+    columns_: tabular.Columns
+    """What `fit` learned of the columns of X; with categorical_features="from_dtype"."""
+
     _function: ClassVar[Callable[..., Any]]
     """The public function of hforest that learns."""
     _names: ClassVar[Mapping[str, str]] = {
@@ -98,7 +101,31 @@ class Estimator(BaseEstimator):
         """Returns those parameters that a function of hforest takes, under its names."""
         taken = inspect.signature(function or type(self)._function).parameters
         values = {self._names.get(name, name): value for name, value in self.get_params(deep=False).items()}
-        return {name: value for name, value in values.items() if name in taken and name != "rng"}
+        settings = {name: value for name, value in values.items() if name in taken and name != "rng"}
+        if "categorical" in settings:
+            settings["categorical"] = self._categorical(settings["categorical"])
+        return settings
+
+    def _categorical(self, columns: Any) -> Any:
+        """Columns of categories as hforest takes them: names become numbers, and the dtypes' word a mask."""
+        if self._reads_dtypes():
+            return self.columns_.categorical
+        names = np.asarray(columns)
+        if columns is None or names.dtype.kind not in "UO" or not names.size:
+            return columns
+        known = getattr(self, "feature_names_in_", np.zeros(0, object)).tolist()
+        unknown = [name for name in names.ravel().tolist() if name not in known]
+        if unknown:
+            raise ValueError(
+                f"categorical_features: expected names of columns of X, got {unknown[0]!r}; pass X as a "
+                'DataFrame that has them, "from_dtype", or the numbers of the columns'
+            )
+        return [known.index(name) for name in names.ravel().tolist()]
+
+    def _reads_dtypes(self) -> bool:
+        """Whether `fit` learns from X what each column is."""
+        word = getattr(self, "categorical_features", None)
+        return isinstance(word, str) and word == "from_dtype"
 
     def _seed(self) -> int:
         return seed_of(self.random_state)
@@ -123,6 +150,8 @@ class Estimator(BaseEstimator):
 
     def _validated(self, X: ArrayLike, *y: Any, **settings: Any) -> Any:
         """As scikit-learn's `validate_data`; its errors say how to make numbers of what X holds."""
+        if self._reads_dtypes():
+            return self._validated_columns(X, *y, **settings)
         try:
             return validate_data(self, X, *y, **settings)
         except (TypeError, ValueError) as error:
@@ -132,6 +161,30 @@ class Estimator(BaseEstimator):
             kind = TypeError if isinstance(error, TypeError) else ValueError
             first_line = str(error).partition("\n")[0]
             raise kind(f"{message} (scikit-learn: {first_line})") from None
+
+    def _validated_columns(self, X: Any, *y: Any, reset: bool = True, **settings: Any) -> Any:
+        """As `_validated`, of the numbers that are made of the columns of X."""
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        try:
+            if reset:
+                self.columns_ = tabular.columns(X)
+            x = tabular.numbers(self.columns_, X)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"X{str(error).removeprefix('table')}") from None
+        categories = self.columns_.source[self.columns_.categorical]
+        if len(categories) and "categorical" not in inspect.signature(type(self)._function).parameters:
+            raise ValueError(
+                "X: expected columns of numbers or dates, since these forests know no categories, got "
+                f"{self.columns_.names[categories].tolist()}; write them as indicators, such as with "
+                "OneHotEncoder"
+            )
+        return check_X_y(x, *y, **settings) if y else check_array(x, **settings)
+
+    def _of_columns(self, importances: np.ndarray) -> np.ndarray:
+        """Importances of the columns of X, from those of the features that are made of them."""
+        if not self._reads_dtypes():
+            return importances
+        return np.bincount(self.columns_.source, importances, minlength=self.n_features_in_)
 
     def _samples(self, X: ArrayLike) -> np.ndarray:
         """Samples to predict, with the features of the fit."""

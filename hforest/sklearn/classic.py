@@ -37,8 +37,10 @@ class RandomForestClassifier(Classifier, GrownForest):
         Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
     max_bins : int, optional
         1 to 256: bins of a feature between which thresholds are compared. By default all are (exact).
-    categorical_features : array-like of bool, int or str, optional
-        A mask of columns that are categories, or their numbers or names: whole numbers 0 to 65535.
+    categorical_features : "from_dtype", or array-like of bool, int or str, optional
+        A mask of columns that are categories, or their numbers or names: whole numbers 0 to 65535. With
+        "from_dtype" `fit` learns by `hforest.tabular.columns` what the columns of X are: numbers, text,
+        categories, dates; `columns_` keeps it.
     bootstrap : bool
         Whether each tree draws n_samples samples with replacement.
     oob_score : bool or callable
@@ -128,8 +130,10 @@ class RandomForestRegressor(Regressor, GrownForest):
     max_features : "sqrt", "log2", int, float or None
         Features sampled at a node: the square root or the binary logarithm of their number, a number, a
         fraction, or all (None). By default all.
-    categorical_features : array-like of bool, int or str, optional
-        A mask of columns that are categories, or their numbers or names: whole numbers 0 to 65535.
+    categorical_features : "from_dtype", or array-like of bool, int or str, optional
+        A mask of columns that are categories, or their numbers or names: whole numbers 0 to 65535. With
+        "from_dtype" `fit` learns by `hforest.tabular.columns` what the columns of X are: numbers, text,
+        categories, dates; `columns_` keeps it.
     bootstrap : bool
         Whether each tree draws n_samples samples with replacement.
     n_jobs : int, optional
@@ -213,8 +217,10 @@ class ExtraTreesClassifier(Classifier, GrownForest):
         Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
     max_bins : int, optional
         1 to 256: bins of a feature between which thresholds are compared. By default all are (exact).
-    categorical_features : array-like of bool, int or str, optional
-        A mask of columns that are categories, or their numbers or names: whole numbers 0 to 65535.
+    categorical_features : "from_dtype", or array-like of bool, int or str, optional
+        A mask of columns that are categories, or their numbers or names: whole numbers 0 to 65535. With
+        "from_dtype" `fit` learns by `hforest.tabular.columns` what the columns of X are: numbers, text,
+        categories, dates; `columns_` keeps it.
     oob_score : bool or callable
         Whether to score out-of-bag predictions: by accuracy, or by ``oob_score(y, predicted)``.
     class_weight : "balanced" or mapping from labels, optional
@@ -303,8 +309,10 @@ class ExtraTreesRegressor(Regressor, GrownForest):
         Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
     max_bins : int, optional
         1 to 256: bins of a feature between which thresholds are compared. By default all are (exact).
-    categorical_features : array-like of bool, int or str, optional
-        A mask of columns that are categories, or their numbers or names: whole numbers 0 to 65535.
+    categorical_features : "from_dtype", or array-like of bool, int or str, optional
+        A mask of columns that are categories, or their numbers or names: whole numbers 0 to 65535. With
+        "from_dtype" `fit` learns by `hforest.tabular.columns` what the columns of X are: numbers, text,
+        categories, dates; `columns_` keeps it.
     oob_score : bool or callable
         Whether to score out-of-bag predictions: by R2, or by ``oob_score(y, predicted)``.
     n_jobs : int, optional
@@ -380,8 +388,10 @@ class CompletelyRandomForestClassifier(Classifier, GrownForest):
         Least number of samples on each side of a split; a sample that is drawn twice counts once.
     min_weight_fraction_leaf : float
         Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
-    categorical_features : array-like of bool, int or str, optional
-        A mask of columns that are categories, or their numbers or names: whole numbers 0 to 65535.
+    categorical_features : "from_dtype", or array-like of bool, int or str, optional
+        A mask of columns that are categories, or their numbers or names: whole numbers 0 to 65535. With
+        "from_dtype" `fit` learns by `hforest.tabular.columns` what the columns of X are: numbers, text,
+        categories, dates; `columns_` keeps it.
     bootstrap : bool
         Whether each tree draws n_samples samples with replacement. By default every tree has every sample.
     oob_score : bool or callable
@@ -457,8 +467,10 @@ class CompletelyRandomForestRegressor(Regressor, GrownForest):
         Least number of samples on each side of a split; a sample that is drawn twice counts once.
     min_weight_fraction_leaf : float
         Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
-    categorical_features : array-like of bool, int or str, optional
-        A mask of columns that are categories, or their numbers or names: whole numbers 0 to 65535.
+    categorical_features : "from_dtype", or array-like of bool, int or str, optional
+        A mask of columns that are categories, or their numbers or names: whole numbers 0 to 65535. With
+        "from_dtype" `fit` learns by `hforest.tabular.columns` what the columns of X are: numbers, text,
+        categories, dates; `columns_` keeps it.
     bootstrap : bool
         Whether each tree draws n_samples samples with replacement. By default every tree has every sample.
     oob_score : bool or callable

@@ -53,23 +53,7 @@ class GrownForest(Estimator):
     _finite: ClassVar[bool | str] = "allow-nan"
     _sparse: ClassVar[list[str] | bool] = ["csr", "csc"]
 
-    def _categorical(self, columns: Any) -> Any:
-        """Columns of categories as hforest takes them: names become numbers."""
-        names = np.asarray(columns)
-        if columns is None or names.dtype.kind not in "UO" or not names.size:
-            return columns
-        known = getattr(self, "feature_names_in_", np.zeros(0, object)).tolist()
-        unknown = [name for name in names.ravel().tolist() if name not in known]
-        if unknown:
-            raise ValueError(
-                f"categorical_features: expected names of columns of X, got {unknown[0]!r}; pass X as a "
-                "DataFrame that has them, or the numbers of the columns"
-            )
-        return [known.index(name) for name in names.ravel().tolist()]
-
     def _grow(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> tree.Forest:
-        if "categorical" in settings:
-            settings["categorical"] = self._categorical(settings["categorical"])
         if isinstance(settings.get("max_features"), str) and settings["max_features"] == "log2":
             settings["max_features"] = max(1, int(np.log2(x.shape[1])))
         forest: tree.Forest = type(self)._function(x, y, **settings)
@@ -157,7 +141,7 @@ class GrownForest(Estimator):
         As `hforest.tree.importance` by gain: those of a split by a projection count for each of its features.
         """
         check_is_fitted(self)
-        return tree.importance(self.forest_, by="gain")
+        return self._of_columns(tree.importance(self.forest_, by="gain"))
 
     def apply(self, X: ArrayLike) -> np.ndarray:
         """Returns the leaf that each sample reaches in each tree.

@@ -25,6 +25,7 @@ class _Hinge(Estimator):
         "learning_rate": "lr",
         "validation_fraction": "validation",
     }
+    _finite: ClassVar[bool | str] = "allow-nan"
     model_: tabular.Model
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -33,8 +34,8 @@ class _Hinge(Estimator):
         Parameters
         ----------
         X : (n_samples, n_features) array-like of real numbers
-            Samples, finite, in any units: an array, a pandas or polars DataFrame. Sparse matrices are
-            refused.
+            Samples, finite, or NaN for missing values, in any units: an array, a pandas or polars DataFrame.
+            Sparse matrices are refused.
         y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
             What the forest learns.
         sample_weight : (n_samples,) array-like, optional
@@ -83,8 +84,9 @@ class _Hinge(Estimator):
 
         With g_j the share of column or inner product j in `hforest.tree.importance` of a member's forest, by
         gain, and K its inner products of columns in a common unit, feature f has
-        ``g_f + sum over j of g_j |K_fj| / sum over i of |K_ij|``, averaged over the members. It tells of the
-        forests that hinge trees begin as, and not of what training changes.
+        ``g_f + sum over j of g_j |K_fj| / sum over i of |K_ij|``, averaged over the members. A column of
+        categories has the sum over the columns of numbers that stand for it. It tells of the forests that
+        hinge trees begin as, and not of what training changes.
         """
         check_is_fitted(self)
         importances = []
@@ -95,7 +97,11 @@ class _Hinge(Estimator):
             parts = np.divide(size, total, out=np.zeros_like(size), where=total > 0)
             importances.append(shares[: len(size)] + parts @ shares[len(size) :])
         mean: np.ndarray = np.mean(importances, axis=0)
-        return mean
+        encoding = self.model_.encoding
+        if encoding is not None and encoding.levels is not None:
+            widths = encoding.levels.widths
+            mean = np.bincount(np.repeat(np.arange(len(widths)), widths), mean)
+        return self._of_columns(mean)
 
     def _outputs(self, x: np.ndarray) -> np.ndarray:
         return tabular.predict(self.model_, x)
@@ -128,6 +134,10 @@ class HingeForestClassifier(Classifier, _Hinge):
         `validation`.
     scaling : "auto", "deviations" or "normal"
         Units that columns are put to.
+    categorical_features : "from_dtype", or array-like of bool, int or str, optional
+        A mask of columns that are categories, or their numbers or names: whole numbers 0 to 65535. With
+        "from_dtype" `fit` learns by `hforest.tabular.columns` what the columns of X are: numbers, text,
+        categories, dates; `columns_` keeps it.
     average : bool
         Whether states that are judged are averages over the steps before them.
     share : float, optional
@@ -182,6 +192,7 @@ class HingeForestClassifier(Classifier, _Hinge):
         learning_rate: float | None = None,
         validation_fraction: float = 0.15,
         scaling: str = "auto",
+        categorical_features: str | ArrayLike | None = None,
         average: bool = True,
         share: float | None = None,
         class_weight: str | Mapping | None = None,
@@ -249,6 +260,10 @@ class HingeForestRegressor(Regressor, _Hinge):
         Decisions of a hinge tree, by default 4; hforest's `depth`. The grown forest has no limit.
     scaling : "auto", "deviations" or "normal"
         Units that columns are put to.
+    categorical_features : "from_dtype", or array-like of bool, int or str, optional
+        A mask of columns that are categories, or their numbers or names: whole numbers 0 to 65535. With
+        "from_dtype" `fit` learns by `hforest.tabular.columns` what the columns of X are: numbers, text,
+        categories, dates; `columns_` keeps it.
     average : bool
         Whether states that are judged are averages over the steps before them.
     share : float, optional
@@ -299,6 +314,7 @@ class HingeForestRegressor(Regressor, _Hinge):
         learning_rate: float | None = None,
         validation_fraction: float = 0.15,
         scaling: str = "auto",
+        categorical_features: str | ArrayLike | None = None,
         average: bool = True,
         share: float | None = None,
         n_jobs: int | None = None,

@@ -70,6 +70,10 @@ class ObliqueForestClassifier(Classifier, _Oblique):
         Projections sampled at a node; by default the root of the number of features, rounded up.
     splitter : "best" or "random"
         Whether a projection has its best threshold, or a random one (extra trees).
+    categorical_features : "from_dtype", optional
+        By default X holds numbers. With "from_dtype" `fit` learns by `hforest.tabular.columns` what the
+        columns of X are: numbers, dates, ordered categories; `columns_` keeps it. Text and categories without
+        order are refused.
     bootstrap : bool
         Whether each tree draws n_samples samples with replacement.
     oob_score : bool or callable
@@ -111,6 +115,7 @@ class ObliqueForestClassifier(Classifier, _Oblique):
         min_samples_leaf: int = 1,
         min_weight_fraction_leaf: float = 0.0,
         min_impurity_decrease: float = 0.0,
+        categorical_features: str | None = None,
         bootstrap: bool = True,
         oob_score: bool | Metric = False,
         class_weight: str | Mapping | None = None,
@@ -146,6 +151,10 @@ class ObliqueForestRegressor(Regressor, _Oblique):
     n_projections : int, optional
         Projections sampled at a node; by default as many as features, but at most 100 or the root of their
         number, whichever is greater.
+    categorical_features : "from_dtype", optional
+        By default X holds numbers. With "from_dtype" `fit` learns by `hforest.tabular.columns` what the
+        columns of X are: numbers, dates, ordered categories; `columns_` keeps it. Text and categories without
+        order are refused.
     bootstrap : bool
         Whether each tree draws n_samples samples with replacement.
     oob_score : bool or callable
@@ -185,6 +194,7 @@ class ObliqueForestRegressor(Regressor, _Oblique):
         min_samples_leaf: int = 1,
         min_weight_fraction_leaf: float = 0.0,
         min_impurity_decrease: float = 0.0,
+        categorical_features: str | None = None,
         bootstrap: bool = True,
         oob_score: bool | Metric = False,
         n_jobs: int | None = None,

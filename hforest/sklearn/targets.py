@@ -48,7 +48,7 @@ class Classifier(ClassifierMixin):
         remedy = "pass the labels of all batches, such as numpy.unique(y)"
         if first and classes is None:
             raise ValueError(f"classes: expected labels in the first call of partial_fit, got None; {remedy}")
-        x, y = self._validated(X, y, dtype="numeric", reset=first)
+        x, y = self._validated(X, y, **self._kinds, reset=first)
         check_classification_targets(y)
         known = unique_labels(classes) if classes is not None else self.classes_
         if not first and not np.array_equal(known, self.classes_):
@@ -157,7 +157,7 @@ class Regressor(RegressorMixin):
     ) -> tuple[np.ndarray, np.ndarray, Any]:
         """Returns samples of a batch, targets, and weights; None for equal ones. `classes` is None."""
         first = not hasattr(self, "n_outputs_")
-        x, y = self._validated(X, y, dtype="numeric", multi_output=True, y_numeric=True, reset=first)
+        x, y = self._validated(X, y, **self._kinds, multi_output=True, y_numeric=True, reset=first)
         targets = np.asarray(y)
         if first:
             self.n_outputs_ = 1 if targets.ndim == 1 else targets.shape[1]

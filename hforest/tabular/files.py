@@ -6,15 +6,20 @@ from typing import Any
 
 from ..core import check, models
 from ..tree.files import FOREST
+from .columns import Columns
+from .encoding import Encoding
+from .levels import Levels
 from .model import Member, Model, check_model
 from .scaling import Scaling
 
 FORMAT = 2
 
 _MEMBER = models.record(Member, forest=FOREST, offset=models.small, share=models.small)
+_ENCODING = models.record(Encoding, levels=models.maybe("categorical", models.record(Levels)))
 _MODEL = partial(
     models.record, Model, partial(check_model, "model"),
     task=models.word, members=models.several("n_members", _MEMBER),
+    encoding=models.maybe("fill", _ENCODING), columns=models.maybe("names", models.record(Columns)),
 )  # fmt: skip
 _SCALING = models.record(Scaling)
 _OLDER = {1: _MODEL(scaling=models.at("columns", _SCALING))}
@@ -53,8 +58,8 @@ def save(file: str | os.PathLike[str], model: Model) -> None:
 
     Notes
     -----
-    Plain arrays, no pickles, under the names of the fields: "scaling/<name>", "members/<i>/<name>",
-    "members/<i>/forest/<name>".
+    Plain arrays, no pickles, under the names of the fields: "scaling/<name>", "columns/<name>",
+    "members/<i>/<name>", "members/<i>/forest/<name>".
 
     Examples
     --------

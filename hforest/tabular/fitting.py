@@ -1,15 +1,19 @@
 """`fit`: a model of a table from its raw columns."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
 from ..core.progress import Report, check_progress, reporting
+from .columns import Columns, converted, learned
+from .encoding import columns, fit_encoding, without_categories
 from .model import Member, Model
 from .recipe import Rows, Settings, Task
 from .scaling import KINDS, measure, transformed
+from .tables import is_table
 from .training import member_of
 
 MAX_LEAVES = 2**24
@@ -45,8 +49,17 @@ class _Targets:
         return np.ascontiguousarray((target.targets - self.center) / self.scale, np.float32)
 
 
+def _numbers_of(x: ArrayLike, categorical: Any) -> tuple[ArrayLike, Columns | None, Any]:
+    """The numbers of a table, its columns, and which numbers are categories; of an array what was given."""
+    if not is_table(x):
+        return x, None, categorical
+    of_table, numbers = learned("x", x, "from_dtype" if categorical is None else categorical)
+    mask = of_table.categorical
+    return numbers, of_table, mask if mask.any() else None
+
+
 def _validation_rows(
-    validation: object, n_features: int, task: str, n_outputs: int
+    validation: object, n_features: int, task: str, n_outputs: int, of_table: Columns | None
 ) -> tuple[FloatArray, supervised.Target]:
     if not isinstance(validation, tuple | list) or len(validation) != 2:
         raise TypeError(
@@ -54,7 +67,8 @@ def _validation_rows(
             "pass 0.15, or samples and their labels"
         )
     check.on_cpu(**{"validation[0]": validation[0], "validation[1]": validation[1]})
-    x = supervised.samples("validation[0]", validation[0])
+    table = validation[0] if of_table is None else converted("validation[0]", of_table, validation[0])
+    x, _ = supervised.samples_or_missing("validation[0]", table)
     if x.shape[1] != n_features:
         raise ValueError(
             f"validation[0]: expected the {n_features} columns of x, got {x.shape[1]}; pass the same columns"
@@ -88,6 +102,7 @@ def fit(
     n_classes: int | None = None,
     sample_weight: ArrayLike | None = None,
     class_weight: str | Mapping[int, float] | ArrayLike | None = None,
+    categorical: ArrayLike | None = None,
     scaling: str = "auto",
     n_members: int = 3,
     n_trees: int = 50,
@@ -106,8 +121,10 @@ def fit(
 
     Parameters
     ----------
-    x : (n_samples, n_features) array_like of real numbers
-        Samples, finite, at least one, in any units: columns are put to a common one.
+    x : (n_samples, n_features) array_like of real numbers, or a table
+        Samples, at least one, finite or NaN for missing values, in any units: columns are put to a common
+        one. A data frame, an array with fields or a mapping is read as the function `columns` says, and
+        `predict` takes tables with the same columns.
     y : (n_samples,) array_like of labels, or (n_samples,) or (n_samples, n_outputs) array_like of targets
         Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression.
         Number other labels with ``numpy.unique(y, return_inverse=True)[1]``.
@@ -121,6 +138,10 @@ def fit(
     class_weight : "balanced", mapping, or (n_classes,) array-like, optional
         Factor of the sample weights of each class. Classes that a mapping leaves out have factor 1;
         "balanced" gives the classes that occur equal weight.
+    categorical : (n_features,) array_like of bools, or array_like of feature numbers, optional
+        Columns of categories: whole numbers 0 to 65535, or NaN. Their order means nothing; columns of
+        ordered categories are better left as numbers. Of a table: names of columns that are categories
+        beside those of text and of categorical dtypes.
     scaling : "auto", "deviations" or "normal"
         Units of the columns: deviations from the mean, or quantiles of a normal distribution at the ranks of
         the values; "auto" takes the latter where a column has long tails (kurtosis above 12).
@@ -163,8 +184,9 @@ def fit(
     Raises
     ------
     TypeError, ValueError, IndexError, MemoryError
-        Wrong kind, dtype or device; wrong shape, NaN or infinity, a number out of its range; labels out of
-        range or, without `n_classes`, with gaps; a learning rate with which training diverges; no memory.
+        Wrong kind, dtype or device; wrong shape, infinity, a number out of its range, categories that are no
+        whole numbers from 0 to 65535; columns or labels out of range or, without `n_classes`, labels with
+        gaps; a learning rate with which training diverges; no memory.
 
     Notes
     -----
@@ -172,6 +194,8 @@ def fit(
     of a forest (`classic.grow`). Hinge trees take its splits, and leaf weights by ridge regression
     (`hinge.from_forest`) of what the forest's out-of-bag predictions leave. Then Adam moves
     thresholds, leaf weights and inner products (`hinge.adam_backward`) with softmax or squared loss.
+    Grown trees read NaN as it is. For hinge trees and inner products ridge regressions on the other columns
+    fill it in; categories are numbers to all trees, statistics of the targets and indicators (`Encoding`).
     docs/tabular.md has what each part is worth. Cost: that of growing the forest and of the start, and about
     half a millisecond a step.
 
@@ -187,7 +211,11 @@ def fit(
     """
     check_progress(progress)
     check.on_cpu(x=x, y=y)
-    x = supervised.samples("x", x)
+    x, of_table, categorical = _numbers_of(x, categorical)
+    x, _ = supervised.samples_or_missing("x", x)
+    mask = supervised.categorical(categorical, x.shape[1])
+    if mask is not None:
+        supervised.categories("x", x, mask)
     goal = supervised.target(y, len(x), task, n_classes)
     reference = x[:, 0]
     weight = supervised.class_weight(class_weight, goal, supervised.sample_weight(sample_weight, reference))
@@ -213,23 +241,26 @@ def fit(
     if isinstance(check.scalar(validation), int | float | np.number) and not isinstance(validation, bool):
         held_share = check.number("validation", validation, 0.0, 0.5)
     else:
-        validation_rows = _validation_rows(validation, x.shape[1], task, goal.n_outputs)
+        validation_rows = _validation_rows(validation, x.shape[1], task, goal.n_outputs, of_table)
     positive = np.flatnonzero(weight > 0)
     equal = bool((weight[positive] == weight[positive[0]]).all())
-    units = measure(x[positive], scaling)
-    rows = Rows(transformed(units, x), targets(goal), None if equal else weight).part(positive)
-    held = (
-        None
-        if validation_rows is None
-        else Rows(transformed(units, validation_rows[0]), targets(validation_rows[1]), None)
-    )
+    seed = check.seed(rng)
+    x = x[positive]
+    numbers = without_categories(x, mask)
+    units = measure(numbers, scaling)
+    rows = Rows(transformed(units, numbers), targets(goal)[positive], None if equal else weight[positive])
+    encoding, held = None, None
+    if mask is not None or bool(np.isnan(rows.x).any()):
+        encoding, rows = fit_encoding(rows, x, mask, task, goal.n_outputs, seed)
+    if validation_rows is not None:
+        filled, native = columns(units, encoding, validation_rows[0])
+        held = Rows(filled, targets(validation_rows[1]), None, native)
     n = len(rows.x)
     steps = default_steps(n, batch_size) if steps is None else check.integer("steps", steps, 0, 2**40)
     settings = Settings(
         task, goal.n_outputs if task == "classification" else None, n_trees, depth, n_projections, steps,
         batch_size, lr, bool(average), share,
     )  # fmt: skip
-    seed = check.seed(rng)
     parts = [np.zeros(0, np.int64)] * n_members
     if validation_rows is None:
         parts = _parts(n, n_members, held_share, np.random.default_rng([seed, n_members]))
@@ -250,7 +281,7 @@ def fit(
             members.append(member)
             if not going:
                 break
-    return Model(task, units, tuple(members), targets.center, targets.scale)
+    return Model(task, units, tuple(members), targets.center, targets.scale, encoding, of_table)
 
 
 def _from(report: Report, first: int) -> Report:

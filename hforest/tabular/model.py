@@ -8,8 +8,10 @@ from .. import hinge, tree
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray
 from ..tree import Forest
+from .columns import Columns, check_columns, converted
+from .encoding import Encoding, check_encoding, columns
 from .recipe import SMOOTHING
-from .scaling import Scaling, check_numpy, check_scaling, transformed
+from .scaling import Scaling, check_numpy, check_scaling
 
 CHUNK = 4096
 """Rows that `predict` evaluates at a time."""
@@ -26,7 +28,8 @@ class Member(NamedTuple):
     """
 
     kernel: FloatArray
-    """(n_features, n_projections) float32: the learned inner products."""
+    """(n_encoded, n_projections) float32: the learned inner products. A column of numbers is one encoded
+    column."""
     thresholds: FloatArray
     """(n_trees, 2**depth - 1) float32."""
     features: IntArray
@@ -36,9 +39,9 @@ class Member(NamedTuple):
     intercept: FloatArray
     """(n_outputs,) float32."""
     grown_kernel: FloatArray
-    """(n_features, n_projections) float32: the inner products as they were when the forest grew."""
+    """(n_encoded, n_projections) float32: the inner products as they were when the forest grew."""
     forest: Forest
-    """Of float32, on ``[x, x @ grown_kernel]``."""
+    """Of float32, on ``[x, x @ grown_kernel]``, where columns have NaN for missing values."""
     offset: FloatArray
     """() float64: multiple of the forest's predictions that the trees' outputs are added to."""
     share: FloatArray
@@ -58,6 +61,10 @@ class Model(NamedTuple):
     """(n_outputs,) float64: means of the targets; 0 for classes."""
     target_scale: FloatArray
     """(n_outputs,) float64: deviations of the targets; 1 for classes."""
+    encoding: Encoding | None = None
+    """What takes the place of missing values and categories; None where the training rows had neither."""
+    columns: Columns | None = None
+    """The columns of the data frame that the model was fitted on; None of an array."""
 
 
 def inputs(x: FloatArray, kernel: FloatArray) -> FloatArray:
@@ -95,31 +102,39 @@ def offset_of(y: FloatArray, task: str) -> FloatArray:
     return y.astype(np.float32)
 
 
-def trees_scores(member: Member, x: FloatArray, task: str) -> FloatArray:
+def forest_inputs(x: FloatArray, kernel: FloatArray, native: FloatArray | None) -> FloatArray:
+    """Returns what a grown forest reads, float32: the columns, with NaN in `native`, and inner products."""
+    z = inputs(x, kernel)
+    if native is not None:
+        z[:, : x.shape[1]] = native
+    return z
+
+
+def trees_scores(member: Member, x: FloatArray, task: str, native: FloatArray | None = None) -> FloatArray:
     """Returns scores of classes, or targets in deviations, (n_samples, n_outputs) float32."""
     t, f, w = member.thresholds, member.features, member.weights
     y = hinge.forward(inputs(x, member.kernel), t, f, w, aggregate="sum") + member.intercept
     multiple = np.float32(member.offset)
-    return y + multiple * offset_of(forest_outputs(member, x), task) if multiple else y
+    return y + multiple * offset_of(forest_outputs(member, x, native), task) if multiple else y
 
 
-def trees_outputs(member: Member, x: FloatArray, task: str) -> FloatArray:
+def trees_outputs(member: Member, x: FloatArray, task: str, native: FloatArray | None = None) -> FloatArray:
     """Returns what the hinge trees alone predict, (n_samples, n_outputs) float64; `x` in a common unit."""
-    y = trees_scores(member, x, task)
+    y = trees_scores(member, x, task, native)
     return probabilities(y) if task == "classification" else y.astype(np.float64)
 
 
-def forest_outputs(member: Member, x: FloatArray) -> FloatArray:
+def forest_outputs(member: Member, x: FloatArray, native: FloatArray | None = None) -> FloatArray:
     """Returns what the grown forest alone predicts, (n_samples, n_outputs) float64."""
-    return tree.predict(member.forest, inputs(x, member.grown_kernel)).astype(np.float64)
+    return tree.predict(member.forest, forest_inputs(x, member.grown_kernel, native)).astype(np.float64)
 
 
-def _outputs(member: Member, x: FloatArray, task: str) -> FloatArray:
+def _outputs(member: Member, x: FloatArray, task: str, native: FloatArray | None) -> FloatArray:
     share = float(member.share)
     if share <= 0:
-        return forest_outputs(member, x)
-    y = trees_outputs(member, x, task)
-    return y if share >= 1 else share * y + (1 - share) * forest_outputs(member, x)
+        return forest_outputs(member, x, native)
+    y = trees_outputs(member, x, task, native)
+    return y if share >= 1 else share * y + (1 - share) * forest_outputs(member, x, native)
 
 
 # ------------------------------------------------------------------------------------------- checks
@@ -160,6 +175,14 @@ def check_model(name: str, model: Any) -> int:
     check.instance(name, model, Model, "a Model", "fit or load one")
     check.choice(f"{name}.task", model.task, supervised.TASKS)
     n_features = check_scaling(f"{name}.scaling", model.scaling)
+    if model.columns is not None and check_columns(f"{name}.columns", model.columns) != n_features:
+        raise ValueError(
+            f"{name}.columns: expected {n_features} features, as {name}.scaling has, got others; pass what "
+            "fit returned"
+        )
+    n_encoded = n_features
+    if model.encoding is not None:
+        n_encoded = check_encoding(f"{name}.encoding", model.encoding, n_features)
     sizes: check.Sizes = {}
     for field in ("target_center", "target_scale"):
         a = getattr(model, field)
@@ -171,7 +194,7 @@ def check_model(name: str, model: Any) -> int:
     if not model.members:
         raise ValueError(f"{name}.members: expected at least one, got none; pass what fit returned")
     for i, member in enumerate(model.members):
-        _check_member(f"{name}.members[{i}]", member, n_features, sizes["n_outputs"])
+        _check_member(f"{name}.members[{i}]", member, n_encoded, sizes["n_outputs"])
     return n_features
 
 
@@ -184,6 +207,11 @@ def check_width(x: FloatArray, n_features: int) -> None:
         )
 
 
+def numbers_of(model: Model, x: ArrayLike) -> ArrayLike:
+    """Returns the numbers of a table by the columns of a model; of a model without columns x as it is."""
+    return x if model.columns is None else converted("x", model.columns, x)
+
+
 def predict(model: Model, x: ArrayLike) -> FloatArray:
     """Class probabilities, or targets, of the rows of a table.
 
@@ -191,9 +219,11 @@ def predict(model: Model, x: ArrayLike) -> FloatArray:
     ----------
     model : Model
         From `fit` or `load`.
-    x : (n_samples, n_features) array_like of real numbers
-        Samples in the units of the table that the model was fitted on, finite. Numbers outside of the range
-        that a column had there are taken as the nearest in it.
+    x : (n_samples, n_features) array_like of real numbers, or a table
+        Samples in the units of the table that the model was fitted on, finite or NaN for missing values.
+        Numbers outside of the range that a column had there are taken as the nearest in it, and categories
+        that it had not as missing. Of a model that was fitted on a data frame: a table with its columns, as
+        `numbers` takes it.
 
     Returns
     -------
@@ -204,11 +234,12 @@ def predict(model: Model, x: ArrayLike) -> FloatArray:
     Raises
     ------
     TypeError, ValueError, IndexError
-        Wrong kind, dtype or device; wrong shape, NaN or infinity; a model whose arrays contradict each other.
+        Wrong kind, dtype or device; wrong shape or infinity; a model whose arrays contradict each other.
 
     Notes
     -----
-    The mean over members of ``share * trees + (1 - share) * forest``. Cost: a product with the learned inner
+    The mean over members of ``share * trees + (1 - share) * forest``. A model of rows without missing values
+    takes the mean of a column in their place. Cost: a product with the learned inner
     products, n_trees paths of hinge trees, and where share is below 1 as many of the grown forest.
 
     Examples
@@ -217,14 +248,14 @@ def predict(model: Model, x: ArrayLike) -> FloatArray:
     """
     n_features = check_model("model", model)
     check.on_cpu(x=x)
-    table = supervised.matrix("x", x)
+    table = supervised.matrix("x", numbers_of(model, x), missing=True)
     check_width(table, n_features)
     y = np.empty((len(table), len(model.target_center)))
     for first in range(0, len(table), CHUNK):
         part = slice(first, first + CHUNK)
-        rows = transformed(model.scaling, table[part])
+        rows, native = columns(model.scaling, model.encoding, table[part])
         with np.errstate(over="ignore", invalid="ignore"):
-            y[part] = sum(_outputs(member, rows, model.task) for member in model.members)
+            y[part] = sum(_outputs(member, rows, model.task, native) for member in model.members)
     y /= len(model.members)
     if model.task == "classification":
         return y

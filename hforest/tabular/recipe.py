@@ -63,15 +63,18 @@ class Rows(NamedTuple):
     """Rows of a table with columns in a common unit."""
 
     x: FloatArray
-    """(n_samples, n_features) float32."""
+    """(n_samples, n_encoded) float32, finite: what hinge trees and inner products read."""
     y: FloatArray | IntArray
     """(n_samples,) int32 labels, or (n_samples, n_outputs) float32 targets in deviations."""
     weight: FloatArray | None
     """(n_samples,) float64, above 0; None for equal weights."""
+    native: FloatArray | None = None
+    """(n_samples, n_encoded) float32: `x` with NaN for missing values, for grown trees; None for `x`."""
 
-    def part(self, rows: IntArray) -> "Rows":
+    def part(self, rows: IntArray | slice) -> "Rows":
         """Returns some of the rows."""
-        return Rows(self.x[rows], self.y[rows], None if self.weight is None else self.weight[rows])
+        weight, native = (None if a is None else a[rows] for a in (self.weight, self.native))
+        return Rows(self.x[rows], self.y[rows], weight, native)
 
 
 def loss_of(y: FloatArray, rows: Rows, task: str) -> float:

@@ -44,7 +44,10 @@ def deviations(scaling: Scaling, x: FloatArray) -> FloatArray:
 
 
 def transformed(scaling: Scaling, x: FloatArray) -> FloatArray:
-    """Returns (n_samples, n_features) float32, finite, from samples in the units of the table."""
+    """Returns (n_samples, n_features) float32, from samples in the units of the table.
+
+    Numbers are finite; NaN stays NaN.
+    """
     z = deviations(scaling, x)
     start = scaling.start
     for j in np.flatnonzero(np.diff(start)):
@@ -53,14 +56,22 @@ def transformed(scaling: Scaling, x: FloatArray) -> FloatArray:
     return np.ascontiguousarray(z, np.float32)
 
 
+def _means(x: FloatArray) -> FloatArray:
+    """Returns the mean of the known values of each column; 0 where none is known."""
+    known = ~np.isnan(x)
+    if known.all():
+        return np.asarray(x.mean(axis=0))
+    return np.where(known, x, 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+
+
 def _moments(x: FloatArray, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
     # Half of the mean and of the deviation of each column, in units of its greatest value: squares stay in
     # range.
     unit = np.maximum(abs(low), abs(high))
     unit[unit == 0] = 1
     u = 0.5 * (x / unit)
-    mean = u.mean(axis=0)
-    deviation = np.sqrt(((u - mean) ** 2).mean(axis=0))
+    mean = _means(u)
+    deviation = np.sqrt(_means((u - mean) ** 2))
     constant = (low == high) | (deviation * unit == 0)
     return np.where(constant, 0.5 * low, mean * unit), np.where(constant, 1.0, deviation * unit)
 
@@ -83,19 +94,26 @@ def _normal_scores(values: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def measure(x: FloatArray, kind: str) -> Scaling:
-    """Returns the units of the columns of `x`, (n_samples, n_features) of float32 or float64, finite."""
+    """Returns the units of the columns of `x`, (n_samples, n_features) of float32 or float64.
+
+    Missing values (NaN) count for nothing.
+    """
     x = x.astype(np.float64)
     low, high = x.min(axis=0), x.max(axis=0)
+    for end, least in ((low, np.fmin), (high, np.fmax)):
+        unknown = np.isnan(end)
+        if unknown.any():
+            end[unknown] = np.nan_to_num(least.reduce(x[:, unknown]))
     center, scale = _moments(x, low, high)
     empty = np.zeros(0)
     scaling = Scaling(low, high, center, scale, np.zeros(x.shape[1] + 1, np.int64), empty, empty)
     if kind == "deviations":
         return scaling
     z = deviations(scaling, x)
-    long = (z**4).mean(axis=0) > KURTOSIS if kind == "auto" else low < high
+    long = _means(z**4) > KURTOSIS if kind == "auto" else low < high
     knots, scores, sizes = [empty], [empty], np.zeros(x.shape[1], np.int64)
     for j in np.flatnonzero(long):
-        curve = _normal_scores(x[:, j])
+        curve = _normal_scores(x[~np.isnan(x[:, j]), j])
         knots.append(curve[0])
         scores.append(curve[1])
         sizes[j] = len(curve[0])

@@ -4,11 +4,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import classic, growth, hinge
+from .. import classic, growth, hinge, tree
 from ..core.aliases import FloatArray, IntArray
 from ..tree import Forest
 from . import recipe
-from .model import Member, inputs, offset_of, trees_outputs
+from .encoding import knowing
+from .model import Member, forest_inputs, inputs, offset_of, trees_outputs
 from .recipe import Rows, Settings, loss_of
 
 
@@ -57,10 +58,11 @@ def _grown(
 
     `y` (n_samples, n_outputs) has shares of the classes, or targets.
     """
-    z = inputs(rows.x, kernel)
+    z = forest_inputs(rows.x, kernel, rows.native)
+    plain = rows.x if rows.native is None else rows.native
     n_plain = round(recipe.PLAIN * settings.n_trees) if kernel.size else settings.n_trees
     parts, counts = [], []
-    for a, n_trees in ((rows.x, n_plain), (z, settings.n_trees - n_plain)):
+    for a, n_trees in ((plain, n_plain), (z, settings.n_trees - n_plain)):
         if not n_trees:
             continue
         n_features = a.shape[1]
@@ -72,25 +74,25 @@ def _grown(
             a, rows.y, n_trees, sample_weight=rows.weight, max_features=max_features, bootstrap=drawn_by,
             task=settings.task, n_classes=settings.n_classes, rng=rng,
         )  # fmt: skip
-        parts.append(grown)
+        grown = grown._replace(n_features=np.array(z.shape[1]))
+        parts.append(grown if rows.native is None else knowing(grown))
         counts.append(drawn_by)
-    forest = _joined(parts)._replace(n_features=np.array(z.shape[1]))
+    forest = tree.join(parts)
     outputs = classic.out_of_bag(forest, z, np.concatenate(counts)).astype(np.float64)
     unseen = np.isnan(outputs[:, 0])
     outputs[unseen] = np.average(y, axis=0, weights=rows.weight)
     return _Grown(forest, outputs)
 
 
-def _joined(parts: list[Forest]) -> Forest:
-    """One forest of the trees of forests that compare single columns."""
-    first, last = parts[0], parts[-1]
-    if len(parts) == 1:
-        return first
-    names = ("feature", "threshold", "left", "value", "gain")
-    arrays = {name: np.concatenate([getattr(first, name), getattr(last, name)]) for name in names}
-    return last._replace(
-        tree_start=np.concatenate([first.tree_start, last.tree_start[1:] + first.tree_start[-1]]), **arrays
-    )
+def _of_numbers(forest: Forest, x: FloatArray) -> Forest:
+    """Returns a forest with the splits of one, which reads numbers `x` in place of missing values."""
+    if not forest.default_left.size:
+        return forest
+    # A split that finds missing values sends all numbers left.
+    found = forest.threshold == np.finfo(np.float32).max
+    high = x.max(axis=0)[np.where(found, forest.feature, 0)]
+    threshold = np.where(found, high, forest.threshold)
+    return forest._replace(threshold=threshold, default_left=np.zeros(0, np.uint8))
 
 
 def begin(rows: Rows, held: Rows | None, settings: Settings, rng: np.random.Generator) -> Start:
@@ -99,6 +101,7 @@ def begin(rows: Rows, held: Rows | None, settings: Settings, rng: np.random.Gene
     kernel = _random_kernel(rows.x, settings.n_projections, rng)
     y = np.eye(settings.n_classes or 1)[rows.y] if classes else rows.y.astype(np.float64)
     forest, out_of_bag = _grown(rows, y, kernel, settings, rng)
+    numbers = _of_numbers(forest, rows.x)
     picked = drawn(rows, rng)
     z = inputs(rows.x[picked], kernel)
     share = np.array(1.0 if settings.share is None else settings.share)
@@ -108,7 +111,7 @@ def begin(rows: Rows, held: Rows | None, settings: Settings, rng: np.random.Gene
         (t, f, w), intercept, _ = hinge.from_forest(
             z,
             residual,
-            forest,
+            numbers,
             settings.depth,
             l2=recipe.RIDGE,
             tolerance=recipe.TOLERANCE,
@@ -121,7 +124,9 @@ def begin(rows: Rows, held: Rows | None, settings: Settings, rng: np.random.Gene
             member = Member(
                 kernel, t, f, w * scale, intercept * scale, kernel, forest, np.array(multiple), share
             )
-            loss = 0.0 if held is None else loss_of(trees_outputs(member, held.x, task), held, task)
+            loss = (
+                0.0 if held is None else loss_of(trees_outputs(member, held.x, task, held.native), held, task)
+            )
             if best is None or loss < best[0]:
                 best = loss, Start(member, offset)
     assert best is not None

@@ -11,9 +11,9 @@ from ..core.aliases import ArrayLike, FloatArray, IntArray
 from ..core.check import unchecked
 from ..hinge import AdamState
 from . import recipe
+from .encoding import columns
 from .fitting import BATCH_SIZE, LEARNING_RATE, check_converged
-from .model import FLOAT32, Member, Model, check_model, check_width, forest_outputs, offset_of
-from .scaling import transformed
+from .model import FLOAT32, Member, Model, check_model, check_width, forest_outputs, numbers_of, offset_of
 from .training import Batch, Moments, copied, steps, zeros
 
 
@@ -91,10 +91,10 @@ def partial_fit(
     model : Model
         From `fit`, on rows that tell the units of the columns and all classes, and then from the call before.
         It is not changed.
-    x : (n_samples, n_features) array_like of real numbers
-        Samples in the units of the table that the model was fitted on, finite, at least one. They are taken
-        once, in their order. Numbers outside of the range that a column had in `fit` are taken as the nearest
-        in it.
+    x : (n_samples, n_features) array_like of real numbers, or a table
+        Samples in the units of the table that the model was fitted on, finite or NaN for missing values, at
+        least one. They are taken once, in their order. Numbers outside of the range that a column had in
+        `fit` are taken as the nearest in it, and categories that it had not as missing.
     y : (n_samples,) array_like of labels, or (n_samples,) or (n_samples, n_outputs) array_like of targets
         As `fit` took them.
     state : TrainingState, optional
@@ -109,7 +109,7 @@ def partial_fit(
     Returns
     -------
     model : Model
-        New arrays; units of columns and targets, grown forests and shares are those of `model`.
+        New arrays; units of columns and targets, encodings, grown forests and shares are those of `model`.
     state : TrainingState
         For the next call.
 
@@ -139,7 +139,7 @@ def partial_fit(
     """
     n_features = check_model("model", model)
     check.on_cpu(x=x, y=y)
-    x = supervised.samples("x", x)
+    x, _ = supervised.samples_or_missing("x", numbers_of(model, x))
     check_width(x, n_features)
     goal: FloatArray
     if model.task == "classification":
@@ -161,7 +161,8 @@ def partial_fit(
     if state is None:
         state = TrainingState(tuple(map(zeros, model.members)), np.array(0))
     _check_state(state, model)
-    rows = recipe.Rows(transformed(model.scaling, x), goal, weight)
+    z, native = columns(model.scaling, model.encoding, x)
+    rows = recipe.Rows(z, goal, weight, native)
     members, moments = [], []
     for member, before in zip(model.members, state.moments, strict=True):
         with unchecked(), np.errstate(over="ignore", invalid="ignore"):
@@ -176,10 +177,9 @@ def partial_fit(
 def _batches(member: Member, rows: recipe.Rows, task: str, size: int) -> Iterator[Batch]:
     multiple = np.float32(member.offset)
     for begin in range(0, len(rows.x), size):
-        part = slice(begin, begin + size)
-        x, weight = rows.x[part], None if rows.weight is None else rows.weight[part]
-        offset = multiple * offset_of(forest_outputs(member, x), task) if multiple else None
-        yield x, rows.y[part], offset, weight
+        x, y, weight, native = rows.part(slice(begin, begin + size))
+        offset = multiple * offset_of(forest_outputs(member, x, native), task) if multiple else None
+        yield x, y, offset, weight
 
 
 def _trained(

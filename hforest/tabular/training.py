@@ -130,7 +130,7 @@ class _Judge:
         self._member, self._held, self._settings = member, held, settings
         self.best, self._least, self._waited = member, np.inf, 0
         if held is not None:
-            self._grown = forest_outputs(member, held.x)
+            self._grown = forest_outputs(member, held.x, held.native)
             self._judge(member, held)
             self._waited = 0
 
@@ -146,7 +146,7 @@ class _Judge:
 
     def _judge(self, member: Member, held: Rows) -> None:
         mixture = _best_mixture(
-            trees_scores(member, held.x, self._settings.task), self._grown, held, self._settings
+            trees_scores(member, held.x, self._settings.task, held.native), self._grown, held, self._settings
         )
         self._waited = 0 if mixture.loss < 0.999 * self._least else self._waited + 1
         if mixture.loss < self._least:

@@ -30,7 +30,7 @@ _UNBOUNDED = {"bootstrap", "counts", "index"}
 _UNREAD = {"out", "last", "tree_path", "repair_thresholds", "thresholds_consistent"}
 """Arguments, and functions of them, whose numbers are not read, or of some rows alone, or index nothing."""
 
-_NO_MISSING = {"", "co2", "demo", "hinge", "layers", "neural", "optim", "project", "split", "tabular"}
+_NO_MISSING = {"", "co2", "demo", "hinge", "layers", "neural", "optim", "project", "split"}
 """Packages of which no function takes NaN as a missing value in its samples."""
 
 FILES = {"file", "path"}
@@ -98,8 +98,12 @@ def of_array(target: Target, name: str, a: np.ndarray, at: int, others: bool) ->
             ("one axis more", a[None].copy(), "either"),
             ("no axis", a.reshape(-1)[:1].reshape(()) if a.size else np.zeros((), a.dtype), "error"),
             ("no elements", np.zeros((0, *a.shape[1:]), a.dtype), "either"),
-            ("dtype complex", a.astype(complex), "error"),
-            ("dtype text", a.astype("U8"), "error" if a.size else "either"),
+            (
+                "dtype complex",
+                a.astype(complex) if a.dtype.kind in "biufc" else np.zeros(a.shape, "c16"),
+                "error",
+            ),
+            ("dtype text", a.astype("U8" if a.dtype.kind != "M" else "U40"), "error" if a.size else "either"),
             ("dtype of dates", np.zeros(a.shape, "M8[s]"), "error"),
         ]
     if a.ndim >= 2:

@@ -57,6 +57,8 @@ def layout(s: Setting) -> Case:
         reject()
     if how == "sparse" and s.target.name == "growth.encode":  # its bins are stored in another way
         reject()
+    if how == "table" and (s.target.name, name) == ("tabular.fit", "x"):  # the model knows its columns
+        reject()
 
     def make() -> dict[str, Any]:
         new: dict[str, Any] = copied(arguments)
@@ -173,7 +175,7 @@ def _takes(*texts: str) -> Callable[[Target], bool]:
 
 
 _TUPLES = ("Forest", "AdamState", "Linear", "Bins", "Stored", "Distribution", "Cascade", "Scanner", "StumpSettings",
-           "Trials", "Windows", "Data", "Checkpoint", "tabular.Model", "LeafTargets", "OnlineState", "TrainingState")  # fmt: skip
+           "Trials", "Windows", "Data", "Checkpoint", "tabular.Model", "Columns", "LeafTargets", "OnlineState", "TrainingState")  # fmt: skip
 
 
 def _writes(target: Target) -> bool:

@@ -508,15 +508,21 @@ def _validation(s: Setting) -> Any:
 
 
 @functools.cache
-def _fitted(task: str, n_classes: int, n_features: int, dtype: np.dtype) -> tabular.Model:
+def _fitted(task: str, n_classes: int, n_features: int, dtype: np.dtype, gaps: bool) -> tabular.Model:
     x = np.exp(np.arange(4.0 * n_classes * n_features).reshape(-1, n_features) / 9).astype(dtype)
     y = np.arange(len(x)) % n_classes
-    return tabular.fit(x, y, task=task, n_trees=2, depth=2, n_projections=2, steps=3, scaling="normal", rng=0)
+    settings: Any = {"scaling": "normal"}
+    if gaps:
+        x[:, -1] = np.arange(len(x)) % 3
+        x[::3, 0] = np.nan
+        settings = {"categorical": [n_features - 1]}
+    return tabular.fit(x, y, task=task, n_trees=2, depth=2, n_projections=2, steps=3, rng=0, **settings)
 
 
 @value("tabular.model")
 def _model_of_table(s: Setting) -> tabular.Model:
-    return _fitted(s.choice(("classification", "regression")), s.n_classes, s.n_features, s.dtype)
+    task = s.choice(("classification", "regression"))
+    return _fitted(task, s.n_classes, s.n_features, s.dtype, s.flag())
 
 
 @value("tabular.partial_fit.y")

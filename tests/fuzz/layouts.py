@@ -67,7 +67,9 @@ def layouts_of(a: np.ndarray) -> list[str]:
 
 
 def dtypes_of(a: np.ndarray) -> list[str]:
-    """Other dtypes that hold the numbers of an array exactly."""
+    """Other dtypes that hold the numbers of an array exactly; none for text and dates."""
+    if a.dtype.kind not in "biuf":
+        return []
     with np.errstate(all="ignore"):
         fits = [
             d for d in DTYPES if np.array_equal(a.astype(d).astype(a.dtype), a, equal_nan=a.dtype.kind == "f")

@@ -21,11 +21,14 @@ def _edited_numbers(s: Setting, a: np.ndarray) -> Any:
     flat = b.reshape(-1)
     i, j = (s.integer(0, max(0, b.size - 1)) for _ in range(2))
     how = s.choice(("element", "step", "swap", "shorter", "longer", "constant", "dtype", "axis", "reversed"))
+    is_text = b.dtype.kind == "U"
     with np.errstate(all="ignore"):
         if how in ("element", "step", "swap") and not b.size:
             return b
         if how == "element":
             flat[i] = np.array(s.choice(_REALS if b.dtype.kind == "f" else _NUMBERS)).astype(b.dtype)
+        elif how == "step" and is_text:
+            flat[i] = s.choice(("", "level", "date", "value"))
         elif how == "step":
             flat[i] += np.array(s.choice((1, -1))).astype(b.dtype)
         elif how == "swap":
@@ -37,7 +40,9 @@ def _edited_numbers(s: Setting, a: np.ndarray) -> Any:
         elif how == "constant":
             b[...] = np.array(s.choice((0, 1, -1))).astype(b.dtype)
         elif how == "dtype":
-            b = b.astype(s.choice((np.int32, np.int64, np.float32, np.float64, np.uint8, bool)))
+            b = (np.zeros(b.shape) if is_text else b).astype(
+                s.choice((np.int32, np.int64, np.float32, np.float64, np.uint8, bool))
+            )
         elif how == "axis":
             b = b[None]
         elif how == "reversed" and b.ndim:
