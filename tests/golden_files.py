@@ -178,6 +178,24 @@ def _(path: Path) -> None:
     tabular.save(path, tabular.fit(x, x[:, 0] * x[:, 1], task="regression", **_SMALL))
 
 
+def _named(x: np.ndarray) -> dict[str, np.ndarray]:
+    """A column of texts, dates and numbers, some of them missing."""
+    words = np.array(["red", "green", "blue", None], object)
+    colour = words[np.digitize(np.nan_to_num(x[:, 0]), [-0.7, 0.0, 1.5])]
+    days = np.datetime64("2024-01-31") + np.nan_to_num(100 * x[:, 1]).astype(np.int64)
+    return {"colour": colour, "day": days, "size": x[:, 2]}
+
+
+def _of_named_table(path: Path, x: np.ndarray) -> Outputs:
+    return {"y": tabular.predict(tabular.load(path), _named(x))}
+
+
+@golden("table_columns.npz", _of_named_table, samples=partial(table, missing=True, n=20), rtol=1e-4)
+def _(path: Path) -> None:
+    x = table(missing=True)
+    tabular.save(path, tabular.fit(_named(x), labels(x), **_SMALL))
+
+
 def _of_labelled_table(path: Path, x: np.ndarray) -> Outputs:
     model = _tables._load_model(str(path))
     return {"y": model.predict(x), "classes": model.classes}

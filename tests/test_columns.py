@@ -2,7 +2,6 @@
 
 import datetime as dt
 import decimal
-import inspect
 import subprocess
 import sys
 
@@ -528,9 +527,6 @@ def test_a_model_of_a_table_is_that_of_its_numbers(source, tmp_path):
         tabular.predict(model, {name: table[name] for name in ("b", "day")})
 
 
-WITH_CATEGORIES = "categorical" in inspect.signature(tabular.fit).parameters
-
-
 def mixed(n=300):
     rng = np.random.default_rng(0)
     colour = np.array(["red", "green", "blue"], object)[rng.integers(0, 3, n)]
@@ -539,18 +535,6 @@ def mixed(n=300):
     return table, ((colour == "red") ^ (table["zip"] == 2007)).astype(int)
 
 
-@pytest.mark.skipif(WITH_CATEGORIES, reason="tabular.fit takes categories")
-def test_fit_refuses_categories_by_name():
-    table, y = mixed()
-    with pytest.raises(
-        TypeError, match="^x: expected columns of numbers or dates, got categories in 'colour'; write"
-    ):
-        tabular.fit(table, y, **FAST)
-    with pytest.raises(ValueError, match="^x: expected finite numbers"):
-        tabular.fit({"size": table["size"]}, y, **FAST)
-
-
-@pytest.mark.skipif(not WITH_CATEGORIES, reason="tabular.fit takes no categories")
 @pytest.mark.parametrize("source", SOURCES)
 def test_gaps_and_categories_reach_the_model(source, tmp_path):
     table, y = mixed()

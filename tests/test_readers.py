@@ -4,7 +4,6 @@ import csv
 import datetime as dt
 import gzip
 import importlib.util
-import inspect
 import re
 
 import numpy as np
@@ -14,7 +13,6 @@ from hforest import _output, _pictures, _readers, tabular
 from hforest.__main__ import main
 
 SMALL = ["--n-trees", "10", "--depth", "4", "--n-features", "20", "--steps", "100"]
-WITH_CATEGORIES = "categorical" in inspect.signature(tabular.fit).parameters
 
 
 def written(path, text):
@@ -335,7 +333,6 @@ def test_other_columns_are_named(people, tmp_path, capsys):
     ]
 
 
-@pytest.mark.skipif(not WITH_CATEGORIES, reason="tabular.fit takes no categories")
 def test_gaps_and_categories_of_a_file(tmp_path, capsys):
     rng = np.random.default_rng(0)
     jobs = np.array(["cook", "smith", "clerk", "?"])[rng.integers(0, 4, 400)]
