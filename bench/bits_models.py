@@ -71,6 +71,12 @@ def of_models(task: Task) -> Results:
             key = f"table {kind}{word}"
             yield f"{key} model", digest(model)
             yield f"{key} prediction", digest(tabular.predict(model, x))
+        gaps, more = np.where(task.x > np.quantile(task.x, 0.8), np.nan, task.x), {"categorical": [0]}
+        gaps[:, 0] = np.arange(len(x)) % 7
+        model = tabular.fit(gaps, y, task=kind, rng=0, **(TABLE | more))
+        yield f"table {kind} gaps and categories model", digest(model)
+        yield f"table {kind} gaps and categories prediction", digest(tabular.predict(model, gaps))
+        model = tabular.fit(x, y, task=kind, rng=0, **(TABLE | settings[" normal"]))
         model, state = tabular.partial_fit(model, x[:99], y[:99], batch_size=20)
         model, state = tabular.partial_fit(model, x[99:180], y[99:180], state=state, batch_size=20)
         yield f"table {kind} trained further", digest(model, state)

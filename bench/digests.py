@@ -8,9 +8,9 @@ import numpy as np
 
 LATER = (
     "missing", "categorical", "default_left", "category_indptr", "category_bits", "features_m", "features_v",
-    "encoding",
+    "encoding", "columns",
 )  # fmt: skip
-"""Fields that tuples gained: where missing values and categories go, moments of learned features."""
+"""Fields that tuples gained: where missing values and categories go, moments of learned features, what was learned of a table."""
 
 
 def digest(*arrays: Any) -> str:
