@@ -10,8 +10,7 @@ LATER = (
     "missing", "categorical", "default_left", "category_indptr", "category_bits", "features_m", "features_v",
     "encoding", "columns",
 )  # fmt: skip
-"""Fields that tuples gained: where missing values and categories go, moments of learned features, the columns of a
-table."""
+"""Fields that tuples gained: where missing values and categories go, moments, columns of tables."""
 
 
 def digest(*arrays: Any) -> str:
