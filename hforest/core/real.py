@@ -47,9 +47,10 @@ def as_given(name: str, a: ArrayLike) -> Array:
     """A NumPy or CuPy array of any layout and dtype."""
     if is_cupy(a):
         return a
+    # numpy.ma takes a tenth of a second to load: only what may be masked asks for it.
     check.require(
-        not isinstance(a, np.ma.MaskedArray), name, "an array without a mask", "a masked array",
-        "fill or drop what is masked", TypeError,
+        type(a) is np.ndarray or not isinstance(a, np.ma.MaskedArray), name, "an array without a mask",
+        "a masked array", "fill or drop what is masked", TypeError,
     )  # fmt: skip
     try:
         array = np.asarray(a)
