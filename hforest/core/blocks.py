@@ -19,7 +19,7 @@ CONVERTED = 1 << 22
 class Unconverted(NamedTuple):
     """A matrix of real numbers, and the dtype in which it is computed."""
 
-    given: np.ndarray
+    source: np.ndarray
     """(n, n_columns) of any real dtype, order and strides."""
     dtype: np.dtype
     """float32 or float64."""
@@ -27,7 +27,7 @@ class Unconverted(NamedTuple):
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
-        return self.given.shape[0], self.given.shape[1]
+        return self.source.shape[0], self.source.shape[1]
 
     def rows(self) -> Iterator[tuple[slice, np.ndarray]]:
         """Yields the places of rows, and these in C order in the dtype; the next ones take their array."""
@@ -36,13 +36,13 @@ class Unconverted(NamedTuple):
         for first in range(0, n, len(converted)):
             part = slice(first, min(first + len(converted), n))
             with np.errstate(over="ignore", invalid="ignore"):
-                np.copyto(converted[: part.stop - first], self.given[part], casting="unsafe")
+                np.copyto(converted[: part.stop - first], self.source[part], casting="unsafe")
             yield part, converted[: part.stop - first]
 
     def columns(self, columns: slice | np.ndarray) -> np.ndarray:
         """Returns some columns in the dtype, aligned, of any strides."""
         with np.errstate(over="ignore", invalid="ignore"):
-            return np.require(self.given[:, columns], self.dtype, ["A"])
+            return np.require(self.source[:, columns], self.dtype, ["A"])
 
 
 def unconverted(a: object, dtype: np.dtype | None = None) -> Unconverted | None:

@@ -236,7 +236,7 @@ def has_missing_rows(lazy: blocks.Unconverted, is_categorical: np.ndarray | None
     """Whether values of large samples are missing; they are checked as others are."""
     has_missing = False
     for part, rows in lazy.rows():
-        has_missing |= blocks.check_rows("x", part, rows, lazy.given, True)
+        has_missing |= blocks.check_rows("x", part, rows, lazy.source, True)
     if is_categorical is not None and check.values_checked():
         for f in np.flatnonzero(is_categorical).tolist():
             supervised.check_categories("x", lazy.columns(slice(f, f + 1))[:, 0], f)
@@ -285,9 +285,9 @@ def check_learned(
     """
     most = min(supervised.MAX_WEIGHT, float(np.finfo(dtype).max))  # leaves hold mean targets
     target = supervised.target(y, n_samples, task, n_classes, most)
-    given: Array = target.targets if target.labels is None else target.labels
-    check.same_device(x=beside, y=given)
-    weight = supervised.sample_weight(sample_weight, given)
+    learned: Array = target.targets if target.labels is None else target.labels
+    check.same_device(x=beside, y=learned)
+    weight = supervised.sample_weight(sample_weight, learned)
     supervised.similar("sample_weight", weight)
     if class_weight is not None:
         weight = supervised.class_weight(class_weight, target, weight)

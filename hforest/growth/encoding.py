@@ -60,8 +60,8 @@ def _encode_columns(x: Readable, which: IntArray, max_bins: int | None, tables: 
         widest = int(n_bins[part].max())
         dtype = _smallest_dtype(widest + has_missing)
         # Of bins of 32 bits, values take more memory than bins.
-        kept = widest if tables or dtype.itemsize < 4 else 0
-        copies = [table[:count, :kept].copy() for table in values]
+        n_values = widest if tables or dtype.itemsize < 4 else 0
+        copies = [table[:count, :n_values].copy() for table in values]
         parts.append((part, wide[:count].astype(dtype), copies))
     del wide, values
     widest = int(n_bins.max()) + has_missing

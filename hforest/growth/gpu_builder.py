@@ -273,9 +273,9 @@ class ColumnSource(NamedTuple):
         xp, n_nodes, slots, orders = task.xp, part.n_nodes, self.slots(task), self._orders(task, part)
         column, key = xp.empty((n_nodes, slots), np.int32), xp.empty(part.n_samples * slots, np.uint64)
         pairs, split = self.columns.split(task, level, part, orders, column, key, n_left)
-        kept = nothing_kept(task, n_nodes)
+        none = nothing_kept(task, n_nodes)
         if not self.kinds.max_words:
-            return kept
+            return none
         words = xp.zeros((n_nodes, self.kinds.max_words), np.uint32)
         n_words = xp.empty(n_nodes, np.int64)
         task.launch(
@@ -283,7 +283,7 @@ class ColumnSource(NamedTuple):
             self.kinds.max_words, words, n_words,
         )  # fmt: skip
         used = xp.arange(self.kinds.max_words) < n_words[:, None]
-        return kept._replace(n_words=n_words, words=words[used])
+        return none._replace(n_words=n_words, words=words[used])
 
 
 NO_COLUMNS = Columns(None, None, None, None, None, 0, 0, 0, 0, 0)
@@ -367,12 +367,14 @@ class Projections(NamedTuple):
         task.launch("name_projections", n_nodes, level, part, split, entries, n_kept)
         stop = xp.cumsum(n_kept)
         size = int(stop[-1])
-        kept = xp.empty(size, np.int32), xp.empty(size, np.float32)
+        projections = xp.empty(size, np.int32), xp.empty(size, np.float32)
         task.launch(
             "move_entries", n_nodes, entries.index, entries.weight, split.chosen * max_entries, stop - n_kept,
-            n_kept, n_nodes, *kept,
+            n_kept, n_nodes, *projections,
         )  # fmt: skip
-        return nothing_kept(task, n_nodes)._replace(n_entries=n_kept, index=kept[0], factor=kept[1])
+        return nothing_kept(task, n_nodes)._replace(
+            n_entries=n_kept, index=projections[0], factor=projections[1]
+        )
 
 
 def _pairs(task: Task, part: Part, key: Array, order: Array | None, slots: int) -> Pairs:
@@ -481,21 +483,21 @@ def _split_level(
     xp, slots = task.xp, candidates.slots(task)
     size = max(candidates.workspace_size(task), slots * task.n_outputs)
     n_left_of, n_kept_of, n_words_of = (np.full(len(sizes), fill) for fill in (-1, 0, 0))
-    kept = [nothing_kept(task, 0)]
+    splits = [nothing_kept(task, 0)]
     for a, b in _parts(sizes[pending], slots, size):
         node, of_part = pending[a:b], sizes[pending[a:b]]
         begin = np.concatenate([[0], np.cumsum(of_part)]).astype(np.int64)
         part = Part(xp.asarray(node.astype(np.int64)), xp.asarray(begin), b - a, int(begin[-1]))
         n_left = xp.empty(b - a, np.int64)
-        kept.append(candidates.split(task, level, part, n_left))
-        n_kept_of[node], n_words_of[node] = to_numpy(kept[-1].n_entries), to_numpy(kept[-1].n_words)
+        splits.append(candidates.split(task, level, part, n_left))
+        n_kept_of[node], n_words_of[node] = to_numpy(splits[-1].n_entries), to_numpy(splits[-1].n_words)
         level.n_left[part.node] = n_left
         n_left_of[node] = to_numpy(n_left)
     leaves = np.flatnonzero(n_left_of < 0).astype(np.int64)
     value = xp.empty((len(leaves), task.n_outputs), task.real)
     task.launch("leaf_values", value.size, task.target, level, xp.asarray(leaves), len(leaves), value)
     index, factor, words = (
-        xp.concatenate([getattr(some, name) for some in kept]) for name in ("index", "factor", "words")
+        xp.concatenate([getattr(some, name) for some in splits]) for name in ("index", "factor", "words")
     )
     grown = Grown(
         level.feature, level.threshold, level.gain, level.default_left, value, index, factor, words, tree,

@@ -349,15 +349,15 @@ def grow_projected(
     (array([-2, -1, -1], dtype=int32), np.float64(1.5))
     """
     distribution = check_distribution(distribution)
-    given = samples_of(x)
-    if distribution.n_features != given.shape[1]:
+    source = samples_of(x)
+    if distribution.n_features != source.shape[1]:
         raise ValueError(
-            f"distribution: expected n_features = {given.shape[1]}, got {distribution.n_features}; make it "
+            f"distribution: expected n_features = {source.shape[1]}, got {distribution.n_features}; make it "
             "for x"
         )
     n_projections = check.integer("n_projections", n_projections, 1, MAX_PROJECTIONS)
     growth = check_growth(
-        given, y, n_trees, sample_weight=sample_weight, class_weight=class_weight, criterion=criterion,
+        source, y, n_trees, sample_weight=sample_weight, class_weight=class_weight, criterion=criterion,
         splitter=splitter, bootstrap=bootstrap, max_depth=max_depth, min_samples_split=min_samples_split,
         min_samples_leaf=min_samples_leaf, min_weight_fraction_leaf=min_weight_fraction_leaf,
         min_impurity_decrease=min_impurity_decrease, task=task, n_classes=n_classes, first_tree=first_tree,
@@ -365,4 +365,4 @@ def grow_projected(
     )  # fmt: skip
     grow_some = unchecked.on_projections(growth, distribution, n_projections=n_projections)
     trees = unchecked.in_batches(grow_some, growth)
-    return unchecked.joined(trees, growth.learned.target.n_outputs, given.numbers, given.dtype)
+    return unchecked.joined(trees, growth.learned.target.n_outputs, source.numbers, source.dtype)

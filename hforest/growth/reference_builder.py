@@ -276,26 +276,26 @@ def grow_tree(tree, split, limits, dtype, root):
         samples, key, depth = pending[v]
         mean, weight = tree.mean(samples)
         pure = all(tree.row(s) == tree.row(samples[0]) for s in samples)
-        found = None
+        best = None
         if not (pure or len(samples) < max(2, min_samples_split, 2 * min_samples_leaf) or depth >= max_depth):
-            found = split(tree, samples, mean, weight, key)
-        if found is None or found.gain / root_weight < min_impurity_decrease:
+            best = split(tree, samples, mean, weight, key)
+        if best is None or best.gain / root_weight < min_impurity_decrease:
             left[v] = len(value)
             value.append(mean)
         else:
-            column = found.column
+            column = best.column
             if isinstance(column, tuple):
                 projections[v] = column
                 column = -2
-            sides = [[s for s in samples if found.goes_left(s) == here] for here in (True, False)]
-            feature[v], threshold[v], gain[v] = column, found.threshold, max(found.gain, 0.0)
+            sides = [[s for s in samples if best.goes_left(s) == here] for here in (True, False)]
+            feature[v], threshold[v], gain[v] = column, best.threshold, max(best.gain, 0.0)
             left[v] = len(feature)
             # What the node has not seen goes to the side of more samples.
             heavier = len(sides[0]) >= len(sides[1])
-            missing_left = heavier if found.missing_left is None else found.missing_left
+            missing_left = heavier if best.missing_left is None else best.missing_left
             default_left[v] = MISSING_LEFT * missing_left + UNKNOWN_LEFT * heavier
-            if found.categories is not None:
-                sets[v] = bit_set(found.categories, found.others, heavier)
+            if best.categories is not None:
+                sets[v] = bit_set(best.categories, best.others, heavier)
             for side, child in zip(sides, keys(philox(key, 0, CHILDREN)), strict=True):
                 pending.append((side, child, depth + 1))
                 for a, blank in zip(columns, (-1, 0.0, 0, 0.0), strict=True):

@@ -127,7 +127,7 @@ class UnconvertedSamples(Samples):
         return super()._encode(True)
 
     def _matrix(self) -> FloatArray:
-        return supervised.converted_numbers(self.x.given, self.dtype)
+        return supervised.converted_numbers(self.x.source, self.dtype)
 
 
 class NoArraySamples(Samples):
@@ -275,7 +275,7 @@ def samples(
     if lazy is not None:
         supervised.check_sizes("x", lazy.shape)
         mask = supervised.categorical(categorical, lazy.shape[1])
-        return UnconvertedSamples(lazy, lazy.given, lazy.dtype, n_bins, mask, has_missing_rows(lazy, mask))
+        return UnconvertedSamples(lazy, lazy.source, lazy.dtype, n_bins, mask, has_missing_rows(lazy, mask))
     x, has_missing = supervised.samples_or_missing("x", x)
     mask = supervised.categorical(categorical, x.shape[1])
     if mask is not None:
@@ -338,13 +338,13 @@ def encode(
     return samples(x, categorical=categorical, max_bins=max_bins).bins()
 
 
-def check_dense(given: Samples) -> FloatArray:
+def check_dense(source: Samples) -> FloatArray:
     """Returns the numbers of samples that are all stored and finite, as a C-contiguous array."""
-    x = given.matrix()
+    x = source.matrix()
     if isinstance(x, Columns):
         raise TypeError(
             "x: expected an array of real numbers, got a sparse matrix; make it dense with x.toarray()"
         )
-    if given.has_missing:
+    if source.has_missing:
         check.finite("x", x)
     return x

@@ -65,23 +65,25 @@ def encode(x: Columns, max_bins: int | None, categorical: np.ndarray | None, has
     """Bins of the columns of a sparse matrix, the same as of all its numbers."""
     n_samples, n_columns = x.shape
     n_stored = len(x.stored.data)
-    found = _distinct_values(x)
+    distinct = _distinct_values(x)
     # 0 is no value of a column that stores all samples.
-    occurs = found.count > 0
-    is_missing = np.isnan(found.value)
+    occurs = distinct.count > 0
+    is_missing = np.isnan(distinct.value)
     number = occurs & ~is_missing
     if max_bins is not None and has_missing:
         max_bins = max(1, max_bins - 1)  # missing values have a bin too
     limit = np.full(n_columns, n_samples if max_bins is None else max_bins)
     if categorical is not None:
         limit[categorical] = n_samples
-    numbers = _Values(found.value[number], found.column[number], found.count[number], found.of_entry)
+    numbers = _Values(
+        distinct.value[number], distinct.column[number], distinct.count[number], distinct.of_entry
+    )
     rank = _bins_of(numbers, n_columns, limit)
     # Tables: the least and the greatest value of each bin. That of missing values repeats what is before it.
     n_bins = np.zeros(n_columns, np.int64)
     np.maximum.at(n_bins, numbers.column, rank + 1)
     missing = np.full(n_columns, -1, np.int64)
-    missing[found.column[is_missing]] = n_bins[found.column[is_missing]]
+    missing[distinct.column[is_missing]] = n_bins[distinct.column[is_missing]]
     table = np.concatenate([[0], np.cumsum(n_bins + (missing >= 0))])
     place = table[numbers.column] + rank
     low, high = np.zeros((1, int(table[-1]))), np.zeros((1, int(table[-1])))
@@ -89,10 +91,10 @@ def encode(x: Columns, max_bins: int | None, categorical: np.ndarray | None, has
     high[0, place] = numbers.value
     after = table[:-1][(missing >= 0) & (n_bins > 0)] + n_bins[(missing >= 0) & (n_bins > 0)]
     low[0, after], high[0, after] = low[0, after - 1], high[0, after - 1]
-    bin_of = np.zeros(len(found.value), np.int64)
+    bin_of = np.zeros(len(distinct.value), np.int64)
     bin_of[number] = rank
-    bin_of[is_missing] = missing[found.column[is_missing]]
-    of_entry = bin_of[found.of_entry]
+    bin_of[is_missing] = missing[distinct.column[is_missing]]
+    of_entry = bin_of[distinct.of_entry]
     widest = int(np.diff(table).max())
     dtype = next(t for t in BIN_DTYPES if widest <= 256**t.itemsize)
     stored = Stored(x.stored.indptr, x.stored.indices, of_entry[n_stored:].astype(np.int32), table, n_samples)

@@ -137,12 +137,14 @@ def grow_projected_below(
     workspace = backend.prepare_projections(x, distribution, has_missing)
     backend.grow_projected(x, workspace, learned, distribution, n_projections, "best", batch)
     trees, indptr, indices, data = joined(batch.trees, learned.target.n_outputs, x, x.dtype)
-    found = []
+    subtrees = []
     for m, first in enumerate(_first_leaves(trees)):
         starts = indptr[trees.tree_start[m] : trees.tree_start[m + 1] + 1]
         entries = slice(starts[0], starts[-1])
-        found.append(Projected(_tree(trees, m, first), starts - starts[0], indices[entries], data[entries]))
-    return found
+        subtrees.append(
+            Projected(_tree(trees, m, first), starts - starts[0], indices[entries], data[entries])
+        )
+    return subtrees
 
 
 def _first_leaves(trees: Trees) -> list[int]:

@@ -73,19 +73,19 @@ def _hinge_backward(text: str, *arrays: Any) -> None:
     )  # fmt: skip
 
 
-def _neural_forward(text: str, f: Any, leaves: Any, *rest: Any) -> None:
-    *index, p = rest
+def _neural_forward(text: str, f: Any, leaves: Any, *others: Any) -> None:
+    *index, p = others
     p[...] = neural.forward(f, leaves, index=index[0] if index else None, **settings_of(text))
 
 
-def _neural_backward(text: str, grad_p: Any, f: Any, leaves: Any, *rest: Any) -> None:
-    *index, grad_f = rest
+def _neural_backward(text: str, grad_p: Any, f: Any, leaves: Any, *others: Any) -> None:
+    *index, grad_f = others
     _write((grad_f,), neural.backward, grad_p, f, leaves, index=index[0] if index else None)
 
 
-def _neural_leaves_backward(text: str, grad_p: Any, f: Any, leaves: Any, *rest: Any) -> None:
+def _neural_leaves_backward(text: str, grad_p: Any, f: Any, leaves: Any, *others: Any) -> None:
     """p is linear in the leaves: dL/dpi_mlk = sum over samples of mu_ml grad_p_k, divided by n_trees."""
-    *index, grad_leaves = rest
+    *index, grad_leaves = others
     n_trees, n_leaves, n_classes = leaves.shape
     total = np.zeros((n_trees * n_leaves, n_classes))
     step = max(1, CHUNK // len(total))

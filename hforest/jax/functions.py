@@ -18,21 +18,21 @@ Aggregate = Literal["sum", "mean"] | None
 Task = Literal["classification", "regression"]
 
 
-def _arrays(**given: Any) -> list[jax.Array]:
+def _arrays(**arguments: Any) -> list[jax.Array]:
     """The arguments as JAX arrays; NumPy arrays whose dtype JAX would change are refused."""
-    for name, a in given.items():
+    for name, a in arguments.items():
         if not isinstance(a, jax.Array | np.ndarray):
             raise TypeError(
                 f"{name}: expected a jax.Array or numpy.ndarray, got {type(a).__name__}; "
                 f"convert it with jax.numpy.asarray({name})"
             )
         if isinstance(a, np.ndarray) and jax.dtypes.canonicalize_dtype(a.dtype) != a.dtype:
-            kept = jax.dtypes.canonicalize_dtype(a.dtype)
+            dtype = jax.dtypes.canonicalize_dtype(a.dtype)
             raise TypeError(
-                f"{name}: expected dtype {kept} while JAX's 64-bit types are off, got {a.dtype}; convert it "
-                f'with {name}.astype(numpy.{kept}), or call jax.config.update("jax_enable_x64", True)'
+                f"{name}: expected dtype {dtype} while JAX's 64-bit types are off, got {a.dtype}; convert it "
+                f'with {name}.astype(numpy.{dtype}), or call jax.config.update("jax_enable_x64", True)'
             )
-    return [jnp.asarray(a) if isinstance(a, np.ndarray) else a for a in given.values()]
+    return [jnp.asarray(a) if isinstance(a, np.ndarray) else a for a in arguments.values()]
 
 
 def _bound(name: str, function: Callable[..., Any], arrays: list[jax.Array], **settings: Any) -> jax.Array:

@@ -64,21 +64,21 @@ def _differentiable(forest: Forest, *arguments: jax.Array) -> jax.Array:
     return _forward(*arguments, forest=forest)
 
 
-def _fwd(forest: Forest, *given: Any) -> tuple[jax.Array, Any]:
-    arguments = tuple(a.value for a in given)
+def _fwd(forest: Forest, *inputs: Any) -> tuple[jax.Array, Any]:
+    arguments = tuple(a.value for a in inputs)
     if forest.name == "neural_forest":
         # Which gradients are wanted, as the structure of a tree: values would be traced.
-        wanted = tuple(() if a.perturbed else None for a in given)
+        wanted = tuple(() if a.perturbed else None for a in inputs)
         return _forward(*arguments, forest=forest), (wanted, arguments)
     x, thresholds, features, weights = arguments
     out = _y(forest, x)
     route = (*out.shape[: x.ndim - 1], len(thresholds))  # images have an axis more, their windows' places too
     results = (out, *(jax.ShapeDtypeStruct(route, dtype) for dtype in (jnp.int32, x.dtype, jnp.int32)))
-    y, *found = _call(f"{forest.name}_routed", forest.settings, results, *arguments)
+    y, *route_arrays = _call(f"{forest.name}_routed", forest.settings, results, *arguments)
     if not reads_x(forest.settings):
         # Only the shape of x is needed: an array without elements says it.
         x = jnp.zeros((0, *x.shape[1:]), x.dtype)
-    return y, (*found, x, features, weights)
+    return y, (*route_arrays, x, features, weights)
 
 
 def _bwd(forest: Forest, stored: Any, grad_y: Any) -> tuple[jax.Array | None, ...]:

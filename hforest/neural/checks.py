@@ -77,7 +77,7 @@ def forest(
     **others: Array,
 ) -> check.Sizes:
     """The arguments of a forest, on one device with others; returns the sizes that they set."""
-    check.same_device(**others, **given(f=f, leaves=leaves, index=index))
+    check.same_device(**others, **present(f=f, leaves=leaves, index=index))
     sizes = functions(f, index)
     leaf_values(leaves, f.dtype, sizes, probabilities=probabilities)
     return sizes
@@ -129,7 +129,7 @@ def weights(y: IntArray, sample_weight: ArrayLike | None) -> FloatArray | None:
     return weight / weight.mean() if len(y) else None
 
 
-def given(**arrays: Array | None) -> dict[str, Any]:
+def present(**arrays: Array | None) -> dict[str, Any]:
     """The arrays without those that may be None and are: an index of shared decision functions."""
     return {name: a for name, a in arrays.items() if a is not None or name != "index"}
 

@@ -49,7 +49,7 @@ def route(f: FloatArray, *, index: IntArray | None = None) -> FloatArray:
     >>> hforest.neural.route(f).round(6)
     array([[[0.375, 0.125, 0.25 , 0.25 ]]])
     """
-    check.same_device(**checks.given(f=f, index=index))
+    check.same_device(**checks.present(f=f, index=index))
     sizes = checks.functions(f, index)
     shape = (sizes["n_samples"], sizes["n_trees"], sizes["2**depth"])
     if np.prod([float(size) for size in shape]) * f.dtype.itemsize >= 2**62:

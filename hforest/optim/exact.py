@@ -52,7 +52,7 @@ def rounded(a: Power) -> float:
     return math.ldexp(a[0], a[1])
 
 
-def _rest(a: Power) -> float:
+def _complement(a: Power) -> float:
     # 1 - a, rounded once.
     if a[0].bit_length() + a[1] < _BELOW:
         return 1.0
@@ -68,7 +68,7 @@ def bias(beta: float, step: int) -> float:
     """1 - beta**step, without the loss of digits that a small difference from 1 brings."""
     # Two factors that the steps before have used too: one product a step.
     low = step % 256
-    return _rest(_times(_cached_power(beta, step - low), _cached_power(beta, low)))
+    return _complement(_times(_cached_power(beta, step - low), _cached_power(beta, low)))
 
 
 def biases(beta: float, n: int) -> np.ndarray:
@@ -76,7 +76,7 @@ def biases(beta: float, n: int) -> np.ndarray:
     result = np.ones(n)
     factor, power = _exactly(beta), (1, 0)
     for step in range(n):
-        result[step] = _rest(power)
+        result[step] = _complement(power)
         if result[step] == 1:
             break
         power = _times(power, factor)

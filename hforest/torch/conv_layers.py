@@ -92,10 +92,10 @@ class _HingeConv(Forest):
                 f"got shape {tuple(x.shape)}; pass images of that many channels"
             )
         wanted = (len(x), self.vector_features) if self.vector_features else None
-        given = None if vector is None else tuple(vector.shape)
-        if given != wanted:
+        actual = None if vector is None else tuple(vector.shape)
+        if actual != wanted:
             raise ValueError(
-                f"vector: expected shape {wanted}, got {given}; vector_features says how many numbers come "
+                f"vector: expected shape {wanted}, got {actual}; vector_features says how many numbers come "
                 "with an image, 0 for no vector"
             )
         if vector is not None:

@@ -26,10 +26,10 @@ def call(kernel: Callable[..., Any], arguments: Sequence[Any]) -> Any:
     """
     cupy = import_cupy()
     with _stream(next(a.device for a in arguments if isinstance(a, torch.Tensor))):
-        given = [
+        arrays = [
             cupy.from_dlpack(a.detach().contiguous()) if isinstance(a, torch.Tensor) else a for a in arguments
         ]
-        results = kernel(*given)
+        results = kernel(*arrays)
         if isinstance(results, tuple):
             return tuple(torch.from_dlpack(cupy.asarray(result)) for result in results)
         return None if results is None else torch.from_dlpack(cupy.asarray(results))

@@ -50,11 +50,11 @@ class FusedForest:
     ) -> None:
         self.owner, self.state, self._memory = weakref.ref(owner), state, rows.Memory()
         self.settings, self.moved = settings, False  # of missed steps, and whether there are any
-        kept = []
+        pending = []
         for p, s in zip(tables, state, strict=True):
-            kept.append(rows.Missed(p, s, p.shape[0] * p.shape[1], self.settings, self))
-            rows.attach(p, kept[-1])
-        self.data, self.last = [k.data for k in kept], [k.last.view(k.data.shape[:2]) for k in kept]
+            pending.append(rows.Missed(p, s, p.shape[0] * p.shape[1], self.settings, self))
+            rows.attach(p, pending[-1])
+        self.data, self.last = [k.data for k in pending], [k.last.view(k.data.shape[:2]) for k in pending]
 
     @property
     def step(self) -> int:
@@ -67,8 +67,8 @@ class FusedForest:
         for p, state, last in zip(self.data, self.state, self.last, strict=True):
             rows.fits(state, p)
             tensors += [*(state[name] for name in rows.MOMENTS), last]
-        t, w, *kept = self._memory.arrays(*self.data, *tensors)
-        return t, w, hinge.AdamState(*kept)
+        t, w, *moments = self._memory.arrays(*self.data, *tensors)
+        return t, w, hinge.AdamState(*moments)
 
     def flush(self) -> None:
         """Takes all missed steps; nothing where none was taken since the last time."""
@@ -92,8 +92,8 @@ class FusedForest:
                 grad_y, route, x, t, features, w, state, step, lr,
                 **words, beta1=beta1, beta2=beta2, eps=eps,
             )  # fmt: skip
-            for kept in self.state:
-                kept["step"] = step
+            for of_table in self.state:
+                of_table["step"] = step
             self.moved = True
             if not all(map(rows.alone, self.data)):
                 self.flush()
@@ -153,8 +153,8 @@ class _Step(torch.autograd.Function):
         features, x, *route = ctx.saved_tensors
         forest = ctx.forest
         thresholds, weights = (ctx.next_functions[i][0] for i in (1, 3))
-        kept, owner = rows.missed(weights.variable), forest.owner()
-        current = owner is not None and kept is not None and kept.forest is forest
+        pending, owner = rows.missed(weights.variable), forest.owner()
+        current = owner is not None and pending is not None and pending.forest is forest
         if not current or forest.step != ctx.step - 1 or torch.is_grad_enabled():
             raise RuntimeError(
                 "backward: expected one forward and one backward pass a step for a forest that moves in the "

@@ -90,8 +90,8 @@ class NeuralForest(nn.Module):
         leaves = neural.uniform_leaves(n_trees, depth, n_classes, dtype=numpy_dtype(dtype))
         if loss not in ("forest", "tree"):
             raise ValueError(f"loss: expected one of 'forest', 'tree', got {loss!r}; choose one of them")
-        own = n_trees * (2**depth - 1)
-        width = own if n_functions is None else n_functions
+        n_vertices = n_trees * (2**depth - 1)
+        width = n_vertices if n_functions is None else n_functions
         if width < 1:
             raise ValueError(f"n_functions: expected at least 1, got {width}; choose a value in that range")
         if not linear and in_features != width:
@@ -227,8 +227,8 @@ class NeuralForest(nn.Module):
             else:
                 columns = slice(block.start * n_vertices, block.stop * n_vertices)
                 f, index = host(self._columns(x, columns).reshape(x.shape[0], -1, n_vertices)), None
-            found = neural.update_leaves(f, labels, host(leaves[block]), n_iter, index=index)
-            leaves[block] = torch.from_numpy(found).to(leaves.device)
+            updated = neural.update_leaves(f, labels, host(leaves[block]), n_iter, index=index)
+            leaves[block] = torch.from_numpy(updated).to(leaves.device)
         self.leaves.copy_(leaves)
 
     def _columns(self, x: Tensor, columns: slice) -> Tensor:

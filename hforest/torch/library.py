@@ -177,9 +177,11 @@ class Operator:
 
     def run(self, *arguments: Any) -> Any:
         """Returns the results for CPU tensors."""
-        given = zip(self._names, arguments, strict=False)
-        found = self._kernel(*(array(k, a) if isinstance(a, Tensor) else a for k, a in given))
-        return tuple(map(torch.from_numpy, found)) if isinstance(found, tuple) else torch.from_numpy(found)
+        named = zip(self._names, arguments, strict=False)
+        results = self._kernel(*(array(k, a) if isinstance(a, Tensor) else a for k, a in named))
+        return (
+            tuple(map(torch.from_numpy, results)) if isinstance(results, tuple) else torch.from_numpy(results)
+        )
 
     def __call__(self, *arguments: Any) -> Any:
         """Returns the results; of an operator with a gradient the first."""
@@ -212,9 +214,9 @@ def _autocast(overload: Any, device: str) -> Callable[..., Any]:
     """Returns the operator's kernel inside `torch.autocast`: half types are cast to float32."""
 
     def kernel(*arguments: Any) -> Any:
-        given = [a.float() if isinstance(a, Tensor) and a.dtype in _HALF else a for a in arguments]
+        cast = [a.float() if isinstance(a, Tensor) and a.dtype in _HALF else a for a in arguments]
         with torch.autocast(device, enabled=False):
-            return overload(*given)
+            return overload(*cast)
 
     return kernel
 

@@ -295,19 +295,19 @@ class HingeForest(Forest):
             raise ValueError(
                 f"outputs: expected (n_classes,), got {self.outputs}; make the forest with outputs=n_classes"
             )
-        found = hinge.greedy_init(
+        start = hinge.greedy_init(
             host(self._rows(x)), host(y), self.n_trees, self.depth,
             task=task, n_classes=self.outputs[0] if classes else None, max_features=max_features,
             rng=seed(generator),
         )  # fmt: skip
-        if found.weights.shape != self.weights.shape:
+        if start.weights.shape != self.weights.shape:
             raise ValueError(
                 f"y: expected shape (n_samples, *outputs) = (n_samples, *{self.outputs}), got "
                 f"{tuple(y.shape)}; pass targets of the shape of the outputs"
             )
-        self.thresholds.copy_(torch.from_numpy(found.thresholds))
-        self.features.copy_(torch.from_numpy(found.features))
-        self.weights.copy_(torch.from_numpy(found.weights) / (self.n_trees if self.aggregate == "sum" else 1))
+        self.thresholds.copy_(torch.from_numpy(start.thresholds))
+        self.features.copy_(torch.from_numpy(start.features))
+        self.weights.copy_(torch.from_numpy(start.weights) / (self.n_trees if self.aggregate == "sum" else 1))
         targets = nn.functional.one_hot(y.long(), self.outputs[0]) if classes else y
         return targets.double().mean(dim=0).to(self.weights)
 
@@ -322,8 +322,8 @@ class HingeForest(Forest):
         f = self._columns()
         if self.kind == "fern":
             return torch.ones_like(self.features, dtype=torch.bool)
-        found = hinge.thresholds_consistent(host(self.thresholds), f)
-        return torch.from_numpy(found).to(self.features.device)
+        consistent = hinge.thresholds_consistent(host(self.thresholds), f)
+        return torch.from_numpy(consistent).to(self.features.device)
 
     @torch.no_grad()
     def repair_thresholds(self) -> None:
@@ -346,8 +346,8 @@ class HingeForest(Forest):
     # ------------------------------------------------------------------------------------------- maps
 
     def _route(self, x: Tensor) -> hinge.Route:
-        given = (host(a) for a in (self._rows(x), self.thresholds, self.features))
-        return hinge.traverse(*given, kind=self.kind, margin=self.margin)
+        arrays = (host(a) for a in (self._rows(x), self.thresholds, self.features))
+        return hinge.traverse(*arrays, kind=self.kind, margin=self.margin)
 
     def _map(self, a: np.ndarray, x: Tensor) -> Tensor:
         return self._spatial(torch.from_numpy(a).to(x.device), x)

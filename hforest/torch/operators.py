@@ -24,13 +24,13 @@ from .library import (
 
 def per_axis(name: str, a: Any, n_axes: int) -> list[int]:
     """Returns one number for each axis in space."""
-    given = list(a) if isinstance(a, tuple | list) else [a] * n_axes
-    if len(given) != n_axes or not all(isinstance(i, int) and not isinstance(i, bool) for i in given):
+    numbers = list(a) if isinstance(a, tuple | list) else [a] * n_axes
+    if len(numbers) != n_axes or not all(isinstance(i, int) and not isinstance(i, bool) for i in numbers):
         raise TypeError(
             f"{name}: expected an int or one int for each of the {n_axes} axes in space, got {a!r}; "
             "pass as many as x has axes after its channels"
         )
-    return given
+    return numbers
 
 
 def _settings(n_axes: int, kind: Any, margin: Any, windows: Any, aggregate: Any) -> tuple[Any, ...]:
@@ -69,12 +69,12 @@ def gradients(
     else:  # the gradient reads no value of thresholds, nor of an x that is None
         thresholds, run = np.empty_like(like, shape=vertices), hinge
         x = np.empty_like(like, shape=x_shape) if x is None else x
-    given = grad_y, route, x, thresholds, features, weights
+    arguments = grad_y, route, x, thresholds, features, weights
     if sparse:
-        return run.backward_sparse(*given, **words, out=grad_x)
+        return run.backward_sparse(*arguments, **words, out=grad_x)
     learned = np.empty_like(features) if features.dtype == like.dtype else None
     grads = hinge.Gradients(grad_x, np.empty_like(like, shape=vertices), learned, np.empty_like(weights))
-    run.backward(*given, **words, out=grads)
+    run.backward(*arguments, **words, out=grads)
     return grads
 
 
@@ -85,12 +85,12 @@ def _forward_kernel(
     x: Any, thresholds: Any, features: Any, weights: Any, kind: Kind, margin: MarginName,
     windows: list[int] | None, aggregate: Aggregate, route: bool,
 ) -> tuple[Any, ...]:  # fmt: skip
-    given, words = (x, thresholds, features, weights), _words(kind, margin, windows, aggregate)
+    arguments, words = (x, thresholds, features, weights), _words(kind, margin, windows, aggregate)
     if route:
-        y, found = hinge.forward_with_route(*given, **words)
-        return y, *found
+        y, route_arrays = hinge.forward_with_route(*arguments, **words)
+        return y, *route_arrays
     # Three arrays without elements, as no two results may share memory.
-    return hinge.forward(*given, **words), *(np.empty((0, 0), a) for a in (np.int32, x.dtype, np.int32))
+    return hinge.forward(*arguments, **words), *(np.empty((0, 0), a) for a in (np.int32, x.dtype, np.int32))
 
 
 def _forward_fake(
@@ -137,12 +137,12 @@ def _backward(ctx: Any, grad_y: Tensor, *_: Any) -> tuple[Any, ...]:
             "hforest.torch.hinge_forest, which chooses it"
         )
     *route, x, features, weights = ctx.saved_tensors
-    given = (grad_y, *route, x, list(ctx.x_shape), features, weights)
-    return *_by_operator(*given, *ctx.settings), *(None,) * 5
+    arguments = (grad_y, *route, x, list(ctx.x_shape), features, weights)
+    return *_by_operator(*arguments, *ctx.settings), *(None,) * 5
 
 
-def _by_operator(*given: Any) -> tuple[Any, ...]:
-    by_x, by_threshold, by_feature, by_weight = _backward_operator.overload(*given)
+def _by_operator(*arguments: Any) -> tuple[Any, ...]:
+    by_x, by_threshold, by_feature, by_weight = _backward_operator.overload(*arguments)
     return by_x, by_threshold, by_feature if by_feature.dim() > 1 else None, by_weight
 
 
@@ -213,9 +213,13 @@ class _Forest(torch.autograd.Function):
         if torch.is_grad_enabled():  # create_graph=True: the operator refuses to be differentiated
             if ctx.sparse:
                 no_second_derivative(ctx)
-            found = tensors or map(torch.from_numpy, ctx.route)
+            route_tensors = tensors or map(torch.from_numpy, ctx.route)
             settings = _settings(len(ctx.x_shape) - 2, **ctx.words)
-            return *_by_operator(grad_y, *found, x, ctx.x_shape, features, weights, *settings), None, None
+            return (
+                *_by_operator(grad_y, *route_tensors, x, ctx.x_shape, features, weights, *settings),
+                None,
+                None,
+            )
         route = ctx.route or hinge.Route(*map(array, hinge.Route._fields, tensors))
         weights = rows.plain(weights)
         # `Tensor.data` may have changed shapes and dtypes.

@@ -160,10 +160,10 @@ class RowAdam(torch.optim.Optimizer):
                 for p in group["params"]:
                     if p.grad is None or not p.numel():
                         continue
-                    kept = tables.missed(p)
-                    if kept is not None and kept.state is not self.state.get(p):
+                    pending = tables.missed(p)
+                    if pending is not None and pending.state is not self.state.get(p):
                         self._part(p)  # steps of another optimiser, or of a state that has been replaced
-                    elif kept is not None and kept.forest is not None:
+                    elif pending is not None and pending.forest is not None:
                         raise ValueError(
                             "grad: expected None for parameters that move in the backward pass, got a "
                             "gradient by another way; call step_in_backward(thresholds, weights, on=False)"
@@ -208,22 +208,22 @@ class RowAdam(torch.optim.Optimizer):
             )
         n_rows = math.prod(p.shape[: grad.sparse_dim()])
         state = self._state(p)
-        kept = tables.missed(p) or tables.Missed(p, state, n_rows, settings)
-        if len(kept.last) != n_rows:
+        pending = tables.missed(p) or tables.Missed(p, state, n_rows, settings)
+        if len(pending.last) != n_rows:
             raise ValueError(
-                f"grad: expected a sparse gradient by {len(kept.last)} rows as before, got one by {n_rows}; "
-                "keep the number of sparse axes of a parameter's gradient"
+                f"grad: expected a sparse gradient by {len(pending.last)} rows as before, got one by "
+                f"{n_rows}; keep the number of sparse axes of a parameter's gradient"
             )
         rows, values = _rows_of(grad)
         with tables.LOCK:
-            if kept.settings != settings:
-                kept.take()
-                kept.settings = settings
-            kept.step(as_array(rows), as_array(values))
-            if tables.may_miss(p) and tables.alone(kept.data):
-                tables.attach(p, kept)
+            if pending.settings != settings:
+                pending.take()
+                pending.settings = settings
+            pending.step(as_array(rows), as_array(values))
+            if tables.may_miss(p) and tables.alone(pending.data):
+                tables.attach(p, pending)
             else:
-                kept.take()
+                pending.take()
                 tables.release(p)
 
     # ------------------------------------------------------------------------- missed steps
@@ -245,11 +245,11 @@ class RowAdam(torch.optim.Optimizer):
         TypeError, ValueError, IndexError
             Rows of another dtype or device; not ascending; outside the table.
         """
-        kept = tables.missed(table)
+        pending = tables.missed(table)
         if rows is None:
             tables.settle(table)
-        elif kept is not None:
-            kept.take(as_array(rows.contiguous()))
+        elif pending is not None:
+            pending.take(as_array(rows.contiguous()))
 
     def step_in_backward(self, thresholds: Tensor, weights: Tensor, *, on: bool = True) -> None:
         """Lets the backward pass move a forest: the same steps, without its gradients in memory.

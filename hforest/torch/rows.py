@@ -214,10 +214,10 @@ def _makes_parameter(frame: Any, depth: int = 4) -> bool:
 def _refresh(tables: list[Tensor]) -> None:
     # After a function that may have given tables other memory.
     for t in tables:
-        kept = missed(t)
-        if kept is not None and _place(t) != _place(kept.data):
-            kept.data = t.detach()
-            kept.forest.data[kept.state is kept.forest.state[1]] = kept.data
+        pending = missed(t)
+        if pending is not None and _place(t) != _place(pending.data):
+            pending.data = t.detach()
+            pending.forest.data[pending.state is pending.forest.state[1]] = pending.data
 
 
 def _place(t: Tensor) -> tuple[Any, ...]:
@@ -226,26 +226,28 @@ def _place(t: Tensor) -> tuple[Any, ...]:
 
 def _take_embedded(index: Tensor, weight: Tensor, *args: Any, max_norm: Any = None, **kwargs: Any) -> bool:
     # Whether the rows that torch.nn.functional.embedding reads alone have taken their steps.
-    kept = missed(weight)
-    if kept is None or kept.forest or args or max_norm is not None or type(index) is not Tensor:
+    pending = missed(weight)
+    if pending is None or pending.forest or args or max_norm is not None or type(index) is not Tensor:
         return False
     if not untraced():
         return False
     with torch.no_grad():
         rows = index.reshape(-1).long().unique()
-    if len(kept.last) != len(kept.data) or (len(rows) and not 0 <= rows[0] <= rows[-1] < len(kept.last)):
+    if len(pending.last) != len(pending.data) or (
+        len(rows) and not 0 <= rows[0] <= rows[-1] < len(pending.last)
+    ):
         return False
-    kept.take(as_array(rows))
+    pending.take(as_array(rows))
     return True
 
 
 def _released(table: Any) -> Tensor:
     # A table with its steps taken, as an object of the plain class.
     settle(table)
-    kept = missed(table)
-    if kept is None:
+    pending = missed(table)
+    if pending is None:
         return table
-    plain = kept.data.detach()
+    plain = pending.data.detach()
     plain = nn.Parameter(plain) if isinstance(table, nn.Parameter) else plain.requires_grad_()
     plain.__dict__.update((k, v) for k, v in table.__dict__.items() if k != _ATTRIBUTE)
     return plain.requires_grad_(table.requires_grad)
@@ -258,22 +260,22 @@ def missed(t: Any) -> Missed | None:
     """Returns the missed steps of a tensor, or None."""
     if type(t) not in CLASSES:
         return None
-    kept: Missed | None = t.__dict__.get(_ATTRIBUTE)
-    if kept is not None and kept.table() is t:
-        return kept
+    pending: Missed | None = t.__dict__.get(_ATTRIBUTE)
+    if pending is not None and pending.table() is t:
+        return pending
     release(t)
     return None
 
 
 def plain(t: Tensor) -> Tensor:
     """Returns a plain tensor of the same memory, whose rows are as they are."""
-    kept = missed(t)
-    return t if kept is None else kept.data
+    pending = missed(t)
+    return t if pending is None else pending.data
 
 
-def attach(table: Tensor, kept: Missed) -> None:
+def attach(table: Tensor, pending: Missed) -> None:
     """Lets a table miss steps: what reads it takes them."""
-    table.__dict__[_ATTRIBUTE] = kept
+    table.__dict__[_ATTRIBUTE] = pending
     table.__class__ = _TABLES[type(table)]
 
 
@@ -285,11 +287,11 @@ def release(table: Tensor) -> None:
 
 def settle(t: Tensor) -> None:
     """Takes the missed steps of all rows; a table that no backward pass moves is a plain tensor then."""
-    kept = missed(t)
-    if kept is not None:
+    pending = missed(t)
+    if pending is not None:
         with LOCK:
-            kept.take()
-            if kept.forest is None or kept.forest.owner() is None:
+            pending.take()
+            if pending.forest is None or pending.forest.owner() is None:
                 release(t)
 
 
@@ -321,10 +323,10 @@ COUNTS = _use_count is not None
 
 def forest_of(thresholds: Tensor, weights: Tensor) -> Any:
     """Returns the forest of both that the next backward pass moves, or None."""
-    kept, other = missed(weights), missed(thresholds)
-    if kept is None or other is None or kept.forest is None or kept.forest is not other.forest:
+    pending, other = missed(weights), missed(thresholds)
+    if pending is None or other is None or pending.forest is None or pending.forest is not other.forest:
         return None
-    return kept.forest.of(thresholds, weights)
+    return pending.forest.of(thresholds, weights)
 
 
 def read_as(thresholds: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
@@ -343,29 +345,29 @@ def forward(
     Routes, takes the missed steps of the rows that a batch reads, and then adds the rows: bit-identical to
     the plain function on weights whose steps are taken.
     """
-    kept = None
+    pending = None
     if type(thresholds) in CLASSES or type(weights) in CLASSES:
         settle(thresholds)
-        kept = missed(weights)
-        if kept is None or not _has_leaves(kept, words["kind"], thresholds):
+        pending = missed(weights)
+        if pending is None or not _has_leaves(pending, words["kind"], thresholds):
             settle(weights)
-            kept = None
+            pending = None
         thresholds, weights = plain(thresholds), plain(weights)
-    given = array("x", x), array("thresholds", thresholds), array("features", features)
-    if kept is None:
-        return run(*given, array("weights", weights), **words)
-    route = hinge.traverse(*given, **{name: word for name, word in words.items() if name != "aggregate"})
-    n_trees, n_leaves = kept.data.shape[:2]
+    arrays = array("x", x), array("thresholds", thresholds), array("features", features)
+    if pending is None:
+        return run(*arrays, array("weights", weights), **words)
+    route = hinge.traverse(*arrays, **{name: word for name, word in words.items() if name != "aggregate"})
+    n_trees, n_leaves = pending.data.shape[:2]
     with hforest.unchecked():  # rows that leaves give are right
-        kept.take(hinge.leaf_rows(route.leaf.reshape(-1, n_trees), n_leaves))
-    y = hinge.leaf_outputs(route.leaf, route.margin, kept.data.numpy(), aggregate=words["aggregate"])
+        pending.take(hinge.leaf_rows(route.leaf.reshape(-1, n_trees), n_leaves))
+    y = hinge.leaf_outputs(route.leaf, route.margin, pending.data.numpy(), aggregate=words["aggregate"])
     return y if run is hinge.forward else (y, route)
 
 
-def _has_leaves(kept: Missed, kind: Kind, thresholds: Tensor) -> bool:
+def _has_leaves(pending: Missed, kind: Kind, thresholds: Tensor) -> bool:
     # Whether the rows of a table are the leaves of trees with these thresholds, and miss steps one by one.
-    if kept.forest is not None or thresholds.ndim != 2:
+    if pending.forest is not None or thresholds.ndim != 2:
         return False
     n_trees, n_vertices = thresholds.shape
     n_leaves = n_vertices + 1 if kind == "tree" else 1 << min(n_vertices, 31)
-    return kept.data.shape[:2] == (n_trees, n_leaves) and len(kept.last) == n_trees * n_leaves
+    return pending.data.shape[:2] == (n_trees, n_leaves) and len(pending.last) == n_trees * n_leaves

@@ -166,15 +166,15 @@ def _in_blocks(
     lazy = blocks.unconverted(x, arrays.threshold.dtype)
     if lazy is None:
         return None
-    checks.same_device(**{"forest.feature": arrays.feature, "x": lazy.given})
+    checks.same_device(**{"forest.feature": arrays.feature, "x": lazy.source})
     _check_columns(arrays, lazy.shape)
     _check_forest(forest, what != _LEAVES)
     shape = (lazy.shape[0], width)
     if out is not None:
-        _result(arrays, lazy.given, lazy.given, out, dtype, shape)
+        _result(arrays, lazy.source, lazy.source, out, dtype, shape)
     result = np.empty(shape, dtype)
     for part, samples in lazy.rows():
-        blocks.check_rows("x", part, samples, lazy.given, knows_missing(arrays), REMEDY)
+        blocks.check_rows("x", part, samples, lazy.source, knows_missing(arrays), REMEDY)
         _write(forest, samples, what, result[part])
     if out is None:
         return result
