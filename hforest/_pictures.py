@@ -114,9 +114,9 @@ def _calibration(ax: Any, p: np.ndarray, y: np.ndarray) -> None:
     sure, right = p.max(axis=1), p.argmax(axis=1) == y
     bins = np.minimum((10 * sure).astype(int), 9)
     n = np.bincount(bins, minlength=10)
-    kept = n > 0
-    mean, share = (np.bincount(bins, a, 10)[kept] / n[kept] for a in (sure, right))
-    ends = np.array([_output.wilson(k, m) for k, m in zip(share * n[kept], n[kept], strict=True)])
+    some = n > 0
+    mean, share = (np.bincount(bins, a, 10)[some] / n[some] for a in (sure, right))
+    ends = np.array([_output.wilson(k, m) for k, m in zip(share * n[some], n[some], strict=True)])
     ax.plot([0, 1], [0, 1], "--", color="grey", label="as it should be")
     ax.errorbar(
         mean, share, abs(ends.T - share), fmt="o-", capsize=3, label="held-out rows, with 95 % intervals"

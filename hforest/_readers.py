@@ -152,17 +152,19 @@ def typed_texts(texts: list[str]) -> np.ndarray:
 
 
 def _dates(texts: list[str], values: np.ndarray) -> np.ndarray:
-    found = []
+    matches = []
     for text in texts:
         match = _DATE.fullmatch(text)
         if match is None:
             break
-        found.append(match)
-    if len(found) == len(texts):
-        if any(match["zone"] for match in found):
+        matches.append(match)
+    if len(matches) == len(texts):
+        if any(match["zone"] for match in matches):
             values[:] = [datetime.fromisoformat(text.replace(" UTC", "Z")) for text in texts]
             return values
-        return np.array(texts, "datetime64[us]" if any(match["time"] for match in found) else "datetime64[D]")
+        return np.array(
+            texts, "datetime64[us]" if any(match["time"] for match in matches) else "datetime64[D]"
+        )
     if all(map(_TIME.fullmatch, texts)):
         values[:] = [time.fromisoformat(text) for text in texts]
     return values

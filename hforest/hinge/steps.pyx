@@ -296,18 +296,18 @@ cdef void _step_group(
 
 cdef int _step(Step* a, Gradients* g, const real* tag) except -1:
     cdef Workspace w
-    cdef hf_watch deaf
+    cdef hf_watch no_signals
     cdef Py_ssize_t i, n_trees = a.forest.n_trees
     cdef int threads = threads_for(g.n_samples * n_trees)
     cdef unsigned char[:, ::1] scratch = np.zeros((threads, _workspace(g, &w, NULL)), np.uint8)
     slope = np.empty((n_trees, g.n_samples), np.float32 if real is float else np.float64)
     g.slope = start_of(slope)
     # No look for signals.
-    hf_start_watch(&deaf, False)
+    hf_start_watch(&no_signals, False)
     with nogil:
         for i in prange((n_trees + GROUP - 1) // GROUP, schedule="dynamic", num_threads=threads):
             _step_group(a, g, i * GROUP, &scratch[threadid(), 0], <real*> g.slope)
-        input_gradients(g, <real*> g.grad_x, threads, &deaf)
+        input_gradients(g, <real*> g.grad_x, threads, &no_signals)
     return 0
 
 

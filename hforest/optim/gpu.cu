@@ -103,7 +103,7 @@ __device__ static inline real rest(
 // Steps start + 1 to stop with zero gradient: one by one while the polynomials are not exact yet or the
 // steps are few, the others at once. Of those one by one, the ones after the decay of m has underflowed to 0
 // are left out.
-__device__ static inline void pass_over(
+__device__ static inline void take_missed(
     real* p, real* m, real* v, size start, size stop, const Adam& a, const Missed& t
 ) {
     if (start < 0) start = 0;
@@ -154,7 +154,7 @@ extern "C" __global__ void adam_rows(
     size i = thread_number();
     if (i >= r.n) return;
     size row = r.rows[i / r.width], at = row * r.width + i % r.width;
-    pass_over(r.param + at, r.m + at, r.v + at, r.last[row], step - 1, a, missed);
+    take_missed(r.param + at, r.m + at, r.v + at, r.last[row], step - 1, a, missed);
     adam_one(r.param + at, grad[i], r.m + at, r.v + at, rate, scale, a);
 }
 
@@ -163,7 +163,7 @@ extern "C" __global__ void adam_catch_up(Rows r, size step, Adam a, Missed misse
     size i = thread_number();
     if (i >= r.n) return;
     size row = r.rows[i / r.width], at = row * r.width + i % r.width;
-    pass_over(r.param + at, r.m + at, r.v + at, r.last[row], step, a, missed);
+    take_missed(r.param + at, r.m + at, r.v + at, r.last[row], step, a, missed);
 }
 
 // A kernel of its own: in the kernels above every element of a row reads the step that the row had reached.

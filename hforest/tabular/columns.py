@@ -278,11 +278,11 @@ def _feature(levels: Sequence[str], part: str, values: Values) -> FloatArray:
         return numbers
     if part == "value":
         return values.numbers
-    given, codes = values.levels, values.codes
+    texts, codes = values.levels, values.codes
     if values.numbers is not None:
-        given, codes = _texts_of(values.numbers)
+        texts, codes = _texts_of(values.numbers)
     place = {level: float(i) for i, level in enumerate(levels)}
-    lookup = np.array([*(place.get(_plain(level), np.nan) for level in given), np.nan])
+    lookup = np.array([*(place.get(_plain(level), np.nan) for level in texts), np.nan])
     return lookup[codes]
 
 

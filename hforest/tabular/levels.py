@@ -103,8 +103,8 @@ def fit_levels(
         codes.append(code.ravel().astype(np.float32))
         at_rows.append(at_row)
     start = np.concatenate([[0], np.cumsum(sizes)])
-    found = Levels(categorical, widths, start, np.concatenate(levels), np.concatenate(codes))
-    return found, np.concatenate(at_rows, axis=1).astype(np.float32)
+    of_columns = Levels(categorical, widths, start, np.concatenate(levels), np.concatenate(codes))
+    return of_columns, np.concatenate(at_rows, axis=1).astype(np.float32)
 
 
 def codes_of(levels: Levels, x: FloatArray) -> FloatArray:

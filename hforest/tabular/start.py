@@ -89,9 +89,9 @@ def _of_numbers(forest: Forest, x: FloatArray) -> Forest:
     if not forest.default_left.size:
         return forest
     # A split that finds missing values sends all numbers left.
-    found = forest.threshold == np.finfo(np.float32).max
-    high = x.max(axis=0)[np.where(found, forest.feature, 0)]
-    threshold = np.where(found, high, forest.threshold)
+    by_gaps = forest.threshold == np.finfo(np.float32).max
+    high = x.max(axis=0)[np.where(by_gaps, forest.feature, 0)]
+    threshold = np.where(by_gaps, high, forest.threshold)
     return forest._replace(threshold=threshold, default_left=np.zeros(0, np.uint8))
 
 

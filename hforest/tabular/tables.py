@@ -228,22 +228,22 @@ def _of_objects(a: np.ndarray) -> Values:
         chosen = {kind for kind, group in groups.items() if group in names}
         return np.fromiter(map(chosen.__contains__, map(type, a)), bool, len(a))
 
-    found = set(groups.values())
+    occurring = set(groups.values())
     present = ~among(MISSING)
-    if "number" in found and found & {"text", "boolean", *TIMES, "time", "duration"}:
+    if "number" in occurring and occurring & {"text", "boolean", *TIMES, "time", "duration"}:
         # NaN stands for a missing value in a column of any kind.
         numbers = among("number")
         if all(map(ne, a[numbers], a[numbers])):
             present &= ~numbers
-            found.discard("number")
-    found.discard(MISSING)
+            occurring.discard("number")
+    occurring.discard(MISSING)
     for mixture, kind in (({"boolean", "number"}, "number"), ({"date", "datetime"}, "datetime")):
-        found = {kind} if found == mixture else found
-    if len(found) > 1 or "" in found:
-        raise _mixed(a, groups, found)
-    if not found:
+        occurring = {kind} if occurring == mixture else occurring
+    if len(occurring) > 1 or "" in occurring:
+        raise _mixed(a, groups, occurring)
+    if not occurring:
         return Values(MISSING)
-    kind = found.pop()
+    kind = occurring.pop()
     try:
         return _of_group(kind, a[present], present)
     except (TypeError, ValueError, ArithmeticError) as error:
@@ -252,15 +252,15 @@ def _of_objects(a: np.ndarray) -> Values:
         ) from None
 
 
-def _mixed(a: np.ndarray, groups: Mapping[type, str], found: set[str]) -> ColumnError:
+def _mixed(a: np.ndarray, groups: Mapping[type, str], occurring: set[str]) -> ColumnError:
     examples = {groups[type(value)]: value for value in a[::-1]}
-    if found == {""}:
+    if occurring == {""}:
         return ColumnError(
             "numbers, text, dates or booleans", f"{type(examples['']).__name__} such as {examples['']!r:.80}",
             "convert or drop it", TypeError,
         )  # fmt: skip
     words = WORDS | {"": "other objects"}
-    each = " and ".join(f"{words[group]} such as {examples[group]!r:.80}" for group in sorted(found))
+    each = " and ".join(f"{words[group]} such as {examples[group]!r:.80}" for group in sorted(occurring))
     return ColumnError("values of one kind", each, "convert the column to one", TypeError)
 
 
