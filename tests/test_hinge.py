@@ -808,6 +808,7 @@ def test_kernels_have_the_bits_of_the_checked_functions(backend, dtype, kind, ma
 
 def test_kernels_are_those_of_their_page():
     names = ["backward", "backward_sparse", "forward", "leaf_outputs", "touched_rows", "traverse"]
+    names += ["adam_backward", "adam_forward"]
     assert set(kernels.__all__) == {"MARGINS", "check_changed", *names}
     assert tuple(kernels.MARGINS) == MARGINS
     start, rows = kernels.touched_rows(np.array([[1, 2], [0, 2], [1, 1]], np.int32), 4)

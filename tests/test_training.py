@@ -175,6 +175,29 @@ def test_paths_and_threads_do_not_change_bits(simd, threads, dtype, kind, read):
     assert len(bits) == 1
 
 
+@kinds
+@reads
+@pytest.mark.parametrize("outputs", [(), (3, 2)])
+def test_steps_without_checks_are_checked_steps(kind, read, outputs):
+    runs, words = [], {**read.words(kind), "aggregate": "mean"}
+    for kernels in (False, True):
+        t, f, w = forest(kind, read, 6, 4, outputs, np.float32)
+        state, seen = state_of(t, f, w, read.margin), []
+        for step, x, _ in batches(4, 9, read, outputs, np.float32):
+            arrays = t, f, w, state, step, LR
+            y, route = hinge.forward_with_route(x, t, f, w, **words)
+            grad_x = np.empty_like(x)
+            if kernels:
+                hinge.kernels.adam_forward(x, *arrays, **words, out=(y, route))
+                hinge.kernels.adam_backward(y, route, x, *arrays, **words, out=grad_x)
+            else:
+                y, route = hinge.adam_forward(x, *arrays, **words)
+                grad_x = hinge.adam_backward(y, route, x, *arrays, **words)
+            seen += [y, *route, grad_x]
+        runs.append(b"".join(a.tobytes() for a in (*seen, t, f, w, *state) if a is not None))
+    assert runs[0] == runs[1]
+
+
 @reads
 @pytest.mark.parametrize("depth", [5, 12])
 def test_a_step_touches_what_the_batch_reaches(depth, read):
