@@ -1,4 +1,4 @@
-from typing import Any, final
+from typing import Any, Self, final
 
 from numpy.typing import NDArray
 
@@ -6,7 +6,7 @@ from .forest import Forest
 
 @final
 class Prepared:
-    def __init__(self, forest: Forest) -> None: ...
+    def __new__(cls, forest: Forest) -> Self: ...
     @property
     def forest(self) -> Forest: ...
 
