@@ -250,10 +250,18 @@ def skip_member(app: Any, what: str, name: str, obj: Any, skip: bool, options: A
     return skip or name.endswith("_request") or name == "get_metadata_routing"
 
 
+def drop_compiled(app: Any, env: Any) -> None:
+    """Leaves compiled modules, whose source Sphinx does not show, out of the index of sources."""
+    modules = getattr(env, "_viewcode_modules", {})
+    for name in [name for name, entry in modules.items() if not entry]:
+        del modules[name]
+
+
 def setup(app: Any) -> None:
     """Writes the reference pages before the site is read."""
     write_reference(Path(__file__).parent / "api")
     app.connect("autodoc-skip-member", skip_member)
+    app.connect("env-updated", drop_compiled)
     for name in EQUATIONS:
         package, _, function = name.partition(".")
         if _is_installed(package) and not hasattr(importlib.import_module(f"hforest.{package}"), function):
