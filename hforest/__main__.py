@@ -139,7 +139,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         help="learned 5x5 convolutions of square images instead of inner products",
     )
     add("--optimizer", choices=("adam", "adagrad"), default="adam", help="(%(default)s)")
-    add("--lr", type=float, help="learning rate (0.005, on the digits 0.04; adagrad 0.05; of a table 0.006)")
+    add("--lr", type=float, help="learning rate (0.005, on the digits 0.04; adagrad 0.05; of a table 0.012)")
     add(
         "--lr-half-life",
         type=int,

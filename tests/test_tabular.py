@@ -1,6 +1,7 @@
 """The recipe for tables: units of columns, training, early stopping, files."""
 
 import functools
+import threading
 
 import numpy as np
 import pytest
@@ -182,7 +183,7 @@ def test_training_ends_when_held_out_rows_say_so():
     model = tabular.fit(
         x, noise, **FAST | {"steps": 5000}, lr=0.01, progress=lambda d, t: seen.append((d, t)), rng=0
     )
-    assert 500 <= seen[-1][0] < 3000
+    assert recipe.PATIENCE * recipe.JUDGE_EVERY <= seen[-1][0] < 3000
     assert seen[-1][1] == 5000
     # The best state is kept, here one close to the start.
     z = transformed(model.scaling, x)
@@ -225,9 +226,10 @@ def test_class_weights_move_predictions():
     assert tabular.predict(by_hand, x)[:, 1].mean() > 1.5 * plain
 
 
-def test_progress_ends_training_with_what_is_finished():
+def test_progress_ends_training_with_what_is_finished(threads):
     x, y = table(300)
     seen = []
+    threads(1)
 
     def stop(done, total):
         seen.append((done, total))
@@ -248,6 +250,50 @@ def test_interrupts_come_through():
     x, y = table(100)
     with pytest.raises(KeyboardInterrupt):
         tabular.fit(x, y, **FAST, progress=interrupt, rng=0)
+
+
+@pytest.mark.parametrize("n_threads", [2, 3, 5])
+def test_members_side_by_side_are_those_in_turn(threads, n_threads):
+    x, y = table(300)
+    settings, here = FAST | {"n_members": 3}, threading.current_thread()
+    threads(1)
+    in_turn = tabular.fit(x, y, **settings, rng=0)
+    seen = []
+    threads(n_threads)
+    model = tabular.fit(
+        x, y, **settings, progress=lambda d, t: seen.append((d, t, threading.current_thread())), rng=0
+    )
+    assert hforest.get_num_threads() == n_threads
+    assert same(in_turn, model)
+    assert [done for done, *_ in seen] == sorted(done for done, *_ in seen)
+    assert seen[-1] == (600, 600, here)
+    assert {thread for *_, thread in seen} == {here}
+
+
+def test_progress_ends_members_side_by_side(threads):
+    x, y = table(300)
+    threads(2)
+    settings = FAST | {"n_members": 20, "steps": 5000}
+    model = tabular.fit(x, y, **settings, progress=lambda d, t: False, rng=0)
+    assert 1 <= len(model.members) <= 3
+    assert tabular.predict(model, x).shape == (300, 3)
+
+
+def test_errors_of_members_side_by_side_come_through(monkeypatch, threads):
+    x, y = table(300)
+    real, begun = fitting.member_of, []
+
+    def failing(*arguments):
+        begun.append(len(begun))
+        if len(begun) == 2:
+            raise MemoryError("no memory for member 1")
+        return real(*arguments)
+
+    monkeypatch.setattr(fitting, "member_of", failing)
+    threads(2)
+    with pytest.raises(MemoryError, match="member 1"):
+        tabular.fit(x, y, **FAST | {"n_members": 20}, rng=0)
+    assert len(begun) <= 4
 
 
 @pytest.mark.parametrize("n", [1, 2, 5])

@@ -122,12 +122,12 @@ class HingeForestClassifier(Classifier, _Hinge):
     n_projections : int
         Inner products of a member, each of two columns at random before training; 0 for none.
     max_iter : int, optional
-        Steps of Adam of a member, at most; by default 15 passes over the samples, 800 to 3000 steps.
+        Steps of Adam of a member, at most; by default 15 passes over the samples, 400 to 1500 steps.
         hforest's `steps`.
     batch_size : int, optional
-        Samples of a step; by default 64.
+        Samples of a step; by default 128.
     learning_rate : float, optional
-        Of Adam; by default 0.006. hforest's `lr`.
+        Of Adam; by default 0.012. hforest's `lr`.
     validation_fraction : float
         Share of the samples that a member holds out, 0 to 0.5. Training ends when states get no better on
         them, and the best is kept. With 0, or of fewer than 8 samples, the last state is kept. hforest's
@@ -246,12 +246,12 @@ class HingeForestRegressor(Regressor, _Hinge):
     n_projections : int
         Inner products of a member, each of two columns at random before training; 0 for none.
     max_iter : int, optional
-        Steps of Adam of a member, at most; by default 15 passes over the samples, 800 to 3000 steps.
+        Steps of Adam of a member, at most; by default 15 passes over the samples, 400 to 1500 steps.
         hforest's `steps`.
     batch_size : int, optional
-        Samples of a step; by default 64.
+        Samples of a step; by default 128.
     learning_rate : float, optional
-        Of Adam; by default 0.006. hforest's `lr`.
+        Of Adam; by default 0.012. hforest's `lr`.
     validation_fraction : float
         Share of the samples that a member holds out, 0 to 0.5. Training ends when states get no better on
         them, and the best is kept. With 0, or of fewer than 8 samples, the last state is kept. hforest's

@@ -1,13 +1,17 @@
 """`fit`: a model of a table from its raw columns."""
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextvars import copy_context
 from typing import Any
 
 import numpy as np
 
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
-from ..core.progress import Report, check_progress, reporting
+from ..core.progress import Report, check_progress, reporting, unheard
+from ..core.threads import get_num_threads, set_num_threads
 from .columns import Columns, converted, learned
 from .encoding import columns, fit_encoding, without_categories
 from .model import Member, Model
@@ -17,10 +21,13 @@ from .tables import is_table
 from .training import member_of
 
 MAX_LEAVES = 2**24
-BATCH_SIZE = 64
-LEARNING_RATE = 0.006
+BATCH_SIZE = 128
+LEARNING_RATE = 0.012
 DEPTH = {"classification": 6, "regression": 4}
-PASSES, MIN_STEPS, MAX_STEPS = 15, 800, 3000
+PASSES, MIN_STEPS, MAX_STEPS = 15, 400, 1500
+SIDE_BY_SIDE, SECONDS = 20000, 0.05
+"""Rows of which members are fitted at the same time, at most: forests of more keep all threads busy, and can be
+interrupted while they grow. Seconds between two reports of progress."""
 MIN_HELD_OUT = 8
 """Held-out rows, at least; of fewer nothing is judged."""
 
@@ -146,7 +153,8 @@ def fit(
         Units of the columns: deviations from the mean, or quantiles of a normal distribution at the ranks of
         the values; "auto" takes the latter where a column has long tails (kurtosis above 12).
     n_members : int
-        Models of which predictions are averaged. Each holds out other rows.
+        Models of which predictions are averaged. Each holds out other rows. Of at most 20 000 rows as many
+        are fitted at the same time as there are threads (`set_num_threads`).
     n_trees : int
         Trees of a member.
     depth : int, optional
@@ -155,12 +163,12 @@ def fit(
     n_projections : int
         Inner products of a member, each of two columns at random before training; 0 for none.
     steps : int, optional
-        Steps of Adam of a member, at most; 0 leaves the start. By default 15 passes over the rows, 800 to
-        3000 steps.
+        Steps of Adam of a member, at most; 0 leaves the start. By default 15 passes over the rows, 400 to
+        1500 steps.
     batch_size : int, optional
-        Samples of a step; by default 64.
+        Samples of a step; by default 128.
     lr : float, optional
-        Learning rate; by default 0.006.
+        Learning rate; by default 0.012.
     average : bool
         Whether states that are judged are averages over the steps before them, late ones weighing most.
     share : float, optional
@@ -171,8 +179,9 @@ def fit(
         States are judged on them: training ends when they get no better, and the best is kept. With 0, or
         where it makes fewer than 8 rows, nothing is held out, and the last state is kept.
     progress : callable or bool, optional
-        Called as progress(done, total) after every step, of at most total in all members; False ends the
-        training and returns the members so far, the last of them with its best state. True shows a bar.
+        Called as progress(done, total) with the steps so far, of at most total in all members: after every
+        step where members are fitted in turn, else some times a second. False ends the training and returns
+        the members that have begun, each with its best state. True shows a bar.
     rng : None, int or numpy.random.Generator
         Source of random numbers; the same int gives the same result in every call.
 
@@ -264,28 +273,65 @@ def fit(
     parts = [np.zeros(0, np.int64)] * n_members
     if validation_rows is None:
         parts = _parts(n, n_members, held_share, np.random.default_rng([seed, n_members]))
-    members: list[Member] = []
+
+    def fitted(i: int, report: Report) -> tuple[Member, bool]:
+        learned, judged, part = rows, held, parts[i]
+        if len(part):
+            learned, judged = rows.part(np.delete(np.arange(n), part)), rows.part(part)
+        member, going = member_of(
+            learned, judged, settings, report, np.random.default_rng([seed, n_members, i])
+        )
+        check_converged(member)
+        return member, going
+
     with reporting(progress, max(1, n_members * steps), "step") as report:
-        for i, part in enumerate(parts):
-            learned, judged = rows, held
-            if len(part):
-                learned, judged = rows.part(np.delete(np.arange(n), part)), rows.part(part)
-            member, going = member_of(
-                learned,
-                judged,
-                settings,
-                _from(report, i * steps),
-                np.random.default_rng([seed, n_members, i]),
-            )
-            check_converged(member)
-            members.append(member)
-            if not going:
-                break
+        threads = min(get_num_threads(), n_members) if n <= SIDE_BY_SIDE else 1
+        members = _side_by_side(fitted, n_members, steps, threads, report)
     return Model(task, units, tuple(members), targets.center, targets.scale, encoding, of_table)
 
 
-def _from(report: Report, first: int) -> Report:
-    return lambda done: report(first + done)
+def _side_by_side(
+    fitted: Callable[[int, Report], tuple[Member, bool]], n: int, steps: int, threads: int, report: Report
+) -> list[Member]:
+    """Members `fitted(i, report)`, as many at a time as there are threads, fewer where `report` says to stop.
+
+    `report` is called from this thread alone, with the steps of all members so far.
+    """
+    done, stop = [0] * n, threading.Event()
+
+    def member(i: int, report: Report) -> Member | None:
+        def counted(step: int) -> bool:
+            done[i] = step
+            return report(sum(done)) and not stop.is_set()
+
+        if i and stop.is_set():
+            return None
+        try:
+            result, going = fitted(i, counted)
+        except BaseException:
+            stop.set()
+            raise
+        done[i] = steps
+        if not going:
+            stop.set()
+        return result
+
+    if threads == 1:
+        members = [member(i, report) for i in range(n)]
+    else:
+        share = -(-get_num_threads() // threads)
+        with ThreadPoolExecutor(threads, initializer=set_num_threads, initargs=(share,)) as pool:
+            futures = [pool.submit(copy_context().run, member, i, unheard) for i in range(n)]
+            try:
+                while wait(futures, SECONDS, FIRST_EXCEPTION).not_done and not stop.is_set():
+                    if not report(sum(done)):
+                        stop.set()
+                members = [future.result() for future in futures]
+                if not stop.is_set():
+                    report(sum(done))
+            finally:
+                stop.set()
+    return [a for a in members if a is not None]
 
 
 def check_converged(member: Member) -> None:

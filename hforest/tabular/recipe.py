@@ -26,13 +26,13 @@ DEFAULT_FACTOR = 4.0
 """That without held-out rows."""
 KERNEL_RATE = 1.0
 """Learning rate of the inner products against that of the trees."""
-WARM_UP = 50
+WARM_UP = 25
 """Steps over which the learning rate rises to its value."""
-SAMPLE_EVERY = 10
+SAMPLE_EVERY = 5
 """Steps between two states that enter the average."""
 LATENESS = 8.0
 """The average over t states gives a late one the weight (LATENESS + 1) / (t + LATENESS)."""
-JUDGE_EVERY = 100
+JUDGE_EVERY = 50
 """Steps between two judgements on held-out rows."""
 PATIENCE = 3
 """Judgements without a better one after which training ends."""

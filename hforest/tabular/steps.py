@@ -102,9 +102,9 @@ def partial_fit(
     sample_weight : (n_samples,) array_like, optional
         Weights of the samples, at least 0, not all 0; samples of weight 0 are left out. By default 1.
     batch_size : int, optional
-        Samples of a step of Adam; by default 64.
+        Samples of a step of Adam; by default 128.
     lr : float, optional
-        Learning rate; by default 0.006. It rises over the first 50 steps.
+        Learning rate; by default 0.012. It rises over the first 25 steps.
 
     Returns
     -------
