@@ -172,12 +172,11 @@ def _with_levels(x: np.ndarray, levels: dict[int, np.ndarray]) -> Any:
     """A data frame whose columns of categories have these levels; other values are missing."""
     import pandas
 
-    return pandas.DataFrame(
-        {
-            str(j): pandas.Categorical(_texts(column), levels[j]) if j in levels else column
-            for j, column in enumerate(x.T)
-        }
-    )
+    columns: dict[str, Any] = {str(j): column for j, column in enumerate(x.T)}
+    for j, names in levels.items():
+        codes = pandas.Index(names).get_indexer(_texts(x[:, j]))
+        columns[str(j)] = pandas.Categorical.from_codes(codes, names)
+    return pandas.DataFrame(columns)
 
 
 def _native(package: str, data: Data) -> tuple[Callable[[np.ndarray], Any], Settings, Settings]:
