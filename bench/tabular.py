@@ -711,7 +711,7 @@ def ranks_figure(rows: list[Settings], path: Path) -> None:
     panel.text(left, -1.65, f"critical difference {difference:.2f}", ha="left", va="bottom", fontsize=9)
     tables = f"{n} tables" if n == n_all else f"{n} of {n_all} tables, on which all have errors"
     title = f"mean rank by error, {tables}; blue: hforest"
-    panel.text(right, -1.65, title, ha="right", va="bottom", fontsize=9)
+    panel.set_title(title, fontsize=10)
     drawing.tight_layout()
     drawing.savefig(path, dpi=110)
 
