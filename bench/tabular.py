@@ -601,10 +601,10 @@ def errors_table(rows: list[Settings], task: str = "classification") -> str:
     return _by_table(found, [_errors(row) for row in found.errors])
 
 
-def losses_table(rows: list[Settings]) -> str:
-    """As `errors_table`: log losses of classifications."""
-    found = summary(rows, "classification")
-    assert found is not None, "no rows of a classification"
+def losses_table(rows: list[Settings], task: str = "classification") -> str:
+    """As `errors_table`: log losses."""
+    found = summary(rows, task)
+    assert found is not None, f"no rows of a {task}"
     return _by_table(found, [[_number(a, 3) for a in row] for row in found.losses])
 
 
@@ -614,14 +614,15 @@ def _by_table(found: Summary, figures: list[list[str]]) -> str:
 
 
 def tables_of(rows: list[Settings], base: str = BASE) -> str:
-    """All tables of a record."""
+    """All tables of a record, under headings."""
     parts = []
     for task in ("classification", "regression"):
         found = summary(rows, task)
         if found is not None:
-            parts += [task, summary_table(rows, task, base), errors_table(rows, task)]
+            parts += [f"## {task.capitalize()}", summary_table(rows, task, base)]
+            parts += ["### Errors in percent", errors_table(rows, task)]
             if not np.isnan(found.losses).all():
-                parts += ["log loss", losses_table(rows)]
+                parts += ["### Log losses", losses_table(rows, task)]
     return "\n\n".join(parts)
 
 
