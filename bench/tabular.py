@@ -156,9 +156,10 @@ def _hinge(data: Data, settings: Settings) -> Predict:
 
 
 def _texts(column: np.ndarray) -> np.ndarray:
-    """Categories as texts; missing ones are empty."""
+    """Categories as texts that are no numbers; missing ones are empty."""
     missing = ~(column >= 0)
-    return np.where(missing, "", np.where(missing, 0, column).astype(np.int64).astype(str))
+    codes = np.where(missing, 0, column).astype(np.int64).astype(str)
+    return np.where(missing, "", np.char.add("c", codes))
 
 
 def _with_texts(x: np.ndarray, columns: list[int]) -> np.ndarray:
