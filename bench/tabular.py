@@ -1,16 +1,17 @@
 """Ordinary tables: every kind of forest here beside other libraries, all at their defaults, one thread.
 
-    python bench/tabular.py --data DIR [DIR ...] [--tables NAME ... | --half choose judge]
-        [--methods NAME ...] [--splits 5] [--rows 20000] [--held-out] [--seconds S]
-        [--scale raw unit deviations powers] [--json FILE]
+    python bench/tabular.py --data DIR [DIR ...] [--tables NAME ... | --half choose judge public]
+        [--methods NAME ...] [--splits 5] [--rows 20000] [--held-out] [--seconds S] [--no-categorical]
+        [--gaps random value] [--scale raw unit deviations powers indicators] [--json FILE]
     python bench/tabular.py --table FILE [FILE ...]   # markdown tables of records, without a measurement
     python bench/tabular.py --figure FILE OUT.png     # error over time, both against the random forest
+    python bench/tabular.py --ranks FILE OUT.png      # mean ranks, with their critical difference
 
 A table is an npz file in one of the folders, of x and y, or of x_train, y_train, x_test and y_test, which
 are joined. A split draws at most `rows` rows at random with its number as the seed, two thirds for fitting
 and the rest for the test. With --held-out a quarter of the rows for fitting takes the place of the test
 rows, which nothing sees then: so settings are chosen, on the tables of CHOOSE alone. Those of JUDGE took no
-part in any choice.
+part in any choice; those of PUBLIC neither, and nothing was measured on them before the public comparison.
 
 A method is a name of METHODS, or `name:setting=value,...` with arguments of its public function or
 estimator: "co2:nu=10,bootstrap=True"; n_projections may also be 'sqrt' or 'features' (100 at most). With
@@ -18,10 +19,24 @@ estimator: "co2:nu=10,bootstrap=True"; n_projections may also be 'sqrt' or 'feat
 a fifth of the rows for fitting, the defaults first; the best one is fitted on all of them. Methods that are
 not installed, or refuse a table, are left out.
 
+Columns of categories (CATEGORIES in tabular_data.py) are passed as such to the methods that take them; the
+others read their codes as numbers, as all do with --no-categorical or --scale. With --gaps a fifth of the
+values is missing, of the rows for fitting and of the test, at random or more often the greater the value is
+in its column; methods that refuse NaN are left out.
+
 Seconds are of the processor, which one thread spends: other work on the machine hardly moves them. Errors
-are in percent of labels, or 1 - R2 in percent. --scale changes the columns after loading: to [0, 1],
+are in percent of labels, or 1 - R2 in percent. The log loss of class probabilities (natural logarithm) is
+the mean over the test rows whose label occurs among the rows for fitting; the others, of which no method has
+a probability, are left out of it. Probabilities below the eps of float32, 1.2e-7, count as eps in all
+methods: a forest of 100 trees has shares of 0. --scale changes the columns after loading: to [0, 1],
 to deviations from the mean (both by the rows for fitting), by random powers of ten, 1e-12 to 1e12, or from
 columns of at most 16 whole numbers to an indicator of each.
+
+--table, --figure and --ranks read the methods of --methods alone, where it is there. --ranks has the mean
+ranks by error over the tables, classes and targets, on which all methods have errors, and the least
+difference of mean ranks that is significant at the level .05 by Nemenyi's test (Demsar, Statistical
+comparisons of classifiers over multiple data sets, JMLR 7, 2006, section 3.2.2); bars join methods that
+differ by less.
 The json record keeps its rows, so the same command goes on where it was stopped.
 """
 
@@ -35,7 +50,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,53 +62,52 @@ if __name__ == "__main__":  # read when the libraries are loaded
 
 import numpy as np
 from common import Bar, machine_text, need, record
+from tabular_data import (
+    CATEGORIES,
+    GAPS,
+    HALVES,
+    REGRESSIONS,
+    SCALES,
+    Data,
+    find,
+    load,
+    scaler,
+)
 
 import hforest
 from hforest import cascade, classic, co2, manifold, neural, tree
 
-CHOOSE = (
-    "letter", "magic", "phoneme", "dna", "spambase", "waveform_40", "connect4", "optdigits", "nursery",
-    "yeast", "adult", "kddcup", "houses", "puma8NH", "abalone", "BNG_pwLinear",
-)  # fmt: skip
-JUDGE = (
-    "churn", "coil2000", "ring", "splice", "sleep", "mushroom", "page_blocks", "usps", "isolet", "shuttle",
-    "ijcnn1", "poker_train_only", "madelon", "pol", "fried", "mv",
-)  # fmt: skip
-HALVES = {"choose": CHOOSE, "judge": JUDGE}
-REGRESSIONS = ("abalone",)
-"""Tables whose targets are whole numbers."""
-SCALES = ("raw", "unit", "deviations", "powers", "indicators")
-CATEGORIES = 16
-"""Values of a column of whole numbers that has an indicator for each, at most."""
 BASE = "rf"
 """The method that others are compared with."""
-
-
-class Data(NamedTuple):
-    """Samples for fitting."""
-
-    x: np.ndarray
-    """(n_samples, n_features) float32."""
-    y: np.ndarray
-    """(n_samples,) labels 0 to n_classes - 1, int64, each of which occurs; or targets, float64."""
-    n_classes: int | None
-    """None in a regression."""
-    seed: int
-
-    @property
-    def task(self) -> str:
-        return "regression" if self.n_classes is None else "classification"
-
+NAMES = {"rf": "random forest's"}
+"""Of methods that others are compared with, in heads of tables."""
+EPS = float(np.finfo(np.float32).eps)
+"""The least probability in a log loss."""
 
 Settings = dict[str, Any]
-Predict = Callable[[np.ndarray], np.ndarray]  # samples to labels, or to targets
+Predict = Callable[[np.ndarray], np.ndarray]
+"""Samples to class probabilities, (n_samples, n_classes), or labels; in a regression to targets."""
 
 # ------------------------------------------------------------------------------ methods of this library
 
 
 def _answers(p: np.ndarray, data: Data) -> np.ndarray:
-    """Labels of class probabilities, or targets of outputs."""
-    return p.reshape(len(p), -1)[:, 0] if data.n_classes is None else p.argmax(axis=1)
+    """Class probabilities as they are, or targets of outputs."""
+    return p.reshape(len(p), -1)[:, 0] if data.n_classes is None else p
+
+
+def _categorical(data: Data) -> tuple[Predict, Settings]:
+    """A change of samples, missing categories to NaN, and the argument that names columns of categories."""
+    columns = list(data.categorical)
+    if not columns:
+        return lambda x: x, {}
+
+    def changed(x: np.ndarray) -> np.ndarray:
+        x = x.copy()
+        x[:, columns] = np.where(x[:, columns] < 0, np.nan, x[:, columns])
+        return x
+
+    return changed, {"categorical": columns}
 
 
 def _grown(grow: Callable[..., Any], given: Settings, data: Data, settings: Settings) -> Predict:
@@ -103,10 +117,11 @@ def _grown(grow: Callable[..., Any], given: Settings, data: Data, settings: Sett
     if isinstance(settings.get("n_projections"), str):
         known = {"sqrt": math.ceil(n_features**0.5), "features": min(n_features, 100)}
         settings["n_projections"] = known[settings["n_projections"]]
+    changed, more = _categorical(data)
     forest = grow(
-        data.x, data.y, task=data.task, n_classes=data.n_classes, rng=data.seed, **settings,
+        changed(data.x), data.y, task=data.task, n_classes=data.n_classes, rng=data.seed, **more, **settings,
     )  # fmt: skip
-    return lambda x: _answers(tree.predict(forest, x), data)
+    return lambda x: _answers(tree.predict(forest, changed(x)), data)
 
 
 def _cascade(data: Data, settings: Settings) -> Predict:
@@ -130,26 +145,69 @@ def _neural(data: Data, settings: Settings) -> Predict:
 
 def _hinge(data: Data, settings: Settings) -> Predict:
     tabular = importlib.import_module("hforest.tabular")
+    changed, more = _categorical(data)
     model = tabular.fit(
-        data.x, data.y, task=data.task, n_classes=data.n_classes, rng=data.seed, **settings,
+        changed(data.x), data.y, task=data.task, n_classes=data.n_classes, rng=data.seed, **more, **settings,
     )  # fmt: skip
-    return lambda x: _answers(tabular.predict(model, x), data)
+    return lambda x: _answers(tabular.predict(model, changed(x)), data)
 
 
 # ------------------------------------------------------------------------------ methods of others
 
 
+def _texts(column: np.ndarray) -> np.ndarray:
+    """Categories as texts that are no numbers; missing ones are empty."""
+    missing = ~(column >= 0)
+    codes = np.where(missing, 0, column).astype(np.int64).astype(str)
+    return np.where(missing, "", np.char.add("c", codes))
+
+
+def _with_texts(x: np.ndarray, columns: list[int]) -> np.ndarray:
+    mixed = x.astype(object)
+    for j in columns:
+        mixed[:, j] = _texts(x[:, j])
+    return mixed
+
+
+def _with_levels(x: np.ndarray, levels: dict[int, np.ndarray]) -> Any:
+    """A data frame whose columns of categories have these levels; other values are missing."""
+    import pandas
+
+    columns: dict[str, Any] = {str(j): column for j, column in enumerate(x.T)}
+    for j, names in levels.items():
+        codes = pandas.Index(names).get_indexer(_texts(x[:, j]))
+        columns[str(j)] = pandas.Categorical.from_codes(codes, names)
+    return pandas.DataFrame(columns)
+
+
+def _native(package: str, data: Data) -> tuple[Callable[[np.ndarray], Any], Settings, Settings]:
+    """A change of samples, and arguments of the estimator and of its `fit`, for columns of categories."""
+    columns = list(data.categorical)
+    if columns and package == "catboost":
+        return partial(_with_texts, columns=columns), {}, {"cat_features": columns}
+    if columns and package == "xgboost":
+        levels = {j: np.setdiff1d(_texts(data.x[:, j]), [""]) for j in columns}
+        return partial(_with_levels, levels=levels), {"enable_categorical": True}, {}
+    if columns and package == "lightgbm":
+        return lambda x: x, {}, {"categorical_feature": columns}
+    return lambda x: x, {"categorical_features": columns} if columns else {}, {}
+
+
 def _sklearn(names: tuple[str, str], given: Settings, data: Data, settings: Settings) -> Predict:
     """An estimator with scikit-learn's interface: "module.Classifier", "module.Regressor"."""
     module, name = names[data.n_classes is None].rsplit(".", 1)
-    model = getattr(importlib.import_module(module), name)(**{"random_state": data.seed, **given, **settings})
-    model.fit(data.x, data.y)
-    return lambda x: np.asarray(model.predict(x)).reshape(len(x))
+    changed, more, of_fit = _native(module.split(".")[0], data)
+    kind = getattr(importlib.import_module(module), name)
+    model = kind(**{"random_state": data.seed, **given, **more, **settings})
+    model.fit(changed(data.x), data.y, **of_fit)
+    if data.n_classes is not None and hasattr(model, "predict_proba"):
+        return lambda x: np.asarray(model.predict_proba(changed(x)))
+    return lambda x: np.asarray(model.predict(changed(x))).reshape(len(x))
 
 
 def _mlp(data: Data, settings: Settings) -> Predict:
     """scikit-learn's network on columns, and targets, in deviations."""
-    scaled = _scaler("deviations", data.x, data.seed)
+    scaled = scaler("deviations", data.x, data.seed)
     y, mean, deviation = data.y, 0.0, 1.0
     if data.n_classes is None:
         mean, deviation = float(y.mean()), float(y.std()) or 1.0
@@ -161,24 +219,31 @@ def _mlp(data: Data, settings: Settings) -> Predict:
     return lambda x: predict(scaled(x)) * deviation + mean
 
 
-def _ydf(data: Data, settings: Settings) -> Predict:
-    """ydf's random forest with sparse oblique splits."""
+def _ydf(learner: str, given: Settings, data: Data, settings: Settings) -> Predict:
+    """A learner of ydf."""
     import ydf
 
     ydf.verbose(0)
+    columns = list(data.categorical)
+    others = np.setdiff1d(np.arange(data.x.shape[1]), columns)
+
+    def features(x: np.ndarray) -> dict[str, np.ndarray]:
+        named = {f"category{j}": _texts(x[:, j]) for j in columns}
+        return named | ({"x": x[:, others]} if len(others) else {})
+
     task = ydf.Task.REGRESSION if data.n_classes is None else ydf.Task.CLASSIFICATION
-    settings = {"split_axis": "SPARSE_OBLIQUE", **settings}
-    learner = ydf.RandomForestLearner(
-        label="y", task=task, num_threads=1, random_seed=data.seed, **settings,
-    )  # fmt: skip
-    model = learner.train({"x": data.x, "y": data.y})
+    settings = {"num_threads": 1, "random_seed": data.seed, **given, **settings}
+    model = getattr(ydf, learner)(label="y", task=task, **settings).train({**features(data.x), "y": data.y})
 
     def predict(x: np.ndarray) -> np.ndarray:
-        p = model.predict({"x": x})
+        p = np.asarray(model.predict(features(x)))
         if data.n_classes is None:
-            return np.asarray(p)
-        classes = np.array([int(name) for name in model.label_classes()])
-        return classes[p.argmax(axis=1) if p.ndim == 2 else (p > 0.5).astype(int)]
+            return p
+        if p.ndim == 1:  # of the second of two classes
+            p = np.column_stack([1 - p, p])
+        ordered = np.zeros((len(x), data.n_classes))
+        ordered[:, [int(name) for name in model.label_classes()]] = p
+        return ordered
 
     return predict
 
@@ -190,6 +255,8 @@ class Method(NamedTuple):
     needs: str = "hforest"
     """The package that must be installed."""
     classes_only: bool = False
+    categorical: bool = False
+    """Whether it takes columns of categories; if not, it reads their codes as numbers."""
 
 
 def _of_sklearn(module: str, first: str, **given: Any) -> Callable[[Data, Settings], Predict]:
@@ -197,25 +264,30 @@ def _of_sklearn(module: str, first: str, **given: Any) -> Callable[[Data, Settin
 
 
 METHODS = {
-    "classic": Method(partial(_grown, classic.grow, {})),
-    "extra": Method(partial(_grown, classic.grow_extra, {})),
-    "complete": Method(partial(_grown, classic.grow_random, {})),
+    "classic": Method(partial(_grown, classic.grow, {}), categorical=True),
+    "extra": Method(partial(_grown, classic.grow_extra, {}), categorical=True),
+    "complete": Method(partial(_grown, classic.grow_random, {}), categorical=True),
     "sporf": Method(partial(_grown, manifold.grow, {"projection": "sparse"})),
     "probes": Method(partial(_grown, manifold.grow, {"projection": "probe"})),
     "co2": Method(partial(_grown, co2.grow, {"n_trees": 30})),
     "cascade": Method(_cascade, classes_only=True),
     "neural": Method(_neural, classes_only=True),
-    "hinge": Method(_hinge, "hforest.tabular"),
+    "hinge": Method(_hinge, "hforest.tabular", categorical=True),
     "rf": Method(_of_sklearn("sklearn.ensemble", "RandomForest", n_jobs=1), "sklearn"),
     "et": Method(_of_sklearn("sklearn.ensemble", "ExtraTrees", n_jobs=1), "sklearn"),
-    "histgb": Method(_of_sklearn("sklearn.ensemble", "HistGradientBoosting"), "sklearn"),
+    "histgb": Method(_of_sklearn("sklearn.ensemble", "HistGradientBoosting"), "sklearn", categorical=True),
     "mlp": Method(_mlp, "sklearn"),
-    "xgboost": Method(_of_sklearn("xgboost", "XGB", n_jobs=1), "xgboost"),
-    "lightgbm": Method(_of_sklearn("lightgbm", "LGBM", n_jobs=1, verbose=-1), "lightgbm"),
+    "xgboost": Method(_of_sklearn("xgboost", "XGB", n_jobs=1), "xgboost", categorical=True),
+    "lightgbm": Method(_of_sklearn("lightgbm", "LGBM", n_jobs=1, verbose=-1), "lightgbm", categorical=True),
     "catboost": Method(
-        _of_sklearn("catboost", "CatBoost", thread_count=1, verbose=0, allow_writing_files=False), "catboost"
+        _of_sklearn("catboost", "CatBoost", thread_count=1, verbose=0, allow_writing_files=False),
+        "catboost",
+        categorical=True,
     ),
-    "ydf": Method(_ydf, "ydf"),
+    "ydf": Method(
+        partial(_ydf, "RandomForestLearner", {"split_axis": "SPARSE_OBLIQUE"}), "ydf", categorical=True
+    ),
+    "ydf_boosted": Method(partial(_ydf, "GradientBoostedTreesLearner", {}), "ydf", categorical=True),
 }
 
 _LEAVES: dict[str, list[Any]] = {"min_samples_leaf": [1, 2, 4, 8]}
@@ -269,6 +341,12 @@ def parsed(method: str) -> tuple[str, Settings]:
         ) from None
 
 
+def fit(method: str, data: Data, settings: Settings) -> Predict:
+    """A fitted model: what predicts by it."""
+    kind = METHODS[parsed(method)[0]]
+    return kind.fit(data if kind.categorical else data._replace(categorical=()), settings)
+
+
 def installed(method: str) -> bool:
     """Whether the package that a method needs is there."""
     try:
@@ -278,73 +356,18 @@ def installed(method: str) -> bool:
     return True
 
 
-# ------------------------------------------------------------------------------ tables
+# ------------------------------------------------------------------------------ errors
 
 
-def find(folders: Iterable[Path], table: str) -> Path:
-    """The file of a table."""
-    for folder in folders:
-        if (folder / f"{table}.npz").is_file():
-            return folder / f"{table}.npz"
-    raise SystemExit(f"--data: expected folders with {table}.npz, found it in none; add its folder")
+def labels_of(p: np.ndarray) -> np.ndarray:
+    """Labels of class probabilities; labels and targets as they are."""
+    return p.argmax(axis=1) if p.ndim == 2 else p
 
 
-def _indicators(x: np.ndarray) -> Predict:
-    """Columns of few whole numbers become indicators of those that the samples for fitting have."""
-    values = [np.unique(column) for column in x.T]
-    few = [len(v) <= CATEGORIES and bool((v == np.round(v)).all()) for v in values]
-
-    def changed(a: np.ndarray) -> np.ndarray:
-        columns = [a[:, f, None] == values[f] if is_few else a[:, f, None] for f, is_few in enumerate(few)]
-        return np.concatenate(columns, axis=1).astype(np.float32)
-
-    return changed
-
-
-def _scaler(scale: str, x: np.ndarray, seed: int) -> Predict:
-    """The change of columns: of samples, by the samples for fitting."""
-    if scale == "indicators":
-        return _indicators(x)
-    low: Any = np.zeros(x.shape[1])
-    divisor: Any = np.ones(x.shape[1])
-    if scale == "unit":
-        low, divisor = x.min(axis=0).astype(np.float64), np.ptp(x, axis=0).astype(np.float64)
-    elif scale == "deviations":
-        low, divisor = x.mean(axis=0, dtype=np.float64), x.std(axis=0, dtype=np.float64)
-    elif scale == "powers":
-        divisor = 10.0 ** np.random.default_rng([seed, 1]).integers(-12, 13, x.shape[1])
-    divisor = np.where(divisor > 0, divisor, 1)
-    return lambda a: ((a - low) / divisor).astype(np.float32)
-
-
-def load(
-    path: Path, rows: int, split: int, held_out: bool, scale: str
-) -> tuple[Data, np.ndarray, np.ndarray]:
-    """Samples for fitting, and samples and their labels or targets for the test.
-
-    Labels are numbered as they occur among the samples for fitting; others are -1, which nobody predicts.
-    """
-    with np.load(path) as file:
-        names = ("x_train", "x_test") if "x_train" in file else ("x",)
-        x = np.concatenate([file[name] for name in names])
-        y = np.concatenate([file["y" + name[1:]] for name in names])
-    picked = np.random.default_rng(split).permutation(len(x))[:rows]
-    train, test = np.split(picked, [2 * len(picked) // 3])
-    if held_out:
-        train, test = np.split(train, [3 * len(train) // 4])
-    n_classes, y_train, y_test = None, y[train].astype(np.float64), y[test].astype(np.float64)
-    if y.dtype.kind != "f" and path.stem not in REGRESSIONS:
-        classes, numbers = np.unique(y[train], return_inverse=True)
-        n_classes, y_train = len(classes), np.asarray(numbers)
-        number = np.full(int(y.max()) + 1, -1)
-        number[classes] = np.arange(n_classes)
-        y_test = number[y[test]]
-    x = x.astype(np.float32)
-    x_train, x_test = x[train], x[test]
-    if scale != "raw":
-        change = _scaler(scale, x_train, split)
-        x_train, x_test = change(x_train), change(x_test)
-    return Data(x_train, y_train, n_classes, split), x_test, y_test
+def log_loss(p: np.ndarray, y: np.ndarray) -> float:
+    """Mean of -ln of the probabilities of labels, which are at least EPS; rows with label -1 are left out."""
+    rows = np.flatnonzero(y >= 0)
+    return float(-np.log(np.maximum(p[rows, y[rows]], EPS)).mean())
 
 
 def error(p: np.ndarray, y: np.ndarray, n_classes: int | None) -> float:
@@ -367,7 +390,7 @@ def search(method: str, data: Data, seconds: float) -> Settings:
     best, least = given, np.inf
     tried = dict(given)
     while True:
-        p = METHODS[name].fit(kept, tried)(data.x[held])
+        p = labels_of(fit(name, kept, tried)(data.x[held]))
         found = error(p if data.n_classes is None else labels[p], data.y[held], data.n_classes)
         if found < least:
             best, least = tried, found
@@ -381,21 +404,29 @@ def search(method: str, data: Data, seconds: float) -> Settings:
 
 def measure(method: str, path: Path, key: Settings) -> Settings:
     """The row of one method, table and split."""
-    data, x_test, y_test = load(path, key["rows"], key["split"], key["held_out"], key["scale"])
+    names = ("rows", "split", "held_out", "scale", "categorical", "gaps")
+    data, x_test, y_test = load(path, *(key[name] for name in names))
     name, settings = parsed(method)
     begin = time.process_time()
     if key["seconds"] and name in SPACES:
         settings = search(method, data, key["seconds"])
     searched = time.process_time()
-    predict = METHODS[name].fit(data, settings)
+    predict = fit(name, data, settings)
     fitted = time.process_time()
     p = predict(x_test)
+    end = time.process_time()
+    losses = {"log_loss": log_loss(p, y_test)} if data.n_classes is not None and p.ndim == 2 else {}
     return {
         **key, "task": data.task, "n_fitted": len(data.y), "n_features": data.x.shape[1],
-        "n_classes": data.n_classes, "settings": settings, "error": error(p, y_test, data.n_classes),
+        "n_classes": data.n_classes, "settings": settings,
+        "error": error(labels_of(p), y_test, data.n_classes), **losses,
         "search_seconds": searched - begin, "fit_seconds": fitted - searched,
-        "predict_seconds": time.process_time() - fitted,
+        "predict_seconds": end - fitted,
     }  # fmt: skip
+
+
+OLD = {"categorical": False, "gaps": None}
+"""Of rows of records that do not say it."""
 
 
 def versions() -> dict[str, str]:
@@ -413,8 +444,9 @@ def run(options: argparse.Namespace) -> None:
     hforest.set_num_threads(1)
     warnings.filterwarnings("ignore")  # of peers: unfinished networks, missing column names
     tables = options.tables or [name for half in options.half for name in HALVES[half]]
-    methods = [name for name in options.methods if installed(name)]
-    missing = [name for name in options.methods if name not in methods]
+    asked = options.methods or list(METHODS)
+    methods = [name for name in asked if installed(name)]
+    missing = [name for name in asked if name not in methods]
     if missing:
         print("not installed:", ", ".join(missing), file=sys.stderr)
     rows: list[Settings] = []
@@ -424,21 +456,25 @@ def run(options: argparse.Namespace) -> None:
         (find(options.data, table), {
             "table": table, "method": method, "split": split, "scale": scale, "rows": options.rows,
             "held_out": options.held_out, "seconds": options.seconds,
+            "categorical": options.categorical and scale == "raw" and table in CATEGORIES
+            and METHODS[parsed(method)[0]].categorical,
+            "gaps": gaps,
         })
-        for table in tables for scale in options.scale for split in range(options.splits)
+        for table in tables for scale in options.scale for gaps in options.gaps
+        for split in range(options.splits)
         for method in methods
     ]  # fmt: skip
     found = []
     with Bar("tabular") as bar:
         for done, (path, key) in enumerate(wanted):
-            row = next((row for row in rows if key.items() <= row.items()), None)
+            row = next((row for row in rows if key.items() <= {**OLD, **row}.items()), None)
             bar(done, len(wanted))
             bar.note(f"{key['table']}, {key['method']}, split {key['split']}")
             if row is None and not _skipped(path, key):
                 try:
                     row = measure(key["method"], path, key)
-                except ValueError as refused:  # a cascade needs some samples of each class
-                    print(f"{key['table']}, {key['method']}: left out: {refused}", file=sys.stderr)
+                except Exception as refused:  # each library has its own; a cascade needs some of each class
+                    print(f"{key['table']}, {key['method']}: left out: {refused!r}", file=sys.stderr)
                     continue
                 rows.append(row)
                 if options.json:
@@ -447,7 +483,7 @@ def run(options: argparse.Namespace) -> None:
                 found.append(row)
         bar(len(wanted), len(wanted))
     print(machine_text())
-    print(tables_of(found))
+    print(tables_of(found, options.base))
 
 
 def _skipped(path: Path, key: Settings) -> bool:
@@ -477,6 +513,17 @@ class Summary(NamedTuple):
     """(n_methods,) geometric mean of errors over BASE's, of tables on which no method's error is 0."""
     times: np.ndarray
     """(n_methods,) geometric mean of seconds over BASE's."""
+    losses: np.ndarray
+    """(n_tables, n_methods) mean log losses over splits, NaN where there are none."""
+    loss_ratios: np.ndarray
+    """(n_methods,) geometric mean of log losses over BASE's, of tables on which none is 0."""
+
+
+def _ranks(errors: np.ndarray) -> np.ndarray:
+    """Ranks in each row, 1 for the least; equal errors share a rank, NaN has none."""
+    less = (errors[:, None, :] < errors[:, :, None]).sum(axis=2)
+    equal = (errors[:, None, :] == errors[:, :, None]).sum(axis=2)
+    return np.where(np.isnan(errors), np.nan, less + (equal + 1) / 2)
 
 
 def _geometric(a: np.ndarray, base: np.ndarray, which: np.ndarray) -> np.ndarray:
@@ -484,36 +531,36 @@ def _geometric(a: np.ndarray, base: np.ndarray, which: np.ndarray) -> np.ndarray
     return np.exp(np.nanmean(np.log(a), axis=0)) if which.any() else np.full(a.shape[1], np.nan)
 
 
-def summary(rows: list[Settings], task: str) -> Summary | None:
-    """The summary of the rows of a task; None without rows."""
+def summary(rows: list[Settings], task: str, base: str = BASE) -> Summary | None:
+    """The summary of the rows of a task, against the method `base`; None without rows."""
     by: dict[tuple[str, str], list[Settings]] = {}
     for row in rows:
         if row["task"] == task:
-            table = row["table"] if row["scale"] == "raw" else f"{row['table']}, {row['scale']}"
+            changes = [change for change in (row["scale"], row.get("gaps")) if change not in ("raw", None)]
+            table = ", ".join([row["table"], *changes])
             by.setdefault((table, row["method"]), []).append(row)
     if not by:
         return None
     tables, methods = (list(dict.fromkeys(key[i] for key in by)) for i in (0, 1))
-    errors, seconds = (
+    errors, seconds, losses = (
         np.array([
-            [np.mean([row[name] for row in by[t, m]]) if (t, m) in by else np.nan for m in methods]
+            [np.mean([row.get(name, np.nan) for row in by.get((t, m), [{}])]) for m in methods]
             for t in tables
         ])
-        for name in ("error", "fit_seconds")
+        for name in ("error", "fit_seconds", "log_loss")
     )  # fmt: skip
-    less = (errors[:, None, :] < errors[:, :, None]).sum(axis=2)
-    equal = (errors[:, None, :] == errors[:, :, None]).sum(axis=2)
-    ranks = np.where(np.isnan(errors), np.nan, less + (equal + 1) / 2)
-    ratios = times = np.full(len(methods), np.nan)
-    if BASE in methods:
-        base = methods.index(BASE)
-        there = ~np.isnan(errors[:, base])
-        positive = there & ~(errors == 0).any(axis=1)
+    ratios = times = loss_ratios = np.full(len(methods), np.nan)
+    if base in methods:
+        column = methods.index(base)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # a method without tables
-            ratios = _geometric(errors, errors[:, base], positive)
-            times = _geometric(seconds, seconds[:, base], there)
-    return Summary(tables, methods, errors, seconds, np.nanmean(ranks, axis=0), ratios, times)
+            ratios, loss_ratios = (
+                _geometric(a, a[:, column], ~np.isnan(a[:, column]) & ~(a == 0).any(axis=1))
+                for a in (errors, losses)
+            )
+            times = _geometric(seconds, seconds[:, column], ~np.isnan(seconds[:, column]))
+    ranks = np.nanmean(_ranks(errors), axis=0)
+    return Summary(tables, methods, errors, seconds, ranks, ratios, times, losses, loss_ratios)
 
 
 def _markdown(head: list[str], lines: list[list[str]]) -> str:
@@ -529,15 +576,20 @@ def _errors(row: np.ndarray) -> list[str]:
     return [_number(a, 3 if a < 0.1 else 2 if a < 10 else 1) for a in row]
 
 
-def summary_table(rows: list[Settings], task: str = "classification") -> str:
-    """A line for each method: mean rank, error and seconds of fitting against the random forest."""
-    found = summary(rows, task)
+def summary_table(rows: list[Settings], task: str = "classification", base: str = BASE) -> str:
+    """A line for each method: mean rank, error, log loss and seconds of fitting against the method `base`."""
+    found = summary(rows, task, base)
     assert found is not None, f"no rows of a {task}"
+    columns = {"error": (found.ratios, 3), "log loss": (found.loss_ratios, 3), "seconds": (found.times, 2)}
+    if np.isnan(found.losses).all():
+        del columns["log loss"]
+    of = NAMES.get(base, f"{base}'s")
     return _markdown(
-        ["method", "mean rank", "error / random forest's", "seconds / random forest's", "tables"],
+        ["method", "mean rank", *(f"{name} / {of}" for name in columns), "tables"],
         [
-            [f"`{found.methods[i]}`", _number(found.ranks[i], 1), _number(found.ratios[i], 3),
-             _number(found.times[i], 2), str(int((~np.isnan(found.errors[:, i])).sum()))]
+            [f"`{found.methods[i]}`", _number(found.ranks[i], 1),
+             *(_number(a[i], digits) for a, digits in columns.values()),
+             str(int((~np.isnan(found.errors[:, i])).sum()))]
             for i in np.argsort(found.ranks, kind="stable")
         ],
     )  # fmt: skip
@@ -547,17 +599,123 @@ def errors_table(rows: list[Settings], task: str = "classification") -> str:
     """A line for each table, a column for each method: errors in percent, means over splits."""
     found = summary(rows, task)
     assert found is not None, f"no rows of a {task}"
-    lines = [[name, *_errors(row)] for name, row in zip(found.tables, found.errors, strict=True)]
+    return _by_table(found, [_errors(row) for row in found.errors])
+
+
+def losses_table(rows: list[Settings], task: str = "classification") -> str:
+    """As `errors_table`: log losses."""
+    found = summary(rows, task)
+    assert found is not None, f"no rows of a {task}"
+    return _by_table(found, [[_number(a, 3) for a in row] for row in found.losses])
+
+
+def _by_table(found: Summary, figures: list[list[str]]) -> str:
+    lines = [[name, *row] for name, row in zip(found.tables, figures, strict=True)]
     return _markdown(["table", *(f"`{name}`" for name in found.methods)], lines)
 
 
-def tables_of(rows: list[Settings]) -> str:
-    """All tables of a record."""
-    return "\n\n".join(
-        f"{task}\n\n{summary_table(rows, task)}\n\n{errors_table(rows, task)}"
-        for task in ("classification", "regression")
-        if summary(rows, task) is not None
-    )
+def tables_of(rows: list[Settings], base: str = BASE) -> str:
+    """All tables of a record, under headings."""
+    parts = []
+    for task in ("classification", "regression"):
+        found = summary(rows, task)
+        if found is not None:
+            parts += [f"## {task.capitalize()}", summary_table(rows, task, base)]
+            parts += ["### Errors in percent", errors_table(rows, task)]
+            if not np.isnan(found.losses).all():
+                parts += ["### Log losses", losses_table(rows, task)]
+    return "\n\n".join(parts)
+
+
+# ------------------------------------------------------------------------------ pictures of a record
+
+
+def critical_difference(n_methods: int, n_tables: int, level: float = 0.05) -> float:
+    """The least difference of two mean ranks of Nemenyi's test (Demsar 2006, 3.2.2)."""
+    from scipy import stats
+
+    q = stats.studentized_range.ppf(1 - level, n_methods, np.inf) / math.sqrt(2)
+    return float(q * math.sqrt(n_methods * (n_methods + 1) / (6 * n_tables)))
+
+
+def mean_ranks(rows: list[Settings]) -> tuple[list[str], np.ndarray, int, int]:
+    """Methods and their mean ranks, ascending, over tables that all have errors on; how many of how many."""
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    parts = []
+    for task in ("classification", "regression"):
+        found = summary(rows, task)
+        if found is not None:
+            errors = np.full((len(found.tables), len(methods)), np.nan)
+            errors[:, [methods.index(name) for name in found.methods]] = found.errors
+            parts.append(errors)
+    errors = np.concatenate(parts)
+    whole = errors[~np.isnan(errors).any(axis=1)]
+    if not len(whole) or len(methods) < 2:
+        raise SystemExit(
+            f"--ranks: expected tables with errors of two methods or more, got {len(whole)} of "
+            f"{len(errors)} with errors of all {len(methods)}; name other --methods"
+        )
+    ranks = _ranks(whole).mean(axis=0)
+    order = np.argsort(ranks, kind="stable")
+    return [methods[i] for i in order], ranks[order], len(whole), len(errors)
+
+
+def alike(ranks: np.ndarray, difference: float) -> list[tuple[int, int]]:
+    """First and last of the longest runs of ascending ranks that differ by less than `difference`."""
+    ends = [int(np.searchsorted(ranks, rank + difference)) - 1 for rank in ranks]
+    return [
+        (first, last)
+        for first, last in enumerate(ends)
+        if last > first and (first == 0 or last > ends[first - 1])
+    ]
+
+
+def _ours(method: str) -> bool:
+    return METHODS[parsed(method)[0]].needs.startswith("hforest")
+
+
+def ranks_figure(rows: list[Settings], path: Path) -> None:
+    """Mean ranks on a line, and bars over those that Nemenyi's test does not tell apart."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    methods, ranks, n, n_all = mean_ranks(rows)
+    k, half = len(methods), math.ceil(len(methods) / 2)
+    difference = critical_difference(k, n)
+    bars = alike(ranks, difference)
+    left, right = math.floor(ranks[0]), math.ceil(ranks[-1])
+    depth = 0.3 * len(bars) + 0.3  # of the bars, in lines of text
+    drawing, panel = pyplot.subplots(figsize=(8, 1.3 + 0.28 * (half + depth)))
+    margin = 0.3 * (right - left)
+    panel.set_xlim(left - margin, right + margin)
+    panel.set_ylim(half + depth + 0.6, -2.4)
+    panel.axis("off")
+    panel.plot([left, right], [0, 0], color="black", linewidth=1)
+    for tick in range(left, right + 1):
+        panel.plot([tick, tick], [0, -0.2], color="black", linewidth=1)
+        panel.text(tick, -0.35, str(tick), ha="center", va="bottom", fontsize=9)
+    for i, (name, rank) in enumerate(zip(methods, ranks, strict=True)):
+        on_left = i < half
+        y = depth + 0.7 + (i if on_left else k - 1 - i)
+        end = left - 0.05 * margin if on_left else right + 0.05 * margin
+        color = "C0" if _ours(name) else "0.3"
+        panel.plot([rank, rank, end], [0, y, y], color=color, linewidth=1)
+        panel.text(
+            end, y, f" {name} {rank:.2f} ", ha="right" if on_left else "left", va="center", color=color,
+            fontsize=9,
+        )  # fmt: skip
+    for i, (first, last) in enumerate(bars):
+        y = 0.3 * (i + 1)
+        panel.plot([ranks[first], ranks[last]], [y, y], color="black", linewidth=3, solid_capstyle="butt")
+    panel.plot([left, left + difference], [-1.5, -1.5], color="black", linewidth=2)
+    panel.text(left, -1.65, f"critical difference {difference:.2f}", ha="left", va="bottom", fontsize=9)
+    tables = f"{n} tables" if n == n_all else f"{n} of {n_all} tables, on which all have errors"
+    title = f"mean rank by error, {tables}; blue: hforest"
+    panel.set_title(title, fontsize=10)
+    drawing.tight_layout()
+    drawing.savefig(path, dpi=110)
 
 
 def figure(rows: list[Settings], path: Path) -> None:
@@ -573,7 +731,7 @@ def figure(rows: list[Settings], path: Path) -> None:
         found = summary(rows, task)
         assert found is not None
         for name, x, y in zip(found.methods, found.times, found.ratios, strict=True):
-            ours = METHODS[parsed(name)[0]].needs.startswith("hforest")
+            ours = _ours(name)
             panel.plot(x, y, "o" if ours else "s", color="C0" if ours else "C7")
             panel.annotate(name, (x, y), xytext=(4, 4), textcoords="offset points", fontsize=8)
         panel.axhline(1, color="0.8", linewidth=0.8, zorder=0)
@@ -593,26 +751,38 @@ def main() -> None:
     parser.add_argument("--data", type=Path, nargs="+")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--tables", nargs="+")
-    which.add_argument("--half", nargs="+", choices=tuple(HALVES), default=tuple(HALVES))
-    parser.add_argument("--methods", nargs="+", default=list(METHODS))
+    which.add_argument("--half", nargs="+", choices=tuple(HALVES), default=("choose", "judge"))
+    parser.add_argument("--methods", nargs="+")
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--rows", type=int, default=20000)
     parser.add_argument("--held-out", action="store_true")
     parser.add_argument("--seconds", type=float, default=0.0)
     parser.add_argument("--scale", nargs="+", choices=SCALES, default=["raw"])
+    parser.add_argument("--categorical", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--gaps", nargs="+", choices=GAPS, default=[None])
+    parser.add_argument("--base", default=BASE)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--table", type=Path, nargs="+")
     parser.add_argument("--figure", type=Path, nargs=2, metavar=("FILE", "OUT"))
+    parser.add_argument("--ranks", type=Path, nargs=2, metavar=("FILE", "OUT"))
     options = parser.parse_args()
+
+    def rows_of(*files: Path) -> list[Settings]:
+        rows = [row for file in files for row in json.loads(file.read_text())["rows"]]
+        return [row for row in rows if options.methods is None or row["method"] in options.methods]
+
     if options.figure:
         need("-e '.[bench]'", "matplotlib")
-        figure(json.loads(options.figure[0].read_text())["rows"], options.figure[1])
-    elif options.table:
-        print(tables_of([row for file in options.table for row in json.loads(file.read_text())["rows"]]))
+        figure(rows_of(options.figure[0]), options.figure[1])
+    if options.ranks:
+        need("-e '.[bench]'", "matplotlib")
+        ranks_figure(rows_of(options.ranks[0]), options.ranks[1])
+    if options.table:
+        print(tables_of(rows_of(*options.table), options.base))
     elif options.data:
         run(options)
-    else:
-        parser.error("pass --data to measure, or --table or --figure and a record")
+    elif not options.figure and not options.ranks:
+        parser.error("pass --data to measure, or --table, --figure or --ranks and a record")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@
 DIR holds the tables as npz files of x and y, or of x_train and y_train, in itself or in DIR/tabular. Of
 `rows` rows drawn at random two thirds are for training, the rest for testing. With --held-out test rows are
 left alone: three quarters of the training rows are fitted and errors are those on the others. Defaults were
-chosen so, on the tables of CHOOSE in tabular.py; those of JUDGE took no part.
+chosen so, on the tables of CHOOSE in tabular_data.py; those of JUDGE took no part.
 
 Errors are of labels, or shares of the variance of targets, in percent; "ratio" is the error against that of
 scikit-learn's random forest (100 trees, its defaults, one thread), geometric mean over tables with 0.01 %
@@ -23,14 +23,11 @@ from typing import Any
 
 import numpy as np
 from common import machine_text, need, record
-from tabular import CHOOSE, JUDGE
+from tabular_data import CHOOSE, JUDGE, REGRESSIONS
 
 import hforest
 from hforest import tabular
 from hforest.tabular import recipe
-
-REGRESSION = {"abalone"}
-"""Tables of whole numbers that are targets."""
 
 PARTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "recipe": ({}, {}),
@@ -55,7 +52,7 @@ def load(folder: Path, name: str, rows: int, seed: int, held_out: bool) -> dict[
     with np.load(path if path.exists() else folder / "tabular" / f"{name}.npz") as table:
         end = "" if "x" in table else "_train"
         x, y = table[f"x{end}"], table[f"y{end}"]
-    regression = y.dtype.kind == "f" or name in REGRESSION
+    regression = y.dtype.kind == "f" or name in REGRESSIONS
     y = y.astype(float) if regression else np.unique(y, return_inverse=True)[1]
     picked = np.random.default_rng(seed).permutation(len(x))[:rows]
     train, test = np.split(picked, [2 * len(picked) // 3])

@@ -5,9 +5,9 @@
     python bench/tabular_gaps.py --data DIR [DIR ...] --categories [--methods numbers ...] [--json FILE]
     python bench/tabular_gaps.py --table FILE         # the means of a record
 
-Tables are those of CHOOSE in tabular.py. Of 9000 rows drawn at random two thirds are for training; the rest,
-for tests, is left alone. Of the training rows `rows`, three quarters at most, are fitted, and errors are on
-the others: percent of labels, or 1 - R2 in percent. One thread; seconds are of the processor.
+Tables are those of CHOOSE in tabular_data.py. Of 9000 rows drawn at random two thirds are for training; the
+rest, for tests, is left alone. Of the training rows `rows`, three quarters at most, are fitted, and errors
+are on the others: percent of labels, or 1 - R2 in percent. One thread; seconds are of the processor.
 
 A fifth of all values is removed, also from the rows that errors are on: at random, or by value, each with a
 chance of 0.4 times its rank in its column (0 for the least, 1 for the greatest). In all methods but lightgbm
@@ -37,8 +37,9 @@ if __name__ == "__main__":  # read when the libraries are loaded
 
 import numpy as np
 from common import machine_text, record
-from tabular import CHOOSE, find
-from tabular_ablation import REGRESSION, error
+from tabular_ablation import error
+from tabular_data import CATEGORIES, CHOOSE, GAPS, REGRESSIONS, find
+from tabular_data import removed as without
 
 import hforest
 from hforest import classic, tabular, tree
@@ -46,13 +47,11 @@ from hforest.tabular import encoding
 
 ROWS = 9000
 """Rows of a table, of which two thirds are for training."""
-KINDS = ("random", "value")
-SHARE = 0.2
-CATEGORIES = {
-    "adult": (1, 3, 5, 6, 7, 8, 9, 13), "nursery": tuple(range(8)), "connect4": tuple(range(42)),
-    "dna": tuple(range(60)), "kddcup": (1, 2, 3), "abalone": (0,),
+COLUMNS = {
+    "adult": CATEGORIES["adult"], "nursery": tuple(range(8)), "connect4": tuple(range(42)),
+    "dna": tuple(range(60)), "kddcup": CATEGORIES["kddcup"], "abalone": CATEGORIES["abalone"],
 }  # fmt: skip
-"""Columns of categories."""
+"""Columns that --categories takes as categories."""
 INDICATORS = {"connect4": 3, "dna": 3}
 """Indicators that stand for one column of these tables; none of them is 1 for one more category."""
 
@@ -69,7 +68,7 @@ def load(folders: list[Path], name: str, rows: int, seed: int, together: bool) -
         x = np.where(parts.any(axis=2), parts.argmax(axis=2), INDICATORS[name]).astype(float)
     if together and name == "adult":
         x[x < 0] = np.nan
-    regression = y.dtype.kind == "f" or name in REGRESSION
+    regression = y.dtype.kind == "f" or name in REGRESSIONS
     y = y.astype(float) if regression else np.unique(y, return_inverse=True)[1]
     picked = np.random.default_rng(seed).permutation(len(x))[:ROWS]
     train = picked[: 2 * len(picked) // 3]
@@ -82,13 +81,7 @@ def load(folders: list[Path], name: str, rows: int, seed: int, together: bool) -
 
 def removed(data: Table, kind: str, seed: int) -> Table:
     """A table in which a fifth of the values is missing."""
-    x = np.concatenate([data["x"], data["x_test"]])
-    chance = np.full(x.shape, SHARE)
-    if kind == "value":
-        for column, ascending, p in zip(x.T, np.sort(x, axis=0).T, chance.T, strict=True):
-            low, high = (np.searchsorted(ascending, column, side) for side in ("left", "right"))
-            p[:] = SHARE * (low + high) / len(x)
-    x = np.where(np.random.default_rng([seed, 7]).random(x.shape) < chance, np.nan, x)
+    x = without(np.concatenate([data["x"], data["x_test"]]), kind, seed)
     return data | {"x": x[: len(data["x"])], "x_test": x[len(data["x"]) :]}
 
 
@@ -161,7 +154,7 @@ def _by_medians(data: Table, seed: int, **settings: Any) -> float:
 
 
 Method = Callable[..., float]
-GAPS: dict[str, Method] = {
+METHODS: dict[str, Method] = {
     "medians": _by_medians,
     "indicators": lambda data, seed, **more: _by_medians(_indicated(data), seed, **more),
     "forests": _by_forests,
@@ -225,14 +218,14 @@ def means(rows: list[dict[str, Any]]) -> str:
 
 def measured(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """A row for each table and kind of gaps."""
-    known = OF_CATEGORIES if options.categories else GAPS
+    known = OF_CATEGORIES if options.categories else METHODS
     methods = {name: known[name] for name in options.methods or known}
     kinds = ["categories"] if options.categories else options.kinds
-    for name in options.tables or (CATEGORIES if options.categories else CHOOSE):
+    for name in options.tables or (COLUMNS if options.categories else CHOOSE):
         whole = load(options.data, name, options.rows, options.seed, options.categories)
         for kind in kinds:
             data = whole if options.categories else removed(whole, kind, options.seed)
-            data["categorical"] = list(CATEGORIES.get(name, ()))
+            data["categorical"] = list(COLUMNS.get(name, ()))
             row: dict[str, Any] = {"table": name, "kind": kind, "error": {}, "seconds": {}}
             for method, run in methods.items():
                 begin = time.process_time()
@@ -247,7 +240,7 @@ def main() -> None:
     )
     parser.add_argument("--data", type=Path, nargs="+")
     parser.add_argument("--tables", nargs="+")
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
+    parser.add_argument("--kinds", nargs="+", choices=GAPS, default=list(GAPS))
     parser.add_argument("--categories", action="store_true")
     parser.add_argument("--methods", nargs="+")
     parser.add_argument("--rows", type=int, default=2000)

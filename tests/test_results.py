@@ -247,7 +247,13 @@ def test_a_changed_record_is_seen(name, script):
 def test_tables_of_ordinary_tables_are_those_of_the_records(page, file, name, task, script):
     table, rows = getattr(script("tabular"), name), record(file)
     assert stands_on(f"{page}.md", table(rows, task)), f"run tabular.py --table {file}.json"
-    other = [{**row, "error": row["error"] * (1.2 if row["method"] == "rf" else 2)} for row in rows]
+    other = [
+        {
+            **row,
+            **{k: row[k] * (1.2 if row["method"] == "rf" else 2) for k in ("error", "log_loss") if k in row},
+        }
+        for row in rows
+    ]
     assert not stands_on(f"{page}.md", table(other, task))
 
 
@@ -436,8 +442,7 @@ def test_spaces_have_settings_of_the_methods(script):
                 continue
             _, settings = tabular.parsed(method)
             p = tabular.METHODS[name].fit(tabular.Data(x, y, 2, 0), settings)(x)
-            assert p.shape == (60,), method
-    assert not set(tabular.CHOOSE) & set(tabular.JUDGE)
+            assert p.shape == (60, 2), method
     assert tabular.search("classic:n_trees=3", tabular.Data(x, y, 2, 0), 0.0) == {"n_trees": 3}
 
 
@@ -459,6 +464,127 @@ def test_ranks_and_ratios_by_hand(script):
     np.testing.assert_allclose(found.ratios, [1, (0.5 * 2) ** 0.5, 0.5**0.5])
     np.testing.assert_allclose(found.times, [1, (3 / 5 * 3 / 2 * 2) ** (1 / 3), (1.5 / 2) ** (1 / 3)])
     assert tabular.summary(rows, "regression") is None
+
+
+def test_log_loss_by_hand(script):
+    tabular = script("tabular")
+    p = np.array([[0.5, 0.25, 0.25], [1.0, 0.0, 0.0], [0.2, 0.2, 0.6]], np.float32)
+    eps = np.finfo(np.float32).eps
+    expected = -(np.log(0.5) + np.log(eps)) / 2
+    # The third row's label is not among those for fitting.
+    np.testing.assert_allclose(tabular.log_loss(p, np.array([0, 1, -1])), expected, rtol=1e-6)
+    assert tabular.labels_of(p).tolist() == [0, 0, 2]
+    rows = [
+        {"table": t, "method": m, "task": "classification", "scale": "raw", "error": 5, "fit_seconds": 1,
+         **({} if loss is None else {"log_loss": loss})}
+        for t, row in {"a": {"rf": 1, "x": 0.5, "y": None}, "b": {"rf": 4, "x": 8, "y": None}}.items()
+        for m, loss in row.items()
+    ]  # fmt: skip
+    found = tabular.summary(rows, "classification")
+    np.testing.assert_allclose(found.loss_ratios, [1, 1, np.nan])
+    np.testing.assert_allclose(tabular.summary(rows, "classification", "x").loss_ratios[0], 1)
+    assert "log loss / random forest's" in tabular.summary_table(rows)
+    assert "error / x's" in tabular.summary_table(rows, base="x")
+    old = [{key: value for key, value in row.items() if key != "log_loss"} for row in rows]
+    assert "og loss" not in tabular.tables_of(old)
+
+
+# Demsar 2006, table 5a: critical values of the two-tailed Nemenyi test at .05
+@pytest.mark.parametrize(("n_methods", "q"), [(2, 1.960), (5, 2.728), (10, 3.164)])
+def test_critical_differences_are_those_of_the_table(n_methods, q, script):
+    tabular = script("tabular")
+    expected = q * (n_methods * (n_methods + 1) / (6 * 14)) ** 0.5
+    np.testing.assert_allclose(tabular.critical_difference(n_methods, 14), expected, rtol=5e-4)
+
+
+def test_mean_ranks_are_of_tables_with_all_methods(script, tmp_path):
+    pytest.importorskip("matplotlib")
+    tabular = script("tabular")
+    errors = {
+        ("a", "classification"): {"rf": 1, "hinge": 3, "et": 3},
+        ("b", "classification"): {"rf": 1, "hinge": 0.5},
+        ("c", "regression"): {"et": 3, "hinge": 2, "rf": 4},
+    }
+    rows = [
+        {"table": t, "method": m, "task": task, "scale": "raw", "error": e, "fit_seconds": 1}
+        for (t, task), row in errors.items()
+        for m, e in row.items()
+    ]
+    methods, ranks, n, n_all = tabular.mean_ranks(rows)
+    assert (dict(zip(methods, ranks, strict=True)), n, n_all) == ({"hinge": 1.75, "rf": 2, "et": 2.25}, 2, 3)
+    assert tabular.alike(np.array([1, 2, 3, 4.5, 5]), 2.1) == [(0, 2), (2, 4)]
+    assert tabular.alike(np.array([1, 4.0]), 2.1) == []
+    tabular.ranks_figure(rows, tmp_path / "ranks.png")
+    assert (tmp_path / "ranks.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(SystemExit, match="--ranks: expected"):
+        tabular.mean_ranks([row for row in rows if row["table"] == "b" and row["method"] == "rf"])
+
+
+def test_tables_have_each_value_missing_by_its_chance(script):
+    removed = script("tabular_data").removed
+    x = np.arange(20000, dtype=np.float32).reshape(10000, 2)
+    for kind, first, last in (("random", 0.2, 0.2), ("value", 0.1, 0.3)):
+        gone = np.isnan(removed(x, kind, 0))
+        # five deviations of a mean of 10 000
+        np.testing.assert_allclose([gone[:5000].mean(), gone[5000:].mean()], [first, last], atol=0.023)
+        assert removed(x, kind, 0).dtype == np.float32
+
+
+def test_no_table_is_in_two_halves_and_categories_are_of_known_tables(script):
+    data = script("tabular_data")
+    names = [name for half in data.HALVES.values() for name in half]
+    assert len(set(names)) == len(names) == 46
+    assert set(data.CATEGORIES) <= set(names)
+
+
+def test_columns_of_categories_are_read_as_such(script, tmp_path):
+    tabular = script("tabular")
+    rng = np.random.default_rng(0)
+    number = rng.permutation(40)
+    x = np.column_stack([rng.integers(0, 40, 1200), rng.normal(size=1200)]).astype(np.float32)
+    np.savez(tmp_path / "abalone.npz", x=x, y=number[x[:, 0].astype(int)] % 2 * 8 + (x[:, 1] > 0))
+    errors = {}
+    for categorical in (False, True):
+        key = {
+            "rows": 900, "split": 0, "held_out": False, "scale": "raw", "categorical": categorical,
+            "gaps": None, "seconds": 0.0,
+        }  # fmt: skip
+        row = tabular.measure("classic:n_trees=3,max_depth=3", tmp_path / "abalone.npz", key)
+        errors[categorical] = row["error"]
+        assert "log_loss" not in row
+    assert errors[True] < 0.5 * errors[False]
+    assert not tabular.METHODS["rf"].categorical
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("hinge", {"n_members": 1, "n_trees": 5, "steps": 100}), ("classic", {"n_trees": 10}),
+        ("histgb", {"max_iter": 20}), ("lightgbm", {"n_estimators": 20}), ("xgboost", {"n_estimators": 20}),
+        ("catboost", {"iterations": 20}), ("ydf", {"num_trees": 5}), ("ydf_boosted", {"num_trees": 20}),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("n_classes", [None, 2, 3])
+def test_methods_take_categories_and_missing_values(name, settings, n_classes, script):
+    tabular = script("tabular")
+    pytest.importorskip(tabular.METHODS[name].needs)
+    rng = np.random.default_rng(0)
+    code = rng.integers(0, 12, 600)
+    x = np.column_stack([code, rng.normal(size=(600, 2))]).astype(np.float32)
+    x[rng.random((600, 3)) < 0.05] = np.nan
+    x[:5, 0] = -1  # missing, too
+    y = rng.permutation(12)[code] % (n_classes or 12)
+    data = tabular.Data(x[:400], y[:400], n_classes, 0, (0,))
+    if n_classes is None:
+        data = data._replace(y=data.y.astype(np.float64))
+    x[400, 0] = 30  # a category that no sample for fitting has
+    p = tabular.fit(name, data, settings)(x[400:])
+    assert p.shape == ((200,) if n_classes is None else (200, n_classes))
+    assert np.isfinite(p).all()
+    if n_classes is not None:
+        np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-5)
+    # The mean of targets, or the most frequent class, has 100, or 50 and more.
+    assert tabular.error(tabular.labels_of(p), y[400:], n_classes) < 45
 
 
 @pytest.mark.parametrize("method", ["forest", "co2:nu", "co2:nu=lr", "co2:nu=="])
