@@ -110,31 +110,37 @@ def forest_inputs(x: FloatArray, kernel: FloatArray, native: FloatArray | None) 
     return z
 
 
-def trees_scores(member: Member, x: FloatArray, task: str, native: FloatArray | None = None) -> FloatArray:
-    """Returns scores of classes, or targets in deviations, (n_samples, n_outputs) float32."""
+def forest_outputs(member: Member, x: FloatArray, native: FloatArray | None = None) -> FloatArray:
+    """Returns what the grown forest alone predicts, (n_samples, n_outputs) float64; `x` in a common unit."""
+    return tree.predict(member.forest, forest_inputs(x, member.grown_kernel, native)).astype(np.float64)
+
+
+def trees_scores(member: Member, x: FloatArray, grown: FloatArray | None, task: str) -> FloatArray:
+    """Returns scores of classes, or targets in deviations, (n_samples, n_outputs) float32.
+
+    `grown` are the `forest_outputs` of the samples; None will do where the member's `offset` is 0.
+    """
     t, f, w = member.thresholds, member.features, member.weights
     y = hinge.forward(inputs(x, member.kernel), t, f, w, aggregate="sum") + member.intercept
     multiple = np.float32(member.offset)
-    return y + multiple * offset_of(forest_outputs(member, x, native), task) if multiple else y
+    if not multiple:
+        return y
+    assert grown is not None
+    return y + multiple * offset_of(grown, task)
 
 
-def trees_outputs(member: Member, x: FloatArray, task: str, native: FloatArray | None = None) -> FloatArray:
-    """Returns what the hinge trees alone predict, (n_samples, n_outputs) float64; `x` in a common unit."""
-    y = trees_scores(member, x, task, native)
+def trees_outputs(member: Member, x: FloatArray, grown: FloatArray | None, task: str) -> FloatArray:
+    """Returns what the hinge trees predict, (n_samples, n_outputs) float64; arguments as of `trees_scores`."""
+    y = trees_scores(member, x, grown, task)
     return probabilities(y) if task == "classification" else y.astype(np.float64)
-
-
-def forest_outputs(member: Member, x: FloatArray, native: FloatArray | None = None) -> FloatArray:
-    """Returns what the grown forest alone predicts, (n_samples, n_outputs) float64."""
-    return tree.predict(member.forest, forest_inputs(x, member.grown_kernel, native)).astype(np.float64)
 
 
 def _outputs(member: Member, x: FloatArray, task: str, native: FloatArray | None) -> FloatArray:
     share = float(member.share)
-    if share <= 0:
-        return forest_outputs(member, x, native)
-    y = trees_outputs(member, x, task, native)
-    return y if share >= 1 else share * y + (1 - share) * forest_outputs(member, x, native)
+    grown = forest_outputs(member, x, native) if share < 1 or float(member.offset) else None
+    if grown is None or share >= 1:
+        return trees_outputs(member, x, grown, task)
+    return share * trees_outputs(member, x, grown, task) + (1 - share) * grown if share > 0 else grown
 
 
 # ------------------------------------------------------------------------------------------- checks

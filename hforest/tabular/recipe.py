@@ -28,13 +28,13 @@ KERNEL_RATE = 1.0
 """Learning rate of the inner products against that of the trees."""
 WARM_UP = 25
 """Steps over which the learning rate rises to its value."""
-SAMPLE_EVERY = 5
+SAMPLE_EVERY = 10
 """Steps between two states that enter the average."""
 LATENESS = 8.0
 """The average over t states gives a late one the weight (LATENESS + 1) / (t + LATENESS)."""
 JUDGE_EVERY = 50
 """Steps between two judgements on held-out rows."""
-PATIENCE = 3
+PATIENCE = 2
 """Judgements without a better one after which training ends."""
 TEMPERATURES = (0.4, 0.6, 0.8, 1.0)
 """Factors of the scores of trained trees that held-out rows choose from."""

@@ -9,7 +9,7 @@ from ..core.aliases import FloatArray, IntArray
 from ..tree import Forest
 from . import recipe
 from .encoding import knowing
-from .model import Member, forest_inputs, inputs, offset_of, trees_outputs
+from .model import Member, forest_inputs, forest_outputs, inputs, offset_of, trees_outputs
 from .recipe import Rows, Settings, loss_of
 
 
@@ -106,6 +106,7 @@ def begin(rows: Rows, held: Rows | None, settings: Settings, rng: np.random.Gene
     z = inputs(rows.x[picked], kernel)
     share = np.array(1.0 if settings.share is None else settings.share)
     best: tuple[float, Start] | None = None
+    grown: FloatArray | None = None
     for multiple in recipe.OFFSETS[task] if held is not None else recipe.OFFSETS[task][-1:]:
         residual = (y - multiple * out_of_bag)[picked]
         (t, f, w), intercept, _ = hinge.from_forest(
@@ -120,13 +121,13 @@ def begin(rows: Rows, held: Rows | None, settings: Settings, rng: np.random.Gene
         offset = np.float32(multiple) * offset_of(out_of_bag, task)
         factors = (recipe.FACTORS if held is not None else (recipe.DEFAULT_FACTOR,)) if classes else (1.0,)
         for factor in factors:
-            scale = np.float32(factor)
+            scale, loss = np.float32(factor), 0.0
             member = Member(
                 kernel, t, f, w * scale, intercept * scale, kernel, forest, np.array(multiple), share
             )
-            loss = (
-                0.0 if held is None else loss_of(trees_outputs(member, held.x, task, held.native), held, task)
-            )
+            if held is not None:
+                grown = forest_outputs(member, held.x, held.native) if grown is None else grown
+                loss = loss_of(trees_outputs(member, held.x, grown, task), held, task)
             if best is None or loss < best[0]:
                 best = loss, Start(member, offset)
     assert best is not None

@@ -145,9 +145,8 @@ class _Judge:
         return self._waited < recipe.PATIENCE
 
     def _judge(self, member: Member, held: Rows) -> None:
-        mixture = _best_mixture(
-            trees_scores(member, held.x, self._settings.task, held.native), self._grown, held, self._settings
-        )
+        scores = trees_scores(member, held.x, self._grown, self._settings.task)
+        mixture = _best_mixture(scores, self._grown, held, self._settings)
         self._waited = 0 if mixture.loss < 0.999 * self._least else self._waited + 1
         if mixture.loss < self._least:
             factor = np.float32(mixture.factor)
