@@ -130,7 +130,7 @@ def trees_scores(member: Member, x: FloatArray, grown: FloatArray | None, task: 
 
 
 def trees_outputs(member: Member, x: FloatArray, grown: FloatArray | None, task: str) -> FloatArray:
-    """Returns what the hinge trees predict, (n_samples, n_outputs) float64; arguments as of `trees_scores`."""
+    """Returns what the hinge trees predict, (n_samples, n_outputs) float64, as `trees_scores` scores."""
     y = trees_scores(member, x, grown, task)
     return probabilities(y) if task == "classification" else y.astype(np.float64)
 
