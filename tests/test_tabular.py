@@ -235,10 +235,11 @@ def test_progress_ends_training_with_what_is_finished(threads):
         seen.append((done, total))
         return done < 230
 
-    model = tabular.fit(x, y, **FAST | {"n_members": 3}, progress=stop, rng=0)
+    settings = FAST | {"n_members": 3, "validation": 0.0}
+    model = tabular.fit(x, y, **settings, progress=stop, rng=0)
     assert seen == [(i, 600) for i in range(1, 231)]
     assert len(model.members) == 2
-    whole = tabular.fit(x, y, **FAST | {"n_members": 3}, rng=0)
+    whole = tabular.fit(x, y, **settings, rng=0)
     assert same(whole.members[0], model.members[0])
     assert tabular.predict(model, x).shape == (300, 3)
 
@@ -351,8 +352,8 @@ def test_parts_predict_as_the_settings_say():
 
 def test_steps_follow_from_the_rows():
     assert fitting.default_steps(100, 64) == fitting.MIN_STEPS
-    assert fitting.default_steps(10**6, 64) == 3000
-    assert fitting.default_steps(6000, 64) == 15 * 6000 // 64 == 1406
+    assert fitting.default_steps(10**6, 64) == fitting.MAX_STEPS
+    assert fitting.default_steps(6000, 128) == 15 * 6000 // 128 == 703
 
 
 def test_batches_take_every_row_once_or_by_weight():

@@ -12,9 +12,12 @@ from ..core.check import unchecked
 from ..hinge import AdamState
 from . import recipe
 from .encoding import columns
-from .fitting import BATCH_SIZE, LEARNING_RATE, check_converged
+from .fitting import check_converged
 from .model import FLOAT32, Member, Model, check_model, check_width, forest_outputs, numbers_of, offset_of
 from .training import Batch, Moments, copied, steps, zeros
+
+BATCH_SIZE, LEARNING_RATE = 64, 0.006
+"""Of rows that are taken once, smaller than in `fit`: more steps learn more of them."""
 
 
 class TrainingState(NamedTuple):
@@ -102,9 +105,9 @@ def partial_fit(
     sample_weight : (n_samples,) array_like, optional
         Weights of the samples, at least 0, not all 0; samples of weight 0 are left out. By default 1.
     batch_size : int, optional
-        Samples of a step of Adam; by default 128.
+        Samples of a step of Adam; by default 64.
     lr : float, optional
-        Learning rate; by default 0.012. It rises over the first 25 steps.
+        Learning rate; by default 0.006. It rises over the first 25 steps.
 
     Returns
     -------
