@@ -493,7 +493,9 @@ def test_the_greatest_factor_between_weights():
     bins = growth.encode(x)
     growth.grow(bins, y, 2, sample_weight=np.where(y > 0, 2.0**300, 1.0), rng=0)
     more = np.nextafter(2.0**300, np.inf)
-    with pytest.raises(ValueError, match=r"sample_weight: expected weights of 0 or within .* of 2.03704e\+90"):
+    with pytest.raises(
+        ValueError, match=r"sample_weight: expected weights of 0 or within .* of 2.03704e\+90"
+    ):
         growth.grow(bins, y, 2, sample_weight=np.where(y > 0, more, 1.0), rng=0)
 
 

@@ -735,9 +735,9 @@ def test_models_that_contradict_themselves_are_refused():
 
 def test_levels_of_another_kind_are_refused():
     model = model_of_gaps()
-    for levels in (tuple(model.encoding.levels), model.scaling):
-        broken = model._replace(encoding=model.encoding._replace(levels=levels))
-        kind = type(levels).__name__
+    for other in (tuple(model.encoding.levels), model.scaling):
+        broken = model._replace(encoding=model.encoding._replace(levels=other))
+        kind = type(other).__name__
         with pytest.raises(TypeError, match=rf"^model\.encoding\.levels: expected Levels, got {kind}; pass"):
             tabular.predict(broken, np.zeros((2, 4)))
 
