@@ -409,22 +409,25 @@ def drop_output() -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command.
 
-    Returns 0 when all went well, 2 for bad input, 130 when interrupted, and 141 (like a process that SIGPIPE
-    ended) when nobody reads its output any more.
+    Returns 0 when all went well, 2 for bad input or a full disk, 130 when interrupted, and 141 (like a
+    process that SIGPIPE ended) when nobody reads its output any more.
     """
     open_streams()
+    status = 0
     try:
         try:
-            return work(arguments)
+            status = work(arguments)
         finally:
             sys.stdout.flush()
     except BrokenPipeError:
         drop_output()
         return 128 + getattr(signal, "SIGPIPE", 13)  # Windows has none
-    except OSError as error:  # a full disk
+    except OSError as error:  # a full disk, which may have stopped the work before
         drop_output()
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        if not status:
+            print(f"error: {error}", file=sys.stderr)
+        return status or 2
+    return status
 
 
 def train(options: argparse.Namespace) -> None:

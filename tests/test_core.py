@@ -598,6 +598,13 @@ def test_sizes_beyond_memory_are_refused_at_once(name):
             call()
 
 
+def test_the_message_about_a_shape_has_the_sizes_that_were_known_before():
+    sizes = {"n_trees": 3}
+    words = r"^a: expected shape \(n_trees, n_columns\) = \(3, n_columns\), got \(4, 5\); pass"
+    with pytest.raises(ValueError, match=words):
+        check.array("a", np.zeros((4, 5)), np.dtype(np.float64), ("n_trees", "n_columns"), sizes)
+
+
 def test_an_array_of_another_library_is_no_array():
     class Like:
         dtype, shape, flags, strides = np.dtype(np.float64), (3,), object(), (8,)

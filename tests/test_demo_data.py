@@ -36,6 +36,7 @@ def test_own_data(tmp_path, capsys):
     [
         ({"x": np.ones((9, 2)), "y": np.ones(9, int)}, [], "--train N"),
         ({"x": np.ones((9, 2)), "y": np.ones(9, int)}, ["--train", "9"], "0 < n_train < 9"),
+        ({"x": np.ones((9, 2)), "y": np.ones(9, int)}, ["--train", "0"], "0 < n_train < 9"),
         (
             {"x": np.ones((9, 2)), "y": np.ones(8, int)},
             ["--train", "5"],

@@ -1,5 +1,6 @@
 """Files of arrays: whole or not at all, damage as one error, in all that is saved and loaded."""
 
+import errno
 import io
 import os
 import re
@@ -789,6 +790,10 @@ def test_more_classes_than_a_forest_takes(tmp_path):
         demo.load_data(tmp_path / "d.npz", n_train=n)
 
 
+BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+"""Output to a file or a pipe is written when a buffer is full, or at the end."""
+
+
 @pytest.mark.parametrize("options", [SMALL, ["--help"]])
 @pytest.mark.parametrize("both", [False, True])
 @posix
@@ -801,14 +806,25 @@ def test_a_broken_pipe_ends_quietly(options, both):
             stdout=write,
             stderr=write if both else subprocess.PIPE,
             check=False,
+            env=BUFFERED,
         )
     finally:
         os.close(write)
-    # argparse itself ignores that its help is not read.
-    assert done.returncode == 128 + signal.SIGPIPE or options == ["--help"]
+    assert done.returncode == 128 + signal.SIGPIPE
     if not both:
         assert b"error" not in done.stderr
         assert b"Error" not in done.stderr
+
+
+@pytest.mark.parametrize("options", [SMALL, ["--help"]])
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a disk that is always full, of Linux")
+def test_a_full_disk_is_an_error(options):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "hforest", *options], stdout=full, stderr=subprocess.PIPE, env=BUFFERED
+        )
+    assert done.returncode == 2
+    assert done.stderr.decode().splitlines() == [f"error: {OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))}"]
 
 
 @posix

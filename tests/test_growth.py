@@ -488,6 +488,17 @@ def test_class_weights_times_weights_stay_in_range(backend):
         growth.grow(bins, y, 2, sample_weight=np.where(y > 0, 1e50, 1e-50), rng=0)
 
 
+def test_the_greatest_factor_between_weights():
+    x, y = samples(40, 3, 2, np.float64, 0, False)
+    bins = growth.encode(x)
+    growth.grow(bins, y, 2, sample_weight=np.where(y > 0, 2.0**300, 1.0), rng=0)
+    more = np.nextafter(2.0**300, np.inf)
+    with pytest.raises(
+        ValueError, match=r"sample_weight: expected weights of 0 or within .* of 2.03704e\+90"
+    ):
+        growth.grow(bins, y, 2, sample_weight=np.where(y > 0, more, 1.0), rng=0)
+
+
 def test_targets_beyond_float32_are_refused():
     x, _ = samples(10, 2, 2, np.float32, 0, False)
     y = np.linspace(0, 1e39, 10)

@@ -1,5 +1,7 @@
 """Neural decision forests: known answers, backends against the reference, gradients, leaf updates, bad input."""
 
+import re
+
 import hypothesis
 import hypothesis.strategies as st
 import numpy as np
@@ -850,6 +852,17 @@ def test_outputs_that_would_overflow_are_refused(backend, dtype):
         neural.forward(f, np.full_like(leaves, -largest / 2), task="regression")
     with hforest.unchecked(), np.errstate(over="ignore", invalid="ignore"):
         neural.forward(f, np.full_like(leaves, largest / 2), task="regression")
+
+
+def test_gradients_up_to_the_limit_are_taken(backend, dtype):
+    f, _, _ = problem(4, 3, 2, 2, dtype)
+    leaves = np.ones((3, 4, 2), dtype)
+    largest = np.finfo(dtype).max / dtype(64)
+    grad_p = np.full((4, 2), largest / 2, dtype)
+    assert np.isfinite(neural.backward(grad_p, f, leaves)).all()
+    grad_p[1, 1] = -np.nextafter(grad_p[1, 1], dtype(np.inf))
+    with pytest.raises(ValueError, match=f"^grad_p: .* at most {re.escape(f'{float(largest):.3g}')}, got"):
+        neural.backward(grad_p, f, leaves)
 
 
 @pytest.mark.parametrize(

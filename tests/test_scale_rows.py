@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -620,6 +621,16 @@ def test_the_greatest_weight_of_a_sum_counts_the_bootstrap(bootstrap, factor):
     settings = by_level.check_settings(2, bootstrap=bootstrap, rng=0)
     given = parts.RawPart(np.zeros((3, 1)), [0, 1, 1], [3, 2, 7], bootstrap if factor is None else None)
     assert parts.describe(given, settings).max_weight == (7 * factor if factor else 15)
+
+
+@pytest.mark.parametrize("n_drawn", [1, 511, 512, 2**20 - 1, 2**20, 2**53 - 1])
+@pytest.mark.parametrize("places", [-1000, 0, 3, 1000])
+def test_targets_in_fixed_point_have_all_places_that_sums_leave(n_drawn, places):
+    greatest = np.nextafter(2.0**places, 0)
+    exponent = planning._exponent(greatest, n_drawn)
+    fixed = round(Fraction(greatest) * Fraction(2) ** exponent)
+    assert n_drawn * fixed < 2**61  # 62 bits with the sign
+    assert fixed.bit_length() + n_drawn.bit_length() >= 61 or fixed.bit_length() >= 52
 
 
 def test_no_memory_for_a_level_is_an_error():

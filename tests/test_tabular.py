@@ -734,6 +734,15 @@ def test_models_that_contradict_themselves_are_refused():
             tabular.predict(broken, x)
 
 
+def test_levels_of_another_kind_are_refused():
+    model = model_of_gaps()
+    for other in (tuple(model.encoding.levels), model.scaling):
+        broken = model._replace(encoding=model.encoding._replace(levels=other))
+        kind = type(other).__name__
+        with pytest.raises(TypeError, match=rf"^model\.encoding\.levels: expected Levels, got {kind}; pass"):
+            tabular.predict(broken, np.zeros((2, 4)))
+
+
 # ---------------------------------------------------------------------------------------- later rows
 
 

@@ -655,6 +655,19 @@ def test_text():
         tree.to_text(STUMP, feature_names=["a"])
 
 
+@pytest.mark.parametrize("unknown", [0, 2])
+def test_text_has_twelve_categories_of_a_set(unknown):
+    first = "x[1] not in {" if unknown else "x[1] in {"
+    for n, rest in ((12, "}"), (13, ", ...}")):
+        bits = np.array([2**n - 1], np.uint32)
+        forest = STUMP._replace(
+            threshold=np.zeros(3), default_left=np.array([unknown, 0, 0], np.uint8),
+            category_indptr=np.array([0, 1, 1, 1]), category_bits=~bits if unknown else bits,
+        )  # fmt: skip
+        line = tree.to_text(forest).split("\n")[0]
+        assert line == f"{first}{', '.join(map(str, range(12)))}{rest}"
+
+
 # --------------------------------------------------------------------------------------- conversion
 
 

@@ -373,8 +373,6 @@ def split_by_projection(
             values[s] = float(x.dtype.type(value)) + 0.0  # rounded once, as hforest.tree does
         missing = {s for s in samples if math.isnan(values[s])}
         distinct = sorted({values[s] for s in samples if s not in missing})
-        if not distinct or len(distinct) + bool(missing) == 1:
-            continue
         if splitter == "best":
             for end in (math.inf, -math.inf) if missing else (math.inf,):
                 places = {s: end if s in missing else values[s] for s in samples}

@@ -89,9 +89,9 @@ cdef void _walk_packed(
 ) noexcept nogil:
     # Writes the leaves that a row reaches in packed trees. Walks run interleaved; where one ends, that of the
     # next tree takes its place.
-    cdef const char* tree[8]  # HF_WALKS
-    cdef int32_t* to[8]
-    cdef int32_t v[8]
+    cdef const char* tree[HF_WALKS]
+    cdef int32_t* to[HF_WALKS]
+    cdef int32_t v[HF_WALKS]
     cdef int32_t next
     cdef int64_t entered = first
     cdef int n = 0, g

@@ -309,7 +309,7 @@ cdef void _walk_one(
     # Writes the leaves that one sample reaches in trees that are not packed. The dtype is a constant for the
     # C compiler.
     cdef int64_t tree
-    cdef int32_t reached[8]
+    cdef int32_t reached[HF_WALKS]
     cdef int count, g
     if w.node_by_node:
         for tree in range(first, last):
@@ -414,9 +414,9 @@ cdef void add_leaves(
     # (n, n_outputs); leaf[tree * tree_stride + i]. A sample's sums stay in registers over the trees.
     cdef int n_trees = <int> (last - first), t
     cdef int64_t n_outputs = w.n_outputs, root, i, k
-    cdef const int32_t* left[8]
-    cdef const real* values[8]
-    cdef const real* row[8]
+    cdef const int32_t* left[HF_WALKS]
+    cdef const real* values[HF_WALKS]
+    cdef const real* row[HF_WALKS]
     cdef double* to
     for t in range(n_trees):
         root = w.forest.tree_start[first + t]
