@@ -6,11 +6,13 @@ import numpy as np
 
 from ..core import check as checks
 from ..core import supervised
-from ..core.aliases import ArrayLike, IntArray
+from ..core.aliases import ArrayLike, FloatArray, IntArray
 from .forest import Forest, check_layout
 from .walks import apply
 
 _EMPTY = ("prune", "abstain")
+_ENTRIES = 1 << 20
+"""Samples of several trees that are added up at a time."""
 
 
 def _held(forest: Forest, x: ArrayLike, counts: ArrayLike | None) -> tuple[IntArray, IntArray | None]:
@@ -26,33 +28,40 @@ def _held(forest: Forest, x: ArrayLike, counts: ArrayLike | None) -> tuple[IntAr
     return leaf, held
 
 
-def value_rows(forest: Forest, leaf: IntArray, m: int) -> IntArray:
-    """The rows of `value` of leaves of tree m, which are numbered within the tree."""
-    root = int(forest.tree_start[m])
-    rows: IntArray = (root + m) // 2 + forest.left[root + leaf]
+def value_rows(forest: Forest, leaf: IntArray, tree: IntArray) -> IntArray:
+    """The rows of `value` of leaves, which are numbered within their trees."""
+    root = forest.tree_start[tree]
+    rows: IntArray = (root + tree) // 2 + forest.left[root + leaf]
     return rows
 
 
 def _in_trees(
     forest: Forest, leaf: IntArray, held: IntArray | None
 ) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
-    """Of each tree its samples, their rows of `value`, and how often it holds them."""
-    every = np.arange(len(leaf))
-    for m in range(leaf.shape[1]):
-        some = every if held is None else np.flatnonzero(held[m])
-        often = np.ones(len(some), np.int64) if held is None else held[m, some].astype(np.int64)
-        yield some, value_rows(forest, leaf[some, m], m), often
+    """Of some trees at a time the samples that they hold, their rows of `value`, and how often."""
+    n, n_trees = leaf.shape
+    step = max(1, _ENTRIES // n)
+    for first in range(0, n_trees, step):
+        trees = np.arange(first, min(first + step, n_trees))
+        if held is None:
+            tree, some = np.repeat(trees, n), np.tile(np.arange(n), len(trees))
+            often = np.ones(len(some), np.int64)
+        else:
+            at, some = np.nonzero(held[trees])
+            tree, often = trees[at], held[trees[at], some].astype(np.int64)
+        yield some, value_rows(forest, leaf[some, tree], tree), often
 
 
-def _class_counts(
+def class_counts(
     forest: Forest, leaf: IntArray, held: IntArray | None, y: IntArray, n_classes: int
 ) -> IntArray:
+    """As `leaf_counts`, of the leaves of samples and of labels that have been checked."""
     n_leaves = len(forest.value)
     with checks.memory("n_classes", "counts", 8 * n_leaves * n_classes):
         result = np.zeros((n_leaves, n_classes), np.int64)
     flat = result.reshape(-1)
     for some, rows, often in _in_trees(forest, leaf, held):
-        np.add.at(flat, rows.astype(np.int64) * n_classes + y[some], often)
+        np.add.at(flat, rows * n_classes + y[some], often)
     return result
 
 
@@ -107,7 +116,7 @@ def leaf_counts(
     checks.on_cpu(x=x, y=y, counts=counts)
     leaf, held = _held(forest, x, counts)
     labels, n_classes = supervised.labels("y", y, len(leaf), n_classes)
-    return _class_counts(forest, leaf, held, labels, n_classes)
+    return class_counts(forest, leaf, held, labels, n_classes)
 
 
 def refit(
@@ -190,19 +199,19 @@ def refit(
             f"{int((~held.any(axis=1)).argmax())}; give each tree samples for its leaves"
         )
     if goal.labels is not None:
-        of_class = _class_counts(forest, leaf, held, goal.labels, goal.n_outputs)
+        of_class = class_counts(forest, leaf, held, goal.labels, goal.n_outputs)
         total, sums = of_class.sum(axis=1), of_class.astype(np.float64)
     else:
-        total, sums = _target_sums(forest, leaf, held, goal.targets)
+        total, sums = target_sums(forest, leaf, held, goal.targets)
     value = np.divide(sums, total[:, None], out=np.zeros_like(sums), where=total[:, None] > 0)
     refitted = forest._replace(value=value.astype(dtype))
     return refitted if empty == "abstain" or bool((total > 0).all()) else _pruned(refitted, total > 0)
 
 
-def _target_sums(
-    forest: Forest, leaf: IntArray, held: IntArray | None, targets: np.ndarray
-) -> tuple[IntArray, np.ndarray]:
-    """How many samples each row of values holds, and the sums of their targets."""
+def target_sums(
+    forest: Forest, leaf: IntArray, held: IntArray | None, targets: FloatArray
+) -> tuple[IntArray, FloatArray]:
+    """How many samples each row of `value` holds, and (n_leaves, n_outputs) sums of their targets."""
     total = np.zeros(len(forest.value), np.int64)
     sums = np.zeros((len(total), targets.shape[1]))
     for some, rows, often in _in_trees(forest, leaf, held):
