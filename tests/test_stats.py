@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import json
 
 import numpy as np
 import pytest
@@ -69,7 +70,7 @@ def test_a_trees_draw_depends_on_its_number_alone(draw, monkeypatch):
     assert all(a.shape == (20, 50) and a.dtype == np.int32 for a in whole)
     part = stats.honest_counts(y, 6, draw=draw, first_tree=9, rng=5)
     same(part, [a[9:15] for a in whole])
-    monkeypatch.setattr("hforest.stats.honest._WORDS", 130)  # blocks of one or two trees
+    monkeypatch.setattr("hforest.stats.draws._WORDS", 130)  # blocks of one or two trees
     same(stats.honest_counts(y, 20, draw=draw, rng=5), whole)
     assert not np.array_equal(whole.structure[0], whole.structure[1])
     assert not np.array_equal(stats.honest_counts(y, 20, draw=draw, rng=6).leaf, whole.leaf)
@@ -737,9 +738,9 @@ def test_valid_tests_hold_their_level(statistic):
 @pytest.mark.slow
 def test_the_generalised_covariance_measure_holds_its_level():
     def conditional(seed):
-        x, y, z = chain(100, seed)
+        x, y, z = chain(80, seed)
         return stats.conditional_test(
-            x, y, z, n_trees=50, n_bootstrap=199, task="regression", rng=seed
+            x, y, z, n_trees=30, n_bootstrap=199, task="regression", rng=seed
         ).p_value
 
     assert size(conditional) <= 20
@@ -752,10 +753,10 @@ def test_what_is_no_p_value_does_not_hold_a_level():
     def two_forests(seed):
         x, y = null(120, 4, seed)
         return stats.two_forest_test(
-            x[:80], y[:80], x[80:], y[80:], [0, 1], n_trees=400, n_permutations=99, rng=seed
+            x[:80], y[:80], x[80:], y[80:], [0, 1], n_trees=200, n_permutations=99, rng=seed
         ).share
 
-    assert size(two_forests) > 40
+    assert size(two_forests, 100) > 15  # of a level of 0.05 with probability 1e-5
 
     def fixed_posteriors(seed):
         x, y = null(40, 2, seed)
@@ -765,7 +766,30 @@ def test_what_is_no_p_value_does_not_hold_a_level():
         drawn = [-stats.auc(p, draws.permutation(seed, b, 40) % 2) for b in range(99)]
         return (1 + np.sum(np.array(drawn) >= observed)) / 100
 
-    assert size(fixed_posteriors) > 40
+    assert size(fixed_posteriors, 100) > 15
+
+
+def test_the_bench_goes_on_with_its_record(script, tmp_path, monkeypatch, capsys):
+    bench, path = script("stats"), tmp_path / "stats.json"
+    names = [cell.name for cell in bench.cells()]
+    assert len(names) == len(set(names)) == 35
+    command = ["stats.py", "--cells", "split 64 1 *", "randomization 64 1 *", "--json", str(path)]
+    monkeypatch.setattr(bench, "N_PERMUTATIONS", 9)
+    monkeypatch.setattr("sys.argv", [*command, "--sets", "1"])
+    bench.main()
+    first = json.loads(path.read_text())["rows"]
+    assert [len(row["p"]) for row in first] == [1, 1, 1]
+    monkeypatch.setattr("sys.argv", [*command, "--sets", "3"])
+    bench.main()
+    rows_now = json.loads(path.read_text())["rows"]
+    for row, before in zip(rows_now, first, strict=True):
+        assert row["p"][:1] == before["p"]
+        assert len(row["p"]) == 3
+        cell = bench.Cell(*(row[key] for key in bench.Cell._fields))
+        assert row["p"][2] == bench.p_value(cell, 2)
+    lines = list(bench.table([{**first[0], "p": [0.01, 0.05, 0.2, 1.0]}]))
+    assert lines[-1] == "| split | 64 | 1 | information | 4 | 0.500 | 0.250 |"
+    assert lines[0] in capsys.readouterr().out
 
 
 def test_unchecked():
@@ -773,3 +797,109 @@ def test_unchecked():
     with hforest.unchecked():
         test = stats.permutation_test(x, y, n_trees=20, n_permutations=2, rng=0)
     same(test, stats.permutation_test(x, y, n_trees=20, n_permutations=2, rng=0))
+
+
+# ---------------------------------------------------------------------------------------- importances
+
+
+def reference_importance(forest, x, values, counts, by):
+    """Split by split, row by row."""
+    total = np.zeros(x.shape[1])
+    for m in range(len(counts)):
+        first, stop = forest.tree_start[m : m + 2]
+        below = {v: [] for v in range(stop - first)}
+        for i in range(len(x)):
+            for v in tree.path(forest, x[i], m):
+                below[int(v)].append(i)
+        oob = np.flatnonzero(counts[m] == 0)
+        n_in = counts[m].sum()
+
+        def parts(v, below=below, m=m):
+            often = counts[m, below[v]]
+            inside, outside = np.repeat(below[v], often), np.array(below[v])[often == 0]
+            return values[inside].mean(axis=0), inside, outside
+
+        def impurity(v, parts=parts, n_in=n_in):
+            mean, inside, outside = parts(v)
+            distances = [((values[rows] - mean) ** 2).sum(axis=1).mean() for rows in (inside, outside)]
+            return len(inside) / n_in * sum(distances) / 2
+
+        for v in range(stop - first):
+            at = first + v
+            if forest.feature[at] == -1:
+                continue
+            left = int(forest.left[at])
+            if by == "mdi_oob":
+                products = [parts(u)[0] @ values[parts(u)[2]].sum(axis=0) for u in (v, left, left + 1)]
+                gain = (products[1] + products[2] - products[0]) / len(oob)
+            elif all(len(parts(u)[2]) for u in (left, left + 1)):
+                gain = impurity(v) - impurity(left) - impurity(left + 1)
+            else:
+                continue
+            features = [forest.feature[at]]
+            if features == [-2]:
+                features = forest.indices[forest.indptr[at] : forest.indptr[at + 1]]
+            for f in features:
+                total[f] += gain
+    return total / len(counts)
+
+
+@pytest.mark.parametrize("by", ["mdi_oob", "ufi"])
+@pytest.mark.parametrize("kind", ["classic", "oblique", "regression"])
+def test_importances_are_those_of_loops(kind, by):
+    x, y = rows(50, n_classes=3)
+    counts = growth.bootstrap_counts(50, 4, rng=0)
+    if kind == "regression":
+        y = x[:, :2] + 100
+        forest = classic.grow(x, y, 4, bootstrap=counts, task="regression", rng=0)
+        got = stats.oob_importance(forest, x, y, counts, by=by, task="regression")
+        want = reference_importance(forest, x, y - y.mean(axis=0), counts, by)
+    else:
+        forest = GROWERS[kind](x, y, n_trees=4, bootstrap=counts, rng=0)
+        got = stats.oob_importance(forest, x, y, counts, by=by)
+        want = reference_importance(forest, x, np.eye(3)[y], counts, by)
+    np.testing.assert_allclose(got, want, rtol=1e-7, atol=1e-8)
+
+
+def test_importances_of_classes_by_their_shares():
+    """Of labels, H of Zhou and Hooker is one minus the product of in-bag and out-of-bag shares."""
+    x = np.array([[0.0], [0.0], [1.0], [1.0], [0.0], [1.0], [1.0], [1.0]])
+    y = np.array([0, 0, 1, 1, 0, 1, 0, 1])
+    counts = np.array([[1, 1, 1, 1, 0, 0, 0, 0]])
+    forest = classic.grow(x, y, 1, bootstrap=counts, rng=0)
+    root = 1 - (0.5 * 0.5 + 0.5 * 0.5)
+    left, right = 1 - 1, 1 - 2 / 3
+    assert stats.oob_importance(forest, x, y, counts, by="ufi")[0] == pytest.approx(
+        root - left / 2 - right / 2
+    )
+    # Shares of classes are 1 in each child, 1/2 in the root: of four rows three are in the leaf of their class.
+    assert stats.oob_importance(forest, x, y, counts)[0] == pytest.approx((1 + 2 - 4 * 0.5) / 4)
+
+
+@pytest.mark.parametrize("by", ["mdi_oob", "ufi"])
+def test_features_that_tell_nothing_have_no_importance(by):
+    rng = np.random.default_rng(0)
+    got, by_gain = [], []
+    for seed in range(20):
+        x = np.column_stack([rng.normal(size=200), rng.integers(0, 2, 200)])
+        y = rng.integers(0, 2, 200)
+        counts = growth.bootstrap_counts(200, 30, rng=seed)
+        forest = classic.grow(x, y, 30, bootstrap=counts, rng=seed)
+        got.append(stats.oob_importance(forest, x, y, counts, by=by))
+        by_gain.append(tree.importance(forest, by="gain"))
+    assert (np.mean(by_gain, axis=0)[0] > 0.9).all()
+    error = np.std(got, axis=0) / np.sqrt(20)
+    assert (abs(np.mean(got, axis=0)) < 4 * error).all()
+
+
+def test_importances_need_out_of_bag_rows():
+    x, y = rows()
+    forest = classic.grow(x, y, 2, bootstrap=False, rng=0)
+    ones = np.ones((2, N), int)
+    with pytest.raises(ValueError, match="^counts: expected a tree with out-of-bag rows, got none"):
+        stats.oob_importance(forest, x, y, ones)
+    ones[0, 3] = 0  # the other tree is left out
+    alone = classic.grow(x, y, 1, bootstrap=False, rng=0)
+    np.testing.assert_allclose(
+        stats.oob_importance(forest, x, y, ones), stats.oob_importance(alone, x, y, ones[:1])
+    )

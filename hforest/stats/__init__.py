@@ -11,6 +11,7 @@ IndexError.
 
 from .conditional import ConditionalTest, conditional_randomization_test, conditional_test
 from .honest import HonestCounts, honest_counts
+from .importances import oob_importance
 from .permutation import permutation_test, split_test
 from .posteriors import Posterior, posterior
 from .problem import PermutationTest
@@ -31,6 +32,7 @@ __all__ = [
     "information",
     "mse",
     "mutual_information",
+    "oob_importance",
     "partial_auc",
     "permutation_test",
     "posterior",

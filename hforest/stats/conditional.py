@@ -126,8 +126,8 @@ def conditional_test(
     --------
     It sees covariance alone: where x tells of y given z in a way that leaves residuals uncorrelated, as in
     ``y = x**2`` with symmetric x, it has no power. Its p-value holds as n_samples grows, and if the product
-    of the errors of both regressions falls faster than ``1 / n_samples`` (Shah and Peters 2020, theorem 6).
-    No test of conditional independence holds for all distributions and has power (their theorem 2).
+    of the errors of both regressions falls faster than ``1 / n_samples`` (Shah and Peters 2020). No test of
+    conditional independence holds for all distributions and has power, as they show.
 
     Notes
     -----
@@ -275,7 +275,7 @@ def conditional_randomization_test(
 
     Notes
     -----
-    Candès, Fan, Janson and Lv 2018, section 4.1: if y does not depend on x given z, x and its samples are
+    Candès, Fan, Janson and Lv 2018, section 4: if y does not depend on x given z, x and its samples are
     exchangeable given y and z, and so are the statistics of honest forests on the columns of both. The
     p-value holds at every number of rows if the sampler is right, and as nearly as it is. Draws end as in
     `permutation_test`. Columns are encoded anew for each draw. Cost: up to 1 + n_permutations forests.

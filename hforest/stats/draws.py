@@ -1,5 +1,7 @@
 """Random words keyed by a seed and a number, so that no draw depends on how many others there are."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from ..core import philox
@@ -7,6 +9,9 @@ from ..core.aliases import FloatArray, IntArray
 
 _TREES, _PERMUTATIONS, _SEEDS = 1 << 60, 2 << 60, 3 << 60
 """Streams that growth, which has the same seeds, does not draw from: it counts trees from 0."""
+
+_WORDS = 1 << 20
+"""Words that are drawn at a time."""
 
 
 def _words(seed: int, stream: IntArray, n: int) -> IntArray:
@@ -20,6 +25,13 @@ def _words(seed: int, stream: IntArray, n: int) -> IntArray:
 def of_trees(seed: int, first: int, n_trees: int, n: int) -> IntArray:
     """(n_trees, n) uint64: n words of each tree."""
     return _words(seed, np.arange(first, first + n_trees, dtype=np.uint64) + np.uint64(_TREES), n)
+
+
+def blocks(n_trees: int, n: int) -> Iterator[IntArray]:
+    """Numbers of trees, some at a time, whose words take little memory."""
+    step = max(1, _WORDS // n)
+    for first in range(0, n_trees, step):
+        yield np.arange(first, min(first + step, n_trees))
 
 
 def permutation(seed: int, number: int, n: int) -> IntArray:

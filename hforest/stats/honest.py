@@ -1,6 +1,5 @@
 """Honest forests: which rows each tree grows its splits on, and which give the values of its leaves."""
 
-from collections.abc import Iterator
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -8,12 +7,11 @@ import numpy as np
 
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, IntArray, Rng
-from .draws import of_trees
+from .draws import blocks, of_trees
 
 _DRAWS = {"fixed": 0.8, "bootstrap": 1.6}
 """How rows are drawn, with the number of draws by default: per row of a class, and per row."""
 _MOST_DRAWS = 100.0
-_WORDS = 1 << 20  # drawn at a time
 _NEAR = 1e-9  # 0.8 * 5 is 4, whatever it is rounded to
 
 
@@ -155,7 +153,7 @@ def _draw_fixed(
             f"{sizes[at] - inside[at]}; join such classes to others, or change in_bag and structure_share"
         )
     members = np.split(np.argsort(stratum, kind="stable"), np.cumsum(sizes)[:-1])
-    for trees in _blocks(len(out.structure), len(stratum)):
+    for trees in blocks(len(out.structure), len(stratum)):
         drawn = of_trees(seed, first + trees[0], len(trees), len(stratum))
         for rows, n_inside, n_structure in zip(members, inside, structure, strict=True):
             order = rows[np.argsort(drawn[:, rows], axis=1, kind="stable")[:, :n_inside]]
@@ -163,19 +161,12 @@ def _draw_fixed(
             out.leaf[trees[:, None], order[:, n_structure:]] = 1
 
 
-def _blocks(n_trees: int, n: int) -> Iterator[IntArray]:
-    """Numbers of trees, some at a time."""
-    step = max(1, _WORDS // n)
-    for first in range(0, n_trees, step):
-        yield np.arange(first, min(first + step, n_trees))
-
-
 def _draw_bootstrap(
     stratum: IntArray, in_bag: float, share: float, seed: int, first: int, out: HonestCounts
 ) -> None:
     n, low = len(stratum), np.uint64(32)
     n_draws = max(1, round(in_bag * n))
-    for trees in _blocks(len(out.structure), n_draws + n):
+    for trees in blocks(len(out.structure), n_draws + n):
         for m, drawn in zip(trees, of_trees(seed, first + trees[0], len(trees), n_draws + n), strict=True):
             # The upper half of a word, times n, divided by 2**32: a row.
             row = ((drawn[:n_draws] >> low) * np.uint64(n) >> low).astype(np.int64)

@@ -9,7 +9,7 @@ from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
 from ..core.progress import reporting
 from ..tree import Forest
 from ..tree.refitting import value_rows
-from .draws import of_trees, permutation, seed_of
+from .draws import blocks, of_trees, permutation, seed_of
 from .problem import Grower, check_draws, check_grower, grown, leaves, problem, renamed
 
 _EXCHANGED = 1 << 22
@@ -189,8 +189,9 @@ def _actual(y: ArrayLike, n: int, goal: supervised.Target) -> FloatArray:
 def _subsamples(seed: int, first: int, n_trees: int, n: int, size: int) -> IntArray:
     """(n_trees, n) int32: 1 for the rows that a tree draws, without replacement."""
     counts = np.zeros((n_trees, n), np.int32)
-    for m in range(n_trees):
-        counts[m, np.argsort(of_trees(seed, first + m, 1, n)[0], kind="stable")[:size]] = 1
+    for trees in blocks(n_trees, n):
+        drawn = of_trees(seed, first + int(trees[0]), len(trees), n)
+        counts[trees[:, None], np.argsort(drawn, axis=1, kind="stable")[:, :size]] = 1
     return counts
 
 

@@ -220,7 +220,7 @@ def target_sums(
     return total, sums
 
 
-def _levels(forest: Forest) -> list[IntArray]:
+def levels(forest: Forest) -> list[IntArray]:
     """The nodes of each depth, numbered over all trees; children of a node stand next to each other."""
     levels, nodes = [], forest.tree_start[:-1]
     roots = nodes
@@ -249,7 +249,7 @@ def _pruned(forest: Forest, held: np.ndarray) -> Forest:
     full = np.zeros(len(tree), bool)
     full[~is_split] = held[((root + tree) // 2 + forest.left)[~is_split]]
     place = np.arange(len(tree))  # the node that takes a node's place
-    for nodes in reversed(_levels(forest)):
+    for nodes in reversed(levels(forest)):
         at = nodes[is_split[nodes]]
         left, right = full[child[at]], full[child[at] + 1]
         full[at] = left | right

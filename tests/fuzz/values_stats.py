@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from hforest import classic, stats, tree
+from hforest import classic, growth, stats, tree
 
 from .growing import _regression, _y
 from .values import Setting, options, value
@@ -17,6 +17,7 @@ options("stats.max_exceed", None, 1, 10)
 options("stats.draw", "fixed", "bootstrap")
 options("stats.in_bag", None, 0.7)
 options("stats.structure_share", 0.5, 0.4)
+options("stats.by", "mdi_oob", "ufi")
 options("stats.weighting", "counts", "shares")
 options("stats.missing", "error", "omit")
 options("stats.least", 1e-6, 0.5, 1.0)
@@ -95,7 +96,14 @@ def _new_targets(s: Setting) -> np.ndarray:
     return s.numbers(6, *y.shape[1:]) if _regression(s) else np.arange(6) % s.n_classes
 
 
-@value("stats.posterior.y")
+@value("stats.oob_importance.counts")
+def _in_bag(s: Setting) -> np.ndarray:
+    counts = growth.bootstrap_counts(s.n, len(s.argument("forest").tree_start) - 1, rng=0)
+    counts[0, 0] = 0
+    return counts
+
+
+@value("stats.posterior.y", "stats.oob_importance.y")
 def _learned(s: Setting) -> np.ndarray:
     return _y(s)
 
