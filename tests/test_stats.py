@@ -471,6 +471,18 @@ def test_missing_values_and_categories():
     x[::9, 1] = np.nan
     samples = growth.samples(x, categorical=[0])
     assert stats.permutation_test(samples, y, n_trees=30, n_permutations=19, rng=0).p_value == 0.05
+    seen = []
+
+    def grow(x, y, **settings):
+        seen.append(x)
+        return classic.grow(x, y, **settings)
+
+    assert stats.split_test(samples, y, grow=grow, n_permutations=19, rng=0).p_value == 0.05
+    assert (
+        stats.two_forest_test(samples, y, x, y, 0, grow=grow, n_trees=20, n_permutations=19, rng=0).share
+        == 0.05
+    )
+    assert [x.categorical.tolist() for x in seen] == [[True, False]] * 3
 
 
 # ----------------------------------------------------------------------------------------- split test

@@ -19,6 +19,7 @@ from .problem import (
     Problem,
     check_draws,
     check_grower,
+    encoded_as,
     grown,
     leaves,
     problem,
@@ -202,7 +203,7 @@ def _split(y: Any, n: int, share: float, seed: int) -> tuple[IntArray, IntArray]
 
 
 def split_test(
-    x: ArrayLike,
+    x: ArrayLike | Samples,
     y: ArrayLike,
     *,
     statistic: str | Statistic | None = None,
@@ -219,8 +220,8 @@ def split_test(
 
     Parameters
     ----------
-    x : (n_samples, n_features) array-like of real numbers, or CSR matrix of SciPy
-        Rows.
+    x : (n_samples, n_features) array-like of real numbers, sparse matrix, or Samples
+        Rows. For categories or bins pass the result of `hforest.growth.samples`.
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
         Labels 0 to n_classes - 1, each of which occurs, of two classes or more; or targets of any real dtype
         in a regression.
@@ -241,8 +242,8 @@ def split_test(
     task : "classification" or "regression"
         Whether y holds labels or targets.
     grow : callable, optional
-        Called as grow(x, y, n_trees=..., rng=...), with n_classes or task beside these; returns a Forest. By
-        default `hforest.classic.grow`; bind settings by functools.partial.
+        Called as grow(x, y, n_trees=..., rng=...), with n_classes or task beside these, where x are Samples;
+        returns a Forest. By default `hforest.classic.grow`; bind settings by functools.partial.
     progress : callable or bool, optional
         Called as progress(done, n_permutations) after some permutations; False ends them, and the p-value
         comes from those so far. True shows a bar.
@@ -290,7 +291,8 @@ def split_test(
     seed, n = check.seed(rng), len(of.samples)
     first, second = _split(of.goal.labels, n, share, seed)
     rows = of.rows if isinstance(of.rows, np.ndarray) else of.rows.tocsr()
-    forest = grown(grow, rows[first], of.learned[first], n_trees, of.goal, rng=seed_of(seed, 1))
+    samples = encoded_as(of, rows[first])
+    forest = grown(grow, samples, of.learned[first], n_trees, of.goal, rng=seed_of(seed, 1))
     with check.memory("x", "pairs of rows", 8 * len(second) ** 2):
         weight = neighbors(forest, leaves(forest, rows[second]), weighting)
     learned = of.learned[second]

@@ -82,6 +82,11 @@ def renamed(old: str, new: str) -> Iterator[None]:
         raise type(error)(str(error).replace(old, new, 1)) from None
 
 
+def encoded_as(of: Problem, rows: Any) -> Samples:
+    """Other rows of the columns of a problem, with its categories and bins."""
+    return growth.samples(rows, categorical=of.samples.categorical, max_bins=of.samples.max_bins)
+
+
 def settings_of(goal: supervised.Target) -> dict[str, Any]:
     """Keyword arguments that tell a function which grows forests what is learned."""
     return {"task": "regression"} if goal.labels is None else {"n_classes": goal.n_outputs}

@@ -7,10 +7,11 @@ import numpy as np
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
 from ..core.progress import reporting
+from ..growth import Samples
 from ..tree import Forest
 from ..tree.refitting import value_rows
 from .draws import blocks, of_trees, permutation, seed_of
-from .problem import Grower, check_draws, check_grower, grown, leaves, problem, renamed
+from .problem import Grower, check_draws, check_grower, encoded_as, grown, leaves, problem, renamed
 
 _EXCHANGED = 1 << 22
 """Numbers of one matrix product."""
@@ -28,7 +29,7 @@ class TwoForestTest(NamedTuple):
 
 
 def two_forest_test(
-    x: ArrayLike,
+    x: ArrayLike | Samples,
     y: ArrayLike,
     x_test: ArrayLike,
     y_test: ArrayLike,
@@ -46,8 +47,8 @@ def two_forest_test(
 
     Parameters
     ----------
-    x : (n_samples, n_features) array-like of real numbers
-        Rows to grow on.
+    x : (n_samples, n_features) array-like of real numbers, or Samples
+        Rows to grow on. For categories or bins pass the result of `hforest.growth.samples`.
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
         Labels 0 to n_classes - 1, each of which occurs, of two classes or more; or targets of any real dtype
         in a regression.
@@ -66,8 +67,9 @@ def two_forest_test(
     task : "classification" or "regression"
         Whether y holds labels or targets.
     grow : callable, optional
-        Called as grow(x, y, n_trees=..., bootstrap=..., rng=...), with n_classes or task beside these;
-        returns a Forest. By default `hforest.classic.grow`; bind settings by functools.partial.
+        Called as grow(x, y, n_trees=..., bootstrap=..., rng=...), with n_classes or task beside these, where
+        x are Samples; returns a Forest. By default `hforest.classic.grow`; bind settings by
+        functools.partial.
     progress : callable or bool, optional
         Called as progress(done, n_permutations) after some exchanges; False ends them, and the share comes
         from those so far. True shows a bar.
@@ -114,7 +116,7 @@ def two_forest_test(
     n, n_features = of.samples.shape
     some = _checked_columns(columns, n_features)
     check.on_cpu(x_test=x_test, y_test=y_test)
-    test = supervised.matrix("x_test", x_test, of.rows.dtype, ("n_test", "n_features"), missing=True)
+    test = supervised.matrix("x_test", x_test, of.samples.dtype, ("n_test", "n_features"), missing=True)
     check.require(
         test.shape[1] == n_features and len(test) > 0, "x_test", f"shape (n_test, {n_features}), some rows",
         tuple(test.shape), "pass rows with the columns of x",
@@ -130,7 +132,8 @@ def two_forest_test(
     values = []
     for number, rows in enumerate((of.rows, permuted)):
         counts = _subsamples(seed, number * n_trees, n_trees, n, size)
-        forest = grown(grow, rows, of.learned, n_trees, of.goal, bootstrap=counts, rng=seed_of(seed, number))
+        samples, of_forest = encoded_as(of, rows), seed_of(seed, number)
+        forest = grown(grow, samples, of.learned, n_trees, of.goal, bootstrap=counts, rng=of_forest)
         values.append(_of_trees(forest, leaves(forest, test)))
     predicted = np.concatenate(values, axis=1)  # (n_test n_outputs, 2 n_trees)
     whole = predicted.sum(axis=1, keepdims=True)
