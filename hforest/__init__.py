@@ -11,6 +11,7 @@ keep no state; a forest is a tuple of arrays.
 `co2`           forests of continuously optimised oblique splits
 `cascade`       deep forests (gcForest): levels of forests, multi-grained scanning
 `tabular`       one recipe for ordinary tables: hinge forests that start as grown forests
+`stats`         honest forests, and tests of dependence whose p-values hold
 `tree`          grown forests: leaves, predictions, importance, text, import
 `split`         the best split of a node, impurities
 `growth`        growing trees: binning, bootstrap counts, axis-aligned and projected splits
@@ -42,6 +43,7 @@ from . import (
     optim,
     project,
     split,
+    stats,
     tabular,
     tree,
 )
@@ -66,6 +68,7 @@ __all__ = [
     "set_num_threads",
     "show_config",
     "split",
+    "stats",
     "tabular",
     "tree",
     "unchecked",

@@ -24,7 +24,7 @@ LAYERS = [
     {"core"},
     {"split", "tree", "growth", "project", "layers", "optim"},
     {"hinge", "classic", "manifold", "co2", "neural"},
-    {"cascade", "tabular"},
+    {"cascade", "stats", "tabular"},
     {"demo"},
     {"scale"},
     {"torch", "jax", "sklearn", "treelite", "onnx", "plot", "dask"},

@@ -391,6 +391,23 @@ def test_a_bootstrap_without_weight_takes_every_sample():
     assert len(grown.feature) == (3 if y[0] != y[5] else 1)
 
 
+@pytest.mark.parametrize(
+    "grow", [classic.grow, classic.grow_extra, classic.grow_random, manifold.grow, co2.grow]
+)
+def test_a_tree_that_draws_no_sample_is_refused(grow):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(30, 3)), rng.integers(0, 2, 30)
+    counts = np.zeros((4, 30), np.int32)
+    counts[:, :10] = 2
+    some = grow(x, y, 4, bootstrap=counts, rng=0)
+    same_bits(some, grow(x, y, 4, bootstrap=counts.astype(np.uint8), rng=0))
+    counts[2] = 0
+    with pytest.raises(
+        ValueError, match="^bootstrap: expected rows that each draw a sample, got zeros alone in row 2; draw"
+    ):
+        grow(x, y, 4, bootstrap=counts, rng=0)
+
+
 # ------------------------------------------------------------------------------- extreme weights
 
 

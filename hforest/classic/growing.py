@@ -113,7 +113,8 @@ def grow(
         None for Bins and Samples, which have their own.
     bootstrap : bool, "poisson" or (n_trees, n_samples) array of integers
         Whether each tree draws n_samples samples with replacement; or "poisson", the in-bag counts of
-        `hforest.growth.poisson_counts`; or in-bag counts, such as those of `hforest.growth.bootstrap_counts`.
+        `hforest.growth.poisson_counts`; or in-bag counts, such as those of `hforest.growth.bootstrap_counts`,
+        some above 0 in each row.
     max_depth : int, optional
         Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
@@ -251,8 +252,8 @@ def grow_extra(
         probability 1/2.
     bootstrap : bool, "poisson" or (n_trees, n_samples) array of integers
         Whether each tree draws n_samples samples with replacement; or "poisson", the in-bag counts of
-        `hforest.growth.poisson_counts`; or in-bag counts, such as those of `hforest.growth.bootstrap_counts`.
-        By default every tree has every sample.
+        `hforest.growth.poisson_counts`; or in-bag counts, such as those of `hforest.growth.bootstrap_counts`,
+        some above 0 in each row. By default every tree has every sample.
     max_depth : int, optional
         Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
@@ -362,8 +363,8 @@ def grow_random(
         probability 1/2.
     bootstrap : bool, "poisson" or (n_trees, n_samples) array of integers
         Whether each tree draws n_samples samples with replacement; or "poisson", the in-bag counts of
-        `hforest.growth.poisson_counts`; or in-bag counts, such as those of `hforest.growth.bootstrap_counts`.
-        By default every tree has every sample.
+        `hforest.growth.poisson_counts`; or in-bag counts, such as those of `hforest.growth.bootstrap_counts`,
+        some above 0 in each row. By default every tree has every sample.
     max_depth : int, optional
         Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int

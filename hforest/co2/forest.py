@@ -100,7 +100,8 @@ def grow(
         "squared_error".
     bootstrap : bool, "poisson" or (n_trees, n_samples) array of int32
         Whether each tree samples n_samples samples with replacement, as the paper's do, or how often it has
-        each. By default every tree has every sample: features are sampled, and errors were lower.
+        each, some above 0 in each row. By default every tree has every sample: features are sampled, and
+        errors were lower.
     max_depth : int, optional
         Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int

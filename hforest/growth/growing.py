@@ -169,7 +169,8 @@ def grow(
         until one of them is not constant in the node.
     bootstrap : bool, "poisson" or (n_trees, n_samples) array of integers
         Whether each tree draws n_samples samples with replacement; or "poisson", the in-bag counts of
-        `hforest.growth.poisson_counts`; or in-bag counts, such as those of `hforest.growth.bootstrap_counts`.
+        `hforest.growth.poisson_counts`; or in-bag counts, such as those of `hforest.growth.bootstrap_counts`,
+        some above 0 in each row.
     max_depth : int, optional
         Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
@@ -212,7 +213,7 @@ def grow(
     The blog *Don't Get Lost in the Forest*, steps 1 to 4: a bootstrap weighs samples, it does not copy them.
     Lower ``sum_b W_b H(b)`` is better; of equal splits the column sampled first wins, in it the lowest
     threshold. What a node samples depends on its key alone, which comes from its parent's by a counter-based
-    generator: trees do not depend on the number of threads. A tree whose bootstrap holds no weight takes
+    generator: trees do not depend on the number of threads. A tree that draws samples of weight 0 alone takes
     every sample. Extreme weights are scaled by a power of two, and `gain` with them (`hforest.tree.Forest`);
     the power may depend on in-bag counts that are given, and then on the range of trees. Cost: for each
     level, sample and candidate a few nanoseconds; a tree has as many levels as samples where each split parts
@@ -291,7 +292,8 @@ def grow_projected(
         value in the node: extra trees on projections.
     bootstrap : bool, "poisson" or (n_trees, n_samples) array of integers
         Whether each tree draws n_samples samples with replacement; or "poisson", the in-bag counts of
-        `hforest.growth.poisson_counts`; or in-bag counts, such as those of `hforest.growth.bootstrap_counts`.
+        `hforest.growth.poisson_counts`; or in-bag counts, such as those of `hforest.growth.bootstrap_counts`,
+        some above 0 in each row.
     max_depth : int, optional
         Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int

@@ -162,7 +162,8 @@ def grow(
         value in the node: extra trees on projections.
     bootstrap : bool, "poisson" or (n_trees, n_samples) array of integers
         Whether each tree draws n_samples samples with replacement; or "poisson", the in-bag counts of
-        `hforest.growth.poisson_counts`; or in-bag counts, such as those of `hforest.growth.bootstrap_counts`.
+        `hforest.growth.poisson_counts`; or in-bag counts, such as those of `hforest.growth.bootstrap_counts`,
+        some above 0 in each row.
     max_depth : int, optional
         Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int

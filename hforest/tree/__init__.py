@@ -24,6 +24,7 @@ from .leaves import LeafTargets, leaf_targets, quantiles
 from .prepared import Prepared
 from .preparing import prepare
 from .proximities import proximity
+from .refitting import leaf_counts, refit
 from .text import to_text
 from .walks import apply, path, predict, vote_shares
 
@@ -36,6 +37,7 @@ __all__ = [
     "from_sklearn",
     "importance",
     "join",
+    "leaf_counts",
     "leaf_targets",
     "load",
     "path",
@@ -44,6 +46,7 @@ __all__ = [
     "prepare",
     "proximity",
     "quantiles",
+    "refit",
     "save",
     "to_dict",
     "to_text",

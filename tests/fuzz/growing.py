@@ -295,7 +295,7 @@ options("min_share", 0.0, 0.3, 1.0)
 options("max_neighbors", None, 1, 3)
 value("other")(lambda s: s.numbers(s.choice((1, 0, 4)), s.n_features))
 value("levels")(lambda s: s.choice((np.array([0.5, 0.1]), np.array([0.0, 1.0, 0.25]), np.zeros(0))))
-for _name in ("leaf_targets", "to_dict"):
+for _name in ("leaf_targets", "to_dict", "leaf_counts", "refit"):
     value(f"tree.{_name}.x")(lambda s: s.numbers(max(s.n, 1), s.n_features))
     value(f"tree.{_name}.sample_weight")(lambda s: s.positive(len(s.argument("x"))))
     value(f"tree.{_name}.counts")(lambda s: growth.bootstrap_counts(len(s.argument("x")), s.n_trees, rng=0))
@@ -305,6 +305,18 @@ value("tree.quantiles.counts")(lambda s: growth.bootstrap_counts(s.n, s.n_trees,
 @value("tree.leaf_targets.y")
 def _leaf_targets_of(s: Setting) -> np.ndarray:
     return s.numbers(len(s.argument("x")), *s.choice(((), (2,))))
+
+
+@value("tree.leaf_counts.y", "tree.refit.y")
+def _labels_or_targets(s: Setting) -> np.ndarray:
+    n = len(s.argument("x"))
+    if _regression(s):
+        return s.numbers(n, *s.choice(((), (2,))))
+    return s.random.permutation(np.arange(n) % min(s.n_classes, n)).astype(np.int64)
+
+
+value("tree.leaf_counts.n_classes", "tree.refit.n_classes")(_classes)
+value("empty")(lambda s: "prune" if _regression(s) else s.choice(("prune", "abstain")))
 
 
 @value("tree.quantiles.targets")

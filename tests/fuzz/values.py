@@ -53,7 +53,7 @@ def value_of(target: Target, name: str) -> Callable[["Setting"], Any] | None:
 
 ALWAYS = {"rng", "epochs", "n_train", "nu", "shape", "projection", "patch_max", "forests", "max_levels",
           "resume", "trials", "steps",
-          "n_trees", "last_lr"}  # fmt: skip
+          "n_trees", "last_lr", "n_permutations", "n_bootstrap"}  # fmt: skip
 """Arguments that are never left to their defaults, which don't fit small arrays or take long."""
 
 
@@ -86,6 +86,9 @@ class Setting:
         self.n_classes = self.choice((2, 1, 3))
         if target.package == "cascade":
             self.n = 3 * self.n_classes + self.choice((0, 5))
+        elif target.package == "stats":  # each class has rows for both parts of a tree, and others
+            self.n_classes = max(self.n_classes, 2)
+            self.n = 4 * self.n_classes + self.choice((0, 5))
         elif target.name == "co2.search":
             self.n = max(self.n, 5)
         self._arguments: dict[str, Any] = {}

@@ -1,0 +1,42 @@
+"""Honest forests, and tests of dependence whose p-values hold.
+
+Honest trees grow their splits on some rows and take the values of their leaves from others; rows of neither
+part are predicted out-of-bag. Statistics of these posteriors measure how much x tells of y. Everything is
+built from functions of other subpackages, for forests of any kind.
+
+Samples, labels and targets are what `numpy.asarray` takes. Everything runs on the CPU; CuPy arrays raise
+TypeError. Wrong kinds and dtypes raise TypeError, wrong shapes and values ValueError, labels out of range
+IndexError.
+"""
+
+from .conditional import ConditionalTest, conditional_randomization_test, conditional_test
+from .honest import HonestCounts, honest_counts
+from .importances import oob_importance
+from .permutation import permutation_test, split_test
+from .posteriors import Posterior, posterior
+from .problem import PermutationTest
+from .statistics import accuracy, auc, information, mse, mutual_information, partial_auc, sensitivity
+from .two_forests import TwoForestTest, two_forest_test
+
+__all__ = [
+    "ConditionalTest",
+    "HonestCounts",
+    "PermutationTest",
+    "Posterior",
+    "TwoForestTest",
+    "accuracy",
+    "auc",
+    "conditional_randomization_test",
+    "conditional_test",
+    "honest_counts",
+    "information",
+    "mse",
+    "mutual_information",
+    "oob_importance",
+    "partial_auc",
+    "permutation_test",
+    "posterior",
+    "sensitivity",
+    "split_test",
+    "two_forest_test",
+]

@@ -1,0 +1,53 @@
+"""Random words keyed by a seed and a number, so that no draw depends on how many others there are."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..core import philox
+from ..core.aliases import FloatArray, IntArray
+
+_TREES, _PERMUTATIONS, _SEEDS = 1 << 60, 2 << 60, 3 << 60
+"""Streams that growth, which has the same seeds, does not draw from: it counts trees from 0."""
+
+_WORDS = 1 << 20
+"""Words that are drawn at a time."""
+
+
+def _words(seed: int, stream: IntArray, n: int) -> IntArray:
+    """(*stream.shape, n) uint64: n words of each stream."""
+    counter = np.arange((n + 1) // 2, dtype=np.uint64)
+    pair = np.stack(philox.words(seed, counter, stream[..., None]), axis=-1)
+    words: IntArray = pair.reshape(*stream.shape, -1)[..., :n]
+    return words
+
+
+def of_trees(seed: int, first: int, n_trees: int, n: int) -> IntArray:
+    """(n_trees, n) uint64: n words of each tree."""
+    return _words(seed, np.arange(first, first + n_trees, dtype=np.uint64) + np.uint64(_TREES), n)
+
+
+def blocks(n_trees: int, n: int) -> Iterator[IntArray]:
+    """Numbers of trees, some at a time, whose words take little memory."""
+    step = max(1, _WORDS // n)
+    for first in range(0, n_trees, step):
+        yield np.arange(first, min(first + step, n_trees))
+
+
+def permutation(seed: int, number: int, n: int) -> IntArray:
+    """Permutation of n rows by its number: the order of n words."""
+    order: IntArray = np.argsort(_words(seed, np.array(_PERMUTATIONS + number, np.uint64), n), kind="stable")
+    return order
+
+
+def seed_of(seed: int, number: int) -> int:
+    """A seed of 63 bits by its number, for the `rng` of a forest."""
+    return int(_words(seed, np.array(_SEEDS + number, np.uint64), 1)[0] >> np.uint64(1))
+
+
+def normals(seed: int, first: int, n_draws: int, n: int) -> FloatArray:
+    """(n_draws, n) standard normal numbers of some draws, after Box and Muller 1958."""
+    stream = np.arange(first, first + n_draws, dtype=np.uint64) + np.uint64(_PERMUTATIONS)
+    unit = (_words(seed, stream, 2 * n) >> np.uint64(11)) * 2.0**-53
+    numbers: FloatArray = np.sqrt(-2 * np.log1p(-unit[:, :n])) * np.cos(2 * np.pi * unit[:, n:])
+    return numbers

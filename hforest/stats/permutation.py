@@ -1,0 +1,327 @@
+"""Tests of independence by permuted labels: with forests regrown, and with rows split once."""
+
+from typing import Any
+
+import numpy as np
+
+from ..core import check
+from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
+from ..core.progress import reporting
+from ..growth import Samples
+from ..tree import Forest
+from ..tree.refitting import value_rows
+from .draws import permutation, seed_of
+from .honest import fixed_sizes, honest_counts
+from .posteriors import WEIGHTINGS, posterior_of
+from .problem import (
+    Grower,
+    PermutationTest,
+    Problem,
+    check_draws,
+    check_grower,
+    encoded_as,
+    grown,
+    leaves,
+    problem,
+    sequential,
+)
+from .statistics import Statistic, chosen, of_rows
+
+_PERMUTED = 1 << 22
+"""Numbers of permuted labels in one matrix product."""
+
+
+class HonestDraws:
+    """Statistics of honest forests on permuted labels; each depends on the seed and its number."""
+
+    def __init__(
+        self, of: Problem, grow: Grower | None, statistic: Statistic, n_trees: int, weighting: str,
+        draw: str, seed: int,
+    ) -> None:  # fmt: skip
+        self.of, self.grow, self.statistic, self.n_trees = of, grow, statistic, n_trees
+        self.weighting, self.draw, self.seed = weighting, draw, seed
+
+    def statistic_of(self, of: Problem, number: int) -> tuple[float, int]:
+        """The statistic of one honest forest, and how many rows have votes."""
+        seed, goal = seed_of(self.seed, 2 * number), of.goal
+        stratum: Any = len(of.samples) if goal.labels is None else goal.labels
+        counts = honest_counts(stratum, self.n_trees, draw=self.draw, rng=seed)
+        forest = grown(
+            self.grow, of.samples, of.learned, self.n_trees, goal, bootstrap=counts.structure, rng=seed
+        )
+        p = posterior_of(forest, leaves(forest, of.rows), goal, counts, self.weighting).p
+        return of_rows(self.statistic, p, of.learned)
+
+    def permuted(self, number: int) -> float:
+        """The statistic of labels permuted."""
+        order = permutation(self.seed, 2 * number + 1, len(self.of.samples))
+        goal = self.of.goal
+        labels, targets = (None if a is None else a[order] for a in (goal.labels, goal.targets))
+        moved = goal._replace(labels=labels, targets=targets)
+        return self.statistic_of(self.of._replace(goal=moved), number)[0]
+
+
+def permutation_test(
+    x: ArrayLike | Samples,
+    y: ArrayLike,
+    *,
+    statistic: str | Statistic | None = None,
+    n_trees: int = 100,
+    n_permutations: int = 999,
+    max_exceed: int | None = 10,
+    draw: str = "fixed",
+    weighting: str = "counts",
+    task: str = "classification",
+    grow: Grower | None = None,
+    progress: Progress = None,
+    rng: Rng = None,
+) -> PermutationTest:
+    """Tests whether y depends on x: honest forests grown on permuted labels, the whole procedure each time.
+
+    Parameters
+    ----------
+    x : (n_samples, n_features) array-like of real numbers, sparse matrix, or Samples
+        Rows, encoded once for all forests. For categories or bins pass the result of
+        `hforest.growth.samples`.
+    y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
+        Labels 0 to n_classes - 1, each of which occurs, of two classes or more; or targets of any real dtype
+        in a regression.
+    statistic : str or callable, optional
+        Of out-of-bag posteriors and labels: "information", the default, "accuracy", "mutual_information", and
+        of two classes "auc", "sensitivity" or "partial_auc"; in a regression "mse", the default, whose
+        negative is taken. Or a function of (p, y), such as functools.partial(stats.sensitivity,
+        specificity=0.9), which returns a number that is larger with more dependence. Rows without a vote are
+        left out before.
+    n_trees : int
+        Number of trees of each forest, 1 to 2**20.
+    n_permutations : int
+        Permutations at most; the least p-value is 1 / (n_permutations + 1).
+    max_exceed : int or None
+        Permutations end once this many statistics are as large as the observed one. None makes all.
+    draw : "fixed" or "bootstrap"
+        How rows are drawn, as `honest_counts` explains.
+    weighting : "counts" or "shares"
+        How trees are averaged, as `posterior` explains.
+    task : "classification" or "regression"
+        Whether y holds labels or targets.
+    grow : callable, optional
+        Called as grow(x, y, n_trees=..., bootstrap=..., rng=...), with n_classes or task beside these, where
+        x are Samples; returns a Forest. By default `hforest.classic.grow`; bind settings by
+        functools.partial.
+    progress : callable or bool, optional
+        Called as progress(done, n_permutations) after each permutation; False ends them, and the p-value
+        comes from those so far. True shows a bar.
+    rng : None, int or numpy.random.Generator
+        Source of random numbers; the same int gives the same result in every call.
+
+    Returns
+    -------
+    PermutationTest
+        The p-value, the observed statistic, and those of permuted labels.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        Wrong kind, dtype or shape; numbers out of their range; too few rows of a class for `honest_counts`;
+        too few trees for any row to have a vote.
+
+    Notes
+    -----
+    If y does not depend on x, the observed statistic and those of permuted labels are exchangeable, for each
+    comes from the same procedure with random numbers of its own. So the p-value holds at every number of
+    rows, columns and trees: ``P(p <= a) <= a``. To permute labels against one fixed forest's posteriors does
+    not have this property, since the forest knows the labels in their order.
+
+    Besag and Clifford 1991: with h = max_exceed statistics at least as large as the observed one after l
+    permutations p is h / l, else (1 + g) / (1 + n_permutations) with g of them. Large p-values end soon.
+    Equal statistics count as larger. Cost: up to 1 + n_permutations forests.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> x = np.random.default_rng(0).normal(size=(60, 4)); y = x[:, 0] > 0
+    >>> test = hforest.stats.permutation_test(x, y, n_trees=20, n_permutations=49, rng=0)
+    >>> test.p_value
+    0.02
+    """
+    of = problem(x, y, task)
+    function = chosen(statistic, of.goal)
+    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
+    n_permutations, max_exceed = check_draws(n_permutations, max_exceed)
+    check.choice("weighting", weighting, WEIGHTINGS)
+    check.choice("draw", draw, ("fixed", "bootstrap"))
+    check_grower(grow, of.goal, "bootstrap", "rng")
+    draws = HonestDraws(of, grow, function, n_trees, weighting, draw, check.seed(rng))
+    return sequential(draws.statistic_of(of, 0), draws.permuted, n_permutations, max_exceed, progress)
+
+
+# ----------------------------------------------------------------------------------- rows split once
+
+
+def neighbors(forest: Forest, leaf: IntArray, weighting: str) -> FloatArray:
+    """(n, n) float64: the weight of row j in the posterior of row i, from the leaves that both are in.
+
+    With "counts" the number of trees in which both share a leaf, with "shares" the sum over these trees of
+    one over the other rows of the leaf. The diagonal is 0: a row does not predict itself.
+    """
+    import scipy.sparse
+
+    n, n_trees = leaf.shape
+    node = value_rows(forest, leaf, np.arange(n_trees)[None]).ravel()
+    row = np.arange(n + 1) * n_trees
+    ones = np.ones(len(node))
+    member = scipy.sparse.csr_array((ones, node, row), shape=(n, len(forest.value)))
+    weight = member
+    if weighting == "shares":
+        others = np.bincount(node, minlength=len(forest.value)) - 1
+        inverse = np.divide(1.0, others, out=np.zeros(len(others)), where=others > 0)
+        weight = scipy.sparse.csr_array((inverse[node], node, row), shape=member.shape)
+    shared: FloatArray = (weight @ member.T).toarray()
+    np.fill_diagonal(shared, 0)
+    return shared
+
+
+def _split(y: Any, n: int, share: float, seed: int) -> tuple[IntArray, IntArray]:
+    """Rows for the structure, and the others, in ascending order; of each class the same share."""
+    stratum = np.zeros(n, np.int64) if y is None else y
+    sizes = np.bincount(stratum)
+    sizes = sizes[sizes > 0]
+    in_structure, _ = fixed_sizes(sizes, share, 1.0)
+    fits = (in_structure >= 1) & (sizes - in_structure >= 2)
+    if not fits.all():
+        at = int((~fits).argmax())
+        raise ValueError(
+            "y: expected classes of 1 row or more for the structure and 2 or more for the leaves, got "
+            f"{in_structure[at]} and {sizes[at] - in_structure[at]}; pass more rows, or change "
+            "structure_share"
+        )
+    order = permutation(seed, 0, n)
+    order = order[np.argsort(stratum[order], kind="stable")]
+    nth = np.arange(n) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    first = nth < np.repeat(in_structure, sizes)
+    return np.sort(order[first]), np.sort(order[~first])
+
+
+def split_test(
+    x: ArrayLike | Samples,
+    y: ArrayLike,
+    *,
+    statistic: str | Statistic | None = None,
+    structure_share: float = 0.5,
+    n_trees: int = 100,
+    n_permutations: int = 999,
+    weighting: str = "counts",
+    task: str = "classification",
+    grow: Grower | None = None,
+    progress: Progress = None,
+    rng: Rng = None,
+) -> PermutationTest:
+    """Tests whether y depends on x with one forest: grown on some rows, its leaves hold the labels of others.
+
+    Parameters
+    ----------
+    x : (n_samples, n_features) array-like of real numbers, sparse matrix, or Samples
+        Rows. For categories or bins pass the result of `hforest.growth.samples`.
+    y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
+        Labels 0 to n_classes - 1, each of which occurs, of two classes or more; or targets of any real dtype
+        in a regression.
+    statistic : str or callable, optional
+        Of out-of-bag posteriors and labels: "information", the default, "accuracy", "mutual_information", and
+        of two classes "auc", "sensitivity" or "partial_auc"; in a regression "mse", the default, whose
+        negative is taken. Or a function of (p, y), such as functools.partial(stats.sensitivity,
+        specificity=0.9), which returns a number that is larger with more dependence. Rows without a vote are
+        left out before.
+    structure_share : float
+        Share of the rows of each class that the forest is grown on, above 0 and below 1.
+    n_trees : int
+        Number of trees, 1 to 2**20.
+    n_permutations : int
+        Permutations; the least p-value is 1 / (n_permutations + 1).
+    weighting : "counts" or "shares"
+        How trees are averaged, as `posterior` explains.
+    task : "classification" or "regression"
+        Whether y holds labels or targets.
+    grow : callable, optional
+        Called as grow(x, y, n_trees=..., rng=...), with n_classes or task beside these, where x are Samples;
+        returns a Forest. By default `hforest.classic.grow`; bind settings by functools.partial.
+    progress : callable or bool, optional
+        Called as progress(done, n_permutations) after some permutations; False ends them, and the p-value
+        comes from those so far. True shows a bar.
+    rng : None, int or numpy.random.Generator
+        Source of random numbers; the same int gives the same result in every call.
+
+    Returns
+    -------
+    PermutationTest
+        The p-value, the observed statistic, and those of permuted labels.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        Wrong kind, dtype or shape; numbers out of their range; too few rows of a class; too few trees for any
+        row to have a vote.
+
+    Notes
+    -----
+    The posterior of a row in the second part comes from the other rows of this part: ``sum_j W[i, j] 1[y[j] =
+    k] / sum_j W[i, j]``, where W[i, j] counts the trees in whose leaves both are. W depends on the labels of
+    the first part alone. So permutations of the labels of the second part are exchangeable with their order
+    if y does not depend on x, and the p-value is exact, at every number of rows, columns and trees. Its power
+    is less than that of `permutation_test`, since splits see a share of the rows. A row that no other row
+    shares a leaf with has no vote, whatever the permutation.
+
+    Statistics that are equal to rounding count as larger. With "counts" and labels all products are of whole
+    numbers, and exact. Cost: one forest, and one product of W with the
+    permuted labels; 8 bytes for each pair of rows of the second part.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> x = np.random.default_rng(0).normal(size=(200, 4)); y = x[:, 0] > 0
+    >>> hforest.stats.split_test(x, y, n_permutations=99, rng=0).p_value
+    0.01
+    """
+    of = problem(x, y, task)
+    function = chosen(statistic, of.goal)
+    share = check.number("structure_share", structure_share, 0.0, 1.0, open_low=True)
+    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
+    n_permutations, _ = check_draws(n_permutations, None)
+    check.choice("weighting", weighting, WEIGHTINGS)
+    check_grower(grow, of.goal, "rng")
+    seed, n = check.seed(rng), len(of.samples)
+    first, second = _split(of.goal.labels, n, share, seed)
+    rows = of.rows if isinstance(of.rows, np.ndarray) else of.rows.tocsr()
+    samples = encoded_as(of, rows[first])
+    forest = grown(grow, samples, of.learned[first], n_trees, of.goal, rng=seed_of(seed, 1))
+    with check.memory("x", "pairs of rows", 8 * len(second) ** 2):
+        weight = neighbors(forest, leaves(forest, rows[second]), weighting)
+    learned = of.learned[second]
+    one_hot = np.eye(of.goal.n_outputs)[learned] if of.goal.labels is not None else learned
+    voted = weight.sum(axis=1) > 0
+    if voted.sum() < 2:
+        raise ValueError(
+            f"n_trees: expected leaves that several rows share, got votes for {int(voted.sum())} rows; grow "
+            "more trees, or bind min_samples_leaf to grow"
+        )
+    weight = weight[voted]
+    total = weight.sum(axis=1)[:, None, None]
+
+    def statistics(orders: IntArray) -> list[float]:
+        """Of permuted labels, all in one product: a column for each permutation and class."""
+        moved = one_hot[orders].transpose(1, 0, 2).reshape(len(second), -1)
+        p = (weight @ moved).reshape(len(weight), len(orders), -1) / total
+        return [of_rows(function, p[:, b], learned[orders[b]][voted])[0] for b in range(len(orders))]
+
+    observed = statistics(np.arange(len(second))[None])[0]
+    near = 1e-12 * max(1.0, abs(observed))
+    null: list[float] = []
+    step = max(1, _PERMUTED // one_hot.size)
+    with reporting(progress, n_permutations, "permutation") as report:
+        for done in range(0, n_permutations, step):
+            numbers = range(done, min(done + step, n_permutations))
+            null += statistics(np.stack([permutation(seed, 2 + b, len(second)) for b in numbers]))
+            if not report(len(null)):
+                break
+    drawn = np.array(null)
+    exceed = int((drawn >= observed - near).sum())
+    return PermutationTest((1 + exceed) / (1 + len(drawn)), observed, drawn, int(voted.sum()))

@@ -1,0 +1,154 @@
+"""What the tests share: checked rows and targets, forests from the caller's function, sequential p-values."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import classic, growth, tree
+from ..core import check, sparse, supervised
+from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress
+from ..core.progress import reporting
+from ..growth import Bins, Samples, Windows
+from ..tree import Forest
+
+Grower = Callable[..., Forest]
+"""grow(x, y, n_trees, *, bootstrap, rng, and n_classes or task) -> Forest: such as `hforest.classic.grow`,
+settings bound by functools.partial."""
+
+MAX_PERMUTATIONS = 2**31 - 1
+
+
+class PermutationTest(NamedTuple):
+    """A p-value from the statistics of the data and of drawn data, exchangeable under the hypothesis."""
+
+    p_value: float
+    """Above 0 and at most 1."""
+    statistic: float
+    """Of the observed data; larger values are evidence."""
+    null: FloatArray
+    """(n_drawn,) float64: the statistics of the drawn data, in their order."""
+    n_rows: int
+    """Rows with a vote, from which the observed statistic is computed."""
+
+
+class Problem(NamedTuple):
+    """Rows and what is to be learned of them, checked."""
+
+    samples: Samples
+    """Encoded once for all forests."""
+    rows: Any
+    """What `hforest.tree.apply` takes for them."""
+    goal: supervised.Target
+
+    @property
+    def learned(self) -> Any:
+        """Labels or targets."""
+        return self.goal.targets if self.goal.labels is None else self.goal.labels
+
+
+def problem(x: ArrayLike | Samples, y: ArrayLike, task: str, *, name: str = "x") -> Problem:
+    """Checked arguments x, of another name perhaps, and y of a test."""
+    check.on_cpu(**{name: x, "y": y})
+    check.require(
+        not isinstance(x, Windows | Bins), name, "an array, a sparse matrix or Samples", type(x).__name__,
+        "pass the numbers that they were made from", TypeError,
+    )  # fmt: skip
+    with renamed("x", name):
+        samples = growth.samples(x)
+    rows = x if sparse.is_sparse(x) else samples.numbers
+    check.require(
+        sparse.is_sparse(rows) or (isinstance(rows, np.ndarray) and rows.shape == samples.shape), name,
+        "samples of an array", repr(samples), "pass growth.samples of an array, or the sparse matrix",
+        TypeError,
+    )  # fmt: skip
+    goal = supervised.target(y, len(samples), task, None)
+    check.require(
+        goal.labels is None or goal.n_outputs > 1, "y", "labels of two classes or more", "one class",
+        "pass rows of several classes",
+    )  # fmt: skip
+    return Problem(samples, rows, goal)
+
+
+@contextmanager
+def renamed(old: str, new: str) -> Iterator[None]:
+    """Makes the errors of a `with` block about one argument name another one."""
+    try:
+        yield
+    except (TypeError, ValueError, IndexError) as error:
+        if old == new or not str(error).startswith(f"{old}: "):
+            raise
+        raise type(error)(str(error).replace(old, new, 1)) from None
+
+
+def encoded_as(of: Problem, rows: Any) -> Samples:
+    """Other rows of the columns of a problem, with its categories and bins."""
+    return growth.samples(rows, categorical=of.samples.categorical, max_bins=of.samples.max_bins)
+
+
+def settings_of(goal: supervised.Target) -> dict[str, Any]:
+    """Keyword arguments that tell a function which grows forests what is learned."""
+    return {"task": "regression"} if goal.labels is None else {"n_classes": goal.n_outputs}
+
+
+def grown(
+    grow: Grower | None, x: Any, y: Any, n_trees: int, goal: supervised.Target, **settings: Any
+) -> Forest:
+    """The forest that a caller's function grows, or a random forest; its kind and size are checked."""
+    function = classic.grow if grow is None else grow
+    forest = function(x, y, n_trees=n_trees, **settings, **settings_of(goal))
+    check.instance(
+        "grow", forest, Forest, "a function that returns a hforest.tree.Forest",
+        "pass a subpackage's grow, its settings bound by functools.partial",
+    )  # fmt: skip
+    check.require(
+        len(forest.tree_start) == n_trees + 1, "grow", f"a forest of n_trees = {n_trees} trees",
+        len(forest.tree_start) - 1, "grow as many as the argument n_trees says",
+    )  # fmt: skip
+    return forest
+
+
+def check_grower(grow: Any, goal: supervised.Target, *names: str) -> None:
+    """Checks that `grow` is None or a function to be called as forests are grown, with these settings."""
+    settings = ["n_trees", *names, *settings_of(goal)]
+    check.function("grow", grow, ", ".join(["x", "y", *(f"{name}=..." for name in settings)]))
+
+
+def leaves(forest: Forest, rows: Any) -> IntArray:
+    """The leaf of each row in each tree."""
+    found: IntArray = tree.apply(forest, rows)
+    return found
+
+
+Draw = Callable[[int], float]
+"""draw(b): the statistic of drawn data number b, from 1."""
+
+
+def sequential(
+    observed: tuple[float, int], draw: Draw, n_permutations: int, max_exceed: int | None, progress: Progress
+) -> PermutationTest:
+    """A p-value after Besag and Clifford 1991: draws end once max_exceed statistics reach the observed one.
+
+    With h of them after l draws the p-value is h / l. If all draws are made before, or a report ends them, it
+    is (1 + g) / (1 + n) with g as large among n.
+    """
+    statistic, n_rows = observed
+    null: list[float] = []
+    exceed = 0
+    with reporting(progress, n_permutations, "permutation") as report:
+        for b in range(1, n_permutations + 1):
+            null.append(draw(b))
+            exceed += null[-1] >= statistic
+            if exceed == max_exceed:
+                report(b)
+                return PermutationTest(exceed / b, statistic, np.array(null), n_rows)
+            if not report(b):
+                break
+    return PermutationTest((1 + exceed) / (1 + len(null)), statistic, np.array(null), n_rows)
+
+
+def check_draws(n_permutations: Any, max_exceed: Any) -> tuple[int, int | None]:
+    """Numbers of permutations, and of exceedances that end a test."""
+    n = check.integer("n_permutations", n_permutations, 1, MAX_PERMUTATIONS)
+    return n, None if max_exceed is None else check.integer("max_exceed", max_exceed, 1, MAX_PERMUTATIONS)

@@ -1,0 +1,465 @@
+"""Statistics of posteriors: what they say of the labels, each of a whole data set in one number."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..core import check, supervised
+from ..core.aliases import Array, ArrayLike, FloatArray, IntArray
+
+_MISSING = ("error", "omit")
+Statistic = Callable[[FloatArray, Array], float]
+"""statistic(p, y) of posteriors and labels, or of predictions and targets: a number, larger with more
+dependence."""
+
+
+# ------------------------------------------------------------------------------------------- checks
+
+
+def _rows(name: str, p: ArrayLike, n_columns: str) -> FloatArray:
+    check.on_cpu(**{name: p})
+    numbers = supervised.converted_numbers(supervised.real(name, p), np.dtype(np.float64))
+    check.require(
+        numbers.ndim == 2 and numbers.shape[0] > 0 and numbers.shape[1] > 0, name,
+        f"shape (n_samples, {n_columns})", tuple(numbers.shape), "pass Posterior.p",
+    )  # fmt: skip
+    return numbers
+
+
+def _voted(p: FloatArray, missing: str) -> np.ndarray:
+    """Which rows have a vote."""
+    check.choice("missing", missing, _MISSING)
+    voted: np.ndarray = ~np.isnan(p).any(axis=1)
+    if missing == "error" and not voted.all():
+        raise ValueError(
+            f"p: expected a vote for every row, got NaN in {int((~voted).sum())} of {len(p)} rows, the first "
+            f'{int((~voted).argmax())}; grow more trees, or leave such rows out with missing="omit"'
+        )
+    check.require(voted.any(), "p", "a vote for some row", "NaN in all", "grow more trees")
+    return voted
+
+
+def _shares(p: ArrayLike, y: ArrayLike, missing: str) -> tuple[FloatArray, IntArray]:
+    """Posteriors and labels of the rows that have votes."""
+    numbers = _rows("p", p, "n_classes")
+    labels, _ = supervised.labels("y", y, len(numbers), numbers.shape[1])
+    voted = _voted(numbers, missing)
+    numbers, labels = numbers[voted], labels[voted]
+    supervised.bounded("p", numbers, 0.0, 1.0)
+    return numbers, labels
+
+
+def _two_classes(p: ArrayLike, y: ArrayLike, missing: str) -> tuple[FloatArray, IntArray]:
+    p, y = _shares(p, y, missing)
+    check.require(
+        p.shape[1] == 2, "p", "two classes", p.shape[1],
+        "pass numpy.stack([1 - p[:, k], p[:, k]], axis=1) and y == k for one class against the others",
+    )  # fmt: skip
+    both = bool((y == 0).any() and (y == 1).any())
+    check.require(both, "y", "rows of both classes", f"class {int(y[0])} alone", "pass rows of both")
+    return p, y
+
+
+# --------------------------------------------------------------------------------------- information
+
+
+def entropy(y: IntArray) -> float:
+    """Entropy of the shares of the labels in nats."""
+    share = np.bincount(y) / len(y)
+    share = share[share > 0]
+    return float(-(share * np.log(share)).sum())
+
+
+def information_of(p: FloatArray, y: IntArray, least: float = 1e-6) -> float:
+    of_label = np.maximum(p[np.arange(len(y)), y], least)
+    return entropy(y) + float(np.log(of_label).mean())
+
+
+def information(p: ArrayLike, y: ArrayLike, *, least: float = 1e-6, missing: str = "error") -> float:
+    """Information about the labels in nats: their entropy minus the log loss of the posteriors.
+
+    Parameters
+    ----------
+    p : (n_samples, n_classes) array-like
+        Posteriors, 0 to 1, such as `Posterior.p`; NaN in the rows without a vote.
+    y : (n_samples,) array-like of labels
+        Labels 0 to n_classes - 1 of any integer or bool dtype.
+    least : float
+        A smaller probability of a row's label counts as this one, so that no single row decides; above 0 and
+        at most 1.
+    missing : "error" or "omit"
+        What becomes of rows without a vote: an error, or they are left out.
+
+    Returns
+    -------
+    float
+        At most the entropy; below 0 where the shares of the classes predict better than p.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        Wrong kind, dtype or shape; numbers out of their range; rows without a vote; no row.
+
+    Notes
+    -----
+    ``H(Y) + mean(log p[i, y[i]])``, where H(Y) is that of the shares of the labels in y. In expectation over
+    new rows it is at most the mutual information of x and y (Cover and Thomas 2006, theorem 2.6.3): it has no
+    bonus for posteriors that are sharp and wrong, as `mutual_information` has.
+
+    Examples
+    --------
+    >>> import hforest
+    >>> round(hforest.stats.information([[0.9, 0.1], [0.2, 0.8]], [0, 1]), 3)
+    0.529
+    """
+    least = check.number("least", least, 0.0, 1.0, open_low=True)
+    return information_of(*_shares(p, y, missing), least)
+
+
+def mutual_information_of(p: FloatArray, y: IntArray) -> float:
+    log = np.log(p, out=np.zeros_like(p), where=p > 0)
+    return entropy(y) + float((p * log).sum(axis=1).mean())
+
+
+def mutual_information(p: ArrayLike, y: ArrayLike, *, missing: str = "error") -> float:
+    """The plug-in estimate of mutual information in nats. It measures how sharp posteriors are.
+
+    Parameters
+    ----------
+    p : (n_samples, n_classes) array-like
+        Posteriors, 0 to 1, such as `Posterior.p`; NaN in the rows without a vote.
+    y : (n_samples,) array-like of labels
+        Labels 0 to n_classes - 1 of any integer or bool dtype.
+    missing : "error" or "omit"
+        What becomes of rows without a vote: an error, or they are left out.
+
+    Returns
+    -------
+    float
+        The entropy of the labels minus the mean entropy of the rows of p.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        Wrong kind, dtype or shape; numbers out of their range; rows without a vote; no row.
+
+    Warnings
+    --------
+    It does not look at whether p[i] is right about y[i]: only the shares of the labels enter. Posteriors that
+    are sharp and wrong have as much of it as those that are right, and posteriors of few trees or small
+    leaves have more than those of many. It estimates mutual information where p is calibrated. Use
+    `information`, which needs no such condition.
+
+    Notes
+    -----
+    ``H(Y) - mean_i H(p[i])``, the estimate of Curtis et al. 2025 and of uncertainty forests (Mehta et al.
+    2019).
+
+    Examples
+    --------
+    >>> import hforest
+    >>> p = [[1.0, 0.0], [0.0, 1.0]]
+    >>> right, wrong = (hforest.stats.mutual_information(p, y) for y in ([0, 1], [1, 0]))
+    >>> right == wrong
+    True
+    """
+    return mutual_information_of(*_shares(p, y, missing))
+
+
+# ------------------------------------------------------------------------------------------- the ROC
+
+
+def roc(score: FloatArray, y: IntArray) -> tuple[FloatArray, FloatArray]:
+    """False and true positive rates from (0, 0) to (1, 1): a point for each distinct score, from the top."""
+    order = np.argsort(-score, kind="stable")
+    last = np.flatnonzero(np.concatenate([np.diff(score[order]) != 0, [True]]))
+    hits = np.concatenate([[0], np.cumsum(y[order])[last]])
+    false = np.concatenate([[0], last + 1]) - hits
+    return false / false[-1], hits / hits[-1]
+
+
+def auc_of(p: FloatArray, y: IntArray) -> float:
+    false, true = roc(p[:, 1], y)
+    return float((np.diff(false) * (true[1:] + true[:-1])).sum() / 2)
+
+
+def auc(p: ArrayLike, y: ArrayLike, *, missing: str = "error") -> float:
+    """Area under the ROC curve of two classes.
+
+    Parameters
+    ----------
+    p : (n_samples, 2) array-like
+        Posteriors, 0 to 1, such as `Posterior.p`; NaN in the rows without a vote. ``p[:, 1]`` is the score.
+    y : (n_samples,) array-like of labels
+        0 or 1, both of which occur.
+    missing : "error" or "omit"
+        What becomes of rows without a vote: an error, or they are left out.
+
+    Returns
+    -------
+    float
+        0 to 1; 1/2 by chance.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        Wrong kind, dtype or shape; numbers out of their range; rows without a vote; rows of one class alone.
+
+    Notes
+    -----
+    The probability that a row of class 1 has a larger score than one of class 0, where equal scores count one
+    half (Bamber 1975): the area of trapezoids below the ROC, in which equal scores are one step.
+
+    Examples
+    --------
+    >>> import hforest
+    >>> hforest.stats.auc([[0.9, 0.1], [0.5, 0.5], [0.5, 0.5], [0.1, 0.9]], [0, 0, 1, 1])
+    0.875
+    """
+    return auc_of(*_two_classes(p, y, missing))
+
+
+def sensitivity_of(p: FloatArray, y: IntArray, specificity: float = 0.98) -> float:
+    false, true = roc(p[:, 1], y)
+    # A specificity of 0.9 of ten rows lets one pass, whatever 1 - 0.9 is rounded to.
+    return float(true[false <= 1 - specificity + 1e-12][-1])
+
+
+def sensitivity(p: ArrayLike, y: ArrayLike, *, specificity: float = 0.98, missing: str = "error") -> float:
+    """Sensitivity at a specificity: the largest true positive rate whose false positives are few enough.
+
+    Parameters
+    ----------
+    p : (n_samples, 2) array-like
+        Posteriors, 0 to 1, such as `Posterior.p`; NaN in the rows without a vote. ``p[:, 1]`` is the score.
+    y : (n_samples,) array-like of labels
+        0 or 1, both of which occur.
+    specificity : float
+        Least true negative rate, 0 to 1.
+    missing : "error" or "omit"
+        What becomes of rows without a vote: an error, or they are left out.
+
+    Returns
+    -------
+    float
+        0 to 1; about ``1 - specificity`` by chance.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        Wrong kind, dtype or shape; numbers out of their range; rows without a vote; rows of one class alone.
+
+    Notes
+    -----
+    S@98 of Curtis et al. 2025 with the default. Thresholds are the distinct scores: rows of equal score are
+    called positive together, as in the ROC, so that a tie which holds too many rows of class 0 is left out as
+    a whole; nothing is interpolated between thresholds.
+
+    Examples
+    --------
+    >>> import hforest
+    >>> p = [[0.9, 0.1], [0.6, 0.4], [0.6, 0.4], [0.1, 0.9]]
+    >>> [hforest.stats.sensitivity(p, [0, 0, 1, 1], specificity=s) for s in (0.98, 0.5)]
+    [0.5, 1.0]
+    """
+    specificity = check.number("specificity", specificity, 0.0, 1.0)
+    return sensitivity_of(*_two_classes(p, y, missing), specificity)
+
+
+def partial_auc_of(p: FloatArray, y: IntArray, specificity: float = 0.9) -> float:
+    false, true = roc(p[:, 1], y)
+    most = 1 - specificity
+    at = int(np.searchsorted(false, most, side="right"))
+    if at < len(false):
+        step = false[at] - false[at - 1]
+        end = true[at - 1] + (true[at] - true[at - 1]) * (most - false[at - 1]) / step
+        false, true = np.append(false[:at], most), np.append(true[:at], end)
+    area = float((np.diff(false) * (true[1:] + true[:-1])).sum() / 2)
+    chance = most * most / 2
+    return (1 + (area - chance) / (most - chance)) / 2
+
+
+def partial_auc(p: ArrayLike, y: ArrayLike, *, specificity: float = 0.9, missing: str = "error") -> float:
+    """Area under the part of the ROC curve of high specificity, scaled to 1/2 by chance and 1 at best.
+
+    Parameters
+    ----------
+    p : (n_samples, 2) array-like
+        Posteriors, 0 to 1, such as `Posterior.p`; NaN in the rows without a vote. ``p[:, 1]`` is the score.
+    y : (n_samples,) array-like of labels
+        0 or 1, both of which occur.
+    specificity : float
+        Least true negative rate of the part, at least 0 and below 1.
+    missing : "error" or "omit"
+        What becomes of rows without a vote: an error, or they are left out.
+
+    Returns
+    -------
+    float
+        ``(1 + (A - m) / (M - m)) / 2`` of the area A, where M = 1 - specificity is the largest, and m = M**2
+        / 2 the one below the diagonal.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        Wrong kind, dtype or shape; numbers out of their range; rows without a vote; rows of one class alone.
+
+    Notes
+    -----
+    McClish 1989. Equal scores are one step of the ROC, a straight line, which ends where the part ends. With
+    a specificity of 0 this is `auc`.
+
+    Examples
+    --------
+    >>> import hforest
+    >>> p = [[0.9, 0.1], [0.6, 0.4], [0.5, 0.5], [0.1, 0.9]]
+    >>> hforest.stats.partial_auc(p, [0, 0, 1, 1], specificity=0.5)
+    1.0
+    """
+    specificity = check.number("specificity", specificity, 0.0, 1.0)
+    check.require(specificity < 1, "specificity", "a number below 1", specificity, "pass such as 0.9")
+    return partial_auc_of(*_two_classes(p, y, missing), specificity)
+
+
+# ------------------------------------------------------------------------------------- right and near
+
+
+def accuracy_of(p: FloatArray, y: IntArray) -> float:
+    return float((p.argmax(axis=1) == y).mean())
+
+
+def accuracy(p: ArrayLike, y: ArrayLike, *, missing: str = "error") -> float:
+    """Share of the rows whose label has the largest posterior.
+
+    Parameters
+    ----------
+    p : (n_samples, n_classes) array-like
+        Posteriors, 0 to 1, such as `Posterior.p`; NaN in the rows without a vote.
+    y : (n_samples,) array-like of labels
+        Labels 0 to n_classes - 1 of any integer or bool dtype.
+    missing : "error" or "omit"
+        What becomes of rows without a vote: an error, or they are left out.
+
+    Returns
+    -------
+    float
+        0 to 1.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        Wrong kind, dtype or shape; numbers out of their range; rows without a vote; no row.
+
+    Notes
+    -----
+    Of equal posteriors the lowest class counts.
+
+    Examples
+    --------
+    >>> import hforest
+    >>> hforest.stats.accuracy([[0.9, 0.1], [0.5, 0.5]], [0, 1])
+    0.5
+    """
+    return accuracy_of(*_shares(p, y, missing))
+
+
+def mse_of(p: FloatArray, y: FloatArray) -> float:
+    return float(((p - y) ** 2).mean())
+
+
+def mse(p: ArrayLike, y: ArrayLike, *, missing: str = "error") -> float:
+    """Mean squared error of predictions.
+
+    Parameters
+    ----------
+    p : (n_samples, n_outputs) array-like
+        Predictions, such as `Posterior.p` of a regression; NaN in the rows without a vote.
+    y : (n_samples,) or (n_samples, n_outputs) array-like
+        Targets of any real dtype, of absolute value at most 1e100.
+    missing : "error" or "omit"
+        What becomes of rows without a vote: an error, or they are left out.
+
+    Returns
+    -------
+    float
+        Mean over rows and outputs. Tests take its negative, for larger statistics are evidence.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        Wrong kind, dtype or shape; infinity; rows without a vote; no row.
+
+    Notes
+    -----
+    Differences are squared and averaged in float64.
+
+    Examples
+    --------
+    >>> import hforest
+    >>> hforest.stats.mse([[1.0], [2.0]], [1.0, 4.0])
+    2.0
+    """
+    numbers = _rows("p", p, "n_outputs")
+    targets = supervised.targets("y", y, len(numbers))
+    check.require(
+        targets.shape == numbers.shape, "y", f"n_outputs = {numbers.shape[1]} targets for each row",
+        targets.shape[1], "pass a target for each column of p",
+    )  # fmt: skip
+    voted = _voted(numbers, missing)
+    numbers = numbers[voted]
+    supervised.bounded("p", numbers, -supervised.MAX_WEIGHT, supervised.MAX_WEIGHT)
+    return mse_of(numbers, targets[voted])
+
+
+# -------------------------------------------------------------------------------------- of a test's choice
+
+_OF_CLASSES: dict[str, Statistic] = {
+    "information": information_of,
+    "accuracy": accuracy_of,
+    "mutual_information": mutual_information_of,
+}
+_OF_TWO: dict[str, Statistic] = {
+    "auc": auc_of,
+    "sensitivity": sensitivity_of,
+    "partial_auc": partial_auc_of,
+}
+_OF_TARGETS: dict[str, Statistic] = {"mse": lambda p, y: -mse_of(p, y)}
+
+
+def chosen(statistic: Any, goal: supervised.Target) -> Statistic:
+    """The function of a test's argument `statistic`: a word that fits labels or targets, or a function."""
+    if goal.labels is None:
+        words = dict(_OF_TARGETS)
+    else:
+        words = _OF_CLASSES | (_OF_TWO if goal.n_outputs == 2 else {})
+    if statistic is None:
+        return next(iter(words.values()))
+    if not isinstance(statistic, str):
+        check.instance("statistic", statistic, Callable, "a word or a function", "pass such as 'auc'")
+        check.called_with("statistic", statistic, "p, y", "pass a function of (p, y)")
+        return lambda p, y: _number(statistic(p, y))
+    return words[check.choice("statistic", statistic, tuple(words))]
+
+
+def _number(value: Any) -> float:
+    value = check.scalar(value)
+    if not isinstance(value, int | float | np.integer | np.floating) or not np.isfinite(value):
+        raise ValueError(
+            f"statistic: expected a function that returns a finite number, got {value!r}; return a float"
+        )
+    return float(value)
+
+
+def of_rows(statistic: Statistic, p: FloatArray, y: Any) -> tuple[float, int]:
+    """The statistic of the rows that have votes, and how many these are."""
+    voted = ~np.isnan(p).any(axis=1)
+    n_rows = int(voted.sum())
+    labels = y[voted]
+    few = n_rows < 2 or (labels.ndim == 1 and p.shape[1] > 1 and bool((labels == labels[0]).all()))
+    if few:
+        raise ValueError(
+            f"n_trees: expected votes for rows of different labels, got votes for {n_rows} rows; grow more "
+            "trees"
+        )
+    return statistic(p[voted], labels), n_rows

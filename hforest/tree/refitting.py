@@ -1,0 +1,293 @@
+"""Leaf values from other samples than those that grew the splits: counts of classes, and refitted forests."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..core import check as checks
+from ..core import supervised
+from ..core.aliases import ArrayLike, FloatArray, IntArray
+from .forest import Forest, check_layout
+from .walks import apply
+
+_EMPTY = ("prune", "abstain")
+_ENTRIES = 1 << 20
+"""Samples of several trees that are added up at a time."""
+
+
+def _held(forest: Forest, x: ArrayLike, counts: ArrayLike | None) -> tuple[IntArray, IntArray | None]:
+    """(n_samples, n_trees) leaves of the samples, and how often each tree holds each of them; checked."""
+    check_layout(forest, x)
+    checks.on_cpu(**{"forest.feature": forest.feature})
+    leaf = apply(forest, x)
+    n, n_trees = leaf.shape
+    checks.require(
+        1 <= n <= checks.MAX_COUNT, "x", "1 to 2**31 - 1 samples", n, "pass samples for the leaves to hold"
+    )
+    held = None if counts is None else supervised.in_bag_counts("counts", counts, n_trees, n)
+    return leaf, held
+
+
+def value_rows(forest: Forest, leaf: IntArray, tree: IntArray) -> IntArray:
+    """The rows of `value` of leaves, which are numbered within their trees."""
+    root = forest.tree_start[tree]
+    rows: IntArray = (root + tree) // 2 + forest.left[root + leaf]
+    return rows
+
+
+def _in_trees(
+    forest: Forest, leaf: IntArray, held: IntArray | None
+) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
+    """Of some trees at a time the samples that they hold, their rows of `value`, and how often."""
+    n, n_trees = leaf.shape
+    step = max(1, _ENTRIES // n)
+    for first in range(0, n_trees, step):
+        trees = np.arange(first, min(first + step, n_trees))
+        if held is None:
+            tree, some = np.repeat(trees, n), np.tile(np.arange(n), len(trees))
+            often = np.ones(len(some), np.int64)
+        else:
+            at, some = np.nonzero(held[trees])
+            tree, often = trees[at], held[trees[at], some].astype(np.int64)
+        yield some, value_rows(forest, leaf[some, tree], tree), often
+
+
+def class_counts(
+    forest: Forest, leaf: IntArray, held: IntArray | None, y: IntArray, n_classes: int
+) -> IntArray:
+    """As `leaf_counts`, of the leaves of samples and of labels that have been checked."""
+    n_leaves = len(forest.value)
+    with checks.memory("n_classes", "counts", 8 * n_leaves * n_classes):
+        result = np.zeros((n_leaves, n_classes), np.int64)
+    flat = result.reshape(-1)
+    for some, rows, often in _in_trees(forest, leaf, held):
+        np.add.at(flat, rows * n_classes + y[some], often)
+    return result
+
+
+def leaf_counts(
+    forest: Forest,
+    x: ArrayLike,
+    y: ArrayLike,
+    *,
+    counts: ArrayLike | None = None,
+    n_classes: int | None = None,
+) -> IntArray:
+    """How many samples of each class the leaves of a forest hold.
+
+    Parameters
+    ----------
+    forest : Forest
+        Any forest, axis-aligned or oblique, of any task.
+    x : (n_samples, n_features) array-like
+        Samples, at least one; converted to the dtype of the forest.
+    y : (n_samples,) array-like of labels
+        Labels 0 to n_classes - 1 of any integer or bool dtype.
+    counts : (n_trees, n_samples) array-like of integers, optional
+        How often each tree holds each sample: in-bag counts, or counts of samples
+        that its splits were not grown on. By default each tree holds every sample once.
+    n_classes : int, optional
+        Number of classes, at most 2**20. By default the largest label plus 1, and every class must occur.
+
+    Returns
+    -------
+    (n_leaves, n_classes) array of int64
+        Row r is of the leaves whose row of ``forest.value`` is r.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        As for `apply`; CuPy arrays, no sample, labels or counts out of range.
+
+    Notes
+    -----
+    Sums of whole numbers: exact, and the same at every number of threads. Cost: that of `apply`, and a pass
+    over the samples for each tree.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> x = np.array([[0.0], [1.0], [2.0]])
+    >>> forest = hforest.classic.grow(x, [0, 1, 1], 1, bootstrap=False, rng=0)
+    >>> hforest.tree.leaf_counts(forest, [[0.1], [0.2], [1.6], [7.0]], [0, 1, 1, 1])
+    array([[1, 1],
+           [0, 2]])
+    """
+    checks.on_cpu(x=x, y=y, counts=counts)
+    leaf, held = _held(forest, x, counts)
+    labels, n_classes = supervised.labels("y", y, len(leaf), n_classes)
+    return class_counts(forest, leaf, held, labels, n_classes)
+
+
+def refit(
+    forest: Forest,
+    x: ArrayLike,
+    y: ArrayLike,
+    *,
+    counts: ArrayLike | None = None,
+    task: str = "classification",
+    n_classes: int | None = None,
+    empty: str = "prune",
+) -> Forest:
+    """A forest with the splits of another one, and leaf values from other samples.
+
+    Parameters
+    ----------
+    forest : Forest
+        Any forest, axis-aligned or oblique, of any task.
+    x : (n_samples, n_features) array-like
+        Samples, at least one; converted to the dtype of the forest.
+    y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
+        Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression,
+        of absolute value at most 1e100 and in the range of the trees' dtype.
+    counts : (n_trees, n_samples) array-like of integers, optional
+        How often each tree holds each sample: in-bag counts, or counts of samples
+        that its splits were not grown on. By default each tree holds every sample once. Each tree holds one.
+    task : "classification" or "regression"
+        Whether y holds labels or targets.
+    n_classes : int, optional
+        Number of classes, at most 2**20. By default the largest label plus 1, and every class must occur.
+        Classification only.
+    empty : "prune" or "abstain"
+        What becomes of leaves that hold no sample: a split on whose one side there is none gives its place to
+        its other child; or such leaves keep their place and have the value 0 for every class, so that the
+        tree does not vote there. "abstain" is for classification only.
+
+    Returns
+    -------
+    Forest
+        Of the dtype of the forest; leaf values are shares of the classes, or mean targets. With "abstain" the
+        rows of `predict` sum to the share of the trees that vote: divide by that.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        As for `apply`; CuPy arrays, no sample, labels or counts out of range, a tree that holds no sample.
+
+    Notes
+    -----
+    Honest trees: splits from some samples, leaf values from others (Denil, Matheson and de Freitas 2014;
+    Wager and Athey 2018). Pruning is that of Athey, Tibshirani and Wager 2019 in their package grf. `gain`
+    is that of the samples which grew the splits. Leaves that share a row of values hold their samples
+    together. Targets are added up in float64 in the order of the samples. Cost: that of `apply`, and a pass
+    over the samples for each tree.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> x = np.random.default_rng(0).normal(size=(400, 3))
+    >>> y = x[:, 0] > 0
+    >>> forest = hforest.classic.grow(x[:200], y[:200], 20, rng=0)
+    >>> honest = hforest.tree.refit(forest, x[200:], y[200:])
+    >>> bool((hforest.tree.predict(honest, x).argmax(axis=1) == y).mean() > 0.95)
+    True
+    """
+    checks.choice("empty", empty, _EMPTY)
+    checks.on_cpu(x=x, y=y, counts=counts)
+    leaf, held = _held(forest, x, counts)
+    dtype = forest.threshold.dtype
+    most = min(supervised.MAX_WEIGHT, float(np.finfo(dtype).max))
+    goal = supervised.target(y, len(leaf), task, n_classes, most)
+    if task == "regression" and empty == "abstain":
+        raise ValueError(
+            'empty: expected "prune" with task="regression", got "abstain", which has no value for means; '
+            "leave it out"
+        )
+    if held is not None and not held.any(axis=1).all():
+        raise ValueError(
+            "counts: expected rows that each hold a sample, got zeros alone in row "
+            f"{int((~held.any(axis=1)).argmax())}; give each tree samples for its leaves"
+        )
+    if goal.labels is not None:
+        of_class = class_counts(forest, leaf, held, goal.labels, goal.n_outputs)
+        total, sums = of_class.sum(axis=1), of_class.astype(np.float64)
+    else:
+        total, sums = target_sums(forest, leaf, held, goal.targets)
+    value = np.divide(sums, total[:, None], out=np.zeros_like(sums), where=total[:, None] > 0)
+    refitted = forest._replace(value=value.astype(dtype))
+    return refitted if empty == "abstain" or bool((total > 0).all()) else _pruned(refitted, total > 0)
+
+
+def target_sums(
+    forest: Forest, leaf: IntArray, held: IntArray | None, targets: FloatArray
+) -> tuple[IntArray, FloatArray]:
+    """How many samples each row of `value` holds, and (n_leaves, n_outputs) sums of their targets."""
+    total = np.zeros(len(forest.value), np.int64)
+    sums = np.zeros((len(total), targets.shape[1]))
+    for some, rows, often in _in_trees(forest, leaf, held):
+        np.add.at(total, rows, often)
+        np.add.at(sums, rows, often[:, None] * targets[some])
+    return total, sums
+
+
+def levels(forest: Forest) -> list[IntArray]:
+    """The nodes of each depth, numbered over all trees; children of a node stand next to each other."""
+    levels, nodes = [], forest.tree_start[:-1]
+    roots = nodes
+    while nodes.size:
+        levels.append(nodes)
+        is_split = forest.feature[nodes] != -1
+        left = (roots + forest.left[nodes])[is_split]
+        nodes, roots = np.stack([left, left + 1], axis=1).ravel(), np.repeat(roots[is_split], 2)
+    return levels
+
+
+def _entries(indptr: IntArray, nodes: IntArray) -> tuple[IntArray, IntArray]:
+    """New row pointers of some rows of a CSR array, and the numbers of their entries."""
+    sizes = indptr[nodes + 1] - indptr[nodes]
+    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    return starts, np.arange(starts[-1]) + np.repeat(indptr[nodes] - starts[:-1], sizes)
+
+
+def _pruned(forest: Forest, held: np.ndarray) -> Forest:
+    """The forest without splits that have an empty side; `held`: which rows of `value` hold samples."""
+    n_trees = len(forest.tree_start) - 1
+    tree = np.repeat(np.arange(n_trees), np.diff(forest.tree_start))
+    root = forest.tree_start[tree]
+    is_split = forest.feature != -1
+    child = root + forest.left  # of splits: the left one
+    full = np.zeros(len(tree), bool)
+    full[~is_split] = held[((root + tree) // 2 + forest.left)[~is_split]]
+    place = np.arange(len(tree))  # the node that takes a node's place
+    for nodes in reversed(levels(forest)):
+        at = nodes[is_split[nodes]]
+        left, right = full[child[at]], full[child[at] + 1]
+        full[at] = left | right
+        place[at] = np.where(left & right, at, np.where(left, place[child[at]], place[child[at] + 1]))
+
+    # Nodes of each depth again, from the roots that are left: (node, its parent's place among all of them).
+    level, seen = place[forest.tree_start[:-1]], []
+    while level.size:
+        seen.append(level)
+        left = child[level[is_split[level]]]
+        level = place[np.stack([left, left + 1], axis=1).ravel()]
+    nodes = np.concatenate(seen)
+    order = np.argsort(tree[nodes], kind="stable")  # a tree after another, breadth-first within a tree
+    nodes = nodes[order]
+    start = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(tree[nodes], minlength=n_trees))])
+    first, split = start[tree[nodes]], is_split[nodes]
+    # Breadth-first: the children of the k-th split of a tree are its nodes 2k + 1 and 2k + 2.
+    nth = np.cumsum(split) - split
+    nth -= nth[first]
+    leaf_nth = np.arange(len(nodes)) - first - nth
+    rows = ((root + tree) // 2 + forest.left)[nodes[~split]]
+    indptr, entries = forest.indptr, slice(None)
+    if indptr.size:
+        indptr, entries = _entries(indptr, nodes)
+    sets, words = forest.category_indptr, slice(None)
+    if sets.size:
+        sets, words = _entries(sets, nodes)
+    return forest._replace(
+        tree_start=start,
+        feature=forest.feature[nodes],
+        threshold=forest.threshold[nodes],
+        left=np.where(split, 2 * nth + 1, leaf_nth).astype(np.int32),
+        value=forest.value[rows],
+        gain=forest.gain[nodes],
+        indptr=indptr,
+        indices=forest.indices[entries],
+        data=forest.data[entries],
+        default_left=forest.default_left[nodes] if forest.default_left.size else forest.default_left,
+        category_indptr=sets,
+        category_bits=forest.category_bits[words],
+    )

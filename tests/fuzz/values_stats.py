@@ -1,0 +1,119 @@
+"""Good values of the arguments of hforest.stats."""
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from hforest import classic, growth, stats, tree
+
+from .growing import _regression, _y
+from .values import Setting, options, value
+
+options("stats.n_trees", 20, 30)
+options("stats.n_permutations", 3, 1)
+options("stats.n_bootstrap", 5, 1)
+options("stats.max_exceed", None, 1, 10)
+options("stats.draw", "fixed", "bootstrap")
+options("stats.in_bag", None, 0.7)
+options("stats.structure_share", 0.5, 0.4)
+options("stats.by", "mdi_oob", "ufi")
+options("stats.weighting", "counts", "shares")
+options("stats.missing", "error", "omit")
+options("stats.least", 1e-6, 0.5, 1.0)
+options("stats.specificity", 0.98, 0.5, 0.0)
+options("stats.n_subsample", None, 3)
+options("stats.columns", 0, [0])
+options("stats.grow", None, functools.partial(classic.grow, max_depth=2))
+
+_OF_CLASSES = {"accuracy": stats.accuracy, "information": stats.information}
+
+
+@value("stats.x", "stats.z")
+def _samples(s: Setting) -> np.ndarray:
+    return s.numbers(s.n, s.n_features)
+
+
+@value("stats.conditional_test.x", "stats.conditional_randomization_test.x")
+def _tested(s: Setting) -> np.ndarray:
+    return s.numbers(s.n, *s.choice(((2,), (), (1,))))
+
+
+def _distribution(x: np.ndarray, z: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    return rng.normal(size=x.shape)
+
+
+value("stats.sampler")(lambda s: _distribution)
+
+
+@value("stats.statistic")
+def _statistic(s: Setting) -> Any:
+    words: tuple[Any, ...] = (None, "mse") if _regression(s) else (None, *_OF_CLASSES, *_OF_CLASSES.values())
+    return s.choice(words)
+
+
+_TWO = ("auc", "partial_auc", "sensitivity")
+
+
+@value("stats.p")
+def _posteriors(s: Setting) -> np.ndarray:
+    n_classes = 2 if s.target.last in _TWO else s.n_classes
+    if s.target.last == "mse":
+        return s.numbers(s.n, n_classes)
+    p = s.positive(s.n, n_classes)
+    p /= p.sum(axis=1, keepdims=True)
+    if s.argument("missing") == "omit":
+        p[1 + s.indices(2, 1)] = np.nan
+    return p
+
+
+@value("stats.auc.y", "stats.partial_auc.y", "stats.sensitivity.y")
+def _two_labels(s: Setting) -> np.ndarray:
+    return np.arange(s.n) % 2
+
+
+@value("stats.accuracy.y", "stats.information.y", "stats.mutual_information.y")
+def _labels(s: Setting) -> np.ndarray:
+    return np.arange(s.n) % s.n_classes
+
+
+value("stats.mse.y")(lambda s: s.numbers(*s.argument("p").shape))
+
+
+@value("stats.honest_counts.y")
+def _labels_or_rows(s: Setting) -> Any:
+    return s.choice((np.arange(s.n) % s.n_classes, s.n, np.arange(s.n) % 2 == 0))
+
+
+@value("stats.x_test")
+def _new_samples(s: Setting) -> np.ndarray:
+    return s.numbers(6, s.n_features)
+
+
+@value("stats.y_test")
+def _new_targets(s: Setting) -> np.ndarray:
+    y = s.argument("y")
+    return s.numbers(6, *y.shape[1:]) if _regression(s) else np.arange(6) % s.n_classes
+
+
+@value("stats.oob_importance.counts")
+def _in_bag(s: Setting) -> np.ndarray:
+    counts = growth.bootstrap_counts(s.n, len(s.argument("forest").tree_start) - 1, rng=0)
+    counts[0, 0] = 0
+    return counts
+
+
+@value("stats.posterior.y", "stats.oob_importance.y")
+def _learned(s: Setting) -> np.ndarray:
+    return _y(s)
+
+
+@value("stats.counts")
+def _counts(s: Setting) -> stats.HonestCounts:
+    return stats.honest_counts(s.n, s.n_trees if s.given("forest") is None else len(s.argument("forest").tree_start) - 1, rng=0)  # fmt: skip
+
+
+@value("stats.forest")
+def _forest(s: Setting) -> tree.Forest:
+    x, n_trees = s.argument("x"), s.choice((3, 1))
+    return classic.grow(x, np.arange(s.n) % s.n_classes, n_trees, rng=0)

@@ -1,0 +1,917 @@
+"""Honest forests, statistics of their posteriors, and tests: against loops, known answers and other libraries."""
+
+import functools
+import itertools
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import hforest
+from hforest import classic, co2, growth, manifold, stats, tree
+from hforest.core import supervised
+from hforest.stats import draws, permutation, problem
+
+N, N_TREES = 60, 30
+GROWERS = {
+    "classic": classic.grow,
+    "extra": classic.grow_extra,
+    "oblique": functools.partial(manifold.grow, projection="sparse"),
+    "co2": functools.partial(co2.grow, max_rounds=2),
+}
+
+
+def rows(n=N, d=4, seed=0, n_classes=2):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, d))
+    return x, (
+        np.digitize(x[:, 0] + 0.5 * rng.normal(size=n), np.linspace(-0.5, 0.5, n_classes + 1)[1:-1])
+    ).astype(int)
+
+
+def null(n=N, d=4, seed=0, n_classes=2):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, d)), rng.permutation(np.arange(n) % n_classes)
+
+
+def honest(x, y, n_trees=N_TREES, grow=classic.grow, rng=0, **settings):
+    counts = stats.honest_counts(y, n_trees, rng=rng, **settings)
+    return grow(x, y, n_trees=n_trees, bootstrap=counts.structure, rng=rng), counts
+
+
+def same(a, b):
+    for one, two in zip(a, b, strict=True):
+        assert np.asarray(one).tobytes() == np.asarray(two).tobytes()
+
+
+# ------------------------------------------------------------------------------------------ draws
+
+
+def test_philox_of_arrays_is_that_of_numbers():
+    from hforest.core import philox
+
+    key, counter, stream = (
+        2**63 + 12345,
+        np.array([0, 1, 2**33 + 7], np.uint64),
+        np.array([[5], [2**62 + 1]], np.uint64),
+    )
+    low, high = philox.words(key, counter, stream)
+    for i, j in itertools.product(range(2), range(3)):
+        assert (int(low[i, j]), int(high[i, j])) == philox.keys(
+            philox.philox(key, int(counter[j]), int(stream[i, 0]))
+        )
+
+
+@pytest.mark.parametrize("draw", ["fixed", "bootstrap"])
+def test_a_trees_draw_depends_on_its_number_alone(draw, monkeypatch):
+    y = np.arange(50) % 3
+    whole = stats.honest_counts(y, 20, draw=draw, rng=5)
+    assert all(a.shape == (20, 50) and a.dtype == np.int32 for a in whole)
+    part = stats.honest_counts(y, 6, draw=draw, first_tree=9, rng=5)
+    same(part, [a[9:15] for a in whole])
+    monkeypatch.setattr("hforest.stats.draws._WORDS", 130)  # blocks of one or two trees
+    same(stats.honest_counts(y, 20, draw=draw, rng=5), whole)
+    assert not np.array_equal(whole.structure[0], whole.structure[1])
+    assert not np.array_equal(stats.honest_counts(y, 20, draw=draw, rng=6).leaf, whole.leaf)
+
+
+@pytest.mark.parametrize(
+    ("in_bag", "share", "expected"), [(None, 0.5, ((4, 4), (8, 8))), (0.5, 0.2, ((1, 4), (2, 8)))]
+)
+def test_fixed_draws_have_the_same_numbers_of_each_class(in_bag, share, expected):
+    y = np.array([7] * 20 + [-3] * 10)  # any labels
+    structure, leaf = stats.honest_counts(y, 40, in_bag=in_bag, structure_share=share, rng=0)
+    assert ((structure == 0) | (leaf == 0)).all()
+    assert max(structure.max(), leaf.max()) == 1
+    for label, (of_structure, of_leaf) in zip((-3, 7), expected, strict=True):
+        assert (structure[:, y == label].sum(axis=1) == of_structure).all()
+        assert (leaf[:, y == label].sum(axis=1) == of_leaf).all()
+    # Each row is as likely as the others of its class.
+    often = stats.honest_counts(30, 4000, rng=0).structure.mean(axis=0)
+    np.testing.assert_allclose(often, 0.4, atol=0.04)
+
+
+def test_bootstrap_draws_are_those_published():
+    structure, leaf = stats.honest_counts(np.arange(200) % 2, 100, draw="bootstrap", rng=0)
+    assert ((structure == 0) | (leaf == 0)).all()
+    assert ((structure + leaf).sum(axis=1) == 320).all()
+    assert abs((structure + leaf == 0).mean() - np.exp(-1.6)) < 0.01
+    distinct = (structure > 0).sum(axis=1) / ((structure + leaf) > 0).sum(axis=1)
+    assert (abs(distinct - 0.5) < 0.01).all()
+
+
+def test_draws_that_leave_a_part_empty_are_refused():
+    with pytest.raises(
+        ValueError,
+        match="^y: expected classes of which each tree has rows for its splits.*got 2 rows of a class: 0, 1 and 1; ",
+    ):
+        stats.honest_counts([0, 0, 0, 0, 1, 1], 3)
+    with pytest.raises(
+        ValueError,
+        match="^y: expected rows for the splits and for the leaves of each tree, got 1 distinct rows",
+    ):
+        stats.honest_counts(1, 3, draw="bootstrap", rng=0)
+    with pytest.raises(ValueError, match=r"^y: expected labels of shape \(n_samples,\)"):
+        stats.honest_counts(np.zeros((3, 2), int), 3)
+    with pytest.raises(TypeError, match=r"^y: expected labels of shape \(n_samples,\)"):
+        stats.honest_counts([0.5, 1.5], 3)
+    with pytest.raises(ValueError, match="^in_bag: expected a finite number > 0 and <= 1, got 1.6"):
+        stats.honest_counts(30, 3, in_bag=1.6)
+
+
+def test_permutations_and_normal_numbers():
+    orders = np.array([draws.permutation(3, b, 4) for b in range(4800)])
+    assert (np.sort(orders, axis=1) == np.arange(4)).all()
+    _, often = np.unique(orders, axis=0, return_counts=True)
+    assert len(often) == 24
+    assert ((often - 200.0) ** 2 / 200).sum() < 50  # chi-squared of 23 degrees: 0.001 above
+    numbers = draws.normals(1, 0, 100, 501)
+    assert np.isfinite(numbers).all()
+    assert abs(numbers.mean()) < 0.02
+    assert abs(numbers.std() - 1) < 0.02
+    same([draws.normals(1, 7, 2, 501)], [numbers[7:9]])
+
+
+# ------------------------------------------------------------------------------------- posteriors
+
+
+def reference_posterior(forest, x, y, counts, n_classes, weighting):
+    leaf, result, votes = tree.apply(forest, x), np.zeros((len(x), n_classes)), np.zeros(len(x), int)
+    for i, m in itertools.product(range(len(x)), range(leaf.shape[1])):
+        if counts.structure[m, i] or counts.leaf[m, i]:
+            continue
+        held = np.zeros(n_classes)
+        for j in np.flatnonzero(leaf[:, m] == leaf[i, m]):
+            held[y[j]] += counts.leaf[m, j]
+        if held.sum():
+            result[i] += held if weighting == "counts" else held / held.sum()
+            votes[i] += 1
+    with np.errstate(invalid="ignore"):
+        return result / result.sum(axis=1, keepdims=True), votes
+
+
+@pytest.mark.parametrize("weighting", ["counts", "shares"])
+@pytest.mark.parametrize("draw", ["fixed", "bootstrap"])
+@pytest.mark.parametrize("kind", GROWERS)
+def test_posteriors_are_those_of_loops(kind, draw, weighting):
+    x, y = rows(40, n_classes=3)
+    forest, counts = honest(x, y, 8, GROWERS[kind], draw=draw)
+    got = stats.posterior(forest, x, y, counts, weighting=weighting)
+    p, votes = reference_posterior(forest, x, y, counts, 3, weighting)
+    np.testing.assert_array_equal(got.votes, votes)
+    np.testing.assert_allclose(got.p, p, rtol=1e-12)
+    assert got.p.dtype == np.float64
+    assert np.isnan(got.p[votes == 0]).all()
+    assert not np.isnan(got.p[votes > 0]).any()
+
+
+def test_splits_see_structure_rows_alone():
+    """Trees are those of a forest to which all other rows have other labels."""
+    x, y = rows()
+    counts = stats.honest_counts(y, 1, rng=0)
+    others = counts.structure[0] == 0
+    for grow in GROWERS.values():
+        first = grow(x, y, n_trees=1, bootstrap=counts.structure, rng=0)
+        second = grow(x, np.where(others, 1 - y, y), n_trees=1, bootstrap=counts.structure, rng=0)
+        same(first, second)
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_ordinary_out_of_bag_predictions(task):
+    x, y = rows()
+    y = y if task == "classification" else x[:, :2] + 1
+    counts = growth.bootstrap_counts(N, N_TREES, rng=0)
+    forest = classic.grow(x, y, N_TREES, bootstrap=counts, task=task, rng=1)
+    p, votes = stats.posterior(
+        forest, x, y, stats.HonestCounts(counts, counts), task=task, weighting="shares"
+    )
+    np.testing.assert_allclose(p, classic.out_of_bag(forest, x, counts), rtol=1e-12)
+    np.testing.assert_array_equal(votes, (counts == 0).sum(axis=0))
+
+
+def test_means_of_targets_weigh_rows(monkeypatch):
+    x, _ = rows()
+    y = np.random.default_rng(1).normal(size=(N, 2))
+    counts = stats.honest_counts(N, 9, draw="bootstrap", rng=0)
+    forest = classic.grow(x, y, 9, bootstrap=counts.structure, task="regression", rng=0)
+    whole = stats.posterior(forest, x, y, counts, task="regression")
+    leaf, total, below = tree.apply(forest, x), np.zeros((N, 2)), np.zeros(N)
+    for i, m in itertools.product(range(N), range(9)):
+        if not counts.structure[m, i] and not counts.leaf[m, i]:
+            weight = counts.leaf[m] * (leaf[:, m] == leaf[i, m])
+            total[i] += weight @ y
+            below[i] += weight.sum()
+    some = below > 0
+    np.testing.assert_allclose(whole.p[some], total[some] / below[some, None], rtol=1e-9)
+    for weighting in ("counts", "shares"):
+        want = stats.posterior(forest, x, y, counts, task="regression", weighting=weighting)
+        with monkeypatch.context() as patch:
+            patch.setattr("hforest.stats.posteriors._ENTRIES", 1)  # a tree at a time
+            same(stats.posterior(forest, x, y, counts, task="regression", weighting=weighting), want)
+
+
+def test_the_same_bits_at_every_number_of_threads(threads):
+    x, y = rows()
+    results = []
+    for n in (1, 2, 7):
+        threads(n)
+        forest, counts = honest(x, y)
+        results.append(
+            [
+                *stats.posterior(forest, x, y, counts),
+                *stats.permutation_test(x, y, n_trees=20, n_permutations=5, rng=0),
+                *stats.split_test(x, y, n_permutations=20, rng=0),
+                *stats.conditional_test(x[:, :2], y, x[:, 2:], n_trees=20, rng=0),
+                *stats.two_forest_test(x[:40], y[:40], x[40:], y[40:], 0, n_permutations=20, rng=0),
+            ]
+        )
+    same(results[0], results[1])
+    same(results[0], results[2])
+
+
+def test_fixed_draws_have_no_bias_where_labels_do_not_depend_on_x():
+    """In trees of one leaf, every row gets the shares of all; with other draws less of its own class."""
+    _, y = null(48)
+    x = np.zeros((48, 1))
+    for draw in ("fixed", "bootstrap"):
+        forest, counts = honest(x, y, 100, draw=draw)
+        p = stats.posterior(forest, x, y, counts).p
+        if draw == "fixed":
+            np.testing.assert_array_equal(p, 0.5)
+            assert stats.information(p, y) == 0
+            assert stats.auc(p, y) == 0.5
+        else:
+            assert stats.auc(p, y) < 0.4
+            assert stats.information(p, y) < 0
+
+
+# ------------------------------------------------------------------------------------- statistics
+
+
+def scores(seed, n=80, ties=True):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 2
+    score = np.clip(0.5 + 0.15 * rng.normal(size=n) + 0.15 * (y - 0.5), 0.01, 0.99)
+    score = np.round(score, 1 if ties else 9)
+    return np.stack([1 - score, score], axis=1), y
+
+
+@pytest.mark.libraries
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_statistics_are_those_of_scikit_learn(seed, ties):
+    metrics = pytest.importorskip("sklearn.metrics")
+    p, y = scores(seed, ties=ties)
+    assert stats.auc(p, y) == pytest.approx(metrics.roc_auc_score(y, p[:, 1]), abs=1e-12)
+    for specificity in (0.0, 0.5, 0.9, 0.98):
+        false, true, _ = metrics.roc_curve(y, p[:, 1], drop_intermediate=False)
+        want = true[false <= 1 - specificity + 1e-12].max()
+        assert stats.sensitivity(p, y, specificity=specificity) == pytest.approx(want, abs=1e-12)
+        want = metrics.roc_auc_score(y, p[:, 1], max_fpr=1 - specificity)
+        assert stats.partial_auc(p, y, specificity=specificity) == pytest.approx(want, abs=1e-12)
+    want = np.log(2) - metrics.log_loss(y, p)
+    assert stats.information(p, y) == pytest.approx(want, abs=1e-12)
+    assert stats.accuracy(p, y) == pytest.approx((p.argmax(axis=1) == y).mean())
+    assert stats.mse(p, np.eye(2)[y]) == pytest.approx(metrics.mean_squared_error(np.eye(2)[y], p))
+
+
+def test_equal_scores_enter_together():
+    p = [[0.2, 0.8], [0.4, 0.6], [0.4, 0.6], [0.4, 0.6], [0.9, 0.1]]
+    y = [1, 1, 1, 0, 0]
+    # Half of class 0 may pass: the tie of two of class 1 and one of class 0 passes as a whole, or not at all.
+    assert stats.sensitivity(p, y, specificity=0.5) == 1
+    assert stats.sensitivity(p, y, specificity=0.6) == pytest.approx(1 / 3)
+    assert stats.auc(p, y) == pytest.approx((2 + 2 * 1.5) / 6)
+
+
+def test_information_in_nats():
+    y = np.array([0, 0, 1, 1])
+    assert stats.information(np.eye(2)[y], y) == pytest.approx(np.log(2))
+    assert stats.information(np.full((4, 2), 0.5), y) == 0
+    assert stats.information(np.eye(2)[1 - y], y, least=0.01) == pytest.approx(np.log(2) + np.log(0.01))
+    assert stats.mutual_information(np.eye(2)[1 - y], y) == pytest.approx(np.log(2))  # wrong, and sharp
+    assert stats.mutual_information(np.full((4, 2), 0.5), y) == pytest.approx(0)
+    shares = np.array([[0.7, 0.2, 0.1]] * 10)
+    labels = np.repeat([0, 1, 2], [7, 2, 1])
+    assert stats.information(shares, labels) == pytest.approx(0)
+
+
+@pytest.mark.parametrize(
+    "name", ["accuracy", "auc", "information", "mutual_information", "partial_auc", "sensitivity", "mse"]
+)
+def test_rows_without_a_vote(name):
+    p, y = scores(0)
+    function, target = getattr(stats, name), np.eye(2)[y] if name == "mse" else y
+    some = np.arange(80) % 7 != 2
+    want = function(p[some], target[some])
+    p[~some] = np.nan
+    with pytest.raises(
+        ValueError,
+        match="^p: expected a vote for every row, got NaN in 12 of 80 rows, the first 2; grow more trees, or",
+    ):
+        function(p, target)
+    assert function(p, target, missing="omit") == want
+    with pytest.raises(ValueError, match="^p: expected a vote for some row, got NaN in all; "):
+        function(p * np.nan, target, missing="omit")
+    with pytest.raises(ValueError, match="^missing: expected one of 'error', 'omit', got 'drop'"):
+        function(p, target, missing="drop")
+
+
+def test_statistics_refuse():
+    p, y = scores(0)
+    with pytest.raises(ValueError, match="^p: expected numbers from 0 to 1, got"):
+        stats.information(2 * p, y)
+    with pytest.raises(ValueError, match="^p: expected two classes, got 3; pass numpy.stack"):
+        stats.auc(np.full((80, 3), 1 / 3), y)
+    with pytest.raises(ValueError, match="^y: expected rows of both classes, got class 0 alone"):
+        stats.sensitivity(p, 0 * y)
+    with pytest.raises(ValueError, match="^specificity: expected a number below 1, got 1.0"):
+        stats.partial_auc(p, y, specificity=1.0)
+    with pytest.raises(ValueError, match=r"^p: expected shape \(n_samples, n_classes\), got \(80,\)"):
+        stats.accuracy(p[:, 0], y)
+    with pytest.raises(ValueError, match="^y: expected n_outputs = 2 targets for each row, got 1"):
+        stats.mse(p, y)
+    with pytest.raises(IndexError, match="^y: expected 0 <= label < n_classes = 2"):
+        stats.accuracy(p, y + 1)
+
+
+# ------------------------------------------------------------------------------- sequential p-values
+
+
+def test_p_values_of_sequences():
+    def run(values, **settings):
+        settings = {"n_permutations": len(values), "max_exceed": None, "progress": None} | settings
+        return problem.sequential((1.0, 9), lambda b: values[b - 1], **settings)
+
+    assert run([0.0] * 9).p_value == 0.1
+    assert run([0, 2, 1, 0]).p_value == 3 / 5  # equal statistics count
+    stopped = run([0, 2, 1, 0, 0], max_exceed=2)
+    assert stopped.p_value == 2 / 3
+    assert stopped.null.tolist() == [0, 2, 1]
+    assert (stopped.statistic, stopped.n_rows) == (1.0, 9)
+    assert run([2.0], max_exceed=1).p_value == 1
+    seen = []
+    part = run([0, 2, 0, 0], progress=lambda done, total: seen.append((done, total)) or done < 3)
+    assert seen == [(1, 4), (2, 4), (3, 4)]
+    assert part.p_value == 2 / 4
+
+
+@pytest.mark.parametrize("max_exceed", [None, 3, 10])
+def test_sequential_p_values_hold(max_exceed):
+    """Of exchangeable statistics, p-values at or below a level are as rare as it says."""
+    rng = np.random.default_rng(0)
+    p = []
+    for _ in range(3000):
+        values = rng.normal(size=40)
+        p.append(problem.sequential((values[0], 1), lambda b, v=values: v[b], 39, max_exceed, None).p_value)
+    for level in (0.025, 0.05, 0.1, 0.25, 0.5):
+        share = np.mean(np.array(p) <= level)
+        assert share < level + 3.5 * np.sqrt(level * (1 - level) / 3000)
+        assert share > 0.5 * level
+    assert min(p) > 0
+
+
+# ---------------------------------------------------------------------------------- permutation test
+
+
+def test_permutation_test_sees_dependence():
+    x, y = rows(n_classes=3)
+    test = stats.permutation_test(x, y, n_trees=40, n_permutations=19, rng=0)
+    assert test.p_value == 0.05
+    assert len(test.null) == 19
+    assert test.statistic > test.null.max()
+    assert test.n_rows == N
+    again = stats.permutation_test(x, y, n_trees=40, n_permutations=19, rng=0)
+    same(test, again)
+
+
+def test_the_observed_statistic_is_that_of_the_parts():
+    """What the test computes is what the public functions compute one after another."""
+    x, y = rows()
+    test = stats.permutation_test(x, y, statistic="auc", n_trees=40, n_permutations=1, rng=7)
+    seed = draws.seed_of(supervised.check.seed(7), 0)
+    counts = stats.honest_counts(y, 40, rng=seed)
+    forest = classic.grow(x, y, 40, bootstrap=counts.structure, n_classes=2, rng=seed)
+    assert test.statistic == stats.auc(stats.posterior(forest, x, y, counts).p, y)
+    # And that of the first permutation.
+    order = draws.permutation(supervised.check.seed(7), 3, N)
+    seed = draws.seed_of(supervised.check.seed(7), 2)
+    counts = stats.honest_counts(y[order], 40, rng=seed)
+    forest = classic.grow(x, y[order], 40, bootstrap=counts.structure, n_classes=2, rng=seed)
+    assert test.null[0] == stats.auc(stats.posterior(forest, x, y[order], counts).p, y[order])
+
+
+@pytest.mark.parametrize("kind", GROWERS)
+def test_any_grower(kind):
+    x, y = rows()
+    test = stats.permutation_test(x, y, grow=GROWERS[kind], n_trees=20, n_permutations=9, rng=0)
+    assert test.p_value == 0.1
+    test = stats.split_test(x, y, grow=GROWERS[kind], n_permutations=99, rng=1)
+    assert test.p_value <= 0.05
+
+
+@pytest.mark.parametrize("statistic", [None, "mse", lambda p, y: float(-abs(p - y).mean())])
+def test_targets(statistic):
+    x, _ = rows()
+    y = x[:, :2] + 0.3
+    for function in (stats.permutation_test, functools.partial(stats.split_test, structure_share=0.4)):
+        settings = {
+            "task": "regression",
+            "statistic": statistic,
+            "n_trees": 30,
+            "n_permutations": 19,
+            "rng": 0,
+        }
+        assert function(x, y, **settings).p_value == 0.05
+    null_y = np.random.default_rng(1).normal(size=N)
+    test = stats.permutation_test(x, null_y, task="regression", n_trees=20, n_permutations=19, rng=0)
+    assert len(test.null) < 19 or test.p_value > 0.05
+
+
+@pytest.mark.parametrize(
+    "statistic", ["information", "accuracy", "mutual_information", "auc", "sensitivity", "partial_auc"]
+)
+def test_every_statistic(statistic):
+    x, y = rows(seed=3)
+    test = stats.permutation_test(
+        x, y, statistic=statistic, draw="bootstrap", weighting="shares", n_trees=20, n_permutations=2, rng=0
+    )
+    by_function = stats.permutation_test(
+        x,
+        y,
+        statistic=getattr(stats, statistic),
+        draw="bootstrap",
+        weighting="shares",
+        n_trees=20,
+        n_permutations=2,
+        rng=0,
+    )
+    same(test, by_function)
+
+
+def test_sparse_matrices_and_samples():
+    x, y = rows()
+    x[abs(x) < 0.5] = 0
+    dense = stats.permutation_test(x, y, n_trees=20, n_permutations=3, rng=0)
+    same(stats.permutation_test(scipy.sparse.csr_array(x), y, n_trees=20, n_permutations=3, rng=0), dense)
+    same(stats.permutation_test(growth.samples(x), y, n_trees=20, n_permutations=3, rng=0), dense)
+    same(
+        stats.split_test(scipy.sparse.csc_array(x), y, n_permutations=9, rng=0),
+        stats.split_test(x, y, n_permutations=9, rng=0),
+    )
+    binned = growth.samples(x, max_bins=2)
+    assert stats.permutation_test(binned, y, n_trees=20, n_permutations=3, rng=0).p_value > 0
+
+
+def test_missing_values_and_categories():
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 5, (N, 2)).astype(float)
+    y = (x[:, 0] > 2).astype(int)
+    x[::9, 1] = np.nan
+    samples = growth.samples(x, categorical=[0])
+    assert stats.permutation_test(samples, y, n_trees=30, n_permutations=19, rng=0).p_value == 0.05
+    seen = []
+
+    def grow(x, y, **settings):
+        seen.append(x)
+        return classic.grow(x, y, **settings)
+
+    assert stats.split_test(samples, y, grow=grow, n_permutations=19, rng=0).p_value == 0.05
+    assert (
+        stats.two_forest_test(samples, y, x, y, 0, grow=grow, n_trees=20, n_permutations=19, rng=0).share
+        == 0.05
+    )
+    assert [x.categorical.tolist() for x in seen] == [[True, False]] * 3
+
+
+# ----------------------------------------------------------------------------------------- split test
+
+
+@pytest.mark.parametrize("weighting", ["counts", "shares"])
+def test_neighbors_are_those_of_loops(weighting):
+    x, y = rows(30)
+    forest = classic.grow(x, y, 5, min_samples_leaf=4, rng=0)
+    leaf = tree.apply(forest, x)
+    want = np.zeros((30, 30))
+    for i, j, m in itertools.product(range(30), range(30), range(5)):
+        if i != j and leaf[i, m] == leaf[j, m]:
+            want[i, j] += 1 if weighting == "counts" else 1 / (np.sum(leaf[:, m] == leaf[i, m]) - 1)
+    np.testing.assert_allclose(permutation.neighbors(forest, leaf, weighting), want, rtol=1e-12)
+
+
+def test_the_split_test_computes_what_loops_do():
+    x, y = rows(40)
+    test = stats.split_test(x, y, statistic="accuracy", n_permutations=5, rng=2)
+    seed = supervised.check.seed(2)
+    first, second = permutation._split(y, 40, 0.5, seed)
+    assert sorted([*first, *second]) == list(range(40))
+    assert abs(np.bincount(y[first]) - np.bincount(y[second])).max() <= 1
+    forest = classic.grow(x[first], y[first], 100, n_classes=2, rng=draws.seed_of(seed, 1))
+    leaf = tree.apply(forest, x[second])
+    for b in range(-1, 5):
+        labels = y[second] if b < 0 else y[second][draws.permutation(seed, 2 + b, len(second))]
+        right = []
+        for i in range(len(second)):
+            held = np.zeros(2)
+            for j in range(len(second)):
+                held[labels[j]] += np.sum(leaf[i] == leaf[j]) * (i != j)
+            if held.sum():
+                right.append(held.argmax() == labels[i])
+        assert (test.statistic if b < 0 else test.null[b]) == np.mean(right)
+    assert test.p_value == (1 + np.sum(test.null >= test.statistic)) / 6
+
+
+def test_split_test_reports_and_stops():
+    x, y = rows(40)
+    seen = []
+    whole = stats.split_test(
+        x, y, n_permutations=50, rng=0, progress=lambda done, total: seen.append((done, total))
+    )
+    assert seen[-1] == (50, 50)
+    assert len(whole.null) == 50
+
+
+# ---------------------------------------------------------------------------------- conditional tests
+
+
+def chain(n=150, seed=0, effect=0.0):
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=(n, 3))
+    x = np.stack([z[:, 0] + rng.normal(size=n), np.sin(z[:, 1]) + rng.normal(size=n)], axis=1)
+    y = z[:, 0] + z[:, 1] + rng.normal(size=n) + effect * x[:, 1]
+    return x, y, z
+
+
+def test_covariances_are_those_of_the_paper():
+    x, y, z = chain()
+    test = stats.conditional_test(x, y, z, n_trees=50, task="regression", rng=3)
+    seed = supervised.check.seed(3)
+
+    def residuals(target, number):
+        of = draws.seed_of(seed, number)
+        counts = growth.bootstrap_counts(150, 50, rng=of)
+        forest = classic.grow(z, target, 50, bootstrap=counts, task="regression", rng=of)
+        return target - classic.out_of_bag(forest, z, counts)[:, 0]
+
+    of_y = residuals(y, 0)
+    for j in range(2):
+        product = residuals(x[:, j], 1 + j) * of_y
+        want = np.sqrt(150) * product.mean() / np.sqrt((product**2).mean() - product.mean() ** 2)
+        assert test.covariances[j, 0] == pytest.approx(want, rel=1e-9)
+    assert test.statistic == abs(test.covariances).max()
+    assert test.n_rows == 150
+
+
+def test_conditional_test_tells_what_z_explains_from_what_it_does_not():
+    x, y, z = chain()
+    assert stats.permutation_test(x, y > 0, n_trees=50, n_permutations=19, rng=0).p_value == 0.05
+    assert stats.conditional_test(x, y, z, task="regression", rng=0).p_value > 0.05
+    x, y, z = chain(effect=1.0)
+    assert stats.conditional_test(x, y, z, task="regression", rng=0).p_value <= 0.005
+    labels = np.digitize(y, [-1, 1])
+    of_labels = stats.conditional_test(x, labels, z, rng=0)
+    assert of_labels.p_value <= 0.05
+    assert of_labels.covariances.shape == (2, 3)
+    two = stats.conditional_test(x[:, 1], labels > 0, z, rng=0)
+    assert two.covariances.shape == (1, 1)
+
+
+def test_one_column_has_a_normal_distribution():
+    from scipy.stats import norm
+
+    x, y, z = chain()
+    for j in range(2):
+        test = stats.conditional_test(x[:, j], y, z, n_bootstrap=4000, task="regression", rng=1)
+        assert test.p_value == pytest.approx(2 * norm.sf(test.statistic), abs=0.03)
+
+
+def test_columns_that_do_not_vary():
+    _, y, z = chain()
+    test = stats.conditional_test(np.ones(150), y, z, task="regression", n_trees=20, rng=0)
+    assert (test.p_value, test.statistic) == (1, 0)
+    huge = stats.conditional_test(
+        z[:, 0] * 2.0**300, y * 2.0**300, z[:, 1:], task="regression", n_trees=20, rng=0
+    )
+    plain = stats.conditional_test(z[:, 0], y, z[:, 1:], task="regression", n_trees=20, rng=0)
+    assert huge.statistic == pytest.approx(plain.statistic, rel=1e-6)
+
+
+def test_conditional_test_of_some_columns():
+    x, y, z = chain()
+    seen = []
+    part = stats.conditional_test(
+        x,
+        y,
+        z,
+        n_trees=20,
+        task="regression",
+        rng=0,
+        progress=lambda done, total: seen.append((done, total)) or False,
+    )
+    assert seen == [(1, 2)]
+    whole = stats.conditional_test(x[:, :1], y, z, n_trees=20, task="regression", rng=0)
+    same(part, whole)
+
+
+def test_conditional_randomization():
+    x, y, z = chain(80)
+
+    def sampler(x, z, rng):
+        return np.stack([z[:, 0], np.sin(z[:, 1])], axis=1) + rng.normal(size=x.shape)
+
+    settings = {"task": "regression", "n_trees": 30, "n_permutations": 19, "rng": 0}
+    assert stats.conditional_randomization_test(x, y, z, sampler, **settings).p_value > 0.05
+    x, y, z = chain(80, effect=3.0)
+    assert stats.conditional_randomization_test(x, y, z, sampler, **settings).p_value == 0.05
+    with pytest.raises(
+        ValueError, match=r"^sampler: expected a function that returns shape \(80, 2\), got \(80, 1\)"
+    ):
+        stats.conditional_randomization_test(x, y, z, lambda x, z, rng: x[:, :1], **settings)
+    with pytest.raises(TypeError, match="^sampler: expected a function"):
+        stats.conditional_randomization_test(x, y, z, None, **settings)
+
+
+# ------------------------------------------------------------------------------------ two forests
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_two_forests(task):
+    x, y = rows(120)
+    y = y if task == "classification" else x[:, 0] + x[:, 1]
+    arguments = (x[:80], y[:80], x[80:], y[80:])
+    settings = {"n_trees": 40, "n_permutations": 99, "task": task, "rng": 0}
+    test = stats.two_forest_test(*arguments, 0, **settings)
+    assert test.share <= 0.02
+    assert test.statistic > test.null.mean()
+    assert not hasattr(test, "p_value")
+    same(test, stats.two_forest_test(*arguments, [0], **settings))
+    # The observed difference, from the two forests.
+    seed = supervised.check.seed(0)
+    moved = x[:80].copy()
+    moved[:, 0] = moved[draws.permutation(seed, 0, 80), 0]
+    actual = np.eye(2)[y[80:]] if task == "classification" else y[80:, None]
+    errors = []
+    for number, samples in enumerate((x[:80], moved)):
+        counts = np.zeros((40, 80), int)
+        for m in range(40):
+            words = draws.of_trees(seed, 40 * number + m, 1, 80)[0]
+            counts[m, np.argsort(words)[: round(80**0.6)]] = 1
+        forest = classic.grow(
+            samples, y[:80], 40, bootstrap=counts, task=task, rng=draws.seed_of(seed, number)
+        )
+        errors.append(((tree.predict(forest, x[80:]) - actual) ** 2).mean())
+    assert test.statistic == pytest.approx(errors[1] - errors[0], rel=1e-9)
+
+
+# ------------------------------------------------------------------------------------------ arguments
+
+
+def test_wrong_arguments():
+    x, y = rows()
+    with pytest.raises(ValueError, match="^statistic: expected one of 'information', .*got 'mse'"):
+        stats.permutation_test(x, y, statistic="mse")
+    with pytest.raises(
+        ValueError,
+        match="^statistic: expected one of 'information', 'accuracy', 'mutual_information', got 'auc'",
+    ):
+        stats.permutation_test(x, np.arange(N) % 3, statistic="auc")
+    with pytest.raises(
+        ValueError, match="^statistic: expected a function that returns a finite number, got nan"
+    ):
+        stats.permutation_test(x, y, statistic=lambda p, y: np.nan, n_trees=20)
+    with pytest.raises(TypeError, match=r"^statistic: expected a function to be called with \(p, y\)"):
+        stats.permutation_test(x, y, statistic=lambda p: 1.0)
+    with pytest.raises(ValueError, match="^y: expected labels of two classes or more, got one class"):
+        stats.permutation_test(x, 0 * y)
+    with pytest.raises(
+        TypeError, match="^grow: expected a function that returns a hforest.tree.Forest, got NoneType"
+    ):
+        stats.permutation_test(x, y, grow=lambda x, y, **settings: None)
+    few = functools.partial(classic.grow, n_trees=3)
+    with pytest.raises(ValueError, match="^grow: expected a forest of n_trees = 20 trees, got 3"):
+        stats.permutation_test(
+            x, y, n_trees=20, grow=lambda x, y, n_trees, bootstrap, rng, n_classes: few(x, y, rng=rng)
+        )
+    with pytest.raises(TypeError, match="^x: expected an array, a sparse matrix or Samples, got Bins"):
+        stats.permutation_test(growth.encode(x), y)
+    with pytest.raises(TypeError, match="^x: expected samples of an array, got Samples"):
+        stats.permutation_test(growth.samples(growth.encode(x)), y)
+    with pytest.raises(ValueError, match="^z: expected finite numbers, or NaN"):
+        stats.conditional_test(x[:, 0], y, np.full((N, 2), np.inf))
+    with pytest.raises(
+        ValueError, match=r"^x: expected shape \(n_samples, n_columns\) with n_samples = 60, got \(59, 1\)"
+    ):
+        stats.conditional_test(x[1:, 0], y, x)
+    with pytest.raises(
+        IndexError, match="^columns: expected numbers of features below n_features = 4, got 4 to 4"
+    ):
+        stats.two_forest_test(x, y, x, y, 4)
+    with pytest.raises(
+        ValueError, match="^n_trees: expected votes for rows of different labels, got votes for"
+    ):
+        stats.permutation_test(x[:6], [0, 0, 0, 1, 1, 1], n_trees=1, rng=0)
+    with pytest.raises(TypeError, match="^counts: expected a hforest.stats.HonestCounts, got tuple"):
+        stats.posterior(classic.grow(x, y, 2, rng=0), x, y, (np.ones((2, N), int),) * 2)
+
+
+def test_a_bar_is_shown(capsys):
+    x, y = rows()
+    stats.permutation_test(x, y, n_trees=20, n_permutations=2, progress=True, rng=0)
+    assert "2" in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------------------------- sizes of tests
+
+
+def size(test, n_sets=200):
+    """How many of some null data sets a test takes for dependent at the level 0.05."""
+    return sum(test(seed) <= 0.05 for seed in range(n_sets))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("statistic", ["information", "auc"])
+def test_valid_tests_hold_their_level(statistic):
+    """Of 200 null sets more than 20 are rejected with probability 0.001 where the level is 0.05."""
+
+    def permuted(seed):
+        settings = {"statistic": statistic, "n_trees": 30, "n_permutations": 99, "max_exceed": 5, "rng": seed}
+        return stats.permutation_test(*null(40, 2, seed), **settings).p_value
+
+    def split(seed):
+        return stats.split_test(
+            *null(40, 2, seed), statistic=statistic, n_trees=30, n_permutations=99, rng=seed
+        ).p_value
+
+    assert size(permuted) <= 20
+    assert size(split) <= 20
+
+
+@pytest.mark.slow
+def test_the_generalised_covariance_measure_holds_its_level():
+    def conditional(seed):
+        x, y, z = chain(80, seed)
+        return stats.conditional_test(
+            x, y, z, n_trees=30, n_bootstrap=199, task="regression", rng=seed
+        ).p_value
+
+    assert size(conditional) <= 20
+
+
+@pytest.mark.slow
+def test_what_is_no_p_value_does_not_hold_a_level():
+    """The share of exchanged trees, and labels permuted against one forest's posteriors."""
+
+    def two_forests(seed):
+        x, y = null(120, 4, seed)
+        return stats.two_forest_test(
+            x[:80], y[:80], x[80:], y[80:], [0, 1], n_trees=200, n_permutations=99, rng=seed
+        ).share
+
+    assert size(two_forests, 100) > 15  # of a level of 0.05 with probability 1e-5
+
+    def fixed_posteriors(seed):
+        x, y = null(40, 2, seed)
+        forest, counts = honest(x, y, 100, draw="bootstrap", rng=seed)
+        p = stats.posterior(forest, x, y, counts).p
+        observed = -stats.auc(p, y)  # the bias is negative
+        drawn = [-stats.auc(p, draws.permutation(seed, b, 40) % 2) for b in range(99)]
+        return (1 + np.sum(np.array(drawn) >= observed)) / 100
+
+    assert size(fixed_posteriors, 100) > 15
+
+
+def test_the_bench_goes_on_with_its_record(script, tmp_path, monkeypatch, capsys):
+    bench, path = script("stats"), tmp_path / "stats.json"
+    names = [cell.name for cell in bench.cells()]
+    assert len(names) == len(set(names)) == 35
+    command = ["stats.py", "--cells", "split 64 1 *", "randomization 64 1 *", "--json", str(path)]
+    monkeypatch.setattr(bench, "N_PERMUTATIONS", 9)
+    monkeypatch.setattr("sys.argv", [*command, "--sets", "1"])
+    bench.main()
+    first = json.loads(path.read_text())["rows"]
+    assert [len(row["p"]) for row in first] == [1, 1, 1]
+    monkeypatch.setattr("sys.argv", [*command, "--sets", "3"])
+    bench.main()
+    rows_now = json.loads(path.read_text())["rows"]
+    for row, before in zip(rows_now, first, strict=True):
+        assert row["p"][:1] == before["p"]
+        assert len(row["p"]) == 3
+        cell = bench.Cell(*(row[key] for key in bench.Cell._fields))
+        assert row["p"][2] == bench.p_value(cell, 2)
+    lines = list(bench.table([{**first[0], "p": [0.01, 0.05, 0.2, 1.0]}]))
+    assert lines[-1] == "| split | 64 | 1 | information | 4 | 0.500 | 0.250 |"
+    assert lines[0] in capsys.readouterr().out
+
+
+def test_unchecked():
+    x, y = rows()
+    with hforest.unchecked():
+        test = stats.permutation_test(x, y, n_trees=20, n_permutations=2, rng=0)
+    same(test, stats.permutation_test(x, y, n_trees=20, n_permutations=2, rng=0))
+
+
+# ---------------------------------------------------------------------------------------- importances
+
+
+def reference_importance(forest, x, values, counts, by):
+    """Split by split, row by row."""
+    total = np.zeros(x.shape[1])
+    for m in range(len(counts)):
+        first, stop = forest.tree_start[m : m + 2]
+        below = {v: [] for v in range(stop - first)}
+        for i in range(len(x)):
+            for v in tree.path(forest, x[i], m):
+                below[int(v)].append(i)
+        oob = np.flatnonzero(counts[m] == 0)
+        n_in = counts[m].sum()
+
+        def parts(v, below=below, m=m):
+            often = counts[m, below[v]]
+            inside, outside = np.repeat(below[v], often), np.array(below[v])[often == 0]
+            return values[inside].mean(axis=0), inside, outside
+
+        def impurity(v, parts=parts, n_in=n_in):
+            mean, inside, outside = parts(v)
+            distances = [((values[rows] - mean) ** 2).sum(axis=1).mean() for rows in (inside, outside)]
+            return len(inside) / n_in * sum(distances) / 2
+
+        for v in range(stop - first):
+            at = first + v
+            if forest.feature[at] == -1:
+                continue
+            left = int(forest.left[at])
+            if by == "mdi_oob":
+                products = [parts(u)[0] @ values[parts(u)[2]].sum(axis=0) for u in (v, left, left + 1)]
+                gain = (products[1] + products[2] - products[0]) / len(oob)
+            elif all(len(parts(u)[2]) for u in (left, left + 1)):
+                gain = impurity(v) - impurity(left) - impurity(left + 1)
+            else:
+                continue
+            features = [forest.feature[at]]
+            if features == [-2]:
+                features = forest.indices[forest.indptr[at] : forest.indptr[at + 1]]
+            for f in features:
+                total[f] += gain
+    return total / len(counts)
+
+
+@pytest.mark.parametrize("by", ["mdi_oob", "ufi"])
+@pytest.mark.parametrize("kind", ["classic", "oblique", "regression"])
+def test_importances_are_those_of_loops(kind, by):
+    x, y = rows(50, n_classes=3)
+    counts = growth.bootstrap_counts(50, 4, rng=0)
+    if kind == "regression":
+        y = x[:, :2] + 100
+        forest = classic.grow(x, y, 4, bootstrap=counts, task="regression", rng=0)
+        got = stats.oob_importance(forest, x, y, counts, by=by, task="regression")
+        want = reference_importance(forest, x, y - y.mean(axis=0), counts, by)
+    else:
+        forest = GROWERS[kind](x, y, n_trees=4, bootstrap=counts, rng=0)
+        got = stats.oob_importance(forest, x, y, counts, by=by)
+        want = reference_importance(forest, x, np.eye(3)[y], counts, by)
+    np.testing.assert_allclose(got, want, rtol=1e-7, atol=1e-8)
+
+
+def test_importances_of_classes_by_their_shares():
+    """Of labels, H of Zhou and Hooker is one minus the product of in-bag and out-of-bag shares."""
+    x = np.array([[0.0], [0.0], [1.0], [1.0], [0.0], [1.0], [1.0], [1.0]])
+    y = np.array([0, 0, 1, 1, 0, 1, 0, 1])
+    counts = np.array([[1, 1, 1, 1, 0, 0, 0, 0]])
+    forest = classic.grow(x, y, 1, bootstrap=counts, rng=0)
+    root = 1 - (0.5 * 0.5 + 0.5 * 0.5)
+    left, right = 1 - 1, 1 - 2 / 3
+    assert stats.oob_importance(forest, x, y, counts, by="ufi")[0] == pytest.approx(
+        root - left / 2 - right / 2
+    )
+    # Shares of classes are 1 in each child, 1/2 in the root: of four rows three are in the leaf of their class.
+    assert stats.oob_importance(forest, x, y, counts)[0] == pytest.approx((1 + 2 - 4 * 0.5) / 4)
+
+
+@pytest.mark.parametrize("by", ["mdi_oob", "ufi"])
+def test_features_that_tell_nothing_have_no_importance(by):
+    rng = np.random.default_rng(0)
+    got, by_gain = [], []
+    for seed in range(20):
+        x = np.column_stack([rng.normal(size=200), rng.integers(0, 2, 200)])
+        y = rng.integers(0, 2, 200)
+        counts = growth.bootstrap_counts(200, 30, rng=seed)
+        forest = classic.grow(x, y, 30, bootstrap=counts, rng=seed)
+        got.append(stats.oob_importance(forest, x, y, counts, by=by))
+        by_gain.append(tree.importance(forest, by="gain"))
+    assert (np.mean(by_gain, axis=0)[0] > 0.9).all()
+    error = np.std(got, axis=0) / np.sqrt(20)
+    assert (abs(np.mean(got, axis=0)) < 4 * error).all()
+
+
+def test_importances_need_out_of_bag_rows():
+    x, y = rows()
+    forest = classic.grow(x, y, 2, bootstrap=False, rng=0)
+    ones = np.ones((2, N), int)
+    with pytest.raises(ValueError, match="^counts: expected a tree with out-of-bag rows, got none"):
+        stats.oob_importance(forest, x, y, ones)
+    ones[0, 3] = 0  # the other tree is left out
+    alone = classic.grow(x, y, 1, bootstrap=False, rng=0)
+    np.testing.assert_allclose(
+        stats.oob_importance(forest, x, y, ones), stats.oob_importance(alone, x, y, ones[:1])
+    )
