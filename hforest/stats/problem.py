@@ -117,8 +117,8 @@ def check_grower(grow: Any, goal: supervised.Target, *names: str) -> None:
 
 def leaves(forest: Forest, rows: Any) -> IntArray:
     """The leaf of each row in each tree."""
-    found: IntArray = tree.apply(forest, rows)
-    return found
+    leaf: IntArray = tree.apply(forest, rows)
+    return leaf
 
 
 Draw = Callable[[int], float]
