@@ -194,7 +194,7 @@ def test_weights_and_counts(threads, n_threads, cuts):
     x, y, _ = samples(n_classes=10)
     weight = np.random.default_rng(2).integers(0, 4, len(y))
     counts = growth.bootstrap_counts(len(y), N_TREES, rng=8)
-    counts[1] = 0  # a tree that takes every row
+    counts[1] = weight == 0  # a tree that takes every row, for it draws none of weight above 0
     settings = {"bootstrap": counts, "sample_weight": weight}
     want = on_one_machine(x, y, **settings)
     threads(n_threads)
