@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from typing import Any
 
@@ -321,6 +320,9 @@ def _side_by_side(
     if threads == 1:
         members = [member(i, report) for i in range(n)]
     else:
+        # It takes long to load.
+        from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+
         share = -(-get_num_threads() // threads)
         with ThreadPoolExecutor(threads, initializer=set_num_threads, initargs=(share,)) as pool:
             futures = [pool.submit(copy_context().run, member, i, unheard) for i in range(n)]
