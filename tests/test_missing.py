@@ -539,6 +539,8 @@ def test_forests_of_scikit_learn_keep_where_missing_values_go():
         model.fit(x, y)
         forest = tree.from_sklearn(model)
         np.testing.assert_array_equal(tree.apply(forest, x[:, :]).shape, (300, 10))
+        assert set(forest.default_left[forest.feature >= 0]) == {0, 1}
+        assert not forest.default_left[forest.feature == -1].any()
         np.testing.assert_allclose(tree.predict(forest, x), model.predict_proba(x), rtol=1e-6)
 
 

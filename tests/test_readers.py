@@ -391,6 +391,18 @@ def test_importances_are_of_columns():
     assert abs(rises[0]) < 0.1
 
 
+def test_calibration_by_hand():
+    ax = pytest.importorskip("matplotlib.figure").Figure().subplots()
+    p = np.array([[0.62, 0.38]] * 4 + [[0.05, 0.95]] * 2)
+    _pictures._calibration(ax, p, np.array([0, 0, 1, 0, 1, 1]))
+    (drawn,) = ax.containers
+    points, _, (bars,) = drawn.lines
+    np.testing.assert_allclose(points.get_xydata(), [[0.62, 0.75], [0.95, 1]])
+    for bar, k, n in zip(bars.get_segments(), (3, 2), (4, 2), strict=True):
+        np.testing.assert_allclose(bar[:, 1], _output.wilson(k, n))
+    assert len(ax.get_legend().get_texts()) == 2
+
+
 # --------------------------------------------------------------------------------------- intervals
 
 

@@ -1,7 +1,9 @@
 """The recipe for tables: units of columns, training, early stopping, files."""
 
 import functools
+import sys
 import threading
+import types
 
 import numpy as np
 import pytest
@@ -851,3 +853,17 @@ def test_wrong_arguments_of_later_rows(settings, error, words):
         call["state"] = call["state"](state) if callable(call["state"]) else state
     with pytest.raises(error, match=words):
         tabular.partial_fit(model, call.pop("x"), call.pop("y"), **call)
+
+
+def test_steps_on_a_gpu_are_refused(monkeypatch):
+    cupy = types.ModuleType("cupy")
+    cupy.ndarray = type("ndarray", (np.ndarray,), {"data": types.SimpleNamespace(device_id=0)})
+    cupy.cuda = types.SimpleNamespace(runtime=types.SimpleNamespace(getDevice=lambda: 0))
+    x, y = table(100)
+    model, state = tabular.partial_fit(small_model(), x[:3], y[:3])
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    there = state._replace(n_steps=state.n_steps.view(cupy.ndarray))
+    with pytest.raises(
+        TypeError, match=r"^state\.n_steps: expected a numpy\.ndarray, got a CuPy array; .*asnumpy"
+    ):
+        tabular.partial_fit(model, x[:3], y[:3], state=there)
