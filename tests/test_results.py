@@ -350,7 +350,12 @@ def test_what_the_readme_says_of_tables_is_what_the_record_has():
 
     with_catboost = [name for name in tables if "catboost" in errors[name]]
     fewer = sum(errors[name]["hinge"] < errors[name]["catboost"] for name in with_catboost)
-    methods = {"XGBoost": "xgboost", "extra trees": "et", "LightGBM": "lightgbm", "histogram boosting": "histgb"}
+    methods = {
+        "XGBoost": "xgboost",
+        "extra trees": "et",
+        "LightGBM": "lightgbm",
+        "histogram boosting": "histgb",
+    }
     others = ", ".join(f"{name} {ratio(method, tables)}" for name, method in methods.items())
     assert (
         f"(geometric mean, three splits): `tabular.fit` {ratio('hinge', tables)}, {others}. CatBoost "
