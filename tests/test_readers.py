@@ -391,6 +391,7 @@ def test_importances_are_of_columns():
     assert abs(rises[0]) < 0.1
 
 
+@pytest.mark.libraries
 def test_calibration_by_hand():
     ax = pytest.importorskip("matplotlib.figure").Figure().subplots()
     p = np.array([[0.62, 0.38]] * 4 + [[0.05, 0.95]] * 2)

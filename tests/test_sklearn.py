@@ -13,6 +13,7 @@ import pytest
 
 import hforest
 from hforest import cascade, classic, co2, growth, manifold, neural, tabular, tree
+from hforest.tabular import recipe
 
 sklearn = pytest.importorskip("sklearn", minversion="1.6", reason="needs scikit-learn 1.6 or newer")
 
@@ -434,8 +435,8 @@ def test_steps_of_hinge_forests(name):
     assert small(name, max_iter=0).fit(x, y).n_iter_ == 0
     settings = {"n_members": 1, "max_iter": 1500, "learning_rate": 0.5}
     stopped = small(name, validation_fraction=0.3, **settings).fit(x, y)
-    assert 300 <= stopped.n_iter_ < 1500
-    assert stopped.n_iter_ % 100 == 0
+    assert recipe.PATIENCE * recipe.JUDGE_EVERY <= stopped.n_iter_ < 1500
+    assert stopped.n_iter_ % recipe.JUDGE_EVERY == 0
     assert small(name, validation_fraction=0.0, **settings).fit(x, y).n_iter_ == 1500
 
 
