@@ -72,7 +72,7 @@ def layout(s: Setting) -> Case:
     good_anyhow = (
         lenient and how not in ("masked", "sparse", "a row repeated") and name not in in_place(s.target)
     )
-    if (a.dtype.kind in "iu" and np.dtype(how[6:] if how.startswith("dtype ") else a.dtype).kind == "f") or (
+    if (a.dtype.kind in "biu" and np.dtype(how[6:] if how.startswith("dtype ") else a.dtype).kind == "f") or (
         arguments.get("out") is not None and how not in ("strided", "Fortran order", "negative strides")
     ):  # labels are whole; the dtype of `out` follows from the good call
         good_anyhow = False
