@@ -9,7 +9,7 @@ from ..core.aliases import FloatArray, IntArray
 from ..tree import Forest
 from . import recipe
 from .encoding import knowing
-from .model import Member, forest_inputs, forest_outputs, inputs, offset_of, trees_outputs
+from .model import Member, forest_inputs, inputs, offset_of, trees_outputs
 from .recipe import Rows, Settings, loss_of
 
 
@@ -20,6 +20,8 @@ class Start(NamedTuple):
     offset: FloatArray
     """(n_samples, n_outputs) float32: what the trees' outputs are added to at the rows to learn from, by the
     forest's out-of-bag predictions."""
+    grown: FloatArray | None
+    """(n_held_out, n_outputs) float64: the forest's predictions of held-out rows; None without any."""
 
 
 def _random_kernel(x: FloatArray, n_projections: int, rng: np.random.Generator) -> FloatArray:
@@ -107,6 +109,8 @@ def begin(rows: Rows, held: Rows | None, settings: Settings, rng: np.random.Gene
     share = np.array(1.0 if settings.share is None else settings.share)
     best: tuple[float, Start] | None = None
     grown: FloatArray | None = None
+    if held is not None:
+        grown = tree.predict(forest, forest_inputs(held.x, kernel, held.native)).astype(np.float64)
     for multiple in recipe.OFFSETS[task] if held is not None else recipe.OFFSETS[task][-1:]:
         residual = (y - multiple * out_of_bag)[picked]
         (t, f, w), intercept, _ = hinge.from_forest(
@@ -126,9 +130,8 @@ def begin(rows: Rows, held: Rows | None, settings: Settings, rng: np.random.Gene
                 kernel, t, f, w * scale, intercept * scale, kernel, forest, np.array(multiple), share
             )
             if held is not None:
-                grown = forest_outputs(member, held.x, held.native) if grown is None else grown
                 loss = loss_of(trees_outputs(member, held.x, grown, task), held, task)
             if best is None or loss < best[0]:
-                best = loss, Start(member, offset)
+                best = loss, Start(member, offset, grown)
     assert best is not None
     return best[1]

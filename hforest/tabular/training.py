@@ -10,7 +10,7 @@ from ..core.aliases import FloatArray, IntArray
 from ..core.check import unchecked
 from ..optim import adam
 from . import descent, recipe
-from .model import Member, forest_outputs, inputs, probabilities, trees_scores
+from .model import Member, inputs, probabilities, trees_scores
 from .recipe import Rows, Settings, loss_of
 from .start import Start, begin
 
@@ -126,11 +126,13 @@ def _best_mixture(scores: FloatArray, grown: FloatArray, held: Rows, settings: S
 class _Judge:
     """Keeps the state that has, mixed with the grown forest, the least loss on held-out rows."""
 
-    def __init__(self, member: Member, held: Rows | None, settings: Settings) -> None:
+    def __init__(self, start: Start, held: Rows | None, settings: Settings) -> None:
+        member = start.member
         self._member, self._held, self._settings = member, held, settings
         self.best, self._least, self._waited = member, np.inf, 0
         if held is not None:
-            self._grown = forest_outputs(member, held.x, held.native)
+            assert start.grown is not None
+            self._grown = start.grown
             self._judge(member, held)
             self._waited = 0
 
@@ -168,13 +170,13 @@ def _trained(
     rng: np.random.Generator,
 ) -> tuple[Member, bool]:
     """The member after training, and whether it was not stopped by `report`."""
-    member, offset = start
+    member, offset = start.member, start.offset
     trained, moments = copied(member), zeros(member)
     state = [getattr(trained, name) for name in LEARNED]
     mean = [a.astype(np.float64) for a in state]
     drawn = _drawn(rows, min(settings.batch_size, len(rows.x)), settings.steps, rng)
     batches = ((rows.x[i], rows.y[i], offset[i], None) for i in drawn)
-    judge = _Judge(member, held, settings)
+    judge = _Judge(start, held, settings)
     n_states, going = 0, True
     for step, lr, _ in steps(trained, moments, batches, settings.task, 0, settings.lr):
         last = step == settings.steps
