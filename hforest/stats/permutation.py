@@ -6,7 +6,6 @@ import numpy as np
 
 from ..core import check
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
-from ..core.progress import reporting
 from ..growth import Samples
 from ..tree import Forest
 from ..tree.refitting import value_rows
@@ -21,6 +20,7 @@ from .problem import (
     check_grower,
     encoded_as,
     grown,
+    in_blocks,
     leaves,
     problem,
     sequential,
@@ -313,15 +313,10 @@ def split_test(
         return [of_rows(function, p[:, b], learned[orders[b]][voted])[0] for b in range(len(orders))]
 
     observed = statistics(np.arange(len(second))[None])[0]
-    near = 1e-12 * max(1.0, abs(observed))
-    null: list[float] = []
+
+    def permuted(numbers: range) -> list[float]:
+        return statistics(np.stack([permutation(seed, 2 + b, len(second)) for b in numbers]))
+
     step = max(1, _PERMUTED // one_hot.size)
-    with reporting(progress, n_permutations, "permutation") as report:
-        for done in range(0, n_permutations, step):
-            numbers = range(done, min(done + step, n_permutations))
-            null += statistics(np.stack([permutation(seed, 2 + b, len(second)) for b in numbers]))
-            if not report(len(null)):
-                break
-    drawn = np.array(null)
-    exceed = int((drawn >= observed - near).sum())
-    return PermutationTest((1 + exceed) / (1 + len(drawn)), observed, drawn, int(voted.sum()))
+    share, null = in_blocks(observed, permuted, n_permutations, step, progress)
+    return PermutationTest(share, observed, null, int(voted.sum()))

@@ -152,3 +152,21 @@ def check_draws(n_permutations: Any, max_exceed: Any) -> tuple[int, int | None]:
     """Numbers of permutations, and of exceedances that end a test."""
     n = check.integer("n_permutations", n_permutations, 1, MAX_PERMUTATIONS)
     return n, None if max_exceed is None else check.integer("max_exceed", max_exceed, 1, MAX_PERMUTATIONS)
+
+
+def in_blocks(
+    observed: float, draw: Callable[[range], list[float]], n: int, step: int, progress: Progress
+) -> tuple[float, FloatArray]:
+    """The share of statistics, the observed one among them, that reach it to rounding, and the drawn ones.
+
+    draw(numbers) makes at most `step` of the n statistics at a time. A report may end them.
+    """
+    null: list[float] = []
+    with reporting(progress, n, "permutation") as report:
+        for done in range(0, n, step):
+            null += draw(range(done, min(done + step, n)))
+            if not report(len(null)):
+                break
+    drawn = np.array(null)
+    exceed = int((drawn >= observed - 1e-12 * max(1.0, abs(observed))).sum())
+    return (1 + exceed) / (1 + len(drawn)), drawn

@@ -6,12 +6,11 @@ import numpy as np
 
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
-from ..core.progress import reporting
 from ..growth import Samples
 from ..tree import Forest
 from ..tree.refitting import value_rows
 from .draws import blocks, of_trees, permutation, seed_of
-from .problem import Grower, check_draws, check_grower, encoded_as, grown, leaves, problem, renamed
+from .problem import Grower, check_draws, check_grower, encoded_as, grown, in_blocks, leaves, problem, renamed
 
 _EXCHANGED = 1 << 22
 """Numbers of one matrix product."""
@@ -146,20 +145,17 @@ def two_forest_test(
         return result
 
     observed = float(differences(np.repeat([1.0, 0.0], n_trees)[:, None])[0])
-    null: list[float] = []
+
+    def exchanged(numbers: range) -> list[float]:
+        first = np.zeros((2 * n_trees, len(numbers)))
+        for at, b in enumerate(numbers):
+            first[permutation(seed, 1 + b, 2 * n_trees)[:n_trees], at] = 1
+        result: list[float] = differences(first).tolist()
+        return result
+
     step = max(1, _EXCHANGED // max(predicted.shape))
-    with reporting(progress, n_permutations, "permutation") as report:
-        for done in range(0, n_permutations, step):
-            numbers = range(done, min(done + step, n_permutations))
-            first = np.zeros((2 * n_trees, len(numbers)))
-            for at, b in enumerate(numbers):
-                first[permutation(seed, 1 + b, 2 * n_trees)[:n_trees], at] = 1
-            null += differences(first).tolist()
-            if not report(len(null)):
-                break
-    near = 1e-12 * max(1.0, abs(observed))
-    exceed = int((np.array(null) >= observed - near).sum())
-    return TwoForestTest((1 + exceed) / (1 + len(null)), observed, np.array(null))
+    share, null = in_blocks(observed, exchanged, n_permutations, step, progress)
+    return TwoForestTest(share, observed, null)
 
 
 def _checked_columns(columns: Any, n_features: int) -> IntArray:
