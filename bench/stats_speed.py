@@ -1,0 +1,115 @@
+"""Seconds of what tests on forests are made of: many honest trees on few rows and many columns.
+
+    python bench/stats_speed.py --threads 1 2 --json bench/results/stats_speed.json
+
+Normal columns, two classes. Each line is measured on a tenth of the trees or less and scaled up, in seconds
+of the wall; before it is timed, the same call on fewer trees is compared with one of one thread, bit for bit.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import machine_text, record
+
+from hforest import classic, growth, manifold, set_num_threads, stats
+from hforest.tree import Forest
+
+Grow = Callable[[int], Any]
+Line = tuple[str, float, int, int, Grow]
+"""What is measured, seconds that it may take on two threads, all trees, trees measured, and the call."""
+
+
+def grower(n: int, d: int, grow: Callable[..., Forest], **settings: Any) -> Grow:
+    """A function that grows some honest trees on encoded samples."""
+    x = np.random.default_rng([n, d]).normal(size=(n, d)).astype(np.float32)
+    y = np.arange(n) % 2
+    samples = growth.samples(x)
+
+    def grown(n_trees: int) -> Forest:
+        structure = stats.honest_counts(y, n_trees, rng=0).structure
+        return grow(samples, y, n_trees, bootstrap=structure, rng=0, **settings)
+
+    grown(1)  # makes the encoding
+    return grown
+
+
+def forests(n: int, d: int) -> Grow:
+    """A function that grows forests of 100 trees, as permutation tests do."""
+    grown = grower(n, d, classic.grow)
+    return lambda n_trees: [grown(100) for _ in range(n_trees // 100)]
+
+
+def divisions(n_trees: int) -> stats.TwoForestTest:
+    """The published test with 10,000 exchanges of trees."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(256, 16)), np.arange(256) % 2
+    train, test = slice(128), slice(128, None)
+    return stats.two_forest_test(
+        x[train], y[train], x[test], y[test], np.arange(16), n_trees=n_trees, n_permutations=10000, rng=0
+    )
+
+
+def lines() -> list[Line]:
+    """All lines: rows x columns, and candidates at a node."""
+    few, many = (1000, 2500), (128, 131072)
+    sparse = {"projection": "sparse"}
+    return [
+        ("1000 x 2500, 50 candidates", 7, 6000, 600, grower(*few, classic.grow, max_features=50)),
+        ("1000 x 2500, 750 candidates", 40, 6000, 100, grower(*few, classic.grow, max_features=750)),
+        ("1000 x 2500, 200 forests of 100 trees", 20, 20000, 1000, forests(*few)),
+        (
+            "128 x 131072, 363 sparse projections", 6, 6000, 600,
+            grower(*many, manifold.grow, n_projections=363, **sparse),
+        ),
+        (
+            "128 x 131072, 3932 sparse projections of three columns", 60, 6000, 60,
+            grower(*many, manifold.grow, n_projections=3932, density=3.0, **sparse),
+        ),
+        ("128 x 131072, .3 of all columns", 120, 6000, 20, grower(*many, classic.grow, max_features=0.3)),
+        ("two forests of 6000 trees, 10,000 exchanges", 8, 6000, 6000, divisions),
+    ]  # fmt: skip
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether results have the same bits."""
+    if isinstance(a, tuple | list):
+        return len(a) == len(b) and all(same(*pair) for pair in zip(a, b, strict=True))
+    return bool(np.array_equal(a, b))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    print(machine_text())
+    print(f"| what | goal, 2 threads | {' | '.join(f'{n} threads' for n in options.threads)} |")
+    print(f"|---|---|{'---|' * len(options.threads)}")
+    rows = []
+    for name, goal, n_trees, n_measured, call in lines():
+        set_num_threads(1)
+        expected = call(100)
+        row: dict[str, Any] = {"what": name, "goal": goal}
+        for n_threads in options.threads:
+            set_num_threads(n_threads)
+            if not same(call(100), expected):
+                raise SystemExit(f"{name}: {n_threads} threads have other bits than one")
+            begin = time.perf_counter()
+            call(n_measured)
+            row[str(n_threads)] = (time.perf_counter() - begin) * n_trees / n_measured
+        rows.append(row)
+        print(
+            f"| {name} | {goal} | {' | '.join(f'{row[str(n)]:.1f}' for n in options.threads)} |", flush=True
+        )
+    if options.json:
+        record(options.json, rows)
+
+
+if __name__ == "__main__":
+    main()
