@@ -8,10 +8,10 @@ DIR holds the tables as npz files of x and y, or of x_train and y_train, in itse
 left alone: three quarters of the training rows are fitted and errors are those on the others. Defaults were
 chosen so, on the tables of CHOOSE in tabular_data.py; those of JUDGE took no part.
 
-Errors are of labels, or shares of the variance of targets, in percent; "ratio" is the error against that of
-scikit-learn's random forest (100 trees, its defaults), geometric mean over tables with 0.01 %
-added to both, and "time" the seconds of the fit against that forest's, likewise: of the processor, or with
-more --threads, which both have, of the clock on the wall.
+Errors are of labels, or shares of the variance of targets, in percent, with the seconds of the fit; the last
+lines are errors against those of scikit-learn's random forest (100 trees, its defaults), geometric mean over tables with 0.01 %
+added to both, and seconds against that forest's, likewise: of the processor, or with more --threads, which
+both have, of the clock on the wall.
 """
 
 import argparse
@@ -143,7 +143,7 @@ def main() -> None:
     hforest.set_num_threads(options.threads)
     print(machine_text())
     names = ["random forest", *options.parts]
-    print(f"{'table':17}" + "".join(f"{name:>14}" for name in names))
+    print(f"{'table':17}" + "".join(f"{name:>15}" for name in names))
     rows: list[dict[str, Any]] = []
     for table in options.tables:
         row: dict[str, Any] = {"table": table} | {name: {"error": [], "seconds": []} for name in names}
@@ -154,7 +154,10 @@ def main() -> None:
                 row[name]["error"].append(result[0])
                 row[name]["seconds"].append(result[1])
         rows.append(row)
-        print(f"{table:17}" + "".join(f"{np.mean(row[name]['error']):14.2f}" for name in names), flush=True)
+        figures = [
+            f"{np.mean(row[name]['error']):7.2f} ({np.mean(row[name]['seconds']):.2f})" for name in names
+        ]
+        print(f"{table:17}" + "".join(f"{text:>15}" for text in figures), flush=True)
         if options.json:
             record(
                 options.json, rows, rows_of_a_table=options.rows, held_out=options.held_out,
@@ -165,7 +168,7 @@ def main() -> None:
         if some:
             for what in ("error", "seconds"):
                 print(
-                    f"{f'{label}, {what}':17}" + "".join(f"{ratio(some, name, what):14.3f}" for name in names)
+                    f"{f'{label}, {what}':17}" + "".join(f"{ratio(some, name, what):15.3f}" for name in names)
                 )
 
 
