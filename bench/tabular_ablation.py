@@ -8,10 +8,10 @@ DIR holds the tables as npz files of x and y, or of x_train and y_train, in itse
 left alone: three quarters of the training rows are fitted and errors are those on the others. Defaults were
 chosen so, on the tables of CHOOSE in tabular_data.py; those of JUDGE took no part.
 
-Errors are of labels, or shares of the variance of targets, in percent, with the seconds of the fit; the last
-lines are errors against those of scikit-learn's random forest (100 trees, its defaults), geometric mean over tables with 0.01 %
-added to both, and seconds against that forest's, likewise: of the processor, or with more --threads, which
-both have, of the clock on the wall.
+Errors are of labels, or shares of the variance of targets, in percent, with the seconds of the fit. The last
+lines are errors against those of scikit-learn's random forest (100 trees, its defaults), geometric means over
+tables with 0.01 % added to both, and seconds against that forest's, likewise: of the processor, or with more
+--threads, which both have, of the clock on the wall.
 """
 
 import argparse
