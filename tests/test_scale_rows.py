@@ -201,6 +201,19 @@ def test_weights_and_counts(threads, n_threads, cuts):
     same(want, grown(cuts, x, y, max_gathered=20, **settings))
 
 
+@partitions
+def test_a_tree_that_draws_no_row_of_any_part_is_refused(cuts):
+    x, y, _ = samples(n_classes=3)
+    counts = np.ones((N_TREES, len(y)), int)
+    counts[2, : len(y) // 2] = 0  # rows of some parts
+    same(on_one_machine(x, y, bootstrap=counts), grown(cuts, x, y, bootstrap=counts))
+    counts[2] = 0
+    with pytest.raises(
+        ValueError, match="^bootstrap: expected rows that each draw a sample, got zeros alone in row 2"
+    ):
+        grown(cuts, x, y, bootstrap=counts)
+
+
 @pytest.mark.rows
 @pytest.mark.parametrize("max_gathered", [0, None])
 def test_a_column_without_values(max_gathered):

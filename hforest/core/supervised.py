@@ -381,6 +381,14 @@ def in_bag_counts(name: str, counts: ArrayLike, n_trees: int, n_samples: int) ->
     return converted_numbers(numbers, check.INT32)
 
 
+def check_drawn(name: str, drawn: Array) -> None:
+    """Checks that every tree draws a sample; (n_trees,) bool says which do."""
+    check.require(
+        drawn.all(), name, "rows that each draw a sample", f"zeros alone in row {int((~drawn).argmax())}",
+        "draw samples for each tree, or grow fewer trees",
+    )  # fmt: skip
+
+
 def _plain(a: Array) -> Array:
     """An array, of objects that are numbers an array of these."""
     return np.array(a.tolist()) if a.dtype.kind == "O" else a

@@ -264,11 +264,7 @@ def check_bootstrap(
     counts = supervised.in_bag_counts("bootstrap", bootstrap, n_trees, n_samples)
     check.same_device(x=beside, bootstrap=counts)
     if check.values_checked():
-        empty = ~counts.any(axis=1)
-        check.require(
-            not empty.any(), "bootstrap", "rows that each draw a sample",
-            f"zeros alone in row {int(empty.argmax())}", "draw samples for each tree, or grow fewer trees",
-        )  # fmt: skip
+        supervised.check_drawn("bootstrap", counts.any(axis=1))
     return counts
 
 

@@ -62,6 +62,8 @@ class Description(NamedTuple):
     """Sum of the weights of the rows."""
     max_weight: int
     """Greatest product of a weight and an in-bag count that is given."""
+    drawn: np.ndarray
+    """(n_trees,) bool: which trees draw a row of the part, by in-bag counts."""
 
 
 class Part(NamedTuple):
@@ -156,10 +158,11 @@ def describe(raw: RawPart, settings: Settings) -> Description:
         supervised.categories("x", x, is_categorical)
         most = [supervised.MAX_CATEGORY + 1 if named else settings.max_bins for named in is_categorical]
     greatest = 1 if weight is None or not n else int(weight.max())
+    drawn = np.ones(settings.n_trees, bool)
     if settings.bootstrap == "counts":
         counts = supervised.in_bag_counts("bootstrap", raw.counts, settings.n_trees, n)
         of_row = counts.max(axis=0, initial=0).astype(np.int64) * (1 if weight is None else weight)
-        greatest = max(greatest, int(of_row.max(initial=0)))
+        greatest, drawn = max(greatest, int(of_row.max(initial=0))), counts.any(axis=1)
     elif settings.bootstrap == "poisson":
         greatest *= unchecked.MAX_POISSON
     check.require(
@@ -171,7 +174,7 @@ def describe(raw: RawPart, settings: Settings) -> Description:
         [_distinct(x[:, f], most[f]) for f in range(n_columns)], target.n_outputs,
         None if target.labels is None else np.bincount(target.labels, minlength=1),
         None if target.targets is None else np.abs(target.targets).max(initial=0.0),
-        n if weight is None else int(weight.sum()), greatest,
+        n if weight is None else int(weight.sum()), greatest, drawn,
     )  # fmt: skip
 
 

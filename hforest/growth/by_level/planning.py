@@ -141,6 +141,7 @@ def plan(engine: Engine, raw_parts: Handle, settings: Settings) -> tuple[Plan, H
     n, n_columns = sum(d.n_rows for d in descriptions), descriptions[0].n_columns
     check.require(n > 0, "x", "at least 1 sample on some worker", n, "pass samples to learn from")
     supervised.check_some_weight(any(d.weight for d in descriptions))
+    supervised.check_drawn("bootstrap", np.any([d.drawn for d in descriptions], axis=0))
     if settings.distribution is not None:
         check_n_features(settings.distribution, n_columns)
     n_outputs = _n_outputs(descriptions, settings)
