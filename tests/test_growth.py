@@ -15,7 +15,7 @@ from fuzz import leaks
 
 import hforest
 from hforest import classic, co2, growth, manifold, project, tree
-from hforest.core import blocks, dispatch, machine, philox
+from hforest.core import blocks, check, dispatch, machine, philox
 from hforest.growth import cpu, gpu_builder
 
 pytestmark = pytest.mark.kernels
@@ -116,6 +116,65 @@ def test_bootstrap_counts():
     # A sample stays out with probability (1 - 1 / n)**n, about 1 / e.
     assert abs((counts == 0).mean() - np.exp(-1)) < 0.03
     assert not np.array_equal(counts[0], counts[1])
+
+
+def reference_draws(seed, tree, n_draws, weight):
+    """How often a tree draws each sample, draw by draw."""
+    key, counts = philox.keys(philox.philox(seed, tree, 0))[0], np.zeros(len(weight), int)
+    equal = all(w == weight[0] for w in weight)
+    for i in range(n_draws):
+        if equal:
+            counts[philox.below(philox.philox(key, i // 4, 1)[i % 4], len(weight))] += 1
+            continue
+        share = (philox.keys(philox.philox(key, i // 2, 13))[i % 2] >> 11) * 2.0**-53 * sum(weight)
+        row = 0
+        while sum(weight[: row + 1]) <= share:
+            row += 1
+        counts[row] += 1
+    return counts
+
+
+@pytest.mark.parametrize("n_draws", [1, 7, 40, 333])
+@pytest.mark.parametrize("weight", [[1] * 9, [4, 0, 1, 1, 2, 0, 0, 7, 0]], ids=["equal", "weights"])
+def test_bootstraps_of_any_size_and_by_weights(n_draws, weight, monkeypatch):
+    given = None if weight[0] == 1 else weight
+    whole = growth.bootstrap_counts(9, 6, n_draws=n_draws, sample_weight=given, first_tree=2, rng=3)
+    assert whole.dtype == np.int32
+    np.testing.assert_array_equal(
+        whole, [reference_draws(check.seed(3), 2 + m, n_draws, weight) for m in range(6)]
+    )
+    monkeypatch.setattr(growth.drawing, "_DRAWS", 8)
+    again = growth.bootstrap_counts(9, 2, n_draws=n_draws, sample_weight=given, first_tree=5, rng=3)
+    np.testing.assert_array_equal(again, whole[3:5])
+
+
+def test_bootstraps_of_as_many_draws_are_those_of_growth():
+    for n in (1, 5, 1001):
+        whole = growth.bootstrap_counts(n, 3, first_tree=4, rng=5)
+        np.testing.assert_array_equal(growth.bootstrap_counts(n, 3, n_draws=n, first_tree=4, rng=5), whole)
+
+
+def test_draws_by_weights_have_their_probabilities():
+    weight = np.array([0, 1, 2, 3, 0])
+    for scale in (1.0, 1e-99, 1e99):
+        counts = growth.bootstrap_counts(5, 1, n_draws=60000, sample_weight=scale * weight, rng=1)[0]
+        assert counts[weight == 0].sum() == 0
+        expected = np.array([10000, 20000, 30000])
+        assert ((counts[1:4] - expected) ** 2 / expected).sum() < 14  # chi-squared of 2 degrees: 0.001 above
+    np.testing.assert_array_equal(growth.bootstrap_counts(3, 2, sample_weight=[0, 5, 0]), [[0, 3, 0]] * 2)
+
+
+def test_draws_that_are_refused():
+    with pytest.raises(ValueError, match="^n_draws: expected 1 to 2147483647, got 0"):
+        growth.bootstrap_counts(5, 2, n_draws=0)
+    with pytest.raises(TypeError, match="^n_draws: expected an int"):
+        growth.bootstrap_counts(5, 2, n_draws=0.5)
+    with pytest.raises(ValueError, match="^n_samples: expected 1 or more to draw from, got 0"):
+        growth.bootstrap_counts(0, 2, n_draws=1)
+    with pytest.raises(ValueError, match="^sample_weight: expected some above 0, got zeros alone"):
+        growth.bootstrap_counts(2, 2, sample_weight=[0, 0])
+    with pytest.raises(ValueError, match=r"^sample_weight: expected shape \(n_samples,\)"):
+        growth.bootstrap_counts(2, 2, sample_weight=[1, 1, 1])
 
 
 def test_poisson_counts(backend):

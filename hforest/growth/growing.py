@@ -9,6 +9,7 @@ from ..core.aliases import ArrayLike, IntArray, Progress, Rng
 from ..core.projections import MAX_PROJECTIONS, Distribution, check_distribution
 from . import unchecked
 from .bins import Bins
+from .drawing import drawn_counts
 from .samples import Samples, of_bins
 from .samples import samples as samples_of
 from .settings import check_growth
@@ -18,8 +19,16 @@ _PACKAGE = __package__
 _MAX_ROW = 2**62
 
 
-def bootstrap_counts(n_samples: int, n_trees: int, *, first_tree: int = 0, rng: Rng = None) -> IntArray:
-    """Returns how often each tree draws each sample: n_samples times with replacement.
+def bootstrap_counts(
+    n_samples: int,
+    n_trees: int,
+    *,
+    n_draws: int | None = None,
+    sample_weight: ArrayLike | None = None,
+    first_tree: int = 0,
+    rng: Rng = None,
+) -> IntArray:
+    """Returns how often each tree draws each sample, with replacement.
 
     Parameters
     ----------
@@ -27,6 +36,11 @@ def bootstrap_counts(n_samples: int, n_trees: int, *, first_tree: int = 0, rng: 
         Number of samples.
     n_trees : int
         Number of trees.
+    n_draws : int, optional
+        Number of draws of each tree, 1 to 2**31 - 1; by default n_samples. It may be above n_samples.
+    sample_weight : (n_samples,) array-like, optional
+        Weights of the samples, 0 to 1e100, not all 0: what the probabilities of draws are proportional to.
+        By default samples are equally probable.
     first_tree : int
         Number of the first tree, 0 or more: rows are of trees first_tree to first_tree + n_trees - 1, which
         is below 2**31.
@@ -36,30 +50,44 @@ def bootstrap_counts(n_samples: int, n_trees: int, *, first_tree: int = 0, rng: 
     Returns
     -------
     (n_trees, n_samples) array of int32
-        In-bag counts; each row sums to n_samples.
+        In-bag counts; each row sums to n_draws.
 
     Raises
     ------
     TypeError, ValueError
-        An argument is no int, or out of its range.
+        An argument is of a wrong kind or shape, or out of its range.
 
     Notes
     -----
-    These are the bootstraps that `grow` draws itself from the same rng and first_tree. Cost: a Philox round
-    for four draws.
+    Without n_draws and sample_weight these are the bootstraps that `grow` draws itself from the same rng and
+    first_tree; the first n_samples of more draws are the same. Draws by weights are by inversion of the
+    cumulative weights; pass their counts as `bootstrap` in place of sample_weight, not beside it. Cost: a
+    Philox round for four draws, by weights for two, and then a binary search for each.
 
     Examples
     --------
     >>> import hforest
     >>> hforest.growth.bootstrap_counts(5, 2, rng=0).sum(axis=1)
     array([5, 5])
+    >>> hforest.growth.bootstrap_counts(3, 1, n_draws=1000, sample_weight=[2, 0, 1], rng=0)
+    array([[660,   0, 340]], dtype=int32)
     """
     n_samples = check.integer("n_samples", n_samples, 0, check.MAX_COUNT)
     n_trees = check.integer("n_trees", n_trees, 0, check.MAX_COUNT)
     first_tree = check.first_tree(first_tree, n_trees, check.MAX_COUNT)
+    if n_draws is not None:
+        n_draws = check.integer("n_draws", n_draws, 1, check.MAX_COUNT)
+        check.require(n_samples > 0, "n_samples", "1 or more to draw from", n_samples, "pass n_draws=None")
+    if sample_weight is not None:
+        check.on_cpu(sample_weight=sample_weight)
+        sample_weight = supervised.sample_weight(sample_weight, np.empty(n_samples, np.int8))
     with check.memory("n_trees", "counts", 4 * n_trees * n_samples):
         counts = np.empty((n_trees, n_samples), np.int32)
-    dispatch.backend(_PACKAGE, counts).bootstrap_counts(check.seed(rng), first_tree, counts)
+    seed = check.seed(rng)
+    if n_draws is None and sample_weight is None:
+        dispatch.backend(_PACKAGE, counts).bootstrap_counts(seed, first_tree, counts)
+    else:
+        drawn_counts(seed, first_tree, n_samples if n_draws is None else n_draws, sample_weight, counts)
     return counts
 
 

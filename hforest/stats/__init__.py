@@ -12,6 +12,7 @@ IndexError.
 from .conditional import ConditionalTest, conditional_randomization_test, conditional_test
 from .honest import HonestCounts, honest_counts
 from .importances import oob_importance
+from .intervals import ConfidenceIntervals, confidence_intervals
 from .permutation import permutation_test, split_test
 from .posteriors import Posterior, posterior
 from .problem import PermutationTest
@@ -20,6 +21,7 @@ from .two_forests import TwoForestTest, two_forest_test
 
 __all__ = [
     "ConditionalTest",
+    "ConfidenceIntervals",
     "HonestCounts",
     "PermutationTest",
     "Posterior",
@@ -28,6 +30,7 @@ __all__ = [
     "auc",
     "conditional_randomization_test",
     "conditional_test",
+    "confidence_intervals",
     "honest_counts",
     "information",
     "mse",

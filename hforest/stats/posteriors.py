@@ -95,15 +95,18 @@ def posterior(
     leaf = tree.apply(forest, x)
     n, n_trees = leaf.shape
     goal = supervised.target(y, n, task, n_classes)
-    return posterior_of(forest, leaf, goal, _checked(counts, n_trees, n), weighting)
+    return posterior_of(forest, leaf, goal, checked_counts(counts, n_trees, n), weighting)
 
 
-def _checked(counts: HonestCounts, n_trees: int, n: int) -> HonestCounts:
+def checked_counts(counts: HonestCounts, n_trees: int, n: int | None = None) -> HonestCounts:
+    """The counts of n rows, as int32; None for n: of any number."""
     check.instance(
         "counts", counts, HonestCounts, "a hforest.stats.HonestCounts", "pass the result of honest_counts"
     )
     arrays = {f"counts.{name}": a for name, a in counts._asdict().items()}
     check.on_cpu(**arrays)
+    if n is None:
+        n = (*np.shape(counts.structure), 0, 0)[1]
     return HonestCounts(*(supervised.in_bag_counts(name, a, n_trees, n) for name, a in arrays.items()))
 
 

@@ -137,6 +137,7 @@ def _bins(s: Setting) -> growth.Bins:
 
 
 options("growth.splitter manifold.splitter", "best", "random")
+options("growth.n_draws", None, 1, 7)
 options("classic.max_features", "auto", "sqrt", None, 1, 0.5)
 value("growth.grow.max_features")(lambda s: s.choice((None, "sqrt", 1, 0.5)))
 

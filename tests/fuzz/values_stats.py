@@ -24,6 +24,7 @@ options("stats.least", 1e-6, 0.5, 1.0)
 options("stats.specificity", 0.98, 0.5, 0.0)
 options("stats.n_subsample", None, 3)
 options("stats.columns", 0, [0])
+options("stats.coverage", 0.95, 0.5)
 options("stats.grow", None, functools.partial(classic.grow, max_depth=2))
 
 _OF_CLASSES = {"accuracy": stats.accuracy, "information": stats.information}
@@ -117,3 +118,9 @@ def _counts(s: Setting) -> stats.HonestCounts:
 def _forest(s: Setting) -> tree.Forest:
     x, n_trees = s.argument("x"), s.choice((3, 1))
     return classic.grow(x, np.arange(s.n) % s.n_classes, n_trees, rng=0)
+
+
+@value("stats.confidence_intervals.forest")
+def _several_trees(s: Setting) -> tree.Forest:
+    task = s.choice(("classification", "regression"))
+    return classic.grow(s.argument("x"), np.arange(s.n) % s.n_classes, s.choice((2, 5)), task=task, rng=0)

@@ -1,0 +1,156 @@
+"""How often hforest.stats.confidence_intervals hold the mean of targets, in simulated regressions.
+
+    python bench/intervals.py --sets 40 --json bench/results/intervals.json      # some 20 minutes on one core
+    python bench/intervals.py --cells "waves 200 *" --sets 100                   # some cells
+
+A cell is a function of two of d uniform columns, rows, d, and the share of the rows that a tree draws:
+
+waves       2 sin(pi x0) + x1
+steps       s(x0) s(x1) with s(t) = 1 + 1 / (1 + exp(-20 (t - 1/3))), as in Wager and Athey 2018, section 5
+
+and noise of standard deviation 1. Trees are honest, five times as many as rows and at most 5000. Intervals are those of 30 rows of columns in [.2, .8], the inside, and of 30 whose first two
+columns are .02 or .98, the boundary. The record has sums over sets of each cell; a run with the same record
+adds the sets that are missing.
+"""
+
+import argparse
+import json
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from common import record
+from scipy.stats import norm
+
+from hforest import classic, stats, tree
+
+LEVELS = (0.9, 0.95)
+N_NEW = 30
+
+
+def waves(x: np.ndarray) -> np.ndarray:
+    return 2 * np.sin(np.pi * x[:, 0]) + x[:, 1]
+
+
+def steps(x: np.ndarray) -> np.ndarray:
+    return np.prod(1 + 1 / (1 + np.exp(-20 * (x[:, :2] - 1 / 3))), axis=1)
+
+
+FUNCTIONS = {"waves": waves, "steps": steps}
+
+
+class Cell(NamedTuple):
+    """What is measured."""
+
+    function: str
+    n: int
+    d: int
+    in_bag: float
+
+    @property
+    def name(self) -> str:
+        return " ".join(map(str, self))
+
+    @property
+    def n_trees(self) -> int:
+        return min(5 * self.n, 5000)
+
+
+def cells() -> list[Cell]:
+    """All cells, the short ones first."""
+    found = [Cell(function, n, d, 0.5) for n in (200, 800, 3200) for d in (2, 10) for function in FUNCTIONS]
+    return found + [Cell("waves", 800, 2, in_bag) for in_bag in (0.1, 0.2, 0.8)]
+
+
+def new_rows(d: int) -> np.ndarray:
+    """Rows inside, then rows near the boundary."""
+    rng = np.random.default_rng(d)
+    inside = rng.uniform(0.2, 0.8, size=(N_NEW, d))
+    boundary = rng.uniform(0.2, 0.8, size=(N_NEW, d))
+    boundary[:, :2] = np.where(rng.random((N_NEW, 2)) < 0.5, 0.02, 0.98)
+    return np.concatenate([inside, boundary])
+
+
+def one_set(cell: Cell, number: int) -> dict[str, Any]:
+    """Which intervals of one data set hold the mean, and the means and variances of all new rows."""
+    rng = np.random.default_rng([number, cell.n, cell.d])
+    x = rng.uniform(size=(cell.n, cell.d))
+    y = FUNCTIONS[cell.function](x) + rng.normal(size=cell.n)
+    seed = int(rng.integers(2**62))
+    counts = stats.honest_counts(cell.n, cell.n_trees, in_bag=cell.in_bag, rng=seed)
+    forest = classic.grow(
+        x, y, cell.n_trees, task="regression", max_features=None, bootstrap=counts.structure, rng=seed
+    )
+    forest = tree.refit(forest, x, y, counts=counts.leaf, task="regression")
+    new = new_rows(cell.d)
+    true = FUNCTIONS[cell.function](new)
+    mean, error, *_ = (a[:, 0] for a in stats.confidence_intervals(forest, counts, new))
+    held = {str(level): 1.0 * (abs(mean - true) <= norm.ppf((1 + level) / 2) * error) for level in LEVELS}
+    return {**held, "error": mean - true, "square": (mean - true) ** 2, "variance": error**2}
+
+
+def table(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Lines of Markdown: coverage, and standard errors and biases as shares of the true deviation."""
+    yield "| function | rows | columns | in_bag | trees | sets | where | 90 % | 95 % | standard error | bias |"
+    yield "|---|---|---|---|---|---|---|---|---|---|---|"
+    for row in rows:
+        cell, n_sets = Cell(*(row[key] for key in Cell._fields)), row["sets"]
+        of = {key: np.array(row[key]) / n_sets for key in (*map(str, LEVELS), "error", "square", "variance")}
+        for where, part in (("inside", slice(N_NEW)), ("boundary", slice(N_NEW, None))):
+            true = np.sqrt((of["square"] - of["error"] ** 2)[part].mean() * n_sets / max(1, n_sets - 1))
+            bias = np.sqrt(np.mean(of["error"][part] ** 2))
+            covered = [f"{of[str(level)][part].mean():.2f}" for level in LEVELS]
+            share = [f"{np.sqrt(of['variance'][part].mean()) / true:.2f}", f"{bias / true:.2f}"]
+            yield (
+                "| "
+                + " | ".join([*map(str, cell), str(cell.n_trees), str(n_sets), where, *covered, *share])
+                + " |"
+            )
+
+
+def measure(
+    chosen: list[Cell], n_sets: int, rows: dict[str, dict[str, Any]], save: Callable[[], None]
+) -> None:
+    """Adds sets to the rows of the cells until each has as many."""
+    for cell in chosen:
+        row = rows.setdefault(cell.name, {**cell._asdict(), "sets": 0})
+        for number in range(row["sets"], n_sets):
+            for key, numbers in one_set(cell, number).items():
+                row[key] = (np.array(row.get(key, 0.0)) + numbers).tolist()
+            row["sets"] += 1
+            save()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--sets", type=int, default=40, help="data sets for each cell")
+    parser.add_argument("--cells", nargs="+", default=["*"], metavar="PATTERN", help="names, * is any text")
+    parser.add_argument("--json", type=Path, help="the record, read first where it is there")
+    options = parser.parse_args()
+    chosen = [cell for cell in cells() if any(fnmatchcase(cell.name, c) for c in options.cells)]
+    if not chosen:
+        parser.error(f"--cells: expected the names of some cells, got {' '.join(options.cells)}")
+    rows: dict[str, dict[str, Any]] = {}
+    if options.json and options.json.exists():
+        rows = {
+            Cell(*(row[key] for key in Cell._fields)).name: row
+            for row in json.loads(options.json.read_text())["rows"]
+        }
+
+    def save() -> None:
+        if options.json:
+            record(options.json, [rows[cell.name] for cell in cells() if cell.name in rows])
+
+    try:
+        measure(chosen, options.sets, rows, save)
+    except KeyboardInterrupt:
+        print("interrupted; the sets so far:")
+    print(*table([rows[cell.name] for cell in chosen if rows.get(cell.name, {"sets": 0})["sets"]]), sep="\n")
+
+
+if __name__ == "__main__":
+    main()

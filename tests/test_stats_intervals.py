@@ -1,0 +1,249 @@
+"""Confidence intervals of subsampled forests: against loops, known variances and bits; bad input."""
+
+import functools
+import importlib.util
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import hforest
+from hforest import classic, growth, manifold, stats, tree
+from hforest.stats import intervals
+
+N, N_TREES = 40, 60
+# Where the warning is the test, pytest.warns sees it.
+pytestmark = pytest.mark.filterwarnings("ignore:the variances of:UserWarning")
+
+
+def problem(n=N, d=3, n_outputs=1, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(size=(n, d))
+    return x, (x[:, :n_outputs] + 0.3 * rng.normal(size=(n, n_outputs)))[:, : n_outputs or None]
+
+
+def honest(x, y, n_trees=N_TREES, grow=classic.grow, rng=0, **settings):
+    counts = stats.honest_counts(len(x), n_trees, rng=rng, **settings)
+    forest = grow(x, y, n_trees, task="regression", bootstrap=counts.structure, rng=rng)
+    return tree.refit(forest, x, y, counts=counts.leaf, task="regression"), counts
+
+
+def reference(forest, counts, x):
+    """(mean, variance) by loops over new rows, outputs and training rows."""
+    in_bag = np.maximum(counts.structure, counts.leaf).astype(float)
+    n_trees, n = in_bag.shape
+    size = in_bag[0].sum()
+    factor = 1 if in_bag.max() > 1 else n * (n - 1) / (n - size) ** 2
+    mean, variance = np.zeros((2, len(x), forest.value.shape[1]))
+    for i, k in itertools.product(range(len(x)), range(forest.value.shape[1])):
+        t = np.array(
+            [
+                tree.predict(classic_tree, x[i : i + 1])[0, k]
+                for classic_tree in (only(forest, m) for m in range(n_trees))
+            ],
+            float,
+        )
+        mean[i, k] = t.mean()
+        spread = t.var()
+        total = -sum(in_bag[:, j].var(ddof=1) * spread / n_trees for j in range(n))
+        for j in range(n):
+            total += ((in_bag[:, j] - in_bag[:, j].mean()) * (t - t.mean())).mean() ** 2
+        variance[i, k] = max(factor * total, 0) + spread / n_trees
+    return mean, variance
+
+
+@functools.cache
+def _members():
+    return {}
+
+
+def only(forest, m):
+    """Tree m of a forest."""
+    key = id(forest), m
+    if key not in _members():
+        start, stop = forest.tree_start[m : m + 2]
+        leaf = (start + m) // 2
+        indptr = forest.indptr
+        parts = {name: getattr(forest, name)[start:stop] for name in ("feature", "threshold", "left", "gain")}
+        if indptr.size:
+            entries = slice(indptr[start], indptr[stop])
+            parts |= {
+                "indptr": indptr[start : stop + 1] - indptr[start],
+                "indices": forest.indices[entries], "data": forest.data[entries],
+            }  # fmt: skip
+        _members()[key] = forest, forest._replace(
+            tree_start=np.array([0, stop - start]), value=forest.value[leaf : leaf + (stop - start + 1) // 2],
+            **parts,
+        )  # fmt: skip
+    return _members()[key][1]
+
+
+@pytest.mark.parametrize("kind", ["fixed", "bootstrap", "ordinary", "oblique", "two targets"])
+def test_intervals_are_those_of_loops(kind):
+    x, y = problem(n_outputs=2 if kind == "two targets" else 1)
+    if kind == "ordinary":
+        in_bag = growth.bootstrap_counts(N, N_TREES, rng=0)
+        forest, counts = (
+            classic.grow(x, y, N_TREES, task="regression", rng=0),
+            stats.HonestCounts(in_bag, in_bag),
+        )
+    else:
+        grow = functools.partial(manifold.grow, projection="sparse") if kind == "oblique" else classic.grow
+        draw = "bootstrap" if kind == "bootstrap" else "fixed"
+        forest, counts = honest(x, y, grow=grow, draw=draw, in_bag=None if draw == "bootstrap" else 0.5)
+    new = problem(5, seed=1)[0]
+    mean, variance = reference(forest, counts, new)
+    got = stats.confidence_intervals(forest, counts, new, coverage=0.8)
+    np.testing.assert_allclose(got.mean, mean, rtol=1e-12)
+    np.testing.assert_allclose(got.mean, tree.predict(forest, new), rtol=1e-6)
+    np.testing.assert_allclose(got.standard_error, np.sqrt(variance), rtol=1e-6)
+    z = norm.ppf(0.9)
+    np.testing.assert_allclose(got.high - got.mean, z * got.standard_error)
+    np.testing.assert_allclose(got.mean - got.low, z * got.standard_error)
+    assert all(a.dtype == np.float64 and a.shape == y[:5].shape for a in got)
+
+
+def test_variance_of_subsampled_means():
+    """Trees of a single leaf are means of rows: the variance of their mean is known."""
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=60)
+    same = np.zeros((60, 1))
+    forest, counts = honest(same, y, n_trees=20000, in_bag=0.5)
+    got = stats.confidence_intervals(forest, counts, same[:1])
+    # Leaves have half of the drawn rows, whose mean has the variance of the mean of all rows, and Monte Carlo.
+    share = counts.leaf.sum() / (counts.leaf.sum() + counts.structure.sum())
+    assert share == 0.5
+    each = forest.value[:, 0]
+    expected = y.var(ddof=1) / 60 + each.var() / 20000
+    assert got.standard_error[0, 0] ** 2 == pytest.approx(expected, rel=0.03)
+
+
+def test_units_and_offsets():
+    x, y = problem()
+    forest, counts = honest(x, y, in_bag=0.5)
+    forest = forest._replace(threshold=forest.threshold.astype(float), value=forest.value.astype(float))
+    plain = stats.confidence_intervals(forest, counts, x[:7])
+    far = stats.confidence_intervals(forest._replace(value=forest.value * 2.0**90), counts, x[:7])
+    for a, b in zip(plain, far, strict=True):
+        assert (a * 2.0**90 == b).all()
+    moved = stats.confidence_intervals(forest._replace(value=forest.value + 1e6), counts, x[:7])
+    np.testing.assert_allclose(moved.standard_error, plain.standard_error, rtol=1e-6)
+
+
+def test_bits_of_blocks_and_threads(monkeypatch):
+    x, y = problem()
+    forest, counts = honest(x, y, in_bag=0.5)
+    plain = stats.confidence_intervals(forest, counts, x)
+    monkeypatch.setattr(intervals, "_ENTRIES", 3 * N_TREES)  # three rows at a time
+    for a, b in zip(plain, stats.confidence_intervals(forest, counts, x), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+    alone = stats.confidence_intervals(forest, counts, x[4:5])
+    assert alone.standard_error[0, 0] == stats.confidence_intervals(forest, counts, x).standard_error[4, 0]
+
+
+def test_products_are_exact_in_any_order():
+    """Sums of whole numbers below 2**53: another order of the trees changes no bit."""
+    rng = np.random.default_rng(0)
+    predicted = rng.normal(size=(500, 4, 1)) * 10.0 ** np.arange(4)[:, None]
+    predicted -= predicted.mean(axis=0)
+    in_bag = growth.bootstrap_counts(30, 500, rng=0)
+    order = rng.permutation(500)
+    spare = np.frexp(500.0 * in_bag.max())[1]
+    unit = np.frexp(np.abs(predicted[..., 0]).max(axis=0))[1] - (52 - spare)
+    whole = np.rint(np.ldexp(predicted[..., 0], -unit))
+    exact = [[sum(int(a) * int(b) for a, b in zip(n, w, strict=True)) for w in whole.T] for n in in_bag.T]
+    for rows in (slice(None), order):
+        product = in_bag[rows].astype(float).T @ whole[rows]
+        assert product.tolist() == exact
+
+
+def test_few_trees_are_said():
+    x, y = problem(300)
+    forest, counts = honest(x, y, n_trees=5, in_bag=0.5)
+    with pytest.warns(UserWarning, match=r"the variances of \d+ of 50 rows are not above.*grow more trees"):
+        got = stats.confidence_intervals(forest, counts, x[:50])
+    assert (got.standard_error > 0).all()
+
+
+def test_intervals_hold_the_mean():
+    """Of a function that is nearly linear in the middle, where forests have little bias."""
+    held, z = [], []
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        x = rng.uniform(size=(150, 2))
+        y = 0.5 * x[:, 0] + rng.normal(size=150)
+        grow = functools.partial(classic.grow, min_samples_leaf=5)
+        forest, counts = honest(x, y, n_trees=1500, grow=grow, in_bag=0.5, rng=seed)
+        mean, error, low, high = stats.confidence_intervals(
+            forest, counts, [[0.5, 0.5], [0.4, 0.6]], coverage=0.9
+        )
+        true = np.array([[0.25], [0.2]])
+        held += [(low < true) & (true < high)]
+        z += [(mean - true) / error]
+    assert 0.78 < np.mean(held) < 0.99  # 60 of which pairs are alike: a standard error of about .05
+    assert 0.7 < np.std(z) < 1.4
+
+
+def test_bad_input():
+    x, y = problem()
+    forest, counts = honest(x, y, in_bag=0.5)
+    ones = np.ones_like(counts.leaf)
+    call = functools.partial(stats.confidence_intervals, forest, counts, x)
+    for coverage in (1, 1.0, 0, -0.5, np.nan):
+        with pytest.raises(ValueError, match="^coverage: expected"):
+            call(coverage=coverage)
+    with pytest.raises(TypeError, match=r"^counts: expected a hforest.stats.HonestCounts"):
+        stats.confidence_intervals(forest, counts.leaf, x)
+    with pytest.raises(ValueError, match=r"^counts.structure: expected shape \(n_trees, n_samples\)"):
+        stats.confidence_intervals(forest, stats.HonestCounts(*(c[1:] for c in counts)), x)
+    for wrong in (np.zeros(3, int), 1, np.zeros((2, 2, 2), int)):
+        with pytest.raises(ValueError, match=r"^counts.structure: expected shape"):
+            stats.confidence_intervals(forest, stats.HonestCounts(wrong, wrong), x)
+    with pytest.raises(ValueError, match="^counts: expected trees of different rows"):
+        stats.confidence_intervals(forest, stats.HonestCounts(ones, ones), x)
+    with pytest.raises(
+        ValueError, match="^counts: expected trees that all have the same number of rows, got"
+    ):
+        stats.confidence_intervals(
+            forest, stats.HonestCounts(ones, growth.poisson_counts(N, N_TREES, rng=0)), x
+        )
+    for none in (np.zeros((N_TREES, 0), int), 0 * ones):
+        with pytest.raises(
+            ValueError, match="^counts: expected trees that all have the same number .* 0 to 0"
+        ):
+            stats.confidence_intervals(forest, stats.HonestCounts(none, none), x)
+    many = counts.structure * 2**20
+    with pytest.raises(ValueError, match=r"^counts: expected counts that sum to less than 2\*\*22"):
+        stats.confidence_intervals(forest, stats.HonestCounts(many, many), x)
+    with pytest.raises(ValueError, match="^forest: expected 2 trees or more, got 1"):
+        stats.confidence_intervals(only(forest, 0), stats.HonestCounts(*(c[:1] for c in counts)), x)
+    assert stats.confidence_intervals(forest, counts, x[:0]).mean.shape == (0, 1)
+    with hforest.unchecked():
+        assert (call().low == stats.confidence_intervals(forest, counts, x).low).all()
+
+
+def test_the_script_of_coverage(tmp_path, monkeypatch, capsys):
+    path = Path(__file__).resolve().parents[1] / "bench" / "intervals.py"
+    monkeypatch.syspath_prepend(str(path.parent))
+    spec = importlib.util.spec_from_file_location("bench_intervals", path)
+    bench = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(bench)
+    saved = tmp_path / "intervals.json"
+    monkeypatch.setattr(bench.Cell, "n_trees", 100)
+    arguments = ["intervals.py", "--cells", "waves 200 2 *", "--json", str(saved)]
+    for n_sets in ("2", "3"):
+        monkeypatch.setattr("sys.argv", [*arguments, "--sets", n_sets])
+        with pytest.warns(UserWarning, match="grow more trees"):
+            bench.main()
+    (row,) = json.loads(saved.read_text())["rows"]
+    assert row["sets"] == 3
+    assert 0 <= min(row["0.9"]) <= max(row["0.95"]) <= 3
+    with pytest.warns(UserWarning, match="grow more trees"):
+        sets = [bench.one_set(bench.cells()[0], number) for number in range(3)]
+    np.testing.assert_allclose(row["error"], np.sum([one["error"] for one in sets], axis=0))
+    lines = list(bench.table([row]))
+    assert lines[-1] in capsys.readouterr().out
+    assert lines[2].startswith("| waves | 200 | 2 | 0.5 | 100 | 3 | inside |")
