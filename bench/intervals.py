@@ -93,7 +93,7 @@ def one_set(cell: Cell, number: int) -> dict[str, Any]:
 
 def table(rows: list[dict[str, Any]]) -> Iterator[str]:
     """Lines of Markdown: coverage, and standard errors and biases as shares of the true deviation."""
-    yield "| function | rows | columns | in_bag | trees | sets | where | 90 % | 95 % | standard error | bias |"
+    yield "| function | rows | columns | in_bag | trees | sets | where | 90 % | 95 % | std. error | bias |"
     yield "|---|---|---|---|---|---|---|---|---|---|---|"
     for row in rows:
         cell, n_sets = Cell(*(row[key] for key in Cell._fields)), row["sets"]

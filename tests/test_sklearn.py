@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import hforest
-from hforest import cascade, classic, co2, growth, manifold, neural, tabular, tree
+from hforest import cascade, classic, co2, growth, manifold, neural, stats, tabular, tree
 from hforest.tabular import recipe
 
 sklearn = pytest.importorskip("sklearn", minversion="1.6", reason="needs scikit-learn 1.6 or newer")
@@ -51,7 +51,9 @@ SIZES = {
 KINDS = sorted(hs.__all__)
 CLASSIFIERS = [name for name in KINDS if name.endswith("Classifier")]
 REGRESSORS = [name for name in KINDS if name.endswith("Regressor")]
+WEIGHTED = [name for name in KINDS if not name.startswith("Honest")]
 GROWN = [name for name in KINDS if not name.startswith(("Hinge", "Neural", "Cascade"))]
+BOOTSTRAPPED = [name for name in GROWN if name in WEIGHTED]
 
 
 def small(name, **settings):
@@ -169,7 +171,18 @@ def of_neural(x, y, task):
     return neural.predict(neural.fit(start, x, y, epochs=4, lr=0.05, rng=0), x)
 
 
+def of_honest(x, y, task):
+    counts = stats.honest_counts(
+        *((y, 8) if task == "classification" else (len(y), 8)),
+        rng=0,
+        **({} if task == "classification" else {"in_bag": 0.5}),
+    )
+    forest = classic.grow(x, y, 8, task=task, bootstrap=counts.structure, rng=0)
+    return tree.predict(tree.refit(forest, x, y, counts=counts.leaf, task=task), x)
+
+
 FUNCTIONS = {
+    "HonestForest": of_honest,
     "RandomForest": of_forest(classic.grow),
     "ExtraTrees": of_forest(classic.grow_extra),
     "CompletelyRandomForest": of_forest(classic.grow_random),
@@ -205,6 +218,9 @@ OWN = {
     "n_iter_no_change",
     "n_forests",
     "categorical_features",
+    "max_samples",
+    "bootstrap_weights",
+    "trees",
 }
 
 
@@ -212,9 +228,11 @@ OWN = {
 def test_every_parameter_reaches_its_function(name):
     estimator = small(name)
     functions = [estimator._function]
-    functions += {"Neural": [neural.linear_init], "Cascade": [classic.grow]}.get(
-        name.partition("Forest")[0], []
-    )
+    functions += {
+        "Neural": [neural.linear_init],
+        "Cascade": [classic.grow],
+        "Honest": [stats.honest_counts, manifold.grow],
+    }.get(name.partition("Forest")[0], [])
     known = {parameter for function in functions for parameter in inspect.signature(function).parameters}
     for parameter in estimator.get_params():
         if estimator._names.get(parameter, parameter) not in known:
@@ -287,7 +305,7 @@ def test_leaves_paths_and_importances(name):
     assert same_bits(model.feature_importances_, tree.importance(forest, by="gain"))
 
 
-@pytest.mark.parametrize("name", GROWN)
+@pytest.mark.parametrize("name", BOOTSTRAPPED)
 def test_out_of_bag_scores(name):
     x, y = data(name)
     model = small(name, n_estimators=40, bootstrap=True, oob_score=True).fit(x, y)
@@ -318,6 +336,177 @@ def test_out_of_bag_scores_of_few_trees_and_other_metrics():
         small("ExtraTreesClassifier", oob_score=True).fit(X, Y)
 
 
+# --------------------------------------------------------------------------- numbers of draws, draws by weights
+
+
+@pytest.mark.filterwarnings("ignore:.*drawn by every tree:UserWarning")
+@pytest.mark.parametrize("name", BOOTSTRAPPED)
+def test_numbers_of_draws(name):
+    x, y = data(name)
+
+    def fitted(**settings):
+        return small(name, bootstrap=True, **settings).fit(x, y)
+
+    plain = outputs(fitted(), x)
+    for max_samples in (150, 1.0):
+        assert same_bits(outputs(fitted(max_samples=max_samples), x), plain)
+    for max_samples, n_draws in ((20, 20), (0.3, 45), (1.6, 240), (1e-9, 1)):
+        counts = growth.bootstrap_counts(150, 8, n_draws=n_draws, rng=0)
+        model = fitted(max_samples=max_samples, oob_score=n_draws > 1)
+        assert not same_bits(outputs(model, x), plain)
+        if n_draws == 1:
+            assert model.forest_.feature.size == 8  # trees of one sample
+        elif name in CLASSIFIERS:
+            assert same_bits(model.oob_decision_function_, classic.out_of_bag(model.forest_, x, counts))
+        else:
+            assert same_bits(model.oob_prediction_, classic.out_of_bag(model.forest_, x, counts)[:, 0])
+
+
+def test_numbers_of_draws_that_are_refused():
+    for name, settings, message in (
+        ("RandomForestClassifier", {"max_samples": 0}, "^max_samples: expected 1 to"),
+        ("RandomForestClassifier", {"max_samples": 0.0}, "^max_samples: expected a finite number > 0"),
+        ("RandomForestClassifier", {"max_samples": np.inf}, "^max_samples: expected a finite number > 0"),
+        ("RandomForestClassifier", {"max_samples": 1e300}, "^max_samples: expected 1 to"),
+        ("ExtraTreesClassifier", {"max_samples": 5}, "^max_samples: expected None with bootstrap=False, got 5; pass"),
+        ("ExtraTreesClassifier", {"bootstrap_weights": "draw"}, "^bootstrap_weights: expected 'multiply' with boot"),
+        ("RandomForestClassifier", {"bootstrap_weights": "divide"}, "^bootstrap_weights: expected one of 'multiply'"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            small(name, **settings).fit(X, Y)
+    for wrong in (True, "half", [3]):
+        with pytest.raises(TypeError, match="^max_samples: expected"):
+            small("RandomForestClassifier", max_samples=wrong).fit(X, Y)
+    with pytest.raises(ValueError, match="^sample_weight: expected some above 0"):
+        small("RandomForestClassifier", bootstrap_weights="draw").fit(X, Y, sample_weight=np.zeros(150))
+
+
+@pytest.mark.parametrize("name", BOOTSTRAPPED)
+def test_weights_that_draw_the_bootstrap(name):
+    x, y = data(name)
+    weight = np.arange(150) % 5 / 2.0
+    model = small(name, bootstrap=True, bootstrap_weights="draw", max_samples=0.5)
+    plain = outputs(clone(model).fit(x, y), x)
+    assert same_bits(plain, outputs(small(name, bootstrap=True, max_samples=0.5).fit(x, y), x))
+    counts = growth.bootstrap_counts(
+        150, 8, n_draws=75, sample_weight=weight, rng=0
+    )  # half of their sum, 150
+    kind = name.removesuffix("Classifier").removesuffix("Regressor")
+    if kind == "RandomForest":
+        task = "classification" if name in CLASSIFIERS else "regression"
+        expected = tree.predict(classic.grow(x, y, 8, task=task, bootstrap=counts, rng=0), x)
+        expected = expected if name in CLASSIFIERS else expected[:, 0]
+        assert same_bits(outputs(clone(model).fit(x, y, sample_weight=weight), x), expected)
+    # Whatever a sample of weight 0 is, it changes nothing but the units of CO2 forests.
+    x_other, y_other = np.where(weight[:, None] > 0, x, x[:1]), np.where(weight > 0, y, y[0])
+    one, other = (
+        outputs(clone(model).fit(*data, sample_weight=weight), x) for data in ((x, y), (x_other, y_other))
+    )
+    assert same_bits(one, other) or kind == "CO2Forest"
+    if name in CLASSIFIERS:
+        by_class = clone(model).set_params(class_weight={0: 1, 1: 2, 2: 4}).fit(x, y)
+        by_sample = clone(model).fit(x, y, sample_weight=2.0**y)
+        assert same_bits(outputs(by_class, x), outputs(by_sample, x))
+        model.set_params(max_samples=75)
+        rare = np.where(y == 0, 0.25, 1.0)
+        balanced = clone(model).set_params(class_weight="balanced").fit(x, y, sample_weight=rare)
+        assert same_bits(outputs(balanced, x), outputs(clone(model).fit(x, y, sample_weight=np.ones(150)), x))
+
+
+def test_weights_that_draw_are_as_samples_repeated():
+    """What scikit-learn asks for: forests on samples with whole weights, and on samples repeated, agree on average."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(size=(60, 1))
+    y, weight = x[:, 0] + rng.normal(size=60), rng.integers(0, 4, 60)
+    new = np.linspace(0, 1, 5)[:, None]
+    forest = hs.RandomForestRegressor(
+        2000, max_samples=1.0, bootstrap_weights="draw", max_depth=2, random_state=0
+    )
+    weighed = clone(forest).fit(x, y, sample_weight=weight).predict(new)
+    repeated = clone(forest).fit(np.repeat(x, weight, axis=0), np.repeat(y, weight)).predict(new)
+    assert abs(weighed - repeated).max() < 0.06  # predictions of single trees deviate by 0.5
+    unweighed = clone(forest).fit(x, y).predict(new)
+    assert abs(weighed - unweighed).max() > 0.2
+
+
+# --------------------------------------------------------------------------- honest forests
+
+
+@pytest.mark.parametrize("trees", ["classic", "extra", "oblique"])
+@pytest.mark.parametrize("name", ["HonestForestClassifier", "HonestForestRegressor"])
+def test_honest_forests_are_those_of_the_functions(name, trees):
+    x, y = data(name)
+    settings = {"density": 2.0, "n_projections": 3} if trees == "oblique" else {"max_features": 2}
+    model = small(name, n_estimators=40, trees=trees, structure_share=0.4, oob_score=True, **settings)
+    model.set_params(max_depth=3).fit(x, y)
+    is_class = name in CLASSIFIERS
+    counts = stats.honest_counts(
+        y if is_class else 150, 40, in_bag=None if is_class else 0.5, structure_share=0.4, rng=0
+    )
+    for a, b in zip(model.counts_, counts, strict=True):
+        assert same_bits(a, b)
+    task = {"task": "classification" if is_class else "regression"}
+    grow = {
+        "classic": classic.grow, "extra": classic.grow_extra, "oblique": partial(manifold.grow, projection="sparse")
+    }[trees]  # fmt: skip
+    forest = grow(x, y, 40, max_depth=3, bootstrap=counts.structure, rng=0, **task, **settings)
+    forest = tree.refit(forest, x, y, counts=counts.leaf, **task)
+    assert all(same_bits(a, b) for a, b in zip(model.forest_, forest, strict=True))
+    p, votes = stats.posterior(forest, x, y, counts, weighting="shares", **task)
+    of_trees = classic.out_of_bag(forest, x, counts.structure + counts.leaf)
+    np.testing.assert_allclose(p, of_trees, rtol=1e-5, atol=1e-6)  # pruned leaves: every tree votes
+    assert same_bits(model.oob_votes_, votes)
+    assert (votes == ((counts.structure + counts.leaf) == 0).sum(axis=0)).all()
+    if is_class:
+        assert same_bits(model.oob_decision_function_, p)
+        assert model.oob_score_ == (p.argmax(axis=1) == y).mean() > 0.8
+    else:
+        assert same_bits(model.oob_prediction_, p[:, 0])
+
+
+@pytest.mark.filterwarnings("ignore:the variances of:UserWarning")
+def test_honest_intervals():
+    model = small("HonestForestRegressor", n_estimators=900).fit(X_TARGETS[:120], TARGETS[:120])
+    new = X_TARGETS[120:]
+    got = model.predict_interval(new, coverage=0.8)
+    expected = stats.confidence_intervals(model.forest_, model.counts_, new, coverage=0.8)
+    assert isinstance(got, stats.ConfidenceIntervals)
+    for a, b in zip(got, expected, strict=True):
+        assert a.shape == (30,)
+        assert same_bits(a, b[:, 0])
+    np.testing.assert_allclose(got.mean, model.predict(new), rtol=1e-6)
+    copy = pickle.loads(pickle.dumps(model)).predict_interval(new, coverage=0.8)
+    assert all(same_bits(a, b) for a, b in zip(got, copy, strict=True))
+    model.set_params(in_bag=0.3, n_estimators=3)  # what was drawn stays
+    assert same_bits(model.predict_interval(new, coverage=0.8).low, got.low)
+    two = small("HonestForestRegressor", n_estimators=900).fit(
+        X_TARGETS, np.stack([TARGETS, -TARGETS], axis=1)
+    )
+    low, high = two.predict_interval(new)[2:]
+    np.testing.assert_allclose(low[:, 0], -high[:, 1])
+    with pytest.raises(ValueError, match="^coverage: expected a number below 1"):
+        model.predict_interval(new, coverage=1.0)
+    with pytest.raises(NotFittedError):
+        small("HonestForestRegressor").predict_interval(new)
+    with pytest.raises(NotFittedError):
+        _ = small("HonestForestRegressor").counts_
+
+
+def test_honest_forests_that_are_refused():
+    for settings, message in (
+        ({"trees": "random"}, "^trees: expected one of 'classic', 'extra', 'oblique', got 'random'"),
+        ({"draw": "all"}, "^draw: expected one of 'fixed'"),
+        ({"in_bag": 2.0}, "^in_bag: expected a finite number"),
+        ({"structure_share": 0.0}, "^structure_share: expected"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            small("HonestForestClassifier", **settings).fit(X, Y)
+    with pytest.raises(ValueError, match="^y: expected classes of which each tree has rows for its splits"):
+        small("HonestForestClassifier").fit(X[:102], Y[:102])
+    with pytest.raises(ValueError, match="^X: expected 3 samples or more, got 2 samples"):
+        small("HonestForestRegressor").fit(X[:2], [1.0, 2.0])
+
+
 # --------------------------------------------------------------------------- labels, weights, seeds, threads
 
 
@@ -341,7 +530,7 @@ def test_one_class(name):
     assert model.predict_proba(X) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("name", CLASSIFIERS)
+@pytest.mark.parametrize("name", sorted({*CLASSIFIERS} & {*WEIGHTED}))
 def test_class_weight(name):
     def fitted(weight):
         return mixed(name, class_weight=weight).fit(X[::2], TEXT[::2]).predict_proba(X[1::2])
@@ -354,7 +543,7 @@ def test_class_weight(name):
         fitted({"virginicaa": 50})
 
 
-@pytest.mark.parametrize("name", CLASSIFIERS)
+@pytest.mark.parametrize("name", sorted({*CLASSIFIERS} & {*WEIGHTED}))
 def test_class_weight_is_sample_weight(name):
     x, y, x_test = parts(name)
     by_class = small(name, class_weight={0: 1, 1: 2, 2: 4}).fit(x, y)
@@ -362,7 +551,7 @@ def test_class_weight_is_sample_weight(name):
     assert same_bits(by_class.predict_proba(x_test), by_sample.predict_proba(x_test))
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", WEIGHTED)
 def test_sample_weight(name):
     x, y, x_test = parts(name)
     plain = outputs(mixed(name).fit(x, y), x_test)
@@ -809,8 +998,9 @@ def test_messages_name_the_parameters_of_estimators(name):
     ):  # fmt: skip
         if parameter not in small(name).get_params() or (name.startswith("Neural") and parameter[0] == "v"):
             continue
+        settings = {"trees": "oblique"} if name.startswith("Honest") and parameter == "density" else {}
         with pytest.raises((TypeError, ValueError), match=f"^{parameter}: expected .*, got .*; "):
-            small(name, **{parameter: value}).fit(x, y)
+            small(name, **{parameter: value}, **settings).fit(x, y)
 
 
 @pytest.mark.parametrize(
@@ -1022,7 +1212,11 @@ def test_sparse_matrices_are_arrays_of_all_their_numbers(name, kind):
     x, y = data(name)
     x = np.where(x > 0, x, 0)
     sparse = getattr(scipy.sparse, kind)(x)
-    settings = {"oob_score": True} if hasattr(small(name), "oob_score") and small(name).bootstrap else {}
+    settings = (
+        {"oob_score": True}
+        if hasattr(small(name), "oob_score") and getattr(small(name), "bootstrap", True)
+        else {}
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # eight trees draw some samples always
         model, dense = (small(name, **settings).fit(a, y) for a in (sparse, x))
@@ -1036,7 +1230,14 @@ def test_sparse_matrices_are_arrays_of_all_their_numbers(name, kind):
 
 def test_which_estimators_take_sparse_matrices():
     takes = {name for name in KINDS if small(name).__sklearn_tags__().input_tags.sparse}
-    kinds = ("RandomForest", "ExtraTrees", "CompletelyRandomForest", "ObliqueForest", "ManifoldForest")
+    kinds = (
+        "RandomForest",
+        "HonestForest",
+        "ExtraTrees",
+        "CompletelyRandomForest",
+        "ObliqueForest",
+        "ManifoldForest",
+    )
     assert takes == {kind + task for kind in kinds for task in ("Classifier", "Regressor")}
 
 

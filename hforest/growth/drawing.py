@@ -41,7 +41,7 @@ def _pairs(key: int, stream: int, first: int, size: int) -> IntArray:
 
 
 def _equal(key: int, first: int, size: int, n: int) -> IntArray:
-    """(size,) int64: draw i is word i % 4 of counter i // 4 times n, divided by 2**32; first is a multiple."""
+    """(size,) int64: draw i is word i % 4 of counter i // 4 times n, divided by 2**32; 4 divides first."""
     pairs = _pairs(key, _BOOTSTRAP, first // 4, -(-size // 4))
     half = np.uint64(32)
     words = np.stack([pairs & np.uint64(2**32 - 1), pairs >> half], axis=2).ravel()[:size]

@@ -29,6 +29,7 @@ from .classic import (
     RandomForestRegressor,
 )
 from .hinge import HingeForestClassifier, HingeForestRegressor
+from .honest import HonestForestClassifier, HonestForestRegressor
 from .neural import NeuralForestClassifier
 from .oblique import (
     CO2ForestClassifier,
@@ -49,6 +50,8 @@ __all__ = [
     "ExtraTreesRegressor",
     "HingeForestClassifier",
     "HingeForestRegressor",
+    "HonestForestClassifier",
+    "HonestForestRegressor",
     "ManifoldForestClassifier",
     "ManifoldForestRegressor",
     "NeuralForestClassifier",

@@ -77,6 +77,7 @@ class Estimator(BaseEstimator):
         "n_estimators": "n_trees",
         "random_state": "rng",
         "categorical_features": "categorical",
+        "max_samples": "n_draws",
     }
     """Parameters that hforest has under another name."""
 
@@ -97,9 +98,13 @@ class Estimator(BaseEstimator):
         """What `validate_data` is told of samples."""
         return {"dtype": "numeric", "ensure_all_finite": self._finite, "accept_sparse": self._sparse}
 
+    def _learner(self) -> Callable[..., Any]:
+        """The public function of hforest that learns with the present parameters."""
+        return type(self)._function
+
     def _settings(self, function: Callable[..., Any] | None = None) -> dict[str, Any]:
         """Returns those parameters that a function of hforest takes, under its names."""
-        taken = inspect.signature(function or type(self)._function).parameters
+        taken = inspect.signature(function or self._learner()).parameters
         values = {self._names.get(name, name): value for name, value in self.get_params(deep=False).items()}
         settings = {name: value for name, value in values.items() if name in taken and name != "rng"}
         if "categorical" in settings:
@@ -172,7 +177,7 @@ class Estimator(BaseEstimator):
         except (TypeError, ValueError) as error:
             raise type(error)(f"X{str(error).removeprefix('table')}") from None
         categories = self.columns_.source[self.columns_.categorical]
-        if len(categories) and "categorical" not in inspect.signature(type(self)._function).parameters:
+        if len(categories) and "categorical" not in inspect.signature(self._learner()).parameters:
             raise ValueError(
                 "X: expected columns of numbers or dates, since these forests know no categories, got "
                 f"{self.columns_.names[categories].tolist()}; write them as indicators, such as with "

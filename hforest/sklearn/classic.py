@@ -42,7 +42,14 @@ class RandomForestClassifier(Classifier, GrownForest):
         "from_dtype" `fit` learns by `hforest.tabular.columns` what the columns of X are: numbers, text,
         categories, dates; `columns_` keeps it.
     bootstrap : bool
-        Whether each tree draws n_samples samples with replacement.
+        Whether each tree draws samples with replacement, as many as there are by default.
+    max_samples : int or float, optional
+        Number of draws of each tree, or as a float their share of the samples: 1 or more of them, above 1
+        too. With weights that draw a float is a share of the sum of the weights. By default as many as there
+        are samples.
+    bootstrap_weights : "multiply" or "draw"
+        Whether weights of samples and classes multiply how often a bootstrap draws a sample, or are what the
+        probabilities of its draws are proportional to, as in scikit-learn 1.9 or newer.
     oob_score : bool or callable
         Whether to score out-of-bag predictions: by accuracy, or by ``oob_score(y, predicted)``.
     class_weight : "balanced" or mapping from labels, optional
@@ -98,6 +105,8 @@ class RandomForestClassifier(Classifier, GrownForest):
         max_bins: int | None = None,
         categorical_features: ArrayLike | None = None,
         bootstrap: bool = True,
+        max_samples: int | float | None = None,
+        bootstrap_weights: str = "multiply",
         oob_score: bool | Metric = False,
         class_weight: str | Mapping | None = None,
         n_jobs: int | None = None,
@@ -135,7 +144,14 @@ class RandomForestRegressor(Regressor, GrownForest):
         "from_dtype" `fit` learns by `hforest.tabular.columns` what the columns of X are: numbers, text,
         categories, dates; `columns_` keeps it.
     bootstrap : bool
-        Whether each tree draws n_samples samples with replacement.
+        Whether each tree draws samples with replacement, as many as there are by default.
+    max_samples : int or float, optional
+        Number of draws of each tree, or as a float their share of the samples: 1 or more of them, above 1
+        too. With weights that draw a float is a share of the sum of the weights. By default as many as there
+        are samples.
+    bootstrap_weights : "multiply" or "draw"
+        Whether weights of samples and classes multiply how often a bootstrap draws a sample, or are what the
+        probabilities of its draws are proportional to, as in scikit-learn 1.9 or newer.
     n_jobs : int, optional
         Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
         `hforest.get_num_threads()`.
@@ -186,6 +202,8 @@ class RandomForestRegressor(Regressor, GrownForest):
         max_bins: int | None = None,
         categorical_features: ArrayLike | None = None,
         bootstrap: bool = True,
+        max_samples: int | float | None = None,
+        bootstrap_weights: str = "multiply",
         oob_score: bool | Metric = False,
         n_jobs: int | None = None,
         random_state: int | RandomState | None = None,
@@ -231,7 +249,15 @@ class ExtraTreesClassifier(Classifier, GrownForest):
     random_state : int, RandomState or None
         Where the seed comes from; an int is the `rng` of the function.
     bootstrap : bool
-        Whether each tree draws n_samples samples with replacement. By default every tree has every sample.
+        Whether each tree draws samples with replacement, as many as there are by default. By default every
+        tree has every sample.
+    max_samples : int or float, optional
+        Number of draws of each tree, or as a float their share of the samples: 1 or more of them, above 1
+        too. With weights that draw a float is a share of the sum of the weights. By default as many as there
+        are samples.
+    bootstrap_weights : "multiply" or "draw"
+        Whether weights of samples and classes multiply how often a bootstrap draws a sample, or are what the
+        probabilities of its draws are proportional to, as in scikit-learn 1.9 or newer.
 
     Attributes
     ----------
@@ -277,6 +303,8 @@ class ExtraTreesClassifier(Classifier, GrownForest):
         max_bins: int | None = None,
         categorical_features: ArrayLike | None = None,
         bootstrap: bool = False,
+        max_samples: int | float | None = None,
+        bootstrap_weights: str = "multiply",
         oob_score: bool | Metric = False,
         class_weight: str | Mapping | None = None,
         n_jobs: int | None = None,
@@ -321,7 +349,15 @@ class ExtraTreesRegressor(Regressor, GrownForest):
     random_state : int, RandomState or None
         Where the seed comes from; an int is the `rng` of the function.
     bootstrap : bool
-        Whether each tree draws n_samples samples with replacement. By default every tree has every sample.
+        Whether each tree draws samples with replacement, as many as there are by default. By default every
+        tree has every sample.
+    max_samples : int or float, optional
+        Number of draws of each tree, or as a float their share of the samples: 1 or more of them, above 1
+        too. With weights that draw a float is a share of the sum of the weights. By default as many as there
+        are samples.
+    bootstrap_weights : "multiply" or "draw"
+        Whether weights of samples and classes multiply how often a bootstrap draws a sample, or are what the
+        probabilities of its draws are proportional to, as in scikit-learn 1.9 or newer.
 
     Attributes
     ----------
@@ -366,6 +402,8 @@ class ExtraTreesRegressor(Regressor, GrownForest):
         max_bins: int | None = None,
         categorical_features: ArrayLike | None = None,
         bootstrap: bool = False,
+        max_samples: int | float | None = None,
+        bootstrap_weights: str = "multiply",
         oob_score: bool | Metric = False,
         n_jobs: int | None = None,
         random_state: int | RandomState | None = None,
@@ -393,7 +431,15 @@ class CompletelyRandomForestClassifier(Classifier, GrownForest):
         "from_dtype" `fit` learns by `hforest.tabular.columns` what the columns of X are: numbers, text,
         categories, dates; `columns_` keeps it.
     bootstrap : bool
-        Whether each tree draws n_samples samples with replacement. By default every tree has every sample.
+        Whether each tree draws samples with replacement, as many as there are by default. By default every
+        tree has every sample.
+    max_samples : int or float, optional
+        Number of draws of each tree, or as a float their share of the samples: 1 or more of them, above 1
+        too. With weights that draw a float is a share of the sum of the weights. By default as many as there
+        are samples.
+    bootstrap_weights : "multiply" or "draw"
+        Whether weights of samples and classes multiply how often a bootstrap draws a sample, or are what the
+        probabilities of its draws are proportional to, as in scikit-learn 1.9 or newer.
     oob_score : bool or callable
         Whether to score out-of-bag predictions: by accuracy, or by ``oob_score(y, predicted)``.
     class_weight : "balanced" or mapping from labels, optional
@@ -444,6 +490,8 @@ class CompletelyRandomForestClassifier(Classifier, GrownForest):
         min_weight_fraction_leaf: float = 0.0,
         categorical_features: ArrayLike | None = None,
         bootstrap: bool = False,
+        max_samples: int | float | None = None,
+        bootstrap_weights: str = "multiply",
         oob_score: bool | Metric = False,
         class_weight: str | Mapping | None = None,
         n_jobs: int | None = None,
@@ -472,7 +520,15 @@ class CompletelyRandomForestRegressor(Regressor, GrownForest):
         "from_dtype" `fit` learns by `hforest.tabular.columns` what the columns of X are: numbers, text,
         categories, dates; `columns_` keeps it.
     bootstrap : bool
-        Whether each tree draws n_samples samples with replacement. By default every tree has every sample.
+        Whether each tree draws samples with replacement, as many as there are by default. By default every
+        tree has every sample.
+    max_samples : int or float, optional
+        Number of draws of each tree, or as a float their share of the samples: 1 or more of them, above 1
+        too. With weights that draw a float is a share of the sum of the weights. By default as many as there
+        are samples.
+    bootstrap_weights : "multiply" or "draw"
+        Whether weights of samples and classes multiply how often a bootstrap draws a sample, or are what the
+        probabilities of its draws are proportional to, as in scikit-learn 1.9 or newer.
     oob_score : bool or callable
         Whether to score out-of-bag predictions: by R2, or by ``oob_score(y, predicted)``.
     n_jobs : int, optional
@@ -520,6 +576,8 @@ class CompletelyRandomForestRegressor(Regressor, GrownForest):
         min_weight_fraction_leaf: float = 0.0,
         categorical_features: ArrayLike | None = None,
         bootstrap: bool = False,
+        max_samples: int | float | None = None,
+        bootstrap_weights: str = "multiply",
         oob_score: bool | Metric = False,
         n_jobs: int | None = None,
         random_state: int | RandomState | None = None,

@@ -1,6 +1,7 @@
 """What estimators of grown forests share: fit, out-of-bag scores, leaves, paths, importances."""
 
 import warnings
+from collections.abc import Callable
 from numbers import Number
 from typing import Any, ClassVar, Self
 
@@ -10,12 +11,30 @@ from scipy.sparse import csr_matrix
 from sklearn.utils.validation import check_is_fitted
 
 from .. import classic, growth, tree
+from ..core import check, supervised
 from .base import Estimator, check_flag
 
 
 def weight_of(sample_weight: Any) -> Any:
     """`sample_weight` as hforest takes it; one number for all samples is no weight."""
     return None if isinstance(sample_weight, Number) else sample_weight
+
+
+def number_of_draws(max_samples: Any, total: float) -> int | None:
+    """The number of draws that `max_samples` means: a share of a total weight, or a number."""
+    if max_samples is None or check.is_integer(max_samples):
+        return max_samples
+    share = check.number("max_samples", max_samples, 0.0, open_low=True)
+    return max(1, int(min(share * total, float(check.MAX_COUNT) + 1)))
+
+
+def drawing_weight(y: np.ndarray, settings: dict[str, Any]) -> np.ndarray | None:
+    """(n_samples,) float64: weights of the samples times those of their classes; None where there are none."""
+    of_samples, of_classes = settings["sample_weight"], settings.get("class_weight")
+    if of_samples is None and of_classes is None:
+        return None
+    goal = supervised.target(y, len(y), settings["task"], settings.get("n_classes"))
+    return supervised.class_weight(of_classes, goal, supervised.sample_weight(of_samples, y))
 
 
 def parents(forest: tree.Forest) -> np.ndarray:
@@ -50,13 +69,17 @@ class GrownForest(Estimator):
     """Estimators whose model is a `hforest.tree.Forest`."""
 
     forest_: tree.Forest
+    oob_score: bool | Callable[..., float]
+    bootstrap: bool
+    max_samples: int | float | None
+    bootstrap_weights: str
     _finite: ClassVar[bool | str] = "allow-nan"
     _sparse: ClassVar[list[str] | bool] = ["csr", "csc"]
 
     def _grow(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> tree.Forest:
         if isinstance(settings.get("max_features"), str) and settings["max_features"] == "log2":
             settings["max_features"] = max(1, int(np.log2(x.shape[1])))
-        forest: tree.Forest = type(self)._function(x, y, **settings)
+        forest: tree.Forest = self._learner()(x, y, **settings)
         return forest
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -78,20 +101,35 @@ class GrownForest(Estimator):
         """
         with self._computing():
             x, target, settings = self._learned(X, y)
-            score = getattr(self, "oob_score", False)
-            if not callable(score):
-                check_flag("oob_score", score, " or a function of (y, predicted)")
-            if score and isinstance(self.bootstrap, bool | np.bool_) and not self.bootstrap:
-                raise ValueError(
-                    "oob_score: expected False with bootstrap=False, got an out-of-bag score; pass "
-                    "bootstrap=True"
-                )
-            seed = self._seed()
-            settings |= {"sample_weight": weight_of(sample_weight), "rng": seed}
-            self._hold(self._grow(x, target, self._settings() | settings))
-            if score:
-                self._score_out_of_bag(x, target, seed)
+            if not callable(self.oob_score):
+                check_flag("oob_score", self.oob_score, " or a function of (y, predicted)")
+            settings |= {"sample_weight": weight_of(sample_weight), "rng": self._seed()}
+            settings = self._settings() | settings
+            settings |= self._drawn(x, target, settings)
+            self._hold(self._grow(x, target, settings))
+            if self.oob_score:
+                self._score_out_of_bag(self._out_of_bag(x, target, settings), target)
         return self
+
+    def _drawn(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> dict[str, Any]:
+        """Settings that say which samples trees draw, where the function is not to draw them itself."""
+        weights = check.choice("bootstrap_weights", self.bootstrap_weights, ("multiply", "draw"))
+        never = isinstance(self.bootstrap, bool | np.bool_) and not self.bootstrap
+        for name, default in (("oob_score", False), ("max_samples", None), ("bootstrap_weights", "multiply")):
+            value = getattr(self, name)
+            check.require(
+                not never or value == default, name, f"{default!r} with bootstrap=False", repr(value),
+                "pass bootstrap=True",
+            )  # fmt: skip
+        weight = drawing_weight(y, settings) if weights == "draw" else None
+        if self.max_samples is None and weight is None:
+            return {}
+        n_draws = number_of_draws(self.max_samples, x.shape[0] if weight is None else float(weight.sum()))
+        counts = growth.bootstrap_counts(
+            x.shape[0], settings["n_trees"], n_draws=n_draws, sample_weight=weight, rng=settings["rng"]
+        )
+        drawn = {} if weight is None else dict.fromkeys({"sample_weight", "class_weight"} & set(settings))
+        return {**drawn, "bootstrap": counts}
 
     def _hold(self, forest: tree.Forest) -> None:
         """Keeps a forest, prepared. The arrays of `forest_` are its own, which cannot be written to."""
@@ -114,9 +152,13 @@ class GrownForest(Estimator):
         if isinstance(forest, tree.Forest) and all(type(a) is np.ndarray for a in forest):
             self._hold(forest)
 
-    def _score_out_of_bag(self, x: np.ndarray, y: np.ndarray, seed: int) -> None:
-        counts = growth.bootstrap_counts(x.shape[0], self.forest_.tree_start.size - 1, rng=seed)
-        outputs = classic.out_of_bag(self.forest_, x, counts)
+    def _out_of_bag(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> np.ndarray:
+        counts = settings["bootstrap"]
+        if np.ndim(counts) != 2:
+            counts = growth.bootstrap_counts(x.shape[0], settings["n_trees"], rng=settings["rng"])
+        return classic.out_of_bag(self.forest_, x, counts)
+
+    def _score_out_of_bag(self, outputs: np.ndarray, y: np.ndarray) -> None:
         self._keep_out_of_bag(outputs)
         seen = ~np.isnan(outputs[:, 0])
         if not seen.all():

@@ -75,7 +75,14 @@ class ObliqueForestClassifier(Classifier, _Oblique):
         columns of X are: numbers, dates, ordered categories; `columns_` keeps it. Text and categories without
         order are refused.
     bootstrap : bool
-        Whether each tree draws n_samples samples with replacement.
+        Whether each tree draws samples with replacement, as many as there are by default.
+    max_samples : int or float, optional
+        Number of draws of each tree, or as a float their share of the samples: 1 or more of them, above 1
+        too. With weights that draw a float is a share of the sum of the weights. By default as many as there
+        are samples.
+    bootstrap_weights : "multiply" or "draw"
+        Whether weights of samples and classes multiply how often a bootstrap draws a sample, or are what the
+        probabilities of its draws are proportional to, as in scikit-learn 1.9 or newer.
     oob_score : bool or callable
         Whether to score out-of-bag predictions: by accuracy, or by ``oob_score(y, predicted)``.
     class_weight : "balanced" or mapping from labels, optional
@@ -117,6 +124,8 @@ class ObliqueForestClassifier(Classifier, _Oblique):
         min_impurity_decrease: float = 0.0,
         categorical_features: str | None = None,
         bootstrap: bool = True,
+        max_samples: int | float | None = None,
+        bootstrap_weights: str = "multiply",
         oob_score: bool | Metric = False,
         class_weight: str | Mapping | None = None,
         n_jobs: int | None = None,
@@ -156,7 +165,14 @@ class ObliqueForestRegressor(Regressor, _Oblique):
         columns of X are: numbers, dates, ordered categories; `columns_` keeps it. Text and categories without
         order are refused.
     bootstrap : bool
-        Whether each tree draws n_samples samples with replacement.
+        Whether each tree draws samples with replacement, as many as there are by default.
+    max_samples : int or float, optional
+        Number of draws of each tree, or as a float their share of the samples: 1 or more of them, above 1
+        too. With weights that draw a float is a share of the sum of the weights. By default as many as there
+        are samples.
+    bootstrap_weights : "multiply" or "draw"
+        Whether weights of samples and classes multiply how often a bootstrap draws a sample, or are what the
+        probabilities of its draws are proportional to, as in scikit-learn 1.9 or newer.
     oob_score : bool or callable
         Whether to score out-of-bag predictions: by R2, or by ``oob_score(y, predicted)``.
     n_jobs : int, optional
@@ -196,6 +212,8 @@ class ObliqueForestRegressor(Regressor, _Oblique):
         min_impurity_decrease: float = 0.0,
         categorical_features: str | None = None,
         bootstrap: bool = True,
+        max_samples: int | float | None = None,
+        bootstrap_weights: str = "multiply",
         oob_score: bool | Metric = False,
         n_jobs: int | None = None,
         random_state: int | RandomState | None = None,
@@ -239,7 +257,14 @@ class ManifoldForestClassifier(Classifier, _Manifold):
     splitter : "best" or "random"
         Whether a patch has its best threshold, or a random one (extra trees).
     bootstrap : bool
-        Whether each tree draws n_samples samples with replacement.
+        Whether each tree draws samples with replacement, as many as there are by default.
+    max_samples : int or float, optional
+        Number of draws of each tree, or as a float their share of the samples: 1 or more of them, above 1
+        too. With weights that draw a float is a share of the sum of the weights. By default as many as there
+        are samples.
+    bootstrap_weights : "multiply" or "draw"
+        Whether weights of samples and classes multiply how often a bootstrap draws a sample, or are what the
+        probabilities of its draws are proportional to, as in scikit-learn 1.9 or newer.
     oob_score : bool or callable
         Whether to score out-of-bag predictions: by accuracy, or by ``oob_score(y, predicted)``.
     class_weight : "balanced" or mapping from labels, optional
@@ -285,6 +310,8 @@ class ManifoldForestClassifier(Classifier, _Manifold):
         min_weight_fraction_leaf: float = 0.0,
         min_impurity_decrease: float = 0.0,
         bootstrap: bool = True,
+        max_samples: int | float | None = None,
+        bootstrap_weights: str = "multiply",
         oob_score: bool | Metric = False,
         class_weight: str | Mapping | None = None,
         n_jobs: int | None = None,
@@ -329,7 +356,14 @@ class ManifoldForestRegressor(Regressor, _Manifold):
     splitter : "best" or "random"
         Whether a patch has its best threshold, or a random one (extra trees).
     bootstrap : bool
-        Whether each tree draws n_samples samples with replacement.
+        Whether each tree draws samples with replacement, as many as there are by default.
+    max_samples : int or float, optional
+        Number of draws of each tree, or as a float their share of the samples: 1 or more of them, above 1
+        too. With weights that draw a float is a share of the sum of the weights. By default as many as there
+        are samples.
+    bootstrap_weights : "multiply" or "draw"
+        Whether weights of samples and classes multiply how often a bootstrap draws a sample, or are what the
+        probabilities of its draws are proportional to, as in scikit-learn 1.9 or newer.
     oob_score : bool or callable
         Whether to score out-of-bag predictions: by R2, or by ``oob_score(y, predicted)``.
     n_jobs : int, optional
@@ -373,6 +407,8 @@ class ManifoldForestRegressor(Regressor, _Manifold):
         min_weight_fraction_leaf: float = 0.0,
         min_impurity_decrease: float = 0.0,
         bootstrap: bool = True,
+        max_samples: int | float | None = None,
+        bootstrap_weights: str = "multiply",
         oob_score: bool | Metric = False,
         n_jobs: int | None = None,
         random_state: int | RandomState | None = None,
@@ -416,7 +452,15 @@ class CO2ForestClassifier(Classifier, GrownForest):
     criterion : "entropy" or "gini"
         Impurity by which the univariate split is chosen.
     bootstrap : bool
-        Whether each tree draws n_samples samples with replacement. By default every tree has every sample.
+        Whether each tree draws samples with replacement, as many as there are by default. By default every
+        tree has every sample.
+    max_samples : int or float, optional
+        Number of draws of each tree, or as a float their share of the samples: 1 or more of them, above 1
+        too. With weights that draw a float is a share of the sum of the weights. By default as many as there
+        are samples.
+    bootstrap_weights : "multiply" or "draw"
+        Whether weights of samples and classes multiply how often a bootstrap draws a sample, or are what the
+        probabilities of its draws are proportional to, as in scikit-learn 1.9 or newer.
     oob_score : bool or callable
         Whether to score out-of-bag predictions: by accuracy, or by ``oob_score(y, predicted)``.
     class_weight : "balanced" or mapping from labels, optional
@@ -465,6 +509,8 @@ class CO2ForestClassifier(Classifier, GrownForest):
         min_weight_fraction_leaf: float = 0.0,
         min_impurity_decrease: float = 0.0,
         bootstrap: bool = False,
+        max_samples: int | float | None = None,
+        bootstrap_weights: str = "multiply",
         oob_score: bool | Metric = False,
         class_weight: str | Mapping | None = None,
         n_jobs: int | None = None,
@@ -505,7 +551,15 @@ class CO2ForestRegressor(Regressor, GrownForest):
     criterion : "squared_error"
         Impurity by which the univariate split is chosen.
     bootstrap : bool
-        Whether each tree draws n_samples samples with replacement. By default every tree has every sample.
+        Whether each tree draws samples with replacement, as many as there are by default. By default every
+        tree has every sample.
+    max_samples : int or float, optional
+        Number of draws of each tree, or as a float their share of the samples: 1 or more of them, above 1
+        too. With weights that draw a float is a share of the sum of the weights. By default as many as there
+        are samples.
+    bootstrap_weights : "multiply" or "draw"
+        Whether weights of samples and classes multiply how often a bootstrap draws a sample, or are what the
+        probabilities of its draws are proportional to, as in scikit-learn 1.9 or newer.
     oob_score : bool or callable
         Whether to score out-of-bag predictions: by R2, or by ``oob_score(y, predicted)``.
     n_jobs : int, optional
@@ -553,6 +607,8 @@ class CO2ForestRegressor(Regressor, GrownForest):
         min_weight_fraction_leaf: float = 0.0,
         min_impurity_decrease: float = 0.0,
         bootstrap: bool = False,
+        max_samples: int | float | None = None,
+        bootstrap_weights: str = "multiply",
         oob_score: bool | Metric = False,
         n_jobs: int | None = None,
         random_state: int | RandomState | None = None,

@@ -1,0 +1,323 @@
+"""Honest forests: splits of each tree from some samples, values of its leaves from others."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+from numpy.random import RandomState
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
+
+from .. import classic, manifold, stats, tree
+from ..core import check
+from .base import keep
+from .classic import Metric
+from .grown import GrownForest
+from .targets import Classifier, Regressor
+
+_GROWERS: dict[str, Callable[..., tree.Forest]] = {
+    "classic": classic.grow,
+    "extra": classic.grow_extra,
+    "oblique": partial(manifold.grow, projection="sparse"),
+}
+
+
+def _learned(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings that say what is learned."""
+    return {name: settings[name] for name in ("task", "n_classes") if name in settings}
+
+
+class _Honest(GrownForest):
+    """Forests of honest trees, of any kind of splits."""
+
+    trees: str
+    _function = staticmethod(classic.grow)
+    _draws: dict[str, Any]
+
+    def _learner(self) -> Callable[..., Any]:
+        return _GROWERS[check.choice("trees", self.trees, tuple(_GROWERS))]
+
+    def _drawn(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> dict[str, Any]:
+        n = x.shape[0]
+        check.require(n > 2, "X", "3 samples or more", f"{n} samples", "pass more rows")
+        self._draws = {
+            **self._settings(stats.honest_counts),
+            "y": n if settings["task"] == "regression" else y,
+            "rng": settings["rng"],
+        }
+        return {"bootstrap": stats.honest_counts(**self._draws)}
+
+    def _grow(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> tree.Forest:
+        counts = settings["bootstrap"]
+        grown = super()._grow(x, y, settings | {"bootstrap": counts.structure})
+        return tree.refit(grown, x, y, counts=counts.leaf, **_learned(settings))
+
+    def _out_of_bag(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> np.ndarray:
+        p, self.oob_votes_ = stats.posterior(
+            self.forest_, x, y, settings["bootstrap"], weighting="shares", **_learned(settings)
+        )
+        return p
+
+    @property
+    def counts_(self) -> stats.HonestCounts:
+        """How often each tree has each sample of the fit, for its splits and for the values of its leaves.
+
+        Drawn again from the seed at each access.
+        """
+        check_is_fitted(self)
+        return stats.honest_counts(**self._draws)
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:  # type: ignore[override]
+        """Grows the forest.
+
+        Parameters
+        ----------
+        X : (n_samples, n_features) array-like of real numbers
+            Samples, finite, or NaN for missing values: an array, a pandas or polars DataFrame, or a sparse
+            matrix.
+        y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
+            What the forest learns.
+
+        Returns
+        -------
+        self
+        """
+        return super().fit(X, y)
+
+
+class HonestForestClassifier(Classifier, _Honest):
+    """Honest forest for classes: `hforest.stats.honest_counts`, a forest on some of the samples of each tree,
+    and `hforest.tree.refit` on the others.
+
+    Parameters
+    ----------
+    n_estimators : int
+        Number of trees; hforest's `n_trees`.
+    trees : "classic", "extra" or "oblique"
+        What grows the splits: `hforest.classic.grow`, `hforest.classic.grow_extra`, or `hforest.manifold.grow`
+        with sparse projections.
+    draw : "fixed" or "bootstrap"
+        How trees draw samples, as `hforest.stats.honest_counts` explains: distinct ones, of each class as
+        many, or with replacement.
+    in_bag : float, optional
+        With "fixed" the share of the samples of each class that a tree has, above 0 and below 1; by default
+        0.8. With "bootstrap" the number of draws per sample, at most 100; by default 1.6.
+    structure_share : float
+        Share of a tree's distinct samples that grow the splits, above 0 and below 1; the others are for the
+        leaves.
+    criterion : "gini" or "entropy"
+        Impurity.
+    max_depth : int, optional
+        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+    min_samples_split : int
+        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+    min_samples_leaf : int
+        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+    min_weight_fraction_leaf : float
+        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+    max_features : "sqrt", "log2", int, float or None
+        Features sampled at a node of classic and extra trees: the square root or the binary logarithm of
+        their number, a number, a fraction, or all (None).
+    density : float
+        Mean number of features in a projection of oblique trees.
+    n_projections : int, optional
+        Projections sampled at a node of oblique trees; by default the root of the number of features, rounded
+        up.
+    min_impurity_decrease : float
+        Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
+    max_bins : int, optional
+        1 to 256: bins of a feature between which thresholds are compared. By default all are (exact).
+    oob_score : bool or callable
+        Whether to score out-of-bag predictions: by accuracy, or by ``oob_score(y, predicted)``.
+    n_jobs : int, optional
+        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
+        `hforest.get_num_threads()`.
+    random_state : int, RandomState or None
+        Where the seed comes from; an int is the `rng` of the function.
+
+    Attributes
+    ----------
+    forest_ : hforest.tree.Forest
+        For the functions of `hforest.tree`.
+    classes_ : (n_classes,) array
+        Labels, ascending.
+    n_classes_ : int
+        Number of classes.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : (n_features_in_,) array of str
+        Names of the columns of a DataFrame; only where all are text.
+    feature_importances_ : (n_features_in_,) array of float64
+        Shares of the features in the gains of the splits.
+    counts_ : hforest.stats.HonestCounts
+        How often each tree has each sample; the first tree in the first row.
+    oob_score_ : float
+        Score of the samples that some tree did not draw; with `oob_score`.
+    oob_decision_function_ : (n_samples, n_classes) array
+        Out-of-bag probabilities, NaN for a sample that every tree drew; with `oob_score`.
+    oob_votes_ : (n_samples,) array of int64
+        How many trees did not draw a sample; with `oob_score`.
+
+    Examples
+    --------
+    >>> from hforest.sklearn import HonestForestClassifier
+    >>> from sklearn.datasets import load_iris
+    >>> x, y = load_iris(return_X_y=True)
+    >>> model = HonestForestClassifier(oob_score=True, random_state=0).fit(x, y)
+    >>> model.oob_score_ > 0.93, int(model.oob_votes_.min()) > 5
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        n_estimators: int = 100,
+        *,
+        trees: str = "classic",
+        draw: str = "fixed",
+        in_bag: float | None = None,
+        structure_share: float = 0.5,
+        criterion: str = "gini",
+        max_depth: int | None = None,
+        min_samples_split: int = 2,
+        min_samples_leaf: int = 1,
+        min_weight_fraction_leaf: float = 0.0,
+        max_features: int | float | str | None = "sqrt",
+        density: float = 1.5,
+        n_projections: int | None = None,
+        min_impurity_decrease: float = 0.0,
+        max_bins: int | None = None,
+        oob_score: bool | Metric = False,
+        n_jobs: int | None = None,
+        random_state: int | RandomState | None = None,
+    ) -> None:
+        keep(locals())
+
+
+class HonestForestRegressor(Regressor, _Honest):
+    """Honest forest for one or several targets, with confidence intervals of their means: of subsamples, as
+    `HonestForestClassifier` (Wager and Athey 2018).
+
+    Parameters
+    ----------
+    n_estimators : int
+        Number of trees; hforest's `n_trees`.
+    trees : "classic", "extra" or "oblique"
+        What grows the splits: `hforest.classic.grow`, `hforest.classic.grow_extra`, or `hforest.manifold.grow`
+        with sparse projections.
+    draw : "fixed" or "bootstrap"
+        How trees draw samples, as `hforest.stats.honest_counts` explains: distinct ones, of each class as
+        many, or with replacement.
+    in_bag : float, optional
+        With "fixed" the share of the samples that a tree has, above 0 and below 1; with "bootstrap" the
+        number of draws per sample, at most 100. None: 0.8, and 1.6.
+    structure_share : float
+        Share of a tree's distinct samples that grow the splits, above 0 and below 1; the others are for the
+        leaves.
+    criterion : "squared_error"
+        Impurity.
+    max_depth : int, optional
+        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+    min_samples_split : int
+        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+    min_samples_leaf : int
+        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+    min_weight_fraction_leaf : float
+        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+    max_features : "sqrt", "log2", int, float or None
+        Features sampled at a node of classic and extra trees: the square root or the binary logarithm of
+        their number, a number, a fraction, or all (None). By default all.
+    density : float
+        Mean number of features in a projection of oblique trees.
+    n_projections : int, optional
+        Projections sampled at a node of oblique trees; by default the root of the number of features, rounded
+        up.
+    min_impurity_decrease : float
+        Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
+    max_bins : int, optional
+        1 to 256: bins of a feature between which thresholds are compared. By default all are (exact).
+    oob_score : bool or callable
+        Whether to score out-of-bag predictions: by R2, or by ``oob_score(y, predicted)``.
+    n_jobs : int, optional
+        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
+        `hforest.get_num_threads()`.
+    random_state : int, RandomState or None
+        Where the seed comes from; an int is the `rng` of the function.
+
+    Attributes
+    ----------
+    forest_ : hforest.tree.Forest
+        For the functions of `hforest.tree`.
+    n_outputs_ : int
+        Number of targets.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : (n_features_in_,) array of str
+        Names of the columns of a DataFrame; only where all are text.
+    feature_importances_ : (n_features_in_,) array of float64
+        Shares of the features in the gains of the splits.
+    counts_ : hforest.stats.HonestCounts
+        How often each tree has each sample; the first tree in the first row.
+    oob_score_ : float
+        Score of the samples that some tree did not draw; with `oob_score`.
+    oob_prediction_ : (n_samples,) or (n_samples, n_outputs) array
+        Out-of-bag targets, NaN for a sample that every tree drew; with `oob_score`.
+    oob_votes_ : (n_samples,) array of int64
+        How many trees did not draw a sample; with `oob_score`.
+
+    Examples
+    --------
+    >>> from hforest.sklearn import HonestForestRegressor
+    >>> from sklearn.datasets import load_diabetes
+    >>> x, y = load_diabetes(return_X_y=True)
+    >>> model = HonestForestRegressor(2000, random_state=0).fit(x[:300], y[:300])
+    >>> mean, standard_error, low, high = model.predict_interval(x[300:], coverage=0.9)
+    >>> bool((low < mean).all()), mean.shape
+    (True, (142,))
+    """
+
+    def __init__(
+        self,
+        n_estimators: int = 100,
+        *,
+        trees: str = "classic",
+        draw: str = "fixed",
+        in_bag: float | None = 0.5,
+        structure_share: float = 0.5,
+        criterion: str = "squared_error",
+        max_depth: int | None = None,
+        min_samples_split: int = 2,
+        min_samples_leaf: int = 1,
+        min_weight_fraction_leaf: float = 0.0,
+        max_features: int | float | str | None = 1.0,
+        density: float = 1.5,
+        n_projections: int | None = None,
+        min_impurity_decrease: float = 0.0,
+        max_bins: int | None = None,
+        oob_score: bool | Metric = False,
+        n_jobs: int | None = None,
+        random_state: int | RandomState | None = None,
+    ) -> None:
+        keep(locals())
+
+    def predict_interval(self, X: ArrayLike, *, coverage: float = 0.95) -> stats.ConfidenceIntervals:
+        """Returns the predicted means of targets with standard errors and confidence intervals.
+
+        Parameters
+        ----------
+        X : (n_samples, n_features) array-like of real numbers
+            Samples, finite, with the features of the fit.
+        coverage : float
+            Confidence, above 0 and below 1.
+
+        Returns
+        -------
+        hforest.stats.ConfidenceIntervals
+            (mean, standard_error, low, high), of arrays of float64, (n_samples,) or (n_samples, n_outputs)
+            each. They are for means, not for single targets; `hforest.stats.confidence_intervals` says what
+            they leave out. Let `n_estimators` be several times the number of samples of the fit.
+        """
+        x = self._samples(X)
+        with self._computing():
+            intervals = stats.confidence_intervals(self.forest_, self.counts_, x, coverage=coverage)
+        return stats.ConfidenceIntervals(*(self._answers(a) for a in intervals))
