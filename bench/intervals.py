@@ -1,16 +1,18 @@
 """How often hforest.stats.confidence_intervals hold the mean of targets, in simulated regressions.
 
-    python bench/intervals.py --sets 40 --json bench/results/intervals.json      # some 20 minutes on one core
+    python bench/intervals.py --sets 40 --json bench/results/intervals.json      # an hour on one core
     python bench/intervals.py --cells "waves 200 *" --sets 100                   # some cells
 
 A cell is a function of two of d uniform columns, rows, d, and the share of the rows that a tree draws:
 
 waves       2 sin(pi x0) + x1
-steps       s(x0) s(x1) with s(t) = 1 + 1 / (1 + exp(-20 (t - 1/3))), as in Wager and Athey 2018, section 5
+steps       s(x0) s(x1) with s(t) = 1 + 1 / (1 + exp(-20 (t - 1/3))), as in Wager and Athey 2018
 
-and noise of standard deviation 1. Trees are honest, five times as many as rows and at most 5000. Intervals are those of 30 rows of columns in [.2, .8], the inside, and of 30 whose first two
-columns are .02 or .98, the boundary. The record has sums over sets of each cell; a run with the same record
-adds the sets that are missing.
+and noise of standard deviation 1. Trees are honest, five times as many as rows and at most 5000. Intervals
+are those of 30 rows of columns in [.2, .8], the inside, and of 30 whose first two columns are .02 or .98, the
+boundary. The record has sums over sets of each cell; a run with the same record adds the sets that are
+missing. In the table the standard error (root mean square) and the bias are in units of the true standard
+deviation over sets.
 """
 
 import argparse
@@ -93,7 +95,7 @@ def one_set(cell: Cell, number: int) -> dict[str, Any]:
 
 def table(rows: list[dict[str, Any]]) -> Iterator[str]:
     """Lines of Markdown: coverage, and standard errors and biases as shares of the true deviation."""
-    yield "| function | rows | columns | in_bag | trees | sets | where | 90 % | 95 % | std. error | bias |"
+    yield "| function | rows | columns | in_bag | trees | sets | where | 90 % | 95 % | error | bias |"
     yield "|---|---|---|---|---|---|---|---|---|---|---|"
     for row in rows:
         cell, n_sets = Cell(*(row[key] for key in Cell._fields)), row["sets"]

@@ -370,7 +370,7 @@ def test_numbers_of_draws_that_are_refused():
         ("RandomForestClassifier", {"max_samples": 1e300}, "^max_samples: expected 1 to"),
         ("ExtraTreesClassifier", {"max_samples": 5}, "^max_samples: expected None with bootstrap=False, got 5; pass"),
         ("ExtraTreesClassifier", {"bootstrap_weights": "draw"}, "^bootstrap_weights: expected 'multiply' with boot"),
-        ("RandomForestClassifier", {"bootstrap_weights": "divide"}, "^bootstrap_weights: expected one of 'multiply'"),
+        ("RandomForestClassifier", {"bootstrap_weights": "divide"}, "^bootstrap_weights: expected 'multiply' or 'draw', got 'divide'"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=message):
             small(name, **settings).fit(X, Y)

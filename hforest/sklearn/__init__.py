@@ -28,12 +28,11 @@ from .classic import (
     RandomForestClassifier,
     RandomForestRegressor,
 )
+from .co2 import CO2ForestClassifier, CO2ForestRegressor
 from .hinge import HingeForestClassifier, HingeForestRegressor
 from .honest import HonestForestClassifier, HonestForestRegressor
 from .neural import NeuralForestClassifier
 from .oblique import (
-    CO2ForestClassifier,
-    CO2ForestRegressor,
     ManifoldForestClassifier,
     ManifoldForestRegressor,
     ObliqueForestClassifier,

@@ -2,16 +2,16 @@
 
 import warnings
 from collections.abc import Callable
-from numbers import Number
+from numbers import Integral, Number, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import csr_matrix
+from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from .. import classic, growth, tree
-from ..core import check, supervised
 from .base import Estimator, check_flag
 
 
@@ -22,19 +22,38 @@ def weight_of(sample_weight: Any) -> Any:
 
 def number_of_draws(max_samples: Any, total: float) -> int | None:
     """The number of draws that `max_samples` means: a share of a total weight, or a number."""
-    if max_samples is None or check.is_integer(max_samples):
+    if max_samples is None or (isinstance(max_samples, Integral) and not isinstance(max_samples, bool)):
         return max_samples
-    share = check.number("max_samples", max_samples, 0.0, open_low=True)
-    return max(1, int(min(share * total, float(check.MAX_COUNT) + 1)))
+    remedy = "pass a number of draws, or a share such as 0.5"
+    if not isinstance(max_samples, Real) or isinstance(max_samples, bool):
+        raise TypeError(
+            f"max_samples: expected None, an int or a float, got {type(max_samples).__name__}; {remedy}"
+        )
+    if not 0 < max_samples < np.inf:
+        raise ValueError(f"max_samples: expected a finite number > 0, got {max_samples}; {remedy}")
+    return max(1, int(min(float(max_samples) * total, 2.0**31)))
 
 
 def drawing_weight(y: np.ndarray, settings: dict[str, Any]) -> np.ndarray | None:
-    """(n_samples,) float64: weights of the samples times those of their classes; None where there are none."""
+    """(n_samples,) float64: weights of samples times those of their classes; None where there are none."""
     of_samples, of_classes = settings["sample_weight"], settings.get("class_weight")
     if of_samples is None and of_classes is None:
         return None
-    goal = supervised.target(y, len(y), settings["task"], settings.get("n_classes"))
-    return supervised.class_weight(of_classes, goal, supervised.sample_weight(of_samples, y))
+    if of_samples is None:
+        weight = np.ones(len(y))
+    else:
+        weight = check_array(of_samples, dtype=np.float64, ensure_2d=False, input_name="sample_weight")
+    if of_classes is None or weight.shape != (len(y),):  # another shape is refused where it is read
+        return weight
+    if isinstance(of_classes, str):
+        if of_classes != "balanced":
+            raise ValueError(
+                f'class_weight: expected None, "balanced" or a mapping, got {of_classes!r}; pass one of them'
+            )
+        of_class = np.bincount(y, weight, settings["n_classes"])
+        share = of_class.sum() / max(1, np.count_nonzero(of_class))
+        of_classes = np.divide(share, of_class, out=np.zeros(len(of_class)), where=of_class > 0)
+    return of_classes[y] * weight
 
 
 def parents(forest: tree.Forest) -> np.ndarray:
@@ -113,18 +132,22 @@ class GrownForest(Estimator):
 
     def _drawn(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> dict[str, Any]:
         """Settings that say which samples trees draw, where the function is not to draw them itself."""
-        weights = check.choice("bootstrap_weights", self.bootstrap_weights, ("multiply", "draw"))
+        weights = self.bootstrap_weights
+        if not isinstance(weights, str) or weights not in ("multiply", "draw"):
+            raise ValueError(
+                f"bootstrap_weights: expected 'multiply' or 'draw', got {weights!r}; pass one of them"
+            )
         never = isinstance(self.bootstrap, bool | np.bool_) and not self.bootstrap
         for name, default in (("oob_score", False), ("max_samples", None), ("bootstrap_weights", "multiply")):
             value = getattr(self, name)
-            check.require(
-                not never or value == default, name, f"{default!r} with bootstrap=False", repr(value),
-                "pass bootstrap=True",
-            )  # fmt: skip
+            if never and np.any(value != default):
+                raise ValueError(
+                    f"{name}: expected {default!r} with bootstrap=False, got {value!r}; pass bootstrap=True"
+                )
         weight = drawing_weight(y, settings) if weights == "draw" else None
         if self.max_samples is None and weight is None:
             return {}
-        n_draws = number_of_draws(self.max_samples, x.shape[0] if weight is None else float(weight.sum()))
+        n_draws = number_of_draws(self.max_samples, x.shape[0] if weight is None else weight.sum())
         counts = growth.bootstrap_counts(
             x.shape[0], settings["n_trees"], n_draws=n_draws, sample_weight=weight, rng=settings["rng"]
         )

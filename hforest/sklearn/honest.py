@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from .. import classic, manifold, stats, tree
-from ..core import check
 from .base import keep
 from .classic import Metric
 from .grown import GrownForest
@@ -36,11 +35,15 @@ class _Honest(GrownForest):
     _draws: dict[str, Any]
 
     def _learner(self) -> Callable[..., Any]:
-        return _GROWERS[check.choice("trees", self.trees, tuple(_GROWERS))]
+        if not isinstance(self.trees, str) or self.trees not in _GROWERS:
+            names = ", ".join(map(repr, _GROWERS))
+            raise ValueError(f"trees: expected one of {names}, got {self.trees!r}; pass one of them")
+        return _GROWERS[self.trees]
 
     def _drawn(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> dict[str, Any]:
         n = x.shape[0]
-        check.require(n > 2, "X", "3 samples or more", f"{n} samples", "pass more rows")
+        if n < 3:
+            raise ValueError(f"X: expected 3 samples or more, got {n} samples; pass more rows")
         self._draws = {
             **self._settings(stats.honest_counts),
             "y": n if settings["task"] == "regression" else y,
@@ -95,8 +98,8 @@ class HonestForestClassifier(Classifier, _Honest):
     n_estimators : int
         Number of trees; hforest's `n_trees`.
     trees : "classic", "extra" or "oblique"
-        What grows the splits: `hforest.classic.grow`, `hforest.classic.grow_extra`, or `hforest.manifold.grow`
-        with sparse projections.
+        What grows the splits: `hforest.classic.grow`, `hforest.classic.grow_extra`, or
+        `hforest.manifold.grow` with sparse projections.
     draw : "fixed" or "bootstrap"
         How trees draw samples, as `hforest.stats.honest_counts` explains: distinct ones, of each class as
         many, or with replacement.
@@ -203,8 +206,8 @@ class HonestForestRegressor(Regressor, _Honest):
     n_estimators : int
         Number of trees; hforest's `n_trees`.
     trees : "classic", "extra" or "oblique"
-        What grows the splits: `hforest.classic.grow`, `hforest.classic.grow_extra`, or `hforest.manifold.grow`
-        with sparse projections.
+        What grows the splits: `hforest.classic.grow`, `hforest.classic.grow_extra`, or
+        `hforest.manifold.grow` with sparse projections.
     draw : "fixed" or "bootstrap"
         How trees draw samples, as `hforest.stats.honest_counts` explains: distinct ones, of each class as
         many, or with replacement.

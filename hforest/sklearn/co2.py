@@ -1,0 +1,210 @@
+"""Forests whose splits compare optimised hyperplanes."""
+
+from collections.abc import Mapping
+
+from numpy.random import RandomState
+
+from .. import co2
+from .base import keep
+from .classic import Metric
+from .grown import GrownForest
+from .targets import Classifier, Regressor
+
+_NAMES = {**GrownForest._names, "learning_rate": "lr"}
+
+
+class CO2ForestClassifier(Classifier, GrownForest):
+    """Forest of continuously optimised oblique splits (CO2) for classes: `hforest.co2.grow`
+    (Norouzi et al. 2015, section 5).
+
+    Parameters
+    ----------
+    n_estimators : int
+        Number of trees; hforest's `n_trees`.
+    max_depth : int, optional
+        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+    min_samples_split : int
+        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+    min_samples_leaf : int
+        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+    min_weight_fraction_leaf : float
+        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+    min_impurity_decrease : float
+        Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
+    nu : float
+        Bound on the squared norm of a split's weights.
+    learning_rate : float
+        Of the stochastic gradient steps of a split; hforest's `lr`.
+    max_rounds : int
+        Rounds of a split's optimisation, at most.
+    max_features : "n**0.6", "sqrt", "log2", int, float or None
+        Features sampled at a node, on which the univariate split is searched where the optimisation starts.
+    min_samples_oblique : int
+        A node of fewer samples keeps its univariate split.
+    standardize : bool
+        Whether splits are optimised on columns, and targets, in standard deviations from their means.
+    criterion : "entropy" or "gini"
+        Impurity by which the univariate split is chosen.
+    bootstrap : bool
+        Whether each tree draws samples with replacement, as many as there are by default. By default every
+        tree has every sample.
+    max_samples : int or float, optional
+        Number of draws of each tree, or as a float their share of the samples: 1 or more of them, above 1
+        too. With weights that draw a float is a share of the sum of the weights. By default as many as there
+        are samples.
+    bootstrap_weights : "multiply" or "draw"
+        Whether weights of samples and classes multiply how often a bootstrap draws a sample, or are what the
+        probabilities of its draws are proportional to, as in scikit-learn 1.9 or newer.
+    oob_score : bool or callable
+        Whether to score out-of-bag predictions: by accuracy, or by ``oob_score(y, predicted)``.
+    class_weight : "balanced" or mapping from labels, optional
+        Factor of the sample weights of each class; "balanced" gives the classes equal weight.
+    n_jobs : int, optional
+        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
+        `hforest.get_num_threads()`.
+    random_state : int, RandomState or None
+        Where the seed comes from; an int is the `rng` of the function.
+
+    Attributes
+    ----------
+    forest_, classes_, n_classes_, n_features_in_, feature_names_in_, feature_importances_
+        As for `RandomForestClassifier`.
+    oob_score_, oob_decision_function_
+        As for `RandomForestClassifier`.
+
+    Examples
+    --------
+    >>> from hforest.sklearn import CO2ForestClassifier
+    >>> from sklearn.datasets import load_iris
+    >>> x, y = load_iris(return_X_y=True)
+    >>> CO2ForestClassifier(10, random_state=0).fit(x[::2], y[::2]).score(x[1::2], y[1::2]) > 0.9
+    True
+    """
+
+    _function = staticmethod(co2.grow)
+    _finite = True
+    _sparse = False
+    _names = _NAMES
+
+    def __init__(
+        self,
+        n_estimators: int = 30,
+        *,
+        nu: float = 4.0,
+        learning_rate: float = 0.1,
+        max_rounds: int = 20,
+        max_features: int | float | str | None = "n**0.6",
+        min_samples_oblique: int = 10,
+        standardize: bool = True,
+        criterion: str = "entropy",
+        max_depth: int | None = None,
+        min_samples_split: int = 2,
+        min_samples_leaf: int = 1,
+        min_weight_fraction_leaf: float = 0.0,
+        min_impurity_decrease: float = 0.0,
+        bootstrap: bool = False,
+        max_samples: int | float | None = None,
+        bootstrap_weights: str = "multiply",
+        oob_score: bool | Metric = False,
+        class_weight: str | Mapping | None = None,
+        n_jobs: int | None = None,
+        random_state: int | RandomState | None = None,
+    ) -> None:
+        keep(locals())
+
+
+class CO2ForestRegressor(Regressor, GrownForest):
+    """Forest of continuously optimised oblique splits (CO2) for one or several targets: `hforest.co2.grow`.
+
+    Parameters
+    ----------
+    n_estimators : int
+        Number of trees; hforest's `n_trees`.
+    max_depth : int, optional
+        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+    min_samples_split : int
+        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+    min_samples_leaf : int
+        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+    min_weight_fraction_leaf : float
+        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+    min_impurity_decrease : float
+        Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
+    nu : float
+        Bound on the squared norm of a split's weights.
+    learning_rate : float
+        Of the stochastic gradient steps of a split; hforest's `lr`.
+    max_rounds : int
+        Rounds of a split's optimisation, at most.
+    max_features : "n**0.6", "sqrt", "log2", int, float or None
+        Features sampled at a node, on which the univariate split is searched where the optimisation starts.
+    min_samples_oblique : int
+        A node of fewer samples keeps its univariate split.
+    standardize : bool
+        Whether splits are optimised on columns, and targets, in standard deviations from their means.
+    criterion : "squared_error"
+        Impurity by which the univariate split is chosen.
+    bootstrap : bool
+        Whether each tree draws samples with replacement, as many as there are by default. By default every
+        tree has every sample.
+    max_samples : int or float, optional
+        Number of draws of each tree, or as a float their share of the samples: 1 or more of them, above 1
+        too. With weights that draw a float is a share of the sum of the weights. By default as many as there
+        are samples.
+    bootstrap_weights : "multiply" or "draw"
+        Whether weights of samples and classes multiply how often a bootstrap draws a sample, or are what the
+        probabilities of its draws are proportional to, as in scikit-learn 1.9 or newer.
+    oob_score : bool or callable
+        Whether to score out-of-bag predictions: by R2, or by ``oob_score(y, predicted)``.
+    n_jobs : int, optional
+        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
+        `hforest.get_num_threads()`.
+    random_state : int, RandomState or None
+        Where the seed comes from; an int is the `rng` of the function.
+
+    Attributes
+    ----------
+    forest_, n_outputs_, n_features_in_, feature_names_in_, feature_importances_
+        As for `RandomForestRegressor`.
+    oob_score_, oob_prediction_
+        As for `RandomForestRegressor`.
+
+    Examples
+    --------
+    >>> from hforest.sklearn import CO2ForestRegressor
+    >>> from sklearn.datasets import load_diabetes
+    >>> x, y = load_diabetes(return_X_y=True)
+    >>> model = CO2ForestRegressor(bootstrap=True, oob_score=True, random_state=0).fit(x, y)
+    >>> model.oob_score_ > 0.35
+    True
+    """
+
+    _function = staticmethod(co2.grow)
+    _finite = True
+    _sparse = False
+    _names = _NAMES
+
+    def __init__(
+        self,
+        n_estimators: int = 30,
+        *,
+        nu: float = 4.0,
+        learning_rate: float = 0.1,
+        max_rounds: int = 20,
+        max_features: int | float | str | None = "n**0.6",
+        min_samples_oblique: int = 10,
+        standardize: bool = True,
+        criterion: str = "squared_error",
+        max_depth: int | None = None,
+        min_samples_split: int = 2,
+        min_samples_leaf: int = 1,
+        min_weight_fraction_leaf: float = 0.0,
+        min_impurity_decrease: float = 0.0,
+        bootstrap: bool = False,
+        max_samples: int | float | None = None,
+        bootstrap_weights: str = "multiply",
+        oob_score: bool | Metric = False,
+        n_jobs: int | None = None,
+        random_state: int | RandomState | None = None,
+    ) -> None:
+        keep(locals())
