@@ -77,8 +77,9 @@ def confidence_intervals(
     2014). With labels of strata as the y of `honest_counts` f is an approximation.
 
     A departure: ``var(T) / B``, by which a mean over B trees varies about that of infinitely many, is added.
-    Where the difference is below 0 it is taken as 0, and a warning says so. Trees should be several times as
-    many as training rows: the standard deviation of the subtracted term is about ``(2 / n)**0.5`` of it.
+    Where the difference is below 0 it is taken as 0, and a warning says so. Of a share a of the rows the
+    subtracted term is about ``a / (1 - a) n var(T) / B``, and its standard deviation ``(2 / n)**0.5`` of it:
+    trees should be several times as many as training rows.
 
     Intervals are normal, ``mean +- z standard_error``. They are for the mean of targets given x, not for the
     targets (`hforest.classic.prediction_intervals`), and leave out the bias of the forest, such as near the
