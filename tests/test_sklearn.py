@@ -485,7 +485,14 @@ def test_honest_forests_are_those_of_the_functions(name, trees):
         assert same_bits(model.oob_prediction_, p[:, 0])
 
 
-@pytest.mark.filterwarnings("ignore:the variances of:UserWarning")
+def test_intervals_of_few_trees():
+    model = small("HonestForestRegressor").fit(X_TARGETS, TARGETS)
+    with pytest.warns(UserWarning, match=r"of the variances of \d+ of 150 samples more.*raise n_estimators"):
+        got = model.predict_interval(X_TARGETS)
+    assert got.noise.max() > 1
+
+
+@pytest.mark.filterwarnings("ignore:of the variances of:UserWarning")
 def test_honest_intervals():
     model = small("HonestForestRegressor", n_estimators=900).fit(X_TARGETS[:120], TARGETS[:120])
     new = X_TARGETS[120:]
@@ -503,7 +510,7 @@ def test_honest_intervals():
     two = small("HonestForestRegressor", n_estimators=900).fit(
         X_TARGETS, np.stack([TARGETS, -TARGETS], axis=1)
     )
-    low, high = two.predict_interval(new)[2:]
+    low, high = two.predict_interval(new)[2:4]
     np.testing.assert_allclose(low[:, 0], -high[:, 1])
     with pytest.raises(ValueError, match="^coverage: expected a number below 1"):
         model.predict_interval(new, coverage=1.0)

@@ -1,5 +1,6 @@
 """Honest forests: splits of each tree from some samples, values of its leaves from others."""
 
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Self
@@ -274,7 +275,7 @@ class HonestForestRegressor(Regressor, _Honest):
     >>> from sklearn.datasets import load_diabetes
     >>> x, y = load_diabetes(return_X_y=True)
     >>> model = HonestForestRegressor(2000, random_state=0).fit(x[:300], y[:300])
-    >>> mean, standard_error, low, high = model.predict_interval(x[300:], coverage=0.9)
+    >>> mean, standard_error, low, high, noise = model.predict_interval(x[300:], coverage=0.9)
     >>> bool((low < mean).all()), mean.shape
     (True, (142,))
     """
@@ -316,11 +317,20 @@ class HonestForestRegressor(Regressor, _Honest):
         Returns
         -------
         hforest.stats.ConfidenceIntervals
-            (mean, standard_error, low, high), of arrays of float64, (n_samples,) or (n_samples, n_outputs)
-            each. They are for means, not for single targets; `hforest.stats.confidence_intervals` says what
-            they leave out. Let `n_estimators` be several times the number of samples of the fit.
+            (mean, standard_error, low, high, noise), of arrays of float64, (n_samples,) or
+            (n_samples, n_outputs) each. They are for means, not for single targets;
+            `hforest.stats.confidence_intervals` says what they leave out. Let `n_estimators` be several times
+            the number of samples of the fit: a warning says for how many samples noise is above 0.9.
         """
         x = self._samples(X)
         with self._computing():
             intervals = stats.confidence_intervals(self.forest_, self.counts_, x, coverage=coverage)
+        n_noisy = np.count_nonzero((intervals.noise > 0.9).any(axis=1))
+        if n_noisy:
+            warnings.warn(
+                f"of the variances of {n_noisy} of {len(intervals.mean)} samples more than nine tenths are Monte "
+                "Carlo bias, and standard errors are rough; raise n_estimators",
+                UserWarning,
+                stacklevel=2,
+            )
         return stats.ConfidenceIntervals(*(self._answers(a) for a in intervals))

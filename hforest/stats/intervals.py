@@ -1,7 +1,6 @@
 """Confidence intervals for the mean of targets at new rows, from the variance of subsampled forests."""
 
 import math
-import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -30,6 +29,9 @@ class ConfidenceIntervals(NamedTuple):
     """(n_samples, n_outputs) float64."""
     high: FloatArray
     """(n_samples, n_outputs) float64."""
+    noise: FloatArray
+    """(n_samples, n_outputs) float64: the Monte Carlo bias, as a share of the variance that it is subtracted
+    from. Where it is 1 or more trees are too few: only the variance of a mean over trees is left."""
 
 
 def confidence_intervals(
@@ -54,18 +56,13 @@ def confidence_intervals(
     Returns
     -------
     ConfidenceIntervals
-        (mean, standard_error, low, high), of arrays of float64.
+        (mean, standard_error, low, high, noise), of arrays of float64.
 
     Raises
     ------
     TypeError, ValueError, IndexError
         As for `hforest.tree.apply`; CuPy arrays; counts of another number of trees, trees that have different
         numbers of rows, or that all have the same ones.
-
-    Warns
-    -----
-    UserWarning
-        Some variances are not above their Monte Carlo bias: grow more trees.
 
     Notes
     -----
@@ -77,9 +74,10 @@ def confidence_intervals(
     2014). With labels of strata as the y of `honest_counts` f is an approximation.
 
     A departure: ``var(T) / B``, by which a mean over B trees varies about that of infinitely many, is added.
-    Where the difference is below 0 it is taken as 0, and a warning says so. Of a share a of the rows the
+    Where the difference is below 0 it is taken as 0. Of a share a of the rows the
     subtracted term is about ``a / (1 - a) n var(T) / B``, and its standard deviation ``(2 / n)**0.5`` of it:
-    trees should be several times as many as training rows.
+    that of the variance is about ``(2 / n)**0.5 noise / (1 - noise)`` of the variance. So trees should be
+    several times as many as training rows, of few rows ten times.
 
     Intervals are normal, ``mean +- z standard_error``. They are for the mean of targets given x, not for the
     targets (`hforest.classic.prediction_intervals`), and leave out the bias of the forest, such as near the
@@ -95,7 +93,7 @@ def confidence_intervals(
     >>> counts = hforest.stats.honest_counts(200, 1000, in_bag=0.5, rng=0)
     >>> forest = hforest.classic.grow(x, y, 1000, task="regression", bootstrap=counts.structure, rng=0)
     >>> honest = hforest.tree.refit(forest, x, y, counts=counts.leaf, task="regression")
-    >>> mean, standard_error, low, high = hforest.stats.confidence_intervals(honest, counts, [[0.5, 0.5]])
+    >>> mean, standard_error, low, high, _ = hforest.stats.confidence_intervals(honest, counts, [[0.5, 0.5]])
     >>> bool(low[0, 0] < 0.5 < high[0, 0]), bool(standard_error[0, 0] < 0.05)
     (True, True)
     """
@@ -113,22 +111,14 @@ def confidence_intervals(
     in_bag, factor = _draws(checked_counts(counts, n_trees))
     leaf = tree.apply(forest, x)
     mean = np.empty((len(leaf), forest.value.shape[1]))
-    error, n_noisy = np.empty(mean.shape), 0
+    error, noise = np.empty(mean.shape), np.empty(mean.shape)
     step = max(1, _ENTRIES // (n_trees * mean.shape[1]))
     for first in range(0, len(leaf), step):
         part = slice(first, first + step)
         predicted = forest.value[value_rows(forest, leaf[part].T, np.arange(n_trees)[:, None])]
-        mean[part], error[part], noisy = _of_rows(predicted.astype(np.float64), in_bag, factor)
-        n_noisy += int(noisy.any(axis=1).sum())
-    if n_noisy:
-        warnings.warn(
-            f"the variances of {n_noisy} of {len(leaf)} rows are not above their Monte Carlo bias: their "
-            "standard errors are of the trees alone, and too small; grow more trees",
-            UserWarning,
-            stacklevel=2,
-        )
+        mean[part], error[part], noise[part] = _of_rows(predicted.astype(np.float64), in_bag, factor)
     half = norm.ppf((1 + coverage) / 2) * error
-    return ConfidenceIntervals(mean, error, mean - half, mean + half)
+    return ConfidenceIntervals(mean, error, mean - half, mean + half, noise)
 
 
 def _draws(counts: HonestCounts) -> tuple[IntArray, float]:
@@ -159,8 +149,8 @@ def _draws(counts: HonestCounts) -> tuple[IntArray, float]:
 
 def _of_rows(
     predicted: FloatArray, in_bag: IntArray, factor: float
-) -> tuple[FloatArray, FloatArray, np.ndarray]:
-    """(n_samples, n_outputs) means, standard errors, and which variances are below their Monte Carlo bias.
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """(n_samples, n_outputs) means, standard errors, and shares of the Monte Carlo bias in variances.
 
     predicted (n_trees, n_samples, n_outputs) has what each tree predicts.
     """
@@ -177,8 +167,8 @@ def _of_rows(
         rows = in_bag[:, first : first + step].astype(np.float64)
         drawn += rows.var(axis=0, ddof=1).sum()
         square += np.square(rows.T @ whole / n_trees).sum(axis=0)
-    noise = np.square(whole).mean(axis=0) / n_trees
-    above = factor * (square - drawn * noise)
-    error = np.ldexp(np.sqrt(np.maximum(above, 0.0) + noise), unit)
-    shape = mean.shape
-    return mean, error.reshape(shape), (above < 0).reshape(shape)
+    of_mean = np.square(whole).mean(axis=0) / n_trees
+    bias = drawn * of_mean
+    error = np.ldexp(np.sqrt(factor * np.maximum(square - bias, 0.0) + of_mean), unit)
+    noise = np.divide(bias, square, out=np.zeros(bias.shape), where=square > 0)
+    return mean, error.reshape(mean.shape), noise.reshape(mean.shape)
