@@ -15,6 +15,7 @@ from hforest import classic, growth, manifold, stats, tree
 from hforest.stats import intervals
 
 N, N_TREES = 40, 60
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def problem(n=N, d=3, n_outputs=1, seed=0):
@@ -228,12 +229,23 @@ def test_bad_input():
         assert (call().low == stats.confidence_intervals(forest, counts, x).low).all()
 
 
-def test_the_script_of_coverage(tmp_path, monkeypatch, capsys):
-    path = Path(__file__).resolve().parents[1] / "bench" / "intervals.py"
-    monkeypatch.syspath_prepend(str(path.parent))
-    spec = importlib.util.spec_from_file_location("bench_intervals", path)
-    bench = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(bench)
+@pytest.fixture
+def bench(monkeypatch):
+    """The script of coverage."""
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+    spec = importlib.util.spec_from_file_location("bench_intervals", ROOT / "bench" / "intervals.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_table_on_the_page_is_that_of_the_record(bench):
+    rows = json.loads((ROOT / "bench" / "results" / "intervals.json").read_text())["rows"]
+    assert {row["function"] for row in rows} == set(bench.FUNCTIONS)
+    assert "\n".join(bench.table(rows)) in (ROOT / "docs" / "stats.md").read_text(encoding="utf-8")
+
+
+def test_the_script_of_coverage(bench, tmp_path, monkeypatch, capsys):
     saved = tmp_path / "intervals.json"
     monkeypatch.setattr(bench.Cell, "n_trees", 100)
     arguments = ["intervals.py", "--cells", "waves 200 2 *", "--json", str(saved)]

@@ -274,7 +274,7 @@ class HonestForestRegressor(Regressor, _Honest):
     >>> from hforest.sklearn import HonestForestRegressor
     >>> from sklearn.datasets import load_diabetes
     >>> x, y = load_diabetes(return_X_y=True)
-    >>> model = HonestForestRegressor(2000, random_state=0).fit(x[:300], y[:300])
+    >>> model = HonestForestRegressor(2000, min_samples_leaf=5, random_state=0).fit(x[:300], y[:300])
     >>> mean, standard_error, low, high, noise = model.predict_interval(x[300:], coverage=0.9)
     >>> bool((low < mean).all()), mean.shape
     (True, (142,))
@@ -328,8 +328,8 @@ class HonestForestRegressor(Regressor, _Honest):
         n_noisy = np.count_nonzero((intervals.noise > 0.9).any(axis=1))
         if n_noisy:
             warnings.warn(
-                f"of the variances of {n_noisy} of {len(intervals.mean)} samples more than nine tenths are Monte "
-                "Carlo bias, and standard errors are rough; raise n_estimators",
+                f"of the variances of {n_noisy} of {len(intervals.mean)} samples more than nine tenths are "
+                "Monte Carlo bias, and standard errors are rough; raise n_estimators",
                 UserWarning,
                 stacklevel=2,
             )
