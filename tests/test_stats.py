@@ -190,7 +190,7 @@ def test_ordinary_out_of_bag_predictions(task):
     np.testing.assert_array_equal(votes, (counts == 0).sum(axis=0))
 
 
-def test_means_of_targets_weigh_rows(monkeypatch):
+def test_means_of_targets_weigh_rows():
     x, _ = rows()
     y = np.random.default_rng(1).normal(size=(N, 2))
     counts = stats.honest_counts(N, 9, draw="bootstrap", rng=0)
@@ -204,11 +204,6 @@ def test_means_of_targets_weigh_rows(monkeypatch):
             below[i] += weight.sum()
     some = below > 0
     np.testing.assert_allclose(whole.p[some], total[some] / below[some, None], rtol=1e-9)
-    for weighting in ("counts", "shares"):
-        want = stats.posterior(forest, x, y, counts, task="regression", weighting=weighting)
-        with monkeypatch.context() as patch:
-            patch.setattr("hforest.stats.posteriors._ENTRIES", 1)  # a tree at a time
-            same(stats.posterior(forest, x, y, counts, task="regression", weighting=weighting), want)
 
 
 def test_the_same_bits_at_every_number_of_threads(threads):
@@ -342,7 +337,7 @@ def test_statistics_refuse():
 def test_p_values_of_sequences():
     def run(values, **settings):
         settings = {"n_permutations": len(values), "max_exceed": None, "progress": None} | settings
-        return problem.sequential((1.0, 9), lambda b: values[b - 1], **settings)
+        return problem.sequential(lambda b: (values[b - 1] if b else 1.0, 9), **settings)
 
     assert run([0.0] * 9).p_value == 0.1
     assert run([0, 2, 1, 0]).p_value == 3 / 5  # equal statistics count
@@ -364,7 +359,7 @@ def test_sequential_p_values_hold(max_exceed):
     p = []
     for _ in range(3000):
         values = rng.normal(size=40)
-        p.append(problem.sequential((values[0], 1), lambda b, v=values: v[b], 39, max_exceed, None).p_value)
+        p.append(problem.sequential(lambda b, v=values: (v[b], 1), 39, max_exceed, None).p_value)
     for level in (0.025, 0.05, 0.1, 0.25, 0.5):
         share = np.mean(np.array(p) <= level)
         assert share < level + 3.5 * np.sqrt(level * (1 - level) / 3000)
@@ -816,7 +811,7 @@ def test_unchecked():
 
 def reference_importance(forest, x, values, counts, by):
     """Split by split, row by row."""
-    total = np.zeros(x.shape[1])
+    total = np.zeros((len(counts), x.shape[1]))
     for m in range(len(counts)):
         first, stop = forest.tree_start[m : m + 2]
         below = {v: [] for v in range(stop - first)}
@@ -842,8 +837,14 @@ def reference_importance(forest, x, values, counts, by):
                 continue
             left = int(forest.left[at])
             if by == "mdi_oob":
-                products = [parts(u)[0] @ values[parts(u)[2]].sum(axis=0) for u in (v, left, left + 1)]
-                gain = (products[1] + products[2] - products[0]) / len(oob)
+                (a, _, of_a), (b, _, of_b) = parts(left), parts(left + 1)
+                if not len(of_a) or not len(of_b):
+                    continue
+                # As Li et al. 2019, the mean of the node weighed by the out-of-bag rows of its sides.
+                node = (len(of_a) * a + len(of_b) * b) / (len(of_a) + len(of_b))
+                both = [*of_a, *of_b]
+                products = [m @ values[i].sum(axis=0) for m, i in ((a, of_a), (b, of_b), (node, both))]
+                gain = (products[0] + products[1] - products[2]) / len(oob)
             elif all(len(parts(u)[2]) for u in (left, left + 1)):
                 gain = impurity(v) - impurity(left) - impurity(left + 1)
             else:
@@ -852,8 +853,8 @@ def reference_importance(forest, x, values, counts, by):
             if features == [-2]:
                 features = forest.indices[forest.indptr[at] : forest.indptr[at + 1]]
             for f in features:
-                total[f] += gain
-    return total / len(counts)
+                total[m, f] += gain / len(features)
+    return total.mean(axis=0), total.std(axis=0, ddof=1) / np.sqrt(len(counts))
 
 
 @pytest.mark.parametrize("by", ["mdi_oob", "ufi"])
@@ -870,7 +871,8 @@ def test_importances_are_those_of_loops(kind, by):
         forest = GROWERS[kind](x, y, n_trees=4, bootstrap=counts, rng=0)
         got = stats.oob_importance(forest, x, y, counts, by=by)
         want = reference_importance(forest, x, np.eye(3)[y], counts, by)
-    np.testing.assert_allclose(got, want, rtol=1e-7, atol=1e-8)
+    for one, two in zip(got, want, strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-6, atol=1e-8)
 
 
 def test_importances_of_classes_by_their_shares():
@@ -881,27 +883,88 @@ def test_importances_of_classes_by_their_shares():
     forest = classic.grow(x, y, 1, bootstrap=counts, rng=0)
     root = 1 - (0.5 * 0.5 + 0.5 * 0.5)
     left, right = 1 - 1, 1 - 2 / 3
-    assert stats.oob_importance(forest, x, y, counts, by="ufi")[0] == pytest.approx(
-        root - left / 2 - right / 2
-    )
-    # Shares of classes are 1 in each child, 1/2 in the root: of four rows three are in the leaf of their class.
-    assert stats.oob_importance(forest, x, y, counts)[0] == pytest.approx((1 + 2 - 4 * 0.5) / 4)
+    ufi = stats.oob_importance(forest, x, y, counts, by="ufi")
+    assert ufi.mean[0] == pytest.approx(root - left / 2 - right / 2)
+    assert np.isnan(ufi.error[0])  # of one tree
+    # Of four rows three are on the right; their means are (0, 1) and (1/3, 2/3), those in-bag (1, 0) and (0, 1).
+    weight, product = 1 * 3 / 4 / 4, (1 - 0) * (1 - 1 / 3) + (0 - 1) * (0 - 2 / 3)
+    assert stats.oob_importance(forest, x, y, counts).mean[0] == pytest.approx(weight * product)
 
 
 @pytest.mark.parametrize("by", ["mdi_oob", "ufi"])
-def test_features_that_tell_nothing_have_no_importance(by):
+@pytest.mark.parametrize("signal", [False, True])
+def test_features_that_tell_nothing_have_no_importance(by, signal):
+    """Of 2 to 1,000 categories, beside a feature that tells much, too; errors grow with the categories."""
     rng = np.random.default_rng(0)
     got, by_gain = [], []
-    for seed in range(20):
-        x = np.column_stack([rng.normal(size=200), rng.integers(0, 2, 200)])
-        y = rng.integers(0, 2, 200)
+    for seed in range(60):
+        x = np.column_stack([rng.integers(0, k, 200) for k in (2, 10, 1000)] + [rng.normal(size=200)])
+        y = (x[:, 3] > 0) ^ (rng.random(200) < 0.25) if signal else rng.integers(0, 2, 200)
         counts = growth.bootstrap_counts(200, 30, rng=seed)
         forest = classic.grow(x, y, 30, bootstrap=counts, rng=seed)
         got.append(stats.oob_importance(forest, x, y, counts, by=by))
         by_gain.append(tree.importance(forest, by="gain"))
-    assert (np.mean(by_gain, axis=0)[0] > 0.9).all()
-    error = np.std(got, axis=0) / np.sqrt(20)
-    assert (abs(np.mean(got, axis=0)) < 4 * error).all()
+    assert (np.mean(by_gain, axis=0)[2] > 4 * np.mean(by_gain, axis=0)[0]).all()
+    mean, error = np.stack(got, axis=1)[:, :, :3]
+    deviation = mean.std(axis=0, ddof=1)
+    assert (abs(mean.mean(axis=0)) < 3 * deviation / np.sqrt(60)).all()
+    assert 2 < error[:, 2].mean() / error[:, 0].mean() < 4
+    spread = (mean / error).std(axis=0)
+    assert spread.max() < 1.7 * spread.min()
+
+
+@pytest.mark.parametrize("by", ["mdi_oob", "ufi"])
+def test_importances_beside_permuted_copies(by):
+    x, y = rows(100, d=3)
+    seen = []
+    settings = {"by": by, "n_trees": 40, "rng": 0}
+    test = stats.importance_test(x, y, progress=lambda *done: seen.append(done), **settings)
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+    assert test.null.shape == (3, 99)
+    assert test.p_value[0] == 0.01
+    assert (test.p_value[1:] > 0.05).all()
+    assert test.adjusted[0] == pytest.approx(0.03)
+    want = (1 + (test.null >= test.importance[:, None]).sum(axis=1)) / 100
+    np.testing.assert_array_equal(test.p_value, want)
+    one = stats.importance_test(x, y, columns=[1], **settings)
+    same([one.p_value, one.adjusted, one.null], [want[1:2], want[1:2], test.null[1:2]])
+    part = stats.importance_test(x, y, progress=lambda done, total: False, **settings)
+    same([part.p_value, part.adjusted], [want[:1], 3 * want[:1]])
+    # A copy is the feature in another order, with a forest of its own seed: the importances of the whole.
+    of = draws.seed_of(supervised.check.seed(0), 1)
+    order = [draws.permutation(of, b, 100) for b in range(100)]
+    place = draws.permutation(of, 100, 100)[0]
+    order[place] = np.arange(100)
+    wide = np.column_stack([x[:, [0, 2]], *(x[rows, 1] for rows in order)])
+    counts = growth.bootstrap_counts(100, 40, rng=of)
+    forest = classic.grow(wide, y, 40, bootstrap=counts, rng=of)
+    mean = stats.oob_importance(forest, wide, y, counts, by=by).mean[2:]
+    assert test.importance[1] == mean[place]
+    np.testing.assert_array_equal(np.sort(test.null[1]), np.sort(np.delete(mean, place)))
+
+
+def test_p_values_after_holm():
+    """By hand: the least times 5, then 4, 3, ..., none less than one before."""
+    p = np.array([0.02, 0.01, 0.5, 0.04, 0.03])
+    got = hforest.stats.importances._holm(p, 5)
+    np.testing.assert_allclose(got, [0.08, 0.05, 0.5, 0.09, 0.09])
+
+
+@pytest.mark.parametrize("kind", ["oblique", "co2", "regression", "categories"])
+def test_importance_tests_of_any_forest(kind):
+    x, y = rows(80, d=2)
+    settings = {"n_trees": 20, "n_copies": 19, "columns": 0, "rng": 0}
+    if kind == "regression":
+        settings |= {"task": "regression"}
+        y = x[:, 0] ** 2
+    elif kind == "categories":
+        y = (x[:, 0] > 0).astype(int)
+        x[:, 0] = np.round(2 * x[:, 0]) + 20
+        x[3, 1] = np.nan
+        x = growth.samples(x, categorical=[0])
+    else:
+        settings["grow"] = GROWERS[kind]
+    assert stats.importance_test(x, y, **settings).p_value[0] == 0.05
 
 
 def test_importances_need_out_of_bag_rows():
@@ -912,6 +975,5 @@ def test_importances_need_out_of_bag_rows():
         stats.oob_importance(forest, x, y, ones)
     ones[0, 3] = 0  # the other tree is left out
     alone = classic.grow(x, y, 1, bootstrap=False, rng=0)
-    np.testing.assert_allclose(
-        stats.oob_importance(forest, x, y, ones), stats.oob_importance(alone, x, y, ones[:1])
-    )
+    whole, part = stats.oob_importance(forest, x, y, ones), stats.oob_importance(alone, x, y, ones[:1])
+    np.testing.assert_allclose(whole.mean, part.mean)

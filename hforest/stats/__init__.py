@@ -11,7 +11,7 @@ IndexError.
 
 from .conditional import ConditionalTest, conditional_randomization_test, conditional_test
 from .honest import HonestCounts, honest_counts
-from .importances import oob_importance
+from .importances import ImportanceTest, OobImportance, importance_test, oob_importance
 from .permutation import permutation_test, split_test
 from .posteriors import Posterior, posterior
 from .problem import PermutationTest
@@ -21,6 +21,8 @@ from .two_forests import TwoForestTest, two_forest_test
 __all__ = [
     "ConditionalTest",
     "HonestCounts",
+    "ImportanceTest",
+    "OobImportance",
     "PermutationTest",
     "Posterior",
     "TwoForestTest",
@@ -29,6 +31,7 @@ __all__ = [
     "conditional_randomization_test",
     "conditional_test",
     "honest_counts",
+    "importance_test",
     "information",
     "mse",
     "mutual_information",

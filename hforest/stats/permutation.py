@@ -1,28 +1,32 @@
 """Tests of independence by permuted labels: with forests regrown, and with rows split once."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ..core import check
+from .. import classic, tree
+from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
 from ..growth import Samples
 from ..tree import Forest
-from ..tree.refitting import value_rows
-from .draws import permutation, seed_of
+from .draws import normals, permutation, seed_of
 from .honest import fixed_sizes, honest_counts
 from .posteriors import WEIGHTINGS, posterior_of
 from .problem import (
     Grower,
     PermutationTest,
     Problem,
-    check_draws,
     check_grower,
+    checked_draws,
     encoded_as,
     grown,
     in_blocks,
-    leaves,
+    learned,
+    members,
+    outputs,
     problem,
+    rows_of,
     sequential,
 )
 from .statistics import Statistic, chosen, of_rows
@@ -32,33 +36,27 @@ _PERMUTED = 1 << 22
 
 
 class HonestDraws:
-    """Statistics of honest forests on permuted labels; each depends on the seed and its number."""
+    """Statistics of honest forests on data of a number, 0 if observed; each has random numbers of its own."""
 
     def __init__(
-        self, of: Problem, grow: Grower | None, statistic: Statistic, n_trees: int, weighting: str,
-        draw: str, seed: int,
+        self, goal: supervised.Target, grow: Grower | None, statistic: str | Statistic | None, n_trees: int,
+        weighting: str, draw: str, rng: Rng,
     ) -> None:  # fmt: skip
-        self.of, self.grow, self.statistic, self.n_trees = of, grow, statistic, n_trees
-        self.weighting, self.draw, self.seed = weighting, draw, seed
+        self.statistic = chosen(statistic, goal)
+        self.n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
+        self.weighting = check.choice("weighting", weighting, WEIGHTINGS)
+        self.draw = check.choice("draw", draw, ("fixed", "bootstrap"))
+        check_grower(grow, goal, "bootstrap", "rng")
+        self.grow, self.seed = grow, check.seed(rng)
 
     def statistic_of(self, of: Problem, number: int) -> tuple[float, int]:
         """The statistic of one honest forest, and how many rows have votes."""
         seed, goal = seed_of(self.seed, 2 * number), of.goal
         stratum: Any = len(of.samples) if goal.labels is None else goal.labels
         counts = honest_counts(stratum, self.n_trees, draw=self.draw, rng=seed)
-        forest = grown(
-            self.grow, of.samples, of.learned, self.n_trees, goal, bootstrap=counts.structure, rng=seed
-        )
-        p = posterior_of(forest, leaves(forest, of.rows), goal, counts, self.weighting).p
-        return of_rows(self.statistic, p, of.learned)
-
-    def permuted(self, number: int) -> float:
-        """The statistic of labels permuted."""
-        order = permutation(self.seed, 2 * number + 1, len(self.of.samples))
-        goal = self.of.goal
-        labels, targets = (None if a is None else a[order] for a in (goal.labels, goal.targets))
-        moved = goal._replace(labels=labels, targets=targets)
-        return self.statistic_of(self.of._replace(goal=moved), number)[0]
+        forest = grown(self.grow, of.samples, goal, self.n_trees, bootstrap=counts.structure, rng=seed)
+        p = posterior_of(forest, tree.apply(forest, of.rows), goal, counts, self.weighting).p
+        return of_rows(self.statistic, p, learned(goal))
 
 
 def permutation_test(
@@ -145,14 +143,13 @@ def permutation_test(
     0.02
     """
     of = problem(x, y, task)
-    function = chosen(statistic, of.goal)
-    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
-    n_permutations, max_exceed = check_draws(n_permutations, max_exceed)
-    check.choice("weighting", weighting, WEIGHTINGS)
-    check.choice("draw", draw, ("fixed", "bootstrap"))
-    check_grower(grow, of.goal, "bootstrap", "rng")
-    draws = HonestDraws(of, grow, function, n_trees, weighting, draw, check.seed(rng))
-    return sequential(draws.statistic_of(of, 0), draws.permuted, n_permutations, max_exceed, progress)
+    draws = HonestDraws(of.goal, grow, statistic, n_trees, weighting, draw, rng)
+
+    def permuted(b: int) -> tuple[float, int]:
+        order = permutation(draws.seed, 2 * b + 1, len(of.samples)) if b else slice(None)
+        return draws.statistic_of(of._replace(goal=rows_of(of.goal, order)), b)
+
+    return sequential(permuted, n_permutations, max_exceed, progress)
 
 
 # ----------------------------------------------------------------------------------- rows split once
@@ -164,21 +161,18 @@ def neighbors(forest: Forest, leaf: IntArray, weighting: str) -> FloatArray:
     With "counts" the number of trees in which both share a leaf, with "shares" the sum over these trees of
     one over the other rows of the leaf. The diagonal is 0: a row does not predict itself.
     """
-    import scipy.sparse
-
-    n, n_trees = leaf.shape
-    node = value_rows(forest, leaf, np.arange(n_trees)[None]).ravel()
-    row = np.arange(n + 1) * n_trees
-    ones = np.ones(len(node))
-    member = scipy.sparse.csr_array((ones, node, row), shape=(n, len(forest.value)))
-    weight = member
+    member = members(forest, leaf)
+    weight = member.copy()
     if weighting == "shares":
-        others = np.bincount(node, minlength=len(forest.value)) - 1
-        inverse = np.divide(1.0, others, out=np.zeros(len(others)), where=others > 0)
-        weight = scipy.sparse.csr_array((inverse[node], node, row), shape=member.shape)
+        others = member.sum(axis=0)[member.indices] - 1
+        weight.data = np.divide(1.0, others, out=np.zeros(len(others)), where=others > 0)
     shared: FloatArray = (weight @ member.T).toarray()
     np.fill_diagonal(shared, 0)
     return shared
+
+
+_without_labels = partial(classic.grow_random, min_samples_leaf=5)
+"""Grows trees whose rows are split at random; leaves hold several rows, which predict each other."""
 
 
 def _split(y: Any, n: int, share: float, seed: int) -> tuple[IntArray, IntArray]:
@@ -283,20 +277,25 @@ def split_test(
     """
     of = problem(x, y, task)
     function = chosen(statistic, of.goal)
-    share = check.number("structure_share", structure_share, 0.0, 1.0, open_low=True)
+    share = check.number("structure_share", structure_share, 0.0, 1.0)
     n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
-    n_permutations, _ = check_draws(n_permutations, None)
+    n_permutations = checked_draws(n_permutations)
     check.choice("weighting", weighting, WEIGHTINGS)
-    check_grower(grow, of.goal, "rng")
     seed, n = check.seed(rng), len(of.samples)
-    first, second = _split(of.goal.labels, n, share, seed)
+    if share:
+        first, second = _split(of.goal.labels, n, share, seed)
+        goal = rows_of(of.goal, first)
+    else:
+        first = second = np.arange(n)
+        goal = supervised.Target(None, normals(seed, 0, 1, n).T, 1)
+        grow = _without_labels if grow is None else grow
+    check_grower(grow, goal, "rng")
     rows = of.rows if isinstance(of.rows, np.ndarray) else of.rows.tocsr()
-    samples = encoded_as(of, rows[first])
-    forest = grown(grow, samples, of.learned[first], n_trees, of.goal, rng=seed_of(seed, 1))
+    forest = grown(grow, encoded_as(of, rows[first]), goal, n_trees, rng=seed_of(seed, 1))
     with check.memory("x", "pairs of rows", 8 * len(second) ** 2):
-        weight = neighbors(forest, leaves(forest, rows[second]), weighting)
-    learned = of.learned[second]
-    one_hot = np.eye(of.goal.n_outputs)[learned] if of.goal.labels is not None else learned
+        weight = neighbors(forest, tree.apply(forest, rows[second]), weighting)
+    of_second = rows_of(of.goal, second)
+    actual, values = learned(of_second), outputs(of_second)
     voted = weight.sum(axis=1) > 0
     if voted.sum() < 2:
         raise ValueError(
@@ -308,15 +307,15 @@ def split_test(
 
     def statistics(orders: IntArray) -> list[float]:
         """Of permuted labels, all in one product: a column for each permutation and class."""
-        moved = one_hot[orders].transpose(1, 0, 2).reshape(len(second), -1)
+        moved = values[orders].transpose(1, 0, 2).reshape(len(second), -1)
         p = (weight @ moved).reshape(len(weight), len(orders), -1) / total
-        return [of_rows(function, p[:, b], learned[orders[b]][voted])[0] for b in range(len(orders))]
+        return [of_rows(function, p[:, b], actual[orders[b]][voted])[0] for b in range(len(orders))]
 
     observed = statistics(np.arange(len(second))[None])[0]
 
     def permuted(numbers: range) -> list[float]:
         return statistics(np.stack([permutation(seed, 2 + b, len(second)) for b in numbers]))
 
-    step = max(1, _PERMUTED // one_hot.size)
+    step = max(1, _PERMUTED // values.size)
     share, null = in_blocks(observed, permuted, n_permutations, step, progress)
     return PermutationTest(share, observed, null, int(voted.sum()))
