@@ -10,6 +10,7 @@ IndexError.
 """
 
 from .conditional import ConditionalTest, conditional_randomization_test, conditional_test
+from .dependence import DistanceCorrelation, distance_correlation
 from .honest import HonestCounts, honest_counts
 from .importances import ImportanceTest, OobImportance, importance_test, oob_importance
 from .permutation import permutation_test, split_test
@@ -20,6 +21,7 @@ from .two_forests import TwoForestTest, two_forest_test
 
 __all__ = [
     "ConditionalTest",
+    "DistanceCorrelation",
     "HonestCounts",
     "ImportanceTest",
     "OobImportance",
@@ -30,6 +32,7 @@ __all__ = [
     "auc",
     "conditional_randomization_test",
     "conditional_test",
+    "distance_correlation",
     "honest_counts",
     "importance_test",
     "information",

@@ -1,5 +1,6 @@
 """Tests of independence by permuted labels: with forests regrown, and with rows split once."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -10,6 +11,7 @@ from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
 from ..growth import Samples
 from ..tree import Forest
+from .dependence import centered
 from .draws import normals, permutation, seed_of
 from .honest import fixed_sizes, honest_counts
 from .posteriors import WEIGHTINGS, posterior_of
@@ -42,7 +44,7 @@ class HonestDraws:
         self, goal: supervised.Target, grow: Grower | None, statistic: str | Statistic | None, n_trees: int,
         weighting: str, draw: str, rng: Rng,
     ) -> None:  # fmt: skip
-        self.statistic = chosen(statistic, goal)
+        self.statistic: Any = chosen(statistic, goal)
         self.n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
         self.weighting = check.choice("weighting", weighting, WEIGHTINGS)
         self.draw = check.choice("draw", draw, ("fixed", "bootstrap"))
@@ -196,6 +198,41 @@ def _split(y: Any, n: int, share: float, seed: int) -> tuple[IntArray, IntArray]
     return np.sort(order[first]), np.sort(order[~first])
 
 
+OfOrders = Callable[[IntArray], list[float]]
+"""statistics(orders): those of labels in the order of each row of orders."""
+
+
+def _of_posteriors(
+    weight: FloatArray, actual: Any, values: FloatArray, function: Statistic
+) -> tuple[OfOrders, int]:
+    """Statistics of posteriors, and the number of rows that have votes."""
+    voted = weight.sum(axis=1) > 0
+    if voted.sum() < 2:
+        raise ValueError(
+            f"n_trees: expected leaves that several rows share, got votes for {int(voted.sum())} rows; grow "
+            "more trees, or bind min_samples_leaf to grow"
+        )
+    weight = weight[voted]
+    total = weight.sum(axis=1)[:, None, None]
+
+    def statistics(orders: IntArray) -> list[float]:
+        """All in one product: a column for each permutation and class."""
+        moved = values[orders].transpose(1, 0, 2).reshape(len(values), -1)
+        p = (weight @ moved).reshape(len(weight), len(orders), -1) / total
+        return [of_rows(function, p[:, b], actual[orders[b]][voted])[0] for b in range(len(orders))]
+
+    return statistics, int(voted.sum())
+
+
+def _correlations(weight: FloatArray, values: FloatArray) -> OfOrders:
+    """Distance correlations of the leaves that rows share and of the values."""
+    from scipy.spatial.distance import cdist
+
+    # Centred distances and centred proximities differ by their sign alone.
+    of_x, of_y = centered(-weight), centered(cdist(values, values))
+    return lambda orders: [float((of_x * of_y[np.ix_(order, order)]).sum()) for order in orders]
+
+
 def split_test(
     x: ArrayLike | Samples,
     y: ArrayLike,
@@ -224,9 +261,10 @@ def split_test(
         of two classes "auc", "sensitivity" or "partial_auc"; in a regression "mse", the default, whose
         negative is taken. Or a function of (p, y), such as functools.partial(stats.sensitivity,
         specificity=0.9), which returns a number that is larger with more dependence. Rows without a vote are
-        left out before.
+        left out before. Or "distance_correlation", of the leaves that rows share, and of labels or targets.
     structure_share : float
-        Share of the rows of each class that the forest is grown on, above 0 and below 1.
+        Share of the rows of each class that the forest is grown on, below 1. With 0 no label grows it: it is
+        grown on normal numbers as targets, and all rows are tested.
     n_trees : int
         Number of trees, 1 to 2**20.
     n_permutations : int
@@ -237,7 +275,8 @@ def split_test(
         Whether y holds labels or targets.
     grow : callable, optional
         Called as grow(x, y, n_trees=..., rng=...), with n_classes or task beside these, where x are Samples;
-        returns a Forest. By default `hforest.classic.grow`; bind settings by functools.partial.
+        returns a Forest. By default `hforest.classic.grow`, with a structure_share of 0
+        `hforest.classic.grow_random` with min_samples_leaf=5; bind settings by functools.partial.
     progress : callable or bool, optional
         Called as progress(done, n_permutations) after some permutations; False ends them, and the p-value
         comes from those so far. True shows a bar.
@@ -264,9 +303,17 @@ def split_test(
     is less than that of `permutation_test`, since splits see a share of the rows. A row that no other row
     shares a leaf with has no vote, whatever the permutation.
 
+    With a structure_share of 0, W depends on no label, and the p-value is exact as well. All rows are tested,
+    so power is larger where all of a few columns tell; random splits find nothing among many columns that do
+    not, where power goes to the level.
+
+    "distance_correlation" is that of `distance_correlation`, of one minus the proximity of the rows by W and
+    of the Euclidean distance of targets, or whether labels differ: the statistic of KMERF (Panda, Shen and
+    Vogelstein, arXiv 1812.00029), with a forest that does not know the labels which are permuted.
+
     Statistics that are equal to rounding count as larger. With "counts" and labels all products are of whole
-    numbers, and exact. Cost: one forest, and one product of W with the
-    permuted labels; 8 bytes for each pair of rows of the second part.
+    numbers, and exact. Cost: one forest, and one product of W with the permuted labels; 8 bytes for each pair
+    of rows of the second part.
 
     Examples
     --------
@@ -276,7 +323,7 @@ def split_test(
     0.01
     """
     of = problem(x, y, task)
-    function = chosen(statistic, of.goal)
+    function = chosen(statistic, of.goal, "distance_correlation")
     share = check.number("structure_share", structure_share, 0.0, 1.0)
     n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
     n_permutations = checked_draws(n_permutations)
@@ -295,22 +342,11 @@ def split_test(
     with check.memory("x", "pairs of rows", 8 * len(second) ** 2):
         weight = neighbors(forest, tree.apply(forest, rows[second]), weighting)
     of_second = rows_of(of.goal, second)
-    actual, values = learned(of_second), outputs(of_second)
-    voted = weight.sum(axis=1) > 0
-    if voted.sum() < 2:
-        raise ValueError(
-            f"n_trees: expected leaves that several rows share, got votes for {int(voted.sum())} rows; grow "
-            "more trees, or bind min_samples_leaf to grow"
-        )
-    weight = weight[voted]
-    total = weight.sum(axis=1)[:, None, None]
-
-    def statistics(orders: IntArray) -> list[float]:
-        """Of permuted labels, all in one product: a column for each permutation and class."""
-        moved = values[orders].transpose(1, 0, 2).reshape(len(second), -1)
-        p = (weight @ moved).reshape(len(weight), len(orders), -1) / total
-        return [of_rows(function, p[:, b], actual[orders[b]][voted])[0] for b in range(len(orders))]
-
+    values = outputs(of_second)
+    if function is None:
+        statistics, n_rows = _correlations(weight, values), len(second)
+    else:
+        statistics, n_rows = _of_posteriors(weight, learned(of_second), values, function)
     observed = statistics(np.arange(len(second))[None])[0]
 
     def permuted(numbers: range) -> list[float]:
@@ -318,4 +354,4 @@ def split_test(
 
     step = max(1, _PERMUTED // values.size)
     share, null = in_blocks(observed, permuted, n_permutations, step, progress)
-    return PermutationTest(share, observed, null, int(voted.sum()))
+    return PermutationTest(share, observed, null, n_rows)
