@@ -4,9 +4,13 @@
     python bench/stats.py --cells "permutation 64 *" --sets 50            # some cells
 
 A cell is a test, rows, columns and a statistic, such as "split 256 16 auc". The record has the p-values of
-each cell; a run with the same record adds the sets that are missing.
+each cell; a run with the same record adds the sets that are missing. It has the ranks of the observed
+statistics, too, among those drawn, ties broken at random: from 0, the largest, to 99, or to 5 for tests that
+stop once five statistics are as large, of the first five. Ranks are uniform where a test is exact.
 
 permutation, split      labels of two classes, as many of each, beside normal columns
+no labels               the same, split tests of trees that are grown without labels
+importance              the same, the first column beside 99 permuted copies
 conditional             z of four normal columns; each column of x is one of them, or its sine, and noise; the
                         labels depend on two columns of z alone
 randomization           the same, with draws from the true distribution of x given z
@@ -22,6 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from common import record
+from scipy.stats import chisquare
 
 from hforest import stats
 
@@ -29,6 +34,10 @@ LEVEL = 0.05
 N_PERMUTATIONS, MAX_EXCEED = 99, 5
 """A p-value is 0.05 or less where at most four of 99 statistics are as large."""
 ROWS, COLUMNS = (64, 256), (1, 16, 256)
+POOLED, EACH = (0.046, 0.054), (0.035, 0.065)
+"""Limits of the shares of rejected sets: over all cells of a test, and of each."""
+GROUPS = 10
+"""Groups of ranks, at most, whose frequencies chi-square compares."""
 BATCH = 5
 """Sets of one cell before the next one's."""
 
@@ -49,12 +58,14 @@ class Cell(NamedTuple):
 def cells() -> list[Cell]:
     """All cells, the short ones first."""
     both = [(n, d) for n in ROWS for d in COLUMNS]
-    found = [
-        Cell(test, n, d, statistic)
-        for n, d in both
-        for test in ("split", "permutation")
-        for statistic in ("information", "auc")
-    ]
+    classes = ("information", "auc")
+    tests = {
+        "split": (*classes, "distance_correlation"),
+        "permutation": classes,
+        "no labels": (*classes, "distance_correlation"),
+        "importance": ("mdi_oob", "ufi"),
+    }
+    found = [Cell(test, n, d, word) for n, d in both for test, words in tests.items() for word in words]
     found += [Cell("randomization", n, 1, "information") for n in ROWS]
     found += [Cell("two forests", 128, 16, str(n_trees)) for n_trees in (25, 125, 500)]
     return found + [Cell("conditional", n, d, "covariance") for n, d in both]
@@ -82,42 +93,95 @@ def sampler(x: np.ndarray, z: np.ndarray, rng: np.random.Generator) -> np.ndarra
     return explained(z, x.shape[1]) + rng.normal(size=x.shape)
 
 
-def p_value(cell: Cell, number: int) -> float:
-    """The p-value, or share, of one data set."""
+def rank(statistic: float, null: np.ndarray, rng: np.random.Generator) -> int:
+    """How many drawn statistics are larger than the observed one; equal ones are, or not, at random."""
+    equal = abs(null - statistic) <= 1e-12 * max(1.0, abs(statistic))
+    return int((~equal & (null > statistic)).sum()) + int(rng.integers(1 + equal.sum()))
+
+
+def outcome(cell: Cell, number: int) -> tuple[float, int]:
+    """The p-value, or share, of one data set, and the rank of its statistic."""
     rng = np.random.default_rng([number, cell.n, cell.d])
+    coin = np.random.default_rng([number, cell.n, cell.d, 1])
     seed = int(rng.integers(2**62))
     settings: dict[str, Any] = {"statistic": cell.statistic, "n_permutations": N_PERMUTATIONS, "rng": seed}
-    if cell.test == "permutation":
-        return stats.permutation_test(
-            *independent(cell.n, cell.d, rng), max_exceed=MAX_EXCEED, **settings
-        ).p_value
-    if cell.test == "split":
-        return stats.split_test(*independent(cell.n, cell.d, rng), **settings).p_value
     if cell.test == "two forests":
         x, y = independent(cell.n + 64, cell.d, rng)
         train, test = slice(cell.n), slice(cell.n, None)
-        return stats.two_forest_test(
+        two = stats.two_forest_test(
             x[train], y[train], x[test], y[test], np.arange(cell.d), n_trees=int(cell.statistic),
             n_permutations=N_PERMUTATIONS, rng=seed,
-        ).share  # fmt: skip
-    x, y, z = through_z(cell.n, cell.d, rng)
-    if cell.test == "randomization":
-        return stats.conditional_randomization_test(
-            x, y, z, sampler, max_exceed=MAX_EXCEED, **settings
-        ).p_value
-    return stats.conditional_test(x, y, z, n_bootstrap=N_PERMUTATIONS, rng=seed).p_value
+        )  # fmt: skip
+        return two.share, rank(two.statistic, two.null, coin)
+    if cell.test == "importance":
+        of = stats.importance_test(
+            *independent(cell.n, cell.d, rng), columns=0, by=cell.statistic, n_copies=N_PERMUTATIONS, rng=seed
+        )
+        return float(of.p_value[0]), rank(float(of.importance[0]), of.null[0], coin)
+    if cell.test == "conditional":
+        x, y, z = through_z(cell.n, cell.d, rng)
+        p = stats.conditional_test(x, y, z, n_bootstrap=N_PERMUTATIONS, rng=seed).p_value
+        return p, round(p * (1 + N_PERMUTATIONS)) - 1
+    if cell.test in ("split", "no labels"):
+        share = 0.5 if cell.test == "split" else 0.0
+        result = stats.split_test(*independent(cell.n, cell.d, rng), structure_share=share, **settings)
+        return result.p_value, rank(result.statistic, result.null, coin)
+    settings["max_exceed"] = MAX_EXCEED
+    if cell.test == "permutation":
+        result = stats.permutation_test(*independent(cell.n, cell.d, rng), **settings)
+    else:
+        result = stats.conditional_randomization_test(
+            *through_z(cell.n, cell.d, rng), sampler=sampler, **settings
+        )
+    return result.p_value, rank(result.statistic, result.null[:MAX_EXCEED], coin)
+
+
+def uniform(ranks: list[tuple[int, int]]) -> float:
+    """The p-value of chi-square that ranks, each of 0 to n, are uniform, with n beside each."""
+    if not ranks:
+        return float("nan")
+    number = np.array(ranks)
+    n_groups = min(GROUPS, 1 + int(number[:, 1].min()))
+    group = number[:, 0] * n_groups // (1 + number[:, 1])
+    return float(chisquare(np.bincount(group, minlength=n_groups)).pvalue)
+
+
+def drawn(test: str) -> int:
+    """How many statistics a test draws at least."""
+    return MAX_EXCEED if test in ("permutation", "randomization") else N_PERMUTATIONS
+
+
+def rejected(p: np.ndarray) -> str:
+    """The share of sets with a p-value of 0.05 or less, and its standard error."""
+    share = float((p <= LEVEL).mean())
+    return f"{share:.3f} | {np.sqrt(share * (1 - share) / len(p)):.3f}"
 
 
 def table(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Lines of Markdown: shares of sets with a p-value of 0.05 or less, and their standard errors."""
+    """Lines of Markdown: of each cell, and of all cells of each test and statistic."""
     yield "| test | rows | columns | statistic | sets | rejected | standard error |"
     yield "|---|---|---|---|---|---|---|"
     for row in rows:
         p = np.array(row["p"])
-        share = float((p <= LEVEL).mean())
-        error = float(np.sqrt(share * (1 - share) / len(p)))
         name = (row["test"], str(row["n"]), str(row["d"]), row["statistic"])
-        yield f"| {' | '.join(name)} | {len(p)} | {share:.3f} | {error:.3f} |"
+        yield f"| {' | '.join(name)} | {len(p)} | {rejected(p)} |"
+    yield ""
+    yield (
+        "| test | statistic | sets | rejected | standard error | from {} to {} | cells from {} to {} "
+        "| ranks uniform, p |".format(*POOLED, *EACH)
+    )
+    yield "|---|---|---|---|---|---|---|---|"
+    for test, statistic in dict.fromkeys((row["test"], row["statistic"]) for row in rows):
+        of = [row for row in rows if (row["test"], row["statistic"]) == (test, statistic)]
+        p = np.concatenate([row["p"] for row in of])
+        shares = [float((np.array(row["p"]) <= LEVEL).mean()) for row in of]
+        inside = sum(EACH[0] <= share <= EACH[1] for share in shares)
+        within = "yes" if POOLED[0] <= (p <= LEVEL).mean() <= POOLED[1] else "no"
+        by_chance = uniform([(r, drawn(test)) for row in of for r in row.get("rank", [])])
+        yield (
+            f"| {test} | {statistic} | {len(p)} | {rejected(p)} | {within} | {inside} of {len(of)} "
+            f"| {by_chance:.3f} |"
+        )
 
 
 def measure(
@@ -128,7 +192,10 @@ def measure(
         for cell in chosen:
             row = rows.setdefault(cell.name, {**cell._asdict(), "p": []})
             missing = range(len(row["p"]), min(done + BATCH, n_sets))
-            row["p"] += [p_value(cell, number) for number in missing]
+            made = [outcome(cell, number) for number in missing]
+            row["p"] += [p for p, _ in made]
+            # A record of an earlier version has fewer ranks than p-values.
+            row.setdefault("rank", []).extend(r for _, r in made)
             if missing:
                 save()
 

@@ -527,6 +527,96 @@ def test_split_test_reports_and_stops():
     assert len(whole.null) == 50
 
 
+@pytest.mark.parametrize("grow", [None, functools.partial(classic.grow, min_samples_leaf=5)])
+def test_trees_without_labels(grow):
+    """The forest is that of targets which the labels don't change, on all rows."""
+    x, y = rows(40, d=2)
+    grown = []
+
+    def noted(x, y, **settings):
+        grown.append((grow or permutation._without_labels)(x, y, **settings))
+        return grown[-1]
+
+    settings = {"structure_share": 0, "statistic": "auc", "n_permutations": 19, "rng": 2}
+    test = stats.split_test(x, y, grow=noted, **settings)
+    assert test.p_value == 0.05
+    assert test.n_rows == 40
+    same(test, stats.split_test(x, y, grow=noted, **settings))
+    stats.split_test(x, 1 - y, grow=noted, **settings)
+    same(grown[0], grown[2])
+    if grow is None:
+        same(test, stats.split_test(x, y, **settings))
+    weight = permutation.neighbors(grown[0], tree.apply(grown[0], x), "counts")
+    assert test.statistic == stats.auc(weight @ np.eye(2)[y] / weight.sum(axis=1)[:, None], y)
+    targets = stats.split_test(x, x[:, :2], task="regression", **(settings | {"statistic": "mse"}))
+    assert targets.p_value == 0.05
+
+
+def reference_correlation(a, b):
+    """Székely and Rizzo 2014, definition 2 and equation 2.3, entry by entry."""
+    n = len(a)
+
+    def centered(d):
+        d = d - np.diag(np.diag(d))
+        c = np.zeros((n, n))
+        for i, j in itertools.permutations(range(n), 2):
+            rows = d[i].sum() / (n - 2) + d[:, j].sum() / (n - 2)
+            c[i, j] = d[i, j] - rows + d.sum() / ((n - 1) * (n - 2))
+        return c
+
+    a, b = centered(a), centered(b)
+    return (a * b).sum() / np.sqrt((a * a).sum() * (b * b).sum())
+
+
+def test_distance_correlations_are_those_of_loops():
+    from scipy.stats import chi2
+
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 12))
+    a, b = abs(x[:, None] - x), abs(y[:, None] - y)
+    for other in (b, a, a + 0.3 * b, (y[:, None] > 0) != (y > 0)):
+        statistic, p = stats.distance_correlation(a, other)
+        assert statistic == pytest.approx(reference_correlation(a, np.asarray(other, float)), abs=1e-12)
+        assert p == pytest.approx(chi2.sf(12 * statistic + 1, 1))
+    assert stats.distance_correlation(a, a).statistic == pytest.approx(1)
+    # A kernel with the other sign, in any unit.
+    assert stats.distance_correlation(a, 2.0**200 * (3 - b)).statistic == pytest.approx(
+        -stats.distance_correlation(a, b).statistic
+    )
+    assert stats.distance_correlation(a, np.ones((12, 12))).statistic == 0
+    with pytest.raises(ValueError, match=r"^of_y: expected a symmetric matrix, got another; pass \(of_y \+"):
+        stats.distance_correlation(a, np.triu(b))
+    with pytest.raises(ValueError, match=r"^of_y: expected shape .* n_samples = 12, got \(11, 11\)"):
+        stats.distance_correlation(a, b[1:, 1:])
+    with pytest.raises(ValueError, match=r"^of_x: expected shape .* n_samples of at least 4, got \(3, 3\)"):
+        stats.distance_correlation(a[:3, :3], b)
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_distance_correlations_of_leaves(task):
+    x, y = rows(60, n_classes=3)
+    if task == "regression":
+        y = x[:, :2] ** 2
+    settings = {"statistic": "distance_correlation", "task": task, "n_permutations": 19, "rng": 2}
+    test = stats.split_test(x, y, **settings)
+    assert test.p_value == 0.05
+    seed = supervised.check.seed(2)
+    first, second = permutation._split(y if task == "classification" else None, 60, 0.5, seed)
+    n_classes = {"n_classes": 3} if task == "classification" else {}
+    forest = classic.grow(x[first], y[first], task=task, rng=draws.seed_of(seed, 1), **n_classes)
+    of_x = 1 - tree.proximity(forest, x[second]).toarray()
+    assert test.n_rows == len(second)
+    for b in range(-1, 19):
+        order = slice(None) if b < 0 else draws.permutation(seed, 2 + b, len(second))
+        some = y[second][order].reshape(len(second), -1)
+        if task == "classification":
+            of_y = some != some.T
+        else:
+            of_y = np.sqrt(((some[:, None] - some) ** 2).sum(axis=2))
+        want = stats.distance_correlation(of_x, of_y).statistic
+        assert (test.statistic if b < 0 else test.null[b]) == pytest.approx(want, abs=1e-9)
+
+
 # ---------------------------------------------------------------------------------- conditional tests
 
 
@@ -738,8 +828,51 @@ def test_valid_tests_hold_their_level(statistic):
             *null(40, 2, seed), statistic=statistic, n_trees=30, n_permutations=99, rng=seed
         ).p_value
 
+    def without_labels(seed):
+        settings = {"structure_share": 0, "n_trees": 30, "n_permutations": 99, "rng": seed}
+        return stats.split_test(*null(40, 2, seed), statistic=statistic, **settings).p_value
+
     assert size(permuted) <= 20
     assert size(split) <= 20
+    assert size(without_labels) <= 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_distance_correlations_hold_their_level(share):
+    def correlated(seed):
+        settings = {"structure_share": share, "n_trees": 30, "n_permutations": 99, "rng": seed}
+        return stats.split_test(*null(40, 2, seed), statistic="distance_correlation", **settings).p_value
+
+    def by_chi_square(seed):
+        x, y = null(40, 2, seed)
+        forest = classic.grow(x[:20], y[:20], 30, n_classes=2, rng=seed)
+        of_x = 1 - tree.proximity(forest, x[20:]).toarray()
+        return stats.distance_correlation(of_x, y[20:, None] != y[20:]).p_value
+
+    assert size(correlated) <= 20
+    if share:
+        assert size(by_chi_square) <= 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("by", ["mdi_oob", "ufi"])
+@pytest.mark.parametrize("grow", ["classic", "oblique"])
+def test_importance_tests_hold_their_level(by, grow):
+    """Of features of 2 and of many values, beside one that tells much; adjusted: of all features together."""
+    single = []
+
+    def least(seed):
+        rng = np.random.default_rng(seed)
+        x = np.column_stack([rng.integers(0, 2, 60), rng.normal(size=(60, 2))])
+        y = ((x[:, 2] > 0) ^ (rng.random(60) < 0.2)).astype(int)
+        settings = {"by": by, "n_trees": 20, "n_copies": 59, "grow": GROWERS[grow], "rng": seed}
+        test = stats.importance_test(x, y, **settings)
+        single.append(test.p_value[:2])
+        return test.adjusted[:2].min()
+
+    assert size(least) <= 20
+    assert ((np.array(single) <= 0.05).sum(axis=0) <= 20).all()
 
 
 @pytest.mark.slow
@@ -779,24 +912,43 @@ def test_what_is_no_p_value_does_not_hold_a_level():
 def test_the_bench_goes_on_with_its_record(script, tmp_path, monkeypatch, capsys):
     bench, path = script("stats"), tmp_path / "stats.json"
     names = [cell.name for cell in bench.cells()]
-    assert len(names) == len(set(names)) == 35
+    assert len(names) == len(set(names)) == 71
     command = ["stats.py", "--cells", "split 64 1 *", "randomization 64 1 *", "--json", str(path)]
     monkeypatch.setattr(bench, "N_PERMUTATIONS", 9)
     monkeypatch.setattr("sys.argv", [*command, "--sets", "1"])
     bench.main()
     first = json.loads(path.read_text())["rows"]
-    assert [len(row["p"]) for row in first] == [1, 1, 1]
+    assert [len(row["p"]) for row in first] == [len(row["rank"]) for row in first] == [1, 1, 1, 1]
     monkeypatch.setattr("sys.argv", [*command, "--sets", "3"])
     bench.main()
     rows_now = json.loads(path.read_text())["rows"]
     for row, before in zip(rows_now, first, strict=True):
         assert row["p"][:1] == before["p"]
-        assert len(row["p"]) == 3
+        assert len(row["p"]) == len(row["rank"]) == 3
         cell = bench.Cell(*(row[key] for key in bench.Cell._fields))
-        assert row["p"][2] == bench.p_value(cell, 2)
+        assert (row["p"][2], row["rank"][2]) == bench.outcome(cell, 2)
     lines = list(bench.table([{**first[0], "p": [0.01, 0.05, 0.2, 1.0]}]))
-    assert lines[-1] == "| split | 64 | 1 | information | 4 | 0.500 | 0.250 |"
+    assert lines[2] == "| split | 64 | 1 | information | 4 | 0.500 | 0.250 |"
+    assert lines[-1].startswith("| split | information | 4 | 0.500 | 0.250 | no | 0 of 1 | ")
     assert lines[0] in capsys.readouterr().out
+    for test in ("no labels 64 1 distance_correlation", "importance 64 1 ufi", "two forests 128 16 25"):
+        cell = next(cell for cell in bench.cells() if cell.name == test)
+        p, number = bench.outcome(cell, 0)
+        assert p >= (1 + number) / 10  # ties count
+        assert 0 <= number <= 9
+
+
+def test_the_bench_compares_ranks(script):
+    bench, rng = script("stats"), np.random.default_rng(0)
+    null = np.array([1.0, 2.0, 2.0, 2.0, 3.0])
+    numbers = [bench.rank(2.0, null, rng) for _ in range(400)]
+    assert set(numbers) == {1, 2, 3, 4}  # ties broken at random
+    assert np.bincount(numbers)[1:].min() > 60
+    assert bench.uniform([(r, 99) for r in range(100)]) == pytest.approx(1)
+    assert bench.uniform([(r, 99) for r in range(50)] * 2) < 1e-6
+    assert bench.uniform([(r, 5) for r in range(6)] * 5) == pytest.approx(1)
+    assert bench.uniform([(0, 5)] * 30) < 1e-6
+    assert np.isnan(bench.uniform([]))
 
 
 def test_unchecked():
