@@ -2,6 +2,7 @@
 
     python bench/stats.py --sets 200 --json bench/results/stats.json      # some hours on one core
     python bench/stats.py --cells "permutation 64 *" --sets 50            # some cells
+    python bench/stats.py --cells "* 64 *" --effect 1                     # power, not size
 
 A cell is a test, rows, columns and a statistic, such as "split 256 16 auc". The record has the p-values of
 each cell; a run with the same record adds the sets that are missing. It has the ranks of the observed
@@ -71,9 +72,13 @@ def cells() -> list[Cell]:
     return found + [Cell("conditional", n, d, "covariance") for n, d in both]
 
 
-def independent(n: int, d: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Columns, and labels that do not depend on them."""
-    return rng.normal(size=(n, d)), rng.permutation(np.arange(n) % 2)
+def columns_and_labels(
+    n: int, d: int, effect: float, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Normal columns, and labels of two classes between which the mean of the first column differs."""
+    x, y = rng.normal(size=(n, d)), rng.permutation(np.arange(n) % 2)
+    x[:, 0] += effect * y
+    return x, y
 
 
 def explained(z: np.ndarray, d: int) -> np.ndarray:
@@ -99,41 +104,39 @@ def rank(statistic: float, null: np.ndarray, rng: np.random.Generator) -> int:
     return int((~equal & (null > statistic)).sum()) + int(rng.integers(1 + equal.sum()))
 
 
-def outcome(cell: Cell, number: int) -> tuple[float, int]:
+def outcome(cell: Cell, number: int, effect: float = 0.0) -> tuple[float, int]:
     """The p-value, or share, of one data set, and the rank of its statistic."""
     rng = np.random.default_rng([number, cell.n, cell.d])
     coin = np.random.default_rng([number, cell.n, cell.d, 1])
     seed = int(rng.integers(2**62))
     settings: dict[str, Any] = {"statistic": cell.statistic, "n_permutations": N_PERMUTATIONS, "rng": seed}
     if cell.test == "two forests":
-        x, y = independent(cell.n + 64, cell.d, rng)
+        x, y = columns_and_labels(cell.n + 64, cell.d, effect, rng)
         train, test = slice(cell.n), slice(cell.n, None)
         two = stats.two_forest_test(
             x[train], y[train], x[test], y[test], np.arange(cell.d), n_trees=int(cell.statistic),
             n_permutations=N_PERMUTATIONS, rng=seed,
         )  # fmt: skip
         return two.share, rank(two.statistic, two.null, coin)
-    if cell.test == "importance":
-        of = stats.importance_test(
-            *independent(cell.n, cell.d, rng), columns=0, by=cell.statistic, n_copies=N_PERMUTATIONS, rng=seed
-        )
-        return float(of.p_value[0]), rank(float(of.importance[0]), of.null[0], coin)
     if cell.test == "conditional":
         x, y, z = through_z(cell.n, cell.d, rng)
         p = stats.conditional_test(x, y, z, n_bootstrap=N_PERMUTATIONS, rng=seed).p_value
         return p, round(p * (1 + N_PERMUTATIONS)) - 1
-    if cell.test in ("split", "no labels"):
-        share = 0.5 if cell.test == "split" else 0.0
-        result = stats.split_test(*independent(cell.n, cell.d, rng), structure_share=share, **settings)
-        return result.p_value, rank(result.statistic, result.null, coin)
-    settings["max_exceed"] = MAX_EXCEED
-    if cell.test == "permutation":
-        result = stats.permutation_test(*independent(cell.n, cell.d, rng), **settings)
-    else:
+    if cell.test == "randomization":
         result = stats.conditional_randomization_test(
-            *through_z(cell.n, cell.d, rng), sampler=sampler, **settings
+            *through_z(cell.n, cell.d, rng), sampler=sampler, max_exceed=MAX_EXCEED, **settings
         )
-    return result.p_value, rank(result.statistic, result.null[:MAX_EXCEED], coin)
+        return result.p_value, rank(result.statistic, result.null[:MAX_EXCEED], coin)
+    x, y = columns_and_labels(cell.n, cell.d, effect, rng)
+    if cell.test == "importance":
+        of = stats.importance_test(x, y, columns=0, by=cell.statistic, n_copies=N_PERMUTATIONS, rng=seed)
+        return float(of.p_value[0]), rank(float(of.importance[0]), of.null[0], coin)
+    if cell.test == "permutation":
+        result = stats.permutation_test(x, y, max_exceed=MAX_EXCEED, **settings)
+        return result.p_value, rank(result.statistic, result.null[:MAX_EXCEED], coin)
+    share = 0.5 if cell.test == "split" else 0.0
+    result = stats.split_test(x, y, structure_share=share, **settings)
+    return result.p_value, rank(result.statistic, result.null, coin)
 
 
 def uniform(ranks: list[tuple[int, int]]) -> float:
@@ -185,14 +188,18 @@ def table(rows: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def measure(
-    chosen: list[Cell], n_sets: int, rows: dict[str, dict[str, Any]], save: Callable[[], None]
+    chosen: list[Cell],
+    n_sets: int,
+    effect: float,
+    rows: dict[str, dict[str, Any]],
+    save: Callable[[], None],
 ) -> None:
     """Adds p-values to the rows of the cells until each has as many as there are sets."""
     for done in range(0, n_sets, BATCH):
         for cell in chosen:
             row = rows.setdefault(cell.name, {**cell._asdict(), "p": []})
             missing = range(len(row["p"]), min(done + BATCH, n_sets))
-            made = [outcome(cell, number) for number in missing]
+            made = [outcome(cell, number, effect) for number in missing]
             row["p"] += [p for p, _ in made]
             # A record of an earlier version has fewer ranks than p-values.
             row.setdefault("rank", []).extend(r for _, r in made)
@@ -206,6 +213,9 @@ def main() -> None:
     )
     parser.add_argument("--sets", type=int, default=200, help="data sets for each cell")
     parser.add_argument("--cells", nargs="+", default=["*"], metavar="PATTERN", help="names, * is any text")
+    parser.add_argument(
+        "--effect", type=float, default=0.0, help="by how much the first column differs between classes"
+    )
     parser.add_argument("--json", type=Path, help="the record, read first where it is there")
     options = parser.parse_args()
     chosen = [cell for cell in cells() if any(fnmatchcase(cell.name, c) for c in options.cells)]
@@ -221,10 +231,13 @@ def main() -> None:
     def save() -> None:
         if options.json:
             known = [rows[cell.name] for cell in cells() if cell.name in rows]
-            record(options.json, known, level=LEVEL, n_permutations=N_PERMUTATIONS, max_exceed=MAX_EXCEED)
+            record(
+                options.json, known, level=LEVEL, n_permutations=N_PERMUTATIONS, max_exceed=MAX_EXCEED,
+                effect=options.effect,
+            )  # fmt: skip
 
     try:
-        measure(chosen, options.sets, rows, save)
+        measure(chosen, options.sets, options.effect, rows, save)
     except KeyboardInterrupt:
         print("interrupted; the sets so far:")
     print(*table([rows[cell.name] for cell in chosen if rows.get(cell.name, {"p": []})["p"]]), sep="\n")

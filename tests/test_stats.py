@@ -936,6 +936,7 @@ def test_the_bench_goes_on_with_its_record(script, tmp_path, monkeypatch, capsys
         p, number = bench.outcome(cell, 0)
         assert p >= (1 + number) / 10  # ties count
         assert 0 <= number <= 9
+        assert bench.outcome(cell, 0, effect=8.0) == (0.1, 0)
 
 
 def test_the_bench_compares_ranks(script):
