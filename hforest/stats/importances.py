@@ -147,7 +147,9 @@ def _importance_of(
     inside, outside = (
         _Part(*(of_node[some] for some in nodes)) for of_node in (sums(often), sums(often == 0))
     )
-    return _of_features(forest, at, tree_of[at], _GAINS[by](inside, outside), (often == 0).any(axis=1))
+    gain = np.zeros(len(tree_of))
+    gain[at] = _GAINS[by](inside, outside)
+    return _of_features(forest, gain, (often == 0).any(axis=1))
 
 
 class _Part(NamedTuple):
@@ -188,31 +190,25 @@ def _ufi(inside: _Part, outside: _Part) -> FloatArray:
 _GAINS = {"mdi_oob": _mdi_oob, "ufi": _ufi}
 
 
-def _of_features(
-    forest: Forest, at: IntArray, tree_of: IntArray, gain: FloatArray, judged: np.ndarray
-) -> OobImportance:
+def _of_features(forest: Forest, gain: FloatArray, judged: np.ndarray) -> OobImportance:
     """Sums over the splits of each feature in each tree that has out-of-bag rows: their means and errors."""
     import scipy.sparse
 
     check.require(
         judged.any(), "counts", "a tree with out-of-bag rows", "none", "pass counts with zeros in some rows"
     )
-    feature = forest.feature[at]
+    shape = (len(gain), int(forest.n_features))
+    axis = np.flatnonzero(forest.feature >= 0)
+    uses = scipy.sparse.csr_array((np.ones(len(axis)), (axis, forest.feature[axis])), shape=shape)
     if forest.indptr.size:
-        # A projection: an entry for each feature whose weight is not 0.
-        first, size = forest.indptr[at], np.where(feature == -2, np.diff(forest.indptr)[at], 1)
-        which = np.repeat(np.arange(len(at)), size)
-        entry = first[which] + np.arange(len(which)) - np.repeat(np.cumsum(size) - size, size)
-        oblique = feature[which] == -2
-        entry = np.where(oblique, entry, 0)
-        used = ~oblique | (forest.data[entry] != 0)
-        feature = np.where(oblique, forest.indices[entry], feature[which])[used]
-        which = which[used]
-        gain, tree_of = (gain / np.maximum(np.bincount(which, minlength=len(at)), 1))[which], tree_of[which]
+        used = np.repeat(forest.feature == -2, np.diff(forest.indptr)) & (forest.data != 0)
+        uses = uses + scipy.sparse.csr_array((used.astype(float), forest.indices, forest.indptr), shape=shape)
+    share = np.where(np.repeat(judged, np.diff(forest.tree_start)), gain, 0.0) / np.maximum(
+        uses.sum(axis=1), 1
+    )
+    # A row for each tree, an entry for each of its nodes.
+    of_tree = scipy.sparse.csr_array((share, np.arange(len(gain)), forest.tree_start)) @ uses
     n = int(judged.sum())
-    gain = np.where(judged[tree_of], gain, 0.0)
-    shape = (len(judged), int(forest.n_features))
-    of_tree = scipy.sparse.coo_array((gain, (tree_of, feature)), shape=shape).tocsr()
     mean = of_tree.sum(axis=0) / n
     variance = np.maximum((of_tree**2).sum(axis=0) / n - mean**2, 0) / (n - 1) if n > 1 else mean * np.nan
     return OobImportance(mean, np.sqrt(variance))
