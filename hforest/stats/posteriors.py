@@ -88,10 +88,10 @@ def posterior(
     check.choice("weighting", weighting, WEIGHTINGS)
     leaf, goal = applied(forest, x, y, task, n_classes)
     n, n_trees = leaf.shape
-    return posterior_of(forest, leaf, goal, _checked(counts, n_trees, n), weighting)
+    return posterior_of(forest, leaf, goal, checked_counts(counts, n_trees, n), weighting)
 
 
-def _checked(counts: HonestCounts, n_trees: int, n: int) -> HonestCounts:
+def checked_counts(counts: HonestCounts, n_trees: int, n: int) -> HonestCounts:
     check.instance(
         "counts", counts, HonestCounts, "a hforest.stats.HonestCounts", "pass the result of honest_counts"
     )

@@ -163,6 +163,14 @@ def applied(
     return leaf, supervised.target(y, len(leaf), task, n_classes)
 
 
+def leaf_values(forest: Forest, leaf: IntArray) -> FloatArray:
+    """(n_samples, n_trees, n_outputs) float64: what each tree predicts."""
+    start = forest.tree_start[:-1]
+    row = (start + np.arange(len(start))) // 2 + forest.left[start + leaf]
+    values: FloatArray = forest.value[row].astype(np.float64)
+    return values
+
+
 def members(forest: Forest, leaf: IntArray, counts: IntArray | None = None) -> SparseArray:
     """(n_samples, n_nodes): how often each leaf of all trees holds each row, by default once.
 

@@ -8,7 +8,6 @@ from .. import tree
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
 from ..growth import Samples
-from ..tree import Forest
 from .draws import blocks, of_trees, permutation, seed_of
 from .problem import (
     Grower,
@@ -19,6 +18,7 @@ from .problem import (
     encoded_as,
     grown,
     in_blocks,
+    leaf_values,
     outputs,
     problem,
 )
@@ -142,8 +142,8 @@ def two_forest_test(
         counts = _subsamples(seed, number * n_trees, n_trees, n, size)
         samples, of_forest = encoded_as(of, some_rows), seed_of(seed, number)
         forest = grown(grow, samples, of.goal, n_trees, bootstrap=counts, rng=of_forest)
-        values.append(_of_trees(forest, tree.apply(forest, test)))
-    predicted = np.concatenate(values, axis=1)  # (n_test n_outputs, 2 n_trees)
+        values.append(leaf_values(forest, tree.apply(forest, test)))
+    predicted = np.concatenate(values, axis=1).transpose(0, 2, 1).reshape(len(actual), 2 * n_trees)
     whole = predicted.sum(axis=1, keepdims=True)
 
     def differences(first: FloatArray) -> FloatArray:
@@ -188,11 +188,3 @@ def _subsamples(seed: int, first: int, n_trees: int, n: int, size: int) -> IntAr
         drawn = of_trees(seed, first + int(trees[0]), len(trees), n)
         counts[trees[:, None], np.argsort(drawn, axis=1, kind="stable")[:, :size]] = 1
     return counts
-
-
-def _of_trees(forest: Forest, leaf: IntArray) -> FloatArray:
-    """(n n_outputs, n_trees) float64: what each tree predicts."""
-    start, n_trees = forest.tree_start[:-1], leaf.shape[1]
-    row = (start + np.arange(n_trees)) // 2 + forest.left[start + leaf]
-    flat: FloatArray = forest.value[row].astype(np.float64).transpose(0, 2, 1).reshape(-1, n_trees)
-    return flat
