@@ -1085,8 +1085,8 @@ def test_importances_beside_permuted_copies(by):
     same([part.p_value, part.adjusted], [want[:1], 3 * want[:1]])
     # A copy is the feature in another order, with a forest of its own seed: the importances of the whole.
     of = draws.seed_of(supervised.check.seed(0), 1)
-    order = [draws.permutation(of, b, 100) for b in range(100)]
-    place = draws.permutation(of, 100, 100)[0]
+    order = np.argsort(draws.of_trees(of, 0, 100, 100), axis=1, kind="stable")
+    place = draws.permutation(of, 0, 100)[0]
     order[place] = np.arange(100)
     wide = np.column_stack([x[:, [0, 2]], *(x[rows, 1] for rows in order)])
     counts = growth.bootstrap_counts(100, 40, rng=of)

@@ -80,9 +80,9 @@ def distance_correlation(of_x: ArrayLike, of_y: ArrayLike) -> DistanceCorrelatio
     Székely and Rizzo 2014: with ``A[i, j] = a[i, j] - sum_k a[i, k] / (n - 2) - sum_k a[k, j] / (n - 2) +
     sum_kl a[k, l] / ((n - 1) (n - 2))``, 0 on the diagonal, and B likewise of the other distances, the
     correlation is ``sum A B / sqrt(sum A**2 sum B**2)``. Shen, Panda and Vogelstein 2022: the p-value is the
-    probability of a chi-square variable of one degree of freedom to be at least ``n statistic + 1``, which is
-    right at levels up to 0.05 for many rows, and smaller ones the more dimensions the distances have. Cost:
-    some passes over the matrices.
+    probability of a chi-square variable of one degree of freedom to be at least ``n statistic + 1``, whose
+    upper tail is at least as heavy as that of the statistic of many independent rows, up to levels of about
+    0.05. Cost: some passes over the matrices.
 
     Examples
     --------

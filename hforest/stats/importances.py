@@ -10,7 +10,7 @@ from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
 from ..core.progress import reporting
 from ..growth import Samples
 from ..tree import Forest
-from .draws import permutation, seed_of
+from .draws import of_trees, permutation, seed_of
 from .problem import (
     Grower,
     applied,
@@ -326,8 +326,9 @@ def importance_test(
     with reporting(progress, len(some), "column") as report:
         for done, j in enumerate(some):
             of_column = seed_of(seed, int(j))
-            order = np.stack([permutation(of_column, b, n) for b in range(1 + n_copies)], axis=1)
-            place = int(permutation(of_column, 1 + n_copies, 1 + n_copies)[0])
+            with check.memory("n_copies", "copies", 32 * n * (n_features + n_copies)):
+                order = np.argsort(of_trees(of_column, 0, 1 + n_copies, n), axis=1, kind="stable").T
+            place = int(permutation(of_column, 0, 1 + n_copies)[0])
             order[:, place] = np.arange(n)
             columns_of = np.concatenate([others[others != j], np.full(1 + n_copies, j)])
             wide = rows[:, columns_of]
