@@ -217,6 +217,10 @@ def test_the_same_bits_at_every_number_of_threads(threads):
                 *stats.posterior(forest, x, y, counts),
                 *stats.permutation_test(x, y, n_trees=20, n_permutations=5, rng=0),
                 *stats.split_test(x, y, n_permutations=20, rng=0),
+                *stats.split_test(
+                    x, y, statistic="distance_correlation", structure_share=0, n_permutations=20, rng=0
+                ),
+                *stats.importance_test(x, y, n_trees=10, n_copies=9, rng=0),
                 *stats.conditional_test(x[:, :2], y, x[:, 2:], n_trees=20, rng=0),
                 *stats.two_forest_test(x[:40], y[:40], x[40:], y[40:], 0, n_permutations=20, rng=0),
             ]
@@ -1105,13 +1109,13 @@ def test_p_values_after_holm():
 
 @pytest.mark.parametrize("kind", ["oblique", "co2", "regression", "categories"])
 def test_importance_tests_of_any_forest(kind):
-    x, y = rows(80, d=2)
-    settings = {"n_trees": 20, "n_copies": 19, "columns": 0, "rng": 0}
+    x, _ = rows(100, d=2)
+    y = x[:, 0] > 0
+    settings = {"n_trees": 40, "n_copies": 19, "columns": 0, "rng": 0}
     if kind == "regression":
         settings |= {"task": "regression"}
         y = x[:, 0] ** 2
     elif kind == "categories":
-        y = (x[:, 0] > 0).astype(int)
         x[:, 0] = np.round(2 * x[:, 0]) + 20
         x[3, 1] = np.nan
         x = growth.samples(x, categorical=[0])
