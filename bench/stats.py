@@ -3,6 +3,7 @@
     python bench/stats.py --sets 200 --json bench/results/stats.json      # some hours on one core
     python bench/stats.py --cells "permutation 64 *" --sets 50            # some cells
     python bench/stats.py --cells "* 64 *" --effect 1                     # power, not size
+    python bench/stats.py --importances --sets 600                        # means and errors of oob_importance
 
 A cell is a test, rows, columns and a statistic, such as "split 256 16 auc". The record has the p-values of
 each cell; a run with the same record adds the sets that are missing. It has the ranks of the observed
@@ -29,7 +30,7 @@ import numpy as np
 from common import record
 from scipy.stats import chisquare
 
-from hforest import stats
+from hforest import classic, growth, stats
 
 LEVEL = 0.05
 N_PERMUTATIONS, MAX_EXCEED = 99, 5
@@ -187,6 +188,41 @@ def table(rows: list[dict[str, Any]]) -> Iterator[str]:
         )
 
 
+CATEGORIES = (2, 4, 10, 100, 1000)
+
+
+def importances(n_sets: int) -> Iterator[str]:
+    """Lines of Markdown: out-of-bag importances of columns of categories that tell nothing of the labels.
+
+    Beside them is a normal column, which tells nothing, or three quarters of the labels by its sign.
+    """
+    n, n_trees = 200, 50
+    yield f"| normal column | importance | | {' | '.join(map(str, CATEGORIES))} |"
+    yield "|---|---|---|" + "---|" * len(CATEGORIES)
+    for tells in (False, True):
+        made: dict[str, list[Any]] = {"mdi_oob": [], "ufi": []}
+        for number in range(n_sets):
+            rng = np.random.default_rng(1000 + number)
+            x = np.column_stack([rng.integers(0, k, n) for k in CATEGORIES] + [rng.normal(size=n)])
+            y = (x[:, -1] > 0) ^ (rng.random(n) < 0.25) if tells else rng.integers(0, 2, n)
+            counts = growth.bootstrap_counts(n, n_trees, rng=number)
+            forest = classic.grow(x, y, n_trees, bootstrap=counts, n_classes=2, rng=number)
+            for by, results in made.items():
+                results.append(stats.oob_importance(forest, x, y, counts, by=by, n_classes=2))
+        for by, results in made.items():
+            mean, error = np.stack(results, axis=1)[:, :, : len(CATEGORIES)]
+            deviation = mean.std(axis=0, ddof=1)
+            lines = {
+                "mean, in its standard errors": mean.mean(axis=0) / deviation * np.sqrt(n_sets),
+                "deviation, 1e-4": 1e4 * deviation,
+                "mean of the errors, 1e-4": 1e4 * error.mean(axis=0),
+                "deviation of mean / error": (mean / error).std(axis=0),
+            }
+            for what, numbers in lines.items():
+                kind = "tells" if tells else "noise"
+                yield f"| {kind} | {by} | {what} | {' | '.join(f'{a:.1f}' for a in numbers)} |"
+
+
 def measure(
     chosen: list[Cell],
     n_sets: int,
@@ -217,7 +253,11 @@ def main() -> None:
         "--effect", type=float, default=0.0, help="by how much the first column differs between classes"
     )
     parser.add_argument("--json", type=Path, help="the record, read first where it is there")
+    parser.add_argument("--importances", action="store_true", help="only the means and errors of importances")
     options = parser.parse_args()
+    if options.importances:
+        print(*importances(options.sets), sep="\n")
+        return
     chosen = [cell for cell in cells() if any(fnmatchcase(cell.name, c) for c in options.cells)]
     if not chosen:
         parser.error(f"--cells: expected the names of some cells, got {' '.join(options.cells)}")

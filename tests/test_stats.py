@@ -943,6 +943,16 @@ def test_the_bench_goes_on_with_its_record(script, tmp_path, monkeypatch, capsys
         assert bench.outcome(cell, 0, effect=8.0) == (0.1, 0)
 
 
+def test_the_bench_of_importances(script, monkeypatch, capsys):
+    bench = script("stats")
+    monkeypatch.setattr("sys.argv", ["stats.py", "--importances", "--sets", "3"])
+    bench.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 + 2 * 2 * 4
+    assert {line.count("|") for line in lines} == {4 + len(bench.CATEGORIES)}
+    assert "nan" not in "".join(lines)
+
+
 def test_the_bench_compares_ranks(script):
     bench, rng = script("stats"), np.random.default_rng(0)
     null = np.array([1.0, 2.0, 2.0, 2.0, 3.0])
