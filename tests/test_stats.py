@@ -594,6 +594,9 @@ def test_distance_correlations_are_those_of_loops():
         stats.distance_correlation(a, b[1:, 1:])
     with pytest.raises(ValueError, match=r"^of_x: expected shape .* n_samples of at least 4, got \(3, 3\)"):
         stats.distance_correlation(a[:3, :3], b)
+    settings = {"statistic": "distance_correlation", "task": "regression", "structure_share": 0}
+    with pytest.raises(ValueError, match="^y: expected 4 rows or more for the leaves, got 3; pass more rows"):
+        stats.split_test(x[:3, None], y[:3], **settings)
 
 
 @pytest.mark.parametrize("task", ["classification", "regression"])

@@ -7,6 +7,8 @@ import numpy as np
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray
 
+LEAST_ROWS = 4
+"""Rows without which unbiased distance correlations are not defined."""
 _LEAST = 1e-12
 """Norm, per row, up to which centred distances are rounding errors."""
 
@@ -36,9 +38,10 @@ def _distances(name: str, a: ArrayLike, n: int | None = None) -> FloatArray:
     check.on_cpu(**{name: a})
     numbers = supervised.converted_numbers(supervised.real(name, a), np.dtype(np.float64))
     size = len(numbers) if n is None and numbers.ndim == 2 else n
+    rows = f"of at least {LEAST_ROWS}" if n is None else f"= {n}"
     check.require(
-        numbers.shape == (size, size) and len(numbers) >= 4, name,
-        f"shape (n_samples, n_samples) with n_samples {'of at least 4' if n is None else f'= {n}'}",
+        numbers.shape == (size, size) and len(numbers) >= LEAST_ROWS, name,
+        f"shape (n_samples, n_samples) with n_samples {rows}",
         tuple(numbers.shape), "pass the distances of all pairs of rows",
     )  # fmt: skip
     supervised.bounded(name, numbers, -supervised.MAX_WEIGHT, supervised.MAX_WEIGHT)

@@ -11,7 +11,7 @@ from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
 from ..growth import Samples
 from ..tree import Forest
-from .dependence import centered
+from .dependence import LEAST_ROWS, centered
 from .draws import normals, permutation, seed_of
 from .honest import fixed_sizes, honest_counts
 from .posteriors import WEIGHTINGS, posterior_of
@@ -228,6 +228,10 @@ def _correlations(weight: FloatArray, values: FloatArray) -> OfOrders:
     """Distance correlations of the leaves that rows share and of the values."""
     from scipy.spatial.distance import cdist
 
+    check.require(
+        len(values) >= LEAST_ROWS, "y", f"{LEAST_ROWS} rows or more for the leaves", len(values),
+        "pass more rows, or lower structure_share",
+    )  # fmt: skip
     # Centred distances and centred proximities differ by their sign alone.
     of_x, of_y = centered(-weight), centered(cdist(values, values))
     return lambda orders: [float((of_x * of_y[np.ix_(order, order)]).sum()) for order in orders]
