@@ -2,11 +2,17 @@
 
     python bench/stats.py --sets 200 --json bench/results/stats.json      # some hours on one core
     python bench/stats.py --cells "permutation 64 *" --sets 50            # some cells
+    python bench/stats.py --cells "* 64 *" --effect 1                     # power, not size
+    python bench/stats.py --importances --sets 600                        # means and errors of oob_importance
 
 A cell is a test, rows, columns and a statistic, such as "split 256 16 auc". The record has the p-values of
-each cell; a run with the same record adds the sets that are missing.
+each cell; a run with the same record adds the sets that are missing. It has the ranks of the observed
+statistics, too, among those drawn, ties broken at random: from 0, the largest, to 99, or to 5 for tests that
+stop once five statistics are as large, of the first five. Ranks are uniform where a test is exact.
 
 permutation, split      labels of two classes, as many of each, beside normal columns
+no labels               the same, split tests of trees that are grown without labels
+importance              the same, the first column beside 99 permuted copies
 conditional             z of four normal columns; each column of x is one of them, or its sine, and noise; the
                         labels depend on two columns of z alone
 randomization           the same, with draws from the true distribution of x given z
@@ -22,13 +28,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from common import record
+from scipy.stats import chisquare
 
-from hforest import stats
+from hforest import classic, growth, stats
 
 LEVEL = 0.05
 N_PERMUTATIONS, MAX_EXCEED = 99, 5
 """A p-value is 0.05 or less where at most four of 99 statistics are as large."""
 ROWS, COLUMNS = (64, 256), (1, 16, 256)
+POOLED, EACH = (0.046, 0.054), (0.035, 0.065)
+"""Limits of the shares of rejected sets: over all cells of a test, and of each."""
+GROUPS = 10
+"""Groups of ranks, at most, whose frequencies chi-square compares."""
 BATCH = 5
 """Sets of one cell before the next one's."""
 
@@ -49,20 +60,26 @@ class Cell(NamedTuple):
 def cells() -> list[Cell]:
     """All cells, the short ones first."""
     both = [(n, d) for n in ROWS for d in COLUMNS]
-    found = [
-        Cell(test, n, d, statistic)
-        for n, d in both
-        for test in ("split", "permutation")
-        for statistic in ("information", "auc")
-    ]
+    classes = ("information", "auc")
+    tests = {
+        "split": (*classes, "distance_correlation"),
+        "permutation": classes,
+        "no labels": (*classes, "distance_correlation"),
+        "importance": ("mdi_oob", "ufi"),
+    }
+    found = [Cell(test, n, d, word) for n, d in both for test, words in tests.items() for word in words]
     found += [Cell("randomization", n, 1, "information") for n in ROWS]
     found += [Cell("two forests", 128, 16, str(n_trees)) for n_trees in (25, 125, 500)]
     return found + [Cell("conditional", n, d, "covariance") for n, d in both]
 
 
-def independent(n: int, d: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Columns, and labels that do not depend on them."""
-    return rng.normal(size=(n, d)), rng.permutation(np.arange(n) % 2)
+def columns_and_labels(
+    n: int, d: int, effect: float, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Normal columns, and labels of two classes between which the mean of the first column differs."""
+    x, y = rng.normal(size=(n, d)), rng.permutation(np.arange(n) % 2)
+    x[:, 0] += effect * y
+    return x, y
 
 
 def explained(z: np.ndarray, d: int) -> np.ndarray:
@@ -82,53 +99,146 @@ def sampler(x: np.ndarray, z: np.ndarray, rng: np.random.Generator) -> np.ndarra
     return explained(z, x.shape[1]) + rng.normal(size=x.shape)
 
 
-def p_value(cell: Cell, number: int) -> float:
-    """The p-value, or share, of one data set."""
+def rank(statistic: float, null: np.ndarray, rng: np.random.Generator) -> int:
+    """How many drawn statistics are larger than the observed one; equal ones are, or not, at random."""
+    equal = abs(null - statistic) <= 1e-12 * max(1.0, abs(statistic))
+    return int((~equal & (null > statistic)).sum()) + int(rng.integers(1 + equal.sum()))
+
+
+def outcome(cell: Cell, number: int, effect: float = 0.0) -> tuple[float, int]:
+    """The p-value, or share, of one data set, and the rank of its statistic."""
     rng = np.random.default_rng([number, cell.n, cell.d])
+    coin = np.random.default_rng([number, cell.n, cell.d, 1])
     seed = int(rng.integers(2**62))
     settings: dict[str, Any] = {"statistic": cell.statistic, "n_permutations": N_PERMUTATIONS, "rng": seed}
-    if cell.test == "permutation":
-        return stats.permutation_test(
-            *independent(cell.n, cell.d, rng), max_exceed=MAX_EXCEED, **settings
-        ).p_value
-    if cell.test == "split":
-        return stats.split_test(*independent(cell.n, cell.d, rng), **settings).p_value
     if cell.test == "two forests":
-        x, y = independent(cell.n + 64, cell.d, rng)
+        x, y = columns_and_labels(cell.n + 64, cell.d, effect, rng)
         train, test = slice(cell.n), slice(cell.n, None)
-        return stats.two_forest_test(
+        two = stats.two_forest_test(
             x[train], y[train], x[test], y[test], np.arange(cell.d), n_trees=int(cell.statistic),
             n_permutations=N_PERMUTATIONS, rng=seed,
-        ).share  # fmt: skip
-    x, y, z = through_z(cell.n, cell.d, rng)
+        )  # fmt: skip
+        return two.share, rank(two.statistic, two.null, coin)
+    if cell.test == "conditional":
+        x, y, z = through_z(cell.n, cell.d, rng)
+        p = stats.conditional_test(x, y, z, n_bootstrap=N_PERMUTATIONS, rng=seed).p_value
+        return p, round(p * (1 + N_PERMUTATIONS)) - 1
     if cell.test == "randomization":
-        return stats.conditional_randomization_test(
-            x, y, z, sampler, max_exceed=MAX_EXCEED, **settings
-        ).p_value
-    return stats.conditional_test(x, y, z, n_bootstrap=N_PERMUTATIONS, rng=seed).p_value
+        result = stats.conditional_randomization_test(
+            *through_z(cell.n, cell.d, rng), sampler=sampler, max_exceed=MAX_EXCEED, **settings
+        )
+        return result.p_value, rank(result.statistic, result.null[:MAX_EXCEED], coin)
+    x, y = columns_and_labels(cell.n, cell.d, effect, rng)
+    if cell.test == "importance":
+        of = stats.importance_test(x, y, columns=0, by=cell.statistic, n_copies=N_PERMUTATIONS, rng=seed)
+        return float(of.p_value[0]), rank(float(of.importance[0]), of.null[0], coin)
+    if cell.test == "permutation":
+        result = stats.permutation_test(x, y, max_exceed=MAX_EXCEED, **settings)
+        return result.p_value, rank(result.statistic, result.null[:MAX_EXCEED], coin)
+    share = 0.5 if cell.test == "split" else 0.0
+    result = stats.split_test(x, y, structure_share=share, **settings)
+    return result.p_value, rank(result.statistic, result.null, coin)
+
+
+def uniform(ranks: list[tuple[int, int]]) -> float:
+    """The p-value of chi-square that ranks, each of 0 to n, are uniform, with n beside each."""
+    if not ranks:
+        return float("nan")
+    number = np.array(ranks)
+    n_groups = min(GROUPS, 1 + int(number[:, 1].min()))
+    group = number[:, 0] * n_groups // (1 + number[:, 1])
+    return float(chisquare(np.bincount(group, minlength=n_groups)).pvalue)
+
+
+def drawn(test: str) -> int:
+    """How many statistics a test draws at least."""
+    return MAX_EXCEED if test in ("permutation", "randomization") else N_PERMUTATIONS
+
+
+def rejected(p: np.ndarray) -> str:
+    """The share of sets with a p-value of 0.05 or less, and its standard error."""
+    share = float((p <= LEVEL).mean())
+    return f"{share:.3f} | {np.sqrt(share * (1 - share) / len(p)):.3f}"
 
 
 def table(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Lines of Markdown: shares of sets with a p-value of 0.05 or less, and their standard errors."""
+    """Lines of Markdown: of each cell, and of all cells of each test and statistic."""
     yield "| test | rows | columns | statistic | sets | rejected | standard error |"
     yield "|---|---|---|---|---|---|---|"
     for row in rows:
         p = np.array(row["p"])
-        share = float((p <= LEVEL).mean())
-        error = float(np.sqrt(share * (1 - share) / len(p)))
         name = (row["test"], str(row["n"]), str(row["d"]), row["statistic"])
-        yield f"| {' | '.join(name)} | {len(p)} | {share:.3f} | {error:.3f} |"
+        yield f"| {' | '.join(name)} | {len(p)} | {rejected(p)} |"
+    yield ""
+    yield (
+        "| test | statistic | sets | rejected | standard error | from {} to {} | cells from {} to {} "
+        "| ranks uniform, p |".format(*POOLED, *EACH)
+    )
+    yield "|---|---|---|---|---|---|---|---|"
+    for test, statistic in dict.fromkeys((row["test"], row["statistic"]) for row in rows):
+        of = [row for row in rows if (row["test"], row["statistic"]) == (test, statistic)]
+        p = np.concatenate([row["p"] for row in of])
+        shares = [float((np.array(row["p"]) <= LEVEL).mean()) for row in of]
+        inside = sum(EACH[0] <= share <= EACH[1] for share in shares)
+        within = "yes" if POOLED[0] <= (p <= LEVEL).mean() <= POOLED[1] else "no"
+        by_chance = uniform([(r, drawn(test)) for row in of for r in row.get("rank", [])])
+        yield (
+            f"| {test} | {statistic} | {len(p)} | {rejected(p)} | {within} | {inside} of {len(of)} "
+            f"| {by_chance:.3f} |"
+        )
+
+
+CATEGORIES = (2, 4, 10, 100, 1000)
+
+
+def importances(n_sets: int) -> Iterator[str]:
+    """Lines of Markdown: out-of-bag importances of columns of categories that tell nothing of the labels.
+
+    Beside them is a normal column, which tells nothing, or three quarters of the labels by its sign.
+    """
+    n, n_trees = 200, 50
+    yield f"| normal column | importance | | {' | '.join(map(str, CATEGORIES))} |"
+    yield "|---|---|---|" + "---|" * len(CATEGORIES)
+    for tells in (False, True):
+        made: dict[str, list[Any]] = {"mdi_oob": [], "ufi": []}
+        for number in range(n_sets):
+            rng = np.random.default_rng(1000 + number)
+            x = np.column_stack([rng.integers(0, k, n) for k in CATEGORIES] + [rng.normal(size=n)])
+            y = (x[:, -1] > 0) ^ (rng.random(n) < 0.25) if tells else rng.integers(0, 2, n)
+            counts = growth.bootstrap_counts(n, n_trees, rng=number)
+            forest = classic.grow(x, y, n_trees, bootstrap=counts, n_classes=2, rng=number)
+            for by, results in made.items():
+                results.append(stats.oob_importance(forest, x, y, counts, by=by, n_classes=2))
+        for by, results in made.items():
+            mean, error = np.stack(results, axis=1)[:, :, : len(CATEGORIES)]
+            deviation = mean.std(axis=0, ddof=1)
+            lines = {
+                "mean, in its standard errors": mean.mean(axis=0) / deviation * np.sqrt(n_sets),
+                "deviation, 1e-4": 1e4 * deviation,
+                "mean of the errors, 1e-4": 1e4 * error.mean(axis=0),
+                "deviation of mean / error": (mean / error).std(axis=0),
+            }
+            for what, numbers in lines.items():
+                kind = "tells" if tells else "noise"
+                yield f"| {kind} | {by} | {what} | {' | '.join(f'{a:.1f}' for a in numbers)} |"
 
 
 def measure(
-    chosen: list[Cell], n_sets: int, rows: dict[str, dict[str, Any]], save: Callable[[], None]
+    chosen: list[Cell],
+    n_sets: int,
+    effect: float,
+    rows: dict[str, dict[str, Any]],
+    save: Callable[[], None],
 ) -> None:
     """Adds p-values to the rows of the cells until each has as many as there are sets."""
     for done in range(0, n_sets, BATCH):
         for cell in chosen:
             row = rows.setdefault(cell.name, {**cell._asdict(), "p": []})
             missing = range(len(row["p"]), min(done + BATCH, n_sets))
-            row["p"] += [p_value(cell, number) for number in missing]
+            made = [outcome(cell, number, effect) for number in missing]
+            row["p"] += [p for p, _ in made]
+            # A record of an earlier version has fewer ranks than p-values.
+            row.setdefault("rank", []).extend(r for _, r in made)
             if missing:
                 save()
 
@@ -139,8 +249,15 @@ def main() -> None:
     )
     parser.add_argument("--sets", type=int, default=200, help="data sets for each cell")
     parser.add_argument("--cells", nargs="+", default=["*"], metavar="PATTERN", help="names, * is any text")
+    parser.add_argument(
+        "--effect", type=float, default=0.0, help="by how much the first column differs between classes"
+    )
     parser.add_argument("--json", type=Path, help="the record, read first where it is there")
+    parser.add_argument("--importances", action="store_true", help="only the means and errors of importances")
     options = parser.parse_args()
+    if options.importances:
+        print(*importances(options.sets), sep="\n")
+        return
     chosen = [cell for cell in cells() if any(fnmatchcase(cell.name, c) for c in options.cells)]
     if not chosen:
         parser.error(f"--cells: expected the names of some cells, got {' '.join(options.cells)}")
@@ -154,10 +271,13 @@ def main() -> None:
     def save() -> None:
         if options.json:
             known = [rows[cell.name] for cell in cells() if cell.name in rows]
-            record(options.json, known, level=LEVEL, n_permutations=N_PERMUTATIONS, max_exceed=MAX_EXCEED)
+            record(
+                options.json, known, level=LEVEL, n_permutations=N_PERMUTATIONS, max_exceed=MAX_EXCEED,
+                effect=options.effect,
+            )  # fmt: skip
 
     try:
-        measure(chosen, options.sets, rows, save)
+        measure(chosen, options.sets, options.effect, rows, save)
     except KeyboardInterrupt:
         print("interrupted; the sets so far:")
     print(*table([rows[cell.name] for cell in chosen if rows.get(cell.name, {"p": []})["p"]]), sep="\n")

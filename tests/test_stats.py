@@ -190,7 +190,7 @@ def test_ordinary_out_of_bag_predictions(task):
     np.testing.assert_array_equal(votes, (counts == 0).sum(axis=0))
 
 
-def test_means_of_targets_weigh_rows(monkeypatch):
+def test_means_of_targets_weigh_rows():
     x, _ = rows()
     y = np.random.default_rng(1).normal(size=(N, 2))
     counts = stats.honest_counts(N, 9, draw="bootstrap", rng=0)
@@ -204,11 +204,6 @@ def test_means_of_targets_weigh_rows(monkeypatch):
             below[i] += weight.sum()
     some = below > 0
     np.testing.assert_allclose(whole.p[some], total[some] / below[some, None], rtol=1e-9)
-    for weighting in ("counts", "shares"):
-        want = stats.posterior(forest, x, y, counts, task="regression", weighting=weighting)
-        with monkeypatch.context() as patch:
-            patch.setattr("hforest.stats.posteriors._ENTRIES", 1)  # a tree at a time
-            same(stats.posterior(forest, x, y, counts, task="regression", weighting=weighting), want)
 
 
 def test_the_same_bits_at_every_number_of_threads(threads):
@@ -222,6 +217,10 @@ def test_the_same_bits_at_every_number_of_threads(threads):
                 *stats.posterior(forest, x, y, counts),
                 *stats.permutation_test(x, y, n_trees=20, n_permutations=5, rng=0),
                 *stats.split_test(x, y, n_permutations=20, rng=0),
+                *stats.split_test(
+                    x, y, statistic="distance_correlation", structure_share=0, n_permutations=20, rng=0
+                ),
+                *stats.importance_test(x, y, n_trees=10, n_copies=9, rng=0),
                 *stats.conditional_test(x[:, :2], y, x[:, 2:], n_trees=20, rng=0),
                 *stats.two_forest_test(x[:40], y[:40], x[40:], y[40:], 0, n_permutations=20, rng=0),
             ]
@@ -342,7 +341,7 @@ def test_statistics_refuse():
 def test_p_values_of_sequences():
     def run(values, **settings):
         settings = {"n_permutations": len(values), "max_exceed": None, "progress": None} | settings
-        return problem.sequential((1.0, 9), lambda b: values[b - 1], **settings)
+        return problem.sequential(lambda b: (values[b - 1] if b else 1.0, 9), **settings)
 
     assert run([0.0] * 9).p_value == 0.1
     assert run([0, 2, 1, 0]).p_value == 3 / 5  # equal statistics count
@@ -364,7 +363,7 @@ def test_sequential_p_values_hold(max_exceed):
     p = []
     for _ in range(3000):
         values = rng.normal(size=40)
-        p.append(problem.sequential((values[0], 1), lambda b, v=values: v[b], 39, max_exceed, None).p_value)
+        p.append(problem.sequential(lambda b, v=values: (v[b], 1), 39, max_exceed, None).p_value)
     for level in (0.025, 0.05, 0.1, 0.25, 0.5):
         share = np.mean(np.array(p) <= level)
         assert share < level + 3.5 * np.sqrt(level * (1 - level) / 3000)
@@ -530,6 +529,99 @@ def test_split_test_reports_and_stops():
     )
     assert seen[-1] == (50, 50)
     assert len(whole.null) == 50
+
+
+@pytest.mark.parametrize("grow", [None, functools.partial(classic.grow, min_samples_leaf=5)])
+def test_trees_without_labels(grow):
+    """The forest is that of targets which the labels don't change, on all rows."""
+    x, y = rows(40, d=2)
+    grown = []
+
+    def noted(x, y, **settings):
+        grown.append((grow or permutation._without_labels)(x, y, **settings))
+        return grown[-1]
+
+    settings = {"structure_share": 0, "statistic": "auc", "n_permutations": 19, "rng": 2}
+    test = stats.split_test(x, y, grow=noted, **settings)
+    assert test.p_value == 0.05
+    assert test.n_rows == 40
+    same(test, stats.split_test(x, y, grow=noted, **settings))
+    stats.split_test(x, 1 - y, grow=noted, **settings)
+    same(grown[0], grown[2])
+    if grow is None:
+        same(test, stats.split_test(x, y, **settings))
+    weight = permutation.neighbors(grown[0], tree.apply(grown[0], x), "counts")
+    assert test.statistic == stats.auc(weight @ np.eye(2)[y] / weight.sum(axis=1)[:, None], y)
+    targets = stats.split_test(x, x[:, :2], task="regression", **(settings | {"statistic": "mse"}))
+    assert targets.p_value == 0.05
+
+
+def reference_correlation(a, b):
+    """Székely and Rizzo 2014, definition 2 and equation 2.3, entry by entry."""
+    n = len(a)
+
+    def centered(d):
+        d = d - np.diag(np.diag(d))
+        c = np.zeros((n, n))
+        for i, j in itertools.permutations(range(n), 2):
+            rows = d[i].sum() / (n - 2) + d[:, j].sum() / (n - 2)
+            c[i, j] = d[i, j] - rows + d.sum() / ((n - 1) * (n - 2))
+        return c
+
+    a, b = centered(a), centered(b)
+    return (a * b).sum() / np.sqrt((a * a).sum() * (b * b).sum())
+
+
+def test_distance_correlations_are_those_of_loops():
+    from scipy.stats import chi2
+
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 12))
+    a, b = abs(x[:, None] - x), abs(y[:, None] - y)
+    for other in (b, a, a + 0.3 * b, (y[:, None] > 0) != (y > 0)):
+        statistic, p = stats.distance_correlation(a, other)
+        assert statistic == pytest.approx(reference_correlation(a, np.asarray(other, float)), abs=1e-12)
+        assert p == pytest.approx(chi2.sf(12 * statistic + 1, 1))
+    assert stats.distance_correlation(a, a).statistic == pytest.approx(1)
+    # A kernel with the other sign, in any unit.
+    assert stats.distance_correlation(a, 2.0**200 * (3 - b)).statistic == pytest.approx(
+        -stats.distance_correlation(a, b).statistic
+    )
+    assert stats.distance_correlation(a, np.ones((12, 12))).statistic == 0
+    with pytest.raises(ValueError, match=r"^of_y: expected a symmetric matrix, got another; pass \(of_y \+"):
+        stats.distance_correlation(a, np.triu(b))
+    with pytest.raises(ValueError, match=r"^of_y: expected shape .* n_samples = 12, got \(11, 11\)"):
+        stats.distance_correlation(a, b[1:, 1:])
+    with pytest.raises(ValueError, match=r"^of_x: expected shape .* n_samples of at least 4, got \(3, 3\)"):
+        stats.distance_correlation(a[:3, :3], b)
+    settings = {"statistic": "distance_correlation", "task": "regression", "structure_share": 0}
+    with pytest.raises(ValueError, match="^y: expected 4 rows or more for the leaves, got 3; pass more rows"):
+        stats.split_test(x[:3, None], y[:3], **settings)
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_distance_correlations_of_leaves(task):
+    x, y = rows(60, n_classes=3)
+    if task == "regression":
+        y = x[:, :2] ** 2
+    settings = {"statistic": "distance_correlation", "task": task, "n_permutations": 19, "rng": 2}
+    test = stats.split_test(x, y, **settings)
+    assert test.p_value == 0.05
+    seed = supervised.check.seed(2)
+    first, second = permutation._split(y if task == "classification" else None, 60, 0.5, seed)
+    n_classes = {"n_classes": 3} if task == "classification" else {}
+    forest = classic.grow(x[first], y[first], task=task, rng=draws.seed_of(seed, 1), **n_classes)
+    of_x = 1 - tree.proximity(forest, x[second]).toarray()
+    assert test.n_rows == len(second)
+    for b in range(-1, 19):
+        order = slice(None) if b < 0 else draws.permutation(seed, 2 + b, len(second))
+        some = y[second][order].reshape(len(second), -1)
+        if task == "classification":
+            of_y = some != some.T
+        else:
+            of_y = np.sqrt(((some[:, None] - some) ** 2).sum(axis=2))
+        want = stats.distance_correlation(of_x, of_y).statistic
+        assert (test.statistic if b < 0 else test.null[b]) == pytest.approx(want, abs=1e-9)
 
 
 # ---------------------------------------------------------------------------------- conditional tests
@@ -743,8 +835,51 @@ def test_valid_tests_hold_their_level(statistic):
             *null(40, 2, seed), statistic=statistic, n_trees=30, n_permutations=99, rng=seed
         ).p_value
 
+    def without_labels(seed):
+        settings = {"structure_share": 0, "n_trees": 30, "n_permutations": 99, "rng": seed}
+        return stats.split_test(*null(40, 2, seed), statistic=statistic, **settings).p_value
+
     assert size(permuted) <= 20
     assert size(split) <= 20
+    assert size(without_labels) <= 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_distance_correlations_hold_their_level(share):
+    def correlated(seed):
+        settings = {"structure_share": share, "n_trees": 30, "n_permutations": 99, "rng": seed}
+        return stats.split_test(*null(40, 2, seed), statistic="distance_correlation", **settings).p_value
+
+    def by_chi_square(seed):
+        x, y = null(40, 2, seed)
+        forest = classic.grow(x[:20], y[:20], 30, n_classes=2, rng=seed)
+        of_x = 1 - tree.proximity(forest, x[20:]).toarray()
+        return stats.distance_correlation(of_x, y[20:, None] != y[20:]).p_value
+
+    assert size(correlated) <= 20
+    if share:
+        assert size(by_chi_square) <= 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("by", ["mdi_oob", "ufi"])
+@pytest.mark.parametrize("grow", ["classic", "oblique"])
+def test_importance_tests_hold_their_level(by, grow):
+    """Of features of 2 and of many values, beside one that tells much; adjusted: of all features together."""
+    single = []
+
+    def least(seed):
+        rng = np.random.default_rng(seed)
+        x = np.column_stack([rng.integers(0, 2, 60), rng.normal(size=(60, 2))])
+        y = ((x[:, 2] > 0) ^ (rng.random(60) < 0.2)).astype(int)
+        settings = {"by": by, "n_trees": 20, "n_copies": 59, "grow": GROWERS[grow], "rng": seed}
+        test = stats.importance_test(x, y, **settings)
+        single.append(test.p_value[:2])
+        return test.adjusted[:2].min()
+
+    assert size(least) <= 20
+    assert ((np.array(single) <= 0.05).sum(axis=0) <= 20).all()
 
 
 @pytest.mark.slow
@@ -784,24 +919,54 @@ def test_what_is_no_p_value_does_not_hold_a_level():
 def test_the_bench_goes_on_with_its_record(script, tmp_path, monkeypatch, capsys):
     bench, path = script("stats"), tmp_path / "stats.json"
     names = [cell.name for cell in bench.cells()]
-    assert len(names) == len(set(names)) == 35
+    assert len(names) == len(set(names)) == 71
     command = ["stats.py", "--cells", "split 64 1 *", "randomization 64 1 *", "--json", str(path)]
     monkeypatch.setattr(bench, "N_PERMUTATIONS", 9)
     monkeypatch.setattr("sys.argv", [*command, "--sets", "1"])
     bench.main()
     first = json.loads(path.read_text())["rows"]
-    assert [len(row["p"]) for row in first] == [1, 1, 1]
+    assert [len(row["p"]) for row in first] == [len(row["rank"]) for row in first] == [1, 1, 1, 1]
     monkeypatch.setattr("sys.argv", [*command, "--sets", "3"])
     bench.main()
     rows_now = json.loads(path.read_text())["rows"]
     for row, before in zip(rows_now, first, strict=True):
         assert row["p"][:1] == before["p"]
-        assert len(row["p"]) == 3
+        assert len(row["p"]) == len(row["rank"]) == 3
         cell = bench.Cell(*(row[key] for key in bench.Cell._fields))
-        assert row["p"][2] == bench.p_value(cell, 2)
+        assert (row["p"][2], row["rank"][2]) == bench.outcome(cell, 2)
     lines = list(bench.table([{**first[0], "p": [0.01, 0.05, 0.2, 1.0]}]))
-    assert lines[-1] == "| split | 64 | 1 | information | 4 | 0.500 | 0.250 |"
+    assert lines[2] == "| split | 64 | 1 | information | 4 | 0.500 | 0.250 |"
+    assert lines[-1].startswith("| split | information | 4 | 0.500 | 0.250 | no | 0 of 1 | ")
     assert lines[0] in capsys.readouterr().out
+    for test in ("no labels 64 1 distance_correlation", "importance 64 1 ufi", "two forests 128 16 25"):
+        cell = next(cell for cell in bench.cells() if cell.name == test)
+        p, number = bench.outcome(cell, 0)
+        assert p >= (1 + number) / 10  # ties count
+        assert 0 <= number <= 9
+        assert bench.outcome(cell, 0, effect=8.0) == (0.1, 0)
+
+
+def test_the_bench_of_importances(script, monkeypatch, capsys):
+    bench = script("stats")
+    monkeypatch.setattr("sys.argv", ["stats.py", "--importances", "--sets", "3"])
+    bench.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 + 2 * 2 * 4
+    assert {line.count("|") for line in lines} == {4 + len(bench.CATEGORIES)}
+    assert "nan" not in "".join(lines)
+
+
+def test_the_bench_compares_ranks(script):
+    bench, rng = script("stats"), np.random.default_rng(0)
+    null = np.array([1.0, 2.0, 2.0, 2.0, 3.0])
+    numbers = [bench.rank(2.0, null, rng) for _ in range(400)]
+    assert set(numbers) == {1, 2, 3, 4}  # ties broken at random
+    assert np.bincount(numbers)[1:].min() > 60
+    assert bench.uniform([(r, 99) for r in range(100)]) == pytest.approx(1)
+    assert bench.uniform([(r, 99) for r in range(50)] * 2) < 1e-6
+    assert bench.uniform([(r, 5) for r in range(6)] * 5) == pytest.approx(1)
+    assert bench.uniform([(0, 5)] * 30) < 1e-6
+    assert np.isnan(bench.uniform([]))
 
 
 def test_unchecked():
@@ -816,7 +981,7 @@ def test_unchecked():
 
 def reference_importance(forest, x, values, counts, by):
     """Split by split, row by row."""
-    total = np.zeros(x.shape[1])
+    total = np.zeros((len(counts), x.shape[1]))
     for m in range(len(counts)):
         first, stop = forest.tree_start[m : m + 2]
         below = {v: [] for v in range(stop - first)}
@@ -842,8 +1007,14 @@ def reference_importance(forest, x, values, counts, by):
                 continue
             left = int(forest.left[at])
             if by == "mdi_oob":
-                products = [parts(u)[0] @ values[parts(u)[2]].sum(axis=0) for u in (v, left, left + 1)]
-                gain = (products[1] + products[2] - products[0]) / len(oob)
+                (a, _, of_a), (b, _, of_b) = parts(left), parts(left + 1)
+                if not len(of_a) or not len(of_b):
+                    continue
+                # As Li et al. 2019, the mean of the node weighed by the out-of-bag rows of its sides.
+                node = (len(of_a) * a + len(of_b) * b) / (len(of_a) + len(of_b))
+                both = [*of_a, *of_b]
+                products = [m @ values[i].sum(axis=0) for m, i in ((a, of_a), (b, of_b), (node, both))]
+                gain = (products[0] + products[1] - products[2]) / len(oob)
             elif all(len(parts(u)[2]) for u in (left, left + 1)):
                 gain = impurity(v) - impurity(left) - impurity(left + 1)
             else:
@@ -852,8 +1023,8 @@ def reference_importance(forest, x, values, counts, by):
             if features == [-2]:
                 features = forest.indices[forest.indptr[at] : forest.indptr[at + 1]]
             for f in features:
-                total[f] += gain
-    return total / len(counts)
+                total[m, f] += gain / len(features)
+    return total.mean(axis=0), total.std(axis=0, ddof=1) / np.sqrt(len(counts))
 
 
 @pytest.mark.parametrize("by", ["mdi_oob", "ufi"])
@@ -870,7 +1041,8 @@ def test_importances_are_those_of_loops(kind, by):
         forest = GROWERS[kind](x, y, n_trees=4, bootstrap=counts, rng=0)
         got = stats.oob_importance(forest, x, y, counts, by=by)
         want = reference_importance(forest, x, np.eye(3)[y], counts, by)
-    np.testing.assert_allclose(got, want, rtol=1e-7, atol=1e-8)
+    for one, two in zip(got, want, strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-6, atol=1e-8)
 
 
 def test_importances_of_classes_by_their_shares():
@@ -881,27 +1053,88 @@ def test_importances_of_classes_by_their_shares():
     forest = classic.grow(x, y, 1, bootstrap=counts, rng=0)
     root = 1 - (0.5 * 0.5 + 0.5 * 0.5)
     left, right = 1 - 1, 1 - 2 / 3
-    assert stats.oob_importance(forest, x, y, counts, by="ufi")[0] == pytest.approx(
-        root - left / 2 - right / 2
-    )
-    # Shares of classes are 1 in each child, 1/2 in the root: of four rows three are in the leaf of their class.
-    assert stats.oob_importance(forest, x, y, counts)[0] == pytest.approx((1 + 2 - 4 * 0.5) / 4)
+    ufi = stats.oob_importance(forest, x, y, counts, by="ufi")
+    assert ufi.mean[0] == pytest.approx(root - left / 2 - right / 2)
+    assert np.isnan(ufi.error[0])  # of one tree
+    # Of four rows three are on the right; their means are (0, 1) and (1/3, 2/3), those in-bag (1, 0) and (0, 1).
+    weight, product = 1 * 3 / 4 / 4, (1 - 0) * (1 - 1 / 3) + (0 - 1) * (0 - 2 / 3)
+    assert stats.oob_importance(forest, x, y, counts).mean[0] == pytest.approx(weight * product)
 
 
 @pytest.mark.parametrize("by", ["mdi_oob", "ufi"])
-def test_features_that_tell_nothing_have_no_importance(by):
+@pytest.mark.parametrize("signal", [False, True])
+def test_features_that_tell_nothing_have_no_importance(by, signal):
+    """Of 2 to 1,000 categories, beside a feature that tells much, too; errors grow with the categories."""
     rng = np.random.default_rng(0)
     got, by_gain = [], []
-    for seed in range(20):
-        x = np.column_stack([rng.normal(size=200), rng.integers(0, 2, 200)])
-        y = rng.integers(0, 2, 200)
+    for seed in range(60):
+        x = np.column_stack([rng.integers(0, k, 200) for k in (2, 10, 1000)] + [rng.normal(size=200)])
+        y = (x[:, 3] > 0) ^ (rng.random(200) < 0.25) if signal else rng.integers(0, 2, 200)
         counts = growth.bootstrap_counts(200, 30, rng=seed)
         forest = classic.grow(x, y, 30, bootstrap=counts, rng=seed)
         got.append(stats.oob_importance(forest, x, y, counts, by=by))
         by_gain.append(tree.importance(forest, by="gain"))
-    assert (np.mean(by_gain, axis=0)[0] > 0.9).all()
-    error = np.std(got, axis=0) / np.sqrt(20)
-    assert (abs(np.mean(got, axis=0)) < 4 * error).all()
+    assert (np.mean(by_gain, axis=0)[2] > 4 * np.mean(by_gain, axis=0)[0]).all()
+    mean, error = np.stack(got, axis=1)[:, :, :3]
+    deviation = mean.std(axis=0, ddof=1)
+    assert (abs(mean.mean(axis=0)) < 3 * deviation / np.sqrt(60)).all()
+    assert 2 < error[:, 2].mean() / error[:, 0].mean() < 4
+    spread = (mean / error).std(axis=0)
+    assert spread.max() < 1.7 * spread.min()
+
+
+@pytest.mark.parametrize("by", ["mdi_oob", "ufi"])
+def test_importances_beside_permuted_copies(by):
+    x, y = rows(100, d=3)
+    seen = []
+    settings = {"by": by, "n_trees": 40, "rng": 0}
+    test = stats.importance_test(x, y, progress=lambda *done: seen.append(done), **settings)
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+    assert test.null.shape == (3, 99)
+    assert test.p_value[0] == 0.01
+    assert (test.p_value[1:] > 0.05).all()
+    assert test.adjusted[0] == pytest.approx(0.03)
+    want = (1 + (test.null >= test.importance[:, None]).sum(axis=1)) / 100
+    np.testing.assert_array_equal(test.p_value, want)
+    one = stats.importance_test(x, y, columns=[1], **settings)
+    same([one.p_value, one.adjusted, one.null], [want[1:2], want[1:2], test.null[1:2]])
+    part = stats.importance_test(x, y, progress=lambda done, total: False, **settings)
+    same([part.p_value, part.adjusted], [want[:1], 3 * want[:1]])
+    # A copy is the feature in another order, with a forest of its own seed: the importances of the whole.
+    of = draws.seed_of(supervised.check.seed(0), 1)
+    order = np.argsort(draws.of_trees(of, 0, 100, 100), axis=1, kind="stable")
+    place = draws.permutation(of, 0, 100)[0]
+    order[place] = np.arange(100)
+    wide = np.column_stack([x[:, [0, 2]], *(x[rows, 1] for rows in order)])
+    counts = growth.bootstrap_counts(100, 40, rng=of)
+    forest = classic.grow(wide, y, 40, bootstrap=counts, rng=of)
+    mean = stats.oob_importance(forest, wide, y, counts, by=by).mean[2:]
+    assert test.importance[1] == mean[place]
+    np.testing.assert_array_equal(np.sort(test.null[1]), np.sort(np.delete(mean, place)))
+
+
+def test_p_values_after_holm():
+    """By hand: the least times 5, then 4, 3, ..., none less than one before."""
+    p = np.array([0.02, 0.01, 0.5, 0.04, 0.03])
+    got = hforest.stats.importances._holm(p, 5)
+    np.testing.assert_allclose(got, [0.08, 0.05, 0.5, 0.09, 0.09])
+
+
+@pytest.mark.parametrize("kind", ["oblique", "co2", "regression", "categories"])
+def test_importance_tests_of_any_forest(kind):
+    x, _ = rows(100, d=2)
+    y = x[:, 0] > 0
+    settings = {"n_trees": 40, "n_copies": 19, "columns": 0, "rng": 0}
+    if kind == "regression":
+        settings |= {"task": "regression"}
+        y = x[:, 0] ** 2
+    elif kind == "categories":
+        x[:, 0] = np.round(2 * x[:, 0]) + 20
+        x[3, 1] = np.nan
+        x = growth.samples(x, categorical=[0])
+    else:
+        settings["grow"] = GROWERS[kind]
+    assert stats.importance_test(x, y, **settings).p_value[0] == 0.05
 
 
 def test_importances_need_out_of_bag_rows():
@@ -912,6 +1145,11 @@ def test_importances_need_out_of_bag_rows():
         stats.oob_importance(forest, x, y, ones)
     ones[0, 3] = 0  # the other tree is left out
     alone = classic.grow(x, y, 1, bootstrap=False, rng=0)
-    np.testing.assert_allclose(
-        stats.oob_importance(forest, x, y, ones), stats.oob_importance(alone, x, y, ones[:1])
-    )
+    whole, part = stats.oob_importance(forest, x, y, ones), stats.oob_importance(alone, x, y, ones[:1])
+    np.testing.assert_allclose(whole.mean, part.mean)
+
+
+def test_subsets_are_the_first_rows_of_permutations():
+    for n, size in ((1, 1), (10, 1), (10, 10), (1000, 400)):
+        rows = draws.subset(3, 5, n, size)
+        np.testing.assert_array_equal(rows, np.sort(draws.permutation(3, 5, n)[:size]))

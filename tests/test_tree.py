@@ -2,6 +2,7 @@
 
 import doctest
 import functools
+import itertools
 import pickle
 import re
 
@@ -498,6 +499,23 @@ def test_nan_stays_in_the_tree_unchecked():
 
 
 # --------------------------------------------------------------------------------------- inspection
+
+
+def test_splits_of_each_depth():
+    x = np.random.default_rng(0).normal(size=(60, 3))
+    forest = classic.grow(x, (x[:, 0] > 0) ^ (x[:, 1] > 0.3), 4, rng=0)
+    depth = np.zeros(len(forest.feature), int)
+    for start, stop in itertools.pairwise(forest.tree_start):
+        for v in range(stop - start):  # children come after their parent
+            if forest.feature[start + v] != -1:
+                left = start + forest.left[start + v]
+                depth[left : left + 2] = depth[start + v] + 1
+        assert depth[start] == 0
+    levels = tree.splits(forest)
+    assert len(levels) == depth.max()
+    for d, nodes in enumerate(levels):
+        assert sorted(nodes) == np.flatnonzero((depth == d) & (forest.feature != -1)).tolist()
+    assert tree.splits(classic.grow(x, np.zeros(60, int), 2, rng=0)) == []
 
 
 def test_importance_by_hand():

@@ -10,8 +10,9 @@ IndexError.
 """
 
 from .conditional import ConditionalTest, conditional_randomization_test, conditional_test
+from .dependence import DistanceCorrelation, distance_correlation
 from .honest import HonestCounts, honest_counts
-from .importances import oob_importance
+from .importances import ImportanceTest, OobImportance, importance_test, oob_importance
 from .intervals import ConfidenceIntervals, confidence_intervals
 from .permutation import permutation_test, split_test
 from .posteriors import Posterior, posterior
@@ -22,7 +23,10 @@ from .two_forests import TwoForestTest, two_forest_test
 __all__ = [
     "ConditionalTest",
     "ConfidenceIntervals",
+    "DistanceCorrelation",
     "HonestCounts",
+    "ImportanceTest",
+    "OobImportance",
     "PermutationTest",
     "Posterior",
     "TwoForestTest",
@@ -31,7 +35,9 @@ __all__ = [
     "conditional_randomization_test",
     "conditional_test",
     "confidence_intervals",
+    "distance_correlation",
     "honest_counts",
+    "importance_test",
     "information",
     "mse",
     "mutual_information",

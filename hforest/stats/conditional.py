@@ -1,7 +1,7 @@
 """Tests of conditional independence: the generalised covariance measure, and conditional randomisation."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,18 +12,8 @@ from ..core.progress import reporting
 from ..growth import Samples
 from .draws import normals, seed_of
 from .permutation import HonestDraws
-from .posteriors import WEIGHTINGS
-from .problem import (
-    Grower,
-    PermutationTest,
-    Problem,
-    check_draws,
-    check_grower,
-    grown,
-    problem,
-    sequential,
-)
-from .statistics import Statistic, chosen
+from .problem import Grower, PermutationTest, Problem, check_grower, grown, outputs, problem, sequential
+from .statistics import Statistic
 
 Sampler = Callable[[FloatArray, FloatArray, np.random.Generator], ArrayLike]
 """sampler(x, z, rng) -> (n_samples, n_columns) array: columns drawn from the distribution of x given z."""
@@ -62,14 +52,13 @@ def _columns(name: str, a: ArrayLike, n: int | None = None) -> FloatArray:
 
 
 def _residuals(
-    of: Problem, target: Any, goal: supervised.Target, grow: Grower | None, n_trees: int, seed: int
+    of: Problem, goal: supervised.Target, grow: Grower | None, n_trees: int, seed: int
 ) -> FloatArray:
     """(n_samples, n_outputs): targets, or indicators of classes, minus out-of-bag predictions from z."""
     counts = growth.bootstrap_counts(len(of.samples), n_trees, rng=seed)
-    forest = grown(grow, of.samples, target, n_trees, goal, bootstrap=counts, rng=seed)
+    forest = grown(grow, of.samples, goal, n_trees, bootstrap=counts, rng=seed)
     expected = classic.out_of_bag(forest, of.rows, counts).astype(np.float64)
-    actual = target if goal.labels is None else np.eye(goal.n_outputs)[target]
-    residuals: FloatArray = actual - expected
+    residuals: FloatArray = outputs(goal) - expected
     return residuals
 
 
@@ -155,11 +144,10 @@ def conditional_test(
     seed = check.seed(rng)
     left: list[FloatArray] = []
     with reporting(progress, columns.shape[1], "column") as report:
-        of_y = _residuals(of, of.learned, of.goal, grow, n_trees, seed_of(seed, 0))
+        of_y = _residuals(of, of.goal, grow, n_trees, seed_of(seed, 0))
         for j in range(columns.shape[1]):
-            target = columns[:, j : j + 1]
-            goal = supervised.Target(None, target, 1)
-            left.append(_residuals(of, target, goal, grow, n_trees, seed_of(seed, 1 + j)))
+            goal = supervised.Target(None, columns[:, j : j + 1], 1)
+            left.append(_residuals(of, goal, grow, n_trees, seed_of(seed, 1 + j)))
             if not report(1 + j):
                 break
     of_x = np.hstack(left)
@@ -294,25 +282,20 @@ def conditional_randomization_test(
     columns = _columns("x", x)
     known = _columns("z", z, len(columns))
     of = problem(np.hstack([columns, known]), y, task)
-    function = chosen(statistic, of.goal)
     check.instance("sampler", sampler, Callable, "a function", "pass a function of (x, z, rng)")
     check.called_with("sampler", sampler, "x, z, rng", "pass a function of (x, z, rng)")
-    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
-    n_permutations, max_exceed = check_draws(n_permutations, max_exceed)
-    check.choice("weighting", weighting, WEIGHTINGS)
-    check.choice("draw", draw, ("fixed", "bootstrap"))
-    check_grower(grow, of.goal, "bootstrap", "rng")
-    seed = check.seed(rng)
-    draws = HonestDraws(of, grow, function, n_trees, weighting, draw, seed)
+    draws = HonestDraws(of.goal, grow, statistic, n_trees, weighting, draw, rng)
 
-    def sampled(b: int) -> float:
-        generator = np.random.default_rng(seed_of(seed, 2 * b + 1))
+    def sampled(b: int) -> tuple[float, int]:
+        if b == 0:
+            return draws.statistic_of(of, 0)
+        generator = np.random.default_rng(seed_of(draws.seed, 2 * b + 1))
         drawn = _columns("sampler", sampler(columns.copy(), known.copy(), generator))
         check.require(
             drawn.shape == columns.shape, "sampler", f"a function that returns shape {columns.shape}",
             tuple(drawn.shape), "return a value for each number of x",
         )  # fmt: skip
         samples = growth.samples(np.hstack([drawn, known]))
-        return draws.statistic_of(of._replace(samples=samples, rows=samples.numbers), b)[0]
+        return draws.statistic_of(of._replace(samples=samples, rows=samples.numbers), b)
 
-    return sequential(draws.statistic_of(of, 0), sampled, n_permutations, max_exceed, progress)
+    return sequential(sampled, n_permutations, max_exceed, progress)

@@ -40,6 +40,13 @@ def permutation(seed: int, number: int, n: int) -> IntArray:
     return order
 
 
+def subset(seed: int, number: int, n: int, size: int) -> IntArray:
+    """The first `size` rows of a permutation, in ascending order."""
+    words = _words(seed, np.array(_PERMUTATIONS + number, np.uint64), n)
+    rows: IntArray = np.flatnonzero(words <= np.partition(words, size - 1)[size - 1])[:size]
+    return rows
+
+
 def seed_of(seed: int, number: int) -> int:
     """A seed of 63 bits by its number, for the `rng` of a forest."""
     return int(_words(seed, np.array(_SEEDS + number, np.uint64), 1)[0] >> np.uint64(1))

@@ -1,14 +1,39 @@
-"""Importances of features without the bias of those that are made of the rows which grew the splits."""
+"""Importances of features from the rows that trees did not draw, and tests of them by permuted copies."""
+
+from typing import NamedTuple
 
 import numpy as np
 
-from .. import tree
+from .. import growth, tree
 from ..core import check, supervised
-from ..core.aliases import ArrayLike, FloatArray, IntArray
+from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
+from ..core.progress import reporting
+from ..growth import Samples
 from ..tree import Forest
-from ..tree.refitting import levels
+from .draws import of_trees, permutation, seed_of
+from .problem import (
+    Grower,
+    applied,
+    check_grower,
+    checked_columns,
+    dense_rows,
+    encoded_as,
+    grown,
+    held,
+    outputs,
+    problem,
+    reached,
+)
 
-_BY = ("mdi_oob", "ufi")
+
+class OobImportance(NamedTuple):
+    """Importances of features from out-of-bag rows, means over trees."""
+
+    mean: FloatArray
+    """(n_features,) float64: not scaled to sum to 1; below 0 where splits happen to hurt."""
+    error: FloatArray
+    """(n_features,) float64: standard errors of the means over trees; NaN where one tree has out-of-bag
+    rows."""
 
 
 def oob_importance(
@@ -20,7 +45,7 @@ def oob_importance(
     by: str = "mdi_oob",
     task: str = "classification",
     n_classes: int | None = None,
-) -> FloatArray:
+) -> OobImportance:
     """Returns importances of features from out-of-bag rows: about 0 for features that tell nothing.
 
     Parameters
@@ -45,9 +70,8 @@ def oob_importance(
 
     Returns
     -------
-    (n_features,) array of float64
-        Means over trees, not scaled to sum to 1; below 0 where splits happen to hurt. Decreases of the Gini
-        impurity, or of the mean squared error summed over outputs.
+    OobImportance
+        Decreases of the Gini impurity, or of the mean squared error summed over outputs, and their errors.
 
     Raises
     ------
@@ -57,22 +81,29 @@ def oob_importance(
     Notes
     -----
     `hforest.tree.importance` by gain judges a split by the rows that chose it, which favours features of many
-    values and deep nodes. With the mean m(t) of indicators of classes, or of targets, over the in-bag rows of
-    node t, and the sum s(t) of them over its out-of-bag rows:
+    values and deep nodes. Here t is a node with the sides l and r; m is the mean of indicators of classes, or
+    of targets, over in-bag rows, q that over out-of-bag rows, o the number of out-of-bag rows:
 
-    "mdi_oob" (Li, Wang, Basu, Kumbier and Yu 2019): a split adds ``(m(left) s(left) + m(right)
-    s(right) - m(t) s(t)) / n_oob`` to its feature, with n_oob out-of-bag rows in the tree.
+    "mdi_oob": a split adds ``o(l) o(r) / o(t) (m(l) - m(r)) (q(l) - q(r)) / o(root)`` to its feature. Li,
+    Wang, Basu, Kumbier and Yu 2019 add ``(o(l) m(l) q(l) + o(r) m(r) q(r) - o(t) m(t) q(t)) / o(root)``. The
+    departure replaces m(t) by ``(o(l) m(l) + o(r) m(r)) / o(t)``. m(t) weighs the sides by in-bag rows. A
+    split that cuts off few in-bag rows cuts off a larger share of others, so that theirs is below 0 on
+    average for features that tell nothing beside others that tell much.
 
-    Of targets their mean over all rows is subtracted first: a departure, without which a constant that is
-    added to all of them would change importances.
-
-    "ufi" (Zhou and Hooker 2021): a split adds ``w(t) H(t) - w(left) H(left) - w(right) H(right)``, where w is
+    "ufi" (Zhou and Hooker 2021): a split adds ``w(t) H(t) - w(l) H(l) - w(r) H(r)``, where w is
     the share of the in-bag rows, and H half the sum of the in-bag impurity and of the mean squared distance
     of out-of-bag rows to m: of classes ``1 - sum_k p[k] q[k]`` of in-bag and out-of-bag shares. A split with
     a side that has no out-of-bag row adds nothing.
 
-    A projection adds to each of its features whose weight is not 0. A tree without out-of-bag rows is left
-    out. Cost: that of `hforest.tree.apply`, and a pass over rows and nodes for each class or output.
+    Both have the expectation 0 for a feature that is independent of y and the other features together, in
+    trees of single features: given the in-bag rows and the sides, out-of-bag labels of a node are then
+    exchangeable. A projection adds in equal parts to its features whose weight is not 0, so that a feature
+    that tells nothing has a part of what its neighbors tell; `importance_test` allows for that.
+
+    Errors say how far the mean over these trees is from that over infinitely many, on the same rows. They do
+    not say how much importances vary from one set of rows to another, which is more: by `importance_test`.
+    Features of many values have larger errors. A tree without out-of-bag rows is left out. Cost: that of
+    `hforest.tree.apply`, and a pass over rows and nodes for each class or output.
 
     Examples
     --------
@@ -80,98 +111,244 @@ def oob_importance(
     >>> x = np.random.default_rng(0).normal(size=(300, 3)); y = x[:, 1] > 0
     >>> counts = hforest.growth.bootstrap_counts(300, 50, rng=0)
     >>> forest = hforest.classic.grow(x, y, 50, bootstrap=counts, rng=0)
-    >>> gained = hforest.stats.oob_importance(forest, x, y, counts)
-    >>> int(gained.argmax()), bool(abs(gained[[0, 2]]).max() < 0.05 * gained[1])
-    (1, True)
+    >>> mean, error = hforest.stats.oob_importance(forest, x, y, counts)
+    >>> int(mean.argmax()), bool(abs(mean[[0, 2]]).max() < 0.05 * mean[1]), bool(mean[1] > 10 * error[1])
+    (1, True, True)
     """
-    check.choice("by", by, _BY)
-    check.on_cpu(x=x, y=y, counts=counts)
-    tree.check(forest)
-    check.on_cpu(**{"forest.feature": forest.feature})
-    leaf = tree.apply(forest, x)
+    check.choice("by", by, tuple(_GAINS))
+    check.on_cpu(counts=counts)
+    leaf, goal = applied(forest, x, y, task, n_classes)
     n, n_trees = leaf.shape
-    goal = supervised.target(y, n, task, n_classes)
     often = supervised.in_bag_counts("counts", counts, n_trees, n)
-    if goal.targets is None:
-        values: FloatArray = np.eye(goal.n_outputs)[goal.labels]
-    else:
-        values = goal.targets - goal.targets.mean(axis=0)
-    inside = _node_sums(forest, leaf, often, values)
-    outside = _node_sums(forest, leaf, (often == 0).astype(np.int64), values)
-    gain = (_mdi_oob if by == "mdi_oob" else _ufi)(forest, inside, outside)
-    return _of_features(forest, gain, often)
+    return _importance_of(forest, leaf, goal, often, by)
 
 
-def _node_sums(forest: Forest, leaf: IntArray, often: IntArray, values: FloatArray) -> FloatArray:
-    """(n_nodes, 2 + n_outputs): rows of each node, and sums of their squared lengths and of their values."""
-    of_row = np.column_stack([np.ones(len(values)), (values**2).sum(axis=1), values])
-    with check.memory("forest", "sums of nodes", 8 * len(forest.feature) * of_row.shape[1]):
-        sums = np.zeros((len(forest.feature), of_row.shape[1]))
-    for m in range(leaf.shape[1]):
-        some = np.flatnonzero(often[m])
-        node = int(forest.tree_start[m]) + leaf[some, m]
-        np.add.at(sums, node, often[m, some, None] * of_row[some])
-    child = _children(forest)
-    for nodes in reversed(levels(forest)):
-        at = nodes[forest.feature[nodes] != -1]
-        sums[at] = sums[child[at]] + sums[child[at] + 1]
-    return sums
+def _importance_of(
+    forest: Forest, leaf: IntArray, goal: supervised.Target, often: IntArray, by: str
+) -> OobImportance:
+    """As `oob_importance`, of the leaves of the rows; nothing is checked but that rows are out-of-bag."""
+    values = outputs(goal)
+    if goal.labels is None:
+        values = values - values.mean(axis=0)
+    start = forest.tree_start
+    tree_of = np.repeat(np.arange(len(start) - 1), np.diff(start))
+    child = start[tree_of] + forest.left  # of splits: the left one
+    levels = tree.splits(forest)
+
+    def sums(counts: IntArray) -> FloatArray:
+        """(n_nodes, 2 + n_outputs): rows of each node, sums of their squared lengths and of their values."""
+        of_node = held(forest, leaf, counts, np.column_stack([(values**2).sum(axis=1), values]))
+        for at in reversed(levels):
+            of_node[at] = of_node[child[at]] + of_node[child[at] + 1]
+        return of_node
+
+    at = np.concatenate([np.zeros(0, np.int64), *levels])
+    nodes = (at, child[at], child[at] + 1, start[tree_of[at]])
+    inside, outside = (
+        _Part(*(of_node[some] for some in nodes)) for of_node in (sums(often), sums(often == 0))
+    )
+    gain = np.zeros(len(tree_of))
+    gain[at] = _GAINS[by](inside, outside)
+    return _of_features(forest, gain, (often == 0).any(axis=1))
 
 
-def _children(forest: Forest) -> IntArray:
-    """The left child of each split, numbered over all trees."""
-    children: IntArray = np.repeat(forest.tree_start[:-1], np.diff(forest.tree_start)) + forest.left
-    return children
+class _Part(NamedTuple):
+    """In-bag or out-of-bag rows of splits, of both sides, and of the whole tree: counts and sums."""
+
+    node: FloatArray
+    left: FloatArray
+    right: FloatArray
+    root: FloatArray
 
 
-def _means(sums: FloatArray) -> FloatArray:
+def _mean(sums: FloatArray) -> FloatArray:
     """Sums divided by the rows of their nodes; 0 in nodes without rows."""
     means: FloatArray = np.divide(sums, sums[:, :1], out=np.zeros_like(sums), where=sums[:, :1] > 0)
-    return means
+    return means[:, 1:]
 
 
-def _decrease(forest: Forest, of_nodes: FloatArray) -> FloatArray:
-    """(n_nodes,): a number of each split minus those of its children; 0 in leaves."""
-    gain = np.zeros(len(forest.feature))
-    at = np.flatnonzero(forest.feature != -1)
-    child = _children(forest)[at]
-    gain[at] = of_nodes[at] - of_nodes[child] - of_nodes[child + 1]
+def _mdi_oob(inside: _Part, outside: _Part) -> FloatArray:
+    product = (_mean(inside.left) - _mean(inside.right)) * (_mean(outside.left) - _mean(outside.right))
+    weight = outside.left[:, 0] * outside.right[:, 0] / np.maximum(outside.node[:, 0], 1)
+    gain: FloatArray = weight / np.maximum(outside.root[:, 0], 1) * product[:, 1:].sum(axis=1)
     return gain
 
 
-def _roots(forest: Forest, sums: FloatArray) -> FloatArray:
-    """(n_nodes,): rows of the whole tree of each node."""
-    rows: FloatArray = np.repeat(sums[forest.tree_start[:-1], 0], np.diff(forest.tree_start))
-    return rows
+def _ufi(inside: _Part, outside: _Part) -> FloatArray:
+    def weighted(a: FloatArray, b: FloatArray) -> FloatArray:
+        """Impurity of some nodes, from in-bag and out-of-bag rows, times in-bag rows."""
+        within, beyond = _mean(a), _mean(b)
+        impurity = (within[:, 0] + beyond[:, 0]) / 2 - (within[:, 1:] * beyond[:, 1:]).sum(axis=1)
+        product: FloatArray = a[:, 0] * impurity
+        return product
+
+    whole, left, right = (weighted(*a) for a in zip(inside[:3], outside[:3], strict=True))
+    both = (outside.left[:, 0] > 0) & (outside.right[:, 0] > 0)
+    return np.where(both, (whole - left - right) / np.maximum(inside.root[:, 0], 1), 0.0)
 
 
-def _mdi_oob(forest: Forest, inside: FloatArray, outside: FloatArray) -> FloatArray:
-    product = (_means(inside)[:, 2:] * outside[:, 2:]).sum(axis=1)
-    gain: FloatArray = -_decrease(forest, product) / np.maximum(_roots(forest, outside), 1)
-    return gain
+_GAINS = {"mdi_oob": _mdi_oob, "ufi": _ufi}
 
 
-def _ufi(forest: Forest, inside: FloatArray, outside: FloatArray) -> FloatArray:
-    within, beyond = _means(inside), _means(outside)
-    impurity = (within[:, 1] + beyond[:, 1]) / 2 - (within[:, 2:] * beyond[:, 2:]).sum(axis=1)
-    gain = _decrease(forest, inside[:, 0] / np.maximum(_roots(forest, inside), 1) * impurity)
-    at = np.flatnonzero(forest.feature != -1)
-    child = _children(forest)[at]
-    gain[at[(outside[child, 0] == 0) | (outside[child + 1, 0] == 0)]] = 0
-    return gain
+def _of_features(forest: Forest, gain: FloatArray, judged: np.ndarray) -> OobImportance:
+    """Sums over the splits of each feature in each tree that has out-of-bag rows: their means and errors."""
+    import scipy.sparse
 
-
-def _of_features(forest: Forest, gain: FloatArray, often: IntArray) -> FloatArray:
-    """Sums over the splits of each feature, averaged over the trees that have out-of-bag rows."""
-    n_features, judged = int(forest.n_features), (often == 0).any(axis=1)
     check.require(
         judged.any(), "counts", "a tree with out-of-bag rows", "none", "pass counts with zeros in some rows"
     )
-    gain = np.where(np.repeat(judged, np.diff(forest.tree_start)), gain, 0.0)
-    node = np.flatnonzero(forest.feature >= 0)
-    total: FloatArray = np.bincount(forest.feature[node], gain[node], n_features)
+    shape = (len(gain), int(forest.n_features))
+    axis = np.flatnonzero(forest.feature >= 0)
+    uses = scipy.sparse.csr_array((np.ones(len(axis)), (axis, forest.feature[axis])), shape=shape)
     if forest.indptr.size:
-        of_entry = np.repeat(np.where(forest.feature == -2, gain, 0.0), np.diff(forest.indptr))
-        used = forest.data != 0
-        total = total + np.bincount(forest.indices[used], of_entry[used], n_features)
-    return total / judged.sum()
+        used = np.repeat(forest.feature == -2, np.diff(forest.indptr)) & (forest.data != 0)
+        uses = uses + scipy.sparse.csr_array((used.astype(float), forest.indices, forest.indptr), shape=shape)
+    share = np.where(np.repeat(judged, np.diff(forest.tree_start)), gain, 0.0) / np.maximum(
+        uses.sum(axis=1), 1
+    )
+    # A row for each tree, an entry for each of its nodes.
+    of_tree = scipy.sparse.csr_array((share, np.arange(len(gain)), forest.tree_start)) @ uses
+    n = int(judged.sum())
+    mean = of_tree.sum(axis=0) / n
+    variance = np.maximum((of_tree**2).sum(axis=0) / n - mean**2, 0) / (n - 1) if n > 1 else mean * np.nan
+    return OobImportance(mean, np.sqrt(variance))
+
+
+# ------------------------------------------------------------------------------------ permuted copies
+
+
+class ImportanceTest(NamedTuple):
+    """Importances of features beside those of permuted copies."""
+
+    p_value: FloatArray
+    """(n_columns,) float64: of each feature by itself, above 0 and at most 1."""
+    adjusted: FloatArray
+    """(n_columns,) float64: p-values after Holm, of all features together."""
+    importance: FloatArray
+    """(n_columns,) float64: that of `oob_importance` in a forest that has copies, too."""
+    null: FloatArray
+    """(n_columns, n_copies) float64: the importances of the copies."""
+
+
+def importance_test(
+    x: ArrayLike | Samples,
+    y: ArrayLike,
+    *,
+    columns: ArrayLike | None = None,
+    by: str = "mdi_oob",
+    n_trees: int = 100,
+    n_copies: int | None = None,
+    task: str = "classification",
+    grow: Grower | None = None,
+    progress: Progress = None,
+    rng: Rng = None,
+) -> ImportanceTest:
+    """Tests which features tell of y, by their importance among that of permuted copies in the same forest.
+
+    Parameters
+    ----------
+    x : (n_samples, n_features) array-like of real numbers, or Samples
+        Rows. For categories or bins pass the result of `hforest.growth.samples`.
+    y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
+        Labels 0 to n_classes - 1, each of which occurs, of two classes or more; or targets of any real dtype
+        in a regression.
+    columns : int, or (n_columns,) array-like of ints, optional
+        Numbers of the features to test; by default all.
+    by : "mdi_oob" or "ufi"
+        How splits are judged, as `oob_importance` explains.
+    n_trees : int
+        Number of trees of each forest, 1 to 2**20.
+    n_copies : int, optional
+        Permuted copies of a feature, 1 to 2**20; the least p-value is 1 / (n_copies + 1). By default 99, or
+        ``20 n_columns - 1`` if that is more, so that an adjusted p-value can be 0.05.
+    task : "classification" or "regression"
+        Whether y holds labels or targets.
+    grow : callable, optional
+        Called as grow(x, y, n_trees=..., bootstrap=..., rng=...), with n_classes or task beside these, where
+        x are Samples; returns a Forest. By default `hforest.classic.grow`; bind settings by
+        functools.partial.
+    progress : callable or bool, optional
+        Called as progress(done, n_columns) after each feature; False ends them, and the result has the
+        features so far. True shows a bar.
+    rng : None, int or numpy.random.Generator
+        Source of random numbers; the same int gives the same result in every call.
+
+    Returns
+    -------
+    ImportanceTest
+        P-values, and the importances that they come from.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        Wrong kind, dtype or shape; numbers out of their range; columns out of range; too few trees for any
+        to have out-of-bag rows.
+
+    Warnings
+    --------
+    The hypothesis is that a feature is independent of y and of the other features, all together. A feature
+    that tells nothing of y beside another one on which it depends is no case of it, and may be rejected; for
+    this question use `conditional_test`.
+
+    Notes
+    -----
+    For each feature a forest is grown on the other features, the feature, and permutations of its rows, at
+    places drawn at random. Under the hypothesis the feature and its copies are exchangeable, and so are their
+    importances; the p-value is ``(1 + g) / (1 + n_copies)`` with g copies that are as important. It holds at
+    every number of rows and trees, for every function that grows forests, oblique ones too. Copies of all
+    features in one forest would hold as well, but hide the features among ``n_features n_copies`` copies.
+    Labels permuted beside all features (Altmann, Tolosi, Sander and Lengauer 2010) hold where no feature
+    tells anything, and need not elsewhere.
+
+    Holm 1979: the k-th least p-value of m, counted from 0, is multiplied by m - k, and is no less than those
+    before; the probability of one wrong rejection or more among all features is then at most the level,
+    however they depend. Equal importances, such as those of features without a split, count as larger. Cost:
+    a forest of n_features + n_copies features for each column.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> x = np.random.default_rng(0).normal(size=(100, 3)); y = x[:, 1] > 0
+    >>> hforest.stats.importance_test(x, y, n_trees=50, rng=0).adjusted < 0.05
+    array([False,  True, False])
+    """
+    of = problem(x, y, task)
+    rows, n_features = dense_rows(of), of.samples.shape[1]
+    some = np.arange(n_features) if columns is None else checked_columns(columns, n_features)
+    check.choice("by", by, tuple(_GAINS))
+    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
+    most = max(99, 20 * len(some) - 1)
+    n_copies = most if n_copies is None else check.integer("n_copies", n_copies, 1, 2**20)
+    check_grower(grow, of.goal, "bootstrap", "rng")
+    seed, n = check.seed(rng), len(rows)
+    others = np.arange(n_features)
+    importance: list[FloatArray] = []
+    with reporting(progress, len(some), "column") as report:
+        for done, j in enumerate(some):
+            of_column = seed_of(seed, int(j))
+            with check.memory("n_copies", "copies", 32 * n * (n_features + n_copies)):
+                order = np.argsort(of_trees(of_column, 0, 1 + n_copies, n), axis=1, kind="stable").T
+            place = int(permutation(of_column, 0, 1 + n_copies)[0])
+            order[:, place] = np.arange(n)
+            columns_of = np.concatenate([others[others != j], np.full(1 + n_copies, j)])
+            wide = rows[:, columns_of]
+            wide[:, n_features - 1 :] = rows[order, j]
+            counts = growth.bootstrap_counts(n, n_trees, rng=of_column)
+            samples = encoded_as(of, wide, columns_of)
+            forest = grown(grow, samples, of.goal, n_trees, bootstrap=counts, rng=of_column)
+            mean = _importance_of(forest, tree.apply(forest, wide), of.goal, counts, by).mean
+            importance.append(np.roll(mean[n_features - 1 :], -place))
+            if not report(done + 1):
+                break
+    table = np.stack(importance)
+    observed, null = table[:, 0], table[:, 1:]
+    p = (1 + (null >= reached(observed)[:, None]).sum(axis=1)) / (1 + n_copies)
+    return ImportanceTest(p, _holm(p, len(some)), observed, null)
+
+
+def _holm(p: FloatArray, n: int) -> FloatArray:
+    """P-values after Holm, of n hypotheses of which some may not have p-values."""
+    order = np.argsort(p, kind="stable")
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * (n - np.arange(len(p)))), 1)
+    return adjusted

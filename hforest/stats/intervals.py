@@ -9,9 +9,9 @@ from .. import tree
 from ..core import check
 from ..core.aliases import ArrayLike, FloatArray, IntArray
 from ..tree import Forest
-from ..tree.refitting import value_rows
 from .honest import HonestCounts
 from .posteriors import checked_counts
+from .problem import leaf_values
 
 _ENTRIES = 1 << 22
 """Predictions of trees, and in-bag counts, that are multiplied at a time."""
@@ -115,8 +115,8 @@ def confidence_intervals(
     step = max(1, _ENTRIES // (n_trees * mean.shape[1]))
     for first in range(0, len(leaf), step):
         part = slice(first, first + step)
-        predicted = forest.value[value_rows(forest, leaf[part].T, np.arange(n_trees)[:, None])]
-        mean[part], error[part], noise[part] = _of_rows(predicted.astype(np.float64), in_bag, factor)
+        predicted = leaf_values(forest, leaf[part]).swapaxes(0, 1)
+        mean[part], error[part], noise[part] = _of_rows(predicted, in_bag, factor)
     half = norm.ppf((1 + coverage) / 2) * error
     return ConfidenceIntervals(mean, error, mean - half, mean + half, noise)
 
@@ -131,13 +131,8 @@ def _draws(counts: HonestCounts) -> tuple[IntArray, float]:
         n > 0 and sizes.min() == sizes.max() > 0, "counts", "trees that all have the same number of rows",
         f"{sizes.min(initial=0)} to {sizes.max(initial=0)}", remedy,
     )  # fmt: skip
-    check.require(
-        (in_bag != in_bag[0]).any(),
-        "counts",
-        "trees of different rows",
-        "the same rows in all of them",
-        remedy,
-    )
+    differ = bool((in_bag != in_bag[0]).any())
+    check.require(differ, "counts", "trees of different rows", "the same rows in all of them", remedy)
     most = int(in_bag.max())
     check.require(
         n_trees * most < _MOST_COUNTED, "counts", "counts that sum to less than 2**22",

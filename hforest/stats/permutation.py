@@ -1,28 +1,34 @@
 """Tests of independence by permuted labels: with forests regrown, and with rows split once."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ..core import check
+from .. import classic, tree
+from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
 from ..growth import Samples
 from ..tree import Forest
-from ..tree.refitting import value_rows
-from .draws import permutation, seed_of
+from .dependence import LEAST_ROWS, centered
+from .draws import normals, permutation, seed_of
 from .honest import fixed_sizes, honest_counts
 from .posteriors import WEIGHTINGS, posterior_of
 from .problem import (
     Grower,
     PermutationTest,
     Problem,
-    check_draws,
     check_grower,
+    checked_draws,
     encoded_as,
     grown,
     in_blocks,
-    leaves,
+    learned,
+    members,
+    outputs,
     problem,
+    rows_of,
     sequential,
 )
 from .statistics import Statistic, chosen, of_rows
@@ -32,33 +38,27 @@ _PERMUTED = 1 << 22
 
 
 class HonestDraws:
-    """Statistics of honest forests on permuted labels; each depends on the seed and its number."""
+    """Statistics of honest forests on data of a number, 0 if observed; each has random numbers of its own."""
 
     def __init__(
-        self, of: Problem, grow: Grower | None, statistic: Statistic, n_trees: int, weighting: str,
-        draw: str, seed: int,
+        self, goal: supervised.Target, grow: Grower | None, statistic: str | Statistic | None, n_trees: int,
+        weighting: str, draw: str, rng: Rng,
     ) -> None:  # fmt: skip
-        self.of, self.grow, self.statistic, self.n_trees = of, grow, statistic, n_trees
-        self.weighting, self.draw, self.seed = weighting, draw, seed
+        self.statistic: Any = chosen(statistic, goal)
+        self.n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
+        self.weighting = check.choice("weighting", weighting, WEIGHTINGS)
+        self.draw = check.choice("draw", draw, ("fixed", "bootstrap"))
+        check_grower(grow, goal, "bootstrap", "rng")
+        self.grow, self.seed = grow, check.seed(rng)
 
     def statistic_of(self, of: Problem, number: int) -> tuple[float, int]:
         """The statistic of one honest forest, and how many rows have votes."""
         seed, goal = seed_of(self.seed, 2 * number), of.goal
         stratum: Any = len(of.samples) if goal.labels is None else goal.labels
         counts = honest_counts(stratum, self.n_trees, draw=self.draw, rng=seed)
-        forest = grown(
-            self.grow, of.samples, of.learned, self.n_trees, goal, bootstrap=counts.structure, rng=seed
-        )
-        p = posterior_of(forest, leaves(forest, of.rows), goal, counts, self.weighting).p
-        return of_rows(self.statistic, p, of.learned)
-
-    def permuted(self, number: int) -> float:
-        """The statistic of labels permuted."""
-        order = permutation(self.seed, 2 * number + 1, len(self.of.samples))
-        goal = self.of.goal
-        labels, targets = (None if a is None else a[order] for a in (goal.labels, goal.targets))
-        moved = goal._replace(labels=labels, targets=targets)
-        return self.statistic_of(self.of._replace(goal=moved), number)[0]
+        forest = grown(self.grow, of.samples, goal, self.n_trees, bootstrap=counts.structure, rng=seed)
+        p = posterior_of(forest, tree.apply(forest, of.rows), goal, counts, self.weighting).p
+        return of_rows(self.statistic, p, learned(goal))
 
 
 def permutation_test(
@@ -145,14 +145,13 @@ def permutation_test(
     0.02
     """
     of = problem(x, y, task)
-    function = chosen(statistic, of.goal)
-    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
-    n_permutations, max_exceed = check_draws(n_permutations, max_exceed)
-    check.choice("weighting", weighting, WEIGHTINGS)
-    check.choice("draw", draw, ("fixed", "bootstrap"))
-    check_grower(grow, of.goal, "bootstrap", "rng")
-    draws = HonestDraws(of, grow, function, n_trees, weighting, draw, check.seed(rng))
-    return sequential(draws.statistic_of(of, 0), draws.permuted, n_permutations, max_exceed, progress)
+    draws = HonestDraws(of.goal, grow, statistic, n_trees, weighting, draw, rng)
+
+    def permuted(b: int) -> tuple[float, int]:
+        order = permutation(draws.seed, 2 * b + 1, len(of.samples)) if b else slice(None)
+        return draws.statistic_of(of._replace(goal=rows_of(of.goal, order)), b)
+
+    return sequential(permuted, n_permutations, max_exceed, progress)
 
 
 # ----------------------------------------------------------------------------------- rows split once
@@ -164,21 +163,18 @@ def neighbors(forest: Forest, leaf: IntArray, weighting: str) -> FloatArray:
     With "counts" the number of trees in which both share a leaf, with "shares" the sum over these trees of
     one over the other rows of the leaf. The diagonal is 0: a row does not predict itself.
     """
-    import scipy.sparse
-
-    n, n_trees = leaf.shape
-    node = value_rows(forest, leaf, np.arange(n_trees)[None]).ravel()
-    row = np.arange(n + 1) * n_trees
-    ones = np.ones(len(node))
-    member = scipy.sparse.csr_array((ones, node, row), shape=(n, len(forest.value)))
-    weight = member
+    member = members(forest, leaf)
+    weight = member.copy()
     if weighting == "shares":
-        others = np.bincount(node, minlength=len(forest.value)) - 1
-        inverse = np.divide(1.0, others, out=np.zeros(len(others)), where=others > 0)
-        weight = scipy.sparse.csr_array((inverse[node], node, row), shape=member.shape)
+        others = member.sum(axis=0)[member.indices] - 1
+        weight.data = np.divide(1.0, others, out=np.zeros(len(others)), where=others > 0)
     shared: FloatArray = (weight @ member.T).toarray()
     np.fill_diagonal(shared, 0)
     return shared
+
+
+_without_labels = partial(classic.grow_random, min_samples_leaf=5)
+"""Grows trees whose rows are split at random; leaves hold several rows, which predict each other."""
 
 
 def _split(y: Any, n: int, share: float, seed: int) -> tuple[IntArray, IntArray]:
@@ -200,6 +196,45 @@ def _split(y: Any, n: int, share: float, seed: int) -> tuple[IntArray, IntArray]
     nth = np.arange(n) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     first = nth < np.repeat(in_structure, sizes)
     return np.sort(order[first]), np.sort(order[~first])
+
+
+OfOrders = Callable[[IntArray], list[float]]
+"""statistics(orders): those of labels in the order of each row of orders."""
+
+
+def _of_posteriors(
+    weight: FloatArray, actual: Any, values: FloatArray, function: Statistic
+) -> tuple[OfOrders, int]:
+    """Statistics of posteriors, and the number of rows that have votes."""
+    voted = weight.sum(axis=1) > 0
+    if voted.sum() < 2:
+        raise ValueError(
+            f"n_trees: expected leaves that several rows share, got votes for {int(voted.sum())} rows; grow "
+            "more trees, or bind min_samples_leaf to grow"
+        )
+    weight = weight[voted]
+    total = weight.sum(axis=1)[:, None, None]
+
+    def statistics(orders: IntArray) -> list[float]:
+        """All in one product: a column for each permutation and class."""
+        moved = values[orders].transpose(1, 0, 2).reshape(len(values), -1)
+        p = (weight @ moved).reshape(len(weight), len(orders), -1) / total
+        return [of_rows(function, p[:, b], actual[orders[b]][voted])[0] for b in range(len(orders))]
+
+    return statistics, int(voted.sum())
+
+
+def _correlations(weight: FloatArray, values: FloatArray) -> OfOrders:
+    """Distance correlations of the leaves that rows share and of the values."""
+    from scipy.spatial.distance import cdist
+
+    check.require(
+        len(values) >= LEAST_ROWS, "y", f"{LEAST_ROWS} rows or more for the leaves", len(values),
+        "pass more rows, or lower structure_share",
+    )  # fmt: skip
+    # Centred distances and centred proximities differ by their sign alone.
+    of_x, of_y = centered(-weight), centered(cdist(values, values))
+    return lambda orders: [float((of_x * of_y[np.ix_(order, order)]).sum()) for order in orders]
 
 
 def split_test(
@@ -230,9 +265,10 @@ def split_test(
         of two classes "auc", "sensitivity" or "partial_auc"; in a regression "mse", the default, whose
         negative is taken. Or a function of (p, y), such as functools.partial(stats.sensitivity,
         specificity=0.9), which returns a number that is larger with more dependence. Rows without a vote are
-        left out before.
+        left out before. Or "distance_correlation", of the leaves that rows share, and of labels or targets.
     structure_share : float
-        Share of the rows of each class that the forest is grown on, above 0 and below 1.
+        Share of the rows of each class that the forest is grown on, below 1. With 0 no label grows it: it is
+        grown on normal numbers as targets, and all rows are tested.
     n_trees : int
         Number of trees, 1 to 2**20.
     n_permutations : int
@@ -243,7 +279,8 @@ def split_test(
         Whether y holds labels or targets.
     grow : callable, optional
         Called as grow(x, y, n_trees=..., rng=...), with n_classes or task beside these, where x are Samples;
-        returns a Forest. By default `hforest.classic.grow`; bind settings by functools.partial.
+        returns a Forest. By default `hforest.classic.grow`, with a structure_share of 0
+        `hforest.classic.grow_random` with min_samples_leaf=5; bind settings by functools.partial.
     progress : callable or bool, optional
         Called as progress(done, n_permutations) after some permutations; False ends them, and the p-value
         comes from those so far. True shows a bar.
@@ -270,9 +307,17 @@ def split_test(
     is less than that of `permutation_test`, since splits see a share of the rows. A row that no other row
     shares a leaf with has no vote, whatever the permutation.
 
+    With a structure_share of 0, W depends on no label, and the p-value is exact as well. All rows are tested,
+    so power is larger where all of a few columns tell; random splits find nothing among many columns that do
+    not, where power goes to the level.
+
+    "distance_correlation" is that of `distance_correlation`, of one minus the proximity of the rows by W and
+    of the Euclidean distance of targets, or whether labels differ: the statistic of KMERF (Panda, Shen and
+    Vogelstein, arXiv 1812.00029), with a forest that does not know the labels which are permuted.
+
     Statistics that are equal to rounding count as larger. With "counts" and labels all products are of whole
-    numbers, and exact. Cost: one forest, and one product of W with the
-    permuted labels; 8 bytes for each pair of rows of the second part.
+    numbers, and exact. Cost: one forest, and one product of W with the permuted labels; 8 bytes for each pair
+    of rows of the second part.
 
     Examples
     --------
@@ -282,41 +327,35 @@ def split_test(
     0.01
     """
     of = problem(x, y, task)
-    function = chosen(statistic, of.goal)
-    share = check.number("structure_share", structure_share, 0.0, 1.0, open_low=True)
+    function = chosen(statistic, of.goal, "distance_correlation")
+    share = check.number("structure_share", structure_share, 0.0, 1.0)
     n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
-    n_permutations, _ = check_draws(n_permutations, None)
+    n_permutations = checked_draws(n_permutations)
     check.choice("weighting", weighting, WEIGHTINGS)
-    check_grower(grow, of.goal, "rng")
     seed, n = check.seed(rng), len(of.samples)
-    first, second = _split(of.goal.labels, n, share, seed)
+    if share:
+        first, second = _split(of.goal.labels, n, share, seed)
+        goal = rows_of(of.goal, first)
+    else:
+        first = second = np.arange(n)
+        goal = supervised.Target(None, normals(seed, 0, 1, n).T, 1)
+        grow = _without_labels if grow is None else grow
+    check_grower(grow, goal, "rng")
     rows = of.rows if isinstance(of.rows, np.ndarray) else of.rows.tocsr()
-    samples = encoded_as(of, rows[first])
-    forest = grown(grow, samples, of.learned[first], n_trees, of.goal, rng=seed_of(seed, 1))
+    forest = grown(grow, encoded_as(of, rows[first]), goal, n_trees, rng=seed_of(seed, 1))
     with check.memory("x", "pairs of rows", 8 * len(second) ** 2):
-        weight = neighbors(forest, leaves(forest, rows[second]), weighting)
-    learned = of.learned[second]
-    one_hot = np.eye(of.goal.n_outputs)[learned] if of.goal.labels is not None else learned
-    voted = weight.sum(axis=1) > 0
-    if voted.sum() < 2:
-        raise ValueError(
-            f"n_trees: expected leaves that several rows share, got votes for {int(voted.sum())} rows; grow "
-            "more trees, or bind min_samples_leaf to grow"
-        )
-    weight = weight[voted]
-    total = weight.sum(axis=1)[:, None, None]
-
-    def statistics(orders: IntArray) -> list[float]:
-        """Of permuted labels, all in one product: a column for each permutation and class."""
-        moved = one_hot[orders].transpose(1, 0, 2).reshape(len(second), -1)
-        p = (weight @ moved).reshape(len(weight), len(orders), -1) / total
-        return [of_rows(function, p[:, b], learned[orders[b]][voted])[0] for b in range(len(orders))]
-
+        weight = neighbors(forest, tree.apply(forest, rows[second]), weighting)
+    of_second = rows_of(of.goal, second)
+    values = outputs(of_second)
+    if function is None:
+        statistics, n_rows = _correlations(weight, values), len(second)
+    else:
+        statistics, n_rows = _of_posteriors(weight, learned(of_second), values, function)
     observed = statistics(np.arange(len(second))[None])[0]
 
     def permuted(numbers: range) -> list[float]:
         return statistics(np.stack([permutation(seed, 2 + b, len(second)) for b in numbers]))
 
-    step = max(1, _PERMUTED // one_hot.size)
+    step = max(1, _PERMUTED // values.size)
     share, null = in_blocks(observed, permuted, n_permutations, step, progress)
-    return PermutationTest(share, observed, null, int(voted.sum()))
+    return PermutationTest(share, observed, null, n_rows)

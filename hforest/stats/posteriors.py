@@ -4,16 +4,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import tree
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray
 from ..tree import Forest
-from ..tree.refitting import class_counts, target_sums, value_rows
 from .honest import HonestCounts
+from .problem import applied, held, members, outputs
 
 WEIGHTINGS = ("counts", "shares")
-_ENTRIES = 1 << 21
-"""Numbers of leaves that are added up at a time."""
 
 
 class Posterior(NamedTuple):
@@ -89,12 +86,8 @@ def posterior(
     (True, True)
     """
     check.choice("weighting", weighting, WEIGHTINGS)
-    check.on_cpu(x=x, y=y)
-    tree.check(forest)
-    check.on_cpu(**{"forest.feature": forest.feature})
-    leaf = tree.apply(forest, x)
+    leaf, goal = applied(forest, x, y, task, n_classes)
     n, n_trees = leaf.shape
-    goal = supervised.target(y, n, task, n_classes)
     return posterior_of(forest, leaf, goal, checked_counts(counts, n_trees, n), weighting)
 
 
@@ -114,35 +107,12 @@ def posterior_of(
     forest: Forest, leaf: IntArray, goal: supervised.Target, counts: HonestCounts, weighting: str
 ) -> Posterior:
     """As `posterior`, of the leaves of the rows; nothing is checked."""
-    n, n_trees = leaf.shape
-    if goal.labels is not None:
-        sums = class_counts(forest, leaf, counts.leaf, goal.labels, goal.n_outputs)
-        total = sums.sum(axis=1)
-    else:
-        total, sums = target_sums(forest, leaf, counts.leaf, goal.targets)
+    of_leaf = held(forest, leaf, counts.leaf, outputs(goal))
+    filled = of_leaf[:, :1] > 0
     if weighting == "shares":
-        sums = np.divide(sums, total[:, None], out=np.zeros(sums.shape), where=total[:, None] > 0)
-        total = (total > 0).astype(np.int64)
-    # One more row takes what does not vote.
-    none = len(total)
-    sums = np.concatenate([sums, np.zeros((1, sums.shape[1]), sums.dtype)])
-    total = np.concatenate([total, np.zeros(1, np.int64)])
-    above, below, votes = (
-        np.zeros((n, sums.shape[1]), sums.dtype),
-        np.zeros(n, np.int64),
-        np.zeros(n, np.int64),
-    )
-    step = max(1, _ENTRIES // max(1, n * sums.shape[1]))
-    for first in range(0, n_trees, step):
-        trees = np.arange(first, min(first + step, n_trees))
-        out = (counts.structure[trees] == 0) & (counts.leaf[trees] == 0)
-        rows = np.where(out, value_rows(forest, leaf[:, trees].T, trees[:, None]), none)
-        if sums.dtype == np.int64:
-            above += sums[rows].sum(axis=0)
-        else:
-            for of_tree in sums[rows]:  # in the order of the trees, so that sums don't depend on the step
-                above += of_tree
-        below += total[rows].sum(axis=0)
-        votes += (total[rows] > 0).sum(axis=0)
-    p = np.divide(above, below[:, None], out=np.full(above.shape, np.nan), where=below[:, None] > 0)
-    return Posterior(p, votes)
+        of_leaf = np.divide(of_leaf, of_leaf[:, :1], out=np.zeros_like(of_leaf), where=filled)
+    voter = members(forest, leaf, (counts.structure == 0) & (counts.leaf == 0))
+    sums = voter @ of_leaf
+    total = sums[:, :1]
+    p = np.divide(sums[:, 1:], total, out=np.full(sums[:, 1:].shape, np.nan), where=total > 0)
+    return Posterior(p, (voter @ filled[:, 0]).astype(np.int64))

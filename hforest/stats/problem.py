@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import classic, growth, tree
 from ..core import check, sparse, supervised
-from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress
+from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, SparseArray
 from ..core.progress import reporting
 from ..growth import Bins, Samples, Windows
 from ..tree import Forest
@@ -33,6 +33,27 @@ class PermutationTest(NamedTuple):
     """Rows with a vote, from which the observed statistic is computed."""
 
 
+def learned(goal: supervised.Target) -> Any:
+    """Labels or targets."""
+    return goal.targets if goal.labels is None else goal.labels
+
+
+def outputs(goal: supervised.Target) -> FloatArray:
+    """(n_samples, n_outputs) float64: indicators of classes, or targets."""
+    if goal.targets is not None:
+        return goal.targets
+    labels: Any = goal.labels
+    with check.memory("n_classes", "indicators", 9 * len(labels) * goal.n_outputs):
+        indicators: FloatArray = (labels[:, None] == np.arange(goal.n_outputs)).astype(np.float64)
+    return indicators
+
+
+def rows_of(goal: supervised.Target, rows: Any) -> supervised.Target:
+    """Some rows of labels or targets."""
+    some = {name: a[rows] for name, a in goal._asdict().items() if isinstance(a, np.ndarray)}
+    return goal._replace(**some)
+
+
 class Problem(NamedTuple):
     """Rows and what is to be learned of them, checked."""
 
@@ -41,11 +62,6 @@ class Problem(NamedTuple):
     rows: Any
     """What `hforest.tree.apply` takes for them."""
     goal: supervised.Target
-
-    @property
-    def learned(self) -> Any:
-        """Labels or targets."""
-        return self.goal.targets if self.goal.labels is None else self.goal.labels
 
 
 def problem(x: ArrayLike | Samples, y: ArrayLike, task: str, *, name: str = "x") -> Problem:
@@ -82,9 +98,32 @@ def renamed(old: str, new: str) -> Iterator[None]:
         raise type(error)(str(error).replace(old, new, 1)) from None
 
 
-def encoded_as(of: Problem, rows: Any) -> Samples:
-    """Other rows of the columns of a problem, with its categories and bins."""
-    return growth.samples(rows, categorical=of.samples.categorical, max_bins=of.samples.max_bins)
+def encoded_as(of: Problem, rows: Any, columns: Any = slice(None)) -> Samples:
+    """Other rows of some columns of a problem, with its categories and bins."""
+    mask = of.samples.categorical
+    categorical = None if mask is None else mask[columns]
+    return growth.samples(rows, categorical=categorical, max_bins=of.samples.max_bins)
+
+
+def dense_rows(of: Problem) -> FloatArray:
+    """The rows of a problem, as an array."""
+    dense = isinstance(of.rows, np.ndarray)
+    check.require(dense, "x", "an array", "a sparse matrix", "pass x.toarray()", TypeError)
+    rows: FloatArray = of.rows
+    return rows
+
+
+def checked_columns(columns: Any, n_features: int) -> IntArray:
+    """Numbers of columns, ascending, from a mask, numbers or one number."""
+    columns = check.scalar(columns)
+    with renamed("categorical", "columns"):
+        mask = supervised.categorical([columns] if check.is_integer(columns) else columns, n_features)
+    if mask is None:
+        raise ValueError(
+            "columns: expected the number of a column or more, got none; pass such as 0 or [0, 3]"
+        )
+    some: IntArray = np.flatnonzero(mask)
+    return some
 
 
 def settings_of(goal: supervised.Target) -> dict[str, Any]:
@@ -92,12 +131,10 @@ def settings_of(goal: supervised.Target) -> dict[str, Any]:
     return {"task": "regression"} if goal.labels is None else {"n_classes": goal.n_outputs}
 
 
-def grown(
-    grow: Grower | None, x: Any, y: Any, n_trees: int, goal: supervised.Target, **settings: Any
-) -> Forest:
+def grown(grow: Grower | None, x: Any, goal: supervised.Target, n_trees: int, **settings: Any) -> Forest:
     """The forest that a caller's function grows, or a random forest; its kind and size are checked."""
     function = classic.grow if grow is None else grow
-    forest = function(x, y, n_trees=n_trees, **settings, **settings_of(goal))
+    forest = function(x, learned(goal), n_trees=n_trees, **settings, **settings_of(goal))
     check.instance(
         "grow", forest, Forest, "a function that returns a hforest.tree.Forest",
         "pass a subpackage's grow, its settings bound by functools.partial",
@@ -115,30 +152,66 @@ def check_grower(grow: Any, goal: supervised.Target, *names: str) -> None:
     check.function("grow", grow, ", ".join(["x", "y", *(f"{name}=..." for name in settings)]))
 
 
-def leaves(forest: Forest, rows: Any) -> IntArray:
-    """The leaf of each row in each tree."""
-    leaf: IntArray = tree.apply(forest, rows)
-    return leaf
+def applied(
+    forest: Forest, x: ArrayLike, y: ArrayLike, task: str, n_classes: int | None
+) -> tuple[IntArray, supervised.Target]:
+    """(n_samples, n_trees) leaves of rows, and their labels or targets; all arguments are checked."""
+    check.on_cpu(x=x, y=y)
+    tree.check(forest)
+    check.on_cpu(**{"forest.feature": forest.feature})
+    leaf = tree.apply(forest, x)
+    return leaf, supervised.target(y, len(leaf), task, n_classes)
 
 
-Draw = Callable[[int], float]
-"""draw(b): the statistic of drawn data number b, from 1."""
+def leaf_values(forest: Forest, leaf: IntArray) -> FloatArray:
+    """(n_samples, n_trees, n_outputs) float64: what each tree predicts."""
+    start = forest.tree_start[:-1]
+    row = (start + np.arange(len(start))) // 2 + forest.left[start + leaf]
+    values: FloatArray = forest.value[row].astype(np.float64)
+    return values
+
+
+def members(forest: Forest, leaf: IntArray, counts: IntArray | None = None) -> SparseArray:
+    """(n_samples, n_nodes): how often each leaf of all trees holds each row, by default once.
+
+    Products with it add up in the order of the trees, those with its transpose in that of the rows.
+    """
+    import scipy.sparse
+
+    node = forest.tree_start[:-1] + leaf
+    often = np.ones(node.size) if counts is None else counts.T.ravel().astype(np.float64)
+    first = np.arange(len(leaf) + 1) * leaf.shape[1]
+    return scipy.sparse.csr_array((often, node.ravel(), first), shape=(len(leaf), len(forest.feature)))
+
+
+def held(forest: Forest, leaf: IntArray, counts: IntArray, values: FloatArray) -> FloatArray:
+    """(n_nodes, 1 + n_values): how many rows each leaf holds, and sums of their values; 0 in splits."""
+    with check.memory("n_classes", "sums of leaves", 8 * len(forest.feature) * (1 + values.shape[1])):
+        sums: FloatArray = members(forest, leaf, counts).T @ np.column_stack([np.ones(len(values)), values])
+    return sums
+
+
+Draw = Callable[[int], tuple[float, int]]
+"""draw(b): the statistic of drawn data number b, of the observed data for 0, and the rows with a vote."""
 
 
 def sequential(
-    observed: tuple[float, int], draw: Draw, n_permutations: int, max_exceed: int | None, progress: Progress
+    draw: Draw, n_permutations: int, max_exceed: int | None, progress: Progress
 ) -> PermutationTest:
     """A p-value after Besag and Clifford 1991: draws end once max_exceed statistics reach the observed one.
 
     With h of them after l draws the p-value is h / l. If all draws are made before, or a report ends them, it
     is (1 + g) / (1 + n) with g as large among n.
     """
-    statistic, n_rows = observed
+    n_permutations = checked_draws(n_permutations)
+    if max_exceed is not None:
+        max_exceed = check.integer("max_exceed", max_exceed, 1, MAX_PERMUTATIONS)
+    statistic, n_rows = draw(0)
     null: list[float] = []
     exceed = 0
     with reporting(progress, n_permutations, "permutation") as report:
         for b in range(1, n_permutations + 1):
-            null.append(draw(b))
+            null.append(draw(b)[0])
             exceed += null[-1] >= statistic
             if exceed == max_exceed:
                 report(b)
@@ -148,10 +221,14 @@ def sequential(
     return PermutationTest((1 + exceed) / (1 + len(null)), statistic, np.array(null), n_rows)
 
 
-def check_draws(n_permutations: Any, max_exceed: Any) -> tuple[int, int | None]:
-    """Numbers of permutations, and of exceedances that end a test."""
-    n = check.integer("n_permutations", n_permutations, 1, MAX_PERMUTATIONS)
-    return n, None if max_exceed is None else check.integer("max_exceed", max_exceed, 1, MAX_PERMUTATIONS)
+def checked_draws(n_permutations: Any) -> int:
+    """The number of permutations."""
+    return check.integer("n_permutations", n_permutations, 1, MAX_PERMUTATIONS)
+
+
+def reached(observed: Any) -> Any:
+    """What is as large as statistics to rounding."""
+    return observed - 1e-12 * np.maximum(1.0, abs(observed))
 
 
 def in_blocks(
@@ -168,5 +245,5 @@ def in_blocks(
             if not report(len(null)):
                 break
     drawn = np.array(null)
-    exceed = int((drawn >= observed - 1e-12 * max(1.0, abs(observed))).sum())
+    exceed = int((drawn >= reached(observed)).sum())
     return (1 + exceed) / (1 + len(drawn)), drawn

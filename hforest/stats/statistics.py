@@ -427,8 +427,11 @@ _OF_TWO: dict[str, Statistic] = {
 _OF_TARGETS: dict[str, Statistic] = {"mse": lambda p, y: -mse_of(p, y)}
 
 
-def chosen(statistic: Any, goal: supervised.Target) -> Statistic:
-    """The function of a test's argument `statistic`: a word that fits labels or targets, or a function."""
+def chosen(statistic: Any, goal: supervised.Target, *others: str) -> Statistic | None:
+    """The function of a test's argument `statistic`: a word that fits labels or targets, or a function.
+
+    None for `others`, words that this test takes beside these.
+    """
     if goal.labels is None:
         words = dict(_OF_TARGETS)
     else:
@@ -439,7 +442,7 @@ def chosen(statistic: Any, goal: supervised.Target) -> Statistic:
         check.instance("statistic", statistic, Callable, "a word or a function", "pass such as 'auc'")
         check.called_with("statistic", statistic, "p, y", "pass a function of (p, y)")
         return lambda p, y: _number(statistic(p, y))
-    return words[check.choice("statistic", statistic, tuple(words))]
+    return words.get(check.choice("statistic", statistic, (*words, *others)))
 
 
 def _number(value: Any) -> float:

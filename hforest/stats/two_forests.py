@@ -1,16 +1,27 @@
 """The comparison of two forests by exchanged trees, as published. Its share is no p-value."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from .. import tree
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
 from ..growth import Samples
-from ..tree import Forest
-from ..tree.refitting import value_rows
-from .draws import blocks, of_trees, permutation, seed_of
-from .problem import Grower, check_draws, check_grower, encoded_as, grown, in_blocks, leaves, problem, renamed
+from .draws import blocks, of_trees, permutation, seed_of, subset
+from .problem import (
+    Grower,
+    check_grower,
+    checked_columns,
+    checked_draws,
+    dense_rows,
+    encoded_as,
+    grown,
+    in_blocks,
+    leaf_values,
+    outputs,
+    problem,
+)
 
 _EXCHANGED = 1 << 22
 """Numbers of one matrix product."""
@@ -110,10 +121,8 @@ def two_forest_test(
     0.01
     """
     of = problem(x, y, task)
-    dense = isinstance(of.rows, np.ndarray)
-    check.require(dense, "x", "an array", "a sparse matrix", "pass x.toarray()", TypeError)
-    n, n_features = of.samples.shape
-    some = _checked_columns(columns, n_features)
+    rows, (n, n_features) = dense_rows(of), of.samples.shape
+    some = checked_columns(columns, n_features)
     check.on_cpu(x_test=x_test, y_test=y_test)
     test = supervised.matrix("x_test", x_test, of.samples.dtype, ("n_test", "n_features"), missing=True)
     check.require(
@@ -123,18 +132,18 @@ def two_forest_test(
     actual = _actual(y_test, len(test), of.goal)
     n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES // 2)
     size = max(1, round(n**0.6)) if n_subsample is None else check.integer("n_subsample", n_subsample, 1, n)
-    n_permutations, _ = check_draws(n_permutations, None)
+    n_permutations = checked_draws(n_permutations)
     check_grower(grow, of.goal, "bootstrap", "rng")
     seed = check.seed(rng)
-    permuted = of.rows.copy()
-    permuted[:, some] = permuted[permutation(seed, 0, n)[:, None], some]
+    permuted = rows.copy()
+    permuted[:, some] = rows[permutation(seed, 0, n)[:, None], some]
     values = []
-    for number, rows in enumerate((of.rows, permuted)):
+    for number, some_rows in enumerate((rows, permuted)):
         counts = _subsamples(seed, number * n_trees, n_trees, n, size)
-        samples, of_forest = encoded_as(of, rows), seed_of(seed, number)
-        forest = grown(grow, samples, of.learned, n_trees, of.goal, bootstrap=counts, rng=of_forest)
-        values.append(_of_trees(forest, leaves(forest, test)))
-    predicted = np.concatenate(values, axis=1)  # (n_test n_outputs, 2 n_trees)
+        samples, of_forest = encoded_as(of, some_rows), seed_of(seed, number)
+        forest = grown(grow, samples, of.goal, n_trees, bootstrap=counts, rng=of_forest)
+        values.append(leaf_values(forest, tree.apply(forest, test)))
+    predicted = np.concatenate(values, axis=1).transpose(0, 2, 1).reshape(len(actual), 2 * n_trees)
     whole = predicted.sum(axis=1, keepdims=True)
 
     def differences(first: FloatArray) -> FloatArray:
@@ -149,7 +158,7 @@ def two_forest_test(
     def exchanged(numbers: range) -> list[float]:
         first = np.zeros((2 * n_trees, len(numbers)))
         for at, b in enumerate(numbers):
-            first[permutation(seed, 1 + b, 2 * n_trees)[:n_trees], at] = 1
+            first[subset(seed, 1 + b, 2 * n_trees, n_trees), at] = 1
         result: list[float] = differences(first).tolist()
         return result
 
@@ -158,24 +167,11 @@ def two_forest_test(
     return TwoForestTest(share, observed, null)
 
 
-def _checked_columns(columns: Any, n_features: int) -> IntArray:
-    columns = check.scalar(columns)
-    with renamed("categorical", "columns"):
-        mask = supervised.categorical([columns] if check.is_integer(columns) else columns, n_features)
-    if mask is None:
-        raise ValueError(
-            "columns: expected the number of a column or more, got none; pass such as 0 or [0, 3]"
-        )
-    some: IntArray = np.flatnonzero(mask)
-    return some
-
-
 def _actual(y: ArrayLike, n: int, goal: supervised.Target) -> FloatArray:
     """(n n_outputs,): targets, or indicators of classes."""
     if goal.labels is not None:
         labels, _ = supervised.labels("y_test", y, n, goal.n_outputs)
-        indicators: FloatArray = np.eye(goal.n_outputs)[labels].ravel()
-        return indicators
+        return outputs(goal._replace(labels=labels)).ravel()
     targets = supervised.targets("y_test", y, n)
     check.require(
         targets.shape[1] == goal.n_outputs, "y_test", f"n_outputs = {goal.n_outputs} targets for each row",
@@ -192,11 +188,3 @@ def _subsamples(seed: int, first: int, n_trees: int, n: int, size: int) -> IntAr
         drawn = of_trees(seed, first + int(trees[0]), len(trees), n)
         counts[trees[:, None], np.argsort(drawn, axis=1, kind="stable")[:, :size]] = 1
     return counts
-
-
-def _of_trees(forest: Forest, leaf: IntArray) -> FloatArray:
-    """(n n_outputs, n_trees) float64: what each tree predicts."""
-    n_trees = leaf.shape[1]
-    value = forest.value[value_rows(forest, leaf, np.arange(n_trees)[None])].astype(np.float64)
-    flat: FloatArray = value.transpose(0, 2, 1).reshape(-1, n_trees)
-    return flat

@@ -14,6 +14,7 @@ kinds and dtypes raise TypeError, wrong shapes and values ValueError, nodes and 
 IndexError.
 """
 
+from .complete import splits
 from .convert import from_sklearn
 from .export import to_dict
 from .files import load, save
@@ -48,6 +49,7 @@ __all__ = [
     "quantiles",
     "refit",
     "save",
+    "splits",
     "to_dict",
     "to_text",
     "vote_shares",

@@ -7,6 +7,7 @@ import numpy as np
 from ..core import check as checks
 from ..core import supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray
+from .complete import levels
 from .forest import Forest, check_layout
 from .walks import apply
 
@@ -220,18 +221,6 @@ def target_sums(
     return total, sums
 
 
-def levels(forest: Forest) -> list[IntArray]:
-    """The nodes of each depth, numbered over all trees; children of a node stand next to each other."""
-    levels, nodes = [], forest.tree_start[:-1]
-    roots = nodes
-    while nodes.size:
-        levels.append(nodes)
-        is_split = forest.feature[nodes] != -1
-        left = (roots + forest.left[nodes])[is_split]
-        nodes, roots = np.stack([left, left + 1], axis=1).ravel(), np.repeat(roots[is_split], 2)
-    return levels
-
-
 def _entries(indptr: IntArray, nodes: IntArray) -> tuple[IntArray, IntArray]:
     """New row pointers of some rows of a CSR array, and the numbers of their entries."""
     sizes = indptr[nodes + 1] - indptr[nodes]
@@ -249,8 +238,7 @@ def _pruned(forest: Forest, held: np.ndarray) -> Forest:
     full = np.zeros(len(tree), bool)
     full[~is_split] = held[((root + tree) // 2 + forest.left)[~is_split]]
     place = np.arange(len(tree))  # the node that takes a node's place
-    for nodes in reversed(levels(forest)):
-        at = nodes[is_split[nodes]]
+    for at in reversed(levels(forest)):
         left, right = full[child[at]], full[child[at] + 1]
         full[at] = left | right
         place[at] = np.where(left & right, at, np.where(left, place[child[at]], place[child[at] + 1]))

@@ -25,6 +25,8 @@ options("stats.specificity", 0.98, 0.5, 0.0)
 options("stats.n_subsample", None, 3)
 options("stats.columns", 0, [0])
 options("stats.coverage", 0.95, 0.5)
+options("stats.n_copies", 3, 1)
+options("stats.split_test.structure_share", 0.5, 0.0)
 options("stats.grow", None, functools.partial(classic.grow, max_depth=2))
 
 _OF_CLASSES = {"accuracy": stats.accuracy, "information": stats.information}
@@ -50,7 +52,14 @@ value("stats.sampler")(lambda s: _distribution)
 @value("stats.statistic")
 def _statistic(s: Setting) -> Any:
     words: tuple[Any, ...] = (None, "mse") if _regression(s) else (None, *_OF_CLASSES, *_OF_CLASSES.values())
-    return s.choice(words)
+    return s.choice((*words, "distance_correlation") if s.target.last == "split_test" else words)
+
+
+@value("stats.of_x", "stats.of_y")
+def _distances(s: Setting) -> np.ndarray:
+    a = s.positive(s.n, s.n)
+    symmetric: np.ndarray = a + a.T
+    return symmetric
 
 
 _TWO = ("auc", "partial_auc", "sensitivity")
