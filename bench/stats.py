@@ -2,7 +2,6 @@
 
     python bench/stats.py --sets 200 --json bench/results/stats.json      # some hours on one core
     python bench/stats.py --cells "permutation 64 *" --sets 50            # some cells
-    python bench/stats.py --cells "* 64 *" --effect 1                     # power, not size
     python bench/stats.py --importances --sets 600                        # means and errors of oob_importance
 
 A cell is a test, rows, columns and a statistic, such as "split 256 16 auc". The record has the p-values of
@@ -226,7 +225,6 @@ def importances(n_sets: int) -> Iterator[str]:
 def measure(
     chosen: list[Cell],
     n_sets: int,
-    effect: float,
     rows: dict[str, dict[str, Any]],
     save: Callable[[], None],
 ) -> None:
@@ -235,7 +233,7 @@ def measure(
         for cell in chosen:
             row = rows.setdefault(cell.name, {**cell._asdict(), "p": []})
             missing = range(len(row["p"]), min(done + BATCH, n_sets))
-            made = [outcome(cell, number, effect) for number in missing]
+            made = [outcome(cell, number) for number in missing]
             row["p"] += [p for p, _ in made]
             # A record of an earlier version has fewer ranks than p-values.
             row.setdefault("rank", []).extend(r for _, r in made)
@@ -249,9 +247,6 @@ def main() -> None:
     )
     parser.add_argument("--sets", type=int, default=200, help="data sets for each cell")
     parser.add_argument("--cells", nargs="+", default=["*"], metavar="PATTERN", help="names, * is any text")
-    parser.add_argument(
-        "--effect", type=float, default=0.0, help="by how much the first column differs between classes"
-    )
     parser.add_argument("--json", type=Path, help="the record, read first where it is there")
     parser.add_argument("--importances", action="store_true", help="only the means and errors of importances")
     options = parser.parse_args()
@@ -271,13 +266,10 @@ def main() -> None:
     def save() -> None:
         if options.json:
             known = [rows[cell.name] for cell in cells() if cell.name in rows]
-            record(
-                options.json, known, level=LEVEL, n_permutations=N_PERMUTATIONS, max_exceed=MAX_EXCEED,
-                effect=options.effect,
-            )  # fmt: skip
+            record(options.json, known, level=LEVEL, n_permutations=N_PERMUTATIONS, max_exceed=MAX_EXCEED)
 
     try:
-        measure(chosen, options.sets, options.effect, rows, save)
+        measure(chosen, options.sets, rows, save)
     except KeyboardInterrupt:
         print("interrupted; the sets so far:")
     print(*table([rows[cell.name] for cell in chosen if rows.get(cell.name, {"p": []})["p"]]), sep="\n")
