@@ -113,7 +113,7 @@ def main() -> None:
         print(f"| {draw} | {with_error(values)} |")
     if options.json:
         settings = {k: v for k, v in vars(options).items() if k != "json"}
-        record(options.json, rows, null_auc=auc, **settings)
+        record(options.json, rows, null_auc=auc, options=settings)
 
 
 if __name__ == "__main__":

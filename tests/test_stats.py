@@ -1153,3 +1153,47 @@ def test_subsets_are_the_first_rows_of_permutations():
     for n, size in ((1, 1), (10, 1), (10, 10), (1000, 400)):
         rows = draws.subset(3, 5, n, size)
         np.testing.assert_array_equal(rows, np.sort(draws.permutation(3, 5, n)[:size]))
+
+
+@pytest.mark.libraries
+def test_the_bench_of_power(script, monkeypatch, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    bench, path = script("stats_power"), tmp_path / "power.json"
+    monkeypatch.setattr(
+        bench, "CELLS", [(64, 1, "mean", 0.0), (64, 1, "mean", 4.0), (64, 1, "deviation", 9.0)]
+    )
+    command = ["stats_power", "--sets", "2", "--json", str(path), "--plot", str(tmp_path / "power.png")]
+    monkeypatch.setattr("sys.argv", command)
+    bench.main()
+    first = path.read_text()
+    rows = json.loads(first)["rows"]
+    for name in bench.TESTS:
+        assert len(rows[0][name]["p"]) == 2
+        assert max(rows[1][name]["p"]) <= 0.05
+    assert min(rows[2]["t-test"]["p"]) > max(rows[2]["permutation, auc"]["p"])
+    bench.main()  # nothing is measured again
+    assert json.loads(path.read_text())["rows"] == rows
+    assert (tmp_path / "power.png").stat().st_size > 1000
+    assert "| 64 | 1 | mean 4 | 1.00" in capsys.readouterr().out
+
+
+def test_the_bench_of_truth(script, monkeypatch, tmp_path, capsys):
+    bench, path = script("stats_truth"), tmp_path / "truth.json"
+    _, y, p = bench.rows_of(100000, 2, 1.0, np.random.default_rng(0))
+    sure = p[:, 1] > 0.8
+    assert y[sure].mean() == pytest.approx(p[sure, 1].mean(), abs=0.01)
+    command = ["stats_truth", "--sets", "2", "--rows", "200", "--trees", "60", "--json", str(path)]
+    monkeypatch.setattr("sys.argv", command)
+    bench.main()
+    rows = json.loads(path.read_text())["rows"]
+    assert len(rows) == len(bench.COLUMNS) * 2 * (len(bench.LEAVES) + 1)
+    assert max(row["auc"] for row in rows) < 0.2
+    assert "| 64 | chosen | " in capsys.readouterr().out
+
+
+def test_the_bench_of_speed_checks_bits(script):
+    bench = script("stats_speed")
+    grown = bench.grower(40, 5, classic.grow)
+    assert bench.same(grown(3), grown(3))
+    assert not bench.same(grown(3), grown(4))
+    assert not bench.same([grown(2)], [grown(2)._replace(threshold=grown(2).threshold + 1)])
