@@ -142,7 +142,7 @@ def outcome(cell: Cell, number: int, effect: float = 0.0) -> tuple[float, int]:
 def uniform(ranks: list[tuple[int, int]]) -> float:
     """The p-value of chi-square that ranks, each of 0 to n, are uniform, with n beside each."""
     if not ranks:
-        return float("nan")
+        return float("nan")  # a record of an earlier version
     number = np.array(ranks)
     n_groups = min(GROUPS, 1 + int(number[:, 1].min()))
     group = number[:, 0] * n_groups // (1 + number[:, 1])
