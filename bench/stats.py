@@ -15,6 +15,9 @@ importance              the same, the first column beside 99 permuted copies
 conditional             z of four normal columns; each column of x is one of them, or its sine, and noise; the
                         labels depend on two columns of z alone
 randomization           the same, with draws from the true distribution of x given z
+linear 0.5, sine, ...   two views of two normal columns: of x each is this part of a column of z, and noise, or the
+                        sine of one; labels depend on z alone. "covariance" is conditional_test, "view permuted"
+                        the permutation of the rows of x beside those of z (CoMIGHT)
 two forests             normal columns; the share is no p-value: the last number is that of the trees
 """
 
@@ -39,6 +42,8 @@ POOLED, EACH = (0.046, 0.054), (0.035, 0.065)
 """Limits of the shares of rejected sets: over all cells of a test, and of each."""
 GROUPS = 10
 """Groups of ranks, at most, whose frequencies chi-square compares."""
+LAWS = ("linear 0", "linear 0.5", "linear 0.9", "sine")
+"""How views depend on each other."""
 BATCH = 5
 """Sets of one cell before the next one's."""
 
@@ -69,6 +74,9 @@ def cells() -> list[Cell]:
     found = [Cell(test, n, d, word) for n, d in both for test, words in tests.items() for word in words]
     found += [Cell("randomization", n, 1, "information") for n in ROWS]
     found += [Cell("two forests", 128, 16, str(n_trees)) for n_trees in (25, 125, 500)]
+    found += [
+        Cell(law, n, 2, word) for law in LAWS for n in (200, 800) for word in ("covariance", "view permuted")
+    ]
     return found + [Cell("conditional", n, d, "covariance") for n, d in both]
 
 
@@ -92,6 +100,21 @@ def through_z(n: int, d: int, rng: np.random.Generator) -> tuple[np.ndarray, np.
     z = rng.normal(size=(n, 4))
     x = explained(z, d) + rng.normal(size=(n, d))
     return x, (z[:, 0] + z[:, 1] + rng.normal(size=n) > 0).astype(int), z
+
+
+def views(law: str, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Two views x and z, and labels that depend on z alone."""
+    z, noise = rng.normal(size=(n, 2)), rng.normal(size=(n, 2))
+    if law == "sine":
+        x = np.sin(2 * z) + 0.3 * noise
+    else:
+        rho = float(law.removeprefix("linear "))
+        x = rho * z + np.sqrt(1 - rho**2) * noise
+    return x, (z[:, 0] + z[:, 1] + rng.normal(size=n) > 0).astype(int), z
+
+
+def permuted(x: np.ndarray, z: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    return rng.permutation(x)
 
 
 def sampler(x: np.ndarray, z: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -118,14 +141,17 @@ def outcome(cell: Cell, number: int, effect: float = 0.0) -> tuple[float, int]:
             n_permutations=N_PERMUTATIONS, rng=seed,
         )  # fmt: skip
         return two.share, rank(two.statistic, two.null, coin)
-    if cell.test == "conditional":
-        x, y, z = through_z(cell.n, cell.d, rng)
+    if cell.statistic == "covariance":
+        x, y, z = views(cell.test, cell.n, rng) if cell.test in LAWS else through_z(cell.n, cell.d, rng)
         p = stats.conditional_test(x, y, z, n_bootstrap=N_PERMUTATIONS, rng=seed).p_value
         return p, round(p * (1 + N_PERMUTATIONS)) - 1
-    if cell.test == "randomization":
+    if cell.test == "randomization" or cell.test in LAWS:
+        settings["statistic"] = "information"
+        of_views = cell.test in LAWS
         result = stats.conditional_randomization_test(
-            *through_z(cell.n, cell.d, rng), sampler=sampler, max_exceed=MAX_EXCEED, **settings
-        )
+            *(views(cell.test, cell.n, rng) if of_views else through_z(cell.n, cell.d, rng)),
+            sampler=permuted if of_views else sampler, max_exceed=MAX_EXCEED, **settings
+        )  # fmt: skip
         return result.p_value, rank(result.statistic, result.null[:MAX_EXCEED], coin)
     x, y = columns_and_labels(cell.n, cell.d, effect, rng)
     if cell.test == "importance":
@@ -149,9 +175,10 @@ def uniform(ranks: list[tuple[int, int]]) -> float:
     return float(chisquare(np.bincount(group, minlength=n_groups)).pvalue)
 
 
-def drawn(test: str) -> int:
+def drawn(test: str, statistic: str) -> int:
     """How many statistics a test draws at least."""
-    return MAX_EXCEED if test in ("permutation", "randomization") else N_PERMUTATIONS
+    stops = test in ("permutation", "randomization") or statistic == "view permuted"
+    return MAX_EXCEED if stops else N_PERMUTATIONS
 
 
 def rejected(p: np.ndarray) -> str:
@@ -180,7 +207,7 @@ def table(rows: list[dict[str, Any]]) -> Iterator[str]:
         shares = [float((np.array(row["p"]) <= LEVEL).mean()) for row in of]
         inside = sum(EACH[0] <= share <= EACH[1] for share in shares)
         within = "yes" if POOLED[0] <= (p <= LEVEL).mean() <= POOLED[1] else "no"
-        by_chance = uniform([(r, drawn(test)) for row in of for r in row.get("rank", [])])
+        by_chance = uniform([(r, drawn(test, statistic)) for row in of for r in row.get("rank", [])])
         yield (
             f"| {test} | {statistic} | {len(p)} | {rejected(p)} | {within} | {inside} of {len(of)} "
             f"| {by_chance:.3f} |"
