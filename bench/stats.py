@@ -15,9 +15,9 @@ importance              the same, the first column beside 99 permuted copies
 conditional             z of four normal columns; each column of x is one of them, or its sine, and noise; the
                         labels depend on two columns of z alone
 randomization           the same, with draws from the true distribution of x given z
-linear 0.5, sine, ...   two views of two normal columns: of x each is this part of a column of z, and noise, or the
-                        sine of one; labels depend on z alone. "covariance" is conditional_test, "view permuted"
-                        the permutation of the rows of x beside those of z (CoMIGHT)
+linear 0.5, sine, ...   two views of two normal columns: of x each is this part of a column of z, and noise,
+                        or the sine of one; labels depend on z alone. "covariance" is conditional_test,
+                        "view permuted" the permutation of the rows of x beside those of z (CoMIGHT)
 two forests             normal columns; the share is no p-value: the last number is that of the trees
 """
 

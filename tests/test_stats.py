@@ -919,7 +919,7 @@ def test_what_is_no_p_value_does_not_hold_a_level():
 def test_the_bench_goes_on_with_its_record(script, tmp_path, monkeypatch, capsys):
     bench, path = script("stats"), tmp_path / "stats.json"
     names = [cell.name for cell in bench.cells()]
-    assert len(names) == len(set(names)) == 71
+    assert len(names) == len(set(names)) == 87
     command = ["stats.py", "--cells", "split 64 1 *", "randomization 64 1 *", "--json", str(path)]
     monkeypatch.setattr(bench, "N_PERMUTATIONS", 9)
     monkeypatch.setattr("sys.argv", [*command, "--sets", "1"])
@@ -944,6 +944,10 @@ def test_the_bench_goes_on_with_its_record(script, tmp_path, monkeypatch, capsys
         assert p >= (1 + number) / 10  # ties count
         assert 0 <= number <= 9
         assert bench.outcome(cell, 0, effect=8.0) == (0.1, 0)
+    x, _, z = bench.views("linear 0.9", 100000, np.random.default_rng(0))
+    assert np.corrcoef(x.T, z.T)[:2, 2:] == pytest.approx(0.9 * np.eye(2), abs=0.02)
+    for statistic in ("covariance", "view permuted"):
+        assert 0.1 <= bench.outcome(bench.Cell("sine", 60, 2, statistic), 0)[0] <= 1
 
 
 def test_the_bench_of_importances(script, monkeypatch, capsys):
