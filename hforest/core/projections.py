@@ -136,8 +136,9 @@ def projection_key(key: int, number: int) -> int:
 
 
 def group_table(distribution: Distribution) -> np.ndarray:
-    """The groups as kernels read them, int32: all columns, group by group (n_features,), then the first place
-    and the number of the columns of each candidate's group (sum of n_projections, 2). Without groups empty."""
+    """The groups as kernels read them, int32: all columns, group by group (n_features,), then of each
+    candidate where the columns of its group begin, and how many they are (sum of n_projections, 2). Empty
+    without groups."""
     if not distribution.groups:
         return np.empty(0, np.int32)
     sizes = [len(group) for group in distribution.groups]
@@ -411,10 +412,11 @@ def grouped_distribution(
 
     Notes
     -----
-    Without groups the columns of a small view are drawn as rarely as they are few. Curtis et al. 2025 (MIGHT,
-    CoMIGHT) sample a number of candidates from each view. Groups bind within a projection: nodes of one path
-    compare projections of any groups. A draw costs what it costs without groups. Groups of all
-    columns, in their order, draw the same bits as no groups.
+    Without groups a view is drawn as rarely as its columns are few. Candidate i of a node is of the group in
+    whose range of candidates i lies. Groups bind inside a projection only: the nodes of a path may compare
+    projections of all groups. One group of all columns, in their order, draws the same bits as no groups.
+    A draw costs what it costs without groups; each call that takes the distribution checks it, in about
+    0.1 ms for 1000 columns.
 
     Examples
     --------

@@ -109,8 +109,8 @@ def prepare_projections(x: Array, distribution: Distribution, has_missing: bool)
     """Returns what `grow_projected` reads beside x."""
     d, xp = distribution, array_module(x)
     numbers = (
-        d.kind, d.n_features, d.channels, d.cyclic, d.max_entries, sum(d.n_projections), *d.shape, *d.patch_min,
-        *d.patch_max,
+        d.kind, d.n_features, d.channels, d.cyclic, d.max_entries, sum(d.n_projections),
+        *d.shape, *d.patch_min, *d.patch_max,
     )  # fmt: skip
     return Prepared(has_missing, xp.asarray(np.array(numbers, np.int64)), xp.asarray(group_table(d)))
 

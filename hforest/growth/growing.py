@@ -278,8 +278,8 @@ def grow_projected(
     distribution : Distribution
         What projections to sample: from `hforest.project.sparse_distribution` or the like.
     n_projections : int, optional
-        Projections sampled at a node, 1 to 2**20; by default as many as `hforest.manifold.grow` samples. If all
-        of them are constant in the node it is a leaf.
+        Projections sampled at a node, 1 to 2**20; by default as many as `hforest.manifold.grow` samples. If
+        all of them are constant in the node it is a leaf.
     sample_weight : (n_samples,) array-like, optional
         Weights of the samples, 0 to 1e100, not all 0; the largest is at most 2e90 times the smallest above 0.
         A sample of weight 0 counts for nothing.

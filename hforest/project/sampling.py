@@ -56,9 +56,9 @@ def sample(
     Notes
     -----
     Projection i is drawn from a key that the seed and i give, as a growing tree draws candidate i of a node
-    (`hforest.growth.grow_projected`). With groups projection i is candidate i modulo the candidates of a node:
-    a multiple of these has as many of each group as nodes have. Cost: some ten microseconds a projection, in Python; a sparse one costs
-    its non-zeros (Floyd's sampling), whatever the number of features.
+    (`hforest.growth.grow_projected`). With groups of columns projection i is candidate i modulo the
+    candidates of a node. Cost: some ten microseconds a projection, in Python; a sparse one costs its
+    non-zeros (Floyd's sampling), whatever the number of features.
 
     Examples
     --------
