@@ -28,8 +28,7 @@ typedef struct {
 /* What a projection is drawn from. */
 typedef struct {
     uint64_t key;
-    const int32_t *column; /* (n_columns,): the columns of its group; or NULL: all features */
-    int64_t n_columns;
+    const int32_t *group; /* (2,): the first place and the number of the columns of its group; or NULL: all features */
 } hf_candidate;
 
 typedef struct {
@@ -38,12 +37,8 @@ typedef struct {
 
 /* Returns candidate `number` of a node or a seed. */
 HF_BOTH hf_candidate hf_candidate_of(const hf_distribution *a, uint64_t key, uint64_t number) {
-    hf_candidate candidate = {hf_draw_key(hf_philox(key, number, HF_STREAM_PROJECTION), 0), 0, a->n_features};
-    if (a->n_candidates) {
-        const int32_t *range = a->groups + a->n_features + 2 * (number % (uint64_t)a->n_candidates);
-        candidate.column = a->groups + range[0];
-        candidate.n_columns = range[1];
-    }
+    hf_candidate candidate = {hf_draw_key(hf_philox(key, number, HF_STREAM_PROJECTION), 0), 0};
+    if (a->n_candidates) candidate.group = a->groups + a->n_features + 2 * (number % (uint64_t)a->n_candidates);
     return candidate;
 }
 
@@ -83,7 +78,8 @@ HF_BOTH int64_t
 hf_sparse_entries(const hf_distribution *a, hf_candidate c, hf_draw first, uint32_t *index, float *weight) {
     /* How many: Poisson, by inversion. */
     const double u = hf_unit(first);
-    const int64_t most = a->max_entries < c.n_columns ? a->max_entries : c.n_columns;
+    const int64_t n_columns = c.group ? c.group[1] : a->n_features;
+    const int64_t most = a->max_entries < n_columns ? a->max_entries : n_columns;
     int64_t count = 0;
     for (double p = a->zero_probability, sum = p; u >= sum && count < most; sum += p) {
         ++count;
@@ -93,7 +89,7 @@ hf_sparse_entries(const hf_distribution *a, hf_candidate c, hf_draw first, uint3
     /* Which: Floyd's sampling without replacement. */
     for (int64_t i = 0; i < count; ++i) {
         const hf_draw entry = hf_philox(c.key, (uint64_t)(1 + i), HF_STREAM_ENTRY);
-        const uint32_t last = (uint32_t)(c.n_columns - count + i);
+        const uint32_t last = (uint32_t)(n_columns - count + i);
         uint32_t at = hf_below(entry.word[0], last + 1);
         for (int64_t j = 0; j < i; ++j)
             if (index[j] == at) {
@@ -109,7 +105,7 @@ hf_sparse_entries(const hf_distribution *a, hf_candidate c, hf_draw first, uint3
 /* Writes the entries of a single feature or a difference of two, places in its group, as hf_sparse_entries. */
 HF_BOTH int64_t
 hf_probe_entries(const hf_distribution *a, hf_candidate c, hf_draw first, uint32_t *index, float *weight) {
-    const uint32_t n = (uint32_t)c.n_columns;
+    const uint32_t n = (uint32_t)(c.group ? c.group[1] : a->n_features);
     index[0] = hf_below(first.word[0], n);
     weight[0] = 1;
     if (a->kind == HF_AXIS || n == 1 || first.word[2] < a->zero_probability * 0x1p32) return 1;
@@ -127,7 +123,7 @@ hf_draw_projection(const hf_distribution *a, hf_candidate c, hf_draw first, uint
         return hf_patch_entries(a, hf_patch_of(a, first, hf_philox(c.key, 1, HF_STREAM_ENTRY)), index, weight);
     const int64_t n = a->kind == HF_SPARSE ? hf_sparse_entries(a, c, first, index, weight)
                                            : hf_probe_entries(a, c, first, index, weight);
-    for (int64_t j = 0; c.column && j < n; ++j) index[j] = (uint32_t)c.column[index[j]];
+    for (int64_t j = 0; c.group && j < n; ++j) index[j] = (uint32_t)a->groups[c.group[0] + index[j]];
     return n;
 }
 

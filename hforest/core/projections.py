@@ -488,8 +488,8 @@ def check_distribution(value: Distribution) -> Distribution:
 
 def _remade(value: Distribution) -> Distribution:
     anew = _remade_base(value)
-    none = [isinstance(of_groups, tuple) and not of_groups for of_groups in value[-2:]]
-    if all(none):
+    fields = (value.groups, value.n_projections)
+    if all(isinstance(field, tuple) and not field for field in fields):
         return anew
     check.require(
         anew.kind != PATCH, "groups", "() for patches", "some", "call hforest.project.patch_distribution"
