@@ -74,6 +74,8 @@ def of_grown_forests(task: Task) -> Results:
         )
         yield criterion, digest(forest)
     yield "extra", digest(classic.grow_extra(x, y, 5, rng=0))
+    views = project.grouped_distribution(project.sparse_distribution(12), [range(9, 12), range(9)])
+    yield "views", digest(manifold.grow(x, y, 5, distribution=views, rng=0))
     yield "poisson", digest(classic.grow(x, y, 5, bootstrap="poisson", rng=0))
 
 
@@ -225,6 +227,9 @@ def of_parts(task: Task) -> Results:
         "patch": project.patch_distribution((3, 4), patch_max=2),
         "probe": project.probe_distribution(12),
     }
+    distributions["views"] = project.grouped_distribution(
+        distributions["sparse"], [range(9, 12), range(9)], [1, 3]
+    )
     for kind, distribution in distributions.items():
         drawn = project.sample(distribution, 40, dtype=x.dtype, rng=0)
         yield f"project {kind}", digest(*drawn, project.project(x, *drawn))

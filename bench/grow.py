@@ -10,8 +10,8 @@ usps.npz and mnist.npz; sets without their file are left out.
 
 After the sets the bench measures the time of a node with few and with many features, at equal candidates and
 non-zeros; the peak of memory that growing a forest takes on top of its input, in a process of its own (rung
-"memory"); and calls that grow a tree each on the same samples, beside one call for all trees (rung "single
-trees").
+"memory"); calls that grow a tree each on the same samples, beside one call for all trees (rung "single
+trees"); and trees on views, groups of columns, beside those without groups (rung "views").
 """
 
 import argparse
@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ import numpy as np
 from common import machine_text, record
 
 import hforest
-from hforest import classic, growth, manifold, tree
+from hforest import classic, growth, manifold, project, tree
 
 SETS = ("synthetic", "letter", "usps", "mnist")
 Data = tuple[Any, Any, Any, Any]
@@ -261,6 +262,51 @@ def single_trees(repeats: int, n_trees: int = 30) -> list[dict[str, Any]]:
     return rows
 
 
+def views(repeats: int, n_trees: int = 50) -> list[dict[str, Any]]:
+    """Processor time a tree on two views, a tenth and the rest of the columns, at equal candidates a node.
+
+    One group of all columns is compared with no groups.
+    """
+    rows: list[dict[str, Any]] = []
+    for n, d, whole in ((64, 10_000, False), (1000, 200, False), (1000, 200, True), (5000, 100, False)):
+        rng = np.random.default_rng(0)
+        x = rng.normal(size=(n, d)).astype(np.float32)
+        y = (x[:, 0] + x[:, -1] + rng.normal(size=n) > 0).astype(np.int32)
+        samples = growth.samples(np.rint(20 * x) if whole else x)
+        groups, half = [range(d // 10), range(d // 10, d)], int(np.ceil(d**0.5 / 2))
+        calls: dict[str, Callable[[], tree.Forest]] = {}
+
+        def on(distribution: project.Distribution, s: Any = samples, y: Any = y, m: int = 2 * half) -> Any:
+            return manifold.grow(s, y, n_trees, distribution=distribution, n_projections=m, rng=0)
+
+        for name, base in (
+            ("axis", project.axis_distribution(d)),
+            ("sparse", project.sparse_distribution(d)),
+        ):
+            calls[name] = partial(on, base)
+            calls[f"{name}, views"] = partial(on, project.grouped_distribution(base, groups, half))
+            one = on(project.grouped_distribution(base, [range(d)], 2 * half))
+            if any((a != b).any() for a, b in zip(one, calls[name](), strict=True)):
+                raise SystemExit(f"{name}: one group of all columns grows other trees than no groups")
+        calls["classic.grow"] = partial(classic.grow, samples, y, n_trees, max_features=2 * half, rng=0)
+        best = dict.fromkeys(calls, float("inf"))
+        for _ in range(repeats + 1):  # the first call prepares the samples
+            for name, call in calls.items():
+                begin = time.process_time()
+                call()
+                best[name] = min(best[name], time.process_time() - begin)
+        for name, seconds in best.items():
+            row = {"rung": "views", "kind": name, "samples": n, "features": d, "whole": whole}
+            ratio = seconds / best["classic.grow"]
+            rows.append({**row, "candidates": 2 * half, "seconds": seconds / n_trees, "ratio": ratio})
+            print(
+                f"views      {n:5} x {d:6}{' whole' if whole else '':6} {name:14} "
+                f"{1e3 * seconds / n_trees:7.3f} ms a tree {ratio:6.2f}x classic.grow",
+                flush=True,
+            )
+    return rows
+
+
 def main() -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
@@ -291,6 +337,8 @@ def main() -> int:
         rows += memory(options.data)
     if options.rungs is None or "single trees" in options.rungs:
         rows += single_trees(options.repeats)
+    if options.rungs is None or "views" in options.rungs:
+        rows += views(options.repeats)
     if options.json:
         record(options.json, rows, command=" ".join(sys.argv))
     return 0

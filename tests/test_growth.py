@@ -1018,6 +1018,14 @@ def test_a_host_bootstrap_without_weight_takes_every_sample(cuda):
 
 # ------------------------------------------------------------------------------------- projections
 
+
+def of_views(distribution):
+    """The same, of three views, one of a single column; a node samples four projections."""
+    last = distribution.n_features - 1
+    views = [[4, 0, 2], [1, 3, *range(5, last)], [last]]
+    return project.grouped_distribution(distribution, views, [1, 2, 1])
+
+
 DISTRIBUTIONS = {
     "axis": lambda n: project.axis_distribution(n),
     "sparse": lambda n: project.sparse_distribution(n),
@@ -1032,6 +1040,9 @@ DISTRIBUTIONS = {
     "coloured box": lambda n: project.patch_distribution(
         (1, n // 6, 3, 2), patch_max=(1, 2, 3), channels=True, cyclic=True
     ),
+    "views, axis": lambda n: of_views(project.axis_distribution(n)),
+    "views, dense": lambda n: of_views(project.sparse_distribution(n, 40.0)),
+    "views, probe": lambda n: of_views(project.probe_distribution(n, 0.4)),
 }
 
 
@@ -1112,16 +1123,17 @@ def test_projected_forests_partition_their_samples_as_they_were_grown(kind, dtyp
     assert (tree.predict(as_forest(grown, 12), x).argmax(axis=1) == y).all()
 
 
-def test_projected_trees_do_not_depend_on_threads_or_their_number(threads):
+@pytest.mark.parametrize("kind", ["image", "views, dense"])
+def test_projected_trees_do_not_depend_on_threads_or_their_number(threads, kind):
     x, y = samples(200, 12, 3, np.float32, 0, False)
     found = []
     for count in (1, 2, 7):
         threads(count)
-        found.append(projected(x, y, DISTRIBUTIONS["image"](12), n_trees=30))
+        found.append(projected(x, y, DISTRIBUTIONS[kind](12), n_trees=30))
     for other in found[1:]:
         assert_same(other.trees, found[0].trees)
         np.testing.assert_array_equal(other.indices, found[0].indices)
-    few = projected(x, y, DISTRIBUTIONS["image"](12), n_trees=2)
+    few = projected(x, y, DISTRIBUTIONS[kind](12), n_trees=2)
     np.testing.assert_array_equal(few.indptr, found[0].indptr[: len(few.indptr)])
 
 

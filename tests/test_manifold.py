@@ -1,10 +1,13 @@
 """Manifold forests: simulations, accuracy on them, and what callers get wrong."""
 
+import itertools
+
 import numpy as np
 import pytest
+import scipy.sparse
 from conftest import error
 
-from hforest import classic, growth, manifold, tree
+from hforest import classic, growth, manifold, project, tree
 from hforest.core import check
 
 KINDS = {
@@ -12,6 +15,8 @@ KINDS = {
     "sparse": {"projection": "sparse"},
     "probe": {"projection": "probe"},
 }
+
+AXIS = project.axis_distribution(3)
 
 
 # -------------------------------------------------------------------------------------- simulations
@@ -195,6 +200,34 @@ def test_bootstrap_weights_and_progress():
     assert len(few.tree_start) - 1 < 100
 
 
+# -------------------------------------------------------------------------------------------- views
+
+
+@pytest.mark.parametrize("base", [project.axis_distribution(40), project.sparse_distribution(40, 3.0)])
+def test_a_node_compares_columns_of_one_view(base):
+    rng = np.random.default_rng(0)
+    x, y = np.where(rng.random((200, 40)) < 0.6, 0, rng.normal(size=(200, 40))), rng.integers(0, 3, 200)
+    views = project.grouped_distribution(base, [range(4, 40), [2, 0, 3, 1]], [1, 3])
+    forest = manifold.grow(x, y, 20, distribution=views, rng=0)
+    small = [set((forest.indices[a:b] < 4).tolist()) for a, b in itertools.pairwise(forest.indptr) if b > a]
+    assert all(len(kinds) == 1 for kinds in small)
+    assert bool(small) == (base.density > 1)  # projections onto single features are features
+    of_small = sum(True in kinds for kinds in small) + ((forest.feature >= 0) & (forest.feature < 4)).sum()
+    assert of_small > 0.3 * (len(small) + (forest.feature >= 0).sum())
+    same = manifold.grow(scipy.sparse.csr_array(x), y, 20, distribution=views, n_projections=4, rng=0)
+    for a, b in zip(forest, same, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_distribution_takes_the_place_of_a_projection():
+    x, y = np.random.default_rng(0).normal(size=(50, 16)), np.arange(50) % 2
+    for word in ("sparse", "probe"):
+        made = getattr(project, f"{word}_distribution")(16, *([0.5] if word == "probe" else []))
+        want = manifold.grow(x, y, 2, projection=word, rng=0)
+        for a, b in zip(manifold.grow(x, y, 2, distribution=made, rng=0), want, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
 # ---------------------------------------------------------------------------------------- bad input
 
 
@@ -213,6 +246,18 @@ def test_bootstrap_weights_and_progress():
         ({"patch_min": 3, "patch_max": 2}, ValueError, r"patch_max\[0\]"),
         ({"projection": "sparse", "density": 0.0}, ValueError, "density"),
         ({"n_projections": 0}, ValueError, "n_projections"),
+        (
+            {"distribution": AXIS},
+            TypeError,
+            r"shape: expected None with a distribution, got \(4, 4\); pass one",
+        ),
+        (
+            {"distribution": AXIS, "shape": None, "projection": "patch"},
+            TypeError,
+            "projection: expected None",
+        ),
+        ({"distribution": AXIS, "shape": None}, ValueError, "distribution: expected n_features = 16, got 3"),
+        ({"distribution": "axis", "shape": None}, TypeError, "distribution: expected hforest.project"),
         ({"y": np.zeros(19, np.int32)}, ValueError, r"y: expected shape \(n_samples,\) = \(20,\)"),
         ({"y": np.zeros(20)}, TypeError, "y: expected labels of an integer or bool dtype, got float64"),
         (

@@ -170,7 +170,7 @@ def test_missing_values_are_placed_before_the_numbers(name, n):
 @hypothesis.given(
     n=st.integers(2, 70),
     double=st.booleans(),
-    kind=st.sampled_from(["sparse", "probe", "axis"]),
+    kind=st.sampled_from(["sparse", "probe", "axis", "views"]),
     splitter=st.sampled_from(["best", "random"]),
     seed=st.integers(0, 10**6),
 )
@@ -184,6 +184,7 @@ def test_projections_of_missing_values_are_missing(name, n, double, kind, splitt
         "sparse": project.sparse_distribution(4, 0.5),
         "probe": project.probe_distribution(4),
         "axis": project.axis_distribution(4),
+        "views": project.grouped_distribution(project.sparse_distribution(4), [[3, 0], [1, 2]], [1, 2]),
     }[kind]
 
     def grow(array=lambda a: a):

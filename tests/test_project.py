@@ -127,6 +127,149 @@ def test_probes_and_axes():
     assert (np.bincount(features) > 1100).all()
 
 
+VIEWS = [[3, 1, 7], [0, 2, 4, 5, 6, 8, 9, 10], [11]]
+KINDS = {
+    "axis": project.axis_distribution(12),
+    "sparse": project.sparse_distribution(12, 3.0),
+    "probe": project.probe_distribution(12, 0.3),
+}
+
+
+def test_a_small_view_has_its_share_of_the_candidates():
+    single = project.axis_distribution(10_005)
+    views = project.grouped_distribution(single, [range(5), range(5, 10_005)], 1)
+    of_views = project.sample(views, 2000, rng=0).indices
+    assert ((of_views < 5) == (np.arange(2000) % 2 == 0)).all()
+    assert np.bincount(of_views[::2]).min() > 150  # uniform over its columns
+    assert (project.sample(single, 2000, rng=0).indices < 5).sum() < 10  # without groups
+    x, y = np.random.default_rng(0).normal(size=(40, 10_005)), np.arange(40) % 2
+    settings = {"max_depth": 1, "bootstrap": False, "rng": 0}
+    roots = {
+        name: growth.grow_projected(x, y, 300, distribution, n_projections=2, **settings).trees.feature[::3]
+        for name, distribution in (("views", views), ("all", single))
+    }
+    assert abs((roots["views"] < 5).mean() - 1 / 2) < 0.12  # four standard errors
+    assert (roots["all"] < 5).mean() < 0.02
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_columns_of_a_projection_are_of_one_group(kind):
+    group_of = np.zeros(12, int)
+    for number, columns in enumerate(VIEWS):
+        group_of[columns] = number
+    views = project.grouped_distribution(KINDS[kind], VIEWS, [2, 1, 1])
+    drawn = rows(project.sample(views, 4000, rng=0))
+    for number, row in enumerate(drawn):
+        assert {group_of[f] for f, _ in row} == {[0, 0, 1, 2][number % 4]}
+        assert len({f for f, _ in row}) == len(row)
+    uses = np.bincount([f for row in drawn for f, _ in row], minlength=12)
+    for columns in VIEWS:  # uniform within a group
+        assert np.abs(uses[columns] / uses[columns].mean() - 1).max() < 0.2
+    if kind == "sparse":  # Poisson, cut at the columns of the group
+        sizes = np.bincount([len(row) for row in drawn[::4]], minlength=4) / 1000
+        assert abs(sizes[3] - (1 - np.exp(-3.0) * (1 + 3 + 4.5))) < 0.07
+    if kind == "probe":
+        assert {len(row) for row in drawn[3::4]} == {1}  # of one column there is no difference
+        assert {len(row) for row in drawn[::4]} == {1, 2}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_group_of_all_columns_draws_as_no_groups(kind):
+    one = project.grouped_distribution(KINDS[kind], [range(12)], 4)
+    for a, b in zip(project.sample(one, 50, rng=0), project.sample(KINDS[kind], 50, rng=0), strict=True):
+        assert a.tobytes() == b.tobytes()
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(60, 12)), rng.integers(0, 3, 60)
+    found = [
+        growth.grow_projected(x, y, 3, distribution, n_projections=4, rng=0)
+        for distribution in (one, KINDS[kind])
+    ]
+    assert len(found[0].trees.feature) > 10
+    for a, b in zip((*found[0].trees, *found[0][1:]), (*found[1].trees, *found[1][1:]), strict=True):
+        assert a.tobytes() == b.tobytes()
+
+
+def test_a_node_samples_the_root_of_each_group_by_default():
+    groups = [range(3), np.arange(3, 12, dtype=np.uint8)]
+    views = project.grouped_distribution(KINDS["axis"], groups)
+    assert views.n_projections == (2, 3)
+    assert views == project.grouped_distribution(views, groups)  # groups are replaced
+    x, y = np.random.default_rng(0).normal(size=(30, 12)), np.arange(30) % 2
+    same = [growth.grow_projected(x, y, 2, views, n_projections=n, rng=0) for n in (None, 5)]
+    assert same[0].trees.threshold.tobytes() == same[1].trees.threshold.tobytes()
+    with pytest.raises(ValueError, match=r"n_projections: expected None, or the sum .* groups, 5, got 4; "):
+        growth.grow_projected(x, y, 2, views, n_projections=4)
+
+
+@pytest.mark.parametrize(
+    ("groups", "error", "message"),
+    [
+        (
+            [[0, 1], [1, 2]],
+            ValueError,
+            r"groups\[1\]: expected columns .* no group before, got column 1 of groups\[0\]",
+        ),
+        (
+            [[0, 1, 2, 2]],
+            ValueError,
+            r"groups\[0\]: expected columns .* got column 2 of groups\[0\]; put each",
+        ),
+        (
+            [[0], [1]],
+            ValueError,
+            r"groups: expected all of n_features = 3 columns, got none with column 2, one of 1",
+        ),
+        ([[0, 1, 2], []], ValueError, r"groups\[1\]: expected at least one column, got none; leave"),
+        ([], ValueError, "groups: expected at least one group"),
+        ([[0, 1], [2, 3]], IndexError, r"groups\[1\]: expected columns 0 to 2, got 3; "),
+        ([[0, 1, -1]], IndexError, r"groups\[0\]: expected columns 0 to 2, got -1; "),
+        (
+            [[0, 1], 2],
+            TypeError,
+            r"groups\[1\]: expected a list of numbers of columns, got int64 of shape \(\); ",
+        ),
+        ([[0.0, 1.0, 2.0]], TypeError, r"groups\[0\]: expected a list of numbers of columns, got float64"),
+        ([[True, True, False]], TypeError, r"groups\[0\]: expected a list of numbers of columns, got bool"),
+        ([[0, [1, 2]]], TypeError, r"groups\[0\]: expected an array, got list"),
+        ("012", TypeError, "groups: expected a list of groups of columns, got str; pass such as"),
+        (None, TypeError, "groups: expected a list of groups of columns, got NoneType"),
+    ],
+)
+def test_bad_groups(groups, error, message):
+    single = project.axis_distribution(3)
+    with pytest.raises(error, match=message):
+        project.grouped_distribution(single, groups)
+    by_hand = single._replace(groups=groups, n_projections=(1,) * len(groups or "a"))
+    if groups != []:
+        with pytest.raises(error, match=rf"^distribution\.{message}"):
+            project.sample(by_hand, 2)
+
+
+@pytest.mark.parametrize(
+    ("n_projections", "error", "message"),
+    [
+        (0, ValueError, r"n_projections\[0\]: expected 1 to"),
+        ([1, 0], ValueError, r"n_projections\[1\]: expected 1 to"),
+        ([1], ValueError, r"n_projections: expected an int or 2 of them, got \[1\]; give one for each group"),
+        (1.5, TypeError, r"n_projections\[0\]: expected an int, got float"),
+        ([2**19, 2**19 + 1], ValueError, "n_projections: expected a sum of at most 1048576, got 1048577"),
+    ],
+)
+def test_bad_numbers_of_projections_of_groups(n_projections, error, message):
+    with pytest.raises(error, match=message):
+        project.grouped_distribution(project.axis_distribution(3), [[0, 1], [2]], n_projections)
+
+
+def test_patches_have_no_groups():
+    patches = project.patch_distribution((3,), patch_max=2)
+    with pytest.raises(ValueError, match="distribution: expected single features, .* got patches; "):
+        project.grouped_distribution(patches, [[0, 1, 2]])
+    with pytest.raises(ValueError, match=r"distribution\.groups: expected \(\) for patches, got some; "):
+        project.sample(patches._replace(groups=((0, 1, 2),), n_projections=(1,)), 2)
+    with pytest.raises(TypeError, match="distribution: expected hforest"):
+        project.grouped_distribution(3, [[0, 1, 2]])
+
+
 def test_the_cost_of_a_draw_is_its_non_zeros(monkeypatch):
     draws = []
 
@@ -162,7 +305,7 @@ def test_a_growing_tree_draws_from_the_same_distribution():
     grown = growth.grow_projected(x, y, 1, sparse, n_projections=1, bootstrap=False, max_depth=1, rng=5)
     seed = int(np.random.default_rng(5).integers(2**64, dtype=np.uint64))
     key = distributions.keys(philox(seed, 0, 0))[0]
-    features, weights = distributions.draw_projection(sparse, distributions.projection_key(key, 0))
+    features, weights = distributions.draw_projection(sparse, key, 0)
     assert grown.indices.tolist() == features
     assert grown.data.tolist() == weights
 
@@ -347,6 +490,10 @@ def test_out_shares_no_memory_with_an_input(name):
         ("sparse", "n_features", -1),
         ("sparse", "density", None),
         ("sparse", "density", 10**400),
+        ("sparse", "groups", ((0, 1), (2, 3))),
+        ("sparse", "groups", np.zeros(2)),
+        ("sparse", "n_projections", (1,)),
+        ("sparse", "n_projections", 3),
         ("patch", "n_features", 5),
         ("patch", "n_features", np.zeros(2)),
         ("patch", "shape", (1, 2**40, 2)),

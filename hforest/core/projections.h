@@ -19,15 +19,27 @@ typedef struct {
     int64_t low[HF_AXES], high[HF_AXES]; /* least and greatest size of a patch along each axis */
     int cyclic;
     int64_t max_entries;
+    /* Of groups: all columns, group by group (n_features,), then the first place and the number of the columns of each
+       candidate's group (n_candidates, 2); without groups n_candidates is 0. */
+    const int32_t *groups;
+    int64_t n_candidates;
 } hf_distribution;
+
+/* What a projection is drawn from. */
+typedef struct {
+    uint64_t key;
+    const int32_t *group; /* (2,): the first place and the number of the columns of its group; or NULL: all features */
+} hf_candidate;
 
 typedef struct {
     int64_t corner[HF_AXES], size[HF_AXES], channel;
 } hf_patch;
 
-/* Returns the key of projection `number` of a node or a seed. */
-HF_BOTH uint64_t hf_projection_key(uint64_t key, uint64_t number) {
-    return hf_draw_key(hf_philox(key, number, HF_STREAM_PROJECTION), 0);
+/* Returns candidate `number` of a node or a seed. */
+HF_BOTH hf_candidate hf_candidate_of(const hf_distribution *a, uint64_t key, uint64_t number) {
+    hf_candidate candidate = {hf_draw_key(hf_philox(key, number, HF_STREAM_PROJECTION), 0), 0};
+    if (a->n_candidates) candidate.group = a->groups + a->n_features + 2 * (number % (uint64_t)a->n_candidates);
+    return candidate;
 }
 
 /* Returns the patch of a projection's draws 0 and 1. */
@@ -61,20 +73,23 @@ HF_BOTH int64_t hf_patch_entries(const hf_distribution *a, hf_patch p, uint32_t 
     return n;
 }
 
-/* Writes the entries of a sparse projection, whose draw 0 is `first`, and returns their number. */
-HF_BOTH int64_t hf_sparse_entries(const hf_distribution *a, uint64_t key, hf_draw first, uint32_t *index, float *weight) {
+/* Writes the entries of a sparse projection, places in its group, whose draw 0 is `first`, and returns their number. */
+HF_BOTH int64_t
+hf_sparse_entries(const hf_distribution *a, hf_candidate c, hf_draw first, uint32_t *index, float *weight) {
     /* How many: Poisson, by inversion. */
     const double u = hf_unit(first);
+    const int64_t n_columns = c.group ? c.group[1] : a->n_features;
+    const int64_t most = a->max_entries < n_columns ? a->max_entries : n_columns;
     int64_t count = 0;
-    for (double p = a->zero_probability, sum = p; u >= sum && count < a->max_entries; sum += p) {
+    for (double p = a->zero_probability, sum = p; u >= sum && count < most; sum += p) {
         ++count;
         p = p * (a->density / (double)count);
     }
     count = count < 1 ? 1 : count;
     /* Which: Floyd's sampling without replacement. */
     for (int64_t i = 0; i < count; ++i) {
-        const hf_draw entry = hf_philox(key, (uint64_t)(1 + i), HF_STREAM_ENTRY);
-        const uint32_t last = (uint32_t)(a->n_features - count + i);
+        const hf_draw entry = hf_philox(c.key, (uint64_t)(1 + i), HF_STREAM_ENTRY);
+        const uint32_t last = (uint32_t)(n_columns - count + i);
         uint32_t at = hf_below(entry.word[0], last + 1);
         for (int64_t j = 0; j < i; ++j)
             if (index[j] == at) {
@@ -87,20 +102,29 @@ HF_BOTH int64_t hf_sparse_entries(const hf_distribution *a, uint64_t key, hf_dra
     return count;
 }
 
-/* Writes the entries of the projection with this key, whose draw 0 is `first`, and returns their number.
-   index, weight: OUT (a->max_entries,). */
-HF_BOTH int64_t hf_draw_projection(const hf_distribution *a, uint64_t key, hf_draw first, uint32_t *index, float *weight) {
-    const uint32_t n = (uint32_t)a->n_features;
-    if (a->kind == HF_PATCH)
-        return hf_patch_entries(a, hf_patch_of(a, first, hf_philox(key, 1, HF_STREAM_ENTRY)), index, weight);
-    if (a->kind == HF_SPARSE) return hf_sparse_entries(a, key, first, index, weight);
+/* Writes the entries of a single feature or a difference of two, places in its group, as hf_sparse_entries. */
+HF_BOTH int64_t
+hf_probe_entries(const hf_distribution *a, hf_candidate c, hf_draw first, uint32_t *index, float *weight) {
+    const uint32_t n = (uint32_t)(c.group ? c.group[1] : a->n_features);
     index[0] = hf_below(first.word[0], n);
     weight[0] = 1;
-    if (a->kind == HF_AXIS || first.word[2] < a->zero_probability * 0x1p32) return 1;
+    if (a->kind == HF_AXIS || n == 1 || first.word[2] < a->zero_probability * 0x1p32) return 1;
     index[1] = hf_below(first.word[1], n - 1);
     index[1] += index[1] >= index[0];
     weight[1] = -1;
     return 2;
+}
+
+/* Writes the entries of a candidate, whose draw 0 is `first`, and returns their number.
+   index, weight: OUT (a->max_entries,). */
+HF_BOTH int64_t
+hf_draw_projection(const hf_distribution *a, hf_candidate c, hf_draw first, uint32_t *index, float *weight) {
+    if (a->kind == HF_PATCH)
+        return hf_patch_entries(a, hf_patch_of(a, first, hf_philox(c.key, 1, HF_STREAM_ENTRY)), index, weight);
+    const int64_t n = a->kind == HF_SPARSE ? hf_sparse_entries(a, c, first, index, weight)
+                                           : hf_probe_entries(a, c, first, index, weight);
+    for (int64_t j = 0; c.group && j < n; ++j) index[j] = (uint32_t)a->groups[c.group[0] + index[j]];
+    return n;
 }
 
 #endif

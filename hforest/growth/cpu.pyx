@@ -33,6 +33,7 @@ from hforest.growth.projections cimport (
 from hforest.growth.sorted_scan cimport sort_keys
 from hforest.growth.task cimport hf_roots, hf_task, hf_tree
 
+from ..core.projections import group_table
 from ..core.sparse import Columns
 from .bins import Prepared
 from .sparse import stored_rows
@@ -506,7 +507,7 @@ cdef void _fill_corners(
 
 def _corners(x, distribution, bint narrow):
     """Returns sums over the corners of each sample's planes, modulo 2**16 or 2**32."""
-    cdef hf_distribution a = distribution_of(distribution)
+    cdef hf_distribution a = distribution_of(distribution, group_table(distribution))
     cdef hf_watch watch
     planes = distribution.channels * distribution.shape[0]
     size = planes * (distribution.shape[1] + 1) * (distribution.shape[2] + 1)
@@ -529,7 +530,7 @@ def prepare_projections(x, distribution, bint has_missing):
     cdef hf_watch watch
     if isinstance(x, Columns):
         rows = stored_rows(x.stored.indptr, x.stored.indices, len(x))
-        return Prepared(False, None, rows, None, has_missing)
+        return Prepared(False, None, rows, None, has_missing, group_table(distribution))
     numbers, kinds = np.empty(x.shape, np.uint8), np.empty(len(x), np.int32)
     start_watch(&watch)
     if x.dtype.itemsize == 4:
@@ -545,14 +546,14 @@ def prepare_projections(x, distribution, bint has_missing):
         # Modulo 2**16 is enough where no patch's sum, of bytes, reaches that.
         corners = _corners(x, distribution, whole == 2 and 255 * distribution.max_entries < 2**16)
     columns = _transposed(x if numbers is None else numbers)
-    return Prepared(whole > 0, numbers, columns, corners, has_missing)
+    return Prepared(whole > 0, numbers, columns, corners, has_missing, group_table(distribution))
 
 
 def grow_projected(x, workspace, learned, distribution, n_projections, splitter, batch):
     """Appends trees on random projections, as `grow`."""
     cdef hf_task t = task_of(learned, n_projections, batch, x.dtype.itemsize == 4)
     cdef hf_projections p
-    p.distribution, p.x, p.single = distribution_of(distribution), NULL, t.single
+    p.distribution, p.x, p.single = distribution_of(distribution, workspace.groups), NULL, t.single
     p.stored.indptr, p.stored.sample, p.stored.number = NULL, NULL, NULL
     if isinstance(x, Columns):
         p.stored.indptr = start[int64_t](x.stored.indptr)

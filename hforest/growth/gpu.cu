@@ -280,36 +280,40 @@ extern "C" __global__ void bin_keys(
     key[e] = (uint64_t)at.pair << 32 | place;
 }
 
-// Returns hforest.core.projections.Distribution from its numbers: kind, n_features, channels, cyclic, max_entries, then
-// shape, patch_min and patch_max by axis.
-__device__ static inline hf_distribution distribution_of(const size *numbers, double density, double zero_probability) {
+// Returns hforest.core.projections.Distribution from its numbers: kind, n_features, channels, cyclic, max_entries,
+// n_candidates of groups, then shape, patch_min and patch_max by axis; and from its groups.
+__device__ static inline hf_distribution
+distribution_of(const size *numbers, const int *groups, double density, double zero_probability) {
     hf_distribution a;
     a.kind = (int)numbers[0];
     a.n_features = numbers[1];
     a.channels = numbers[2];
     a.cyclic = (int)numbers[3];
     a.max_entries = numbers[4];
+    a.n_candidates = numbers[5];
+    a.groups = groups;
     a.density = density;
     a.zero_probability = zero_probability;
     for (int i = 0; i < HF_AXES; ++i) {
-        a.shape[i] = numbers[5 + i];
-        a.low[i] = numbers[5 + HF_AXES + i];
-        a.high[i] = numbers[5 + 2 * HF_AXES + i];
+        a.shape[i] = numbers[6 + i];
+        a.low[i] = numbers[6 + HF_AXES + i];
+        a.high[i] = numbers[6 + 2 * HF_AXES + i];
     }
     return a;
 }
 
 // Writes the entries of the projection of each pair. A thread owns a pair.
 extern "C" __global__ void draw_projections(
-    const size *__restrict__ distribution, double density, double zero_probability, Level level, Part part,
-    size slots, Orders o, Entries entries
+    const size *__restrict__ distribution, const int *__restrict__ groups, double density, double zero_probability,
+    Level level, Part part, size slots, Orders o, Entries entries
 ) {
     const size pair = thread_number();
     if (pair >= part.n_nodes * slots) return;
-    const uint64_t own = hf_projection_key(level.key[part.node[pair / slots]], (uint64_t)(pair % slots / o.n_orders));
-    const hf_distribution a = distribution_of(distribution, density, zero_probability);
+    const hf_distribution a = distribution_of(distribution, groups, density, zero_probability);
+    const hf_candidate own =
+        hf_candidate_of(&a, level.key[part.node[pair / slots]], (uint64_t)(pair % slots / o.n_orders));
     entries.n_entries[pair] = hf_draw_projection(
-        &a, own, hf_philox(own, 0, HF_STREAM_ENTRY), (unsigned *)entries.index + pair * entries.max_entries,
+        &a, own, hf_philox(own.key, 0, HF_STREAM_ENTRY), (unsigned *)entries.index + pair * entries.max_entries,
         entries.weight + pair * entries.max_entries
     );
 }

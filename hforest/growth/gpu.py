@@ -1,11 +1,13 @@
 """CUDA backend of growth: trees grow level by level (gpu_builder.py); the kernels are in gpu.cu."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from ..core.aliases import Array
 from ..core.dispatch import array_module
 from ..core.launch import launch_each
-from ..core.projections import Distribution
+from ..core.projections import Distribution, group_table
 from .bins import Bins
 from .gpu_builder import (
     PACKAGE,
@@ -94,14 +96,28 @@ def grow(
     grow_trees(task, source, learned.sample_weight, batch)
 
 
-def prepare_projections(x: Array, distribution: Distribution, has_missing: bool) -> bool:
-    """Whether x has missing values; a thread adds up numbers of x."""
-    return has_missing
+class Prepared(NamedTuple):
+    """What the kernels read beside x: a thread adds up numbers of x."""
+
+    has_missing: bool
+    numbers: Array
+    """Of the distribution, int64: gpu.cu."""
+    groups: Array
+
+
+def prepare_projections(x: Array, distribution: Distribution, has_missing: bool) -> Prepared:
+    """Returns what `grow_projected` reads beside x."""
+    d, xp = distribution, array_module(x)
+    numbers = (
+        d.kind, d.n_features, d.channels, d.cyclic, d.max_entries, sum(d.n_projections),
+        *d.shape, *d.patch_min, *d.patch_max,
+    )  # fmt: skip
+    return Prepared(has_missing, xp.asarray(np.array(numbers, np.int64)), xp.asarray(group_table(d)))
 
 
 def grow_projected(
     x: Array,
-    workspace: bool,
+    workspace: Prepared,
     learned: Learned,
     distribution: Distribution,
     n_projections: int,
@@ -109,13 +125,8 @@ def grow_projected(
     batch: Batch,
 ) -> None:
     """Appends trees on random projections: as `grow`, with (indptr, indices, data) at the end."""
-    d = distribution
-    numbers = (
-        d.kind, d.n_features, d.channels, d.cyclic, d.max_entries, *d.shape, *d.patch_min, *d.patch_max
-    )  # fmt: skip
-    numbers_there = array_module(x).asarray(np.array(numbers, np.int64))
-    projections = Projections(x, distribution, numbers_there, n_projections)
-    task = task_of(learned, x.dtype, splitter, workspace)
+    projections = Projections(x, distribution, workspace.numbers, workspace.groups, n_projections)
+    task = task_of(learned, x.dtype, splitter, workspace.has_missing)
     grow_trees(task, projections, learned.sample_weight, batch)
 
 

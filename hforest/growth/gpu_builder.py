@@ -316,6 +316,7 @@ class Projections(NamedTuple):
     x: Array
     distribution: Distribution
     numbers: Array
+    groups: Array
     n_sampled: int
 
     @property
@@ -348,7 +349,7 @@ class Projections(NamedTuple):
             xp.empty(n_pairs, np.int64), max_entries,
         )  # fmt: skip
         task.launch(
-            "draw_projections", n_pairs, self.numbers, self.distribution.density,
+            "draw_projections", n_pairs, self.numbers, self.groups, self.distribution.density,
             self.distribution.zero_probability, level, part, slots, orders, entries,
         )  # fmt: skip
         n_keys, double = part.n_samples * slots, task.real.itemsize == 8

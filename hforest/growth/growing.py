@@ -6,7 +6,7 @@ import numpy as np
 
 from ..core import check, dispatch, supervised
 from ..core.aliases import ArrayLike, IntArray, Progress, Rng
-from ..core.projections import MAX_PROJECTIONS, Distribution, check_distribution
+from ..core.projections import Distribution, check_distribution, check_projections
 from . import unchecked
 from .bins import Bins
 from .drawing import drawn_counts
@@ -274,7 +274,7 @@ def grow_projected(
     n_trees: int,
     distribution: Distribution,
     *,
-    n_projections: int,
+    n_projections: int | None = None,
     sample_weight: ArrayLike | None = None,
     class_weight: str | Mapping[int, float] | ArrayLike | None = None,
     criterion: str | None = None,
@@ -305,8 +305,9 @@ def grow_projected(
         Number of trees, 1 to 2**20.
     distribution : Distribution
         What projections to sample: from `hforest.project.sparse_distribution` or the like.
-    n_projections : int
-        Projections sampled at a node, 1 to 2**20. If all of them are constant in the node it is a leaf.
+    n_projections : int, optional
+        Projections sampled at a node, 1 to 2**20; by default as many as `hforest.manifold.grow` samples. If
+        all of them are constant in the node it is a leaf.
     sample_weight : (n_samples,) array-like, optional
         Weights of the samples, 0 to 1e100, not all 0; the largest is at most 2e90 times the smallest above 0.
         A sample of weight 0 counts for nothing.
@@ -385,7 +386,7 @@ def grow_projected(
             f"distribution: expected n_features = {source.shape[1]}, got {distribution.n_features}; make it "
             "for x"
         )
-    n_projections = check.integer("n_projections", n_projections, 1, MAX_PROJECTIONS)
+    n_projections = check_projections(distribution, n_projections, task)
     growth = check_growth(
         source, y, n_trees, sample_weight=sample_weight, class_weight=class_weight, criterion=criterion,
         splitter=splitter, bootstrap=bootstrap, max_depth=max_depth, min_samples_split=min_samples_split,

@@ -12,7 +12,7 @@ sums over corners:
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from hforest.growth.projections cimport (
-    HF_STREAM_ENTRY, corner_t, hf_distribution, hf_draw_projection, hf_patch, hf_patch_entries,
+    HF_STREAM_ENTRY, corner_t, hf_candidate, hf_distribution, hf_draw_projection, hf_patch, hf_patch_entries,
     hf_patch_of, hf_projections, real,
 )
 from hforest.growth.task cimport HF_PREFETCH, hf_draw, hf_philox, hf_task
@@ -173,21 +173,21 @@ cdef inline hf_numbers _numbers_of(const hf_task* t, const hf_projections* p, in
 
 
 cdef void project_values(
-    const hf_task* t, const hf_projections* p, const uint32_t* sample, int64_t n, uint64_t key,
+    const hf_task* t, const hf_projections* p, const uint32_t* sample, int64_t n, hf_candidate candidate,
     uint32_t* index, float* factor, void* value
 ) noexcept nogil:
-    # Writes the values of the projection that a key draws, of n samples.
+    # Writes the values of a candidate, of n samples.
     #
     # index, factor  OUT (n_entries,)  its entries
     # value          OUT (n,)          float or double; of whole numbers int32
     cdef const hf_distribution* a = &p.distribution
     cdef int64_t n_entries
-    cdef hf_draw first = hf_philox(key, 0, HF_STREAM_ENTRY)
+    cdef hf_draw first = hf_philox(candidate.key, 0, HF_STREAM_ENTRY)
     cdef hf_patch patch
     cdef hf_numbers numbers = _numbers_of(t, p, n)
     cdef int32_t* whole = <int32_t*> value
     if p.corners != NULL:
-        patch = hf_patch_of(a, first, hf_philox(key, 1, HF_STREAM_ENTRY))
+        patch = hf_patch_of(a, first, hf_philox(candidate.key, 1, HF_STREAM_ENTRY))
         if patch.size[0] * patch.size[1] * patch.size[2] > LOOKED_UP:
             if p.narrow:
                 _project_corners[uint16_t](a, patch, <const uint16_t*> p.corners, sample, n, whole)
@@ -196,7 +196,7 @@ cdef void project_values(
             return
         n_entries = hf_patch_entries(a, patch, index, factor)
     else:
-        n_entries = hf_draw_projection(a, key, first, index, factor)
+        n_entries = hf_draw_projection(a, candidate, first, index, factor)
     if p.bytes != NULL:
         _project_bytes(&numbers, sample, n, index, factor, n_entries, whole)
     elif p.whole and p.single:

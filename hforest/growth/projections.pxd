@@ -16,6 +16,10 @@ cdef extern from "core/projections.h" nogil:
         int64_t* high
         bint cyclic
         int64_t max_entries
+        const int32_t* groups
+        int64_t n_candidates
+    ctypedef struct hf_candidate:
+        uint64_t key
     ctypedef struct hf_patch:
         int64_t* corner
         int64_t* size
@@ -23,9 +27,9 @@ cdef extern from "core/projections.h" nogil:
     hf_patch hf_patch_of(const hf_distribution* a, hf_draw sizes, hf_draw corners)
     int64_t hf_patch_entries(const hf_distribution* a, hf_patch p, uint32_t* index, float* weight)
     int64_t hf_draw_projection(
-        const hf_distribution* a, uint64_t key, hf_draw first, uint32_t* index, float* weight
+        const hf_distribution* a, hf_candidate c, hf_draw first, uint32_t* index, float* weight
     )
-    uint64_t hf_projection_key(uint64_t key, uint64_t number)
+    hf_candidate hf_candidate_of(const hf_distribution* a, uint64_t key, uint64_t number)
 
 ctypedef fused real:
     float
@@ -50,4 +54,4 @@ ctypedef struct hf_projections:
     bint random_thresholds   # one of each projection, not the best
 
 cdef hf_source source_of_projections(const hf_projections* projections) noexcept nogil
-cdef hf_distribution distribution_of(distribution)
+cdef hf_distribution distribution_of(distribution, const int32_t[::1] groups)

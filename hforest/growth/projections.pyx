@@ -45,7 +45,7 @@ ctypedef struct hf_projection_workspace:
     void* best_value     # and of the best one so far
     uint32_t* index      # (max_entries,): entries of a candidate
     float* factor
-    uint64_t best_key
+    hf_candidate best
     int32_t* code        # (n,): of float32
     uint64_t* order      # (n,): float64, to be ranked
     uint64_t* order2
@@ -56,12 +56,12 @@ ctypedef struct hf_projection_workspace:
 # ----------------------------------------------------------------------------------- values of one candidate
 
 cdef int64_t _stored_sums(
-    hf_workspace* r, const hf_projections* p, const hf_pending* node, uint64_t key
+    hf_workspace* r, const hf_projections* p, const hf_pending* node, hf_candidate candidate
 ) noexcept nogil:
-    # Adds up what a node's samples store of the projection that a key draws, as add_stored.
+    # Adds up what a node's samples store of a candidate, as add_stored.
     cdef hf_projection_workspace* work = <hf_projection_workspace*> r.source
-    cdef hf_draw first = hf_philox(key, 0, HF_STREAM_ENTRY)
-    cdef int64_t n_entries = hf_draw_projection(&p.distribution, key, first, work.index, work.factor)
+    cdef hf_draw first = hf_philox(candidate.key, 0, HF_STREAM_ENTRY)
+    cdef int64_t n_entries = hf_draw_projection(&p.distribution, candidate, first, work.index, work.factor)
     return add_stored(r, &p.stored, node, p.single, work.index, work.factor, n_entries)
 
 
@@ -81,15 +81,15 @@ cdef void _spread_sums(
 
 
 cdef void _values_of(
-    const hf_task* t, hf_workspace* r, const hf_projections* p, const hf_pending* node, uint64_t key
+    const hf_task* t, hf_workspace* r, const hf_projections* p, const hf_pending* node, hf_candidate candidate
 ) noexcept nogil:
-    # Writes the values of the projection that a key draws to work.value.
+    # Writes the values of a candidate to work.value.
     cdef hf_projection_workspace* work = <hf_projection_workspace*> r.source
     cdef int64_t n = node.last - node.first
     if p.stored.indptr != NULL:
-        _spread_sums(r, p, n, _stored_sums(r, p, node, key))
+        _spread_sums(r, p, n, _stored_sums(r, p, node, candidate))
     else:
-        project_values(t, p, r.sample + node.first, n, key, work.index, work.factor, work.value)
+        project_values(t, p, r.sample + node.first, n, candidate, work.index, work.factor, work.value)
 
 
 # ---------------------------------------------------------------------------------------- codes of the values
@@ -252,13 +252,13 @@ cdef double _sum_of_code(const hf_workspace* r, int32_t code) noexcept nogil:
 
 cdef bint _score_stored(
     const hf_task* t, hf_workspace* r, const hf_projections* p, const hf_pending* node, double weight,
-    uint64_t key, hf_split* best
+    hf_candidate candidate, hf_split* best
 ) noexcept nogil:
     # Takes the best split of a candidate in a sparse matrix where it is better than `best`. Returns False,
     # and writes its values to work.value, if many samples store numbers of it, or missing values, or sums are
     # no integers.
     cdef hf_stored_in_node* s = <hf_stored_in_node*> r.stored
-    cdef int64_t n = node.last - node.first, k = _stored_sums(r, p, node, key), j
+    cdef int64_t n = node.last - node.first, k = _stored_sums(r, p, node, candidate), j
     cdef double before = best.score
     cdef bint dense = r.kind == HF_FLOATS or 2 * k > n
     if k == 0:
@@ -297,7 +297,7 @@ cdef hf_split _best_projection(
     cdef hf_split best = no_split()
     cdef hf_scorer scorer
     cdef int64_t number, n = node.last - node.first, n_steps = 0
-    cdef uint64_t candidate
+    cdef hf_candidate candidate
     cdef double before, greatest
     cdef bint short = p.single or p.whole, stored = p.stored.indptr != NULL, is_scored, read_again = False
     if stored:
@@ -309,7 +309,7 @@ cdef hf_split _best_projection(
             break
         if n > LARGE and hf_stopped(t.watch):
             break
-        candidate = hf_projection_key(key, <uint64_t> number)
+        candidate = hf_candidate_of(&p.distribution, key, <uint64_t> number)
         before = best.score
         is_scored = stored and _score_stored(t, r, p, node, weight, candidate, &best)
         if not is_scored:
@@ -322,13 +322,13 @@ cdef hf_split _best_projection(
             else:
                 _scan_doubles(t, r, work, node, weight, 0, &best)
         if best.score > before:
-            best.column, work.best_key, read_again = 0, candidate, is_scored
+            best.column, work.best, read_again = 0, candidate, is_scored
             if not is_scored:
                 work.value, work.best_value = work.best_value, work.value
     if best.column < 0:
         return best
     if read_again:
-        _values_of(t, r, p, node, work.best_key)
+        _values_of(t, r, p, node, work.best)
         work.value, work.best_value = work.best_value, work.value
     _fill_sides(p, work, n, &best, r.goes_right)
     default_sides(t, r, node, &best)
@@ -352,7 +352,7 @@ cdef hf_split _best_random_projection(
     cdef uint32_t* left = <uint32_t*> r.key2   # of a candidate,
     cdef uint32_t* best_left = left + r.n      # and of the best one so far
     cdef int64_t number, n_left, n_best_left = 0, n = node.last - node.first, n_steps = 0
-    cdef uint64_t candidate
+    cdef hf_candidate candidate
     cdef double greatest
     if p.stored.indptr != NULL:
         place_samples(t, r, &p.stored.rows, node)
@@ -360,7 +360,7 @@ cdef hf_split _best_random_projection(
     for number in range(t.n_candidates):
         if hf_stopped_after(t.watch, &n_steps, n + t.n_outputs) or (n > LARGE and hf_stopped(t.watch)):
             break
-        candidate = hf_projection_key(key, <uint64_t> number)
+        candidate = hf_candidate_of(&p.distribution, key, <uint64_t> number)
         _values_of(t, r, p, node, candidate)
         split.missing = -1
         if t.has_defaults and n_missing(work.value, n, p.single, &greatest):
@@ -373,7 +373,7 @@ cdef hf_split _best_random_projection(
             n_left = split_values(t, <const double*> work.value, n, key, number, &split, left)
         split.score = score_left(t, r, node, left, n_left, weight)
         if split.score > best.score:
-            best, n_best_left, work.best_key = split, n_left, candidate
+            best, n_best_left, work.best = split, n_left, candidate
             left, best_left = best_left, left
             if is_perfect(r, best.score, weight):
                 break
@@ -439,9 +439,9 @@ cdef bint _write(
     # Writes the best projection, a feature where it is one.
     cdef const hf_projections* p = <const hf_projections*> t.source.data
     cdef hf_projection_workspace* work = <hf_projection_workspace*> r.source
-    cdef hf_draw first = hf_philox(work.best_key, 0, HF_STREAM_ENTRY)
+    cdef hf_draw first = hf_philox(work.best.key, 0, HF_STREAM_ENTRY)
     cdef int64_t e, n_entries = hf_draw_projection(
-        &p.distribution, work.best_key, first, work.index, work.factor
+        &p.distribution, work.best, first, work.index, work.factor
     )
     if t.has_defaults and not add_words(tree, v, NULL, 0):
         return False
@@ -465,13 +465,17 @@ cdef hf_source source_of_projections(const hf_projections* projections) noexcept
     return source
 
 
-cdef hf_distribution distribution_of(distribution):
-    # Returns hforest.core.projections.Distribution as the headers know it.
+cdef hf_distribution distribution_of(distribution, const int32_t[::1] groups):
+    # Returns hforest.core.projections.Distribution as the headers know it. `groups` is its group_table, which
+    # must outlive the result.
     cdef hf_distribution a
     cdef int i
     a.kind, a.n_features, a.channels = distribution.kind, distribution.n_features, distribution.channels
     a.density, a.zero_probability = distribution.density, distribution.zero_probability
     a.cyclic, a.max_entries = distribution.cyclic, distribution.max_entries
+    a.groups, a.n_candidates = NULL, sum(distribution.n_projections)
+    if groups.shape[0]:
+        a.groups = &groups[0]
     for i in range(HF_AXES):
         a.shape[i] = distribution.shape[i]
         a.low[i], a.high[i] = distribution.patch_min[i], distribution.patch_max[i]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core.philox import below, keys, philox, unit
-from ..core.projections import draw_projection, projection_key
+from ..core.projections import draw_projection
 from ..core.scores import node_score
 
 # Streams of the generator.
@@ -364,7 +364,7 @@ def split_by_projection(
     base = node_score(tree.criterion, total, weight)
     best, chosen = (-math.inf, -1, 0.0, 0.0), None
     for number in range(n_projections):
-        index, factor = draw_projection(distribution, projection_key(key, number))
+        index, factor = draw_projection(distribution, key, number)
         values = {}
         for s in samples:
             value = 0.0

@@ -11,7 +11,6 @@ from ..core.dispatch import array_module
 from ..core.projections import (
     Distribution,
     check_patch,
-    default_projections,
     patch_distribution,
     probe_distribution,
     sparse_distribution,
@@ -63,22 +62,25 @@ def _grow(
     cyclic: bool,
     density: float,
     single_share: float,
-    n_projections: int | None,
+    distribution: Distribution | None,
     **settings: Any,
 ) -> Forest:
     """A forest; the settings are those of `hforest.growth.grow_projected`, and y and n_trees."""
     converted = samples(x)
     n_features = converted.shape[1]
+    for name, value in (("projection", projection), ("shape", shape)):
+        check.require(
+            distribution is None or value is None, name, "None with a distribution", repr(value),
+            "pass one of them", TypeError,
+        )  # fmt: skip
     if projection is None:
         projection = "sparse" if shape is None else "patch"
     check.choice("projection", projection, _PROJECTIONS)
-    distribution = _distribution(
+    made = _distribution(
         projection, n_features, shape, density, single_share, patch_min=patch_min, patch_max=patch_max,
         channels=channels, cyclic=cyclic,
     )  # fmt: skip
-    if n_projections is None:
-        n_projections = default_projections(distribution, settings["task"])
-    grown = grow_projected(converted, distribution=distribution, n_projections=n_projections, **settings)
+    grown = grow_projected(converted, distribution=made if distribution is None else distribution, **settings)
     return Forest(
         n_features=array_module(grown.data).array(n_features, np.int64), **grown.trees._asdict(),
         indptr=grown.indptr, indices=grown.indices, data=grown.data,
@@ -98,6 +100,7 @@ def grow(
     cyclic: bool = False,
     density: float = 1.5,
     single_share: float = 0.5,
+    distribution: Distribution | None = None,
     n_projections: int | None = None,
     sample_weight: ArrayLike | None = None,
     class_weight: str | Mapping[int, float] | ArrayLike | None = None,
@@ -145,10 +148,13 @@ def grow(
     single_share : float
         Share of single features among the differences of two, 0 (the two-probe forests of
         Norouzi et al. 2015) to 1: a difference does not see what both features have in common.
+    distribution : Distribution, optional
+        From `hforest.project.grouped_distribution` or the like, in place of `projection`, `shape` and their
+        settings.
     n_projections : int, optional
         Projections sampled at a node (d in Perry et al. 2019), 1 to 2**20. By default the root of n_features,
         rounded up; in a regression on "sparse" or "probe" n_features, but at most 100 or that root, whichever
-        is greater.
+        is greater. With groups of columns as many as all of them sample.
     sample_weight : (n_samples,) array-like, optional
         Weights of the samples, 0 to 1e100, not all 0; the largest is at most 2e90 times the smallest above 0.
         A sample of weight 0 counts for nothing.

@@ -12,6 +12,7 @@ IndexError; the checks that read whole arrays can be skipped inside `hforest.unc
 from ..core.projections import (
     Distribution,
     axis_distribution,
+    grouped_distribution,
     patch_distribution,
     probe_distribution,
     sparse_distribution,
@@ -23,6 +24,7 @@ __all__ = [
     "Distribution",
     "Projections",
     "axis_distribution",
+    "grouped_distribution",
     "patch_distribution",
     "probe_distribution",
     "project",

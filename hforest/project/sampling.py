@@ -11,7 +11,6 @@ from ..core.projections import (
     Distribution,
     check_distribution,
     draw_projection,
-    projection_key,
 )
 
 
@@ -34,8 +33,8 @@ def sample(
     Parameters
     ----------
     distribution : Distribution
-        What to draw from: made by `axis_distribution`, `sparse_distribution`, `patch_distribution` or
-        `probe_distribution`.
+        What to draw from: made by `axis_distribution`, `sparse_distribution`, `patch_distribution`,
+        `probe_distribution` or `grouped_distribution`.
     n_projections : int
         Projections to draw, 0 to 2**20.
     dtype : float32 or float64
@@ -57,8 +56,9 @@ def sample(
     Notes
     -----
     Projection i is drawn from a key that the seed and i give, as a growing tree draws candidate i of a node
-    (`hforest.growth.grow_projected`). Cost: some ten microseconds a projection, in Python; a sparse one costs
-    its non-zeros (Floyd's sampling), whatever the number of features.
+    (`hforest.growth.grow_projected`). With groups of columns projection i is candidate i modulo the
+    candidates of a node. Cost: some ten microseconds a projection, in Python; a sparse one costs its
+    non-zeros (Floyd's sampling), whatever the number of features.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def sample(
     indices: list[int] = []
     data: list[float] = []
     for number in range(n_projections):
-        features, weights = draw_projection(distribution, projection_key(seed, number))
+        features, weights = draw_projection(distribution, seed, number)
         indices += features
         data += weights
         indptr.append(len(indices))

@@ -180,10 +180,13 @@ def _shape_of_patches(s: Setting) -> Any:
 
 
 @value("manifold.grow.projection")
-def _projection(s: Setting) -> str:
+def _projection(s: Setting) -> str | None:
     if s.n_features < 2:
         s._arguments["patch_max"] = 1
-    return s.choice(("sparse", "patch"))
+    return None if s.argument("distribution") is not None else s.choice(("sparse", "patch"))
+
+
+value("manifold.grow.distribution")(lambda s: s.make("project.sample.distribution") if s.flag() else None)
 
 
 @value("manifold.grow.patch_max")
@@ -446,7 +449,6 @@ value("scale.grow_by_rows.categorical")(
     lambda s: None if s.argument("distribution") is not None else _categorical(s)
 )
 value("scale.distribution")(lambda s: s.make("project.sample.distribution") if s.flag() else None)
-value("scale.n_projections")(lambda s: None if s.argument("distribution") is None else s.integer(1, 3))
 value("scale.x")(_x_with_missing)
 
 

@@ -60,18 +60,45 @@ options("density", 1.5, 0.5, 4.0)
 options("n_projections", 2, 1, 20)
 
 
+@value("project.grouped_distribution.distribution")
+def _without_patches(s: Setting) -> project.Distribution:
+    kind = s.choice(("axis", "sparse", "probe"))
+    return getattr(project, f"{'axis' if s.n_features < 2 else kind}_distribution")(s.n_features)
+
+
+@value("groups")
+def _groups(s: Setting) -> list[np.ndarray]:
+    columns = s.random.permutation(s.n_features)
+    return np.split(columns, sorted({s.integer(1, s.n_features) for _ in range(2)} - {s.n_features}))
+
+
+value("project.grouped_distribution.n_projections")(
+    lambda s: s.choice((3, [s.integer(1, 9) for _ in s.argument("groups")]))
+)
+
+
 @value("distribution")
 def _distribution(s: Setting) -> project.Distribution:
-    kind = s.choice(("axis", "sparse", "patch", "probe"))
-    n = s.n_features
+    kind = s.choice(("plain", "patch", "groups"))
     if kind == "patch":
+        n = s.n_features
         return project.patch_distribution((n,), patch_max=min(3, n), cyclic=s.flag())
-    if kind == "probe" and n < 2:
-        kind = "axis"
-    return getattr(project, f"{kind}_distribution")(n)
+    plain = _without_patches(s)
+    return plain if kind == "plain" else project.grouped_distribution(plain, _groups(s), s.integer(1, 2))
 
 
 value("project.sample.distribution")(_distribution)
+
+
+@value("growth.grow_projected.n_projections", "manifold.grow.n_projections", "scale.n_projections")
+def _n_projections(s: Setting) -> int | None:
+    distribution = s.argument("distribution")
+    if distribution is None and s.target.package == "scale":
+        return None
+    n = sum(distribution.n_projections) if distribution is not None else 0
+    return s.choice((None, n)) if n else s.integer(1, 20)
+
+
 value("project.probe_distribution.n_features")(lambda s: max(2, s.n_features))
 
 

@@ -28,6 +28,9 @@ DISTRIBUTIONS = {
     "probe and single": project.probe_distribution(12, 0.4),
     "image": project.patch_distribution((2, 6), patch_max=(2, 4)),
     "channels": project.patch_distribution((2, 3, 2), patch_max=(1, 3), channels=True, cyclic=True),
+    "views": project.grouped_distribution(
+        project.sparse_distribution(12, 3.0), [[4, 0], [1, 2, 3], range(5, 12)], 1
+    ),
 }
 
 

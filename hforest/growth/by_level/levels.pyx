@@ -25,9 +25,11 @@ from hforest.growth.feature_sampling cimport (
     hf_features, hf_sampling, sample_feature, start_features, undo_sampling,
 )
 from hforest.growth.projections cimport (
-    HF_STREAM_ENTRY, distribution_of, hf_distribution, hf_draw_projection, hf_projection_key, real,
+    HF_STREAM_ENTRY, distribution_of, hf_distribution, hf_candidate, hf_candidate_of, hf_draw_projection, real,
 )
 from hforest.growth.task cimport HF_STREAM_CHILDREN, hf_draw, hf_draw_key, hf_philox
+
+from ...core.projections import group_table
 
 ctypedef fused code_t:
     uint8_t
@@ -73,9 +75,10 @@ def draw_projections(distribution, const uint64_t[::1] keys, int64_t n_projectio
 
     distribution: a hforest.project.Distribution. Projection j of node v is number v n_projections + j.
     """
-    cdef hf_distribution a = distribution_of(distribution)
+    cdef const int32_t[::1] groups = group_table(distribution)
+    cdef hf_distribution a = distribution_of(distribution, groups)
     cdef int64_t v, j, n, used = 0
-    cdef uint64_t key
+    cdef hf_candidate candidate
     cdef uint32_t[::1] entry = np.empty(max(1024, a.max_entries), np.uint32)
     cdef float[::1] weight = np.empty(entry.shape[0], np.float32)
     indptr = np.zeros(keys.shape[0] * n_projections + 1, np.int64)
@@ -86,9 +89,9 @@ def draw_projections(distribution, const uint64_t[::1] keys, int64_t n_projectio
                 n = 2 * entry.shape[0]
                 entry = np.concatenate([entry, np.empty(n, np.uint32)])
                 weight = np.concatenate([weight, np.empty(n, np.float32)])
-            key = hf_projection_key(keys[v], <uint64_t> j)
+            candidate = hf_candidate_of(&a, keys[v], <uint64_t> j)
             used += hf_draw_projection(
-                &a, key, hf_philox(key, 0, HF_STREAM_ENTRY), &entry[used], &weight[used]
+                &a, candidate, hf_philox(candidate.key, 0, HF_STREAM_ENTRY), &entry[used], &weight[used]
             )
             start[v * n_projections + j + 1] = used
     return indptr, np.array(entry[:used]).astype(np.int32), np.array(weight[:used])

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...core import check, supervised
 from ...core.aliases import ArrayLike, IntArray, Rng
-from ...core.projections import MAX_PROJECTIONS, Distribution, check_distribution, default_projections
+from ...core.projections import Distribution, check_distribution, check_projections
 
 
 class Settings(NamedTuple):
@@ -160,6 +160,4 @@ def _projections(
         categorical is None, "categorical", "None with a distribution", "some",
         "projections add numbers: encode categories as indicators", TypeError,
     )  # fmt: skip
-    if n_projections is None:
-        return distribution, default_projections(distribution, task)
-    return distribution, check.integer("n_projections", n_projections, 1, MAX_PROJECTIONS)
+    return distribution, check_projections(distribution, n_projections, task)
