@@ -309,7 +309,9 @@ def error(forest: Any, x: np.ndarray, y: np.ndarray) -> float:
 @pytest.fixture(scope="session")
 def digits() -> tuple[np.ndarray, ...]:
     """Samples and labels of the handwritten digits: to learn from, and to test on."""
-    data = hforest.demo.load_digits()
+    from hforest import demo
+
+    data = demo.load_digits()
     return (
         data.x_train.astype(np.float32), data.y_train.astype(np.int32), data.x_test.astype(np.float32),
         data.y_test.astype(np.int32),
