@@ -55,13 +55,14 @@ def published(x: np.ndarray, y: np.ndarray, seed: int) -> float:
 
 def permutation(statistic: str) -> Test:
     """The p-value of forests that are grown again on permuted labels."""
-    settings = {"statistic": statistic, "n_permutations": N_PERMUTATIONS, "max_exceed": 5}
+    settings: dict[str, Any] = {"statistic": statistic, "n_permutations": N_PERMUTATIONS, "max_exceed": 5}
     return lambda x, y, seed: stats.permutation_test(x, y, rng=seed, **settings).p_value
 
 
 def split(statistic: str, structure_share: float) -> Test:
     """The p-value of one forest."""
-    settings = {"statistic": statistic, "n_permutations": N_PERMUTATIONS, "structure_share": structure_share}
+    settings: dict[str, Any] = {"statistic": statistic, "structure_share": structure_share}
+    settings["n_permutations"] = N_PERMUTATIONS
     return lambda x, y, seed: stats.split_test(x, y, rng=seed, **settings).p_value
 
 

@@ -56,7 +56,7 @@ def divisions(n_trees: int) -> stats.TwoForestTest:
 def lines() -> list[Line]:
     """All lines: rows x columns, and candidates at a node."""
     few, many = (1000, 2500), (128, 131072)
-    sparse = {"projection": "sparse"}
+    sparse: dict[str, Any] = {"projection": "sparse"}
     return [
         ("1000 x 2500, 50 candidates", 7, 6000, 600, grower(*few, classic.grow, max_features=50)),
         ("1000 x 2500, 750 candidates", 40, 6000, 100, grower(*few, classic.grow, max_features=750)),

@@ -25,7 +25,7 @@ def drawn_counts(
         # In units of a power of two, so that sums are in range.
         upper = np.cumsum(np.ldexp(sample_weight, -np.frexp(sample_weight.max())[1]))[: last + 1]
     for m in range(len(counts)):
-        key = int(philox.words(seed, np.uint64(first_tree + m), np.uint64(0))[0])
+        key = philox.keys(philox.philox(seed, first_tree + m, 0))[0]
         counts[m] = 0
         for first in range(0, n_draws, _DRAWS):
             size = min(_DRAWS, n_draws - first)
@@ -36,7 +36,7 @@ def drawn_counts(
 def _pairs(key: int, stream: int, first: int, size: int) -> IntArray:
     """(size, 2) uint64: the words of counters first to first + size - 1."""
     counter = np.arange(first, first + size, dtype=np.uint64)
-    words: IntArray = np.stack(philox.words(key, counter, np.uint64(stream)), axis=1)
+    words: IntArray = np.stack(philox.words(key, counter, np.array(stream, np.uint64)), axis=1)
     return words
 
 

@@ -9,7 +9,7 @@ sums over corners:
         g h i                            0 ...
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 
 from hforest.growth.projections cimport (
     HF_STREAM_ENTRY, corner_t, hf_candidate, hf_distribution, hf_draw_projection, hf_patch, hf_patch_entries,

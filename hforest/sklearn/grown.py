@@ -22,16 +22,19 @@ def weight_of(sample_weight: Any) -> Any:
 
 def number_of_draws(max_samples: Any, total: float) -> int | None:
     """The number of draws that `max_samples` means: a share of a total weight, or a number."""
-    if max_samples is None or (isinstance(max_samples, Integral) and not isinstance(max_samples, bool)):
-        return max_samples
+    if max_samples is None:
+        return None
+    if isinstance(max_samples, Integral) and not isinstance(max_samples, bool):
+        return int(max_samples)
     remedy = "pass a number of draws, or a share such as 0.5"
     if not isinstance(max_samples, Real) or isinstance(max_samples, bool):
         raise TypeError(
             f"max_samples: expected None, an int or a float, got {type(max_samples).__name__}; {remedy}"
         )
-    if not 0 < max_samples < np.inf:
+    share = float(max_samples)
+    if not 0 < share < np.inf:
         raise ValueError(f"max_samples: expected a finite number > 0, got {max_samples}; {remedy}")
-    return max(1, int(min(float(max_samples) * total, 2.0**31)))
+    return max(1, int(min(share * total, 2.0**31)))
 
 
 def drawing_weight(y: np.ndarray, settings: dict[str, Any]) -> np.ndarray | None:

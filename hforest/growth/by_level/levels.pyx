@@ -25,7 +25,8 @@ from hforest.growth.feature_sampling cimport (
     hf_features, hf_sampling, sample_feature, start_features, undo_sampling,
 )
 from hforest.growth.projections cimport (
-    HF_STREAM_ENTRY, distribution_of, hf_distribution, hf_candidate, hf_candidate_of, hf_draw_projection, real,
+    HF_STREAM_ENTRY, distribution_of, hf_candidate, hf_candidate_of, hf_distribution, hf_draw_projection,
+    real,
 )
 from hforest.growth.task cimport HF_STREAM_CHILDREN, hf_draw, hf_draw_key, hf_philox
 
