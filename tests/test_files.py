@@ -827,6 +827,14 @@ def test_a_full_disk_is_an_error(options):
     assert done.stderr.decode().splitlines() == [f"error: {OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))}"]
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a disk that is always full, of Linux")
+def test_output_that_is_left_after_a_full_disk_goes_nowhere(monkeypatch, capsys):
+    with open("/dev/full", "w") as full:  # and nothing is raised where it is closed
+        monkeypatch.setattr(sys, "stdout", full)
+        assert main(SMALL) == 2
+    assert capsys.readouterr().err.startswith("error: [Errno")
+
+
 @posix
 @pytest.mark.slow
 def test_closed_streams(tmp_path):

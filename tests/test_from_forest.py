@@ -12,6 +12,7 @@ import hforest
 from hforest import classic, co2, demo, hinge, layers, manifold, neural, tree
 from hforest.hinge import grown as grown_start
 from hforest.hinge import reference_grown as hinge_reference
+from hforest.hinge import ridge
 from hforest.neural import reference_grown as neural_reference
 
 KINDS = ("classic", "regression", "deep", "stumps", "one leaf")
@@ -226,6 +227,18 @@ def test_no_margin_and_one_class():
     fit = hinge.fit_weights(leaf, np.ones((4, 2)), [0, 0, 0, 0], 2)
     np.testing.assert_array_equal(fit.intercept, [1])
     np.testing.assert_array_equal(fit.weights, 0)
+
+
+def test_constant_targets_take_no_step(monkeypatch):
+    products = []
+    outputs = ridge.Design.outputs
+    monkeypatch.setattr(ridge.Design, "outputs", lambda *of: products.append(of) or outputs(*of))
+    x, _ = samples(20)
+    leaf, margin, _ = routes("tree", x)
+    fit = hinge.fit_weights(leaf, margin, np.full(20, 3.0), 4, task="regression")
+    np.testing.assert_array_equal(fit.weights, 0)
+    assert fit.intercept == 3
+    assert len(products) == 1  # for the intercept
 
 
 @pytest.mark.parametrize("y", ["labels", None])

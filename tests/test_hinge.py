@@ -1528,6 +1528,21 @@ def test_nan_is_the_callers_affair_when_unchecked():
         hinge.leaf_outputs(g["leaf"], g["margin"], g["weights"])
 
 
+@pytest.mark.parametrize("windows", [None, Windows(3)])
+def test_columns_that_changed_after_the_forward_call(windows):
+    shape, n_columns = ((2, 5), 5) if windows is None else ((2, 5, 3, 3), 45)
+
+    def checked(column):
+        features = np.array([[column]], np.int32)
+        kernels.check_changed(np.zeros((2, 1)), np.dtype(np.float64), features, shape, windows=windows)
+
+    checked(n_columns - 1)
+    with pytest.raises(IndexError, match=f"^features: expected .*{n_columns}"):
+        checked(n_columns)
+    with hforest.unchecked():
+        checked(n_columns)
+
+
 @margins
 def test_bad_out(margin):
     g, words = good("tree", margin), {"margin": margin}

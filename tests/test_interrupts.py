@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import hforest
-from hforest import _interrupts, classic, growth, hinge, optim, tree
+from hforest import _interrupts, classic, growth, hinge, optim, project, tree
 from hforest.core import check, dispatch
 
 # The promise is one second; machines that run tests have other work.
@@ -73,6 +73,17 @@ def test_a_long_call_is_interrupted(name, interrupts, two_threads):
     assert seconds is not None, "the call ended before the signal came"
     assert seconds < MOST_SECONDS
     assert some_results() == before
+
+
+def test_a_node_with_many_random_projections_is_interrupted(interrupts, two_threads):
+    """One node and one thread: the projections that are left are not computed."""
+    x = np.random.default_rng(0).normal(size=(100_000, 4)).astype(np.float32)
+    settings = {"n_projections": 20_000, "splitter": "random", "max_depth": 1, "rng": 0}
+    seconds = interrupts.latency(
+        lambda: growth.grow_projected(x, x[:, 0] > 0, 1, project.sparse_distribution(4), **settings), 0.25
+    )
+    assert seconds is not None, "the call ended before the signal came"
+    assert seconds < MOST_SECONDS
 
 
 class _Interrupted(Exception):

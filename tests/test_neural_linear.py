@@ -87,6 +87,19 @@ def test_weights_of_batches_count(digits):
     assert found(sample_weight=kept)[0] == alone.weights.tobytes() + alone.leaves.tobytes()
 
 
+def test_the_loss_of_an_epoch_is_the_mean_by_weight(dtype):
+    # With steps of almost no length, batches of samples of other weights have the loss of all samples.
+    x, y = blobs(dtype=dtype)
+    weight = np.where(np.arange(120) % 4, 0.1, 10)
+    losses: list[float] = []
+    for size in (120, 10):
+        neural.fit(
+            model_of(dtype=dtype), x, y, sample_weight=weight, epochs=1, batch_size=size, lr=1e-12,
+            last_lr=1e-12, history=losses, rng=0,
+        )  # fmt: skip
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
+
+
 # -------------------------------------------------------------------------------- on-line training
 
 
@@ -420,7 +433,7 @@ def test_data_frames():
         ({"batch_size": 0}, ValueError, "batch_size"),
         ({"progress": 1}, TypeError, "progress"),
         ({"checkpoint": True}, TypeError, "checkpoint"),
-        ({"lr": 0.0}, ValueError, "lr"),
+        ({"lr": 0.0}, ValueError, "^lr: expected"),
         ({"last_lr": 1.0}, ValueError, "last_lr"),
         ({"loss": "square"}, ValueError, "loss"),
         ({"model": (1, 2)}, TypeError, "model: expected a Linear"),

@@ -1,6 +1,7 @@
 """Messages between workers: values as they were, damaged ones refused, nothing executed, nobody left waiting."""
 
 import pickle
+import sys
 from contextlib import suppress
 
 import numpy as np
@@ -204,3 +205,79 @@ def test_progress_that_raises_on_one_worker_ends_all(error):
     else:
         assert [type(a) for a in found] == [RuntimeError, error, RuntimeError]
         assert str(found[0]) == f"{error.__name__}: enough (on worker 1)"
+
+
+class _Tensor:
+    """An array with the method of a tensor that TorchComm calls."""
+
+    def __init__(self, a):
+        self._a = a
+
+    def __getitem__(self, part):
+        return _Tensor(self._a[part])
+
+    def numpy(self):
+        return self._a
+
+
+class _Torch:
+    """torch.distributed as worker 1 of three sees it, of which the others send what the test says."""
+
+    uint8 = np.uint8
+
+    def __init__(self, others):
+        self.others, self.distributed, self.closed = others, self, []
+
+    from_numpy = staticmethod(_Tensor)
+
+    def zeros(self, n, dtype):
+        return _Tensor(np.zeros(n, dtype))
+
+    empty = zeros
+
+    def is_initialized(self):
+        return True
+
+    def get_rank(self, group):
+        return 1
+
+    def get_world_size(self, group):
+        return 3
+
+    def all_gather(self, parts, mine, group):
+        for rank, part in enumerate(parts):
+            first = np.frombuffer(self.others[rank], np.uint8)[: len(part.numpy()) - 8]
+            size = np.array([len(self.others[rank])]).view(np.uint8)
+            part.numpy()[: 8 + len(first)] = np.concatenate([size, first])
+        assert (parts[1].numpy() == mine.numpy()).all()
+
+    def broadcast(self, end, group, group_src):
+        data = np.frombuffer(self.others[group_src], np.uint8)
+        end.numpy()[:] = data[len(data) - len(end.numpy()) :]
+
+    def isend(self, byte, group, group_dst, tag):
+        if group_dst in self.closed:
+            raise RuntimeError("Connection closed by peer")
+
+    def all_reduce(self, total, group):
+        raise RuntimeError("Connection closed by peer")
+
+
+def test_messages_of_torch_that_are_longer_than_those_before(monkeypatch):
+    """The ends of messages follow their beginnings, of this worker and of others."""
+    torch = _Torch([])
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    comm = scale.TorchComm()
+    for torch.others in ([b"ab", b"c", b""], [b"", b"defghi", b"jk"], [b"l" * 9, b"mno", b"pq" * 4]):
+        assert comm.allgather(torch.others[1]) == torch.others
+
+
+@pytest.mark.parametrize(("closed", "who"), [([2], "worker 2"), ([0, 2], "workers 0 and 2")])
+def test_an_error_of_torch_names_the_workers_that_ended(monkeypatch, closed, who):
+    torch = _Torch([])
+    torch.closed = closed
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    with pytest.raises(
+        RuntimeError, match=f"^comm: expected a sum with every worker, got on worker 1: {who} ended: "
+    ):
+        scale.TorchComm().allreduce(np.arange(3))

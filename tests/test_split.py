@@ -501,6 +501,14 @@ def test_few_whole_numbers_are_split_exactly(backend, dtype, criterion):
     assert best_split(values, y, max_bins=1, **settings).candidate == -1
 
 
+def test_as_many_values_as_bins_are_split_exactly(backend, dtype):
+    # By shares of the samples the values 1 and 2 would be in one bin.
+    values = np.array([[0] * 8 + [1, 2]], dtype)
+    found = best_split(values, np.array([0] * 9 + [1], np.int32), n_classes=2, max_bins=3)
+    assert found.candidate == 0
+    assert 1 <= found.threshold < 2
+
+
 def test_bins_are_those_of_encode(dtype):
     rng = np.random.default_rng(6)
     x = (rng.normal(size=(500, 1)) ** 3).round(1).astype(dtype)

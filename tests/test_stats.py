@@ -329,6 +329,8 @@ def test_statistics_refuse():
         stats.partial_auc(p, y, specificity=1.0)
     with pytest.raises(ValueError, match=r"^p: expected shape \(n_samples, n_classes\), got \(80,\)"):
         stats.accuracy(p[:, 0], y)
+    with pytest.raises(ValueError, match=r"^p: expected shape \(n_samples, n_outputs\), got \(80, 0\)"):
+        stats.mse(p[:, :0], p[:, :0])
     with pytest.raises(ValueError, match="^y: expected n_outputs = 2 targets for each row, got 1"):
         stats.mse(p, y)
     with pytest.raises(IndexError, match="^y: expected 0 <= label < n_classes = 2"):

@@ -205,6 +205,17 @@ def test_rows_of_ones_own_are_judged_by():
     assert not same(kept["right"], kept["wrong"])
 
 
+@pytest.mark.parametrize("factor", [0.4, 0.6, 0.8, 1.0])
+def test_scores_that_are_too_sure_are_lowered(factor):
+    """Of 1000 held-out rows with the true log-odds divided by a factor, this one has the least loss."""
+    share = np.repeat([0.1, 0.3, 0.7, 0.9], 250)
+    y = (np.arange(1000) % 250 < 250 * share).astype(np.int32)
+    scores = np.column_stack([0 * share, np.log(share / (1 - share)) / factor]).astype(np.float32)
+    held = recipe.Rows(scores, y, None)
+    settings = recipe.Settings("classification", 2, 1, 1, 0, 0, 1, 0.1, False, 1.0)
+    assert training._best_mixture(scores, np.full((1000, 2), 0.5), held, settings).factor == factor
+
+
 def test_rows_of_weight_0_count_for_nothing():
     x, y = table(300)
     weight = np.r_[np.ones(200), np.zeros(100)]
@@ -548,6 +559,15 @@ def test_categories_are_learned(task):
     more, state = tabular.partial_fit(model, x[600:], y[600:])
     assert int(state.n_steps) == 5
     assert not same(more.members[0].weights, model.members[0].weights)
+
+
+def test_categories_are_names():
+    """Other numbers in the same order are the same categories, also where gaps of numbers are filled in."""
+    x, score = zones(300)
+    other = np.column_stack([x[:, 0], x[:, 1] ** 2 / 7, x[:, 2:]])
+    a, b = (tabular.fit(rows, score > 0, categorical=[1, 3], **FAST, rng=0) for rows in (x, other))
+    assert np.isnan(x[:, [0, 2]]).any()
+    assert tabular.predict(a, x).tobytes() == tabular.predict(b, other).tobytes()
 
 
 def test_statistics_are_smoothed_means():

@@ -10,6 +10,7 @@ import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+from paths.tree import forest_of
 
 import hforest
 from hforest import classic, tree
@@ -1093,6 +1094,13 @@ def large_forests(dtype):
 def test_large_trees_and_many_features(way, dtype):
     for forest, x, leaves in large_forests(dtype):
         check_ways(forest, x, leaves)
+
+
+def test_a_large_tree(way, dtype):
+    """More nodes than 16 bits count, and so many samples that packing them pays."""
+    forest = forest_of(True, 1, 16, 3, 2, dtype)
+    assert len(forest.feature) > 2**16
+    check_ways(forest, inputs(4100, 3, dtype))
 
 
 def test_no_features(way, dtype):

@@ -1,11 +1,11 @@
 """The inner loops of the scorers in plain Cython, and the choice of a vector path's.
 
-Each function here has vector bodies of the same signature and results in simd/. Sums are integers; rates are
-scores in float32. With l the weight of a class on the left of a split and T the class's total,
-sum (T - l)**2 = sum T**2 - 2 sum T l + sum l**2.
+Each function here has vector bodies of the same signature and results in simd/, which alone has those of pairs of
+bins of 8 bits. Sums are integers; rates are scores in float32. With l the weight of a class on the left of a split
+and T the class's total, sum (T - l)**2 = sum T**2 - 2 sum T l + sum l**2.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 cdef extern from "growth/simd/bodies.h" nogil:
     const hf_bodies* hf_vector_bodies(int path)
@@ -20,48 +20,8 @@ cdef const hf_bodies* bodies_of(int path) noexcept nogil:
     return vector
 
 
-cdef void _sum_pairs(int per, hf_pairwise* p) noexcept nogil:
-    # Writes the sums of the split after each number, of `per` candidates side by side: number i * per + c is
-    # sample i of candidate c, and samples come class by class.
-    cdef int64_t j, k, at
-    cdef uint8_t left
-    cdef uint16_t added, square, product
-    for at in range(p.n * per):
-        left, square, product, j = 0, 0, 0, 0
-        for k in range(p.n_present):
-            added = left
-            while j < p.last[k]:
-                left += p.weight[j] if p.bin[j * per + at % per] <= p.bin[at] else 0
-                j += 1
-            added = left - added
-            square += added * added
-            product += added * <uint16_t> p.total[k]
-        p.left_weight[at] = left
-        p.left_square[at & 1][at >> 1] = square
-        p.right_square[at & 1][at >> 1] = <uint16_t> p.square - 2 * product + square
-
-
-cdef float _rate_pairs(int per, hf_pairwise* p) noexcept nogil:
-    # Writes the rates of all splits, 0 where nothing lies on the right; returns the largest.
-    cdef int64_t at
-    cdef int32_t left_weight, right_weight
-    cdef float rate, most = 0
-    for at in range(p.n * per):
-        left_weight = p.left_weight[at]
-        right_weight = <int32_t> p.all - left_weight
-        rate = 0
-        if right_weight:
-            rate = (
-                <float> p.left_square[at & 1][at >> 1] * <float> right_weight
-                + <float> p.right_square[at & 1][at >> 1] * <float> left_weight
-            ) / (<float> left_weight * <float> right_weight)
-        p.rate[at & 1].value[at >> 1] = rate
-        most = rate if rate > most else most
-    return most
-
-
 cdef void _sum_values(hf_value_pairs* p) noexcept nogil:
-    # As _sum_pairs, of one candidate's bins of 32 bits.
+    # Writes the sums of the split after each number of one candidate; samples come class by class.
     cdef int64_t i, j, k
     cdef uint32_t left, added, square, product
     for i in range(p.n):
@@ -259,9 +219,9 @@ cdef hf_bodies bodies_of_width(int path, bint is_wide) noexcept nogil:
     return bodies
 
 
-# The plain path scores no bins pairwise (scorers.pxd): the first two say what the vector bodies compute.
+# The plain path scores no bins of 8 bits pairwise (scorers.pxd).
 plain.log_lanes = 0
-plain.sum_pairs, plain.rate_pairs, plain.sum_values = _sum_pairs, _rate_pairs, _sum_values
+plain.sum_pairs, plain.rate_pairs, plain.sum_values = NULL, NULL, _sum_values
 plain.sum_bins, plain.rate, plain.find_range = _sum_bins, _rate, _find_range
 plain.fill_buckets = _fill_buckets
 plain.sum_buckets, plain.find_alive = _sum_buckets, _find_alive

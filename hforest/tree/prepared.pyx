@@ -213,7 +213,7 @@ cdef void _take_nodes(Packed* p, hf_arena* arena) noexcept nogil:
     p.number = <int32_t*> take(arena, n_places * sizeof(int32_t))
     p.answer = <int32_t*> take(arena, n_places * sizeof(int32_t))
     p.nodes = <char*> take(arena, n_places * size + LINE)
-    if not arena.failed:
+    if p.nodes != NULL:
         p.nodes += (-<uintptr_t> p.nodes) % LINE
 
 
