@@ -39,7 +39,7 @@ def _reads_windows(grow: Any) -> bool:
     return function in _IN_PLACE and not {"max_bins", "categorical"} & set(settings)
 
 
-def _n_pixels(n_pixels: int | None, n_bytes: int, max_memory: int) -> int:
+def _n_pixels(n_pixels: int | None, n_bytes: int, max_memory: int, n_labelled: int) -> int:
     """Pixels of a draw whose windows take n_bytes each."""
     most = max_memory // n_bytes
     check.require(
@@ -50,7 +50,7 @@ def _n_pixels(n_pixels: int | None, n_bytes: int, max_memory: int) -> int:
         "raise it, or read fewer pixels",
     )
     if n_pixels is None:
-        return min(_MOST_PIXELS, most)
+        return min(_MOST_PIXELS, most, n_labelled)
     n_pixels = check.integer("n_pixels", n_pixels, 1, check.MAX_COUNT)
     check.require(
         n_pixels <= most, "n_pixels", f"at most {most} windows of {n_bytes} bytes in max_memory", n_pixels,
@@ -102,7 +102,8 @@ def fit(
     n_trees : int
         Number of trees, 1 to 2**20.
     n_pixels : int, optional
-        Pixels of a draw, with replacement; by default 256000, or as many windows as max_memory holds.
+        Pixels of a draw, with replacement; by default the least of 256000, the number of pixels that have a
+        label, and the windows that max_memory holds.
     trees_per_draw : int
         Trees that learn from the same pixels; 1: each tree has pixels of its own.
     balance : bool
@@ -170,8 +171,8 @@ def fit(
     progresses.check_progress(progress)
     n_channels, in_place = x.shape[-1], not normalize and _reads_windows(grow)
     n_bytes = 8 if in_place else frame.n_features(n_channels) * x.itemsize
-    n_pixels = _n_pixels(n_pixels, n_bytes, max_memory)
     pool = drawing.pools(of_pixel, n_classes, frame.margin)
+    n_pixels = _n_pixels(n_pixels, n_bytes, max_memory, len(pool.pixel))
     factor = drawing.factors(pool, n_pixels, bool(balance))
     whole = windows.padded(x, frame)
     seed = check.seed(rng)
