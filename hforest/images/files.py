@@ -5,6 +5,7 @@ import os
 import numpy as np
 
 from ..core import check, models
+from ..core.files import Archive
 from ..tree.files import FOREST
 from .model import Model, check_fields, check_model
 
@@ -12,7 +13,7 @@ FORMAT = 1
 """Number of the layout of a file."""
 
 
-def _float64(archive: models.Archive, name: str) -> np.ndarray:
+def _float64(archive: Archive, name: str) -> np.ndarray:
     a: np.ndarray = archive[name]
     if a.dtype != np.float64:
         raise TypeError(f"{name} is of {a.dtype}, not of float64")

@@ -1,7 +1,8 @@
 """Shares and labels of the pixels of images."""
 
-from collections.abc import Iterator
-from typing import Any
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,39 +20,53 @@ def _shares(forest: Any, places: growth.Windows, rows: slice, scale: FloatArray 
         return tree.predict(forest, windows.copied(places, rows, scale))
 
 
-class _Pixels:
-    """The images of a call, and what is done with the shares of their pixels."""
+class _Work(NamedTuple):
+    """What a call of checked arguments has to do."""
 
-    def __init__(self, model: Model, images: ArrayLike, weight_back: float, max_memory: int) -> None:
-        check_model(model)
-        self.model, self.frame = model, frame_of(model)
-        dtype = model.forest.threshold.dtype
-        self.x = windows.check_images("images", images, dtype)
-        windows.check_fits(self.frame, self.x.shape[1:-1])
-        check.require(
-            self.x.shape[-1] == model.n_channels, "images", f"n_channels = {model.n_channels}",
-            self.x.shape[-1], "pass the channels that the model was fitted to",
-        )  # fmt: skip
-        power = check.number("weight_back", weight_back, 0.0, 1.0)
-        max_memory = check.integer("max_memory", max_memory, 1, 2**62)
-        self.rows = max(1, max_memory // (int(model.forest.n_features) * dtype.itemsize))
-        there = model.class_factor > 0
-        least = model.class_factor[there].min(initial=np.inf)
-        weight = np.where(there, (least / np.where(there, model.class_factor, 1)) ** power, 0)
-        self.weight = weight.astype(dtype)
-        self.pixel = np.flatnonzero(windows.inside((1, *self.x.shape[1:-1]), self.frame.margin))
+    x: FloatArray
+    """Images, in the dtype of the forest."""
+    pixel: IntArray
+    """Pixels of an image that have a window."""
+    weight: FloatArray
+    """(n_classes,): what shares are multiplied by."""
+    n_rows: int
+    """Windows that are copied at a time."""
 
-    def __len__(self) -> int:
-        return len(self.x)
 
-    def tiles(self, forest: Any, i: int) -> Iterator[tuple[IntArray, FloatArray]]:
-        """Pixels of image i, numbered in it, and their shares."""
-        places = windows.around(windows.padded(self.x[i : i + 1], self.frame), self.pixel, self.frame)
-        for first in range(0, len(self.pixel), self.rows):
-            rows = slice(first, first + self.rows)
-            p = _shares(forest, places, rows, self.model.scale) * self.weight
-            total = p.sum(axis=1, keepdims=True)
-            yield self.pixel[rows], p / np.where(total > 0, total, 1)
+def _checked(model: Model, images: ArrayLike, weight_back: float, max_memory: int) -> _Work:
+    check_model(model)
+    frame, dtype = frame_of(model), model.forest.threshold.dtype
+    x = windows.check_images("images", images, dtype)
+    windows.check_fits(frame, x.shape[1:-1])
+    check.require(
+        x.shape[-1] == model.n_channels, "images", f"n_channels = {model.n_channels}", x.shape[-1],
+        "pass the channels that the model was fitted to",
+    )  # fmt: skip
+    power = check.number("weight_back", weight_back, 0.0, 1.0)
+    max_memory = check.integer("max_memory", max_memory, 1, 2**62)
+    there = model.class_factor > 0
+    least = model.class_factor[there].min(initial=np.inf)
+    weight = np.where(there, (least / np.where(there, model.class_factor, 1)) ** power, 0).astype(dtype)
+    pixel = np.flatnonzero(windows.inside((1, *x.shape[1:-1]), frame.margin))
+    return _Work(x, pixel, weight, max(1, max_memory // (int(model.forest.n_features) * dtype.itemsize)))
+
+
+def _run(
+    model: Model, work: _Work, progress: Progress, write: Callable[[int, IntArray, FloatArray], None]
+) -> int:
+    """Calls write(image, pixels, their shares) for all pixels; returns how many images are finished."""
+    forest, frame = tree.prepare(model.forest), frame_of(model)
+    with progresses.reporting(progress, len(work.x), "image") as report:
+        for i in range(len(work.x)):
+            places = windows.around(windows.padded(work.x[i : i + 1], frame), work.pixel, frame)
+            for first in range(0, len(work.pixel), work.n_rows):
+                rows = slice(first, first + work.n_rows)
+                p = _shares(forest, places, rows, model.scale) * work.weight
+                total = p.sum(axis=1, keepdims=True)
+                write(i, work.pixel[rows], p / np.where(total > 0, total, 1))
+            if not report(i + 1):
+                return i + 1
+    return len(work.x)
 
 
 def predict(
@@ -106,19 +121,15 @@ def predict(
     >>> hforest.images.predict(model, images).shape
     (1, 6, 6, 2)
     """
-    pixels = _Pixels(model, images, weight_back, max_memory)
-    shape = (*pixels.x.shape[:-1], model.n_classes)
-    with check.memory("images", "shares", int(np.prod(shape, dtype=object)) * pixels.x.itemsize):
-        result = np.full(shape, np.nan, pixels.x.dtype)
-    forest = tree.prepare(model.forest)
-    with progresses.reporting(progress, len(pixels), "image") as report:
-        for i in range(len(pixels)):
-            of_image = result[i].reshape(-1, model.n_classes)
-            for pixel, p in pixels.tiles(forest, i):
-                of_image[pixel] = p
-            if not report(i + 1):
-                return result[: i + 1]
-    return result
+    work = _checked(model, images, weight_back, max_memory)
+    shape = (*work.x.shape[:-1], model.n_classes)
+    with check.memory("images", "shares", math.prod(shape) * work.x.itemsize):
+        result = np.full(shape, np.nan, work.x.dtype)
+
+    def write(i: int, pixel: IntArray, p: FloatArray) -> None:
+        result[i].reshape(-1, model.n_classes)[pixel] = p
+
+    return result[: _run(model, work, progress, write)]
 
 
 def predict_labels(
@@ -159,13 +170,10 @@ def predict_labels(
     --------
     See `fit`.
     """
-    pixels = _Pixels(model, images, weight_back, max_memory)
-    result = np.full(pixels.x.shape[:-1], model.n_classes, np.int32)
-    forest = tree.prepare(model.forest)
-    with progresses.reporting(progress, len(pixels), "image") as report:
-        for i in range(len(pixels)):
-            for pixel, p in pixels.tiles(forest, i):
-                result[i].reshape(-1)[pixel] = p.argmax(axis=1)
-            if not report(i + 1):
-                return result[: i + 1]
-    return result
+    work = _checked(model, images, weight_back, max_memory)
+    result = np.full(work.x.shape[:-1], model.n_classes, np.int32)
+
+    def write(i: int, pixel: IntArray, p: FloatArray) -> None:
+        result[i].reshape(-1)[pixel] = p.argmax(axis=1)
+
+    return result[: _run(model, work, progress, write)]
