@@ -588,6 +588,7 @@ def test_opponent_colours_are_a_rotation():
     [
         (lambda: images.boxes(X, [2]), r"sizes\[0\]: expected an odd size"),
         (lambda: images.boxes(X, [3, 11]), r"sizes\[1\]: expected 1 to 10, got 11"),
+        (lambda: images.boxes(X.astype(float) * 1e308, [3]), "images: expected numbers of at most"),
         (lambda: images.boxes(X, []), "sizes: expected at least one"),
         (lambda: images.opponent(X), "images: expected three channels, red, green and blue, got 2"),
         (lambda: images.gradients(X, sigma=0.0), "sigma"),
@@ -638,8 +639,10 @@ def test_absent_classes_are_not_averaged():
         (lambda: images.confusion(Y + 2, Y, 2), IndexError, "labels: expected 0 <= label"),
         (lambda: images.confusion(Y, Y - 1), IndexError, "predicted: "),
         (lambda: images.scores([[0, 0], [0, 0]]), ValueError, "counts: expected some pixels"),
-        (lambda: images.scores([[1, -1], [0, 0]]), IndexError, "counts: expected no negative"),
-        (lambda: images.scores([[1.0]]), TypeError, "counts: expected whole numbers"),
+        (lambda: images.scores([[1, -1], [0, 0]]), ValueError, "counts: expected no negative"),
+        (lambda: images.scores([[1.5]]), ValueError, "counts: expected whole numbers"),
+        (lambda: images.scores([["1"]]), TypeError, "counts: expected an array of real numbers"),
+        (lambda: images.scores([[np.nan]]), ValueError, "counts: "),
         (lambda: images.scores([1, 2]), ValueError, "counts: expected shape"),
     ],
 )

@@ -106,23 +106,22 @@ def fit(x: np.ndarray, y: np.ndarray, run: dict[str, Any]) -> images.Model:
     )  # fmt: skip
 
 
-def with_shares(
-    data: Data, part: str, first: dict[str, Any], known: dict[str, list[np.ndarray]]
-) -> np.ndarray:
-    """Channels, and the shares that first forests predict: for training images that of the other half."""
-    x = data.of("train", "channels")
-    if "train" not in known:
-        y = data.y["train"]
+def with_shares(data: Data, part: str, first: dict[str, Any], known: dict[str, Any]) -> np.ndarray:
+    """Channels, and the shares that first forests predict: for training images that of the other half.
+
+    `known` keeps the forest of all training images, and shares.
+    """
+    x, y = data.of("train", "channels"), data.y["train"]
+    if part not in known and part == "train":
         halves = [fit(x[i::2], y[i::2], first) for i in range(2)]
-        shares = np.empty((*y.shape, N_CLASSES), np.float32)
+        known[part] = np.empty((*y.shape, N_CLASSES), np.float32)
         for i in range(2):
-            shares[i::2] = images.predict(halves[1 - i], x[i::2], weight_back=first["power"])
-        known["train"] = [shares]
-        known["model"] = [fit(x, y, first)]  # type: ignore[list-item]
-    if part not in known:
-        model: Any = known["model"][0]
-        known[part] = [images.predict(model, data.of(part, "channels"), weight_back=first["power"])]
-    return np.concatenate([data.of(part, "channels"), known[part][0]], axis=-1)
+            known[part][i::2] = images.predict(halves[1 - i], x[i::2], weight_back=first["power"])
+    elif part not in known:
+        if "model" not in known:
+            known["model"] = fit(x, y, first)
+        known[part] = images.predict(known["model"], data.of(part, "channels"), weight_back=first["power"])
+    return np.concatenate([data.of(part, "channels"), known[part]], axis=-1)
 
 
 def judge(model: images.Model, x: np.ndarray, y: np.ndarray, powers: tuple[float, ...]) -> dict[str, Any]:
@@ -204,7 +203,7 @@ def main() -> None:
     sizes = {"trees": args.trees, "pixels": args.pixels, "every": args.every, "held_every": args.held_every,
              "memory": args.memory}  # fmt: skip
     data = Data(args.data, args.every, args.held_every) if args.data else None
-    shares: dict[tuple[str, int], dict[str, list[np.ndarray]]] = {}
+    shares: dict[tuple[str, int], dict[str, Any]] = {}
 
     def run(part: str, chosen: dict[str, Any], powers: tuple[float, ...]) -> None:
         key = {"part": part, **chosen}

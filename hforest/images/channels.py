@@ -11,6 +11,17 @@ from .windows import check_images
 _MAX_SIGMA = 64.0
 
 
+def _images(images: ArrayLike) -> FloatArray:
+    """Images of which sums of a few numbers do not overflow."""
+    x = check_images("images", images)
+    most = float(np.finfo(x.dtype).max) / 8
+    check.require(
+        not x.size or max(x.max(), -x.min()) <= most, "images", f"numbers of at most {most:g}", "larger ones",
+        "divide them by a number",
+    )  # fmt: skip
+    return x
+
+
 def gradients(images: ArrayLike, n_orientations: int = 4, *, sigma: float = 1.0) -> FloatArray:
     """Returns the magnitude of the gradient at each pixel, as a whole and by orientation.
 
@@ -48,7 +59,7 @@ def gradients(images: ArrayLike, n_orientations: int = 4, *, sigma: float = 1.0)
     """
     from scipy import ndimage
 
-    x = check_images("images", images)
+    x = _images(images)
     n_orientations = check.integer("n_orientations", n_orientations, 0, 256)
     sigma = check.number("sigma", sigma, 0.0, _MAX_SIGMA, open_low=True)
     n_axes = x.ndim - 2
@@ -113,7 +124,7 @@ def boxes(images: ArrayLike, sizes: Sequence[int]) -> FloatArray:
     """
     from scipy import ndimage
 
-    x = check_images("images", images)
+    x = _images(images)
     check.instance("sizes", sizes, tuple | list, "a list of ints", "pass such as [3, 7, 15]")
     check.require(len(sizes), "sizes", "at least one size", "none", "pass such as [3, 7, 15]")
     for i, size in enumerate(sizes):
@@ -152,7 +163,7 @@ def coordinates(images: ArrayLike) -> FloatArray:
     >>> hforest.images.coordinates(np.zeros((1, 2, 4, 3)))[0, 1, 0]
     array([0.75 , 0.125])
     """
-    x = check_images("images", images)
+    x = _images(images)
     middles = [(np.arange(size) + 0.5) / size for size in x.shape[1:-1]]
     place = np.stack(np.meshgrid(*middles, indexing="ij"), axis=-1).astype(x.dtype)
     return np.ascontiguousarray(np.broadcast_to(place, (len(x), *place.shape)))
@@ -182,7 +193,7 @@ def opponent(images: ArrayLike) -> FloatArray:
     >>> hforest.images.opponent(np.full((1, 1, 1, 3), 3**0.5))[0, 0, 0].round(6)
     array([0., 0., 3.])
     """
-    x = check_images("images", images)
+    x = _images(images)
     check.require(
         x.shape[-1] == 3, "images", "three channels, red, green and blue", x.shape[-1], "pass images[..., :3]"
     )

@@ -75,8 +75,8 @@ def scores(counts: ArrayLike) -> Scores:
 
     Parameters
     ----------
-    counts : (n_classes, n_classes) array-like of integers
-        From `confusion`, or a sum of such; some above 0.
+    counts : (n_classes, n_classes) array-like of whole numbers
+        From `confusion`, or a sum of such; some above 0, all below 2**53.
 
     Returns
     -------
@@ -85,8 +85,8 @@ def scores(counts: ArrayLike) -> Scores:
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        Not integers, or negative ones; not a square; nothing counted.
+    TypeError, ValueError
+        No numbers; negative ones or fractions; not a square; nothing counted.
 
     Notes
     -----
@@ -100,18 +100,18 @@ def scores(counts: ArrayLike) -> Scores:
     (array([0.5, 0.5]), 0.5, 0.75, 0.667)
     """
     check.on_cpu(counts=counts)
-    a = windows.as_given("counts", counts)
+    real = windows.real("counts", counts)
     remedy = "pass what confusion returns, or a sum of such"
-    check.require(a.dtype.kind in "iu", "counts", "whole numbers", a.dtype, remedy, TypeError)
-    square = a.ndim == 2 and a.shape[0] == a.shape[1] and a.size
-    check.require(square, "counts", "shape (n_classes, n_classes)", a.shape, remedy)
-    low, high = int(a.min()), int(a.max())
-    check.require(low >= 0, "counts", "no negative number", low, remedy, IndexError)
+    square = real.ndim == 2 and real.shape[0] == real.shape[1] and real.size
+    check.require(square, "counts", "shape (n_classes, n_classes)", real.shape, remedy)
+    low, high = real.min(), real.max()  # NaN where one is
+    check.require(low >= 0, "counts", "no negative number and no NaN", low, remedy)
     check.require(high < 2**53, "counts", "numbers below 2**53", high, remedy)
-    real = a.astype(np.float64)
+    real = real.astype(np.float64)
+    check.require((real == np.floor(real)).all(), "counts", "whole numbers", "fractions", remedy)
     right, of_class, said = np.diagonal(real), real.sum(axis=1), real.sum(axis=0)
     check.require(real.any(), "counts", "some pixels", "none", "count pixels whose label is not void")
-    nan = np.full(len(a), np.nan)
+    nan = np.full(len(real), np.nan)
     jaccard = np.divide(right, of_class + said - right, out=nan.copy(), where=of_class + said > 0)
     recall = np.divide(right, of_class, out=nan, where=of_class > 0)
     there = of_class > 0

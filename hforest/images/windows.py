@@ -140,7 +140,8 @@ def padded(images: FloatArray, frame: Frame) -> FloatArray:
     if frame.border == LEFT_OUT:
         return images
     widths = [(0, 0), *((r, r) for r in frame.radius), (0, 0)]
-    return np.ascontiguousarray(np.pad(images, widths, mode=frame.border))  # type: ignore[call-overload]
+    mode: Any = frame.border
+    return np.ascontiguousarray(np.pad(images, widths, mode=mode))
 
 
 def around(whole: FloatArray, pixel: IntArray, frame: Frame) -> Windows:
