@@ -588,7 +588,7 @@ def test_opponent_colours_are_a_rotation():
     [
         (lambda: images.boxes(X, [2]), r"sizes\[0\]: expected an odd size"),
         (lambda: images.boxes(X, [3, 11]), r"sizes\[1\]: expected 1 to 10, got 11"),
-        (lambda: images.boxes(X.astype(float) * 1e308, [3]), "images: expected numbers of at most"),
+        (lambda: images.boxes(X.astype(float) * 3e307, [3]), "images: expected numbers from"),
         (lambda: images.boxes(X, []), "sizes: expected at least one"),
         (lambda: images.opponent(X), "images: expected three channels, red, green and blue, got 2"),
         (lambda: images.gradients(X, sigma=0.0), "sigma"),

@@ -143,13 +143,13 @@ def judge(model: images.Model, x: np.ndarray, y: np.ndarray, powers: tuple[float
             "seconds_of_image": seconds}  # fmt: skip
 
 
-def best(rows: list[dict[str, Any]], **key: Any) -> dict[str, Any] | None:
-    """The row of the highest Jaccard score on validation images, with its power; None without one."""
+def best(rows: list[dict[str, Any]], **key: Any) -> dict[str, Any]:
+    """The row of the highest Jaccard score on validation images, with its power; {} without one."""
     of = [row for row in rows if row["part"] == "val" and key.items() <= row.items()]
     found = [(score["mean_jaccard"], -i, row, score["power"])
              for i, row in enumerate(of) for score in row["scores"]]  # fmt: skip
     if not found:
-        return None
+        return {}
     _, _, row, power = max(found, key=lambda item: item[:2])
     return {**row, "power": power}
 
@@ -209,17 +209,17 @@ def main() -> None:
         key = {"part": part, **chosen}
         if data is None or record.find(key):
             return
-        first = None
+        first: dict[str, Any] = {}
         if chosen["channels"] == "context":
             first = best(record.rows, **{**sizes, "channels": "channels", "method": chosen["method"]})
-            if first is None:
+            if not first:
                 sys.exit(
                     f"co2_pixels.py: run --channels channels --methods {chosen['method']!r} before context"
                 )
             first["seed"] = chosen["seed"]
 
         def of(which: str) -> np.ndarray:
-            if first is None:
+            if not first:
                 return data.of(which, chosen["channels"])
             return with_shares(data, which, first, shares.setdefault((first["method"], first["seed"]), {}))
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..core import check
+from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray
 from .windows import check_images
 
@@ -15,10 +15,7 @@ def _images(images: ArrayLike) -> FloatArray:
     """Images of which sums of a few numbers do not overflow."""
     x = check_images("images", images)
     most = float(np.finfo(x.dtype).max) / 8
-    check.require(
-        not x.size or max(x.max(), -x.min()) <= most, "images", f"numbers of at most {most:g}", "larger ones",
-        "divide them by a number",
-    )  # fmt: skip
+    supervised.bounded("images", x, -most, most)
     return x
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from ..core import check
 from ..core.aliases import ArrayLike, FloatArray, IntArray
+from ..core.real import real
 from . import windows
 
 
@@ -100,20 +101,20 @@ def scores(counts: ArrayLike) -> Scores:
     (array([0.5, 0.5]), 0.5, 0.75, 0.667)
     """
     check.on_cpu(counts=counts)
-    real = windows.real("counts", counts)
+    numbers = real("counts", counts)
     remedy = "pass what confusion returns, or a sum of such"
-    square = real.ndim == 2 and real.shape[0] == real.shape[1] and real.size
-    check.require(square, "counts", "shape (n_classes, n_classes)", real.shape, remedy)
-    low, high = real.min(), real.max()  # NaN where one is
+    square = numbers.ndim == 2 and numbers.shape[0] == numbers.shape[1] and numbers.size
+    check.require(square, "counts", "shape (n_classes, n_classes)", numbers.shape, remedy)
+    low, high = numbers.min(), numbers.max()  # NaN where one is
     check.require(low >= 0, "counts", "no negative number and no NaN", low, remedy)
     check.require(high < 2**53, "counts", "numbers below 2**53", high, remedy)
-    real = real.astype(np.float64)
-    check.require((real == np.floor(real)).all(), "counts", "whole numbers", "fractions", remedy)
-    right, of_class, said = np.diagonal(real), real.sum(axis=1), real.sum(axis=0)
-    check.require(real.any(), "counts", "some pixels", "none", "count pixels whose label is not void")
-    nan = np.full(len(real), np.nan)
+    a = numbers.astype(np.float64)
+    check.require((a == np.floor(a)).all(), "counts", "whole numbers", "fractions", remedy)
+    right, of_class, said = np.diagonal(a), a.sum(axis=1), a.sum(axis=0)
+    check.require(a.any(), "counts", "some pixels", "none", "count pixels whose label is not void")
+    nan = np.full(len(a), np.nan)
     jaccard = np.divide(right, of_class + said - right, out=nan.copy(), where=of_class + said > 0)
     recall = np.divide(right, of_class, out=nan, where=of_class > 0)
     there = of_class > 0
-    means = (float(a[there].mean()) for a in (jaccard, recall))
-    return Scores(jaccard, recall, *means, float(right.sum() / real.sum()))
+    mean_jaccard, mean_recall = (float(of[there].mean()) for of in (jaccard, recall))
+    return Scores(jaccard, recall, mean_jaccard, mean_recall, float(right.sum() / a.sum()))
