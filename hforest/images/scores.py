@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core import check
+from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray
 from ..core.real import real
 from . import windows
@@ -105,10 +105,10 @@ def scores(counts: ArrayLike) -> Scores:
     remedy = "pass what confusion returns, or a sum of such"
     square = numbers.ndim == 2 and numbers.shape[0] == numbers.shape[1] and numbers.size
     check.require(square, "counts", "shape (n_classes, n_classes)", numbers.shape, remedy)
-    low, high = numbers.min(), numbers.max()  # NaN where one is
+    a = supervised.converted_numbers(numbers, np.dtype(np.float64))
+    low, high = a.min(), a.max()  # NaN where one is
     check.require(low >= 0, "counts", "no negative number and no NaN", low, remedy)
     check.require(high < 2**53, "counts", "numbers below 2**53", high, remedy)
-    a = numbers.astype(np.float64)
     check.require((a == np.floor(a)).all(), "counts", "whole numbers", "fractions", remedy)
     right, of_class, said = np.diagonal(a), a.sum(axis=1), a.sum(axis=0)
     check.require(a.any(), "counts", "some pixels", "none", "count pixels whose label is not void")
