@@ -12,6 +12,7 @@ keep no state; a forest is a tuple of arrays.
 `cascade`       deep forests (gcForest): levels of forests, multi-grained scanning
 `tabular`       one recipe for ordinary tables: hinge forests that start as grown forests
 `stats`         honest forests, and tests of dependence whose p-values hold
+`images`        labels of pixels: forests on windows of images, channels, scores
 `tree`          grown forests: leaves, predictions, importance, text, import
 `split`         the best split of a node, impurities
 `growth`        growing trees: binning, bootstrap counts, axis-aligned and projected splits
@@ -37,6 +38,7 @@ from . import (
     co2,
     growth,
     hinge,
+    images,
     layers,
     manifold,
     neural,
@@ -60,6 +62,7 @@ __all__ = [
     "get_num_threads",
     "growth",
     "hinge",
+    "images",
     "layers",
     "manifold",
     "neural",

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from hforest import _tables, cascade, classic, co2, demo, manifold, tabular, tree
+from hforest import images as pixels
 
 FOLDER = Path(__file__).parent / "data"
 N, N_FEATURES = 80, 6
@@ -378,6 +379,23 @@ def _(path: Path) -> None:
             "ordinals": torch.randint(N_FEATURES, (2, n_vertices)),
         }
     torch.save(states, path)
+
+
+# ------------------------------------------------------------------------------------- labels of pixels
+
+
+def _of_pixels(path: Path, x: np.ndarray) -> Outputs:
+    model = pixels.load(path)
+    return {"p": pixels.predict(model, x, weight_back=0.5), "labels": pixels.predict_labels(model, x)}
+
+
+@golden("pixels.npz", _of_pixels, samples=lambda: images(2).reshape(2, 8, 8, 1))
+def _(path: Path) -> None:
+    x = images(12).reshape(12, 8, 8, 1)
+    grow = partial(manifold.grow, projection="probe", max_depth=4)
+    y = np.roll(x[..., 0] > 0.5, 1, axis=2)
+    settings: Any = {"normalize": True, "border": "leave_out", "n_trees": 3, "n_pixels": 200, "rng": 0}
+    pixels.save(path, pixels.fit(x, y, grow, window=3, **settings))
 
 
 # ------------------------------------------------------------------------------------------- exchange

@@ -25,7 +25,7 @@ LAYERS = [
     {"split", "tree", "growth", "project", "layers", "optim"},
     {"hinge", "classic", "manifold", "co2", "neural"},
     {"cascade", "stats", "tabular"},
-    {"demo"},
+    {"demo", "images"},
     {"scale"},
     {"torch", "jax", "sklearn", "treelite", "onnx", "plot", "dask"},
 ]

@@ -162,6 +162,7 @@ TABLES = {
             "letter", "usps", "letter, 10 trees", "mnist", "connect4", "connect4, 5 trees", "shuttle"
         )
     },
+    "co2_pixels": ("images", "co2_pixels", "co2_pixels", "rows", (), "seconds"),
     "shallow_neural": ("results-neural", "shallow_neural", "neural_paper", "rows", (), "error"),
     "cascade": ("results-cascade", "cascade", "cascade", "rows", (), "accuracy"),
     "cascade_leaves": ("results-cascade", "cascade_leaves", "cascade_leaves", "rows", (), "validation"),
@@ -614,6 +615,10 @@ def folder(tmp_path):
     np.savez(tmp_path / "usps.npz", **split(256, 10))
     np.savez(tmp_path / "shuttle.npz", **split(9, 3))
     np.savez(tmp_path / "letter.npz", x=rng.integers(0, 16, (90, 16)), y=np.arange(90) % 26)
+    images = {
+        f"x_{part}": rng.integers(0, 256, (4, 32, 34, 3), np.uint8) for part in ("train", "val", "test")
+    }
+    np.savez(tmp_path / "camvid.npz", **images, **{f"y{k[1:]}": x[..., 0] % 12 for k, x in images.items()})
     np.savez(tmp_path / "yeast.npz", x=rng.random((1060, 8)), y=np.arange(1060) % 10)
     adult = split(3, 2)
     adult["x_train"], adult["x_test"] = (adult[key] % 3 for key in ("x_train", "x_test"))
@@ -632,6 +637,12 @@ def folder(tmp_path):
         ("co2_search", "--only shuttle --trees 1", "rows", 40),
         ("co2_search", "--only 'letter, 10 trees' --trees 1", "rows", 22),
         ("co2_fig1", "--runs 1 --depth 4", "rows", 5),
+        (
+            "co2_pixels",
+            "--methods 'random forest' CO2 --trees 1 --pixels 50 --most 1 --seeds 1 --depth 2",
+            "rows",
+            14,
+        ),
         ("cascade", "--only yeast --trees 1 --runs 1", "rows", 1),
         ("cascade_leaves", "--trees 1 --levels 1", "rows", 9),
         ("shallow_neural", "--only g50c --seeds 0", "rows", 1),

@@ -175,7 +175,7 @@ def _takes(*texts: str) -> Callable[[Target], bool]:
 
 
 _TUPLES = ("Forest", "AdamState", "Linear", "Bins", "Stored", "Distribution", "Cascade", "Scanner", "StumpSettings",
-           "Trials", "Windows", "Data", "Checkpoint", "tabular.Model", "Columns", "LeafTargets", "OnlineState", "TrainingState", "HonestCounts")  # fmt: skip
+           "Trials", "Windows", "Data", "Checkpoint", "tabular.Model", "images.Model", "Columns", "LeafTargets", "OnlineState", "TrainingState", "HonestCounts")  # fmt: skip
 
 
 def _writes(target: Target) -> bool:

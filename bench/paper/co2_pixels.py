@@ -1,0 +1,254 @@
+"""Labels of pixels by forests on windows (Norouzi et al. 2015, section 6.2), on CamVid instead of faces.
+
+    python bench/paper/co2_pixels.py --data DIR                 # the paper's sizes: days of one core
+    python bench/paper/co2_pixels.py --data DIR --every 6 --held-every 16 --trees 4 --pixels 16000 --most 1
+    python bench/paper/co2_pixels.py
+
+Forests learn from training images. Every candidate is judged on validation images, with several powers of the
+weighting back; for each method and each set of channels the one of the highest class-average Jaccard score is
+then judged on test images, with every seed. Without --data the table of the record is printed. Started again
+the script goes on with the rest; rows name all their settings.
+
+raw         red, green and blue
+channels    these, opponent colours and means of these over boxes, gradients by orientation, the pixel's place
+context     these, and the shares that a first forest predicts (auto-context); those of training images come
+            from a forest of the other half of them
+
+The images are 120 x 160; windows of 31 x 31 that read every third or fifth pixel have a "step". Pixels at the
+borders have windows, too, unlike in the paper: images are mirrored there.
+"""
+
+import argparse
+import statistics
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import co2_data
+import numpy as np
+from common import RESULTS
+
+import hforest
+from hforest import classic, co2, images, manifold
+
+VOID, N_CLASSES = 11, 11
+BOXES = (5, 11, 21)
+POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)
+CHANNELS = ("raw", "channels", "context")
+SCORES = ("mean_jaccard", "mean_recall", "pixels")
+
+GROWERS: dict[str, tuple[Any, list[dict[str, Any]]]] = {
+    "random forest": (classic.grow, [{}, {"min_samples_leaf": 5}]),
+    "two-probe": (
+        partial(manifold.grow, projection="probe"),
+        [{"single_share": 0.0}, {"single_share": 0.5}, {"single_share": 0.5, "min_samples_leaf": 5}],
+    ),
+    "SPORF": (partial(manifold.grow, projection="sparse"), [{}, {"min_samples_leaf": 5}]),
+    "patches": (partial(manifold.grow, projection="patch", channels=True), [{}, {"min_samples_leaf": 5}]),
+    "CO2": (
+        co2.grow,
+        [{"nu": nu, "lr": lr, "min_samples_leaf": 5} for nu, lr in ((4.0, 0.1), (1.0, 0.1), (4.0, 0.01))],
+    ),
+}
+"""Of each method the function that grows, and settings to choose from."""
+WINDOWS = {"raw": [(15, 1), (31, 3)], "channels": [(31, 5)], "context": [(31, 5)]}
+"""Window and step."""
+
+
+def candidates(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """What is tried on validation images, without trees, pixels and seed."""
+    return [
+        {"channels": channels, "method": method, "window": window, "step": step, "normalize": normalize,
+         "settings": {"max_depth": args.depth, **settings}}
+        for channels in args.channels
+        for method in args.methods
+        for window, step in WINDOWS[channels]
+        for settings in GROWERS[method][1][: args.most]
+        for normalize in ((False, True) if args.normalize and channels == "raw" else (False,))
+    ]  # fmt: skip
+
+
+class Data:
+    """The images with their channels, made when they are first read."""
+
+    def __init__(self, folder: Path, every: int, held_every: int) -> None:
+        with np.load(folder / "camvid.npz") as archive:
+            steps = {"train": every, "val": held_every, "test": held_every}
+            self.x = {part: archive[f"x_{part}"][::step].astype(np.float32) for part, step in steps.items()}
+            self.y = {part: archive[f"y_{part}"][::step] for part, step in steps.items()}
+        self.wide: dict[str, np.ndarray] = {}
+
+    def of(self, part: str, channels: str) -> np.ndarray:
+        """Images of one part with raw channels, or with all that are computed of them."""
+        if channels == "raw":
+            return self.x[part]
+        if part not in self.wide:
+            x, colours = self.x[part], images.opponent(self.x[part])
+            more = (colours, images.boxes(colours, BOXES), images.gradients(x), images.coordinates(x))
+            self.wide[part] = np.concatenate([x, *more], axis=-1)
+        return self.wide[part]
+
+
+def fit(x: np.ndarray, y: np.ndarray, run: dict[str, Any]) -> images.Model:
+    """A forest as a row describes it."""
+    grow, n_side = GROWERS[run["method"]][0], (run["window"] - 1) // run["step"] + 1
+    settings = dict(run["settings"])
+    if run["method"] == "patches":
+        settings["shape"] = (n_side, n_side, x.shape[-1])
+    return images.fit(
+        x, y, partial(grow, **settings), window=run["window"], step=run["step"], normalize=run["normalize"],
+        n_trees=run["trees"], n_pixels=run["pixels"], n_classes=N_CLASSES, void=VOID,
+        max_memory=run["memory"], rng=run["seed"],
+    )  # fmt: skip
+
+
+def with_shares(data: Data, part: str, first: dict[str, Any], known: dict[str, Any]) -> np.ndarray:
+    """Channels, and the shares that first forests predict: for training images that of the other half.
+
+    `known` keeps the forest of all training images, and shares.
+    """
+    x, y = data.of("train", "channels"), data.y["train"]
+    if part not in known and part == "train":
+        halves = [fit(x[i::2], y[i::2], first) for i in range(2)]
+        known[part] = np.empty((*y.shape, N_CLASSES), np.float32)
+        for i in range(2):
+            known[part][i::2] = images.predict(halves[1 - i], x[i::2], weight_back=first["power"])
+    elif part not in known:
+        if "model" not in known:
+            known["model"] = fit(x, y, first)
+        known[part] = images.predict(known["model"], data.of(part, "channels"), weight_back=first["power"])
+    return np.concatenate([data.of(part, "channels"), known[part]], axis=-1)
+
+
+def judge(model: images.Model, x: np.ndarray, y: np.ndarray, powers: tuple[float, ...]) -> dict[str, Any]:
+    """Scores for each power, and the seconds of an image."""
+    counts = {power: np.zeros((N_CLASSES, N_CLASSES), np.int64) for power in powers}
+    begin = time.perf_counter()
+    for image, labels in zip(x, y, strict=True):
+        p = images.predict(model, image[None], weight_back=0.0)
+        for power in powers:
+            weight = np.where(model.class_factor > 0, model.class_factor, np.inf) ** -power
+            counts[power] += images.confusion(
+                labels[None], (p * weight).argmax(axis=-1), N_CLASSES, void=VOID
+            )
+    seconds = (time.perf_counter() - begin) / len(x)
+    scores = {power: images.scores(a) for power, a in counts.items()}
+    rows = [{"power": power, **{name: getattr(s, name) for name in SCORES}} for power, s in scores.items()]
+    jaccard = [[None if np.isnan(a) else float(a) for a in s.jaccard] for s in scores.values()]
+    return {"scores": [row | {"jaccard": a} for row, a in zip(rows, jaccard, strict=True)],
+            "seconds_of_image": seconds}  # fmt: skip
+
+
+def best(rows: list[dict[str, Any]], **key: Any) -> dict[str, Any]:
+    """The row of the highest Jaccard score on validation images, with its power; {} without one."""
+    of = [row for row in rows if row["part"] == "val" and key.items() <= row.items()]
+    found = [(score["mean_jaccard"], -i, row, score["power"])
+             for i, row in enumerate(of) for score in row["scores"]]  # fmt: skip
+    if not found:
+        return {}
+    _, _, row, power = max(found, key=lambda item: item[:2])
+    return {**row, "power": power}
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Test scores in percent, mean and deviation over seeds."""
+    head = ("channels", "forest", "window", "class-average Jaccard", "class average", "share of pixels",
+            "seconds to fit", "seconds an image")  # fmt: skip
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for channels in CHANNELS:
+        for method in GROWERS:
+            of = [row for row in rows
+                  if (row["part"], row["channels"], row["method"]) == ("test", channels, method)]  # fmt: skip
+            if not of:
+                continue
+            cells = []
+            for name in SCORES:
+                values = [100 * row["scores"][0][name] for row in of]
+                spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+                cells.append(f"{statistics.mean(values):.1f}{spread}")
+            seconds = [statistics.median(row[name] for row in of) for name in ("seconds", "seconds_of_image")]
+            size = f"{of[0]['window']}, step {of[0]['step']}"
+            cells += [f"{seconds[0]:.0f}", f"{seconds[1]:.2f}"]
+            lines.append(f"| {channels} | {method} | {size} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Every run that is not there yet, then the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, help="folder of the data sets; without it the record is printed")
+    parser.add_argument("--methods", nargs="+", choices=list(GROWERS), default=list(GROWERS))
+    parser.add_argument("--channels", nargs="+", choices=CHANNELS, default=list(CHANNELS))
+    parser.add_argument("--trees", type=int, default=16)
+    parser.add_argument("--pixels", type=int, default=256_000, help="windows of each tree")
+    parser.add_argument("--depth", type=int, default=20)
+    parser.add_argument("--most", type=int, default=3, help="settings of a method that are tried")
+    parser.add_argument("--normalize", action="store_true", help="raw windows of unit norm, too")
+    parser.add_argument("--every", type=int, default=1, help="every n-th training image")
+    parser.add_argument("--held-every", type=int, default=1, help="every n-th validation and test image")
+    parser.add_argument("--seeds", type=int, default=3, help="runs on the test images")
+    parser.add_argument("--no-test", action="store_true", help="validation images alone")
+    parser.add_argument("--memory", type=int, default=1 << 32, help="bytes of the windows of a tree")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--json", type=Path, default=RESULTS / "co2_pixels.json")
+    args = parser.parse_args()
+    hforest.set_num_threads(args.threads)
+    record = co2_data.Record(args.json)
+    sizes = {"trees": args.trees, "pixels": args.pixels, "every": args.every, "held_every": args.held_every,
+             "memory": args.memory}  # fmt: skip
+    data = Data(args.data, args.every, args.held_every) if args.data else None
+    shares: dict[tuple[str, int], dict[str, Any]] = {}
+
+    def run(part: str, chosen: dict[str, Any], powers: tuple[float, ...]) -> None:
+        key = {"part": part, **chosen}
+        if data is None or record.find(key):
+            return
+        first: dict[str, Any] = {}
+        if chosen["channels"] == "context":
+            first = best(record.rows, **{**sizes, "channels": "channels", "method": chosen["method"]})
+            if not first:
+                sys.exit(
+                    f"co2_pixels.py: run --channels channels --methods {chosen['method']!r} before context"
+                )
+            first["seed"] = chosen["seed"]
+
+        def of(which: str) -> np.ndarray:
+            if not first:
+                return data.of(which, chosen["channels"])
+            return with_shares(data, which, first, shares.setdefault((first["method"], first["seed"]), {}))
+
+        x = of("train")
+        begin = time.perf_counter()
+        model = fit(x, data.y["train"], chosen)
+        seconds = time.perf_counter() - begin
+        found = judge(model, of(part), data.y[part], powers)
+        record.add({**key, **found, "seconds": seconds})
+        record.write()
+        top = max(found["scores"], key=lambda score: score["mean_jaccard"])
+        words = [chosen[name] for name in ("channels", "method", "window", "step", "normalize", "settings")]
+        print(
+            part, *words, *(f"{100 * top[name]:.1f}" for name in SCORES), f"{seconds:.1f} s", file=sys.stderr
+        )
+
+    for channels in CHANNELS:  # context reads what was chosen before
+        for candidate in candidates(args):
+            if candidate["channels"] == channels:
+                run("val", {**candidate, **sizes, "seed": 0}, POWERS)
+    for channels in () if args.no_test else args.channels:
+        for method in args.methods:
+            chosen = best(record.rows, **{**sizes, "channels": channels, "method": method})
+            for seed in range(args.seeds) if chosen else ():
+                kept = {name: chosen[name] for name in ("window", "step", "normalize", "settings")}
+                run("test", {"channels": channels, "method": method, **kept, **sizes, "seed": seed},
+                    (chosen["power"],))  # fmt: skip
+    print(table(record.rows))
+
+
+if __name__ == "__main__":
+    main()

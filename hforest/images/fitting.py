@@ -1,0 +1,206 @@
+"""Forests on the windows around drawn pixels."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from .. import classic, growth
+from ..cascade.folds import grown, join
+from ..core import check
+from ..core import progress as progresses
+from ..core.aliases import ArrayLike, FloatArray, Progress, Rng
+from ..tree import Forest
+from . import drawing, windows
+from .model import Model
+
+_MOST_PIXELS = 256_000
+"""Of a draw by default, as Norouzi et al. 2015 draw for each tree."""
+_OURS = ("n_trees", "n_classes", "first_tree", "rng")
+_IN_PLACE = (classic.grow, classic.grow_extra, classic.grow_random)
+"""Functions that read windows where they are."""
+
+
+def _check_grower(grow: Any) -> None:
+    remedy = "pass such as functools.partial(hforest.classic.grow, max_depth=20)"
+    check.instance("grow", grow, Callable, "a function", remedy)
+    check.called_with("grow", grow, "x, y, n_trees=..., n_classes=..., first_tree=..., rng=...", remedy)
+    bound = [name for name in _OURS if isinstance(grow, partial) and name in grow.keywords]
+    check.require(
+        not bound, "grow", f"a function without {', '.join(_OURS)}, which fit passes", f"{bound} bound",
+        "give n_trees and rng to fit",
+    )  # fmt: skip
+
+
+def _reads_windows(grow: Any) -> bool:
+    """Whether a function reads windows in place, one row of bins for all of its calls."""
+    function, settings = (grow.func, grow.keywords) if isinstance(grow, partial) else (grow, {})
+    return function in _IN_PLACE and not {"max_bins", "categorical"} & set(settings)
+
+
+def _n_pixels(n_pixels: int | None, n_bytes: int, max_memory: int, n_labelled: int) -> int:
+    """Pixels of a draw whose windows take n_bytes each."""
+    most = max_memory // n_bytes
+    check.require(
+        most,
+        "max_memory",
+        f"at least {n_bytes} bytes, a window",
+        max_memory,
+        "raise it, or read fewer pixels",
+    )
+    if n_pixels is None:
+        return min(_MOST_PIXELS, most, n_labelled)
+    n_pixels = check.integer("n_pixels", n_pixels, 1, check.MAX_COUNT)
+    check.require(
+        n_pixels <= most, "n_pixels", f"at most {most} windows of {n_bytes} bytes in max_memory", n_pixels,
+        "draw fewer, raise max_memory or step, or choose a smaller window",
+    )  # fmt: skip
+    return n_pixels
+
+
+def fit(
+    images: ArrayLike,
+    labels: ArrayLike,
+    grow: Callable[..., Forest],
+    *,
+    window: int | Sequence[int],
+    step: int = 1,
+    border: str = "reflect",
+    n_trees: int = 16,
+    n_pixels: int | None = None,
+    trees_per_draw: int = 1,
+    balance: bool = True,
+    normalize: bool = False,
+    n_classes: int | None = None,
+    void: int | None = None,
+    max_memory: int = 1 << 30,
+    progress: Progress = None,
+    rng: Rng = None,
+) -> Model:
+    """Returns a forest that predicts the class of a pixel from the window around it.
+
+    Parameters
+    ----------
+    images : (n_images, height, width, n_channels) array-like
+        At least one image, finite, of any real dtype; one to three axes of space. Computed in float32 if that
+        holds every number of their dtype, else in float64.
+    labels : (n_images, height, width) array-like of integers or bools
+        Labels 0 to n_classes - 1, or void.
+    grow : callable
+        Called as grow(x, y, n_trees=..., n_classes=..., first_tree=..., rng=...); returns a Forest. Such as
+        `hforest.classic.grow`, `hforest.manifold.grow`, `hforest.co2.grow`, settings bound by
+        functools.partial.
+    window : int or tuple of ints
+        Pixels along each axis of space, odd, at most those of an image. The window has all channels; its
+        numbers are features in C order, channels last.
+    step : int
+        Every step-th pixel of the window is read, from its middle: a divisor of ``window // 2``.
+    border : str
+        What windows read outside of an image: "reflect", "symmetric", "edge", "wrap" or "constant" (0), as
+        `numpy.pad` makes it. Or "leave_out": pixels whose window does not fit are left out.
+    n_trees : int
+        Number of trees, 1 to 2**20.
+    n_pixels : int, optional
+        Pixels of a draw, with replacement; by default the least of 256000, the number of pixels that have a
+        label, and the windows that max_memory holds.
+    trees_per_draw : int
+        Trees that learn from the same pixels; 1: each tree has pixels of its own.
+    balance : bool
+        Whether each class that occurs is drawn equally often, else pixels are drawn as they come.
+    normalize : bool
+        Whether windows are divided by their norms, and then each of their numbers by its standard deviation
+        over the windows of the first draw.
+    n_classes : int, optional
+        Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
+        1, and every class must occur.
+    void : int, optional
+        A label of pixels that belong to no class, and are left out.
+    max_memory : int
+        Bytes of the windows of a draw. `hforest.classic` reads windows in place, 8 bytes each; other
+        functions, and windows with `normalize`, are copied. What `grow` itself takes is not counted.
+    progress : callable or bool, optional
+        Called as progress(done, n_trees) after every draw; False ends the growth and returns the trees so
+        far. True shows a bar.
+    rng : None, int or numpy.random.Generator
+        Source of random numbers; the same int gives the same result in every call.
+
+    Returns
+    -------
+    Model
+        For `predict`, `predict_labels` and `save`.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        Wrong kind or dtype; NaN or infinity; sizes of images and labels that differ; labels outside 0 to
+        n_classes - 1; a window that is even or larger than an image; more windows than max_memory holds; a
+        function that returns something else than such a forest.
+
+    Notes
+    -----
+    Norouzi et al. 2015, section 6.2, with ``border="leave_out", normalize=True``, windows of 31 x 31 x 3 and
+    256,000 of them for each tree. Tree m is tree m of one forest of `grow`, on pixels of its own, which
+    depend on the seed and the number of the draw alone.
+
+    Memory: the images with their borders in float32 or float64, for `hforest.classic` their bins too (1 to 4
+    bytes a number), the windows of a draw, and what `grow` makes of them.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> images = np.random.default_rng(0).normal(size=(4, 20, 20, 1))
+    >>> labels = np.roll(images[..., 0] > 0, 3, axis=2)  # the sign three pixels to the left
+    >>> settings = {"window": 7, "n_trees": 5, "n_pixels": 800, "rng": 0}
+    >>> model = hforest.images.fit(images, labels, hforest.classic.grow, **settings)
+    >>> bool((hforest.images.predict_labels(model, images)[:, :, 3:] == labels[:, :, 3:]).mean() > 0.95)
+    True
+    """
+    x = windows.check_images("images", images)
+    check.require(len(x), "images", "at least one image", "none", "pass images to learn from")
+    of_pixel, n_classes = windows.check_labels(labels, n_classes, void)
+    windows.check_pairs(x, of_pixel)
+    _check_grower(grow)
+    frame = windows.check_frame(window, step, border, x.ndim - 2)
+    windows.check_fits(frame, x.shape[1:-1])
+    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
+    per_draw = check.integer("trees_per_draw", trees_per_draw, 1, check.MAX_TREES)
+    check.flag("balance", balance)
+    check.flag("normalize", normalize)
+    max_memory = check.integer("max_memory", max_memory, 1, 2**62)
+    progresses.check_progress(progress)
+    n_channels, in_place = x.shape[-1], not normalize and _reads_windows(grow)
+    n_bytes = 8 if in_place else frame.n_features(n_channels) * x.itemsize
+    pool = drawing.pools(of_pixel, n_classes, frame.margin)
+    n_pixels = _n_pixels(n_pixels, n_bytes, max_memory, len(pool.pixel))
+    factor = drawing.factors(pool, n_pixels, bool(balance))
+    whole = windows.padded(x, frame)
+    seed = check.seed(rng)
+
+    forests: list[Forest] = []
+    bins: growth.Bins | None = None
+    scale: FloatArray | None = None
+    with progresses.reporting(progress, n_trees, "tree") as report:
+        for i, first in enumerate(range(0, n_trees, per_draw)):
+            pixel = drawing.drawn(pool, n_pixels, bool(balance), seed, i, 1)[0]
+            places = windows.around(whole, pixel, frame)
+            samples: Any
+            if in_place:
+                bins = growth.encode(places) if bins is None else bins._replace(base=places.base)
+                samples = bins
+            elif not normalize:
+                samples = windows.copied(places)
+            elif scale is None:
+                scale = np.ones(places.shape[1])
+                samples = windows.copied(places, scale=scale)
+                scale = windows.inverse_deviations(samples)
+                samples *= scale.astype(samples.dtype)
+            else:
+                samples = windows.copied(places, scale=scale)
+            some = min(per_draw, n_trees - first)
+            y, ours = of_pixel.reshape(-1)[pixel], {"n_trees": some, "first_tree": first, "rng": seed}
+            forests.append(grown("grow", grow, samples, y, n_classes, **ours))
+            del samples
+            if not report(first + some):
+                break
+    return Model(frame.window, frame.step, frame.border, n_channels, factor, join(forests), scale)

@@ -1,0 +1,72 @@
+"""What is fitted to labelled images."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..cascade.folds import check_forest
+from ..core import check
+from ..core.aliases import FloatArray
+from ..tree import Forest
+from .windows import Frame, check_frame
+
+
+class Model(NamedTuple):
+    """A forest that reads windows, and what is done with them and with its shares."""
+
+    window: tuple[int, ...]
+    """Pixels along each axis of space, odd."""
+    step: int
+    """From a pixel of the window to the next one that is read."""
+    border: str
+    """What pixels outside of an image are, or "leave_out"."""
+    n_channels: int
+    """Of the images."""
+    class_factor: FloatArray
+    """(n_classes,) float64: by which each class was over- or undersampled, as in `Draws`."""
+    forest: Forest
+    """Its features are the numbers of a window, channels last, in C order."""
+    scale: FloatArray | None = None
+    """(n_features,) float64: windows are divided by their norms and multiplied by it. None: they are read as
+    they are."""
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return len(self.class_factor)
+
+
+def frame_of(model: Model) -> Frame:
+    """The shape of a checked model's windows."""
+    return Frame(tuple(model.window), model.step, model.border)
+
+
+def check_fields(model: Model) -> None:
+    """The fields of a model, of which `check_forest` says that its forest is sound, fit each other."""
+    check.instance("window", model.window, tuple | list, "a tuple of ints", "pass what was fitted or loaded")
+    check.require(1 <= len(model.window) <= 3, "window", "1 to 3 sizes", len(model.window), "fit anew")
+    frame = check_frame(model.window, model.step, model.border, len(model.window))
+    n_channels = check.integer("n_channels", model.n_channels, 1, check.MAX_COUNT)
+    n_features, n_classes = frame.n_features(n_channels), model.forest.value.shape[1]
+    check.require(
+        int(model.forest.n_features) == n_features, "forest", f"n_features = {n_features}",
+        int(model.forest.n_features), "pass what was fitted or loaded, unchanged",
+    )  # fmt: skip
+    float64 = np.dtype(np.float64)
+    check.array("class_factor", model.class_factor, float64, (n_classes,), {})
+    if model.scale is not None:
+        check.array("scale", model.scale, float64, (n_features,), {})
+    for name, a, least in (("class_factor", model.class_factor, 0.0), ("scale", model.scale, 1e-300)):
+        check.require(
+            a is None or bool(((a >= least) & (a <= 1e300)).all()), name,
+            f"finite numbers of at least {least:g}", a, "pass what was fitted or loaded, unchanged",
+        )  # fmt: skip
+
+
+def check_model(model: Model) -> None:
+    """A model of a caller, who may have made it by hand."""
+    check.instance("model", model, Model, "a hforest.images.Model", "fit or load one")
+    check.instance("model.forest", model.forest, Forest, "a hforest.tree.Forest", "fit or load a model")
+    check_forest("model.forest", model.forest)
+    with check.fields_of("model"):
+        check_fields(model)

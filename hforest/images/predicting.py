@@ -1,0 +1,179 @@
+"""Shares and labels of the pixels of images."""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import growth, tree
+from ..core import check
+from ..core import progress as progresses
+from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress
+from . import windows
+from .model import Model, check_model, frame_of
+
+
+def _shares(forest: Any, places: growth.Windows, rows: slice, scale: FloatArray | None) -> FloatArray:
+    """(n, n_classes): what a prepared forest says of some windows."""
+    with check.unchecked():
+        return tree.predict(forest, windows.copied(places, rows, scale))
+
+
+class _Work(NamedTuple):
+    """What a call of checked arguments has to do."""
+
+    x: FloatArray
+    """Images, in the dtype of the forest."""
+    pixel: IntArray
+    """Pixels of an image that have a window."""
+    weight: FloatArray
+    """(n_classes,): what shares are multiplied by."""
+    n_rows: int
+    """Windows that are copied at a time."""
+
+
+def _checked(model: Model, images: ArrayLike, weight_back: float, max_memory: int) -> _Work:
+    check_model(model)
+    frame, dtype = frame_of(model), model.forest.threshold.dtype
+    x = windows.check_images("images", images, dtype)
+    windows.check_fits(frame, x.shape[1:-1])
+    check.require(
+        x.shape[-1] == model.n_channels, "images", f"n_channels = {model.n_channels}", x.shape[-1],
+        "pass the channels that the model was fitted to",
+    )  # fmt: skip
+    power = check.number("weight_back", weight_back, 0.0, 1.0)
+    max_memory = check.integer("max_memory", max_memory, 1, 2**62)
+    there = model.class_factor > 0
+    least = model.class_factor[there].min(initial=np.inf)
+    weight = np.where(there, (least / np.where(there, model.class_factor, 1)) ** power, 0).astype(dtype)
+    pixel = np.flatnonzero(windows.inside((1, *x.shape[1:-1]), frame.margin))
+    return _Work(x, pixel, weight, max(1, max_memory // (int(model.forest.n_features) * dtype.itemsize)))
+
+
+def _run(
+    model: Model, work: _Work, progress: Progress, write: Callable[[int, IntArray, FloatArray], None]
+) -> int:
+    """Calls write(image, pixels, their shares) for all pixels; returns how many images are finished."""
+    forest, frame = tree.prepare(model.forest), frame_of(model)
+    with progresses.reporting(progress, len(work.x), "image") as report:
+        for i in range(len(work.x)):
+            places = windows.around(windows.padded(work.x[i : i + 1], frame), work.pixel, frame)
+            for first in range(0, len(work.pixel), work.n_rows):
+                rows = slice(first, first + work.n_rows)
+                p = _shares(forest, places, rows, model.scale) * work.weight
+                total = p.sum(axis=1, keepdims=True)
+                write(i, work.pixel[rows], p / np.where(total > 0, total, 1))
+            if not report(i + 1):
+                return i + 1
+    return len(work.x)
+
+
+def predict(
+    model: Model,
+    images: ArrayLike,
+    *,
+    weight_back: float = 1.0,
+    max_memory: int = 1 << 26,
+    progress: Progress = None,
+) -> FloatArray:
+    """Returns the shares of the classes at each pixel.
+
+    Parameters
+    ----------
+    model : Model
+        From `fit` or `load`.
+    images : (n_images, height, width, n_channels) array-like
+        Finite, of any real dtype, with the channels that the model was fitted to; their height and width may
+        differ from those. Converted to the dtype of the model's forest.
+    weight_back : float
+        Shares are divided by ``class_factor ** weight_back`` and normalised: with 1 they are estimates for
+        images as they are, with 0 for equally frequent classes, between them a compromise.
+    max_memory : int
+        Bytes of the windows that are copied at a time, at least one.
+    progress : callable or bool, optional
+        Called as progress(done, n_images) after every image; False ends the work and returns the images so
+        far. True shows a bar.
+
+    Returns
+    -------
+    (n_images, height, width, n_classes) array, dtype of the forest
+        Shares, which sum to 1; NaN at pixels without a window, with the border "leave_out".
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        Wrong kind, dtype or shape; NaN or infinity; other channels than those of the fit; images smaller than
+        the window; a model that was changed.
+
+    Notes
+    -----
+    Norouzi et al. 2015, section 6.2, weigh by the inverse factors. Memory: the result, max_memory, and an
+    image with its borders; images of another dtype than the forest's are copied. Cost: a copy of each window,
+    and a walk down each tree.
+
+    Examples
+    --------
+    >>> import numpy as np, hforest
+    >>> images = np.zeros((1, 6, 6, 1)); images[0, :, 3:] = 1
+    >>> labels = images[..., 0] > 0
+    >>> model = hforest.images.fit(images, labels, hforest.classic.grow, window=1, n_pixels=36, rng=0)
+    >>> hforest.images.predict(model, images).shape
+    (1, 6, 6, 2)
+    """
+    work = _checked(model, images, weight_back, max_memory)
+    shape = (*work.x.shape[:-1], model.n_classes)
+    with check.memory("images", "shares", math.prod(shape) * work.x.itemsize):
+        result = np.full(shape, np.nan, work.x.dtype)
+
+    def write(i: int, pixel: IntArray, p: FloatArray) -> None:
+        result[i].reshape(-1, model.n_classes)[pixel] = p
+
+    return result[: _run(model, work, progress, write)]
+
+
+def predict_labels(
+    model: Model,
+    images: ArrayLike,
+    *,
+    weight_back: float = 1.0,
+    max_memory: int = 1 << 26,
+    progress: Progress = None,
+) -> IntArray:
+    """Returns the class of the largest share at each pixel.
+
+    Parameters
+    ----------
+    model : Model
+        From `fit` or `load`.
+    images : (n_images, height, width, n_channels) array-like
+        As for `predict`.
+    weight_back : float
+        As for `predict`: 1 favours the share of pixels that are right, 0 the average over classes.
+    max_memory : int
+        Bytes of the windows that are copied at a time, at least one.
+    progress : callable or bool, optional
+        Called as progress(done, n_images) after every image; False ends the work and returns the images so
+        far. True shows a bar.
+
+    Returns
+    -------
+    (n_images, height, width) int32 array
+        Classes, of equal shares the first; n_classes at pixels without a window, with the border "leave_out".
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        As from `predict`.
+
+    Examples
+    --------
+    See `fit`.
+    """
+    work = _checked(model, images, weight_back, max_memory)
+    result = np.full(work.x.shape[:-1], model.n_classes, np.int32)
+
+    def write(i: int, pixel: IntArray, p: FloatArray) -> None:
+        result[i].reshape(-1)[pixel] = p.argmax(axis=1)
+
+    return result[: _run(model, work, progress, write)]
