@@ -34,6 +34,39 @@ typedef struct {
     uint32_t to;
 } hf_small_node;
 
+/* Nodes that compare projections: sums of `n` entries from `first` on, of a feature the single entry 1. A leaf has the
+   entries of the root, so that all nodes have as many entries where all splits have. */
+typedef struct {
+    float threshold;
+    int32_t next;
+    uint32_t first, n;
+} hf_float_projection;
+
+typedef struct {
+    double threshold;
+    int32_t next;
+    uint32_t first, n;
+} hf_double_projection;
+
+typedef struct {
+    float weight;
+    int32_t place;
+} hf_float_entry;
+
+typedef struct {
+    double weight;
+    int32_t place;
+} hf_double_entry;
+
+/* Samples that walk through one packed tree. */
+typedef struct {
+    const void *node;    /* (n_nodes,) */
+    const void *entry;   /* of projections */
+    const void *x;       /* (n, n_features), or the numbers that `base` counts */
+    const int64_t *base; /* (n,): where the rows begin in x; or NULL: one after another */
+    int64_t n_features;
+} hf_walked;
+
 /* Nodes that compare features in columns: the features of HF_DOWN samples, a group, next to each other, as unsigned
    integers in the order of the numbers (keys). `column` is the place of a feature in a group, in units of 8 bytes.
 

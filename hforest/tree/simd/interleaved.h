@@ -14,20 +14,40 @@ HF_INLINE int32_t hf_packed_child(int single, const void *node, int32_t v, const
     return at.next + (((const double *)row)[at.feature] > at.threshold);
 }
 
-/* Writes the leaves that n samples reach in one packed tree. x: IN (n, n_features). */
-HF_INLINE void hf_walk_packed(
-    int single, const void *node, const void *x, int64_t n_features, int64_t n, int32_t *leaf
-) {
-    HF_COUNT("tree", __func__);
-    const int64_t width = n_features * (single ? 4 : 8);
+/* The same of a node that compares a projection, summed as in hf_compared. */
+HF_INLINE int32_t hf_projected_child(int single, const void *node, const void *entry, int32_t v, const void *row) {
+    double sum = 0;
+    if (single) {
+        const hf_float_projection at = ((const hf_float_projection *)node)[v];
+        const hf_float_entry *e = (const hf_float_entry *)entry + at.first;
+        for (uint32_t j = 0; j < at.n; ++j) sum += (double)e[j].weight * (double)((const float *)row)[e[j].place];
+        return at.next + ((float)sum > at.threshold);
+    }
+    const hf_double_projection at = ((const hf_double_projection *)node)[v];
+    const hf_double_entry *e = (const hf_double_entry *)entry + at.first;
+    for (uint32_t j = 0; j < at.n; ++j) sum += e[j].weight * ((const double *)row)[e[j].place];
+    return at.next + (sum > at.threshold);
+}
+
+HF_INLINE int32_t hf_child_of(int single, int projected, const hf_walked *w, int32_t v, const void *row) {
+    return projected ? hf_projected_child(single, w->node, w->entry, v, row) : hf_packed_child(single, w->node, v, row);
+}
+
+HF_INLINE const char *hf_row(int single, const hf_walked *w, int64_t i) {
+    return (const char *)w->x + (w->base ? w->base[i] : i * w->n_features) * (single ? 4 : 8);
+}
+
+/* Writes the leaves that n samples reach in one packed tree. */
+HF_INLINE void hf_walk_nodes(int single, int projected, const hf_walked *w, int64_t n, int32_t *leaf) {
     int64_t i = 0;
     for (; i + HF_DOWN <= n; i += HF_DOWN) {
-        const char *row = (const char *)x + i * width;
+        const char *row[HF_DOWN];
         int32_t v[HF_DOWN] = {0}, moved;
+        for (int u = 0; u < HF_DOWN; ++u) row[u] = hf_row(single, w, i + u);
         do {
             moved = 0;
             _Pragma("GCC unroll 16") for (int u = 0; u < HF_DOWN; ++u) {
-                const int32_t to = hf_packed_child(single, node, v[u], row + u * width);
+                const int32_t to = hf_child_of(single, projected, w, v[u], row[u]);
                 moved |= to ^ v[u];
                 v[u] = to;
             }
@@ -35,13 +55,24 @@ HF_INLINE void hf_walk_packed(
         _Pragma("GCC unroll 16") for (int u = 0; u < HF_DOWN; ++u) leaf[i + u] = v[u];
     }
     for (; i < n; ++i) {
+        const char *row = hf_row(single, w, i);
         int32_t v = 0, from;
         do {
             from = v;
-            v = hf_packed_child(single, node, v, (const char *)x + i * width);
+            v = hf_child_of(single, projected, w, v, row);
         } while (v != from);
         leaf[i] = v;
     }
+}
+
+HF_INLINE void hf_walk_packed(int single, const hf_walked *w, int64_t n, int32_t *leaf) {
+    HF_COUNT("tree", __func__);
+    hf_walk_nodes(single, 0, w, n, leaf);
+}
+
+HF_INLINE void hf_walk_projections(int single, const hf_walked *w, int64_t n, int32_t *leaf) {
+    HF_COUNT("tree", __func__);
+    hf_walk_nodes(single, 1, w, n, leaf);
 }
 
 /* Writes the leaves that one sample reaches in n <= HF_WALKS trees from `first`. */
@@ -56,7 +87,7 @@ HF_INLINE void hf_walk_trees(const hf_forest *f, int single, int64_t first, int 
         _Pragma("GCC unroll 8") for (int g = 0; g < HF_WALKS; ++g) {
             const int64_t at = root[g] + v[g];
             const int32_t feature = f->feature[at], inside = ~(feature >> 31);
-            const int right = hf_number(row, single, feature & inside) > hf_number(f->threshold, single, at);
+            const int right = hf_number(row, single, hf_place(f, feature & inside)) > hf_number(f->threshold, single, at);
             moved |= inside;
             v[g] = ((f->left[at] + right) & inside) | (v[g] & ~inside);
         }
