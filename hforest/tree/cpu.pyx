@@ -19,7 +19,8 @@ from hforest.tree.members cimport (
 from hforest.tree.stored_rows cimport call_rows
 from hforest.tree.walk cimport (
     BY_COLUMNS, BY_PROJECTIONS, HF_DOWN, HF_WALKS, Walk, add_leaves, entry_size, find_leaves, hf_top,
-    make_columns, node_size, pack_tree, real, walk_of, write_classes,
+    make_columns, node_size, pack_tree, real, walk_of, width_of,
+    write_classes,
 )
 
 cnp.import_array()
@@ -151,10 +152,12 @@ cdef void _prepare(Walk* w, int64_t tree) noexcept nogil:
 cdef void _pack(Walk* w, int64_t n_nodes, int threads, hf_arena* arena) noexcept nogil:
     # Packs all trees, where there is memory.
     cdef int64_t tree
+    if w.way == BY_PROJECTIONS:
+        w.width = width_of(w, n_nodes)
     w.tops = <hf_top*> take(arena, w.n_trees * sizeof(hf_top))
     w.nodes = <char*> take(arena, n_nodes * node_size(w))
     w.class_of = <int32_t*> take(arena, n_nodes * sizeof(int32_t))
-    if w.way == BY_PROJECTIONS:
+    if w.way == BY_PROJECTIONS and w.width == 0:
         w.entries = <char*> take(arena, (w.n_entries + n_nodes) * entry_size(w))
     if w.y != NULL:
         w.has_classes = <char*> take(arena, w.n_trees)

@@ -34,19 +34,14 @@ typedef struct {
     uint32_t to;
 } hf_small_node;
 
-/* Nodes that compare projections: sums of `n` entries from `first` on, of a feature the single entry 1. A leaf has the
-   entries of the root, so that all nodes have as many entries where all splits have. */
-typedef struct {
-    float threshold;
-    int32_t next;
-    uint32_t first, n;
-} hf_float_projection;
+/* Nodes that compare projections. Where none has more than HF_PAIR entries, as in two-probe trees, that many follow each
+   node, those that it lacks with weight 0: a step has no branch. Else it is followed by where its entries are:
 
-typedef struct {
-    double threshold;
-    int32_t next;
-    uint32_t first, n;
-} hf_double_projection;
+       HF_PAIR | threshold next | weight place | weight place |      width 0 | threshold next | first n |
+
+   Entries of width 0 stand among those of all nodes; a node that compares a feature has one, of weight 1. A leaf
+   has the entries of the root: where all splits have as many, so has every node. */
+enum { HF_PAIR = 2 };
 
 typedef struct {
     float weight;
@@ -55,8 +50,22 @@ typedef struct {
 
 typedef struct {
     double weight;
-    int32_t place;
+    int64_t place;
 } hf_double_entry;
+
+typedef struct {
+    uint32_t first, n;
+} hf_entries;
+
+typedef struct {
+    float threshold;
+    int32_t next;
+} hf_float_projection;
+
+typedef struct {
+    double threshold;
+    int64_t next;
+} hf_double_projection;
 
 /* Samples that walk through one packed tree. */
 typedef struct {

@@ -24,7 +24,7 @@ cdef extern from "tree/route.h" nogil:
 
 cdef extern from "tree/packed.h" nogil:
     enum:
-        HF_WALKS, HF_DOWN, HF_LEVELS, HF_TOP, HF_SMALL, HF_SMALL_KEYS, HF_FLOAT_KEYS, HF_DOUBLE_KEYS
+        HF_WALKS, HF_DOWN, HF_LEVELS, HF_TOP, HF_SMALL, HF_SMALL_KEYS, HF_FLOAT_KEYS, HF_DOUBLE_KEYS, HF_PAIR
     ctypedef struct hf_float_node:
         float threshold
         int32_t feature, next
@@ -37,17 +37,17 @@ cdef extern from "tree/packed.h" nogil:
     ctypedef struct hf_float_projection:
         float threshold
         int32_t next
-        uint32_t first, n
     ctypedef struct hf_double_projection:
         double threshold
-        int32_t next
+        int64_t next
+    ctypedef struct hf_entries:
         uint32_t first, n
     ctypedef struct hf_float_entry:
         float weight
         int32_t place
     ctypedef struct hf_double_entry:
         double weight
-        int32_t place
+        int64_t place
     ctypedef struct hf_walked:
         const void* node
         const void* entry
@@ -100,7 +100,8 @@ cdef struct Walk:
     int way
     # Packed trees, or NULL: nodes, top levels, classes of the leaves, and which trees have them.
     char* nodes
-    char* entries             # of projections; those of nodes that compare features stand behind n_entries others
+    int width                 # of nodes that compare projections
+    char* entries             # where they are not inside: n_entries, then one for each node that compares a feature
     hf_top* tops
     int32_t* class_of
     char* has_classes
@@ -110,14 +111,14 @@ cdef struct Walk:
     hf_watch* watch
 
 
-cdef inline int64_t node_size(const Walk* w) noexcept nogil:
-    if w.way == BY_PROJECTIONS:
-        return sizeof(hf_float_projection) if w.single else sizeof(hf_double_projection)
-    return sizeof(hf_float_node) if w.single else sizeof(hf_double_node)
-
-
 cdef inline int64_t entry_size(const Walk* w) noexcept nogil:
     return sizeof(hf_float_entry) if w.single else sizeof(hf_double_entry)
+
+
+cdef inline int64_t node_size(const Walk* w) noexcept nogil:
+    if w.way == BY_PROJECTIONS:
+        return (max(w.width, 1) + 1) * entry_size(w)
+    return sizeof(hf_float_node) if w.single else sizeof(hf_double_node)
 
 
 cdef inline bint is_small(const Walk* w, int64_t n_nodes) noexcept nogil:
@@ -134,6 +135,7 @@ cdef inline int key_form(const Walk* w, int64_t n_nodes) noexcept nogil:
 
 
 cdef Walk walk_of(samples, forest)
+cdef int width_of(const Walk* w, int64_t n_nodes) noexcept nogil
 cdef int way_of(const Walk* w, bint gathers, int64_t n_nodes) noexcept nogil
 cdef void pack_tree(const Walk* w, const real* threshold, int64_t tree) noexcept nogil
 cdef void make_columns(

@@ -31,13 +31,14 @@ cdef extern from "tree/simd/gathers.h" nogil:
 
 cdef extern from "tree/simd/interleaved.h" nogil:
     void hf_walk_packed(int single, const hf_walked* w, int64_t n, int32_t* leaf)
-    void hf_walk_projections(int single, const hf_walked* w, int64_t n, int32_t* leaf)
+    void hf_walk_projections(int single, int width, const hf_walked* w, int64_t n, int32_t* leaf)
     void hf_walk_trees(
         const hf_forest* f, int single, int64_t first, int n, const void* row, int32_t* leaf
     )
 
 cdef enum:
     READS = 8             # features transposed for each level walked, at most; with more, rows are read
+    COLLECTED = 1         # and of windows
     GATHERED = 4          # and for each tree, where fast gathers read rows
     WIDEST = 1 << 22      # features of columns: places among LISTED samples of them fit in 32 bits
     LISTED = 512          # samples of columns whose unfinished walks are listed together
@@ -58,7 +59,7 @@ cdef int way_of(const Walk* w, bint gathers, int64_t n_nodes) noexcept nogil:
     cdef int64_t most
     while n_nodes >> levels > w.n_trees:
         levels += 1
-    most = w.n_trees * (GATHERED if vector and gathers else levels * READS)
+    most = w.n_trees * (GATHERED if vector and gathers else levels * (READS if w.base == NULL else COLLECTED))
     if w.n_features <= min(most, <int64_t> WIDEST):
         return BY_COLUMNS
     return BY_GATHERS if vector else BY_ROWS
@@ -152,44 +153,70 @@ cdef void _pack_rows(const Walk* w, const real* threshold, int64_t tree) noexcep
             floats[v].threshold, floats[v].feature, floats[v].next = limit, column, next
 
 
-cdef void _write_entry(const Walk* w, int64_t j, int32_t feature, double weight) noexcept nogil:
+cdef int width_of(const Walk* w, int64_t n_nodes) noexcept nogil:
+    # The width of nodes that compare projections.
+    cdef int64_t v, widest = 0
+    for v in range(n_nodes):
+        if w.forest.feature[v] == -2:
+            widest = max(widest, w.forest.indptr[v + 1] - w.forest.indptr[v])
+    return HF_PAIR if widest <= HF_PAIR else 0
+
+
+cdef void _write_entry(const Walk* w, char* entries, int64_t j, int32_t feature, double weight) noexcept nogil:
     cdef int32_t place = <int32_t> hf_place(&w.forest, feature)
     if w.single:
-        (<hf_float_entry*> w.entries)[j].weight = <float> weight
-        (<hf_float_entry*> w.entries)[j].place = place
+        (<hf_float_entry*> entries)[j].weight = <float> weight
+        (<hf_float_entry*> entries)[j].place = place
     else:
-        (<hf_double_entry*> w.entries)[j].weight = weight
-        (<hf_double_entry*> w.entries)[j].place = place
+        (<hf_double_entry*> entries)[j].weight = weight
+        (<hf_double_entry*> entries)[j].place = place
+
+
+cdef void _write_entries(const Walk* w, int64_t at, char* entry) noexcept nogil:
+    # Writes the entries of a split, or of a leaf none, into the node, or where they are to the node.
+    cdef int32_t feature = w.forest.feature[at], a
+    cdef hf_entries* of_node = <hf_entries*> entry
+    cdef int64_t first = w.n_entries + at, n = feature >= 0, j
+    if feature == -2:
+        first, n = w.forest.indptr[at], w.forest.indptr[at + 1] - w.forest.indptr[at]
+    if w.width == 0:
+        of_node.first, of_node.n = <uint32_t> first, <uint32_t> n
+        entry = w.entries + first * entry_size(w)
+    for j in range(n):
+        if feature >= 0:
+            _write_entry(w, entry, j, feature, 1)
+        elif w.single:
+            _write_entry(w, entry, j, w.forest.indices[first + j], (<const float*> w.forest.data)[first + j])
+        else:
+            _write_entry(w, entry, j, w.forest.indices[first + j], (<const double*> w.forest.data)[first + j])
+    # Entries of weight 0 read the first number again, or any feature.
+    a = feature if feature >= 0 else w.forest.indices[first] if n else 0
+    for j in range(n, w.width):
+        _write_entry(w, entry, j, a, 0)
 
 
 cdef void _pack_projections(const Walk* w, const real* threshold, int64_t tree) noexcept nogil:
-    cdef int64_t root = w.forest.tree_start[tree], n_nodes = w.forest.tree_start[tree + 1] - root, v, j
+    cdef int64_t root = w.forest.tree_start[tree], n_nodes = w.forest.tree_start[tree + 1] - root, v
+    cdef int64_t size = node_size(w), header = entry_size(w)
     cdef const int32_t* feature = w.forest.feature + root
     cdef const int32_t* left = w.forest.left + root
-    cdef const int64_t* indptr = w.forest.indptr + root
-    cdef const real* data = <const real*> w.forest.data
-    cdef hf_float_projection* floats = <hf_float_projection*> (w.nodes + root * node_size(w))
-    cdef hf_double_projection* doubles = <hf_double_projection*> floats
-    cdef uint32_t first = 0, n = 0, of_root = 0, n_of_root = 0
+    cdef char* nodes = w.nodes + root * size
+    cdef char* node
     cdef int32_t next
     cdef real limit
     for v in range(n_nodes):
+        node = nodes + v * size
         limit, next = threshold[root + v], left[v]
-        if feature[v] >= 0:
-            first, n = <uint32_t> (w.n_entries + root + v), 1
-            _write_entry(w, first, feature[v], 1)
-        elif feature[v] == -2:
-            first, n = <uint32_t> indptr[v], <uint32_t> (indptr[v + 1] - indptr[v])
-            for j in range(indptr[v], indptr[v + 1]):
-                _write_entry(w, j, w.forest.indices[j], <double> data[j])
+        if feature[v] == -1:
+            limit, next = <real> INFINITY, <int32_t> v
+        if feature[v] != -1 or v == 0:
+            _write_entries(w, root + v, node + header)
         else:
-            limit, next, first, n = <real> INFINITY, <int32_t> v, of_root, n_of_root
-        if v == 0:
-            of_root, n_of_root = first, n
+            memcpy(node + header, nodes + header, size - header)
         if real is float:
-            floats[v].threshold, floats[v].next, floats[v].first, floats[v].n = limit, next, first, n
+            (<hf_float_projection*> node).threshold, (<hf_float_projection*> node).next = limit, next
         else:
-            doubles[v].threshold, doubles[v].next, doubles[v].first, doubles[v].n = limit, next, first, n
+            (<hf_double_projection*> node).threshold, (<hf_double_projection*> node).next = limit, next
 
 
 cdef void _pack_keys(const Walk* w, const real* threshold, int64_t tree) noexcept nogil:
@@ -442,9 +469,9 @@ cdef void find_leaves(
         elif w.way == BY_GATHERS:
             hf_walk_by_gathers(&a, is_small(w, n_nodes), n_nodes, n, reached)
         elif w.way == BY_PROJECTIONS and w.single:
-            hf_walk_projections(1, &a, n, reached)
+            hf_walk_projections(1, w.width, &a, n, reached)
         elif w.way == BY_PROJECTIONS:
-            hf_walk_projections(0, &a, n, reached)
+            hf_walk_projections(0, w.width, &a, n, reached)
         elif w.single:
             hf_walk_packed(1, &a, n, reached)
         else:

@@ -14,23 +14,39 @@ HF_INLINE int32_t hf_packed_child(int single, const void *node, int32_t v, const
     return at.next + (((const double *)row)[at.feature] > at.threshold);
 }
 
-/* The same of a node that compares a projection, summed as in hf_compared. */
-HF_INLINE int32_t hf_projected_child(int single, const void *node, const void *entry, int32_t v, const void *row) {
+/* Returns the sum of n entries, as in hf_compared. */
+HF_INLINE double hf_sum(int single, const void *entry, uint32_t n, const void *row) {
     double sum = 0;
     if (single) {
-        const hf_float_projection at = ((const hf_float_projection *)node)[v];
-        const hf_float_entry *e = (const hf_float_entry *)entry + at.first;
-        for (uint32_t j = 0; j < at.n; ++j) sum += (double)e[j].weight * (double)((const float *)row)[e[j].place];
-        return at.next + ((float)sum > at.threshold);
+        const hf_float_entry *e = (const hf_float_entry *)entry;
+        for (uint32_t j = 0; j < n; ++j) sum += (double)e[j].weight * (double)((const float *)row)[e[j].place];
+        return (float)sum;
     }
-    const hf_double_projection at = ((const hf_double_projection *)node)[v];
-    const hf_double_entry *e = (const hf_double_entry *)entry + at.first;
-    for (uint32_t j = 0; j < at.n; ++j) sum += e[j].weight * ((const double *)row)[e[j].place];
-    return at.next + (sum > at.threshold);
+    const hf_double_entry *e = (const hf_double_entry *)entry;
+    for (uint32_t j = 0; j < n; ++j) sum += e[j].weight * ((const double *)row)[e[j].place];
+    return sum;
 }
 
-HF_INLINE int32_t hf_child_of(int single, int projected, const hf_walked *w, int32_t v, const void *row) {
-    return projected ? hf_projected_child(single, w->node, w->entry, v, row) : hf_packed_child(single, w->node, v, row);
+/* As hf_packed_child, of a node that compares a projection. */
+HF_INLINE int32_t hf_projected_child(int single, int width, const hf_walked *w, int32_t v, const void *row) {
+    const int word = single ? 4 : 8;
+    const char *at = (const char *)w->node + (size_t)v * (2 * word) * (width ? width + 1 : 2), *entry = at + 2 * word;
+    uint32_t n = width;
+    if (width == 0) {
+        const hf_entries of_node = *(const hf_entries *)entry;
+        entry = (const char *)w->entry + (size_t)of_node.first * (2 * word);
+        n = of_node.n;
+    }
+    const double sum = hf_sum(single, entry, n, row);
+    if (single) return ((const hf_float_projection *)at)->next + (sum > ((const hf_float_projection *)at)->threshold);
+    const hf_double_projection *node = (const hf_double_projection *)at;
+    return (int32_t)node->next + (sum > node->threshold);
+}
+
+/* Returns the child of node v; width: -1 of nodes that compare features, else that of projections. */
+HF_INLINE int32_t hf_child_of(int single, int width, const hf_walked *w, int32_t v, const void *row) {
+    if (width < 0) return hf_packed_child(single, w->node, v, row);
+    return hf_projected_child(single, width, w, v, row);
 }
 
 HF_INLINE const char *hf_row(int single, const hf_walked *w, int64_t i) {
@@ -38,7 +54,7 @@ HF_INLINE const char *hf_row(int single, const hf_walked *w, int64_t i) {
 }
 
 /* Writes the leaves that n samples reach in one packed tree. */
-HF_INLINE void hf_walk_nodes(int single, int projected, const hf_walked *w, int64_t n, int32_t *leaf) {
+HF_INLINE void hf_walk_nodes(int single, int width, const hf_walked *w, int64_t n, int32_t *leaf) {
     int64_t i = 0;
     for (; i + HF_DOWN <= n; i += HF_DOWN) {
         const char *row[HF_DOWN];
@@ -47,7 +63,7 @@ HF_INLINE void hf_walk_nodes(int single, int projected, const hf_walked *w, int6
         do {
             moved = 0;
             _Pragma("GCC unroll 16") for (int u = 0; u < HF_DOWN; ++u) {
-                const int32_t to = hf_child_of(single, projected, w, v[u], row[u]);
+                const int32_t to = hf_child_of(single, width, w, v[u], row[u]);
                 moved |= to ^ v[u];
                 v[u] = to;
             }
@@ -59,7 +75,7 @@ HF_INLINE void hf_walk_nodes(int single, int projected, const hf_walked *w, int6
         int32_t v = 0, from;
         do {
             from = v;
-            v = hf_child_of(single, projected, w, v, row);
+            v = hf_child_of(single, width, w, v, row);
         } while (v != from);
         leaf[i] = v;
     }
@@ -67,12 +83,13 @@ HF_INLINE void hf_walk_nodes(int single, int projected, const hf_walked *w, int6
 
 HF_INLINE void hf_walk_packed(int single, const hf_walked *w, int64_t n, int32_t *leaf) {
     HF_COUNT("tree", __func__);
-    hf_walk_nodes(single, 0, w, n, leaf);
+    hf_walk_nodes(single, -1, w, n, leaf);
 }
 
-HF_INLINE void hf_walk_projections(int single, const hf_walked *w, int64_t n, int32_t *leaf) {
+HF_INLINE void hf_walk_projections(int single, int width, const hf_walked *w, int64_t n, int32_t *leaf) {
     HF_COUNT("tree", __func__);
-    hf_walk_nodes(single, 1, w, n, leaf);
+    if (width == HF_PAIR) hf_walk_nodes(single, HF_PAIR, w, n, leaf);
+    else hf_walk_nodes(single, 0, w, n, leaf);
 }
 
 /* Writes the leaves that one sample reaches in n <= HF_WALKS trees from `first`. */
