@@ -2,9 +2,9 @@
 
     python bench/windows.py --data camvid.npz [--kinds axis probe sparse patch] [--trees 32] [--json FILE]
 
-Forests are grown on windows of 31 x 31 x 3 numbers around labelled pixels of the training images, as many of each
-class, and predict the class of each pixel of a test image, whose border is padded by 15 pixels. Copies of the
-windows are made a million numbers at a time. Before anything is timed, both give the same bits, and some
+Forests are grown on windows of 31 x 31 x 3 numbers around labelled pixels of the training images, as many
+of each class, and predict the class of each pixel of a test image, whose border is padded by 15 pixels.
+Copies of the windows are made a million numbers at a time. Before anything is timed, both give the same bits, and some
 windows give those of the reference implementation. Forests are checked in each call only where it says so.
 
 Figures are milliseconds a frame and nanoseconds a pixel and tree, the least of repeats taken in turn, on one
@@ -30,19 +30,21 @@ KINDS: dict[str, Callable[..., tree.Forest]] = {
     "axis": classic.grow,
     "probe": partial(manifold.grow, projection="probe"),
     "sparse": partial(manifold.grow, projection="sparse"),
-    "patch": partial(manifold.grow, projection="patch", shape=(SIDE, SIDE), channels=3, patch_max=(8, 8)),
+    "patch": partial(
+        manifold.grow, projection="patch", shape=(SIDE, SIDE, 3), channels=True, patch_max=(8, 8)
+    ),
 }
 
 
 def windows(images: np.ndarray, pixels: np.ndarray | None = None) -> growth.Windows:
-    """The windows around pixels (numbers over all images), by default all; columns are (channel, row, column)."""
+    """The windows around pixels (numbers over all images), by default all; of (row, column, channel)."""
     n, height, width, channels = images.shape
     half = SIDE // 2
     padded = np.pad(images, ((0, 0), (half, half), (half, half), (0, 0)), mode="reflect")
     planes = np.ascontiguousarray(np.moveaxis(padded, 3, 1), np.float32)
     number = np.arange(planes.size).reshape(planes.shape)
     base = number[:, 0, :height, :width].ravel()
-    offset = number[0, :, :SIDE, :SIDE].ravel()
+    offset = np.moveaxis(number[0, :, :SIDE, :SIDE], 0, 2).ravel()
     base = base if pixels is None else base[pixels]
     return growth.Windows(planes.reshape(n * channels, -1), np.ascontiguousarray(base), offset)
 
@@ -52,7 +54,9 @@ def copied(samples: growth.Windows) -> np.ndarray:
     return np.take(samples.x.ravel(), samples.base[:, None] + samples.offset)
 
 
-def by_blocks(function: Callable[..., np.ndarray], forest: tree.Forest, samples: growth.Windows) -> np.ndarray:
+def by_blocks(
+    function: Callable[..., np.ndarray], forest: tree.Forest, samples: growth.Windows
+) -> np.ndarray:
     """What a function gives for copies of windows, some at a time."""
     step = max(1, BLOCK // len(samples.offset))
     parts = range(0, len(samples.base), step)
@@ -88,7 +92,10 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
     frame = windows(data["x_test"][:1])
     rows = []
     clock = time.process_time if options.threads == 1 else time.perf_counter
-    print(f"{'forest':8} {'nodes':>8} {'depth':>6} {'way':10} {'ms/frame':>9} {'ns/pixel/tree':>14} {'spread':>7}")
+    print(
+        f"{'forest':8} {'nodes':>8} {'depth':>6} {'way':10} {'ms/frame':>9} {'ns/pixel/tree':>14} "
+        f"{'spread':>7}"
+    )
     for kind in options.kinds:
         forest = KINDS[kind](x, y, options.trees, n_classes=VOID, max_depth=options.depth, rng=0)
         check(forest, frame)
@@ -129,7 +136,8 @@ def mean_depth(forest: tree.Forest, frame: growth.Windows) -> float:
 
 def main() -> int:
     """Runs the bench."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--data", required=True, help="camvid.npz")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--trees", type=int, default=32)

@@ -108,8 +108,8 @@ def faults(
     """first[0] = the first node with a fault, or -1; first[1] = the number of the fault, or 0."""
     xp = array_module(feature)
     forest = Forest(
-        tree_start, feature, threshold, left, indptr, indices, None, None, None, None, None, tree_start.size - 1,
-        feature.size, indices.size, n_features, indptr.size > 0,
+        tree_start, feature, threshold, left, indptr, indices, None, None, None, None, None,
+        tree_start.size - 1, feature.size, indices.size, n_features, indptr.size > 0,
     )  # fmt: skip
     n_parents = xp.zeros(feature.size, np.int32)
     launch_each(PACKAGE, "count_parents", threshold.dtype, feature.size, (forest, n_parents))

@@ -68,7 +68,7 @@ cdef int way_of(const Walk* w, bint gathers, int64_t n_nodes) noexcept nogil:
 cdef double NO_FEATURES = 0   # in place of samples without features
 
 
-cdef void _place(Walk* w, cnp.ndarray base, cnp.ndarray offset) noexcept:
+cdef void _place(Walk* w, cnp.ndarray base, cnp.ndarray offset):
     # Samples are windows: of some columns, for a walk reads a number also at a leaf.
     cdef const int64_t* offsets = <const int64_t*> cnp.PyArray_DATA(offset)
     cdef int64_t f

@@ -264,19 +264,17 @@ def _apply_sparse(forest: Forest | Prepared, x: ArrayLike, what: int, out: Array
     return result
 
 
-def apply(
-    forest: Forest | Prepared, x: ArrayLike | Windows, *, out: IntArray | None = None
-) -> IntArray:
+def apply(forest: Forest | Prepared, x: ArrayLike | Windows, *, out: IntArray | None = None) -> IntArray:
     """The leaf that each sample reaches in each tree.
 
     Parameters
     ----------
     forest : Forest or Prepared
         n_trees trees.
-    x : (n_samples, n_features) array-like, or CSR or CSC matrix of SciPy
+    x : (n_samples, n_features) array-like, CSR or CSC matrix of SciPy, or growth.Windows
         Samples, finite, of any real dtype; they are converted to the dtype of the forest. A forest that was
         grown with missing values or categories takes NaN, too. Entries that a sparse matrix does not store
-        are 0.
+        are 0. Windows are read in place.
     out : (n_samples, n_trees) array of int32, optional
         Where to write the result.
 
@@ -326,10 +324,10 @@ def predict(
     ----------
     forest : Forest or Prepared
         n_outputs classes or targets.
-    x : (n_samples, n_features) array-like, or CSR or CSC matrix of SciPy
+    x : (n_samples, n_features) array-like, CSR or CSC matrix of SciPy, or growth.Windows
         Samples, finite, of any real dtype; they are converted to the dtype of the forest. A forest that was
         grown with missing values or categories takes NaN, too. Entries that a sparse matrix does not store
-        are 0.
+        are 0. Windows are read in place.
     out : (n_samples, n_outputs) array, dtype of the forest, optional
         Where to write the result.
 
@@ -372,10 +370,10 @@ def vote_shares(
     ----------
     forest : Forest or Prepared
         A classification forest.
-    x : (n_samples, n_features) array-like, or CSR or CSC matrix of SciPy
+    x : (n_samples, n_features) array-like, CSR or CSC matrix of SciPy, or growth.Windows
         Samples, finite, of any real dtype; they are converted to the dtype of the forest. A forest that was
         grown with missing values or categories takes NaN, too. Entries that a sparse matrix does not store
-        are 0.
+        are 0. Windows are read in place.
     out : (n_samples, n_outputs) array, dtype of the forest, optional
         Where to write the result.
 
