@@ -124,7 +124,7 @@ def grown(
     return forest
 
 
-def predicted(forest: Forest, x: np.ndarray) -> np.ndarray:
+def predicted(forest: Forest, x: np.ndarray | growth.Windows) -> np.ndarray:
     """Class vectors of samples; both arguments have been checked."""
     with check.unchecked():
         return tree.predict(forest, x)

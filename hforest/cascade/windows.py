@@ -17,7 +17,7 @@ from .folds import Grower
 
 Sizes = tuple[int, ...]
 
-_BLOCK = 1 << 20  # elements of windows copied at a time: a forest is packed anew for each block
+_BLOCK = 1 << 18  # windows whose class vectors are computed at a time: a forest is packed anew for each block
 
 
 class Scanner(NamedTuple):
@@ -131,20 +131,29 @@ def _extent(view: np.ndarray, frame: tuple[int, ...]) -> tuple[tuple[int, ...], 
     return view.shape[1:stop], int(np.prod(view.shape[stop:]))
 
 
-def _vectors(forests: Sequence[Forest], view: np.ndarray, n_windows: int, size: int) -> np.ndarray:
-    """(n, n_windows n_forests n_classes): class vectors of windows, copied some samples at a time.
+def _places(n_features: int, sizes: Sizes, frame: Sizes, step: Sizes) -> tuple[np.ndarray, np.ndarray]:
+    """Where the windows of a sample begin, and how far from there their elements stand."""
+    places = scan(np.arange(n_features, dtype=np.int64)[None], sizes, frame, step)[0]
+    n_axes = len(frame)
+    return places[(..., *(0,) * (places.ndim - n_axes))].ravel(), places[(0,) * n_axes].ravel()
+
+
+def _vectors(forests: Sequence[Forest], x: np.ndarray, sizes: Sizes, frame: Sizes, step: Sizes) -> np.ndarray:
+    """(n, n_windows, n_forests, n_classes): class vectors of windows, which are read in place.
 
     Forests and samples have been checked.
     """
-    n, n_classes = len(view), forests[0].value.shape[1]
-    result = np.empty((n, n_windows, len(forests), n_classes), forests[0].value.dtype)
-    step = max(1, _BLOCK // (n_windows * size))
-    for first in range(0, n, step):
-        block = np.ascontiguousarray(view[first : first + step]).reshape(-1, size)
+    n, n_classes = len(x), forests[0].value.shape[1]
+    corner, offset = _places(x.shape[1], sizes, frame, step)
+    result = np.empty((n, len(corner), len(forests), n_classes), forests[0].value.dtype)
+    size = max(1, _BLOCK // max(len(corner), x.shape[1]))
+    for first in range(0, n, size):
+        some = x[first : first + size]
+        base = np.arange(len(some))[:, None] * x.shape[1] + corner
+        windows = growth.Windows(some, base.ravel(), offset)
         for i, forest in enumerate(forests):
-            p = f.predicted(forest, block)
-            result[first : first + step, :, i] = p.reshape(-1, n_windows, n_classes)
-    return result.reshape(n, n_windows * len(forests) * n_classes)
+            result[first : first + size, :, i] = f.predicted(forest, windows).reshape(*base.shape, n_classes)
+    return result
 
 
 def _sampled(
@@ -166,10 +175,7 @@ def _in_place(
     x: np.ndarray, sizes: Sizes, frame: Sizes, step: Sizes, sample: np.ndarray, chosen: np.ndarray
 ) -> growth.Windows:
     """Windows as positions in x, without a copy."""
-    places = scan(np.arange(x.shape[1], dtype=np.int64)[None], sizes, frame, step)[0]
-    n_axes = len(frame)
-    offset = places[(0,) * n_axes].ravel()
-    corner = places[(..., *(0,) * (places.ndim - n_axes))].ravel()
+    corner, offset = _places(x.shape[1], sizes, frame, step)
     return growth.Windows(x, sample * x.shape[1] + corner[chosen], offset)
 
 
@@ -232,9 +238,9 @@ def grow_scanner(
 
     Notes
     -----
-    Zhou and Feng 2017, multi-grained scanning. To be classified, windows are copied a million elements at a
-    time. To be learned from by `hforest.classic` they are read in place, if they have more elements than x,
-    with 20 bytes a window. For other functions those of the training folds are copied: of the n_samples
+    Zhou and Feng 2017, multi-grained scanning. To be classified, windows are read in place, a quarter of a
+    million at a time. To be learned from by `hforest.classic` they are, too, if they have more elements than
+    x, with 20 bytes a window. For other functions those of the training folds are copied: of the n_samples
     min(max_windows, n_windows) windows a ``1 - 1 / n_folds`` part.
 
     Examples
@@ -283,9 +289,7 @@ def grow_scanner(
                 )
                 del windows
                 parts.append(forest)
-                # A view of the fold's samples: of `view` itself a fold would be a copy of all its windows.
-                of_fold = _vectors([forest], scan(x[members], sizes, frame, step), n_windows, size)
-                vectors[members, :, i] = of_fold.reshape(len(members), n_windows, n_classes)
+                vectors[members, :, i] = _vectors([forest], x[members], sizes, frame, step)[:, :, 0]
             joined.append(f.join(parts))
             if not report(i + 1):
                 break
@@ -331,7 +335,7 @@ def scan_vectors(scanner: Scanner, x: ArrayLike) -> FloatArray:
 
     Notes
     -----
-    Memory: the result, and a million elements of windows.
+    Memory: the result, and the class vectors of a quarter of a million windows.
 
     Examples
     --------
@@ -341,6 +345,5 @@ def scan_vectors(scanner: Scanner, x: ArrayLike) -> FloatArray:
     check.on_cpu(x=x)
     x = supervised.matrix("x", x, scanner.forests[0].threshold.dtype)
     sizes, frame, step = _geometry(scanner.shape, scanner.window, scanner.stride)
-    view = scan(x, sizes, frame, step)
-    grid, size = _extent(view, frame)
-    return _vectors(scanner.forests, view, int(np.prod(grid)), size)
+    vectors = _vectors(scanner.forests, x, sizes, frame, step)
+    return vectors.reshape(len(x), math.prod(vectors.shape[1:]))

@@ -11,7 +11,8 @@ labels and bins out of range IndexError; the checks that read whole arrays can b
 `hforest.unchecked()`.
 """
 
-from .bins import Bins, Stored, Windows
+from ..core.in_place import Windows
+from .bins import Bins, Stored
 from .growing import bootstrap_counts, grow, grow_projected, poisson_counts
 from .samples import Samples, encode, samples
 from .trees import Projected, Trees

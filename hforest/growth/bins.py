@@ -7,25 +7,6 @@ import numpy as np
 from ..core.aliases import FloatArray, IntArray
 
 
-class Windows(NamedTuple):
-    """Samples that are parts of the rows of an array, read in place.
-
-    Number f of sample i is ``x.ravel()[base[i] + offset[f]]``.
-    """
-
-    x: FloatArray
-    """(n_rows, n_features) of float32 or float64, C-contiguous."""
-    base: IntArray
-    """(n_samples,) int64: where a sample begins."""
-    offset: IntArray
-    """(n_columns,) int64: the distance of each of its numbers from there."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Samples and columns."""
-        return len(self.base), len(self.offset)
-
-
 class Stored(NamedTuple):
     """Where the numbers of a sparse matrix stand, column by column (CSC).
 

@@ -6,7 +6,8 @@ import numpy as np
 
 from ..core import blocks, check, supervised
 from ..core.aliases import Array, ArrayLike, FloatArray, IntArray
-from .bins import Bins, Stored, Windows
+from ..core.in_place import check_places
+from .bins import Bins, Stored
 from .trees import Learned
 
 BIN_DTYPES = tuple(np.dtype(t) for t in (np.uint8, np.uint16, np.uint32))
@@ -14,36 +15,6 @@ SPLITTERS = ("best", "random")
 POISSON = "poisson"
 _FLOAT64 = np.dtype(np.float64)
 _COMPARED = 1 << 22  # entries of tables that are compared at a time
-
-
-def _check_places(base: IntArray, offset: IntArray, size: int) -> None:
-    """Windows that lie inside `size` numbers."""
-    sizes: check.Sizes = {}
-    check.array("base", base, check.INT64, ("n_samples",), sizes)
-    check.array("offset", offset, check.INT64, ("n_columns",), sizes)
-    check.at_least_one(sizes, "n_samples", "n_columns")
-    if max(sizes["n_samples"], sizes["n_columns"], size) > check.MAX_COUNT:
-        raise ValueError(
-            f"base: expected less than 2**31 windows in less than 2**31 numbers, got {sizes['n_samples']} in "
-            f"{size}; take a part of them"
-        )
-    if check.values_checked():
-        least, first = int(base.min()), int(base.min()) + int(offset.min())
-        last = int(base.max()) + int(offset.max())
-        if least < 0 or first < 0 or last >= size:
-            raise IndexError(
-                f"base: expected windows inside the {size} numbers of x, got some from "
-                f"{min(least, first)} to {last}; choose base and offset inside x.ravel()"
-            )
-
-
-def check_windows(windows: Windows) -> None:
-    """Windows of finite numbers that lie inside their array; an argument called x."""
-    with check.fields_of("x"):
-        check.same_device(x=windows.x, base=windows.base, offset=windows.offset)
-        check.array("x", windows.x, check.floating("x", windows.x), ("n_rows", "n_features"), {})
-        _check_places(windows.base, windows.offset, windows.x.size)
-        check.finite("x", windows.x)
 
 
 def check_bins(bins: Bins, name: str = "bins") -> None:
@@ -167,7 +138,7 @@ def _check_fields(bins: Bins) -> None:
         raise ValueError(
             f"bins: expected one row of bins for all windows, got {sizes['n_columns']}; call encode(x)"
         )
-    _check_places(bins.base, bins.offset, sizes["n_samples"])
+    check_places(bins.base, bins.offset, sizes["n_samples"])
 
 
 def _check_kinds(bins: Bins, sizes: check.Sizes) -> None:

@@ -7,11 +7,12 @@ import numpy as np
 
 from ..core import blocks, check, machine, sparse, supervised
 from ..core.aliases import Array, ArrayLike, FloatArray
+from ..core.in_place import Windows, check_windows
 from ..core.sparse import Columns
 from . import encoding
 from . import sparse as sparse_encoding
-from .bins import Bins, Windows
-from .checks import check_bins, check_no_categories, check_windows, has_missing_rows
+from .bins import Bins
+from .checks import check_bins, check_no_categories, has_missing_rows
 
 
 class Samples:

@@ -18,8 +18,9 @@ from hforest.tree.members cimport (
 )
 from hforest.tree.stored_rows cimport call_rows
 from hforest.tree.walk cimport (
-    BY_COLUMNS, HF_DOWN, HF_WALKS, Walk, add_leaves, find_leaves, hf_top, make_columns, node_size,
-    pack_tree, real, walk_of, write_classes,
+    BY_COLUMNS, BY_PROJECTIONS, HF_DOWN, HF_WALKS, Walk, add_leaves, entry_size, find_leaves, hf_top,
+    make_columns, node_size, pack_tree, real, walk_of, width_of,
+    write_classes,
 )
 
 cnp.import_array()
@@ -38,6 +39,8 @@ cdef struct Block:
     int64_t first
     int64_t n
     int64_t whole         # n rounded up to whole groups of samples
+    const char* x         # their rows, or all numbers and where the rows begin
+    const int64_t* base
     char* columns         # keys of the samples (packed.h); the first column begins with a cache line
     int32_t* reached      # (HF_WALKS, whole): leaves of trees
     double* total         # (n, n_outputs) where y is written
@@ -57,18 +60,18 @@ cdef void _add(const Walk* w, const Block* b, int64_t tree, int64_t last) noexce
         add_leaves(w, <const double*> w.value, tree, last, b.n, b.reached, b.whole, b.total)
 
 
-cdef void _apply_block(const Walk* w, const Block* b, const char* x) noexcept nogil:
-    # Writes the leaves of the samples, whose rows begin at x.
+cdef void _apply_block(const Walk* w, const Block* b) noexcept nogil:
+    # Writes the leaves of the samples.
     cdef int32_t* leaf = w.leaf + b.first * w.n_trees
     cdef int64_t tree = 0, last
     while tree < w.n_trees and not hf_stopped(w.watch):
         last = min(tree + max(w.walks // b.n // HF_WALKS, 1) * HF_WALKS, w.n_trees)
-        find_leaves(w, x, b.columns, b.n, tree, last, b.reached, leaf + tree, w.n_trees, 1)
+        find_leaves(w, b.x, b.base, b.columns, b.n, tree, last, b.reached, leaf + tree, w.n_trees, 1)
         tree = last
 
 
-cdef void _predict_block(const Walk* w, const Block* b, const char* x) noexcept nogil:
-    # Writes the means over trees of the samples, whose rows begin at x.
+cdef void _predict_block(const Walk* w, const Block* b) noexcept nogil:
+    # Writes the means over trees of the samples.
     cdef int64_t tree = 0, last, n_steps = 0, n_sums = b.n * w.n_outputs, i
     memset(b.total, 0, n_sums * sizeof(double))
     while tree < w.n_trees:
@@ -80,7 +83,7 @@ cdef void _predict_block(const Walk* w, const Block* b, const char* x) noexcept 
                 w.has_classes == NULL or not w.has_classes[last]
             ):
                 last += 1
-        find_leaves(w, x, b.columns, b.n, tree, last, NULL, b.reached, 1, b.whole)
+        find_leaves(w, b.x, b.base, b.columns, b.n, tree, last, NULL, b.reached, 1, b.whole)
         _add(w, b, tree, last)
         n_steps += b.n * (last - tree)
         tree = last
@@ -96,15 +99,14 @@ cdef void _predict_block(const Walk* w, const Block* b, const char* x) noexcept 
 
 
 cdef void _walk_block(const Walk* w, const Block* b) noexcept nogil:
-    cdef const char* x = <const char*> w.x + b.first * w.n_features * (4 if w.single else 8)
     if w.nodes != NULL and w.way == BY_COLUMNS and w.single:
-        make_columns(<const float*> x, w.n_features, b.n, b.columns)
+        make_columns(w, <const float*> b.x, b.base, b.n, b.columns)
     elif w.nodes != NULL and w.way == BY_COLUMNS:
-        make_columns(<const double*> x, w.n_features, b.n, b.columns)
+        make_columns(w, <const double*> b.x, b.base, b.n, b.columns)
     if w.y == NULL:
-        _apply_block(w, b, x)
+        _apply_block(w, b)
     else:
-        _predict_block(w, b, x)
+        _predict_block(w, b)
 
 
 cdef void _run_block(const Walk* w, int64_t first) noexcept nogil:
@@ -114,6 +116,11 @@ cdef void _run_block(const Walk* w, int64_t first) noexcept nogil:
     cdef char* workspace
     b.first, b.n = first, min(w.block, w.n_samples - first)
     b.whole = (b.n + HF_DOWN - 1) // HF_DOWN * HF_DOWN
+    b.x, b.base = <const char*> w.x, NULL
+    if w.base != NULL:
+        b.base = w.base + first
+    else:
+        b.x += first * w.n_features * (4 if w.single else 8)
     n_sums = b.n * w.n_outputs if w.y != NULL else 0
     if w.nodes != NULL and w.way == BY_COLUMNS:
         n_bytes = b.whole * max(w.n_features, <int64_t> 1) * (4 if w.single else 8)
@@ -145,9 +152,13 @@ cdef void _prepare(Walk* w, int64_t tree) noexcept nogil:
 cdef void _pack(Walk* w, int64_t n_nodes, int threads, hf_arena* arena) noexcept nogil:
     # Packs all trees, where there is memory.
     cdef int64_t tree
+    if w.way == BY_PROJECTIONS:
+        w.width = width_of(w, n_nodes)
     w.tops = <hf_top*> take(arena, w.n_trees * sizeof(hf_top))
     w.nodes = <char*> take(arena, n_nodes * node_size(w))
     w.class_of = <int32_t*> take(arena, n_nodes * sizeof(int32_t))
+    if w.way == BY_PROJECTIONS and w.width == 0:
+        w.entries = <char*> take(arena, (w.n_entries + n_nodes) * entry_size(w))
     if w.y != NULL:
         w.has_classes = <char*> take(arena, w.n_trees)
     if arena.failed:
@@ -160,11 +171,13 @@ cdef void _pack(Walk* w, int64_t n_nodes, int threads, hf_arena* arena) noexcept
 
 
 cdef void _run(Walk* w, int64_t n_nodes) noexcept nogil:
-    cdef int64_t n_blocks, block, row = w.n_features * (4 if w.single else 8)
+    cdef int64_t n_blocks, block
+    # Windows share most of their numbers, where these are not copied to columns.
+    cdef int64_t row = (w.n_features if w.base == NULL or w.way == BY_COLUMNS else 1) * (4 if w.single else 8)
     cdef int threads = 1 if w.n_samples * w.n_trees < SMALL else hf_threads()
     cdef hf_arena arena
     memset(&arena, 0, sizeof(hf_arena))
-    if not w.node_by_node and w.n_samples * w.n_trees * STEPS >= n_nodes:
+    if w.packs and w.n_samples * w.n_trees * STEPS >= n_nodes:
         _pack(w, n_nodes, threads, &arena)
     # Blocks as large as caches and a fair share of the threads allow.
     w.block = min(MAX_BLOCK, min(ROWS // max(row, 1), w.n_samples // (4 * threads)))

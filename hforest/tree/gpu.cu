@@ -16,16 +16,26 @@ struct Forest {
     const unsigned char *default_left; // (n_nodes,)
     const size *category_indptr;       // (n_nodes + 1,), or null: no sets of categories
     const unsigned *category_bits;     // (n_words,)
+    const size *offset; // IN  (n_features,): where features of a window stand, or null for rows
     size n_trees, n_nodes, n_entries, n_features, has_projections;
 };
 
-// x (n_samples, n_features), IN; leaf (n_samples, n_trees), OUT: node numbers within their trees.
-extern "C" __global__ void apply(Forest f, const real *__restrict__ x, size n_samples, int *__restrict__ leaf) {
+// Samples: rows, or windows, which are not empty where a kernel runs.
+struct Samples {
+    const real *x;    // IN  (n_samples, n_features), or the numbers that base counts
+    const size *base; // IN  (n_samples,): where windows begin in x, or null for rows
+    size n_samples;
+};
+
+// leaf (n_samples, n_trees), OUT: node numbers within their trees.
+extern "C" __global__ void apply(Forest f, Samples s, int *__restrict__ leaf) {
     const size pair = thread_number();
-    if (pair >= n_samples * f.n_trees) return;
+    if (pair >= s.n_samples * f.n_trees) return;
+    const size i = pair / f.n_trees;
     const hf_forest forest = {f.tree_start, f.feature, f.threshold, f.left, f.indptr, f.indices, f.data,
-                              f.default_left, f.category_indptr, f.category_bits};
-    leaf[pair] = hf_leaf_of(&forest, sizeof(real) == 4, pair % f.n_trees, x + pair / f.n_trees * f.n_features);
+                              f.default_left, f.category_indptr, f.category_bits, f.offset};
+    const real *row = s.x + (s.base ? s.base[i] : i * f.n_features);
+    leaf[pair] = hf_leaf_of(&forest, sizeof(real) == 4, pair % f.n_trees, row);
 }
 
 // leaf (n_samples, n_trees), IN; y (n_samples, n_outputs), OUT: means of leaf values, or vote shares.

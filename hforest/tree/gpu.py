@@ -7,6 +7,7 @@ import numpy as np
 
 from ..core.aliases import Array
 from ..core.dispatch import array_module
+from ..core.in_place import Windows
 from ..core.launch import launch_each
 from . import forest as tree
 
@@ -29,6 +30,7 @@ class Forest(NamedTuple):
     default_left: Array | None
     category_indptr: Array | None
     category_bits: Array | None
+    offset: Array | None
     n_trees: int
     n_nodes: int
     n_entries: int
@@ -36,7 +38,15 @@ class Forest(NamedTuple):
     has_projections: bool
 
 
-def _struct(forest: tree.Forest, n_features: int) -> Forest:
+class Samples(NamedTuple):
+    """Rows or windows: a struct of gpu.cu."""
+
+    x: Array
+    base: Array | None
+    n_samples: int
+
+
+def _struct(forest: tree.Forest, n_features: int, offset: Array | None) -> Forest:
     """The forest as kernels take it."""
 
     def known(a: Array) -> Array | None:
@@ -45,27 +55,42 @@ def _struct(forest: tree.Forest, n_features: int) -> Forest:
     return Forest(
         forest.tree_start, forest.feature, forest.threshold, forest.left, forest.indptr, forest.indices,
         forest.data, known(forest.default_left), known(forest.category_indptr), known(forest.category_bits),
-        forest.tree_start.size - 1, forest.feature.size, forest.indices.size, n_features,
+        offset, forest.tree_start.size - 1, forest.feature.size, forest.indices.size, n_features,
         forest.indptr.size > 0,
     )  # fmt: skip
 
 
-def apply(x: Array, forest: tree.Forest, leaf: Array) -> None:
+def _part(x: Array | Windows, rows: slice) -> tuple[Samples, int, Array | None]:
+    """Some samples as kernels take them, their number of features, and the offset of windows."""
+    if isinstance(x, Windows):
+        base = x.base[rows]
+        return Samples(x.x, base, len(base)), len(x.offset), x.offset
+    x = x[rows]
+    return Samples(x, None, len(x)), x.shape[1], None
+
+
+def _apply(x: Array | Windows, forest: tree.Forest, rows: slice, leaf: Array) -> None:
+    samples, n_features, offset = _part(x, rows)
+    args = (_struct(forest, n_features, offset), samples, leaf)
+    launch_each(PACKAGE, "apply", forest.threshold.dtype, leaf.size, args)
+
+
+def apply(x: Array | Windows, forest: tree.Forest, leaf: Array) -> None:
     """Writes the leaf that each sample reaches in each tree, numbered within the tree."""
-    launch_each(PACKAGE, "apply", x.dtype, leaf.size, (_struct(forest, x.shape[1]), x, len(x), leaf))
+    _apply(x, forest, slice(None), leaf)
 
 
-def predict(x: Array, forest: tree.Forest, vote: bool, y: Array) -> None:
+def predict(x: Array | Windows, forest: tree.Forest, vote: bool, y: Array) -> None:
     """Writes the mean over trees of the leaf values, or the share of the trees that vote for each class."""
     n_samples, n_trees, value = x.shape[0], forest.tree_start.size - 1, forest.value
     chunk = min(max(1, PAIRS // n_trees), n_samples)
-    leaf = array_module(x).empty((chunk, n_trees), np.int32)
+    leaf = array_module(y).empty((chunk, n_trees), np.int32)
     for first in range(0, n_samples, chunk or 1):
         n = min(chunk, n_samples - first)
-        apply(x[first : first + n], forest, leaf[:n])
+        _apply(x, forest, slice(first, first + n), leaf[:n])
         part = y[first : first + n]
         launch_each(
-            PACKAGE, "leaf_means", x.dtype, part.size,
+            PACKAGE, "leaf_means", y.dtype, part.size,
             (leaf, forest.tree_start, forest.left, value, n, n_trees, value.shape[1], int(vote), part),
         )  # fmt: skip
 
@@ -83,8 +108,8 @@ def faults(
     """first[0] = the first node with a fault, or -1; first[1] = the number of the fault, or 0."""
     xp = array_module(feature)
     forest = Forest(
-        tree_start, feature, threshold, left, indptr, indices, None, None, None, None, tree_start.size - 1,
-        feature.size, indices.size, n_features, indptr.size > 0,
+        tree_start, feature, threshold, left, indptr, indices, None, None, None, None, None,
+        tree_start.size - 1, feature.size, indices.size, n_features, indptr.size > 0,
     )  # fmt: skip
     n_parents = xp.zeros(feature.size, np.int32)
     launch_each(PACKAGE, "count_parents", threshold.dtype, feature.size, (forest, n_parents))

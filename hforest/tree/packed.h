@@ -34,6 +34,48 @@ typedef struct {
     uint32_t to;
 } hf_small_node;
 
+/* Nodes that compare projections. Where none has more than HF_PAIR entries, as in two-probe trees, that many follow each
+   node, those that it lacks with weight 0: a step has no branch. Else it is followed by where its entries are:
+
+       HF_PAIR | threshold next | weight place | weight place |      width 0 | threshold next | first n |
+
+   Entries of width 0 stand among those of all nodes; a node that compares a feature has one, of weight 1. A leaf
+   has the entries of the root: where all splits have as many, so has every node. */
+enum { HF_PAIR = 2 };
+
+typedef struct {
+    float weight;
+    int32_t place;
+} hf_float_entry;
+
+typedef struct {
+    double weight;
+    int64_t place;
+} hf_double_entry;
+
+typedef struct {
+    uint32_t first, n;
+} hf_entries;
+
+typedef struct {
+    float threshold;
+    int32_t next;
+} hf_float_projection;
+
+typedef struct {
+    double threshold;
+    int64_t next;
+} hf_double_projection;
+
+/* Samples that walk through one packed tree. */
+typedef struct {
+    const void *node;    /* (n_nodes,) */
+    const void *entry;   /* of projections */
+    const void *x;       /* (n, n_features), or the numbers that `base` counts */
+    const int64_t *base; /* (n,): where the rows begin in x; or NULL: one after another */
+    int64_t n_features;
+} hf_walked;
+
 /* Nodes that compare features in columns: the features of HF_DOWN samples, a group, next to each other, as unsigned
    integers in the order of the numbers (keys). `column` is the place of a feature in a group, in units of 8 bytes.
 

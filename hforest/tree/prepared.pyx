@@ -285,7 +285,7 @@ cdef const char* _read_row(
 cdef void _find(const Packed* p, const char* row, const Space* s) noexcept nogil:
     # Writes the leaves that a row reaches to the workspace. The form is a constant for the C compiler.
     if p.nodes == NULL:
-        find_leaves(&p.w, row, NULL, 1, 0, p.w.n_trees, NULL, s.leaf, p.w.n_trees, 1)
+        find_leaves(&p.w, row, NULL, NULL, 1, 0, p.w.n_trees, NULL, s.leaf, p.w.n_trees, 1)
     elif p.form == HF_SMALL_NODES:
         hf_walk_row(HF_SMALL_NODES, p.nodes, p.root, p.w.n_trees, row, s.place)
     elif p.form == HF_FLOAT_NODES:

@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 
+from ..core.in_place import Windows
 from .forest import goes_right
 
 
@@ -25,9 +26,16 @@ def _candidate(row, at, forest):
     return row.dtype.type(total)
 
 
+def _rows(x):
+    if not isinstance(x, Windows):
+        return x
+    numbers = x.x.ravel()
+    return (numbers[base + x.offset] for base in x.base)
+
+
 def apply(x, forest, leaf):
-    """Writes the leaf that each sample reaches in each tree, numbered within the tree."""
-    for i, row in enumerate(x):
+    """Writes the leaf that each sample, a row or a window, reaches in each tree, numbered within the tree."""
+    for i, row in enumerate(_rows(x)):
         for m, root in enumerate(forest.tree_start[:-1]):
             v = 0
             while forest.feature[root + v] != -1:
@@ -40,9 +48,9 @@ def predict(x, forest, vote, y):
     """Writes the mean over trees of the leaf values, or the share of the trees that vote for each class."""
     tree_start, left, value = forest.tree_start, forest.left, forest.value
     n_trees = len(tree_start) - 1
-    leaf = np.empty((len(x), n_trees), np.int32)
+    leaf = np.empty((len(y), n_trees), np.int32)
     apply(x, forest, leaf)
-    for i in range(len(x)):
+    for i in range(len(y)):
         total = np.zeros(value.shape[1])
         for m, root in enumerate(tree_start[:-1]):
             # A tree of N nodes has (N + 1) / 2 leaves.

@@ -16,19 +16,24 @@ typedef struct {
     const uint8_t *default_left;    /* (n_nodes,): bit 0: missing values go left, bit 1: unknown categories */
     const int64_t *category_indptr; /* (n_nodes + 1,): words of the set of categories on the left; or NULL: no sets */
     const uint32_t *category_bits;
+    /* (n_features,): where the features of a row stand, from its beginning; or NULL: one after another. */
+    const int64_t *offset;
 } hf_forest;
+
+/* Returns where a feature stands in a row. */
+HF_BOTH int64_t hf_place(const hf_forest *f, int32_t feature) { return f->offset ? f->offset[feature] : feature; }
 
 HF_BOTH double hf_number(const void *a, int single, int64_t i) {
     return single ? ((const float *)a)[i] : ((const double *)a)[i];
 }
 
 /* Returns what node v compares with its threshold: a feature, or a projection, summed in float64 in its order and
-   rounded once. row: IN (n_features,), float or double. */
+   rounded once. row: IN, float or double. */
 HF_BOTH double hf_compared(const hf_forest *f, int single, int64_t v, const void *row) {
-    if (f->feature[v] >= 0) return hf_number(row, single, f->feature[v]);
+    if (f->feature[v] >= 0) return hf_number(row, single, hf_place(f, f->feature[v]));
     double sum = 0;
     for (int64_t j = f->indptr[v]; j < f->indptr[v + 1]; ++j)
-        sum += hf_number(f->data, single, j) * hf_number(row, single, f->indices[j]);
+        sum += hf_number(f->data, single, j) * hf_number(row, single, hf_place(f, f->indices[j]));
     return single ? (double)(float)sum : sum;
 }
 

@@ -122,7 +122,7 @@ cdef void _walk_packed(
 cdef void _find(const Walk* w, int64_t first, int64_t last, Space* s) noexcept nogil:
     # Writes the leaves of a row in trees [first, last).
     if w.nodes == NULL:
-        find_leaves(w, s.row, NULL, 1, first, last, NULL, s.leaf, 1, 1)
+        find_leaves(w, s.row, NULL, NULL, 1, first, last, NULL, s.leaf, 1, 1)
     elif w.single:
         _walk_packed(w, first, last, <const float*> s.row, s.bits, s.leaf)
     else:
@@ -229,7 +229,7 @@ cdef int call_rows(rows, forest, bint vote, int32_t[:, ::1] leaf, cnp.ndarray y)
     cdef Rows a
     cdef hf_watch watch
     a.indptr, a.feature, a.number = &indptr[0], start(feature), cnp.PyArray_DATA(number)
-    w.n_samples, w.n_features = indptr.shape[0] - 1, rows.n_minor
+    w.n_samples, w.n_features, w.reach = indptr.shape[0] - 1, rows.n_minor, rows.n_minor
     w.value, w.n_outputs, w.vote = cnp.PyArray_DATA(value), cnp.PyArray_DIM(value, 1), vote
     w.leaf, w.y = NULL if leaf is None else &leaf[0, 0], NULL if y is None else cnp.PyArray_DATA(y)
     start_watch(&watch)

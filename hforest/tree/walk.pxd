@@ -18,11 +18,13 @@ cdef extern from "tree/route.h" nogil:
         const uint8_t* default_left
         const int64_t* category_indptr
         const uint32_t* category_bits
+        const int64_t* offset
+    int64_t hf_place(const hf_forest* f, int32_t feature)
     int32_t hf_leaf_of(const hf_forest* f, int single, int64_t tree, const void* row)
 
 cdef extern from "tree/packed.h" nogil:
     enum:
-        HF_WALKS, HF_DOWN, HF_LEVELS, HF_TOP, HF_SMALL, HF_SMALL_KEYS, HF_FLOAT_KEYS, HF_DOUBLE_KEYS
+        HF_WALKS, HF_DOWN, HF_LEVELS, HF_TOP, HF_SMALL, HF_SMALL_KEYS, HF_FLOAT_KEYS, HF_DOUBLE_KEYS, HF_PAIR
     ctypedef struct hf_float_node:
         float threshold
         int32_t feature, next
@@ -32,6 +34,26 @@ cdef extern from "tree/packed.h" nogil:
     ctypedef struct hf_small_node:
         float threshold
         uint32_t to
+    ctypedef struct hf_float_projection:
+        float threshold
+        int32_t next
+    ctypedef struct hf_double_projection:
+        double threshold
+        int64_t next
+    ctypedef struct hf_entries:
+        uint32_t first, n
+    ctypedef struct hf_float_entry:
+        float weight
+        int32_t place
+    ctypedef struct hf_double_entry:
+        double weight
+        int64_t place
+    ctypedef struct hf_walked:
+        const void* node
+        const void* entry
+        const void* x
+        const int64_t* base
+        int64_t n_features
     ctypedef struct hf_float_key_node:
         uint32_t key, column, next
     ctypedef struct hf_double_key_node:
@@ -51,15 +73,17 @@ ctypedef fused real:
     float
     double
 
-# How features are read: in rows of x; by gathers of AVX-512, on processors with fast ones; or in
-# columns of keys (packed.h).
+# How features are read: in rows of x; by gathers of AVX-512, on processors with fast ones; in columns of keys;
+# or in rows by nodes that compare projections (packed.h).
 cdef enum:
-    BY_ROWS, BY_GATHERS, BY_COLUMNS
+    BY_ROWS, BY_GATHERS, BY_COLUMNS, BY_PROJECTIONS
 
 cdef struct Walk:
     # What a call works on, whatever the dtype: x, thresholds and values are float if `single`, else double.
     hf_forest forest
-    const void* x             # (n_samples, n_features)
+    const void* x             # (n_samples, n_features), or what `base` counts
+    const int64_t* base       # (n_samples,): where rows begin in x, with forest.offset; or NULL
+    int64_t reach             # places of features are below, and at least 0; HF_SMALL stands for all others
     const void* value         # (n_leaves, n_outputs)
     int32_t* leaf             # OUT (n_samples, n_trees), or NULL
     void* y                   # OUT (n_samples, n_outputs), or NULL
@@ -68,12 +92,16 @@ cdef struct Walk:
     int64_t n_features
     int64_t n_samples
     int64_t n_outputs
+    int64_t n_entries         # of projections
     bint vote
-    bint node_by_node         # splits by projections or categories, or missing values: trees are not packed
+    bint node_by_node         # splits by projections or categories, or missing values: what walks of few samples need
+    bint packs                # trees can be packed for many samples
     int path
     int way
     # Packed trees, or NULL: nodes, top levels, classes of the leaves, and which trees have them.
     char* nodes
+    int width                 # of nodes that compare projections
+    char* entries             # where they are not inside: n_entries, then one for each node that compares a feature
     hf_top* tops
     int32_t* class_of
     char* has_classes
@@ -83,8 +111,19 @@ cdef struct Walk:
     hf_watch* watch
 
 
+cdef inline int64_t entry_size(const Walk* w) noexcept nogil:
+    return sizeof(hf_float_entry) if w.single else sizeof(hf_double_entry)
+
+
 cdef inline int64_t node_size(const Walk* w) noexcept nogil:
+    if w.way == BY_PROJECTIONS:
+        return (max(w.width, 1) + 1) * entry_size(w)
     return sizeof(hf_float_node) if w.single else sizeof(hf_double_node)
+
+
+cdef inline bint is_small(const Walk* w, int64_t n_nodes) noexcept nogil:
+    # Whether gathers read a tree's nodes of 8 bytes.
+    return w.way == BY_GATHERS and n_nodes < HF_SMALL and w.reach < HF_SMALL
 
 
 cdef inline int key_form(const Walk* w, int64_t n_nodes) noexcept nogil:
@@ -95,13 +134,16 @@ cdef inline int key_form(const Walk* w, int64_t n_nodes) noexcept nogil:
     return HF_SMALL_KEYS if n_nodes < HF_SMALL and n_columns < HF_SMALL else HF_FLOAT_KEYS
 
 
-cdef Walk walk_of(cnp.ndarray x, forest)
+cdef Walk walk_of(samples, forest)
+cdef int width_of(const Walk* w, int64_t n_nodes) noexcept nogil
 cdef int way_of(const Walk* w, bint gathers, int64_t n_nodes) noexcept nogil
 cdef void pack_tree(const Walk* w, const real* threshold, int64_t tree) noexcept nogil
-cdef void make_columns(const real* x, int64_t n_features, int64_t n, void* columns) noexcept nogil
+cdef void make_columns(
+    const Walk* w, const real* x, const int64_t* base, int64_t n, void* columns
+) noexcept nogil
 cdef void find_leaves(
-    const Walk* w, const char* x, const char* columns, int64_t n, int64_t first, int64_t last,
-    int32_t* scratch, int32_t* leaf, int64_t row_stride, int64_t tree_stride,
+    const Walk* w, const char* x, const int64_t* base, const char* columns, int64_t n, int64_t first,
+    int64_t last, int32_t* scratch, int32_t* leaf, int64_t row_stride, int64_t tree_stride,
 ) noexcept nogil
 cdef bint write_classes(const Walk* w, const real* value, int64_t tree) noexcept nogil
 cdef void add_leaves(

@@ -12,6 +12,8 @@ cimport numpy as cnp
 
 from hforest.core.machine cimport simd_gathers, simd_path
 
+from ..core.in_place import Windows
+
 cnp.import_array()
 
 cdef extern from "tree/simd/columns.h" nogil:
@@ -24,21 +26,19 @@ cdef extern from "tree/simd/columns.h" nogil:
 
 cdef extern from "tree/simd/gathers.h" nogil:
     int hf_has_gathers(int path, int single, int64_t n_features)
-    void hf_walk_by_gathers(
-        const void* node, int64_t n_nodes, const float* x, int64_t n_features, int64_t n, int32_t* leaf
-    )
+    void hf_walk_by_gathers(const hf_walked* w, int small, int64_t n_nodes, int64_t n, int32_t* leaf)
     int hf_add_rows(int path, const float** row, int n_rows, int64_t n_outputs, double* total)
 
 cdef extern from "tree/simd/interleaved.h" nogil:
-    void hf_walk_packed(
-        int single, const void* node, const void* x, int64_t n_features, int64_t n, int32_t* leaf
-    )
+    void hf_walk_packed(int single, const hf_walked* w, int64_t n, int32_t* leaf)
+    void hf_walk_projections(int single, int width, const hf_walked* w, int64_t n, int32_t* leaf)
     void hf_walk_trees(
         const hf_forest* f, int single, int64_t first, int n, const void* row, int32_t* leaf
     )
 
 cdef enum:
     READS = 8             # features transposed for each level walked, at most; with more, rows are read
+    COLLECTED = 1         # and of windows
     GATHERED = 4          # and for each tree, where fast gathers read rows
     WIDEST = 1 << 22      # features of columns: places among LISTED samples of them fit in 32 bits
     LISTED = 512          # samples of columns whose unfinished walks are listed together
@@ -46,18 +46,20 @@ cdef enum:
     KEYS = 256            # keys made at once
     WALKS = 1 << 16       # walks between two looks for signals,
     OBLIQUE_WALKS = 1 << 12   # and through projections
+    MOST_ENTRIES = 1 << 30    # entries and nodes of packed trees with projections are fewer
 
 
 cdef int way_of(const Walk* w, bint gathers, int64_t n_nodes) noexcept nogil:
     # Columns are made once and read in every tree. They are faster than rows if trees are many or deep
     # compared with the number of features, and faster than fast gathers if trees are many: 1.2 to 2.9 times
     # at 200 trees of depth 4 to 10, as fast at trees of 10,000 nodes.
-    cdef bint vector = hf_has_gathers(w.path, w.single, w.n_features)
+    # Windows have places below 2**31, whatever their columns.
+    cdef bint vector = hf_has_gathers(w.path, w.single, w.n_features if w.base == NULL else 1)
     cdef int levels = 0
     cdef int64_t most
     while n_nodes >> levels > w.n_trees:
         levels += 1
-    most = w.n_trees * (GATHERED if vector and gathers else levels * READS)
+    most = w.n_trees * (GATHERED if vector and gathers else levels * (READS if w.base == NULL else COLLECTED))
     if w.n_features <= min(most, <int64_t> WIDEST):
         return BY_COLUMNS
     return BY_GATHERS if vector else BY_ROWS
@@ -66,11 +68,28 @@ cdef int way_of(const Walk* w, bint gathers, int64_t n_nodes) noexcept nogil:
 cdef double NO_FEATURES = 0   # in place of samples without features
 
 
-cdef Walk walk_of(cnp.ndarray x, forest):
-    # Returns what a call on samples works on.
+cdef void _place(Walk* w, cnp.ndarray base, cnp.ndarray offset):
+    # Samples are windows: of some columns, for a walk reads a number also at a leaf.
+    cdef const int64_t* offsets = <const int64_t*> cnp.PyArray_DATA(offset)
+    cdef int64_t f
+    w.n_samples, w.n_features = cnp.PyArray_DIM(base, 0), cnp.PyArray_DIM(offset, 0)
+    if w.n_features == 0:
+        w.x = &NO_FEATURES
+        return
+    w.base, w.forest.offset, w.reach = <const int64_t*> cnp.PyArray_DATA(base), offsets, 0
+    for f in range(w.n_features):
+        w.reach = max(w.reach, offsets[f] + 1 if offsets[f] >= 0 else HF_SMALL)
+
+
+cdef Walk walk_of(samples, forest):
+    # Returns what a call on samples, a matrix or Windows, works on.
     # Pointers taken once: a memoryview of each array would cost more than a sample's walks.
     cdef cnp.ndarray tree_start, feature, threshold, left, indptr, indices, data
-    cdef cnp.ndarray default_left, category_indptr, category_bits
+    cdef cnp.ndarray default_left, category_indptr, category_bits, base = None, offset = None, x
+    if type(samples) is Windows:
+        x, base, offset = samples
+    else:
+        x = samples
     (
         _, tree_start, feature, threshold, left, _, _, indptr, indices, data, default_left, category_indptr,
         category_bits,
@@ -91,16 +110,20 @@ cdef Walk walk_of(cnp.ndarray x, forest):
     if cnp.PyArray_DIM(category_indptr, 0) > 0:
         w.forest.category_indptr = <const int64_t*> cnp.PyArray_DATA(category_indptr)
         w.forest.category_bits = <const uint32_t*> cnp.PyArray_DATA(category_bits)
+    w.n_entries = cnp.PyArray_DIM(indices, 0)
+    w.packs = not w.node_by_node and w.n_entries + cnp.PyArray_DIM(feature, 0) < MOST_ENTRIES
     w.node_by_node |= oblique
     # A walk reads a number also at a leaf.
     w.x = cnp.PyArray_DATA(x) if cnp.PyArray_DIM(x, 1) else &NO_FEATURES
     w.single = cnp.PyArray_ITEMSIZE(x) == 4
     w.n_trees = cnp.PyArray_DIM(tree_start, 0) - 1
     w.n_samples = cnp.PyArray_DIM(x, 0)
-    w.n_features = cnp.PyArray_DIM(x, 1)
+    w.n_features = w.reach = cnp.PyArray_DIM(x, 1)
+    if base is not None:
+        _place(&w, base, offset)
     w.walks = OBLIQUE_WALKS if oblique else WALKS
     w.path = simd_path()
-    w.way = way_of(&w, simd_gathers(), cnp.PyArray_DIM(feature, 0))
+    w.way = BY_PROJECTIONS if oblique else way_of(&w, simd_gathers(), cnp.PyArray_DIM(feature, 0))
     return w
 
 
@@ -113,20 +136,87 @@ cdef void _pack_rows(const Walk* w, const real* threshold, int64_t tree) noexcep
     cdef hf_small_node* small = <hf_small_node*> (w.nodes + root * node_size(w))
     cdef hf_float_node* floats = <hf_float_node*> small
     cdef hf_double_node* doubles = <hf_double_node*> small
-    cdef bint is_small = w.way == BY_GATHERS and n_nodes < HF_SMALL and w.n_features < HF_SMALL
+    cdef bint in_8_bytes = is_small(w, n_nodes)
     cdef int32_t column, next
     cdef real limit
     for v in range(n_nodes):
         limit, column, next = threshold[root + v], feature[v], left[v]
         if column < 0:
             limit, column, next = <real> INFINITY, 0, <int32_t> v
+        column = <int32_t> hf_place(&w.forest, column)
         if real is double:
             doubles[v].threshold, doubles[v].feature, doubles[v].next = limit, column, next
-        elif is_small:
+        elif in_8_bytes:
             small[v].threshold = limit
             small[v].to = <uint32_t> next << 16 | <uint32_t> column
         else:
             floats[v].threshold, floats[v].feature, floats[v].next = limit, column, next
+
+
+cdef int width_of(const Walk* w, int64_t n_nodes) noexcept nogil:
+    # The width of nodes that compare projections.
+    cdef int64_t v, widest = 0
+    for v in range(n_nodes):
+        if w.forest.feature[v] == -2:
+            widest = max(widest, w.forest.indptr[v + 1] - w.forest.indptr[v])
+    return HF_PAIR if widest <= HF_PAIR else 0
+
+
+cdef void _write_entry(const Walk* w, char* entries, int64_t j, int32_t feature, double weight) noexcept nogil:
+    cdef int32_t place = <int32_t> hf_place(&w.forest, feature)
+    if w.single:
+        (<hf_float_entry*> entries)[j].weight = <float> weight
+        (<hf_float_entry*> entries)[j].place = place
+    else:
+        (<hf_double_entry*> entries)[j].weight = weight
+        (<hf_double_entry*> entries)[j].place = place
+
+
+cdef void _write_entries(const Walk* w, int64_t at, char* entry) noexcept nogil:
+    # Writes the entries of a split, or of a leaf none, into the node, or where they are to the node.
+    cdef int32_t feature = w.forest.feature[at], a
+    cdef hf_entries* of_node = <hf_entries*> entry
+    cdef int64_t first = w.n_entries + at, n = feature >= 0, j
+    if feature == -2:
+        first, n = w.forest.indptr[at], w.forest.indptr[at + 1] - w.forest.indptr[at]
+    if w.width == 0:
+        of_node.first, of_node.n = <uint32_t> first, <uint32_t> n
+        entry = w.entries + first * entry_size(w)
+    for j in range(n):
+        if feature >= 0:
+            _write_entry(w, entry, j, feature, 1)
+        elif w.single:
+            _write_entry(w, entry, j, w.forest.indices[first + j], (<const float*> w.forest.data)[first + j])
+        else:
+            _write_entry(w, entry, j, w.forest.indices[first + j], (<const double*> w.forest.data)[first + j])
+    # Entries of weight 0 read the first number again, or any feature.
+    a = feature if feature >= 0 else w.forest.indices[first] if n else 0
+    for j in range(n, w.width):
+        _write_entry(w, entry, j, a, 0)
+
+
+cdef void _pack_projections(const Walk* w, const real* threshold, int64_t tree) noexcept nogil:
+    cdef int64_t root = w.forest.tree_start[tree], n_nodes = w.forest.tree_start[tree + 1] - root, v
+    cdef int64_t size = node_size(w), header = entry_size(w)
+    cdef const int32_t* feature = w.forest.feature + root
+    cdef const int32_t* left = w.forest.left + root
+    cdef char* nodes = w.nodes + root * size
+    cdef char* node
+    cdef int32_t next
+    cdef real limit
+    for v in range(n_nodes):
+        node = nodes + v * size
+        limit, next = threshold[root + v], left[v]
+        if feature[v] == -1:
+            limit, next = <real> INFINITY, <int32_t> v
+        if feature[v] != -1 or v == 0:
+            _write_entries(w, root + v, node + header)
+        else:
+            memcpy(node + header, nodes + header, size - header)
+        if real is float:
+            (<hf_float_projection*> node).threshold, (<hf_float_projection*> node).next = limit, next
+        else:
+            (<hf_double_projection*> node).threshold, (<hf_double_projection*> node).next = limit, next
 
 
 cdef void _pack_keys(const Walk* w, const real* threshold, int64_t tree) noexcept nogil:
@@ -137,7 +227,7 @@ cdef void _pack_keys(const Walk* w, const real* threshold, int64_t tree) noexcep
     cdef hf_small_key_node* small = <hf_small_key_node*> (w.nodes + root * node_size(w))
     cdef hf_float_key_node* floats = <hf_float_key_node*> small
     cdef hf_double_key_node* doubles = <hf_double_key_node*> small
-    cdef bint is_small = key_form(w, n_nodes) == HF_SMALL_KEYS
+    cdef bint in_8_bytes = key_form(w, n_nodes) == HF_SMALL_KEYS
     cdef int32_t* depth = w.class_of + root
     cdef int32_t deepest = 0, leaf, below, here, beside
     cdef uint32_t column
@@ -153,7 +243,7 @@ cdef void _pack_keys(const Walk* w, const real* threshold, int64_t tree) noexcep
         if real is double:
             doubles[v].key = hf_double_key(limit) | <uint64_t> <int64_t> (leaf | -(limit != limit))
             doubles[v].column, doubles[v].next = column, below
-        elif is_small:
+        elif in_8_bytes:
             small[v].key = hf_float_key(limit) | <uint32_t> (leaf | -(limit != limit))
             small[v].column, small[v].next = column, below
         else:
@@ -196,6 +286,9 @@ cdef void _fill_top(const Walk* w, int64_t tree) noexcept nogil:
 
 cdef void pack_tree(const Walk* w, const real* threshold, int64_t tree) noexcept nogil:
     # Packs a tree into its part of w.nodes, for w.way.
+    if w.way == BY_PROJECTIONS:
+        _pack_projections(w, threshold, tree)
+        return
     if w.way != BY_COLUMNS:
         _pack_rows(w, threshold, tree)
         return
@@ -203,21 +296,38 @@ cdef void pack_tree(const Walk* w, const real* threshold, int64_t tree) noexcept
     _fill_top(w, tree)
 
 
-cdef void make_columns(const real* x, int64_t n_features, int64_t n, void* columns) noexcept nogil:
+cdef inline const real* _row_of(
+    const Walk* w, const real* x, const int64_t* base, int64_t i, int64_t j, int64_t size, real* copy
+) noexcept nogil:
+    # Returns numbers j to j + size - 1 of sample i, copied where they do not stand one after another.
+    cdef const int64_t* offset = w.forest.offset
+    cdef int64_t k
+    if base == NULL:
+        return x + i * w.n_features + j
+    x += base[i]
+    for k in range(size):
+        copy[k] = x[offset[j + k]]
+    return copy
+
+
+cdef void make_columns(
+    const Walk* w, const real* x, const int64_t* base, int64_t n, void* columns
+) noexcept nogil:
     # Writes the keys of n samples to groups of columns (packed.h). The last group is filled up with the last
     # sample. NaN exceeds nothing, and so goes left.
     cdef uint32_t key4[KEYS]
     cdef uint64_t key8[KEYS]
     cdef uint32_t* to4
     cdef uint64_t* to8
-    cdef int64_t i, j, k, part, size, at
+    cdef int64_t n_features = w.n_features, i, j, k, part, size, at
     cdef const real* row
+    cdef real copy[KEYS]
     for i in range((n + HF_DOWN - 1) // HF_DOWN * HF_DOWN):
         at = i // HF_DOWN * HF_DOWN * n_features + i % HF_DOWN
         for part in range((n_features + KEYS - 1) // KEYS):
             j = part * KEYS
-            row = x + min(i, n - 1) * n_features + j
             size = min(<int64_t> KEYS, n_features - j)
+            row = _row_of(w, x, base, min(i, n - 1), j, size, copy)
             # Keys in a loop of their own, which compilers vectorise.
             if real is float:
                 to4 = <uint32_t*> columns + at + j * HF_DOWN
@@ -331,34 +441,41 @@ cdef void _walk_one(
 
 
 cdef void find_leaves(
-    const Walk* w, const char* x, const char* columns, int64_t n, int64_t first, int64_t last,
-    int32_t* scratch, int32_t* leaf, int64_t row_stride, int64_t tree_stride,
+    const Walk* w, const char* x, const int64_t* base, const char* columns, int64_t n, int64_t first,
+    int64_t last, int32_t* scratch, int32_t* leaf, int64_t row_stride, int64_t tree_stride,
 ) noexcept nogil:
     # Writes the leaves of n samples in trees [first, last) to leaf[i * row_stride + (tree - first) *
-    # tree_stride]. x (n, n_features); columns: their keys, where w.way wants them. `scratch`, or if that is
-    # NULL a tree's part of `leaf`, holds n numbers rounded up to whole groups.
-    cdef int64_t tree, root, n_nodes, i, row = w.n_features * (4 if w.single else 8)
-    cdef const char* node
+    # tree_stride]. x (n, n_features), or base (n,): where they begin in x; columns: their keys, where w.way
+    # wants them. `scratch`, or if that is NULL a tree's part of `leaf`, holds n numbers rounded up to whole
+    # groups.
+    cdef int64_t tree, root, n_nodes, i, size = 4 if w.single else 8
+    cdef hf_walked a
     cdef int32_t* to
     cdef int32_t* reached
     if w.nodes == NULL or (w.way != BY_ROWS and n < FEW):
         for i in range(n):
-            _walk_one(w, x + i * row, first, last, leaf + i * row_stride, tree_stride)
+            root = i * w.n_features if base == NULL else base[i]
+            _walk_one(w, x + root * size, first, last, leaf + i * row_stride, tree_stride)
         return
+    a.x, a.base, a.n_features, a.entry = x, base, w.n_features, w.entries
     for tree in range(first, last):
         root = w.forest.tree_start[tree]
         n_nodes = w.forest.tree_start[tree + 1] - root
-        node = w.nodes + root * node_size(w)
+        a.node = w.nodes + root * node_size(w)
         to = leaf + (tree - first) * tree_stride
         reached = to if scratch == NULL else scratch
         if w.way == BY_COLUMNS:
             _walk_columns(w, columns, n, tree, reached)
         elif w.way == BY_GATHERS:
-            hf_walk_by_gathers(node, n_nodes, <const float*> x, w.n_features, n, reached)
+            hf_walk_by_gathers(&a, is_small(w, n_nodes), n_nodes, n, reached)
+        elif w.way == BY_PROJECTIONS and w.single:
+            hf_walk_projections(1, w.width, &a, n, reached)
+        elif w.way == BY_PROJECTIONS:
+            hf_walk_projections(0, w.width, &a, n, reached)
         elif w.single:
-            hf_walk_packed(1, node, x, w.n_features, n, reached)
+            hf_walk_packed(1, &a, n, reached)
         else:
-            hf_walk_packed(0, node, x, w.n_features, n, reached)
+            hf_walk_packed(0, &a, n, reached)
         if scratch != NULL:
             for i in range(n):
                 to[i * row_stride] = scratch[i]

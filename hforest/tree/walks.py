@@ -7,6 +7,7 @@ import numpy as np
 from ..core import blocks, dispatch, machine, sparse, supervised
 from ..core import check as checks
 from ..core.aliases import Array, ArrayLike, FloatArray, IntArray
+from ..core.in_place import Windows, check_places
 from .forest import (
     NO_DEFAULTS,
     PACKAGE,
@@ -143,14 +144,22 @@ def _write(forest: Forest | Prepared, x: FloatArray, what: int, result: Array) -
 
 
 def _result(
-    forest: Forest, x: FloatArray, caller_x: ArrayLike, out: Array | None, dtype: np.dtype, axes: checks.Axes
+    forest: Forest,
+    x: FloatArray,
+    caller_x: ArrayLike | Windows,
+    out: Array | None,
+    dtype: np.dtype,
+    axes: checks.Axes,
 ) -> Array:
     """A new array, or `out` if it overlaps neither the forest nor x as the caller gave it."""
     if out is None:
         return dispatch.array_module(x).empty(axes, dtype)
     checks.same_device(x=x, out=out)
     checks.array("out", out, dtype, axes, {})
-    read = caller_x.data if sparse.is_sparse(caller_x) else supervised.as_given("x", caller_x)
+    if sparse.is_sparse(caller_x):
+        read = caller_x.data
+    else:
+        read = caller_x if isinstance(caller_x, Windows) else supervised.as_given("x", caller_x)
     checks.outputs({"out": out}, {"x": read, "forest": forest})
     return out
 
@@ -182,8 +191,10 @@ def _in_blocks(
     return out
 
 
-def _apply_any(forest: Forest | Prepared, x: ArrayLike, what: int, out: Array | None) -> Array:
+def _apply_any(forest: Forest | Prepared, x: ArrayLike | Windows, what: int, out: Array | None) -> Array:
     """Leaves, means or vote shares of arguments that are checked here."""
+    if isinstance(x, Windows):
+        return _apply_windows(forest, x, what, out)
     if isinstance(forest, Prepared) and out is None:
         result = quick(forest, x, what)
         if result is not None:
@@ -212,6 +223,28 @@ def _kind_of(forest: Forest, what: int) -> tuple[np.dtype, int]:
     return forest.threshold.dtype, forest.value.shape[1]
 
 
+def _apply_windows(forest: Forest | Prepared, windows: Windows, what: int, out: Array | None) -> Array:
+    """Leaves, means or vote shares of windows, which are read in place."""
+    dtype, arrays = _check_layout(forest, windows), arrays_of(forest)
+    with checks.fields_of("x"):
+        x = supervised.matrix("x", windows.x, dtype, missing=knows_missing(arrays), remedy=REMEDY)
+        check_places(windows.base, windows.offset, x.size, some=False)
+        checks.same_device(**{"forest.feature": arrays.feature, "x": x, "base": windows.base})
+        checks.same_device(x=x, offset=windows.offset)
+    _check_columns(arrays, windows.shape)
+    _check_forest(forest, what != _LEAVES)
+    dtype, width = _kind_of(arrays, what)
+    result = _result(arrays, x, windows, out, dtype, (windows.shape[0], width))
+    if result.size:
+        # Missing values are routed node by node: windows have no place for columns beside x (`_widened`).
+        backend, placed = dispatch.backend(PACKAGE, x), windows._replace(x=x)
+        if what == _LEAVES:
+            backend.apply(placed, arrays, result)
+        else:
+            backend.predict(placed, arrays, what == _VOTES, result)
+    return result
+
+
 def _apply_sparse(forest: Forest | Prepared, x: ArrayLike, what: int, out: Array | None) -> Array:
     """Leaves, means or vote shares of the rows of a sparse matrix."""
     dtype, arrays = _check_layout(forest, x), arrays_of(forest)
@@ -231,17 +264,17 @@ def _apply_sparse(forest: Forest | Prepared, x: ArrayLike, what: int, out: Array
     return result
 
 
-def apply(forest: Forest | Prepared, x: ArrayLike, *, out: IntArray | None = None) -> IntArray:
+def apply(forest: Forest | Prepared, x: ArrayLike | Windows, *, out: IntArray | None = None) -> IntArray:
     """The leaf that each sample reaches in each tree.
 
     Parameters
     ----------
     forest : Forest or Prepared
         n_trees trees.
-    x : (n_samples, n_features) array-like, or CSR or CSC matrix of SciPy
+    x : (n_samples, n_features) array-like, CSR or CSC matrix of SciPy, or growth.Windows
         Samples, finite, of any real dtype; they are converted to the dtype of the forest. A forest that was
         grown with missing values or categories takes NaN, too. Entries that a sparse matrix does not store
-        are 0.
+        are 0. Windows are read in place.
     out : (n_samples, n_trees) array of int32, optional
         Where to write the result.
 
@@ -282,17 +315,19 @@ def outputs(forest: Forest, x: FloatArray) -> FloatArray:
     return y
 
 
-def predict(forest: Forest | Prepared, x: ArrayLike, *, out: FloatArray | None = None) -> FloatArray:
+def predict(
+    forest: Forest | Prepared, x: ArrayLike | Windows, *, out: FloatArray | None = None
+) -> FloatArray:
     """Leaf values, averaged over trees: class probabilities, or regression means.
 
     Parameters
     ----------
     forest : Forest or Prepared
         n_outputs classes or targets.
-    x : (n_samples, n_features) array-like, or CSR or CSC matrix of SciPy
+    x : (n_samples, n_features) array-like, CSR or CSC matrix of SciPy, or growth.Windows
         Samples, finite, of any real dtype; they are converted to the dtype of the forest. A forest that was
         grown with missing values or categories takes NaN, too. Entries that a sparse matrix does not store
-        are 0.
+        are 0. Windows are read in place.
     out : (n_samples, n_outputs) array, dtype of the forest, optional
         Where to write the result.
 
@@ -326,17 +361,19 @@ def predict(forest: Forest | Prepared, x: ArrayLike, *, out: FloatArray | None =
     return _apply_any(forest, x, _MEANS, out)
 
 
-def vote_shares(forest: Forest | Prepared, x: ArrayLike, *, out: FloatArray | None = None) -> FloatArray:
+def vote_shares(
+    forest: Forest | Prepared, x: ArrayLike | Windows, *, out: FloatArray | None = None
+) -> FloatArray:
     """Share of the trees that vote for each class (the majority vote of Breiman 2001).
 
     Parameters
     ----------
     forest : Forest or Prepared
         A classification forest.
-    x : (n_samples, n_features) array-like, or CSR or CSC matrix of SciPy
+    x : (n_samples, n_features) array-like, CSR or CSC matrix of SciPy, or growth.Windows
         Samples, finite, of any real dtype; they are converted to the dtype of the forest. A forest that was
         grown with missing values or categories takes NaN, too. Entries that a sparse matrix does not store
-        are 0.
+        are 0. Windows are read in place.
     out : (n_samples, n_outputs) array, dtype of the forest, optional
         Where to write the result.
 

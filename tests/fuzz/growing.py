@@ -130,6 +130,14 @@ def _samples_or_windows(s: Setting) -> Any:
     return scipy.sparse.csr_array(x) if s.choice((False, False, True)) else x
 
 
+@value("tree.apply.x", "tree.predict.x", "tree.vote_shares.x")
+def _rows_or_windows(s: Setting) -> Any:
+    x = s.numbers(s.n + 1, s.n_features)
+    if s.choice((False, False, True)):
+        return growth.Windows(x, np.arange(s.n), np.arange(s.n_features))
+    return x[: s.n].copy()
+
+
 @value("bins")
 def _bins(s: Setting) -> growth.Bins:
     x = s.numbers(s.n, s.n_features)

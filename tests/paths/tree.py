@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 
-from hforest import tree
+from hforest import growth, tree
 from hforest.core import machine
 
 from . import PATHS, Row, normal
@@ -38,6 +38,21 @@ def predict(dtype, full, n_trees, depth, *, n=64, n_features=5, n_outputs=20, ga
     machine.set_gathers(before)
 
 
+def predict_windows(dtype, n_entries, n_features):
+    """Predicts windows of 3 trees of depth 3, by projections of that many features, by features if 0."""
+    forest = forest_of(True, 3, 3, n_features, 20, dtype)
+    if n_entries:
+        split = forest.feature >= 0
+        indptr = np.concatenate([[0], np.cumsum(n_entries * split)])
+        indices = (np.arange(indptr[-1]) % n_features).astype(np.int32)
+        forest = forest._replace(
+            feature=np.where(split, -2, -1).astype(np.int32), indptr=indptr, indices=indices,
+            data=np.ones(len(indices), dtype),
+        )  # fmt: skip
+    x = normal(4, n_features, dtype=dtype)
+    tree.predict(forest, growth.Windows(x, np.arange(64), np.arange(n_features)))
+
+
 def predict_prepared(dtype, n_trees, depth, n, n_features):
     forest = tree.prepare(forest_of(True, n_trees, depth, n_features, 20, dtype))
     tree.predict(forest, normal(n, n_features, dtype=dtype))
@@ -61,6 +76,14 @@ def rows():
         of_rows = dict.fromkeys(PATHS, "tree.walk_packed")
         if form == "floats":
             of_rows["avx512"] = "tree.walk_small"
+        yield Row(
+            f"tree.predict-windows-{bits}", lambda dtype=dtype: predict_windows(dtype, 0, 40), paths=of_rows,
+        )  # fmt: skip
+        for n_entries in (2, 5):
+            yield Row(
+                f"tree.predict-windows-{n_entries}-{bits}",
+                lambda dtype=dtype, n_entries=n_entries: predict_windows(dtype, n_entries, 40), "tree.walk_projections",
+            )  # fmt: skip
         # The places of 8200 features in columns have no 16 bits.
         for name, every, paths, forest, sizes in (
             ("columns", f"tree.advance_group_{small}", enter, (True, 10, 6), {}),

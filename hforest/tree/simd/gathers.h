@@ -69,10 +69,15 @@ HF_AVX512_CODE static int hf_load_top(const hf_small_node *node, int64_t n_nodes
     return !(_mm512_cmpgt_epi32_mask(next, _mm512_set1_epi32(14)) & 0x7f);
 }
 
+/* Where the rows of sixteen samples begin: the low halves of `base`, for x has less than 2**31 numbers then. */
+HF_AVX512_CODE HF_INLINE __m512i hf_begin_of(const hf_walked *w, __m512i s) {
+    if (w->base) return _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), 0xffff, s, w->base, 8);
+    return _mm512_mullo_epi32(s, _mm512_set1_epi32((int32_t)w->n_features));
+}
+
 /* Advances n walks by HF_LEVELS levels; finished ones are removed. Returns the number of the others. */
 HF_AVX512_CODE HF_INLINE int hf_descend_by_gathers(
-    int form, const void *node, const hf_top_nodes *top, const float *x, int64_t n_features, int n, int32_t *at,
-    int32_t *sample, int32_t *leaf
+    int form, const hf_top_nodes *top, const hf_walked *w, int n, int32_t *at, int32_t *sample, int32_t *leaf
 ) {
     int kept = 0;
     for (int g = 0; g < n; g += 16 * HF_FLIGHT) {
@@ -81,13 +86,13 @@ HF_AVX512_CODE HF_INLINE int hf_descend_by_gathers(
         _Pragma("GCC unroll 4") for (int u = 0; u < HF_FLIGHT; ++u) {
             v[u] = _mm512_loadu_si512(at + g + 16 * u);
             s[u] = _mm512_loadu_si512(sample + g + 16 * u);
-            row[u] = _mm512_mullo_epi32(s[u], _mm512_set1_epi32((int32_t)n_features));
+            row[u] = hf_begin_of(w, s[u]);
         }
         _Pragma("GCC unroll 4") for (int level = 0; level < HF_LEVELS; ++level)
             _Pragma("GCC unroll 4") for (int u = 0; u < HF_FLIGHT; ++u) {
-                const hf_nodes to = hf_load_nodes(form, node, top, v[u]);
+                const hf_nodes to = hf_load_nodes(form, w->node, top, v[u]);
                 const __m512 value = _mm512_mask_i32gather_ps(
-                    _mm512_setzero_ps(), 0xffff, _mm512_add_epi32(row[u], to.feature), x, 4
+                    _mm512_setzero_ps(), 0xffff, _mm512_add_epi32(row[u], to.feature), w->x, 4
                 );
                 const __mmask16 right = _mm512_cmp_ps_mask(value, to.threshold, _CMP_GT_OQ);
                 const __m512i next = _mm512_mask_add_epi32(to.next, right, to.next, _mm512_set1_epi32(1));
@@ -108,11 +113,10 @@ HF_AVX512_CODE HF_INLINE int hf_descend_by_gathers(
 
 /* Leaves that samples reach in a packed tree, HF_PART of them at a time. */
 HF_AVX512_CODE HF_INLINE void hf_walk_form(
-    int form, const void *node, const hf_top_nodes *top, const float *x, int64_t n_features, int64_t n_samples,
-    int32_t *leaf
+    int form, const hf_top_nodes *top, hf_walked w, int64_t n_samples, int32_t *leaf
 ) {
     const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-    for (int64_t i = 0; i < n_samples; i += HF_PART, x += HF_PART * n_features, leaf += HF_PART) {
+    for (int64_t i = 0; i < n_samples; i += HF_PART, leaf += HF_PART) {
         int32_t at[HF_PART + 16 * HF_FLIGHT], sample[HF_PART + 16 * HF_FLIGHT];
         int n = n_samples - i < HF_PART ? (int)(n_samples - i) : HF_PART;
         for (int g = 0; g < n + 16 * (HF_FLIGHT - 1); g += 16) {
@@ -121,25 +125,23 @@ HF_AVX512_CODE HF_INLINE void hf_walk_form(
             _mm512_storeu_si512(at + g, _mm512_setzero_si512());
             _mm512_storeu_si512(sample + g, _mm512_min_epi32(number, _mm512_set1_epi32(n - 1)));
         }
-        if (top) n = hf_descend_by_gathers(HF_OF_TOP, node, top, x, n_features, n, at, sample, leaf);
-        while (n > 0) n = hf_descend_by_gathers(form, node, NULL, x, n_features, n, at, sample, leaf);
+        if (top) n = hf_descend_by_gathers(HF_OF_TOP, top, &w, n, at, sample, leaf);
+        while (n > 0) n = hf_descend_by_gathers(form, NULL, &w, n, at, sample, leaf);
+        if (w.base) w.base += HF_PART;
+        else w.x = (const float *)w.x + HF_PART * w.n_features;
     }
 }
 
-HF_AVX512_CODE static void hf_walk_small(
-    const void *node, int64_t n_nodes, const float *x, int64_t n_features, int64_t n, int32_t *leaf
-) {
+HF_AVX512_CODE static void hf_walk_small(const hf_walked *w, int64_t n_nodes, int64_t n, int32_t *leaf) {
     HF_COUNT("tree", __func__);
     hf_top_nodes top;
-    if (hf_load_top(node, n_nodes, &top)) hf_walk_form(HF_OF_SMALL, node, &top, x, n_features, n, leaf);
-    else hf_walk_form(HF_OF_SMALL, node, NULL, x, n_features, n, leaf);
+    if (hf_load_top(w->node, n_nodes, &top)) hf_walk_form(HF_OF_SMALL, &top, *w, n, leaf);
+    else hf_walk_form(HF_OF_SMALL, NULL, *w, n, leaf);
 }
 
-HF_AVX512_CODE static void hf_walk_large(
-    const void *node, const float *x, int64_t n_features, int64_t n, int32_t *leaf
-) {
+HF_AVX512_CODE static void hf_walk_large(const hf_walked *w, int64_t n, int32_t *leaf) {
     HF_COUNT("tree", __func__);
-    hf_walk_form(HF_OF_LARGE, node, NULL, x, n_features, n, leaf);
+    hf_walk_form(HF_OF_LARGE, NULL, *w, n, leaf);
 }
 
 /* Adds values of the leaves that one sample reached in several trees to its sums. */
@@ -178,15 +180,13 @@ static int hf_has_gathers(int path, int single, int64_t n_features) {
     return HF_X86 && single && path == HF_PATH_AVX512 && n_features > 0 && n_features <= (1ll << 31) / HF_PART;
 }
 
-/* Writes the leaves that n samples reach in a packed tree; where it is small, its nodes are hf_small_node. */
-static void hf_walk_by_gathers(
-    const void *node, int64_t n_nodes, const float *x, int64_t n_features, int64_t n, int32_t *leaf
-) {
+/* Writes the leaves that n samples reach in a packed tree of float32, whose nodes are hf_small_node if `small`. */
+static void hf_walk_by_gathers(const hf_walked *w, int small, int64_t n_nodes, int64_t n, int32_t *leaf) {
 #if HF_X86
-    if (n_nodes < HF_SMALL && n_features < HF_SMALL) hf_walk_small(node, n_nodes, x, n_features, n, leaf);
-    else hf_walk_large(node, x, n_features, n, leaf);
+    if (small) hf_walk_small(w, n_nodes, n, leaf);
+    else hf_walk_large(w, n, leaf);
 #else
-    (void)node, (void)n_nodes, (void)x, (void)n_features, (void)n, (void)leaf;
+    (void)w, (void)small, (void)n_nodes, (void)n, (void)leaf;
 #endif
 }
 

@@ -14,20 +14,56 @@ HF_INLINE int32_t hf_packed_child(int single, const void *node, int32_t v, const
     return at.next + (((const double *)row)[at.feature] > at.threshold);
 }
 
-/* Writes the leaves that n samples reach in one packed tree. x: IN (n, n_features). */
-HF_INLINE void hf_walk_packed(
-    int single, const void *node, const void *x, int64_t n_features, int64_t n, int32_t *leaf
-) {
-    HF_COUNT("tree", __func__);
-    const int64_t width = n_features * (single ? 4 : 8);
+/* Returns the sum of n entries, as in hf_compared. */
+HF_INLINE double hf_sum(int single, const void *entry, uint32_t n, const void *row) {
+    double sum = 0;
+    if (single) {
+        const hf_float_entry *e = (const hf_float_entry *)entry;
+        for (uint32_t j = 0; j < n; ++j) sum += (double)e[j].weight * (double)((const float *)row)[e[j].place];
+        return (float)sum;
+    }
+    const hf_double_entry *e = (const hf_double_entry *)entry;
+    for (uint32_t j = 0; j < n; ++j) sum += e[j].weight * ((const double *)row)[e[j].place];
+    return sum;
+}
+
+/* As hf_packed_child, of a node that compares a projection. */
+HF_INLINE int32_t hf_projected_child(int single, int width, const hf_walked *w, int32_t v, const void *row) {
+    const int word = single ? 4 : 8;
+    const char *at = (const char *)w->node + (size_t)v * (2 * word) * (width ? width + 1 : 2), *entry = at + 2 * word;
+    uint32_t n = width;
+    if (width == 0) {
+        const hf_entries of_node = *(const hf_entries *)entry;
+        entry = (const char *)w->entry + (size_t)of_node.first * (2 * word);
+        n = of_node.n;
+    }
+    const double sum = hf_sum(single, entry, n, row);
+    if (single) return ((const hf_float_projection *)at)->next + (sum > ((const hf_float_projection *)at)->threshold);
+    const hf_double_projection *node = (const hf_double_projection *)at;
+    return (int32_t)node->next + (sum > node->threshold);
+}
+
+/* Returns the child of node v; width: -1 of nodes that compare features, else that of projections. */
+HF_INLINE int32_t hf_child_of(int single, int width, const hf_walked *w, int32_t v, const void *row) {
+    if (width < 0) return hf_packed_child(single, w->node, v, row);
+    return hf_projected_child(single, width, w, v, row);
+}
+
+HF_INLINE const char *hf_row(int single, const hf_walked *w, int64_t i) {
+    return (const char *)w->x + (w->base ? w->base[i] : i * w->n_features) * (single ? 4 : 8);
+}
+
+/* Writes the leaves that n samples reach in one packed tree. */
+HF_INLINE void hf_walk_nodes(int single, int width, const hf_walked *w, int64_t n, int32_t *leaf) {
     int64_t i = 0;
     for (; i + HF_DOWN <= n; i += HF_DOWN) {
-        const char *row = (const char *)x + i * width;
+        const char *row[HF_DOWN];
         int32_t v[HF_DOWN] = {0}, moved;
+        for (int u = 0; u < HF_DOWN; ++u) row[u] = hf_row(single, w, i + u);
         do {
             moved = 0;
             _Pragma("GCC unroll 16") for (int u = 0; u < HF_DOWN; ++u) {
-                const int32_t to = hf_packed_child(single, node, v[u], row + u * width);
+                const int32_t to = hf_child_of(single, width, w, v[u], row[u]);
                 moved |= to ^ v[u];
                 v[u] = to;
             }
@@ -35,13 +71,25 @@ HF_INLINE void hf_walk_packed(
         _Pragma("GCC unroll 16") for (int u = 0; u < HF_DOWN; ++u) leaf[i + u] = v[u];
     }
     for (; i < n; ++i) {
+        const char *row = hf_row(single, w, i);
         int32_t v = 0, from;
         do {
             from = v;
-            v = hf_packed_child(single, node, v, (const char *)x + i * width);
+            v = hf_child_of(single, width, w, v, row);
         } while (v != from);
         leaf[i] = v;
     }
+}
+
+HF_INLINE void hf_walk_packed(int single, const hf_walked *w, int64_t n, int32_t *leaf) {
+    HF_COUNT("tree", __func__);
+    hf_walk_nodes(single, -1, w, n, leaf);
+}
+
+HF_INLINE void hf_walk_projections(int single, int width, const hf_walked *w, int64_t n, int32_t *leaf) {
+    HF_COUNT("tree", __func__);
+    if (width == HF_PAIR) hf_walk_nodes(single, HF_PAIR, w, n, leaf);
+    else hf_walk_nodes(single, 0, w, n, leaf);
 }
 
 /* Writes the leaves that one sample reaches in n <= HF_WALKS trees from `first`. */
@@ -56,7 +104,7 @@ HF_INLINE void hf_walk_trees(const hf_forest *f, int single, int64_t first, int 
         _Pragma("GCC unroll 8") for (int g = 0; g < HF_WALKS; ++g) {
             const int64_t at = root[g] + v[g];
             const int32_t feature = f->feature[at], inside = ~(feature >> 31);
-            const int right = hf_number(row, single, feature & inside) > hf_number(f->threshold, single, at);
+            const int right = hf_number(row, single, hf_place(f, feature & inside)) > hf_number(f->threshold, single, at);
             moved |= inside;
             v[g] = ((f->left[at] + right) & inside) | (v[g] & ~inside);
         }

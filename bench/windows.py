@@ -1,0 +1,159 @@
+"""Forests applied to every window of an image: in place, beside copies of the windows by blocks.
+
+    python bench/windows.py --data camvid.npz [--kinds axis probe sparse patch] [--trees 32] [--json FILE]
+
+Forests are grown on windows of 31 x 31 x 3 numbers around labelled pixels of the training images, as many
+of each class, and predict the class of each pixel of a test image, whose border is padded by 15 pixels.
+Copies of the windows are made a million numbers at a time. Before anything is timed, both give the same bits, and some
+windows give those of the reference implementation. Forests are checked in each call only where it says so.
+
+Figures are milliseconds a frame and nanoseconds a pixel and tree, the least of repeats taken in turn, on one
+thread of the processor's time, which other processes disturb less.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from common import machine_text, record, side_by_side, spread
+
+import hforest
+from hforest import classic, growth, manifold, tree
+
+SIDE, VOID = 31, 11
+BLOCK = 1 << 20  # numbers of windows that are copied at once
+KINDS: dict[str, Callable[..., tree.Forest]] = {
+    "axis": classic.grow,
+    "probe": partial(manifold.grow, projection="probe"),
+    "sparse": partial(manifold.grow, projection="sparse"),
+    "patch": partial(
+        manifold.grow, projection="patch", shape=(SIDE, SIDE, 3), channels=True, patch_max=(8, 8)
+    ),
+}
+
+
+def windows(images: np.ndarray, pixels: np.ndarray | None = None) -> growth.Windows:
+    """The windows around pixels (numbers over all images), by default all; of (row, column, channel)."""
+    n, height, width, channels = images.shape
+    half = SIDE // 2
+    padded = np.pad(images, ((0, 0), (half, half), (half, half), (0, 0)), mode="reflect")
+    planes = np.ascontiguousarray(np.moveaxis(padded, 3, 1), np.float32)
+    number = np.arange(planes.size).reshape(planes.shape)
+    base = number[:, 0, :height, :width].ravel()
+    offset = np.moveaxis(number[0, :, :SIDE, :SIDE], 0, 2).ravel()
+    base = base if pixels is None else base[pixels]
+    return growth.Windows(planes.reshape(n * channels, -1), np.ascontiguousarray(base), offset)
+
+
+def copied(samples: growth.Windows) -> np.ndarray:
+    """The windows as rows."""
+    return np.take(samples.x.ravel(), samples.base[:, None] + samples.offset)
+
+
+def by_blocks(
+    function: Callable[..., np.ndarray], forest: tree.Forest, samples: growth.Windows
+) -> np.ndarray:
+    """What a function gives for copies of windows, some at a time."""
+    step = max(1, BLOCK // len(samples.offset))
+    parts = range(0, len(samples.base), step)
+    return np.concatenate(
+        [function(forest, copied(samples._replace(base=samples.base[i : i + step]))) for i in parts]
+    )
+
+
+def training(data: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Copies of n windows around pixels of the training images, as many of each class, and their labels."""
+    images, labels = data["x_train"][::4], data["y_train"][::4].ravel()
+    rng = np.random.default_rng(0)
+    each = [rng.choice(np.flatnonzero(labels == k), n // VOID) for k in range(VOID)]
+    pixels = np.concatenate(each)
+    return copied(windows(images, pixels)), labels[pixels].astype(np.int32)
+
+
+def check(forest: tree.Forest, frame: growth.Windows) -> None:
+    """The same bits as of copies, and on some windows as of the reference implementation."""
+    few = frame._replace(base=frame.base[:: len(frame.base) // 7].copy())
+    for function in (tree.apply, tree.predict, tree.vote_shares):
+        np.testing.assert_array_equal(function(forest, frame), by_blocks(function, forest, frame))
+        with hforest.using("reference"):
+            expected = function(forest, few)
+        np.testing.assert_array_equal(function(forest, few), expected)
+
+
+def run(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Every kind of forest."""
+    hforest.set_num_threads(options.threads)
+    data = np.load(options.data)
+    x, y = training(data, options.samples)
+    frame = windows(data["x_test"][:1])
+    rows = []
+    clock = time.process_time if options.threads == 1 else time.perf_counter
+    print(
+        f"{'forest':8} {'nodes':>8} {'depth':>6} {'way':10} {'ms/frame':>9} {'ns/pixel/tree':>14} "
+        f"{'spread':>7}"
+    )
+    for kind in options.kinds:
+        forest = KINDS[kind](x, y, options.trees, n_classes=VOID, max_depth=options.depth, rng=0)
+        check(forest, frame)
+        depth = mean_depth(forest, frame)
+        calls: dict[str, Callable[[], Any]] = {"in place": partial(tree.predict, forest, frame)}
+        if not options.alone:
+            calls["copies"] = partial(by_blocks, tree.predict, forest, frame)
+        with hforest.unchecked():
+            times = side_by_side(calls, options.repeats, clock)
+        times |= side_by_side({"checked": calls["in place"]}, options.repeats, clock)
+        for way, taken in times.items():
+            best = min(taken)
+            each = 1e9 * best / (len(frame.base) * options.trees)
+            rows.append(
+                {
+                    "forest": kind, "way": way, "seconds": best, "ns_per_pixel_and_tree": each,
+                    "nodes": int(forest.feature.size), "mean_depth": depth, "spread": spread(taken),
+                }
+            )  # fmt: skip
+            print(
+                f"{kind:8} {forest.feature.size:8} {depth:6.1f} {way:10} {1e3 * best:9.1f} {each:14.1f} "
+                f"{100 * spread(taken):6.0f}%",
+                flush=True,
+            )
+    return rows
+
+
+def mean_depth(forest: tree.Forest, frame: growth.Windows) -> float:
+    """Levels that a window walks, on average."""
+    depth = np.zeros(forest.feature.size, np.int32)
+    for root, stop in zip(forest.tree_start[:-1], forest.tree_start[1:], strict=True):
+        for at in range(root, stop):
+            if forest.feature[at] != -1:
+                child = root + forest.left[at]
+                depth[child : child + 2] = depth[at] + 1
+    return float(depth[forest.tree_start[:-1] + tree.apply(forest, frame)].mean())
+
+
+def main() -> int:
+    """Runs the bench."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser.add_argument("--data", required=True, help="camvid.npz")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
+    parser.add_argument("--trees", type=int, default=32)
+    parser.add_argument("--samples", type=int, default=8000)
+    parser.add_argument("--depth", type=int, default=None)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--alone", action="store_true", help="without copies")
+    parser.add_argument("--json")
+    options = parser.parse_args()
+    print(machine_text())
+    rows = run(options)
+    if options.json:
+        record(options.json, rows, trees=options.trees, samples=options.samples, threads=options.threads)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

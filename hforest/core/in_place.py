@@ -1,0 +1,56 @@
+"""Samples that are parts of the rows of an array and are read in place."""
+
+from typing import NamedTuple
+
+from . import check
+from .aliases import FloatArray, IntArray
+
+
+class Windows(NamedTuple):
+    """Samples that are parts of the rows of an array, read in place.
+
+    Number f of sample i is ``x.ravel()[base[i] + offset[f]]``.
+    """
+
+    x: FloatArray
+    """(n_rows, n_features) of float32 or float64, C-contiguous."""
+    base: IntArray
+    """(n_samples,) int64: where a sample begins."""
+    offset: IntArray
+    """(n_columns,) int64: the distance of each of its numbers from there."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Samples and columns."""
+        return len(self.base), len(self.offset)
+
+
+def check_places(base: IntArray, offset: IntArray, size: int, *, some: bool = True) -> None:
+    """Windows that lie inside `size` numbers; by default there are some, of some columns."""
+    sizes: check.Sizes = {}
+    check.array("base", base, check.INT64, ("n_samples",), sizes)
+    check.array("offset", offset, check.INT64, ("n_columns",), sizes)
+    if some:
+        check.at_least_one(sizes, "n_samples", "n_columns")
+    if max(sizes["n_samples"], sizes["n_columns"], size) > check.MAX_COUNT:
+        raise ValueError(
+            f"base: expected less than 2**31 windows in less than 2**31 numbers, got {sizes['n_samples']} in "
+            f"{size}; take a part of them"
+        )
+    if check.values_checked() and sizes["n_samples"] and sizes["n_columns"]:
+        least, first = int(base.min()), int(base.min()) + int(offset.min())
+        last = int(base.max()) + int(offset.max())
+        if least < 0 or first < 0 or last >= size:
+            raise IndexError(
+                f"base: expected windows inside the {size} numbers of x, got some from "
+                f"{min(least, first)} to {last}; choose base and offset inside x.ravel()"
+            )
+
+
+def check_windows(windows: Windows) -> None:
+    """Windows of finite numbers that lie inside their array; an argument called x."""
+    with check.fields_of("x"):
+        check.same_device(x=windows.x, base=windows.base, offset=windows.offset)
+        check.array("x", windows.x, check.floating("x", windows.x), ("n_rows", "n_features"), {})
+        check_places(windows.base, windows.offset, windows.x.size)
+        check.finite("x", windows.x)
