@@ -1,5 +1,6 @@
 """The engine: bins, in-bag counts, and trees that equal the reference's."""
 
+import contextlib
 import itertools
 import math
 import pickle
@@ -465,6 +466,61 @@ def test_a_tree_that_draws_no_sample_is_refused(grow):
         ValueError, match="^bootstrap: expected rows that each draw a sample, got zeros alone in row 2; draw"
     ):
         grow(x, y, 4, bootstrap=counts, rng=0)
+
+
+# ------------------------------------------------------------------------------- one y for each tree
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+@pytest.mark.parametrize("bootstrap", [True, False])
+@pytest.mark.parametrize("grow", [classic.grow, manifold.grow])
+@pytest.mark.parametrize("kind", ["labels", "weighted labels", "a target", "targets"])
+def test_trees_learn_y_in_their_own_order(kind, grow, bootstrap, backend):
+    """Each is the tree of its number in a call with its y."""
+    rng = np.random.default_rng(0)
+    x, n, n_trees = rng.normal(size=(40, 4)), 40, 3
+    y = {"a target": rng.normal(size=n), "targets": rng.normal(size=(n, 2))}.get(kind, rng.integers(0, 3, n))
+    settings = {"bootstrap": bootstrap, "rng": 5, "n_classes": 3}
+    if "target" in kind:
+        settings = {"bootstrap": bootstrap, "rng": 5, "task": "regression"}
+    if kind == "weighted labels":
+        settings["sample_weight"] = rng.uniform(0.5, 2, n)
+    order = np.stack([rng.permutation(n) for _ in range(n_trees)])
+    order[0, :5] = 7  # no permutation
+    with hforest.using(backend) if backend == "reference" else contextlib.nullcontext():
+        together = grow(x, y, n_trees, y_order=order, **settings)
+        alone = [grow(x, y[order[m]], 1, first_tree=m, **settings) for m in range(n_trees)]
+    same_bits(together, hforest.tree.join(alone))
+
+
+def test_orders_of_y_do_not_depend_on_batches_and_threads(threads):
+    x, y = samples(50, 3, 3, np.float32, 0, False)
+    order = np.random.default_rng(0).permuted(np.tile(np.arange(50), (100, 1)), axis=1)
+    want = make(x, y, n_trees=100, y_order=order)
+    for n_threads in (1, 2, 7):
+        hforest.set_num_threads(n_threads)
+        assert_same(make(x, y, n_trees=100, y_order=order, progress=lambda done, n_trees: True), want)
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "message"),
+    [
+        (lambda a: a[:2], ValueError, r"y_order: expected shape \(n_trees, n_samples\) = \(3, 50\), got"),
+        (lambda a: a + 1, IndexError, "y_order: expected numbers of samples below 50, got 1 to 50; samples"),
+        (lambda a: a - 1, IndexError, "y_order: expected numbers of samples below 50, got -1 to 48; samples"),
+        (lambda a: a / 2, TypeError, "y_order: expected an array of an integer dtype, got float64; pass"),
+    ],
+)
+def test_wrong_orders_of_y(change, kind, message):
+    x, y = samples(50, 3, 3, np.float32, 0, False)
+    with pytest.raises(kind, match=message):
+        make(x, y, n_trees=3, y_order=change(np.tile(np.arange(50), (3, 1))))
+
+
+def test_orders_of_y_are_refused_beside_class_weights():
+    x, y = samples(50, 3, 3, np.float32, 0, False)
+    with pytest.raises(ValueError, match="class_weight: expected None beside y_order, got class weights"):
+        make(x, y, n_trees=1, y_order=np.arange(50)[None], class_weight="balanced")
 
 
 # ------------------------------------------------------------------------------- extreme weights

@@ -63,6 +63,7 @@ def grow(
     max_bins: int | None = None,
     categorical: ArrayLike | None = None,
     bootstrap: bool | str | IntArray = True,
+    y_order: ArrayLike | None = None,
     max_depth: int | None = None,
     min_samples_split: int = 2,
     min_samples_leaf: int = 1,
@@ -115,6 +116,10 @@ def grow(
         Whether each tree draws n_samples samples with replacement; or "poisson", the in-bag counts of
         `hforest.growth.poisson_counts`; or in-bag counts, such as those of `hforest.growth.bootstrap_counts`,
         some above 0 in each row.
+    y_order : (n_trees, n_samples) array of integers, optional
+        Numbers of samples, such as permutations: tree m learns ``y[y_order[m]]``, so that sample i has the
+        label or target of sample y_order[m, i]. Weights and in-bag counts stay with the samples. Not with
+        class_weight, nor on a GPU.
     max_depth : int, optional
         Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int

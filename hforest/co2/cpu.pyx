@@ -165,7 +165,7 @@ def fit_oc1(
     t.labels, t.targets = start(labels), start_of_rows(targets)
     t.n_outputs, t.weight, t.criterion, t.min_leaf = n_outputs, &weight[0], criterion, min_leaf
     node.last = t.n
-    start_samples(&t, &r, NULL, 0, t.n)
+    start_samples(&t, &r, NULL, NULL, 0, t.n)
     start_oc1(&o, &r.arena, cnp.PyArray_DATA(x), x.shape[1], False, t.single, t.n)
     r.least_weight = least_weight
     if r.arena.failed:

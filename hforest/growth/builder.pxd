@@ -21,7 +21,9 @@ ctypedef struct hf_arrays:
     uint32_t* words
 
 cdef uint64_t tree_key(uint64_t seed, int64_t tree) noexcept nogil
-cdef bint grow_tree(const hf_task* t, int64_t number, const int32_t* counts, hf_tree* tree) noexcept nogil
+cdef bint grow_tree(
+    const hf_task* t, int64_t number, const int32_t* counts, const int32_t* order, hf_tree* tree
+) noexcept nogil
 cdef bint add_words(hf_tree* tree, int64_t v, const uint32_t* words, int64_t n) noexcept nogil
 cdef bint reserve_entries(hf_tree* tree, int64_t n) noexcept nogil
 cdef void order_tree(const hf_arrays* to, int64_t n_outputs, bint single) noexcept nogil

@@ -180,11 +180,14 @@ cdef bint _split_node(
     return _push(r, tree, right) and _push(r, tree, left)
 
 
-cdef bint grow_tree(const hf_task* t, int64_t number, const int32_t* counts, hf_tree* tree) noexcept nogil:
+cdef bint grow_tree(
+    const hf_task* t, int64_t number, const int32_t* counts, const int32_t* order, hf_tree* tree
+) noexcept nogil:
     # Grows tree `number`, or what t.roots has for it; returns False, and a part of it, if memory is out or
     # the call is to end.
     #
     # counts  IN (t.n,)  how often each sample was drawn; NULL for once
+    # order   IN (t.n,)  whose label or target each sample has; NULL: its own
     # tree    OUT        all zeros before
     cdef hf_workspace r
     cdef hf_pending node
@@ -202,7 +205,7 @@ cdef bint grow_tree(const hf_task* t, int64_t number, const int32_t* counts, hf_
         first, last = t.roots.indptr[number], t.roots.indptr[number + 1]
         node.key, node.depth = t.roots.key[number], <int32_t> t.roots.depth[number]
         r.root_weight = t.roots.weight[number]
-    fine = start_samples(t, &r, counts, first, last) and t.source.start(t, &r)
+    fine = start_samples(t, &r, counts, order, first, last) and t.source.start(t, &r)
     node.first, node.last = 0, r.n
     fine = fine and _push(&r, tree, node)
     # Depth-first: the samples of a small subtree stay in cache.

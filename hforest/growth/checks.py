@@ -239,6 +239,39 @@ def check_bootstrap(
     return counts
 
 
+def check_order(
+    order: ArrayLike | None, n_trees: int, n_samples: int, beside: Array, class_weight: Any
+) -> IntArray | None:
+    """None, or for each tree the numbers of samples of 32 bits, on the CPU as the array `beside` is."""
+    if order is None:
+        return None
+    check.on_cpu(y_order=order)
+    check.require(
+        isinstance(beside, np.ndarray), "y_order", "None beside CuPy arrays", "an array",
+        "pass NumPy arrays, or a call for each tree", TypeError,
+    )  # fmt: skip
+    check.require(
+        class_weight is None, "class_weight", "None beside y_order", "class weights",
+        "pass them in sample_weight, which stays with the samples",
+    )  # fmt: skip
+    numbers, shape = supervised.as_given("y_order", order), (n_trees, n_samples)
+    check.require(
+        numbers.dtype.kind in "iu", "y_order", "an array of an integer dtype", numbers.dtype,
+        "pass numbers of samples, such as permutations", TypeError,
+    )  # fmt: skip
+    check.require(
+        numbers.shape == shape, "y_order", f"shape (n_trees, n_samples) = {shape}", tuple(numbers.shape),
+        "pass a row for each tree",
+    )  # fmt: skip
+    # Backends follow these: they are read inside unchecked(), too.
+    low, high = int(numbers.min()), int(numbers.max())
+    check.require(
+        0 <= low and high < n_samples, "y_order", f"numbers of samples below {n_samples}", f"{low} to {high}",
+        "samples are numbered from 0", IndexError,
+    )  # fmt: skip
+    return supervised.converted_numbers(numbers, check.INT32)
+
+
 def check_learned(
     y: ArrayLike,
     beside: Array,

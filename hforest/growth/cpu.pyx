@@ -411,7 +411,8 @@ cdef object grow_trees(hf_task* t, batch):
     cdef int threads = <int> min(n_trees, <int64_t> hf_threads())
     cdef Py_ssize_t[::1] at = np.empty(n_trees, np.intp)
     cdef const int32_t* counts = start_of_rows[int32_t](batch.counts)
-    cdef int64_t counts_size = t.n if counts != NULL else 0
+    cdef const int32_t* order = start_of_rows[int32_t](batch.order)
+    cdef int64_t counts_size = t.n if counts != NULL else 0, order_size = t.n if order != NULL else 0
     cdef hf_watch watch
     grown = [_Grown() for _ in range(n_trees)]
     for m in range(n_trees):
@@ -421,7 +422,9 @@ cdef object grow_trees(hf_task* t, batch):
     n_units = hf_units(&watch, n_trees, threads)
     for m in prange(n_units, schedule="dynamic", num_threads=threads, nogil=True):
         if hf_begin(&watch, m):
-            if not grow_tree(t, first + m, counts + m * counts_size, <hf_tree*> at[m]):
+            if not grow_tree(
+                t, first + m, counts + m * counts_size, order + m * order_size, <hf_tree*> at[m]
+            ):
                 hf_stop(&watch)
             hf_end(&watch)
     raise_stopped(&watch, "grow: no memory for a tree on {} samples", t.n)

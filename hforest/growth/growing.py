@@ -157,6 +157,7 @@ def grow(
     splitter: str = "best",
     max_features: int | float | str | None = "sqrt",
     bootstrap: bool | str | IntArray = True,
+    y_order: ArrayLike | None = None,
     max_depth: int | None = None,
     min_samples_split: int = 2,
     min_samples_leaf: int = 1,
@@ -199,6 +200,10 @@ def grow(
         Whether each tree draws n_samples samples with replacement; or "poisson", the in-bag counts of
         `hforest.growth.poisson_counts`; or in-bag counts, such as those of `hforest.growth.bootstrap_counts`,
         some above 0 in each row.
+    y_order : (n_trees, n_samples) array of integers, optional
+        Numbers of samples, such as permutations: tree m learns ``y[y_order[m]]``, so that sample i has the
+        label or target of sample y_order[m, i]. Weights and in-bag counts stay with the samples. Not with
+        class_weight, nor on a GPU.
     max_depth : int, optional
         Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
@@ -258,7 +263,8 @@ def grow(
     samples = bins if isinstance(bins, Samples) else of_bins(bins, "bins")
     growth = check_growth(
         samples, y, n_trees, sample_weight=sample_weight, class_weight=class_weight, criterion=criterion,
-        splitter=splitter, bootstrap=bootstrap, max_depth=max_depth, min_samples_split=min_samples_split,
+        splitter=splitter, bootstrap=bootstrap, y_order=y_order, max_depth=max_depth,
+        min_samples_split=min_samples_split,
         min_samples_leaf=min_samples_leaf, min_weight_fraction_leaf=min_weight_fraction_leaf,
         min_impurity_decrease=min_impurity_decrease, task=task, n_classes=n_classes, first_tree=first_tree,
         progress=progress, rng=rng,
@@ -280,6 +286,7 @@ def grow_projected(
     criterion: str | None = None,
     splitter: str = "best",
     bootstrap: bool | str | IntArray = True,
+    y_order: ArrayLike | None = None,
     max_depth: int | None = None,
     min_samples_split: int = 2,
     min_samples_leaf: int = 1,
@@ -323,6 +330,10 @@ def grow_projected(
         Whether each tree draws n_samples samples with replacement; or "poisson", the in-bag counts of
         `hforest.growth.poisson_counts`; or in-bag counts, such as those of `hforest.growth.bootstrap_counts`,
         some above 0 in each row.
+    y_order : (n_trees, n_samples) array of integers, optional
+        Numbers of samples, such as permutations: tree m learns ``y[y_order[m]]``, so that sample i has the
+        label or target of sample y_order[m, i]. Weights and in-bag counts stay with the samples. Not with
+        class_weight, nor on a GPU.
     max_depth : int, optional
         Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
@@ -389,7 +400,8 @@ def grow_projected(
     n_projections = check_projections(distribution, n_projections, task)
     growth = check_growth(
         source, y, n_trees, sample_weight=sample_weight, class_weight=class_weight, criterion=criterion,
-        splitter=splitter, bootstrap=bootstrap, max_depth=max_depth, min_samples_split=min_samples_split,
+        splitter=splitter, bootstrap=bootstrap, y_order=y_order, max_depth=max_depth,
+        min_samples_split=min_samples_split,
         min_samples_leaf=min_samples_leaf, min_weight_fraction_leaf=min_weight_fraction_leaf,
         min_impurity_decrease=min_impurity_decrease, task=task, n_classes=n_classes, first_tree=first_tree,
         progress=progress, rng=rng,

@@ -3,7 +3,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from hforest.growth.task cimport hf_pending, hf_task, hf_workspace
 
 cdef bint start_samples(
-    const hf_task* t, hf_workspace* r, const int32_t* counts, int64_t first, int64_t last
+    const hf_task* t, hf_workspace* r, const int32_t* counts, const int32_t* order, int64_t first,
+    int64_t last
 ) noexcept nogil
 cdef bint is_pure(const hf_task* t, const hf_workspace* r, const hf_pending* node) noexcept nogil
 cdef double sum_up(const hf_task* t, hf_workspace* r, const hf_pending* node) noexcept nogil

@@ -58,12 +58,30 @@ cdef bint _allocate(const hf_task* t, hf_workspace* r, double weight, bint whole
     return True
 
 
+cdef inline int64_t _learned_of(const int32_t* order, int64_t i) noexcept nogil:
+    # Returns whose label or target sample i has.
+    return i if order == NULL else order[i]
+
+
+cdef bint _order_targets(const hf_task* t, hf_workspace* r, const int32_t* order) noexcept nogil:
+    # Writes the targets of a tree's samples; returns whether there was memory.
+    cdef int64_t size = t.n_outputs * sizeof(double), i
+    cdef double* targets = <double*> take(&r.arena, t.n * size)
+    for i in range(0 if targets == NULL else t.n):
+        memcpy(targets + i * t.n_outputs, t.targets + order[i] * t.n_outputs, size)
+    r.targets = targets
+    return targets != NULL
+
+
 cdef bint start_samples(
-    const hf_task* t, hf_workspace* r, const int32_t* counts, int64_t first, int64_t last
+    const hf_task* t, hf_workspace* r, const int32_t* counts, const int32_t* order, int64_t first,
+    int64_t last
 ) noexcept nogil:
     # Fills a workspace, all zeros, with those of the samples first to last - 1 that weigh something; with all
     # where only samples without weight were drawn. Returns whether there was memory. Which samples weigh
     # something cannot be predicted: nothing branches on it.
+    #
+    # order  IN (t.n,)  whose label or target each sample has; NULL: its own
     cdef int64_t i, at = 0
     cdef double w, largest = 0, sum = 0
     cdef bint whole = True, integers
@@ -75,7 +93,7 @@ cdef bint start_samples(
         largest = w if w > largest else largest
         whole = whole & (w < WHOLE) & (w == <double> <int64_t> w)
     if r.n == 0 and counts != NULL:
-        return start_samples(t, r, NULL, first, last)
+        return start_samples(t, r, NULL, order, first, last)
     integers = not t.in_floats and t.labels != NULL and t.criterion == HF_GINI and whole and sum < WHOLE
     if integers and largest < 256 and t.n_outputs <= 256 and t.source.has_short_bins:
         r.kind = HF_KEYS_32
@@ -84,6 +102,9 @@ cdef bint start_samples(
     else:
         r.kind = HF_FLOATS
     r.scan = scan_of(t, r.kind)
+    r.targets = t.targets
+    if t.targets != NULL and order != NULL and not _order_targets(t, r, order):
+        return False
     if not _allocate(t, r, sum, whole):
         return False
     for i in range(first, last):
@@ -91,11 +112,11 @@ cdef bint start_samples(
         # With labels in the payload a sample is only ever a place among bins.
         r.sample[at] = <uint32_t> (i if t.base == NULL else t.base[i])
         if r.kind != HF_FLOATS:
-            r.payload[at] = <uint32_t> t.labels[i] << weight_bits(r) | <uint32_t> w
+            r.payload[at] = <uint32_t> t.labels[_learned_of(order, i)] << weight_bits(r) | <uint32_t> w
         else:
             r.payload[at] = <uint32_t> at
             r.weight[at] = w
-            r.label[at] = t.labels[i] if t.labels != NULL else 0
+            r.label[at] = t.labels[_learned_of(order, i)] if t.labels != NULL else 0
         at += w > 0
     return True
 
@@ -114,9 +135,9 @@ cdef bint is_pure(const hf_task* t, const hf_workspace* r, const hf_pending* nod
             elif r.payload[i] >> bits != r.payload[node.first] >> bits:
                 return False
         return True
-    first = t.targets + r.sample[node.first] * t.n_outputs
+    first = r.targets + r.sample[node.first] * t.n_outputs
     for i in range(node.first + 1, node.last):
-        row = t.targets + r.sample[i] * t.n_outputs
+        row = r.targets + r.sample[i] * t.n_outputs
         for k in range(t.n_outputs):
             if row[k] != first[k]:
                 return False
@@ -152,7 +173,7 @@ cdef double sum_up(const hf_task* t, hf_workspace* r, const hf_pending* node) no
         if t.labels != NULL:
             r.total[r.label[i]] += w
         else:
-            row = t.targets + r.sample[i] * t.n_outputs
+            row = r.targets + r.sample[i] * t.n_outputs
             for k in range(t.n_outputs):
                 r.total[k] += w * row[k]
     if t.labels != NULL:
@@ -200,7 +221,7 @@ cdef void _sum_left_targets(
     # Writes the sums of the left side of one target, as hf_add adds them up.
     cdef const uint32_t* sample = r.sample + node.first
     cdef const double* weights = r.weight + node.first
-    cdef const double* targets = t.targets
+    cdef const double* targets = r.targets
     cdef double mean = r.mean[0], total = 0, all = 0, w
     cdef int64_t i
     for i in range(n_left):

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, IntArray, Progress, Rng
 from ..core.progress import check_progress
-from .checks import SPLITTERS, check_bootstrap, check_learned, check_windows_task
+from .checks import SPLITTERS, check_bootstrap, check_learned, check_order, check_windows_task
 from .samples import Samples
 from .trees import Learned
 
@@ -23,6 +23,8 @@ class Growth(NamedTuple):
     """A bool, "poisson", or in-bag counts."""
     seed: int
     progress: Progress
+    order: IntArray | None = None
+    """(n_trees, n_samples) int32: whose label or target each sample of a tree has."""
 
 
 def check_growth(
@@ -40,6 +42,7 @@ def check_growth(
     first_tree: int,
     progress: Progress,
     rng: Rng,
+    y_order: ArrayLike | None = None,
     **limits: Any,
 ) -> Growth:
     """Settings as `hforest.classic.grow` explains them; `limits` are the arguments of `supervised.limits`."""
@@ -53,4 +56,6 @@ def check_growth(
         class_weight=class_weight, criterion=criterion, limits=stops, dtype=samples.dtype,
     )  # fmt: skip
     bootstrap = check_bootstrap(bootstrap, n_trees, len(samples), samples.numbers)
-    return Growth(samples, learned, n_trees, first_tree, splitter, bootstrap, check.seed(rng), progress)
+    order = check_order(y_order, n_trees, len(samples), samples.numbers, class_weight)
+    seed = check.seed(rng)
+    return Growth(samples, learned, n_trees, first_tree, splitter, bootstrap, seed, progress, order)

@@ -175,6 +175,7 @@ cdef struct hf_workspace:
     uint32_t* payload2
     double* weight          # HF_FLOATS
     double* weight2
+    const double* targets   # (t.n, n_outputs), of this tree; or NULL
     int32_t* label          # HF_FLOATS
     int32_t* label2
     uint8_t* goes_right
@@ -219,7 +220,7 @@ cdef inline void hf_add(const hf_task* t, const hf_workspace* r, int64_t i, doub
     if t.labels != NULL:
         sum[r.label[i]] += w
         return
-    row = t.targets + r.sample[i] * t.n_outputs
+    row = r.targets + r.sample[i] * t.n_outputs
     for k in range(t.n_outputs):
         sum[k] += w * (row[k] - r.mean[k])
 

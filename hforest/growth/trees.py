@@ -68,6 +68,8 @@ class Batch(NamedTuple):
     trees: list[Any]
     roots: Roots | None = None
     """Of nodes in place of whole trees: `first` is 0, `counts` is None. On the CPU alone."""
+    order: IntArray | None = None
+    """(n_trees, n_samples) int32: whose label or target each sample has; None: its own. On the CPU alone."""
 
 
 def joined(

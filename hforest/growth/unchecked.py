@@ -51,7 +51,8 @@ def in_batches(grow_some: GrowSome, growth: Growth, batch: int | None = None) ->
                 dispatch.backend(PACKAGE, counts).poisson_counts(growth.seed, number, 0, counts)
             elif not isinstance(bootstrap, bool):
                 counts = bootstrap[first : first + count]
-            grow_some(Batch(growth.seed, number, count, counts, trees))
+            order = None if growth.order is None else growth.order[first : first + count]
+            grow_some(Batch(growth.seed, number, count, counts, trees, None, order))
             if not report(len(trees)):
                 break
     return trees

@@ -115,6 +115,12 @@ def _bootstrap(s: Setting) -> Any:
     return s.choice((True, False, "poisson", counts))
 
 
+@value("y_order")
+def _y_order(s: Setting) -> Any:
+    order = np.arange(s.n * s.n_trees).reshape(s.n_trees, s.n) * 3 % s.n
+    return order if s.argument("class_weight") is None and s.flag() else None
+
+
 def _windows(s: Setting) -> growth.Windows:
     # Windows of three numbers of rows that are as long.
     x = s.numbers(s.n, 3)
