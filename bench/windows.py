@@ -4,8 +4,9 @@
 
 Forests are grown on windows of 31 x 31 x 3 numbers around labelled pixels of the training images, as many
 of each class, and predict the class of each pixel of a test image, whose border is padded by 15 pixels.
-Copies of the windows are made a million numbers at a time. Before anything is timed, both give the same bits, and some
-windows give those of the reference implementation. Forests are checked in each call only where it says so.
+Copies of the windows are made a million numbers at a time. Before anything is timed, both give the same bits,
+and some windows give those of the reference implementation. "checked" is a call that checks the forest; the
+others run inside `unchecked()`.
 
 Figures are milliseconds a frame and nanoseconds a pixel and tree, the least of repeats taken in turn, on one
 thread of the processor's time, which other processes disturb less.
