@@ -15,9 +15,10 @@ from .model import Model, check_model, frame_of
 
 
 def _shares(forest: Any, places: growth.Windows, rows: slice, scale: FloatArray | None) -> FloatArray:
-    """(n, n_classes): what a prepared forest says of some windows."""
+    """(n, n_classes): what a prepared forest says of some windows, which are copied to be normalised."""
+    some = places._replace(base=places.base[rows])
     with check.unchecked():
-        return tree.predict(forest, windows.copied(places, rows, scale))
+        return tree.predict(forest, some if scale is None else windows.copied(some, scale=scale))
 
 
 class _Work(NamedTuple):
@@ -30,7 +31,7 @@ class _Work(NamedTuple):
     weight: FloatArray
     """(n_classes,): what shares are multiplied by."""
     n_rows: int
-    """Windows that are copied at a time."""
+    """Windows that are read at a time."""
 
 
 def _checked(model: Model, images: ArrayLike, weight_back: float, max_memory: int) -> _Work:
@@ -48,7 +49,8 @@ def _checked(model: Model, images: ArrayLike, weight_back: float, max_memory: in
     least = model.class_factor[there].min(initial=np.inf)
     weight = np.where(there, (least / np.where(there, model.class_factor, 1)) ** power, 0).astype(dtype)
     pixel = np.flatnonzero(windows.inside((1, *x.shape[1:-1]), frame.margin))
-    return _Work(x, pixel, weight, max(1, max_memory // (int(model.forest.n_features) * dtype.itemsize)))
+    n_bytes = 8 if model.scale is None else int(model.forest.n_features) * dtype.itemsize
+    return _Work(x, pixel, weight, max(1, max_memory // n_bytes))
 
 
 def _run(
@@ -90,7 +92,8 @@ def predict(
         Shares are divided by ``class_factor ** weight_back`` and normalised: with 1 they are estimates for
         images as they are, with 0 for equally frequent classes, between them a compromise.
     max_memory : int
-        Bytes of the windows that are copied at a time, at least one.
+        Bytes of the windows that are read at a time, at least one: 8 each, which are read in place, or those
+        of a copy with `normalize`.
     progress : callable or bool, optional
         Called as progress(done, n_images) after every image; False ends the work and returns the images so
         far. True shows a bar.
@@ -109,8 +112,8 @@ def predict(
     Notes
     -----
     Norouzi et al. 2015, section 6.2, weigh by the inverse factors. Memory: the result, max_memory, and an
-    image with its borders; images of another dtype than the forest's are copied. Cost: a copy of each window,
-    and a walk down each tree.
+    image with its borders; images of another dtype than the forest's are copied. Cost: a walk down each tree
+    for each pixel, and with `normalize` a copy of its window.
 
     Examples
     --------
@@ -151,7 +154,8 @@ def predict_labels(
     weight_back : float
         As for `predict`: 1 favours the share of pixels that are right, 0 the average over classes.
     max_memory : int
-        Bytes of the windows that are copied at a time, at least one.
+        Bytes of the windows that are read at a time, at least one: 8 each, which are read in place, or those
+        of a copy with `normalize`.
     progress : callable or bool, optional
         Called as progress(done, n_images) after every image; False ends the work and returns the images so
         far. True shows a bar.
