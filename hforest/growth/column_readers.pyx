@@ -8,6 +8,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 
 from hforest.growth.columns cimport bins_at, hf_range, is_by_rows, is_stored
+from hforest.growth.node_samples cimport is_prefetched, prefetch_numbers
 from hforest.growth.stored cimport read_stored
 from hforest.growth.task cimport hf_pending, hf_task, hf_workspace
 
@@ -57,6 +58,19 @@ cdef hf_range _read_32(
 ) noexcept nogil:
     cdef const uint32_t* bins = <const uint32_t*> c.bins + bins_at(c, t, column)
     return _read(bins, 1, r.sample + node.first, node.last - node.first, bin)
+
+
+cdef void prefetch_column(
+    const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, int64_t column
+) noexcept nogil:
+    # Prefetches what a reader will read.
+    cdef int64_t n = node.last - node.first
+    if is_stored(c) or c.offset != NULL or is_by_rows(c, t, n):
+        return
+    if is_prefetched(n, t.n * c.n_columns * c.width):
+        prefetch_numbers(
+            <const char*> c.bins + column * t.n * c.width, t.n, c.width, r.sample + node.first, n
+        )
 
 
 cdef hf_reader reader_of(const hf_columns* c) noexcept nogil:

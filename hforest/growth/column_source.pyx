@@ -11,6 +11,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from hforest.core.machine cimport hf_stopped_after
 from hforest.core.arena cimport hf_arena, take, take_zeros
 from hforest.growth.builder cimport add_words
+from hforest.growth.column_readers cimport prefetch_column
 from hforest.growth.columns cimport hf_columns, is_by_values, is_stored, table_at
 from hforest.growth.feature_sampling cimport hf_sampling, sample_feature, start_features, undo_sampling
 from hforest.growth.histogram cimport best_of_histograms
@@ -193,7 +194,7 @@ cdef hf_split best_column(
     cdef hf_split best = no_split()
     cdef hf_sampling sampling
     cdef hf_scorer scorer
-    cdef int64_t count, n = node.last - node.first, n_steps = 0, column
+    cdef int64_t count, n = node.last - node.first, n_steps = 0, f, column
     cdef int kind = SORTED_SCAN, n_orders, number
     cdef const uint32_t* candidates = work.features.column
     cdef bint varies = False
@@ -217,10 +218,15 @@ cdef hf_split best_column(
         place_samples(t, r, &c.stored.rows, node)
     # One by one; also where all features sampled so far are constant in the node.
     scorer.score = NULL
-    while sampling.n_sampled < c.n_columns and (sampling.n_sampled < t.n_candidates or not varies):
+    f = sampling.n_sampled
+    while f < c.n_columns and (f < t.n_candidates or not varies):
         if is_perfect(r, best.score, weight) or hf_stopped_after(t.watch, &n_steps, n + t.n_outputs):
             break
-        column = sample_feature(&work.features, &sampling)
+        # The next column is prefetched while this one is scored.
+        while sampling.n_sampled <= f or sampling.n_sampled < min(f + 2, t.n_candidates):
+            prefetch_column(t, r, c, node, sample_feature(&work.features, &sampling))
+        column = work.features.column[f]
+        f += 1
         if is_stored(c) and scan_few(t, r, c, node, weight, column, &varies, &best):
             continue
         n_orders = read_orders(t, r, c, node, weight, column, &work.orders)

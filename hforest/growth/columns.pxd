@@ -2,10 +2,10 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
+from hforest.growth.node_samples cimport NEAR_COLUMNS
 from hforest.growth.task cimport hf_pending, hf_task, hf_workspace
 
 cdef enum:
-    NEAR_BINS = 1 << 19   # bytes of bins that stay in L2
     NEAR_SAMPLES = 64      # samples up to which these are read from rows
 
 
@@ -99,11 +99,13 @@ cdef inline bint is_by_values(const hf_columns* c, const hf_task* t, int64_t n) 
 
 
 cdef inline bint is_by_rows(const hf_columns* c, const hf_task* t, int64_t n) noexcept nogil:
-    # Returns whether n samples of a node have their bins read from rows: where these are fewer cache lines
-    # than the candidates' columns, or where all columns stay in cache and rows are for few samples alone.
-    cdef int64_t row = c.n_columns // 64 + 1, column = t.n // 64 + 1
+    # Returns whether n samples of a node have their bins read from rows: where fewer cache lines are fetched
+    # than from the candidates' columns, or where all columns stay in cache and rows are for few samples alone.
+    cdef int64_t row = min(c.n_columns // 64 + 1, t.n_candidates), column = t.n // 64 + 1
     if c.rows == NULL:
         return False
-    if t.n * c.n_columns <= NEAR_BINS:
+    if t.n * c.n_columns <= NEAR_COLUMNS:
         return n <= NEAR_SAMPLES
-    return n * min(row, t.n_candidates) <= t.n_candidates * min(column, n)
+    if n * row * 64 > NEAR_COLUMNS:
+        row = t.n_candidates  # each candidate fetches its line again
+    return n * row <= t.n_candidates * min(column, n)

@@ -1,6 +1,25 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
-from hforest.growth.task cimport hf_pending, hf_task, hf_workspace
+from hforest.growth.task cimport HF_PREFETCH, hf_pending, hf_task, hf_workspace
+
+cdef enum:
+    NEAR_COLUMNS = 1 << 19        # bytes of all columns that stay in L2
+    PREFETCHED_SAMPLES = 512      # of larger nodes processors foresee where the next numbers lie
+
+
+cdef inline bint is_prefetched(int64_t n, int64_t n_bytes) noexcept nogil:
+    # Returns whether a node of n samples has its columns prefetched, which have n_bytes in all.
+    return n <= PREFETCHED_SAMPLES and n_bytes > NEAR_COLUMNS
+
+
+cdef inline void prefetch_numbers(
+    const char* column, int64_t n_all, int size, const uint32_t* sample, int64_t n
+) noexcept nogil:
+    # Prefetches what n of n_all samples have in a column of numbers of `size` bytes.
+    cdef int64_t i, n_lines = n_all * size // 64 + 1
+    for i in range(min(n, n_lines)):
+        HF_PREFETCH(column + (sample[i] * size if n < n_lines else 64 * i))
+
 
 cdef bint start_samples(
     const hf_task* t, hf_workspace* r, const int32_t* counts, const int32_t* order, int64_t first,

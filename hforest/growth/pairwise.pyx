@@ -12,6 +12,7 @@ from hforest.growth.bodies cimport (
     HF_PAIRWISE_SAMPLES, HF_VALUE_PAIRS, bodies_of, hf_bodies, hf_pairwise,
     hf_value_pairs, score_at,
 )
+from hforest.growth.column_readers cimport prefetch_column
 from hforest.growth.columns cimport bins_at, hf_columns, is_by_rows
 from hforest.growth.node_samples cimport number_classes, place_by_class
 from hforest.growth.node_scorer cimport hf_scorer, take_split
@@ -134,6 +135,8 @@ cdef void best_pairwise(
         for j in range(per):
             some[j] = column[first + (j if j < count else 0)]
         first += per
+        for j in range(<int> min(per, n_candidates - first)):  # prefetched while these are scored
+            prefetch_column(t, r, c, node, column[first + j])
         _read(t, c, some, per, &p)
         if memcmp(p.bin, p.bin + per, (p.n - 1) * per) == 0:
             continue  # none of them varies

@@ -11,11 +11,12 @@ sums over corners:
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 
+from hforest.growth.node_samples cimport is_prefetched, prefetch_numbers
 from hforest.growth.projections cimport (
-    HF_STREAM_ENTRY, corner_t, hf_candidate, hf_distribution, hf_draw_projection, hf_patch, hf_patch_entries,
-    hf_patch_of, hf_projections, real,
+    HF_STREAM_ENTRY, corner_t, hf_candidate, hf_distribution, hf_draw_projection, hf_entries, hf_patch,
+    hf_patch_entries, hf_patch_of, hf_projections, real,
 )
-from hforest.growth.task cimport HF_PREFETCH, hf_draw, hf_philox, hf_task
+from hforest.growth.task cimport HF_PREFETCH, hf_philox, hf_task
 
 cdef enum:
     ROWS_AHEAD = 12      # samples ahead whose row is prefetched: rows lie far apart
@@ -158,11 +159,16 @@ cdef void _project_corners(
         value[i] = sum
 
 
+cdef inline int _size_of(const hf_projections* p) noexcept nogil:
+    # Returns the bytes of a number.
+    return 1 if p.bytes != NULL else 4 if p.single else 8
+
+
 cdef inline hf_numbers _numbers_of(const hf_task* t, const hf_projections* p, int64_t n) noexcept nogil:
     # Returns where n samples of a node have their numbers read: from rows where these are fewer cache lines
     # than columns, for all candidates together.
     cdef hf_numbers a
-    cdef int64_t size = 1 if p.bytes != NULL else 4 if p.single else 8
+    cdef int64_t size = _size_of(p)
     cdef int64_t row = p.distribution.n_features * size // 64 + 1, column = t.n * size // 64 + 1
     if n * min(row, t.n_candidates) <= t.n_candidates * min(column, n):
         a.x = <const void*> p.bytes if p.bytes != NULL else p.x
@@ -172,38 +178,67 @@ cdef inline hf_numbers _numbers_of(const hf_task* t, const hf_projections* p, in
     return a
 
 
+cdef void draw_entries(const hf_projections* p, hf_candidate candidate, hf_entries* entries) noexcept nogil:
+    # Writes the entries of a candidate, unless they are there.
+    if entries.n == 0 or entries.key != candidate.key:
+        entries.key = candidate.key
+        entries.n = hf_draw_projection(
+            &p.distribution, candidate, hf_philox(candidate.key, 0, HF_STREAM_ENTRY), entries.index,
+            entries.factor,
+        )
+
+
+cdef void prefetch_values(
+    const hf_task* t, const hf_projections* p, const uint32_t* sample, int64_t n, hf_candidate candidate,
+    hf_entries* entries
+) noexcept nogil:
+    # Draws the entries of a projection, and prefetches the columns that project_values will read.
+    cdef int size = _size_of(p)
+    cdef int64_t e
+    cdef hf_numbers a
+    if p.corners != NULL or not is_prefetched(n, t.n * p.distribution.n_features * size):
+        return
+    a = _numbers_of(t, p, n)
+    if a.stride > 1:
+        return
+    draw_entries(p, candidate, entries)
+    for e in range(entries.n):
+        prefetch_numbers(<const char*> a.x + entries.index[e] * a.step * size, t.n, size, sample, n)
+
+
 cdef void project_values(
     const hf_task* t, const hf_projections* p, const uint32_t* sample, int64_t n, hf_candidate candidate,
-    uint32_t* index, float* factor, void* value
+    hf_entries* entries, void* value
 ) noexcept nogil:
     # Writes the values of a candidate, of n samples.
     #
-    # index, factor  OUT (n_entries,)  its entries
-    # value          OUT (n,)          float or double; of whole numbers int32
+    # entries  OUT        its entries
+    # value    OUT (n,)   float or double; of whole numbers int32
     cdef const hf_distribution* a = &p.distribution
-    cdef int64_t n_entries
-    cdef hf_draw first = hf_philox(candidate.key, 0, HF_STREAM_ENTRY)
     cdef hf_patch patch
     cdef hf_numbers numbers = _numbers_of(t, p, n)
     cdef int32_t* whole = <int32_t*> value
+    cdef uint32_t* index = entries.index
+    cdef float* factor = entries.factor
     if p.corners != NULL:
-        patch = hf_patch_of(a, first, hf_philox(candidate.key, 1, HF_STREAM_ENTRY))
+        patch = hf_patch_of(
+            a, hf_philox(candidate.key, 0, HF_STREAM_ENTRY), hf_philox(candidate.key, 1, HF_STREAM_ENTRY)
+        )
         if patch.size[0] * patch.size[1] * patch.size[2] > LOOKED_UP:
             if p.narrow:
                 _project_corners[uint16_t](a, patch, <const uint16_t*> p.corners, sample, n, whole)
             else:
                 _project_corners[uint32_t](a, patch, <const uint32_t*> p.corners, sample, n, whole)
             return
-        n_entries = hf_patch_entries(a, patch, index, factor)
-    else:
-        n_entries = hf_draw_projection(a, candidate, first, index, factor)
+        entries.key, entries.n = candidate.key, hf_patch_entries(a, patch, index, factor)
+    draw_entries(p, candidate, entries)
     if p.bytes != NULL:
-        _project_bytes(&numbers, sample, n, index, factor, n_entries, whole)
+        _project_bytes(&numbers, sample, n, index, factor, entries.n, whole)
     elif p.whole and p.single:
-        _project_whole[float](&numbers, 0, sample, n, index, factor, n_entries, whole)
+        _project_whole[float](&numbers, 0, sample, n, index, factor, entries.n, whole)
     elif p.whole:
-        _project_whole[double](&numbers, 0, sample, n, index, factor, n_entries, whole)
+        _project_whole[double](&numbers, 0, sample, n, index, factor, entries.n, whole)
     elif p.single:
-        _project[float](&numbers, 0, sample, n, index, factor, n_entries, <float*> value)
+        _project[float](&numbers, 0, sample, n, index, factor, entries.n, <float*> value)
     else:
-        _project[double](&numbers, 0, sample, n, index, factor, n_entries, <double*> value)
+        _project[double](&numbers, 0, sample, n, index, factor, entries.n, <double*> value)

@@ -40,6 +40,14 @@ ctypedef fused corner_t:
     uint32_t
 
 
+# The entries of a projection.
+ctypedef struct hf_entries:
+    uint64_t key       # that draws them
+    int64_t n          # 0: none are drawn
+    uint32_t* index    # (max_entries,)
+    float* factor
+
+
 # Random projections of x.
 ctypedef struct hf_projections:
     hf_distribution distribution

@@ -15,7 +15,7 @@ from hforest.core.machine cimport hf_stopped, hf_stopped_after
 from hforest.growth.bodies cimport hf_code_of_float, hf_float_of_code
 from hforest.growth.builder cimport add_words, reserve_entries
 from hforest.growth.missing_values cimport default_sides, n_missing, split_missing
-from hforest.growth.projected_values cimport project_values
+from hforest.growth.projected_values cimport draw_entries, prefetch_values, project_values
 from hforest.growth.random_thresholds cimport split_values, write_sides
 from hforest.growth.node_samples cimport score_left
 from hforest.growth.node_scorer cimport hf_scorer, start_scorer
@@ -23,8 +23,8 @@ from hforest.growth.stored cimport (
     add_stored, hf_stored_in_node, place_samples, scan_stored, start_stored,
 )
 from hforest.growth.task cimport (
-    HF_COUNT, HF_FLOATS, hf_between_f32, hf_between_f64, hf_draw, hf_largest, hf_pending, hf_philox,
-    hf_source, hf_split, hf_task, hf_tree, hf_workspace, is_perfect, no_split,
+    HF_COUNT, HF_FLOATS, hf_between_f32, hf_between_f64, hf_largest, hf_pending, hf_source, hf_split,
+    hf_task, hf_tree, hf_workspace, is_perfect, no_split,
 )
 
 cdef extern from "core/order.h" nogil:
@@ -43,8 +43,8 @@ cdef int32_t LAST = 0x7fffffff   # no number has this code
 ctypedef struct hf_projection_workspace:
     void* value          # (n,) float, double or int32: of a candidate,
     void* best_value     # and of the best one so far
-    uint32_t* index      # (max_entries,): entries of a candidate
-    float* factor
+    hf_entries entries   # of a candidate,
+    hf_entries next      # and of the next one
     hf_candidate best
     int32_t* code        # (n,): of float32
     uint64_t* order      # (n,): float64, to be ranked
@@ -60,9 +60,10 @@ cdef int64_t _stored_sums(
 ) noexcept nogil:
     # Adds up what a node's samples store of a candidate, as add_stored.
     cdef hf_projection_workspace* work = <hf_projection_workspace*> r.source
-    cdef hf_draw first = hf_philox(candidate.key, 0, HF_STREAM_ENTRY)
-    cdef int64_t n_entries = hf_draw_projection(&p.distribution, candidate, first, work.index, work.factor)
-    return add_stored(r, &p.stored, node, p.single, work.index, work.factor, n_entries)
+    draw_entries(p, candidate, &work.entries)
+    return add_stored(
+        r, &p.stored, node, p.single, work.entries.index, work.entries.factor, work.entries.n
+    )
 
 
 cdef void _spread_sums(
@@ -89,7 +90,7 @@ cdef void _values_of(
     if p.stored.indptr != NULL:
         _spread_sums(r, p, n, _stored_sums(r, p, node, candidate))
     else:
-        project_values(t, p, r.sample + node.first, n, candidate, work.index, work.factor, work.value)
+        project_values(t, p, r.sample + node.first, n, candidate, &work.entries, work.value)
 
 
 # ---------------------------------------------------------------------------------------- codes of the values
@@ -297,7 +298,7 @@ cdef hf_split _best_projection(
     cdef hf_split best = no_split()
     cdef hf_scorer scorer
     cdef int64_t number, n = node.last - node.first, n_steps = 0
-    cdef hf_candidate candidate
+    cdef hf_candidate candidate, next = hf_candidate_of(&p.distribution, key, 0)
     cdef double before, greatest
     cdef bint short = p.single or p.whole, stored = p.stored.indptr != NULL, is_scored, read_again = False
     if stored:
@@ -309,7 +310,11 @@ cdef hf_split _best_projection(
             break
         if n > LARGE and hf_stopped(t.watch):
             break
-        candidate = hf_candidate_of(&p.distribution, key, <uint64_t> number)
+        candidate, next = next, hf_candidate_of(&p.distribution, key, <uint64_t> number + 1)
+        if not stored:
+            work.entries, work.next = work.next, work.entries
+            if number + 1 < t.n_candidates:  # prefetched while this one is scored
+                prefetch_values(t, p, r.sample + node.first, n, next, &work.next)
         before = best.score
         is_scored = stored and _score_stored(t, r, p, node, weight, candidate, &best)
         if not is_scored:
@@ -409,6 +414,10 @@ cdef void _fill_sides(
 
 # ------------------------------------------------------------------------------------------------- the source
 
+cdef void _take_entries(hf_arena* arena, int64_t most, hf_entries* entries) noexcept nogil:
+    entries.index, entries.factor = <uint32_t*> take(arena, most * 4), <float*> take(arena, most * 4)
+
+
 cdef bint _start_tree(const hf_task* t, hf_workspace* r) noexcept nogil:
     # Takes the workspace of a tree; returns whether there was memory.
     cdef const hf_projections* p = <const hf_projections*> t.source.data
@@ -422,7 +431,8 @@ cdef bint _start_tree(const hf_task* t, hf_workspace* r) noexcept nogil:
     if work == NULL:
         return False
     work.value, work.best_value = take(arena, n * (4 if short else 8)), take(arena, n * (4 if short else 8))
-    work.index, work.factor = <uint32_t*> take(arena, most * 4), <float*> take(arena, most * 4)
+    _take_entries(arena, most, &work.entries)
+    _take_entries(arena, most, &work.next)
     if p.stored.indptr != NULL:
         start_stored(t, r, &p.stored.rows)
     if short:
@@ -439,21 +449,21 @@ cdef bint _write(
     # Writes the best projection, a feature where it is one.
     cdef const hf_projections* p = <const hf_projections*> t.source.data
     cdef hf_projection_workspace* work = <hf_projection_workspace*> r.source
-    cdef hf_draw first = hf_philox(work.best.key, 0, HF_STREAM_ENTRY)
-    cdef int64_t e, n_entries = hf_draw_projection(
-        &p.distribution, work.best, first, work.index, work.factor
-    )
+    cdef const hf_entries* entries = &work.entries
+    cdef int64_t e
+    draw_entries(p, work.best, &work.entries)
     if t.has_defaults and not add_words(tree, v, NULL, 0):
         return False
-    if n_entries == 1 and work.factor[0] == 1:
-        tree.feature[v] = <int32_t> work.index[0]
+    if entries.n == 1 and entries.factor[0] == 1:
+        tree.feature[v] = <int32_t> entries.index[0]
         return True
     tree.feature[v] = -2
-    if not reserve_entries(tree, n_entries):
+    if not reserve_entries(tree, entries.n):
         return False
-    for e in range(n_entries):
-        tree.indices[tree.n_entries + e], tree.data[tree.n_entries + e] = work.index[e], work.factor[e]
-    tree.n_entries += n_entries
+    for e in range(entries.n):
+        tree.indices[tree.n_entries + e] = entries.index[e]
+        tree.data[tree.n_entries + e] = entries.factor[e]
+    tree.n_entries += entries.n
     return True
 
 
