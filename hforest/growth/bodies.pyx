@@ -1,8 +1,8 @@
 """The inner loops of the scorers in plain Cython, and the choice of a vector path's.
 
-Each function here has vector bodies of the same signature and results in simd/, which alone has those of pairs of
-bins of 8 bits. Sums are integers; rates are scores in float32. With l the weight of a class on the left of a split
-and T the class's total, sum (T - l)**2 = sum T**2 - 2 sum T l + sum l**2.
+Each function here has vector bodies of the same signature and results in simd/, which alone has those of
+pairs of bins of 8 bits. Sums are integers; rates are scores in float32. With l the weight of a class on the
+left of a split and T the class's total, sum (T - l)**2 = sum T**2 - 2 sum T l + sum l**2.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import blocks, check, supervised
+from ..core import blocks, check, dispatch, supervised
 from ..core.aliases import Array, ArrayLike, FloatArray, IntArray
 from ..core.in_place import check_places
 from .bins import Bins, Stored
@@ -247,7 +247,7 @@ def check_order(
         return None
     check.on_cpu(y_order=order)
     check.require(
-        isinstance(beside, np.ndarray), "y_order", "None beside CuPy arrays", "an array",
+        dispatch.array_module(beside) is np, "y_order", "None beside CuPy arrays", "an array",
         "pass NumPy arrays, or a call for each tree", TypeError,
     )  # fmt: skip
     check.require(

@@ -333,8 +333,10 @@ def grow_batch(split, codes, learned, batch, dtype, projected, has_defaults):
             inside[batch.roots.indptr[m] : batch.roots.indptr[m + 1]] = True
             weight = np.where(inside, sample_weight, 0)
             root = int(batch.roots.key[m]), int(batch.roots.depth[m]), float(batch.roots.weight[m])
-        of_tree = [a if a is None or batch.order is None else a[batch.order[m]] for a in (labels, targets)]
-        tree = Tree(codes, *of_tree, n_outputs, weight, criterion)
+        of_labels, of_targets = labels, targets
+        if batch.order is not None:
+            of_labels, of_targets = (None if a is None else a[batch.order[m]] for a in (labels, targets))
+        tree = Tree(codes, of_labels, of_targets, n_outputs, weight, criterion)
         *arrays, projections, default_left, sets = grow_tree(tree, split, limits, dtype, root)
         if projected:
             entries = [projections.get(v, ([], [])) for v in range(len(arrays[0]))]

@@ -73,8 +73,8 @@ ctypedef fused real:
     float
     double
 
-# How features are read: in rows of x; by gathers of AVX-512, on processors with fast ones; in columns of keys;
-# or in rows by nodes that compare projections (packed.h).
+# How features are read: in rows of x; by gathers of AVX-512, on processors with fast ones; in columns of
+# keys; or in rows by nodes that compare projections (packed.h).
 cdef enum:
     BY_ROWS, BY_GATHERS, BY_COLUMNS, BY_PROJECTIONS
 
@@ -94,14 +94,14 @@ cdef struct Walk:
     int64_t n_outputs
     int64_t n_entries         # of projections
     bint vote
-    bint node_by_node         # splits by projections or categories, or missing values: what walks of few samples need
+    bint node_by_node         # splits by projections or categories, or missing values
     bint packs                # trees can be packed for many samples
     int path
     int way
     # Packed trees, or NULL: nodes, top levels, classes of the leaves, and which trees have them.
     char* nodes
     int width                 # of nodes that compare projections
-    char* entries             # where they are not inside: n_entries, then one for each node that compares a feature
+    char* entries             # not inside of nodes: n_entries, then one for each node that compares a feature
     hf_top* tops
     int32_t* class_of
     char* has_classes

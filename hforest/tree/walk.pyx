@@ -162,7 +162,9 @@ cdef int width_of(const Walk* w, int64_t n_nodes) noexcept nogil:
     return HF_PAIR if widest <= HF_PAIR else 0
 
 
-cdef void _write_entry(const Walk* w, char* entries, int64_t j, int32_t feature, double weight) noexcept nogil:
+cdef void _write_entry(
+    const Walk* w, char* entries, int64_t j, int32_t feature, double weight
+) noexcept nogil:
     cdef int32_t place = <int32_t> hf_place(&w.forest, feature)
     if w.single:
         (<hf_float_entry*> entries)[j].weight = <float> weight

@@ -156,10 +156,9 @@ def _result(
         return dispatch.array_module(x).empty(axes, dtype)
     checks.same_device(x=x, out=out)
     checks.array("out", out, dtype, axes, {})
-    if sparse.is_sparse(caller_x):
-        read = caller_x.data
-    else:
-        read = caller_x if isinstance(caller_x, Windows) else supervised.as_given("x", caller_x)
+    read: object = caller_x
+    if not isinstance(caller_x, Windows):
+        read = caller_x.data if sparse.is_sparse(caller_x) else supervised.as_given("x", caller_x)
     checks.outputs({"out": out}, {"x": read, "forest": forest})
     return out
 
