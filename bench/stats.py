@@ -42,7 +42,7 @@ POOLED, EACH = (0.046, 0.054), (0.035, 0.065)
 """Limits of the shares of rejected sets: over all cells of a test, and of each."""
 GROUPS = 10
 """Groups of ranks, at most, whose frequencies chi-square compares."""
-LAWS = ("linear 0", "linear 0.5", "linear 0.9", "sine")
+DEPENDENCES = ("linear 0", "linear 0.5", "linear 0.9", "sine")
 """How views depend on each other."""
 BATCH = 5
 """Sets of one cell before the next one's."""
@@ -75,7 +75,10 @@ def cells() -> list[Cell]:
     found += [Cell("randomization", n, 1, "information") for n in ROWS]
     found += [Cell("two forests", 128, 16, str(n_trees)) for n_trees in (25, 125, 500)]
     found += [
-        Cell(law, n, 2, word) for law in LAWS for n in (200, 800) for word in ("covariance", "view permuted")
+        Cell(dependence, n, 2, word)
+        for dependence in DEPENDENCES
+        for n in (200, 800)
+        for word in ("covariance", "view permuted")
     ]
     return found + [Cell("conditional", n, d, "covariance") for n, d in both]
 
@@ -102,13 +105,13 @@ def through_z(n: int, d: int, rng: np.random.Generator) -> tuple[np.ndarray, np.
     return x, (z[:, 0] + z[:, 1] + rng.normal(size=n) > 0).astype(int), z
 
 
-def views(law: str, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def views(dependence: str, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Two views x and z, and labels that depend on z alone."""
     z, noise = rng.normal(size=(n, 2)), rng.normal(size=(n, 2))
-    if law == "sine":
+    if dependence == "sine":
         x = np.sin(2 * z) + 0.3 * noise
     else:
-        rho = float(law.removeprefix("linear "))
+        rho = float(dependence.removeprefix("linear "))
         x = rho * z + np.sqrt(1 - rho**2) * noise
     return x, (z[:, 0] + z[:, 1] + rng.normal(size=n) > 0).astype(int), z
 
@@ -142,12 +145,14 @@ def outcome(cell: Cell, number: int, effect: float = 0.0) -> tuple[float, int]:
         )  # fmt: skip
         return two.share, rank(two.statistic, two.null, coin)
     if cell.statistic == "covariance":
-        x, y, z = views(cell.test, cell.n, rng) if cell.test in LAWS else through_z(cell.n, cell.d, rng)
+        x, y, z = (
+            views(cell.test, cell.n, rng) if cell.test in DEPENDENCES else through_z(cell.n, cell.d, rng)
+        )
         p = stats.conditional_test(x, y, z, n_bootstrap=N_PERMUTATIONS, rng=seed).p_value
         return p, round(p * (1 + N_PERMUTATIONS)) - 1
-    if cell.test == "randomization" or cell.test in LAWS:
+    if cell.test == "randomization" or cell.test in DEPENDENCES:
         settings["statistic"] = "information"
-        of_views = cell.test in LAWS
+        of_views = cell.test in DEPENDENCES
         result = stats.conditional_randomization_test(
             *(views(cell.test, cell.n, rng) if of_views else through_z(cell.n, cell.d, rng)),
             sampler=permuted if of_views else sampler, max_exceed=MAX_EXCEED, **settings

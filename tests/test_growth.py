@@ -468,6 +468,30 @@ def test_a_tree_that_draws_no_sample_is_refused(grow):
         grow(x, y, 4, bootstrap=counts, rng=0)
 
 
+# ------------------------------------------------------------------------------- columns that do not stay in cache
+
+
+@pytest.mark.parametrize(
+    ("shape", "grow", "settings"),
+    [
+        ((40, 14000), classic.grow, {"max_features": 300}),  # bins of 8 bits, read from columns
+        ((40, 14000), classic.grow, {"max_features": 20}),  # and from rows
+        ((300, 1000), classic.grow, {"max_features": 20}),  # bins of 16 bits
+        ((300, 1000), classic.grow, {"max_features": 20, "task": "regression"}),
+        ((40, 4000), manifold.grow, {"n_projections": 20}),
+        ((40, 4000), manifold.grow, {"n_projections": 20, "task": "regression"}),
+        ((40, 4000), manifold.grow, {"n_projections": 20, "projection": "patch", "shape": (4000,)}),
+    ],
+)
+def test_columns_that_do_not_stay_in_cache(shape, grow, settings):
+    """The next candidate is prefetched; trees are those of the reference implementation."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=shape).astype(np.float32), rng.integers(0, 3, shape[0])
+    fast = grow(x, y, 2, max_depth=3, rng=0, **settings)
+    with hforest.using("reference"):
+        same_bits(fast, grow(x, y, 2, max_depth=3, rng=0, **settings))
+
+
 # ------------------------------------------------------------------------------- one y for each tree
 
 

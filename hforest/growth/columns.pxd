@@ -100,7 +100,7 @@ cdef inline bint is_by_values(const hf_columns* c, const hf_task* t, int64_t n) 
 
 cdef inline bint is_by_rows(const hf_columns* c, const hf_task* t, int64_t n) noexcept nogil:
     # Returns whether n samples of a node have their bins read from rows: where fewer cache lines are fetched
-    # than from the candidates' columns, or where all columns stay in cache and rows are for few samples alone.
+    # than from the candidates' columns, or where all columns stay in cache and rows serve few samples alone.
     cdef int64_t row = min(c.n_columns // 64 + 1, t.n_candidates), column = t.n // 64 + 1
     if c.rows == NULL:
         return False

@@ -10,11 +10,13 @@ from ..core.aliases import ArrayLike, IntArray, Progress, Rng
 from ..core.dispatch import array_module
 from ..core.projections import (
     Distribution,
+    check_distribution,
     check_patch,
     patch_distribution,
     probe_distribution,
     sparse_distribution,
 )
+from ..core.supervised import TASKS
 from ..growth import Samples, grow_projected, samples
 from ..tree import Forest
 
@@ -68,6 +70,9 @@ def _grow(
     """A forest; the settings are those of `hforest.growth.grow_projected`, and y and n_trees."""
     converted = samples(x)
     n_features = converted.shape[1]
+    if distribution is not None:
+        distribution = check_distribution(distribution)
+    check.choice("task", settings["task"], TASKS)
     for name, value in (("projection", projection), ("shape", shape)):
         check.require(
             distribution is None or value is None, name, "None with a distribution", repr(value),
