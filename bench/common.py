@@ -4,6 +4,7 @@ import argparse
 import importlib.util
 import json
 import platform
+import re
 import statistics
 import sys
 import time
@@ -129,11 +130,11 @@ def machine_text() -> str:
 
 
 def record(path: str | Path, rows: Sequence[dict[str, Any]], **more: Any) -> None:
-    """Writes rows with the machine's description as json."""
+    """Writes rows with the machine's description as json, each list of numbers on one line."""
     report = hforest.show_config("dicts")
-    Path(path).write_text(
-        json.dumps({"machine": machine_text(), "config": report, **more, "rows": list(rows)}, indent=1) + "\n"
-    )
+    text = json.dumps({"machine": machine_text(), "config": report, **more, "rows": list(rows)}, indent=1)
+    text = re.sub(r"\[\n\s+([-+.,\deE\s]+?)\n\s+\]", lambda m: f"[{' '.join(m[1].split())}]", text)
+    Path(path).write_text(text + "\n")
 
 
 def spread(taken: list[float]) -> float:
