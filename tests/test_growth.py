@@ -1741,6 +1741,12 @@ def test_few_samples_of_many_columns_are_encoded_in_few_calls(monkeypatch):
 # ------------------------------------------------------------------------------------------- arguments of wrong kinds
 
 
+def test_bins_have_no_values_of_a_caller():
+    bins = growth.encode(np.arange(6.0).reshape(3, 2))
+    with pytest.raises(TypeError, match="^bins.values: expected None, got int; call encode"):
+        growth.grow(bins._replace(values=-1), [0, 1, 0], 1)
+
+
 @pytest.mark.parametrize("value", [None, 1, "yes", np.array([True, False]), np.zeros(0), {1}])
 def test_flags_are_true_or_false(value):
     for name in ("channels", "cyclic"):

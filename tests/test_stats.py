@@ -1155,6 +1155,13 @@ def test_importances_need_out_of_bag_rows():
     np.testing.assert_allclose(whole.mean, part.mean)
 
 
+def test_rows_with_a_vote_for_some_classes_are_refused():
+    with pytest.raises(
+        ValueError, match="^p: expected rows without NaN, or of NaN alone .* got both in row 1"
+    ):
+        stats.sensitivity([[0.5, 0.5], [np.inf, np.nan], [0.2, 0.8]], [0, 1, 1], missing="omit")
+
+
 def test_subsets_are_the_first_rows_of_permutations():
     for n, size in ((1, 1), (10, 1), (10, 10), (1000, 400)):
         rows = draws.subset(3, 5, n, size)

@@ -27,6 +27,9 @@ def check_bins(bins: Bins, name: str = "bins") -> None:
             "encode(x)"
         )
     with check.fields_of(name):
+        check.require(
+            bins.values is None, "values", "None", type(bins.values).__name__, "call encode(x)", TypeError
+        )
         _check_fields(bins)
 
 

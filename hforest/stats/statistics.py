@@ -31,6 +31,11 @@ def _voted(p: FloatArray, missing: str) -> np.ndarray:
     """Which rows have a vote."""
     check.choice("missing", missing, _MISSING)
     voted: np.ndarray = ~np.isnan(p).any(axis=1)
+    whole = voted | np.isnan(p).all(axis=1)
+    check.require(
+        whole.all(), "p", "rows without NaN, or of NaN alone where no tree votes",
+        f"both in row {int((~whole).argmax())}", "pass Posterior.p",
+    )  # fmt: skip
     if missing == "error" and not voted.all():
         raise ValueError(
             f"p: expected a vote for every row, got NaN in {int((~voted).sum())} of {len(p)} rows, the first "
