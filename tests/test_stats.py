@@ -645,7 +645,8 @@ def test_covariances_are_those_of_the_paper():
     def residuals(target, number):
         of = draws.seed_of(seed, number)
         counts = growth.bootstrap_counts(150, 50, rng=of)
-        forest = classic.grow(z, target, 50, bootstrap=counts, task="regression", rng=of)
+        settings = {"bootstrap": counts, "task": "regression", "rng": of}
+        forest = classic.grow(z, target, 50, min_samples_leaf=10, **settings)
         return target - classic.out_of_bag(forest, z, counts)[:, 0]
 
     of_y = residuals(y, 0)

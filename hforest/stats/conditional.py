@@ -1,6 +1,7 @@
 """Tests of conditional independence: the generalised covariance measure, and conditional randomisation."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -34,6 +35,10 @@ class ConditionalTest(NamedTuple):
     divided by their standard errors; 0 where residuals do not vary."""
     n_rows: int
     """Rows that are out-of-bag in some tree of every forest."""
+
+
+_smooth = partial(classic.grow, min_samples_leaf=10)
+"""Grows the forests that predict from z: of leaves of few rows both forests share neighbours too often."""
 
 
 def _columns(name: str, a: ArrayLike, n: int | None = None) -> FloatArray:
@@ -93,8 +98,8 @@ def conditional_test(
         Whether y holds labels or targets.
     grow : callable, optional
         Called as grow(z, y, n_trees=..., bootstrap=..., rng=...), with n_classes or task beside these, where
-        z are Samples; returns a Forest. By default `hforest.classic.grow`; bind settings by
-        functools.partial.
+        z are Samples; returns a Forest. By default `hforest.classic.grow` with min_samples_leaf=10; bind
+        settings by functools.partial.
     progress : callable or bool, optional
         Called as progress(done, n_columns) after the forest of each column of x; False ends them, and the
         test is of the columns so far. True shows a bar.
@@ -124,7 +129,11 @@ def conditional_test(
     and u of y, both of out-of-bag predictions from z, ``T = sqrt(n) mean(e u) / sd(e u)``. For several
     columns, classes or targets the statistic is the largest absolute T, and its distribution that of the
     largest ``sum_i g_i (e u - mean(e u))_i / (sd sqrt(n))`` with normal g_i, the same for all columns. A
-    forest is grown for each column of x, and one for y. Cost: n_columns + 1 forests, and a product of
+    forest is grown for each column of x, and one for y.
+
+    Out-of-bag predictions of both forests are means of neighbouring rows. Where these are few, and the same
+    ones, products of residuals are correlated over the rows, and the p-value is too small: hence leaves of
+    ten rows or more. Cost: n_columns + 1 forests, and a product of
     n_bootstrap, n_samples and n_columns n_outputs.
 
     Examples
@@ -141,7 +150,7 @@ def conditional_test(
     n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
     n_bootstrap = check.integer("n_bootstrap", n_bootstrap, 1, check.MAX_COUNT)
     check_grower(grow, of.goal, "bootstrap", "rng")
-    seed = check.seed(rng)
+    grow, seed = _smooth if grow is None else grow, check.seed(rng)
     left: list[FloatArray] = []
     with reporting(progress, columns.shape[1], "column") as report:
         of_y = _residuals(of, of.goal, grow, n_trees, seed_of(seed, 0))

@@ -515,7 +515,7 @@ cdef bint write_classes(const Walk* w, const real* value, int64_t tree) noexcept
     cdef const real* values = value + (root + tree) // 2 * w.n_outputs
     cdef const real* row
     for v in range(root, w.forest.tree_start[tree + 1]):
-        if w.forest.feature[v] >= 0:
+        if w.forest.feature[v] != -1:
             continue
         row = values + <int64_t> w.forest.left[v] * w.n_outputs
         best = largest(row, w.n_outputs) if w.vote else only_class(row, w.n_outputs)
