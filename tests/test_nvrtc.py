@@ -124,7 +124,7 @@ def _passed(source, dtype):
     """Returns (offset, size) of what launch.py passes to each kernel."""
     declared, passed = launch.structs(source), {}
     for name, parameters in signatures(source, np.dtype(dtype)).items():
-        sizes = [declared[p.type].dtype.itemsize if p.members else 8 for p in parameters]
+        sizes = [declared[p.type].layout.size if p.members else 8 for p in parameters]
         passed[name] = list(zip(np.cumsum([0, *sizes]).tolist(), sizes, strict=False))
     return passed
 

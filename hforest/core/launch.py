@@ -21,6 +21,7 @@ import contextlib
 import functools
 import os
 import re
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -46,7 +47,7 @@ def options(dtype: np.dtype) -> tuple[str, ...]:
     return (*OPTIONS, f"-Dreal={REAL[np.dtype(dtype)]}")
 
 
-Kernel = Callable[[tuple[int], tuple[int], tuple[Any, ...]], None]
+Kernel = Callable[[tuple[int], tuple[int], list[Any]], None]
 
 
 class Compiler(Protocol):
@@ -64,15 +65,20 @@ class Struct(NamedTuple):
 
     types: dict[str, str]
     """The C type of each member, by its name."""
+    is_number: tuple[bool, ...]
+    """Of each member, if it is no pointer."""
+    layout: struct.Struct
+    """Its bytes; pointers are unsigned numbers."""
     dtype: np.dtype
-    """Its layout: pointers are uintp."""
+    """As many bytes, without fields: of fields NumPy makes a list whenever CuPy asks for an address."""
 
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _STRUCT = re.compile(r"^struct (\w+) \{([^{}]*)\};", re.MULTILINE)
 _POINTER = re.compile(r"([\w ]+\*(?: ?__restrict__)?) ?(\w+)")
 _NUMBERS = re.compile(r"(size|double) (\w+(?:, \w+)*)")
-_NUMBER = {"size": np.int64, "double": np.float64}
+_CODE = {"size": "q", "double": "d"}
+"""Codes of numbers in a struct.Struct; that of a pointer is N."""
 
 
 def structs(source: str) -> dict[str, Struct]:
@@ -88,8 +94,10 @@ def structs(source: str) -> dict[str, Struct]:
                     f"`{declaration};`; declare each pointer by itself, and no member of another size"
                 )
             types |= dict.fromkeys(match[2].split(", "), match[1])
-        fields = [(member, _NUMBER.get(of, np.uintp)) for member, of in types.items()]
-        declared[name] = Struct(types, np.dtype(fields, align=True))
+        codes = [_CODE.get(of, "N") for of in types.values()]
+        layout = struct.Struct("".join(codes))
+        is_number = tuple(code != "N" for code in codes)
+        declared[name] = Struct(types, is_number, layout, np.dtype(f"V{layout.size}"))
     return declared
 
 
@@ -100,17 +108,15 @@ def by_value(a: Any, declared: dict[str, Struct], address: Callable[[Array], int
         raise TypeError(
             f"{name}: expected a struct of gpu.cu, one of {', '.join(declared)}; declare it there"
         )
-    types, dtype = declared[name]
-    if a._fields != dtype.names:
+    types, is_number, layout, dtype = declared[name]
+    if a._fields != tuple(types):
         there, here = ", ".join(types), ", ".join(a._fields)
         raise TypeError(f"{name}: expected the members of gpu.cu, {there}; got {here}; give both the same")
-
-    def member(value: Any, kind: str) -> Any:
-        if kind in _NUMBER:
-            return value
-        return 0 if value is None else address(value)
-
-    return np.array(tuple(map(member, a, types.values())), dtype)
+    words = [
+        value if number else 0 if value is None else address(value)
+        for value, number in zip(a, is_number, strict=True)
+    ]
+    return np.frombuffer(layout.pack(*words), dtype)
 
 
 class CupyCompiler:
@@ -135,18 +141,24 @@ class CupyCompiler:
         def kernel(name: str) -> Kernel:
             function = module.get_function(name)
 
-            def here(a: Array) -> Array:
-                on_current_device(f"arrays of kernel {name}", a)
-                return a
+            def launch_it(grid: tuple[int], block: tuple[int], args: list[Any]) -> None:
+                here = self.device()
 
-            def passed(a: Any) -> Any:
-                # CuPy passes the one element of a NumPy array by value.
-                if isinstance(a, tuple):
-                    return by_value(a, declared, lambda member: int(here(member).data.ptr))
-                return a if isinstance(a, np.generic) else here(a)
+                def address(a: Array) -> int:
+                    data = a.data
+                    if data.device_id != here:
+                        on_current_device(f"arrays of kernel {name}", a)
+                    return data.ptr
 
-            def launch_it(grid: tuple[int], block: tuple[int], args: tuple[Any, ...]) -> None:
-                function(grid, block, tuple(passed(a) for a in args))
+                def passed(a: Any) -> Any:
+                    # CuPy passes the one element of a NumPy array by value.
+                    if isinstance(a, tuple):
+                        return by_value(a, declared, address)
+                    if not isinstance(a, np.generic):
+                        address(a)
+                    return a
+
+                function(grid, block, [passed(a) for a in args])
 
             return launch_it
 
@@ -178,7 +190,7 @@ def _image(source: str, flags: tuple[str, ...]) -> bytes:
 
 
 compiler: Compiler = CupyCompiler()
-_modules: dict[tuple[Compiler, int, str, np.dtype], Callable[[str], Kernel]] = {}
+_kernels: dict[tuple[Compiler, int, Path, str, np.dtype], Kernel] = {}
 
 
 _INCLUDE = re.compile(r'#include "([\w/]+\.(?:h|cuh))"')
@@ -204,8 +216,8 @@ def source(folder: Path) -> str:
     """Returns the translation unit of a folder: common.cuh, its gpu.cu, and the headers that they include."""
     seen: set[str] = set()
     text = "\n".join([*_lines(COMMON, seen), *_lines(folder / "gpu.cu", seen)]) + "\n"
-    for name, struct in structs(text).items():
-        text += f'static_assert(sizeof({name}) == {struct.dtype.itemsize}, "{name}: eight bytes a member");\n'
+    for name, declared in structs(text).items():
+        text += f'static_assert(sizeof({name}) == {declared.layout.size}, "{name}: eight bytes a member");\n'
     return text
 
 
@@ -219,11 +231,17 @@ def launch(
     """
     if n_blocks == 0:
         return
-    key = (compiler, compiler.device(), folder.name, np.dtype(dtype))
-    module = _modules.get(key)
-    if module is None:
-        module = _modules[key] = compiler.compile(source(folder), np.dtype(dtype))
-    module(name)((n_blocks,), (threads or THREADS,), tuple(argument(a) for a in args))
+    key = (compiler, compiler.device(), folder, name, dtype)
+    kernel = _kernels.get(key)
+    if kernel is None:
+        kernel = _kernels[key] = _module(*key[:3], np.dtype(dtype))(name)
+    kernel((n_blocks,), (threads or THREADS,), [argument(a) for a in args])
+
+
+@functools.cache
+def _module(by: Compiler, device: int, folder: Path, dtype: np.dtype) -> Callable[[str], Kernel]:
+    """Returns the kernels of a folder, compiled for the current device, which is `device`."""
+    return by.compile(source(folder), dtype)
 
 
 def launch_each(folder: Path, name: str, dtype: np.dtype, n: int, args: tuple[Any, ...]) -> None:

@@ -235,7 +235,7 @@ class HostKernel:
         call.argtypes = (ctypes.c_longlong, ctypes.c_longlong, ctypes.c_void_p)
         call.restype = ctypes.c_int
 
-    def __call__(self, grid: tuple[int], block: tuple[int], args: tuple[Any, ...]) -> None:
+    def __call__(self, grid: tuple[int], block: tuple[int], args: list[Any]) -> None:
         if len(args) != len(self.parameters):
             raise KernelError(f"kernel {self.name}: takes {len(self.parameters)} arguments, got {len(args)}")
         if not (1 <= grid[0] < 2**31 and 1 <= block[0] <= 1024):
@@ -261,11 +261,11 @@ class HostKernel:
             raise KernelError(
                 f"kernel {self.name}, {p.text}: expected a NamedTuple {p.type}, got {type(a).__name__}"
             )
-        passed = launch.by_value(a, self.structs, _address)
-        for q, member in zip(p.members, a, strict=True):
-            if member is not None or not q.pointer:
-                self._word(q, launch.argument(member))
-        return passed
+        if a._fields == tuple(self.structs[p.type].types):
+            for q, member in zip(p.members, a, strict=True):
+                if member is not None or not q.pointer:
+                    self._word(q, launch.argument(member))
+        return launch.by_value(a, self.structs, _address)
 
     def _word(self, p: Parameter, a: Any) -> int:
         def fail(problem: str) -> KernelError:
