@@ -1291,7 +1291,7 @@ BAD = [
     (ANY, ANY, OPERATORS, "thresholds", lambda a: np.zeros((2, 4)), ValueError, "{V}"),
     (ANY, ANY, OPERATORS, "thresholds", lambda a: a[:, :0].copy(), ValueError, "depth"),
     (ANY, ANY, OPERATORS, "thresholds", lambda a: a[:0], ValueError, "n_trees"),
-    (ANY, ANY, AHEAD, "thresholds", lambda a: changed(a, (1, 1), NAN), ValueError, r"no NaN, got one at index \(1, 1\)"),
+    (ANY, ANY, AHEAD, "thresholds", lambda a: changed(a, (1, 1), NAN), ValueError, r"no NaN, got nan at index \(1, 1\)"),
     ("column", ANY, OPERATORS, "features", lambda a: a[:1], ValueError, r"\(n_trees, {V}\) = \(2, [23]\), got \(1, [23]\)"),
     ("column", ANY, OPERATORS, "features", lambda a: a.astype(np.int64), TypeError, "int32, got int64"),
     ("column", "rows", OPERATORS, "features", lambda a: changed(a, (0, 1), 3), IndexError, r"0 <= index < n_features = 3, got 3"),

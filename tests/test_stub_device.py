@@ -93,6 +93,31 @@ def test_parameters_are_copied_by_their_declared_size(cupy):
     assert a.get().tolist() == [-5]
 
 
+# ---------------------------------------------------------------------------------------------------- checks
+
+
+def test_the_values_of_a_call_are_checked_in_one_kernel_and_one_wait(cupy, counted):
+    t, f, w = (cupy.asarray(a) for a in hinge.init(3, 2, 5, dtype=FLOAT, rng=0))
+    x = cupy.asarray(np.random.default_rng(0).normal(size=(7, 5)).astype(FLOAT))
+    state = hinge.adam_state(t, w)
+    y, route = hinge.adam_forward(x, t, f, w, state, 1, 0.1)  # copies tables
+    before = counted("waits"), counted("launch first_bad")
+    hinge.adam_backward(y, route, x, t, f, w, state, 1, 0.1)
+    assert counted("waits") == before[0] + 1
+    assert counted("launch first_bad") == before[1] + 2  # four arrays a launch
+    before = counted("waits"), counted("launch first_bad")
+    with hforest.unchecked():
+        hinge.forward(x, t, f, w)
+    assert (counted("waits"), counted("launch first_bad")) == before
+    state.weights_last[1, 2] = 5
+    f[2, 1] = 5
+    with pytest.raises(IndexError, match=r"^features: .* < n_features = 5, got 5 at index \(2, 1\)"):
+        hinge.adam_backward(y, route, x, t, f, w, state, 2, 0.1)
+    f[2, 1] = 4
+    with pytest.raises(ValueError, match=r"^state.weights_last: .* <= step - 1 = 1, got 5 at index \(1, 2\)"):
+        hinge.adam_backward(y, route, x, t, f, w, state, 2, 0.1)
+
+
 # --------------------------------------------------------------------------------------------------- numbers
 
 

@@ -9,14 +9,14 @@ import math
 import os
 import re
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from types import EllipsisType
 from typing import Any
 
 import numpy as np
 
-from . import machine
+from . import gpu, machine
 from .aliases import Array
 from .dispatch import array_module, is_cupy, on_current_device
 
@@ -200,6 +200,8 @@ DROP = "impute or drop such samples"
 """What helps against NaN and infinity in samples."""
 OF_LAYERS = f"{DROP}, or lower the learning rate if layers before this one computed them"
 """The same where samples may come from other layers of a network."""
+DIVERGED = "training has diverged, go back to a checkpoint or lower the learning rate"
+"""What helps against NaN in parameters."""
 
 
 def _first(holds: Array) -> int:
@@ -212,17 +214,61 @@ def _where(a: Array, flat: int) -> tuple[tuple[int, ...], Any]:
     return index, a[index].item()
 
 
-def finite(name: str, a: Array, *, remedy: str = DROP) -> None:
-    """Checks that all numbers are finite, unless inside `unchecked()`. On a GPU this waits for a number."""
+_Pending = tuple[tuple[Array, int, int], Callable[[int], None]]
+_together: ContextVar[list[_Pending] | None] = ContextVar("hforest_together", default=None)
+
+
+def together(a: Array) -> AbstractContextManager[None]:
+    """Checks of values in the block read arrays on a GPU, as `a` is, in one kernel and wait once, at its end.
+
+    A block inside of another one is part of it.
+    """
+    return nullcontext() if isinstance(a, np.ndarray) or _together.get() is not None else _on_gpu()
+
+
+@contextmanager
+def _on_gpu() -> Iterator[None]:
+    token = _together.set([])
+    try:
+        yield
+        pending = _together.get()
+    finally:
+        _together.reset(token)
+    if pending:
+        for flat, (_, fail) in zip(gpu.first_bad([a for a, _ in pending]), pending, strict=True):
+            if flat >= 0:
+                fail(flat)
+
+
+def _values(a: Array, kind: int, fail: Callable[[int], None], stop: int = 0) -> None:
+    """Calls fail with the flat index of the first bad element, at the end of a block of `together`."""
     if not values_checked():
         return
     if isinstance(a, np.ndarray):
-        flat = machine.first_nonfinite(a)
-    else:
-        flat = _first(~array_module(a).isfinite(a).ravel())
-    if flat >= 0:
+        if kind == gpu.STEP:  # as unsigned numbers negative ones are the largest
+            first = _first((a.view(np.uint64) >= stop).ravel())
+        else:
+            first = machine.first_outside(a, stop) if kind == gpu.INDEX else machine.first_nonfinite(a)
+        if first >= 0 and kind == gpu.NOT_NAN:
+            first = _first(np.isnan(a).ravel())
+        if first >= 0:
+            fail(first)
+        return
+    pending = (a, kind, stop)
+    if (block := _together.get()) is not None:
+        block.append((pending, fail))
+    elif (first := gpu.first_bad([pending])[0]) >= 0:
+        fail(first)
+
+
+def finite(name: str, a: Array, *, remedy: str = DROP) -> None:
+    """Checks that all numbers are finite, unless inside `unchecked()`. On a GPU this waits for a number."""
+
+    def fail(flat: int) -> None:
         index, value = _where(a, flat)
         raise ValueError(f"{name}: expected finite numbers, got {value} at index {index}; {remedy}")
+
+    _values(a, gpu.FINITE, fail)
 
 
 def finite_or_missing(name: str, a: Array) -> bool:
@@ -259,32 +305,39 @@ NO_DEFAULTS = empty_arrays(np.uint8, np.int64, np.uint32)
 categories."""
 
 
-def not_nan(name: str, a: Array) -> None:
+def not_nan(name: str, a: Array, *, remedy: str = DIVERGED) -> None:
     """Checks that parameters have no NaN (infinities are allowed), unless inside `unchecked()`."""
-    if not values_checked() or (isinstance(a, np.ndarray) and machine.first_nonfinite(a) < 0):
-        return
-    flat = _first(array_module(a).isnan(a).ravel())
-    if flat >= 0:
-        raise ValueError(
-            f"{name}: expected no NaN, got one at index {_where(a, flat)[0]}; "
-            "training has diverged, go back to a checkpoint or lower the learning rate"
-        )
+
+    def fail(flat: int) -> None:
+        raise ValueError(f"{name}: expected no NaN, got nan at index {_where(a, flat)[0]}; {remedy}")
+
+    _values(a, gpu.NOT_NAN, fail)
 
 
 def indices(name: str, a: Array, stop: int, stop_name: str) -> None:
     """Checks that 0 <= a < stop for every element of an int32 array, unless inside `unchecked()`."""
-    if not values_checked():
-        return
-    if isinstance(a, np.ndarray):
-        flat = machine.first_outside(a, min(stop, MAX_COUNT))
-    else:
-        flat = _first(((a < 0) | (a >= stop)).ravel())
-    if flat >= 0:
+
+    def fail(flat: int) -> None:
         index, value = _where(a, flat)
         raise IndexError(
             f"{name}: expected 0 <= index < {stop_name} = {stop}, got {value} at index {index}; "
             f"pass the {name} that belongs to these arrays"
         )
+
+    _values(a, gpu.INDEX, fail, min(stop, MAX_COUNT))
+
+
+def steps(name: str, a: Array, reached: int, what: str) -> None:
+    """Checks that int64 numbers of steps are not beyond the one reached, unless inside `unchecked()`."""
+
+    def fail(flat: int) -> None:
+        index, value = _where(a, flat)
+        raise ValueError(
+            f"{name}: expected 0 <= last <= {what} = {reached}, got {value} at index {index}; pass the steps "
+            "1, 2, ... in order, each once, and the state of these parameters"
+        )
+
+    _values(a, gpu.STEP, fail, reached + 1)
 
 
 def rows(name: str, a: Array, n_rows: int) -> None:

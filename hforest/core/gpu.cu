@@ -17,3 +17,29 @@ extern "C" __global__ void scale_rows(const double *__restrict__ factor, size n_
     const size i = thread_number();
     if (i < n_rows * width) a[i] = a[i] * (real)factor[i / width];
 }
+
+// Numbers of `real`, or whole numbers from 0 to stop - 1: what makes one bad is its kind.
+struct Values {
+    const real *numbers;
+    const int *indices;
+    const long long *steps;
+    size n, kind, stop;
+};
+
+static __device__ inline void note_bad(Values a, size i, unsigned long long *last) {
+    if (i < 0 || i >= a.n) return;
+    const bool bad = a.kind == 0   ? !isfinite(a.numbers[i])
+                     : a.kind == 1 ? isnan(a.numbers[i])
+                   : a.kind == 2 ? a.indices[i] < 0 || a.indices[i] >= a.stop
+                                 : a.steps[i] < 0 || a.steps[i] >= a.stop;
+    if (bad) atomicMax(last, ~(unsigned long long)i);
+}
+
+// last (4,), IN and OUT, 0 before: the complement of the index of the first bad element of each array, or 0.
+extern "C" __global__ void first_bad(Values a, Values b, Values c, Values d, unsigned long long *last) {
+    const size i = thread_number();
+    note_bad(a, i, last);
+    note_bad(b, i - a.n, last + 1);
+    note_bad(c, i - a.n - b.n, last + 2);
+    note_bad(d, i - a.n - b.n - c.n, last + 3);
+}

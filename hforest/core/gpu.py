@@ -1,11 +1,12 @@
-"""Operations on real arrays of either device that keep float32 subnormals, which those of CuPy make 0."""
+"""Operations on real arrays that keep float32 subnormals, which those of CuPy make 0; checks of values."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from .aliases import FloatArray
-from .dispatch import array_module, runs_on_gpu
+from .aliases import Array, FloatArray
+from .dispatch import array_module, runs_on_gpu, to_numpy
 from .launch import launch_each
 
 _PACKAGE = Path(__file__).parent
@@ -33,3 +34,44 @@ def scale_rows(a: FloatArray, factor: FloatArray) -> None:
         launch_each(_PACKAGE, "scale_rows", a.dtype, a.size, (factor, n_rows, width, a))
     else:
         a *= factor.astype(a.dtype).reshape(-1, *[1] * (a.ndim - 1))
+
+
+FINITE, NOT_NAN, INDEX, STEP = range(4)
+"""Kinds of checks."""
+_TOGETHER = 4  # arrays of a launch
+
+
+class Values(NamedTuple):
+    """Numbers that are to be finite or not NaN, or int32 or int64 from 0 to stop - 1: a struct of gpu.cu."""
+
+    numbers: FloatArray | None
+    indices: Array | None
+    steps: Array | None
+    n: int
+    kind: int
+    stop: int
+
+
+_NONE = Values(None, None, None, 0, 0, 0)
+
+
+def first_bad(checked: list[tuple[Array, int, int]]) -> list[int]:
+    """Returns the flat index of the first bad element of each (array, kind, stop), or -1; waits once."""
+    values = [
+        Values(
+            a if kind in (FINITE, NOT_NAN) else None, a if kind == INDEX else None,
+            a if kind == STEP else None, a.size, kind, stop,
+        )
+        for a, kind, stop in checked
+    ]  # fmt: skip
+    last = array_module(checked[0][0]).zeros(len(checked) + _TOGETHER, np.uint64)
+    # Arrays of float32 and of float64 are of two launches.
+    for first in range(0, len(checked), _TOGETHER):
+        some = values[first : first + _TOGETHER]
+        dtypes = {a.numbers.dtype for a in some if a.numbers is not None} or {_FLOAT32}
+        for dtype in dtypes:
+            ours = [a if a.numbers is None or a.numbers.dtype == dtype else _NONE for a in some]
+            ours += [_NONE] * (_TOGETHER - len(some))
+            n = sum(a.n for a in ours)
+            launch_each(_PACKAGE, "first_bad", dtype, n, (*ours, last[first : first + _TOGETHER]))
+    return [2**64 - 1 - int(a) if a else -1 for a in to_numpy(last)[: len(checked)]]

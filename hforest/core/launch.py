@@ -53,6 +53,8 @@ Kernel = Callable[[tuple[int], tuple[int], list[Any]], None]
 class Compiler(Protocol):
     """Compiles and launches kernels."""
 
+    def __hash__(self) -> int: ...
+
     def device(self) -> int:
         """Returns the number of the current device, part of the cache key."""
 
@@ -234,7 +236,7 @@ def launch(
     key = (compiler, compiler.device(), folder, name, dtype)
     kernel = _kernels.get(key)
     if kernel is None:
-        kernel = _kernels[key] = _module(*key[:3], np.dtype(dtype))(name)
+        kernel = _kernels[key] = _module(compiler, key[1], folder, np.dtype(dtype))(name)
     kernel((n_blocks,), (threads or THREADS,), [argument(a) for a in args])
 
 

@@ -6,8 +6,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ..core import check, dispatch, machine
-from ..core.aliases import Array, FloatArray
+from ..core import check
+from ..core.aliases import Array
 
 MarginName = Literal["column", "projection"]
 
@@ -29,25 +29,12 @@ class Margin(NamedTuple):
     """Returns random features, of rng, (n_trees, n_vertices), n_features, the word of `init` and a dtype."""
 
 
-def no_nan(name: str, a: FloatArray, remedy: str, *, finite: bool = False) -> None:
-    """Checks that no number is NaN, or that all are finite."""
-    if isinstance(a, np.ndarray) and machine.first_nonfinite(a) < 0:
-        return
-    xp = dispatch.array_module(a)
-    bad = (~xp.isfinite(a) if finite else xp.isnan(a)).ravel()
-    if bool(bad.any()):
-        index = tuple(int(i) for i in np.unravel_index(int(bad.argmax()), a.shape))
-        expected = "finite numbers" if finite else "no NaN"
-        raise ValueError(f"{name}: expected {expected}, got {a[index].item()} at index {index}; {remedy}")
-
-
 def _columns(features: Array, sizes: check.Sizes) -> None:
     check.indices("features", features, sizes["n_features"], "n_features")
 
 
 def _projections(features: Array, sizes: check.Sizes) -> None:
-    remedy = "training has diverged: lower the learning rate, or go back to a checkpoint"
-    no_nan("features", features, remedy, finite=True)
+    check.finite("features", features, remedy=check.DIVERGED)
 
 
 def _start_columns(

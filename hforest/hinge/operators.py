@@ -313,14 +313,15 @@ def check_backward(
     """Checks the arguments of a backward call; returns the route with one axis of samples, and the call."""
     check.same_device(grad_y=grad_y, **named_route(route), **inputs)
     x, thresholds, features, weights = inputs.values()
-    call = check_call(kind, margin, windows, x, thresholds, features, route=True)
-    dtype = x.dtype
-    samples = check_route(route, dtype, call, kind)
-    outputs = check_weights(weights, dtype, call.sizes)
-    if len(samples.leaf) > check.MAX_COUNT:
-        check.integer("n_samples", len(samples.leaf), 0, check.MAX_COUNT)
-    trees = ("n_trees",) if reduction_of(aggregate).apart else ()
-    check_grad_y(grad_y, dtype, (*call.axes, *trees, *outputs), call.sizes)
+    with check.together(x):
+        call = check_call(kind, margin, windows, x, thresholds, features, route=True)
+        dtype = x.dtype
+        samples = check_route(route, dtype, call, kind)
+        outputs = check_weights(weights, dtype, call.sizes)
+        if len(samples.leaf) > check.MAX_COUNT:
+            check.integer("n_samples", len(samples.leaf), 0, check.MAX_COUNT)
+        trees = ("n_trees",) if reduction_of(aggregate).apart else ()
+        check_grad_y(grad_y, dtype, (*call.axes, *trees, *outputs), call.sizes)
     return samples, call
 
 

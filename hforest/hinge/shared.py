@@ -10,7 +10,7 @@ from ..core import check, dispatch
 from ..core.aliases import Array, FloatArray, IntArray
 from ..core.windows import Geometry, Windows, check_images, geometry, positions
 from ..optim.tables import Tables
-from .margins import Margin, check_features, no_nan
+from .margins import Margin, check_features
 
 Kind = Literal["tree", "fern"]
 Aggregate = Literal["sum", "mean"] | None
@@ -122,7 +122,7 @@ def check_call(
     check.array("thresholds", thresholds, dtype, ("n_trees", VERTICES[kind]), sizes)
     record = check_features(margin, features, dtype, VERTICES[kind], sizes)
     check.at_least_one(sizes, "n_trees", "n_features")
-    if check.values_checked():
+    with check.together(x):
         if not route:
             check.finite("x", x, remedy=check.OF_LAYERS)
             check.not_nan("thresholds", thresholds)
@@ -148,8 +148,7 @@ def check_leaves(
     check.array("leaf", leaf, check.INT32, (*places, "n_trees"), sizes)
     check.array("margin", margin, dtype, (*places, "n_trees"), sizes)
     check.at_least_one(sizes, "n_trees")
-    if check.values_checked():
-        no_nan("margin", margin, OF_FORWARD)
+    check.not_nan("margin", margin, remedy=OF_FORWARD)
     return dtype
 
 
@@ -162,10 +161,10 @@ def check_route(route: Any, dtype: np.dtype, call: "Call", kind: Kind) -> Route:
     check.array("route.margin", margin, dtype, axes, sizes)
     check.array("route.vertex", vertex, check.INT32, axes, sizes)
     samples = as_samples(route)
-    if check.values_checked():
-        no_nan("route.margin", samples.margin, OF_FORWARD)
-    check.indices("route.leaf", samples.leaf, sizes["2**depth"], "2**depth")
-    check.indices("route.vertex", samples.vertex, sizes[VERTICES[kind]], VERTICES[kind])
+    with check.together(samples.leaf):
+        check.not_nan("route.margin", samples.margin, remedy=OF_FORWARD)
+        check.indices("route.leaf", samples.leaf, sizes["2**depth"], "2**depth")
+        check.indices("route.vertex", samples.vertex, sizes[VERTICES[kind]], VERTICES[kind])
     return samples
 
 
@@ -185,9 +184,8 @@ def named_route(route: Any) -> dict[str, Array]:
 def check_grad_y(grad_y: FloatArray, dtype: np.dtype, shape: tuple[Any, ...], sizes: check.Sizes) -> None:
     """Checks a gradient with respect to y; that it is finite unless inside `unchecked()`."""
     check.array("grad_y", grad_y, dtype, shape, sizes)
-    if check.values_checked():
-        remedy = "the loss has diverged: lower the learning rate, or go back to a checkpoint"
-        no_nan("grad_y", grad_y, remedy, finite=True)
+    remedy = "the loss has diverged: lower the learning rate, or go back to a checkpoint"
+    check.finite("grad_y", grad_y, remedy=remedy)
 
 
 def reduction_of(aggregate: Aggregate) -> Reduction:

@@ -176,31 +176,17 @@ def _check_state(parameters: dict[str, FloatArray], state: AdamState) -> dict[st
 
 def _check_last(state: AdamState, reached: int, what: str) -> None:
     # A row cannot return to an earlier step.
-    if not check.values_checked():
-        return
     for name in ("thresholds_last", "weights_last"):
-        last = getattr(state, name)
-        # One pass: as unsigned numbers negative ones are the largest.
-        if int(last.view(np.uint64).max()) <= reached:
-            continue
-        index = divmod(int(last.view(np.uint64).argmax()), last.shape[1])
-        raise ValueError(
-            f"state.{name}: expected 0 <= last <= {what} = {reached}, got {int(last[index])} at index "
-            f"{index}; pass the steps 1, 2, ... in order, each once, and the state of these parameters"
-        )
+        check.steps(f"state.{name}", getattr(state, name), reached, what)
 
 
 def _check_moments(arrays: dict[str, FloatArray]) -> None:
     if not check.values_checked():
         return
-    remedy = "training has diverged, go back to a checkpoint or lower the learning rate"
     for name, a in arrays.items():
         if name.endswith("last"):
             continue
-        try:
-            check.finite(name, a)
-        except ValueError as error:
-            raise ValueError(f"{str(error).split('; ')[0]}; {remedy}") from None
+        check.finite(name, a, remedy=check.DIVERGED)
         if name.endswith("v") and a.size and float(a.min()) < 0:
             raise ValueError(
                 f"{name}: expected second moments of at least 0, got {float(a.min()):g}; pass the state of "
@@ -328,10 +314,11 @@ def adam_forward(
     """
     check.choice("aggregate", aggregate, _TOTALS)
     inputs = {"x": x, "thresholds": thresholds, "features": features, "weights": weights}
-    call, shape = check_forward(kind, margin, windows, aggregate, inputs)
-    settings = _check_step(
-        thresholds, features, weights, state, step, (lr, beta1, beta2, eps), margin, inputs
-    )
+    with check.together(x):
+        call, shape = check_forward(kind, margin, windows, aggregate, inputs)
+        settings = _check_step(
+            thresholds, features, weights, state, step, (lr, beta1, beta2, eps), margin, inputs
+        )
     out = dispatch.empty(x)(shape, x.dtype), new_route(x, (*call.places, len(thresholds)), x.dtype)
     kernels.adam_forward(
         x, thresholds, features, weights, state, **settings,
@@ -423,9 +410,12 @@ def adam_backward(
     """
     check.choice("aggregate", aggregate, _TOTALS)
     inputs = {"x": x, "thresholds": thresholds, "features": features, "weights": weights}
-    check_backward(kind, margin, windows, aggregate, grad_y, route, inputs)
-    read = {**inputs, "grad_y": grad_y, **named_route(route)}
-    settings = _check_step(thresholds, features, weights, state, step, (lr, beta1, beta2, eps), margin, read)
+    with check.together(x):
+        check_backward(kind, margin, windows, aggregate, grad_y, route, inputs)
+        read = {**inputs, "grad_y": grad_y, **named_route(route)}
+        settings = _check_step(
+            thresholds, features, weights, state, step, (lr, beta1, beta2, eps), margin, read
+        )
     grad_x: FloatArray = dispatch.empty(x)(x.shape, x.dtype)
     kernels.adam_backward(
         grad_y, route, x, thresholds, features, weights, state, **settings,
