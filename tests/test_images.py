@@ -165,10 +165,13 @@ def test_normalized_windows_have_norm_one_before_and_deviation_one_after():
 def test_windows_in_place_grow_what_copies_grow():
     x, y = shifted()
     probe, patch = partial(manifold.grow, projection="probe"), GROWERS["patch"]
-    for grow in (classic.grow, classic.grow_extra, classic.grow_random, manifold.grow, probe, patch):
+    stumps = GROWERS["co2"]
+    for grow in (classic.grow, classic.grow_extra, classic.grow_random, manifold.grow, probe, patch, stumps):
         one = images.fit(x, y, grow, window=7, **SHORT)
         two = images.fit(x, y, lambda *a, grow=grow, **b: grow(*a, **b), window=7, **SHORT)
         assert (images.predict(one, x) == images.predict(two, x)).all()
+    oc1 = images.fit(x, y, partial(co2.grow, splitter="oc1", max_depth=1), window=3, n_trees=1, n_pixels=90)
+    assert right(oc1, x, y) > 0.3  # which reads copies
     # max_bins makes bins of a draw.
     model = images.fit(x, y, partial(classic.grow, max_bins=16, max_features=None), window=7, **SHORT)
     assert right(model, x, y, np.s_[:, :, 3:]) > 0.9

@@ -387,6 +387,7 @@ cdef hf_columns columns_of(bins, workspace, bint random_thresholds):
     c.offset, c.missing = start[int64_t](bins.offset), start[int64_t](bins.missing)
     c.categorical = start[uint8_t](None if bins.categorical is None else bins.categorical.view(np.uint8))
     c.stored.indptr, c.stored.sample, c.stored.by_default, c.stored.table = NULL, NULL, NULL, NULL
+    c.windows.x = NULL
     if bins.stored is not None:
         pass
     elif bins.missing is not None and workspace is not None:

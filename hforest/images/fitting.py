@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import classic, growth, manifold
+from .. import classic, co2, growth, manifold
 from ..cascade.folds import grown, join
 from ..core import check
 from ..core import progress as progresses
@@ -18,7 +18,7 @@ from .model import Model
 _MOST_PIXELS = 256_000
 """Of a draw by default, as Norouzi et al. 2015 draw for each tree."""
 _OURS = ("n_trees", "n_classes", "first_tree", "rng")
-_IN_PLACE = (classic.grow, classic.grow_extra, classic.grow_random, manifold.grow)
+_IN_PLACE = (classic.grow, classic.grow_extra, classic.grow_random, manifold.grow, co2.grow)
 """Functions that read windows where they are."""
 
 
@@ -36,7 +36,8 @@ def _check_grower(grow: Any) -> None:
 def _reads_windows(grow: Any) -> bool:
     """Whether a function reads windows in place."""
     function, settings = (grow.func, grow.keywords) if isinstance(grow, partial) else (grow, {})
-    return function in _IN_PLACE and not {"max_bins", "categorical"} & set(settings)
+    on_copies = {"max_bins", "categorical"} & set(settings) or settings.get("splitter") == "oc1"
+    return function in _IN_PLACE and not on_copies
 
 
 def _n_pixels(n_pixels: int | None, n_bytes: int, max_memory: int, n_labelled: int) -> int:
@@ -117,9 +118,9 @@ def fit(
     void : int, optional
         A label of pixels that belong to no class, and are left out.
     max_memory : int
-        Bytes of the windows of a draw. `hforest.classic` and `hforest.manifold` read windows in place, 8
-        bytes each; for other functions, and with `normalize`, they are copied. What `grow` itself takes is
-        not counted.
+        Bytes of the windows of a draw. `hforest.classic`, `hforest.manifold` and `hforest.co2` read windows
+        in place, 8 bytes each; for other functions, and with `normalize`, they are copied. What `grow` itself
+        takes is not counted.
     progress : callable or bool, optional
         Called as progress(done, n_trees) after every draw; False ends the growth and returns the trees so
         far. True shows a bar.
@@ -145,8 +146,8 @@ def fit(
     depend on the seed and the number of the draw alone.
 
     Memory: the images with their borders in float32 or float64, for `hforest.classic` their bins too (1 to 4
-    bytes a number), for `hforest.manifold` their numbers as bytes where they are such, the windows of a
-    draw, and what `grow` makes of them.
+    bytes a number), for `hforest.manifold` their numbers as bytes where they are such, for `hforest.co2` at
+    most 512 MB of windows at a time; the windows of a draw, and what `grow` makes of them.
 
     Examples
     --------

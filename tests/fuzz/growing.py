@@ -136,6 +136,15 @@ def _samples_or_windows(s: Setting) -> Any:
     return scipy.sparse.csr_array(x) if s.choice((False, False, True)) else x
 
 
+@value("co2.grow.x")
+def _rows_or_windows_of_stumps(s: Setting) -> Any:
+    may = not _regression(s) and s.argument("splitter") == "co2" and s.n_features
+    x = s.numbers(s.n + 1, s.n_features)
+    if may and s.choice((False, False, True)):
+        return growth.Windows(x, np.arange(s.n), np.arange(s.n_features))
+    return x[: s.n].copy()
+
+
 @value("growth.grow_projected.x", "manifold.grow.x")
 def _numbers_or_windows(s: Setting) -> Any:
     if not _regression(s) and s.n_features and s.choice((False, False, True)):
