@@ -2,6 +2,11 @@
 
     python bench/windows.py --data camvid.npz [--kinds axis probe sparse patch] [--trees 32] [--json FILE]
 
+With --grow one tree is grown on so many windows, in place and, with --copies, on a copy, which is made
+before. Each runs in a process of its own; its memory is the peak above that of the images (Linux):
+
+    python bench/windows.py --data camvid.npz --grow 256000 --depth 8 [--copies] [--json FILE]
+
 Forests are grown on windows of 31 x 31 x 3 numbers around labelled pixels of the training images, as many
 of each class, and predict the class of each pixel of a test image, whose border is padded by 15 pixels.
 Copies of the windows are made a million numbers at a time. Before anything is timed, both give the same bits,
@@ -13,6 +18,8 @@ thread of the processor's time, which other processes disturb less.
 """
 
 import argparse
+import json
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -23,7 +30,7 @@ import numpy as np
 from common import machine_text, record, side_by_side, spread
 
 import hforest
-from hforest import classic, growth, manifold, tree
+from hforest import classic, co2, growth, manifold, tree
 
 SIDE, VOID = 31, 11
 BLOCK = 1 << 20  # numbers of windows that are copied at once
@@ -66,13 +73,13 @@ def by_blocks(
     )
 
 
-def training(data: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Copies of n windows around pixels of the training images, as many of each class, and their labels."""
-    images, labels = data["x_train"][::4], data["y_train"][::4].ravel()
+def training(data: Any, n: int, every: int = 4) -> tuple[growth.Windows, np.ndarray]:
+    """Windows around n pixels of some training images, as many of each class, and their labels."""
+    images, labels = data["x_train"][::every], data["y_train"][::every].ravel()
     rng = np.random.default_rng(0)
     each = [rng.choice(np.flatnonzero(labels == k), n // VOID) for k in range(VOID)]
     pixels = np.concatenate(each)
-    return copied(windows(images, pixels)), labels[pixels].astype(np.int32)
+    return windows(images, pixels), labels[pixels].astype(np.int32)
 
 
 def check(forest: tree.Forest, frame: growth.Windows) -> None:
@@ -89,7 +96,8 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Every kind of forest."""
     hforest.set_num_threads(options.threads)
     data = np.load(options.data)
-    x, y = training(data, options.samples)
+    samples, y = training(data, options.samples)
+    x = copied(samples)
     frame = windows(data["x_test"][:1])
     rows = []
     clock = time.process_time if options.threads == 1 else time.perf_counter
@@ -98,7 +106,7 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
         f"{'spread':>7}"
     )
     for kind in options.kinds:
-        forest = KINDS[kind](x, y, options.trees, n_classes=VOID, max_depth=options.depth, rng=0)
+        forest = GROWN[kind](x, y, options.trees, n_classes=VOID, max_depth=options.depth, rng=0)
         check(forest, frame)
         depth = mean_depth(forest, frame)
         calls: dict[str, Callable[[], Any]] = {"in place": partial(tree.predict, forest, frame)}
@@ -135,24 +143,97 @@ def mean_depth(forest: tree.Forest, frame: growth.Windows) -> float:
     return float(depth[forest.tree_start[:-1] + tree.apply(forest, frame)].mean())
 
 
+GROWN = KINDS | {"co2": partial(co2.grow, max_rounds=5)}
+
+
+def megabytes(name: str) -> float:
+    """VmRSS, the memory of this process, or VmHWM, its peak (Linux)."""
+    with open("/proc/self/status") as lines:
+        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(name))
+
+
+def grow_one(options: argparse.Namespace) -> dict[str, Any]:
+    """Grows one tree in this process; its seconds, and the memory above that of the images."""
+    hforest.set_num_threads(options.threads)
+    samples, y = training(np.load(options.data), options.grow, every=1)
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")  # the peak so far is that of padding the images
+    before, start = megabytes("VmRSS"), time.process_time()
+    x = copied_by_blocks(samples) if options.copies else samples
+    made = time.process_time() - start
+    forest = GROWN[options.kinds[0]](x, y, 1, n_classes=VOID, max_depth=options.depth, rng=0)
+    return {
+        "forest": options.kinds[0], "way": "copies" if options.copies else "in place",
+        "windows": len(samples.base), "copy_seconds": made, "seconds": time.process_time() - start - made,
+        "megabytes": megabytes("VmHWM") - before, "nodes": int(forest.feature.size),
+    }  # fmt: skip
+
+
+def copied_by_blocks(samples: growth.Windows) -> np.ndarray:
+    """The windows as rows, in little more memory than they take."""
+    flat, out = samples.x.ravel(), np.empty(samples.shape, samples.dtype)
+    for i in range(0, len(out), 256):
+        np.take(flat, samples.base[i : i + 256, None] + samples.offset, out=out[i : i + 256], mode="clip")
+    return out
+
+
+def grow_all(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Every kind in place, and on copies where these are wanted."""
+    rows = []
+    print(f"{'forest':8} {'way':10} {'s to copy':>10} {'s to grow':>10} {'MB':>7} {'nodes':>7}")
+    for kind in options.kinds:
+        for copies in (False, True)[: 1 + options.copies]:
+            command = [
+                sys.executable,
+                __file__,
+                "--data",
+                options.data,
+                "--grow",
+                options.grow,
+                "--kinds",
+                kind,
+            ]
+            command += ["--threads", options.threads, "--depth", options.depth, "--alone"]
+            command += ["--copies"] * copies
+            done = subprocess.run([str(c) for c in command], check=True, capture_output=True, text=True)
+            row = json.loads(done.stdout)
+            rows.append(row)
+            print(
+                f"{kind:8} {row['way']:10} {row['copy_seconds']:10.1f} {row['seconds']:10.1f} "
+                f"{row['megabytes']:7.0f} {row['nodes']:7}",
+                flush=True,
+            )
+    return rows
+
+
 def main() -> int:
     """Runs the bench."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--data", required=True, help="camvid.npz")
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
+    parser.add_argument("--kinds", nargs="+", choices=GROWN)
     parser.add_argument("--trees", type=int, default=32)
     parser.add_argument("--samples", type=int, default=8000)
     parser.add_argument("--depth", type=int, default=None)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--alone", action="store_true", help="without copies")
+    parser.add_argument("--grow", type=int, help="windows that a tree is grown on")
+    parser.add_argument("--copies", action="store_true", help="with --grow: on copies too")
     parser.add_argument("--json")
     options = parser.parse_args()
+    options.kinds = options.kinds or list(GROWN if options.grow else KINDS)
+    if options.grow and options.alone:  # a process of grow_all
+        print(json.dumps(grow_one(options)))
+        return 0
+    options.depth = 8 if options.grow and options.depth is None else options.depth
     print(machine_text())
-    rows = run(options)
+    rows = grow_all(options) if options.grow else run(options)
     if options.json:
-        record(options.json, rows, trees=options.trees, samples=options.samples, threads=options.threads)
+        settings = (
+            {"grow": options.grow, "depth": options.depth} if options.grow else {"samples": options.samples}
+        )
+        record(options.json, rows, trees=options.trees, threads=options.threads, **settings)
     return 0
 
 

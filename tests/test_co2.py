@@ -982,3 +982,87 @@ def test_a_history_is_a_list():
     for value in ((), np.zeros(2), "a", 3):
         with pytest.raises(TypeError, match="^history: expected None or a list, got .*; pass"):
             co2.fit_stump(np.zeros((2, 1)), [0, 1], np.zeros(1), history=value)
+
+
+# --------------------------------------------------------------------------------------------- windows
+
+
+def windows_and_copies(dtype, n_columns=12, n=300, collide=False):
+    """Windows in two rows of an array, with gaps, and a copy of them; labels that some numbers tell."""
+    rng = np.random.default_rng(0)
+    width = 2 * n_columns + 16
+    x = rng.normal(size=(30, width)).astype(dtype)
+    x[x > 1.5] = 0
+    if collide:  # numbers that are equal in standard deviations
+        tiny = x < -1
+        x[tiny] = np.finfo(dtype).tiny * rng.integers(1, 9, tiny.sum())
+        x += 7 * (rng.random(x.shape) < 0.5).astype(dtype)
+    offset = np.concatenate([np.arange(-6, 6, 2), width + np.arange(n_columns - 6)])
+    base = rng.integers(6, x.size - width - n_columns, n)
+    copies = x.ravel()[base[:, None] + offset]
+    y = rng.integers(0, 3, n)
+    y[copies[:, 2] > copies[:, 7]] = 2
+    return growth.Windows(x, base, offset), copies, y
+
+
+def assert_equal_bits(got, want):
+    assert all(a.tobytes() == b.tobytes() for a, b in zip(got, want, strict=True))
+
+
+@pytest.mark.parametrize("collide", [False, True])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"standardize": False, "nu": 10.0},
+        {"sample_weight": np.arange(300) % 4 / 3.0},
+        {"criterion": "gini", "min_samples_leaf": 4, "min_samples_oblique": 1},
+        {"bootstrap": True, "class_weight": "balanced"},
+    ],
+)
+def test_forests_on_windows_are_those_on_copies(threads, dtype, settings, collide):
+    windows, copies, y = windows_and_copies(dtype, collide=collide)
+    threads(1)
+    want = co2.grow(copies, y, 4, rng=0, **settings)
+    for count in (1, 2, 7):
+        threads(count)
+        assert_equal_bits(co2.grow(windows, y, 4, rng=0, **settings), want)
+
+
+@several_paths
+def test_windows_that_are_copied_in_each_pass(simd, monkeypatch, dtype):
+    windows, copies, y = windows_and_copies(dtype, 37)
+    for path in machine.simd_paths():
+        simd(path)
+        want = co2.grow(copies, y, 2, max_depth=4, rng=0)
+        for n_bytes in (0, 20_000, 40_000):  # room for no window, and for some of them
+            monkeypatch.setattr(co2.cpu, "COPIED", n_bytes)
+            assert_equal_bits(co2.grow(windows, y, 2, max_depth=4, rng=0), want)
+
+
+def test_the_reference_and_other_backends_copy_windows():
+    windows, copies, y = windows_and_copies(np.float64, n=40)
+    samples = growth.samples(windows)
+    settings = {"n_trees": 1, "max_depth": 2, "max_rounds": 2, "rng": 0}
+    want = co2.grow(copies, y, **settings)
+    assert_equal_bits(co2.grow(samples, y, **settings), want)
+    with hforest.using("reference"):
+        assert_same_splits(co2.grow(samples, y, **settings), want)
+
+
+def assert_same_splits(got, want):
+    np.testing.assert_array_equal(got.feature, want.feature)
+    np.testing.assert_array_equal(got.indices, want.indices)
+    np.testing.assert_allclose(got.threshold, want.threshold, rtol=1e-9)
+
+
+def test_what_windows_are_not_for():
+    windows, copies, y = windows_and_copies(np.float32)
+    with pytest.raises(ValueError, match='^splitter: expected "co2" for windows, got .oc1.; copy'):
+        co2.grow(windows, y, 1, splitter="oc1")
+    with pytest.raises(ValueError, match='^task: expected "classification" for windows'):
+        co2.grow(windows, copies[:, 0], 1, task="regression")
+    with pytest.raises(TypeError, match="^x: expected numbers, got Bins"):
+        co2.grow(growth.encode(windows), y, 1)
+    with pytest.raises(ValueError, match="^x: expected .*1e"):
+        co2.grow(windows._replace(x=windows.x * np.float32(1e20)), y, 1)

@@ -1217,6 +1217,104 @@ def test_projected_trees_do_not_depend_on_threads_or_their_number(threads, kind)
     np.testing.assert_array_equal(few.indptr, found[0].indptr[: len(few.indptr)])
 
 
+def images_of(values, n_rows, n_features, dtype):
+    """Windows of 12 numbers in two rows of the array, with gaps, and a copy of them."""
+    rng = np.random.default_rng(3)
+    x = {
+        "normal": lambda: rng.normal(size=(n_rows, n_features)),
+        "bytes": lambda: rng.integers(0, 256, (n_rows, n_features)),
+        "whole": lambda: rng.integers(-300, 300, (n_rows, n_features)),
+        "huge": lambda: rng.integers(0, 2**23, (n_rows, n_features)),
+    }[values]().astype(dtype)
+    offset = np.concatenate([np.arange(-6, 6, 2), n_features + np.arange(6)])
+    base = rng.integers(6, x.size - n_features - 6, 200)
+    return growth.Windows(x, base, offset), x.ravel()[base[:, None] + offset]
+
+
+@pytest.mark.parametrize("values", ["normal", "bytes", "whole", "huge"])
+@pytest.mark.parametrize("kind", DISTRIBUTIONS)
+def test_projected_trees_on_windows_are_those_on_copies(threads, dtype, kind, values):
+    windows, copies = images_of(values, 9, 40, dtype)
+    distribution, rng = DISTRIBUTIONS[kind](12), np.random.default_rng(1)
+    y = rng.integers(0, 3, len(copies))
+    y[copies[:, 2] > copies[:, 7]] = 2
+    for settings in (
+        {},
+        {"splitter": "random"},
+        {"sample_weight": rng.random(len(y)), "min_samples_leaf": 3},
+    ):
+        threads(1)
+        want = projected(copies, y, distribution, **settings)
+        for count in (1, 2, 7):
+            threads(count)
+            got = projected(windows, y, distribution, **settings)
+            for a, b in zip((*got.trees, *got[1:]), (*want.trees, *want[1:]), strict=True):
+                assert a.tobytes() == b.tobytes()
+
+
+@pytest.mark.parametrize("values", ["normal", "bytes", "whole"])
+def test_projected_trees_on_windows_of_a_large_array(dtype, values):
+    # Numbers that a node's samples read are prefetched.
+    windows, copies = images_of(values, 900, 1000, dtype)
+    y = np.random.default_rng(1).integers(0, 3, len(copies))
+    for kind in ("dense", "image"):
+        got, want = (projected(x, y, DISTRIBUTIONS[kind](12)) for x in (windows, copies))
+        for a, b in zip((*got.trees, *got[1:]), (*want.trees, *want[1:]), strict=True):
+            assert a.tobytes() == b.tobytes()
+
+
+@pytest.mark.parametrize("splitter", ["best", "random"])
+def test_projected_trees_on_windows_equal_the_reference(dtype, splitter):
+    windows, _ = images_of("normal", 9, 40, dtype)
+    windows = windows._replace(base=windows.base[:50].copy())
+    y = np.arange(50) % 3
+    got = projected(windows, y, DISTRIBUTIONS["dense"](12), splitter=splitter)
+    with hforest.using("reference"):
+        want = projected(windows, y, DISTRIBUTIONS["dense"](12), splitter=splitter)
+    assert_same(got.trees, want.trees)
+    np.testing.assert_array_equal(got.indices, want.indices)
+
+
+def test_host_projected_trees_on_windows(cuda):
+    windows, copies = images_of("normal", 9, 40, np.float32)
+    y = (np.arange(len(copies)) % 3).astype(np.int32)
+    got = cuda(projected, windows, y, DISTRIBUTIONS["dense"](12))
+    want = projected(copies, y, DISTRIBUTIONS["dense"](12))
+    same_bits(got.trees, want.trees)
+    np.testing.assert_array_equal(got.indices, want.indices)
+
+
+def test_what_is_made_of_windows_serves_windows_elsewhere():
+    windows, copies = images_of("bytes", 9, 40, np.float32)
+    elsewhere = windows._replace(base=windows.base[::-1].copy())
+    y, sparse = np.arange(len(copies)) % 3, DISTRIBUTIONS["sparse"](12)
+    first = growth.samples(windows)
+    projected(first, y, sparse), growth.grow(first, y, 1)
+    moved_there = first.moved(elsewhere.base)
+    assert moved_there.bins().bins is first.bins().bins
+    for a, b in (
+        (projected(moved_there, y, sparse).trees, projected(copies[::-1], y, sparse).trees),
+        (growth.grow(moved_there, y, 2, rng=0), growth.grow(growth.encode(copies[::-1]), y, 2, rng=0)),
+    ):
+        assert all(p.tobytes() == q.tobytes() for p, q in zip(a, b, strict=True))
+    # Bins of a draw are of that draw alone.
+    coarse = growth.samples(windows, max_bins=4)
+    growth.grow(coarse, y, 1)
+    got, want = (
+        growth.grow(x, y, 2, rng=0)
+        for x in (coarse.moved(elsewhere.base), growth.samples(copies[::-1], max_bins=4))
+    )
+    assert all(p.tobytes() == q.tobytes() for p, q in zip(got, want, strict=True))
+
+
+def test_targets_are_not_projected_on_windows():
+    windows, copies = images_of("normal", 9, 40, np.float32)
+    with pytest.raises(ValueError, match='task: expected "classification" for windows'):
+        projected(windows, np.zeros(len(copies)), DISTRIBUTIONS["sparse"](12), n_classes=None)
+    with pytest.raises(TypeError, match="x: expected numbers, got Bins"):
+        projected(growth.encode(windows), np.arange(len(copies)) % 3, DISTRIBUTIONS["sparse"](12))
+
+
 def test_sums_of_whole_numbers_by_table_and_one_by_one_agree():
     rng = np.random.default_rng(0)
     x = rng.integers(0, 256, (150, 64)).astype(np.float32)

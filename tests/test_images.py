@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hforest import classic, co2, growth, images, manifold, tree
+from hforest.growth import cpu, encoding
 from hforest.images import windows
 
 SHORT = {"n_trees": 6, "n_pixels": 1500, "rng": 0}
@@ -163,10 +164,14 @@ def test_normalized_windows_have_norm_one_before_and_deviation_one_after():
 
 def test_windows_in_place_grow_what_copies_grow():
     x, y = shifted()
-    for grow in (classic.grow, classic.grow_extra, classic.grow_random):
+    probe, patch = partial(manifold.grow, projection="probe"), GROWERS["patch"]
+    stumps = GROWERS["co2"]
+    for grow in (classic.grow, classic.grow_extra, classic.grow_random, manifold.grow, probe, patch, stumps):
         one = images.fit(x, y, grow, window=7, **SHORT)
         two = images.fit(x, y, lambda *a, grow=grow, **b: grow(*a, **b), window=7, **SHORT)
         assert (images.predict(one, x) == images.predict(two, x)).all()
+    oc1 = images.fit(x, y, partial(co2.grow, splitter="oc1", max_depth=1), window=3, n_trees=1, n_pixels=90)
+    assert right(oc1, x, y) > 0.3  # which reads copies
     # max_bins makes bins of a draw.
     model = images.fit(x, y, partial(classic.grow, max_bins=16, max_features=None), window=7, **SHORT)
     assert right(model, x, y, np.s_[:, :, 3:]) > 0.9
@@ -174,10 +179,13 @@ def test_windows_in_place_grow_what_copies_grow():
 
 def test_images_are_encoded_once(monkeypatch):
     calls = []
-    monkeypatch.setattr(growth, "encode", lambda *a, f=growth.encode, **b: calls.append(1) or f(*a, **b))
+    for name, module in (("encode", encoding), ("prepare_projections", cpu)):
+        made = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *a, made=made, **b: calls.append(1) or made(*a, **b))
     x, y = shifted()
-    images.fit(x, y, classic.grow, window=7, n_trees=5, n_pixels=50, rng=0)
-    assert len(calls) == 1
+    for n, grow in enumerate((classic.grow, partial(manifold.grow, projection="probe")), 1):
+        images.fit(x, y, grow, window=7, n_trees=5, n_pixels=50, rng=0)
+        assert len(calls) == n
 
 
 # ----------------------------------------------------------------------------------------------- draws

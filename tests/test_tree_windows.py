@@ -61,10 +61,27 @@ def few_entries(forest):
     return forest._replace(indptr=indptr, indices=forest.indices[keep], data=forest.data[keep])
 
 
+def many_entries(forest):
+    """The forest with none to 60 entries in each projection, and 40 in each root, as far as there are features."""
+    rng, n_features = np.random.default_rng(3), int(forest.n_features)
+    feature = forest.feature.copy()
+    inner = forest.tree_start[:-1][feature[forest.tree_start[:-1]] != -1]
+    feature[inner] = -2
+    counts = np.where(feature == -2, rng.integers(0, 61, len(feature)), 0)
+    counts[inner] = 40
+    counts = np.minimum(counts, n_features)
+    indices = [np.sort(rng.choice(n_features, n, False)) for n in counts]
+    indptr = np.concatenate([[0], np.cumsum(counts)])
+    data = rng.normal(size=indptr[-1]).astype(forest.data.dtype)
+    indices = np.concatenate([*indices, np.zeros(0, int)]).astype(np.int32)
+    return tree.check(forest._replace(feature=feature, indptr=indptr, indices=indices, data=data))
+
+
 KINDS = {
     "axis": lambda *a: random_forest(*a),
     "pairs": lambda *a: few_entries(random_forest(*a, oblique=True)),
     "projections": lambda *a: random_forest(*a, oblique=True),
+    "long": lambda *a: many_entries(random_forest(*a, oblique=True)),
     "missing": lambda *a: (f := random_forest(*a))._replace(default_left=(f.feature >= 0).astype(np.uint8)),
 }
 
@@ -88,7 +105,7 @@ def test_windows_have_the_bits_of_copies_on_every_path(simd, path, kind, dtype):
         assert (tree.apply(forest, windows)[:1] == first).all()
 
 
-@pytest.mark.parametrize("kind", ["axis", "pairs", "projections"])
+@pytest.mark.parametrize("kind", ["axis", "pairs", "projections", "long"])
 def test_threads_change_nothing(threads, kind):
     windows, copies = windows_of(5000, 300, np.float32)
     forest = KINDS[kind](6, 8, 300, 4, np.float32, 0)
@@ -100,11 +117,11 @@ def test_threads_change_nothing(threads, kind):
         assert tree.predict(forest, windows)[-40:].tobytes() == expected.tobytes()
 
 
-@pytest.mark.parametrize("kind", ["pairs", "projections"])
+@pytest.mark.parametrize("kind", ["pairs", "projections", "long"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_packed_projections_are_those_node_by_node(kind, dtype):
-    forest = KINDS[kind](7, 7, 11, 3, dtype, 2)
-    x = np.random.default_rng(0).normal(size=(100, 11)).astype(dtype)
+    forest = KINDS[kind](7, 7, 45, 3, dtype, 2)
+    x = np.random.default_rng(0).normal(size=(100, 45)).astype(dtype)
     rows = [tree.apply(forest, x[i : i + 1]) for i in range(len(x))]
     assert (tree.apply(forest, x) == np.concatenate(rows)).all()
 

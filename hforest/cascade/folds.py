@@ -115,10 +115,9 @@ def grown(
             f"{name}: expected a forest of n_features = {x.shape[1]} and n_classes = {n_classes}, got "
             f"{int(forest.n_features)} and {forest.value.shape[1]}; grow on the arrays that are given"
         )
-    dtype = (x.x if isinstance(x, Windows) else x).dtype
-    if forest.threshold.dtype != dtype:
+    if forest.threshold.dtype != x.dtype:
         raise TypeError(
-            f"{name}: expected a forest of dtype {dtype} like the samples, got {forest.threshold.dtype}; "
+            f"{name}: expected a forest of dtype {x.dtype} like the samples, got {forest.threshold.dtype}; "
             "grow on the arrays that are given"
         )
     return forest

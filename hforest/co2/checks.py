@@ -6,6 +6,7 @@ import numpy as np
 
 from ..core import check, supervised
 from ..core.aliases import Array, ArrayLike, FloatArray, IntArray
+from ..core.in_place import Windows
 from ..growth import unchecked
 
 MAX_MAGNITUDE = 1e15
@@ -37,7 +38,7 @@ def moderate(name: str, a: FloatArray) -> None:
 
 
 def target_and_weight(
-    x: FloatArray,
+    x: FloatArray | Windows,
     y: ArrayLike,
     sample_weight: ArrayLike | None,
     task: str,
@@ -46,9 +47,9 @@ def target_and_weight(
     some_above_0: bool = True,
 ) -> tuple[supervised.Target, FloatArray]:
     """The labels or targets of the samples x, and their weights."""
-    goal = supervised.target(y, len(x), task, n_classes, MAX_MAGNITUDE)
+    goal = supervised.target(y, x.shape[0], task, n_classes, MAX_MAGNITUDE)
     learned: Array = goal.targets if goal.labels is None else goal.labels
-    check.same_device(x=x, y=learned)
+    check.same_device(x=x.x if isinstance(x, Windows) else x, y=learned)
     weight = supervised.sample_weight(sample_weight, learned, MAX_MAGNITUDE, some_above_0=some_above_0)
     moderate_weight("sample_weight", weight)
     return goal, weight

@@ -4,6 +4,10 @@ from ..growth import Bins
 from ..growth.trees import Batch, Learned
 from .oc1 import Search
 from .stump import Schedule
+from .units import StandardizedWindows
+
+COPIED: int
+READS_WINDOWS: bool
 
 def surrogate(
     w: NDArray,
@@ -54,8 +58,8 @@ def fit_oc1(
     w: NDArray,
 ) -> None: ...
 def grow(
-    x: NDArray,
-    bins: Bins,
+    x: NDArray | StandardizedWindows,
+    bins: Bins | None,
     learned: Learned,
     max_features: int,
     schedule: Schedule,

@@ -13,15 +13,17 @@ from hforest.co2.losses cimport (
     add_slopes, hf_members, sum_surrogate, theta_slope, write_losses, write_products,
 )
 from hforest.co2.oc1_search cimport hf_oc1, hf_oc1_workspace, search_hyperplane, start_oc1
-from hforest.co2.rows cimport HF_LANES, hf_rows, loops_of
+from hforest.co2.rows cimport HF_LANES, hf_rows, loops_of, row_bytes
 from hforest.co2.stump_fit cimport (
     clear_pull, fit_hyperplane, hf_schedule, hf_stump_workspace, start_stump,
 )
 from hforest.core.arena cimport hf_arena, release
 from hforest.core.machine cimport (
-    hf_stop, hf_stopped, hf_watch, raise_interrupt, raise_stopped, simd_path, start_watch,
+    hf_stop, hf_stopped, hf_threads, hf_watch, raise_interrupt, raise_stopped, simd_path, start_watch,
 )
 from hforest.core.views cimport start, start_of_rows
+from hforest.growth.column_readers cimport columns_of_windows
+from hforest.growth.columns cimport hf_standardized
 from hforest.growth.cpu cimport columns_of, grow_trees, task_of
 from hforest.growth.node_samples cimport start_samples, sum_up
 from hforest.growth.task cimport hf_pending, hf_task, hf_workspace
@@ -31,6 +33,11 @@ cnp.import_array()
 cdef enum:
     CHUNK = 1024      # samples whose slopes are summed in the dtype of x
 
+COPIED = 1 << 29
+"""Bytes of the windows that all threads copy at a time."""
+READS_WINDOWS = True
+"""Whether `grow` takes windows where they are; else they are copied to rows."""
+
 
 cdef hf_rows _rows(x, bint offset):
     cdef hf_rows rows
@@ -39,6 +46,17 @@ cdef hf_rows _rows(x, bint offset):
     rows.loops = loops_of(rows.single, simd_path())
     rows.n_full = rows.n_features // HF_LANES
     rows.n_blocks = (rows.n_features + offset + HF_LANES - 1) // HF_LANES
+    rows.place, rows.mean, rows.deviation, rows.room = NULL, NULL, NULL, 0
+    return rows
+
+
+cdef hf_rows _rows_of_windows(x, const hf_standardized* windows):
+    # Returns the rows of units.StandardizedWindows, with an offset.
+    cdef hf_rows rows = _rows(x.windows.x, True)
+    rows.n, rows.n_features = x.shape
+    rows.n_full, rows.n_blocks = rows.n_features // HF_LANES, rows.n_features // HF_LANES + 1
+    rows.place, rows.mean, rows.deviation = windows.offset, windows.mean, windows.deviation
+    rows.room = COPIED // hf_threads() // row_bytes(&rows)
     return rows
 
 
@@ -69,7 +87,7 @@ cdef class _Stump:
         if self.arena.failed:
             raise MemoryError(f"co2: no memory for a stump on {len(x)} samples")
         self.m.n, self.m.sample, self.m.weight = len(x), &self.sample[0], &weight[0]
-        self.m.label, self.m.targets = NULL, NULL
+        self.m.label, self.m.targets, self.m.copies, self.m.n_copied = NULL, NULL, NULL, 0
         if labels is not None:
             self.m.label = &labels[0]
         else:
@@ -179,11 +197,22 @@ def fit_oc1(
 
 
 def grow(x, bins, learned, max_features, schedule, search, batch):
-    """Appends the trees of a batch to `batch.trees` (OUT), as `grow_projected` of growth does."""
+    """Appends the trees of a batch to `batch.trees` (OUT), as `grow_projected` of growth does.
+
+    x and bins are units.StandardizedWindows and None, too.
+    """
     cdef hf_task t = task_of(learned, max_features, batch, x.dtype.itemsize == 4)
     cdef hf_hyperplanes h
     t.in_floats = True
-    h.columns, h.rows, h.schedule = columns_of(bins, None, False), _rows(x, True), schedule._asdict()
+    cdef hf_standardized windows
+    if bins is None:
+        windows.x, windows.offset = cnp.PyArray_DATA(x.windows.x), start[int64_t](x.windows.offset)
+        windows.mean, windows.deviation = start[double](x.units.mean), start[double](x.units.deviation)
+        h.columns, h.rows = columns_of_windows(&windows, x.shape[1], t.single), _rows_of_windows(x, &windows)
+        t.base = start[int64_t](x.windows.base)
+    else:
+        h.columns, h.rows = columns_of(bins, None, False), _rows(x, True)
+    h.schedule = schedule._asdict()
     h.has_search = search is not None
     if h.has_search:
         h.search = search._asdict()

@@ -8,10 +8,11 @@ import numpy as np
 
 from ..core import check, dispatch, machine, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
+from ..core.in_place import Windows, rows_of
 from ..core.progress import check_progress
 from ..core.units import Units, standardized
 from ..growth import Bins, Samples, samples, unchecked
-from ..growth.checks import check_bootstrap
+from ..growth.checks import check_bootstrap, check_windows_task
 from ..growth.samples import check_dense
 from ..growth.settings import Growth
 from ..growth.trees import Learned
@@ -25,7 +26,7 @@ _SPLITTERS = ("co2", "oc1")
 
 
 def grow(
-    x: ArrayLike | Samples,
+    x: ArrayLike | Windows | Samples,
     y: ArrayLike,
     n_trees: int = 30,
     *,
@@ -58,9 +59,9 @@ def grow(
 
     Parameters
     ----------
-    x : (n_samples, n_features) array of real numbers, or Samples
+    x : (n_samples, n_features) array of real numbers, Windows, or Samples
         Samples (of `hforest.growth.samples` too), finite, at least one, of any layout; the constant -1 is
-        appended here.
+        appended here. Windows (`hforest.growth.Windows`) are for classification with the splitter "co2" only.
         Samples of float64 and of integers of more than 16 bits are computed in float64, others in float32.
     y : (n_samples,) array of integers or bools, or (n_samples,) or (n_samples, n_outputs) array of numbers
         Labels 0 to n_classes - 1, or targets in a regression.
@@ -153,6 +154,10 @@ def grow(
     how these defaults were chosen. Results are the same at every number of threads. Cost: for each level of a
     tree about 60 reads of x at the defaults; a projection takes 8 bytes a feature (12 for float64).
 
+    Windows are not copied as a whole: a tree copies those of a node, in standard deviations, into at most 512
+    MB that all threads share, and those beyond anew in each pass; the forest is that of a copy, bit for bit.
+    The reference implementation and a GPU copy all.
+
     Examples
     --------
     >>> import numpy as np, hforest
@@ -176,20 +181,28 @@ def grow(
     n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
     first_tree = check.first_tree(first_tree, n_trees)
     source = samples(x)
-    x = check_dense(source)
+    check_windows_task(source.are_windows, task)
+    x = source.matrix() if source.are_windows else check_dense(source)
+    numbers = x.x if isinstance(x, Windows) else x
+    backend = dispatch.backend(_PACKAGE, numbers)
+    if isinstance(x, Windows):
+        check.require(
+            oc1 is None, "splitter", '"co2" for windows', repr(splitter), "copy the windows to an array"
+        )
+        if not backend.READS_WINDOWS:
+            x = numbers = rows_of(x)
     target, weight = checks.target_and_weight(x, y, sample_weight, task, n_classes)
     if class_weight is not None:
         weight = supervised.class_weight(class_weight, target, weight)
         checks.moderate_weight("class_weight", weight)
     number = supervised.criterion(criterion, task, "entropy")
     n_candidates = checks.candidates(max_features, x.shape[1])
-    bootstrap = check_bootstrap(bootstrap, n_trees, len(x), x)
+    bootstrap = check_bootstrap(bootstrap, n_trees, x.shape[0], numbers)
     checks.check_gains(weight, target.targets, x.dtype, bootstrap)
     if check.values_checked():
-        checks.moderate("x", x)
-    of_x, x, bins = source.once(
-        "hyperplanes", weight.tobytes() if standardize else None, lambda: _encoded(x, weight, standardize)
-    )
+        checks.moderate("x", numbers)
+    key = type(x), weight.tobytes() if standardize else None
+    of_x, x, bins = source.once("hyperplanes", key, lambda: _encoded(x, weight, standardize))
     of_y = None
     if of_x is not None and target.targets is not None:
         of_y = units.of_targets(target.targets, weight)
@@ -200,29 +213,37 @@ def grow(
     learned, seed = Learned(target, weight, number, limits), check.seed(rng)
     # What was converted is given back, unless the caller keeps it.
     del source
-    growth = Growth(Samples(x, x, x.dtype), learned, n_trees, first_tree, splitter, bootstrap, seed, progress)
-    backend = dispatch.backend(_PACKAGE, x)
+    if bins is not None:
+        numbers = x
+    growth = Growth(
+        Samples(x, numbers, x.dtype), learned, n_trees, first_tree, splitter, bootstrap, seed, progress
+    )
 
     grow_some = partial(backend.grow, x, bins, learned, n_candidates, settings, oc1)
     # A tree takes long: on the CPU a call grows no more of them than there are threads, so that an interrupt
     # is answered soon.
-    batch = machine.get_num_threads() if dispatch.array_module(x) is np else None
+    batch = machine.get_num_threads() if dispatch.array_module(numbers) is np else None
     trees = unchecked.in_batches(grow_some, growth, batch)
-    forest = _forest(trees, target.n_outputs, x)
+    forest = _forest(trees, target.n_outputs, numbers, x.shape[1])
     return forest if of_x is None else units.with_units(forest, of_x, of_y)
 
 
-def _encoded(x: FloatArray, weight: FloatArray, standardize: bool) -> tuple[Units | None, FloatArray, Bins]:
-    """Units of the columns if they are standardised; the columns in these; and their bins."""
+def _encoded(
+    x: FloatArray | Windows, weight: FloatArray, standardize: bool
+) -> tuple[Units | None, FloatArray | units.StandardizedWindows, Bins | None]:
+    """Units of the columns if they are standardised; the columns in these; and, of arrays, their bins."""
     of_x = units.of_samples(x, weight) if standardize else None
+    if isinstance(x, Windows):
+        as_they_are = Units(np.zeros(x.shape[1]), np.ones(x.shape[1]))
+        return of_x, units.StandardizedWindows(x, as_they_are if of_x is None else of_x), None
     x = x if of_x is None else standardized(x, of_x)
     return of_x, x, Samples(x, x, x.dtype).bins()
 
 
-def _forest(trees: list[Any], n_outputs: int, x: FloatArray) -> Forest:
-    grown, indptr, indices, data = unchecked.joined(trees, n_outputs, x, x.dtype)
+def _forest(trees: list[Any], n_outputs: int, beside: FloatArray, n_features: int) -> Forest:
+    grown, indptr, indices, data = unchecked.joined(trees, n_outputs, beside, beside.dtype)
     return Forest(
-        n_features=dispatch.array_module(indptr).array(x.shape[1], np.int64),
+        n_features=dispatch.array_module(indptr).array(n_features, np.int64),
         **grown._asdict(),
         indptr=indptr,
         indices=indices,

@@ -16,6 +16,7 @@ from ..growth.gpu_builder import ColumnSource, Kept, columns_of, grow_trees, not
 from ..growth.trees import Batch, Learned
 
 PACKAGE = Path(__file__).parent
+READS_WINDOWS = False
 
 CHUNK = 1024
 """Samples whose slopes are summed in the dtype of x."""

@@ -8,9 +8,9 @@ from libc.math cimport INFINITY, nextafter, nextafterf
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
-from hforest.co2.losses cimport hf_members
+from hforest.co2.losses cimport fill_rows, hf_members
 from hforest.co2.oc1_search cimport hf_oc1_workspace, search_hyperplane, start_oc1
-from hforest.co2.rows cimport HF_LANES, real
+from hforest.co2.rows cimport HF_LANES, HF_TOGETHER, hf_rows, real
 from hforest.co2.stump_fit cimport fit_hyperplane, hf_stump_workspace, start_stump
 from hforest.core.machine cimport hf_has_stopped, hf_stopped
 from hforest.core.arena cimport hf_arena, take, take_zeros
@@ -19,10 +19,6 @@ from hforest.growth.column_source cimport best_column, start_columns
 from hforest.growth.node_orders cimport fill_sides, hf_column_workspace
 from hforest.growth.node_samples cimport score_sides
 from hforest.growth.task cimport hf_pending, hf_source, hf_split, hf_task, hf_tree, hf_workspace
-
-cdef enum:
-    TOGETHER = 8   # samples whose projections are summed side by side: additions of one wait for each other
-
 
 # The workspace of a tree.
 ctypedef struct hf_hyperplane_workspace:
@@ -51,14 +47,18 @@ cdef bint _start_tree(const hf_task* t, hf_workspace* r) noexcept nogil:
 
 
 cdef void _fit(
-    const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, const hf_split* start, real* w
+    const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, const hf_split* start, real* w,
+    hf_members* m
 ) noexcept nogil:
-    # Writes w (OUT (n_features + 1,)), which begins at x[column] - threshold.
+    # Writes w (OUT (n_features + 1,)), which begins at x[column] - threshold, and the node's samples (OUT).
     cdef const hf_hyperplanes* h = <const hf_hyperplanes*> t.source.data
     cdef hf_hyperplane_workspace* work = <hf_hyperplane_workspace*> r.source
     cdef int64_t j, n_features = h.columns.n_columns
     cdef double* wide = work.stump.start
-    cdef hf_members m
+    m.n, m.sample, m.targets = node.last - node.first, r.sample + node.first, t.targets
+    m.label = r.label + node.first if t.labels != NULL else NULL
+    m.weight, m.order, m.sign = r.weight + node.first, NULL, NULL
+    m.copies, m.n_copied = NULL, 0
     memset(w, 0, h.rows.n_blocks * HF_LANES * sizeof(real))
     w[start.column], w[n_features] = 1, <real> start.threshold
     if h.has_search:
@@ -68,31 +68,27 @@ cdef void _fit(
         for j in range(n_features + 1):
             w[j] = <real> wide[j]
         return
-    m.n, m.sample, m.targets = node.last - node.first, r.sample + node.first, t.targets
-    m.label = r.label + node.first if t.labels != NULL else NULL
-    m.weight, m.order, m.sign = r.weight + node.first, NULL, NULL
-    fit_hyperplane(&h.rows, &m, &h.schedule, key, &work.stump, NULL, t.watch)
+    fit_hyperplane(&h.rows, m, &h.schedule, key, &work.stump, NULL, t.watch)
 
 
 cdef void _fill_sides(
-    const real* x, int64_t n_features, const uint32_t* sample, int64_t n, const hf_hyperplane_workspace* work,
-    real limit, uint8_t* goes_right
+    const hf_rows* rows, const hf_members* m, const hf_hyperplane_workspace* work, real limit,
+    uint8_t* goes_right
 ) noexcept nogil:
-    # Writes the sides of n samples, from projections as tree.predict has them: sums in float64, in the order
+    # Writes the sides of samples, from projections as tree.predict has them: sums in float64, in the order
     # of the entries, rounded once.
-    cdef const real* row[8]  # TOGETHER
+    cdef const void* row[8]  # HF_TOGETHER
     cdef double sum[8]
     cdef int64_t first, e
-    cdef int i, count
-    for first in range(0, n, 8):
-        count = <int> min(TOGETHER, n - first)
-        for i in range(TOGETHER):
-            row[i] = x + <int64_t> sample[first + (i if i < count else 0)] * n_features
+    cdef int i
+    for first in range(0, m.n, 8):
+        fill_rows(rows, m, NULL, first, row)
+        for i in range(HF_TOGETHER):
             sum[i] = 0
         for e in range(work.n_entries):
-            for i in range(TOGETHER):
-                sum[i] += work.factor[e] * <double> row[i][work.index[e]]
-        for i in range(count):
+            for i in range(HF_TOGETHER):
+                sum[i] += work.factor[e] * <double> (<const real*> row[i])[work.index[e]]
+        for i in range(<int> min(HF_TOGETHER, m.n - first)):
             goes_right[first + i] = <real> sum[i] > limit
 
 
@@ -106,7 +102,8 @@ cdef hf_split _split_by(
     cdef hf_split split = start
     cdef int64_t j, n_features = h.columns.n_columns
     cdef real limit
-    _fit(t, r, node, key, &start, w)
+    cdef hf_members m
+    _fit(t, r, node, key, &start, w, &m)
     work.n_entries = 0
     if hf_stopped(t.watch):
         split.column = -1
@@ -120,10 +117,7 @@ cdef hf_split _split_by(
     else:
         limit = nextafter(w[n_features], -INFINITY)
     if work.n_entries:
-        _fill_sides(
-            <const real*> h.rows.x, n_features, r.sample + node.first, node.last - node.first, work, limit,
-            r.goes_right,
-        )
+        _fill_sides(&h.rows, &m, work, limit, r.goes_right)
         split.score, split.threshold = score_sides(t, r, node, weight), limit
         if split.score > -INFINITY:
             return split

@@ -17,6 +17,9 @@ ctypedef struct hf_members:
     const double* weight
     uint32_t* order           # the order in which they are visited
     int8_t* sign              # of w_old.x
+    # Of windows, copies of rows: those of the first n_copied samples, then room for HF_TOGETHER; else NULL.
+    char* copies
+    int64_t n_copied
 
 # theta of both sides, (n_outputs,), and the log loss of each class there.
 ctypedef struct hf_losses:
@@ -30,6 +33,10 @@ ctypedef struct hf_pull:
     double* sum[2]
     double weight[2]
 
+cdef void copy_members(const hf_rows* rows, hf_members* m) noexcept nogil
+cdef void fill_rows(
+    const hf_rows* rows, const hf_members* m, const uint32_t* order, int64_t first, const void** row
+) noexcept nogil
 cdef void write_losses(const hf_members* m, const hf_losses* losses) noexcept nogil
 cdef void write_products(
     const hf_rows* rows, const hf_members* m, const void* w, double* product

@@ -1,14 +1,15 @@
 """The surrogate of a split's loss and its subgradients (Norouzi et al. 2015, eq. 3, 4, 10 and 11).
 
 Losses are summed in float64. Rows of x lie far apart in memory: HF_TOGETHER of them are read together, while
-those after them are prefetched.
+those after them are prefetched. Windows are copied: once for a node as many as there is room for, the others
+HF_TOGETHER at a time, again in each pass.
 """
 
 from libc.math cimport fabs
-from libc.stdint cimport int8_t, int64_t
+from libc.stdint cimport int8_t, int64_t, uint32_t
 from libc.string cimport memcpy
 
-from hforest.co2.rows cimport HF_TOGETHER
+from hforest.co2.rows cimport HF_TOGETHER, copy_window, row_bytes
 
 
 cdef void write_losses(const hf_members* m, const hf_losses* losses) noexcept nogil:
@@ -48,15 +49,54 @@ cdef inline double _loss_of(
     return sum
 
 
-cdef inline void _rows_at(
-    const hf_rows* rows, const hf_members* m, int64_t first, const void** row
+cdef void copy_members(const hf_rows* rows, hf_members* m) noexcept nogil:
+    # Copies the windows of as many samples as there is room for.
+    cdef int64_t i
+    m.n_copied = 0 if m.copies == NULL else min(m.n, rows.room)
+    for i in range(m.n_copied):
+        copy_window(rows, m.sample[i], m.sample[min(i + 1, m.n - 1)], m.copies + i * row_bytes(rows))
+
+
+cdef inline bint _are_copied_here(const hf_members* m) noexcept nogil:
+    # Returns whether some rows are copied when they are needed.
+    return m.copies != NULL and m.n_copied < m.n
+
+
+cdef void fill_rows(
+    const hf_rows* rows, const hf_members* m, const uint32_t* order, int64_t first, const void** row
 ) noexcept nogil:
-    # Writes where the rows of samples order[first] to order[first + HF_TOGETHER - 1] begin; in the place of
-    # those beyond the last sample, its row.
-    cdef int64_t row_bytes = rows.n_features * (4 if rows.single else 8)
+    # Writes where the rows of samples order[first] to order[first + HF_TOGETHER - 1] begin, of windows those
+    # of their copies; in the place of those beyond the last sample, its row.
+    #
+    # order  IN (m.n,), or NULL: samples are in their order
+    cdef int64_t size = row_bytes(rows), at, after, i
     cdef int r
     for r in range(HF_TOGETHER):
-        row[r] = <const char*> rows.x + m.sample[m.order[min(first + r, m.n - 1)]] * row_bytes
+        at = i = min(first + r, m.n - 1)
+        after = min(i + 1, m.n - 1)
+        if order != NULL:
+            at, after = order[at], order[after]
+        if m.copies == NULL:
+            row[r] = <const char*> rows.x + m.sample[at] * size
+        elif at < m.n_copied:
+            row[r] = m.copies + at * size
+        else:
+            row[r] = m.copies + (m.n_copied + r) * size
+            copy_window(rows, m.sample[at], m.sample[after], m.copies + (m.n_copied + r) * size)
+
+
+cdef inline void _next_rows(
+    const hf_rows* rows, const hf_members* m, int64_t first, const void** row, const void** after
+) noexcept nogil:
+    # Writes where the rows of samples from order[first] on begin, and the ones after them, to be prefetched.
+    #
+    # after  IN, OUT  those of the call before; of rows that are copied when they are needed, OUT
+    if _are_copied_here(m):
+        fill_rows(rows, m, m.order, first, row)
+        memcpy(after, row, HF_TOGETHER * sizeof(row[0]))
+    else:
+        memcpy(row, after, HF_TOGETHER * sizeof(row[0]))
+        fill_rows(rows, m, m.order, first + HF_TOGETHER, after)
 
 
 cdef void write_products(
@@ -67,11 +107,10 @@ cdef void write_products(
     cdef const void* after[8]
     cdef double some[8]
     cdef int64_t first
-    if m.n:
-        _rows_at(rows, m, 0, after)
+    if m.n and not _are_copied_here(m):
+        fill_rows(rows, m, m.order, 0, after)
     for first in range(0, m.n, 8):
-        memcpy(row, after, sizeof(row))
-        _rows_at(rows, m, first + HF_TOGETHER, after)
+        _next_rows(rows, m, first, row, after)
         rows.loops.dots(rows, row, after, w, some)
         memcpy(product + first, some, min(HF_TOGETHER, m.n - first) * sizeof(double))
 
@@ -110,10 +149,10 @@ cdef double add_slopes(
     cdef int r, n_moving, right, turn
     if first == last:
         return weight
-    _rows_at(rows, m, first, after)
+    if not _are_copied_here(m):
+        fill_rows(rows, m, m.order, first, after)
     while first < last:
-        memcpy(row, after, sizeof(row))
-        _rows_at(rows, m, first + HF_TOGETHER, after)
+        _next_rows(rows, m, first, row, after)
         rows.loops.dots(rows, row, after, w, product)
         n_moving = 0
         for r in range(<int> min(HF_TOGETHER, last - first)):

@@ -26,6 +26,9 @@ ABSENT = 2.0**-20
 EXP_TERMS = [(1.0 / math.factorial(i), 1.0 / math.factorial(i + 1)) for i in range(2, 14, 2)]
 
 
+READS_WINDOWS = False
+
+
 def _exp(a):
     if a < -700:
         return 0.0

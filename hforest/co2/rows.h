@@ -27,6 +27,10 @@ struct hf_rows {
     const void *x; /* (n, n_features), float if `single`, else double */
     int64_t n, n_features, n_full, n_blocks; /* blocks of a row: whole ones, and all */
     int single, offset;                      /* offset: whether a constant -1 is implied after the features */
+    /* Of windows, whose rows are copied in standard deviations (growth/columns.pxd); else NULL and 0. */
+    const int64_t *place; /* (n_features,): from the place of a window */
+    const double *mean, *deviation;
+    int64_t room; /* rows of a node that a tree copies once */
 };
 
 #endif

@@ -1,6 +1,6 @@
 # The rows of x that a stump works on, and the loops over them: plain ones here, of vectors in simd/.
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint32_t
 
 ctypedef fused real:
     float
@@ -26,9 +26,21 @@ cdef extern from "co2/rows.h" nogil:
         int64_t n_blocks
         bint single
         bint offset
+        const int64_t* place
+        const double* mean
+        const double* deviation
+        int64_t room
+
+# Copies a window in standard deviations to a row (OUT (n_blocks, 16)), and prefetches the window `after`.
+cdef void copy_window(const hf_rows* rows, uint32_t sample, uint32_t after, void* row) noexcept nogil
 
 # Returns the loops of a dtype and a vector path.
 cdef const hf_row_loops* loops_of(bint single, int path) noexcept nogil
+
+
+cdef inline int64_t row_bytes(const hf_rows* rows) noexcept nogil:
+    # Returns the bytes of a row; of a copy of a window those of whole blocks.
+    return (rows.n_features if rows.place == NULL else rows.n_blocks * HF_LANES) * (4 if rows.single else 8)
 
 
 cdef inline real fold(real* lane) noexcept nogil:

@@ -6,7 +6,7 @@ lane by lane, block after block, then folds the lanes by halves; a sum of rows a
 operation is one rounding in the dtype of x.
 """
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint32_t
 
 cdef extern from "core/simd.h" nogil:
     void HF_PREFETCH(const void* address)
@@ -22,6 +22,28 @@ cdef const hf_row_loops* loops_of(bint single, int path) noexcept nogil:
     if vector == NULL:
         return &plain
     return vector
+
+
+cdef inline void _copy(const hf_rows* rows, const real* x, const real* after, real* row) noexcept nogil:
+    cdef const int64_t* place = rows.place
+    cdef const double* mean = rows.mean
+    cdef const double* deviation = rows.deviation
+    cdef int64_t b, j
+    for b in range(0, rows.n_features, 8):
+        HF_PREFETCH(after + place[b])
+        for j in range(b, min(b + 8, rows.n_features)):
+            row[j] = x[place[j]]
+    for j in range(rows.n_features):
+        row[j] = <real> ((<double> row[j] - mean[j]) / deviation[j])
+    for j in range(rows.n_features, rows.n_blocks * HF_LANES):
+        row[j] = 0
+
+
+cdef void copy_window(const hf_rows* rows, uint32_t sample, uint32_t after, void* row) noexcept nogil:
+    if rows.single:
+        _copy(rows, <const float*> rows.x + sample, <const float*> rows.x + after, <float*> row)
+    else:
+        _copy(rows, <const double*> rows.x + sample, <const double*> rows.x + after, <double*> row)
 
 
 cdef inline double _dot(

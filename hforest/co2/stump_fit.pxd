@@ -37,6 +37,7 @@ ctypedef struct hf_stump_workspace:
     int8_t* sign
     double* product       # (n,): w.x of each sample
     double* start         # (n_blocks, 16): w in float64, for OC1
+    char* copies          # (room + HF_TOGETHER,) rows of windows; else NULL
 
 cdef void start_stump(
     hf_stump_workspace* s, hf_arena* arena, const hf_rows* rows, int64_t n, int64_t n_outputs

@@ -8,9 +8,9 @@ from libc.stdint cimport int8_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from hforest.co2.losses cimport (
-    HF_LN2, add_pull, add_slopes, hf_log2, sum_surrogate, theta_slope, write_losses, write_products,
+    HF_LN2, add_pull, add_slopes, copy_members, hf_log2, sum_surrogate, theta_slope, write_losses, write_products,
 )
-from hforest.co2.rows cimport HF_LANES, fold, real
+from hforest.co2.rows cimport HF_LANES, HF_TOGETHER, fold, real, row_bytes
 from hforest.core.arena cimport take, take_zeros
 from hforest.core.machine cimport hf_stopped_after
 
@@ -47,6 +47,9 @@ cdef void start_stump(
     s.order, s.shuffled = <uint32_t*> take(arena, n * 4), <uint32_t*> take(arena, n * 4)
     s.sign, s.product = <int8_t*> take(arena, n), <double*> take(arena, n * 8)
     s.start = <double*> take(arena, rows.n_blocks * HF_LANES * 8)
+    s.copies = NULL
+    if rows.place != NULL:
+        s.copies = <char*> take(arena, (min(n, rows.room) + HF_TOGETHER) * row_bytes(rows))
     for side in range(2):
         s.losses.theta[side], s.losses.loss[side] = <double*> take(arena, k * 8), <double*> take(arena, k * 8)
         s.pull.sum[side], s.speed[side] = <double*> take(arena, k * 8), <double*> take(arena, k * 8)
@@ -209,7 +212,8 @@ cdef void fit_hyperplane(
     if m.n < c.min_samples:
         memset(s.w, 0, _w_bytes(rows))
         return
-    m.order, m.sign = s.order, s.sign
+    m.order, m.sign, m.copies = s.order, s.sign, s.copies
+    copy_members(rows, m)
     batch = min(c.batch, m.n)
     n_steps = (m.n + batch - 1) // batch
     n_epochs = max(c.tau, (c.min_steps + n_steps - 1) // n_steps)

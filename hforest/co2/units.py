@@ -1,9 +1,12 @@
 """Columns and targets in standard deviations, and forests grown on them handed back in the caller's units."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from ..core import dispatch
 from ..core.aliases import Array, FloatArray
+from ..core.in_place import Windows, rows_of
 from ..core.units import Units
 from ..tree import Forest
 
@@ -12,23 +15,50 @@ _LEAST = 1e-280  # least deviation: a weight divided by it is a number
 _ROUNDED = 1e-13  # of a column's mean: deviations that rounding leaves
 
 
-def _statistics(a: Array, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
+class StandardizedWindows(NamedTuple):
+    """Windows whose numbers are put in units where they are read."""
+
+    windows: Windows
+    units: Units
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Samples and columns."""
+        return self.windows.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        """float32 or float64: in which samples are computed."""
+        return self.windows.dtype
+
+
+def _some(a: Array | Windows, which: slice | Array) -> Array:
+    """Some rows of a matrix, on the host; of windows a copy."""
+    if isinstance(a, Windows):
+        return rows_of(a._replace(base=a.base[which]))
+    return dispatch.to_numpy(a[which])
+
+
+def _statistics(a: Array | Windows, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Means and deviations of the columns of a (n, k), 0 of constant ones; of rows with a weight above 0."""
     # On the host, so that the bits of a forest do not depend on the order in which a GPU adds.
-    rows = dispatch.to_numpy(a if bool((weight > 0).all()) else a[weight > 0])
-    n, block = len(rows), max(1, _VALUES // rows.shape[1])
-    mean, square = np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
+    if isinstance(a, Windows):
+        a = a._replace(base=a.base[weight > 0])
+    else:
+        a = dispatch.to_numpy(a if bool((weight > 0).all()) else a[weight > 0])
+    n, block = a.shape[0], max(1, _VALUES // a.shape[1])
+    mean, square = np.zeros(a.shape[1]), np.zeros(a.shape[1])
     for first in range(0, n, block):
-        mean += rows[first : first + block].sum(axis=0, dtype=np.float64)
+        mean += _some(a, slice(first, first + block)).sum(axis=0, dtype=np.float64)
     mean /= n
     for first in range(0, n, block):
-        square += ((rows[first : first + block] - mean) ** 2).sum(axis=0)
+        square += ((_some(a, slice(first, first + block)) - mean) ** 2).sum(axis=0)
     deviation = np.sqrt(square / n)
     # What rounding leaves of a constant column is none of its deviation.
     return mean, np.where(deviation > np.maximum(_LEAST, _ROUNDED * np.abs(mean)), deviation, 0.0)
 
 
-def of_samples(x: FloatArray, weight: FloatArray) -> Units:
+def of_samples(x: FloatArray | Windows, weight: FloatArray) -> Units:
     """Units of the columns of x (n, n_features), of the samples whose weight (n,) is above 0."""
     mean, deviation = _statistics(x, weight)
     return Units(mean, np.where(deviation > 0, deviation, 1.0))

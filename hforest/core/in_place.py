@@ -2,8 +2,10 @@
 
 from typing import NamedTuple
 
+import numpy as np
+
 from . import check
-from .aliases import FloatArray, IntArray
+from .aliases import Array, FloatArray, IntArray
 
 
 class Windows(NamedTuple):
@@ -23,6 +25,16 @@ class Windows(NamedTuple):
     def shape(self) -> tuple[int, int]:
         """Samples and columns."""
         return len(self.base), len(self.offset)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """float32 or float64: in which samples are computed."""
+        return self.x.dtype
+
+
+def rows_of(windows: Windows, columns: slice | Array = slice(None)) -> FloatArray:
+    """A copy of windows: (n_samples, n_columns), by default all of them."""
+    return windows.x.reshape(-1)[windows.base[:, None] + windows.offset[columns]]
 
 
 def check_places(base: IntArray, offset: IntArray, size: int, *, some: bool = True) -> None:

@@ -71,9 +71,9 @@ class Prepared(NamedTuple):
     whole: bool
     """Whether x is whole numbers whose sums float32 holds exactly."""
     numbers: IntArray | None
-    """x as uint8 (n, n_features) where that holds it."""
-    columns: FloatArray | IntArray
-    """x, or `numbers`, once more, features first: (n_features, n)."""
+    """x as uint8 (n, n_features), of windows their array, where that holds it."""
+    columns: FloatArray | IntArray | None
+    """x, or `numbers`, once more, features first: (n_features, n). None of windows."""
     corners: IntArray | None
     """(n, size) of uint16 or uint32: sums over the corners of each sample's planes, for patches."""
     has_missing: bool

@@ -12,7 +12,7 @@ from hforest.core.machine cimport hf_stopped_after
 from hforest.core.arena cimport hf_arena, take, take_zeros
 from hforest.growth.builder cimport add_words
 from hforest.growth.column_readers cimport prefetch_column
-from hforest.growth.columns cimport hf_columns, is_by_values, is_stored, table_at
+from hforest.growth.columns cimport hf_columns, is_by_values, is_stored, number_of, table_at
 from hforest.growth.feature_sampling cimport hf_sampling, sample_feature, start_features, undo_sampling
 from hforest.growth.histogram cimport best_of_histograms
 from hforest.growth.node_orders cimport (
@@ -52,6 +52,8 @@ cdef bint start_columns(const hf_task* t, hf_workspace* r, const hf_columns* c) 
         work.twice = <uint32_t*> take(arena, 2 * c.n_columns * 4)
     if is_stored(c):
         start_stored(t, r, &c.stored.rows)
+    if c.windows.x != NULL and not t.single:
+        work.place, work.place2 = <uint32_t*> take(arena, r.n * 4), <uint32_t*> take(arena, r.n * 4)
     return not arena.failed
 
 
@@ -158,6 +160,8 @@ cdef double _number_of(
         if bin[i] == <int32_t> searched:
             at = r.sample[node.first + i]
             break
+    if c.windows.x != NULL:
+        return number_of(&c.windows, t.single, <uint32_t> at, column)
     number = c.numbers + at * c.strides[0] + column * c.strides[1]
     # -0 is 0 here.
     return ((<const float*> number)[0] if t.single else (<const double*> number)[0]) + 0.0

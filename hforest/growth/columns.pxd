@@ -26,6 +26,15 @@ ctypedef struct hf_stored:
     hf_stored_rows rows
 
 
+# Columns of windows in standard deviations: that of feature f is (x[sample + offset[f]] - mean[f]) /
+# deviation[f], computed in float64 and rounded once.
+ctypedef struct hf_standardized:
+    const void* x            # float or double; NULL: bins are read
+    const int64_t* offset    # (n_columns,)
+    const double* mean
+    const double* deviation
+
+
 cdef struct hf_columns
 
 
@@ -42,7 +51,8 @@ ctypedef hf_range (*hf_reader)(
 
 
 # Columns of bins: column f's bin b stands for the values from low[f * n_bins + b] to high[f * n_bins + b], or
-# for the number at each of its samples.
+# for the number at each of its samples. Columns of windows in standard deviations have no bins but codes of
+# their numbers, of float32, or ranks in the node, of float64.
 cdef struct hf_columns:
     const void* bins         # (n_columns, n) of `width` bytes
     int width
@@ -66,6 +76,17 @@ cdef struct hf_columns:
     bint random_thresholds   # one of each candidate, not the best
     # Of a sparse matrix, whose bins are (n_stored,) and whose tables are (n_all_bins,); else all NULL.
     hf_stored stored
+    hf_standardized windows
+
+
+cdef inline double number_of(
+    const hf_standardized* a, bint single, uint32_t sample, int64_t column
+) noexcept nogil:
+    # Returns the number of a window in a column; -0 is 0.
+    cdef int64_t at = sample + a.offset[column]
+    if single:
+        return <float> ((<double> (<const float*> a.x)[at] - a.mean[column]) / a.deviation[column]) + 0.0
+    return ((<const double*> a.x)[at] - a.mean[column]) / a.deviation[column] + 0.0
 
 
 cdef inline bint is_stored(const hf_columns* c) noexcept nogil:

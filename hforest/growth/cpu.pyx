@@ -33,9 +33,11 @@ from hforest.growth.projections cimport (
 from hforest.growth.sorted_scan cimport sort_keys
 from hforest.growth.task cimport hf_roots, hf_task, hf_tree
 
+from ..core.in_place import Windows
 from ..core.projections import group_table
 from ..core.sparse import Columns
 from .bins import Prepared
+from .encoding import whole_numbers
 from .sparse import stored_rows
 from .trees import NO_DEFAULTS
 
@@ -57,6 +59,7 @@ cdef enum:
     ROWS = 1 << 12        # rows of columns that are copied between two looks for signals
     BLOCK = 64            # rows of one parallel step
     LARGE_PATCH = 7       # entries of a patch from which four look-ups are cheaper
+    WHOLE = 1 << 24       # up to which float32 holds every whole number
 
 
 # ------------------------------------------------------------------------------------------------- bootstrap
@@ -384,6 +387,7 @@ cdef hf_columns columns_of(bins, workspace, bint random_thresholds):
     c.offset, c.missing = start[int64_t](bins.offset), start[int64_t](bins.missing)
     c.categorical = start[uint8_t](None if bins.categorical is None else bins.categorical.view(np.uint8))
     c.stored.indptr, c.stored.sample, c.stored.by_default, c.stored.table = NULL, NULL, NULL, NULL
+    c.windows.x = NULL
     if bins.stored is not None:
         pass
     elif bins.missing is not None and workspace is not None:
@@ -531,6 +535,9 @@ def _corners(x, distribution, bint narrow):
 def prepare_projections(x, distribution, bint has_missing):
     """Returns what `grow_projected` reads in place of x."""
     cdef hf_watch watch
+    if isinstance(x, Windows):
+        numbers, kind = whole_numbers(x.x, WHOLE // x.shape[1])
+        return Prepared(kind > 0, numbers, None, None, False, group_table(distribution))
     if isinstance(x, Columns):
         rows = stored_rows(x.stored.indptr, x.stored.indices, len(x))
         return Prepared(False, None, rows, None, has_missing, group_table(distribution))
@@ -558,7 +565,11 @@ def grow_projected(x, workspace, learned, distribution, n_projections, splitter,
     cdef hf_projections p
     p.distribution, p.x, p.single = distribution_of(distribution, workspace.groups), NULL, t.single
     p.stored.indptr, p.stored.sample, p.stored.number = NULL, NULL, NULL
-    if isinstance(x, Columns):
+    p.offset, p.n_numbers = NULL, 0
+    if isinstance(x, Windows):
+        t.base, p.offset, p.n_numbers = start[int64_t](x.base), start[int64_t](x.offset), x.x.size
+        p.x = _address_of_reals(x.x)
+    elif isinstance(x, Columns):
         p.stored.indptr = start[int64_t](x.stored.indptr)
         p.stored.sample = start[int32_t](x.stored.indices)
         if t.single:
@@ -572,8 +583,10 @@ def grow_projected(x, workspace, learned, distribution, n_projections, splitter,
     p.random_thresholds = splitter == "random"
     p.columns = NULL
     if workspace.numbers is not None:
-        p.bytes, p.columns = start_of_rows[uint8_t](workspace.numbers), _address_of_bins(workspace.columns)
-    elif not isinstance(x, Columns):
+        p.bytes = start_of_rows[uint8_t](workspace.numbers)
+    if workspace.columns is not None and p.bytes != NULL:
+        p.columns = start_of_rows[uint8_t](workspace.columns)
+    elif p.x != NULL and p.offset == NULL:
         p.columns = _address_of_reals(workspace.columns)
     if workspace.corners is not None:
         p.corners, p.narrow = _address_of_bins(workspace.corners), workspace.corners.itemsize == 2

@@ -5,7 +5,7 @@ from typing import Protocol
 import numpy as np
 
 from ..core import dispatch, machine
-from ..core.aliases import Array, IntArray
+from ..core.aliases import Array, FloatArray, IntArray
 from .bins import Bins
 from .checks import BIN_DTYPES
 
@@ -121,3 +121,18 @@ def encode(x: Readable, tables: bool = True) -> Bins:
         if part.missing is not None:
             missing[at] = part.missing
     return Bins(bins, low, high, x.dtype, missing=missing, categorical=xp.asarray(x.categorical))
+
+
+def whole_numbers(x: FloatArray, bound: int) -> tuple[IntArray | None, int]:
+    """Returns x as uint8, or None, and 0 if some of its numbers are not whole or are greater than `bound`.
+
+    Else 2 where x is bytes, and 1 where it is not.
+    """
+    flat, kind = x.reshape(-1), 2
+    for first in range(0, len(flat), _ENCODED_VALUES):
+        part = flat[first : first + _ENCODED_VALUES]
+        if not bool(((np.abs(part) <= bound) & (part == np.rint(part))).all()):
+            return None, 0
+        if part.min() < 0 or part.max() > 255:
+            kind = 1
+    return x.astype(np.uint8) if kind == 2 else None, kind

@@ -6,6 +6,7 @@ import numpy as np
 
 from ..core.aliases import Array
 from ..core.dispatch import array_module
+from ..core.in_place import Windows, rows_of
 from ..core.launch import launch_each
 from ..core.projections import Distribution, group_table
 from .bins import Bins
@@ -97,26 +98,29 @@ def grow(
 
 
 class Prepared(NamedTuple):
-    """What the kernels read beside x: a thread adds up numbers of x."""
+    """What the kernels read: a thread adds up numbers of x."""
 
+    x: Array
+    """(n, n_features); of windows a copy."""
     has_missing: bool
     numbers: Array
     """Of the distribution, int64: gpu.cu."""
     groups: Array
 
 
-def prepare_projections(x: Array, distribution: Distribution, has_missing: bool) -> Prepared:
-    """Returns what `grow_projected` reads beside x."""
+def prepare_projections(x: Array | Windows, distribution: Distribution, has_missing: bool) -> Prepared:
+    """Returns what `grow_projected` reads in place of x."""
+    x = rows_of(x) if isinstance(x, Windows) else x
     d, xp = distribution, array_module(x)
     numbers = (
         d.kind, d.n_features, d.channels, d.cyclic, d.max_entries, sum(d.n_projections),
         *d.shape, *d.patch_min, *d.patch_max,
     )  # fmt: skip
-    return Prepared(has_missing, xp.asarray(np.array(numbers, np.int64)), xp.asarray(group_table(d)))
+    return Prepared(x, has_missing, xp.asarray(np.array(numbers, np.int64)), xp.asarray(group_table(d)))
 
 
 def grow_projected(
-    x: Array,
+    x: Array | Windows,
     workspace: Prepared,
     learned: Learned,
     distribution: Distribution,
@@ -125,7 +129,7 @@ def grow_projected(
     batch: Batch,
 ) -> None:
     """Appends trees on random projections: as `grow`, with (indptr, indices, data) at the end."""
-    projections = Projections(x, distribution, workspace.numbers, workspace.groups, n_projections)
+    projections = Projections(workspace.x, distribution, workspace.numbers, workspace.groups, n_projections)
     task = task_of(learned, x.dtype, splitter, workspace.has_missing)
     grow_trees(task, projections, learned.sample_weight, batch)
 

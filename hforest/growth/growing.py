@@ -6,6 +6,7 @@ import numpy as np
 
 from ..core import check, dispatch, supervised
 from ..core.aliases import ArrayLike, IntArray, Progress, Rng
+from ..core.in_place import Windows
 from ..core.projections import Distribution, check_distribution, check_projections
 from . import unchecked
 from .bins import Bins
@@ -275,7 +276,7 @@ def grow(
 
 
 def grow_projected(
-    x: ArrayLike | Samples,
+    x: ArrayLike | Windows | Samples,
     y: ArrayLike,
     n_trees: int,
     distribution: Distribution,
@@ -302,9 +303,10 @@ def grow_projected(
 
     Parameters
     ----------
-    x : (n_samples, n_features) array-like of real numbers, CSR or CSC matrix of SciPy, or Samples
-        Samples; finite, or NaN for missing values. What a sparse matrix does not store is 0. Numbers that
-        float32 holds exactly are computed in float32, others in float64.
+    x : (n_samples, n_features) array-like of real numbers, sparse matrix, Windows, or Samples
+        Samples; finite, or NaN for missing values. What a CSR or CSC matrix of SciPy does not store is 0.
+        Numbers that float32 holds exactly are computed in float32, others in float64. Windows are not
+        converted, have no NaN, and are for classification only.
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
         Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression,
         of absolute value at most 1e100 and in the range of the trees' dtype.
@@ -377,7 +379,9 @@ def grow_projected(
     as `hforest.tree` does. Candidate c of a node is drawn from the node's key and c. Whole numbers (of sums
     up to 2**24) are added as integers, from a copy of 1 byte a feature where they are below 256; larger
     patches of them are four look-ups in a table of sums over corners, which loses nothing and takes 2 to 4
-    bytes a feature. With AVX-512, bytes and float32 are stored once more, features first. Cost: for each
+    bytes a feature. The numbers of an array are stored once more, features first. Windows are read in place,
+    on a GPU copied; trees on them are those of a copy, bit for bit. Whole numbers of windows, at most
+    2**24 / n_features, take 1 byte a number of their array, and no table. Cost: for each
     level, sample and candidate its entries, and a place in a count or a sort.
 
     Examples

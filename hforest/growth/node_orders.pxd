@@ -36,6 +36,8 @@ ctypedef struct hf_column_workspace:
     hf_features features
     hf_orders orders
     uint32_t* twice      # (2 n_columns,): the sampled features, those with missing values twice; or NULL
+    uint32_t* place      # (n,): of windows of float64, to rank their numbers
+    uint32_t* place2
 
 cdef void start_orders(const hf_task* t, hf_workspace* r, const hf_columns* c, hf_orders* o) noexcept nogil
 cdef int read_orders(

@@ -18,7 +18,7 @@ cdef inline void prefetch_numbers(
     # Prefetches what n of n_all samples have in a column of numbers of `size` bytes.
     cdef int64_t i, n_lines = n_all * size // 64 + 1
     for i in range(min(n, n_lines)):
-        HF_PREFETCH(column + (sample[i] * size if n < n_lines else 64 * i))
+        HF_PREFETCH(column + (<int64_t> sample[i] * size if n < n_lines else 64 * i))
 
 
 cdef bint start_samples(

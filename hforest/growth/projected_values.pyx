@@ -1,4 +1,4 @@
-"""Values of random projections of the rows of x.
+"""Values of random projections of the rows of x, or of windows, whose numbers are read where they lie.
 
 Where all of x is whole numbers and all sums are exact, values are integers, and sums over patches come from
 sums over corners:
@@ -23,43 +23,51 @@ cdef enum:
     LOOKED_UP = 6        # entries of a patch up to which adding them up is cheaper than four look-ups
 
 
-# Where the numbers lie: that of feature f of sample s at x[s * stride + f * step].
+ctypedef fused number:
+    uint8_t
+    float
+    double
+
+
+# Where the numbers lie: that of feature f of sample s at x[s * stride + f * step], of windows at
+# x[s + offset[f]].
 ctypedef struct hf_numbers:
     const void* x
     int64_t stride
     int64_t step
+    const int64_t* offset   # or NULL
 
 
 cdef inline void _prefetch(
-    const hf_numbers* a, int size, const uint32_t* sample, int64_t i, int64_t n, uint32_t index
+    const hf_numbers* a, int size, const uint32_t* sample, int64_t i, int64_t n, int64_t place
 ) noexcept nogil:
     # Prefetches the row of a later sample: no processor foresees where it lies.
-    if a.stride > 1 and i + ROWS_AHEAD < n:
-        HF_PREFETCH(<const char*> a.x + (sample[i + ROWS_AHEAD] * a.stride + index * a.step) * size)
+    if (a.stride > 1 or a.offset != NULL) and i + ROWS_AHEAD < n:
+        HF_PREFETCH(<const char*> a.x + (sample[i + ROWS_AHEAD] * a.stride + place) * size)
 
 
 cdef inline void _add_entries(
-    int n_samples, const hf_numbers* a, real unused, const uint32_t* sample, const uint32_t* index,
+    int n_samples, const hf_numbers* a, real unused, const uint32_t* sample, const int64_t* place,
     const float* factor, int64_t n_entries, real* value
 ) noexcept nogil:
     # Writes the values of n_samples, a constant where this is called: one's sum need not wait for another's.
     cdef const real* at[4]
     cdef double sum[4]
     cdef double by
-    cdef int64_t e, step = a.step, place
+    cdef int64_t e
     cdef int j
     for j in range(n_samples):
         at[j], sum[j] = <const real*> a.x + sample[j] * a.stride, 0
     for e in range(n_entries):
-        by, place = factor[e], index[e] * step
+        by = factor[e]
         for j in range(n_samples):
-            sum[j] += by * <double> at[j][place]
+            sum[j] += by * <double> at[j][place[e]]
     for j in range(n_samples):
         value[j] = <real> sum[j]
 
 
 cdef void _project(
-    const hf_numbers* a, real unused, const uint32_t* sample, int64_t n, const uint32_t* index,
+    const hf_numbers* a, real unused, const uint32_t* sample, int64_t n, const int64_t* place,
     const float* factor, int64_t n_entries, real* value
 ) noexcept nogil:
     # Writes the values of n samples.
@@ -67,33 +75,33 @@ cdef void _project(
     cdef int j
     while i + 4 <= n:
         for j in range(4):
-            _prefetch(a, sizeof(real), sample, i + j, n, index[0])
-        _add_entries(4, a, unused, sample + i, index, factor, n_entries, value + i)
+            _prefetch(a, sizeof(real), sample, i + j, n, place[0])
+        _add_entries(4, a, unused, sample + i, place, factor, n_entries, value + i)
         i += 4
     while i < n:
-        _add_entries(1, a, unused, sample + i, index, factor, n_entries, value + i)
+        _add_entries(1, a, unused, sample + i, place, factor, n_entries, value + i)
         i += 1
 
 
 cdef void _project_whole(
-    const hf_numbers* a, real unused, const uint32_t* sample, int64_t n, const uint32_t* index,
+    const hf_numbers* a, number unused, const uint32_t* sample, int64_t n, const int64_t* place,
     const float* factor, int64_t n_entries, int32_t* value
 ) noexcept nogil:
     # The same of whole numbers, without rounding.
-    cdef int64_t i, e, step = a.step, stride = a.stride
-    cdef const real* at
+    cdef int64_t i, e, stride = a.stride
+    cdef const number* at
     cdef int32_t sum
     for i in range(n):
-        at = <const real*> a.x + sample[i] * stride
+        at = <const number*> a.x + sample[i] * stride
         sum = 0
-        _prefetch(a, sizeof(real), sample, i, n, index[0])
+        _prefetch(a, sizeof(number), sample, i, n, place[0])
         for e in range(n_entries):
-            sum += <int32_t> factor[e] * <int32_t> at[index[e] * step]
+            sum += <int32_t> factor[e] * <int32_t> at[place[e]]
         value[i] = sum
 
 
 cdef inline void _add_bytes(
-    int n_entries, bint add, const hf_numbers* a, const uint32_t* index, const float* factor,
+    int n_entries, bint add, const hf_numbers* a, const int64_t* place, const float* factor,
     const uint32_t* sample, int64_t n, int32_t* value
 ) noexcept nogil:
     # Adds up to four entries; n_entries is a constant where this is called.
@@ -103,34 +111,34 @@ cdef inline void _add_bytes(
     cdef int32_t sum
     cdef int e
     for e in range(n_entries):
-        at[e], by[e] = <const uint8_t*> a.x + index[e] * a.step, <int32_t> factor[e]
+        at[e], by[e] = <const uint8_t*> a.x + place[e], <int32_t> factor[e]
     for i in range(n):
         first = sample[i] * stride
         sum = value[i] if add else 0
         if not add:
-            _prefetch(a, 1, sample, i, n, index[0])
+            _prefetch(a, 1, sample, i, n, place[0])
         for e in range(n_entries):
             sum += by[e] * at[e][first]
         value[i] = sum
 
 
 cdef void _project_bytes(
-    const hf_numbers* a, const uint32_t* sample, int64_t n, const uint32_t* index, const float* factor,
+    const hf_numbers* a, const uint32_t* sample, int64_t n, const int64_t* place, const float* factor,
     int64_t n_entries, int32_t* value
 ) noexcept nogil:
     # The same of bytes, four entries at a time.
     cdef int64_t e
     for e in range(0, n_entries, 4):
         if e:
-            _add_bytes(<int> min(4, n_entries - e), True, a, index + e, factor + e, sample, n, value)
+            _add_bytes(<int> min(4, n_entries - e), True, a, place + e, factor + e, sample, n, value)
         elif n_entries == 1:
-            _add_bytes(1, False, a, index, factor, sample, n, value)
+            _add_bytes(1, False, a, place, factor, sample, n, value)
         elif n_entries == 2:
-            _add_bytes(2, False, a, index, factor, sample, n, value)
+            _add_bytes(2, False, a, place, factor, sample, n, value)
         elif n_entries == 3:
-            _add_bytes(3, False, a, index, factor, sample, n, value)
+            _add_bytes(3, False, a, place, factor, sample, n, value)
         else:
-            _add_bytes(4, False, a, index, factor, sample, n, value)
+            _add_bytes(4, False, a, place, factor, sample, n, value)
 
 
 cdef void _project_corners(
@@ -170,12 +178,23 @@ cdef inline hf_numbers _numbers_of(const hf_task* t, const hf_projections* p, in
     cdef hf_numbers a
     cdef int64_t size = _size_of(p)
     cdef int64_t row = p.distribution.n_features * size // 64 + 1, column = t.n * size // 64 + 1
-    if n * min(row, t.n_candidates) <= t.n_candidates * min(column, n):
+    a.offset = p.offset
+    if p.offset != NULL:
+        a.x = <const void*> p.bytes if p.bytes != NULL else p.x
+        a.stride, a.step = 1, 0
+    elif n * min(row, t.n_candidates) <= t.n_candidates * min(column, n):
         a.x = <const void*> p.bytes if p.bytes != NULL else p.x
         a.stride, a.step = p.distribution.n_features, 1
     else:
         a.x, a.stride, a.step = p.columns, 1, t.n
     return a
+
+
+cdef void _place_entries(const hf_numbers* a, hf_entries* entries) noexcept nogil:
+    # Writes where the numbers of the entries lie, from a sample's place.
+    cdef int64_t e
+    for e in range(entries.n):
+        entries.place[e] = entries.index[e] * a.step if a.offset == NULL else a.offset[entries.index[e]]
 
 
 cdef void draw_entries(const hf_projections* p, hf_candidate candidate, hf_entries* entries) noexcept nogil:
@@ -194,16 +213,18 @@ cdef void prefetch_values(
 ) noexcept nogil:
     # Draws the entries of a projection, and prefetches the columns that project_values will read.
     cdef int size = _size_of(p)
-    cdef int64_t e
+    cdef int64_t e, n_all = t.n if p.offset == NULL else p.n_numbers
+    cdef int64_t n_bytes = size * (p.n_numbers if p.offset != NULL else t.n * p.distribution.n_features)
     cdef hf_numbers a
-    if p.corners != NULL or not is_prefetched(n, t.n * p.distribution.n_features * size):
+    if p.corners != NULL or not is_prefetched(n, n_bytes):
         return
     a = _numbers_of(t, p, n)
     if a.stride > 1:
         return
     draw_entries(p, candidate, entries)
+    _place_entries(&a, entries)
     for e in range(entries.n):
-        prefetch_numbers(<const char*> a.x + entries.index[e] * a.step * size, t.n, size, sample, n)
+        prefetch_numbers(<const char*> a.x + entries.place[e] * size, n_all, size, sample, n)
 
 
 cdef void project_values(
@@ -218,8 +239,8 @@ cdef void project_values(
     cdef hf_patch patch
     cdef hf_numbers numbers = _numbers_of(t, p, n)
     cdef int32_t* whole = <int32_t*> value
-    cdef uint32_t* index = entries.index
-    cdef float* factor = entries.factor
+    cdef const int64_t* place = entries.place
+    cdef const float* factor = entries.factor
     if p.corners != NULL:
         patch = hf_patch_of(
             a, hf_philox(candidate.key, 0, HF_STREAM_ENTRY), hf_philox(candidate.key, 1, HF_STREAM_ENTRY)
@@ -230,15 +251,18 @@ cdef void project_values(
             else:
                 _project_corners[uint32_t](a, patch, <const uint32_t*> p.corners, sample, n, whole)
             return
-        entries.key, entries.n = candidate.key, hf_patch_entries(a, patch, index, factor)
+        entries.key, entries.n = candidate.key, hf_patch_entries(a, patch, entries.index, entries.factor)
     draw_entries(p, candidate, entries)
-    if p.bytes != NULL:
-        _project_bytes(&numbers, sample, n, index, factor, entries.n, whole)
+    _place_entries(&numbers, entries)
+    if p.bytes != NULL and p.offset != NULL and entries.n > 4:  # in one pass, for windows lie far apart
+        _project_whole[uint8_t](&numbers, 0, sample, n, place, factor, entries.n, whole)
+    elif p.bytes != NULL:
+        _project_bytes(&numbers, sample, n, place, factor, entries.n, whole)
     elif p.whole and p.single:
-        _project_whole[float](&numbers, 0, sample, n, index, factor, entries.n, whole)
+        _project_whole[float](&numbers, 0, sample, n, place, factor, entries.n, whole)
     elif p.whole:
-        _project_whole[double](&numbers, 0, sample, n, index, factor, entries.n, whole)
+        _project_whole[double](&numbers, 0, sample, n, place, factor, entries.n, whole)
     elif p.single:
-        _project[float](&numbers, 0, sample, n, index, factor, entries.n, <float*> value)
+        _project[float](&numbers, 0, sample, n, place, factor, entries.n, <float*> value)
     else:
-        _project[double](&numbers, 0, sample, n, index, factor, entries.n, <double*> value)
+        _project[double](&numbers, 0, sample, n, place, factor, entries.n, <double*> value)

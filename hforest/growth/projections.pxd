@@ -46,17 +46,20 @@ ctypedef struct hf_entries:
     int64_t n          # 0: none are drawn
     uint32_t* index    # (max_entries,)
     float* factor
+    int64_t* place     # where their numbers lie, from a sample's place
 
 
 # Random projections of x.
 ctypedef struct hf_projections:
     hf_distribution distribution
     const void* x            # (n, n_features), float or double; NULL of a sparse matrix
+    const int64_t* offset    # of windows: (n_features,), from the place of a window; else NULL
+    int64_t n_numbers        # of windows: the size of x
     hf_stored_numbers stored  # of a sparse matrix; else all NULL
     bint single
     bint whole               # x is whole numbers, and sums of them are exact: values are integers
     const uint8_t* bytes     # x again, if that holds it, or NULL
-    const void* columns      # x, or bytes, again: (n_features, n_samples)
+    const void* columns      # x, or bytes, again: (n_features, n_samples); NULL of windows
     const void* corners      # (n, planes * (shape[1] + 1) * (shape[2] + 1)) sums over corners; or NULL
     bint narrow              # these have 16 bits, not 32
     bint random_thresholds   # one of each projection, not the best

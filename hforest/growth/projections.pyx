@@ -1,5 +1,5 @@
-"""Candidate source: random projections (Perry et al. 2019; Norouzi et al. 2015, section 6.2), of rows or of a
-sparse matrix.
+"""Candidate source: random projections (Perry et al. 2019; Norouzi et al. 2015, section 6.2), of rows, of
+windows or of a sparse matrix.
 
 A value is summed in float64 in the order of its entries and rounded once to the dtype of x, as a walk down
 the grown tree does it (projected_values.pyx, stored.pyx). Where all of x is whole numbers and all sums are
@@ -416,6 +416,7 @@ cdef void _fill_sides(
 
 cdef void _take_entries(hf_arena* arena, int64_t most, hf_entries* entries) noexcept nogil:
     entries.index, entries.factor = <uint32_t*> take(arena, most * 4), <float*> take(arena, most * 4)
+    entries.place = <int64_t*> take(arena, most * 8)
 
 
 cdef bint _start_tree(const hf_task* t, hf_workspace* r) noexcept nogil:

@@ -6,6 +6,7 @@ Same functions, parameters and arrays as `cpu`. Criteria are numbers: 0 Gini, 1 
 
 import numpy as np
 
+from ..core.in_place import Windows, rows_of
 from ..core.philox import below, philox, poisson
 from ..core.sparse import Columns
 from .reference_builder import (
@@ -105,6 +106,8 @@ def grow_projected(x, workspace, learned, distribution, n_projections, splitter,
     """
     if isinstance(x, Columns):
         x = all_numbers(x)
+    elif isinstance(x, Windows):
+        x = rows_of(x)
 
     def split(tree, samples, mean, weight, key):
         min_leaf = learned.limits.min_samples_leaf

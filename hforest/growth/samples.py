@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from ..core import blocks, check, machine, sparse, supervised
-from ..core.aliases import Array, ArrayLike, FloatArray
-from ..core.in_place import Windows, check_windows
+from ..core.aliases import Array, ArrayLike, FloatArray, IntArray
+from ..core.in_place import Windows, check_windows, rows_of
 from ..core.sparse import Columns
 from . import encoding
 from . import sparse as sparse_encoding
@@ -102,11 +102,11 @@ class Samples:
             return self.once("tables", (), lambda: encoding.with_tables(bins))
         return bins
 
-    def _matrix(self) -> FloatArray | Columns:
+    def _matrix(self) -> FloatArray | Columns | Windows:
         return self.x
 
-    def matrix(self) -> FloatArray | Columns:
-        """Returns the numbers as a C-contiguous array, or as a sparse matrix."""
+    def matrix(self) -> FloatArray | Columns | Windows:
+        """Returns the numbers as a C-contiguous array, as a sparse matrix or as windows."""
         if self.categorical is not None:
             raise _no_numbers("columns of categories")
         return self.once("matrix", (), self._matrix)
@@ -139,7 +139,7 @@ class NoArraySamples(Samples):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         raise TypeError(f"{type(self.x).__name__} in place of numbers: pass what the samples were made from")
 
-    def _matrix(self) -> FloatArray | Columns:
+    def _matrix(self) -> FloatArray | Columns | Windows:
         raise _no_numbers(type(self.x).__name__)
 
 
@@ -164,9 +164,21 @@ class WindowSamples(NoArraySamples):
     def are_windows(self) -> bool:
         return True
 
+    def moved(self, base: IntArray) -> "WindowSamples":
+        """Returns windows of the same shape at other places of the array, with what was made of this."""
+        other = WindowSamples(self.x._replace(base=base), self.numbers, self.dtype, self.max_bins)
+        for name, (key, made) in self._made.items():
+            if name == "bins" and made.base is not None:
+                other._made[name] = key, made._replace(base=base)
+            elif name == "projections":
+                other._made[name] = key, made
+        return other
+
     def columns(self, which: slice | Array) -> Array:
-        flat, base, offset = self.x.x.reshape(-1), self.x.base, self.x.offset
-        return flat[base[:, None] + offset[which]]
+        return rows_of(self.x, which)
+
+    def _matrix(self) -> Windows:
+        return self.x
 
     def _encode(self, tables: bool) -> Bins:
         # One row of bins for all columns, where each distinct number can have a bin of its own.
@@ -192,7 +204,7 @@ class EncodedSamples(NoArraySamples):
 
 def _no_numbers(what: str) -> TypeError:
     return TypeError(
-        f"x: expected numbers, got {what}; projections read numbers: pass an array or a sparse matrix"
+        f"x: expected numbers, got {what}; projections read numbers: pass an array, sparse matrix or Windows"
     )
 
 
@@ -342,6 +354,8 @@ def encode(
 def check_dense(source: Samples) -> FloatArray:
     """Returns the numbers of samples that are all stored and finite, as a C-contiguous array."""
     x = source.matrix()
+    if isinstance(x, Windows):
+        raise TypeError("x: expected an array of real numbers, got Windows; copy them to an array")
     if isinstance(x, Columns):
         raise TypeError(
             "x: expected an array of real numbers, got a sparse matrix; make it dense with x.toarray()"

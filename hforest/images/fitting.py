@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import classic, growth
+from .. import classic, co2, growth, manifold
 from ..cascade.folds import grown, join
 from ..core import check
 from ..core import progress as progresses
@@ -18,7 +18,7 @@ from .model import Model
 _MOST_PIXELS = 256_000
 """Of a draw by default, as Norouzi et al. 2015 draw for each tree."""
 _OURS = ("n_trees", "n_classes", "first_tree", "rng")
-_IN_PLACE = (classic.grow, classic.grow_extra, classic.grow_random)
+_IN_PLACE = (classic.grow, classic.grow_extra, classic.grow_random, manifold.grow, co2.grow)
 """Functions that read windows where they are."""
 
 
@@ -34,9 +34,10 @@ def _check_grower(grow: Any) -> None:
 
 
 def _reads_windows(grow: Any) -> bool:
-    """Whether a function reads windows in place, one row of bins for all of its calls."""
+    """Whether a function reads windows in place."""
     function, settings = (grow.func, grow.keywords) if isinstance(grow, partial) else (grow, {})
-    return function in _IN_PLACE and not {"max_bins", "categorical"} & set(settings)
+    on_copies = {"max_bins", "categorical"} & set(settings) or settings.get("splitter") == "oc1"
+    return function in _IN_PLACE and not on_copies
 
 
 def _n_pixels(n_pixels: int | None, n_bytes: int, max_memory: int, n_labelled: int) -> int:
@@ -117,8 +118,9 @@ def fit(
     void : int, optional
         A label of pixels that belong to no class, and are left out.
     max_memory : int
-        Bytes of the windows of a draw. `hforest.classic` reads windows in place, 8 bytes each; other
-        functions, and windows with `normalize`, are copied. What `grow` itself takes is not counted.
+        Bytes of the windows of a draw. `hforest.classic`, `hforest.manifold` and `hforest.co2` read windows
+        in place, 8 bytes each; for other functions, and with `normalize`, they are copied. What `grow` itself
+        takes is not counted.
     progress : callable or bool, optional
         Called as progress(done, n_trees) after every draw; False ends the growth and returns the trees so
         far. True shows a bar.
@@ -144,7 +146,8 @@ def fit(
     depend on the seed and the number of the draw alone.
 
     Memory: the images with their borders in float32 or float64, for `hforest.classic` their bins too (1 to 4
-    bytes a number), the windows of a draw, and what `grow` makes of them.
+    bytes a number), for `hforest.manifold` their numbers as bytes where they are such, for `hforest.co2` at
+    most 512 MB of windows at a time; the windows of a draw, and what `grow` makes of them.
 
     Examples
     --------
@@ -178,16 +181,14 @@ def fit(
     seed = check.seed(rng)
 
     forests: list[Forest] = []
-    bins: growth.Bins | None = None
     scale: FloatArray | None = None
+    samples: Any = None
     with progresses.reporting(progress, n_trees, "tree") as report:
         for i, first in enumerate(range(0, n_trees, per_draw)):
             pixel = drawing.drawn(pool, n_pixels, bool(balance), seed, i, 1)[0]
             places = windows.around(whole, pixel, frame)
-            samples: Any
             if in_place:
-                bins = growth.encode(places) if bins is None else bins._replace(base=places.base)
-                samples = bins
+                samples = growth.samples(places) if samples is None else samples.moved(places.base)
             elif not normalize:
                 samples = windows.copied(places)
             elif scale is None:
@@ -200,7 +201,7 @@ def fit(
             some = min(per_draw, n_trees - first)
             y, ours = of_pixel.reshape(-1)[pixel], {"n_trees": some, "first_tree": first, "rng": seed}
             forests.append(grown("grow", grow, samples, y, n_classes, **ours))
-            del samples
+            samples = samples if in_place else None  # else a copy, which goes before the next one
             if not report(first + some):
                 break
     return Model(frame.window, frame.step, frame.border, n_channels, factor, join(forests), scale)

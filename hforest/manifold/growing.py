@@ -17,7 +17,7 @@ from ..core.projections import (
     sparse_distribution,
 )
 from ..core.supervised import TASKS
-from ..growth import Samples, grow_projected, samples
+from ..growth import Samples, Windows, grow_projected, samples
 from ..tree import Forest
 
 _PROJECTIONS = ("patch", "sparse", "probe")
@@ -54,7 +54,7 @@ def _distribution(
 
 
 def _grow(
-    x: ArrayLike | Samples,
+    x: ArrayLike | Windows | Samples,
     *,
     projection: str | None,
     shape: Sequence[int] | None,
@@ -93,7 +93,7 @@ def _grow(
 
 
 def grow(
-    x: ArrayLike | Samples,
+    x: ArrayLike | Windows | Samples,
     y: ArrayLike,
     n_trees: int = 100,
     *,
@@ -128,9 +128,10 @@ def grow(
 
     Parameters
     ----------
-    x : (n_samples, n_features) array-like of real numbers, CSR or CSC matrix of SciPy, or Samples
+    x : (n_samples, n_features) array-like of real numbers, sparse matrix, Windows, or Samples
         Samples (of `hforest.growth.samples` too), at least one, finite or NaN for missing values; converted
-        as `hforest.classic.grow` converts them. A projection of a missing value is missing.
+        as `hforest.classic.grow` converts them. A projection of a missing value is missing. Windows
+        (`hforest.growth.Windows`) are read in place, on a GPU copied; for classification only.
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
         Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression,
         of absolute value at most 1e100 and in the range of the trees' dtype.

@@ -12,6 +12,8 @@
 enum {
     HF_WALKS = 8,      /* trees that one sample is walked in at once: enough to hide the latency of a load from L2 */
     HF_DOWN = 16,      /* samples walked in one packed tree at once, and samples of a group of columns */
+    HF_SUMS = 4,       /* walks whose projections, of HF_LONG entries and more, are summed at once */
+    HF_LONG = 32,
     HF_LEVELS = 4,     /* levels between two tests for finished walks; these levels have 15 nodes */
     HF_TOP = 15,       /* nodes of the first HF_LEVELS levels */
     HF_SMALL = 1 << 16 /* nodes and features below which a node fits into 8 bytes */

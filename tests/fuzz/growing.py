@@ -39,7 +39,7 @@ def _categorical(s: Setting) -> Any:
     return s.choice((None, [0], (0,), ()) if fits else (None, ()))
 
 
-@value("growth.grow_projected.x", "manifold.grow.x", "cascade.grow.x")
+@value("cascade.grow.x")
 def _x_with_missing(s: Setting) -> np.ndarray:
     # Its first column can be categories.
     x = s.numbers(s.n, s.n_features)
@@ -134,6 +134,23 @@ def _samples_or_windows(s: Setting) -> Any:
         return _windows(s)
     x = _x_with_missing(s)
     return scipy.sparse.csr_array(x) if s.choice((False, False, True)) else x
+
+
+@value("co2.grow.x")
+def _rows_or_windows_of_stumps(s: Setting) -> Any:
+    may = not _regression(s) and s.argument("splitter") == "co2" and s.n_features
+    x = s.numbers(s.n + 1, s.n_features)
+    if may and s.choice((False, False, True)):
+        return growth.Windows(x, np.arange(s.n), np.arange(s.n_features))
+    return x[: s.n].copy()
+
+
+@value("growth.grow_projected.x", "manifold.grow.x")
+def _numbers_or_windows(s: Setting) -> Any:
+    if not _regression(s) and s.n_features and s.choice((False, False, True)):
+        x = s.numbers(s.n + 1, s.n_features)
+        return growth.Windows(x, np.arange(s.n), np.arange(s.n_features))
+    return _x_with_missing(s)
 
 
 @value("tree.apply.x", "tree.predict.x", "tree.vote_shares.x")

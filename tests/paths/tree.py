@@ -79,10 +79,12 @@ def rows():
         yield Row(
             f"tree.predict-windows-{bits}", lambda dtype=dtype: predict_windows(dtype, 0, 40), paths=of_rows,
         )  # fmt: skip
-        for n_entries in (2, 5):
+        for n_entries, walks in (
+            (2, "tree.walk_projections"), (5, "tree.walk_projections"), (36, "tree.walk_projections tree.walk_long"),
+        ):  # fmt: skip
             yield Row(
                 f"tree.predict-windows-{n_entries}-{bits}",
-                lambda dtype=dtype, n_entries=n_entries: predict_windows(dtype, n_entries, 40), "tree.walk_projections",
+                lambda dtype=dtype, n_entries=n_entries: predict_windows(dtype, n_entries, 40), walks,
             )  # fmt: skip
         # The places of 8200 features in columns have no 16 bits.
         for name, every, paths, forest, sizes in (

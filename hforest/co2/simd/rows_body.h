@@ -31,7 +31,7 @@ HF_W_CODE HF_INLINE REAL HF_W(hf_fold)(VECTOR *part) {
 }
 
 /* Returns part p of the last block of a row: its features, -1 if the offset is implied, zeros. It is loaded in place, or
-   from a copy where the load would leave x (its last row). */
+   from a copy where the load would leave x (its last row). Copies of windows are whole blocks. */
 HF_W_CODE HF_INLINE VECTOR HF_W(hf_tail)(const hf_rows *rows, const REAL *row, int p) {
     static const INT keep[2 * HF_LANES] = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
     static const REAL none[HF_LANES], minus[2 * HF_LANES] = {[HF_LANES] = -1};
@@ -40,7 +40,7 @@ HF_W_CODE HF_INLINE VECTOR HF_W(hf_tail)(const hf_rows *rows, const REAL *row, i
     HF_W(hf_mask) mask;
     if (n == 0) return after;
     memcpy(&mask, keep + at, sizeof mask);
-    if (row + first + HF_LANES <= (const REAL *)rows->x + rows->n * rows->n_features)
+    if (rows->place != NULL || row + first + HF_LANES <= (const REAL *)rows->x + rows->n * rows->n_features)
         return (VECTOR)(((HF_W(hf_mask))HF_W(hf_load)(row + first + p * HF_VECTOR) & mask) | (HF_W(hf_mask))after);
     REAL lane[HF_LANES] = {0};
     for (int64_t i = 0; i < n; ++i) lane[i] = row[first + i];

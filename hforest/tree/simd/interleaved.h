@@ -81,6 +81,94 @@ HF_INLINE void hf_walk_nodes(int single, int width, const hf_walked *w, int64_t 
     }
 }
 
+/* Where the entries of a node of width 0 are, and how many. */
+typedef struct {
+    const char *entry, *row;
+    uint32_t n;
+} hf_pending_sum;
+
+HF_INLINE hf_pending_sum hf_sum_of(int single, const hf_walked *w, int32_t v, const char *row) {
+    const int word = single ? 4 : 8;
+    const hf_entries of_node = *(const hf_entries *)((const char *)w->node + (size_t)v * 4 * word + 2 * word);
+    const hf_pending_sum s = {(const char *)w->entry + (size_t)of_node.first * 2 * word, row, of_node.n};
+    return s;
+}
+
+/* Adds entries first to last - 1 of n pending sums, a constant: additions of one wait for each other. */
+HF_INLINE void hf_add_entries(int single, int n, const hf_pending_sum *s, uint32_t first, uint32_t last, double *sum) {
+    for (uint32_t j = first; j < last; ++j)
+        _Pragma("GCC unroll 4") for (int k = 0; k < n; ++k) {
+            if (single) {
+                const hf_float_entry e = ((const hf_float_entry *)s[k].entry)[j];
+                sum[k] += (double)e.weight * (double)((const float *)s[k].row)[e.place];
+            } else {
+                const hf_double_entry e = ((const hf_double_entry *)s[k].entry)[j];
+                sum[k] += e.weight * ((const double *)s[k].row)[e.place];
+            }
+        }
+}
+
+/* Returns the child of node v of width 0, of a sum in float64. */
+HF_INLINE int32_t hf_child_by_sum(int single, const hf_walked *w, int32_t v, double sum) {
+    const char *at = (const char *)w->node + (size_t)v * (single ? 16 : 32);
+    if (single) return ((const hf_float_projection *)at)->next + ((float)sum > ((const hf_float_projection *)at)->threshold);
+    const hf_double_projection *node = (const hf_double_projection *)at;
+    return (int32_t)node->next + (sum > node->threshold);
+}
+
+/* Returns whether node v of width 0 is a leaf. */
+HF_INLINE int hf_is_leaf(int single, const hf_walked *w, int32_t v) {
+    const char *at = (const char *)w->node + (size_t)v * (single ? 16 : 32);
+    return v == (single ? ((const hf_float_projection *)at)->next : (int32_t)((const hf_double_projection *)at)->next);
+}
+
+/* As hf_walk_nodes, of projections of many entries: sums of HF_SUMS walks are added side by side, and a walk that has
+   ended gives its place to the next sample. */
+HF_INLINE void hf_walk_long(int single, const hf_walked *w, int64_t n, int32_t *leaf) {
+    int64_t sample[HF_SUMS], next = 0;
+    int32_t v[HF_SUMS];
+    hf_pending_sum s[HF_SUMS];
+    int walks = 0;
+    HF_COUNT("tree", __func__);
+    if (hf_is_leaf(single, w, 0)) {
+        memset(leaf, 0, (size_t)n * sizeof *leaf);
+        return;
+    }
+    for (; walks < HF_SUMS && next < n; ++walks, ++next) {
+        sample[walks] = next;
+        v[walks] = 0;
+        s[walks] = hf_sum_of(single, w, 0, hf_row(single, w, next));
+    }
+    while (walks) {
+        double sum[HF_SUMS] = {0};
+        uint32_t common = 0;
+        if (walks == HF_SUMS) {
+            common = s[0].n;
+            for (int k = 1; k < HF_SUMS; ++k) common = s[k].n < common ? s[k].n : common;
+            hf_add_entries(single, HF_SUMS, s, 0, common, sum);
+        }
+        for (int k = 0; k < walks; ++k) {
+            hf_add_entries(single, 1, s + k, common, s[k].n, sum + k);
+            v[k] = hf_child_by_sum(single, w, v[k], sum[k]);
+        }
+        for (int k = walks - 1; k >= 0; --k) {
+            if (hf_is_leaf(single, w, v[k])) {
+                leaf[sample[k]] = v[k];
+                v[k] = 0;
+                if (next < n) {
+                    sample[k] = next++;
+                } else {
+                    --walks;
+                    sample[k] = sample[walks];
+                    v[k] = v[walks];
+                    if (k == walks) continue;
+                }
+            }
+            s[k] = hf_sum_of(single, w, v[k], hf_row(single, w, sample[k]));
+        }
+    }
+}
+
 HF_INLINE void hf_walk_packed(int single, const hf_walked *w, int64_t n, int32_t *leaf) {
     HF_COUNT("tree", __func__);
     hf_walk_nodes(single, -1, w, n, leaf);
@@ -89,6 +177,7 @@ HF_INLINE void hf_walk_packed(int single, const hf_walked *w, int64_t n, int32_t
 HF_INLINE void hf_walk_projections(int single, int width, const hf_walked *w, int64_t n, int32_t *leaf) {
     HF_COUNT("tree", __func__);
     if (width == HF_PAIR) hf_walk_nodes(single, HF_PAIR, w, n, leaf);
+    else if (hf_sum_of(single, w, 0, NULL).n >= HF_LONG) hf_walk_long(single, w, n, leaf);
     else hf_walk_nodes(single, 0, w, n, leaf);
 }
 
