@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .. import classic, growth, tree
 from ..core import check, supervised
-from ..core.aliases import ArrayLike, FloatArray, Progress, Rng, SparseArray
+from ..core.aliases import Array, ArrayLike, FloatArray, Progress, Rng, SparseArray
 from ..core.progress import reporting
 from ..growth import Samples
 from .dependence import LEAST_ROWS, distance_correlation
@@ -77,14 +77,18 @@ class _Neighbors(NamedTuple):
     """Weights of the in-bag rows in the out-of-bag predictions of a forest, as a product of two matrices."""
 
     weight: SparseArray
-    """(n_samples, n_nodes): empty in the rows that no tree votes for."""
+    """(n_samples, n_nodes): one over the number of votes and of in-bag rows; empty without a vote."""
     in_bag: SparseArray
-    """(n_nodes, n_samples)."""
+    """(n_nodes, n_samples): in-bag counts."""
+
+    def voted(self) -> Array:
+        """(n_samples,): which rows have a prediction."""
+        return np.diff(self.weight.indptr) > 0
 
     def residuals(self, values: FloatArray) -> FloatArray:
-        """(n_samples, n_values): values minus their out-of-bag predictions; rounding errors are 0."""
+        """(n_samples, n_values): values minus their predictions; 0 without one, and for rounding errors."""
         left = values - self.weight @ (self.in_bag @ values)
-        return np.where(abs(left) > _ROUNDING, left, 0.0)
+        return np.where(self.voted()[:, None] & (abs(left) > _ROUNDING), left, 0.0)
 
 
 def _neighbors(
@@ -210,8 +214,7 @@ def conditional_test(
             column = columns[:, j : j + 1]
             goal = supervised.Target(None, column, 1)
             x_of_z = _neighbors(of, goal, grow, n_trees, seed_of(seed, 1 + j))
-            for forest in (x_of_z, y_of_z):
-                voted &= np.diff(forest.weight.indptr) > 0
+            voted &= x_of_z.voted() & y_of_z.voted()
             products.append(_products(x_of_z, y_of_z, column, values, n_bootstrap, seed))
             if not report(1 + j):
                 break
@@ -232,10 +235,7 @@ def _products(
     x_of_z: _Neighbors, y_of_z: _Neighbors, x: FloatArray, y: FloatArray, n_bootstrap: int, seed: int
 ) -> FloatArray:
     """(1 + n_bootstrap, n_outputs): sums of products of residuals of x and y, and of residuals of these."""
-    e, u = (
-        np.where(np.diff(of.weight.indptr)[:, None] > 0, of.residuals(_scaled(a)), 0.0)
-        for of, a in ((x_of_z, x), (y_of_z, y))
-    )
+    e, u = x_of_z.residuals(_scaled(x)), y_of_z.residuals(_scaled(y))
     step = max(1, _DRAWN // max(u.size, x_of_z.in_bag.shape[0], y_of_z.in_bag.shape[0]))
     sums = [(e * u).sum(axis=0)[None]]
     for first in range(0, n_bootstrap, step):
@@ -344,7 +344,7 @@ def conditional_randomization_test(
     known = _columns("z", z, len(columns))
     of = problem(np.hstack([columns, known]), y, task)
     permutes = isinstance(sampler, str) and sampler == "permuted"
-    draw_x = _permuted if permutes else sampler
+    draw_x: Any = _permuted if permutes else sampler
     advice = 'pass a function of (x, z, rng), or "permuted"'
     check.instance("sampler", draw_x, Callable, 'a function or "permuted"', advice)
     check.called_with("sampler", draw_x, "x, z, rng", advice)
