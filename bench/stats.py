@@ -6,8 +6,9 @@
 
 A cell is a test, rows, columns and a statistic, such as "split 256 16 auc". The record has the p-values of
 each cell; a run with the same record adds the sets that are missing. It has the ranks of the observed
-statistics, too, among those drawn, ties broken at random: from 0, the largest, to 99, or to 5 for tests that
-stop once five statistics are as large, of the first five. Ranks are uniform where a test is exact.
+statistics, too, among those drawn, ties broken at random: from 0, the largest, to 99, of conditional_test to
+199, or to 5 for tests that stop once five statistics are as large, of the first five. Ranks are uniform where
+a test is exact.
 
 permutation, split      labels of two classes, as many of each, beside normal columns
 no labels               the same, split tests of trees that are grown without labels
@@ -17,7 +18,8 @@ conditional             z of four normal columns; each column of x is one of the
 randomization           the same, with draws from the true distribution of x given z
 linear 0.5, sine, ...   two views of two normal columns: of x each is this part of a column of z, and noise,
                         or the sine of one; labels depend on z alone. "covariance" is conditional_test,
-                        "view permuted" the permutation of the rows of x beside those of z (CoMIGHT)
+                        "view permuted" the permutation of the rows of x beside those of z (CoMIGHT);
+                        "refused": whether sampler="permuted" refuses the views; its p-value is 0 or 1
 two forests             normal columns; the share is no p-value: the last number is that of the trees
 """
 
@@ -37,6 +39,8 @@ from hforest import classic, growth, stats
 LEVEL = 0.05
 N_PERMUTATIONS, MAX_EXCEED = 99, 5
 """A p-value is 0.05 or less where at most four of 99 statistics are as large."""
+N_BOOTSTRAP = 199
+"""Draws of signs for conditional_test."""
 ROWS, COLUMNS = (64, 256), (1, 16, 256)
 POOLED, EACH = (0.046, 0.054), (0.035, 0.065)
 """Limits of the shares of rejected sets: over all cells of a test, and of each."""
@@ -78,7 +82,7 @@ def cells() -> list[Cell]:
         Cell(dependence, n, 2, word)
         for dependence in DEPENDENCES
         for n in (200, 800)
-        for word in ("covariance", "view permuted")
+        for word in ("covariance", "view permuted", "refused")
     ]
     return found + [Cell("conditional", n, d, "covariance") for n, d in both]
 
@@ -124,6 +128,17 @@ def sampler(x: np.ndarray, z: np.ndarray, rng: np.random.Generator) -> np.ndarra
     return explained(z, x.shape[1]) + rng.normal(size=x.shape)
 
 
+def refused(x: np.ndarray, y: np.ndarray, z: np.ndarray, seed: int) -> bool:
+    """Whether a view is not permuted, since it measurably depends on the other one."""
+    try:
+        stats.conditional_randomization_test(x, y, z, "permuted", n_trees=20, n_permutations=1, rng=seed)
+    except ValueError as error:
+        if not str(error).startswith("sampler: expected x that does not depend on z"):
+            raise
+        return True
+    return False
+
+
 def rank(statistic: float, null: np.ndarray, rng: np.random.Generator) -> int:
     """How many drawn statistics are larger than the observed one; equal ones are, or not, at random."""
     equal = abs(null - statistic) <= 1e-12 * max(1.0, abs(statistic))
@@ -148,8 +163,10 @@ def outcome(cell: Cell, number: int, effect: float = 0.0) -> tuple[float, int]:
         x, y, z = (
             views(cell.test, cell.n, rng) if cell.test in DEPENDENCES else through_z(cell.n, cell.d, rng)
         )
-        p = stats.conditional_test(x, y, z, n_bootstrap=N_PERMUTATIONS, rng=seed).p_value
-        return p, round(p * (1 + N_PERMUTATIONS)) - 1
+        p = stats.conditional_test(x, y, z, n_bootstrap=N_BOOTSTRAP, rng=seed).p_value
+        return p, round(p * (1 + N_BOOTSTRAP)) - 1
+    if cell.statistic == "refused":
+        return float(not refused(*views(cell.test, cell.n, rng), seed)), 0
     if cell.test == "randomization" or cell.test in DEPENDENCES:
         settings["statistic"] = "information"
         of_views = cell.test in DEPENDENCES
@@ -182,6 +199,8 @@ def uniform(ranks: list[tuple[int, int]]) -> float:
 
 def drawn(test: str, statistic: str) -> int:
     """How many statistics a test draws at least."""
+    if statistic in ("covariance", "refused"):
+        return N_BOOTSTRAP if statistic == "covariance" else 0
     stops = test in ("permutation", "randomization") or statistic == "view permuted"
     return MAX_EXCEED if stops else N_PERMUTATIONS
 

@@ -11,7 +11,7 @@ import scipy.sparse
 import hforest
 from hforest import classic, co2, growth, manifold, stats, tree
 from hforest.core import supervised
-from hforest.stats import draws, permutation, problem
+from hforest.stats import conditional, draws, permutation, problem
 
 N, N_TREES = 60, 30
 GROWERS = {
@@ -637,25 +637,52 @@ def chain(n=150, seed=0, effect=0.0):
     return x, y, z
 
 
-def test_covariances_are_those_of_the_paper():
+def test_covariances_have_the_variance_of_a_sum_over_pairs_of_rows():
+    """Sums of residuals' products over ``sqrt(sum_ij Q[i, j]**2 e[i]**2 u[j]**2)``, in plain NumPy."""
     x, y, z = chain()
-    test = stats.conditional_test(x, y, z, n_trees=50, task="regression", rng=3)
+    test = stats.conditional_test(x, y, z, n_trees=50, n_bootstrap=4000, task="regression", rng=3)
     seed = supervised.check.seed(3)
 
     def residuals(target, number):
+        """Residuals and the matrix that makes them."""
         of = draws.seed_of(seed, number)
         counts = growth.bootstrap_counts(150, 50, rng=of)
         settings = {"bootstrap": counts, "task": "regression", "rng": of}
-        forest = classic.grow(z, target, 50, min_samples_leaf=10, **settings)
-        return target - classic.out_of_bag(forest, z, counts)[:, 0]
+        forest = classic.grow(z, target, 50, min_samples_leaf=5, **settings)
+        leaf, q = tree.apply(forest, z), np.eye(150)
+        for i in range(150):
+            out = np.flatnonzero(counts[:, i] == 0)
+            for m in out:
+                neighbors = counts[m] * (leaf[:, m] == leaf[i, m])
+                q[i] -= neighbors / neighbors.sum() / len(out)
+        left = target - classic.out_of_bag(forest, z, counts)[:, 0]
+        np.testing.assert_allclose(q @ target, left, atol=1e-5)
+        return q @ target, q
 
-    of_y = residuals(y, 0)
+    u, of_y = residuals(y, 0)
     for j in range(2):
-        product = residuals(x[:, j], 1 + j) * of_y
-        want = np.sqrt(150) * product.mean() / np.sqrt((product**2).mean() - product.mean() ** 2)
-        assert test.covariances[j, 0] == pytest.approx(want, rel=1e-9)
+        e, of_x = residuals(x[:, j], 1 + j)
+        error = np.sqrt(e**2 @ (of_x.T @ of_y) ** 2 @ u**2)
+        assert test.covariances[j, 0] == pytest.approx(e @ u / error, rel=0.05)  # 1.1 % by 4,000 draws
+        assert abs(error / np.sqrt((e * u) ** 2 @ np.ones(150)) - 1) > 0.02  # not the sample variance
     assert test.statistic == abs(test.covariances).max()
     assert test.n_rows == 150
+
+
+def test_rows_that_no_tree_votes_for_are_left_out():
+    x, y, z = chain()
+    test = stats.conditional_test(x, y, z, n_trees=4, task="regression", rng=0)
+    seed = supervised.check.seed(0)
+    counts = [growth.bootstrap_counts(150, 4, rng=draws.seed_of(seed, number)) for number in range(3)]
+    votes = np.all([(c == 0).any(axis=0) for c in counts], axis=0)
+    assert test.n_rows == votes.sum() < 150
+    full = growth.bootstrap_counts(150, 1, rng=0) * 0 + 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(growth, "bootstrap_counts", lambda n, n_trees, rng: full)
+        with pytest.raises(
+            ValueError, match="^n_trees: expected rows that are out-of-bag in all forests, got 0"
+        ):
+            stats.conditional_test(x, y, z, n_trees=1, task="regression", rng=0)
 
 
 def test_conditional_test_tells_what_z_explains_from_what_it_does_not():
@@ -725,6 +752,39 @@ def test_conditional_randomization():
         stats.conditional_randomization_test(x, y, z, lambda x, z, rng: x[:, :1], **settings)
     with pytest.raises(TypeError, match="^sampler: expected a function"):
         stats.conditional_randomization_test(x, y, z, None, **settings)
+
+
+def test_views_are_permuted_where_they_do_not_depend_on_each_other():
+    rng = np.random.default_rng(0)
+    z, noise = rng.normal(size=(2, 100, 2))
+    y = noise[:, 0] + noise[:, 1] > 0
+    settings = {"n_trees": 30, "n_permutations": 19, "rng": 0}
+
+    def permute(x, z, rng):
+        return rng.permutation(x)
+
+    test = stats.conditional_randomization_test(noise, y, z, "permuted", **settings)
+    assert test.p_value == 0.05
+    same(test, stats.conditional_randomization_test(noise, y, z, permute, **settings))
+    for x in (0.5 * z + noise, np.exp(5 * (np.sin(2 * z) + 0.3 * noise))):
+        with pytest.raises(
+            ValueError,
+            match=r"^sampler: expected x that does not depend on z, to be permuted, got a distance",
+        ):
+            stats.conditional_randomization_test(x, y, z, "permuted", **settings)
+        stats.conditional_randomization_test(x, y, z, permute, **settings)
+    with pytest.raises(TypeError, match='^sampler: expected a function or "permuted", got str'):
+        stats.conditional_randomization_test(noise, y, z, "shuffled", **settings)
+
+
+def test_dependence_of_views_is_judged_by_some_of_many_rows():
+    rng = np.random.default_rng(0)
+    x, z = rng.normal(size=(2, 20000, 1))
+    conditional._require_independent(x, z, 0)
+    with pytest.raises(ValueError, match="^sampler: "):
+        conditional._require_independent(x + 0.3 * z, z, 0)
+    with pytest.raises(ValueError, match="^x: expected 4 rows or more to permute, got 3"):
+        conditional._require_independent(x[:3], z[:3], 0)
 
 
 # ------------------------------------------------------------------------------------ two forests
@@ -886,12 +946,17 @@ def test_importance_tests_hold_their_level(by, grow):
 
 
 @pytest.mark.slow
-def test_the_generalised_covariance_measure_holds_its_level():
+@pytest.mark.parametrize("dependence", ["chain", "linear 0.9", "sine"])
+def test_the_generalised_covariance_measure_holds_its_level(dependence, script):
+    bench = script("stats")
+
     def conditional(seed):
-        x, y, z = chain(80, seed)
-        return stats.conditional_test(
-            x, y, z, n_trees=30, n_bootstrap=199, task="regression", rng=seed
-        ).p_value
+        if dependence == "chain":
+            x, y, z = chain(80, seed)
+            y = y > 0
+        else:
+            x, y, z = bench.views(dependence, 200, np.random.default_rng(seed))
+        return stats.conditional_test(x, y, z, n_trees=30, n_bootstrap=199, rng=seed).p_value
 
     assert size(conditional) <= 20
 
@@ -922,7 +987,7 @@ def test_what_is_no_p_value_does_not_hold_a_level():
 def test_the_bench_goes_on_with_its_record(script, tmp_path, monkeypatch, capsys):
     bench, path = script("stats"), tmp_path / "stats.json"
     names = [cell.name for cell in bench.cells()]
-    assert len(names) == len(set(names)) == 87
+    assert len(names) == len(set(names)) == 95
     command = ["stats.py", "--cells", "split 64 1 *", "randomization 64 1 *", "--json", str(path)]
     monkeypatch.setattr(bench, "N_PERMUTATIONS", 9)
     monkeypatch.setattr("sys.argv", [*command, "--sets", "1"])
@@ -951,6 +1016,8 @@ def test_the_bench_goes_on_with_its_record(script, tmp_path, monkeypatch, capsys
     assert np.corrcoef(x.T, z.T)[:2, 2:] == pytest.approx(0.9 * np.eye(2), abs=0.02)
     for statistic in ("covariance", "view permuted"):
         assert 0.1 <= bench.outcome(bench.Cell("sine", 60, 2, statistic), 0)[0] <= 1
+    for dependence, p in (("linear 0", 1.0), ("linear 0.9", 0.0)):
+        assert bench.outcome(bench.Cell(dependence, 60, 2, "refused"), 0) == (p, 0)
 
 
 def test_the_bench_of_importances(script, monkeypatch, capsys):

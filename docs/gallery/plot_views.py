@@ -13,12 +13,11 @@ Whether one view adds to the other is a question for :func:`hforest.stats.condit
 twelve data sets, in order, beside the line that p-values follow where a view adds nothing.
 """
 
-from functools import partial
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from hforest import classic, manifold, project, stats
+from hforest import manifold, project, stats
 
 N, N_TREES = 200, 200
 SIZES = [5, 20, 100, 500, 2000, 10_000]
@@ -45,14 +44,13 @@ for size in SIZES:
         p, _ = stats.posterior(forest, x, y, counts)
         areas[name].append(stats.auc(p, y))
 
-grow = partial(classic.grow, min_samples_leaf=5)
 p_values = {"the first view, given the second": [], "the second view, given the first": []}
 for seed in range(12):
     rng = np.random.default_rng(seed)
     first = rng.normal(size=(N, 5))
     second, y = first + rng.normal(size=(N, 5)), labels(first, rng)
     for name, (view, other) in zip(p_values, ((first, second), (second, first)), strict=True):
-        p_values[name].append(stats.conditional_test(view, y, other, n_trees=50, grow=grow, rng=0).p_value)
+        p_values[name].append(stats.conditional_test(view, y, other, n_trees=50, rng=0).p_value)
 
 fig, axes = plt.subplots(1, 2, figsize=(10.5, 4.2))
 for name, values in areas.items():

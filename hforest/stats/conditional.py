@@ -2,25 +2,42 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import classic, growth
+from .. import classic, growth, tree
 from ..core import check, supervised
-from ..core.aliases import ArrayLike, FloatArray, Progress, Rng
+from ..core.aliases import Array, ArrayLike, FloatArray, Progress, Rng, SparseArray
 from ..core.progress import reporting
 from ..growth import Samples
-from .draws import normals, seed_of
+from .dependence import LEAST_ROWS, distance_correlation
+from .draws import seed_of, signs, subset
 from .permutation import HonestDraws
-from .problem import Grower, PermutationTest, Problem, check_grower, grown, outputs, problem, sequential
+from .problem import (
+    Grower,
+    PermutationTest,
+    Problem,
+    check_grower,
+    grown,
+    members,
+    outputs,
+    problem,
+    sequential,
+)
 from .statistics import Statistic
 
 Sampler = Callable[[FloatArray, FloatArray, np.random.Generator], ArrayLike]
 """sampler(x, z, rng) -> (n_samples, n_columns) array: columns drawn from the distribution of x given z."""
 
 _DRAWN = 1 << 22
-"""Multipliers of one matrix product."""
+"""Numbers of one matrix product."""
+_ROUNDING = 1e-12
+"""Residuals of values from 0 to 1 up to which they are rounding errors."""
+_DEPENDENT = 0.05
+"""p-value of the dependence of x and z up to which x is not permuted."""
+_COMPARED = 2000
+"""Rows at most that this test of dependence compares."""
 
 
 class ConditionalTest(NamedTuple):
@@ -37,8 +54,8 @@ class ConditionalTest(NamedTuple):
     """Rows that are out-of-bag in some tree of every forest."""
 
 
-_smooth = partial(classic.grow, min_samples_leaf=10)
-"""Grows the forests that predict from z: of leaves of few rows both forests share neighbours too often."""
+_smooth = partial(classic.grow, min_samples_leaf=5)
+"""Grows the forests that predict from z: in small leaves predictions have little bias."""
 
 
 def _columns(name: str, a: ArrayLike, n: int | None = None) -> FloatArray:
@@ -56,15 +73,46 @@ def _columns(name: str, a: ArrayLike, n: int | None = None) -> FloatArray:
     return numbers
 
 
-def _residuals(
+class _Neighbors(NamedTuple):
+    """Weights of the in-bag rows in the out-of-bag predictions of a forest, as a product of two matrices."""
+
+    weight: SparseArray
+    """(n_samples, n_nodes): one over the number of votes and of in-bag rows; empty without a vote."""
+    in_bag: SparseArray
+    """(n_nodes, n_samples): in-bag counts."""
+
+    def voted(self) -> Array:
+        """(n_samples,): which rows have a prediction."""
+        return np.diff(self.weight.indptr) > 0
+
+    def residuals(self, values: FloatArray) -> FloatArray:
+        """(n_samples, n_values): values minus their predictions; 0 without one, and for rounding errors."""
+        left = values - self.weight @ (self.in_bag @ values)
+        return np.where(self.voted()[:, None] & (abs(left) > _ROUNDING), left, 0.0)
+
+
+def _neighbors(
     of: Problem, goal: supervised.Target, grow: Grower | None, n_trees: int, seed: int
-) -> FloatArray:
-    """(n_samples, n_outputs): targets, or indicators of classes, minus out-of-bag predictions from z."""
+) -> _Neighbors:
+    """A forest that predicts from z."""
     counts = growth.bootstrap_counts(len(of.samples), n_trees, rng=seed)
     forest = grown(grow, of.samples, goal, n_trees, bootstrap=counts, rng=seed)
-    expected = classic.out_of_bag(forest, of.rows, counts).astype(np.float64)
-    residuals: FloatArray = outputs(goal) - expected
-    return residuals
+    leaf = tree.apply(forest, of.rows)
+    in_bag = members(forest, leaf, counts)
+    rows = in_bag.sum(axis=0)[in_bag.indices].reshape(leaf.shape)
+    votes = (counts == 0) & (rows.T > 0)
+    weight = members(forest, leaf, votes)
+    weight.data /= np.maximum(1, votes.sum(axis=0)[:, None] * rows).ravel()
+    for matrix in (weight, in_bag):
+        matrix.eliminate_zeros()
+    return _Neighbors(weight, in_bag.T.tocsr())
+
+
+def _scaled(values: FloatArray) -> FloatArray:
+    """Columns from 0 to 1, or of 0, whose products neither overflow nor vanish."""
+    width = np.ptp(values, axis=0)
+    scaled: FloatArray = (values - values.min(axis=0)) / np.where(width > 0, width, 1.0)
+    return scaled
 
 
 def conditional_test(
@@ -93,13 +141,13 @@ def conditional_test(
     n_trees : int
         Number of trees of each forest, 1 to 2**20.
     n_bootstrap : int
-        Draws of the multiplier bootstrap; the least p-value is 1 / (n_bootstrap + 1).
+        Draws of signs; the least p-value is 1 / (n_bootstrap + 1).
     task : "classification" or "regression"
         Whether y holds labels or targets.
     grow : callable, optional
         Called as grow(z, y, n_trees=..., bootstrap=..., rng=...), with n_classes or task beside these, where
-        z are Samples; returns a Forest. By default `hforest.classic.grow` with min_samples_leaf=10; bind
-        settings by functools.partial.
+        z are Samples; returns a Forest, whose leaf values are not read. By default `hforest.classic.grow`
+        with min_samples_leaf=5; bind settings by functools.partial.
     progress : callable or bool, optional
         Called as progress(done, n_columns) after the forest of each column of x; False ends them, and the
         test is of the columns so far. True shows a bar.
@@ -125,16 +173,21 @@ def conditional_test(
 
     Notes
     -----
-    The generalised covariance measure of Shah and Peters 2020, section 3: with residuals e of a column of x
-    and u of y, both of out-of-bag predictions from z, ``T = sqrt(n) mean(e u) / sd(e u)``. For several
-    columns, classes or targets the statistic is the largest absolute T, and its distribution that of the
-    largest ``sum_i g_i (e u - mean(e u))_i / (sd sqrt(n))`` with normal g_i, the same for all columns. A
-    forest is grown for each column of x, and one for y.
+    The generalised covariance measure of Shah and Peters 2020, section 3, with another variance. Residuals e
+    of a column of x and u of y are those of out-of-bag predictions from z. These are weighted means of in-bag
+    rows, ``e = (I - V) x`` and ``u = (I - W) y``, so the sum of ``e u`` is a sum over pairs of rows, and both
+    forests give weight to the same ones. The sample variance of ``e u``, which the paper takes, leaves the
+    pairs out and is too small.
 
-    Out-of-bag predictions of both forests are means of neighbouring rows. Where these are few, and the same
-    ones, products of residuals are correlated over the rows, and the p-value is too small: hence leaves of
-    ten rows or more. Cost: n_columns + 1 forests, and a product of
-    n_bootstrap, n_samples and n_columns n_outputs.
+    Here the sum is compared with those of residuals of residuals, ``(I - V) (g e)`` and ``(I - W) (h u)``,
+    with signs g and h, independent for each row and draw. Given the weights, they have the variance ``sum_ij
+    Q[i, j]**2 e[i]**2 u[j]**2`` with ``Q = (I - V)' (I - W)``, which is that of the sum if y does not depend
+    on x given z. A covariance is a sum divided by the root mean square of its draws. For several columns,
+    classes or targets the statistic is the largest absolute covariance; the signs are the same for all
+    columns. A forest is grown for each column of x, and one for y.
+
+    Leaves are small, since predictions of large ones are biased, and products of biases raise the statistic.
+    Cost: n_columns + 1 forests, and for each column and output some nanoseconds for each draw, row and tree.
 
     Examples
     --------
@@ -151,60 +204,53 @@ def conditional_test(
     n_bootstrap = check.integer("n_bootstrap", n_bootstrap, 1, check.MAX_COUNT)
     check_grower(grow, of.goal, "bootstrap", "rng")
     grow, seed = _smooth if grow is None else grow, check.seed(rng)
-    left: list[FloatArray] = []
+    values = outputs(of.goal)
+    if of.goal.labels is not None and of.goal.n_outputs == 2:
+        values = values[:, 1:]  # the residuals of class 0 are their negatives
+    products, voted = [], np.ones(n, np.bool_)
     with reporting(progress, columns.shape[1], "column") as report:
-        of_y = _residuals(of, of.goal, grow, n_trees, seed_of(seed, 0))
+        y_of_z = _neighbors(of, of.goal, grow, n_trees, seed_of(seed, 0))
         for j in range(columns.shape[1]):
-            goal = supervised.Target(None, columns[:, j : j + 1], 1)
-            left.append(_residuals(of, goal, grow, n_trees, seed_of(seed, 1 + j)))
+            column = columns[:, j : j + 1]
+            goal = supervised.Target(None, column, 1)
+            x_of_z = _neighbors(of, goal, grow, n_trees, seed_of(seed, 1 + j))
+            voted &= x_of_z.voted() & y_of_z.voted()
+            products.append(_products(x_of_z, y_of_z, column, values, n_bootstrap, seed))
             if not report(1 + j):
                 break
-    of_x = np.hstack(left)
-    if of.goal.labels is not None and of.goal.n_outputs == 2:
-        of_y = of_y[:, 1:]  # that of class 0 is its negative
-    voted = ~(np.isnan(of_x).any(axis=1) | np.isnan(of_y).any(axis=1))
     n_rows = int(voted.sum())
     if n_rows < 2:
         raise ValueError(
             f"n_trees: expected rows that are out-of-bag in all forests, got {n_rows}; grow more trees"
         )
-    product = (of_x[voted, :, None] * of_y[voted, None, :]).reshape(n_rows, -1)
-    covariances, centred = _normalised(product)
-    statistic = float(abs(covariances).max())
-    exceed = _largest_multiplied(centred, n_bootstrap, seed, statistic)
-    shape = (of_x.shape[1], of_y.shape[1])
-    return ConditionalTest((1 + exceed) / (1 + n_bootstrap), statistic, covariances.reshape(shape), n_rows)
+    product = np.stack(products, axis=1)
+    error = np.sqrt((product[1:] ** 2).mean(axis=0))
+    covariances = np.divide(product, error, out=np.zeros_like(product), where=error > 0)
+    largest = abs(covariances).max(axis=(1, 2))
+    exceed = int((largest[1:] >= largest[0]).sum())
+    return ConditionalTest((1 + exceed) / (1 + n_bootstrap), float(largest[0]), covariances[0], n_rows)
 
 
-def _normalised(product: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Means over their standard errors, and deviations from the mean over the standard deviation."""
-    # In units of the largest product of each column: squares neither overflow nor vanish.
-    unit = abs(product).max(axis=0)
-    product = np.divide(product, unit, out=np.zeros_like(product), where=unit > 0)
-    mean = product.mean(axis=0)
-    centred = product - mean
-    deviation = np.sqrt((centred**2).mean(axis=0))
-    varies = deviation > 1e-12
-    centred = np.divide(centred, deviation, out=np.zeros_like(centred), where=varies)
-    t = np.divide(np.sqrt(len(product)) * mean, deviation, out=np.zeros_like(mean), where=varies)
-    return t, centred
-
-
-def _largest_multiplied(centred: FloatArray, n_bootstrap: int, seed: int, statistic: float) -> int:
-    """How many largest multiplied means reach the statistic."""
-    n, exceed = len(centred), 0
-    step = max(1, _DRAWN // max(centred.shape))
+def _products(
+    x_of_z: _Neighbors, y_of_z: _Neighbors, x: FloatArray, y: FloatArray, n_bootstrap: int, seed: int
+) -> FloatArray:
+    """(1 + n_bootstrap, n_outputs): sums of products of residuals of x and y, and of residuals of these."""
+    e, u = x_of_z.residuals(_scaled(x)), y_of_z.residuals(_scaled(y))
+    step = max(1, _DRAWN // max(u.size, x_of_z.in_bag.shape[0], y_of_z.in_bag.shape[0]))
+    sums = [(e * u).sum(axis=0)[None]]
     for first in range(0, n_bootstrap, step):
-        draws = normals(seed, first, min(step, n_bootstrap - first), n)
-        exceed += int((abs(draws @ centred).max(axis=1) / np.sqrt(n) >= statistic).sum())
-    return exceed
+        of_x, of_y = signs(seed, first, min(step, n_bootstrap - first), len(e))
+        drawn_u = y_of_z.residuals((of_y.T[:, :, None] * u[:, None]).reshape(len(u), -1))
+        product = x_of_z.residuals(of_x.T * e)[:, :, None] * drawn_u.reshape(len(u), -1, u.shape[1])
+        sums.append(product.sum(axis=0))
+    return np.concatenate(sums)
 
 
 def conditional_randomization_test(
     x: ArrayLike,
     y: ArrayLike,
     z: ArrayLike,
-    sampler: Sampler,
+    sampler: Sampler | str,
     *,
     statistic: str | Statistic | None = None,
     n_trees: int = 100,
@@ -228,9 +274,10 @@ def conditional_randomization_test(
         in a regression.
     z : (n_samples,) or (n_samples, n_features) array-like
         Finite numbers, of absolute value at most 1e100.
-    sampler : callable
+    sampler : callable or "permuted"
         Called as sampler(x, z, rng) with matrices of float64 and a numpy.random.Generator; returns an array
         of the shape of x, drawn from the distribution of x given z, independent of y and, given z, of x.
+        "permuted" permutes the rows of x, and refuses x and z that measurably depend on each other.
     statistic : str or callable, optional
         Of out-of-bag posteriors and labels: "information", the default, "accuracy", "mutual_information", and
         of two classes "auc", "sensitivity" or "partial_auc"; in a regression "mse", the default, whose
@@ -267,15 +314,20 @@ def conditional_randomization_test(
     Raises
     ------
     TypeError, ValueError, IndexError
-        Wrong kind, dtype or shape; numbers out of their range; a sampler that returns another shape; too few
-        rows of a class for `honest_counts`; too few trees for any row to have a vote.
+        Wrong kind, dtype or shape; numbers out of their range; a sampler that returns another shape;
+        "permuted" with x and z that depend on each other; too few rows of a class for `honest_counts`; too
+        few trees for any row to have a vote.
 
     Notes
     -----
     Candès, Fan, Janson and Lv 2018, section 4: if y does not depend on x given z, x and its samples are
     exchangeable given y and z, and so are the statistics of honest forests on the columns of both. The
     p-value holds at every number of rows if the sampler is right, and as nearly as it is. Draws end as in
-    `permutation_test`. Columns are encoded anew for each draw. Cost: up to 1 + n_permutations forests.
+    `permutation_test`. Columns are encoded anew for each draw.
+
+    "permuted" is the test of CoMIGHT (Curtis et al. 2025). It is right if x does not depend on z, which the
+    distance correlation of ranks decides first, at the level 0.05, from at most 2,000 rows. Cost: up to
+    1 + n_permutations forests.
 
     Examples
     --------
@@ -291,15 +343,20 @@ def conditional_randomization_test(
     columns = _columns("x", x)
     known = _columns("z", z, len(columns))
     of = problem(np.hstack([columns, known]), y, task)
-    check.instance("sampler", sampler, Callable, "a function", "pass a function of (x, z, rng)")
-    check.called_with("sampler", sampler, "x, z, rng", "pass a function of (x, z, rng)")
+    permutes = isinstance(sampler, str) and sampler == "permuted"
+    draw_x: Any = _permuted if permutes else sampler
+    advice = 'pass a function of (x, z, rng), or "permuted"'
+    check.instance("sampler", draw_x, Callable, 'a function or "permuted"', advice)
+    check.called_with("sampler", draw_x, "x, z, rng", advice)
     draws = HonestDraws(of.goal, grow, statistic, n_trees, weighting, draw, rng)
+    if permutes:
+        _require_independent(columns, known, draws.seed)
 
     def sampled(b: int) -> tuple[float, int]:
         if b == 0:
             return draws.statistic_of(of, 0)
         generator = np.random.default_rng(seed_of(draws.seed, 2 * b + 1))
-        drawn = _columns("sampler", sampler(columns.copy(), known.copy(), generator))
+        drawn = _columns("sampler", draw_x(columns.copy(), known.copy(), generator))
         check.require(
             drawn.shape == columns.shape, "sampler", f"a function that returns shape {columns.shape}",
             tuple(drawn.shape), "return a value for each number of x",
@@ -308,3 +365,25 @@ def conditional_randomization_test(
         return draws.statistic_of(of._replace(samples=samples, rows=samples.numbers), b)
 
     return sequential(sampled, n_permutations, max_exceed, progress)
+
+
+def _permuted(x: FloatArray, z: FloatArray, rng: np.random.Generator) -> FloatArray:
+    return rng.permutation(x)
+
+
+def _require_independent(x: FloatArray, z: FloatArray, seed: int) -> None:
+    """Refuses views that measurably depend on each other: by the distance correlation of their ranks."""
+    from scipy.spatial.distance import cdist
+    from scipy.stats import rankdata
+
+    check.require(
+        len(x) >= LEAST_ROWS, "x", f"{LEAST_ROWS} rows or more to permute", len(x), "pass more rows"
+    )
+    rows = subset(seed, 0, len(x), min(len(x), _COMPARED))
+    x, z = (rankdata(a[rows], axis=0) / len(rows) for a in (x, z))
+    of = distance_correlation(cdist(x, x), cdist(z, z))
+    check.require(
+        of.p_value > _DEPENDENT, "sampler", "x that does not depend on z, to be permuted",
+        f"a distance correlation of {of.statistic:.2g} (p = {of.p_value:.1g})",
+        "use conditional_test, or pass a function that draws x given z",
+    )  # fmt: skip

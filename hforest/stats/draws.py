@@ -58,3 +58,11 @@ def normals(seed: int, first: int, n_draws: int, n: int) -> FloatArray:
     unit = (_words(seed, stream, 2 * n) >> np.uint64(11)) * 2.0**-53
     numbers: FloatArray = np.sqrt(-2 * np.log1p(-unit[:, :n])) * np.cos(2 * np.pi * unit[:, n:])
     return numbers
+
+
+def signs(seed: int, first: int, n_draws: int, n: int) -> FloatArray:
+    """(2, n_draws, n) numbers of -1 or 1, two for each row of some draws."""
+    stream = np.arange(first, first + n_draws, dtype=np.uint64) + np.uint64(_PERMUTATIONS)
+    words = _words(seed, stream, n)
+    bits = np.stack([words >> np.uint64(63), (words >> np.uint64(62)) & np.uint64(1)])
+    return 1.0 - 2.0 * bits.astype(np.float64)
