@@ -6,7 +6,7 @@ from ..core import check, dispatch
 from ..core.aliases import FloatArray
 
 EPSILON = 1e-7
-"""Added to the variance, in the unit of x squared (as the program of Lay et al. 2018, bleak, does; the paper has none)."""
+"""Added to the variance, in the unit of x squared: of the program of Lay et al. 2018 (bleak)."""
 
 
 def _check_statistics(name: str, x: FloatArray, **statistics: FloatArray) -> check.Sizes:
@@ -96,11 +96,11 @@ def normalize_update(x: FloatArray, mean: FloatArray, var: FloatArray, step: int
 
     Notes
     -----
-    Lay et al. 2018, section 4, keep a running mean and deviation; a and the unbiased variance are those of their
-    program (bleak). With a = min(step / (step + 1), 0.99), mean <- a mean + (1 - a) batch mean, and likewise var with the
-    unbiased variance of the batch, whose sum of squares is divided by n_samples - 1. A batch of one
-    sample has no such variance: it moves the mean alone. A batch of none changes nothing. Sums run in
-    float64; a mean or variance beyond the range of the dtype is infinite. Cost: two passes over x.
+    Lay et al. 2018, section 4, keep a running mean and deviation; a and the unbiased variance are those of
+    their program (bleak). With a = min(step / (step + 1), 0.99), mean <- a mean + (1 - a) batch mean, and
+    likewise var with the unbiased variance of the batch, whose sum of squares is divided by n_samples - 1. A
+    batch of one sample has no such variance: it moves the mean alone. A batch of none changes nothing. Sums
+    run in float64; a mean or variance beyond the range of the dtype is infinite. Cost: two passes over x.
 
     Examples
     --------
