@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from hforest import demo
+
 ROOT = Path(__file__).resolve().parents[1]
 PAPERS = ROOT.parent / "shared" / "papers"
 FIRST_WORDS = {
@@ -156,6 +158,23 @@ def test_figures_of_hinge_tables_stand_in_their_rows(script):
         )
         checked += 1
     assert checked >= 6
+
+
+@pytest.mark.parametrize(
+    ("data", "n_inputs", "n_classes", "n_kernels"),
+    [("letter", 16, 26, 0), ("usps", 256, 10, 0), ("mnist", 784, 10, 80)],
+)
+def test_numbers_of_parameters_are_those_of_the_page(data, n_inputs, n_classes, n_kernels):
+    counts = []
+    for kind in ("tree", "fern"):
+        config = demo.Config(kind, optimizer="adagrad", n_kernels=n_kernels)
+        state = demo.start(config, n_inputs, n_classes)
+        counts.append(sum(state[name].size for name in ("kernel", "thresholds", "weights")))
+    counts.append(100 * ((2**10 - 1) * (n_inputs + 1) + 2**10 * n_classes))
+    page = (ROOT / "docs" / "results-hinge.md").read_text(encoding="utf-8")
+    trees, ferns, wide = (f"{n:,}".replace(",", " ") for n in counts)
+    a, b, c = counts
+    assert f"| {data} | {trees} | {ferns} | {b / a:.2f} | {wide} | {c / a:.2g} |" in page
 
 
 def test_a_wrong_place_and_a_wrong_figure_are_seen():
