@@ -214,7 +214,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 def network(options: argparse.Namespace, kind: Kind) -> demo.Config:
     """The settings of one kind."""
-    names = [field.name for field in fields(demo.Config) if field.name != "kind"]
+    names = [field.name for field in fields(demo.Config)]
+    names = [name for name in names if name not in ("kind", "leaves", "task")]
     return demo.Config(kind, **{name: getattr(options, name) for name in names})
 
 

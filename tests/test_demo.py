@@ -65,6 +65,79 @@ def test_it_learns(kind, optimizer):
     assert history["step"].tolist() == [300, 600, 900]
 
 
+@pytest.mark.parametrize("kind", ["tree", "fern"])
+@pytest.mark.parametrize("task", ["classification", "regression"])
+@pytest.mark.parametrize("n_features", [0, 20])
+def test_scalar_leaves_learn(kind, task, n_features):
+    """Lay et al. 2018, Fig. 2a."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(500, 4))
+    y = x[:, 0] ** 2 if task == "regression" else (x[:, 0] * x[:, 1] > 0).astype(int)
+    config = demo.Config(
+        kind,
+        30,
+        4,
+        n_features,
+        optimizer="adagrad",
+        lr=0.05,
+        steps=800,
+        eval_every=200,
+        leaves="scalar",
+        task=task,
+    )
+    state = demo.start(config, 4, 1 if task == "regression" else 2)
+    assert state["weights"].shape == (30, 16)
+    assert state["mixing"].shape == (30, 1 if task == "regression" else 2)
+    history = demo.train(config, state, x[:400], y[:400], x[400:], y[400:])
+    assert history["error"].min() < 0.2
+    assert demo.error_rate(config, state, x[400:], y[400:]) == history["error"][-1]
+
+
+def test_scalar_leaves_take_the_steps_of_dense_gradients():
+    """A step of AdaGrad on every parameter of Fig. 2a, by the chain rule on dense arrays."""
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(20, 3)), rng.normal(size=(20, 2))
+    config = demo.Config(
+        "tree", 5, 3, 6, optimizer="adagrad", lr=0.1, leaves="scalar", task="regression", batch_size=20
+    )
+    state = demo.start(config, 3, 2, dtype=np.float64)
+    old = {name: np.copy(a) for name, a in state.items()}
+    loss = demo.step(config, state, x, y)
+
+    def loss_of(**changed):
+        a = old | changed
+        z = (x @ a["kernel"] - a["mean"]) / np.sqrt(a["var"] + 1e-7)
+        outputs = hforest.hinge.forward(z, a["thresholds"], a["features"], a["weights"]) @ a["mixing"]
+        return 0.5 * ((outputs - y) ** 2).sum(axis=1).mean()
+
+    assert loss == pytest.approx(loss_of())
+    for name in ("kernel", "thresholds", "weights", "mixing"):
+        moved = state[name] - old[name]  # the first step of AdaGrad is lr sgn(g)
+        assert set(np.unique(moved.round(12))) <= {-0.1, 0.0, 0.1}
+        for at in np.argwhere(moved != 0)[:5]:
+            step = np.zeros_like(old[name])
+            step[tuple(at)] = 1e-6
+            slope = (loss_of(**{name: old[name] + step}) - loss_of(**{name: old[name] - step})) / 2e-6
+            assert np.sign(slope) == -np.sign(moved[tuple(at)])
+
+
+def test_scalar_leaves_need_adagrad_and_classes_a_checkpoint(tmp_path):
+    with pytest.raises(ValueError, match="leaves: expected 'vector' with optimizer='adam'"):
+        demo.Config(leaves="scalar")
+    data = demo.load_digits()
+    config = demo.Config("fern", 3, 2, 4, optimizer="adagrad", leaves="scalar", steps=2)
+    state = demo.start(config, 64, 10)
+    demo.save_checkpoint(tmp_path / "c.npz", config, state, data)
+    loaded = demo.load_checkpoint(tmp_path / "c.npz")
+    assert loaded.config == config
+    np.testing.assert_array_equal(loaded.state["mixing"], state["mixing"])
+    config = demo.Config(n_trees=3, depth=2, task="regression")
+    with pytest.raises(ValueError, match="config: expected a network for classes"):
+        demo.save_checkpoint(tmp_path / "r.npz", config, demo.start(config, 64, 10), data)
+    with pytest.raises(ValueError, match="y: expected 10 targets of a sample, got 1"):
+        demo.step(config, demo.start(config, 64, 10), data.x_train[:3], np.zeros(3))
+
+
 def test_rows_equal_dense_steps():
     """The row-sparse training step against the same network with dense gradients and dense Adam."""
     from hforest import hinge, layers, optim
@@ -251,7 +324,7 @@ def test_resume_without_a_file_starts(tmp_path, capsys):
     [
         (["--n-trees", "0"], "error: n_trees: expected at least 1"),
         (["--trees", "0"], "error: n_trees: expected at least 1"),
-        (["--features", "0"], "error: n_features: expected at least 1"),
+        (["--features", "-1"], "error: n_features: expected at least 0"),
         (["--kernels", "-1"], "error: n_kernels: expected at least 0"),
         (["--depth", "40"], "depth: expected 1 to 30, got 40"),
         (["--lr", "nan"], "lr: expected a finite number"),

@@ -310,7 +310,7 @@ def test_the_sum_of_an_inner_product_has_its_order(backend):
 @aggregates
 @pytest.mark.parametrize("coarse", [False, True], ids=["generic", "ties"])
 def test_projections_equal_a_forest_on_a_linear_layer(backend, kind, aggregate, coarse):
-    """Lay et al. 2018, Fig. 2: z = x P', then a forest that reads an output of its own at each vertex."""
+    """z = x P', then a forest that reads an output of its own at each vertex."""
     x, t, p, w = problem(kind, "projection", Case((40, 11), 5, 4, 3), coarse=coarse)
     flat = p.reshape(-1, 11)
     z, features = np.ascontiguousarray(x @ flat.T), np.arange(t.size, dtype=np.int32).reshape(t.shape)

@@ -1,6 +1,4 @@
-"""The scripts that reproduce the tables of Lay et al. 2018: poker's rules, the network of Fig. 2a,
-interrupted runs.
-"""
+"""The scripts that reproduce the tables of Lay et al. 2018: poker's rules, the grid, interrupted runs."""
 
 import json
 import sys
@@ -47,34 +45,6 @@ def test_drawn_hands_are_hands(script):
     np.testing.assert_allclose(share[:2], [0.501, 0.423], atol=0.03)  # known odds
 
 
-@pytest.mark.parametrize("kind", ["tree", "fern"])
-@pytest.mark.parametrize("regression", [False, True])
-@pytest.mark.parametrize("n_features", [0, pytest.param(20, marks=pytest.mark.slow)])
-def test_fig2a_learns(script, kind, regression, n_features):
-    fig2a = script("fig2a")
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(500, 4)).astype(np.float32)
-    inside = (x[:, 0] * x[:, 1] > 0).astype(np.int32)
-    y = (x[:, :1] ** 2).astype(np.float32) if regression else inside
-    config = fig2a.Config(
-        kind,
-        30,
-        4,
-        1 if regression else 2,
-        0.05,
-        regression,
-        n_features=n_features,
-        steps=800,
-        n_evaluations=4,
-    )
-    seen = []
-    state, history = fig2a.train(
-        config, x[:400], y[:400], x[400:], y[400:], checkpoint=lambda state: seen.append(state["step"])
-    )
-    assert seen == history["step"] == [200, 400, 600, 800]
-    assert fig2a.error(config, state, x[400:], y[400:]) == min(history["error"]) < 0.2
-
-
 def run_script(module, monkeypatch, capsys, *arguments):
     monkeypatch.setattr(sys, "argv", ["script", *arguments])
     module.main()
@@ -95,6 +65,24 @@ def test_table2_skips_finished_runs(script, monkeypatch, capsys, data, tmp_path)
     assert rows[0] == first[0]
     assert [r["run"] for r in rows] == [0, 1, 2]  # iris has half as many again
     assert "| iris, tree | 10/5 | 2.13 ± 2.66 |" in text
+
+
+def test_table2_runs_the_grid(script, monkeypatch, capsys, data, tmp_path):
+    data("abalone")
+    folder = Path(__file__).resolve().parents[2] / "shared" / "data"
+    path, task = tmp_path / "grid.json", "abalone_regression-fern"
+    arguments = ["--data", str(folder), "--only", task, "--steps", "3", "--grid", "--json", str(path)]
+    table2 = script("table2")
+    text = run_script(table2, monkeypatch, capsys, *arguments, "--runs", "1")
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    assert [tuple(r["size"]) for r in rows] == table2.GRID
+    assert len(set(table2.GRID)) == 20
+    least = min(rows, key=lambda r: r["valid"])
+    n_trees, depth = least["size"]
+    assert f"| abalone regression, fern | **{n_trees}/{depth}** | 1 | R² " in text
+    assert text.count("**") == 2
+    run_script(table2, monkeypatch, capsys, *arguments, "--runs", "1")
+    assert json.loads(path.read_text(encoding="utf-8"))["rows"] == rows
 
 
 @pytest.mark.slow

@@ -18,7 +18,6 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import fig2a
 import table2
 from common import RESULTS, machine_text, need
 
@@ -29,19 +28,22 @@ CURVES = [("madelon", kind, size) for kind in ("tree", "fern") for size in (1, 5
 CURVES += [("mnist", kind, size) for kind in ("tree", "fern") for size in (100, 1000)]
 
 
-def madelon(kind: str, depth: int, steps: int, folder: Path) -> dict[str, list[float]]:
+def madelon(kind: Any, depth: int, steps: int, folder: Path) -> dict[str, list[float]]:
     """Returns the validation loss of run 0 for one depth."""
     split = table2.madelon(folder, 0)
     lr = table2.TASKS[f"madelon-{kind}"].lr
-    config = fig2a.Config(kind, 100, depth, 2, lr, steps=steps, n_evaluations=N_EVALUATIONS)
+    config = demo.Config(
+        kind, 100, depth, optimizer="adagrad", lr=lr, steps=steps, eval_every=max(1, steps // N_EVALUATIONS),
+        leaves="scalar",
+    )  # fmt: skip
     curve: dict[str, list[float]] = {"step": [], "loss": []}
 
-    def evaluate(state: fig2a.State) -> None:
-        loss, _ = layers.softmax_loss(fig2a.predict(config, state, split.x_valid), split.y_valid)
+    def evaluate(state: dict[str, Any]) -> None:
+        loss, _ = layers.softmax_loss(demo.predict(config, state, split.x_valid), split.y_valid)
         curve["step"].append(state["step"])
         curve["loss"].append(float(loss))
 
-    fig2a.train(config, *split[:4], checkpoint=evaluate)
+    demo.train(config, demo.start(config, split.x.shape[1], 2), *split[:4], checkpoint=evaluate)
     return curve
 
 

@@ -1,5 +1,5 @@
 """The search for settings, by out-of-bag errors or on a held-out part of the samples (Norouzi et al. 2015,
-section 5).
+section 5, hold out a fifth of the training samples; out-of-bag errors are those of Breiman 2001).
 """
 
 import inspect

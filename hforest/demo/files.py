@@ -311,8 +311,8 @@ def save_checkpoint(path: str | os.PathLike[str], config: Config, state: State, 
 
     Raises
     ------
-    TypeError
-        Classes that are Python objects.
+    TypeError, ValueError
+        Classes that are Python objects; a network for regression.
     OSError
         The file cannot be written; an older file at that path is unchanged. A folder, a device or another
         thing that is no regular file.
@@ -320,6 +320,10 @@ def save_checkpoint(path: str | os.PathLike[str], config: Config, state: State, 
     path = check.path("path", path)
     check_model(config, state)
     _check_data(data)
+    check.require(
+        config.task == "classification", "config", "a network for classes, which data has", config.task,
+        "store the arrays of a regression by numpy.savez",
+    )  # fmt: skip
     head = {"format": FORMAT, "config": asdict(config), "data": data.fingerprint}
     arrays: dict[str, Any] = {name: to_numpy(a) for name, a in state.items()}
     files.write_npz(path, {"head": np.array(json.dumps(head)), "classes": data.classes, **arrays})
@@ -361,7 +365,7 @@ def _read(arrays: files.Archive, _: str) -> Checkpoint:
     config, step = Config(**head["config"]), arrays.small("step")
     if step.shape != () or step.dtype.kind not in "iu":
         raise ValueError(f"the step is no integer, but {step}")
-    small = start(Config(config.kind, 1, 1, 1, optimizer=config.optimizer), 1, 1)
+    small = start(Config(config.kind, 1, 1, 1, optimizer=config.optimizer, leaves=config.leaves), 1, 1)
     names = [*small, *(f"history_{name}" for name in (*HISTORY, "pending"))]
     state: State = {name: arrays[name] for name in names if name in arrays} | {"step": int(step)}
     classes = arrays["classes"]
@@ -403,14 +407,15 @@ def _check_state(config: Config, state: State, small: State, classes: np.ndarray
     # The same arrays, dtypes and shapes as a new run's, and indices in their range. A new state of the same
     # sizes would take the memory of a second model: a small one has the same names and dtypes.
     kernel = state["kernel"]
-    if kernel.ndim != (3 if config.n_kernels else 2) or state["weights"].ndim != 3:
+    if kernel.ndim != (3 if config.n_kernels else 2) or state["weights"].ndim != small["weights"].ndim:
         raise ValueError(f"kernel is of shape {kernel.shape} and weights of shape {state['weights'].shape}")
-    if classes.shape != state["weights"].shape[2:]:
+    last = state["weights" if config.leaves == "vector" else "mixing"].shape[-1:]
+    if classes.shape != last:
         raise ValueError(
-            f"classes are of shape {classes.shape} and weights of shape {state['weights'].shape}"
+            f"classes are of shape {classes.shape}, and the outputs of the network of shape {last}"
         )
     # The file does not hold the number of inputs: that of images follows from the features of their windows.
-    n_features = state["mean"].size if config.n_kernels else config.n_features
+    n_features = state["mean"].size if config.n_kernels else config.n_features or kernel.shape[0]
     sizes = {"n_inputs": kernel.shape[0], "n_classes": len(classes), "n_normalized": n_features}
     for name, axes in shapes(config).items():
         a: Any = state[name]

@@ -9,8 +9,9 @@ import numpy as np
 
 from .. import hinge
 from ..core import check, supervised
-from ..core.aliases import Array, ArrayLike, DType, FloatArray, IntArray
+from ..core.aliases import Array, ArrayLike, DType, FloatArray
 from ..core.dispatch import array_module
+from ..core.gpu import cast
 
 Kind = Literal["tree", "fern"]
 State = dict[str, Array]
@@ -29,7 +30,8 @@ class Config:
     depth : int
         Decisions on a path, 1 to 30.
     n_features : int
-        Learned inner products between the data and the forest (Lay et al. 2018, Fig. 2b).
+        Learned inner products between the data and the forest (Lay et al. 2018, Fig. 2a, 2b). 0: the forest
+        compares the normalised columns of the data.
     n_kernels : int
         Learned 5x5 convolutions with stride 3 of square images (Lay et al. 2018, Fig. 2c) instead of inner
         products; 0: inner products.
@@ -47,11 +49,17 @@ class Config:
         Steps from one evaluation to the next; weights are brought up to date then.
     seed : int
         Of parameters and batches, at least 0.
+    leaves : "vector" or "scalar"
+        A vector of scores in each leaf, summed over trees (Lay et al. 2018, Fig. 2b, 2c), or a number, and an
+        inner product of the trees' numbers with each output (Fig. 2a, of the UCI data). "scalar" trains with
+        "adagrad" alone, as in the paper.
+    task : "classification" or "regression"
+        Softmax loss of labels, or squared loss of targets.
 
     Raises
     ------
     TypeError, ValueError
-        A setting of another type; outside its range.
+        A setting of another type; outside its range; scalar leaves with Adam.
     """
 
     kind: Kind = "tree"
@@ -66,14 +74,24 @@ class Config:
     steps: int = 40_000
     eval_every: int = 500
     seed: int = 0
+    leaves: Literal["vector", "scalar"] = "vector"
+    task: Literal["classification", "regression"] = "classification"
 
     def __post_init__(self) -> None:
         check.choice("kind", self.kind, ("tree", "fern"))
         check.choice("optimizer", self.optimizer, ("adam", "adagrad"))
+        check.choice("leaves", self.leaves, ("vector", "scalar"))
+        check.choice("task", self.task, supervised.TASKS)
+        if self.leaves == "scalar" and self.optimizer == "adam":
+            raise ValueError(
+                "leaves: expected 'vector' with optimizer='adam', whose steps sum over trees, got 'scalar'; "
+                "pass optimizer='adagrad'"
+            )
         plain: dict[str, int | float] = {
             name: check.integer(name, getattr(self, name), 1)
-            for name in ("n_trees", "n_features", "batch_size", "steps", "eval_every")
+            for name in ("n_trees", "batch_size", "steps", "eval_every")
         }
+        plain["n_features"] = check.integer("n_features", self.n_features, 0)
         plain["depth"] = check.integer("depth", self.depth, 1, check.MAX_DEPTH)
         plain["n_kernels"] = check.integer("n_kernels", self.n_kernels, 0)
         plain["lr_half_life"] = check.integer("lr_half_life", self.lr_half_life, 0)
@@ -92,8 +110,17 @@ def learning_rate(config: Config, step: int) -> float:
     return config.lr * 0.5 ** min(10.0, half_lives)
 
 
-PARAMETERS = ("kernel", "thresholds", "weights")
 WINDOW, STRIDE = 5, 3
+
+
+def parameters(config: Config) -> tuple[str, ...]:
+    """Names of the arrays of a state that an optimiser moves."""
+    return ("kernel", "thresholds", "weights", *(("mixing",) if config.leaves == "scalar" else ()))
+
+
+def n_outputs(state: State) -> int:
+    """Classes or targets of a state."""
+    return int(state["mixing" if "mixing" in state else "weights"].shape[-1])
 
 
 def first_layer(config: Config, n_inputs: int) -> tuple[tuple[int, ...], int]:
@@ -117,7 +144,7 @@ def first_layer(config: Config, n_inputs: int) -> tuple[tuple[int, ...], int]:
         Kernels, and columns that are no square image of at least 5x5.
     """
     if not config.n_kernels:
-        return (n_inputs, config.n_features), config.n_features
+        return (n_inputs, config.n_features), config.n_features or n_inputs
     side = math.isqrt(n_inputs)
     if side * side != n_inputs or side < WINDOW:
         raise ValueError(
@@ -135,15 +162,15 @@ def start(config: Config, n_inputs: int, n_classes: int, *, dtype: DType = np.fl
     config : Config
         Settings of the network and of its training.
     n_inputs, n_classes : int
-        Columns of the data and classes.
+        Columns of the data, and classes or targets.
     dtype : float32 or float64
 
     Returns
     -------
     dict
         kernel (n_inputs, n_features) or (n_kernels, 5, 5) ~ N(0, 1); thresholds, features and weights of the
-        forest (Lay et al. 2018, Alg. 1); mean 0 and var 1 of the normalisation; the optimiser's arrays; step,
-        the int 0.
+        forest (Lay et al. 2018, Alg. 1); of scalar leaves mixing (n_trees, n_classes) ~ N(0, 1); mean 0 and
+        var 1 of the normalisation; the optimiser's arrays; step, the int 0.
 
     Raises
     ------
@@ -167,12 +194,15 @@ def start(config: Config, n_inputs: int, n_classes: int, *, dtype: DType = np.fl
     with check.memory("n_inputs", "weights", math.prod(shape) * (8 + dtype.itemsize)):
         state: State = {"kernel": rng.standard_normal(shape).astype(dtype)}
     state["thresholds"], state["features"], state["weights"] = hinge.init(
-        config.n_trees, config.depth, n_features, n_classes, kind=config.kind, dtype=dtype, rng=rng
-    )
+        config.n_trees, config.depth, n_features, () if config.leaves == "scalar" else n_classes,
+        kind=config.kind, dtype=dtype, rng=rng,
+    )  # fmt: skip
+    if config.leaves == "scalar":
+        state["mixing"] = rng.standard_normal((config.n_trees, n_classes)).astype(dtype)
     state["mean"] = np.zeros(n_features, dtype)
     state["var"] = np.ones(n_features, dtype)
     adam = config.optimizer == "adam"
-    for name in ("kernel",) if adam else PARAMETERS:
+    for name in ("kernel",) if adam else parameters(config):
         for moment in ("m", "v") if adam else ("h",):
             state[f"{name}_{moment}"] = np.zeros_like(state[name])
     if adam:
@@ -195,8 +225,12 @@ def shapes(config: Config) -> dict[str, check.Axes]:
         "weights": (config.n_trees, 2**config.depth, "n_classes"),
         "mean": ("n_normalized",), "var": ("n_normalized",),
     }  # fmt: skip
+    if not (config.n_kernels or config.n_features):
+        axes_of |= {"mean": ("n_inputs",), "var": ("n_inputs",)}
+    if config.leaves == "scalar":
+        axes_of |= {"weights": axes_of["weights"][:2], "mixing": (config.n_trees, "n_classes")}
     adam = config.optimizer == "adam"
-    for name in PARAMETERS:
+    for name in parameters(config):
         axes_of |= {f"{name}_{moment}": axes_of[name] for moment in (("m", "v") if adam else ("h",))}
     if adam:
         axes_of |= {"thresholds_last": vertices, "weights_last": axes_of["weights"][:2]}
@@ -289,7 +323,16 @@ def samples(config: Config, state: State, name: str, x: ArrayLike, least: int = 
     return x
 
 
-def labels(state: State, name: str, y: ArrayLike, x: FloatArray) -> IntArray:
-    labels, _ = supervised.labels(name, y, len(x), state["weights"].shape[-1])
-    check.same_device(x=x, **{name: labels})
-    return labels
+def goals(config: Config, state: State, name: str, y: ArrayLike, x: FloatArray) -> Array:
+    # Labels, or targets (n_samples, n_outputs) in the dtype of the samples.
+    goals: Array
+    if config.task == "classification":
+        goals, _ = supervised.labels(name, y, len(x), n_outputs(state))
+    else:
+        goals = cast(supervised.targets(name, y, len(x)), x.dtype)
+        check.require(
+            goals.shape[1] == n_outputs(state), name, f"{n_outputs(state)} targets of a sample",
+            goals.shape[1], "pass as many as start was told",
+        )  # fmt: skip
+    check.same_device(x=x, **{name: goals})
+    return goals

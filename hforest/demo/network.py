@@ -1,5 +1,5 @@
-"""Lay et al. 2018, Fig. 2b, 2c: inner products or convolutions -> normalise -> hinge forest -> sum over trees
--> softmax.
+"""Lay et al. 2018, Fig. 2: inner products or convolutions -> normalise -> hinge forest -> sum over trees, or
+an inner product of its scalar leaves -> softmax or squared loss.
 
 The whole state of a run is one dict of arrays (`start` makes it, `step` changes it in place), so that a run
 can be written to a file and resumed with the same bits. Batches depend on the seed and the number of the step
@@ -9,17 +9,18 @@ alone.
 import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache, partial
+from typing import Literal
 
 import numpy as np
 
 from .. import hinge, layers, optim
 from ..core import check
-from ..core.aliases import Array, ArrayLike, FloatArray, IntArray, Progress
+from ..core.aliases import Array, ArrayLike, FloatArray, Progress
 from ..core.dispatch import array_module
 from ..core.progress import check_progress, reporting
 from ..tabular import descent
 from . import model
-from .model import PARAMETERS, STRIDE, WINDOW, Config, State
+from .model import STRIDE, WINDOW, Config, State, n_outputs
 
 CHUNK = 2000
 """Samples that `predict` evaluates at a time."""
@@ -34,12 +35,12 @@ def _inner(config: Config, kernel: Array, x: Array) -> Array:
     # The features of a batch before normalisation.
     if config.n_kernels:
         return layers.conv2d(_images(x), kernel, STRIDE).reshape(len(x), -1)
-    return x @ kernel
+    return x @ kernel if config.n_features else x
 
 
 def _kernel_gradient(config: Config, kernel: Array, x: Array, grad_inner: Array) -> Array:
     if not config.n_kernels:
-        return x.T @ grad_inner
+        return x.T @ grad_inner[:, : config.n_features]
     images = _images(x)
     out = (images.shape[1] - WINDOW) // STRIDE + 1
     grad = grad_inner.reshape(len(x), config.n_kernels, out, out)
@@ -59,6 +60,9 @@ def _forward(config: Config, state: State, z: Array, step: int, lr: float) -> tu
     # first.
     if config.optimizer == "adam":
         return hinge.adam_forward(z, *_forest(state), _adam_state(state), step, lr, kind=config.kind)
+    if config.leaves == "scalar":
+        each, route = hinge.forward_with_route(z, *_forest(state), kind=config.kind)
+        return each @ state["mixing"], route
     return hinge.forward_with_route(z, *_forest(state), kind=config.kind, aggregate="sum")
 
 
@@ -66,10 +70,16 @@ def _update(
     config: Config, state: State, grad: Array, route: hinge.Route, z: Array, step: int, lr: float
 ) -> Array:
     # Updates the forest's parameters in place; returns the gradient by its input.
-    arguments = grad, route, z, *_forest(state)
     if config.optimizer == "adam":
-        return hinge.adam_backward(*arguments, _adam_state(state), step, lr, kind=config.kind)
-    grads = hinge.backward_sparse(*arguments, kind=config.kind, aggregate="sum")
+        arguments = grad, route, z, *_forest(state), _adam_state(state)
+        return hinge.adam_backward(*arguments, step, lr, kind=config.kind)
+    aggregate: Literal["sum"] | None = "sum"
+    if config.leaves == "scalar":
+        mixing, aggregate = state["mixing"], None
+        each = hinge.leaf_outputs(route.leaf, route.margin, state["weights"])
+        grad, grad_mixing = grad @ mixing.T, each.T @ grad
+        optim.adagrad(mixing, grad_mixing, state["mixing_h"], lr)
+    grads = hinge.backward_sparse(grad, route, z, *_forest(state), kind=config.kind, aggregate=aggregate)
     for name in ("thresholds", "weights"):
         param, h = state[name], state[f"{name}_h"]
         rows, values = getattr(grads, name)
@@ -79,7 +89,7 @@ def _update(
 
 
 def _steps(
-    config: Config, state: State, name: str, batches: Iterable[tuple[FloatArray, IntArray]]
+    config: Config, state: State, name: str, batches: Iterable[tuple[FloatArray, Array]]
 ) -> Iterator[float]:
     """Makes a step on each batch, checked and converted; yields its loss. `name` is that of the samples."""
 
@@ -100,7 +110,8 @@ def _steps(
         return z, move
 
     run = descent.steps(
-        features, partial(_forward, config, state), _loss, partial(_update, config, state), batches,
+        features, partial(_forward, config, state), partial(_loss, config), partial(_update, config, state),
+        batches,
         state["step"], partial(model.learning_rate, config), partial(check.items_of, "state", state),
     )  # fmt: skip
     for step, _, loss in run:
@@ -108,9 +119,10 @@ def _steps(
         yield loss
 
 
-def _loss(scores: FloatArray, y: IntArray) -> tuple[float, FloatArray]:
+def _loss(config: Config, scores: FloatArray, y: Array) -> tuple[float, FloatArray]:
+    loss = layers.softmax_loss if config.task == "classification" else layers.squared_loss
     try:
-        return layers.softmax_loss(scores, y)
+        return loss(scores, y)
     except ValueError:
         raise ValueError(
             "weights: expected leaf weights whose sums are finite, got scores that are not; go back to a "
@@ -130,13 +142,13 @@ def step(config: Config, state: State, x: ArrayLike, y: ArrayLike) -> float:
         From `start`; changed.
     x : (n_samples, n_inputs) array of real numbers
         A mini-batch; converted to the dtype of the state.
-    y : (n_samples,) array of integers or bools
-        Labels 0 to n_classes - 1; classes may be absent.
+    y : (n_samples,) array of integers or bools, or (n_samples, n_outputs) array of real numbers
+        Labels 0 to n_classes - 1, of which some may be absent, or targets.
 
     Returns
     -------
     float
-        Mean softmax loss of the batch before the step.
+        Mean softmax or squared loss of the batch before the step.
 
     Raises
     ------
@@ -163,9 +175,9 @@ def step(config: Config, state: State, x: ArrayLike, y: ArrayLike) -> float:
     """
     arrays, caller_arrays = model.check_model(config, state), (x, y)
     x = model.samples(config, state, "x", x, 1)
-    y = model.labels(state, "y", y, x)
+    y = model.goals(config, state, "y", y, x)
     model.check_written(arrays, x=caller_arrays[0], y=caller_arrays[1])
-    model.check_moments(config, state, ["kernel"])
+    model.check_moments(config, state, ["kernel", *model.parameters(config)[3:]])
     return next(_steps(config, state, "x", [(x, y)]))
 
 
@@ -190,7 +202,7 @@ def _check_features(name: str, a: FloatArray) -> None:
 
 
 def predict(config: Config, state: State, x: ArrayLike) -> FloatArray:
-    """Returns class scores; the class with the highest score is the predicted one.
+    """Returns class scores, of which the highest is that of the predicted class, or targets of a regression.
 
     Parameters
     ----------
@@ -204,8 +216,8 @@ def predict(config: Config, state: State, x: ArrayLike) -> FloatArray:
     Returns
     -------
     scores : (n_samples, n_classes) array
-        Logits, in the dtype of the state. ``data.classes[scores.argmax(axis=1)]`` are the predicted labels as
-        they stand in the data (`Data`, `Checkpoint`).
+        Logits or targets, in the dtype of the state. ``data.classes[scores.argmax(axis=1)]`` are the
+        predicted labels as they stand in the data (`Data`, `Checkpoint`).
 
     Raises
     ------
@@ -233,7 +245,7 @@ def predict(config: Config, state: State, x: ArrayLike) -> FloatArray:
 def _predict(config: Config, state: State, name: str, x: FloatArray) -> FloatArray:
     # `predict` on rows that are checked and converted.
     t, f, w = _forest(state)
-    scores = array_module(x).empty((len(x), *w.shape[2:]), w.dtype)
+    scores = array_module(x).empty((len(x), n_outputs(state)), w.dtype)
     with check.items_of("state", state):
         if config.optimizer == "adam":
             last = state["step"]
@@ -241,12 +253,16 @@ def _predict(config: Config, state: State, name: str, x: FloatArray) -> FloatArr
         for first in range(0, len(x), CHUNK):
             part = slice(first, first + CHUNK)
             _, z = _features(config, state, name, x[part])
-            hinge.forward(z, t, f, w, kind=config.kind, aggregate="sum", out=scores[part])
+            if config.leaves == "scalar":
+                scores[part] = hinge.forward(z, t, f, w, kind=config.kind) @ state["mixing"]
+            else:
+                hinge.forward(z, t, f, w, kind=config.kind, aggregate="sum", out=scores[part])
     return scores
 
 
 def error_rate(config: Config, state: State, x: ArrayLike, y: ArrayLike) -> float:
-    """Returns the share of samples, 0 to 1, whose highest score is not that of their label.
+    """Returns the share of samples, 0 to 1, whose highest score is not that of their label; of a regression
+    1 - R**2, the sum of squared errors over that of deviations from the mean target.
 
     Parameters
     ----------
@@ -256,12 +272,13 @@ def error_rate(config: Config, state: State, x: ArrayLike, y: ArrayLike) -> floa
         Changed: leaf weights that no recent batch has read are brought up to date first.
     x : (n_samples, n_inputs) array of real numbers
         Converted to the dtype of the state.
-    y : (n_samples,) array of integers or bools
-        Labels, 0 to n_classes - 1.
+    y : (n_samples,) array of integers or bools, or (n_samples, n_outputs) array of real numbers
+        Labels, 0 to n_classes - 1, or targets.
 
     Returns
     -------
     float
+        1 - R**2 is NaN or infinite where all targets are equal.
 
     Raises
     ------
@@ -270,13 +287,19 @@ def error_rate(config: Config, state: State, x: ArrayLike, y: ArrayLike) -> floa
     """
     arrays, caller_arrays = model.check_model(config, state), (x, y)
     x = model.samples(config, state, "x", x, 1)
-    y = model.labels(state, "y", y, x)
+    y = model.goals(config, state, "y", y, x)
     model.check_synced(config, arrays, x=caller_arrays[0], y=caller_arrays[1])
     return _error_rate(config, state, "x", x, y)
 
 
-def _error_rate(config: Config, state: State, name: str, x: FloatArray, y: IntArray) -> float:
-    return float((_predict(config, state, name, x).argmax(axis=1) != y).mean())
+def _error_rate(config: Config, state: State, name: str, x: FloatArray, y: Array) -> float:
+    scores = _predict(config, state, name, x)
+    if config.task == "classification":
+        return float((scores.argmax(axis=1) != y).mean())
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return float(
+            ((scores - y) ** 2).sum(dtype=np.float64) / ((y - y.mean(axis=0)) ** 2).sum(dtype=np.float64)
+        )
 
 
 @lru_cache(maxsize=2)
@@ -327,8 +350,8 @@ def train(
     x_train, x_test : (n_samples, n_inputs) arrays of real numbers
         Converted to the dtype of the state; on one device with it. The rows to test on may be those of
         `hold_out`, so that the test set is left for `error_rate` at the end, as `python -m hforest` does.
-    y_train, y_test : (n_samples,) arrays of integers or bools
-        Labels 0 to n_classes - 1.
+    y_train, y_test : (n_samples,) arrays of integers or bools, or (n_samples, n_outputs) of real numbers
+        Labels 0 to n_classes - 1, or targets.
     checkpoint : callable, optional
         Called as checkpoint(state) after every evaluation on x_test (every `eval_every`-th step and the last
         one). All weights are up to date then, and the history so far is in the state (history_step,
@@ -340,8 +363,8 @@ def train(
     Returns
     -------
     dict
-        Arrays step, loss (mean softmax loss of the batches since the previous evaluation) and error (share of
-        wrong classes of x_test): one element for each evaluation, those of a resumed run's earlier part
+        Arrays step, loss (mean loss of the batches since the previous evaluation) and error (`error_rate` of
+        x_test): one element for each evaluation, those of a resumed run's earlier part
         included.
 
     Raises
@@ -363,11 +386,11 @@ def train(
     arrays = model.check_model(config, state)
     caller_arrays = {"x_train": x_train, "y_train": y_train, "x_test": x_test, "y_test": y_test}
     x_train = model.samples(config, state, "x_train", x_train, 1)
-    y_train = model.labels(state, "y_train", y_train, x_train)
+    y_train = model.goals(config, state, "y_train", y_train, x_train)
     x_test = model.samples(config, state, "x_test", x_test, 1)
-    y_test = model.labels(state, "y_test", y_test, x_test)
+    y_test = model.goals(config, state, "y_test", y_test, x_test)
     model.check_written(arrays, **caller_arrays)
-    model.check_moments(config, state, PARAMETERS)
+    model.check_moments(config, state, model.parameters(config))
     history = {name: _appended(state, f"history_{name}") for name in HISTORY}
     # Losses of the batches since the last evaluation, if the run was stopped between two.
     losses = _appended(state, "history_pending")

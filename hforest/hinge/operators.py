@@ -59,7 +59,7 @@ def traverse(
     kind : "tree" or "fern"
         A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
     margin : "column" or "projection"
-        Vertices compare columns of x, or inner products with learned vectors (Lay et al. 2018, Fig. 2).
+        Vertices compare columns of x, or inner products with a learned vector of their own.
     windows : Windows, optional
         Samples are the windows of images, and n_features is channels * kernel size, the channel first.
     out : tuple of three arrays, optional
@@ -165,7 +165,7 @@ def forward(
     kind : "tree" or "fern"
         A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
     margin : "column" or "projection"
-        Vertices compare columns of x, or inner products with learned vectors (Lay et al. 2018, Fig. 2).
+        Vertices compare columns of x, or inner products with a learned vector of their own.
     windows : Windows, optional
         Samples are the windows of images, and n_features is channels * kernel size, the channel first.
     weights : (n_trees, 2**depth, *outputs) array, dtype of x
@@ -253,7 +253,7 @@ def forward_with_route(
     kind : "tree" or "fern"
         A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
     margin : "column" or "projection"
-        Vertices compare columns of x, or inner products with learned vectors (Lay et al. 2018, Fig. 2).
+        Vertices compare columns of x, or inner products with a learned vector of their own.
     windows : Windows, optional
         Samples are the windows of images, and n_features is channels * kernel size, the channel first.
     aggregate : None, "sum" or "mean"
@@ -371,7 +371,7 @@ def backward(
     kind : "tree" or "fern"
         A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
     margin : "column" or "projection"
-        Vertices compare columns of x, or inner products with learned vectors (Lay et al. 2018, Fig. 2).
+        Vertices compare columns of x, or inner products with a learned vector of their own.
     windows : Windows, optional
         Samples are the windows of images, and n_features is channels * kernel size, the channel first.
     aggregate : None, "sum" or "mean"
@@ -478,7 +478,7 @@ def backward_sparse(
     kind : "tree" or "fern"
         A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
     margin : "column" or "projection"
-        Vertices compare columns of x, or inner products with learned vectors (Lay et al. 2018, Fig. 2).
+        Vertices compare columns of x, or inner products with a learned vector of their own.
     windows : Windows, optional
         Samples are the windows of images, and n_features is channels * kernel size, the channel first.
     aggregate : None, "sum" or "mean"

@@ -1,4 +1,6 @@
-"""The margin with an inner product at each vertex, r = f . x - t (Lay et al. 2018, Fig. 2)."""
+"""The margin with an inner product at each vertex, r = f . x - t. Lay et al. 2018 have a
+pool of inner products instead (Fig. 2b, section 5); one a vertex is that of Kontschieder et al. 2015.
+"""
 
 from hforest.core.machine cimport simd_path
 from hforest.hinge.forest cimport real

@@ -56,7 +56,7 @@ def init(
     kind : "tree" or "fern"
         A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
     margin : "column" or "projection"
-        Vertices compare columns of x, or inner products with learned vectors (Lay et al. 2018, Fig. 2).
+        Vertices compare columns of x, or inner products with a learned vector of their own.
     features : "random" or "sequential"
         f ~ U{0, ..., n_features - 1}, or the running number of the vertex in the forest modulo n_features, so
         that every column is used equally often. Projections are "random".

@@ -247,7 +247,7 @@ def adam_forward(
     kind : "tree" or "fern"
         A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
     margin : "column" or "projection"
-        Vertices compare columns of x, or inner products with learned vectors (Lay et al. 2018, Fig. 2).
+        Vertices compare columns of x, or inner products with a learned vector of their own.
     windows : Windows, optional
         Samples are the windows of images, and n_features is channels * kernel size, the channel first.
     thresholds : (n_trees, n_vertices) array, dtype of x
@@ -373,7 +373,7 @@ def adam_backward(
     kind : "tree" or "fern"
         A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
     margin : "column" or "projection"
-        Vertices compare columns of x, or inner products with learned vectors (Lay et al. 2018, Fig. 2).
+        Vertices compare columns of x, or inner products with a learned vector of their own.
     windows : Windows, optional
         Samples are the windows of images, and n_features is channels * kernel size, the channel first.
     aggregate : "sum" or "mean"

@@ -93,7 +93,7 @@ def hinge_forest(
     kind : "tree" or "fern"
         A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
     margin : "column" or "projection"
-        Vertices compare columns of x, or inner products with learned vectors (Lay et al. 2018, Fig. 2).
+        Vertices compare columns of x, or inner products with a learned vector of their own.
     windows : hforest.hinge.Windows, optional
         Samples are the windows of images, and n_features is channels * kernel size, the channel first.
     aggregate : "sum", "mean" or None

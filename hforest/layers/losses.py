@@ -1,4 +1,4 @@
-"""Losses and their gradients (Lay et al. 2018, section 6)."""
+"""Losses and their gradients (Lay et al. 2018, Fig. 2)."""
 
 import numpy as np
 

@@ -6,7 +6,7 @@ from ..core import check, dispatch
 from ..core.aliases import FloatArray
 
 EPSILON = 1e-7
-"""Added to the variance, in the unit of x squared (as the framework of Lay et al. 2018 does)."""
+"""Added to the variance, in the unit of x squared: of the program of Lay et al. 2018 (bleak)."""
 
 
 def _check_statistics(name: str, x: FloatArray, **statistics: FloatArray) -> check.Sizes:
@@ -96,10 +96,11 @@ def normalize_update(x: FloatArray, mean: FloatArray, var: FloatArray, step: int
 
     Notes
     -----
-    With a = min(step / (step + 1), 0.99), mean <- a mean + (1 - a) batch mean, and likewise var with the
-    unbiased variance of the batch, whose sum of squares is divided by n_samples - 1. A batch of one
-    sample has no such variance: it moves the mean alone. A batch of none changes nothing. Sums run in
-    float64; a mean or variance beyond the range of the dtype is infinite. Cost: two passes over x.
+    Lay et al. 2018, section 4, keep a running mean and deviation; a and the unbiased variance are those of
+    their program (bleak). With a = min(step / (step + 1), 0.99), mean <- a mean + (1 - a) batch mean, and
+    likewise var with the unbiased variance of the batch, whose sum of squares is divided by n_samples - 1. A
+    batch of one sample has no such variance: it moves the mean alone. A batch of none changes nothing. Sums
+    run in float64; a mean or variance beyond the range of the dtype is infinite. Cost: two passes over x.
 
     Examples
     --------
@@ -147,8 +148,8 @@ def normalize_backward(grad_z: FloatArray, var: FloatArray) -> FloatArray:
 
     Notes
     -----
-    grad_x = grad_z / sqrt(var + 1e-7): mean and variance are constants here (Lay et al. 2018, section 4).
-    Numbers beyond the largest of the dtype are infinite. Cost: one pass.
+    grad_x = grad_z / sqrt(var + 1e-7): mean and variance are constants here (Lay et al. 2018, section 4;
+    1e-7 is their program's). Numbers beyond the largest of the dtype are infinite. Cost: one pass.
 
     Examples
     --------

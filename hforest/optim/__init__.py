@@ -114,8 +114,9 @@ def adagrad(param: FloatArray, grad: FloatArray, state: FloatArray, lr: float) -
     Notes
     -----
     h <- sqrt(h**2 + g**2), then param <- param - lr g / h, and nothing where h is 0: Duchi, Hazan,
-    Singer, *Adaptive subgradient methods*, 2011, with the diagonal matrix and delta = 0, as Lay et al.
-    2018, section 6, train with. Cost: three reads and two writes a number.
+    Singer, *Adaptive subgradient methods*, 2011, with the diagonal matrix and delta = 0. Lay et al. 2018,
+    section 5, train with AdaGrad on UCI data; delta = 0 is their program's (bleak). Cost: three reads and two
+    writes a number.
 
     Examples
     --------

@@ -108,8 +108,8 @@ class _Hinge(Estimator):
 
 
 class HingeForestClassifier(Classifier, _Hinge):
-    """Hinge trees that start as a grown forest and learn on, for classes: `hforest.tabular.fit`
-    (Lay et al. 2018).
+    """Hinge trees that start as a grown forest and learn on, for classes: `hforest.tabular.fit`.
+    The trees are those of Lay et al. 2018, eq. 10; the start and the training are not that paper's.
 
     Parameters
     ----------
@@ -234,8 +234,8 @@ class HingeForestClassifier(Classifier, _Hinge):
 
 
 class HingeForestRegressor(Regressor, _Hinge):
-    """Hinge trees that start as a grown forest and learn on, for targets: `hforest.tabular.fit`
-    (Lay et al. 2018).
+    """Hinge trees that start as a grown forest and learn on, for targets: `hforest.tabular.fit`.
+    The trees are those of Lay et al. 2018, eq. 10; the start and the training are not that paper's.
 
     Parameters
     ----------

@@ -107,7 +107,7 @@ class HingeForest(Forest):
     kind : "tree" or "fern"
         A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
     margin : "column" or "projection"
-        Vertices compare columns of x, or inner products with learned vectors (Lay et al. 2018, Fig. 2).
+        Vertices compare columns of x, or inner products with a learned vector of their own.
     aggregate : "sum", "mean" or None
         None keeps trees apart; "sum" and "mean" combine their outputs, in float64 in the order of the trees.
     features : "random" or "sequential"

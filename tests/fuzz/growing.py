@@ -498,7 +498,9 @@ def _shards(s: Setting) -> list[list[Any]]:
 
 options("demo.kind", "tree", "fern")
 options("demo.Config.n_kernels", 0, 2)
-options("demo.Config.optimizer", "adam", "adagrad")
+options("demo.Config.optimizer", "adagrad", "adagrad")
+options("demo.Config.leaves", "vector", "scalar")
+options("demo.Config.task", "classification", "regression")
 options("demo.Config.steps demo.Config.eval_every", 2, 1, 3)
 options("demo.Config.lr_half_life", 0, 2)
 options("demo.Config.seed", 0, 5)
@@ -511,7 +513,7 @@ options("n_train", 3, 4)
 def _config(s: Setting) -> demo.Config:
     return demo.Config(
         kind=s.choice(("tree", "fern")), n_trees=s.n_trees, depth=s.depth, n_features=3, batch_size=2, steps=3,
-        eval_every=2, optimizer=s.choice(("adam", "adagrad")),
+        eval_every=2, **s.choice(({}, {"optimizer": "adagrad"}, {"optimizer": "adagrad", "leaves": "scalar"})),
     )  # fmt: skip
 
 

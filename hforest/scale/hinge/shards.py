@@ -64,7 +64,7 @@ class HingeShards:
         As `hinge.forward` takes them. The whole forest, the same on every worker, which copies its own trees;
         or, with `n_trees`, this worker's own trees (`own_trees`), which are then changed in place.
     margin : "column" or "projection"
-        Vertices compare columns of x, or inner products with learned vectors (Lay et al. 2018, Fig. 2).
+        Vertices compare columns of x, or inner products with a learned vector of their own.
     n_trees : int, optional
         Trees of all workers, where each passes its own.
     n_chunks : int, optional

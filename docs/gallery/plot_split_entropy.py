@@ -1,0 +1,50 @@
+"""
+The entropy of a split
+======================
+
+The blog *Don't Get Lost in the Forest I – The Algorithm* scores a split by the entropies of the labels on
+its two sides, in bits, each times the number of samples there. Its example has ten samples of one feature,
+and so nine thresholds; its plot is least between 6 and 7. Then it draws a tree of depth 3 for the three
+species of Iris. Both pictures follow.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import load_iris
+
+from hforest import classic, plot, split, tree
+
+values = np.arange(1.0, 11.0)
+labels = np.array([1, 2, 1, 1, 1, 1, 3, 3, 2, 3]) - 1
+thresholds = values[:-1] + 0.5
+lower = np.stack([np.bincount(labels[values <= t], minlength=3) for t in thresholds])
+upper = np.bincount(labels) - lower
+entropies = sum(n.sum(axis=1) * split.impurity(n, "entropy") for n in (lower, upper))
+
+# %%
+# 13.77 bits at 1.5 is the number that the blog prints; its formula lacks the sign and the weights. The
+# search finds the same threshold.
+
+assert round(float(entropies[0]), 2) == 13.77
+assert thresholds[entropies.argmin()] == 6.5
+assert split.best_split(values[None], labels, criterion="entropy").threshold == 6.5
+fig, ax = plt.subplots(figsize=(6, 4))
+ax.plot(thresholds, entropies, "o-")
+ax.set(xlabel="split threshold", ylabel="split entropy, bits", xticks=thresholds)
+ax.set_title("Split entropies of ten samples")
+plt.show()
+
+# %%
+# A tree of Iris, grown to depth 3 by the same score: all features at each node and no bootstrap.
+# Thresholds lie halfway between two values, as in the blog. It errs on four of the 150 flowers that it
+# was grown on.
+
+iris = load_iris()
+forest = classic.grow(
+    iris.data, iris.target, 1, criterion="entropy", max_depth=3, max_features=4, bootstrap=False, rng=0
+)
+wrong = int((tree.predict(forest, iris.data).argmax(axis=1) != iris.target).sum())
+assert wrong == 4
+ax = plot.tree(forest, feature_names=iris.feature_names, class_names=list(iris.target_names))
+ax.set_title(f"Iris, depth 3: {wrong} of 150 samples are wrong")
+plt.show()
