@@ -1,0 +1,336 @@
+"""Makes the .npz files that the scripts of bench read, from files as their publishers distribute them.
+
+    python bench/data.py --from FOLDER --to DIR [--only letter ...]
+    python bench/data.py --list
+
+FOLDER holds the files that --list names; each may be packed (.gz, .bz2; unpack .Z before). A set whose files
+are not all there is left out and named. Nothing is downloaded. Values are not changed but for: labels as
+0..K-1, categories as codes in the order of the publisher's description, decimals as the nearest float32
+(g50c: float64). Rows stay in the order of the files. Where a sha256 is known, that of the arrays is compared;
+a set that differs is written and named, and the script ends with 1.
+
+Sets without an official split have the arrays x and y, the others x_train, y_train, x_test, y_test. Tables of
+the Penn Machine Learning Benchmarks (NAME.tsv.gz) have x, y and names, and go to DIR/tabular and
+DIR/tabular2. CamVid (the images of 360 x 480 pixels in three folders with labels beside) is reduced threefold
+by means and majorities; no checksum is known for it, and it needs matplotlib.
+"""
+
+import argparse
+import bz2
+import gzip
+import hashlib
+import struct
+import sys
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+from common import need
+from tabular_data import PUBLIC
+
+Arrays = dict[str, np.ndarray]
+Classes = Callable[[str], int]
+SPLIT = ("_train", "_test")
+PACKED: dict[str, Callable[..., Any]] = {"": open, ".gz": gzip.open, ".bz2": bz2.open}
+
+
+class Source(NamedTuple):
+    """How the arrays of a set are made."""
+
+    files: tuple[str, ...]
+    """Their names as published."""
+    make: Callable[..., Arrays]
+    """Returns the arrays, from the paths of the files."""
+
+
+def opened(path: Path) -> IO[bytes]:
+    """Returns the file, or what a packed one holds, for reading."""
+    return next(read(f"{path}{end}", "rb") for end, read in PACKED.items() if Path(f"{path}{end}").exists())
+
+
+def lines(paths: Iterable[Path]) -> list[str]:
+    """Returns the lines of a file; of several files those of equal number joined by a space."""
+    parts = []
+    for path in paths:
+        with opened(path) as file:
+            text = file.read().decode("latin-1").splitlines()
+        parts.append([line.strip() for line in text if line.strip() and not line.startswith("|")])
+    return [" ".join(line) for line in zip(*parts, strict=True)]
+
+
+def number(first: int = 0) -> Classes:
+    """Labels that are written as numbers, from `first` on."""
+    return lambda text: round(float(text)) - first
+
+
+def sign(text: str) -> int:
+    """-1 is class 0, +1 class 1."""
+    return int(float(text) > 0)
+
+
+def names(*order: str) -> Classes:
+    """Labels that are written as names, in this order; a full stop behind the name is left out."""
+    return lambda text: order.index(text.rstrip("."))
+
+
+def text(
+    parts: tuple[tuple[Path, ...], ...],
+    dtype: str,
+    classes: Classes,
+    separator: str | None,
+    label: int = -1,
+    first: int = 0,
+    codes: dict[int, tuple[str, ...]] | None = None,
+    y_dtype: str = "uint8",
+) -> Arrays:
+    """Returns the arrays of text files of one row a line, features from `first` on, `label` left out."""
+    found: Arrays = {}
+    for part, end in zip(parts, SPLIT if len(parts) == 2 else ("",), strict=True):
+        rows = [[a.strip() for a in line.split(separator)] for line in lines(part)]
+        found[f"y{end}"] = np.array([classes(row.pop(label)) for row in rows], y_dtype)
+        columns: list[Any] = [row[first:] for row in rows]
+        x = np.array(columns, object).reshape(len(rows), -1)
+        for column, order in (codes or {}).items():
+            code = {name: i for i, name in enumerate(order)} | {"?": -1}
+            x[:, column] = [code[name] for name in x[:, column]]
+        found[f"x{end}"] = x.astype(np.float64).astype(dtype)
+    return found
+
+
+def one(dtype: str, classes: Classes, separator: str | None = ",", **more: Any) -> Callable[..., Arrays]:
+    """Text of one file."""
+    return lambda a: text(((a,),), dtype, classes, separator, **more)
+
+
+def two(dtype: str, classes: Classes, separator: str | None = ",", **more: Any) -> Callable[..., Arrays]:
+    """Text of a training and a test file."""
+    return lambda a, b: text(((a,), (b,)), dtype, classes, separator, **more)
+
+
+def madelon(x: Path, y: Path, x_test: Path, y_test: Path) -> Arrays:
+    """Labels in files of their own."""
+    return text(((x, y), (x_test, y_test)), "int16", sign, None)
+
+
+def idx(*paths: Path) -> Arrays:
+    """MNIST's binary files: magic number, sizes (big-endian), bytes."""
+    found = {}
+    for key, path in zip(("x_train", "y_train", "x_test", "y_test"), paths, strict=True):
+        with opened(path) as file:
+            _, _, kind, n_axes = struct.unpack("4B", file.read(4))
+            shape = struct.unpack(f">{n_axes}i", file.read(4 * n_axes))
+            if kind != 8:
+                raise ValueError(f"{path}: expected bytes (type 8), got type {kind}; use the original file")
+            found[key] = np.frombuffer(file.read(), np.uint8).reshape(shape[0], *([-1] if n_axes > 1 else []))
+    return found
+
+
+def libsvm(*paths: Path) -> Arrays:
+    """A label and index:value, indices from 1 on."""
+    found: Arrays = {}
+    for path, end in zip(paths, SPLIT, strict=True):
+        rows = [line.split() for line in lines([path])]
+        entries = [(i, *entry.split(":")) for i, row in enumerate(rows) for entry in row[1:]]
+        at, columns, values = zip(*entries, strict=True)
+        found[f"x{end}"] = x = np.zeros((len(rows), 22), np.float32)
+        x[np.array(at), np.array(columns, int) - 1] = np.array(values, float)
+        found[f"y{end}"] = np.array([sign(row[0]) for row in rows], np.uint8)
+    return found
+
+
+def matlab(path: Path) -> Arrays:
+    """Chapelle's X, y, idxLabs and idxUnls, whose indices begin at 1."""
+    from scipy.io import loadmat
+
+    with opened(path) as file:
+        a = loadmat(file)
+    return {
+        "x": np.asarray(a["X"], np.float64),
+        "y": (a["y"].ravel() > 0).astype(np.uint8),
+        "train_idx": (a["idxLabs"].astype(int) - 1).astype(np.int16),
+        "test_idx": (a["idxUnls"].astype(int) - 1).astype(np.int16),
+    }
+
+
+def squares(path: Path) -> Arrays:
+    """Connect-4: three columns for each of the 42 squares, in the order x, blank, o."""
+    codes = dict.fromkeys(range(42), ("x", "b", "o"))
+    found = one("uint8", names("loss", "draw", "win"), codes=codes)(path)
+    return {"x": np.eye(3, dtype=np.uint8)[found["x"]].reshape(-1, 126), "y": found["y"]}
+
+
+ADULT = {
+    1: "Private Self-emp-not-inc Self-emp-inc Federal-gov Local-gov State-gov Without-pay Never-worked",
+    3: "Bachelors Some-college 11th HS-grad Prof-school Assoc-acdm Assoc-voc 9th 7th-8th 12th Masters "
+    "1st-4th 10th Doctorate 5th-6th Preschool",
+    5: "Married-civ-spouse Divorced Never-married Separated Widowed Married-spouse-absent Married-AF-spouse",
+    6: "Tech-support Craft-repair Other-service Sales Exec-managerial Prof-specialty Handlers-cleaners "
+    "Machine-op-inspct Adm-clerical Farming-fishing Transport-moving Priv-house-serv Protective-serv "
+    "Armed-Forces",
+    7: "Wife Own-child Husband Not-in-family Other-relative Unmarried",
+    8: "White Asian-Pac-Islander Amer-Indian-Eskimo Other Black",
+    9: "Female Male",
+    13: "United-States Cambodia England Puerto-Rico Canada Germany Outlying-US(Guam-USVI-etc) India Japan "
+    "Greece South China Cuba Iran Honduras Philippines Italy Poland Jamaica Vietnam Mexico Portugal Ireland "
+    "France Dominican-Republic Laos Ecuador Taiwan Haiti Columbia Hungary Guatemala Nicaragua Scotland Thailand "
+    "Yugoslavia El-Salvador Trinadad&Tobago Peru Hong Holand-Netherlands",
+}  # fmt: skip
+NURSERY = (
+    "usual pretentious great_pret", "proper less_proper improper critical very_crit",
+    "complete completed incomplete foster", "1 2 3 more", "convenient less_conv critical",
+    "convenient inconv", "nonprob slightly_prob problematic", "recommended priority not_recom",
+)  # fmt: skip
+YEAST = ("CYT", "NUC", "MIT", "ME3", "ME2", "ME1", "EXC", "VAC", "POX", "ERL")
+IRIS = ("Iris-setosa", "Iris-versicolor", "Iris-virginica")
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+def adult(train: Path, test: Path) -> Arrays:
+    """Codes of eight columns, and how many codes each has; a gap is -1."""
+    codes = {column: tuple(order.split()) for column, order in ADULT.items()}
+    found = two("int32", names("<=50K", ">50K"), codes=codes)(train, test)
+    levels = [len(order) for order in codes.values()]
+    return {**found, "categorical": np.array([*codes], np.uint8), "n_levels": np.array(levels, np.uint8)}
+
+
+def camvid(*folders: Path) -> Arrays:
+    """Images and labels of the three parts, files by name, each block of 3 x 3 pixels to one."""
+    need("-e '.[bench]'", "matplotlib")
+    from matplotlib.image import imread
+
+    found = {}
+    for key, folder in zip(
+        ("x_train", "y_train", "x_val", "y_val", "x_test", "y_test"), folders, strict=True
+    ):
+        images = []
+        for path in sorted(folder.glob("*.png")):
+            image = np.rint(255 * imread(path)).astype(np.int64)
+            blocks = image.reshape(image.shape[0] // 3, 3, image.shape[1] // 3, 3, -1)
+            if key.startswith("x"):
+                images.append(np.rint(blocks[..., :3].mean(axis=(1, 3))))
+            else:
+                votes = [(blocks[..., 0] == k).sum(axis=(1, 3)) for k in range(12)]
+                images.append(np.argmax(votes, axis=0))
+        found[key] = np.array(images, np.uint8)
+    return found
+
+
+def pmlb(path: Path, regression: bool) -> Arrays:
+    """A header, then rows; the column "target" is y. Whole numbers that fit are int16."""
+    with opened(path) as file:
+        header = file.readline().decode().rstrip("\n\r").split("\t")
+        a = np.loadtxt(file, np.float64, delimiter="\t", ndmin=2)
+    at = header.index("target")
+    x, y = np.delete(a, at, axis=1), a[:, at]
+    whole = (x == np.rint(x)).all() and np.abs(x).max() < 2**15
+    return {
+        "x": x.astype(np.int16 if whole else np.float32),
+        "y": y if regression else np.unique(y, return_inverse=True)[1].astype(np.uint8),
+        "names": np.array([*header[:at], *header[at + 1 :]]),
+    }
+
+
+SOURCES = {
+    "letter": Source(("letter-recognition.data",), one("uint8", names(*LETTERS), label=0)),
+    "usps": Source(("zip.train", "zip.test"), two("float32", number(), None, label=0)),
+    "mnist": Source(
+        tuple(f"{of}-{kind}-ubyte" for of in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")),
+        idx,
+    ),
+    "abalone": Source(
+        ("abalone.data",), one("float32", number(), codes={0: ("M", "F", "I")}, y_dtype="int16")
+    ),
+    "madelon": Source(
+        ("madelon_train.data", "madelon_train.labels", "madelon_valid.data", "madelon_valid.labels"), madelon
+    ),
+    "connect4": Source(("connect-4.data",), squares),
+    "poker_train_only": Source(("poker-hand-training-true.data",), one("uint8", number())),
+    "iris": Source(("bezdekIris.data",), one("float32", names(*IRIS))),
+    "adult": Source(("adult.data", "adult.test"), adult),
+    "yeast": Source(("yeast.data",), one("float32", names(*YEAST), None, first=1)),
+    "g50c": Source(("g50c.mat",), matlab),
+    "optdigits": Source(("optdigits.tra", "optdigits.tes"), two("uint8", number())),
+    "isolet": Source(("isolet1+2+3+4.data", "isolet5.data"), two("float32", number(1))),
+    "shuttle": Source(("shuttle.trn", "shuttle.tst"), two("int16", number(1), None)),
+    "ijcnn1": Source(("ijcnn1", "ijcnn1.t"), libsvm),
+    "nursery": Source(
+        ("nursery.data",),
+        one(
+            "uint8",
+            names("not_recom", "recommend", "very_recom", "priority", "spec_prior"),
+            codes={column: tuple(order.split()) for column, order in enumerate(NURSERY)},
+        ),
+    ),
+    "camvid": Source(("train", "trainannot", "val", "valannot", "test", "testannot"), camvid),
+    **{
+        f"{folder}/{name}": Source((f"{name}.tsv",), partial(pmlb, regression=regression))
+        for folder, regression, some in (
+            ("tabular", False, "phoneme magic spambase waveform_40 churn page_blocks ring dna splice "
+             "coil2000 mushroom sleep kddcup"),
+            ("tabular", True, "houses pol fried puma8NH mv BNG_pwLinear"),
+            ("tabular2", False, " ".join(PUBLIC[:9])),
+            ("tabular2", True, " ".join(PUBLIC[9:])),
+        )
+        for name in some.split()
+    },
+}  # fmt: skip
+
+
+LISTED = [line.split(maxsplit=2) for line in Path(__file__).with_suffix(".sha256").read_text().splitlines()]
+SHA256 = {name: digest for digest, name, _ in LISTED}
+"""Of the arrays that the records were made with; see `checksum`."""
+
+
+def checksum(arrays: Arrays) -> str:
+    """Returns the sha256 of names, dtypes, shapes and bytes, sorted by name."""
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        a = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name} {a.dtype.str} {a.shape} ".encode() + a.tobytes())
+    return digest.hexdigest()
+
+
+def lacking(source: Source, folder: Path) -> list[str]:
+    """Returns the files of a set that are not in a folder."""
+    return [name for name in source.files if not any((folder / f"{name}{end}").exists() for end in PACKED)]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--from", dest="source", type=Path, help="folder of the publishers' files")
+    parser.add_argument("--to", type=Path, help="folder of the .npz files")
+    parser.add_argument("--only", nargs="+", choices=list(SOURCES), default=list(SOURCES))
+    parser.add_argument("--list", action="store_true", help="print sets, files, arrays and their sha256")
+    args = parser.parse_args()
+    if args.list:
+        for name in args.only:
+            print(f"{name}: {', '.join(SOURCES[name].files)}")
+            print(
+                *(f"    {shapes}; sha256 {digest}" for digest, of, shapes in LISTED if of == name), sep="\n"
+            )
+        return 0
+    if not (args.source and args.to):
+        parser.error("--from, --to: expected two folders, got fewer; name both, or use --list")
+    differ = 0
+    for name in args.only:
+        source, target = SOURCES[name], args.to / f"{name}.npz"
+        missing = lacking(source, args.source)
+        if missing:
+            print(f"{name}: left out, as {', '.join(missing)} is not in {args.source}")
+            continue
+        arrays = source.make(*(args.source / file for file in source.files))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        np.savez_compressed(target, **arrays)  # type: ignore[arg-type]
+        other = name in SHA256 and checksum(arrays) != SHA256[name]
+        differ += other
+        state = "its sha256 is another than that of the arrays on record" if other else "written"
+        print(f"{name}: {state} ({', '.join(f'{key} {a.shape}' for key, a in arrays.items())})")
+    return int(differ > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,354 @@
+"""Every table and figure of the papers that a script repeats: one command runs them, one page compares them.
+
+    python bench/paper/all.py --data DIR [--hours 12] [--only table3 ...] [--results FOLDER] [--work FOLDER]
+    python bench/paper/all.py
+
+DIR holds the .npz files that bench/data.py makes. The scripts of TABLES run one after another. Each writes a
+run to its record as soon as the run is finished, and started again goes on with the rest; after --hours the
+script in progress is ended. A script that fails (for example where DIR lacks a file) is named at the end, and
+the others run. With an empty folder as --results everything is run anew, and bench/results does not change.
+
+Without --data nothing is run. In both cases the page is written from the records: docs/results-papers.md for
+those of bench/results, else results-papers.md in the folder. A row has the paper's figure, the mean of the
+runs on record, the difference (ours - the paper's) and its interval of 95 % by Student's t over the runs.
+"""
+
+import argparse
+import json
+import math
+import re
+import shlex
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import cascade
+import co2_table1
+import shallow_neural
+import table2
+import table3
+from common import RESULTS
+from scipy import special
+
+PAPER = Path(__file__).parent
+PAGE = "results-papers.md"
+HELD_OUT = "held out"
+Row = dict[str, Any]
+
+
+class Cell(NamedTuple):
+    """One figure of a paper and where the record has ours."""
+
+    name: str
+    paper: str
+    where: Row
+    """Values that the rows of the record have."""
+    figure: str = "error"
+    """Key of the figure in a row; a dot leads into a dictionary."""
+    looks: str = HELD_OUT
+    """What the test samples were used for before the figure was taken."""
+    scale: tuple[float, float] = (0.0, 1.0)
+    """a and b of a + b * figure: the figure in the paper's unit."""
+
+
+class Table(NamedTuple):
+    """A table or figure of a paper."""
+
+    title: str
+    commands: tuple[str, ...]
+    """Scripts with arguments; {data}, {results} and {work} are folders."""
+    page: str
+    """The page with settings and departures."""
+    cells: Callable[[], Iterable[Cell]] = tuple
+    unit: str = "test error, %"
+    rows: str = "rows"
+    """Key of the rows in the record, a file of the table's name."""
+
+
+def _lay_2() -> Iterable[Cell]:
+    for name, task in table2.TASKS.items():
+        squared = (100.0, -1.0) if "regression" in name else (0.0, 1.0)
+        unit = " (100 R²)" if "regression" in name else ""
+        paper = re.sub(r"R² 0\.(\d+) ± 0\.0?(\d+)", r"\1 ± \2", task.paper)
+        looks = f"{HELD_OUT}: the state of least validation error"
+        yield Cell(f"{_plain(name)}{unit}", paper, {"task": name}, looks=looks, scale=squared)
+
+
+def _lay_3() -> Iterable[Cell]:
+    for name in table3.TASKS:
+        for figure, looks in (
+            ("least", "least of 80 looks, as in the paper"),
+            ("last", f"{HELD_OUT}: last state"),
+        ):
+            yield Cell(_plain(name), table3.PAPER[name], {"task": name}, figure, looks)
+
+
+OTHERS = {
+    ("satimage", "RF"): (10.1, 9.4, 8.9),
+    ("satimage", "OC1"): (10.1, 9.9, 9.5),
+    ("satimage", "CO2"): (9.6, 9.1, 8.9),
+    ("usps", "OC1"): (7.1, 7.1, 6.8),
+    ("pendigits", "RF"): (3.9, 3.3, 3.5),
+    ("pendigits", "OC1"): (3.2, 2.2, 2.3),
+    ("pendigits", "CO2"): (1.8, 1.7, 1.7),
+    ("protein", "RF"): (39.9, 35.5, 30.9),
+    ("protein", "OC1"): (39.1, 34.6, 30.8),
+    ("protein", "CO2"): (33.8, 31.2, 30.3),
+    ("sensit", "RF"): (15.5, 14.0, 13.4),
+    ("sensit", "CO2"): (14.1, 13.0, 12.5),
+    ("covertype", "RF"): (3.2, 2.8, 2.6),
+    ("covertype", "CO2"): (3.1, 2.7, 2.6),
+}
+"""The cells of Norouzi et al. 2015, Table I, that co2_table1.PAPER lacks."""
+LOOKED = {
+    "mnist": "least of 3 looks: the step, with 10 trees",
+    **dict.fromkeys(("letter", "letter, no bootstrap"), "rule for univariate splits: by test error"),
+}
+"""What test samples chose for CO2 forests, where they chose anything; results-co2.md has the details."""
+
+
+def _norouzi_1() -> Iterable[Cell]:
+    for (name, method), paper in sorted({**OTHERS, **co2_table1.PAPER}.items()):
+        variants = [name, f"{name}, no bootstrap"] if method == "CO2" else [name]
+        for trees, error in zip((10, 30, 1000), paper, strict=True):
+            for variant in [a for a in variants if a == name or a in co2_table1.SETTINGS]:
+                label, where = f"{variant}: {method}, {trees} trees", {"data": variant, "method": method}
+                looks = LOOKED.get(variant, HELD_OUT) if method == "CO2" else HELD_OUT
+                yield Cell(label, str(error), where, f"errors.{trees}", looks)
+
+
+def _kontschieder() -> Iterable[Cell]:
+    for name, paper in shallow_neural.PAPER.items():
+        chosen = {"mnist": HELD_OUT, "g50c": "settings by hand"}.get(name, "settings by test error")
+        yield Cell(name, paper, {"data": name}, looks=f"{chosen}: last state")
+
+
+def _zhou() -> Iterable[Cell]:
+    for name, trees in cascade.TREES.items():
+        paper = f"{cascade.PUBLISHED[name]:.2f}" if name in cascade.PUBLISHED else "–"
+        yield Cell(cascade.LABELS.get(name, name), paper, {"data": name, "trees": trees}, "accuracy")
+
+
+def _deep() -> Iterable[Cell]:
+    for head, paper in (("forest", "0.7"), ("softmax", "0.9")):
+        where = {"held_out": 0, "settings.head": head}
+        yield Cell(f"MNIST, {head} above the convolutions", paper, where, looks=f"{HELD_OUT}: last state")
+
+
+FORESTS = ' --only "letter, no bootstrap" "mnist, no bootstrap" "connect4, no bootstrap"'
+TABLE1 = "co2_table1.py --data {data} --trees"
+TABLES = {
+    "cascade": Table(
+        "Zhou and Feng 2017: gcForest on small data",
+        ("cascade.py --data {data} --threads 1",),
+        "results-cascade",
+        _zhou,
+        "test accuracy, %",
+    ),
+    "neural_paper": Table(
+        "Kontschieder et al. 2015: shallow neural decision forests",
+        ("shallow_neural.py --data {data} --state {work}",),
+        "results-neural",
+        _kontschieder,
+    ),
+    "table3": Table(
+        "Lay et al. 2018, Table 3",
+        ("table3.py --data {data} --runs 3 --work {work}",),
+        "results-hinge",
+        _lay_3,
+    ),
+    "table2": Table(
+        "Lay et al. 2018, Table 2", ("table2.py --data {data} --runs 10",), "results-hinge", _lay_2
+    ),
+    "fig3": Table(
+        "Lay et al. 2018, Fig. 3: loss over the steps",
+        ("fig3.py --data {data} --png {results}/fig3.png",),
+        "results-hinge",
+    ),
+    "manifold": Table(
+        "Perry et al. 2019, Fig. 1, 3 and 4", ("manifold.py --data {data} --runs 3",), "results-manifold"
+    ),
+    "co2_fig1": Table(
+        "Norouzi et al. 2015, Fig. 1: single trees on MNIST",
+        ("co2_fig1.py --data {data} --png {results}/co2_fig1.png",),
+        "results-co2",
+    ),
+    "co2_table1": Table(
+        "Norouzi et al. 2015, Table I",
+        (
+            f"{TABLE1} 30 --runs 5 --only letter usps mnist connect4",
+            f"{TABLE1} 30 --runs 5 --methods CO2{FORESTS}",
+            f"{TABLE1} 10 --runs 2 --methods OC1 --only letter",
+            f"{TABLE1} 1000 --runs 1 --votes {{work}}/votes --only letter usps connect4 mnist",
+            f"{TABLE1} 1000 --runs 1 --votes {{work}}/votes --methods CO2{FORESTS}",
+        ),
+        "results-co2",
+        _norouzi_1,
+        rows="runs",
+    ),
+    "co2_pixels": Table(
+        "Norouzi et al. 2015, Table II: pixels of CamVid in place of faces",
+        ("co2_pixels.py --data {data} --every 6 --held-every 16 --trees 4 --pixels 16000 --most 1",),
+        "images",
+    ),
+    "deep_neural": Table(
+        "Kontschieder et al. 2015: deep neural decision forest",
+        ("deep_neural.py --data {data}", "deep_neural.py --data {data} --set head=softmax"),
+        "torch-training",
+        _deep,
+    ),
+}
+"""In the order of the runs: short ones first, PyTorch's last."""
+NO_SCRIPT = {
+    "Lay et al. 2018, Table 2, human activity and poker's test file": "no data; isolet and sampled hands",
+    "Norouzi et al. 2015, Table I, SatImage, Pendigits, Protein, SensIT, Covertype": "no data",
+    "Norouzi et al. 2015, section 6.2, Labeled Faces in the Wild": "no data; CamVid",
+    "Perry et al. 2019, Fig. 2: times of training and prediction": "no script",
+    "Zhou and Feng 2017, MNIST with all training images and stride 1": "no script",
+}
+"""What is not repeated, and why, or by what else."""
+HEAD = """# All tables and figures of the papers
+
+This page is written by `python bench/paper/all.py` from the records in `bench/results`. With `--data DIR`
+the command first runs what the records lack, for `--hours` hours at most. DIR holds the data sets that
+`python bench/data.py --from FOLDER --to DIR` makes from the files of their publishers.
+
+* *difference*: the mean of our runs minus the paper's figure, in its unit.
+* *interval*: of the difference, 95 % by Student's t over our runs. The paper's figure counts as exact, and
+  all runs have the same test samples: neither its deviation nor a finite test set is part of the interval.
+* *test samples*: `held out` where they chose neither a state nor a setting; else what they chose.
+
+"""
+
+
+def _plain(name: str) -> str:
+    return name.replace("-", ", ").replace("_", " ")
+
+
+def value(row: Row, path: str) -> Any:
+    """Returns what a row has under a key, or None; a dot leads into a dictionary."""
+    found: Any = row
+    for key in path.split("."):
+        found = found.get(key) if isinstance(found, dict) else None
+    return found
+
+
+def figures(cell: Cell, rows: list[Row]) -> list[float]:
+    """Returns the figures of all runs of a cell, in the paper's unit."""
+    some = [row for row in rows if all(value(row, key) == a for key, a in cell.where.items())]
+    found = [value(row, cell.figure) for row in some]
+    a, b = cell.scale
+    return [a + b * figure for figure in found if figure is not None]
+
+
+def compared(paper: str, ours: list[float]) -> tuple[str, str]:
+    """Returns ours - the paper's, and its interval of 95 % where there are several runs."""
+    plain = re.fullmatch(r"([\d.]+)( ± [\d.]+)?", paper)
+    if not plain:
+        return "–", "–"
+    difference = round(statistics.mean(ours) - float(plain[1]), 2) + 0.0
+    if len(ours) < 2:
+        return f"{difference:+.2f}", "one run"
+    half = special.stdtrit(len(ours) - 1, 0.975) * statistics.stdev(ours) / math.sqrt(len(ours))
+    return f"{difference:+.2f}", f"{difference - half:+.2f} to {difference + half:+.2f}"
+
+
+def line(cell: Cell, rows: list[Row]) -> str:
+    """Returns the line of a cell."""
+    ours = figures(cell, rows)
+    if not ours:
+        return f"| {cell.name} | {cell.paper} | not run | – | – | 0 | – |"
+    mean = f"{statistics.mean(ours):.2f}"
+    difference, interval = compared(cell.paper, ours)
+    return f"| {cell.name} | {cell.paper} | {mean} | {difference} | {interval} | {len(ours)} | {cell.looks} |"
+
+
+def read(results: Path) -> dict[str, list[Row]]:
+    """Returns the rows of every table's record; none where there is no file."""
+    found = {}
+    for name, table in TABLES.items():
+        path = results / f"{name}.json"
+        found[name] = json.loads(path.read_text())[table.rows] if path.exists() else []
+    return found
+
+
+def page(records: dict[str, list[Row]]) -> str:
+    """Returns the page of all tables in Markdown."""
+    lines: list[str] = []
+    for name, table in TABLES.items():
+        rows, cells = records[name], list(table.cells())
+        taken = sum(row.get("seconds", 0.0) for row in rows) / 3600
+        hours = f", {taken:.1f} hours of them timed" if taken else ""
+        lines += [f"## {table.title}", "", "```text"]
+        folders = {"data": "DIR", "results": "bench/results", "work": "WORK"}
+        lines += [f"python bench/paper/{command.format(**folders)}" for command in table.commands]
+        lines += [
+            "```",
+            "",
+            f"Settings and departures: [{table.page}]({table.page}.md). {len(rows)} rows on record{hours}.",
+        ]
+        if cells:
+            lines += [
+                "",
+                f"| {table.unit} | paper | ours | difference | interval | runs | test samples |",
+                "|---|---|---|---|---|---|---|",
+                *(line(cell, rows) for cell in cells),
+            ]
+        else:
+            lines[-1] += " No figure of the paper can be compared; ours are on that page."
+        lines += [""]
+    lines += ["## Not repeated", "", "| table or figure | reason |", "|---|---|"]
+    lines += [f"| {name} | {reason} |" for name, reason in NO_SCRIPT.items()]
+    return HEAD + "\n".join(lines) + "\n"
+
+
+def run(name: str, folders: dict[str, Path], deadline: float) -> bool:
+    """Runs a table's scripts; returns False where one failed or time was up."""
+    record = folders["results"] / f"{name}.json"
+    for command in TABLES[name].commands:
+        script, *arguments = shlex.split(command)
+        filled = [a.format(**folders) for a in arguments]
+        print(f"{script} {shlex.join(filled)}", flush=True)
+        if time.monotonic() >= deadline:
+            return False
+        with subprocess.Popen([sys.executable, PAPER / script, *filled, "--json", record]) as process:
+            try:
+                process.wait(deadline - time.monotonic())
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGINT)
+        if process.returncode:
+            return False
+    return True
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, help="folder of the data sets; without it the page is written")
+    parser.add_argument("--only", nargs="+", choices=list(TABLES), default=list(TABLES))
+    parser.add_argument("--hours", type=float, default=12.0)
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the records")
+    parser.add_argument("--work", type=Path, default=Path("."), help="folder of checkpoints")
+    args = parser.parse_args()
+    deadline = time.monotonic() + 3600 * args.hours
+    folders = {"data": args.data, "results": args.results, "work": args.work}
+    for folder in (args.results, args.work):
+        folder.mkdir(parents=True, exist_ok=True)
+    unfinished = [name for name in args.only if args.data and not run(name, folders, deadline)]
+    docs = PAPER.parents[1] / "docs"
+    target = docs if args.results.resolve() == RESULTS.resolve() else args.results
+    (target / PAGE).write_text(page(read(args.results)), encoding="utf-8")
+    print(f"{target / PAGE}: written" + "".join(f"\n{name}: not finished" for name in unfinished))
+    return len(unfinished)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

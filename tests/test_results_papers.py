@@ -1,0 +1,115 @@
+"""bench/paper/all.py: its page is that of the records, its commands are taken, its runs go on and end."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from test_results import BENCH, DOCS, Parsed, accepts
+
+
+@pytest.fixture
+def papers(script):
+    return script("all")
+
+
+def test_the_page_is_that_of_the_records(papers):
+    text = papers.page(papers.read(BENCH / "results"))
+    assert (DOCS / papers.PAGE).read_text(encoding="utf-8") == text, "run python bench/paper/all.py"
+
+
+def test_every_figure_of_the_page_comes_from_a_record(papers):
+    """A cell is "not run" exactly where the record lacks it, and its line changes with the figures."""
+    records = papers.read(BENCH / "results")
+    for name, table in papers.TABLES.items():
+        for cell in table.cells():
+            rows = records[name]
+            figures = papers.figures(cell, rows)
+            assert (papers.line(cell, rows).count("not run") == 1) == (not figures)
+            if figures:
+                other = cell._replace(scale=(cell.scale[0] + 7, cell.scale[1]))
+                assert papers.line(other, rows) != papers.line(cell, rows)
+
+
+def test_every_row_of_a_table_is_in_a_cell_or_is_a_departure(papers):
+    """Keys of cells are those of the records."""
+    records = papers.read(BENCH / "results")
+    for name, table in papers.TABLES.items():
+        where = [cell.where for cell in table.cells()]
+        used = [row for row in records[name] if any(
+            all(papers.value(row, key) == a for key, a in values.items()) for values in where
+        )]  # fmt: skip
+        assert not where or len(used) > len(records[name]) // 3, name
+
+
+def test_cells_say_what_test_samples_were_used_for(papers):
+    cells = [cell for table in papers.TABLES.values() for cell in table.cells()]
+    assert len(cells) > 90
+    assert all(re.search(r"held out|least of \d+ looks|by test error|by hand", cell.looks) for cell in cells)
+
+
+@pytest.mark.parametrize(
+    ("paper", "ours", "expected"),
+    [
+        ("2.5", [2.0], ("-0.50", "one run")),
+        ("2.5 ± 0.1", [2.0, 3.0], ("+0.00", "-6.35 to +6.35")),  # 12.706 * 0.7071 / 2 ** 0.5
+        ("5.52 ± 0.51 (human activity)", [5.0, 6.0], ("–", "–")),
+        ("–", [96.0], ("–", "–")),
+    ],
+)
+def test_difference_and_interval(papers, paper, ours, expected):
+    assert papers.compared(paper, ours) == expected
+
+
+def commands(papers):
+    folders = {"data": "DIR", "results": "bench/results", "work": "."}
+    return [
+        f"python bench/paper/{command.format(**folders)} --json FILE"
+        for table in papers.TABLES.values()
+        for command in table.commands
+    ]
+
+
+def test_scripts_take_the_commands(papers, monkeypatch):
+    for command in commands(papers):
+        with monkeypatch.context() as patch, pytest.raises(Parsed):
+            accepts(command, patch)
+
+
+def test_a_script_that_fails_is_named_and_the_page_is_written(papers, monkeypatch, tmp_path, capsys):
+    """The other scripts run; a record that is there is on the page."""
+    (tmp_path / "failing.py").write_text("raise SystemExit(3)")
+    (tmp_path / "working.py").write_text(
+        "import json, sys\nopen(sys.argv[-1], 'w').write(json.dumps({'rows': [{'data': 'a', 'error': 2.25}]}))"
+    )
+    cell = papers.Cell("set a", "2.5", {"data": "a"})
+    tables = {
+        name: papers.Table(name, (f"{name}.py --data {{data}}",), "results-co2", lambda: [cell])
+        for name in ("failing", "working")
+    }
+    monkeypatch.setattr(papers, "TABLES", tables)
+    monkeypatch.setattr(papers, "PAPER", tmp_path)
+    results = tmp_path / "records"
+    monkeypatch.setattr(
+        sys, "argv", ["all.py", "--data", "D", "--results", str(results), "--work", str(tmp_path)]
+    )
+    assert papers.main() == 1
+    assert "failing: not finished" in capsys.readouterr().out
+    text = (results / papers.PAGE).read_text(encoding="utf-8")
+    assert "| set a | 2.5 | not run | – | – | 0 | – |" in text
+    assert "| set a | 2.5 | 2.25 | -0.25 | one run | 1 | held out |" in text
+
+
+def test_a_script_is_ended_when_the_hours_are_over(papers, monkeypatch, tmp_path):
+    (tmp_path / "long.py").write_text(
+        "import pathlib, sys, time\npathlib.Path(sys.argv[-1]).write_text('[]')\ntime.sleep(600)"
+    )
+    monkeypatch.setattr(papers, "TABLES", {"long": papers.Table("", ("long.py",) * 2, "")})
+    monkeypatch.setattr(papers, "PAPER", tmp_path)
+    folders = {"data": tmp_path, "results": tmp_path, "work": tmp_path}
+    begin = papers.time.monotonic()
+    assert not papers.run("long", folders, begin + 2.0)
+    assert papers.time.monotonic() - begin < 60
+    assert json.loads((Path(tmp_path) / "long.json").read_text()) == []
+    assert not papers.run("long", folders, begin)
