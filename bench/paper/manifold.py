@@ -1,16 +1,19 @@
-"""Perry et al. 2019, Fig. 1, 3 and 4: manifold forests (MORF) beside SPORF and random forests.
+"""Perry et al. 2019, Fig. 1 to 4: manifold forests (MORF) beside SPORF, random forests and other classifiers.
 
     python bench/paper/manifold.py --data DIR [--only circle bars impulse mnist importance] [--runs 5]
+        [--methods MORF SPORF RF LogReg LinSVM SVM kNN MLP CNN] [--most SIZE]
+    python bench/paper/manifold.py
 
 Fig. 1: three simulations over training sizes, 100 trees, 10 000 test samples; patches and numbers of
 projections as the paper has them (a random forest samples as many features at a node as the others sample
-projections). Fig. 3: MNIST over training sizes, 500 trees, patches up to 3x3, the 10 000 official test
-images. Fig. 4: how often each pixel is used, threes against fives, 100 images of each. DIR holds
-mnist.npz.
+projections). Fig. 2: processor seconds of training and of the test, one thread. Fig. 3: MNIST over training
+sizes, 500 trees, patches up to 3x3, the 10 000 official test images. Fig. 4: how often each pixel is used,
+threes against fives, 100 images of each. DIR holds mnist.npz. The classifiers beside the forests are those
+of manifold_peers.py.
 
 A run is one seed of one method at one size; its error is written as soon as it is known, and started
-again the script goes on with the rest. It ends with a Markdown table and, where matplotlib is installed,
-the pictures.
+again the script goes on with the rest. It ends with Markdown tables and, where matplotlib is installed,
+the pictures. Without --data it makes no run.
 """
 
 import argparse
@@ -25,13 +28,15 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
-from common import RESULTS, machine_text
+from common import RESULTS, machine_text, need
+from manifold_peers import PEERS, fit
 
 import hforest
 from hforest import classic, manifold, tree
 
 N_TEST = 10_000
 METHODS = ("MORF", "SPORF", "RF")
+ALL = (*METHODS, *PEERS)
 SIMULATIONS: dict[str, dict[str, Any]] = {
     "circle": {
         "draw": manifold.simulate_circle,
@@ -91,13 +96,15 @@ def importance(folder: Path) -> dict[str, list[float]]:
     for method in METHODS:
         forest = grow(method, x, y, 2, 500, MNIST_PATCH, 28, 0)
         found[method] = tree.importance(forest).tolist()
+    for digit, name in enumerate(("threes", "fives")):
+        found[name] = x[y == digit].mean(axis=0).tolist()
     found["difference"] = (x[y == 1].mean(axis=0) - x[y == 0].mean(axis=0)).tolist()
     found["empty"] = (x.max(axis=0) == 0).astype(float).tolist()
     return found
 
 
 def run(name: str, size: int, method: str, seed: int, folder: Path | None) -> dict[str, Any]:
-    """Error and time of one forest."""
+    """Error, and processor seconds of training and test, of one classifier."""
     if name == "mnist":
         assert folder is not None
         x, y, x_test, y_test = mnist(folder, size, seed)
@@ -106,11 +113,20 @@ def run(name: str, size: int, method: str, seed: int, folder: Path | None) -> di
         x, y, x_test, y_test = simulated(name, size, seed)
         task = SIMULATIONS[name]
         n_classes, n_trees, patch, n_projections = 2, 100, task["patch"], task["n_projections"]
-    begin = time.perf_counter()
-    forest = grow(method, x, y, n_classes, n_trees, patch, n_projections, seed)
-    seconds = time.perf_counter() - begin
-    wrong = tree.predict(forest, x_test).argmax(axis=1) != y_test
-    return {"error": 100 * float(wrong.mean()), "seconds": seconds}
+    begin = time.process_time()
+    if method in PEERS:
+        if name == "mnist":
+            x, x_test = x / 255, x_test / 255
+        predict = fit(method, name, x, y, patch["shape"], n_classes, seed)
+    else:
+        forest = grow(method, x, y, n_classes, n_trees, patch, n_projections, seed)
+
+        def predict(samples: Any) -> Any:
+            return tree.predict(forest, samples).argmax(axis=1)
+
+    trained = time.process_time()
+    error = 100 * float((predict(x_test) != y_test).mean())
+    return {"error": error, "seconds": trained - begin, "test_seconds": time.process_time() - trained}
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -123,6 +139,75 @@ def table(rows: list[dict[str, Any]]) -> str:
             spread = f" ± {statistics.stdev(errors):.2f}" if len(errors) > 1 else ""
             cells.append(f"{statistics.mean(errors):.2f}{spread}" if errors else "–")
         lines.append(f"| {name} | {size} | {' | '.join(cells)} | {len(errors)} |")
+    return "\n".join(lines)
+
+
+def cells(rows: list[dict[str, Any]], methods: tuple[str, ...], text: Callable[[Any], str]) -> str:
+    """A table of methods: a line for each size, and a cell for the runs of a method."""
+    lines = [f"| data | training samples | {' | '.join(methods)} |", "|---" * (2 + len(methods)) + "|"]
+    for name, size in dict.fromkeys((row["data"], row["size"]) for row in rows):
+        found = [
+            [row for row in rows if (row["data"], row["size"], row["method"]) == (name, size, method)]
+            for method in methods
+        ]
+        lines.append(f"| {name} | {size} | {' | '.join(text(some) if some else '–' for some in found)} |")
+    return "\n".join(lines)
+
+
+def peers_table(rows: list[dict[str, Any]]) -> str:
+    """Mean error in percent of MORF and the classifiers that are no forests."""
+
+    def text(some: list[dict[str, Any]]) -> str:
+        return f"{statistics.mean(row['error'] for row in some):.2f}"
+
+    measured = {(row["data"], row["size"]) for row in rows if row["method"] in PEERS}
+    rows = [row for row in rows if (row["data"], row["size"]) in measured]
+    return cells(rows, ("MORF", *PEERS), text)
+
+
+def seconds_table(rows: list[dict[str, Any]]) -> str:
+    """Median processor seconds of training / of the test, in the simulations."""
+
+    def text(some: list[dict[str, Any]]) -> str:
+        train, test = (statistics.median(row[key] for row in some) for key in ("seconds", "test_seconds"))
+        return f"{train:.2g} / {test:.2g}"
+
+    return cells([row for row in rows if "test_seconds" in row and row["data"] != "mnist"], ALL, text)
+
+
+def least(rows: list[dict[str, Any]]) -> str:
+    """At how many sizes each classifier has a lower mean error than MORF, equal ones left out."""
+    lines = ["| data | sizes | lower error than MORF |", "|---|---|---|"]
+    for data in dict.fromkeys(row["data"] for row in rows):
+        counts: dict[str, list[str]] = {}
+        sizes = sorted({row["size"] for row in rows if row["data"] == data})
+        for size in sizes:
+            means = {
+                method: statistics.mean(found)
+                for method in ALL
+                if (
+                    found := [
+                        row["error"]
+                        for row in rows
+                        if (row["data"], row["size"], row["method"]) == (data, size, method)
+                    ]
+                )
+            }
+            for method, mean in means.items():
+                if mean < means["MORF"]:
+                    counts.setdefault(method, []).append(str(size))
+        text = "; ".join(f"{method} at {', '.join(found)}" for method, found in counts.items())
+        lines.append(f"| {data} | {', '.join(map(str, sizes))} | {text or 'none'} |")
+    return "\n".join(lines)
+
+
+def importance_table(shares: dict[str, list[float]]) -> str:
+    """Share of importance on pixels that are empty in all images, in percent."""
+    empty = np.array(shares["empty"]) > 0
+    lines = ["| method | share on empty pixels, % | pixels used |", "|---|---|---|"]
+    for method in METHODS:
+        share = np.array(shares[method])
+        lines.append(f"| {method} | {100 * share[empty].sum():.2f} | {(share > 0).sum()} |")
     return "\n".join(lines)
 
 
@@ -139,7 +224,7 @@ def draw(rows: list[dict[str, Any]], shares: dict[str, list[float]] | None, fold
     if names:
         figure, axes = pyplot.subplots(1, len(names), figsize=(4 * len(names), 3.5), squeeze=False)
         for axis, name in zip(axes[0], names, strict=True):
-            for method in METHODS:
+            for method in ALL:
                 sizes = sorted({r["size"] for r in rows if r["data"] == name and r["method"] == method})
                 means = [
                     statistics.mean(
@@ -149,15 +234,15 @@ def draw(rows: list[dict[str, Any]], shares: dict[str, list[float]] | None, fold
                     )
                     for size in sizes
                 ]
-                axis.plot(sizes, means, "o-", label=method)
+                axis.plot(sizes, means, "o-" if method in METHODS else "o:", label=method)
             axis.set(title=name, xlabel="training samples", ylabel="test error, %", xscale="log")
-            axis.legend()
+        axes[0, -1].legend(fontsize="small", loc="upper right")
         figure.tight_layout()
         figure.savefig(folder / "manifold.png", dpi=110)
         pyplot.close(figure)
     if shares:
-        figure, axes = pyplot.subplots(1, 4, figsize=(12, 3.2))
-        for axis, name in zip(axes, ("difference", *METHODS), strict=True):
+        figure, axes = pyplot.subplots(1, 6, figsize=(15, 2.9))
+        for axis, name in zip(axes, ("threes", "fives", "difference", *METHODS), strict=True):
             axis.imshow(np.reshape(shares[name], (28, 28)))
             axis.set(title=name, xticks=[], yticks=[])
         figure.tight_layout()
@@ -165,53 +250,60 @@ def draw(rows: list[dict[str, Any]], shares: dict[str, list[float]] | None, fold
         pyplot.close(figure)
 
 
-def tasks(only: list[str], runs: int) -> list[tuple[str, int, str, int]]:
+def tasks(only: list[str], methods: list[str], runs: int, most: int) -> list[tuple[str, int, str, int]]:
     """Every run there is to do: few seeds of the large MNIST sizes."""
     found = []
     for name in only:
         sizes = MNIST_SIZES if name == "mnist" else SIMULATIONS[name]["sizes"]
-        for size in sizes:
+        for size in (size for size in sizes if size <= most):
             count = min(runs, 2) if size >= 10_000 else runs
-            found += [(name, size, method, seed) for method in METHODS for seed in range(count)]
+            found += [(name, size, method, seed) for method in methods for seed in range(count)]
     return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--data", type=Path, help="folder of the data sets; the simulations need none")
+    parser.add_argument("--data", type=Path, help="folder of mnist.npz; without it the record is printed")
     names = [*SIMULATIONS, "mnist", "importance"]
     parser.add_argument("--only", nargs="+", choices=names, default=names)
+    parser.add_argument("--methods", nargs="+", choices=ALL, default=list(METHODS))
+    parser.add_argument("--most", type=int, default=MNIST_SIZES[-1], help="the largest training size")
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=hforest.get_num_threads())
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", type=Path, default=RESULTS / "manifold.json")
     args = parser.parse_args()
-    if args.data is None and {"mnist", "importance"} & set(args.only):
-        parser.error("--data: expected the folder of mnist.npz for mnist and importance, got none")
     hforest.set_num_threads(args.threads)
     known = json.loads(args.json.read_text()) if args.json.exists() else {"rows": [], "importance": None}
     rows: list[dict[str, Any]] = known["rows"]
+    if args.data and set(args.methods) & set(PEERS):
+        need("scikit-learn torch", *({"torch"} if "CNN" in args.methods else ()), "sklearn")
+
+        x, y = manifold.simulate_bars(20, rng=0)
+        for method in set(args.methods) & set(PEERS):
+            fit(method, "bars", x, y, (28, 28), 2, 0)(x)  # imports are not timed
 
     def save() -> None:
+        order = {name: i for i, name in enumerate((*SIMULATIONS, "mnist"))}
+        rows.sort(key=lambda r: (order[r["data"]], r["size"], ALL.index(r["method"]), r["seed"]))
         args.json.write_text(json.dumps({"machine": machine_text(), **known}) + "\n")
 
-    for name, size, method, seed in tasks([n for n in args.only if n != "importance"], args.runs):
+    todo = [n for n in args.only if n != "importance"] if args.data else []
+    for name, size, method, seed in tasks(todo, args.methods, args.runs, args.most):
         key = {"data": name, "size": size, "method": method, "seed": seed}
         if any(key.items() <= row.items() for row in rows):
             continue
-        rows.append({**key, **run(name, size, method, seed, args.data)})
-        print(f"{name}, {size} samples, {method}, seed {seed}: {rows[-1]['error']:.2f} %", flush=True)
+        row = {**key, **run(name, size, method, seed, args.data)}
+        print(f"{name}, {size} samples, {method}, seed {seed}: {row['error']:.2f} %", flush=True)
+        rows.append(row)
         save()
-    if "importance" in args.only and not known["importance"]:
+    if args.data and "importance" in args.only and not known["importance"]:
         known["importance"] = importance(args.data)
         save()
-    print(table(rows))
-    shares = known["importance"]
-    if shares:
-        empty = np.array(shares["empty"]) > 0
-        for method in METHODS:
-            share = 100 * np.array(shares[method])[empty].sum()
-            print(f"{method}: {share:.2f} % on pixels that are always empty")
-    draw(rows, shares, args.json.parent)
+    for made in (table, peers_table, least, seconds_table):
+        print(made(rows), end="\n\n")
+    if known["importance"]:
+        print(importance_table(known["importance"]))
+    draw(rows, known["importance"], args.json.parent)
 
 
 if __name__ == "__main__":
