@@ -221,6 +221,7 @@ def test_the_same_bits_at_every_number_of_threads(threads):
                     x, y, statistic="distance_correlation", structure_share=0, n_permutations=20, rng=0
                 ),
                 *stats.importance_test(x, y, n_trees=10, n_copies=9, rng=0),
+                *stats.importance_test(x, y, columns=[[0, 1], [2]], by="error", n_copies=9, rng=0),
                 *stats.conditional_test(x[:, :2], y, x[:, 2:], n_trees=20, rng=0),
                 *stats.two_forest_test(x[:40], y[:40], x[40:], y[40:], 0, n_permutations=20, rng=0),
             ]
@@ -886,6 +887,26 @@ def test_importance_tests_hold_their_level(by, grow):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("by", ["mdi_oob", "error"])
+def test_importance_tests_of_sets_hold_their_level(by):
+    """Of three sets that tell nothing, two of them with a column in common, beside a column that tells much."""
+    single = []
+
+    def least(seed):
+        rng = np.random.default_rng(seed)
+        x = np.column_stack([rng.integers(0, 2, 60), rng.normal(size=(60, 5))])
+        x[:, 2] += x[:, 1]
+        y = ((x[:, 5] > 0) ^ (rng.random(60) < 0.2)).astype(int)
+        settings = {"by": by, "n_trees": 20, "n_copies": 59, "rng": seed}
+        test = stats.importance_test(x, y, columns=[[0, 1, 2], [3, 4], [3, 0, 1, 2]], **settings)
+        single.append(test.p_value)
+        return test.adjusted.min()
+
+    assert size(least) <= 20
+    assert ((np.array(single) <= 0.05).sum(axis=0) <= 20).all()
+
+
+@pytest.mark.slow
 def test_the_generalised_covariance_measure_holds_its_level():
     def conditional(seed):
         x, y, z = chain(80, seed)
@@ -922,7 +943,7 @@ def test_what_is_no_p_value_does_not_hold_a_level():
 def test_the_bench_goes_on_with_its_record(script, tmp_path, monkeypatch, capsys):
     bench, path = script("stats"), tmp_path / "stats.json"
     names = [cell.name for cell in bench.cells()]
-    assert len(names) == len(set(names)) == 87
+    assert len(names) == len(set(names)) == 127
     command = ["stats.py", "--cells", "split 64 1 *", "randomization 64 1 *", "--json", str(path)]
     monkeypatch.setattr(bench, "N_PERMUTATIONS", 9)
     monkeypatch.setattr("sys.argv", [*command, "--sets", "1"])
@@ -941,7 +962,12 @@ def test_the_bench_goes_on_with_its_record(script, tmp_path, monkeypatch, capsys
     assert lines[2] == "| split | 64 | 1 | information | 4 | 0.500 | 0.250 |"
     assert lines[-1].startswith("| split | information | 4 | 0.500 | 0.250 | no | 0 of 1 | ")
     assert lines[0] in capsys.readouterr().out
-    for test in ("no labels 64 1 distance_correlation", "importance 64 1 ufi", "two forests 128 16 25"):
+    for test in (
+        "no labels 64 1 distance_correlation",
+        "importance 64 1 ufi",
+        "importance 64 1 error",
+        "two forests 128 16 25",
+    ):
         cell = next(cell for cell in bench.cells() if cell.name == test)
         p, number = bench.outcome(cell, 0)
         assert p >= (1 + number) / 10  # ties count
@@ -1107,6 +1133,9 @@ def test_importances_beside_permuted_copies(by):
     same([one.p_value, one.adjusted, one.null], [want[1:2], want[1:2], test.null[1:2]])
     part = stats.importance_test(x, y, progress=lambda done, total: False, **settings)
     same([part.p_value, part.adjusted], [want[:1], 3 * want[:1]])
+    for wrong in ([[0, 3]], [[0], []], [0.5]):
+        with pytest.raises((IndexError, ValueError, TypeError), match=r"^columns(\[\d\])?: expected"):
+            stats.importance_test(x, y, columns=wrong, **settings)
     # A copy is the feature in another order, with a forest of its own seed: the importances of the whole.
     of = draws.seed_of(supervised.check.seed(0), 1)
     order = np.argsort(draws.of_trees(of, 0, 100, 100), axis=1, kind="stable")
@@ -1120,11 +1149,88 @@ def test_importances_beside_permuted_copies(by):
     np.testing.assert_array_equal(np.sort(test.null[1]), np.sort(np.delete(mean, place)))
 
 
+@pytest.mark.parametrize("grow", ["classic", "oblique"])
+def test_importances_of_sets_of_features(grow):
+    """Of a set its copies are permuted as a whole, and importances are sums; sets may overlap."""
+    x, y = rows(100, d=4)
+    settings = {"n_trees": 30, "n_copies": 19, "grow": GROWERS[grow], "rng": 0}
+    test = stats.importance_test(x, y, columns=[[3, 0], range(1, 3), [2]], **settings)
+    assert test.null.shape == (3, 19)
+    assert test.p_value[0] == 0.05
+    assert (test.p_value[1:] > 0.05).all()
+    np.testing.assert_allclose(test.adjusted[0], 0.15)
+    of = draws.seed_of(supervised.check.seed(0), 0)
+    order = np.argsort(draws.of_trees(of, 0, 20, 100), axis=1, kind="stable")
+    place = draws.permutation(of, 0, 20)[0]
+    order[place] = np.arange(100)
+    wide = np.hstack([x[:, 1:3], *(x[rows][:, [0, 3]] for rows in order)])
+    counts = growth.bootstrap_counts(100, 30, rng=of)
+    forest = GROWERS[grow](wide, y, n_trees=30, bootstrap=counts, rng=of)
+    mean = stats.oob_importance(forest, wide, y, counts).mean[2:].reshape(20, 2).sum(axis=1)
+    assert test.importance[0] == mean[place]
+    np.testing.assert_array_equal(np.sort(test.null[0]), np.sort(np.delete(mean, place)))
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_importances_by_the_error_of_one_forest(task):
+    """It is grown on half of the rows, once; the others are predicted with the rows of a set permuted."""
+    x, y = rows(100, d=4)
+    if task == "regression":
+        y = np.stack([x[:, 0], x[:, 0] ** 2], axis=1)
+    grown_on, seen = [], []
+
+    def grow(x, y, **settings):
+        grown_on.append((x.numbers, classic.grow(x, y, **settings)))
+        return grown_on[-1][1]
+
+    settings = {"by": "error", "task": task, "grow": grow, "n_trees": 20, "n_copies": 39, "rng": 0}
+    sets = [[0, 1], [2, 3], [1, 0]]
+    test = stats.importance_test(x, y, columns=sets, progress=lambda *done: seen.append(done), **settings)
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+    assert len(grown_on) == 1
+    half, forest = grown_on[0]
+    inside = (x[:, None] == half).all(axis=2).any(axis=1)
+    others, actual = x[~inside], np.eye(2)[y[~inside]] if task == "classification" else y[~inside]
+    if task == "classification":
+        assert inside.sum() == len(half) == sum(np.bincount(y) // 2)
+        assert y[inside].sum() == y.sum() // 2
+    rise = tree.permutation_importance(
+        forest, others, actual, columns=sets, task="regression", n_repeats=39,
+        rng=draws.seed_of(supervised.check.seed(0), 1),
+    )  # fmt: skip
+    np.testing.assert_array_equal(test.p_value, (1 + (rise <= 0).sum(axis=1)) / 40)
+    assert test.p_value[0] == test.p_value[2] == 1 / 40
+    assert test.p_value[1] > 0.05
+    np.testing.assert_allclose(test.importance, rise.mean(axis=1))
+    np.testing.assert_allclose(test.null, rise.mean(axis=1)[:, None] - rise)
+    part = stats.importance_test(x, y, columns=sets, progress=lambda done, total: False, **settings)
+    same([part.p_value, part.adjusted], [test.p_value[:1], 3 * test.p_value[:1]])
+    with pytest.raises(ValueError, match="^y: expected classes of 1 row or more for the structure"):
+        stats.importance_test(x[:4], [0, 1, 1, 1], by="error")
+
+
 def test_p_values_after_holm():
     """By hand: the least times 5, then 4, 3, ..., none less than one before."""
     p = np.array([0.02, 0.01, 0.5, 0.04, 0.03])
     got = hforest.stats.importances._holm(p, 5)
     np.testing.assert_allclose(got, [0.08, 0.05, 0.5, 0.09, 0.09])
+
+
+def test_p_values_do_not_depend_on_the_unit_of_targets():
+    """Differences of 1e-30 are no rounding where all numbers are as small."""
+    x, _ = rows(80, d=2)
+    y = x[:, 0] + 0.3 * x[:, 1] ** 2
+    settings = {"task": "regression", "n_trees": 10, "rng": 0}
+
+    def tests(y):
+        split = stats.split_test(x, y, n_permutations=19, **settings)
+        copies = [stats.importance_test(x, y, n_copies=19, by=by, **settings) for by in ("mdi_oob", "error")]
+        two = stats.two_forest_test(x[:40], y[:40], x[40:], y[40:], 0, n_permutations=19, **settings)
+        return [split.p_value, *(test.p_value for test in copies), two.share]
+
+    want = tests(y)
+    assert want[0] == want[1][0] == want[2][0] == 0.05
+    same(tests(2.0**-50 * y), want)
 
 
 @pytest.mark.parametrize("kind", ["oblique", "co2", "regression", "categories"])

@@ -12,7 +12,6 @@ from .draws import blocks, of_trees, permutation, seed_of, subset
 from .problem import (
     Grower,
     check_grower,
-    checked_columns,
     checked_draws,
     dense_rows,
     encoded_as,
@@ -122,7 +121,7 @@ def two_forest_test(
     """
     of = problem(x, y, task)
     rows, (n, n_features) = dense_rows(of), of.samples.shape
-    some = checked_columns(columns, n_features)
+    some = supervised.some_columns(columns, n_features)
     check.on_cpu(x_test=x_test, y_test=y_test)
     test = supervised.matrix("x_test", x_test, of.samples.dtype, ("n_test", "n_features"), missing=True)
     check.require(
