@@ -984,9 +984,45 @@ def test_the_bench_of_importances(script, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["stats.py", "--importances", "--sets", "3"])
     bench.main()
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2 + 2 * 2 * 4
+    assert len(lines) == 2 + 2 * 3 * 4
     assert {line.count("|") for line in lines} == {4 + len(bench.CATEGORIES)}
     assert "nan" not in "".join(lines)
+
+
+def test_the_bench_has_mdi_oob_as_published(script):
+    """Li et al. 2019: the mean over out-of-bag rows of y times what splits add to predictions on their way."""
+    bench = script("stats")
+    x, y = rows(50, n_classes=3)
+    counts = growth.bootstrap_counts(50, 4, rng=0)
+    forest = classic.grow(x, y, 4, bootstrap=counts, rng=0)
+    goal = supervised.target(y, 50, "classification", 3)
+    got = bench.importance_of(forest, tree.apply(forest, x), goal, counts, bench.as_published).mean
+    want, values = np.zeros(4), np.eye(3)[y]
+    for m in range(4):
+        paths = [tree.path(forest, row, m) for row in x]
+        in_bag = np.flatnonzero(counts[m])
+        mean = {
+            v: np.average(values[[i for i in in_bag if v in paths[i]]], axis=0,
+                          weights=[counts[m, i] for i in in_bag if v in paths[i]])
+            for v in {int(v) for path in paths for v in path}
+        }  # fmt: skip
+        oob = np.flatnonzero(counts[m] == 0)
+        for i in oob:
+            for above, below in itertools.pairwise(paths[i]):
+                step = mean[int(below)] - mean[int(above)]
+                want[forest.feature[forest.tree_start[m] + above]] += step @ values[i] / len(oob) / 4
+    np.testing.assert_allclose(got, want)
+
+
+def test_the_bench_of_correlations(script, monkeypatch, capsys):
+    bench = script("stats")
+    monkeypatch.setattr(bench, "N_PERMUTATIONS", 19)
+    monkeypatch.setattr(bench, "CORRELATED", [(64, 1, "labels"), (32, 2, "targets")])
+    monkeypatch.setattr("sys.argv", ["stats.py", "--correlations", "--sets", "2"])
+    bench.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(" | ")[0] for line in lines[2:]] == ["| 64, 1, labels", "| 32, 2, targets"]
+    assert lines[2].startswith("| 64, 1, labels | 1.00, 1.00 | ")  # the forest knows the labels
 
 
 def test_the_bench_compares_ranks(script):

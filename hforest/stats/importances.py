@@ -1,6 +1,6 @@
 """Importances of features from the rows that trees did not draw, and tests of them by permuted copies."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -123,11 +123,24 @@ def oob_importance(
     leaf, goal = applied(forest, x, y, task, n_classes)
     n, n_trees = leaf.shape
     often = supervised.in_bag_counts("counts", counts, n_trees, n)
-    return _importance_of(forest, leaf, goal, often, by)
+    return importance_of(forest, leaf, goal, often, _GAINS[by])
 
 
-def _importance_of(
-    forest: Forest, leaf: IntArray, goal: supervised.Target, often: IntArray, by: str
+class Part(NamedTuple):
+    """In-bag or out-of-bag rows of splits, of both sides, and of the whole tree: counts and sums."""
+
+    node: FloatArray
+    left: FloatArray
+    right: FloatArray
+    root: FloatArray
+
+
+Gain = Callable[[Part, Part], FloatArray]
+"""gain(inside, outside): what each split adds to its features, from its in-bag and out-of-bag rows."""
+
+
+def importance_of(
+    forest: Forest, leaf: IntArray, goal: supervised.Target, often: IntArray, gain_of: Gain
 ) -> OobImportance:
     """As `oob_importance`, of the leaves of the rows; nothing is checked but that rows are out-of-bag."""
     values = outputs(goal)
@@ -148,39 +161,30 @@ def _importance_of(
     at = np.concatenate([np.zeros(0, np.int64), *levels])
     nodes = (at, child[at], child[at] + 1, start[tree_of[at]])
     inside, outside = (
-        _Part(*(of_node[some] for some in nodes)) for of_node in (sums(often), sums(often == 0))
+        Part(*(of_node[some] for some in nodes)) for of_node in (sums(often), sums(often == 0))
     )
     gain = np.zeros(len(tree_of))
-    gain[at] = _GAINS[by](inside, outside)
+    gain[at] = gain_of(inside, outside)
     return _of_features(forest, gain, (often == 0).any(axis=1))
 
 
-class _Part(NamedTuple):
-    """In-bag or out-of-bag rows of splits, of both sides, and of the whole tree: counts and sums."""
-
-    node: FloatArray
-    left: FloatArray
-    right: FloatArray
-    root: FloatArray
+def means(sums: FloatArray) -> FloatArray:
+    """Sums divided by the rows of their nodes: of squared lengths, and of each value; 0 without rows."""
+    mean: FloatArray = np.divide(sums, sums[:, :1], out=np.zeros_like(sums), where=sums[:, :1] > 0)
+    return mean[:, 1:]
 
 
-def _mean(sums: FloatArray) -> FloatArray:
-    """Sums divided by the rows of their nodes; 0 in nodes without rows."""
-    means: FloatArray = np.divide(sums, sums[:, :1], out=np.zeros_like(sums), where=sums[:, :1] > 0)
-    return means[:, 1:]
-
-
-def _mdi_oob(inside: _Part, outside: _Part) -> FloatArray:
-    product = (_mean(inside.left) - _mean(inside.right)) * (_mean(outside.left) - _mean(outside.right))
+def _mdi_oob(inside: Part, outside: Part) -> FloatArray:
+    product = (means(inside.left) - means(inside.right)) * (means(outside.left) - means(outside.right))
     weight = outside.left[:, 0] * outside.right[:, 0] / np.maximum(outside.node[:, 0], 1)
     gain: FloatArray = weight / np.maximum(outside.root[:, 0], 1) * product[:, 1:].sum(axis=1)
     return gain
 
 
-def _ufi(inside: _Part, outside: _Part) -> FloatArray:
+def _ufi(inside: Part, outside: Part) -> FloatArray:
     def weighted(a: FloatArray, b: FloatArray) -> FloatArray:
         """Impurity of some nodes, from in-bag and out-of-bag rows, times in-bag rows."""
-        within, beyond = _mean(a), _mean(b)
+        within, beyond = means(a), means(b)
         impurity = (within[:, 0] + beyond[:, 0]) / 2 - (within[:, 1:] * beyond[:, 1:]).sum(axis=1)
         product: FloatArray = a[:, 0] * impurity
         return product
@@ -365,7 +369,7 @@ def _beside_copies(
             counts = growth.bootstrap_counts(n, n_trees, rng=of_set)
             samples = encoded_as(of, wide, columns_of)
             forest = grown(grow, samples, of.goal, n_trees, bootstrap=counts, rng=of_set)
-            mean = _importance_of(forest, tree.apply(forest, wide), of.goal, counts, by).mean
+            mean = importance_of(forest, tree.apply(forest, wide), of.goal, counts, _GAINS[by]).mean
             importance.append(np.roll(mean[len(others) :].reshape(1 + n_copies, -1).sum(axis=1), -place))
             if not report(done + 1):
                 break
