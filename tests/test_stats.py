@@ -3,13 +3,15 @@
 import functools
 import itertools
 import json
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 import pytest
 import scipy.sparse
 
 import hforest
-from hforest import classic, co2, growth, manifold, stats, tree
+from hforest import classic, co2, growth, manifold, scale, stats, tree
 from hforest.core import supervised
 from hforest.stats import draws, permutation, problem
 
@@ -206,26 +208,73 @@ def test_means_of_targets_weigh_rows():
     np.testing.assert_allclose(whole.p[some], total[some] / below[some, None], rtol=1e-9)
 
 
-def test_the_same_bits_at_every_number_of_threads(threads):
+def test_posteriors_have_the_same_bits_at_every_number_of_threads(threads):
     x, y = rows()
     results = []
     for n in (1, 2, 7):
         threads(n)
         forest, counts = honest(x, y)
-        results.append(
-            [
-                *stats.posterior(forest, x, y, counts),
-                *stats.permutation_test(x, y, n_trees=20, n_permutations=5, rng=0),
-                *stats.split_test(x, y, n_permutations=20, rng=0),
-                *stats.split_test(
-                    x, y, statistic="distance_correlation", structure_share=0, n_permutations=20, rng=0
-                ),
-                *stats.importance_test(x, y, n_trees=10, n_copies=9, rng=0),
-                *stats.importance_test(x, y, columns=[[0, 1], [2]], by="error", n_copies=9, rng=0),
-                *stats.conditional_test(x[:, :2], y, x[:, 2:], n_trees=20, rng=0),
-                *stats.two_forest_test(x[:40], y[:40], x[40:], y[40:], 0, n_permutations=20, rng=0),
-            ]
-        )
+        results.append(stats.posterior(forest, x, y, counts))
+    same(results[0], results[1])
+    same(results[0], results[2])
+
+
+def of_every_test(x, y, z, **settings):
+    """Results of all tests by their names."""
+    trees = {"n_trees": 20, "rng": 0, **settings}
+    drawn = {**trees, "n_permutations": 19}
+    both = np.column_stack([x, z])
+
+    def sampler(x, z, rng):
+        return rng.permutation(x)
+
+    return {
+        "permutation": functools.partial(stats.permutation_test, both, y, **drawn),
+        "split": functools.partial(stats.split_test, both, y, **drawn),
+        "no labels": functools.partial(stats.split_test, both, y, structure_share=0, **drawn),
+        "correlation": functools.partial(
+            stats.split_test, both, y, statistic="distance_correlation", **drawn
+        ),
+        "copies": functools.partial(stats.importance_test, both, y, columns=[[0, 1]], n_copies=19, **trees),
+        "error": functools.partial(stats.importance_test, both, y, by="error", n_copies=19, **trees),
+        "covariance": functools.partial(stats.conditional_test, x, y, z, n_bootstrap=19, **trees),
+        "randomization": functools.partial(stats.conditional_randomization_test, x, y, z, sampler, **drawn),
+        "two forests": functools.partial(stats.two_forest_test, both, y, both, y, 0, **drawn),
+    }
+
+
+def test_the_same_p_values_over_processes(threads):
+    """Trees that worker processes grow are those of one call, and so is all that comes from them."""
+    x, _ = rows()
+    labels, targets = x[:, 0] > 0, x[:, 0] ** 2
+    threads(1)
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(2, context, initializer=hforest.set_num_threads, initargs=(1,)) as executor:
+
+        def over_workers(x, y, n_trees, *, rng, **settings):
+            settings |= {"min_samples_leaf": 2}
+            return scale.grow_by_trees(
+                executor, classic.grow, x, y, n_trees, settings=settings, n_tasks=2, rng=rng
+            )
+
+        here = functools.partial(classic.grow, min_samples_leaf=2)
+        for y, task in ((labels, "classification"), (targets, "regression")):
+            one, two = (
+                of_every_test(x[:, :2], y, x[:, 2:], task=task, grow=grow) for grow in (here, over_workers)
+            )
+            for name in ("permutation", "split", "copies", "error", "covariance"):
+                same(one[name](), two[name]())
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_p_values_have_the_same_bits_at_every_number_of_threads(threads, task):
+    x, y = rows()
+    y = y if task == "classification" else x[:, 0] ** 2
+    results = []
+    for n in (1, 2, 7):
+        threads(n)
+        of = of_every_test(x[:, :2], y, x[:, 2:], task=task)
+        results.append([a for name in of for a in of[name]()])
     same(results[0], results[1])
     same(results[0], results[2])
 
@@ -809,6 +858,54 @@ def test_wrong_arguments():
         stats.permutation_test(x[:6], [0, 0, 0, 1, 1, 1], n_trees=1, rng=0)
     with pytest.raises(TypeError, match="^counts: expected a hforest.stats.HonestCounts, got tuple"):
         stats.posterior(classic.grow(x, y, 2, rng=0), x, y, (np.ones((2, N), int),) * 2)
+
+
+NAMES = list(of_every_test(np.zeros((4, 2)), np.zeros(4), np.zeros((4, 2))))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", NAMES)
+def test_rows_that_tell_nothing_or_too_little(name):
+    """One class, classes without rows, constant columns and targets: an error, or a p-value that is large."""
+    x, y = rows()
+
+    def result(x, y, **settings):
+        of = of_every_test(x[:, :2], y, x[:, 2:], **settings)[name]()
+        return np.min(of.share if name == "two forests" else of.p_value)
+
+    for part in (slice(None), slice(1)):
+        with pytest.raises(ValueError, match="^y: expected labels of two classes or more, got one class; "):
+            result(x[part], 0 * y[part])
+    with pytest.raises(ValueError, match="^y: expected labels 0 to 7 that each occur, got none of class 1; "):
+        result(x[:4], np.array([0, 7, 0, 7]))
+    with pytest.raises(ValueError, match="^[xz]: expected 1 to .* samples, got 0; "):
+        result(x[:0], y[:0])
+    assert result(x, np.zeros(N), task="regression") == 1
+    flat = result(0 * x, y)
+    assert flat == 1 if name not in ("permutation", "randomization", "two forests") else flat > 0.05
+    if name in ("permutation", "randomization"):
+        few = "^y: expected classes of which each tree has rows for its splits, for its leaves and out-of-bag, got 1"
+    elif name in ("split", "correlation", "error"):
+        few = "^y: expected classes of 1 row or more for the structure and 2 or more for the leaves, got 0 and 1"
+    else:  # no class is divided
+        assert 0 < result(x[:4], np.arange(4)) <= 1
+        return
+    with pytest.raises(ValueError, match=few):
+        result(x[:4], np.arange(4))
+
+
+def test_one_row_of_targets():
+    x, y = np.zeros((1, 2)), np.zeros(1)
+    with pytest.raises(
+        ValueError, match="^n_trees: expected trees with out-of-bag rows, got none; grow more"
+    ):
+        stats.importance_test(x, y, task="regression", n_trees=20)
+    with pytest.raises(
+        ValueError, match="^n_trees: expected leaves that several rows share, got votes for 0"
+    ):
+        stats.split_test(x, y, task="regression", structure_share=0)
+    with pytest.raises(ValueError, match="^n_trees: expected rows that are out-of-bag in all forests, got 0"):
+        stats.conditional_test(x[:, :1], y, x[:, 1:], task="regression")
 
 
 def test_a_bar_is_shown(capsys):

@@ -123,6 +123,10 @@ def oob_importance(
     leaf, goal = applied(forest, x, y, task, n_classes)
     n, n_trees = leaf.shape
     often = supervised.in_bag_counts("counts", counts, n_trees, n)
+    check.require(
+        (often == 0).any(), "counts", "a tree with out-of-bag rows", "none",
+        "pass counts with zeros in some rows",
+    )  # fmt: skip
     return importance_of(forest, leaf, goal, often, _GAINS[by])
 
 
@@ -201,9 +205,6 @@ def _of_features(forest: Forest, gain: FloatArray, judged: np.ndarray) -> OobImp
     """Sums over the splits of each feature in each tree that has out-of-bag rows: their means and errors."""
     import scipy.sparse
 
-    check.require(
-        judged.any(), "counts", "a tree with out-of-bag rows", "none", "pass counts with zeros in some rows"
-    )
     shape = (len(gain), int(forest.n_features))
     axis = np.flatnonzero(forest.feature >= 0)
     uses = scipy.sparse.csr_array((np.ones(len(axis)), (axis, forest.feature[axis])), shape=shape)
@@ -367,6 +368,10 @@ def _beside_copies(
             columns_of = np.concatenate([others, np.tile(some, 1 + n_copies)])
             wide = np.hstack([rows[:, others], rows[order[:, :, None], some].reshape(n, -1)])
             counts = growth.bootstrap_counts(n, n_trees, rng=of_set)
+            check.require(
+                (counts == 0).any(), "n_trees", "trees with out-of-bag rows", "none",
+                "grow more trees, or pass more rows",
+            )  # fmt: skip
             samples = encoded_as(of, wide, columns_of)
             forest = grown(grow, samples, of.goal, n_trees, bootstrap=counts, rng=of_set)
             mean = importance_of(forest, tree.apply(forest, wide), of.goal, counts, _GAINS[by]).mean
