@@ -555,7 +555,7 @@ def test_the_split_test_computes_what_loops_do():
     x, y = rows(40)
     test = stats.split_test(x, y, statistic="accuracy", n_permutations=5, rng=2)
     seed = supervised.check.seed(2)
-    first, second = permutation._split(y, 40, 0.5, seed)
+    first, second = permutation.split_rows(y, 40, 0.5, seed)
     assert sorted([*first, *second]) == list(range(40))
     assert abs(np.bincount(y[first]) - np.bincount(y[second])).max() <= 1
     forest = classic.grow(x[first], y[first], 100, n_classes=2, rng=draws.seed_of(seed, 1))
@@ -660,7 +660,7 @@ def test_distance_correlations_of_leaves(task):
     test = stats.split_test(x, y, **settings)
     assert test.p_value == 0.05
     seed = supervised.check.seed(2)
-    first, second = permutation._split(y if task == "classification" else None, 60, 0.5, seed)
+    first, second = permutation.split_rows(y if task == "classification" else None, 60, 0.5, seed)
     n_classes = {"n_classes": 3} if task == "classification" else {}
     forest = classic.grow(x[first], y[first], task=task, rng=draws.seed_of(seed, 1), **n_classes)
     of_x = 1 - tree.proximity(forest, x[second]).toarray()

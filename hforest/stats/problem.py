@@ -143,11 +143,24 @@ def applied(
     forest: Forest, x: ArrayLike, y: ArrayLike, task: str, n_classes: int | None
 ) -> tuple[IntArray, supervised.Target]:
     """(n_samples, n_trees) leaves of rows, and their labels or targets; all arguments are checked."""
-    check.on_cpu(x=x, y=y)
+    check.on_cpu(y=y)
+    leaf = leaves(forest, x)
+    return leaf, supervised.target(y, len(leaf), task, n_classes)
+
+
+def leaves(forest: Forest, x: ArrayLike) -> IntArray:
+    """(n_samples, n_trees) leaves of rows; both are checked."""
+    check.on_cpu(x=x)
     tree.check(forest)
     check.on_cpu(**{"forest.feature": forest.feature})
-    leaf = tree.apply(forest, x)
-    return leaf, supervised.target(y, len(leaf), task, n_classes)
+    return tree.apply(forest, x)
+
+
+def float_numbers(name: str, a: ArrayLike) -> FloatArray:
+    """Real numbers of any shape, as float64."""
+    check.on_cpu(**{name: a})
+    numbers: FloatArray = supervised.converted_numbers(supervised.real(name, a), np.dtype(np.float64))
+    return numbers
 
 
 def leaf_values(forest: Forest, leaf: IntArray) -> FloatArray:
