@@ -11,7 +11,7 @@ from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
 from ..core.progress import reporting
 from ..growth import Samples
 from ..tree import Forest
-from .draws import of_trees, permutation, seed_of
+from .draws import orders, permutation, seed_of
 from .permutation import split_rows
 from .problem import (
     Grower,
@@ -361,7 +361,7 @@ def _beside_copies(
         for done, some in enumerate(sets):
             of_set = seed_of(seed, int(some[0]))
             with check.memory("n_copies", "copies", 32 * n * (n_features + n_copies * len(some))):
-                order = np.argsort(of_trees(of_set, 0, 1 + n_copies, n), axis=1, kind="stable").T
+                order = orders(of_set, 0, 1 + n_copies, n).T
             place = int(permutation(of_set, 0, 1 + n_copies)[0])
             order[:, place] = np.arange(n)
             others = np.setdiff1d(np.arange(n_features), some)
