@@ -1,6 +1,6 @@
 """How often the tests of hforest.stats reject data sets in which nothing depends, at the level 0.05.
 
-    python bench/stats.py --sets 2000 --cells "* 64 * *" "* 256 * *" --json bench/results/stats.json
+    python bench/stats.py --sets 2000 --cells "[!c]* 64 * *" "[!c]* 256 * *" --json bench/results/stats.json
     python bench/stats.py --cells "permutation 64 *" --sets 50            # some cells
     python bench/stats.py --importances --sets 600                        # means and errors of oob_importance
     python bench/stats.py --correlations --sets 300                       # distance correlations of forests
