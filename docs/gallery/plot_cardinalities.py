@@ -56,7 +56,7 @@ axes[1].legend(loc="lower left")
 
 tests = [stats.importance_test(*data(number), n_trees=20, n_copies=99, rng=number) for number in range(20)]
 p = np.array([test.p_value for test in tests])
-axes[2].boxplot(list(p.T), positions=at, widths=0.5, whis=(0, 100))
+axes[2].boxplot(list(p.T), positions=at, widths=0.5)
 axes[2].set(ylabel="p-values of 20 data sets", title="beside permuted copies", ylim=(-0.02, 1.02))
 for ax, shown in zip(axes, (6, 5, 6), strict=True):
     ax.set_xticks(at[:shown], NAMES[:shown])
