@@ -1,8 +1,9 @@
 """How often the tests of hforest.stats reject data sets in which nothing depends, at the level 0.05.
 
-    python bench/stats.py --sets 200 --json bench/results/stats.json      # some hours on one core
+    python bench/stats.py --sets 2000 --cells "[!c]* 64 * *" "[!c]* 256 * *" --json bench/results/stats.json
     python bench/stats.py --cells "permutation 64 *" --sets 50            # some cells
     python bench/stats.py --importances --sets 600                        # means and errors of oob_importance
+    python bench/stats.py --correlations --sets 300                       # distance correlations of forests
 
 A cell is a test, rows, columns and a statistic, such as "split 256 16 auc". The record has the p-values of
 each cell; a run with the same record adds the sets that are missing. It has the ranks of the observed
@@ -12,7 +13,7 @@ a test is exact.
 
 permutation, split      labels of two classes, as many of each, beside normal columns
 no labels               the same, split tests of trees that are grown without labels
-importance              the same, the first column beside 99 permuted copies
+importance              the same, the first column beside 99 permuted copies, or predicted with it permuted
 conditional             z of four normal columns; each column of x is one of them, or its sine, and noise; the
                         labels depend on two columns of z alone
 randomization           the same, with draws from the true distribution of x given z
@@ -27,6 +28,7 @@ import argparse
 import json
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,21 +36,23 @@ import numpy as np
 from common import record
 from scipy.stats import chisquare
 
-from hforest import classic, growth, stats
+from hforest import classic, growth, stats, tree
+from hforest.core import supervised
+from hforest.stats.importances import Part, importance_of, means
 
 LEVEL = 0.05
 N_PERMUTATIONS, MAX_EXCEED = 99, 5
 """A p-value is 0.05 or less where at most four of 99 statistics are as large."""
 N_BOOTSTRAP = 199
 """Draws of signs for conditional_test."""
-ROWS, COLUMNS = (64, 256), (1, 16, 256)
+ROWS, COLUMNS = (64, 256, 1024), (1, 16, 256)
 POOLED, EACH = (0.046, 0.054), (0.035, 0.065)
 """Limits of the shares of rejected sets: over all cells of a test, and of each."""
 GROUPS = 10
 """Groups of ranks, at most, whose frequencies chi-square compares."""
 DEPENDENCES = ("linear 0", "linear 0.5", "linear 0.9", "sine")
 """How views depend on each other."""
-BATCH = 5
+BATCH = 50
 """Sets of one cell before the next one's."""
 
 
@@ -73,7 +77,7 @@ def cells() -> list[Cell]:
         "split": (*classes, "distance_correlation"),
         "permutation": classes,
         "no labels": (*classes, "distance_correlation"),
-        "importance": ("mdi_oob", "ufi"),
+        "importance": ("mdi_oob", "ufi", "error"),
     }
     found = [Cell(test, n, d, word) for n, d in both for test, words in tests.items() for word in words]
     found += [Cell("randomization", n, 1, "information") for n in ROWS]
@@ -84,7 +88,7 @@ def cells() -> list[Cell]:
         for n in (200, 800)
         for word in ("covariance", "view permuted", "refused")
     ]
-    return found + [Cell("conditional", n, d, "covariance") for n, d in both]
+    return found + [Cell("conditional", n, d, "covariance") for n, d in both if n < 1024]
 
 
 def columns_and_labels(
@@ -241,6 +245,15 @@ def table(rows: list[dict[str, Any]]) -> Iterator[str]:
 CATEGORIES = (2, 4, 10, 100, 1000)
 
 
+def as_published(inside: Part, outside: Part) -> np.ndarray:
+    """What a split adds to MDI-oob of Li et al. 2019: the mean of a node weighs sides by in-bag rows."""
+    whole, left, right = (
+        (of[:, :1] * means(of) * means(within))[:, 1:].sum(axis=1)
+        for within, of in zip(inside[:3], outside[:3], strict=True)
+    )
+    return (left + right - whole) / np.maximum(outside.root[:, 0], 1)
+
+
 def importances(n_sets: int) -> Iterator[str]:
     """Lines of Markdown: out-of-bag importances of columns of categories that tell nothing of the labels.
 
@@ -250,15 +263,18 @@ def importances(n_sets: int) -> Iterator[str]:
     yield f"| normal column | importance | | {' | '.join(map(str, CATEGORIES))} |"
     yield "|---|---|---|" + "---|" * len(CATEGORIES)
     for tells in (False, True):
-        made: dict[str, list[Any]] = {"mdi_oob": [], "ufi": []}
+        made: dict[str, list[Any]] = {"mdi_oob, published": [], "mdi_oob": [], "ufi": []}
         for number in range(n_sets):
             rng = np.random.default_rng(1000 + number)
             x = np.column_stack([rng.integers(0, k, n) for k in CATEGORIES] + [rng.normal(size=n)])
             y = (x[:, -1] > 0) ^ (rng.random(n) < 0.25) if tells else rng.integers(0, 2, n)
             counts = growth.bootstrap_counts(n, n_trees, rng=number)
             forest = classic.grow(x, y, n_trees, bootstrap=counts, n_classes=2, rng=number)
-            for by, results in made.items():
-                results.append(stats.oob_importance(forest, x, y, counts, by=by, n_classes=2))
+            for by in ("mdi_oob", "ufi"):
+                made[by].append(stats.oob_importance(forest, x, y, counts, by=by, n_classes=2))
+            goal = supervised.target(y, n, "classification", 2)
+            published = importance_of(forest, tree.apply(forest, x), goal, counts, as_published)
+            made["mdi_oob, published"].append(published)
         for by, results in made.items():
             mean, error = np.stack(results, axis=1)[:, :, : len(CATEGORIES)]
             deviation = mean.std(axis=0, ddof=1)
@@ -271,6 +287,49 @@ def importances(n_sets: int) -> Iterator[str]:
             for what, numbers in lines.items():
                 kind = "tells" if tells else "noise"
                 yield f"| {kind} | {by} | {what} | {' | '.join(f'{a:.1f}' for a in numbers)} |"
+
+
+CORRELATED = ((64, 1, "labels"), (64, 16, "labels"), (128, 1, "targets"), (128, 16, "targets"))
+"""Rows, columns, and what is learned."""
+
+
+def correlations(n_sets: int) -> Iterator[str]:
+    """Lines of Markdown: how often tests by distance correlations of forests reject, where nothing depends.
+
+    As published a forest knows the rows that are tested. Other forests know half of the rows, or no y. The
+    first number of a cell is that of chi-square, the second one that of permutations of y.
+    """
+    yield "| rows, columns, y | published | half of the rows grow it | no labels |"
+    yield "|---|---|---|---|"
+    for n, d, kind in CORRELATED:
+        task = "classification" if kind == "labels" else "regression"
+        p = []
+        for number in range(n_sets):
+            rng = np.random.default_rng([number, n, d])
+            x, y = columns_and_labels(n, d, 0.0, rng)
+            first = np.sort(np.argsort(y + rng.random(n)).reshape(2, -1)[:, : n // 4].ravel())
+            if kind == "targets":
+                y = rng.normal(size=n)
+            grow = partial(classic.grow, n_trees=100, task=task, rng=number)
+            random = classic.grow_random(
+                x, rng.normal(size=n), 100, task="regression", min_samples_leaf=5, rng=number
+            )
+            whole, second = np.arange(n), np.setdiff1d(np.arange(n), first)
+            tests = ((grow(x, y), whole), (grow(x[first], y[first]), second), (random, whole))
+            p.append([by_correlation(forest, x[rows], y[rows], rng) for forest, rows in tests])
+        shares = (np.array(p) <= LEVEL).mean(axis=0)
+        yield f"| {n}, {d}, {kind} | {' | '.join(f'{a:.2f}, {b:.2f}' for a, b in shares)} |"
+
+
+def by_correlation(
+    forest: tree.Forest, x: np.ndarray, y: np.ndarray, rng: np.random.Generator
+) -> tuple[float, float]:
+    """P-values of the distance correlation of shared leaves and of y: by chi-square, and by permutations."""
+    of_x, of_y = 1 - tree.proximity(forest, x).toarray(), abs(y[:, None] - y)
+    of = stats.distance_correlation(of_x, of_y)
+    orders = (rng.permutation(len(y)) for _ in range(N_PERMUTATIONS))
+    null = [stats.distance_correlation(of_x, of_y[np.ix_(a, a)]).statistic for a in orders]
+    return of.p_value, (1 + sum(a >= of.statistic - 1e-12 for a in null)) / (1 + N_PERMUTATIONS)
 
 
 def measure(
@@ -300,10 +359,12 @@ def main() -> None:
     parser.add_argument("--cells", nargs="+", default=["*"], metavar="PATTERN", help="names, * is any text")
     parser.add_argument("--json", type=Path, help="the record, read first where it is there")
     parser.add_argument("--importances", action="store_true", help="only the means and errors of importances")
+    parser.add_argument("--correlations", action="store_true", help="only distance correlations of forests")
     options = parser.parse_args()
-    if options.importances:
-        print(*importances(options.sets), sep="\n")
-        return
+    for lines, asked in ((importances, options.importances), (correlations, options.correlations)):
+        if asked:
+            print(*lines(options.sets), sep="\n")
+            return
     chosen = [cell for cell in cells() if any(fnmatchcase(cell.name, c) for c in options.cells)]
     if not chosen:
         parser.error(f"--cells: expected the names of some cells, got {' '.join(options.cells)}")

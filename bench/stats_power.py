@@ -66,6 +66,12 @@ def split(statistic: str, structure_share: float) -> Test:
     return lambda x, y, seed: stats.split_test(x, y, rng=seed, **settings).p_value
 
 
+def importance(by: str) -> Test:
+    """The p-value of the first column, which the test is told."""
+    settings: dict[str, Any] = {"columns": 0, "by": by, "n_copies": N_PERMUTATIONS}
+    return lambda x, y, seed: float(stats.importance_test(x, y, rng=seed, **settings).p_value[0])
+
+
 TESTS: dict[str, Test] = {
     "t-test": lambda x, y, seed: float(ttest_ind(x[y == 0, 0], x[y == 1, 0]).pvalue),
     "permutation, auc": permutation("auc"),
@@ -73,6 +79,8 @@ TESTS: dict[str, Test] = {
     "split, auc": split("auc", 0.5),
     "split, distance correlation": split("distance_correlation", 0.5),
     "no labels, auc": split("auc", 0.0),
+    "importance, copies": importance("mdi_oob"),
+    "importance, error": importance("error"),
     "published": published,
 }
 
@@ -114,7 +122,7 @@ def figure(rows: list[dict[str, Any]], path: Path) -> None:
     fig, axes = plt.subplots(1, len(columns), figsize=(4 * len(columns), 3.6), sharey=True)
     for ax, d in zip(np.atleast_1d(axes), columns, strict=True):
         at = [row for row in some if row["d"] == d]
-        for name, style in zip(TESTS, ("k:", "o-", "s-", "^-", "v-", "d-", "x--"), strict=True):
+        for name, style in zip(TESTS, ("k:", "o-", "s-", "^-", "v-", "d-", "*-", "+-", "x--"), strict=True):
             power = [np.mean(np.array(row[name]["p"]) <= LEVEL) for row in at]
             ax.plot([row["effect"] for row in at], power, style, label=name)
         ax.axhline(LEVEL, color="grey", linewidth=0.8)

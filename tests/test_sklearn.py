@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import hforest
-from hforest import cascade, classic, co2, growth, manifold, neural, stats, tabular, tree
+from hforest import cascade, classic, co2, growth, manifold, neural, project, stats, tabular, tree
 from hforest.tabular import recipe
 
 sklearn = pytest.importorskip("sklearn", minversion="1.6", reason="needs scikit-learn 1.6 or newer")
@@ -231,7 +231,7 @@ def test_every_parameter_reaches_its_function(name):
     functions += {
         "Neural": [neural.linear_init],
         "Cascade": [classic.grow],
-        "Honest": [stats.honest_counts, manifold.grow],
+        "Honest": [stats.honest_counts, manifold.grow, project.grouped_distribution],
     }.get(name.partition("Forest")[0], [])
     known = {parameter for function in functions for parameter in inspect.signature(function).parameters}
     for parameter in estimator.get_params():
@@ -518,6 +518,47 @@ def test_honest_intervals():
         small("HonestForestRegressor").predict_interval(new)
     with pytest.raises(NotFittedError):
         _ = small("HonestForestRegressor").counts_
+
+
+@pytest.mark.parametrize("name", ["HonestForestClassifier", "HonestForestRegressor"])
+def test_honest_forests_of_views(name):
+    """The candidates of a node keep to groups of columns, which have numbers or names."""
+    x, y = data(name)
+    groups = [[2, 0], list(range(3, x.shape[1])), [1]]
+    settings = {"trees": "oblique", "density": 2.0, "n_projections": [1, 2, 1]}
+    model = small(name, groups=groups, **settings).fit(x, y)
+    task = {"task": "classification" if name in CLASSIFIERS else "regression"}
+    views = project.grouped_distribution(project.sparse_distribution(x.shape[1], 2.0), groups, [1, 2, 1])
+    forest = manifold.grow(
+        x, y, len(model.counts_.structure), distribution=views, bootstrap=model.counts_.structure, rng=0, **task
+    )  # fmt: skip
+    forest = tree.refit(forest, x, y, counts=model.counts_.leaf, **task)
+    assert all(same_bits(a, b) for a, b in zip(model.forest_, forest, strict=True))
+    several = np.diff(forest.indptr) > 1
+    assert several.any()
+    for node in np.flatnonzero(several):
+        columns = set(forest.indices[forest.indptr[node] : forest.indptr[node + 1]])
+        assert any(columns <= set(group) for group in groups)
+    assert not same_bits(small(name, **settings | {"n_projections": 4}).fit(x, y).forest_.data, forest.data)
+    table = pytest.importorskip("pandas").DataFrame(x, columns=[f"c{j}" for j in range(x.shape[1])])
+    named = [[f"c{j}" for j in group] for group in groups]
+    again = small(name, groups=named, **settings).fit(table, y)
+    assert all(same_bits(a, b) for a, b in zip(again.forest_, forest, strict=True))
+    for wrong, message in (
+        (
+            [["c9"]],
+            "^groups: expected names of columns of X, got 'c9'; pass X as a DataFrame that has them, or",
+        ),
+        ([[0]], "^groups: expected all of n_features = "),
+        ([[0], [0]], r"^groups\[1\]: expected columns that are in no group before"),
+        (3, "^groups: expected a list of groups of columns, got int"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=message):
+            small(name, groups=wrong, **settings).fit(x, y)
+    with pytest.raises(
+        ValueError, match="^groups: expected None with trees='classic', got list; pass trees="
+    ):
+        small(name, groups=groups).fit(x, y)
 
 
 def test_honest_forests_that_are_refused():

@@ -3,13 +3,15 @@
 import functools
 import itertools
 import json
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 import pytest
 import scipy.sparse
 
 import hforest
-from hforest import classic, co2, growth, manifold, stats, tree
+from hforest import classic, co2, growth, manifold, scale, stats, tree
 from hforest.core import supervised
 from hforest.stats import conditional, draws, permutation, problem
 
@@ -206,25 +208,73 @@ def test_means_of_targets_weigh_rows():
     np.testing.assert_allclose(whole.p[some], total[some] / below[some, None], rtol=1e-9)
 
 
-def test_the_same_bits_at_every_number_of_threads(threads):
+def test_posteriors_have_the_same_bits_at_every_number_of_threads(threads):
     x, y = rows()
     results = []
     for n in (1, 2, 7):
         threads(n)
         forest, counts = honest(x, y)
-        results.append(
-            [
-                *stats.posterior(forest, x, y, counts),
-                *stats.permutation_test(x, y, n_trees=20, n_permutations=5, rng=0),
-                *stats.split_test(x, y, n_permutations=20, rng=0),
-                *stats.split_test(
-                    x, y, statistic="distance_correlation", structure_share=0, n_permutations=20, rng=0
-                ),
-                *stats.importance_test(x, y, n_trees=10, n_copies=9, rng=0),
-                *stats.conditional_test(x[:, :2], y, x[:, 2:], n_trees=20, rng=0),
-                *stats.two_forest_test(x[:40], y[:40], x[40:], y[40:], 0, n_permutations=20, rng=0),
-            ]
-        )
+        results.append(stats.posterior(forest, x, y, counts))
+    same(results[0], results[1])
+    same(results[0], results[2])
+
+
+def of_every_test(x, y, z, **settings):
+    """Results of all tests by their names."""
+    trees = {"n_trees": 20, "rng": 0, **settings}
+    drawn = {**trees, "n_permutations": 19}
+    both = np.column_stack([x, z])
+
+    def sampler(x, z, rng):
+        return rng.permutation(x)
+
+    return {
+        "permutation": functools.partial(stats.permutation_test, both, y, **drawn),
+        "split": functools.partial(stats.split_test, both, y, **drawn),
+        "no labels": functools.partial(stats.split_test, both, y, structure_share=0, **drawn),
+        "correlation": functools.partial(
+            stats.split_test, both, y, statistic="distance_correlation", **drawn
+        ),
+        "copies": functools.partial(stats.importance_test, both, y, columns=[[0, 1]], n_copies=19, **trees),
+        "error": functools.partial(stats.importance_test, both, y, by="error", n_copies=19, **trees),
+        "covariance": functools.partial(stats.conditional_test, x, y, z, n_bootstrap=19, **trees),
+        "randomization": functools.partial(stats.conditional_randomization_test, x, y, z, sampler, **drawn),
+        "two forests": functools.partial(stats.two_forest_test, both, y, both, y, 0, **drawn),
+    }
+
+
+def test_the_same_p_values_over_processes(threads):
+    """Trees that worker processes grow are those of one call, and so is all that comes from them."""
+    x, _ = rows()
+    labels, targets = x[:, 0] > 0, x[:, 0] ** 2
+    threads(1)
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(2, context, initializer=hforest.set_num_threads, initargs=(1,)) as executor:
+
+        def over_workers(x, y, n_trees, *, rng, **settings):
+            settings |= {"min_samples_leaf": 2}
+            return scale.grow_by_trees(
+                executor, classic.grow, x, y, n_trees, settings=settings, n_tasks=2, rng=rng
+            )
+
+        here = functools.partial(classic.grow, min_samples_leaf=2)
+        for y, task in ((labels, "classification"), (targets, "regression")):
+            one, two = (
+                of_every_test(x[:, :2], y, x[:, 2:], task=task, grow=grow) for grow in (here, over_workers)
+            )
+            for name in ("permutation", "split", "copies", "error", "covariance"):
+                same(one[name](), two[name]())
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_p_values_have_the_same_bits_at_every_number_of_threads(threads, task):
+    x, y = rows()
+    y = y if task == "classification" else x[:, 0] ** 2
+    results = []
+    for n in (1, 2, 7):
+        threads(n)
+        of = of_every_test(x[:, :2], y, x[:, 2:], task=task)
+        results.append([a for name in of for a in of[name]()])
     same(results[0], results[1])
     same(results[0], results[2])
 
@@ -505,7 +555,7 @@ def test_the_split_test_computes_what_loops_do():
     x, y = rows(40)
     test = stats.split_test(x, y, statistic="accuracy", n_permutations=5, rng=2)
     seed = supervised.check.seed(2)
-    first, second = permutation._split(y, 40, 0.5, seed)
+    first, second = permutation.split_rows(y, 40, 0.5, seed)
     assert sorted([*first, *second]) == list(range(40))
     assert abs(np.bincount(y[first]) - np.bincount(y[second])).max() <= 1
     forest = classic.grow(x[first], y[first], 100, n_classes=2, rng=draws.seed_of(seed, 1))
@@ -610,7 +660,7 @@ def test_distance_correlations_of_leaves(task):
     test = stats.split_test(x, y, **settings)
     assert test.p_value == 0.05
     seed = supervised.check.seed(2)
-    first, second = permutation._split(y if task == "classification" else None, 60, 0.5, seed)
+    first, second = permutation.split_rows(y if task == "classification" else None, 60, 0.5, seed)
     n_classes = {"n_classes": 3} if task == "classification" else {}
     forest = classic.grow(x[first], y[first], task=task, rng=draws.seed_of(seed, 1), **n_classes)
     of_x = 1 - tree.proximity(forest, x[second]).toarray()
@@ -870,6 +920,54 @@ def test_wrong_arguments():
         stats.posterior(classic.grow(x, y, 2, rng=0), x, y, (np.ones((2, N), int),) * 2)
 
 
+NAMES = list(of_every_test(np.zeros((4, 2)), np.zeros(4), np.zeros((4, 2))))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", NAMES)
+def test_rows_that_tell_nothing_or_too_little(name):
+    """One class, classes without rows, constant columns and targets: an error, or a p-value that is large."""
+    x, y = rows()
+
+    def result(x, y, **settings):
+        of = of_every_test(x[:, :2], y, x[:, 2:], **settings)[name]()
+        return np.min(of.share if name == "two forests" else of.p_value)
+
+    for part in (slice(None), slice(1)):
+        with pytest.raises(ValueError, match="^y: expected labels of two classes or more, got one class; "):
+            result(x[part], 0 * y[part])
+    with pytest.raises(ValueError, match="^y: expected labels 0 to 7 that each occur, got none of class 1; "):
+        result(x[:4], np.array([0, 7, 0, 7]))
+    with pytest.raises(ValueError, match="^[xz]: expected 1 to .* samples, got 0; "):
+        result(x[:0], y[:0])
+    assert result(x, np.zeros(N), task="regression") == 1
+    flat = result(0 * x, y)
+    assert flat == 1 if name not in ("permutation", "randomization", "two forests") else flat > 0.05
+    if name in ("permutation", "randomization"):
+        few = "^y: expected classes of which each tree has rows for its splits, for its leaves and out-of-bag, got 1"
+    elif name in ("split", "correlation", "error"):
+        few = "^y: expected classes of 1 row or more for the structure and 2 or more for the leaves, got 0 and 1"
+    else:  # no class is divided
+        assert 0 < result(x[:4], np.arange(4)) <= 1
+        return
+    with pytest.raises(ValueError, match=few):
+        result(x[:4], np.arange(4))
+
+
+def test_one_row_of_targets():
+    x, y = np.zeros((1, 2)), np.zeros(1)
+    with pytest.raises(
+        ValueError, match="^n_trees: expected trees with out-of-bag rows, got none; grow more"
+    ):
+        stats.importance_test(x, y, task="regression", n_trees=20)
+    with pytest.raises(
+        ValueError, match="^n_trees: expected leaves that several rows share, got votes for 0"
+    ):
+        stats.split_test(x, y, task="regression", structure_share=0)
+    with pytest.raises(ValueError, match="^n_trees: expected rows that are out-of-bag in all forests, got 0"):
+        stats.conditional_test(x[:, :1], y, x[:, 1:], task="regression")
+
+
 def test_a_bar_is_shown(capsys):
     x, y = rows()
     stats.permutation_test(x, y, n_trees=20, n_permutations=2, progress=True, rng=0)
@@ -946,6 +1044,26 @@ def test_importance_tests_hold_their_level(by, grow):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("by", ["mdi_oob", "error"])
+def test_importance_tests_of_sets_hold_their_level(by):
+    """Of three sets that tell nothing, two of them with a column in common, beside a column that tells much."""
+    single = []
+
+    def least(seed):
+        rng = np.random.default_rng(seed)
+        x = np.column_stack([rng.integers(0, 2, 60), rng.normal(size=(60, 5))])
+        x[:, 2] += x[:, 1]
+        y = ((x[:, 5] > 0) ^ (rng.random(60) < 0.2)).astype(int)
+        settings = {"by": by, "n_trees": 20, "n_copies": 59, "rng": seed}
+        test = stats.importance_test(x, y, columns=[[0, 1, 2], [3, 4], [3, 0, 1, 2]], **settings)
+        single.append(test.p_value)
+        return test.adjusted.min()
+
+    assert size(least) <= 20
+    assert ((np.array(single) <= 0.05).sum(axis=0) <= 20).all()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("dependence", ["chain", "linear 0.9", "sine"])
 def test_the_generalised_covariance_measure_holds_its_level(dependence, script):
     bench = script("stats")
@@ -987,7 +1105,7 @@ def test_what_is_no_p_value_does_not_hold_a_level():
 def test_the_bench_goes_on_with_its_record(script, tmp_path, monkeypatch, capsys):
     bench, path = script("stats"), tmp_path / "stats.json"
     names = [cell.name for cell in bench.cells()]
-    assert len(names) == len(set(names)) == 95
+    assert len(names) == len(set(names)) == 135
     command = ["stats.py", "--cells", "split 64 1 *", "randomization 64 1 *", "--json", str(path)]
     monkeypatch.setattr(bench, "N_PERMUTATIONS", 9)
     monkeypatch.setattr("sys.argv", [*command, "--sets", "1"])
@@ -1006,7 +1124,12 @@ def test_the_bench_goes_on_with_its_record(script, tmp_path, monkeypatch, capsys
     assert lines[2] == "| split | 64 | 1 | information | 4 | 0.500 | 0.250 |"
     assert lines[-1].startswith("| split | information | 4 | 0.500 | 0.250 | no | 0 of 1 | ")
     assert lines[0] in capsys.readouterr().out
-    for test in ("no labels 64 1 distance_correlation", "importance 64 1 ufi", "two forests 128 16 25"):
+    for test in (
+        "no labels 64 1 distance_correlation",
+        "importance 64 1 ufi",
+        "importance 64 1 error",
+        "two forests 128 16 25",
+    ):
         cell = next(cell for cell in bench.cells() if cell.name == test)
         p, number = bench.outcome(cell, 0)
         assert p >= (1 + number) / 10  # ties count
@@ -1025,9 +1148,45 @@ def test_the_bench_of_importances(script, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["stats.py", "--importances", "--sets", "3"])
     bench.main()
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2 + 2 * 2 * 4
+    assert len(lines) == 2 + 2 * 3 * 4
     assert {line.count("|") for line in lines} == {4 + len(bench.CATEGORIES)}
     assert "nan" not in "".join(lines)
+
+
+def test_the_bench_has_mdi_oob_as_published(script):
+    """Li et al. 2019: the mean over out-of-bag rows of y times what splits add to predictions on their way."""
+    bench = script("stats")
+    x, y = rows(50, n_classes=3)
+    counts = growth.bootstrap_counts(50, 4, rng=0)
+    forest = classic.grow(x, y, 4, bootstrap=counts, rng=0)
+    goal = supervised.target(y, 50, "classification", 3)
+    got = bench.importance_of(forest, tree.apply(forest, x), goal, counts, bench.as_published).mean
+    want, values = np.zeros(4), np.eye(3)[y]
+    for m in range(4):
+        paths = [tree.path(forest, row, m) for row in x]
+        in_bag = np.flatnonzero(counts[m])
+        mean = {
+            v: np.average(values[[i for i in in_bag if v in paths[i]]], axis=0,
+                          weights=[counts[m, i] for i in in_bag if v in paths[i]])
+            for v in {int(v) for path in paths for v in path}
+        }  # fmt: skip
+        oob = np.flatnonzero(counts[m] == 0)
+        for i in oob:
+            for above, below in itertools.pairwise(paths[i]):
+                step = mean[int(below)] - mean[int(above)]
+                want[forest.feature[forest.tree_start[m] + above]] += step @ values[i] / len(oob) / 4
+    np.testing.assert_allclose(got, want)
+
+
+def test_the_bench_of_correlations(script, monkeypatch, capsys):
+    bench = script("stats")
+    monkeypatch.setattr(bench, "N_PERMUTATIONS", 19)
+    monkeypatch.setattr(bench, "CORRELATED", [(64, 1, "labels"), (32, 2, "targets")])
+    monkeypatch.setattr("sys.argv", ["stats.py", "--correlations", "--sets", "2"])
+    bench.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(" | ")[0] for line in lines[2:]] == ["| 64, 1, labels", "| 32, 2, targets"]
+    assert lines[2].startswith("| 64, 1, labels | 1.00, 1.00 | ")  # the forest knows the labels
 
 
 def test_the_bench_compares_ranks(script):
@@ -1174,6 +1333,9 @@ def test_importances_beside_permuted_copies(by):
     same([one.p_value, one.adjusted, one.null], [want[1:2], want[1:2], test.null[1:2]])
     part = stats.importance_test(x, y, progress=lambda done, total: False, **settings)
     same([part.p_value, part.adjusted], [want[:1], 3 * want[:1]])
+    for wrong in ([[0, 3]], [[0], []], [0.5]):
+        with pytest.raises((IndexError, ValueError, TypeError), match=r"^columns(\[\d\])?: expected"):
+            stats.importance_test(x, y, columns=wrong, **settings)
     # A copy is the feature in another order, with a forest of its own seed: the importances of the whole.
     of = draws.seed_of(supervised.check.seed(0), 1)
     order = np.argsort(draws.of_trees(of, 0, 100, 100), axis=1, kind="stable")
@@ -1187,11 +1349,88 @@ def test_importances_beside_permuted_copies(by):
     np.testing.assert_array_equal(np.sort(test.null[1]), np.sort(np.delete(mean, place)))
 
 
+@pytest.mark.parametrize("grow", ["classic", "oblique"])
+def test_importances_of_sets_of_features(grow):
+    """Of a set its copies are permuted as a whole, and importances are sums; sets may overlap."""
+    x, y = rows(100, d=4)
+    settings = {"n_trees": 30, "n_copies": 19, "grow": GROWERS[grow], "rng": 0}
+    test = stats.importance_test(x, y, columns=[[3, 0], range(1, 3), [2]], **settings)
+    assert test.null.shape == (3, 19)
+    assert test.p_value[0] == 0.05
+    assert (test.p_value[1:] > 0.05).all()
+    np.testing.assert_allclose(test.adjusted[0], 0.15)
+    of = draws.seed_of(supervised.check.seed(0), 0)
+    order = np.argsort(draws.of_trees(of, 0, 20, 100), axis=1, kind="stable")
+    place = draws.permutation(of, 0, 20)[0]
+    order[place] = np.arange(100)
+    wide = np.hstack([x[:, 1:3], *(x[rows][:, [0, 3]] for rows in order)])
+    counts = growth.bootstrap_counts(100, 30, rng=of)
+    forest = GROWERS[grow](wide, y, n_trees=30, bootstrap=counts, rng=of)
+    mean = stats.oob_importance(forest, wide, y, counts).mean[2:].reshape(20, 2).sum(axis=1)
+    assert test.importance[0] == mean[place]
+    np.testing.assert_array_equal(np.sort(test.null[0]), np.sort(np.delete(mean, place)))
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_importances_by_the_error_of_one_forest(task):
+    """It is grown on half of the rows, once; the others are predicted with the rows of a set permuted."""
+    x, y = rows(100, d=4)
+    if task == "regression":
+        y = np.stack([x[:, 0], x[:, 0] ** 2], axis=1)
+    grown_on, seen = [], []
+
+    def grow(x, y, **settings):
+        grown_on.append((x.numbers, classic.grow(x, y, **settings)))
+        return grown_on[-1][1]
+
+    settings = {"by": "error", "task": task, "grow": grow, "n_trees": 20, "n_copies": 39, "rng": 0}
+    sets = [[0, 1], [2, 3], [1, 0]]
+    test = stats.importance_test(x, y, columns=sets, progress=lambda *done: seen.append(done), **settings)
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+    assert len(grown_on) == 1
+    half, forest = grown_on[0]
+    inside = (x[:, None] == half).all(axis=2).any(axis=1)
+    others, actual = x[~inside], np.eye(2)[y[~inside]] if task == "classification" else y[~inside]
+    if task == "classification":
+        assert inside.sum() == len(half) == sum(np.bincount(y) // 2)
+        assert y[inside].sum() == y.sum() // 2
+    rise = tree.permutation_importance(
+        forest, others, actual, columns=sets, task="regression", n_repeats=39,
+        rng=draws.seed_of(supervised.check.seed(0), 1),
+    )  # fmt: skip
+    np.testing.assert_array_equal(test.p_value, (1 + (rise <= 0).sum(axis=1)) / 40)
+    assert test.p_value[0] == test.p_value[2] == 1 / 40
+    assert test.p_value[1] > 0.05
+    np.testing.assert_allclose(test.importance, rise.mean(axis=1))
+    np.testing.assert_allclose(test.null, rise.mean(axis=1)[:, None] - rise)
+    part = stats.importance_test(x, y, columns=sets, progress=lambda done, total: False, **settings)
+    same([part.p_value, part.adjusted], [test.p_value[:1], 3 * test.p_value[:1]])
+    with pytest.raises(ValueError, match="^y: expected classes of 1 row or more for the structure"):
+        stats.importance_test(x[:4], [0, 1, 1, 1], by="error")
+
+
 def test_p_values_after_holm():
     """By hand: the least times 5, then 4, 3, ..., none less than one before."""
     p = np.array([0.02, 0.01, 0.5, 0.04, 0.03])
     got = hforest.stats.importances._holm(p, 5)
     np.testing.assert_allclose(got, [0.08, 0.05, 0.5, 0.09, 0.09])
+
+
+def test_p_values_do_not_depend_on_the_unit_of_targets():
+    """Differences of 1e-30 are no rounding where all numbers are as small."""
+    x, _ = rows(80, d=2)
+    y = x[:, 0] + 0.3 * x[:, 1] ** 2
+    settings = {"task": "regression", "n_trees": 10, "rng": 0}
+
+    def tests(y):
+        split = stats.split_test(x, y, n_permutations=19, **settings)
+        copies = [stats.importance_test(x, y, n_copies=19, by=by, **settings) for by in ("mdi_oob", "error")]
+        two = stats.two_forest_test(x[:40], y[:40], x[40:], y[40:], 0, n_permutations=19, **settings)
+        return [split.p_value, *(test.p_value for test in copies), two.share]
+
+    want = tests(y)
+    assert want[0] == want[1][0] == want[2][0] == 0.05
+    same(tests(2.0**-50 * y), want)
 
 
 @pytest.mark.parametrize("kind", ["oblique", "co2", "regression", "categories"])

@@ -581,6 +581,33 @@ def test_permutation_importance_is_the_definition():
     assert (abs(lost[:2]) < 0.1).all()
 
 
+def test_permutation_importance_of_sets_of_features():
+    """The rows of a set are permuted as a whole; numbers stand for sets of one."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 3))
+    y = (x[:, 2] > x[:, 0]).astype(np.int32)
+    forest = classic.grow(x[:100], y[:100], 10, rng=0)
+    x, y = x[100:], y[100:]
+    lost = tree.permutation_importance(forest, x, y, columns=[(2, 0), range(1, 3)], n_repeats=2, rng=4)
+    draws = np.random.default_rng(4)
+    right = (tree.predict(forest, x).argmax(axis=1) == y).mean()
+    for f, columns in enumerate(([0, 2], [1, 2])):
+        for repeat in range(2):
+            other = x.copy()
+            other[:, columns] = x[draws.permutation(100)][:, columns]
+            assert lost[f, repeat] == right - (tree.predict(forest, other).argmax(axis=1) == y).mean()
+    settings = {"n_repeats": 2, "rng": 4}
+    whole = tree.permutation_importance(forest, x, y, **settings)
+    for columns in ([0, 1, 2], [[0], [1], [2]], [True] * 3, np.array([[0], [1], [2]])):
+        same = tree.permutation_importance(forest, x, y, columns=columns, **settings)
+        assert same.tobytes() == whole.tobytes()
+    assert tree.permutation_importance(forest, x, y, columns=1, **settings).shape == (1, 2)
+    with pytest.raises(IndexError, match=r"^columns\[1\]: expected numbers of features below n_features = 3"):
+        tree.permutation_importance(forest, x, y, columns=[[0], [3]])
+    with pytest.raises(ValueError, match=r"^columns\[0\]: expected the number of a column or more, got none"):
+        tree.permutation_importance(forest, x, y, columns=[[]])
+
+
 def test_permutation_importance_of_targets_and_progress():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(200, 3)).astype(np.float32)

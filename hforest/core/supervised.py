@@ -445,26 +445,26 @@ def max_features(value: Any, n_features: int) -> int:
     return check.integer("max_features", value, 1, n_features)
 
 
-def categorical(value: Any, n_features: int) -> np.ndarray | None:
-    """Which features are categories, from a mask or from their numbers; None where none are."""
+def categorical(value: Any, n_features: int, name: str = "categorical") -> np.ndarray | None:
+    """Which features are categories, or others, from a mask or from their numbers; None where none are."""
     if value is None:
         return None
-    columns = _plain(np.asarray(to_numpy(as_given("categorical", value))))
+    columns = _plain(np.asarray(to_numpy(as_given(name, value))))
     check.require(
-        columns.ndim == 1 and (columns.dtype.kind in "biu" or not columns.size), "categorical",
+        columns.ndim == 1 and (columns.dtype.kind in "biu" or not columns.size), name,
         "a mask of bools or numbers of features", f"{columns.dtype} of shape {columns.shape}",
         "pass a list such as [0, 3]", TypeError,
     )  # fmt: skip
     if columns.dtype.kind == "b":
         check.require(
-            columns.size == n_features, "categorical", f"a mask of n_features = {n_features} bools",
-            columns.size, "pass one for each feature, or the numbers of those that are categories",
+            columns.size == n_features, name, f"a mask of n_features = {n_features} bools",
+            columns.size, "pass one for each feature, or the numbers of some",
         )  # fmt: skip
         mask = columns.copy()
     else:
         low, high = (int(columns.min()), int(columns.max())) if columns.size else (0, -1)
         check.require(
-            0 <= low and high < n_features, "categorical",
+            0 <= low and high < n_features, name,
             f"numbers of features below n_features = {n_features}", f"{low} to {high}",
             "columns are numbered from 0", IndexError,
         )  # fmt: skip
@@ -472,6 +472,30 @@ def categorical(value: Any, n_features: int) -> np.ndarray | None:
         mask[columns.astype(np.int64)] = True
     return mask if mask.any() else None
 
+
+def some_columns(value: Any, n_features: int, name: str = "columns") -> IntArray:
+    """Numbers of columns, ascending, from a mask, numbers or one number."""
+    value = check.scalar(value)
+    mask = categorical([value] if check.is_integer(value) else value, n_features, name)
+    if mask is None:
+        raise ValueError(
+            f"{name}: expected the number of a column or more, got none; pass such as 0 or [0, 3]"
+        )
+    some: IntArray = np.flatnonzero(mask)
+    return some
+
+
+def column_sets(value: Any, n_features: int) -> list[IntArray]:
+    """Columns, ascending, each by itself, or sets of them from a list of lists; all columns for None."""
+    if value is None:
+        return list(np.arange(n_features)[:, None])
+    if isinstance(value, tuple | list | np.ndarray) and any(isinstance(a, _SEVERAL) for a in value):
+        return [some_columns(a, n_features, f"columns[{i}]") for i, a in enumerate(value)]
+    return list(some_columns(value, n_features)[:, None])
+
+
+_SEVERAL = (tuple, list, range, np.ndarray)
+"""Kinds of a set of columns."""
 
 MAX_CATEGORY = 2**16 - 1
 

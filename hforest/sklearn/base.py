@@ -115,6 +115,10 @@ class Estimator(BaseEstimator):
         """Columns of categories as hforest takes them: names become numbers, and the dtypes' word a mask."""
         if self._reads_dtypes():
             return self.columns_.categorical
+        return self._numbers_of("categorical_features", columns, ', "from_dtype"')
+
+    def _numbers_of(self, parameter: str, columns: Any, others: str = "") -> Any:
+        """Columns with numbers in place of their names."""
         names = np.asarray(columns)
         if columns is None or names.dtype.kind not in "UO" or not names.size:
             return columns
@@ -122,8 +126,8 @@ class Estimator(BaseEstimator):
         unknown = [name for name in names.ravel().tolist() if name not in known]
         if unknown:
             raise ValueError(
-                f"categorical_features: expected names of columns of X, got {unknown[0]!r}; pass X as a "
-                'DataFrame that has them, "from_dtype", or the numbers of the columns'
+                f"{parameter}: expected names of columns of X, got {unknown[0]!r}; pass X as a "
+                f"DataFrame that has them{others}, or the numbers of the columns"
             )
         return [known.index(name) for name in names.ravel().tolist()]
 

@@ -1,7 +1,7 @@
 """Honest forests: splits of each tree from some samples, values of its leaves from others."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -10,7 +10,7 @@ from numpy.random import RandomState
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from .. import classic, manifold, stats, tree
+from .. import classic, manifold, project, stats, tree
 from .base import keep
 from .classic import Metric
 from .grown import GrownForest
@@ -32,6 +32,7 @@ class _Honest(GrownForest):
     """Forests of honest trees, of any kind of splits."""
 
     trees: str
+    groups: Sequence[ArrayLike] | None
     _function = staticmethod(classic.grow)
     _draws: dict[str, Any]
 
@@ -54,8 +55,25 @@ class _Honest(GrownForest):
 
     def _grow(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> tree.Forest:
         counts = settings["bootstrap"]
+        settings = settings | self._views(x.shape[1], settings)
         grown = super()._grow(x, y, settings | {"bootstrap": counts.structure})
         return tree.refit(grown, x, y, counts=counts.leaf, **_learned(settings))
+
+    def _views(self, n_features: int, settings: dict[str, Any]) -> dict[str, Any]:
+        """Settings of oblique trees whose projections keep to groups of columns."""
+        groups: Any = self.groups
+        if groups is None:
+            return {}
+        if self.trees != "oblique":
+            raise ValueError(
+                f"groups: expected None with trees={self.trees!r}, got {type(groups).__name__}; pass "
+                'trees="oblique"'
+            )
+        if isinstance(groups, list | tuple):
+            groups = [self._numbers_of("groups", group) for group in groups]
+        base = project.sparse_distribution(n_features, settings["density"])
+        views = project.grouped_distribution(base, groups, settings["n_projections"])
+        return {"distribution": views, "projection": None, "n_projections": None}
 
     def _out_of_bag(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> np.ndarray:
         p, self.oob_votes_ = stats.posterior(
@@ -125,9 +143,12 @@ class HonestForestClassifier(Classifier, _Honest):
         their number, a number, a fraction, or all (None).
     density : float
         Mean number of features in a projection of oblique trees.
-    n_projections : int, optional
-        Projections sampled at a node of oblique trees; by default the root of the number of features, rounded
-        up.
+    n_projections : int or list of ints, optional
+        Projections sampled at a node of oblique trees, with `groups` of each group; by default the root of
+        the number of features, or of those of the group, rounded up.
+    groups : list of array-likes of int or str, optional
+        Views: columns, by number or name, to which the projections of oblique trees keep, as
+        `hforest.project.grouped_distribution` explains; every column is in one group.
     min_impurity_decrease : float
         Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
     max_bins : int, optional
@@ -188,7 +209,8 @@ class HonestForestClassifier(Classifier, _Honest):
         min_weight_fraction_leaf: float = 0.0,
         max_features: int | float | str | None = "sqrt",
         density: float = 1.5,
-        n_projections: int | None = None,
+        n_projections: int | Sequence[int] | None = None,
+        groups: Sequence[ArrayLike] | None = None,
         min_impurity_decrease: float = 0.0,
         max_bins: int | None = None,
         oob_score: bool | Metric = False,
@@ -233,9 +255,12 @@ class HonestForestRegressor(Regressor, _Honest):
         their number, a number, a fraction, or all (None). By default all.
     density : float
         Mean number of features in a projection of oblique trees.
-    n_projections : int, optional
-        Projections sampled at a node of oblique trees; by default the root of the number of features, rounded
-        up.
+    n_projections : int or list of ints, optional
+        Projections sampled at a node of oblique trees, with `groups` of each group; by default the root of
+        the number of features, or of those of the group, rounded up.
+    groups : list of array-likes of int or str, optional
+        Views: columns, by number or name, to which the projections of oblique trees keep, as
+        `hforest.project.grouped_distribution` explains; every column is in one group.
     min_impurity_decrease : float
         Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
     max_bins : int, optional
@@ -295,7 +320,8 @@ class HonestForestRegressor(Regressor, _Honest):
         min_weight_fraction_leaf: float = 0.0,
         max_features: int | float | str | None = 1.0,
         density: float = 1.5,
-        n_projections: int | None = None,
+        n_projections: int | Sequence[int] | None = None,
+        groups: Sequence[ArrayLike] | None = None,
         min_impurity_decrease: float = 0.0,
         max_bins: int | None = None,
         oob_score: bool | Metric = False,

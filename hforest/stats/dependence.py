@@ -6,6 +6,7 @@ import numpy as np
 
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray
+from .problem import float_numbers
 
 LEAST_ROWS = 4
 """Rows without which unbiased distance correlations are not defined."""
@@ -35,8 +36,7 @@ def centered(distances: FloatArray) -> FloatArray:
 
 
 def _distances(name: str, a: ArrayLike, n: int | None = None) -> FloatArray:
-    check.on_cpu(**{name: a})
-    numbers = supervised.converted_numbers(supervised.real(name, a), np.dtype(np.float64))
+    numbers = float_numbers(name, a)
     size = len(numbers) if n is None and numbers.ndim == 2 else n
     rows = f"of at least {LEAST_ROWS}" if n is None else f"= {n}"
     check.require(

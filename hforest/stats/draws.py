@@ -27,6 +27,12 @@ def of_trees(seed: int, first: int, n_trees: int, n: int) -> IntArray:
     return _words(seed, np.arange(first, first + n_trees, dtype=np.uint64) + np.uint64(_TREES), n)
 
 
+def orders(seed: int, first: int, n_trees: int, n: int) -> IntArray:
+    """(n_trees, n) permutations of n rows: the order of the words of each tree."""
+    order: IntArray = np.argsort(of_trees(seed, first, n_trees, n), axis=1, kind="stable")
+    return order
+
+
 def blocks(n_trees: int, n: int) -> Iterator[IntArray]:
     """Numbers of trees, some at a time, whose words take little memory."""
     step = max(1, _WORDS // n)

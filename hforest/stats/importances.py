@@ -1,5 +1,6 @@
 """Importances of features from the rows that trees did not draw, and tests of them by permuted copies."""
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,12 +11,13 @@ from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
 from ..core.progress import reporting
 from ..growth import Samples
 from ..tree import Forest
-from .draws import of_trees, permutation, seed_of
+from .draws import orders, permutation, seed_of
+from .permutation import split_rows
 from .problem import (
     Grower,
+    Problem,
     applied,
     check_grower,
-    checked_columns,
     dense_rows,
     encoded_as,
     grown,
@@ -23,6 +25,7 @@ from .problem import (
     outputs,
     problem,
     reached,
+    rows_of,
 )
 
 
@@ -120,11 +123,28 @@ def oob_importance(
     leaf, goal = applied(forest, x, y, task, n_classes)
     n, n_trees = leaf.shape
     often = supervised.in_bag_counts("counts", counts, n_trees, n)
-    return _importance_of(forest, leaf, goal, often, by)
+    check.require(
+        (often == 0).any(), "counts", "a tree with out-of-bag rows", "none",
+        "pass counts with zeros in some rows",
+    )  # fmt: skip
+    return importance_of(forest, leaf, goal, often, _GAINS[by])
 
 
-def _importance_of(
-    forest: Forest, leaf: IntArray, goal: supervised.Target, often: IntArray, by: str
+class Part(NamedTuple):
+    """In-bag or out-of-bag rows of splits, of both sides, and of the whole tree: counts and sums."""
+
+    node: FloatArray
+    left: FloatArray
+    right: FloatArray
+    root: FloatArray
+
+
+Gain = Callable[[Part, Part], FloatArray]
+"""gain(inside, outside): what each split adds to its features, from its in-bag and out-of-bag rows."""
+
+
+def importance_of(
+    forest: Forest, leaf: IntArray, goal: supervised.Target, often: IntArray, gain_of: Gain
 ) -> OobImportance:
     """As `oob_importance`, of the leaves of the rows; nothing is checked but that rows are out-of-bag."""
     values = outputs(goal)
@@ -145,39 +165,30 @@ def _importance_of(
     at = np.concatenate([np.zeros(0, np.int64), *levels])
     nodes = (at, child[at], child[at] + 1, start[tree_of[at]])
     inside, outside = (
-        _Part(*(of_node[some] for some in nodes)) for of_node in (sums(often), sums(often == 0))
+        Part(*(of_node[some] for some in nodes)) for of_node in (sums(often), sums(often == 0))
     )
     gain = np.zeros(len(tree_of))
-    gain[at] = _GAINS[by](inside, outside)
+    gain[at] = gain_of(inside, outside)
     return _of_features(forest, gain, (often == 0).any(axis=1))
 
 
-class _Part(NamedTuple):
-    """In-bag or out-of-bag rows of splits, of both sides, and of the whole tree: counts and sums."""
-
-    node: FloatArray
-    left: FloatArray
-    right: FloatArray
-    root: FloatArray
+def means(sums: FloatArray) -> FloatArray:
+    """Sums divided by the rows of their nodes: of squared lengths, and of each value; 0 without rows."""
+    mean: FloatArray = np.divide(sums, sums[:, :1], out=np.zeros_like(sums), where=sums[:, :1] > 0)
+    return mean[:, 1:]
 
 
-def _mean(sums: FloatArray) -> FloatArray:
-    """Sums divided by the rows of their nodes; 0 in nodes without rows."""
-    means: FloatArray = np.divide(sums, sums[:, :1], out=np.zeros_like(sums), where=sums[:, :1] > 0)
-    return means[:, 1:]
-
-
-def _mdi_oob(inside: _Part, outside: _Part) -> FloatArray:
-    product = (_mean(inside.left) - _mean(inside.right)) * (_mean(outside.left) - _mean(outside.right))
+def _mdi_oob(inside: Part, outside: Part) -> FloatArray:
+    product = (means(inside.left) - means(inside.right)) * (means(outside.left) - means(outside.right))
     weight = outside.left[:, 0] * outside.right[:, 0] / np.maximum(outside.node[:, 0], 1)
     gain: FloatArray = weight / np.maximum(outside.root[:, 0], 1) * product[:, 1:].sum(axis=1)
     return gain
 
 
-def _ufi(inside: _Part, outside: _Part) -> FloatArray:
+def _ufi(inside: Part, outside: Part) -> FloatArray:
     def weighted(a: FloatArray, b: FloatArray) -> FloatArray:
         """Impurity of some nodes, from in-bag and out-of-bag rows, times in-bag rows."""
-        within, beyond = _mean(a), _mean(b)
+        within, beyond = means(a), means(b)
         impurity = (within[:, 0] + beyond[:, 0]) / 2 - (within[:, 1:] * beyond[:, 1:]).sum(axis=1)
         product: FloatArray = a[:, 0] * impurity
         return product
@@ -194,9 +205,6 @@ def _of_features(forest: Forest, gain: FloatArray, judged: np.ndarray) -> OobImp
     """Sums over the splits of each feature in each tree that has out-of-bag rows: their means and errors."""
     import scipy.sparse
 
-    check.require(
-        judged.any(), "counts", "a tree with out-of-bag rows", "none", "pass counts with zeros in some rows"
-    )
     shape = (len(gain), int(forest.n_features))
     axis = np.flatnonzero(forest.feature >= 0)
     uses = scipy.sparse.csr_array((np.ones(len(axis)), (axis, forest.feature[axis])), shape=shape)
@@ -218,23 +226,24 @@ def _of_features(forest: Forest, gain: FloatArray, judged: np.ndarray) -> OobImp
 
 
 class ImportanceTest(NamedTuple):
-    """Importances of features beside those of permuted copies."""
+    """Importances of features, or sets of features, beside those of permuted copies."""
 
     p_value: FloatArray
-    """(n_columns,) float64: of each feature by itself, above 0 and at most 1."""
+    """(n_sets,) float64: of each feature or set by itself, above 0 and at most 1."""
     adjusted: FloatArray
-    """(n_columns,) float64: p-values after Holm, of all features together."""
+    """(n_sets,) float64: p-values after Holm, of all of them together."""
     importance: FloatArray
-    """(n_columns,) float64: that of `oob_importance` in a forest that has copies, too."""
+    """(n_sets,) float64: that of `oob_importance` in a forest that has copies, too, of a set the sum; by
+    "error" the mean rise of the error."""
     null: FloatArray
-    """(n_columns, n_copies) float64: the importances of the copies."""
+    """(n_sets, n_copies) float64: the importances of the copies."""
 
 
 def importance_test(
     x: ArrayLike | Samples,
     y: ArrayLike,
     *,
-    columns: ArrayLike | None = None,
+    columns: ArrayLike | Sequence[ArrayLike] | None = None,
     by: str = "mdi_oob",
     n_trees: int = 100,
     n_copies: int | None = None,
@@ -243,7 +252,7 @@ def importance_test(
     progress: Progress = None,
     rng: Rng = None,
 ) -> ImportanceTest:
-    """Tests which features tell of y, by their importance among that of permuted copies in the same forest.
+    """Tests which features, or sets of them, tell of y, by their importance among that of permuted copies.
 
     Parameters
     ----------
@@ -252,15 +261,17 @@ def importance_test(
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
         Labels 0 to n_classes - 1, each of which occurs, of two classes or more; or targets of any real dtype
         in a regression.
-    columns : int, or (n_columns,) array-like of ints, optional
-        Numbers of the features to test; by default all.
-    by : "mdi_oob" or "ufi"
-        How splits are judged, as `oob_importance` explains.
+    columns : int, (n_sets,) array-like of ints, or list of array-likes of ints, optional
+        Features to test, each by itself; or sets of features, of each of which the samples are permuted as a
+        whole. Sets may overlap. By default every feature by itself.
+    by : "mdi_oob", "ufi" or "error"
+        How splits are judged, as `oob_importance` explains: a forest with copies is grown for each set. Or by
+        the error of one forest, for all sets, on rows that it was not grown on.
     n_trees : int
         Number of trees of each forest, 1 to 2**20.
     n_copies : int, optional
-        Permuted copies of a feature, 1 to 2**20; the least p-value is 1 / (n_copies + 1). By default 99, or
-        ``20 n_columns - 1`` if that is more, so that an adjusted p-value can be 0.05.
+        Permuted copies of a set, 1 to 2**20; the least p-value is 1 / (n_copies + 1). By default 99, or
+        ``20 n_sets - 1`` if that is more, so that an adjusted p-value can be 0.05.
     task : "classification" or "regression"
         Whether y holds labels or targets.
     grow : callable, optional
@@ -268,8 +279,8 @@ def importance_test(
         x are Samples; returns a Forest. By default `hforest.classic.grow`; bind settings by
         functools.partial.
     progress : callable or bool, optional
-        Called as progress(done, n_columns) after each feature; False ends them, and the result has the
-        features so far. True shows a bar.
+        Called as progress(done, n_sets) after each feature or set; False ends them, and the result has those
+        so far. True shows a bar.
     rng : None, int or numpy.random.Generator
         Source of random numbers; the same int gives the same result in every call.
 
@@ -282,28 +293,38 @@ def importance_test(
     ------
     TypeError, ValueError, IndexError
         Wrong kind, dtype or shape; numbers out of their range; columns out of range; too few trees for any
-        to have out-of-bag rows.
+        to have out-of-bag rows; by "error" a class of less than 3 rows.
 
     Warnings
     --------
-    The hypothesis is that a feature is independent of y and of the other features, all together. A feature
-    that tells nothing of y beside another one on which it depends is no case of it, and may be rejected; for
-    this question use `conditional_test`.
+    The hypothesis is that a feature, or a set of features, is independent of y and of the other features, all
+    together. A feature that tells nothing of y beside another one on which it depends is no case of it, and
+    may be rejected; for this question use `conditional_test`.
 
     Notes
     -----
-    For each feature a forest is grown on the other features, the feature, and permutations of its rows, at
-    places drawn at random. Under the hypothesis the feature and its copies are exchangeable, and so are their
+    For each set a forest is grown on the other features, the set, and permutations of its rows, at places
+    drawn at random. Under the hypothesis the set and its copies are exchangeable, and so are their
     importances; the p-value is ``(1 + g) / (1 + n_copies)`` with g copies that are as important. It holds at
     every number of rows and trees, for every function that grows forests, oblique ones too. Copies of all
     features in one forest would hold as well, but hide the features among ``n_features n_copies`` copies.
+
+    By "error" one forest is grown, on half of the rows of each class. The importance of a set is by how much
+    the mean squared error on the others, of targets or of class shares, rises where the set is permuted
+    (`hforest.tree.permutation_importance`), on average over the copies; that of a copy is the same mean minus
+    its own rise. The forest knows nothing of these rows: under the hypothesis the set and its permutations
+    are exchangeable, and the p-value is exact. This is the holdout randomization test (Tansey, Veitch, Zhang,
+    Rabadan and Blei 2022) with permutations. It has less power, since the forest sees half of the rows, and
+    is the one for many sets, or sets of many columns, of which copies take memory.
+
     Labels permuted beside all features (Altmann, Tolosi, Sander and Lengauer 2010) hold where no feature
     tells anything, and need not elsewhere.
 
     Holm 1979: the k-th least p-value of m, counted from 0, is multiplied by m - k, and is no less than those
-    before; the probability of one wrong rejection or more among all features is then at most the level,
-    however they depend. Equal importances, such as those of features without a split, count as larger. Cost:
-    a forest of n_features + n_copies features for each column.
+    before; the probability of one wrong rejection or more among all sets is then at most the level, however
+    they depend. Equal importances, such as those of features without a split, count as larger. Cost: a forest
+    of n_features features and n_copies copies of the set, for each set; by "error" one forest, and n_copies
+    predictions of half of the rows for each set.
 
     Examples
     --------
@@ -311,39 +332,72 @@ def importance_test(
     >>> x = np.random.default_rng(0).normal(size=(100, 3)); y = x[:, 1] > 0
     >>> hforest.stats.importance_test(x, y, n_trees=50, rng=0).adjusted < 0.05
     array([False,  True, False])
+    >>> sets = [[0, 1], [0, 2]]
+    >>> hforest.stats.importance_test(x, y, columns=sets, by="error", n_trees=50, rng=0).adjusted < 0.05
+    array([ True, False])
     """
     of = problem(x, y, task)
     rows, n_features = dense_rows(of), of.samples.shape[1]
-    some = np.arange(n_features) if columns is None else checked_columns(columns, n_features)
-    check.choice("by", by, tuple(_GAINS))
+    sets = supervised.column_sets(columns, n_features)
+    check.choice("by", by, (*_GAINS, "error"))
     n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
-    most = max(99, 20 * len(some) - 1)
+    most = max(99, 20 * len(sets) - 1)
     n_copies = most if n_copies is None else check.integer("n_copies", n_copies, 1, 2**20)
     check_grower(grow, of.goal, "bootstrap", "rng")
-    seed, n = check.seed(rng), len(rows)
-    others = np.arange(n_features)
+    settings = (of, rows, sets, n_trees, n_copies, grow, progress, check.seed(rng))
+    observed, null = _rises(*settings) if by == "error" else _beside_copies(by, *settings)
+    p = (1 + reached(observed, null).sum(axis=1)) / (1 + n_copies)
+    return ImportanceTest(p, _holm(p, len(sets)), observed, null)
+
+
+def _beside_copies(
+    by: str, of: Problem, rows: FloatArray, sets: list[IntArray], n_trees: int, n_copies: int,
+    grow: Grower | None, progress: Progress, seed: int,
+) -> tuple[FloatArray, FloatArray]:  # fmt: skip
+    """(n_sets,) importances of sets and (n_sets, n_copies) of their copies, in a forest of both for each."""
+    n, n_features = rows.shape
     importance: list[FloatArray] = []
-    with reporting(progress, len(some), "column") as report:
-        for done, j in enumerate(some):
-            of_column = seed_of(seed, int(j))
-            with check.memory("n_copies", "copies", 32 * n * (n_features + n_copies)):
-                order = np.argsort(of_trees(of_column, 0, 1 + n_copies, n), axis=1, kind="stable").T
-            place = int(permutation(of_column, 0, 1 + n_copies)[0])
+    with reporting(progress, len(sets), "column") as report:
+        for done, some in enumerate(sets):
+            of_set = seed_of(seed, int(some[0]))
+            with check.memory("n_copies", "copies", 32 * n * (n_features + n_copies * len(some))):
+                order = orders(of_set, 0, 1 + n_copies, n).T
+            place = int(permutation(of_set, 0, 1 + n_copies)[0])
             order[:, place] = np.arange(n)
-            columns_of = np.concatenate([others[others != j], np.full(1 + n_copies, j)])
-            wide = rows[:, columns_of]
-            wide[:, n_features - 1 :] = rows[order, j]
-            counts = growth.bootstrap_counts(n, n_trees, rng=of_column)
+            others = np.setdiff1d(np.arange(n_features), some)
+            columns_of = np.concatenate([others, np.tile(some, 1 + n_copies)])
+            wide = np.hstack([rows[:, others], rows[order[:, :, None], some].reshape(n, -1)])
+            counts = growth.bootstrap_counts(n, n_trees, rng=of_set)
+            check.require(
+                (counts == 0).any(), "n_trees", "trees with out-of-bag rows", "none",
+                "grow more trees, or pass more rows",
+            )  # fmt: skip
             samples = encoded_as(of, wide, columns_of)
-            forest = grown(grow, samples, of.goal, n_trees, bootstrap=counts, rng=of_column)
-            mean = _importance_of(forest, tree.apply(forest, wide), of.goal, counts, by).mean
-            importance.append(np.roll(mean[n_features - 1 :], -place))
+            forest = grown(grow, samples, of.goal, n_trees, bootstrap=counts, rng=of_set)
+            mean = importance_of(forest, tree.apply(forest, wide), of.goal, counts, _GAINS[by]).mean
+            importance.append(np.roll(mean[len(others) :].reshape(1 + n_copies, -1).sum(axis=1), -place))
             if not report(done + 1):
                 break
     table = np.stack(importance)
-    observed, null = table[:, 0], table[:, 1:]
-    p = (1 + (null >= reached(observed)[:, None]).sum(axis=1)) / (1 + n_copies)
-    return ImportanceTest(p, _holm(p, len(some)), observed, null)
+    return table[:, 0], table[:, 1:]
+
+
+def _rises(
+    of: Problem, rows: FloatArray, sets: list[IntArray], n_trees: int, n_copies: int, grow: Grower | None,
+    progress: Progress, seed: int,
+) -> tuple[FloatArray, FloatArray]:  # fmt: skip
+    """As `_beside_copies`, of mean rises of the error of one forest on rows that it was not grown on."""
+    first, second = split_rows(of.goal.labels, len(rows), 0.5, seed)
+    of_forest = seed_of(seed, 0)
+    counts = growth.bootstrap_counts(len(first), n_trees, rng=of_forest)
+    samples = encoded_as(of, rows[first])
+    forest = grown(grow, samples, rows_of(of.goal, first), n_trees, bootstrap=counts, rng=of_forest)
+    rise = tree.permutation_importance(
+        forest, rows[second], outputs(rows_of(of.goal, second)), columns=sets, task="regression",
+        n_repeats=n_copies, progress=progress, rng=seed_of(seed, 1),
+    )  # fmt: skip
+    mean = rise.mean(axis=1)
+    return mean, mean[:, None] - rise
 
 
 def _holm(p: FloatArray, n: int) -> FloatArray:

@@ -5,13 +5,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import tree
 from ..core import check
 from ..core.aliases import ArrayLike, FloatArray, IntArray
 from ..tree import Forest
 from .honest import HonestCounts
 from .posteriors import checked_counts
-from .problem import leaf_values
+from .problem import leaf_values, leaves
 
 _ENTRIES = 1 << 22
 """Predictions of trees, and in-bag counts, that are multiplied at a time."""
@@ -103,13 +102,10 @@ def confidence_intervals(
     check.require(
         coverage < 1, "coverage", "a number below 1", coverage, "every number is in an interval of coverage 1"
     )
-    check.on_cpu(x=x)
-    tree.check(forest)
-    check.on_cpu(**{"forest.feature": forest.feature})
-    n_trees = len(forest.tree_start) - 1
+    leaf = leaves(forest, x)
+    n_trees = leaf.shape[1]
     check.require(n_trees > 1, "forest", "2 trees or more", n_trees, "grow more trees")
     in_bag, factor = _draws(checked_counts(counts, n_trees))
-    leaf = tree.apply(forest, x)
     mean = np.empty((len(leaf), forest.value.shape[1]))
     error, noise = np.empty(mean.shape), np.empty(mean.shape)
     step = max(1, _ENTRIES // (n_trees * mean.shape[1]))

@@ -177,7 +177,7 @@ _without_labels = partial(classic.grow_random, min_samples_leaf=5)
 """Grows trees whose rows are split at random; leaves hold several rows, which predict each other."""
 
 
-def _split(y: Any, n: int, share: float, seed: int) -> tuple[IntArray, IntArray]:
+def split_rows(y: Any, n: int, share: float, seed: int) -> tuple[IntArray, IntArray]:
     """Rows for the structure, and the others, in ascending order; of each class the same share."""
     stratum = np.zeros(n, np.int64) if y is None else y
     sizes = np.bincount(stratum)
@@ -334,7 +334,7 @@ def split_test(
     check.choice("weighting", weighting, WEIGHTINGS)
     seed, n = check.seed(rng), len(of.samples)
     if share:
-        first, second = _split(of.goal.labels, n, share, seed)
+        first, second = split_rows(of.goal.labels, n, share, seed)
         goal = rows_of(of.goal, first)
     else:
         first = second = np.arange(n)

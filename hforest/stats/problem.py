@@ -113,19 +113,6 @@ def dense_rows(of: Problem) -> FloatArray:
     return rows
 
 
-def checked_columns(columns: Any, n_features: int) -> IntArray:
-    """Numbers of columns, ascending, from a mask, numbers or one number."""
-    columns = check.scalar(columns)
-    with renamed("categorical", "columns"):
-        mask = supervised.categorical([columns] if check.is_integer(columns) else columns, n_features)
-    if mask is None:
-        raise ValueError(
-            "columns: expected the number of a column or more, got none; pass such as 0 or [0, 3]"
-        )
-    some: IntArray = np.flatnonzero(mask)
-    return some
-
-
 def settings_of(goal: supervised.Target) -> dict[str, Any]:
     """Keyword arguments that tell a function which grows forests what is learned."""
     return {"task": "regression"} if goal.labels is None else {"n_classes": goal.n_outputs}
@@ -156,11 +143,24 @@ def applied(
     forest: Forest, x: ArrayLike, y: ArrayLike, task: str, n_classes: int | None
 ) -> tuple[IntArray, supervised.Target]:
     """(n_samples, n_trees) leaves of rows, and their labels or targets; all arguments are checked."""
-    check.on_cpu(x=x, y=y)
+    check.on_cpu(y=y)
+    leaf = leaves(forest, x)
+    return leaf, supervised.target(y, len(leaf), task, n_classes)
+
+
+def leaves(forest: Forest, x: ArrayLike) -> IntArray:
+    """(n_samples, n_trees) leaves of rows; both are checked."""
+    check.on_cpu(x=x)
     tree.check(forest)
     check.on_cpu(**{"forest.feature": forest.feature})
-    leaf = tree.apply(forest, x)
-    return leaf, supervised.target(y, len(leaf), task, n_classes)
+    return tree.apply(forest, x)
+
+
+def float_numbers(name: str, a: ArrayLike) -> FloatArray:
+    """Real numbers of any shape, as float64."""
+    check.on_cpu(**{name: a})
+    numbers: FloatArray = supervised.converted_numbers(supervised.real(name, a), np.dtype(np.float64))
+    return numbers
 
 
 def leaf_values(forest: Forest, leaf: IntArray) -> FloatArray:
@@ -226,9 +226,11 @@ def checked_draws(n_permutations: Any) -> int:
     return check.integer("n_permutations", n_permutations, 1, MAX_PERMUTATIONS)
 
 
-def reached(observed: Any) -> Any:
-    """What is as large as statistics to rounding."""
-    return observed - 1e-12 * np.maximum(1.0, abs(observed))
+def reached(observed: Any, null: FloatArray) -> np.ndarray:
+    """Which statistics are as large as the observed one of their row, to rounding of the largest."""
+    unit = np.maximum(abs(observed), abs(null).max(axis=-1))
+    as_large: np.ndarray = null >= (observed - 1e-12 * unit)[..., None]
+    return as_large
 
 
 def in_blocks(
@@ -245,5 +247,5 @@ def in_blocks(
             if not report(len(null)):
                 break
     drawn = np.array(null)
-    exceed = int((drawn >= reached(observed)).sum())
+    exceed = int(reached(observed, drawn).sum())
     return (1 + exceed) / (1 + len(drawn)), drawn

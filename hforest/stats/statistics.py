@@ -7,6 +7,7 @@ import numpy as np
 
 from ..core import check, supervised
 from ..core.aliases import Array, ArrayLike, FloatArray, IntArray
+from .problem import float_numbers
 
 _MISSING = ("error", "omit")
 Statistic = Callable[[FloatArray, Array], float]
@@ -18,8 +19,7 @@ dependence."""
 
 
 def _rows(name: str, p: ArrayLike, n_columns: str) -> FloatArray:
-    check.on_cpu(**{name: p})
-    numbers = supervised.converted_numbers(supervised.real(name, p), np.dtype(np.float64))
+    numbers = float_numbers(name, p)
     check.require(
         numbers.ndim == 2 and numbers.shape[0] > 0 and numbers.shape[1] > 0, name,
         f"shape (n_samples, {n_columns})", tuple(numbers.shape), "pass Posterior.p",

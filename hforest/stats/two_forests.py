@@ -8,11 +8,10 @@ from .. import tree
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
 from ..growth import Samples
-from .draws import blocks, of_trees, permutation, seed_of, subset
+from .draws import blocks, orders, permutation, seed_of, subset
 from .problem import (
     Grower,
     check_grower,
-    checked_columns,
     checked_draws,
     dense_rows,
     encoded_as,
@@ -122,7 +121,7 @@ def two_forest_test(
     """
     of = problem(x, y, task)
     rows, (n, n_features) = dense_rows(of), of.samples.shape
-    some = checked_columns(columns, n_features)
+    some = supervised.some_columns(columns, n_features)
     check.on_cpu(x_test=x_test, y_test=y_test)
     test = supervised.matrix("x_test", x_test, of.samples.dtype, ("n_test", "n_features"), missing=True)
     check.require(
@@ -185,6 +184,5 @@ def _subsamples(seed: int, first: int, n_trees: int, n: int, size: int) -> IntAr
     """(n_trees, n) int32: 1 for the rows that a tree draws, without replacement."""
     counts = np.zeros((n_trees, n), np.int32)
     for trees in blocks(n_trees, n):
-        drawn = of_trees(seed, first + int(trees[0]), len(trees), n)
-        counts[trees[:, None], np.argsort(drawn, axis=1, kind="stable")[:, :size]] = 1
+        counts[trees[:, None], orders(seed, first + int(trees[0]), len(trees), n)[:, :size]] = 1
     return counts

@@ -1,6 +1,6 @@
 """How much the features of a forest matter: by its splits, and by what shuffling a feature costs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +8,7 @@ import numpy as np
 from ..core import check as checks
 from ..core import dispatch, supervised
 from ..core import progress as progresses
-from ..core.aliases import ArrayLike, FloatArray, Progress, Rng
+from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
 from .forest import Forest, check, on_host
 from .walks import checked, outputs
 
@@ -82,6 +82,7 @@ def permutation_importance(
     x: ArrayLike,
     y: ArrayLike,
     *,
+    columns: ArrayLike | Sequence[ArrayLike] | None = None,
     task: str = "classification",
     n_repeats: int = 5,
     progress: Progress = None,
@@ -99,19 +100,22 @@ def permutation_importance(
     y : (n_samples,) array_like, or (n_samples, n_outputs)
         Labels of any integer dtype or bool, or targets of any real dtype; targets are converted to the dtype
         of the forest.
+    columns : int, (n_sets,) array-like of ints, or list of array-likes of ints, optional
+        Features that are permuted, each by itself; or sets of features, of each of which the samples are
+        permuted as a whole. Sets may overlap. By default every feature by itself.
     task : "classification" or "regression"
         Whether y holds labels or targets.
     n_repeats : int
-        How often each feature is permuted.
+        How often each feature, or set of features, is permuted.
     progress : callable or bool, optional
-        Called as progress(done, n_features) after each feature; False ends the work and returns the rows of
-        the features so far. True shows a bar.
+        Called as progress(done, n_sets) after each feature or set; False ends the work and returns the rows
+        of those so far. True shows a bar.
     rng : None, int or numpy.random.Generator
         Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
-    (n_features, n_repeats) numpy array of float64
+    (n_sets, n_repeats) numpy array of float64, of all features (n_features, n_repeats)
         By how much the share of right labels sinks, or the mean squared error rises. Below 0 where a
         permutation happens to help.
 
@@ -124,7 +128,8 @@ def permutation_importance(
     Notes
     -----
     Breiman 2001, section 10. Features that carry the same information share their importance, or hide each
-    other's. Cost: n_features n_repeats predictions of all samples.
+    other's; a set of them does not. `hforest.stats.importance_test` with ``by="error"`` makes p-values of
+    this. Cost: n_sets n_repeats predictions of all samples.
 
     Examples
     --------
@@ -145,10 +150,11 @@ def permutation_importance(
         )
     n_repeats = checks.integer("n_repeats", n_repeats, 1, 2**20)
     checks.choice("task", task, supervised.TASKS)
+    sets = supervised.column_sets(columns, x.shape[1])
     score = _accuracy(forest, x, y) if task == "classification" else _minus_error(forest, x, y)
     generator = checks.generator(rng)
-    with progresses.reporting(progress, x.shape[1], "feature") as report:
-        return _losses(lambda a: score(outputs(forest, a)), x, n_repeats, generator, report)
+    with progresses.reporting(progress, len(sets), "feature") as report:
+        return _losses(lambda a: score(outputs(forest, a)), x, sets, n_repeats, generator, report)
 
 
 def _accuracy(forest: Forest, x: FloatArray, y: ArrayLike) -> Callable[[FloatArray], float]:
@@ -192,20 +198,22 @@ def _minus_error(forest: Forest, x: FloatArray, y: ArrayLike) -> Callable[[Float
 def _losses(
     score: Callable[[FloatArray], float],
     x: FloatArray,
+    sets: list[IntArray],
     n_repeats: int,
     rng: np.random.Generator,
     report: progresses.Report,
 ) -> np.ndarray:
-    """(n_features, n_repeats): how much lower the score is with a column permuted."""
+    """(n_sets, n_repeats): how much lower the score is with the rows of some columns permuted."""
     xp = dispatch.array_module(x)
     whole = score(x)
-    lost = np.zeros((x.shape[1], n_repeats))
+    lost = np.zeros((len(sets), n_repeats))
     permuted = x.copy()
-    for f in range(x.shape[1]):
+    for at, columns in enumerate(sets):
+        some = x[:, columns]
         for repeat in range(n_repeats):
-            permuted[:, f] = x[:, f][xp.asarray(rng.permutation(len(x)))]
-            lost[f, repeat] = whole - score(permuted)
-        permuted[:, f] = x[:, f]
-        if not report(f + 1):
-            return lost[: f + 1]
+            permuted[:, columns] = some[xp.asarray(rng.permutation(len(x)))]
+            lost[at, repeat] = whole - score(permuted)
+        permuted[:, columns] = some
+        if not report(at + 1):
+            return lost[: at + 1]
     return lost

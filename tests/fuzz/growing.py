@@ -370,6 +370,7 @@ def _errors(s: Setting) -> np.ndarray:
 
 
 value("tree.path.x")(lambda s: s.numbers(s.n_features))
+options("tree.permutation_importance.columns", None, 0, [0], [[0], range(1)])
 value("tree.permutation_importance.x")(lambda s: s.numbers(max(s.n, 1), s.n_features))
 
 
