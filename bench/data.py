@@ -174,8 +174,8 @@ ADULT = {
     9: "Female Male",
     13: "United-States Cambodia England Puerto-Rico Canada Germany Outlying-US(Guam-USVI-etc) India Japan "
     "Greece South China Cuba Iran Honduras Philippines Italy Poland Jamaica Vietnam Mexico Portugal Ireland "
-    "France Dominican-Republic Laos Ecuador Taiwan Haiti Columbia Hungary Guatemala Nicaragua Scotland Thailand "
-    "Yugoslavia El-Salvador Trinadad&Tobago Peru Hong Holand-Netherlands",
+    "France Dominican-Republic Laos Ecuador Taiwan Haiti Columbia Hungary Guatemala Nicaragua Scotland "
+    "Thailand Yugoslavia El-Salvador Trinadad&Tobago Peru Hong Holand-Netherlands",
 }  # fmt: skip
 NURSERY = (
     "usual pretentious great_pret", "proper less_proper improper critical very_crit",

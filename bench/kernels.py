@@ -1,0 +1,299 @@
+"""One call of each kernel around forests: projections, layers, optimisers, OC1, surrogate and its gradient.
+
+    python bench/kernels.py [--only project conv2d ...] [--threads 1] [--scale 1.0] [--repeats 7]
+        [--json FILE]
+
+Runs on `pip install .` alone. A rung "numpy" is the same in NumPy or SciPy, "reference" the reference
+implementation (OC1 has no other peer), "plain" hforest without vector instructions. Every rung must come to
+hforest's result before anything is timed. Figures are microseconds a call, the median over repeats taken in
+turn, with the spread (half the range, in percent of the median) and the time over hforest's. "floor" is the
+time in which this machine copies, between memory and memory, what a call reads and writes at least, in
+percent of the call: above 100 where the arrays stay in a cache.
+--scale multiplies the number of rows. Hinge trees, neural forests, splits, fits of stumps, growth and
+prediction have benches of their own: hinge.py, neural.py, split.py, co2.py, grow.py and predict.py; the
+convolution of a forest, which needs PyTorch, is in torch_layers.py.
+"""
+
+import argparse
+import statistics
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from common import ceilings, machine_text, plainly, record, side_by_side, spread
+from scipy import sparse, special
+
+import hforest
+from hforest import co2, layers, optim, project
+from hforest.core import dispatch
+
+Call = Callable[[], Any]
+Job = tuple[dict[str, Call], list[Any]]
+"""hforest and the rungs beside it, and the arrays, or numbers of bytes, that a call reads and writes."""
+
+
+def numbers(*shape: int, seed: int = 0) -> np.ndarray:
+    """Normal numbers as float32."""
+    return np.random.default_rng(seed).standard_normal(shape, np.float32)
+
+
+def projections(scale: float) -> Job:
+    """28 sparse projections of images of 784 pixels."""
+    x = numbers(round(10_000 * scale), 784)
+    some = project.sample(project.patch_distribution((28, 28), patch_max=3), 28, rng=0)
+    matrix = sparse.csr_matrix((some.data, some.indices, some.indptr), shape=(28, 784))
+    calls: dict[str, Call] = {"hforest": partial(project.project, x, *some), "numpy": lambda: matrix @ x.T}
+    return calls, [some.data, np.unique(some.indices).size / 784 * x.nbytes, calls["hforest"]()]
+
+
+def convolution(scale: float) -> Job:
+    """80 kernels of 5 x 5, stride 3, on images of 28 x 28 (Lay et al. 2018, Fig. 2)."""
+    x, kernels = numbers(round(530 * scale), 28, 28), numbers(80, 5, 5, seed=1)
+
+    def numpy() -> np.ndarray:
+        windows = np.lib.stride_tricks.sliding_window_view(x, (5, 5), (1, 2))[:, ::3, ::3]
+        y = windows.reshape(-1, 25) @ kernels.reshape(80, 25).T
+        return np.ascontiguousarray(y.reshape(*windows.shape[:3], 80).transpose(0, 3, 1, 2))
+
+    calls: dict[str, Call] = {"hforest": partial(layers.conv2d, x, kernels, 3), "numpy": numpy}
+    return calls, [x, kernels, numpy()]
+
+
+def convolution_backward(scale: float) -> Job:
+    """Its gradients with respect to the images and the kernels."""
+    x, kernels = numbers(round(530 * scale), 28, 28), numbers(80, 5, 5, seed=1)
+    grad = numbers(*layers.conv2d(x, kernels, 3).shape, seed=2)
+
+    def numpy() -> tuple[np.ndarray, np.ndarray]:
+        windows = np.lib.stride_tricks.sliding_window_view(x, (5, 5), (1, 2))[:, ::3, ::3]
+        rows = grad.transpose(0, 2, 3, 1).reshape(-1, 80)
+        grad_x, parts = np.zeros_like(x), (rows @ kernels.reshape(80, 25)).reshape(windows.shape)
+        for i, j in np.ndindex(5, 5):
+            grad_x[:, i : i + 3 * 7 + 1 : 3, j : j + 3 * 7 + 1 : 3] += parts[..., i, j]
+        return grad_x, (rows.T @ windows.reshape(-1, 25)).reshape(80, 5, 5)
+
+    calls: dict[str, Call] = {"hforest": partial(layers.conv2d_backward, grad, x, kernels, 3), "numpy": numpy}
+    return calls, [x, grad, *numpy()]
+
+
+def normalisation(scale: float) -> Job:
+    """Normalisation of 5120 features by running moments."""
+    x, mean, var = numbers(round(530 * scale), 5120), numbers(5120, seed=1), 0.1 + numbers(5120, seed=2) ** 2
+    calls: dict[str, Call] = {
+        "hforest": partial(layers.normalize, x, mean, var),
+        "numpy": lambda: (x - mean) / np.sqrt(var + np.float32(1e-7)),
+    }
+    return calls, [x, x]
+
+
+def softmax(scale: float) -> Job:
+    """Softmax loss of ten classes and its gradient."""
+    scores = numbers(round(100_000 * scale), 10)
+    y = np.random.default_rng(1).integers(0, 10, len(scores), np.int32)
+
+    def numpy() -> tuple[float, np.ndarray]:
+        p = special.softmax(scores, axis=1)
+        loss = -np.log(p[np.arange(len(y)), y]).mean()
+        p[np.arange(len(y)), y] -= 1
+        return float(loss), p / len(y)
+
+    calls: dict[str, Call] = {"hforest": partial(layers.softmax_loss, scores, y), "numpy": numpy}
+    return calls, [scores, y, scores]
+
+
+def adagrad(scale: float) -> Job:
+    """One step of AdaGrad on a million numbers."""
+    n = round(1_000_000 * scale)
+    grad, param, state = numbers(n), numbers(n, seed=1), numbers(n, seed=2) ** 2
+
+    def step(update: Callable[..., None]) -> Call:
+        mine = param.copy(), state.copy()
+        return lambda: (update(*mine), mine)[1]  # type: ignore[func-returns-value]
+
+    def ours(p: np.ndarray, s: np.ndarray) -> None:
+        optim.adagrad(p, grad, s, 0.01)
+
+    def numpy(p: np.ndarray, s: np.ndarray) -> None:
+        s[...] = np.sqrt(s * s + grad * grad)
+        p -= np.float32(0.01) * grad / s
+
+    return {"hforest": step(ours), "numpy": step(numpy)}, [grad, *4 * [param]]
+
+
+def adam(scale: float) -> Job:
+    """Step 7 of Adam on a million numbers."""
+    n = round(1_000_000 * scale)
+    grad, param, m = numbers(n), numbers(n, seed=1), numbers(n, seed=2)
+
+    def step(update: Callable[..., None]) -> Call:
+        mine = param.copy(), m.copy(), m * m
+        return lambda: (update(*mine), mine)[1]  # type: ignore[func-returns-value]
+
+    def ours(p: np.ndarray, m: np.ndarray, v: np.ndarray) -> None:
+        optim.adam(p, grad, m, v, 7, 0.001)
+
+    def numpy(p: np.ndarray, m: np.ndarray, v: np.ndarray) -> None:
+        m *= np.float32(0.9)
+        m += np.float32(0.1) * grad
+        v *= np.float32(0.999)
+        v += np.float32(0.001) * grad * grad
+        p -= 0.001 * (m / (1 - 0.9**7)) / (np.sqrt(v / (1 - 0.999**7)) + 1e-8)
+
+    return {"hforest": step(ours), "numpy": step(numpy)}, [grad, *6 * [param]]
+
+
+def adam_rows(scale: float) -> Job:
+    """Steps of Adam on 530 of 100 000 rows of ten numbers, the same each time, beside steps on all rows."""
+    n, d = round(100_000 * scale), 10
+    param, m = numbers(n, d), numbers(n, d, seed=1)
+    rows = np.sort(np.random.default_rng(2).choice(n, min(n, 530), replace=False)).astype(np.int64)
+    grad = numbers(len(rows), d, seed=3)
+    dense = np.zeros_like(param)
+    dense[rows] = grad
+
+    def call(sparse_rows: bool) -> Call:
+        p, first, second, last = param.copy(), m.copy(), m * m, np.zeros(n, np.int64)
+        step = [0]
+
+        def one() -> np.ndarray:
+            step[0] += 1
+            if sparse_rows:
+                optim.adam_rows(p, rows, grad, first, second, last, step[0], 0.001)
+            else:
+                optim.adam(p, dense, first, second, step[0], 0.001)
+            return p[rows]
+
+        return one
+
+    return {"hforest": call(True), "dense": call(False)}, [grad, *6 * [grad]]
+
+
+def stump(n: int, d: int, n_classes: int) -> tuple[Any, ...]:
+    """Samples, labels, a split and scores of both sides."""
+    x, y = numbers(n, d), np.random.default_rng(1).integers(0, n_classes, n, np.int32)
+    return x, y, numbers(d, seed=2), numbers(n_classes, seed=3), numbers(n_classes, seed=4)
+
+
+def losses(x: Any, y: Any, w: Any, *thetas: Any) -> tuple[Any, ...]:
+    """Products and the log losses of the sides, as one would write them in NumPy."""
+    products = (x @ w).astype(np.float64)
+    return products, *(special.logsumexp(t.astype(np.float64)) - t[y] for t in thetas)
+
+
+def surrogate(scale: float) -> Job:
+    """The bound on the loss of a split (Norouzi et al. 2015, eq. 10)."""
+    given = stump(round(20_000 * scale), 256, 10)
+
+    def numpy() -> float:
+        a, left, right = losses(*given)
+        return float((np.maximum(left - a, right + a) - np.abs(a)).sum())
+
+    return {"hforest": partial(co2.surrogate, *given), "numpy": numpy}, [*given]
+
+
+def surrogate_grad(scale: float) -> Job:
+    """Its gradient."""
+    given = x, y, _, *thetas = stump(round(20_000 * scale), 256, 10)
+
+    def numpy() -> tuple[np.ndarray, ...]:
+        a, left, right = losses(*given)
+        is_left = left - a >= right + a
+        slope = np.where(is_left, -1, 1) - np.sign(a)
+        grads = [
+            side.sum() * special.softmax(theta) - np.bincount(y[side], minlength=len(theta))
+            for theta, side in zip(thetas, (is_left, ~is_left), strict=True)
+        ]
+        return slope.astype(np.float32) @ x, *grads
+
+    return {"hforest": partial(co2.surrogate_grad, *given), "numpy": numpy}, [*given]
+
+
+def oc1(scale: float) -> Job:
+    """A coordinate-wise search (Murthy et al. 1994) on a few hundred samples, from a univariate split."""
+    x, y, *_ = stump(round(300 * scale), 9, 3)
+    x[:, -1] = -1
+    w = np.zeros(9, np.float32)
+    w[0] = 1
+
+    def search(backend: str) -> np.ndarray:
+        with dispatch.forced(backend):
+            return co2.fit_oc1(x, y, w, n_classes=3, rng=0)
+
+    return {"hforest": partial(search, "cpu"), "reference": partial(search, "reference")}, [x, y]
+
+
+JOBS: dict[str, Callable[[float], Job]] = {
+    "project": projections,
+    "conv2d": convolution,
+    "conv2d_backward": convolution_backward,
+    "normalize": normalisation,
+    "softmax_loss": softmax,
+    "adagrad": adagrad,
+    "adam": adam,
+    "adam_rows": adam_rows,
+    "surrogate": surrogate,
+    "surrogate_grad": surrogate_grad,
+    "fit_oc1": oc1,
+}
+
+
+def same(ours: Any, theirs: Any) -> None:
+    """Two results are equal but for rounding."""
+    several = isinstance(ours, tuple)
+    for a, b in zip(ours, theirs, strict=True) if several else [(ours, theirs)]:
+        scale = float(np.abs(b).max())
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4 * scale)
+
+
+def run(name: str, options: argparse.Namespace, copied: float) -> list[dict[str, Any]]:
+    """Every rung of a kernel, checked, then timed."""
+    calls, arrays = JOBS[name](options.scale)
+    expected = calls["hforest"]()
+    for rung, call in calls.items():
+        if rung != "hforest":
+            same(expected, call())
+    calls["plain"] = plainly(calls["hforest"])
+    with hforest.unchecked():
+        times = side_by_side(calls, options.repeats)
+    n_bytes = sum(a if isinstance(a, float) else a.nbytes for a in arrays)
+    ours = statistics.median(times["hforest"])
+    rows = []
+    for rung, taken in times.items():
+        median = statistics.median(taken)
+        row = {
+            "job": name, "rung": rung, "us": 1e6 * median, "spread": spread(taken), "ratio": median / ours,
+            "floor": n_bytes / copied / median, "bytes": n_bytes, "scale": options.scale,
+            "threads": hforest.get_num_threads(),
+        }  # fmt: skip
+        rows.append(row)
+        print(
+            f"{name:16} {rung:10} {row['us']:11.1f} {100 * row['spread']:6.0f}% {row['ratio']:8.2f} "
+            f"{100 * row['floor']:6.1f}%"
+        )
+    return rows
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", nargs="+", choices=list(JOBS), default=list(JOBS))
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--scale", type=float, default=1.0, help="times the number of rows")
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--json", metavar="FILE")
+    options = parser.parse_args()
+    hforest.set_num_threads(options.threads)
+    print(machine_text())
+    print(f"{'kernel':16} {'rung':10} {'us':>11} {'spread':>7} {'ratio':>8} {'floor':>7}")
+    copied = ceilings()["copy_bytes"]
+    rows = [row for name in options.only for row in run(name, options, copied)]
+    if options.json:
+        record(options.json, rows, command=" ".join(sys.argv))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

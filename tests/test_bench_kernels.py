@@ -1,0 +1,47 @@
+"""bench/kernels.py: every rung comes to hforest's result, and one that does not ends the bench."""
+
+import sys
+
+import numpy as np
+import pytest
+
+NAMES = [
+    "project", "conv2d", "conv2d_backward", "normalize", "softmax_loss", "adagrad", "adam", "adam_rows",
+    "surrogate", "surrogate_grad", "fit_oc1",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rungs_agree(name, script):
+    kernels = script("kernels")
+    calls, arrays = kernels.JOBS[name](0.05)
+    assert len(calls) == 2
+    assert sum(a if isinstance(a, float) else a.nbytes for a in arrays) > 0
+    ours, theirs = (call() for call in calls.values())
+    kernels.same(ours, theirs)
+    wrong = (1.01 * theirs[0], *theirs[1:]) if isinstance(theirs, tuple) else 1.01 * theirs
+    with pytest.raises(AssertionError):
+        kernels.same(ours, wrong)
+
+
+def test_the_bench_prints_every_rung(script, monkeypatch, capsys, tmp_path):
+    kernels = script("kernels")
+    assert list(kernels.JOBS) == NAMES
+    monkeypatch.setattr(kernels, "ceilings", lambda: {"copy_bytes": 1e10})
+    words = ["kernels.py", "--scale", "0.01", "--repeats", "1", "--only", "adam", "surrogate", "--json"]
+    monkeypatch.setattr(sys, "argv", [*words, str(tmp_path / "record.json")])
+    assert kernels.main() == 0
+    printed = capsys.readouterr().out
+    for rung in ("hforest", "numpy", "plain"):
+        assert sum(rung in line for line in printed.splitlines()[2:]) == 2
+    assert '"floor"' in (tmp_path / "record.json").read_text()
+
+
+def test_a_wrong_rung_ends_the_bench(script, monkeypatch):
+    kernels = script("kernels")
+    calls, arrays = kernels.adagrad(0.01)
+    calls["numpy"] = lambda: tuple(np.zeros_like(a) for a in calls["hforest"]())
+    monkeypatch.setitem(kernels.JOBS, "adagrad", lambda scale: (calls, arrays))
+    options = type("Options", (), {"scale": 0.01, "repeats": 1})
+    with pytest.raises(AssertionError):
+        kernels.run("adagrad", options, 1e10)
