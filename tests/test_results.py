@@ -670,6 +670,8 @@ def folder(tmp_path):
             14,
         ),
         ("cascade", "--only yeast --trees 1 --runs 1", "rows", 1),
+        ("cascade", "--only 'mnist full scanned' --images 30 --trees 1 --runs 1", "rows", 1),
+        ("manifold", "--only bars --most 10 --runs 1 --methods MORF RF LogReg", "rows", 3),
         ("cascade_leaves", "--trees 1 --levels 1", "rows", 9),
         ("shallow_neural", "--only g50c --seeds 0", "rows", 1),
         (
@@ -688,6 +690,8 @@ def test_scripts_make_rows_once(name, options, key, count, script, folder, monke
         options += ["--state", str(folder)]
     if name == "co2_fig1":
         options += ["--png", str(folder / "figure.png")]
+    if name == "manifold":
+        pytest.importorskip("sklearn")
     if name == "tabular":
         monkeypatch.setattr("hforest.set_num_threads", lambda n: None)  # of this process
     module = script(name)
