@@ -105,6 +105,7 @@ def importance(folder: Path) -> dict[str, list[float]]:
 
 def run(name: str, size: int, method: str, seed: int, folder: Path | None) -> dict[str, Any]:
     """Error, and processor seconds of training and test, of one classifier."""
+    patch: dict[str, Any]
     if name == "mnist":
         assert folder is not None
         x, y, x_test, y_test = mnist(folder, size, seed)

@@ -84,4 +84,6 @@ def fit(
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # default numbers of iterations do not always converge
-        return kinds[method]().fit(x, y).predict  # type: ignore[no-any-return]
+        trained: Any = kinds[method]().fit(x, y)
+    predict: Predictor = trained.predict
+    return predict
