@@ -58,7 +58,7 @@ SIMULATIONS: dict[str, dict[str, Any]] = {
     },
 }
 MNIST_SIZES = (100, 300, 1000, 3000, 10_000, 50_000)
-MNIST_PATCH = {"shape": (28, 28), "patch_max": 3}
+MNIST_PATCH: dict[str, Any] = {"shape": (28, 28), "patch_max": 3}
 
 
 def grow(
