@@ -1,7 +1,7 @@
 """Cascades on letter, adult, yeast and, with scanning, MNIST, beside the published accuracies of gcForest.
 
-    python bench/paper/cascade.py --data DIR [--only letter adult yeast mnist "mnist scanned" "mnist full scanned"]
-        [--trees N] [--runs N] [--images N]
+    python bench/paper/cascade.py --data DIR [--only letter adult yeast mnist "mnist scanned"
+        "mnist full scanned"] [--trees N] [--runs N] [--images N]
     python bench/paper/cascade.py
 
 The published level: four random forests and four completely random ones of 500 trees, 3 folds, growth until
@@ -188,8 +188,8 @@ def table(rows: list[dict[str, Any]]) -> str:
 def memory_table(rows: list[dict[str, Any]]) -> str:
     """What cascades on fewer images take."""
     lines = [
-        "| data | training images | accuracy | levels | peak of the scan, MiB | peak, MiB | class vectors, MiB "
-        "| trees of the levels kept, MiB | processor seconds |",
+        "| data | training images | accuracy | levels | peak of the scan, MiB | peak, MiB "
+        "| class vectors, MiB | trees of the levels kept, MiB | processor seconds |",
         "|---" * 9 + "|",
     ]
     for row in sorted((row for row in rows if "images" in row), key=lambda row: (row["data"], row["images"])):

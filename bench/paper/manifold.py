@@ -58,7 +58,7 @@ SIMULATIONS: dict[str, dict[str, Any]] = {
     },
 }
 MNIST_SIZES = (100, 300, 1000, 3000, 10_000, 50_000)
-MNIST_PATCH = {"shape": (28, 28), "patch_max": 3}
+MNIST_PATCH: dict[str, Any] = {"shape": (28, 28), "patch_max": 3}
 
 
 def grow(
@@ -105,6 +105,7 @@ def importance(folder: Path) -> dict[str, list[float]]:
 
 def run(name: str, size: int, method: str, seed: int, folder: Path | None) -> dict[str, Any]:
     """Error, and processor seconds of training and test, of one classifier."""
+    patch: dict[str, Any]
     if name == "mnist":
         assert folder is not None
         x, y, x_test, y_test = mnist(folder, size, seed)
@@ -166,37 +167,39 @@ def peers_table(rows: list[dict[str, Any]]) -> str:
 
 
 def seconds_table(rows: list[dict[str, Any]]) -> str:
-    """Median processor seconds of training / of the test, in the simulations."""
+    """Median processor milliseconds of training / of the test, in the simulations."""
+
+    def short(ms: float) -> str:
+        return f"{ms:.1f}" if ms < 10 else f"{ms:.0f}"
 
     def text(some: list[dict[str, Any]]) -> str:
-        train, test = (statistics.median(row[key] for row in some) for key in ("seconds", "test_seconds"))
-        return f"{train:.2g} / {test:.2g}"
+        return " / ".join(
+            short(1000 * statistics.median(row[key] for row in some)) for key in ("seconds", "test_seconds")
+        )
 
     return cells([row for row in rows if "test_seconds" in row and row["data"] != "mnist"], ALL, text)
 
 
 def least(rows: list[dict[str, Any]]) -> str:
-    """At how many sizes each classifier has a lower mean error than MORF, equal ones left out."""
-    lines = ["| data | sizes | lower error than MORF |", "|---|---|---|"]
-    for data in dict.fromkeys(row["data"] for row in rows):
-        counts: dict[str, list[str]] = {}
-        sizes = sorted({row["size"] for row in rows if row["data"] == data})
-        for size in sizes:
-            means = {
-                method: statistics.mean(found)
-                for method in ALL
-                if (
-                    found := [
-                        row["error"]
-                        for row in rows
-                        if (row["data"], row["size"], row["method"]) == (data, size, method)
-                    ]
-                )
-            }
-            for method, mean in means.items():
-                if mean < means["MORF"]:
-                    counts.setdefault(method, []).append(str(size))
-        text = "; ".join(f"{method} at {', '.join(found)}" for method, found in counts.items())
+    """At which sizes which classifiers have a lower mean error than MORF; sizes with all nine."""
+    errors: dict[tuple[str, int], dict[str, list[float]]] = {}
+    for row in rows:
+        errors.setdefault((row["data"], row["size"]), {}).setdefault(row["method"], []).append(row["error"])
+    means = {
+        key: {method: statistics.mean(found) for method, found in of.items()}
+        for key, of in errors.items()
+        if len(of) == len(ALL)
+    }
+    lines = ["| data | training samples | lower error than MORF |", "|---|---|---|"]
+    for data in dict.fromkeys(name for name, _ in means):
+        sizes = [size for name, size in means if name == data]
+        better = {
+            method: [size for size in sizes if means[data, size][method] < means[data, size]["MORF"]]
+            for method in ALL
+        }
+        text = "; ".join(
+            f"{method} at {', '.join(map(str, found))}" for method, found in better.items() if found
+        )
         lines.append(f"| {data} | {', '.join(map(str, sizes))} | {text or 'none'} |")
     return "\n".join(lines)
 
