@@ -30,7 +30,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -142,7 +142,7 @@ class Task(NamedTuple):
     load: Callable[[Path, int], Split]
     lr: float
     n_outputs: int
-    kind: str
+    kind: Literal["tree", "fern"]
     n_trees: int
     depth: int
     paper: str

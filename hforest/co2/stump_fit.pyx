@@ -8,7 +8,8 @@ from libc.stdint cimport int8_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from hforest.co2.losses cimport (
-    HF_LN2, add_pull, add_slopes, copy_members, hf_log2, sum_surrogate, theta_slope, write_losses, write_products,
+    HF_LN2, add_pull, add_slopes, copy_members, hf_log2, sum_surrogate, theta_slope, write_losses,
+    write_products,
 )
 from hforest.co2.rows cimport HF_LANES, HF_TOGETHER, fold, real, row_bytes
 from hforest.core.arena cimport take, take_zeros
