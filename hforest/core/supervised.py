@@ -160,10 +160,8 @@ def labels(
     number is the largest label plus 1; otherwise classes may be absent. `or_targets` says that the caller has
     the argument `task`, which the advice for real numbers then names.
     """
-    numbers = as_given(name, y)
+    numbers = integers_of_objects(as_given(name, y))
     remedy = f"renumber the classes with numpy.unique({name}, return_inverse=True)[1]"
-    if numbers.dtype.kind == "O" and all(isinstance(label, Integral | np.bool_) for label in numbers.flat):
-        numbers = _from_integers(numbers)
     kind = numbers.dtype.kind
     regression = ', or pass task="regression" for targets' if or_targets and kind == "f" else ""
     check.require(
@@ -199,8 +197,10 @@ def labels(
     return converted, n_classes
 
 
-def _from_integers(a: np.ndarray) -> np.ndarray:
-    # int64, which holds every label that is accepted; larger integers become labels that are too large.
+def integers_of_objects(a: Array) -> Array:
+    """An array of Python's integers as int64, any other as it is; integers beyond int64 become its ends."""
+    if a.dtype.kind != "O" or not all(isinstance(label, Integral | np.bool_) for label in a.flat):
+        return a
     high = np.iinfo(np.int64).max
     return np.array([max(-high, min(int(label), high)) for label in a.flat], np.int64).reshape(a.shape)
 

@@ -253,11 +253,8 @@ def check_order(
         dispatch.array_module(beside) is np, "y_order", "None beside CuPy arrays", "an array",
         "pass NumPy arrays, or a call for each tree", TypeError,
     )  # fmt: skip
-    check.require(
-        class_weight is None, "class_weight", "None beside y_order", "class weights",
-        "pass them in sample_weight, which stays with the samples",
-    )  # fmt: skip
-    numbers, shape = supervised.as_given("y_order", order), (n_trees, n_samples)
+    numbers = supervised.integers_of_objects(supervised.as_given("y_order", order))
+    shape = (n_trees, n_samples)
     check.require(
         numbers.dtype.kind in "iu", "y_order", "an array of an integer dtype", numbers.dtype,
         "pass numbers of samples, such as permutations", TypeError,
@@ -271,6 +268,10 @@ def check_order(
     check.require(
         0 <= low and high < n_samples, "y_order", f"numbers of samples below {n_samples}", f"{low} to {high}",
         "samples are numbered from 0", IndexError,
+    )  # fmt: skip
+    check.require(
+        class_weight is None, "class_weight", "None beside y_order", "class weights",
+        "pass them in sample_weight, which stays with the samples",
     )  # fmt: skip
     return supervised.converted_numbers(numbers, check.INT32)
 
