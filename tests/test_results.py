@@ -184,6 +184,7 @@ MORE = [
     ("results-manifold", "manifold", "least", "manifold", "error"),
     ("results-manifold", "manifold", "seconds_table", "manifold", "seconds"),
     ("results-cascade", "cascade", "memory_table", "cascade", "peak_mb"),
+    ("images", "pixels_torch", "table", "pixels_torch", "seconds"),
 ]
 
 

@@ -195,7 +195,10 @@ TABLES = {
     ),
     "co2_pixels": Table(
         "Norouzi et al. 2015, Table II: pixels of CamVid in place of faces",
-        ("co2_pixels.py --data {data} --pixels 64000 --held-every 3 --most 2", "pixels_torch.py --data {data} --held-every 3"),
+        (
+            "co2_pixels.py --data {data} --pixels 64000 --held-every 3 --most 2",
+            "pixels_torch.py --data {data} --held-every 3",
+        ),
         "images",
     ),
     "deep_neural": Table(
