@@ -143,6 +143,7 @@ def _deep() -> Iterable[Cell]:
 
 
 FORESTS = ' --only "letter, no bootstrap" "mnist, no bootstrap" "connect4, no bootstrap"'
+PIXELS = "co2_pixels.py --data {data} --pixels 64000 --held-every 3"
 TABLE1 = "co2_table1.py --data {data} --trees"
 TABLES = {
     "cascade": Table(
@@ -196,8 +197,10 @@ TABLES = {
     "co2_pixels": Table(
         "Norouzi et al. 2015, Table II: pixels of CamVid in place of faces",
         (
-            "co2_pixels.py --data {data} --pixels 64000 --held-every 3 --most 2",
-            "pixels_torch.py --data {data} --held-every 3",
+            f"{PIXELS} --most 2 --channels raw --methods 'random forest' two-probe SPORF patches --curves",
+            f"{PIXELS} --most 1 --channels raw --methods CO2",
+            f"{PIXELS} --most 2 --channels channels context --methods 'random forest' patches",
+            "pixels_torch.py --data {data} --held-every 3 --seeds 1",
         ),
         "images",
     ),

@@ -39,6 +39,8 @@ VOID, N_CLASSES = 11, 11
 BOXES = (5, 11, 21)
 POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)
 CHANNELS = ("raw", "channels", "context")
+DEPTHS, TREES = (5, 10, 15, 20, 30), (1, 2, 4, 8, 16, 32)
+"""Of the curves: limits of the depth of 16 trees, numbers of trees of depth 20."""
 SCORES = ("mean_jaccard", "mean_recall", "pixels")
 
 GROWERS: dict[str, tuple[Any, list[dict[str, Any]]]] = {
@@ -177,6 +179,23 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def curves_table(rows: list[dict[str, Any]]) -> str:
+    """Jaccard scores in percent of raw test images by depth and by number of trees, one seed."""
+    of = [row for row in rows if row["part"] == "curve"]
+    head = [*(f"depth {depth}" for depth in DEPTHS), *(f"{n} tree{'s' * (n > 1)}" for n in TREES)]
+    lines = [f"| forest | {' | '.join(head)} |", "|---" * (1 + len(head)) + "|"]
+    for method in GROWERS:
+        scores = {
+            (row["settings"]["max_depth"], row["trees"]): row["scores"][0]["mean_jaccard"]
+            for row in of
+            if row["method"] == method
+        }
+        sizes = [*((depth, 16) for depth in DEPTHS), *((20, n) for n in TREES)]
+        if scores:
+            lines.append(f"| {method} | {' | '.join(f'{100 * scores[size]:.1f}' for size in sizes)} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Every run that is not there yet, then the table."""
     parser = argparse.ArgumentParser(
@@ -193,6 +212,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, help="every n-th training image")
     parser.add_argument("--held-every", type=int, default=1, help="every n-th validation and test image")
     parser.add_argument("--seeds", type=int, default=3, help="runs on the test images")
+    parser.add_argument("--curves", action="store_true", help="scores by depth and by number of trees, too")
     parser.add_argument("--no-test", action="store_true", help="validation images alone")
     parser.add_argument("--memory", type=int, default=1 << 32, help="bytes of the windows of a tree")
     parser.add_argument("--threads", type=int, default=1)
@@ -227,7 +247,8 @@ def main() -> None:
         begin = time.process_time()
         model = fit(x, data.y["train"], chosen)
         seconds = time.process_time() - begin
-        found = judge(model, of(part), data.y[part], powers)
+        images_of = "test" if part == "curve" else part
+        found = judge(model, of(images_of), data.y[images_of], powers)
         record.add({**key, **found, "seconds": seconds})
         record.write()
         top = max(found["scores"], key=lambda score: score["mean_jaccard"])
@@ -247,7 +268,14 @@ def main() -> None:
                 kept = {name: chosen[name] for name in ("window", "step", "normalize", "settings")}
                 run("test", {"channels": channels, "method": method, **kept, **sizes, "seed": seed},
                     (chosen["power"],))  # fmt: skip
-    print(table(record.rows))
+    for method in args.methods if args.curves else ():
+        chosen = best(record.rows, **{**sizes, "channels": "raw", "method": method})
+        for depth, n_trees in dict.fromkeys([*((a, 16) for a in DEPTHS), *((20, a) for a in TREES)]):
+            kept = {name: chosen[name] for name in ("channels", "method", "window", "step", "normalize")}
+            settings = {**chosen["settings"], "max_depth": depth}
+            run("curve", {**kept, "settings": settings, **sizes, "trees": n_trees, "seed": 0},
+                (chosen["power"],))  # fmt: skip
+    print(table(record.rows), curves_table(record.rows), sep="\n\n")
 
 
 if __name__ == "__main__":
