@@ -143,6 +143,8 @@ def _deep() -> Iterable[Cell]:
 
 
 FORESTS = ' --only "letter, no bootstrap" "mnist, no bootstrap" "connect4, no bootstrap"'
+GRACE = 30.0
+"""Seconds in which a script ends after SIGINT."""
 PIXELS = "co2_pixels.py --data {data} --pixels 64000 --held-every 3"
 TABLE1 = "co2_table1.py --data {data} --trees"
 TABLES = {
@@ -329,6 +331,10 @@ def run(name: str, folders: dict[str, Path], deadline: float) -> bool:
                 process.wait(deadline - time.monotonic())
             except subprocess.TimeoutExpired:
                 process.send_signal(signal.SIGINT)
+                try:
+                    process.wait(GRACE)
+                except subprocess.TimeoutExpired:  # SIGINT is ignored, as under nohup
+                    process.terminate()
         if process.returncode:
             return False
     return True

@@ -499,8 +499,14 @@ def _shards(s: Setting) -> list[list[Any]]:
 
 options("demo.kind", "tree", "fern")
 options("demo.Config.n_kernels", 0, 2)
-options("demo.Config.optimizer", "adagrad", "adagrad")
-options("demo.Config.leaves", "vector", "scalar")
+options("demo.Config.optimizer", "adam", "adagrad")
+
+
+@value("demo.Config.leaves")
+def _leaves(s: Setting) -> str:
+    return s.choice(("vector", "scalar")) if s.argument("optimizer") == "adagrad" else "vector"
+
+
 options("demo.Config.task", "classification", "regression")
 options("demo.Config.steps demo.Config.eval_every", 2, 1, 3)
 options("demo.Config.lr_half_life", 0, 2)
