@@ -246,7 +246,8 @@ def _values(a: Array, kind: int, fail: Callable[[int], None], stop: int = 0) -> 
         return
     if isinstance(a, np.ndarray):
         if kind == gpu.STEP:  # as unsigned numbers negative ones are the largest
-            first = _first((a.view(np.uint64) >= stop).ravel())
+            unsigned = a.view(np.uint64)
+            first = -1 if int(unsigned.max(initial=0)) < stop else _first((unsigned >= stop).ravel())
         else:
             first = machine.first_outside(a, stop) if kind == gpu.INDEX else machine.first_nonfinite(a)
         if first >= 0 and kind == gpu.NOT_NAN:

@@ -18,7 +18,7 @@ extern "C" __global__ void scale_rows(const double *__restrict__ factor, size n_
     if (i < n_rows * width) a[i] = a[i] * (real)factor[i / width];
 }
 
-// Numbers of `real`, or whole numbers from 0 to stop - 1: what makes one bad is its kind.
+// Numbers of `real`, finite (kind 0) or not NaN (1), or indices (2) or steps (3) from 0 to stop - 1.
 struct Values {
     const real *numbers;
     const int *indices;
@@ -30,8 +30,8 @@ static __device__ inline void note_bad(Values a, size i, unsigned long long *las
     if (i < 0 || i >= a.n) return;
     const bool bad = a.kind == 0   ? !isfinite(a.numbers[i])
                      : a.kind == 1 ? isnan(a.numbers[i])
-                   : a.kind == 2 ? a.indices[i] < 0 || a.indices[i] >= a.stop
-                                 : a.steps[i] < 0 || a.steps[i] >= a.stop;
+                     : a.kind == 2 ? a.indices[i] < 0 || a.indices[i] >= a.stop
+                                   : a.steps[i] < 0 || a.steps[i] >= a.stop;
     if (bad) atomicMax(last, ~(unsigned long long)i);
 }
 
