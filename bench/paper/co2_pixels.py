@@ -156,26 +156,41 @@ def best(rows: list[dict[str, Any]], **key: Any) -> dict[str, Any]:
     return {**row, "power": power}
 
 
+def cells(of: list[dict[str, Any]], digits: int = 2) -> list[str]:
+    """Test scores in percent, mean and deviation over the seeds of one method, and median seconds."""
+    found = []
+    for name in SCORES:
+        values = [100 * row["scores"][0][name] for row in of]
+        spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+        found.append(f"{statistics.mean(values):.1f}{spread}")
+    seconds = [statistics.median(row[name] for row in of) for name in ("seconds", "seconds_of_image")]
+    return [*found, f"{seconds[0]:.0f}", f"{seconds[1]:.{digits}f}"]
+
+
+def headed(*names: str) -> list[str]:
+    """The first lines of a table whose last columns are `cells`."""
+    scores = (
+        "class-average Jaccard",
+        "class average",
+        "share of pixels",
+        "seconds to fit",
+        "seconds an image",
+    )
+    head = (*names, *scores)
+    return [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+
+
 def table(rows: list[dict[str, Any]]) -> str:
-    """Test scores in percent, mean and deviation over seeds."""
-    head = ("channels", "forest", "window", "class-average Jaccard", "class average", "share of pixels",
-            "seconds to fit", "seconds an image")  # fmt: skip
-    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    """Test scores of forests, a line for each method and channels."""
+    lines = headed("channels", "forest", "window")
     for channels in CHANNELS:
         for method in GROWERS:
             of = [row for row in rows
                   if (row["part"], row["channels"], row["method"]) == ("test", channels, method)]  # fmt: skip
             if not of:
                 continue
-            cells = []
-            for name in SCORES:
-                values = [100 * row["scores"][0][name] for row in of]
-                spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
-                cells.append(f"{statistics.mean(values):.1f}{spread}")
-            seconds = [statistics.median(row[name] for row in of) for name in ("seconds", "seconds_of_image")]
             size = f"{of[0]['window']}, step {of[0]['step']}"
-            cells += [f"{seconds[0]:.0f}", f"{seconds[1]:.2f}"]
-            lines.append(f"| {channels} | {method} | {size} | {' | '.join(cells)} |")
+            lines.append(f"| {channels} | {method} | {size} | {' | '.join(cells(of))} |")
     return "\n".join(lines)
 
 

@@ -13,7 +13,6 @@ the table of the record is printed. Seconds are of the processor.
 
 import argparse
 import copy
-import statistics
 import sys
 import time
 from pathlib import Path
@@ -147,22 +146,12 @@ def train(
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Test scores in percent, mean and deviation over seeds."""
-    head = ("network", "parameters", "seeds", "class-average Jaccard", "class average", "share of pixels",
-            "seconds to fit", "seconds an image")  # fmt: skip
-    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    """Test scores of networks, a line for each."""
+    lines = co2_pixels.headed("network", "parameters", "seeds")
     for learner in LEARNERS:
-        of = [row for row in rows if row["learner"] == learner]
-        if not of:
-            continue
-        cells = []
-        for name in SCORES:
-            values = [100 * row["scores"][0][name] for row in of]
-            spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
-            cells.append(f"{statistics.mean(values):.1f}{spread}")
-        seconds = [statistics.median(row[name] for row in of) for name in ("seconds", "seconds_of_image")]
-        cells += [f"{seconds[0]:.0f}", f"{seconds[1]:.3f}"]
-        lines.append(f"| {learner} | {of[0]['n_parameters']:,} | {len(of)} | {' | '.join(cells)} |")
+        if of := [row for row in rows if row["learner"] == learner]:
+            words = (learner, f"{of[0]['n_parameters']:,}", str(len(of)), *co2_pixels.cells(of, 3))
+            lines.append(f"| {' | '.join(words)} |")
     return "\n".join(lines)
 
 
