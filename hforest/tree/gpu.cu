@@ -1,5 +1,4 @@
-// Forests applied to samples. A thread is a pair of a sample and a tree; an output is summed by one thread over
-// trees in their order.
+// Forests applied to samples. An output is summed by one thread over trees in their order.
 
 #include "tree/route.h"
 
@@ -27,15 +26,50 @@ struct Samples {
     size n_samples;
 };
 
-// leaf (n_samples, n_trees), OUT: node numbers within their trees.
-extern "C" __global__ void apply(Forest f, Samples s, int *__restrict__ leaf) {
-    const size pair = thread_number();
-    if (pair >= s.n_samples * f.n_trees) return;
-    const size i = pair / f.n_trees;
+// A node as one load of 16 bytes.
+struct alignas(16) Node {
+    real threshold;
+    int feature, left;
+};
+
+// nodes (n_nodes,), OUT. A thread is a node.
+extern "C" __global__ void pack(Forest f, unsigned char *__restrict__ nodes) {
+    const size at = thread_number();
+    if (at < f.n_nodes) ((Node *)nodes)[at] = {f.threshold[at], f.feature[at], f.left[at]};
+}
+
+// leaf (n_samples, n_trees), OUT: node numbers within their trees. A block is ROWS samples and `group` trees, one tree
+// at a time, so that its threads meet in the nodes near the root; a thread is a sample. Short rows stand in shared
+// memory by columns, where threads that read different columns are in different banks.
+#define ROWS 128
+#define KEPT 32
+extern "C" __global__ void apply(
+    Forest f, Samples s, const unsigned char *__restrict__ packed, size n_tiles, size group, int *__restrict__ leaf
+) {
+    __shared__ real kept[KEPT * ROWS];
     const hf_forest forest = {f.tree_start, f.feature, f.threshold, f.left, f.indptr, f.indices, f.data,
                               f.default_left, f.category_indptr, f.category_bits, f.offset};
+    const size tile = blockIdx.x % n_tiles * ROWS, first = blockIdx.x / n_tiles * group;
+    const size i = tile + threadIdx.x, n_rows = s.n_samples - tile < ROWS ? s.n_samples - tile : ROWS;
+    const bool is_kept = !s.base && f.n_features <= KEPT;
+    if (is_kept)
+        for (size j = threadIdx.x; j < n_rows * f.n_features; j += ROWS)
+            kept[j % f.n_features * ROWS + j / f.n_features] = s.x[tile * f.n_features + j];
+    __syncthreads();
+    if (i >= s.n_samples) return;
     const real *row = s.x + (s.base ? s.base[i] : i * f.n_features);
-    leaf[pair] = hf_leaf_of(&forest, sizeof(real) == 4, pair % f.n_trees, row);
+    for (size tree = first; tree < first + group && tree < f.n_trees; ++tree) {
+        const size root = f.tree_start[tree];
+        const Node *nodes = (const Node *)packed + root;
+        int v = 0;
+        for (Node node = nodes[0]; node.feature != -1; node = nodes[v]) {
+            const double a = is_kept && node.feature >= 0
+                                 ? (double)kept[node.feature * ROWS + threadIdx.x]
+                                 : hf_compared(&forest, sizeof(real) == 4, root + v, node.feature, row);
+            v = node.left + hf_goes_right(&forest, root + v, (double)node.threshold, a);
+        }
+        leaf[i * f.n_trees + tree] = v;
+    }
 }
 
 // leaf (n_samples, n_trees), IN; y (n_samples, n_outputs), OUT: means of leaf values, or vote shares.

@@ -8,13 +8,17 @@ import numpy as np
 from ..core.aliases import Array
 from ..core.dispatch import array_module
 from ..core.in_place import Windows
-from ..core.launch import launch_each
+from ..core.launch import launch, launch_each
 from . import forest as tree
 
 PACKAGE = Path(__file__).parent
 
 PAIRS = 1 << 24
 """Pairs of a sample and a tree that are walked before their leaves are summed: bounds the scratch."""
+
+ROWS, GROUP, BLOCKS = 128, 8, 4096
+"""A block takes ROWS samples (gpu.cu knows this number) through up to GROUP trees, fewer where the blocks
+would be less than BLOCKS."""
 
 
 class Forest(NamedTuple):
@@ -69,25 +73,35 @@ def _part(x: Array | Windows, rows: slice) -> tuple[Samples, int, Array | None]:
     return Samples(x, None, len(x)), x.shape[1], None
 
 
-def _apply(x: Array | Windows, forest: tree.Forest, rows: slice, leaf: Array) -> None:
+def _packed(forest: tree.Forest) -> Array:
+    """The nodes as gpu.cu's Node."""
+    nodes = array_module(forest.feature).empty((forest.feature.size, 16), np.uint8)
+    args = (_struct(forest, 0, None), nodes)
+    launch_each(PACKAGE, "pack", forest.threshold.dtype, forest.feature.size, args)
+    return nodes
+
+
+def _apply(x: Array | Windows, forest: tree.Forest, nodes: Array, rows: slice, leaf: Array) -> None:
     samples, n_features, offset = _part(x, rows)
-    args = (_struct(forest, n_features, offset), samples, leaf)
-    launch_each(PACKAGE, "apply", forest.threshold.dtype, leaf.size, args)
+    n_tiles, n_trees = -(-len(leaf) // ROWS), forest.tree_start.size - 1
+    group = min(GROUP, max(1, n_tiles * n_trees // BLOCKS))
+    args = (_struct(forest, n_features, offset), samples, nodes, n_tiles, group, leaf)
+    launch(PACKAGE, "apply", forest.threshold.dtype, n_tiles * -(-n_trees // group), args, ROWS)
 
 
 def apply(x: Array | Windows, forest: tree.Forest, leaf: Array) -> None:
     """Writes the leaf that each sample reaches in each tree, numbered within the tree."""
-    _apply(x, forest, slice(None), leaf)
+    _apply(x, forest, _packed(forest), slice(None), leaf)
 
 
 def predict(x: Array | Windows, forest: tree.Forest, vote: bool, y: Array) -> None:
     """Writes the mean over trees of the leaf values, or the share of the trees that vote for each class."""
     n_samples, n_trees, value = x.shape[0], forest.tree_start.size - 1, forest.value
     chunk = min(max(1, PAIRS // n_trees), n_samples)
-    leaf = array_module(y).empty((chunk, n_trees), np.int32)
+    leaf, nodes = array_module(y).empty((chunk, n_trees), np.int32), _packed(forest)
     for first in range(0, n_samples, chunk or 1):
         n = min(chunk, n_samples - first)
-        _apply(x, forest, slice(first, first + n), leaf[:n])
+        _apply(x, forest, nodes, slice(first, first + n), leaf[:n])
         part = y[first : first + n]
         launch_each(
             PACKAGE, "leaf_means", y.dtype, part.size,

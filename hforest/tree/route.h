@@ -27,11 +27,11 @@ HF_BOTH double hf_number(const void *a, int single, int64_t i) {
     return single ? ((const float *)a)[i] : ((const double *)a)[i];
 }
 
-/* Returns what node v compares with its threshold: a feature, or a projection, summed in float64 in its order and
-   rounded once. row: IN, float or double. */
-HF_BOTH double hf_compared(const hf_forest *f, int single, int64_t v, const void *row) {
-    if (f->feature[v] >= 0) return hf_number(row, single, hf_place(f, f->feature[v]));
+/* Returns what node v, whose feature is given, compares with its threshold: a feature, or a projection, summed in
+   float64 in its order and rounded once. row: IN, float or double. */
+HF_BOTH double hf_compared(const hf_forest *f, int single, int64_t v, int32_t feature, const void *row) {
     double sum = 0;
+    if (feature >= 0) return hf_number(row, single, hf_place(f, feature));
     for (int64_t j = f->indptr[v]; j < f->indptr[v + 1]; ++j)
         sum += hf_number(f->data, single, j) * hf_number(row, single, hf_place(f, f->indices[j]));
     return single ? (double)(float)sum : sum;
@@ -46,15 +46,15 @@ HF_BOTH int hf_is_outside(const hf_forest *f, int64_t v, int64_t first, int64_t 
     return !(f->category_bits[first + category / 32] >> category % 32 & 1);
 }
 
-/* Returns whether the value a goes to the right child of node v. Where the forest does not know missing values, NaN
-   goes left. */
-HF_BOTH int hf_goes_right(const hf_forest *f, int single, int64_t v, double a) {
+/* Returns whether the value a goes to the right child of node v, whose threshold is given. Where the forest does not
+   know missing values, NaN goes left. */
+HF_BOTH int hf_goes_right(const hf_forest *f, int64_t v, double threshold, double a) {
     if (f->default_left) {
         if (a != a) return !(f->default_left[v] & 1);
         if (f->category_indptr && f->category_indptr[v] < f->category_indptr[v + 1])
             return hf_is_outside(f, v, f->category_indptr[v], f->category_indptr[v + 1] - f->category_indptr[v], a);
     }
-    return a > hf_number(f->threshold, single, v);
+    return a > threshold;
 }
 
 /* Returns the leaf that a sample reaches, a node number within the tree. */
@@ -62,8 +62,9 @@ HF_BOTH int32_t hf_leaf_of(const hf_forest *f, int single, int64_t tree, const v
     const int64_t root = f->tree_start[tree];
     int32_t v = 0;
     while (f->feature[root + v] != -1) {
-        const int right = hf_goes_right(f, single, root + v, hf_compared(f, single, root + v, row));
-        v = f->left[root + v] + right;
+        const int64_t at = root + v;
+        const double a = hf_compared(f, single, at, f->feature[at], row);
+        v = f->left[at] + hf_goes_right(f, at, hf_number(f->threshold, single, at), a);
     }
     return v;
 }
