@@ -69,7 +69,7 @@ constexpr int DOT = 8;  // independent partial sums of a dot product, added in t
 //   width(n)                of the features of a vertex, for samples of n columns
 //   value(f, x, n, lane)    before the threshold is subtracted; all threads of a block come here
 //   pull_x(s, f, x, k)      what slope s adds to column k of the gradient with respect to x
-//   pull_feature(s, f, x, k)  likewise, of element k of features that are learned
+//   pull_feature(s, x, k)   likewise, of element k of features that are learned
 
 // A column of x.
 struct Column {
@@ -106,7 +106,7 @@ struct Projection {
         return s * f[k];
     }
     template <class Sample>
-    __device__ static double pull_feature(real s, const real *, const Sample &x, size k) {
+    __device__ static double pull_feature(real s, const Sample &x, size k) {
         return (double)s * (double)x[k];
     }
 };
@@ -270,75 +270,104 @@ extern "C" __global__ void backward_x(
     }
 }
 
-// The place in x of the tap that each pair's slope goes to; n_places, beyond all places, in the padding.
+// ------------------------------------------------------------------------- gradients of the parameters
+
+// Sums over the samples of each tree, in their order, as rows: one for each leaf, or for each vertex; an index of -1
+// is left out. Dense (start is null): row tree * n_slots + index. Else rows start[tree] to start[tree + 1] - 1 are those
+// of the numbers tree * n_slots + index in `rows`, ascending. A pair is sample * sample_step + tree * tree_step. A block
+// owns `n_numbers` numbers of the rows of a tree; there are n_parts such blocks for a tree.
+struct Sums {
+    const int *__restrict__ index;    // IN of a pair: leaf or vertex
+    const real *__restrict__ factor;  // IN of a pair: margin or slope
+    const size *__restrict__ start;   // IN (n_trees + 1,) or null
+    const size *__restrict__ rows;    // IN (n_rows,) or null
+    size n_samples, n_trees, sample_step, tree_step, n_slots, width, n_parts, n_numbers;
+    double divisor;
+    real *__restrict__ sums;          // OUT (n_rows, width)
+};
+
+// Of a block's samples, as many as it has threads; `owner` is the warp that adds a sample up, or -1.
+__shared__ real factor[MAX_THREADS];
+__shared__ int row_in_tree[MAX_THREADS], owner[MAX_THREADS];
+
+// Returns the row of leaf or vertex `index` among those of its tree.
+__device__ static inline size row_of(const Sums &a, size tree, int index) {
+    if (!a.start) return index;
+    size low = a.start[tree], high = a.start[tree + 1] - 1;
+    while (low < high) {
+        const size middle = (low + high) / 2;
+        if (a.rows[middle] < tree * a.n_slots + index) low = middle + 1;
+        else high = middle;
+    }
+    return low - a.start[tree];
+}
+
+// Writes the part of the rows of a tree that block number `block` owns, summed in block_memory. All warps see all
+// samples; each adds those of its rows, in order. add(sample, factor, k) is what a sample adds to number k of its row.
+template <class Term>
+__device__ static inline void sum_rows(const Sums &a, size block, const Term &term) {
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, n_warps = blockDim.x / 32;
+    const size tree = block / a.n_parts, first = block % a.n_parts * a.n_numbers;
+    const size n_rows = a.start ? a.start[tree + 1] - a.start[tree] : a.n_slots;
+    const size last = min(n_rows * a.width, first + a.n_numbers);
+    for (size i = threadIdx.x; i < last - first; i += blockDim.x) block_memory[i] = 0;
+    for (size begin = 0; begin < a.n_samples && first < last; begin += blockDim.x) {
+        const size sample = begin + threadIdx.x;
+        __syncthreads();
+        owner[threadIdx.x] = -1;
+        if (sample < a.n_samples) {
+            const size pair = sample * a.sample_step + tree * a.tree_step, row = row_of(a, tree, a.index[pair]);
+            row_in_tree[threadIdx.x] = (int)row;
+            factor[threadIdx.x] = a.factor[pair];
+            if (row >= 0 && row * a.width < last && (row + 1) * a.width > first) owner[threadIdx.x] = (int)row % n_warps;
+        }
+        __syncthreads();
+        for (int some = 0; some < 32 * n_warps && begin + some < a.n_samples; some += 32)
+            for (unsigned ours = __ballot_sync(~0u, owner[some + lane] == warp); ours; ours &= ours - 1) {
+                const int i = some + __ffs(ours) - 1;
+                const size place = row_in_tree[i] * a.width - first;  // of the row, from the block's first number
+                const size stop = min(a.width, last - first - place);
+                for (size k = place < 0 ? lane - place : lane; k < stop; k += 32)
+                    block_memory[place + k] += term(begin + i, factor[i], k);
+            }
+    }
+    __syncthreads();
+    real *out = a.sums + (a.start ? a.start[tree] : tree * a.n_slots) * a.width + first;
+    for (size i = threadIdx.x; i < last - first; i += blockDim.x)
+        out[i] = (real)(a.divisor == 1 ? block_memory[i] : block_memory[i] / a.divisor);
+}
+
+// The place in its image of the tap that each pair's slope goes to, or -1 in the padding.
 extern "C" __global__ void window_places(
     const int *__restrict__ vertex, const int *__restrict__ features, size n_samples, size n_trees, size n_vertices,
-    Geometry windows, size n_places, size *__restrict__ places
+    Geometry windows, size n_places, int *__restrict__ places
 ) {
     const size pair = thread_number();
     if (pair >= n_samples * n_trees) return;
     const size tap = features[pair % n_trees * n_vertices + vertex[pair]];
     const size place = place_of(windows, pair / n_trees, tap);
-    places[pair] = place < 0 ? n_places : place;
+    places[pair] = place < 0 ? -1 : (int)(place % n_places);
 }
 
-// Lay et al. 2018, eq. 11 by the numbers of images. A thread owns number i, whose pairs are
-// order[start[i]:start[i + 1]] in the order of the windows and trees.
-extern "C" __global__ void backward_images(
-    const real *__restrict__ slope, const size *__restrict__ order, const size *__restrict__ start, size n_places,
-    real *__restrict__ grad_x
+// Lay et al. 2018, eq. 11 by the numbers of images, over the windows and trees in their order.
+extern "C" __global__ void backward_images(Sums slopes) {
+    sum_rows(slopes, blockIdx.x, [](size, real slope, size) { return (double)slope; });
+}
+
+// Lay et al. 2018, eq. 11 with respect to the thresholds: r falls as t rises. And eq. 12: |r*| dL/dy. The first blocks
+// are those of `leaves`.
+extern "C" __global__ void backward_parameters(
+    const real *__restrict__ grad_y, size grad_trees, Sums leaves, Sums vertices
 ) {
-    const size place = thread_number();
-    if (place >= n_places) return;
-    double total = 0;
-    for (size i = start[place]; i < start[place + 1]; ++i) total += (double)slope[order[i]];
-    grad_x[place] = (real)total;
-}
-
-// Sum of one number from each of `lanes` neighbouring threads, in their order; the first of them gets it.
-// The block must be a multiple of lanes, and all its threads must come here.
-__device__ static inline double add_lanes(double part, int lane, int lanes) {
-    __shared__ double parts[MAX_THREADS];
-    if (lanes == 1) return part;
-    parts[threadIdx.x] = part;
-    __syncthreads();
-    if (lane == 0)
-        for (int j = 1; j < lanes; ++j) part += parts[threadIdx.x + j];
-    return part;
-}
-
-// Lay et al. 2018, eq. 11 with respect to the thresholds: r falls as t rises. Row i has the pairs
-// order[start[i]:start[i + 1]], in the order of the samples; `lanes` threads share a row.
-extern "C" __global__ void backward_thresholds(
-    const real *__restrict__ slope, const size *__restrict__ order, const size *__restrict__ start,
-    size n_rows, size lanes, real *__restrict__ grad_thresholds
-) {
-    const size row = thread_number() / lanes;
-    const int lane = (int)(thread_number() % lanes);
-    double total = 0;
-    if (row < n_rows)
-        for (size i = start[row] + lane; i < start[row + 1]; i += lanes) total -= (double)slope[order[i]];
-    total = add_lanes(total, lane, (int)lanes);
-    if (row < n_rows && lane == 0) grad_thresholds[row] = (real)total;
-}
-
-// Lay et al. 2018, eq. 12: |r*| dL/dy. `lanes` threads share an element of a row.
-extern "C" __global__ void backward_weights(
-    const real *__restrict__ grad_y, const real *__restrict__ margin, const size *__restrict__ order,
-    const size *__restrict__ start, size n_trees, size grad_trees, size n_outputs, double divisor,
-    size n_rows, size lanes, real *__restrict__ grad_weights
-) {
-    const size element = thread_number() / lanes, row = element / n_outputs, k = element % n_outputs;
-    const int lane = (int)(thread_number() % lanes);
-    double total = 0;
-    if (row < n_rows)
-        for (size i = start[row] + lane; i < start[row + 1]; i += lanes) {
-            const size pair = order[i];
-            const double g = (double)grad_y[grad_row(pair, n_trees, grad_trees, n_outputs) + k];
-            total += (double)magnitude(margin[pair]) * g;
-        }
-    total = add_lanes(total, lane, (int)lanes);
-    if (row < n_rows && lane == 0) grad_weights[element] = (real)(total / divisor);
+    const size n_outputs = leaves.width, n_blocks = leaves.n_trees * leaves.n_parts;
+    if (blockIdx.x < n_blocks) {
+        const size tree = blockIdx.x / leaves.n_parts % grad_trees;
+        sum_rows(leaves, blockIdx.x, [=](size sample, real margin, size k) {
+            return (double)magnitude(margin) * (double)grad_y[(sample * grad_trees + tree) * n_outputs + k];
+        });
+    } else {
+        sum_rows(vertices, blockIdx.x - n_blocks, [](size, real slope, size) { return -(double)slope; });
+    }
 }
 
 // -------------------------------------------------------------------------------------- touched rows
@@ -439,23 +468,12 @@ __device__ static inline void pull_images(
     grad_x[place] = (real)total;
 }
 
-// Lay et al. 2018, eq. 11 with respect to features. Row i has the pairs order[start[i]:start[i + 1]], in the order of
-// the samples. A thread is an element of grad_features.
+// Lay et al. 2018, eq. 11 with respect to features: rows of vertices, summed as thresholds are.
 template <class Margin, class Samples>
-__device__ static inline void pull_features(
-    const Pull &a, const typename Margin::Feature *features, const Samples &samples, const size *order,
-    const size *start, size n_rows, real *grad_features
-) {
-    const size width = Margin::width(a.n_columns), element = thread_number(), row = element / width;
-    if (row >= n_rows) return;
-    double total = 0;
-    for (size i = start[row]; i < start[row + 1]; ++i) {
-        const size pair = order[i];
-        total += Margin::pull_feature(
-            a.slope[pair], features_of<Margin>(a, features, pair), samples.at(pair / a.n_trees), element % width
-        );
-    }
-    grad_features[element] = (real)total;
+__device__ static inline void pull_features(const Samples &samples, const Sums &a) {
+    sum_rows(a, blockIdx.x, [=](size sample, real slope, size k) {
+        return Margin::pull_feature(slope, samples.at(sample), k);
+    });
 }
 
 extern "C" __global__ void pull_x_projection(
@@ -472,15 +490,13 @@ extern "C" __global__ void pull_x_projection_windows(
 }
 
 extern "C" __global__ void pull_features_projection(
-    const real *__restrict__ x, const real *__restrict__ features, Pull a, const size *__restrict__ order,
-    const size *__restrict__ start, size n_rows, real *__restrict__ grad_features
+    const real *__restrict__ x, size n_columns, Sums a
 ) {
-    pull_features<Projection>(a, features, Rows{x, a.n_columns}, order, start, n_rows, grad_features);
+    pull_features<Projection>(Rows{x, n_columns}, a);
 }
 
 extern "C" __global__ void pull_features_projection_windows(
-    const real *__restrict__ x, Geometry windows, const real *__restrict__ features, Pull a,
-    const size *__restrict__ order, const size *__restrict__ start, size n_rows, real *__restrict__ grad_features
+    const real *__restrict__ x, Geometry windows, Sums a
 ) {
-    pull_features<Projection>(a, features, Images{x, &windows}, order, start, n_rows, grad_features);
+    pull_features<Projection>(Images{x, &windows}, a);
 }

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..core import launch as launcher
 from ..core.aliases import Array, FloatArray, IntArray
 from ..core.dispatch import array_module
 from ..core.launch import launch, launch_each
@@ -29,12 +30,6 @@ COLUMNS = 32
 
 DOT = 8
 """Threads that share an inner product; gpu.cu knows this number."""
-
-LANES = 32
-"""Threads that share a sum over many samples; the order of such a sum depends on shapes alone."""
-
-FEW = 256
-"""Samples up to which one thread makes such a sum, in the order of the samples as the CPU does."""
 
 
 class Routing(NamedTuple):
@@ -61,6 +56,25 @@ class Pull(NamedTuple):
     n_columns: int
     n_trees: int
     n_vertices: int
+
+
+class Sums(NamedTuple):
+    """As gpu.cu declares it."""
+
+    index: IntArray
+    factor: FloatArray
+    start: IntArray | None
+    rows: IntArray | None
+    n_samples: int
+    n_trees: int
+    sample_step: int
+    tree_step: int
+    n_slots: int
+    width: int
+    n_parts: int
+    n_numbers: int
+    divisor: float
+    sums: FloatArray
 
 
 LANES_OF = {"column": 1, "projection": DOT}
@@ -130,33 +144,40 @@ def _keys(index: IntArray, n_slots: int) -> Array:
     return (index + first).ravel()
 
 
-def _segments(index: IntArray, n_slots: int, rows: Array | None) -> tuple[Array, Array]:
-    # Pairs sorted by row, those of one row by sample, and where each row's pairs begin and end.
-    xp = array_module(index)
-    keys = _keys(index, n_slots)
-    order = xp.argsort(keys, kind="stable")
-    if rows is None:
-        rows = xp.arange(index.shape[1] * n_slots, dtype=keys.dtype)
-    start = xp.empty(rows.size + 1, np.int64)
-    start[:-1] = xp.searchsorted(keys[order], rows)
-    start[-1] = keys.size
-    return order, start
+def _sums(
+    index: IntArray, factor: FloatArray, n_slots: int, width: int, rows: Any, divisor: float, sums: FloatArray
+) -> Sums:
+    # rows: None, or (start, rows).
+    (n_samples, n_trees), n_rows = index.shape, n_slots if rows is None else min(len(index), n_slots)
+    sizes = n_samples, n_trees, n_trees, 1, n_slots, width, *_parts(n_rows * width)
+    return Sums(index, factor, *(rows or (None, None)), *sizes, divisor, sums)
+
+
+def _parts(n: int) -> tuple[int, int]:
+    # Parts of n numbers that a block owns, and the numbers of one; two blocks share a multiprocessor.
+    n_numbers = min(n, launcher.compiler.block_bytes() * 2 // 5 // 8)
+    return -(-n // n_numbers), n_numbers
+
+
+def _launch_sums(kernel: str, args: tuple[Any, ...]) -> None:
+    # A block for each part of the rows of a tree.
+    sums = [a for a in args if isinstance(a, Sums)]
+    n_bytes = 8 * max(a.n_numbers for a in sums)
+    n_blocks = sum(a.n_trees * a.n_parts for a in sums)
+    launch(PACKAGE, kernel, sums[0].factor.dtype, n_blocks, args, 4 * launcher.THREADS, n_bytes)
 
 
 def _backward_images(
     vertex: IntArray, features: IntArray, slope: FloatArray, windows: Geometry, grad_x: FloatArray
 ) -> None:
-    # Slopes sorted by the number of an image that they go to; those of the padding are last.
-    xp = array_module(slope)
-    n_places, sizes = grad_x.size, (*vertex.shape, features.shape[1])
-    places = xp.empty(vertex.size, np.int64)
-    launch_each(
-        PACKAGE, "window_places", slope.dtype, vertex.size,
-        (vertex, features, *sizes, windows, n_places, places),
-    )  # fmt: skip
-    order = xp.argsort(places, kind="stable")
-    start = xp.searchsorted(places[order], xp.arange(n_places + 1)).astype(np.int64)
-    launch_each(PACKAGE, "backward_images", slope.dtype, n_places, (slope, order, start, n_places, grad_x))
+    # As sums of parameters: images in place of trees, their windows and trees in place of samples.
+    (n_samples, n_trees), (n_images, n_places) = vertex.shape, grad_x.shape
+    places = array_module(slope).empty(vertex.shape, np.int32)
+    args = (vertex, features, n_samples, n_trees, features.shape[1], windows, n_places, places)
+    launch_each(PACKAGE, "window_places", slope.dtype, vertex.size, args)
+    n, parts = vertex.size // n_images, _parts(n_places)
+    sums = Sums(places, slope, None, None, n, n_images, 1, n, n_places, 1, *parts, 1.0, grad_x)
+    _launch_sums("backward_images", (sums,))
 
 
 def _slopes(grad_y: FloatArray, route: Route, weights: FloatArray, divisor: float) -> FloatArray:
@@ -167,33 +188,6 @@ def _slopes(grad_y: FloatArray, route: Route, weights: FloatArray, divisor: floa
     args = (grad_y, route.leaf, route.margin, weights, n_samples, n_trees, grad_trees, n_leaves, n_outputs)
     launch_each(PACKAGE, "backward_slopes", dtype, n_samples * n_trees, (*args, divisor, slope))
     return slope
-
-
-def _lanes(n_samples: int) -> int:
-    return 1 if n_samples <= FEW else LANES
-
-
-def _by_thresholds(slope: FloatArray, order: Array, start: Array, grad_thresholds: FloatArray) -> None:
-    n_rows, lanes = grad_thresholds.size, _lanes(len(slope))
-    args = (slope, order, start, n_rows, lanes, grad_thresholds)
-    launch_each(PACKAGE, "backward_thresholds", slope.dtype, n_rows * lanes, args)
-
-
-def _by_weights(
-    grad_y: FloatArray,
-    route: Route,
-    weights: FloatArray,
-    divisor: float,
-    leaf_rows: Array | None,
-    grad_weights: FloatArray,
-) -> None:
-    n_trees, n_leaves, n_outputs = weights.shape
-    grad_trees, lanes = n_trees if grad_y.ndim == 3 else 1, _lanes(len(route.leaf))
-    order, start = _segments(route.leaf, n_leaves, leaf_rows)
-    n_rows = grad_weights.size // n_outputs
-    args = (grad_y, route.margin, order, start, n_trees, grad_trees, n_outputs, divisor)
-    n = n_rows * n_outputs * lanes
-    launch_each(PACKAGE, "backward_weights", route.margin.dtype, n, (*args, n_rows, lanes, grad_weights))
 
 
 def backward(
@@ -218,10 +212,13 @@ def backward(
             if grad is not None:
                 grad.fill(0)
         return
-    n_trees, n_vertices = features.shape[:2]
+    (n_trees, n_vertices), (_, n_leaves, n_outputs) = features.shape[:2], weights.shape
     slope = _slopes(grad_y, route, weights, divisor)
-    vertex_rows, leaf_rows = (None, None) if rows is None else (rows[0][1], rows[1][1])
-    order, start = _segments(route.vertex, n_vertices, vertex_rows)
+    by_vertex, by_leaf = (None, None) if rows is None else rows
+    leaves = _sums(route.leaf, route.margin, n_leaves, n_outputs, by_leaf, divisor, grads.weights)
+    vertices = _sums(route.vertex, slope, n_vertices, 1, by_vertex, 1.0, grads.thresholds)
+    grad_trees = n_trees if grad_y.ndim == 3 else 1
+    _launch_sums("backward_parameters", (grad_y, grad_trees, leaves, vertices))
     if margin == "column":
         if windows is None:
             args = (route.vertex, features, slope, n_trees, n_vertices, grads.x.shape[1], grads.x)
@@ -231,14 +228,12 @@ def backward(
     else:
         n_columns = windows.n_columns if windows else grads.x.shape[1]
         a = Pull(route.vertex, slope, len(slope), n_columns, n_trees, n_vertices)
-        _pull(margin, a, x, features, windows, order, start, grads)
-    _by_thresholds(slope, order, start, grads.thresholds)
-    _by_weights(grad_y, route, weights, divisor, leaf_rows, grads.weights)
+        _pull(margin, a, x, features, windows, by_vertex, grads)
 
 
 def _pull(
-    margin: str, a: Pull, x: FloatArray | None, features: Array, windows: Geometry | None, order: Array,
-    start: Array, grads: Gradients,
+    margin: str, a: Pull, x: FloatArray | None, features: Array, windows: Geometry | None, rows: Any,
+    grads: Gradients,
 ) -> None:  # fmt: skip
     # Gradients with respect to x and, where they are learned, to features.
     dtype, places = a.slope.dtype, () if windows is None else (grads.x.size,)
@@ -246,8 +241,8 @@ def _pull(
     launch_each(PACKAGE, kernel, dtype, grads.x.size, (x, *arguments, features, a, *places, grads.x))
     if grads.features is not None:
         kernel, arguments = _with_windows(f"pull_features_{margin}", windows)
-        args = (x, *arguments, features, a, order, start, grads.thresholds.size, grads.features)
-        launch_each(PACKAGE, kernel, dtype, grads.features.size, args)
+        sums = _sums(a.vertex, a.slope, a.n_vertices, features.shape[2], rows, 1.0, grads.features)
+        _launch_sums(kernel, (x, *(arguments or (a.n_columns,)), sums))
 
 
 def touched(index: IntArray, n_slots: int, start: Array, rows: Array) -> None:

@@ -32,6 +32,9 @@ struct dim3 {
 };
 #endif
 
+// Memory of a block of which the launch chooses the bytes; as much as any GPU has.
+static double block_memory[227 << 7];
+
 static dim3 blockDim{1, 1, 1}, gridDim{1, 1, 1}, threadIdx{0, 0, 0}, blockIdx{0, 0, 0};
 
 #ifdef __has_feature
@@ -198,18 +201,13 @@ static HOST_UNSEEN bool hire(long long wanted) {
 static HOST_UNSEEN void run_warps(long long n_used) {
     constexpr unsigned WARP = 32;
     for (bool moved = true; moved;) {
+        char waits[MAX_THREADS / WARP] = {};  // of the threads of each warp
+        for (long long i = 0; i < n_used; ++i) waits[fibers[i].thread / WARP] |= fibers[i].waits;
         moved = false;
-        for (unsigned warp = 0; warp * WARP < blockDim.x; ++warp) {
-            bool all = true, some = false;
-            for (long long i = 0; i < n_used; ++i) {
-                if (fibers[i].thread / WARP != warp) continue;
-                all = all && fibers[i].waits != IN_BLOCK;
-                some = some || fibers[i].waits == IN_WARP;
-            }
-            if (!all || !some) continue;
+        for (long long i = 0; i < n_used; ++i) {
+            if (waits[fibers[i].thread / WARP] != IN_WARP || fibers[i].waits != IN_WARP) continue;
             moved = true;
-            for (long long i = 0; i < n_used; ++i)
-                if (fibers[i].thread / WARP == warp && fibers[i].waits == IN_WARP) resume(fibers + i);
+            resume(fibers + i);
         }
     }
 }
@@ -300,6 +298,20 @@ static inline void __syncthreads() {
 }
 
 static inline void __syncwarp(unsigned = ~0u) { host::pause(host::IN_WARP); }
+
+// Returns which threads of the warp, which all reach this, have a value other than 0.
+static inline unsigned __ballot_sync(unsigned, int value) {
+    static int values[host::MAX_THREADS];
+    values[threadIdx.x] = value;
+    __syncwarp();
+    const unsigned first = threadIdx.x / 32 * 32;
+    unsigned bits = 0;
+    for (unsigned i = first; i < first + 32 && i < blockDim.x; ++i) bits |= (unsigned)(values[i] != 0) << (i - first);
+    __syncwarp();
+    return bits;
+}
+
+static inline int __ffs(int a) { return __builtin_ffs(a); }
 
 // Atomics of the integer types of CUDA. There are none of floats, because their sums would depend on the order of the
 // threads.
