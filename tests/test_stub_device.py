@@ -321,3 +321,31 @@ def test_a_hinge_tree_neither_waits_nor_copies(cupy, counted):
     assert changes.pop("launches") > 0
     assert changes == {"waits": 0, "to host": 0, "to device": 0}
     assert counted("launch route_column") > 0
+
+
+def test_the_softmax_loss_waits_for_its_checks_alone(cupy, counted):
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(70, 3)).astype(FLOAT)
+    for y in (rng.integers(0, 3, 70, np.int32), rng.integers(0, 3, 70)):
+        expected, grad = layers.softmax_loss(scores, y)
+        on_device = cupy.asarray(scores), cupy.asarray(y)
+        with hforest.unchecked():
+            waits = counted("waits")
+            loss, got = layers.softmax_loss(*on_device)
+            assert counted("waits") == waits
+        assert isinstance(loss, cupy.ndarray)
+        assert abs(float(loss) - expected) < 1e-12
+        np.testing.assert_allclose(got.get(), grad, rtol=1e-6)
+        waits = counted("waits")
+        layers.softmax_loss(*on_device)
+        assert counted("waits") == waits + 1
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint8])
+def test_labels_that_are_no_class_are_refused(cupy, dtype):
+    scores = cupy.zeros((3, 2), FLOAT)
+    with pytest.raises(IndexError, match="y: expected 0 <= label < n_classes = 2, got 2"):
+        layers.softmax_loss(scores, cupy.asarray(np.array([0, 2, 1], dtype)))
+    if np.issubdtype(dtype, np.signedinteger):
+        with pytest.raises(IndexError, match="y: expected labels of at least 0, got -1"):
+            layers.softmax_loss(scores, cupy.asarray(np.array([0, -1, 1], dtype)))
