@@ -1641,3 +1641,26 @@ def test_starts_from_numbers_near_the_largest(dtype, big):
         ValueError, match="^x: expected samples and targets whose leaf weights .*, got others; scale"
     ):
         hinge.greedy_init(x, y * 1e99, 1, 1, task="regression")
+
+
+@kinds
+@margins
+@aggregates
+@pytest.mark.parametrize("outputs", [1, 10, 37])
+def test_gradients_have_the_bits_of_the_cpu(fast_backend, dtype, kind, margin, aggregate, outputs):
+    rng = np.random.default_rng(outputs)
+    parameters = hinge.init(4, 4, 6, outputs, kind=kind, margin=margin, scale=0.5, dtype=dtype, rng=rng)
+    x = rng.normal(size=(600, 6)).astype(dtype)
+    words = {"kind": kind, "margin": margin, "aggregate": aggregate}
+
+    def gradients(x, *parameters):
+        y, route = hinge.forward_with_route(x, *parameters, **words)
+        dense = hinge.backward(y, route, x, *parameters, **words)
+        sparse = hinge.backward_sparse(y, route, x, *parameters, **words)
+        arrays = (*dense, sparse.x, *sparse.thresholds, *sparse.weights)
+        return [fast_backend.numpy(a) for a in arrays if a is not None]
+
+    with dispatch.forced("cpu"):
+        expected = gradients(x, *parameters)
+    got = gradients(*(fast_backend.array(a) for a in (x, *parameters)))
+    assert [a.tobytes() for a in got] == [a.tobytes() for a in expected]

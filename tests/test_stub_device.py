@@ -349,3 +349,25 @@ def test_labels_that_are_no_class_are_refused(cupy, dtype):
     if np.issubdtype(dtype, np.signedinteger):
         with pytest.raises(IndexError, match="y: expected labels of at least 0, got -1"):
             layers.softmax_loss(scores, cupy.asarray(np.array([0, -1, 1], dtype)))
+
+
+def test_a_step_of_training_is_six_kernels(cupy, counted):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(53, 4)).astype(FLOAT), rng.integers(0, 3, 53, np.int32)
+    t, f, w = hinge.init(6, 3, 4, 3, rng=0)
+
+    def step(x, y, t, f, w, state, number):
+        scores, route = hinge.adam_forward(x, t, f, w, state, number, 0.01)
+        _, grad = layers.softmax_loss(scores, y)
+        return hinge.adam_backward(grad, route, x, t, f, w, state, number, 0.01)
+
+    arrays = [cupy.asarray(a) for a in (x, y, t, f, w)]
+    state, state_there = hinge.adam_state(t, w), hinge.adam_state(arrays[2], arrays[4])
+    for number in range(1, 5):
+        grad_x = step(x, y, t, f, w, state, number)
+        before = counted("launches"), counted("waits")
+        with hforest.unchecked():
+            got = step(*arrays, state_there, number)
+        taken = counted("launches") - before[0], counted("waits") - before[1]
+    assert taken == (6, 0)  # the last one: the first makes the tables of Adam
+    np.testing.assert_allclose(got.get(), grad_x, rtol=1e-4, atol=1e-6)  # exponentials differ

@@ -16,7 +16,7 @@ from ..core.dispatch import array_module
 from ..core.launch import launch, launch_each
 from ..core.windows import Geometry
 from ..optim import gpu as optimizer
-from . import dense_adam
+from ..optim.exact import rate_and_scale
 from .chunks import forward_in_chunks
 from .shared import AdamState, Arrays, Gradients, Kind, Route, Settings
 
@@ -35,7 +35,7 @@ DOT = 8
 class Routing(NamedTuple):
     """As gpu.cu declares it."""
 
-    thresholds: FloatArray
+    thresholds: FloatArray | None
     n_samples: int
     n_columns: int
     n_trees: int
@@ -58,6 +58,31 @@ class Pull(NamedTuple):
     n_vertices: int
 
 
+class Routed(NamedTuple):
+    """As gradients.cuh declares it."""
+
+    grad_y: FloatArray
+    leaf: IntArray
+    margin: FloatArray
+    weights: FloatArray
+    n_samples: int
+    n_trees: int
+    grad_trees: int
+    n_leaves: int
+    n_outputs: int
+    divisor: float
+    slope: FloatArray
+
+
+class Moved(NamedTuple):
+    """As steps.cuh declares it."""
+
+    param: FloatArray
+    m: FloatArray
+    v: FloatArray
+    last: IntArray
+
+
 class Sums(NamedTuple):
     """As gpu.cu declares it."""
 
@@ -74,7 +99,7 @@ class Sums(NamedTuple):
     n_parts: int
     n_numbers: int
     divisor: float
-    sums: FloatArray
+    sums: FloatArray | None
 
 
 LANES_OF = {"column": 1, "projection": DOT}
@@ -91,14 +116,19 @@ def traverse(
     windows: Geometry | None = None,
 ) -> None:
     """Lay et al. 2018, Alg. 3, HingeTreeTraversal; ferns have one decision per level."""
-    (n_samples, n_trees), n_vertices = route[0].shape, thresholds.shape[1]
-    depth = n_vertices if kind == "fern" else (n_vertices + 1).bit_length() - 1
     n_columns = windows.n_columns if windows else x.shape[1]
-    fern = int(kind == "fern")
-    a = Routing(thresholds, n_samples, n_columns, n_trees, n_vertices, depth, fern, *route)
+    a = _routing(kind, thresholds, features, n_columns, route)
     kernel, arguments = _with_windows(f"route_{margin}", windows)
-    n = n_samples * n_trees * LANES_OF[margin]
-    launch_each(PACKAGE, kernel, x.dtype, n, (x, *arguments, features, a))
+    launch_each(PACKAGE, kernel, x.dtype, route[0].size * LANES_OF[margin], (x, *arguments, features, a))
+
+
+def _routing(
+    kind: Kind, thresholds: FloatArray | None, features: Array, n_columns: int, route: Route
+) -> Routing:
+    (n_samples, n_trees), n_vertices = route[0].shape, features.shape[1]
+    depth = n_vertices if kind == "fern" else (n_vertices + 1).bit_length() - 1
+    sizes = n_samples, n_columns, n_trees, n_vertices, depth, int(kind == "fern")
+    return Routing(thresholds, *sizes, *route)
 
 
 def _with_windows(kernel: str, windows: Geometry | None) -> tuple[str, tuple[Geometry, ...]]:
@@ -145,26 +175,44 @@ def _keys(index: IntArray, n_slots: int) -> Array:
 
 
 def _sums(
-    index: IntArray, factor: FloatArray, n_slots: int, width: int, rows: Any, divisor: float, sums: FloatArray
+    index: IntArray,
+    factor: FloatArray,
+    n_slots: int,
+    width: int,
+    rows: Any,
+    divisor: float,
+    sums: FloatArray | None,
 ) -> Sums:
     # rows: None, or (start, rows).
     (n_samples, n_trees), n_rows = index.shape, n_slots if rows is None else min(len(index), n_slots)
-    sizes = n_samples, n_trees, n_trees, 1, n_slots, width, *_parts(n_rows * width)
+    sizes = n_samples, n_trees, n_trees, 1, n_slots, width, *_parts(n_rows, width)
     return Sums(index, factor, *(rows or (None, None)), *sizes, divisor, sums)
 
 
-def _parts(n: int) -> tuple[int, int]:
-    # Parts of n numbers that a block owns, and the numbers of one; two blocks share a multiprocessor.
-    n_numbers = min(n, launcher.compiler.block_bytes() * 2 // 5 // 8)
-    return -(-n // n_numbers), n_numbers
+def _parts(n_rows: int, width: int) -> tuple[int, int]:
+    # Parts of the rows of a tree that a block owns, and the numbers of one: whole rows, if one fits.
+    n_numbers = min(n_rows * width, _most_numbers())
+    n_numbers -= n_numbers % width if n_numbers > width else 0
+    return -(-n_rows * width // n_numbers), n_numbers
+
+
+def _most_numbers() -> int:
+    # A number of eight bytes and a mark of a row; two blocks share a multiprocessor.
+    return launcher.compiler.block_bytes() * 2 // 5 // 9
 
 
 def _launch_sums(kernel: str, args: tuple[Any, ...]) -> None:
     # A block for each part of the rows of a tree.
     sums = [a for a in args if isinstance(a, Sums)]
-    n_bytes = 8 * max(a.n_numbers for a in sums)
+    n_bytes = max(8 * a.n_numbers + a.n_numbers // a.width + 2 for a in sums)
     n_blocks = sum(a.n_trees * a.n_parts for a in sums)
-    launch(PACKAGE, kernel, sums[0].factor.dtype, n_blocks, args, 4 * launcher.THREADS, n_bytes)
+    threads = _threads(max(sums[0].n_samples, *(a.n_numbers for a in sums)))
+    launch(PACKAGE, kernel, sums[0].factor.dtype, n_blocks, args, threads, n_bytes)
+
+
+def _threads(n: int) -> int:
+    # Whole warps for n elements, as far as the registers suffice for two blocks.
+    return min(4 * launcher.THREADS, -(-n // 32) * 32)
 
 
 def _backward_images(
@@ -175,19 +223,28 @@ def _backward_images(
     places = array_module(slope).empty(vertex.shape, np.int32)
     args = (vertex, features, n_samples, n_trees, features.shape[1], windows, n_places, places)
     launch_each(PACKAGE, "window_places", slope.dtype, vertex.size, args)
-    n, parts = vertex.size // n_images, _parts(n_places)
+    n, parts = vertex.size // n_images, _parts(n_places, 1)
     sums = Sums(places, slope, None, None, n, n_images, 1, n, n_places, 1, *parts, 1.0, grad_x)
     _launch_sums("backward_images", (sums,))
 
 
-def _slopes(grad_y: FloatArray, route: Route, weights: FloatArray, divisor: float) -> FloatArray:
-    # The slopes of eq. 11, (n_samples, n_trees).
-    n_samples, (n_trees, n_leaves, n_outputs) = len(route.leaf), weights.shape
-    grad_trees, dtype = n_trees if grad_y.ndim == 3 else 1, route.margin.dtype
-    slope = array_module(route.margin).empty(route.margin.shape, dtype)
-    args = (grad_y, route.leaf, route.margin, weights, n_samples, n_trees, grad_trees, n_leaves, n_outputs)
-    launch_each(PACKAGE, "backward_slopes", dtype, n_samples * n_trees, (*args, divisor, slope))
-    return slope
+def _routed(grad_y: FloatArray, route: Route, weights: FloatArray, divisor: float) -> Routed:
+    # With an array for the slopes of eq. 11.
+    n_trees, n_leaves, n_outputs = weights.shape
+    slope = array_module(route.margin).empty(route.margin.shape, route.margin.dtype)
+    grad_trees = n_trees if grad_y.ndim == 3 else 1
+    sizes = len(slope), n_trees, grad_trees, n_leaves, n_outputs
+    return Routed(grad_y, route.leaf, route.margin, weights, *sizes, divisor, slope)
+
+
+def _backward_x(a: Routed, vertex: IntArray, features: IntArray, grad_x: FloatArray) -> None:
+    # Writes the slopes, too.
+    n_samples, n_features = grad_x.shape
+    n_bytes = n_features * grad_x.itemsize
+    is_local = int(n_bytes <= launcher.compiler.block_bytes() // 8)
+    args = (a, vertex, features, features.shape[1], n_features, is_local, grad_x)
+    threads = _threads(max(a.n_trees, n_features))
+    launch(PACKAGE, "backward_x", grad_x.dtype, n_samples, args, threads, is_local * n_bytes)
 
 
 def backward(
@@ -213,22 +270,21 @@ def backward(
                 grad.fill(0)
         return
     (n_trees, n_vertices), (_, n_leaves, n_outputs) = features.shape[:2], weights.shape
-    slope = _slopes(grad_y, route, weights, divisor)
+    a, dtype = _routed(grad_y, route, weights, divisor), route.margin.dtype
     by_vertex, by_leaf = (None, None) if rows is None else rows
-    leaves = _sums(route.leaf, route.margin, n_leaves, n_outputs, by_leaf, divisor, grads.weights)
-    vertices = _sums(route.vertex, slope, n_vertices, 1, by_vertex, 1.0, grads.thresholds)
-    grad_trees = n_trees if grad_y.ndim == 3 else 1
-    _launch_sums("backward_parameters", (grad_y, grad_trees, leaves, vertices))
-    if margin == "column":
-        if windows is None:
-            args = (route.vertex, features, slope, n_trees, n_vertices, grads.x.shape[1], grads.x)
-            launch(PACKAGE, "backward_x", slope.dtype, len(slope), args)
-        else:
-            _backward_images(route.vertex, features, slope, windows, grads.x)
+    if margin == "column" and windows is None:
+        _backward_x(a, route.vertex, features, grads.x)
     else:
+        launch_each(PACKAGE, "backward_slopes", dtype, a.slope.size, (a,))
+    if margin == "column" and windows is not None:
+        _backward_images(route.vertex, features, a.slope, windows, grads.x)
+    if margin != "column":
         n_columns = windows.n_columns if windows else grads.x.shape[1]
-        a = Pull(route.vertex, slope, len(slope), n_columns, n_trees, n_vertices)
-        _pull(margin, a, x, features, windows, by_vertex, grads)
+        pull = Pull(route.vertex, a.slope, len(a.slope), n_columns, n_trees, n_vertices)
+        _pull(margin, pull, x, features, windows, by_vertex, grads)
+    leaves = _sums(route.leaf, route.margin, n_leaves, n_outputs, by_leaf, divisor, grads.weights)
+    vertices = _sums(route.vertex, a.slope, n_vertices, 1, by_vertex, 1.0, grads.thresholds)
+    _launch_sums("backward_parameters", (grad_y, a.grad_trees, leaves, vertices))
 
 
 def _pull(
@@ -270,6 +326,14 @@ def leaf_counts(leaf: IntArray, counts: Array) -> None:
     launch_each(PACKAGE, "leaf_counts", np.dtype(np.float32), leaf.size, args)
 
 
+def _moved(parameters: Arrays, state: AdamState) -> tuple[Moved, Moved]:
+    thresholds, _, weights = parameters
+    return (
+        Moved(thresholds, state.thresholds_m, state.thresholds_v, state.thresholds_last),
+        Moved(weights, state.weights_m, state.weights_v, state.weights_last),
+    )
+
+
 def adam_forward(
     kind: Kind,
     x: FloatArray,
@@ -281,9 +345,14 @@ def adam_forward(
     route: Route,
     y: FloatArray,
 ) -> None:
-    """Parameters to step - 1, then Lay et al. 2018, Alg. 3 and eq. 10."""
-    backend = sys.modules[__name__]
-    dense_adam.adam_forward(backend, optimizer, kind, x, parameters, state, step, settings, divisor, route, y)
+    """What the batch reads to step - 1, then Lay et al. 2018, Alg. 3 and eq. 10."""
+    _, features, weights = parameters
+    a = _routing(kind, None, features, x.shape[1], route)
+    args = (x, features, a, *_moved(parameters, state), weights.shape[2], step - 1)
+    tables = optimizer.Adam(*settings[:4]), optimizer.Missed.of(settings[4])
+    if len(x):
+        launch(PACKAGE, "adam_route", x.dtype, len(features), (*args, *tables))
+    leaf_outputs(route[0], route[1], weights, divisor, y)
 
 
 def adam_backward(
@@ -296,8 +365,26 @@ def adam_backward(
     divisor: float,
     grad_x: FloatArray,
 ) -> None:
-    """Lay et al. 2018, eq. 11-12, then a step of Adam."""
-    backend = sys.modules[__name__]
-    dense_adam.adam_backward(
-        backend, optimizer, grad_y, route, parameters, state, step, settings, divisor, grad_x
+    """Lay et al. 2018, eq. 11-12, then a step of Adam of what the batch touches."""
+    _, features, weights = parameters
+    (n_trees, n_vertices), (_, n_leaves, n_outputs) = features.shape, weights.shape
+    if len(grad_y) == 0:
+        # The first vertices move all the same, as with a sample whose gradient is zero.
+        zeros, dtype = array_module(grad_y).zeros, grad_x.dtype
+        grad_y, grad_x = zeros((1, n_outputs), dtype), zeros((1, grad_x.shape[1]), dtype)
+        route = Route(
+            zeros((1, n_trees), np.int32), zeros((1, n_trees), dtype), zeros((1, n_trees), np.int32)
+        )
+    a = _routed(grad_y, route, weights, divisor)
+    _backward_x(a, route.vertex, features, grad_x)
+    leaves = _sums(route.leaf, route.margin, n_leaves, n_outputs, None, divisor, None)
+    vertices = _sums(route.vertex, a.slope, n_vertices, 1, None, 1.0, None)
+    rates = rate_and_scale(step, *settings[:3])
+    thresholds, moved_weights = _moved(parameters, state)
+    tables = optimizer.Adam(*settings[:4]), optimizer.Missed.of(settings[4])
+    _launch_sums(
+        "adam_parameters", (grad_y, leaves, vertices, moved_weights, thresholds, step, *rates, *tables)
     )
+    if leaves.n_numbers < n_outputs:
+        args = (route.leaf, *route.leaf.shape, n_leaves, step, state.weights_last)
+        launch_each(PACKAGE, "adam_reach", grad_x.dtype, route.leaf.size, args)
