@@ -1664,3 +1664,17 @@ def test_gradients_have_the_bits_of_the_cpu(fast_backend, dtype, kind, margin, a
         expected = gradients(x, *parameters)
     got = gradients(*(fast_backend.array(a) for a in (x, *parameters)))
     assert [a.tobytes() for a in got] == [a.tobytes() for a in expected]
+
+
+@kinds
+@pytest.mark.parametrize("n_samples", [256, 1500])
+def test_routes_with_vertices_in_shared_memory(fast_backend, dtype, kind, n_samples):
+    rng = np.random.default_rng(n_samples)
+    t, f, _ = hinge.init(37, 3, 6, kind=kind, dtype=dtype, rng=rng)
+    x = np.round(rng.normal(size=(n_samples, 6)), 1).astype(dtype)
+    t = np.round(t, 1)
+    t[::5, 0] = np.inf
+    with dispatch.forced("cpu"):
+        expected = hinge.traverse(x, t, f, kind=kind)
+    got = hinge.traverse(*(fast_backend.array(a) for a in (x, t, f)), kind=kind)
+    assert [fast_backend.numpy(a).tobytes() for a in got] == [a.tobytes() for a in expected]

@@ -113,19 +113,14 @@ struct Projection {
     }
 };
 
-// Lay et al. 2018, Alg. 3; one decision a level at vertex `level` (fern) or down a heap (tree). LANES threads are a
-// pair: neighbours are trees of one sample, so they read one row of x and write neighbouring elements. The block is a
-// multiple of LANES, and all its threads take every step: those beyond the last pair take that of pair 0.
-template <class Margin, class Samples>
-__device__ static inline void route(
-    const Routing &a, const typename Margin::Feature *features, const Samples &samples
+// Lay et al. 2018, Alg. 3 of a pair; one decision a level at vertex `level` (fern) or down a heap (tree). t and f are the
+// tree's; a thread for which `writes` is false takes every step but the last.
+template <class Margin, class Sample>
+__device__ static inline void walk(
+    const Routing &a, const real *t, const typename Margin::Feature *f, const Sample &sample, int lane, size pair,
+    bool writes
 ) {
-    const size number = thread_number() / Margin::LANES, pair = number < a.n_samples * a.n_trees ? number : 0;
-    const int lane = threadIdx.x % Margin::LANES;
-    const size tree = pair % a.n_trees, width = Margin::width(a.n_columns);
-    const real *t = a.thresholds + tree * a.n_vertices;
-    const typename Margin::Feature *f = features + tree * a.n_vertices * width;
-    const auto sample = samples.at(pair / a.n_trees);
+    const size width = Margin::width(a.n_columns);
     real lowest = 0;
     int lowest_vertex = 0, v = 0, bits = 0;
     for (int level = 0; level < a.depth; ++level) {
@@ -139,10 +134,45 @@ __device__ static inline void route(
         bits = 2 * bits + right;
         v = a.fern ? v + 1 : 2 * v + right + 1;
     }
-    if (number != pair || lane != 0) return;
+    if (!writes) return;
     a.leaf[pair] = bits;
     a.margin[pair] = lowest;
     a.vertex[pair] = lowest_vertex;
+}
+
+// LANES threads are a pair: neighbours are trees of one sample, so they read one row of x and write neighbouring
+// elements. The block is a multiple of LANES; threads beyond the last pair take the steps of pair 0.
+template <class Margin, class Samples>
+__device__ static inline void route(
+    const Routing &a, const typename Margin::Feature *features, const Samples &samples
+) {
+    const size number = thread_number() / Margin::LANES, pair = number < a.n_samples * a.n_trees ? number : 0;
+    const int lane = threadIdx.x % Margin::LANES;
+    const size tree = pair % a.n_trees, first = tree * a.n_vertices;
+    const typename Margin::Feature *f = features + first * Margin::width(a.n_columns);
+    const auto sample = samples.at(pair / a.n_trees);
+    walk<Margin>(a, a.thresholds + first, f, sample, lane, pair, number == pair && lane == 0);
+}
+
+// Likewise of columns of rows, with the vertices of `trees_each` trees in block_memory, for `samples_each` samples.
+// Neighbouring threads are trees of a sample.
+extern "C" __global__ void route_column_shared(
+    const real *__restrict__ x, const int *__restrict__ features, Routing a, size trees_each, size samples_each
+) {
+    const size n_groups = (a.n_trees + trees_each - 1) / trees_each, tree = blockIdx.x % n_groups * trees_each;
+    const size n = min(trees_each, a.n_trees - tree), first = blockIdx.x / n_groups * samples_each;
+    const size last = min(a.n_samples, first + samples_each);
+    real *const t = (real *)block_memory;
+    int *const f = (int *)(t + trees_each * a.n_vertices);
+    for (size i = threadIdx.x; i < n * a.n_vertices; i += blockDim.x) {
+        t[i] = a.thresholds[tree * a.n_vertices + i];
+        f[i] = features[tree * a.n_vertices + i];
+    }
+    __syncthreads();
+    for (size i = first * n + threadIdx.x; i < last * n; i += blockDim.x) {
+        const size sample = i / n, j = i % n, vertex = j * a.n_vertices;
+        walk<Column>(a, t + vertex, f + vertex, Row{x + sample * a.n_columns}, 0, sample * a.n_trees + tree + j, true);
+    }
 }
 
 extern "C" __global__ void route_column(
@@ -184,7 +214,7 @@ extern "C" __global__ void leaf_outputs_each(
 }
 
 constexpr int COLUMNS = 32;  // elements of y that a block owns; gpu.py knows this number
-constexpr int TREES = 32;    // trees whose outputs a block holds at a time
+constexpr int TREES = 128;   // trees whose outputs a block holds at a time; likewise
 
 // Lay et al. 2018, eq. 10, summed over trees in their order. All threads of a block fetch outputs of a tile of trees,
 // then the first 32 add them up: the fetches overlap although the sum is in sequence. The block must be

@@ -25,8 +25,11 @@ PACKAGE = Path(__file__).parent
 PAIRS = 1 << 22
 """Pairs of a sample and a tree that are routed before their leaves are summed: bounds the scratch."""
 
-COLUMNS = 32
-"""Elements of y that a block of `leaf_outputs_sum` owns; gpu.cu knows this number."""
+COLUMNS, TREES = 32, 128
+"""Elements of y that a block of `leaf_outputs_sum` owns, and trees that it holds; gpu.cu knows these."""
+
+GROUP, SAMPLES, FEWEST = 16, 1024, 256
+"""Trees and samples of a block of `route_column_shared`, and the samples from which it pays."""
 
 DOT = 8
 """Threads that share an inner product; gpu.cu knows this number."""
@@ -118,6 +121,14 @@ def traverse(
     """Lay et al. 2018, Alg. 3, HingeTreeTraversal; ferns have one decision per level."""
     n_columns = windows.n_columns if windows else x.shape[1]
     a = _routing(kind, thresholds, features, n_columns, route)
+    n_bytes = a.n_vertices * (x.itemsize + 4)  # of a tree
+    trees_each = min(GROUP, a.n_trees, launcher.compiler.block_bytes() // n_bytes)
+    if margin == "column" and windows is None and a.n_samples >= FEWEST and trees_each >= min(4, a.n_trees):
+        n_blocks = -(-a.n_trees // trees_each) * -(-a.n_samples // SAMPLES)
+        threads = min(8 * launcher.THREADS, 1024)
+        args = (x, features, a, trees_each, SAMPLES)
+        launch(PACKAGE, "route_column_shared", x.dtype, n_blocks, args, threads, trees_each * n_bytes)
+        return
     kernel, arguments = _with_windows(f"route_{margin}", windows)
     launch_each(PACKAGE, kernel, x.dtype, route[0].size * LANES_OF[margin], (x, *arguments, features, a))
 
@@ -163,7 +174,8 @@ def leaf_outputs(
         launch_each(PACKAGE, "leaf_outputs_each", y.dtype, n_samples * n_trees * n_outputs, (*args, y))
     else:
         n_blocks = -(-n_samples * n_outputs // COLUMNS)
-        launch(PACKAGE, "leaf_outputs_sum", y.dtype, n_blocks, (*args, divisor, y))
+        threads = COLUMNS * min(32, n_trees)
+        launch(PACKAGE, "leaf_outputs_sum", y.dtype, n_blocks, (*args, divisor, y), threads)
 
 
 def _keys(index: IntArray, n_slots: int) -> Array:

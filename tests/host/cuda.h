@@ -98,6 +98,7 @@ struct Fiber {
     bool started;
     unsigned thread;
     char waits;  // IN_BLOCK, IN_WARP, or 0
+    unsigned warp_rounds;  // calls of __syncwarp()
     void *sanitizer;
 };
 
@@ -121,6 +122,13 @@ static unsigned long long n_rounds;  // barriers passed
 static char begin, end, barriers[2];
 
 static HOST_UNSEEN void *barrier(int rounds_ago) { return barriers + (n_rounds - rounds_ago) % 2; }
+
+// Likewise of each warp.
+static char warp_barriers[MAX_THREADS / 32][2];
+
+static HOST_UNSEEN void *next_warp_barrier() {
+    return &warp_barriers[current->thread / 32][current->warp_rounds++ % 2];
+}
 
 [[maybe_unused]] static HOST_UNSEEN void switch_to(ucontext_t *from, ucontext_t *to, [[maybe_unused]] void *sanitizer) {
 #if HOST_RACES
@@ -152,7 +160,10 @@ static HOST_UNSEEN void resume(Fiber *fiber) {
 #endif
 }
 
-static HOST_UNSEEN void start_thread() { threadIdx.x = current->thread = (unsigned)n_started++; }
+static HOST_UNSEEN void start_thread() {
+    threadIdx.x = current->thread = (unsigned)n_started++;
+    current->warp_rounds = 0;
+}
 
 // Returns whether a fiber whose thread has ended runs another one; with ThreadSanitizer each thread has its fiber.
 static HOST_UNSEEN bool goes_on() { return !HOST_RACES && n_started < blockDim.x; }
@@ -229,15 +240,15 @@ static HOST_UNSEEN bool run_block(long long n_threads) {
         resume(fibers + n_used);
         warps = warps || fibers[n_used].waits == IN_WARP;
     }
-    ++n_rounds;
     if (warps) run_warps(n_used);
+    ++n_rounds;
     while (waiting_in_block(n_used) == n_threads) {
         for (long long i = 0; i < n_used; ++i) {
             resume(fibers + i);
             warps = warps || fibers[i].waits == IN_WARP;
         }
-        ++n_rounds;
         if (warps) run_warps(n_used);
+        ++n_rounds;
     }
     for (long long i = 0; i < n_used; ++i)
         if (fibers[i].waits) return false;
@@ -297,7 +308,12 @@ static inline void __syncthreads() {
     __tsan_acquire(host::barrier(1));
 }
 
-static inline void __syncwarp(unsigned = ~0u) { host::pause(host::IN_WARP); }
+static inline void __syncwarp(unsigned = ~0u) {
+    [[maybe_unused]] void *const barrier = host::next_warp_barrier();
+    __tsan_release(barrier);
+    host::pause(host::IN_WARP);
+    __tsan_acquire(barrier);
+}
 
 // Returns which threads of the warp, which all reach this, have a value other than 0.
 static inline unsigned __ballot_sync(unsigned, int value) {
