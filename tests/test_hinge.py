@@ -1678,3 +1678,11 @@ def test_routes_with_vertices_in_shared_memory(fast_backend, dtype, kind, n_samp
         expected = hinge.traverse(x, t, f, kind=kind)
     got = hinge.traverse(*(fast_backend.array(a) for a in (x, t, f)), kind=kind)
     assert [fast_backend.numpy(a).tobytes() for a in got] == [a.tobytes() for a in expected]
+
+
+@pytest.mark.parametrize("n_samples", [0, 1, 300])
+def test_rows_of_many_leaves(fast_backend, n_samples):
+    # More leaves than the marks of a block on the host.
+    leaf = np.random.default_rng(0).integers(0, 10_000, (n_samples, 3), np.int32)
+    rows = fast_backend.numpy(hinge.leaf_rows(fast_backend.array(leaf), 10_000))
+    assert np.array_equal(rows, np.unique(leaf + np.arange(3) * 10_000))

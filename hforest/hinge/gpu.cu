@@ -246,12 +246,45 @@ extern "C" __global__ void leaf_outputs_sum(
 
 // -------------------------------------------------------------------------------------- touched rows
 
-// Each key of a sorted list once. rank counts the distinct keys up to and including a place.
+// The distinct values of each column of index (n_samples, n_trees), IN, below n_slots. First their numbers: counts
+// (n_trees,), OUT. Then with `writes` counts is IN, start (n_trees + 1,) OUT, and rows OUT: tree * n_slots + value,
+// ascending, from start[tree] on. A block is a tree; its n_words words in block_memory are marks of 32 values each.
 extern "C" __global__ void touched_rows(
-    const size *__restrict__ keys, const size *__restrict__ rank, size n, size *__restrict__ rows
+    const int *__restrict__ index, size n_samples, size n_trees, size n_slots, size n_words, size writes,
+    size *__restrict__ counts, size *__restrict__ start, size *__restrict__ rows
 ) {
-    const size i = thread_number();
-    if (i < n && (i == 0 || rank[i] != rank[i - 1])) rows[rank[i] - 1] = keys[i];
+    __shared__ size sums[MAX_THREADS];
+    unsigned *const words = (unsigned *)block_memory;
+    const size tree = blockIdx.x, each = (n_words + blockDim.x - 1) / blockDim.x;  // words of a thread
+    const size first = min(n_words, each * threadIdx.x), last = min(n_words, first + each);
+    size done = 0;
+    for (size m = 0; writes && m < tree; ++m) done += counts[m];
+    if (writes && threadIdx.x == 0) start[tree] = done;
+    for (size low = 0; low < n_slots; low += 32 * n_words) {
+        for (size i = first; i < last; ++i) words[i] = 0;
+        __syncthreads();
+        for (size sample = threadIdx.x; sample < n_samples; sample += blockDim.x) {
+            const size value = index[sample * n_trees + tree] - low;
+            if (value >= 0 && value < 32 * n_words) atomicOr(words + value / 32, 1u << value % 32);
+        }
+        __syncthreads();
+        size own = 0;
+        for (size i = first; i < last; ++i) own += __popc(words[i]);
+        sums[threadIdx.x] = own;
+        __syncthreads();
+        size place = done;
+        for (unsigned t = 0; t < blockDim.x; ++t) {
+            if (t < threadIdx.x) place += sums[t];
+            done += sums[t];
+        }
+        for (size i = first; writes && i < last; ++i)
+            for (unsigned bits = words[i]; bits; bits &= bits - 1)
+                rows[place++] = tree * n_slots + low + 32 * i + __ffs(bits) - 1;
+        __syncthreads();
+    }
+    if (threadIdx.x > 0) return;
+    if (!writes) counts[tree] = done;
+    else if (tree == n_trees - 1) start[n_trees] = done;
 }
 
 // Samples in each leaf of each tree. Integers: the order in which they are added does not matter.

@@ -178,14 +178,6 @@ def leaf_outputs(
         launch(PACKAGE, "leaf_outputs_sum", y.dtype, n_blocks, (*args, divisor, y), threads)
 
 
-def _keys(index: IntArray, n_slots: int) -> Array:
-    # Row tree * n_slots + index of each pair. Narrow keys take half the passes of a radix sort.
-    n_rows = index.shape[1] * n_slots
-    dtype = np.int32 if n_rows < 2**31 else np.int64
-    first = array_module(index).arange(0, n_rows, n_slots, dtype=dtype)
-    return (index + first).ravel()
-
-
 def _sums(
     index: IntArray,
     factor: FloatArray,
@@ -316,19 +308,12 @@ def _pull(
 def touched(index: IntArray, n_slots: int, start: Array, rows: Array) -> None:
     """Distinct values of each index[:, m], as rows m * n_slots + value, at start[m]:start[m + 1]."""
     n_samples, n_trees = index.shape
-    start.fill(0)
-    if n_samples == 0:
-        return
-    xp = array_module(index)
-    keys = xp.sort(_keys(index, n_slots))
-    first = xp.ones(keys.size, np.bool_)  # whether a key is the first of its value
-    first[1:] = keys[1:] != keys[:-1]
-    # Every tree has n_samples keys, which are neighbours once sorted.
-    start[1:] = xp.cumsum(first.reshape(n_trees, n_samples).sum(axis=1))
-    rank = xp.cumsum(first, dtype=np.int64)
-    # The dtype chooses a module; this kernel has no floating-point argument.
-    args = (keys.astype(np.int64), rank, keys.size, rows)
-    launch_each(PACKAGE, "touched_rows", np.dtype(np.float32), keys.size, args)
+    counts = array_module(index).empty(n_trees, np.int64)
+    n_words = min(-(-n_slots // 32), launcher.compiler.block_bytes() // 16)
+    for writes in (0, 1):
+        # The dtype chooses a module; this kernel has no floating-point argument.
+        args = (index, n_samples, n_trees, n_slots, n_words, writes, counts, start, rows)
+        launch(PACKAGE, "touched_rows", np.dtype(np.float32), n_trees, args, n_bytes=4 * n_words)
 
 
 def leaf_counts(leaf: IntArray, counts: Array) -> None:
