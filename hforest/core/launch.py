@@ -22,6 +22,7 @@ import functools
 import os
 import re
 import struct
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -145,18 +146,22 @@ class CupyCompiler:
 
         @functools.cache
         def kernel(name: str) -> Kernel:
-            function, allowed = module.get_function(name), 0
+            function, allowed, lock = module.get_function(name), 0, threading.Lock()
+
+            def allow(n_bytes: int) -> None:
+                nonlocal allowed
+                from cupy_backends.cuda.api import driver
+
+                attribute = driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                with lock:  # another thread may allow more
+                    if n_bytes > allowed:
+                        driver.funcSetAttribute(function.ptr, attribute, n_bytes)
+                        allowed = n_bytes
 
             def launch_it(grid: tuple[int], block: tuple[int], args: list[Any], n_bytes: int) -> None:
-                nonlocal allowed
                 here = self.device()
                 if n_bytes > allowed:
-                    from cupy_backends.cuda.api import driver
-
-                    driver.funcSetAttribute(
-                        function.ptr, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, n_bytes
-                    )
-                    allowed = n_bytes
+                    allow(n_bytes)
 
                 def address(a: Array) -> int:
                     data = a.data

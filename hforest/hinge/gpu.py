@@ -188,9 +188,10 @@ def _sums(
     sums: FloatArray | None,
 ) -> Sums:
     # rows: None, or (start, rows).
-    (n_samples, n_trees), n_rows = index.shape, n_slots if rows is None else min(len(index), n_slots)
-    sizes = n_samples, n_trees, n_trees, 1, n_slots, width, *_parts(n_rows, width)
-    return Sums(index, factor, *(rows or (None, None)), *sizes, divisor, sums)
+    (n_samples, n_trees), (start, numbers) = index.shape, rows or (None, None)
+    n_parts, n_numbers = _parts(n_slots if rows is None else min(n_samples, n_slots), width)
+    sizes = n_samples, n_trees, n_trees, 1, n_slots, width, n_parts, n_numbers
+    return Sums(index, factor, start, numbers, *sizes, divisor, sums)
 
 
 def _parts(n_rows: int, width: int) -> tuple[int, int]:

@@ -39,8 +39,10 @@ class Missed(NamedTuple):
     @staticmethod
     def of(tables: Tables) -> "Missed":
         """The tables as the struct."""
-        powers, decay, tail, _, closed = tables
-        return Missed(*tables[:4], powers.shape[1], decay.shape[1], *tail.shape, closed)
+        powers, decay, tail, visible, closed = tables
+        n_steps, n_columns = tail.shape
+        sizes = powers.shape[1], decay.shape[1], n_steps, n_columns, closed
+        return Missed(powers, decay, tail, visible, *sizes)
 
 
 class Rows(NamedTuple):
