@@ -160,8 +160,10 @@ extern "C" __global__ void route_column_shared(
     const real *__restrict__ x, const int *__restrict__ features, Routing a, size trees_each, size samples_each
 ) {
     const size n_groups = (a.n_trees + trees_each - 1) / trees_each, tree = blockIdx.x % n_groups * trees_each;
-    const size n = min(trees_each, a.n_trees - tree), first = blockIdx.x / n_groups * samples_each;
-    const size last = min(a.n_samples, first + samples_each);
+    const size first = blockIdx.x / n_groups * samples_each;
+    // Divisions of 64 bits would take as long as the walks.
+    const unsigned n = (unsigned)min(trees_each, a.n_trees - tree);
+    const unsigned n_pairs = n * (unsigned)min(samples_each, a.n_samples - first);
     real *const t = (real *)block_memory;
     int *const f = (int *)(t + trees_each * a.n_vertices);
     for (size i = threadIdx.x; i < n * a.n_vertices; i += blockDim.x) {
@@ -169,8 +171,8 @@ extern "C" __global__ void route_column_shared(
         f[i] = features[tree * a.n_vertices + i];
     }
     __syncthreads();
-    for (size i = first * n + threadIdx.x; i < last * n; i += blockDim.x) {
-        const size sample = i / n, j = i % n, vertex = j * a.n_vertices;
+    for (unsigned i = threadIdx.x; i < n_pairs; i += blockDim.x) {
+        const size sample = first + i / n, j = i % n, vertex = j * a.n_vertices;
         walk<Column>(a, t + vertex, f + vertex, Row{x + sample * a.n_columns}, 0, sample * a.n_trees + tree + j, true);
     }
 }

@@ -84,10 +84,12 @@ __device__ static inline void move_rows(
     const size first_row = block % a.n_parts * a.n_numbers / a.width;
     const Part part = sum_rows(a, block, term, [=](int row) { seen[row - first_row] = 1; });
     const size tree_row = part.tree * a.n_slots;
-    for (size i = part.first + threadIdx.x; i < part.last; i += blockDim.x) {
-        const size row = i / a.width, at = tree_row * a.width + i;
-        if (row >= n_eager && !seen[row - first_row]) continue;
-        const real grad = (real)(block_memory[i - part.first] / a.divisor);
+    const unsigned width = (unsigned)a.width, skipped = (unsigned)(part.first - first_row * a.width);
+    for (unsigned i = threadIdx.x; i < part.n(); i += blockDim.x) {
+        const unsigned j = (i + skipped) / width;  // 64 bits would take as long as the rest
+        const size row = first_row + j, at = tree_row * a.width + part.first + i;
+        if (row >= n_eager && !seen[j]) continue;
+        const real grad = (real)(block_memory[i] / a.divisor);
         if (row >= n_eager) catch_up(moved, at, moved.last[tree_row + row], step - 1, adam, missed);
         adam_one(moved.param + at, grad, moved.m + at, moved.v + at, rate, scale, adam);
     }
