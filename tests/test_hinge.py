@@ -1641,3 +1641,48 @@ def test_starts_from_numbers_near_the_largest(dtype, big):
         ValueError, match="^x: expected samples and targets whose leaf weights .*, got others; scale"
     ):
         hinge.greedy_init(x, y * 1e99, 1, 1, task="regression")
+
+
+@kinds
+@margins
+@aggregates
+@pytest.mark.parametrize("outputs", [1, 10, 37])
+def test_gradients_have_the_bits_of_the_cpu(fast_backend, dtype, kind, margin, aggregate, outputs):
+    rng = np.random.default_rng(outputs)
+    parameters = hinge.init(4, 4, 6, outputs, kind=kind, margin=margin, scale=0.5, dtype=dtype, rng=rng)
+    x = rng.normal(size=(600, 6)).astype(dtype)
+    words = {"kind": kind, "margin": margin, "aggregate": aggregate}
+
+    def gradients(x, *parameters):
+        y, route = hinge.forward_with_route(x, *parameters, **words)
+        dense = hinge.backward(y, route, x, *parameters, **words)
+        sparse = hinge.backward_sparse(y, route, x, *parameters, **words)
+        arrays = (*dense, sparse.x, *sparse.thresholds, *sparse.weights)
+        return [fast_backend.numpy(a) for a in arrays if a is not None]
+
+    with dispatch.forced("cpu"):
+        expected = gradients(x, *parameters)
+    got = gradients(*(fast_backend.array(a) for a in (x, *parameters)))
+    assert [a.tobytes() for a in got] == [a.tobytes() for a in expected]
+
+
+@kinds
+@pytest.mark.parametrize("n_samples", [256, 1500])
+def test_routes_with_vertices_in_shared_memory(fast_backend, dtype, kind, n_samples):
+    rng = np.random.default_rng(n_samples)
+    t, f, _ = hinge.init(37, 3, 6, kind=kind, dtype=dtype, rng=rng)
+    x = np.round(rng.normal(size=(n_samples, 6)), 1).astype(dtype)
+    t = np.round(t, 1)
+    t[::5, 0] = np.inf
+    with dispatch.forced("cpu"):
+        expected = hinge.traverse(x, t, f, kind=kind)
+    got = hinge.traverse(*(fast_backend.array(a) for a in (x, t, f)), kind=kind)
+    assert [fast_backend.numpy(a).tobytes() for a in got] == [a.tobytes() for a in expected]
+
+
+@pytest.mark.parametrize("n_samples", [0, 1, 300])
+def test_rows_of_many_leaves(fast_backend, n_samples):
+    # More leaves than the marks of a block on the host.
+    leaf = np.random.default_rng(0).integers(0, 10_000, (n_samples, 3), np.int32)
+    rows = fast_backend.numpy(hinge.leaf_rows(fast_backend.array(leaf), 10_000))
+    assert np.array_equal(rows, np.unique(leaf + np.arange(3) * 10_000))

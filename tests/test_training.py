@@ -7,7 +7,7 @@ import pytest
 
 import hforest
 from hforest import hinge, layers, optim
-from hforest.core import machine
+from hforest.core import dispatch, machine
 
 pytestmark = pytest.mark.kernels
 
@@ -440,3 +440,22 @@ def test_a_state_of_features():
     ):
         with pytest.raises(error, match=message):
             hinge.adam_state(t, w, features)
+
+
+@pytest.mark.parametrize(
+    ("kind", "depth", "outputs", "betas"),
+    [
+        ("tree", 4, (3,), {}),
+        ("tree", 12, (), {"beta1": 0.3}),  # vertices that move when a sample reaches them
+        ("fern", 5, (2, 2), {}),
+        ("tree", 2, (400,), {"beta2": 0.9}),  # rows that several blocks of the host share
+    ],
+)
+def test_steps_have_the_bits_of_the_cpu(fast_backend, dtype, kind, depth, outputs, betas):
+    parameters = forest(kind, ROWS, 3, depth, outputs, dtype)
+    stream = list(batches(9, 40, ROWS, outputs, dtype))
+    with dispatch.forced("cpu"):
+        expected = fused(kind, ROWS, parameters, stream, "mean", betas)
+    got = fused(kind, ROWS, parameters, stream, "mean", betas, fast_backend.array, fast_backend.numpy)
+    for a, b in zip(got, expected, strict=True):
+        assert [part.tobytes() for part in a] == [part.tobytes() for part in b]

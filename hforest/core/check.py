@@ -240,7 +240,7 @@ def _on_gpu() -> Iterator[None]:
                 fail(flat)
 
 
-def _values(a: Array, kind: int, fail: Callable[[int], None], stop: int = 0) -> None:
+def values(a: Array, kind: int, fail: Callable[[int], None], stop: int = 0) -> None:
     """Calls fail with the flat index of the first bad element, at the end of a block of `together`."""
     if not values_checked():
         return
@@ -269,7 +269,7 @@ def finite(name: str, a: Array, *, remedy: str = DROP) -> None:
         index, value = _where(a, flat)
         raise ValueError(f"{name}: expected finite numbers, got {value} at index {index}; {remedy}")
 
-    _values(a, gpu.FINITE, fail)
+    values(a, gpu.FINITE, fail)
 
 
 def finite_or_missing(name: str, a: Array) -> bool:
@@ -312,7 +312,7 @@ def not_nan(name: str, a: Array, *, remedy: str = DIVERGED) -> None:
     def fail(flat: int) -> None:
         raise ValueError(f"{name}: expected no NaN, got nan at index {_where(a, flat)[0]}; {remedy}")
 
-    _values(a, gpu.NOT_NAN, fail)
+    values(a, gpu.NOT_NAN, fail)
 
 
 def indices(name: str, a: Array, stop: int, stop_name: str) -> None:
@@ -325,7 +325,7 @@ def indices(name: str, a: Array, stop: int, stop_name: str) -> None:
             f"pass the {name} that belongs to these arrays"
         )
 
-    _values(a, gpu.INDEX, fail, min(stop, MAX_COUNT))
+    values(a, gpu.INDEX, fail, min(stop, MAX_COUNT))
 
 
 def steps(name: str, a: Array, reached: int, what: str) -> None:
@@ -338,7 +338,7 @@ def steps(name: str, a: Array, reached: int, what: str) -> None:
             "1, 2, ... in order, each once, and the state of these parameters"
         )
 
-    _values(a, gpu.STEP, fail, reached + 1)
+    values(a, gpu.STEP, fail, reached + 1)
 
 
 def rows(name: str, a: Array, n_rows: int) -> None:

@@ -6,6 +6,11 @@
 
 typedef int64_t size;
 
+// Shared memory of a block, of as many bytes as the launch says.
+#ifdef __CUDACC_RTC__
+extern __shared__ double block_memory[];
+#endif
+
 // Returns the number of this thread in a one-dimensional launch.
 __device__ static inline size thread_number() {
     return (size)blockIdx.x * (size)blockDim.x + (size)threadIdx.x;

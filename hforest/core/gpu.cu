@@ -35,11 +35,17 @@ static __device__ inline void note_bad(Values a, size i, unsigned long long *las
     if (bad) atomicMax(last, ~(unsigned long long)i);
 }
 
-// last (4,), IN and OUT, 0 before: the complement of the index of the first bad element of each array, or 0.
-extern "C" __global__ void first_bad(Values a, Values b, Values c, Values d, unsigned long long *last) {
-    const size i = thread_number();
+// last (8,), IN and OUT, 0 before: the complement of the index of the first bad element of each array, or 0.
+extern "C" __global__ void first_bad(
+    Values a, Values b, Values c, Values d, Values e, Values f, Values g, Values h, unsigned long long *last
+) {
+    size i = thread_number();
     note_bad(a, i, last);
-    note_bad(b, i - a.n, last + 1);
-    note_bad(c, i - a.n - b.n, last + 2);
-    note_bad(d, i - a.n - b.n - c.n, last + 3);
+    note_bad(b, i -= a.n, last + 1);
+    note_bad(c, i -= b.n, last + 2);
+    note_bad(d, i -= c.n, last + 3);
+    note_bad(e, i -= d.n, last + 4);
+    note_bad(f, i -= e.n, last + 5);
+    note_bad(g, i -= f.n, last + 6);
+    note_bad(h, i -= g.n, last + 7);
 }

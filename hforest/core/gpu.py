@@ -38,7 +38,7 @@ def scale_rows(a: FloatArray, factor: FloatArray) -> None:
 
 FINITE, NOT_NAN, INDEX, STEP = range(4)
 """Kinds of checks."""
-_TOGETHER = 4  # arrays of a launch
+_TOGETHER = 8  # arrays of a launch
 
 
 class Values(NamedTuple):

@@ -22,6 +22,7 @@ import functools
 import os
 import re
 import struct
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -47,7 +48,8 @@ def options(dtype: np.dtype) -> tuple[str, ...]:
     return (*OPTIONS, f"-Dreal={REAL[np.dtype(dtype)]}")
 
 
-Kernel = Callable[[tuple[int], tuple[int], list[Any]], None]
+Kernel = Callable[[tuple[int], tuple[int], list[Any], int], None]
+"""Of the number of blocks, of their threads, the arguments, and the bytes of a block's `block_memory`."""
 
 
 class Compiler(Protocol):
@@ -60,6 +62,9 @@ class Compiler(Protocol):
 
     def compile(self, source: str, dtype: np.dtype) -> Callable[[str], Kernel]:
         """Compiles a translation unit; the result maps a kernel's name to a function that launches it."""
+
+    def block_bytes(self) -> int:
+        """Returns the bytes of shared memory that a block on the current device can have."""
 
 
 class Struct(NamedTuple):
@@ -141,10 +146,22 @@ class CupyCompiler:
 
         @functools.cache
         def kernel(name: str) -> Kernel:
-            function = module.get_function(name)
+            function, allowed, lock = module.get_function(name), 0, threading.Lock()
 
-            def launch_it(grid: tuple[int], block: tuple[int], args: list[Any]) -> None:
+            def allow(n_bytes: int) -> None:
+                nonlocal allowed
+                from cupy_backends.cuda.api import driver
+
+                attribute = driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                with lock:  # another thread may allow more
+                    if n_bytes > allowed:
+                        driver.funcSetAttribute(function.ptr, attribute, n_bytes)
+                        allowed = n_bytes
+
+            def launch_it(grid: tuple[int], block: tuple[int], args: list[Any], n_bytes: int) -> None:
                 here = self.device()
+                if n_bytes > allowed:
+                    allow(n_bytes)
 
                 def address(a: Array) -> int:
                     data = a.data
@@ -160,11 +177,21 @@ class CupyCompiler:
                         address(a)
                     return a
 
-                function(grid, block, [passed(a) for a in args])
+                function(grid, block, [passed(a) for a in args], n_bytes)
 
             return launch_it
 
         return kernel
+
+    def block_bytes(self) -> int:
+        return _block_bytes(self.device())
+
+
+@functools.cache
+def _block_bytes(device: int) -> int:
+    from cupy.cuda import runtime
+
+    return int(runtime.deviceGetAttribute(runtime.cudaDevAttrMaxSharedMemoryPerBlockOptin, device))
 
 
 def _image(source: str, flags: tuple[str, ...]) -> bytes:
@@ -224,10 +251,17 @@ def source(folder: Path) -> str:
 
 
 def launch(
-    folder: Path, name: str, dtype: np.dtype, n_blocks: int, args: tuple[Any, ...], threads: int | None = None
+    folder: Path,
+    name: str,
+    dtype: np.dtype,
+    n_blocks: int,
+    args: tuple[Any, ...],
+    threads: int | None = None,
+    n_bytes: int = 0,
 ) -> None:
     """Launches kernel `name` of `folder` on `n_blocks` blocks of `threads` (default THREADS) threads.
 
+    Each block has `n_bytes` of `block_memory`: at most `compiler.block_bytes()` less its other shared memory.
     Raises ValueError if an array is not on the current device. Without a block nothing is launched.
     Arrays are passed as pointers, Python ints as long long, Python floats as double, NamedTuples as structs.
     """
@@ -237,7 +271,7 @@ def launch(
     kernel = _kernels.get(key)
     if kernel is None:
         kernel = _kernels[key] = _module(compiler, key[1], folder, np.dtype(dtype))(name)
-    kernel((n_blocks,), (threads or THREADS,), [argument(a) for a in args])
+    kernel((n_blocks,), (threads or THREADS,), [argument(a) for a in args], n_bytes)
 
 
 @functools.cache

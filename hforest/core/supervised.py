@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from . import check
+from . import check, gpu
 from .aliases import Array, ArrayLike, FloatArray, IntArray
 from .dispatch import array_module, to_numpy
 from .gpu import cast
@@ -177,13 +177,12 @@ def labels(
         n_classes = check.integer("n_classes", n_classes, 1, MAX_CLASSES)
         if not check.values_checked():
             return converted_numbers(numbers, check.INT32), n_classes
+        if not isinstance(numbers, np.ndarray) and numbers.dtype in (check.INT32, check.INT64):
+            _on_gpu(name, numbers, n_classes, remedy)
+            return converted_numbers(numbers, check.INT32), n_classes
     low, high = (int(numbers.min()), int(numbers.max())) if n else (0, -1)
-    check.require(low >= 0, name, "labels of at least 0", low, remedy, IndexError)
+    _in_range(name, low, high, n_classes, remedy)
     if n_classes is not None:
-        check.require(
-            high < n_classes, name, f"0 <= label < n_classes = {n_classes}", high,
-            f"pass a larger n_classes, or {remedy}", IndexError,
-        )  # fmt: skip
         return converted_numbers(numbers, check.INT32), n_classes
     n_classes = max(high + 1, 1)
     check.require(n_classes <= MAX_CLASSES, name, "labels below 2**20", high, remedy)
@@ -195,6 +194,24 @@ def labels(
         f"{remedy}, or pass n_classes={n_classes} if that class exists",
     )  # fmt: skip
     return converted, n_classes
+
+
+def _in_range(name: str, low: int, high: int, n_classes: int | None, remedy: str) -> None:
+    # Of the least and the largest label.
+    check.require(low >= 0, name, "labels of at least 0", low, remedy, IndexError)
+    check.require(
+        n_classes is None or high < n_classes, name, f"0 <= label < n_classes = {n_classes}", high,
+        f"pass a larger n_classes, or {remedy}", IndexError,
+    )  # fmt: skip
+
+
+def _on_gpu(name: str, y: Array, n_classes: int, remedy: str) -> None:
+    # One kernel, together with other checks, in place of two reductions.
+    def fail(i: int) -> None:
+        label = int(y[i])
+        _in_range(name, label, label, n_classes, remedy)
+
+    check.values(y, gpu.INDEX if y.dtype == check.INT32 else gpu.STEP, fail, n_classes)
 
 
 def integers_of_objects(a: Array) -> Array:

@@ -1,8 +1,7 @@
 """Training steps in which every parameter moves.
 
-They are the reference implementation of the steps in `cpu`, which move what a batch touches, and the fast way
-on a GPU. `backend` and `optimizer` are backends of one device; `parameters` are thresholds, features and
-weights.
+They are the reference implementation of the steps in `cpu` and `gpu`, which move what a batch touches.
+`backend` and `optimizer` are the reference's; `parameters` are thresholds, features and weights.
 """
 
 from types import ModuleType

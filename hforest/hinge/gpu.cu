@@ -1,3 +1,5 @@
+#include "optim/adam.cuh"
+
 // Random hinge trees and ferns (Lay et al. 2018). A pair is one sample in one tree,
 // numbered sample * n_trees + tree. An output element is computed by one block: no sum is shared between
 // blocks and no order depends on the size of a block.
@@ -69,7 +71,7 @@ constexpr int DOT = 8;  // independent partial sums of a dot product, added in t
 //   width(n)                of the features of a vertex, for samples of n columns
 //   value(f, x, n, lane)    before the threshold is subtracted; all threads of a block come here
 //   pull_x(s, f, x, k)      what slope s adds to column k of the gradient with respect to x
-//   pull_feature(s, f, x, k)  likewise, of element k of features that are learned
+//   pull_feature(s, x, k)   likewise, of element k of features that are learned
 
 // A column of x.
 struct Column {
@@ -106,24 +108,19 @@ struct Projection {
         return s * f[k];
     }
     template <class Sample>
-    __device__ static double pull_feature(real s, const real *, const Sample &x, size k) {
+    __device__ static double pull_feature(real s, const Sample &x, size k) {
         return (double)s * (double)x[k];
     }
 };
 
-// Lay et al. 2018, Alg. 3; one decision a level at vertex `level` (fern) or down a heap (tree). LANES threads are a
-// pair: neighbours are trees of one sample, so they read one row of x and write neighbouring elements. The block is a
-// multiple of LANES, and all its threads take every step: those beyond the last pair take that of pair 0.
-template <class Margin, class Samples>
-__device__ static inline void route(
-    const Routing &a, const typename Margin::Feature *features, const Samples &samples
+// Lay et al. 2018, Alg. 3 of a pair; one decision a level at vertex `level` (fern) or down a heap (tree). t and f are the
+// tree's; a thread for which `writes` is false takes every step but the last.
+template <class Margin, class Sample>
+__device__ static inline void walk(
+    const Routing &a, const real *t, const typename Margin::Feature *f, const Sample &sample, int lane, size pair,
+    bool writes
 ) {
-    const size number = thread_number() / Margin::LANES, pair = number < a.n_samples * a.n_trees ? number : 0;
-    const int lane = threadIdx.x % Margin::LANES;
-    const size tree = pair % a.n_trees, width = Margin::width(a.n_columns);
-    const real *t = a.thresholds + tree * a.n_vertices;
-    const typename Margin::Feature *f = features + tree * a.n_vertices * width;
-    const auto sample = samples.at(pair / a.n_trees);
+    const size width = Margin::width(a.n_columns);
     real lowest = 0;
     int lowest_vertex = 0, v = 0, bits = 0;
     for (int level = 0; level < a.depth; ++level) {
@@ -137,10 +134,47 @@ __device__ static inline void route(
         bits = 2 * bits + right;
         v = a.fern ? v + 1 : 2 * v + right + 1;
     }
-    if (number != pair || lane != 0) return;
+    if (!writes) return;
     a.leaf[pair] = bits;
     a.margin[pair] = lowest;
     a.vertex[pair] = lowest_vertex;
+}
+
+// LANES threads are a pair: neighbours are trees of one sample, so they read one row of x and write neighbouring
+// elements. The block is a multiple of LANES; threads beyond the last pair take the steps of pair 0.
+template <class Margin, class Samples>
+__device__ static inline void route(
+    const Routing &a, const typename Margin::Feature *features, const Samples &samples
+) {
+    const size number = thread_number() / Margin::LANES, pair = number < a.n_samples * a.n_trees ? number : 0;
+    const int lane = threadIdx.x % Margin::LANES;
+    const size tree = pair % a.n_trees, first = tree * a.n_vertices;
+    const typename Margin::Feature *f = features + first * Margin::width(a.n_columns);
+    const auto sample = samples.at(pair / a.n_trees);
+    walk<Margin>(a, a.thresholds + first, f, sample, lane, pair, number == pair && lane == 0);
+}
+
+// Likewise of columns of rows, with the vertices of `trees_each` trees in block_memory, for `samples_each` samples.
+// Neighbouring threads are trees of a sample.
+extern "C" __global__ void route_column_shared(
+    const real *__restrict__ x, const int *__restrict__ features, Routing a, size trees_each, size samples_each
+) {
+    const size n_groups = (a.n_trees + trees_each - 1) / trees_each, tree = blockIdx.x % n_groups * trees_each;
+    const size first = blockIdx.x / n_groups * samples_each;
+    // Divisions of 64 bits would take as long as the walks.
+    const unsigned n = (unsigned)min(trees_each, a.n_trees - tree);
+    const unsigned n_pairs = n * (unsigned)min(samples_each, a.n_samples - first);
+    real *const t = (real *)block_memory;
+    int *const f = (int *)(t + trees_each * a.n_vertices);
+    for (size i = threadIdx.x; i < n * a.n_vertices; i += blockDim.x) {
+        t[i] = a.thresholds[tree * a.n_vertices + i];
+        f[i] = features[tree * a.n_vertices + i];
+    }
+    __syncthreads();
+    for (unsigned i = threadIdx.x; i < n_pairs; i += blockDim.x) {
+        const size sample = first + i / n, j = i % n, vertex = j * a.n_vertices;
+        walk<Column>(a, t + vertex, f + vertex, Row{x + sample * a.n_columns}, 0, sample * a.n_trees + tree + j, true);
+    }
 }
 
 extern "C" __global__ void route_column(
@@ -182,7 +216,7 @@ extern "C" __global__ void leaf_outputs_each(
 }
 
 constexpr int COLUMNS = 32;  // elements of y that a block owns; gpu.py knows this number
-constexpr int TREES = 32;    // trees whose outputs a block holds at a time
+constexpr int TREES = 128;   // trees whose outputs a block holds at a time; likewise
 
 // Lay et al. 2018, eq. 10, summed over trees in their order. All threads of a block fetch outputs of a tile of trees,
 // then the first 32 add them up: the fetches overlap although the sum is in sequence. The block must be
@@ -212,143 +246,47 @@ extern "C" __global__ void leaf_outputs_sum(
     if (owned && threadIdx.x < COLUMNS) y[i] = (real)(total / divisor);
 }
 
-// ----------------------------------------------------------------------------------------- gradients
-
-// Where a pair's row of grad_y begins: trees share one row when they are aggregated (grad_trees is 1).
-__device__ static inline size grad_row(size pair, size n_trees, size grad_trees, size n_outputs) {
-    return (pair / n_trees * grad_trees + pair % n_trees % grad_trees) * n_outputs;
-}
-
-// Lay et al. 2018, eq. 11: slope = sgn(r*) w_leaf . dL/dy. A thread is a pair.
-extern "C" __global__ void backward_slopes(
-    const real *__restrict__ grad_y, const int *__restrict__ leaf, const real *__restrict__ margin,
-    const real *__restrict__ weights, size n_samples, size n_trees, size grad_trees, size n_leaves,
-    size n_outputs, double divisor, real *__restrict__ slope
-) {
-    const size pair = thread_number();
-    if (pair >= n_samples * n_trees) return;
-    const real *w = weights + (pair % n_trees * n_leaves + leaf[pair]) * n_outputs;
-    const real *g = grad_y + grad_row(pair, n_trees, grad_trees, n_outputs);
-    double part[DOT] = {0, 0, 0, 0, 0, 0, 0, 0};
-    size k = 0;
-    for (; k + DOT <= n_outputs; k += DOT)
-        for (int j = 0; j < DOT; ++j) part[j] += (double)w[k + j] * (double)g[k + j];
-    // The bound on j is a constant, so that the partial sums stay in registers.
-    for (int j = 0; j < DOT; ++j)
-        if (k + j < n_outputs) part[j] += (double)w[k + j] * (double)g[k + j];
-    const double dot =
-        ((part[0] + part[4]) + (part[2] + part[6])) + ((part[1] + part[5]) + (part[3] + part[7]));
-    slope[pair] = (real)(sign(margin[pair]) * (dot / divisor));
-}
-
-constexpr int TILE = 128;  // pairs that a block holds at a time
-
-// Lay et al. 2018, eq. 11 with respect to the input. A block is a sample, a thread owns the features that leave its
-// number when divided by the size of the block. Every thread sees every pair, in the order of the trees, and adds those
-// of its features.
-extern "C" __global__ void backward_x(
-    const int *__restrict__ vertex, const int *__restrict__ features, const real *__restrict__ slope,
-    size n_trees, size n_vertices, size n_features, real *__restrict__ grad_x
-) {
-    __shared__ int feature[TILE];
-    __shared__ unsigned owner[TILE];
-    __shared__ real s[TILE];
-    real *sum = grad_x + (size)blockIdx.x * n_features;
-    for (size f = threadIdx.x; f < n_features; f += blockDim.x) sum[f] = 0;
-    for (size first = 0; first < n_trees; first += TILE) {
-        const int n = (int)(n_trees - first < TILE ? n_trees - first : TILE);
-        for (int j = threadIdx.x; j < n; j += blockDim.x) {
-            const size pair = (size)blockIdx.x * n_trees + first + j;
-            feature[j] = features[(first + j) * n_vertices + vertex[pair]];
-            owner[j] = feature[j] % blockDim.x;
-            s[j] = slope[pair];
-        }
-        __syncthreads();
-        for (int j = 0; j < n; ++j)
-            if (owner[j] == threadIdx.x) sum[feature[j]] += s[j];
-        __syncthreads();
-    }
-}
-
-// The place in x of the tap that each pair's slope goes to; n_places, beyond all places, in the padding.
-extern "C" __global__ void window_places(
-    const int *__restrict__ vertex, const int *__restrict__ features, size n_samples, size n_trees, size n_vertices,
-    Geometry windows, size n_places, size *__restrict__ places
-) {
-    const size pair = thread_number();
-    if (pair >= n_samples * n_trees) return;
-    const size tap = features[pair % n_trees * n_vertices + vertex[pair]];
-    const size place = place_of(windows, pair / n_trees, tap);
-    places[pair] = place < 0 ? n_places : place;
-}
-
-// Lay et al. 2018, eq. 11 by the numbers of images. A thread owns number i, whose pairs are
-// order[start[i]:start[i + 1]] in the order of the windows and trees.
-extern "C" __global__ void backward_images(
-    const real *__restrict__ slope, const size *__restrict__ order, const size *__restrict__ start, size n_places,
-    real *__restrict__ grad_x
-) {
-    const size place = thread_number();
-    if (place >= n_places) return;
-    double total = 0;
-    for (size i = start[place]; i < start[place + 1]; ++i) total += (double)slope[order[i]];
-    grad_x[place] = (real)total;
-}
-
-// Sum of one number from each of `lanes` neighbouring threads, in their order; the first of them gets it.
-// The block must be a multiple of lanes, and all its threads must come here.
-__device__ static inline double add_lanes(double part, int lane, int lanes) {
-    __shared__ double parts[MAX_THREADS];
-    if (lanes == 1) return part;
-    parts[threadIdx.x] = part;
-    __syncthreads();
-    if (lane == 0)
-        for (int j = 1; j < lanes; ++j) part += parts[threadIdx.x + j];
-    return part;
-}
-
-// Lay et al. 2018, eq. 11 with respect to the thresholds: r falls as t rises. Row i has the pairs
-// order[start[i]:start[i + 1]], in the order of the samples; `lanes` threads share a row.
-extern "C" __global__ void backward_thresholds(
-    const real *__restrict__ slope, const size *__restrict__ order, const size *__restrict__ start,
-    size n_rows, size lanes, real *__restrict__ grad_thresholds
-) {
-    const size row = thread_number() / lanes;
-    const int lane = (int)(thread_number() % lanes);
-    double total = 0;
-    if (row < n_rows)
-        for (size i = start[row] + lane; i < start[row + 1]; i += lanes) total -= (double)slope[order[i]];
-    total = add_lanes(total, lane, (int)lanes);
-    if (row < n_rows && lane == 0) grad_thresholds[row] = (real)total;
-}
-
-// Lay et al. 2018, eq. 12: |r*| dL/dy. `lanes` threads share an element of a row.
-extern "C" __global__ void backward_weights(
-    const real *__restrict__ grad_y, const real *__restrict__ margin, const size *__restrict__ order,
-    const size *__restrict__ start, size n_trees, size grad_trees, size n_outputs, double divisor,
-    size n_rows, size lanes, real *__restrict__ grad_weights
-) {
-    const size element = thread_number() / lanes, row = element / n_outputs, k = element % n_outputs;
-    const int lane = (int)(thread_number() % lanes);
-    double total = 0;
-    if (row < n_rows)
-        for (size i = start[row] + lane; i < start[row + 1]; i += lanes) {
-            const size pair = order[i];
-            const double g = (double)grad_y[grad_row(pair, n_trees, grad_trees, n_outputs) + k];
-            total += (double)magnitude(margin[pair]) * g;
-        }
-    total = add_lanes(total, lane, (int)lanes);
-    if (row < n_rows && lane == 0) grad_weights[element] = (real)(total / divisor);
-}
-
 // -------------------------------------------------------------------------------------- touched rows
 
-// Each key of a sorted list once. rank counts the distinct keys up to and including a place.
+// The distinct values of each column of index (n_samples, n_trees), IN, below n_slots. First their numbers: counts
+// (n_trees,), OUT. Then with `writes` counts is IN, start (n_trees + 1,) OUT, and rows OUT: tree * n_slots + value,
+// ascending, from start[tree] on. A block is a tree; its n_words words in block_memory are marks of 32 values each.
 extern "C" __global__ void touched_rows(
-    const size *__restrict__ keys, const size *__restrict__ rank, size n, size *__restrict__ rows
+    const int *__restrict__ index, size n_samples, size n_trees, size n_slots, size n_words, size writes,
+    size *__restrict__ counts, size *__restrict__ start, size *__restrict__ rows
 ) {
-    const size i = thread_number();
-    if (i < n && (i == 0 || rank[i] != rank[i - 1])) rows[rank[i] - 1] = keys[i];
+    __shared__ size sums[MAX_THREADS];
+    unsigned *const words = (unsigned *)block_memory;
+    const size tree = blockIdx.x, each = (n_words + blockDim.x - 1) / blockDim.x;  // words of a thread
+    const size first = min(n_words, each * threadIdx.x), last = min(n_words, first + each);
+    size done = 0;
+    for (size m = 0; writes && m < tree; ++m) done += counts[m];
+    if (writes && threadIdx.x == 0) start[tree] = done;
+    for (size low = 0; low < n_slots; low += 32 * n_words) {
+        for (size i = first; i < last; ++i) words[i] = 0;
+        __syncthreads();
+        for (size sample = threadIdx.x; sample < n_samples; sample += blockDim.x) {
+            const size value = index[sample * n_trees + tree] - low;
+            if (value >= 0 && value < 32 * n_words) atomicOr(words + value / 32, 1u << value % 32);
+        }
+        __syncthreads();
+        size own = 0;
+        for (size i = first; i < last; ++i) own += __popc(words[i]);
+        sums[threadIdx.x] = own;
+        __syncthreads();
+        size place = done;
+        for (unsigned t = 0; t < blockDim.x; ++t) {
+            if (t < threadIdx.x) place += sums[t];
+            done += sums[t];
+        }
+        for (size i = first; writes && i < last; ++i)
+            for (unsigned bits = words[i]; bits; bits &= bits - 1)
+                rows[place++] = tree * n_slots + low + 32 * i + __ffs(bits) - 1;
+        __syncthreads();
+    }
+    if (threadIdx.x > 0) return;
+    if (!writes) counts[tree] = done;
+    else if (tree == n_trees - 1) start[n_trees] = done;
 }
 
 // Samples in each leaf of each tree. Integers: the order in which they are added does not matter.
@@ -360,127 +298,5 @@ extern "C" __global__ void leaf_counts(
     atomicAdd((unsigned long long *)&counts[pair % n_trees * n_leaves + leaf[pair]], 1ull);
 }
 
-// ---------------------------------------------------------- gradients of margins that are not a column
-
-// Trees, the slopes of their pairs, and what these pull back to.
-struct Pull {
-    const int *__restrict__ vertex;  // IN (n_samples, n_trees)
-    const real *__restrict__ slope;  // IN (n_samples, n_trees)
-    size n_samples, n_columns, n_trees, n_vertices;
-};
-
-// Returns the features, of all, of the vertex of a pair.
-template <class Margin>
-__device__ static inline const typename Margin::Feature *features_of(
-    const Pull &a, const typename Margin::Feature *features, size pair
-) {
-    const size row = pair % a.n_trees * a.n_vertices + a.vertex[pair];
-    return features + row * Margin::width(a.n_columns);
-}
-
-// Lay et al. 2018, eq. 11 with respect to rows: added in the order of the trees. A thread is an element of grad_x.
-template <class Margin>
-__device__ static inline void pull_x(
-    const Pull &a, const typename Margin::Feature *features, const real *x, real *grad_x
-) {
-    const size i = thread_number(), k = i % a.n_columns;
-    if (i >= a.n_samples * a.n_columns) return;
-    const size first = i / a.n_columns * a.n_trees;
-    const Row sample = {x + i / a.n_columns * a.n_columns};
-    real sum = 0;
-    for (size m = 0; m < a.n_trees; ++m)
-        sum += Margin::pull_x(a.slope[first + m], features_of<Margin>(a, features, first + m), sample, k);
-    grad_x[i] = sum;
-}
-
-// The first and the last output position along an axis whose windows may have place i.
-__device__ static inline size first_position(size i, size kernel, size stride, size padding, size dilation) {
-    const size least = i + padding - dilation * (kernel - 1);
-    return least <= 0 ? 0 : (least + stride - 1) / stride;
-}
-
-__device__ static inline size last_position(size i, size stride, size padding, size out) {
-    const size last = (i + padding) / stride;
-    return last < out ? last : out - 1;
-}
-
-// The same with respect to images, in float64 in the order of the windows and trees. A thread is a number of an image,
-// and goes through the windows that have it.
-template <class Margin>
-__device__ static inline void pull_images(
-    const Pull &a, const Geometry &w, const typename Margin::Feature *features, const real *x, size n_places,
-    real *grad_x
-) {
-    const size place = thread_number();
-    if (place >= n_places) return;
-    const size i2 = place % w.size2, i1 = place / w.size2 % w.size1, i0 = place / (w.size2 * w.size1) % w.size0;
-    const size channel = place / (w.size2 * w.size1 * w.size0) % w.channels;
-    const size image = place / (w.size2 * w.size1 * w.size0 * w.channels);
-    const size low0 = first_position(i0, w.kernel0, w.stride0, w.padding0, w.dilation0);
-    const size low1 = first_position(i1, w.kernel1, w.stride1, w.padding1, w.dilation1);
-    const size low2 = first_position(i2, w.kernel2, w.stride2, w.padding2, w.dilation2);
-    double total = 0;
-    for (size o0 = low0; o0 <= last_position(i0, w.stride0, w.padding0, w.out0); ++o0)
-        for (size o1 = low1; o1 <= last_position(i1, w.stride1, w.padding1, w.out1); ++o1)
-            for (size o2 = low2; o2 <= last_position(i2, w.stride2, w.padding2, w.out2); ++o2) {
-                const size d0 = i0 + w.padding0 - o0 * w.stride0, d1 = i1 + w.padding1 - o1 * w.stride1;
-                const size d2 = i2 + w.padding2 - o2 * w.stride2;
-                if (d0 % w.dilation0 || d1 % w.dilation1 || d2 % w.dilation2) continue;
-                const size tap = ((channel * w.kernel0 + d0 / w.dilation0) * w.kernel1 + d1 / w.dilation1) * w.kernel2
-                    + d2 / w.dilation2;
-                const size sample = ((image * w.out0 + o0) * w.out1 + o1) * w.out2 + o2;
-                const Window window = {x, &w, sample};
-                for (size m = 0; m < a.n_trees; ++m) {
-                    const size pair = sample * a.n_trees + m;
-                    const auto f = features_of<Margin>(a, features, pair);
-                    total += (double)Margin::pull_x(a.slope[pair], f, window, tap);
-                }
-            }
-    grad_x[place] = (real)total;
-}
-
-// Lay et al. 2018, eq. 11 with respect to features. Row i has the pairs order[start[i]:start[i + 1]], in the order of
-// the samples. A thread is an element of grad_features.
-template <class Margin, class Samples>
-__device__ static inline void pull_features(
-    const Pull &a, const typename Margin::Feature *features, const Samples &samples, const size *order,
-    const size *start, size n_rows, real *grad_features
-) {
-    const size width = Margin::width(a.n_columns), element = thread_number(), row = element / width;
-    if (row >= n_rows) return;
-    double total = 0;
-    for (size i = start[row]; i < start[row + 1]; ++i) {
-        const size pair = order[i];
-        total += Margin::pull_feature(
-            a.slope[pair], features_of<Margin>(a, features, pair), samples.at(pair / a.n_trees), element % width
-        );
-    }
-    grad_features[element] = (real)total;
-}
-
-extern "C" __global__ void pull_x_projection(
-    const real *__restrict__ x, const real *__restrict__ features, Pull a, real *__restrict__ grad_x
-) {
-    pull_x<Projection>(a, features, x, grad_x);
-}
-
-extern "C" __global__ void pull_x_projection_windows(
-    const real *__restrict__ x, Geometry windows, const real *__restrict__ features, Pull a, size n_places,
-    real *__restrict__ grad_x
-) {
-    pull_images<Projection>(a, windows, features, x, n_places, grad_x);
-}
-
-extern "C" __global__ void pull_features_projection(
-    const real *__restrict__ x, const real *__restrict__ features, Pull a, const size *__restrict__ order,
-    const size *__restrict__ start, size n_rows, real *__restrict__ grad_features
-) {
-    pull_features<Projection>(a, features, Rows{x, a.n_columns}, order, start, n_rows, grad_features);
-}
-
-extern "C" __global__ void pull_features_projection_windows(
-    const real *__restrict__ x, Geometry windows, const real *__restrict__ features, Pull a,
-    const size *__restrict__ order, const size *__restrict__ start, size n_rows, real *__restrict__ grad_features
-) {
-    pull_features<Projection>(a, features, Images{x, &windows}, order, start, n_rows, grad_features);
-}
+#include "hinge/gradients.cuh"
+#include "hinge/steps.cuh"

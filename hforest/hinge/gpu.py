@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..core import launch as launcher
 from ..core.aliases import Array, FloatArray, IntArray
 from ..core.dispatch import array_module
 from ..core.launch import launch, launch_each
 from ..core.windows import Geometry
 from ..optim import gpu as optimizer
-from . import dense_adam
+from ..optim.exact import rate_and_scale
 from .chunks import forward_in_chunks
 from .shared import AdamState, Arrays, Gradients, Kind, Route, Settings
 
@@ -24,23 +25,20 @@ PACKAGE = Path(__file__).parent
 PAIRS = 1 << 22
 """Pairs of a sample and a tree that are routed before their leaves are summed: bounds the scratch."""
 
-COLUMNS = 32
-"""Elements of y that a block of `leaf_outputs_sum` owns; gpu.cu knows this number."""
+COLUMNS, TREES = 32, 128
+"""Elements of y that a block of `leaf_outputs_sum` owns, and trees that it holds; gpu.cu knows these."""
+
+GROUP, SAMPLES, FEWEST = 16, 1024, 256
+"""Trees and samples of a block of `route_column_shared`, and the samples from which it pays."""
 
 DOT = 8
 """Threads that share an inner product; gpu.cu knows this number."""
-
-LANES = 32
-"""Threads that share a sum over many samples; the order of such a sum depends on shapes alone."""
-
-FEW = 256
-"""Samples up to which one thread makes such a sum, in the order of the samples as the CPU does."""
 
 
 class Routing(NamedTuple):
     """As gpu.cu declares it."""
 
-    thresholds: FloatArray
+    thresholds: FloatArray | None
     n_samples: int
     n_columns: int
     n_trees: int
@@ -63,6 +61,50 @@ class Pull(NamedTuple):
     n_vertices: int
 
 
+class Routed(NamedTuple):
+    """As gradients.cuh declares it."""
+
+    grad_y: FloatArray
+    leaf: IntArray
+    margin: FloatArray
+    weights: FloatArray
+    n_samples: int
+    n_trees: int
+    grad_trees: int
+    n_leaves: int
+    n_outputs: int
+    divisor: float
+    slope: FloatArray
+
+
+class Moved(NamedTuple):
+    """As steps.cuh declares it."""
+
+    param: FloatArray
+    m: FloatArray
+    v: FloatArray
+    last: IntArray
+
+
+class Sums(NamedTuple):
+    """As gpu.cu declares it."""
+
+    index: IntArray
+    factor: FloatArray
+    start: IntArray | None
+    rows: IntArray | None
+    n_samples: int
+    n_trees: int
+    sample_step: int
+    tree_step: int
+    n_slots: int
+    width: int
+    n_parts: int
+    n_numbers: int
+    divisor: float
+    sums: FloatArray | None
+
+
 LANES_OF = {"column": 1, "projection": DOT}
 """Threads that share the value of a margin."""
 
@@ -77,14 +119,27 @@ def traverse(
     windows: Geometry | None = None,
 ) -> None:
     """Lay et al. 2018, Alg. 3, HingeTreeTraversal; ferns have one decision per level."""
-    (n_samples, n_trees), n_vertices = route[0].shape, thresholds.shape[1]
-    depth = n_vertices if kind == "fern" else (n_vertices + 1).bit_length() - 1
     n_columns = windows.n_columns if windows else x.shape[1]
-    fern = int(kind == "fern")
-    a = Routing(thresholds, n_samples, n_columns, n_trees, n_vertices, depth, fern, *route)
+    a = _routing(kind, thresholds, features, n_columns, route)
+    n_bytes = a.n_vertices * (x.itemsize + 4)  # of a tree
+    trees_each = min(GROUP, a.n_trees, launcher.compiler.block_bytes() // n_bytes)
+    if margin == "column" and windows is None and a.n_samples >= FEWEST and trees_each >= min(4, a.n_trees):
+        n_blocks = -(-a.n_trees // trees_each) * -(-a.n_samples // SAMPLES)
+        threads = min(8 * launcher.THREADS, 1024)
+        args = (x, features, a, trees_each, SAMPLES)
+        launch(PACKAGE, "route_column_shared", x.dtype, n_blocks, args, threads, trees_each * n_bytes)
+        return
     kernel, arguments = _with_windows(f"route_{margin}", windows)
-    n = n_samples * n_trees * LANES_OF[margin]
-    launch_each(PACKAGE, kernel, x.dtype, n, (x, *arguments, features, a))
+    launch_each(PACKAGE, kernel, x.dtype, route[0].size * LANES_OF[margin], (x, *arguments, features, a))
+
+
+def _routing(
+    kind: Kind, thresholds: FloatArray | None, features: Array, n_columns: int, route: Route
+) -> Routing:
+    (n_samples, n_trees), n_vertices = route[0].shape, features.shape[1]
+    depth = n_vertices if kind == "fern" else (n_vertices + 1).bit_length() - 1
+    sizes = n_samples, n_columns, n_trees, n_vertices, depth, int(kind == "fern")
+    return Routing(thresholds, *sizes, *route)
 
 
 def _with_windows(kernel: str, windows: Geometry | None) -> tuple[str, tuple[Geometry, ...]]:
@@ -119,81 +174,82 @@ def leaf_outputs(
         launch_each(PACKAGE, "leaf_outputs_each", y.dtype, n_samples * n_trees * n_outputs, (*args, y))
     else:
         n_blocks = -(-n_samples * n_outputs // COLUMNS)
-        launch(PACKAGE, "leaf_outputs_sum", y.dtype, n_blocks, (*args, divisor, y))
+        threads = COLUMNS * min(32, n_trees)
+        launch(PACKAGE, "leaf_outputs_sum", y.dtype, n_blocks, (*args, divisor, y), threads)
 
 
-def _keys(index: IntArray, n_slots: int) -> Array:
-    # Row tree * n_slots + index of each pair. Narrow keys take half the passes of a radix sort.
-    n_rows = index.shape[1] * n_slots
-    dtype = np.int32 if n_rows < 2**31 else np.int64
-    first = array_module(index).arange(0, n_rows, n_slots, dtype=dtype)
-    return (index + first).ravel()
+def _sums(
+    index: IntArray,
+    factor: FloatArray,
+    n_slots: int,
+    width: int,
+    rows: Any,
+    divisor: float,
+    sums: FloatArray | None,
+) -> Sums:
+    # rows: None, or (start, rows).
+    (n_samples, n_trees), (start, numbers) = index.shape, rows or (None, None)
+    n_parts, n_numbers = _parts(n_slots if rows is None else min(n_samples, n_slots), width)
+    sizes = n_samples, n_trees, n_trees, 1, n_slots, width, n_parts, n_numbers
+    return Sums(index, factor, start, numbers, *sizes, divisor, sums)
 
 
-def _segments(index: IntArray, n_slots: int, rows: Array | None) -> tuple[Array, Array]:
-    # Pairs sorted by row, those of one row by sample, and where each row's pairs begin and end.
-    xp = array_module(index)
-    keys = _keys(index, n_slots)
-    order = xp.argsort(keys, kind="stable")
-    if rows is None:
-        rows = xp.arange(index.shape[1] * n_slots, dtype=keys.dtype)
-    start = xp.empty(rows.size + 1, np.int64)
-    start[:-1] = xp.searchsorted(keys[order], rows)
-    start[-1] = keys.size
-    return order, start
+def _parts(n_rows: int, width: int) -> tuple[int, int]:
+    # Parts of the rows of a tree that a block owns, and the numbers of one: whole rows, if one fits.
+    n_numbers = min(n_rows * width, _most_numbers())
+    n_numbers -= n_numbers % width if n_numbers > width else 0
+    return -(-n_rows * width // n_numbers), n_numbers
+
+
+def _most_numbers() -> int:
+    # A number of eight bytes and a mark of a row; two blocks share a multiprocessor.
+    return launcher.compiler.block_bytes() * 2 // 5 // 9
+
+
+def _launch_sums(kernel: str, args: tuple[Any, ...]) -> None:
+    # A block for each part of the rows of a tree.
+    sums = [a for a in args if isinstance(a, Sums)]
+    n_bytes = max(8 * a.n_numbers + a.n_numbers // a.width + 2 for a in sums)
+    n_blocks = sum(a.n_trees * a.n_parts for a in sums)
+    threads = _threads(max(sums[0].n_samples, *(a.n_numbers for a in sums)))
+    launch(PACKAGE, kernel, sums[0].factor.dtype, n_blocks, args, threads, n_bytes)
+
+
+def _threads(n: int) -> int:
+    # Whole warps for n elements, as far as the registers suffice for two blocks.
+    return min(4 * launcher.THREADS, -(-n // 32) * 32)
 
 
 def _backward_images(
     vertex: IntArray, features: IntArray, slope: FloatArray, windows: Geometry, grad_x: FloatArray
 ) -> None:
-    # Slopes sorted by the number of an image that they go to; those of the padding are last.
-    xp = array_module(slope)
-    n_places, sizes = grad_x.size, (*vertex.shape, features.shape[1])
-    places = xp.empty(vertex.size, np.int64)
-    launch_each(
-        PACKAGE, "window_places", slope.dtype, vertex.size,
-        (vertex, features, *sizes, windows, n_places, places),
-    )  # fmt: skip
-    order = xp.argsort(places, kind="stable")
-    start = xp.searchsorted(places[order], xp.arange(n_places + 1)).astype(np.int64)
-    launch_each(PACKAGE, "backward_images", slope.dtype, n_places, (slope, order, start, n_places, grad_x))
+    # As sums of parameters: images in place of trees, their windows and trees in place of samples.
+    (n_samples, n_trees), (n_images, n_places) = vertex.shape, grad_x.shape
+    places = array_module(slope).empty(vertex.shape, np.int32)
+    args = (vertex, features, n_samples, n_trees, features.shape[1], windows, n_places, places)
+    launch_each(PACKAGE, "window_places", slope.dtype, vertex.size, args)
+    n, parts = vertex.size // n_images, _parts(n_places, 1)
+    sums = Sums(places, slope, None, None, n, n_images, 1, n, n_places, 1, *parts, 1.0, grad_x)
+    _launch_sums("backward_images", (sums,))
 
 
-def _slopes(grad_y: FloatArray, route: Route, weights: FloatArray, divisor: float) -> FloatArray:
-    # The slopes of eq. 11, (n_samples, n_trees).
-    n_samples, (n_trees, n_leaves, n_outputs) = len(route.leaf), weights.shape
-    grad_trees, dtype = n_trees if grad_y.ndim == 3 else 1, route.margin.dtype
-    slope = array_module(route.margin).empty(route.margin.shape, dtype)
-    args = (grad_y, route.leaf, route.margin, weights, n_samples, n_trees, grad_trees, n_leaves, n_outputs)
-    launch_each(PACKAGE, "backward_slopes", dtype, n_samples * n_trees, (*args, divisor, slope))
-    return slope
-
-
-def _lanes(n_samples: int) -> int:
-    return 1 if n_samples <= FEW else LANES
-
-
-def _by_thresholds(slope: FloatArray, order: Array, start: Array, grad_thresholds: FloatArray) -> None:
-    n_rows, lanes = grad_thresholds.size, _lanes(len(slope))
-    args = (slope, order, start, n_rows, lanes, grad_thresholds)
-    launch_each(PACKAGE, "backward_thresholds", slope.dtype, n_rows * lanes, args)
-
-
-def _by_weights(
-    grad_y: FloatArray,
-    route: Route,
-    weights: FloatArray,
-    divisor: float,
-    leaf_rows: Array | None,
-    grad_weights: FloatArray,
-) -> None:
+def _routed(grad_y: FloatArray, route: Route, weights: FloatArray, divisor: float) -> Routed:
+    # With an array for the slopes of eq. 11.
     n_trees, n_leaves, n_outputs = weights.shape
-    grad_trees, lanes = n_trees if grad_y.ndim == 3 else 1, _lanes(len(route.leaf))
-    order, start = _segments(route.leaf, n_leaves, leaf_rows)
-    n_rows = grad_weights.size // n_outputs
-    args = (grad_y, route.margin, order, start, n_trees, grad_trees, n_outputs, divisor)
-    n = n_rows * n_outputs * lanes
-    launch_each(PACKAGE, "backward_weights", route.margin.dtype, n, (*args, n_rows, lanes, grad_weights))
+    slope = array_module(route.margin).empty(route.margin.shape, route.margin.dtype)
+    grad_trees = n_trees if grad_y.ndim == 3 else 1
+    sizes = len(slope), n_trees, grad_trees, n_leaves, n_outputs
+    return Routed(grad_y, route.leaf, route.margin, weights, *sizes, divisor, slope)
+
+
+def _backward_x(a: Routed, vertex: IntArray, features: IntArray, grad_x: FloatArray) -> None:
+    # Writes the slopes, too.
+    n_samples, n_features = grad_x.shape
+    n_bytes = n_features * grad_x.itemsize
+    is_local = int(n_bytes <= launcher.compiler.block_bytes() // 8)
+    args = (a, vertex, features, features.shape[1], n_features, is_local, grad_x)
+    threads = _threads(max(a.n_trees, n_features))
+    launch(PACKAGE, "backward_x", grad_x.dtype, n_samples, args, threads, is_local * n_bytes)
 
 
 def backward(
@@ -218,27 +274,27 @@ def backward(
             if grad is not None:
                 grad.fill(0)
         return
-    n_trees, n_vertices = features.shape[:2]
-    slope = _slopes(grad_y, route, weights, divisor)
-    vertex_rows, leaf_rows = (None, None) if rows is None else (rows[0][1], rows[1][1])
-    order, start = _segments(route.vertex, n_vertices, vertex_rows)
-    if margin == "column":
-        if windows is None:
-            args = (route.vertex, features, slope, n_trees, n_vertices, grads.x.shape[1], grads.x)
-            launch(PACKAGE, "backward_x", slope.dtype, len(slope), args)
-        else:
-            _backward_images(route.vertex, features, slope, windows, grads.x)
+    (n_trees, n_vertices), (_, n_leaves, n_outputs) = features.shape[:2], weights.shape
+    a, dtype = _routed(grad_y, route, weights, divisor), route.margin.dtype
+    by_vertex, by_leaf = (None, None) if rows is None else rows
+    if margin == "column" and windows is None:
+        _backward_x(a, route.vertex, features, grads.x)
     else:
+        launch_each(PACKAGE, "backward_slopes", dtype, a.slope.size, (a,))
+    if margin == "column" and windows is not None:
+        _backward_images(route.vertex, features, a.slope, windows, grads.x)
+    if margin != "column":
         n_columns = windows.n_columns if windows else grads.x.shape[1]
-        a = Pull(route.vertex, slope, len(slope), n_columns, n_trees, n_vertices)
-        _pull(margin, a, x, features, windows, order, start, grads)
-    _by_thresholds(slope, order, start, grads.thresholds)
-    _by_weights(grad_y, route, weights, divisor, leaf_rows, grads.weights)
+        pull = Pull(route.vertex, a.slope, len(a.slope), n_columns, n_trees, n_vertices)
+        _pull(margin, pull, x, features, windows, by_vertex, grads)
+    leaves = _sums(route.leaf, route.margin, n_leaves, n_outputs, by_leaf, divisor, grads.weights)
+    vertices = _sums(route.vertex, a.slope, n_vertices, 1, by_vertex, 1.0, grads.thresholds)
+    _launch_sums("backward_parameters", (grad_y, a.grad_trees, leaves, vertices))
 
 
 def _pull(
-    margin: str, a: Pull, x: FloatArray | None, features: Array, windows: Geometry | None, order: Array,
-    start: Array, grads: Gradients,
+    margin: str, a: Pull, x: FloatArray | None, features: Array, windows: Geometry | None, rows: Any,
+    grads: Gradients,
 ) -> None:  # fmt: skip
     # Gradients with respect to x and, where they are learned, to features.
     dtype, places = a.slope.dtype, () if windows is None else (grads.x.size,)
@@ -246,26 +302,19 @@ def _pull(
     launch_each(PACKAGE, kernel, dtype, grads.x.size, (x, *arguments, features, a, *places, grads.x))
     if grads.features is not None:
         kernel, arguments = _with_windows(f"pull_features_{margin}", windows)
-        args = (x, *arguments, features, a, order, start, grads.thresholds.size, grads.features)
-        launch_each(PACKAGE, kernel, dtype, grads.features.size, args)
+        sums = _sums(a.vertex, a.slope, a.n_vertices, features.shape[2], rows, 1.0, grads.features)
+        _launch_sums(kernel, (x, *(arguments or (a.n_columns,)), sums))
 
 
 def touched(index: IntArray, n_slots: int, start: Array, rows: Array) -> None:
     """Distinct values of each index[:, m], as rows m * n_slots + value, at start[m]:start[m + 1]."""
     n_samples, n_trees = index.shape
-    start.fill(0)
-    if n_samples == 0:
-        return
-    xp = array_module(index)
-    keys = xp.sort(_keys(index, n_slots))
-    first = xp.ones(keys.size, np.bool_)  # whether a key is the first of its value
-    first[1:] = keys[1:] != keys[:-1]
-    # Every tree has n_samples keys, which are neighbours once sorted.
-    start[1:] = xp.cumsum(first.reshape(n_trees, n_samples).sum(axis=1))
-    rank = xp.cumsum(first, dtype=np.int64)
-    # The dtype chooses a module; this kernel has no floating-point argument.
-    args = (keys.astype(np.int64), rank, keys.size, rows)
-    launch_each(PACKAGE, "touched_rows", np.dtype(np.float32), keys.size, args)
+    counts = array_module(index).empty(n_trees, np.int64)
+    n_words = min(-(-n_slots // 32), launcher.compiler.block_bytes() // 16)
+    for writes in (0, 1):
+        # The dtype chooses a module; this kernel has no floating-point argument.
+        args = (index, n_samples, n_trees, n_slots, n_words, writes, counts, start, rows)
+        launch(PACKAGE, "touched_rows", np.dtype(np.float32), n_trees, args, n_bytes=4 * n_words)
 
 
 def leaf_counts(leaf: IntArray, counts: Array) -> None:
@@ -273,6 +322,14 @@ def leaf_counts(leaf: IntArray, counts: Array) -> None:
     counts.fill(0)
     args = (leaf, *leaf.shape, counts.shape[1], counts)
     launch_each(PACKAGE, "leaf_counts", np.dtype(np.float32), leaf.size, args)
+
+
+def _moved(parameters: Arrays, state: AdamState) -> tuple[Moved, Moved]:
+    thresholds, _, weights = parameters
+    return (
+        Moved(thresholds, state.thresholds_m, state.thresholds_v, state.thresholds_last),
+        Moved(weights, state.weights_m, state.weights_v, state.weights_last),
+    )
 
 
 def adam_forward(
@@ -286,9 +343,14 @@ def adam_forward(
     route: Route,
     y: FloatArray,
 ) -> None:
-    """Parameters to step - 1, then Lay et al. 2018, Alg. 3 and eq. 10."""
-    backend = sys.modules[__name__]
-    dense_adam.adam_forward(backend, optimizer, kind, x, parameters, state, step, settings, divisor, route, y)
+    """What the batch reads to step - 1, then Lay et al. 2018, Alg. 3 and eq. 10."""
+    _, features, weights = parameters
+    a = _routing(kind, None, features, x.shape[1], route)
+    args = (x, features, a, *_moved(parameters, state), weights.shape[2], step - 1)
+    tables = optimizer.Adam(*settings[:4]), optimizer.Missed.of(settings[4])
+    if len(x):
+        launch(PACKAGE, "adam_route", x.dtype, len(features), (*args, *tables))
+    leaf_outputs(route[0], route[1], weights, divisor, y)
 
 
 def adam_backward(
@@ -301,8 +363,26 @@ def adam_backward(
     divisor: float,
     grad_x: FloatArray,
 ) -> None:
-    """Lay et al. 2018, eq. 11-12, then a step of Adam."""
-    backend = sys.modules[__name__]
-    dense_adam.adam_backward(
-        backend, optimizer, grad_y, route, parameters, state, step, settings, divisor, grad_x
+    """Lay et al. 2018, eq. 11-12, then a step of Adam of what the batch touches."""
+    _, features, weights = parameters
+    (n_trees, n_vertices), (_, n_leaves, n_outputs) = features.shape, weights.shape
+    if len(grad_y) == 0:
+        # The first vertices move all the same, as with a sample whose gradient is zero.
+        zeros, dtype = array_module(grad_y).zeros, grad_x.dtype
+        grad_y, grad_x = zeros((1, n_outputs), dtype), zeros((1, grad_x.shape[1]), dtype)
+        route = Route(
+            zeros((1, n_trees), np.int32), zeros((1, n_trees), dtype), zeros((1, n_trees), np.int32)
+        )
+    a = _routed(grad_y, route, weights, divisor)
+    _backward_x(a, route.vertex, features, grad_x)
+    leaves = _sums(route.leaf, route.margin, n_leaves, n_outputs, None, divisor, None)
+    vertices = _sums(route.vertex, a.slope, n_vertices, 1, None, 1.0, None)
+    rates = rate_and_scale(step, *settings[:3])
+    thresholds, moved_weights = _moved(parameters, state)
+    tables = optimizer.Adam(*settings[:4]), optimizer.Missed.of(settings[4])
+    _launch_sums(
+        "adam_parameters", (grad_y, leaves, vertices, moved_weights, thresholds, step, *rates, *tables)
     )
+    if leaves.n_numbers < n_outputs:
+        args = (route.leaf, *route.leaf.shape, n_leaves, step, state.weights_last)
+        launch_each(PACKAGE, "adam_reach", grad_x.dtype, route.leaf.size, args)

@@ -293,7 +293,7 @@ def adam_forward(
     A departure from dense Adam in rounding only (`optim.adam_rows`). Of columns of rows, vertices of the
     first ten levels move at every step, deeper ones and leaves when a batch reaches them: the cost grows with
     the depth, not with the number of leaves. Other margins, and windows, move all vertices at every step, and
-    the leaves that a batch reaches. On a GPU, where a dense step is cheap, everything moves at every step.
+    the leaves that a batch reaches.
 
     Examples
     --------

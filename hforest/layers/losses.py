@@ -1,10 +1,13 @@
 """Losses and their gradients (Lay et al. 2018, Fig. 2)."""
 
+from typing import Any
+
 import numpy as np
 
 from ..core import check, dispatch, supervised
 from ..core.aliases import ArrayLike, FloatArray
 from ..core.gpu import cast
+from . import gpu
 
 _FLOAT64 = np.dtype(np.float64)
 
@@ -22,7 +25,7 @@ def softmax_loss(scores: FloatArray, y: ArrayLike) -> tuple[float, FloatArray]:
     Returns
     -------
     loss : float
-        Mean over the samples, in nats; 0.0 for no samples.
+        Mean over the samples, in nats; 0.0 for no samples. Of CuPy arrays an array of no axes.
     grad : (n_samples, n_classes) array, dtype of scores
         Gradient of that mean by the scores.
 
@@ -36,8 +39,8 @@ def softmax_loss(scores: FloatArray, y: ArrayLike) -> tuple[float, FloatArray]:
     -----
     loss = mean of log sum_k exp(s_k) - s_y, with the largest score subtracted first, so that no exponential
     overflows; grad = (softmax(s) - onehot(y)) / n_samples. In float64, the gradient rounded once. A loss
-    beyond the largest float64 is infinite, its gradient is exact. On a GPU this waits for the loss. Cost: a
-    few passes over the scores.
+    beyond the largest float64 is infinite, its gradient is exact. On a GPU ``float(loss)`` waits, and so do
+    the checks of values. Cost: a few passes over the scores.
 
     Examples
     --------
@@ -51,25 +54,33 @@ def softmax_loss(scores: FloatArray, y: ArrayLike) -> tuple[float, FloatArray]:
     sizes: check.Sizes = {}
     check.array("scores", scores, dtype, ("n_samples", "n_classes"), sizes)
     check.at_least_one(sizes, "n_classes")
-    check.finite("scores", scores, remedy=check.OF_LAYERS)
     n = sizes["n_samples"]
-    labels, _ = supervised.labels("y", y, n, sizes["n_classes"])
+    with check.together(scores):
+        check.finite("scores", scores, remedy=check.OF_LAYERS)
+        labels, _ = supervised.labels("y", y, n, sizes["n_classes"])
     check.same_device(scores=scores, y=labels)
-    xp = dispatch.array_module(scores)
     if n == 0:
-        return 0.0, xp.empty_like(scores)
-    at = (xp.arange(n), labels)
-    wide = cast(scores, _FLOAT64)
+        return 0.0, dispatch.array_module(scores).empty_like(scores)
+    if dispatch.runs_on_gpu(scores):
+        loss, grad = gpu.softmax_loss(scores, labels)
+        return _number(loss), grad
+    at = (np.arange(n), labels)
+    wide = scores.astype(_FLOAT64, copy=False)
     with np.errstate(over="ignore"):
         shifted = wide - wide.max(axis=1, keepdims=True)
         of_label = shifted[at]
-        p = xp.exp(shifted, out=shifted)
+        p = np.exp(shifted, out=shifted)
         total = p.sum(axis=1, keepdims=True)
-        loss = float((xp.log(total[:, 0]) - of_label).sum()) / n
+        loss = float((np.log(total[:, 0]) - of_label).sum()) / n
     p /= total
     p[at] -= 1
     p /= n
-    return loss, cast(p, dtype)
+    return loss, p.astype(dtype, copy=False)
+
+
+def _number(loss: Any) -> Any:
+    # CuPy's stays on the device: whoever reads it waits.
+    return float(loss) if isinstance(loss, np.ndarray | np.generic) else loss
 
 
 def squared_loss(prediction: FloatArray, y: FloatArray) -> tuple[float, FloatArray]:
@@ -85,7 +96,7 @@ def squared_loss(prediction: FloatArray, y: FloatArray) -> tuple[float, FloatArr
     Returns
     -------
     loss : float
-        In that unit squared; 0.0 for no samples.
+        In that unit squared; 0.0 for no samples. Of CuPy arrays an array of no axes.
     grad : array, shape and dtype of prediction
         Gradient of the loss by the prediction.
 
@@ -98,7 +109,8 @@ def squared_loss(prediction: FloatArray, y: FloatArray) -> tuple[float, FloatArr
     -----
     loss = mean over samples of the sum over outputs of (prediction - y)**2 / 2, so that
     grad = (prediction - y) / n_samples. In float64, the gradient rounded once; what is beyond the range of
-    its dtype is infinite. On a GPU this waits for the loss. Cost: a few passes over the arrays.
+    its dtype is infinite. On a GPU ``float(loss)`` waits, and so do the checks of
+    values. Cost: a few passes over the arrays.
 
     Examples
     --------
@@ -113,12 +125,13 @@ def squared_loss(prediction: FloatArray, y: FloatArray) -> tuple[float, FloatArr
     check.array("prediction", prediction, dtype, ("n_samples", ...), sizes)
     n = sizes["n_samples"]
     check.array("y", y, dtype, ("n_samples", *prediction.shape[1:]), sizes)
-    check.finite("prediction", prediction, remedy=check.OF_LAYERS)
-    check.finite("y", y)
+    with check.together(prediction):
+        check.finite("prediction", prediction, remedy=check.OF_LAYERS)
+        check.finite("y", y)
     if n == 0:
         return 0.0, dispatch.array_module(prediction).empty_like(prediction)
     with np.errstate(over="ignore"):
         difference = cast(prediction, _FLOAT64) - cast(y, _FLOAT64)
-        loss = float((difference * difference).sum()) / (2 * n)
+        loss = _number((difference * difference).sum() / (2 * n))
         difference /= n
         return loss, cast(difference, dtype)

@@ -83,6 +83,11 @@ def biases(beta: float, n: int) -> np.ndarray:
     return result
 
 
+def rate_and_scale(step: int, lr: float, beta1: float, beta2: float) -> tuple[float, float]:
+    """lr / (1 - beta1**step) and 1 / sqrt(1 - beta2**step)."""
+    return lr / bias(beta1, step), 1 / math.sqrt(bias(beta2, step))
+
+
 @lru_cache(maxsize=64)
 def first_below(beta: float, bound: float) -> int:
     """The least n >= 1 with beta**n <= bound, for a bound that is a power of 2."""

@@ -1,12 +1,11 @@
 """AdaGrad and Adam on the GPU: launches of the kernels in gpu.cu, one thread an element."""
 
-import math
 from pathlib import Path
 from typing import NamedTuple
 
 from ..core.aliases import Array, FloatArray, IntArray
 from ..core.launch import launch_each
-from .exact import bias
+from .exact import rate_and_scale
 from .tables import Tables
 
 _PACKAGE = Path(__file__).parent
@@ -37,6 +36,14 @@ class Missed(NamedTuple):
     n_columns: int
     closed: int
 
+    @staticmethod
+    def of(tables: Tables) -> "Missed":
+        """The tables as the struct."""
+        powers, decay, tail, visible, closed = tables
+        n_steps, n_columns = tail.shape
+        sizes = powers.shape[1], decay.shape[1], n_steps, n_columns, closed
+        return Missed(powers, decay, tail, visible, *sizes)
+
 
 class Rows(NamedTuple):
     """Rows of a parameter that a step visits, and its moments."""
@@ -61,16 +68,6 @@ def adagrad_rows(param: FloatArray, rows: IntArray, grad: FloatArray, state: Flo
     launch_each(_PACKAGE, "adagrad_rows", param.dtype, grad.size, args)
 
 
-def _rate_and_scale(step: int, lr: float, beta1: float, beta2: float) -> tuple[float, float]:
-    return lr / bias(beta1, step), 1 / math.sqrt(bias(beta2, step))
-
-
-def _missed(tables: Tables) -> Missed:
-    powers, decay, tail, visible, closed = tables
-    n_steps, n_columns = tail.shape
-    return Missed(powers, decay, tail, visible, powers.shape[1], decay.shape[1], n_steps, n_columns, closed)
-
-
 def _rows(param: FloatArray, m: FloatArray, v: FloatArray, rows: IntArray, last: IntArray) -> Rows:
     width = param.shape[1]
     return Rows(param, m, v, rows, last, rows.size * width, width)
@@ -88,7 +85,7 @@ def adam(
     eps: float,
 ) -> None:
     """Kingma & Ba 2015, Alg. 1."""
-    rate, scale = _rate_and_scale(step, lr, beta1, beta2)
+    rate, scale = rate_and_scale(step, lr, beta1, beta2)
     args = (param, grad, m, v, rate, scale, Adam(lr, beta1, beta2, eps), param.size)
     launch_each(_PACKAGE, "adam", param.dtype, param.size, args)
 
@@ -108,9 +105,9 @@ def adam_rows(
     missed: Tables,
 ) -> None:
     """Missed steps up to step - 1 with zero gradient, then the step, at the given rows."""
-    rate, scale = _rate_and_scale(step, lr, beta1, beta2)
+    rate, scale = rate_and_scale(step, lr, beta1, beta2)
     visited = _rows(param, m, v, rows, last)
-    args = (visited, grad, step, rate, scale, Adam(lr, beta1, beta2, eps), _missed(missed))
+    args = (visited, grad, step, rate, scale, Adam(lr, beta1, beta2, eps), Missed.of(missed))
     launch_each(_PACKAGE, "adam_rows", param.dtype, visited.n, args)
     launch_each(_PACKAGE, "reach", param.dtype, rows.size, (rows, last, step, rows.size))
 
@@ -130,6 +127,6 @@ def adam_catch_up(
 ) -> None:
     """Missed steps up to `step` with zero gradient, at the given rows."""
     visited = _rows(param, m, v, rows, last)
-    args = (visited, step, Adam(lr, beta1, beta2, eps), _missed(missed))
+    args = (visited, step, Adam(lr, beta1, beta2, eps), Missed.of(missed))
     launch_each(_PACKAGE, "adam_catch_up", param.dtype, visited.n, args)
     launch_each(_PACKAGE, "reach", param.dtype, rows.size, (rows, last, step, rows.size))

@@ -25,7 +25,7 @@ SHAPES = (
     ("fern", 40, 8, 4, 6, (3, 2)),
     ("tree", 9, 2, 2, 300, (37,)),  # more features than threads, more outputs than columns of a block
     ("fern", 3, 160, 2, 4, (11,)),  # more trees than a tile, and features shared by many trees
-    ("fern", 200, 2, 1, 3, ()),  # long sums that one thread makes
+    ("fern", 200, 2, 1, 3, ()),  # long sums
     ("tree", 4, 140, 2, 3, ()),  # likewise, with slopes that are products: grad_x shows its order
     ("tree", 260, 2, 2, 3, (3,)),  # sums over many samples, and several blocks for every kernel
 )
@@ -129,15 +129,15 @@ def _small(kind: str, dtype: type) -> dict[str, np.ndarray]:
     return hinge.traverse(x, thresholds, features, kind=kind)._asdict()
 
 
-def _near(a: dict[str, Any], n: int, dtype: type, exact: bool) -> dict[str, float]:
+def _near(a: dict[str, Any], dtype: type, exact: bool) -> dict[str, float]:
     # Equal order of a sum means equal bits. The reference divides before it adds, and its dot product has an
-    # order of its own; a long sum is shared between threads.
+    # order of its own.
     if exact:
         return {}
     parameters = ("x", "thresholds", "features", "weights")
-    same = ["weights"] if n <= gpu.FEW else []
+    same = ["weights"]
     if math.prod(a["weights"].shape[2:]) == 1:  # slopes are products, which grad_x adds in the trees' order
-        same += ["x", "features", "thresholds"] if n <= gpu.FEW else ["x", "features"]
+        same += ["x", "features", "thresholds"]
     return {
         f"{margin} {which}_{sparse}grad_{parameter}": 4.0 if dtype is np.float32 else 64.0
         for margin in MARGINS
@@ -164,7 +164,7 @@ def cases(dtype: type) -> Iterator[Case]:
                     | _leaves(k, a)
                 )
 
-            yield Case(name, of_rows, _near(arrays, n, dtype, exact))
+            yield Case(name, of_rows, _near(arrays, dtype, exact))
         for image in IMAGES:
             kind, size, windows, *sizes = image
             arrays = _of_images(image, dtype, exact)
@@ -174,9 +174,7 @@ def cases(dtype: type) -> Iterator[Case]:
             ) -> dict[str, np.ndarray]:
                 return _operators(k, "column", w, a, g) | _operators(k, "projection", w, a, g)
 
-            n = math.prod(arrays["aggregate"].shape[: len(size) - 1])
-            yield Case(
-                f"{kind} of {size}, {windows}, {sizes} {numbers}", of_images, _near(arrays, n, dtype, exact)
-            )
+            name = f"{kind} of {size}, {windows}, {sizes} {numbers}"
+            yield Case(name, of_images, _near(arrays, dtype, exact))
     for kind in ("tree", "fern"):
         yield Case(f"{kind} small", lambda k=kind: _small(k, dtype))

@@ -66,6 +66,10 @@ OUTCOMES = {
 """What a launch may return beside 0."""
 
 
+BLOCK_BYTES = 2048
+"""Shared memory of a block: so little that small arrays are processed in parts."""
+
+
 class Parameter(NamedTuple):
     text: str
     type: str
@@ -235,11 +239,13 @@ class HostKernel:
         call.argtypes = (ctypes.c_longlong, ctypes.c_longlong, ctypes.c_void_p)
         call.restype = ctypes.c_int
 
-    def __call__(self, grid: tuple[int], block: tuple[int], args: list[Any]) -> None:
+    def __call__(self, grid: tuple[int], block: tuple[int], args: list[Any], n_bytes: int) -> None:
         if len(args) != len(self.parameters):
             raise KernelError(f"kernel {self.name}: takes {len(self.parameters)} arguments, got {len(args)}")
         if not (1 <= grid[0] < 2**31 and 1 <= block[0] <= 1024):
             raise KernelError(f"kernel {self.name}: no GPU has a grid of {grid} blocks of {block} threads")
+        if not 0 <= n_bytes <= BLOCK_BYTES:
+            raise KernelError(f"kernel {self.name}: a block here has {BLOCK_BYTES} bytes, not {n_bytes}")
         words, structs, flat = [], [], []
         for p, a in zip(self.parameters, args, strict=True):
             if p.members:
@@ -322,6 +328,9 @@ class HostCompiler:
             return HostKernel(name, kernels[name], structs, getattr(library, f"host_launch_{name}"))
 
         return kernel
+
+    def block_bytes(self) -> int:
+        return BLOCK_BYTES
 
 
 _compiler = functools.cache(HostCompiler)

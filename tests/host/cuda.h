@@ -32,6 +32,9 @@ struct dim3 {
 };
 #endif
 
+// Memory of a block of which the launch chooses the bytes; as much as any GPU has.
+static double block_memory[227 << 7];
+
 static dim3 blockDim{1, 1, 1}, gridDim{1, 1, 1}, threadIdx{0, 0, 0}, blockIdx{0, 0, 0};
 
 #ifdef __has_feature
@@ -95,6 +98,7 @@ struct Fiber {
     bool started;
     unsigned thread;
     char waits;  // IN_BLOCK, IN_WARP, or 0
+    unsigned warp_rounds;  // calls of __syncwarp()
     void *sanitizer;
 };
 
@@ -118,6 +122,13 @@ static unsigned long long n_rounds;  // barriers passed
 static char begin, end, barriers[2];
 
 static HOST_UNSEEN void *barrier(int rounds_ago) { return barriers + (n_rounds - rounds_ago) % 2; }
+
+// Likewise of each warp.
+static char warp_barriers[MAX_THREADS / 32][2];
+
+static HOST_UNSEEN void *next_warp_barrier() {
+    return &warp_barriers[current->thread / 32][current->warp_rounds++ % 2];
+}
 
 [[maybe_unused]] static HOST_UNSEEN void switch_to(ucontext_t *from, ucontext_t *to, [[maybe_unused]] void *sanitizer) {
 #if HOST_RACES
@@ -149,7 +160,10 @@ static HOST_UNSEEN void resume(Fiber *fiber) {
 #endif
 }
 
-static HOST_UNSEEN void start_thread() { threadIdx.x = current->thread = (unsigned)n_started++; }
+static HOST_UNSEEN void start_thread() {
+    threadIdx.x = current->thread = (unsigned)n_started++;
+    current->warp_rounds = 0;
+}
 
 // Returns whether a fiber whose thread has ended runs another one; with ThreadSanitizer each thread has its fiber.
 static HOST_UNSEEN bool goes_on() { return !HOST_RACES && n_started < blockDim.x; }
@@ -198,18 +212,13 @@ static HOST_UNSEEN bool hire(long long wanted) {
 static HOST_UNSEEN void run_warps(long long n_used) {
     constexpr unsigned WARP = 32;
     for (bool moved = true; moved;) {
+        char waits[MAX_THREADS / WARP] = {};  // of the threads of each warp
+        for (long long i = 0; i < n_used; ++i) waits[fibers[i].thread / WARP] |= fibers[i].waits;
         moved = false;
-        for (unsigned warp = 0; warp * WARP < blockDim.x; ++warp) {
-            bool all = true, some = false;
-            for (long long i = 0; i < n_used; ++i) {
-                if (fibers[i].thread / WARP != warp) continue;
-                all = all && fibers[i].waits != IN_BLOCK;
-                some = some || fibers[i].waits == IN_WARP;
-            }
-            if (!all || !some) continue;
+        for (long long i = 0; i < n_used; ++i) {
+            if (waits[fibers[i].thread / WARP] != IN_WARP || fibers[i].waits != IN_WARP) continue;
             moved = true;
-            for (long long i = 0; i < n_used; ++i)
-                if (fibers[i].thread / WARP == warp && fibers[i].waits == IN_WARP) resume(fibers + i);
+            resume(fibers + i);
         }
     }
 }
@@ -231,15 +240,15 @@ static HOST_UNSEEN bool run_block(long long n_threads) {
         resume(fibers + n_used);
         warps = warps || fibers[n_used].waits == IN_WARP;
     }
-    ++n_rounds;
     if (warps) run_warps(n_used);
+    ++n_rounds;
     while (waiting_in_block(n_used) == n_threads) {
         for (long long i = 0; i < n_used; ++i) {
             resume(fibers + i);
             warps = warps || fibers[i].waits == IN_WARP;
         }
-        ++n_rounds;
         if (warps) run_warps(n_used);
+        ++n_rounds;
     }
     for (long long i = 0; i < n_used; ++i)
         if (fibers[i].waits) return false;
@@ -299,7 +308,27 @@ static inline void __syncthreads() {
     __tsan_acquire(host::barrier(1));
 }
 
-static inline void __syncwarp(unsigned = ~0u) { host::pause(host::IN_WARP); }
+static inline void __syncwarp(unsigned = ~0u) {
+    [[maybe_unused]] void *const barrier = host::next_warp_barrier();
+    __tsan_release(barrier);
+    host::pause(host::IN_WARP);
+    __tsan_acquire(barrier);
+}
+
+// Returns which threads of the warp, which all reach this, have a value other than 0.
+static inline unsigned __ballot_sync(unsigned, int value) {
+    static int values[host::MAX_THREADS];
+    values[threadIdx.x] = value;
+    __syncwarp();
+    const unsigned first = threadIdx.x / 32 * 32;
+    unsigned bits = 0;
+    for (unsigned i = first; i < first + 32 && i < blockDim.x; ++i) bits |= (unsigned)(values[i] != 0) << (i - first);
+    __syncwarp();
+    return bits;
+}
+
+static inline int __ffs(int a) { return __builtin_ffs(a); }
+static inline int __popc(unsigned a) { return __builtin_popcount(a); }
 
 // Atomics of the integer types of CUDA. There are none of floats, because their sums would depend on the order of the
 // threads.

@@ -82,9 +82,9 @@ def test_a_difference_is_seen():
     assert case.differences(expected | {"column leaf": expected["column leaf"].astype(np.int64)}, expected)
 
 
-def _kernel(name, *args, n_blocks=1, threads=64):
+def _kernel(name, *args, n_blocks=1, threads=64, n_bytes=0):
     with host_compiler():
-        launch_kernel(FAULTS, name, FLOAT, n_blocks, args, threads)
+        launch_kernel(FAULTS, name, FLOAT, n_blocks, args, threads, n_bytes)
 
 
 def _arguments():
@@ -116,6 +116,18 @@ def test_barriers_of_warps_work(n_blocks):
         a.reshape(n_blocks, 4, 32).tolist()
         == [np.repeat(np.roll(sums, -1)[:, None], 32, axis=1).tolist()] * n_blocks
     )
+
+
+@pytest.mark.parametrize("n_bytes", [512, 2048])
+def test_warps_vote_and_blocks_have_memory(n_bytes):
+    a = np.zeros(2 * 64, np.float32)
+    _kernel("votes", a, a.size, n_blocks=2, n_bytes=n_bytes)
+    assert a.reshape(2, 2, 32).tolist() == [[[8.0] * 32, [32.0] * 32]] * 2
+
+
+def test_more_memory_than_a_block_has_is_refused():
+    with pytest.raises(KernelError, match="kernel votes: a block here has 2048 bytes, not 2056"):
+        _kernel("votes", np.zeros(64, np.float32), 64, n_bytes=2056)
 
 
 @pytest.mark.parametrize(
@@ -234,23 +246,52 @@ def test_other_members_than_those_of_the_source_are_refused():
         _kernel("takes_structs", pointers, k, swapped)
 
 
+class Function:
+    """A function of CuPy that writes down how it is called."""
+
+    ptr = 0
+
+    def __init__(self, launched):
+        self.launched = launched
+
+    def __call__(self, *call):
+        self.launched.append(call)
+
+
 class FakeCupy:
     """The parts of CuPy that `CupyCompiler` calls: what was compiled, and what was launched."""
 
     def __init__(self, monkeypatch, folder):
-        self.compiled, self.launched, self.device = [], [], 0
+        self.compiled, self.launched, self.allowed, self.device = [], [], [], 0
         parts = {
             name: types.ModuleType(name)
-            for name in ("cupy", "cupy.cuda", "cupy.cuda.compiler", "cupy.cuda.function")
+            for name in (
+                "cupy",
+                "cupy.cuda",
+                "cupy.cuda.compiler",
+                "cupy.cuda.function",
+                "cupy_backends",
+                "cupy_backends.cuda",
+                "cupy_backends.cuda.api",
+            )
         }
         cuda = parts["cupy.cuda"]
         parts["cupy"].cuda = cuda
-        cuda.runtime = types.SimpleNamespace(getDevice=lambda: self.device)
         cuda.nvrtc = types.SimpleNamespace(getVersion=lambda: (12, 9))
         cuda.Device = lambda: types.SimpleNamespace(compute_capability="90")
         parts["cupy.cuda.compiler"].compile_using_nvrtc = self._compile
         parts["cupy.cuda.function"].Module = lambda: types.SimpleNamespace(
-            load=lambda image: None, get_function=lambda name: lambda *call: self.launched.append(call)
+            load=lambda image: None, get_function=lambda name: Function(self.launched)
+        )
+        runtime = types.SimpleNamespace(
+            getDevice=lambda: self.device,
+            cudaDevAttrMaxSharedMemoryPerBlockOptin=97,
+            deviceGetAttribute=lambda attribute, device: {97: 4096}[attribute],
+        )
+        cuda.runtime = runtime
+        parts["cupy_backends.cuda.api"].driver = types.SimpleNamespace(
+            CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8,
+            funcSetAttribute=lambda function, attribute, value: self.allowed.append(value),
         )
         for name, part in parts.items():
             monkeypatch.setitem(sys.modules, name, part)
@@ -274,8 +315,8 @@ def test_cupy_gets_structs_as_arrays_of_one_element(cupy):
     """CuPy passes a numpy.ndarray by value if its size is 1; a struct without gaps has the bytes of its members."""
     i, a = cupy.array(2**47 - 256), cupy.array(512)
     launch_kernel(FAULTS, "takes_structs", FLOAT, 3, (Pointers(i, None, a), 4, Numbers(10, -8, 16.0)), 64)
-    ((grid, block, (pointers, k, numbers)),) = cupy.launched
-    assert (grid, block, k) == ((3,), (64,), 4)
+    ((grid, block, (pointers, k, numbers), n_bytes),) = cupy.launched
+    assert (grid, block, k, n_bytes) == ((3,), (64,), 4, 0)
     assert type(k) is np.int64
     for passed, expected in [
         (pointers, struct.pack("=QQQ", 2**47 - 256, 0, 512)),
@@ -284,6 +325,14 @@ def test_cupy_gets_structs_as_arrays_of_one_element(cupy):
         assert type(passed) is np.ndarray
         assert passed.size == 1
         assert passed.tobytes() == expected
+
+
+def test_a_kernel_is_allowed_the_memory_of_its_blocks(cupy):
+    assert launch.compiler.block_bytes() == 4096
+    for n_bytes in (0, 80, 40, 88):
+        launch_kernel(FAULTS, "sound", FLOAT, 1, (cupy.array(256), 1), 64, n_bytes)
+    assert [call[-1] for call in cupy.launched] == [0, 80, 40, 88]
+    assert cupy.allowed == [80, 88]
 
 
 @pytest.mark.parametrize("dtype", exercise.DTYPES, ids=["float32", "float64"])

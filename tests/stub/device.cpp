@@ -23,6 +23,8 @@ namespace {
 
 constexpr int DEVICES = 2;
 constexpr int FRESH = 0xA5, FREED = 0xDB;
+// Bytes of shared memory of which a launch chooses the number: without the kernel's attribute, and with it. GPUs have more.
+constexpr unsigned BLOCK_BYTES = 1 << 10, MAX_BLOCK_BYTES = 4 << 10;
 
 thread_local int current;
 std::mutex lock;
@@ -74,6 +76,7 @@ cudaError_t copy(void *to, const void *from, size_t size, cudaMemcpyKind kind) {
 struct Function {
     const Entry *entry;
     std::string name;
+    unsigned block_bytes;
 };
 
 struct Module {
@@ -145,6 +148,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int) {
         case cudaDevAttrComputeCapabilityMinor: *value = 0; break;
         case cudaDevAttrMaxThreadsPerBlock: *value = 1024; break;
         case cudaDevAttrMaxSharedMemoryPerBlock: *value = 48 << 10; break;
+        case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = MAX_BLOCK_BYTES; break;
         case cudaDevAttrMultiProcessorCount: *value = 4; break;
         case cudaDevAttrWarpSize: *value = 32; break;
         case cudaDevAttrMaxGridDimX: *value = 0x7fffffff; break;
@@ -278,7 +282,7 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
     const Entry *const entry = (const Entry *)dlsym(m->library, (std::string("host_entry_") + name).c_str());
     if (!entry) return CUDA_ERROR_NOT_FOUND;
     const std::lock_guard<std::mutex> guard(lock);
-    *function = (CUfunction) & (m->functions[name] = {entry, name});
+    *function = (CUfunction) & (m->functions[name] = {entry, name, BLOCK_BYTES});
     return CUDA_SUCCESS;
 }
 
@@ -288,7 +292,8 @@ CUresult cuLaunchKernel(
 ) {
     static std::mutex running;  // shared memory is static
     const Function *const f = (const Function *)function;
-    if (!gx || !gy || !gz || !bx || !by || !bz || bx * by * bz > 1024) return CUDA_ERROR_INVALID_VALUE;
+    if (!gx || !gy || !gz || !bx || !by || !bz || bx * by * bz > 1024 || shared > f->block_bytes)
+        return CUDA_ERROR_INVALID_VALUE;
     count("launches");
     count(("launch " + f->name).c_str());
     std::vector<void *> copies;
@@ -310,7 +315,11 @@ CUresult cuLaunchKernel(
 CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction) {
     return *value = attribute == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? 1024 : 0, CUDA_SUCCESS;
 }
-CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; }
+CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
+    if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) return CUDA_SUCCESS;
+    if (value < 0 || (unsigned)value > MAX_BLOCK_BYTES) return CUDA_ERROR_INVALID_VALUE;
+    return ((Function *)function)->block_bytes = value, CUDA_SUCCESS;
+}
 
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, CUfunction, int, size_t) { return *n = 2, CUDA_SUCCESS; }
 

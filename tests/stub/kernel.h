@@ -27,9 +27,9 @@ struct Launch<kernel> {
         return run(grid[0], block[0], [=] { kernel(*(A *)parameters[I]...); });
     }
 
-    // Kernels here are one-dimensional and have no shared memory of a size that the launch chooses.
+    // Kernels here are one-dimensional.
     static int run_kernel(const unsigned *grid, const unsigned *block, unsigned shared, void **parameters) {
-        if (grid[1] * grid[2] * block[1] * block[2] != 1 || shared) return DIVERGED;
+        if (grid[1] * grid[2] * block[1] * block[2] != 1 || shared > sizeof block_memory) return DIVERGED;
         return call(grid, block, parameters, std::index_sequence_for<A...>{});
     }
 

@@ -21,6 +21,15 @@ extern "C" __global__ void warps(real *__restrict__ a, size n) {
     if (thread_number() < n) a[thread_number()] = shared[(threadIdx.x + 32) % blockDim.x / 32 * 32];
 }
 
+// Each warp counts its threads below 40; the other of the block's two warps reads the number.
+extern "C" __global__ void votes(real *__restrict__ a, size n) {
+    double sum = 0;
+    for (unsigned some = __ballot_sync(~0u, threadIdx.x < 40); some; some &= some - 1) sum += __ffs(some) > 0;
+    block_memory[threadIdx.x] = sum;
+    __syncthreads();
+    if (thread_number() < n) a[thread_number()] = (real)block_memory[(threadIdx.x + 32) % blockDim.x];
+}
+
 // Two threads of a block meet in shared memory with no barrier between them.
 extern "C" __global__ void race_in_shared_memory(real *__restrict__ a, size n) {
     __shared__ real shared[32];

@@ -1,0 +1,55 @@
+// The softmax loss and its gradient (Lay et al. 2018, Fig. 2), in float64.
+
+constexpr int WARP = 32, MAX_THREADS = 1024;
+
+// Returns op of a number of each thread of a warp, all of which come here, in the order of the threads.
+template <class Op>
+__device__ static inline double of_warp(double number, const Op &op) {
+    __shared__ double numbers[MAX_THREADS];
+    numbers[threadIdx.x] = number;
+    __syncwarp();
+    const double *const all = numbers + threadIdx.x / WARP * WARP;
+    double result = all[0];
+    for (int i = 1; i < WARP; ++i) result = op(result, all[i]);
+    __syncwarp();
+    return result;
+}
+
+__device__ static inline double sum_of_warp(double number) {
+    return of_warp(number, [](double a, double b) { return a + b; });
+}
+
+// scores (n_samples, n_classes), IN; labels (n_samples,), IN. losses (n_samples,), OUT: log sum_k exp(s_k) - s_y. grad
+// (n_samples, n_classes), OUT: (softmax - onehot) / n_samples. A warp is a sample; the block is a multiple of it.
+extern "C" __global__ void softmax(
+    const real *__restrict__ scores, const int *__restrict__ labels, size n_samples, size n_classes,
+    double *__restrict__ losses, real *__restrict__ grad
+) {
+    const size sample = thread_number() / WARP;
+    if (sample >= n_samples) return;
+    const int lane = threadIdx.x % WARP, label = labels[sample];
+    const real *const s = scores + sample * n_classes;
+    double top = s[0];
+    for (size k = lane; k < n_classes; k += WARP) top = max(top, (double)s[k]);
+    top = of_warp(top, [](double a, double b) { return max(a, b); });
+    double part = 0;
+    for (size k = lane; k < n_classes; k += WARP) part += exp((double)s[k] - top);
+    const double total = sum_of_warp(part);
+    for (size k = lane; k < n_classes; k += WARP)
+        grad[sample * n_classes + k] = (real)((exp((double)s[k] - top) / total - (k == label)) / n_samples);
+    if (lane == 0) losses[sample] = log(total) - ((double)s[label] - top);
+}
+
+// mean (1,), OUT: that of numbers (n,), IN. One block; a thread adds up those that leave its number when divided by that
+// of the threads.
+extern "C" __global__ void mean(const double *__restrict__ numbers, size n, double *__restrict__ result) {
+    __shared__ double sums[MAX_THREADS / WARP];
+    double part = 0;
+    for (size i = threadIdx.x; i < n; i += blockDim.x) part += numbers[i];
+    part = sum_of_warp(part);
+    if (threadIdx.x % WARP == 0) sums[threadIdx.x / WARP] = part;
+    __syncthreads();
+    if (threadIdx.x > 0) return;
+    for (unsigned i = 1; i < blockDim.x / WARP; ++i) part += sums[i];
+    *result = part / n;
+}

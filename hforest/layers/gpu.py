@@ -1,0 +1,21 @@
+"""The softmax loss on a GPU; the kernels are in gpu.cu. Nothing here waits for the device."""
+
+from pathlib import Path
+
+from ..core.aliases import Array, FloatArray, IntArray
+from ..core.dispatch import array_module
+from ..core.launch import launch, launch_each
+
+_PACKAGE = Path(__file__).parent
+_WARP = 32
+
+
+def softmax_loss(scores: FloatArray, labels: IntArray) -> tuple[Array, FloatArray]:
+    """The loss, an array of no axes in float64, and its gradient, of at least one sample."""
+    (n_samples, n_classes), xp = scores.shape, array_module(scores)
+    losses, loss, grad = xp.empty(n_samples), xp.empty(()), xp.empty_like(scores)
+    args = (scores, labels, n_samples, n_classes, losses, grad)
+    launch_each(_PACKAGE, "softmax", scores.dtype, n_samples * _WARP, args)
+    threads = min(1024, -(-n_samples // _WARP) * _WARP)
+    launch(_PACKAGE, "mean", scores.dtype, 1, (losses, n_samples, loss), threads)
+    return loss, grad

@@ -1,0 +1,109 @@
+// A step of Adam, and steps with zero gradient that were missed: the operations and their order are those of the CPU
+// backend, so that the bits are the same.
+
+// Columns of the tail table: 1 / (1 - beta1**s), 1 / sqrt(1 - beta2**s), the centre, the coefficients.
+#define CENTRE 2
+// Missed steps that are cheaper taken one by one.
+#define FEW 4
+
+// A subnormal moment becomes 0, as on the CPU.
+__device__ static inline real moment(real value) {
+    const real least = (real)(sizeof(real) == 4 ? 1.1754943508222875e-38 : 2.2250738585072014e-308);
+    return (value < 0 ? -value : value) < least ? (real)0 : value;
+}
+
+// The settings of the optimiser.
+struct Adam {
+    double lr, beta1, beta2, eps;
+};
+
+// Kingma & Ba 2015, Alg. 1; rate = lr / (1 - beta1**step), scale = 1 / sqrt(1 - beta2**step).
+__device__ static inline void adam_one(real* p, real g, real* m, real* v, double rate, double scale, const Adam& a) {
+    real first = (real)a.beta1 * *m + (real)(1 - a.beta1) * g;
+    real second = (real)a.beta2 * *v + (real)(1 - a.beta2) * (g * g);
+    *p = *p - (real)rate * first / (sqrt(second) * (real)scale + (real)a.eps);
+    *m = moment(first);
+    *v = moment(second);
+}
+
+// The tables of missed steps, which tables.py describes.
+struct Missed {
+    const double* powers; // IN  (2, n_powers)
+    const double* decay;  // IN  (3, n_decays)
+    const double* tail;   // IN  (n_steps, n_columns)
+    const size* visible;  // IN  (n_steps,)
+    size n_powers, n_decays, n_steps, n_columns, closed;
+};
+
+__device__ static inline size saturated(const Missed& t, size step) { return step < t.n_steps ? step : t.n_steps - 1; }
+
+// Returns the row of `tail` of a step.
+__device__ static inline const double* tail_of(const Missed& t, size step) {
+    return t.tail + saturated(t, step) * t.n_columns;
+}
+
+// Returns the last column of that row that matters.
+__device__ static inline size top_of(const Missed& t, size step) {
+    return sizeof(real) == 4 ? t.visible[saturated(t, step)] : t.n_columns - 1;
+}
+
+// Returns beta1, beta2 or sqrt(beta2) to the power n; of large n from the powers 1, 2, 4, 8, ...
+__device__ static inline double decayed(const Missed& t, int which, size n) {
+    if (n < t.n_decays) return t.decay[which * t.n_decays + n];
+    const double* squares = t.powers + (which > 0 ? t.n_powers : 0);
+    double result = 1.0;
+    for (; n > 0; ++squares, n >>= 1)
+        if (n & 1) result *= *squares;
+    return which == 2 ? sqrt(result) : result;
+}
+
+// R of tables.py from the row of its step, whose coefficients end at column `top`.
+__device__ static inline real rest(
+    real m, real root, double m_factor, double root_factor, const double* row, size top, real eps
+) {
+    real h = (real)(row[CENTRE] * root_factor) * root;
+    real inverse = (real)1 / (h + eps);
+    // Where the second moment is infinite, inverse is 0 and z is any finite number.
+    const real largest = (real)(sizeof(real) == sizeof(float) ? 3.4028234663852886e38 : 1.7976931348623157e308);
+    real z = (h < largest ? h : largest) * inverse, x = z + z - (real)1;
+    real total = (real)row[top];
+    for (size k = top - 1; k > CENTRE; --k) total = total * x + (real)row[k];
+    return (real)m_factor * m * inverse * total;
+}
+
+// Steps start + 1 to stop with zero gradient: one by one while the polynomials are not exact yet or the
+// steps are few, the others at once. Of those one by one, the ones after the decay of m has underflowed to 0
+// are left out.
+__device__ static inline void take_missed(
+    real* p, real* m, real* v, size start, size stop, const Adam& a, const Missed& t
+) {
+    if (start < 0) start = 0;
+    if (start >= stop) return;
+    const size gap = stop - start;
+    const real first = *m, eps = (real)a.eps;
+    if (first != 0) {
+        const real root = sqrt(*v);
+        const double root_beta2 = sqrt(a.beta2);
+        real motion = 0;
+        double decay = 1, root_decay = 1;
+        size middle = start > t.closed ? start : t.closed;
+        if (stop - middle <= FEW) middle = stop;
+        for (size step = start + 1; step <= middle; ++step) {
+            const double* row = tail_of(t, step);
+            decay *= a.beta1;
+            root_decay *= root_beta2;
+            const real share = (real)(decay * row[0]);
+            // This step and all later ones add 0. Subnormal products would round to themselves for ever.
+            if (share == 0 || decay < 2.2250738585072014e-308) break;
+            motion = motion + share * first / ((real)(root_decay * row[1]) * root + eps);
+        }
+        if (middle < stop) {
+            motion = motion + rest(first, root, decay, root_decay, tail_of(t, middle), top_of(t, middle), eps);
+            const double lost = -decayed(t, 0, gap), root_lost = decayed(t, 2, gap);
+            motion = motion + rest(first, root, lost, root_lost, tail_of(t, stop), top_of(t, stop), eps);
+        }
+        *p = *p - (real)a.lr * motion;
+        *m = moment(first * (real)decayed(t, 0, gap));
+    }
+    *v = moment(*v * (real)decayed(t, 1, gap));
+}
