@@ -210,12 +210,12 @@ class Bits(NamedTuple):
 class Pairs(NamedTuple):
     """The keys of a part, and the best split of each of its pairs."""
 
-    key: Array
+    key: Array | None
     sorted: Array | None
     order: Array | None
-    left: Array
-    score: Array
-    n_right: Array
+    left: Array | None
+    score: Array | None
+    n_right: Array | None
     greatest: Array | None
     threshold: Array | None
     flipped: Array | None
@@ -475,7 +475,7 @@ def _scan(task: Task, level: Level, part: Part, pairs: Pairs) -> None:
     )
     task.launch("count_runs", n_runs, task.target, level, part, pairs, start)
     task.launch_blocks("start_runs", part.n_large * slots, task.target, part, pairs, start)
-    n_threads = len(pairs.left) or n_runs + n_pairs
+    n_threads = n_runs + n_pairs if task.n_outputs <= NEAR else _n_threads(task, n_pairs)
     task.launch("score_runs", n_threads, *rules, n_threads, start, best, place)
     task.launch("first_best", n_runs, level, part, pairs, best, place)
 
@@ -503,7 +503,7 @@ def _best_splits(
     return split
 
 
-NO_PAIRS = Pairs(*[None] * 9, 0, 0, 0, 0)
+NO_PAIRS = Pairs(None, None, None, None, None, None, None, None, None, 0, 0, 0, 0)
 """Where the sides of samples are known."""
 
 

@@ -181,10 +181,11 @@ def _pending(
         mixed, pending, counts,
     )  # fmt: skip
     sizes = n_nodes, n_nodes + 1, n_large, n_large + 1
-    part = Part(*(xp.empty(n, np.int64) for n in sizes), 0, 0, 0, 0)
+    node, begin, large, run = (xp.empty(n, np.int64) for n in sizes)
+    part = Part(node, begin, large, run, 0, 0, 0, 0)
     task.launch_blocks("list_pending", n_blocks, level, pending, counts, part, end)
-    *numbers, n_kept = to_numpy(end).tolist()
-    return Part(*part[:4], *numbers), n_kept
+    pending_nodes, samples, large_nodes, runs, n_kept = to_numpy(end).tolist()
+    return part._replace(n_nodes=pending_nodes, n_samples=samples, n_large=large_nodes, n_runs=runs), n_kept
 
 
 def _children(task: Task, level: Level, part: Part, split: Split, n_trees: int) -> Children:
@@ -229,8 +230,8 @@ def _collect(
     left = xp.where(is_leaf, leaves, 2 * parents + 1).astype(np.int32)
     threshold, gain = (cast(joined(name)[order], task.real) for name in ("threshold", "gain"))
     value = joined("value")[order[is_leaf]]
-    entry, index, factor = _entries(task, levels, order) if projected else (None, None, None)
-    entry_starts = None if entry is None else to_numpy(entry[xp.asarray(starts)])
+    entries = _entries(task, levels, order) if projected else None
+    entry_starts = None if entries is None else to_numpy(entries[0][xp.asarray(starts)])
     default_left = joined("default_left")[order] if task.has_defaults else None
     n_words, word = _words(task, levels, order)
     word_starts = np.zeros(n_trees + 1, np.int64)
@@ -241,9 +242,10 @@ def _collect(
         grown: tuple[Array, ...] = (
             feature[nodes], threshold[nodes], left[nodes], gain[nodes], value[rows].ravel()
         )  # fmt: skip
-        if entry is not None:
-            entries = slice(*entry_starts[m : m + 2])
-            grown += entry[nodes] - entries.start, index[entries], factor[entries]
+        if entries is not None and entry_starts is not None:
+            entry, index, factor = entries
+            some = slice(*entry_starts[m : m + 2])
+            grown += entry[nodes] - some.start, index[some], factor[some]
         if default_left is not None:
             grown += default_left[nodes], n_words[nodes], word[slice(*word_starts[m : m + 2])]
         trees.append(grown)
