@@ -11,13 +11,16 @@ import numpy as np
 
 from ..core.aliases import Array
 from ..core.dispatch import array_module
-from ..core.launch import THREADS, launch, launch_each
+from ..core.launch import launch, launch_each
 from ..core.projections import Distribution
 from ..core.supervised import Limits
 from .bins import Bins
 from .trees import Learned
 
 PACKAGE = Path(__file__).parent
+
+BLOCK = 128
+"""Threads of a block, as gpu.cu has it."""
 
 LARGE = 256
 """Samples of a node that one thread goes through, as gpu.cu has it."""
@@ -86,14 +89,15 @@ class Task(NamedTuple):
         return self.n_outputs <= SUMS_OF_BLOCK
 
     def launch(self, name: str, n: int, *args: Any) -> None:
-        launch_each(PACKAGE, name, self.real, n, args)
+        """Launches n threads."""
+        self.launch_blocks(name, -(-n // BLOCK), *args)
 
     def launch_blocks(self, name: str, n_blocks: int, *args: Any) -> None:
-        launch(PACKAGE, name, self.real, n_blocks, args)
+        launch(PACKAGE, name, self.real, n_blocks, args, threads=BLOCK)
 
     def both(self, name: str, n_large: int, n: int, *args: Any) -> None:
         """Launches a block for each large node, and behind them n threads."""
-        self.launch_blocks(name, n_large + -(-n // THREADS), *args)
+        self.launch_blocks(name, n_large + -(-n // BLOCK), *args)
 
 
 def task_of(learned: Learned, real: np.dtype, splitter: str = "best", has_defaults: bool = False) -> Task:

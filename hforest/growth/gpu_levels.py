@@ -36,7 +36,7 @@ _MAX_SUM = 2**53
 
 def memory(xp: ModuleType) -> int:
     """Returns the bytes that trees may grow in: of the free memory, or of the limit of CuPy's pool."""
-    if xp is np:
+    if not hasattr(xp, "get_default_memory_pool"):
         return HOST_MEMORY
     pool = xp.get_default_memory_pool()
     free = xp.cuda.runtime.memGetInfo()[0] + pool.free_bytes()
