@@ -17,7 +17,7 @@ from fuzz import leaks
 import hforest
 from hforest import classic, co2, growth, manifold, project, tree
 from hforest.core import blocks, check, dispatch, machine, philox
-from hforest.growth import cpu, gpu_builder
+from hforest.growth import cpu
 
 pytestmark = pytest.mark.kernels
 
@@ -1031,14 +1031,7 @@ def test_host_bins(cuda, dtype, n, most):
         np.testing.assert_array_equal(a, b)
 
 
-def test_nodes_of_the_cuda_backend_share_a_workspace(monkeypatch):
-    """Nodes split together have at most KEYS entries: two a sample, and ten a node at least."""
-    monkeypatch.setattr("hforest.growth.gpu_builder.KEYS", 100)
-    sizes = np.array([30, 30, 300, 1, 1, 30, 40])
-    assert gpu_builder._parts(sizes, 2, 10) == [(0, 1), (1, 2), (2, 3), (3, 6), (6, 7)]
-
-
-@pytest.mark.parametrize("keys", [64, 1 << 24])
+@pytest.mark.parametrize("memory", [1, 1 << 30])
 @pytest.mark.parametrize(
     ("n_outputs", "settings"),
     [
@@ -1054,9 +1047,9 @@ def test_nodes_of_the_cuda_backend_share_a_workspace(monkeypatch):
     ],
 )
 @pytest.mark.parametrize("weights", ["one", "whole", "real"])
-def test_host_trees_are_those_of_the_cpu(cuda, monkeypatch, dtype, n_outputs, settings, weights, keys):
-    # However few nodes of a level are split at a time: `keys` bounds that.
-    monkeypatch.setattr("hforest.growth.gpu_builder.KEYS", keys)
+def test_host_trees_are_those_of_the_cpu(cuda, monkeypatch, dtype, n_outputs, settings, weights, memory):
+    # However few trees grow at a time: the memory bounds that.
+    monkeypatch.setattr("hforest.growth.gpu_levels.memory", lambda xp: memory)
     rng = np.random.default_rng(0)
     x, y = samples(100, 6, 3, dtype, 0, False)
     x[:, 4] = np.round(x[:, 4])
@@ -1065,6 +1058,44 @@ def test_host_trees_are_those_of_the_cpu(cuda, monkeypatch, dtype, n_outputs, se
         settings = {"n_classes": None, **settings}
     given = {"one": np.ones(100), "whole": rng.integers(0, 4, 100).astype(float), "real": rng.random(100)}
     settings = {"sample_weight": given[weights], **settings}
+    same_bits(cuda(make, x, y, **settings), make(x, y, **settings))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"n_classes": 20, "criterion": "entropy"},  # sums in global memory
+        {"sample_weight": "whole", "min_samples_leaf": 5, "max_bins": 16},
+        {"sample_weight": "real", "criterion": "entropy"},
+        {"sample_weight": "real", "n_classes": 90},  # more sums than a block adds up
+        {"task": 1, "min_weight_fraction_leaf": 0.01},
+        {"task": 3, "max_bins": 16},
+        {"task": 80},
+        {"splitter": "random"},
+        {"task": 1, "splitter": "random"},
+        {"missing": True},
+        {"missing": True, "task": 1},
+        {"columns": "constant"},
+    ],
+    ids=lambda settings: "-".join(f"{name}={value}" for name, value in settings.items()) or "plain",
+)
+def test_host_trees_of_large_nodes(cuda, settings):
+    """Nodes that blocks share: of more than 256 samples, in several runs, tiles and blocks."""
+    settings, rng, n = dict(settings), np.random.default_rng(1), 5000
+    x, n_classes = np.round(rng.normal(size=(n, 6)), 2), settings.pop("n_classes", 3)
+    n_outputs, weight = settings.pop("task", None), settings.pop("sample_weight", None)
+    y = (n_classes * rng.random(n) ** (1 + (x[:, 0] > 0))).astype(np.int32)
+    if n_outputs:
+        y, n_classes = rng.normal(size=(n, n_outputs)) + x[:, :1], None
+    if settings.pop("missing", False):
+        x[rng.random(x.shape) < 0.2] = np.nan
+    if settings.pop("columns", None):
+        x[:, :4] = 0
+        x[4000:, 2] = 1
+    if weight:
+        settings["sample_weight"] = rng.integers(0, 9, n) * 1.0 if weight == "whole" else rng.random(n)
+    settings |= {"n_classes": n_classes, "n_trees": 2, "max_features": 2, "max_depth": 5}
     same_bits(cuda(make, x, y, **settings), make(x, y, **settings))
 
 
@@ -1328,12 +1359,12 @@ def test_sums_of_whole_numbers_by_table_and_one_by_one_agree():
     np.testing.assert_array_equal(by_table.indices, one_by_one.indices)
 
 
-@pytest.mark.parametrize("keys", [64, 1 << 24])
+@pytest.mark.parametrize("memory", [1, 1 << 30])
 @pytest.mark.parametrize("kind", DISTRIBUTIONS)
 @pytest.mark.parametrize("values", ["real", "whole"])
 @pytest.mark.parametrize("to_fit", ["gini", "entropy", "random", "regression"])
-def test_host_projected_trees_are_those_of_the_cpu(cuda, monkeypatch, dtype, kind, values, to_fit, keys):
-    monkeypatch.setattr("hforest.growth.gpu_builder.KEYS", keys)
+def test_host_projected_trees_are_those_of_the_cpu(cuda, monkeypatch, dtype, kind, values, to_fit, memory):
+    monkeypatch.setattr("hforest.growth.gpu_levels.memory", lambda xp: memory)
     rng = np.random.default_rng(0)
     y, targets = rng.integers(0, 3, 80).astype(np.int32), rng.normal(size=(80, 2))
     x = rng.normal(size=(80, 12)) if values == "real" else rng.integers(0, 200, (80, 12))

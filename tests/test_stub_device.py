@@ -144,6 +144,30 @@ def test_bins_and_trees_of_small_numbers(cupy, max_bins, missing):
     _equal(growth.grow(there, cupy.asarray(y), **settings), grown)
 
 
+@pytest.mark.parametrize(("regression", "most"), [(False, 12), (True, 11)])
+def test_launches_and_waits_of_a_level_depend_on_nothing(cupy, counted, monkeypatch, regression, most):
+    """Nor on the number of trees and nodes; CuPy's sort, which is not counted, comes on top."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(900, 6)), rng.normal(size=900) if regression else rng.integers(0, 2, 900)
+    samples, there = growth.samples(cupy.asarray(x)), cupy.asarray(y)
+    task = "regression" if regression else "classification"
+    monkeypatch.setattr("hforest.growth.gpu_levels._collect", lambda *a: a[-1].append(a[2]))
+    monkeypatch.setattr("hforest.growth.unchecked.joined_trees", lambda trees, growth: trees)
+
+    def counts(n_trees, depth):
+        before = counted("launches"), counted("waits")
+        levels = growth.grow(samples, there, n_trees, task=task, max_depth=depth, rng=0)[0]
+        assert len(levels) == depth + 1
+        return np.array([counted("launches") - before[0], counted("waits") - before[1]])
+
+    counts(1, 1)  # encodes
+    for n_trees in (1, 5):
+        for depth in (1, 7):
+            launches, waits = counts(n_trees, depth + 1) - counts(n_trees, depth)
+            assert waits == 1
+            assert launches <= most
+
+
 def test_windows_of_small_numbers(cupy):
     x, base, offset = _numbers(6, 12), np.arange(6) * 12, np.array([0, 1, 5, 8])
     windows = growth.Windows(x, base, offset)

@@ -12,7 +12,17 @@ from ..core.aliases import Array
 from ..core.dispatch import array_module, to_numpy
 from ..core.launch import launch, launch_each
 from ..growth import Bins
-from ..growth.gpu_builder import ColumnSource, Kept, columns_of, grow_trees, nothing_kept, task_of
+from ..growth.gpu_builder import (
+    NO_ORDERS,
+    NO_PAIRS,
+    ColumnSource,
+    Kept,
+    columns_of,
+    nothing_kept,
+    sides,
+    task_of,
+)
+from ..growth.gpu_levels import grow_trees
 from ..growth.trees import Batch, Learned
 
 PACKAGE = Path(__file__).parent
@@ -205,24 +215,28 @@ class _Stumps(NamedTuple):
     def slots(self, task: Any) -> int:
         return self.columns.slots(task)
 
-    def workspace_size(self, task: Any) -> int:
-        return max(self.columns.workspace_size(task), 2 * self.x.shape[1])
+    def bytes_a_node(self, task: Any) -> int:
+        """Bytes of the workspace of a pending node, beside its keys."""
+        return self.columns.bytes_a_node(task) + 64 * self.x.shape[1]
 
-    def split(self, task: Any, level: Any, part: Any, n_left: Array) -> Kept:
+    def split(self, task: Any, level: Any, part: Any, end: Array) -> tuple[Any, Kept, None]:
         """Splits nodes, and gives the entries of their projections, node by node."""
         xp, n_features = task.xp, self.x.shape[1]
         any_gain = task.limits._replace(min_impurity_decrease=-np.inf)
-        self.columns.split(task._replace(limits=any_gain), level, part, n_left)
-        no_stumps = nothing_kept(task, part.n_nodes)._replace(factor=xp.empty(0, task.real))
+        split, _, _ = self.columns.split(task._replace(limits=any_gain), level, part, end)
+        no_stumps = nothing_kept(xp, level.n_nodes, end)._replace(factor=xp.empty(0, task.real))
+        n_left = split.n_left
         open_ = xp.flatnonzero(n_left >= 0)
         if not len(open_):
-            return no_stumps
+            return split, no_stumps, None
         node = part.node[open_]
-        sizes = level.first[node + 1] - level.first[node]
+        sizes = level.count[node]
         begin = xp.concatenate([xp.zeros(1, np.int64), xp.cumsum(sizes)]).astype(np.int64)
         n_samples, n_stumps = int(begin[-1]), len(node)
-        # Where the samples of these nodes lie among those of the level.
-        at = xp.arange(n_samples) + xp.repeat(level.first[node] - begin[:-1], to_numpy(sizes).tolist())
+        # Where the samples of these nodes lie among those of the level, and of the part.
+        each = to_numpy(sizes).tolist()
+        at = xp.arange(n_samples) + xp.repeat(level.first[node] - begin[:-1], each)
+        in_part = xp.arange(n_samples) + xp.repeat(part.begin[open_] - begin[:-1], each)
         rows, weights = level.sample[at], level.sample_weight[at]
         w = xp.zeros((n_stumps, n_features + 1), task.real)
         start = level.feature[node], level.threshold[node], n_stumps, n_features, w
@@ -240,13 +254,13 @@ class _Stumps(NamedTuple):
             task.limits.min_impurity_decrease, task.limits.min_weight_fraction_leaf,
         )  # fmt: skip
         launch_each(PACKAGE, "stump_sides", task.real, n_samples, (samples, nodes, w, limit, right))
-        univariate = level.right[at]
+        univariate = split.right[in_part].astype(np.int64)
         taken, count = xp.empty(n_stumps, np.int64), xp.empty(n_stumps, np.int64)
         gain = level.gain[node]
         choice = Choice(xp.empty((n_stumps, task.n_outputs)), taken, count, gain)
         launch_each(PACKAGE, "take_stumps", task.real, n_stumps, (samples, nodes, right, univariate, choice))
         oblique, leaf = taken == 2, taken == 0
-        level.right[at] = xp.where(xp.repeat(oblique, to_numpy(sizes).tolist()), right, univariate)
+        split.right[in_part] = xp.where(xp.repeat(oblique, each), right, univariate).astype(np.uint8)
         level.feature[node] = xp.where(leaf, -1, xp.where(oblique, -2, level.feature[node])).astype(np.int32)
         level.threshold[node] = xp.where(leaf, 0.0, xp.where(oblique, limit, level.threshold[node]))
         level.gain[node] = xp.where(leaf, 0.0, gain)
@@ -254,10 +268,12 @@ class _Stumps(NamedTuple):
         # By their bits: a kernel of CuPy takes float32 subnormals for 0.
         bits = w[:, :n_features].view(f"i{w.itemsize}")
         used = (bits << 1 != 0) & oblique[:, None]
-        n_kept = xp.zeros(part.n_nodes, np.int64)
-        n_kept[open_] = used.sum(axis=1)
+        sides(task, level, part, NO_PAIRS, NO_ORDERS, split, True)
+        count = used.sum(axis=1).astype(np.int64)
+        no_stumps.count[node], no_stumps.begin[node] = count, xp.cumsum(count) - count
         index, factor = xp.nonzero(used)[1].astype(np.int32), w[:, :n_features][used]
-        return no_stumps._replace(n_entries=n_kept, index=index, factor=factor)
+        end[0] = len(index)
+        return split, no_stumps._replace(index=index, factor=factor), None
 
 
 def grow(

@@ -1,12 +1,17 @@
-// Trees grow level by level. The arrays of a level hold its nodes in order, each with its samples in ascending order.
-// A pair is a node and one of its candidates:
+// Trees grow level by level. A level has two nodes for each node that was split before it, the children, or none in
+// their places (of no samples) if it became a leaf. The nodes that are to be split are pending. A pair is a pending node
+// and one of its candidates:
 //
-//     sample, sample_weight    | node 0      | node 1 | node 2 ...     first[v]: where the samples of node v begin
-//     key                      | pair 0,0 | pair 0,1 | pair 1,0 ...   samples of a node, once for each candidate (slot)
+//     sample, sample_weight    | node 0      | node 1 |  node 3 ...   first[v], count[v]: the samples of node v,
+//                                                                     ascending; between nodes are gaps
+//     key                      | pair 0,0 | pair 0,1 | pair 1,0 ...   samples of a pending node, once for each
+//                                                                     candidate (slot); part.begin: without gaps
 //
-// The samples of a pair have keys (bin or value), which the array module sorts; then a thread scans the thresholds of
-// a pair, and a thread picks the split of a node. All sums run in float64 in the order of reference.py. What a node
-// samples depends on its key alone, so these are the trees of the other backends.
+// The samples of a pair have keys (bin or value), which the array module sorts; scan.cuh scans the thresholds of pairs,
+// and a thread picks the split of a node. Sums of float64 run in the order of reference.py, or are whole numbers. What a
+// node samples depends on its key alone, so these are the trees of the other backends.
+// The work of a level is launched by the counts that its list of pending nodes has, which the host reads once a level.
+// A large node has more than LARGE samples: blocks share its work. A small one is a thread's.
 // Every kernel returns nothing: arguments that are const are IN, the others OUT or, where it says so, workspace.
 // Members of structs are IN but in the kernels that their comment names.
 
@@ -16,6 +21,8 @@
 
 constexpr size BOOTSTRAP = 1, CHILDREN = 2, CANDIDATES = 3, THRESHOLD = 4, DIRECTION = 5;
 constexpr double LARGEST_DOUBLE = 1.7976931348623157e308;
+constexpr int BLOCK = 128; // threads of a block
+constexpr size LARGE = 256; // samples of a node that one thread goes through, at most
 
 // What trees learn: labels, whose sums are weights by class, or targets, whose sums are distances from the node's mean.
 // Which of the two is told by a number: an empty array of CuPy is null too.
@@ -33,28 +40,43 @@ struct Limits {
 
 // The nodes of a level and their samples.
 struct Level {
-    const size *first;              // (n_nodes + 1,): where the samples of a node begin
-    const int *tree;                // (n_nodes,)
+    const size *first;              // (n_nodes,): where the samples of a node begin
+    const size *count;              // (n_nodes,): how many there are; 0: there is no such node
+    const int *tree;                // (n_nodes,); n_trees: there is no such node
     const unsigned long long *key;  // (n_nodes,): of random numbers
     const double *root_weight;      // (n_trees,); `weight` itself where the nodes are roots
     const int *sample;              // (n_samples,)
     const double *sample_weight;    // (n_samples,)
-    double *__restrict__ total;     // (n_nodes, n_outputs): sums of what the samples learn; OUT of sum_up
+    double *__restrict__ total;     // (n_nodes, n_outputs): sums of what the samples learn; OUT of sum_up and settle
     double *__restrict__ mean;      // (n_nodes, n_outputs) of targets, else empty; OUT of sum_up
-    double *weight;                 // (n_nodes,): sums of sample_weight; OUT of sum_up
-    int *__restrict__ feature;      // (n_nodes,), -1 before; OUT of name_columns and name_projections
-    double *__restrict__ threshold; // (n_nodes,), 0 before; OUT of pick_splits
-    double *__restrict__ gain;      // (n_nodes,), 0 before; OUT of pick_splits
-    const size *n_left;             // (n_nodes,): samples of the left child, -1: a leaf
-    size *__restrict__ right;       // (n_samples,), 0 before: 1 where a sample goes right; OUT of sides
-    unsigned char *__restrict__ default_left; // (n_nodes,), 0 before; or null; OUT of pick_splits
+    double *weight;                 // (n_nodes,): sums of sample_weight; OUT of sum_up and settle
+    real *__restrict__ value;       // (n_nodes, n_outputs): of a leaf here; OUT of settle
+    int *__restrict__ feature;      // (n_nodes,); OUT of settle (-1) and pick_splits
+    double *__restrict__ threshold; // (n_nodes,); OUT of settle (0) and pick_splits
+    double *__restrict__ gain;      // (n_nodes,); OUT of settle (0) and pick_splits
+    unsigned char *__restrict__ default_left; // (n_nodes,), 0 before; or empty; OUT of pick_splits
+    size n_nodes, n_samples;
 };
 
-// Nodes of a level that are split together.
+// The pending nodes of a level; OUT of list_pending.
 struct Part {
-    const size *node;  // (n_nodes,): their places in the level
-    const size *begin; // (n_nodes + 1,): samples before those of each node
-    size n_nodes, n_samples;
+    size *__restrict__ node;  // (n_nodes,): their places in the level
+    size *__restrict__ begin; // (n_nodes + 1,): samples before those of each node
+    size *__restrict__ large; // (n_large,): which of them are large
+    size *__restrict__ run;   // (n_large + 1,): runs of a candidate before those of each large node
+    size n_nodes, n_samples, n_large, n_runs;
+};
+
+// The nodes of the next level; OUT of move_samples.
+struct Children {
+    size *__restrict__ first;             // (2 n_nodes,) of the part
+    size *__restrict__ count;             // (2 n_nodes,)
+    int *__restrict__ tree;               // (2 n_nodes,)
+    unsigned long long *__restrict__ key; // (2 n_nodes,)
+    int *__restrict__ sample;             // (n_samples,) of the part
+    double *__restrict__ sample_weight;   // (n_samples,)
+    unsigned long long *__restrict__ sum; // (2 n_nodes, n_outputs), 0 before: sums of whole weights; or empty
+    size n_trees, is_whole;
 };
 
 // Columns of bins. Columns follow each other, or (windows) overlap in one row. low and high: least and greatest value
@@ -76,18 +98,21 @@ struct Entries {
     size max_entries;
 };
 
-// The pairs of a part, `slots` a node, and their splits: the best thresholds, of scan_splits, or random ones, of
-// random_splits. Where these are random there is no order; where they are the best, no greatest and no threshold.
+// The pairs of a part, `slots` a node, and their splits: the best thresholds, of the scans, or random ones, of
+// random_splits. Of whole class weights keys have the label and the weight of the sample in their low bits, and are
+// sorted themselves. Otherwise they have an order; where thresholds are random there is none, and where they are the best
+// no greatest and no threshold.
 struct Pairs {
     const unsigned long long *key;              // (n_samples * slots,)
-    const size *order;                          // (n_samples * slots,): the place of the e-th key in ascending order
-    double *__restrict__ left;                  // workspace (n_pairs, n_outputs)
-    double *__restrict__ score;                 // (n_pairs,); OUT
-    size *__restrict__ n_left;                  // (n_pairs,): samples on the left, 0: there is no split; OUT
+    const unsigned long long *sorted;           // (n_samples * slots,): the keys in ascending order; or null
+    const size *order;                          // (n_samples * slots,): the place of the e-th key in that order; or null
+    double *__restrict__ left;                  // workspace (n_threads of the scan, n_outputs), of random ones (n_pairs, ..)
+    unsigned long long *__restrict__ score;     // (n_pairs,): as `ordered`, 0 before; OUT
+    unsigned long long *__restrict__ n_right;   // (n_pairs,): samples on the right, 0: there is no split; 0 before; OUT
     unsigned long long *__restrict__ greatest;  // (n_pairs,): the greatest key that may lie on the left; OUT
     double *__restrict__ threshold;             // (n_pairs,); OUT
     int *__restrict__ flipped;                  // (n_pairs,): whether keys up to the greatest go right; OUT
-    size slots;
+    size slots, weight_bits, label_bits, value_bits;
 };
 
 // The splits of the nodes of a part; OUT of pick_splits.
@@ -95,6 +120,17 @@ struct Split {
     size *__restrict__ chosen;                 // (n_nodes,): a pair, or -1
     unsigned long long *__restrict__ greatest; // (n_nodes,): the greatest key on the left
     size *__restrict__ n_left;                 // (n_nodes,): samples on the left, or -1: no split
+    unsigned char *__restrict__ right;         // (n_samples,) of the part: whether a sample goes right; OUT of sides
+    size *__restrict__ tail;                   // (tiles of samples,): how many right in the last node there; OUT of sides
+};
+
+// Entries of the projections of nodes, one after the other in any order; OUT of pick_splits.
+struct Kept {
+    size *__restrict__ begin;             // (n_nodes of the level,): where those of a node begin
+    size *__restrict__ count;             // (n_nodes of the level,), 0 before
+    int *__restrict__ index;              // (n_nodes of the part * max_entries,) at most
+    float *__restrict__ factor;           // as index
+    unsigned long long *__restrict__ end; // (1,), 0 before: entries of all nodes
 };
 
 // ------------------------------------------------------------------------------------------ random numbers
@@ -125,15 +161,15 @@ extern "C" __global__ void poisson_counts(
     counts[i] = hf_poisson(hf_philox(key[i / n], (uint64_t)(row / 4), HF_STREAM_POISSON).word[row % 4]);
 }
 
-extern "C" __global__ void child_keys(
-    const unsigned long long *__restrict__ key, const size *__restrict__ parent, size n,
-    unsigned long long *__restrict__ child
-) {
-    const size i = thread_number();
-    if (i >= n) return;
-    const hf_draw draw = hf_philox(key[parent[i]], 0, CHILDREN);
-    child[2 * i] = hf_draw_key(draw, 0);
-    child[2 * i + 1] = hf_draw_key(draw, 1);
+// Returns the index of the last of n starts, in ascending order, that is at most i.
+__device__ static inline size segment(const size *start, size n, size i) {
+    size low = 0, high = n;
+    while (high - low > 1) {
+        const size middle = low + (high - low) / 2;
+        if (start[middle] <= i) low = middle;
+        else high = middle;
+    }
+    return low;
 }
 
 // Adds to sums (n_outputs,) what sample `at` of a level adds: its weight w at its class, or w times its distance from
@@ -147,65 +183,7 @@ __device__ static inline void add(const Target &y, const Level &level, size v, s
             sums[k] += w * (y.targets[s * y.n_outputs + k] - level.mean[v * y.n_outputs + k]);
 }
 
-// Writes the total, mean and weight of the nodes of a level. A thread owns one sum. pure (n_nodes,) begins at 1 and
-// becomes 0 where samples of a node differ.
-extern "C" __global__ void sum_up(Target y, Level level, size n_nodes, int *__restrict__ pure) {
-    // Loads may use the read-only cache if the pointers of all stores are __restrict__ variables.
-    double *__restrict__ total = level.total, *__restrict__ mean = level.mean, *__restrict__ weight = level.weight;
-    const size i = thread_number(), n_outputs = y.n_outputs;
-    if (i >= n_nodes * n_outputs) return;
-    const size node = i / n_outputs, k = i % n_outputs, from = level.first[node], to = level.first[node + 1];
-    double sum = 0, all = 0;
-    int same = 1;
-    for (size j = from; j < to; ++j) {
-        const double w = level.sample_weight[j];
-        all += w;
-        if (!y.has_labels) {
-            const double target = y.targets[level.sample[j] * n_outputs + k];
-            sum += w * target;
-            same &= target == y.targets[level.sample[from] * n_outputs + k];
-        } else if (y.labels[level.sample[j]] == k) {
-            sum += w;
-            same &= y.labels[level.sample[from]] == k;
-        } else {
-            same &= y.labels[level.sample[from]] != k;
-        }
-    }
-    if (!y.has_labels) {
-        const double centre = sum / all;
-        mean[i] = centre;
-        sum = 0;
-        for (size j = from; j < to; ++j)
-            sum += level.sample_weight[j] * (y.targets[level.sample[j] * n_outputs + k] - centre);
-    }
-    total[i] = sum;
-    if (k == 0) weight[node] = all;
-    atomicAnd(&pure[node], same);
-}
-
-// value (n_leaves, n_outputs), OUT: shares of the classes, or the mean target. node (n_leaves,), IN: places in the
-// level. A thread owns one number.
-extern "C" __global__ void leaf_values(
-    Target y, Level level, const size *__restrict__ node, size n_leaves, real *__restrict__ value
-) {
-    const size i = thread_number();
-    if (i >= n_leaves * y.n_outputs) return;
-    const size v = node[i / y.n_outputs], at = v * y.n_outputs + i % y.n_outputs;
-    value[i] = (real)(y.has_labels ? level.total[at] / level.weight[v] : level.mean[at]);
-}
-
 // ---------------------------------------------------------------------------------------------- candidates
-
-// Returns the index of the last of n starts, in ascending order, that is at most i.
-__device__ static inline size segment(const size *start, size n, size i) {
-    size low = 0, high = n;
-    while (high - low > 1) {
-        const size middle = low + (high - low) / 2;
-        if (start[middle] <= i) low = middle;
-        else high = middle;
-    }
-    return low;
-}
 
 // Returns the bin of a sample.
 __device__ static inline unsigned bin_at(const Columns &c, size column, size sample) {
@@ -220,53 +198,97 @@ __device__ static inline size row_of_bins(const Columns &c, size column) { retur
 
 #include "growth/orders.cuh"
 
+// Returns whether a column varies among n samples. Thread `lane` of `lanes` calls it: one thread, or all of a block.
+__device__ static inline bool varies(const Columns &c, size column, const int *sample, size n, size lane, size lanes) {
+    __shared__ int differs;
+    const unsigned bin = bin_at(c, column, sample[0]);
+    if (lanes == 1) {
+        size j = 1;
+        while (j < n && bin_at(c, column, sample[j]) == bin) ++j;
+        return j < n;
+    }
+    bool any = false;
+    for (size j = lane; j - lane < n && !any; j += 8 * lanes) {
+        if (lane == 0) differs = 0;
+        __syncthreads();
+        bool here = false;
+        for (size i = j; i < j + 8 * lanes && i < n; i += lanes) here |= bin_at(c, column, sample[i]) != bin;
+        if (here) atomicOr(&differs, 1);
+        __syncthreads();
+        any = differs;
+        __syncthreads();
+    }
+    return any;
+}
+
 // Writes the columns that a node samples to `column` (n_nodes, slots), n_sampled a node; -1 stands for none. Without
 // replacement, by a Fisher-Yates shuffle whose swaps are looked up backwards in the workspace `swap` (n_nodes,
-// n_columns) instead of being made. If none of the first n_sampled columns varies in the node, the next that varies is
-// the only one. A column stands in the slots of all orders in which it may be scanned.
+// n_columns) instead of being made. If none of the first n_sampled columns varies in the node, the next that varies
+// stands in the first place. A column stands in the slots of all orders in which it may be scanned. Columns that do not
+// vary have no threshold; where more depends on them they are left out. A block owns a large node, a thread a small one.
 extern "C" __global__ void draw_columns(
     Columns c, Level level, Part part, Orders o, int *__restrict__ swap, int *__restrict__ column
 ) {
-    const size a = thread_number();
+    const bool by_block = (size)blockIdx.x < part.n_large;
+    const size lanes = by_block ? blockDim.x : 1, lane = by_block ? threadIdx.x : 0;
+    const size a = by_block ? part.large[blockIdx.x] : thread_number() - part.n_large * blockDim.x;
     if (a >= part.n_nodes) return;
-    const size v = part.node[a], slots = c.n_sampled * o.n_orders, first = level.first[v], last = level.first[v + 1];
+    const size v = part.node[a], slots = c.n_sampled * o.n_orders, n = level.count[v];
+    if (!by_block && n > LARGE) return;
+    const int *sample = level.sample + level.first[v];
     int *__restrict__ swaps = swap + a * c.n_columns, *__restrict__ mine = column + a * slots;
-    for (size i = 0; i < slots; ++i) mine[i] = -1;
-    bool varies = false;
+    if (lane == 0)
+        for (size i = 0; i < slots; ++i) mine[i] = -1;
+    bool some = false;
     hf_draw draw = {{0, 0, 0, 0}};
-    for (size i = 0; i < c.n_columns && (i < c.n_sampled || !varies); ++i) {
+    for (size i = 0; i < c.n_columns && (i < c.n_sampled || !some); ++i) {
         if (i % 4 == 0) draw = hf_philox(level.key[v], (uint64_t)(i / 4), CANDIDATES);
         size place = i + hf_below(draw.word[i % 4], (unsigned)(c.n_columns - i));
-        swaps[i] = (int)place;
+        if (lane == 0) swaps[i] = (int)place;
         for (size j = i; j-- > 0;)
             if (swaps[j] == place) place = j;
-        const unsigned bin = bin_at(c, place, level.sample[first]);
-        size j = first + 1;
-        while (j < last && bin_at(c, place, level.sample[j]) == bin) ++j;
-        if (j == last) continue;
-        varies = true;
+        if (by_block) __syncthreads();
+        if (!some || o.random || o.kind != PLAIN) {
+            if (!varies(c, place, sample, n, lane, lanes)) continue;
+            some = true;
+        }
         size count = o.n_orders;
         if (count > 2 && !is_categorical(o, place)) count = 2;
-        for (size order = 0; order < count; ++order)
-            mine[(i < c.n_sampled ? i : 0) * o.n_orders + order] = (int)place;
+        if (lane == 0)
+            for (size order = 0; order < count; ++order)
+                mine[(i < c.n_sampled ? i : 0) * o.n_orders + order] = (int)place;
     }
 }
 
-// A key of a part: its pair, and its sample.
+// A key of a part: its pair, its sample, and where that lies in the level.
 struct Place {
-    size pair, sample;
+    size pair, sample, at;
 };
 
 // Returns where key e of a part comes from.
 __device__ static inline Place place_of(const Level &level, const Part &part, size slots, size e) {
     const size a = segment(part.begin, part.n_nodes, e / slots), begin = part.begin[a];
     const size count = part.begin[a + 1] - begin, in_node = e - begin * slots;
-    return {a * slots + in_node / count, level.sample[level.first[part.node[a]] + in_node % count]};
+    const size at = level.first[part.node[a]] + in_node % count;
+    return {a * slots + in_node / count, level.sample[at], at};
 }
 
-// key (n_samples * slots,), OUT: pair, then bin or its place, of the samples of all pairs. column (n_nodes, slots), IN.
+// Bits of a key, from the lowest: weight and label of the sample, or none; bin or value. The pair lies above.
+struct Bits {
+    size weight, label, value;
+};
+
+// Returns the key of a sample of a pair.
+__device__ static inline uint64_t
+packed_key(const Bits &bits, const Target &y, const Level &level, const Place &at, uint64_t value) {
+    const uint64_t key = (uint64_t)at.pair << bits.value | value;
+    if (bits.weight == 0) return key;
+    return (key << bits.label | (uint64_t)y.labels[at.sample]) << bits.weight | (uint64_t)level.sample_weight[at.at];
+}
+
+// key (n_samples * slots,), OUT, with bins or their places of the samples of all pairs. column (n_nodes, slots), IN.
 extern "C" __global__ void bin_keys(
-    Columns c, Level level, Part part, size slots, Orders o, const int *__restrict__ column,
+    Columns c, Target y, Level level, Part part, size slots, Orders o, Bits bits, const int *__restrict__ column,
     unsigned long long *__restrict__ key
 ) {
     const size e = thread_number();
@@ -277,7 +299,7 @@ extern "C" __global__ void bin_keys(
         place = place_of_bin(
             c, o, level, part, column, at.pair / slots, at.pair % slots, bin_at(c, column[at.pair], at.sample)
         );
-    key[e] = (uint64_t)at.pair << 32 | place;
+    key[e] = packed_key(bits, y, level, at, place);
 }
 
 // Returns hforest.core.projections.Distribution from its numbers: kind, n_features, channels, cyclic, max_entries,
@@ -321,8 +343,8 @@ extern "C" __global__ void draw_projections(
 // As bin_keys, of projections of x (n_samples, n_features): values are summed in float64 in the order of the entries
 // and rounded once. A key of float64 has no bits left for the pair, which goes to pair_of (n_samples * slots,) instead.
 extern "C" __global__ void value_keys(
-    const real *__restrict__ x, size n_features, Level level, Part part, size slots, Entries entries, Orders o,
-    unsigned long long *__restrict__ key, unsigned *__restrict__ pair_of
+    const real *__restrict__ x, size n_features, Target y, Level level, Part part, size slots, Entries entries,
+    Orders o, Bits bits, unsigned long long *__restrict__ key, unsigned *__restrict__ pair_of
 ) {
     const size e = thread_number();
     if (e >= part.n_samples * slots) return;
@@ -337,7 +359,7 @@ extern "C" __global__ void value_keys(
         const uint64_t own = level.key[part.node[at.pair / slots]];
         value = missing_place(o, 0, o.random ? draws_left(own, number) : number % o.n_orders > 0);
     }
-    key[e] = sizeof(real) == 4 ? (uint64_t)at.pair << 32 | value : value;
+    key[e] = sizeof(real) == 4 ? packed_key(bits, y, level, at, value) : value;
     if (sizeof(real) == 8) pair_of[e] = (unsigned)at.pair;
 }
 
@@ -359,36 +381,7 @@ __device__ static inline bool enough(const Limits &limits, const Level &level, s
     return right > 0 && left >= least && right >= least;
 }
 
-// Writes the best split of each pair, between neighbours of different key. A thread owns a pair.
-extern "C" __global__ void scan_splits(Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs) {
-    const size pair = thread_number(), slots = pairs.slots, n_outputs = y.n_outputs;
-    if (pair >= part.n_nodes * slots) return;
-    const size a = pair / slots, v = part.node[a], first = level.first[v], n = part.begin[a + 1] - part.begin[a];
-    const size start = part.begin[a] * slots + pair % slots * n, least = limits.min_samples_leaf;
-    const size *order = pairs.order + start;
-    const double *all = level.total + v * n_outputs, weight = level.weight[v];
-    double *__restrict__ sums = pairs.left + pair * n_outputs, left_weight = 0, best = 0;
-    size found = 0;
-    pairs.n_left[pair] = 0;
-    if (pairs.key[order[0]] == pairs.key[order[n - 1]]) return;
-    for (size k = 0; k < n_outputs; ++k) sums[k] = 0;
-    for (size i = 0; i + 1 < n; ++i) {
-        const size at = first + order[i] - start;
-        add(y, level, v, at, sums);
-        left_weight += level.sample_weight[at];
-        if (i + 1 < least || n - i - 1 < least || pairs.key[order[i]] == pairs.key[order[i + 1]]) continue;
-        const double rest = weight - left_weight;
-        if (!enough(limits, level, v, left_weight, rest)) continue;
-        const double here = hf_node_score(criterion, sums, n_outputs, left_weight) +
-                            hf_branch_score(criterion, sums, all, n_outputs, rest);
-        if (!found || here > best) {
-            best = here;
-            found = i + 1;
-        }
-    }
-    pairs.score[pair] = best;
-    pairs.n_left[pair] = found;
-}
+#include "growth/scan.cuh"
 
 // Returns the random threshold of a node's candidate `number`: uniform from the least value, and below the greatest.
 __device__ static inline double random_threshold(uint64_t key, size number, double least, double greatest) {
@@ -417,12 +410,11 @@ extern "C" __global__ void random_splits(
 ) {
     const size pair = thread_number(), slots = pairs.slots, n_outputs = y.n_outputs;
     if (pair >= part.n_nodes * slots) return;
-    const size a = pair / slots, v = part.node[a], first = level.first[v], n = part.begin[a + 1] - part.begin[a];
+    const size a = pair / slots, v = part.node[a], first = level.first[v], n = level.count[v];
     const unsigned long long *keys = pairs.key + part.begin[a] * slots + pair % slots * n;
     const size own = c.low ? column[pair] : 0;
     uint64_t lowest = ~0ull, highest = 0, greatest, missing = 0;
     size n_missing = 0;
-    pairs.n_left[pair] = 0;
     if (own < 0) return;
     const bool can_miss = has_missing_key(o, own);
     for (size i = 0; i < n; ++i) {
@@ -468,113 +460,77 @@ extern "C" __global__ void random_splits(
     const double rest = level.weight[v] - left_weight;
     if (count < limits.min_samples_leaf || n - count < limits.min_samples_leaf) return;
     if (!enough(limits, level, v, left_weight, rest)) return;
-    pairs.score[pair] = hf_node_score(criterion, sums, n_outputs, left_weight) +
-                        hf_branch_score(criterion, sums, level.total + v * n_outputs, n_outputs, rest);
-    pairs.n_left[pair] = count;
+    const double score = hf_node_score(criterion, sums, n_outputs, left_weight) +
+                         hf_branch_score(criterion, sums, level.total + v * n_outputs, n_outputs, rest);
+    pairs.score[pair] = ordered(score);
+    pairs.n_right[pair] = n - count;
     pairs.greatest[pair] = greatest;
     pairs.threshold[pair] = at;
     if (o.kind != PLAIN) pairs.flipped[pair] = flipped;
+}
+
+// Writes the entries of the projection that node v chose, if it is more than a feature, and its feature.
+__device__ static inline void keep_projection(const Level &level, const Entries &entries, const Kept &kept, size v, size pair) {
+    const size from = pair * entries.max_entries, count = entries.n_entries[pair];
+    if (count == 1 && entries.weight[from] == 1) {
+        level.feature[v] = entries.index[from];
+        return;
+    }
+    const size to = (size)atomicAdd(kept.end, (unsigned long long)count);
+    for (size j = 0; j < count; ++j) {
+        kept.index[to + j] = entries.index[from + j];
+        kept.factor[to + j] = entries.weight[from + j];
+    }
+    kept.begin[v] = to;
+    kept.count[v] = count;
+    level.feature[v] = -2;
 }
 
 // Writes the best pair of each node; of equal ones the first. A node without a split, or whose gain is too small, has
 // -1 samples on its left. column (n_nodes, slots), IN, of columns. A thread owns a node.
 extern "C" __global__ void pick_splits(
     Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs, Columns c, Orders o,
-    const int *__restrict__ column, Split split
+    const int *__restrict__ column, Entries entries, Split split, Kept kept
 ) {
     const size a = thread_number(), slots = pairs.slots;
     if (a >= part.n_nodes) return;
-    const size v = part.node[a], n = part.begin[a + 1] - part.begin[a];
+    const size v = part.node[a], n = level.count[v];
     size best = -1;
     for (size pair = a * slots; pair < (a + 1) * slots; ++pair)
-        if (pairs.n_left[pair] > 0 && (best < 0 || pairs.score[pair] > pairs.score[best])) best = pair;
+        if (pairs.n_right[pair] > 0 && (best < 0 || pairs.score[pair] > pairs.score[best])) best = pair;
     split.chosen[a] = best;
     split.n_left[a] = -1;
     if (best < 0) return;
-    const double decrease = decrease_of(y, criterion, level, v, pairs.score[best]);
+    const double decrease = decrease_of(y, criterion, level, v, unordered(pairs.score[best], double()));
     if (too_small(limits, level, v, decrease)) return;
-    split.n_left[a] = pairs.n_left[best];
+    const size n_left = n - (size)pairs.n_right[best];
+    split.n_left[a] = n_left;
     level.gain[v] = decrease > 0 ? decrease : 0.0;
-    if (!pairs.order) {
+    if (c.low) level.feature[v] = column[best];
+    else keep_projection(level, entries, kept, v, best);
+    if (!pairs.order && !pairs.sorted) {
         split.greatest[a] = pairs.greatest[best];
         level.threshold[v] = pairs.threshold[best];
         if (o.kind != PLAIN) finish_split(level, part, pairs, c, column, o, split, a, 0, 0);
         return;
     }
-    const size *last = pairs.order + part.begin[a] * slots + best % slots * n + pairs.n_left[best] - 1;
-    const uint64_t below = pairs.key[last[0]], above = pairs.key[last[1]];
-    split.greatest[a] = below;
+    const size last = part.begin[a] * slots + best % slots * n + n_left - 1, low_bits = pairs.weight_bits + pairs.label_bits;
+    uint64_t below = pairs.sorted ? pairs.sorted[last] : pairs.key[pairs.order[last]];
+    uint64_t above = pairs.sorted ? pairs.sorted[last + 1] : pairs.key[pairs.order[last + 1]];
+    split.greatest[a] = below | (((uint64_t)1 << low_bits) - 1);
+    below >>= low_bits;
+    above >>= low_bits;
     if (o.kind != PLAIN) {
         finish_split(level, part, pairs, c, column, o, split, a, below, above);
-    } else if (!c.low) {
-        level.threshold[v] = between(unordered(below, real()), unordered(above, real()));
-    } else {
+        return;
+    }
+    const uint64_t mask = pairs.value_bits < 64 ? ((uint64_t)1 << pairs.value_bits) - 1 : ~0ull;
+    if (c.low) {
         const size row = row_of_bins(c, column[best]);
-        level.threshold[v] = between(c.high[row + (unsigned)below], c.low[row + (unsigned)above]);
+        level.threshold[v] = between(c.high[row + (size)(below & mask)], c.low[row + (size)(above & mask)]);
+    } else {
+        level.threshold[v] = between(unordered(below & mask, real()), unordered(above & mask, real()));
     }
 }
 
-// ----------------------------------------------------------------------------------------------- partition
-
-// Writes whether each sample of a part goes right. A thread owns a sample.
-extern "C" __global__ void sides(Level level, Part part, Pairs pairs, Orders o, Split split) {
-    const size i = thread_number(), slots = pairs.slots;
-    if (i >= part.n_samples) return;
-    const size a = segment(part.begin, part.n_nodes, i), begin = part.begin[a];
-    const size in_node = i - begin, count = part.begin[a + 1] - begin;
-    if (split.n_left[a] < 0) return;
-    const uint64_t key = pairs.key[begin * slots + split.chosen[a] % slots * count + in_node];
-    const bool flipped = o.kind != PLAIN && o.flipped[a];
-    level.right[level.first[part.node[a]] + in_node] = (key > split.greatest[a]) != flipped;
-}
-
-// Writes samples to their children, in order. before[i] samples up to the i-th go right; child[v] is where the left
-// child of node v begins, or -1. A thread owns a sample.
-extern "C" __global__ void move_samples(
-    Level level, size n_nodes, size n_samples, const size *__restrict__ before, const size *__restrict__ child,
-    int *__restrict__ sample_after, double *__restrict__ weight_after
-) {
-    const size i = thread_number();
-    if (i >= n_samples) return;
-    const size v = segment(level.first, n_nodes, i), from = level.first[v], right = level.right[i];
-    if (child[v] < 0) return;
-    const size n_right = before[i] - right - (before[from] - level.right[from]);
-    const size to = child[v] + (right ? level.n_left[v] + n_right : i - from - n_right);
-    sample_after[to] = level.sample[i];
-    weight_after[to] = level.sample_weight[i];
-}
-
-// Copies runs of entries from one place to another. A thread owns a run.
-extern "C" __global__ void move_entries(
-    const int *__restrict__ index, const float *__restrict__ weight, const size *__restrict__ from,
-    const size *__restrict__ to, const size *__restrict__ count, size n, int *__restrict__ index_after,
-    float *__restrict__ weight_after
-) {
-    const size i = thread_number();
-    if (i >= n) return;
-    for (size j = 0; j < count[i]; ++j) {
-        index_after[to[i] + j] = index[from[i] + j];
-        weight_after[to[i] + j] = weight[from[i] + j];
-    }
-}
-
-// Writes the feature of each node: that of its projection if it has one entry of weight 1, else -2. n_kept (n_nodes,),
-// OUT: entries to be kept.
-extern "C" __global__ void name_projections(
-    Level level, Part part, Split split, Entries entries, size *__restrict__ n_kept
-) {
-    const size a = thread_number();
-    if (a >= part.n_nodes) return;
-    n_kept[a] = 0;
-    if (split.n_left[a] < 0) return;
-    const size pair = split.chosen[a], first = pair * entries.max_entries;
-    const bool one = entries.n_entries[pair] == 1 && entries.weight[first] == 1;
-    level.feature[part.node[a]] = one ? entries.index[first] : -2;
-    n_kept[a] = one ? 0 : entries.n_entries[pair];
-}
-
-// Writes the feature of each node. column (n_nodes, slots), IN.
-extern "C" __global__ void name_columns(Level level, Part part, Split split, const int *__restrict__ column) {
-    const size a = thread_number();
-    if (a < part.n_nodes && split.n_left[a] >= 0) level.feature[part.node[a]] = column[split.chosen[a]];
-}
+#include "growth/levels.cuh"

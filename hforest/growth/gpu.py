@@ -1,4 +1,4 @@
-"""CUDA backend of growth: trees grow level by level (gpu_builder.py); the kernels are in gpu.cu."""
+"""CUDA backend of growth: trees grow level by level (gpu_levels.py); the kernels are in gpu.cu."""
 
 from typing import NamedTuple
 
@@ -15,11 +15,11 @@ from .gpu_builder import (
     ColumnSource,
     Projections,
     columns_of,
-    grow_trees,
     kinds_of,
     task_of,
     tree_keys,
 )
+from .gpu_levels import grow_trees
 from .trees import Batch, Learned
 from .trees import joined as join_arrays
 

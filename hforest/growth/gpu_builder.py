@@ -1,7 +1,6 @@
-"""The tree builder of the GPU: grows trees level by level. Kernels: gpu.cu; the array module sorts keys.
+"""Candidates of the GPU's nodes, and their splits; gpu_levels.py grows trees of them.
 
-The trees of a call grow together. The host sees how many samples each node of a level has and sends to its
-left, and lays out the next level; samples, sums and trees stay on the device.
+Kernels: gpu.cu, scan.cuh; the array module sorts keys.
 """
 
 from pathlib import Path
@@ -11,18 +10,32 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core.aliases import Array
-from ..core.dispatch import array_module, to_numpy
-from ..core.gpu import cast
-from ..core.launch import launch_each
+from ..core.dispatch import array_module
+from ..core.launch import launch, launch_each
 from ..core.projections import Distribution
 from ..core.supervised import Limits
 from .bins import Bins
-from .trees import Batch, Learned
+from .trees import Learned
 
 PACKAGE = Path(__file__).parent
 
-KEYS = 1 << 24
-"""Keys, sums or entries of candidates held at a time, unless one node has more: bounds the workspace."""
+BLOCK = 128
+"""Threads of a block, as gpu.cu has it."""
+
+LARGE = 256
+"""Samples of a node that one thread goes through, as gpu.cu has it."""
+
+TILE = 2048
+"""Samples of a block that moves them, as gpu.cu has it."""
+
+NEAR = 17
+"""Sums of a thread in shared memory, as gpu.cu has it."""
+
+SUMS_OF_BLOCK = 79
+"""Sums that a block adds up in order, at most, beside that of the weights."""
+
+SUMS = 1 << 24
+"""Sums of all threads of a scan in global memory, if each has many."""
 
 
 def _signed(seed: int) -> int:
@@ -54,6 +67,8 @@ class Task(NamedTuple):
     limits: Limits
     random_thresholds: bool = False
     has_defaults: bool = False
+    weight_bits: int = 0
+    """Of the weights of a tree, if they are whole and of classes: sums have the same bits in any order."""
 
     @property
     def fit_targets(self) -> bool:
@@ -68,8 +83,21 @@ class Task(NamedTuple):
         """What kernels that find splits take first."""
         return self.target, self.criterion, self.limits
 
+    @property
+    def by_blocks(self) -> bool:
+        """Whether blocks add up large nodes in order."""
+        return self.n_outputs <= SUMS_OF_BLOCK
+
     def launch(self, name: str, n: int, *args: Any) -> None:
-        launch_each(PACKAGE, name, self.real, n, args)
+        """Launches n threads."""
+        self.launch_blocks(name, -(-n // BLOCK), *args)
+
+    def launch_blocks(self, name: str, n_blocks: int, *args: Any) -> None:
+        launch(PACKAGE, name, self.real, n_blocks, args, threads=BLOCK)
+
+    def both(self, name: str, n_large: int, n: int, *args: Any) -> None:
+        """Launches a block for each large node, and behind them n threads."""
+        self.launch_blocks(name, n_large + -(-n // BLOCK), *args)
 
 
 def task_of(learned: Learned, real: np.dtype, splitter: str = "best", has_defaults: bool = False) -> Task:
@@ -87,6 +115,7 @@ class Level(NamedTuple):
     """Nodes of one depth, of all trees, and their samples."""
 
     first: Array
+    count: Array
     tree: Array
     key: Array
     root_weight: Array
@@ -95,21 +124,26 @@ class Level(NamedTuple):
     total: Array
     mean: Array
     weight: Array
+    value: Array
     feature: Array
     threshold: Array
     gain: Array
-    n_left: Array
-    right: Array
     default_left: Array
+    n_nodes: int
+    n_samples: int
 
 
 class Part(NamedTuple):
-    """Nodes that are split together."""
+    """Nodes that are pending."""
 
     node: Array
     begin: Array
+    large: Array
+    run: Array
     n_nodes: int
     n_samples: int
+    n_large: int
+    n_runs: int
 
 
 class Orders(NamedTuple):
@@ -130,24 +164,30 @@ class Orders(NamedTuple):
 
 
 _PLAIN, _COLUMNS, _PROJECTIONS = range(3)
-_NO_ORDERS = Orders(_PLAIN, 1, 0, None, None, None, None, None, None, None, None, None)
+NO_ORDERS = Orders(_PLAIN, 1, 0, None, None, None, None, None, None, None, None, None)
 
 
 class Kept(NamedTuple):
-    """Arrays of several entries a node, node by node: projections and sets of categories."""
+    """Entries of the projections of a level's nodes."""
 
-    n_entries: Array
+    begin: Array
+    count: Array
     index: Array
     factor: Array
-    n_words: Array
-    words: Array
+    end: Array
 
 
-def nothing_kept(task: Task, n_nodes: int) -> Kept:
-    """Returns no entry for each of the nodes."""
-    xp = task.xp
-    none = xp.zeros(n_nodes, np.int64)
-    return Kept(none, xp.empty(0, np.int32), xp.empty(0, np.float32), none, xp.empty(0, np.uint32))
+class Words(NamedTuple):
+    """Sets of categories of a level's nodes: their numbers of words, and (n_nodes, max_words)."""
+
+    count: Array
+    word: Array
+
+
+def nothing_kept(xp: ModuleType, n_nodes: int, end: Array, n_entries: int = 0) -> Kept:
+    """Returns no entry for each of the nodes, and room for some."""
+    count, begin = xp.zeros(n_nodes, np.int64), xp.empty(n_nodes, np.int64)
+    return Kept(begin, count, xp.empty(n_entries, np.int32), xp.empty(n_entries, np.float32), end)
 
 
 class Entries(NamedTuple):
@@ -159,18 +199,34 @@ class Entries(NamedTuple):
     max_entries: int
 
 
+NO_ENTRIES = Entries(None, None, None, 0)
+"""Of splits on columns."""
+
+
+class Bits(NamedTuple):
+    """Bits of a key: weight and label of its sample, or none, and bin or value."""
+
+    weight: int
+    label: int
+    value: int
+
+
 class Pairs(NamedTuple):
     """The keys of a part, and the best split of each of its pairs."""
 
-    key: Array
+    key: Array | None
+    sorted: Array | None
     order: Array | None
-    left: Array
-    score: Array
-    n_left: Array
+    left: Array | None
+    score: Array | None
+    n_right: Array | None
     greatest: Array | None
     threshold: Array | None
     flipped: Array | None
     slots: int
+    weight_bits: int
+    label_bits: int
+    value_bits: int
 
 
 class Split(NamedTuple):
@@ -179,6 +235,8 @@ class Split(NamedTuple):
     chosen: Array
     greatest: Array
     n_left: Array
+    right: Array
+    tail: Array
 
 
 class Columns(NamedTuple):
@@ -196,24 +254,21 @@ class Columns(NamedTuple):
     n_sampled: int
 
     def split(
-        self, task: Task, level: Level, part: Part, orders: Orders, column: Array, key: Array, n_left: Array
+        self, task: Task, level: Level, part: Part, orders: Orders, column: Array, kept: Kept
     ) -> tuple[Pairs, Split]:
-        """Splits nodes by sampled columns, which go to `column` (OUT), with the workspace `key`."""
+        """Splits nodes by sampled columns, which go to `column` (OUT)."""
         xp, n_nodes, slots = task.xp, part.n_nodes, self.n_sampled * orders.n_orders
         swap = xp.empty((n_nodes, self.n_columns), np.int32)
-        task.launch("draw_columns", n_nodes, self, level, part, orders, swap, column)
+        task.both("draw_columns", part.n_large, n_nodes, self, level, part, orders, swap, column)
         if orders.place is not None:
             task.launch(
                 "order_columns", n_nodes * self.n_sampled, task.target, self, level, part, orders, column
             )
-        task.launch("bin_keys", len(key), self, level, part, slots, orders, column, key)
-        order = None
-        if not task.random_thresholds:
-            order = xp.argsort(key, kind="stable").astype(np.int64, copy=False)
-        pairs = _pairs(task, part, key, order, slots)
-        split = _best_splits(task, level, part, pairs, self, orders, column, n_left)
-        task.launch("name_columns", n_nodes, level, part, split, column)
-        return pairs, split
+        bits = _bits(task, orders, n_nodes * slots, max(1, (self.n_bins - 1).bit_length()), 32)
+        key = xp.empty(part.n_samples * slots, np.uint64)
+        task.launch("bin_keys", len(key), self, task.target, level, part, slots, orders, bits, column, key)
+        pairs = _pairs(task, part, key, bits, slots)
+        return pairs, _best_splits(task, level, part, pairs, self, orders, column, NO_ENTRIES, kept)
 
 
 class Kinds(NamedTuple):
@@ -245,17 +300,16 @@ class ColumnSource(NamedTuple):
     def slots(self, task: Task) -> int:
         return self.columns.n_sampled * self._n_orders(task)
 
-    def workspace_size(self, task: Task) -> int:
-        size = self.columns.n_columns
-        if self.kinds.categorical is not None:
-            size = max(size, self.columns.n_sampled * self.columns.n_bins * task.n_outputs)
-        return size
+    def bytes_a_node(self, task: Task) -> int:
+        """Bytes of the workspace of a pending node, beside its keys."""
+        sampled = self.columns.n_sampled * self.columns.n_bins * (8 * task.n_outputs + 24)
+        return 4 * self.columns.n_columns + (0 if self.kinds.categorical is None else sampled)
 
     def _orders(self, task: Task, part: Part) -> Orders:
         xp, c = task.xp, self.columns
         if self.kinds.missing is None:
-            return _NO_ORDERS
-        orders = _NO_ORDERS._replace(
+            return NO_ORDERS._replace(random=int(task.random_thresholds))
+        orders = NO_ORDERS._replace(
             kind=_COLUMNS, n_orders=self._n_orders(task), random=int(task.random_thresholds),
             missing=self.kinds.missing, flipped=xp.zeros(part.n_nodes, np.int32),
         )  # fmt: skip
@@ -268,22 +322,21 @@ class ColumnSource(NamedTuple):
             weight=xp.empty(shape), score=xp.empty(shape), axis=xp.empty((*shape[:2], 2, task.n_outputs)),
         )  # fmt: skip
 
-    def split(self, task: Task, level: Level, part: Part, n_left: Array) -> Kept:
+    def split(self, task: Task, level: Level, part: Part, end: Array) -> tuple[Split, Kept, Words | None]:
         """Splits nodes and returns their sets of categories."""
         xp, n_nodes, slots, orders = task.xp, part.n_nodes, self.slots(task), self._orders(task, part)
-        column, key = xp.empty((n_nodes, slots), np.int32), xp.empty(part.n_samples * slots, np.uint64)
-        pairs, split = self.columns.split(task, level, part, orders, column, key, n_left)
-        none = nothing_kept(task, n_nodes)
+        column, none = xp.empty((n_nodes, slots), np.int32), nothing_kept(xp, 0, end)
+        pairs, split = self.columns.split(task, level, part, orders, column, none)
         if not self.kinds.max_words:
-            return none
-        words = xp.zeros((n_nodes, self.kinds.max_words), np.uint32)
-        n_words = xp.empty(n_nodes, np.int64)
+            return split, none, None
+        words = Words(
+            xp.zeros(level.n_nodes, np.int64), xp.zeros((level.n_nodes, self.kinds.max_words), np.uint32)
+        )
         task.launch(
             "category_words", n_nodes, self.columns, level, part, pairs, split, column, orders,
-            self.kinds.max_words, words, n_words,
+            self.kinds.max_words, words.word, words.count,
         )  # fmt: skip
-        used = xp.arange(self.kinds.max_words) < n_words[:, None]
-        return none._replace(n_words=n_words, words=words[used])
+        return split, none, words
 
 
 NO_COLUMNS = Columns(None, None, None, None, None, 0, 0, 0, 0, 0)
@@ -329,15 +382,16 @@ class Projections(NamedTuple):
     def slots(self, task: Task) -> int:
         return self.n_sampled * self._n_orders(task)
 
-    def workspace_size(self, task: Task) -> int:
-        return self.slots(task) * self.distribution.max_entries
+    def bytes_a_node(self, task: Task) -> int:
+        """Bytes of the workspace of a pending node, beside its keys."""
+        return 8 * (self.slots(task) + 1) * self.distribution.max_entries
 
-    def split(self, task: Task, level: Level, part: Part, n_left: Array) -> Kept:
+    def split(self, task: Task, level: Level, part: Part, end: Array) -> tuple[Split, Kept, None]:
         """Splits nodes and returns the entries of their projections."""
         xp, n_nodes, slots, max_entries = (
             task.xp, part.n_nodes, self.slots(task), self.distribution.max_entries
         )  # fmt: skip
-        orders = _NO_ORDERS
+        orders = NO_ORDERS
         if task.has_defaults:
             orders = orders._replace(
                 kind=_PROJECTIONS, n_orders=self._n_orders(task), random=int(task.random_thresholds),
@@ -354,223 +408,111 @@ class Projections(NamedTuple):
         )  # fmt: skip
         n_keys, double = part.n_samples * slots, task.real.itemsize == 8
         key, pair = xp.empty(n_keys, np.uint64), xp.empty(n_keys if double else 0, np.uint32)
+        bits = _bits(task, orders, n_pairs, *(64, 64) if double else (32, 32))
         task.launch(
-            "value_keys", n_keys, self.x, self.x.shape[1], level, part, slots, entries, orders, key, pair
-        )
-        order = None
-        if not task.random_thresholds:
-            order = xp.argsort(key, kind="stable").astype(np.int64, copy=False)
-        if double and order is not None:
-            order = order[xp.argsort(pair[order], kind="stable")]
-        pairs, no_column = _pairs(task, part, key, order, slots), xp.empty(0, np.int32)
-        split = _best_splits(task, level, part, pairs, NO_COLUMNS, orders, no_column, n_left)
-        n_kept = xp.empty(n_nodes, np.int64)
-        task.launch("name_projections", n_nodes, level, part, split, entries, n_kept)
-        stop = xp.cumsum(n_kept)
-        size = int(stop[-1])
-        projections = xp.empty(size, np.int32), xp.empty(size, np.float32)
-        task.launch(
-            "move_entries", n_nodes, entries.index, entries.weight, split.chosen * max_entries, stop - n_kept,
-            n_kept, n_nodes, *projections,
+            "value_keys", n_keys, self.x, self.x.shape[1], task.target, level, part, slots, entries, orders,
+            bits, key, pair,
         )  # fmt: skip
-        return nothing_kept(task, n_nodes)._replace(
-            n_entries=n_kept, index=projections[0], factor=projections[1]
-        )
+        pairs = _pairs(task, part, key, bits, slots)
+        if double and pairs.order is not None:
+            pairs = pairs._replace(order=pairs.order[xp.argsort(pair[pairs.order], kind="stable")])
+        kept = nothing_kept(xp, level.n_nodes, end, n_nodes * max_entries)
+        no_column = xp.empty(0, np.int32)
+        split = _best_splits(task, level, part, pairs, NO_COLUMNS, orders, no_column, entries, kept)
+        return split, kept, None
 
 
-def _pairs(task: Task, part: Part, key: Array, order: Array | None, slots: int) -> Pairs:
-    """Returns the pairs of a part, before their splits are known; without an order, of random thresholds."""
+def _bits(task: Task, orders: Orders, n_pairs: int, packed: int, alone: int) -> Bits:
+    """Returns the bits of keys, whose values have `packed` of them, or `alone` beside the pair alone.
+
+    Labels and weights are in the keys if they are whole weights and fit.
+    """
+    bits = Bits(task.weight_bits, (task.n_outputs - 1).bit_length(), packed)
+    plain = task.weight_bits and orders.kind == _PLAIN and not task.random_thresholds
+    return bits if plain and sum(bits) + n_pairs.bit_length() <= 64 else Bits(0, 0, alone)
+
+
+def _pairs(task: Task, part: Part, key: Array, bits: Bits, slots: int) -> Pairs:
+    """Returns the pairs of a part, sorted, before their splits are known."""
     xp, n_pairs = task.xp, part.n_nodes * slots
-    left, score = xp.empty((n_pairs, task.n_outputs)), xp.empty(n_pairs)
-    greatest, threshold, flipped = None, None, None
-    if order is None:
+    in_order, order, greatest, threshold, flipped = (None,) * 5
+    n_sums = n_pairs
+    if task.random_thresholds:
         greatest, threshold = xp.empty(n_pairs, np.uint64), xp.empty(n_pairs)
         flipped = xp.empty(n_pairs if task.has_defaults else 0, np.int32)
-    return Pairs(key, order, left, score, xp.empty(n_pairs, np.int64), greatest, threshold, flipped, slots)
+    elif bits.weight:
+        in_order = key.copy()
+        in_order.sort()
+    else:
+        order = xp.argsort(key, kind="stable").astype(np.int64, copy=False)
+    if not task.random_thresholds:
+        n_sums = _n_threads(task, n_pairs) if task.n_outputs > NEAR else 0
+    score, n_right = xp.zeros(n_pairs, np.uint64), xp.zeros(n_pairs, np.uint64)
+    left = xp.empty((n_sums, task.n_outputs))
+    return Pairs(
+        key, in_order, order, left, score, n_right, greatest, threshold, flipped, slots, bits.weight,
+        bits.label, bits.value,
+    )  # fmt: skip
+
+
+def _n_threads(task: Task, n: int) -> int:
+    """Returns how many threads scan n pairs or runs, some of them several."""
+    return n if task.n_outputs <= NEAR else min(n, max(1, SUMS // task.n_outputs))
+
+
+def _scan(task: Task, level: Level, part: Part, pairs: Pairs) -> None:
+    """Writes the best thresholds of pairs."""
+    xp, slots, n_pairs = task.xp, pairs.slots, part.n_nodes * pairs.slots
+    rules = (*task.rules, level, part, pairs)
+    if pairs.sorted is None:
+        most = LARGE if task.by_blocks else level.n_samples
+        n_threads = _n_threads(task, n_pairs)
+        task.launch("scan_small", n_threads, *rules, most, n_threads)
+        if task.by_blocks:
+            task.launch_blocks("scan_large", part.n_large * slots, *rules)
+        return
+    n_runs = part.n_runs * slots
+    start, best, place = (
+        xp.empty((n_runs, task.n_outputs)),
+        xp.empty(n_runs, np.uint64),
+        xp.empty(n_runs, np.int64),
+    )
+    task.launch("count_runs", n_runs, task.target, level, part, pairs, start)
+    task.launch_blocks("start_runs", part.n_large * slots, task.target, part, pairs, start)
+    n_threads = n_runs + n_pairs if task.n_outputs <= NEAR else _n_threads(task, n_pairs)
+    task.launch("score_runs", n_threads, *rules, n_threads, start, best, place)
+    task.launch("first_best", n_runs, level, part, pairs, best, place)
 
 
 def _best_splits(
     task: Task, level: Level, part: Part, pairs: Pairs, columns: Columns, orders: Orders, column: Array,
-    n_left: Array,
+    entries: Entries, kept: Kept,
 ) -> Split:  # fmt: skip
-    """Returns the split of each node; writes `n_left` (OUT) and the side of each sample."""
+    """Returns the split of each node and the side of each sample."""
     xp, n_nodes = task.xp, part.n_nodes
-    split = Split(xp.empty(n_nodes, np.int64), xp.empty(n_nodes, np.uint64), n_left)
+    split = Split(
+        xp.empty(n_nodes, np.int64), xp.empty(n_nodes, np.uint64), xp.empty(n_nodes, np.int64),
+        xp.empty(part.n_samples, np.uint8), xp.empty(-(-part.n_samples // TILE), np.int64),
+    )  # fmt: skip
     if task.random_thresholds:
         task.launch(
             "random_splits", n_nodes * pairs.slots, *task.rules, level, part, pairs, columns, orders, column
         )  # fmt: skip
     else:
-        task.launch("scan_splits", n_nodes * pairs.slots, *task.rules, level, part, pairs)
-    task.launch("pick_splits", n_nodes, *task.rules, level, part, pairs, columns, orders, column, split)
-    task.launch("sides", part.n_samples, level, part, pairs, orders, split)
+        _scan(task, level, part, pairs)
+    task.launch(
+        "pick_splits", n_nodes, *task.rules, level, part, pairs, columns, orders, column, entries, split, kept
+    )  # fmt: skip
+    sides(task, level, part, pairs, orders, split, False)
     return split
 
 
-def _parts(sizes: np.ndarray, per_sample: int, per_node: int) -> list[tuple[int, int]]:
-    """Runs of nodes whose workspace is at max_entries KEYS, or that are one node."""
-    cost = np.cumsum(np.maximum(sizes * per_sample, per_node))
-    parts, first, spent = [], 0, 0
-    while first < len(sizes):
-        stop = max(first + 1, int(np.searchsorted(cost, spent + KEYS, side="right")))
-        parts.append((first, stop))
-        first, spent = stop, int(cost[stop - 1])
-    return parts
+NO_PAIRS = Pairs(None, None, None, None, None, None, None, None, None, 0, 0, 0, 0)
+"""Where the sides of samples are known."""
 
 
-class Grown(NamedTuple):
-    """Nodes of one level when it is done: arrays of the device, and what the host knows of them."""
-
-    feature: Array
-    threshold: Array
-    gain: Array
-    default_left: Array
-    value: Array
-    index: Array
-    factor: Array
-    words: Array
-    tree: np.ndarray
-    is_leaf: np.ndarray
-    n_kept: np.ndarray
-    n_words: np.ndarray
-
-
-def grow_trees(task: Task, candidates: Any, weight: Array, batch: Batch) -> None:
-    """Appends the trees of a batch, on columns, projections or hyperplanes, to `batch.trees`."""
-    xp, counts, n_trees = task.xp, batch.counts, batch.n_trees
-    weights = xp.broadcast_to(weight, (n_trees, len(weight))) if counts is None else weight * counts
-    # Where only samples without weight were drawn, the tree takes all.
-    weights = xp.where((weights > 0).any(axis=1)[:, None], weights, weight)
-    drawn = weights > 0
-    sizes = to_numpy(drawn.sum(axis=1)).astype(np.int64)
-    tree = np.arange(n_trees)
-    sample, sample_weight = xp.nonzero(drawn)[1].astype(np.int32), weights[drawn]
-    key = tree_keys(xp, batch.seed, batch.first, n_trees)
-    root_weight: Array = None
-    levels: list[Grown] = []
-    while len(tree):
-        n_nodes = len(tree)
-        starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        node_weight = xp.empty(n_nodes)
-        root_weight = node_weight if root_weight is None else root_weight
-        level = Level(
-            xp.asarray(starts), xp.asarray(tree.astype(np.int32)), key, root_weight, sample, sample_weight,
-            xp.empty((n_nodes, task.n_outputs)),
-            xp.empty((n_nodes if task.fit_targets else 0, task.n_outputs)),
-            node_weight, xp.full(n_nodes, -1, np.int32), xp.zeros(n_nodes), xp.zeros(n_nodes),
-            xp.full(n_nodes, -1, np.int64), xp.zeros(len(sample), np.int64),
-            xp.zeros(n_nodes if task.has_defaults else 0, np.uint8),
-        )  # fmt: skip
-        pure = xp.ones(n_nodes, np.int32)
-        task.launch("sum_up", n_nodes * task.n_outputs, task.target, level, n_nodes, pure)
-        limits = task.limits
-        least = max(2, limits.min_samples_split, 2 * limits.min_samples_leaf)
-        pending = np.flatnonzero((to_numpy(pure) == 0) & (sizes >= least) & (len(levels) < limits.max_depth))
-        n_left, grown = _split_level(task, candidates, level, pending, sizes, tree)
-        levels.append(grown)
-        sample, sample_weight, key, sizes, tree = _next_level(task, level, n_left, sizes, tree)
-    _collect(task, candidates.projected, levels, n_trees, batch.trees)
-
-
-def _split_level(
-    task: Task,
-    candidates: Any,
-    level: Level,
-    pending: np.ndarray,
-    sizes: np.ndarray,
-    tree: np.ndarray,
-) -> tuple[np.ndarray, Grown]:
-    """Splits the pending nodes; returns how many samples go left (-1 in leaves), on the host."""
-    xp, slots = task.xp, candidates.slots(task)
-    size = max(candidates.workspace_size(task), slots * task.n_outputs)
-    n_left_of, n_kept_of, n_words_of = (np.full(len(sizes), fill) for fill in (-1, 0, 0))
-    splits = [nothing_kept(task, 0)]
-    for a, b in _parts(sizes[pending], slots, size):
-        node, of_part = pending[a:b], sizes[pending[a:b]]
-        begin = np.concatenate([[0], np.cumsum(of_part)]).astype(np.int64)
-        part = Part(xp.asarray(node.astype(np.int64)), xp.asarray(begin), b - a, int(begin[-1]))
-        n_left = xp.empty(b - a, np.int64)
-        splits.append(candidates.split(task, level, part, n_left))
-        n_kept_of[node], n_words_of[node] = to_numpy(splits[-1].n_entries), to_numpy(splits[-1].n_words)
-        level.n_left[part.node] = n_left
-        n_left_of[node] = to_numpy(n_left)
-    leaves = np.flatnonzero(n_left_of < 0).astype(np.int64)
-    value = xp.empty((len(leaves), task.n_outputs), task.real)
-    task.launch("leaf_values", value.size, task.target, level, xp.asarray(leaves), len(leaves), value)
-    index, factor, words = (
-        xp.concatenate([getattr(some, name) for some in splits]) for name in ("index", "factor", "words")
-    )
-    grown = Grown(
-        level.feature, level.threshold, level.gain, level.default_left, value, index, factor, words, tree,
-        n_left_of < 0, n_kept_of, n_words_of,
-    )  # fmt: skip
-    return n_left_of, grown
-
-
-def _next_level(
-    task: Task, level: Level, n_left: np.ndarray, sizes: np.ndarray, tree: np.ndarray
-) -> tuple[Array, Array, Array, np.ndarray, np.ndarray]:
-    """Samples, their weights and keys of the children; their sizes and trees."""
-    xp = task.xp
-    split = np.flatnonzero(n_left >= 0)
-    sizes_after = np.stack([n_left[split], sizes[split] - n_left[split]], axis=1).ravel()
-    child = np.full(len(sizes), -1)
-    child[split] = np.cumsum(sizes[split]) - sizes[split]
-    n_after = int(sizes_after.sum())
-    sample, sample_weight = xp.empty(n_after, np.int32), xp.empty(n_after)
-    n = len(level.sample) if n_after else 0
-    task.launch(
-        "move_samples", n, level, len(sizes), n, xp.cumsum(level.right), xp.asarray(child), sample,
-        sample_weight,
-    )  # fmt: skip
-    key = xp.empty(2 * len(split), np.uint64)
-    task.launch("child_keys", len(split), level.key, xp.asarray(split.astype(np.int64)), len(split), key)
-    return sample, sample_weight, key, sizes_after, np.repeat(tree[split], 2)
-
-
-def _collect(
-    task: Task, projected: bool, levels: list[Grown], n_trees: int, trees: list[tuple[Array, ...]]
+def sides(
+    task: Task, level: Level, part: Part, pairs: Pairs, orders: Orders, split: Split, is_known: bool
 ) -> None:
-    """From nodes level by level to nodes tree by tree, which keeps those of a tree breadth-first."""
-    xp = task.xp
-    joined = Grown(*(
-        (np if i >= 8 else xp).concatenate([grown[i] for grown in levels]) for i in range(len(Grown._fields))
-    ))  # fmt: skip
-    order = np.argsort(joined.tree, kind="stable")
-    of_tree, leaf_row = joined.tree[order], np.cumsum(joined.is_leaf) - 1
-    is_leaf_there = joined.is_leaf[order]
-    starts = np.searchsorted(of_tree, np.arange(n_trees + 1))
-    leaf_starts = np.concatenate([[0], np.cumsum(is_leaf_there)])[starts]
-    # Children follow the root in the order of their parents; leaves are numbered in the order of nodes.
-    parents = np.cumsum(~is_leaf_there)
-    parents_before = np.concatenate([[0], parents])[starts][of_tree]
-    leaves = np.cumsum(is_leaf_there) - 1 - leaf_starts[of_tree]
-    left = xp.asarray(np.where(is_leaf_there, leaves, 2 * (parents - parents_before) - 1).astype(np.int32))
-    at = xp.asarray(order)
-    feature, threshold, gain = joined.feature[at], *(cast(a[at], task.real) for a in joined[1:3])
-    value = joined.value[xp.asarray(leaf_row[order][is_leaf_there])]
-    entry, source = _moved(joined.n_kept, order)
-    index, factor = (a[xp.asarray(source)] for a in (joined.index, joined.factor))
-    word, source = _moved(joined.n_words, order)
-    words = joined.words[xp.asarray(source)]
-    default_left = joined.default_left[at] if task.has_defaults else None
-    for m in range(n_trees):
-        nodes, rows = slice(*starts[m : m + 2]), slice(*leaf_starts[m : m + 2])
-        grown: tuple[Array, ...] = (
-            feature[nodes], threshold[nodes], left[nodes], gain[nodes], value[rows].ravel()
-        )  # fmt: skip
-        if projected:
-            entries = slice(entry[nodes.start], entry[nodes.stop])
-            grown += xp.asarray(entry[nodes] - entry[nodes.start]), index[entries], factor[entries]
-        if default_left is not None:
-            n_words = np.diff(word[nodes.start : nodes.stop + 1])
-            grown += default_left[nodes], xp.asarray(n_words), words[word[nodes.start] : word[nodes.stop]]
-        trees.append(grown)
-
-
-def _moved(count: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns where each node's entries begin when nodes are in another order, and where each entry was."""
-    there = count[order]
-    entry = np.cumsum(there) - there
-    source = np.repeat((np.cumsum(count) - count)[order] - entry, there)
-    return np.concatenate([entry, [there.sum()]]), source + np.arange(len(source))
+    """Writes the side of each sample, unless it is known, and counts those on the right."""
+    task.launch_blocks("sides", len(split.tail), level, part, pairs, orders, split, int(is_known))

@@ -61,7 +61,7 @@ extern "C" __global__ void order_columns(
 ) {
     const size i = thread_number(), n_sampled = c.n_sampled, n_outputs = y.n_outputs;
     if (i >= part.n_nodes * n_sampled) return;
-    const size a = i / n_sampled, v = part.node[a], first = level.first[v], last = level.first[v + 1];
+    const size a = i / n_sampled, v = part.node[a], first = level.first[v], last = first + level.count[v];
     int *__restrict__ mine = column + i * o.n_orders, *__restrict__ place = o.place + i * c.n_bins;
     if (mine[0] < 0 || !is_categorical(o, mine[0])) return;
     const size own = mine[0];
@@ -154,7 +154,7 @@ __device__ static inline void finish_split(
     const Level &level, const Part &part, const Pairs &pairs, const Columns &c, const int *column, const Orders &o,
     const Split &split, size a, uint64_t below, uint64_t above
 ) {
-    const size v = part.node[a], slots = pairs.slots, best = split.chosen[a], n = part.begin[a + 1] - part.begin[a];
+    const size v = part.node[a], slots = pairs.slots, best = split.chosen[a], n = level.count[v];
     const size own = o.kind == COLUMNS ? column[best] : 0, order = best % slots % o.n_orders;
     const bool categories = o.kind == COLUMNS && is_categorical(o, own);
     const unsigned long long *keys = pairs.key + part.begin[a] * slots + best % slots * n;
@@ -197,19 +197,19 @@ __device__ static inline void finish_split(
     level.default_left[v] = (unsigned char)(((missing < 0 ? heavier : missing == 1) ? 1 : 0) | (heavier ? 2 : 0));
 }
 
-// Writes the set of the categories that go left at each node split by them: `words` (n_nodes, max_words), OUT, of which
-// it has n_words (n_nodes,), OUT. Categories that the node has not go to the side of more samples. A thread owns a node.
+// Writes the set of the categories that go left at each node of the level split by them: `words` (n_nodes, max_words),
+// OUT, of which it has n_words (n_nodes,), OUT, 0 before. Categories that the node has not go to the side of more
+// samples. A thread owns a pending node.
 extern "C" __global__ void category_words(
     Columns c, Level level, Part part, Pairs pairs, Split split, const int *__restrict__ column, Orders o,
     size max_words, unsigned *__restrict__ words, size *__restrict__ n_words
 ) {
     const size a = thread_number(), slots = pairs.slots;
     if (a >= part.n_nodes) return;
-    n_words[a] = 0;
     if (split.n_left[a] < 0 || !is_categorical(o, column[split.chosen[a]])) return;
-    const size v = part.node[a], n = part.begin[a + 1] - part.begin[a], own = column[split.chosen[a]];
+    const size v = part.node[a], n = level.count[v], own = column[split.chosen[a]];
     const unsigned long long *keys = pairs.key + part.begin[a] * slots + split.chosen[a] % slots * n;
-    unsigned *__restrict__ mine = words + a * max_words;
+    unsigned *__restrict__ mine = words + v * max_words;
     const unsigned others = level.default_left[v] & 2 ? ~0u : 0u;
     for (size i = 0; i < max_words; ++i) mine[i] = others;
     for (size i = 0; i < n; ++i) {
@@ -218,6 +218,6 @@ extern "C" __global__ void category_words(
         const unsigned category = (unsigned)c.low[row_of_bins(c, own) + bin], bit = 1u << category % 32;
         if (keys[i] <= split.greatest[a]) mine[category / 32] |= bit;
         else mine[category / 32] &= ~bit;
-        if ((size)category / 32 + 1 > n_words[a]) n_words[a] = category / 32 + 1;
+        if ((size)category / 32 + 1 > n_words[v]) n_words[v] = category / 32 + 1;
     }
 }

@@ -14,6 +14,7 @@ from ..core.aliases import Array, FloatArray, IntArray
 from ..core.progress import reporting, unheard
 from ..core.projections import Distribution
 from .bins import Bins
+from .gpu_levels import trees_at_once
 from .settings import Growth
 from .trees import Batch, Learned, Projected, Roots, Trees
 
@@ -21,6 +22,7 @@ PACKAGE = __package__
 
 MAX_POISSON = 12  # the greatest count
 _TREES_A_THREAD = 4  # of a batch: reports come soon, and threads are busy
+_TREES_A_REPORT, _REPORTS = 4, 16  # on a GPU, where a batch is of many trees
 _BATCH_SAMPLES = 1 << 18  # of the trees of a batch without reports: few waits for threads, little memory
 
 GrowSome = Callable[[Batch], None]
@@ -36,7 +38,11 @@ def in_batches(grow_some: GrowSome, growth: Growth, batch: int | None = None) ->
     xp = dispatch.array_module(growth.samples.numbers)
     trees: list[Any] = []
     with reporting(growth.progress, n_trees, "tree") as report:
-        if batch is None:
+        if batch is None and dispatch.runs_on_gpu(growth.samples.numbers):
+            batch = trees_at_once(xp, n_samples)
+            if report is not unheard:
+                batch = min(batch, max(_TREES_A_REPORT, n_trees // _REPORTS))
+        elif batch is None:
             batch = _TREES_A_THREAD * machine.get_num_threads()
             if report is unheard:
                 batch = max(batch, _BATCH_SAMPLES // n_samples)

@@ -1,0 +1,290 @@
+// From a level to the next: sums of its nodes, the list of those that are pending, and samples that move to children.
+
+constexpr int NODES = 8;       // nodes of a thread of settle; also in gpu_level.py
+constexpr size SIDES = 2048;   // samples of a tile of sides and move_samples; also in gpu_level.py
+
+// ---------------------------------------------------------------------------------------------------- sums
+
+// Adds the weight of a sample at its class to sums (n_nodes, n_classes) of whole weights.
+__device__ static inline void add_whole(const Target &y, unsigned long long *sum, size v, size s, double w) {
+    atomicAdd(&sum[v * y.n_outputs + y.labels[s]], (unsigned long long)w);
+}
+
+// Adds whole weights to sum (n_nodes, n_classes), OUT, 0 before, where nodes are roots. A thread owns a sample.
+extern "C" __global__ void sum_whole(Target y, Level level, unsigned long long *__restrict__ sum) {
+    const size i = thread_number();
+    if (i >= level.n_samples) return;
+    add_whole(y, sum, segment(level.first, level.n_nodes, i), level.sample[i], level.sample_weight[i]);
+}
+
+// Adds up the large node v, as sum_up. A block does.
+__device__ static inline void sum_up_large(const Target &y, const Level &level, size v, int *mixed) {
+    __shared__ double tile[2][TILE];
+    const size K = y.n_outputs, first = level.first[v], n = level.count[v], one = level.sample[first];
+    const int width = (int)K + 1, t = (int)threadIdx.x, adders = (width + 31) / 32 * 32;
+    const int rows = TILE / width < ROWS ? TILE / width : ROWS;
+    double sum = 0, all = 0;
+    bool differ = false;
+    for (int pass = y.has_labels ? 1 : 0; pass < 2; ++pass) {
+        const auto load = [&](size from, int into, int thread, int n_threads) {
+            for (size i = thread; i < rows && from + i < n; i += n_threads) {
+                const size s = level.sample[first + from + i];
+                write_terms(y, level, v, first + from + i, !y.has_labels && pass > 0, tile[into] + i * width);
+                if (y.has_labels) differ |= y.labels[s] != y.labels[one];
+                else
+                    for (size k = 0; k < K; ++k) differ |= y.targets[s * K + k] != y.targets[one * K + k];
+            }
+        };
+        int here = 0;
+        sum = 0;
+        load(0, 0, t, BLOCK);
+        __syncthreads();
+        for (size from = 0; from < n; from += rows, here ^= 1) {
+            const int count = from + rows < n ? rows : (int)(n - from);
+            if (t < width) sum = add_in_order(tile[here] + t, count, width, sum);
+            else if (t >= adders) load(from + rows, here ^ 1, t - adders, BLOCK - adders);
+            __syncthreads();
+        }
+        if (t == width - 1) tile[0][0] = sum;
+        __syncthreads();
+        all = tile[0][0];
+        if (pass == 0 && t < K) level.mean[v * K + t] = sum / all;
+        __syncthreads();
+    }
+    if (t < K) level.total[v * K + t] = sum;
+    if (t == 0) level.weight[v] = all;
+    if (differ) atomicOr(&mixed[v], 1);
+}
+
+// Writes the total, mean and weight of the nodes of a level, and into mixed (n_nodes,), 0 before, whether samples of a
+// node differ. large (n_large,), IN: the parents that were large, or with is_root none: every node may be large. A
+// block owns a large node, or with n_blocks = 0 none does, and a thread one sum of others.
+extern "C" __global__ void sum_up(
+    Target y, Level level, const size *__restrict__ large, size is_root, size n_blocks, int *__restrict__ mixed
+) {
+    const size K = y.n_outputs, b = blockIdx.x;
+    if (b < n_blocks) {
+        const size v = is_root ? b : 2 * large[b / 2] + b % 2;
+        if (level.count[v] > LARGE) sum_up_large(y, level, v, mixed);
+        return;
+    }
+    // Loads may use the read-only cache if the pointers of all stores are __restrict__ variables.
+    double *__restrict__ total = level.total, *__restrict__ mean = level.mean, *__restrict__ weight = level.weight;
+    const size i = thread_number() - n_blocks * blockDim.x;
+    if (i >= level.n_nodes * K) return;
+    const size v = i / K, k = i % K, from = level.first[v], to = from + level.count[v];
+    if (from == to || (n_blocks > 0 && to - from > LARGE)) return;
+    double sum = 0, all = 0;
+    bool differ = false;
+    for (size j = from; j < to; ++j) {
+        const double w = level.sample_weight[j];
+        all += w;
+        if (!y.has_labels) {
+            const double target = y.targets[level.sample[j] * K + k];
+            sum += w * target;
+            differ |= target != y.targets[level.sample[from] * K + k];
+        } else {
+            const int label = y.labels[level.sample[j]];
+            if (label == k) sum += w;
+            differ |= label != y.labels[level.sample[from]];
+        }
+    }
+    if (!y.has_labels) {
+        const double centre = sum / all;
+        mean[i] = centre;
+        sum = 0;
+        for (size j = from; j < to; ++j) sum += level.sample_weight[j] * (y.targets[level.sample[j] * K + k] - centre);
+    }
+    total[i] = sum;
+    if (k == 0) weight[v] = all;
+    if (differ) atomicOr(&mixed[v], 1);
+}
+
+// --------------------------------------------------------------------------------------------- pending nodes
+
+// What is counted of pending nodes.
+struct Count {
+    size nodes, samples, large, runs;
+};
+
+__device__ static inline void add_node(Count &sum, size n) {
+    ++sum.nodes;
+    sum.samples += n;
+    sum.large += n > LARGE;
+    sum.runs += n > LARGE ? (n + RUN - 1) / RUN : 0;
+}
+
+// Returns the counts of the threads of the block before this one.
+__device__ static inline Count counts_before(const Count &own) {
+    __shared__ size shared[BLOCK];
+    return {
+        sum_before(own.nodes, shared), sum_before(own.samples, shared), sum_before(own.large, shared),
+        sum_before(own.runs, shared)
+    };
+}
+
+// Finishes the sums of the nodes of a level, writes what they are as leaves, and says which of them are pending: none
+// if may_split is 0. sum (n_nodes, n_classes), IN, with is_whole: sums of whole weights; else mixed (n_nodes,), IN.
+// counts (n_blocks, 4), OUT: of the nodes of a block. A thread owns NODES nodes.
+extern "C" __global__ void settle(
+    Target y, Limits limits, Level level, size may_split, size is_whole, const unsigned long long *__restrict__ sum,
+    const int *__restrict__ mixed, unsigned char *__restrict__ pending, size *__restrict__ counts
+) {
+    const size K = y.n_outputs, from = thread_number() * NODES;
+    size least = limits.min_samples_split > 2 * limits.min_samples_leaf ? limits.min_samples_split : 2 * limits.min_samples_leaf;
+    if (least < 2) least = 2;
+    Count own = {0, 0, 0, 0};
+    for (size v = from; v < from + NODES && v < level.n_nodes; ++v) {
+        const size n = level.count[v];
+        pending[v] = 0;
+        level.feature[v] = -1;
+        level.threshold[v] = level.gain[v] = 0;
+        if (n == 0) continue;
+        bool mixes = !is_whole && mixed[v];
+        if (is_whole) {
+            double all = 0;
+            for (size k = 0; k < K; ++k) {
+                const double here = (double)sum[v * K + k];
+                mixes |= all > 0 && here > 0;
+                all += here;
+                level.total[v * K + k] = here;
+            }
+            level.weight[v] = all;
+        }
+        for (size k = 0; k < K; ++k)
+            level.value[v * K + k] = (real)(y.has_labels ? level.total[v * K + k] / level.weight[v] : level.mean[v * K + k]);
+        if (!mixes || n < least || !may_split) continue;
+        pending[v] = 1;
+        add_node(own, n);
+    }
+    const Count before = counts_before(own);
+    if (threadIdx.x < BLOCK - 1) return;
+    size *__restrict__ mine = counts + 4 * blockIdx.x;
+    mine[0] = before.nodes + own.nodes;
+    mine[1] = before.samples + own.samples;
+    mine[2] = before.large + own.large;
+    mine[3] = before.runs + own.runs;
+}
+
+// Lists the pending nodes in the part; end (4,), OUT: how many there are, their samples, the large ones and their runs.
+// pending (n_nodes,) and counts (n_blocks, 4), IN. A thread owns NODES nodes.
+extern "C" __global__ void list_pending(
+    Level level, const unsigned char *__restrict__ pending, const size *__restrict__ counts, Part part,
+    unsigned long long *__restrict__ end
+) {
+    const size from = thread_number() * NODES;
+    Count own = {0, 0, 0, 0};
+    for (size b = threadIdx.x; b < blockIdx.x; b += BLOCK) {
+        own.nodes += counts[4 * b];
+        own.samples += counts[4 * b + 1];
+        own.large += counts[4 * b + 2];
+        own.runs += counts[4 * b + 3];
+    }
+    __shared__ Count start;
+    Count at = counts_before(own);
+    if (threadIdx.x == BLOCK - 1)
+        start = {at.nodes + own.nodes, at.samples + own.samples, at.large + own.large, at.runs + own.runs};
+    __syncthreads();
+    own = {0, 0, 0, 0};
+    for (size v = from; v < from + NODES && v < level.n_nodes; ++v)
+        if (pending[v]) add_node(own, level.count[v]);
+    at = counts_before(own);
+    at = {at.nodes + start.nodes, at.samples + start.samples, at.large + start.large, at.runs + start.runs};
+    for (size v = from; v < from + NODES && v < level.n_nodes; ++v) {
+        if (!pending[v]) continue;
+        const size n = level.count[v];
+        part.node[at.nodes] = v;
+        part.begin[at.nodes] = at.samples;
+        if (n > LARGE) {
+            part.large[at.large] = at.nodes;
+            part.run[at.large] = at.runs;
+        }
+        add_node(at, n);
+    }
+    if (from + NODES < level.n_nodes || from >= level.n_nodes) return;
+    part.begin[at.nodes] = at.samples;
+    part.run[at.large] = at.runs;
+    end[0] = at.nodes;
+    end[1] = at.samples;
+    end[2] = at.large;
+    end[3] = at.runs;
+}
+
+// ----------------------------------------------------------------------------------------------- partition
+
+// Writes whether each sample of a part goes right, or with is_known finds it there, and of each tile of samples how many
+// of its last node do. A block owns a tile.
+extern "C" __global__ void sides(Level level, Part part, Pairs pairs, Orders o, Split split, size is_known) {
+    __shared__ int tail;
+    const size slots = pairs.slots, from = blockIdx.x * SIDES, t = threadIdx.x;
+    const size to = from + SIDES < part.n_samples ? from + SIDES : part.n_samples;
+    const size last = part.begin[segment(part.begin, part.n_nodes, to - 1)];
+    if (t == 0) tail = 0;
+    __syncthreads();
+    int mine = 0;
+    for (size i = from + t; i < to; i += BLOCK) {
+        const size a = segment(part.begin, part.n_nodes, i), begin = part.begin[a], n = part.begin[a + 1] - begin;
+        if (!is_known) {
+            bool right = false;
+            if (split.n_left[a] >= 0) {
+                const uint64_t key = pairs.key[begin * slots + split.chosen[a] % slots * n + i - begin];
+                right = (key > split.greatest[a]) != (o.kind != PLAIN && o.flipped[a]);
+            }
+            split.right[i] = right;
+        }
+        mine += i >= last && split.right[i];
+    }
+    if (mine) atomicAdd(&tail, mine);
+    __syncthreads();
+    if (t == 0) split.tail[blockIdx.x] = tail;
+}
+
+// Makes the children of node a of a part.
+__device__ static inline void make_children(const Level &level, const Part &part, const Split &split, const Children &after, size a) {
+    const size v = part.node[a], begin = part.begin[a], n_left = split.n_left[a];
+    const hf_draw draw = hf_philox(level.key[v], 0, CHILDREN);
+    for (int side = 0; side < 2; ++side) {
+        const size child = 2 * a + side;
+        after.first[child] = side && n_left > 0 ? begin + n_left : begin;
+        after.count[child] = n_left < 0 ? 0 : side ? level.count[v] - n_left : n_left;
+        after.tree[child] = n_left < 0 ? (int)after.n_trees : level.tree[v];
+        after.key[child] = hf_draw_key(draw, side);
+    }
+}
+
+// Writes the children of the nodes of a part, and their samples in order. A block owns a tile of samples.
+extern "C" __global__ void move_samples(Target y, Level level, Part part, Split split, Children after) {
+    constexpr int EACH = (int)SIDES / BLOCK;
+    __shared__ unsigned short before[SIDES]; // samples of the tile before each that go right
+    __shared__ int shared[BLOCK], in_front;  // in_front: such samples of the first node in the tiles before
+    const size from = blockIdx.x * SIDES, to = from + SIDES < part.n_samples ? from + SIDES : part.n_samples;
+    const int t = (int)threadIdx.x;
+    for (size i = from + t; i < from + SIDES; i += BLOCK) before[i - from] = i < to && split.right[i];
+    if (t == 0) in_front = 0;
+    __syncthreads();
+    int sum = 0;
+    for (int j = t * EACH; j < (t + 1) * EACH; ++j) sum += before[j];
+    sum = sum_before(sum, shared);
+    for (int j = t * EACH; j < (t + 1) * EACH; ++j) {
+        const int own = before[j];
+        before[j] = (unsigned short)sum;
+        sum += own;
+    }
+    int earlier = 0;
+    const size start = part.begin[segment(part.begin, part.n_nodes, from)];
+    for (size b = start / SIDES + t; b < blockIdx.x; b += BLOCK) earlier += (int)split.tail[b];
+    if (earlier) atomicAdd(&in_front, earlier);
+    __syncthreads();
+    for (size i = from + t; i < to; i += BLOCK) {
+        const size a = segment(part.begin, part.n_nodes, i), begin = part.begin[a], n_left = split.n_left[a];
+        if (i == begin) make_children(level, part, split, after, a);
+        if (n_left < 0) continue;
+        const size right = split.right[i], n_right = before[i - from] + (begin < from ? in_front : -before[begin - from]);
+        const size at = level.first[part.node[a]] + i - begin, to_place = right ? n_left + n_right : i - begin - n_right;
+        const size s = level.sample[at];
+        const double w = level.sample_weight[at];
+        after.sample[begin + to_place] = (int)s;
+        after.sample_weight[begin + to_place] = w;
+        if (after.is_whole) add_whole(y, after.sum, 2 * a + right, s, w);
+    }
+}
