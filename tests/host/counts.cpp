@@ -54,7 +54,7 @@ struct Counts {
 std::vector<Event> events[MAX_WARPS * WARP];  // of each thread, since the last barrier
 bool busy[MAX_WARPS * WARP];
 long long steps[MAX_WARPS];
-unsigned thread;
+unsigned thread, n_warps;  // of the block that runs
 uint64_t code, shared_begin, shared_end;  // of the kernel's library
 uint64_t indices[2], index_size;          // threadIdx and blockIdx, which lie in .bss too
 std::vector<Array> arrays;
@@ -208,26 +208,28 @@ void host_launch(const void *thread_index, const void *block_index, size_t size)
 }
 
 void host_thread(unsigned number, bool starts) {
-    thread = number;
+    thread = number, n_warps = std::max(n_warps, number / WARP + 1);
     if (starts) events[thread].clear();  // what it ran before was code of the host
 }
 
 void host_warp_waits(void) { events[thread].push_back({0, UINT32_MAX, 0, WAITS}); }
 
 void host_threads_wait(void) {
-    for (unsigned warp = 0; warp < MAX_WARPS; ++warp) replay(warp);
+    for (unsigned warp = 0; warp < n_warps; ++warp) replay(warp);
 }
 
 void host_block_ended(void) {
-    long long n = 0;
-    for (bool &was : busy) n += was, was = false;
+    const long long n = std::count(busy, busy + n_warps * WARP, true);
+    std::fill(busy, busy + n_warps * WARP, false);
     counts.busy_threads += n;
     counts.busy_blocks += n > 0;
     ++counts.blocks;
-    for (long long &of : steps) counts.steps = std::max(counts.steps, of), of = 0;
+    counts.steps = std::max(counts.steps, *std::max_element(steps, steps + n_warps));
+    std::fill(steps, steps + n_warps, 0);
     for (const auto &one : shared_atomics) counts.most_atomics = std::max(counts.most_atomics, one.second);
     counts.addresses += (long long)shared_atomics.size();
     shared_atomics.clear();
+    n_warps = 0;
 }
 
 void host_atomic(const void *address, size_t size) { add(ATOMIC, address, size, __builtin_return_address(0)); }

@@ -73,7 +73,7 @@ class CountingCompiler(compiler.HostCompiler):
                 run(grid, block, args, *more)
                 counts = dict(zip(NAMES, _runtime().counts_end().contents, strict=True))
                 counts["threads"] = grid[0] * block[0]
-                self.launches.append({"kernel": name, "block": block[0], **counts})
+                self.launches.append({"kernel": name, "block": block[0], "block_memory": sum(more), **counts})
 
             return launch_it
 

@@ -1,0 +1,444 @@
+"""Counts what the CUDA kernels ask of a GPU, without one: memory, threads, launches, waits, registers.
+
+    python bench/gpu_counts.py [--parts kernels calls resources] [--only JOB ...] [--dtype float32]
+        [--json FILE]
+
+Nothing is timed. Each job is a call of a public function. There are three parts. With --json, a part that is
+not asked for keeps the figures of the record:
+
+* kernels: the host build runs the kernels as C++ and counts what each warp asks of memory
+  (tests/host/counts.cpp). Needs a C++ compiler.
+* calls: launches and waits, and copies to and from the device, of CuPy on the stub device (tests/stub). Needs
+  HFOREST_STUB and its environment.
+* resources: registers, spills and shared memory as NVRTC's assembler says them, and the share of the threads
+  of a multiprocessor that they allow. Needs NVRTC: pip install nvidia-cuda-nvrtc-cu12.
+
+Columns of kernels:
+
+busy      blocks, and of the launched threads those in percent, that access memory at all
+lanes     threads that take part in an access of global memory, in percent of the 32 of a warp
+asked     bytes used, in percent of the sectors of 32 bytes that each instruction of a warp asks for
+block     the same if each block asks only once for a sector: a first-level cache that forgets nothing
+least     megabytes that the launch has to move: different bytes read, and those written
+us        the time of these at 3.35 TB/s, an H100's memory, in microseconds
+banks     passes of shared memory for each that would do without conflicts of banks
+atomics   atomic operations, and the most on one address in a launch
+steps     accesses of the warp that has most, one after the other, over the launches
+
+The least of a job are the bytes of its arguments and its results, once each. Kernels of CuPy (sorts, sums)
+are among the launches; their memory is not counted.
+"""
+
+import argparse
+import functools
+import importlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from common import record
+
+import hforest
+from hforest import classic, co2, hinge, layers, manifold, neural, optim, project, split, tree
+from hforest.core import launch
+
+PARTS = ("kernels", "calls", "resources")
+ROOT = Path(__file__).resolve().parents[1]
+BYTES_A_SECOND = 3.35e12
+ARCHITECTURES = (80, 90, 100)
+REGISTERS, MAX_WARPS, MAX_BLOCKS, WARP = 65536, 64, 32, 32
+SHARED = {80: 164 << 10, 90: 228 << 10, 100: 228 << 10}
+"""Shared memory of a multiprocessor; a block needs 1 KB more than it uses."""
+SECTOR = 32
+
+
+class Job(NamedTuple):
+    """A call, and the arrays that it reads."""
+
+    call: Callable[[], Any]
+    reads: Any
+
+
+def numbers(*shape: int, dtype: Any, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape, np.float32).astype(dtype)
+
+
+def labels(n: int, n_classes: int) -> np.ndarray:
+    return np.random.default_rng(1).integers(0, n_classes, n, np.int32)
+
+
+def flat(values: Any) -> Iterator[Any]:
+    """The arrays of nested tuples."""
+    if isinstance(values, tuple | list):
+        for value in values:
+            yield from flat(value)
+    elif hasattr(values, "nbytes") and hasattr(values, "dtype"):
+        yield values
+
+
+def n_bytes(values: Any) -> int:
+    return sum(a.nbytes for a in flat(values))
+
+
+def moved(xp: Any, *arrays: Any) -> tuple[Any, ...]:
+    return tuple(xp.asarray(a) for a in arrays)
+
+
+# --------------------------------------------------------------------------------------------------- jobs
+
+
+def hinge_arrays(xp: Any, dtype: Any, kind: Any = "tree") -> tuple[Any, ...]:
+    parameters = hinge.init(100, 8, 784, 10, kind=kind, dtype=dtype, rng=0)
+    return moved(xp, numbers(1000, 784, dtype=dtype), *parameters)
+
+
+def hinge_forward(xp: Any, dtype: Any, kind: Any = "tree") -> Job:
+    arrays = hinge_arrays(xp, dtype, kind)
+    return Job(lambda: hinge.forward(*arrays, kind=kind, aggregate="sum"), arrays)
+
+
+def hinge_backward(xp: Any, dtype: Any, kind: Any = "tree") -> Job:
+    arrays = hinge_arrays(xp, dtype, kind)
+    y, route = hinge.forward_with_route(*arrays, kind=kind, aggregate="sum")
+    return Job(
+        lambda: hinge.backward(y, route, *arrays, kind=kind, aggregate="sum"), (y, tuple(route), arrays)
+    )
+
+
+def hinge_step(xp: Any, dtype: Any) -> Job:
+    """A step of Adam of MNIST's network (Lay et al. 2018): 53 samples, 1000 trees of depth 10."""
+    x, t, f, w, y = moved(
+        xp,
+        numbers(53, 5120, dtype=dtype),
+        *hinge.init(1000, 10, 5120, 10, dtype=dtype, rng=0),
+        labels(53, 10),
+    )
+    state, taken = hinge.adam_state(t, w), [0]
+
+    def step() -> Any:
+        taken[0] += 1
+        scores, route = hinge.adam_forward(x, t, f, w, state, taken[0], 0.005)
+        _, grad = layers.softmax_loss(scores, y)
+        return hinge.adam_backward(grad, route, x, t, f, w, state, taken[0], 0.005)
+
+    return Job(step, (x, y))
+
+
+def table(n: int, n_columns: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+    x = numbers(n, n_columns, dtype=dtype)
+    return x, (x[:, : n_columns // 3].sum(axis=1) > 0).astype(np.int32)
+
+
+def grown(n: int, n_columns: int, xp: Any, dtype: Any, **settings: Any) -> Job:
+    x, y = table(n, n_columns, dtype)
+    x, y = moved(xp, x, x[:, 0] + x[:, 1] if settings.get("task") == "regression" else y)
+    return Job(lambda: tuple(classic.grow(x, y, 1, max_features=n_columns, rng=0, **settings)), (x, y))
+
+
+def projected_root(xp: Any, dtype: Any) -> Job:
+    x, y = moved(xp, *table(50_000, 144, dtype))
+    return Job(
+        lambda: tuple(manifold.grow(x, y, 1, n_projections=28, shape=(12, 12), max_depth=1, rng=0)), (x, y)
+    )
+
+
+def best_split(xp: Any, dtype: Any) -> Job:
+    values, y = moved(xp, numbers(28, 50_000, dtype=dtype), labels(50_000, 2))
+    return Job(lambda: split.best_split(values, y), (values, y))
+
+
+def applied(xp: Any, dtype: Any) -> Job:
+    forest, (x, _) = classic.grow(*table(2000, 30, dtype), 100, rng=0), table(10_000, 30, dtype)
+    if xp is not np:
+        arrays = {name: xp.asarray(a) for name, a in forest._asdict().items() if isinstance(a, np.ndarray)}
+        forest = forest._replace(**arrays)
+    x = xp.asarray(x)
+    return Job(lambda: tree.apply(forest, x), (tuple(forest), x))
+
+
+def neural_arrays(xp: Any, dtype: Any) -> tuple[Any, ...]:
+    leaves = np.random.default_rng(1).dirichlet(np.ones(10), (10, 64)).astype(dtype)
+    return moved(xp, numbers(2000, 10, 63, dtype=dtype), leaves, labels(2000, 10))
+
+
+def neural_forward(xp: Any, dtype: Any) -> Job:
+    f, leaves, _ = neural_arrays(xp, dtype)
+    return Job(lambda: neural.forward(f, leaves), (f, leaves))
+
+
+def neural_backward(xp: Any, dtype: Any) -> Job:
+    f, leaves, y = neural_arrays(xp, dtype)
+    return Job(lambda: neural.loss_backward(f, leaves, y), (f, leaves, y))
+
+
+def stump(xp: Any, dtype: Any) -> Job:
+    x, y, w = moved(xp, numbers(5000, 64, dtype=dtype), labels(5000, 10), numbers(64, dtype=dtype, seed=2))
+    return Job(lambda: tuple(co2.fit_stump(x, y, w, n_classes=10, max_rounds=1, rng=0)), (x, y, w))
+
+
+def projections(xp: Any, dtype: Any) -> Job:
+    some = project.sample(project.patch_distribution((28, 28), patch_max=3), 28, dtype=dtype, rng=0)
+    arrays = moved(xp, numbers(10_000, 784, dtype=dtype), *some)
+    return Job(lambda: project.project(*arrays), arrays)
+
+
+def adam(xp: Any, dtype: Any) -> Job:
+    param, grad, m, v = moved(xp, *(abs(numbers(1_000_000, dtype=dtype, seed=i)) for i in range(4)))
+
+    def step() -> Any:
+        optim.adam(param, grad, m, v, 7, 0.001)
+        return param, m, v
+
+    return Job(step, (param, grad, m, v))
+
+
+def adam_rows(xp: Any, dtype: Any) -> Job:
+    param, m, v = moved(xp, *(abs(numbers(100_000, 10, dtype=dtype, seed=i)) for i in range(3)))
+    rows, last = moved(xp, np.arange(0, 100_000, 2, dtype=np.int64), np.zeros(100_000, np.int64))
+    grad = xp.asarray(numbers(50_000, 10, dtype=dtype, seed=4))
+    taken = [0]
+
+    def step() -> Any:
+        taken[0] += 1
+        optim.adam_rows(param, rows, grad, m, v, last, taken[0], 0.001)
+        return tuple(a[:50_000] for a in (param, m, v))
+
+    return Job(step, (grad, rows, last[:50_000], *(a[:50_000] for a in (param, m, v))))
+
+
+JOBS: dict[str, Callable[[Any, Any], Job]] = {
+    "hinge.forward": hinge_forward,
+    "hinge.backward": hinge_backward,
+    "hinge.forward, ferns": functools.partial(hinge_forward, kind="fern"),
+    "hinge.backward, ferns": functools.partial(hinge_backward, kind="fern"),
+    "hinge, step of Adam": hinge_step,
+    "classic.grow, root": functools.partial(grown, 50_000, 28, max_depth=1),
+    "classic.grow, root, bins": functools.partial(grown, 50_000, 28, max_depth=1, max_bins=255),
+    "classic.grow, root, targets": functools.partial(grown, 50_000, 28, max_depth=1, task="regression"),
+    "classic.grow, whole tree": functools.partial(grown, 5000, 28),
+    "manifold.grow, root": projected_root,
+    "split.best_split": best_split,
+    "tree.apply": applied,
+    "neural.forward": neural_forward,
+    "neural.loss_backward": neural_backward,
+    "co2.fit_stump": stump,
+    "project.project": projections,
+    "optim.adam": adam,
+    "optim.adam_rows": adam_rows,
+}
+"""Made of the array module and the element type."""
+
+
+# ------------------------------------------------------------------------------------------------- counts
+
+
+def of_tests(name: str) -> Any:
+    """A module of the tests, which have the host build and the stub device."""
+    if str(ROOT / "tests") not in sys.path:
+        sys.path.insert(0, str(ROOT / "tests"))
+    return importlib.import_module(name)
+
+
+def count_kernels(name: str, dtype: Any = np.float32) -> list[dict[str, Any]]:
+    """Returns a row for each kernel of a job, over its launches."""
+    counts = of_tests("host.counts")
+    job = JOBS[name](np, dtype)
+    with hforest.unchecked(), counts.counting() as launches:
+        result = job.call()
+    least = n_bytes(job.reads) + n_bytes(result)
+    rows: dict[str, dict[str, Any]] = {}
+    for one in launches:
+        row = rows.setdefault(
+            one["kernel"],
+            {
+                "job": name,
+                "kernel": one["kernel"],
+                "job_bytes": least,
+                "launches": 0,
+                "block": 0,
+                "block_memory": 0,
+            }
+            | dict.fromkeys(counts.NAMES, 0),
+        )
+        row["launches"] += 1
+        for key in counts.NAMES:
+            row[key] = max(row[key], one[key]) if key == "most_atomics" else row[key] + one[key]
+        for key in ("block", "block_memory"):
+            row[key] = max(row[key], one[key])
+    return list(rows.values())
+
+
+def count_calls(name: str, dtype: Any = np.float32) -> dict[str, Any]:
+    """Returns launches, waits and copies of a job's second call on the stub device, checked and unchecked."""
+    stub = of_tests("stub")
+    stub.install()
+    import cupy
+
+    job = JOBS[name](cupy, dtype)
+    job.call()
+    row: dict[str, Any] = {"job": name}
+    with stub.counted() as n:
+        job.call()
+        row["checked"] = {key: n(key) for key in ("launches", "waits")}
+    with hforest.unchecked(), stub.counted() as n:
+        job.call()
+        keys = ("launches", "waits", "to host", "to device", "allocations")
+        row["unchecked"] = {key: n(key) for key in keys}
+    return row
+
+
+def occupancy(architecture: int, registers: int, shared: int, block: int) -> float:
+    """Returns the share of a multiprocessor's 64 warps that run at once."""
+    warps = -(-block // WARP)
+    each = -(-max(registers, 1) * WARP // 256) * 256  # registers of a warp come in units of 256
+    by_registers = REGISTERS // 4 // each * 4 // warps  # a quarter of them a scheduler
+    by_memory = SHARED[architecture] // (-(-shared // 128) * 128 + 1024)
+    return min(MAX_BLOCKS, MAX_WARPS // warps, by_registers, by_memory) * warps / MAX_WARPS
+
+
+def count_resources(kernels: list[dict[str, Any]], dtype: Any = np.float32) -> list[dict[str, Any]]:
+    """Returns a row for each kernel and architecture; rows of `kernels` have the sizes of blocks."""
+    nvrtc = of_tests("host.nvrtc")
+    sizes = {row["kernel"]: (row["block"], row["block_memory"]) for row in kernels}
+    rows = []
+    for path in sorted(Path(hforest.__file__).parent.glob("*/gpu.cu")):
+        for architecture in ARCHITECTURES:
+            found = nvrtc.resources(launch.source(path.parent), architecture, dtype)
+            for kernel, of in sorted(found.items()):
+                block, more = sizes.get(kernel, (launch.THREADS, 0))
+                share = occupancy(architecture, of["registers"], of["shared"] + more, block)
+                row = {"package": path.parent.name, "kernel": kernel, "architecture": architecture, **of}
+                rows.append(row | {"block": block, "block_memory": more, "occupancy": share})
+    return rows
+
+
+def share(used: int, sectors: int) -> float:
+    """Bytes used of those of sectors; 1 where there are none."""
+    return used / (SECTOR * sectors) if sectors else 1.0
+
+
+# ------------------------------------------------------------------------------------------------- tables
+
+
+def markdown(head: list[str], body: list[list[str]]) -> str:
+    lines = [f"| {' | '.join(line)} |" for line in (head, *body)]
+    return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]])
+
+
+def main_ones(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The kernels with a tenth or more of the sectors of their job, or of its steps."""
+    sums: dict[tuple[str, str], int] = {}
+    for row in rows:
+        for key in ("block_sectors", "steps"):
+            sums[row["job"], key] = sums.get((row["job"], key), 0) + row[key]
+    return [
+        row
+        for row in rows
+        if any(10 * row[key] >= sums[row["job"], key] for key in ("block_sectors", "steps"))
+    ]
+
+
+def kernels(rows: list[dict[str, Any]], only_main: bool = False) -> str:
+    """A table of the memory that kernels ask for."""
+    rows = main_ones(rows) if only_main else rows
+    head = [
+        "job",
+        "kernel",
+        "launches",
+        "busy",
+        "lanes",
+        "asked",
+        "block",
+        "least",
+        "us",
+        "banks",
+        "atomics",
+        "steps",
+    ]
+    body = []
+    for row in rows:
+        least = row["read"] + row["written"]
+        body.append([
+            row["job"], f"`{row['kernel']}`", str(row["launches"]),
+            f"{row['busy_blocks']}, {100 * row['busy_threads'] / row['threads']:.0f}",
+            f"{100 * row['lanes'] / (WARP * row['requests']):.0f}" if row["requests"] else "–",
+            f"{100 * share(row['bytes'], row['sectors']):.0f}",
+            f"{100 * share(row['block_bytes'], row['block_sectors']):.0f}",
+            f"{least / 1e6:.3g}", f"{1e6 * least / BYTES_A_SECOND:.2g}",
+            f"{row['passes'] / row['best_passes']:.2f}" if row["best_passes"] else "–",
+            f"{row['atomics']}, {row['most_atomics']}" if row["atomics"] else "–", str(row["steps"]),
+        ])  # fmt: skip
+    return markdown(head, body)
+
+
+def calls(rows: list[dict[str, Any]], of: list[dict[str, Any]]) -> str:
+    """A table of the launches and waits of calls; `of`: rows of kernels, with the least bytes of each job."""
+    least = {row["job"]: row["job_bytes"] for row in of}
+    head = ["job", "least", "us", "launches, waits", "the same, unchecked", "copies to, from the host"]
+    body = []
+    for row in rows:
+        checked, bare, moves = row["checked"], row["unchecked"], least.get(row["job"])
+        counts = [f"{of['launches']}, {of['waits']}" for of in (checked, bare)]
+        floor = [f"{moves / 1e6:.3g}", f"{1e6 * moves / BYTES_A_SECOND:.2g}"] if moves else ["–", "–"]
+        body.append([row["job"], *floor, *counts, f"{bare['to host']}, {bare['to device']}"])
+    return markdown(head, body)
+
+
+def resources(rows: list[dict[str, Any]], below: float = 1.01) -> str:
+    """A table of registers and the occupancy that they allow, where that is below `below` somewhere."""
+    head = [
+        "kernel",
+        "threads",
+        "shared",
+        *(f"registers, occupancy: sm_{a}" for a in ARCHITECTURES),
+        "spills",
+    ]
+    grouped: dict[tuple[str, str], dict[int, dict[str, Any]]] = {}
+    for row in rows:
+        grouped.setdefault((row["package"], row["kernel"]), {})[row["architecture"]] = row
+    body = []
+    for (package, kernel), by in grouped.items():
+        any_one = next(iter(by.values()))
+        if min(row["occupancy"] for row in by.values()) >= below:
+            continue
+        each = [f"{by[a]['registers']}, {100 * by[a]['occupancy']:.0f}" for a in ARCHITECTURES]
+        spills = max(row["spill_stores"] + row["spill_loads"] for row in by.values())
+        shared = any_one["shared"] + any_one["block_memory"]
+        body.append([f"{package} `{kernel}`", str(any_one["block"]), str(shared), *each, str(spills)])
+    return markdown(head, body)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS)
+    parser.add_argument("--only", nargs="+", default=list(JOBS), choices=list(JOBS), metavar="JOB")
+    parser.add_argument("--dtype", default="float32", choices=("float32", "float64"))
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    dtype = np.dtype(options.dtype).type
+    parts: dict[str, Any] = {}
+    if options.json is not None and options.json.exists():
+        parts = json.loads(options.json.read_text(encoding="utf-8"))
+    if "kernels" in options.parts:
+        parts["rows"] = [row for name in options.only for row in count_kernels(name, dtype)]
+    if "resources" in options.parts:
+        parts["resources"] = count_resources(parts.get("rows", []), dtype)
+    if "calls" in options.parts:
+        parts["calls"] = [count_calls(name, dtype) for name in options.only]
+    parts = {key: parts.get(key, []) for key in ("rows", "calls", "resources")}
+    print(kernels(parts["rows"]), "\n")
+    print(calls(parts["calls"], parts["rows"]), "\n")
+    print(resources(parts["resources"]))
+    if options.json is not None:
+        rows = parts.pop("rows")
+        record(options.json, rows, dtype=options.dtype, **parts)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
