@@ -18,7 +18,7 @@ Columns of kernels:
 busy      blocks, and of the launched threads those in percent, that access memory at all
 lanes     threads that take part in an access of global memory, in percent of the 32 of a warp
 asked     bytes used, in percent of the sectors of 32 bytes that each instruction of a warp asks for
-block     the same if each block asks only once for a sector: a first-level cache that forgets nothing
+block     the same if each block reads a sector only once, and writes it once: a cache that forgets nothing
 least     megabytes that the launch has to move: different bytes read, and those written
 us        the time of these at 3.35 TB/s, an H100's memory, in microseconds
 banks     passes of shared memory for each that would do without conflicts of banks
@@ -122,9 +122,9 @@ def hinge_step(xp: Any, dtype: Any) -> Job:
         taken[0] += 1
         scores, route = hinge.adam_forward(x, t, f, w, state, taken[0], 0.005)
         _, grad = layers.softmax_loss(scores, y)
-        return hinge.adam_backward(grad, route, x, t, f, w, state, taken[0], 0.005)
+        return hinge.adam_backward(grad, route, x, t, f, w, state, taken[0], 0.005), t, w, tuple(state)
 
-    return Job(step, (x, y))
+    return Job(step, (x, y, t, f, w, tuple(state)))
 
 
 def table(n: int, n_columns: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]:

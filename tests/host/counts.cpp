@@ -31,8 +31,8 @@ struct Event {
 };
 
 struct Sector {
-    uint32_t block;                 // the last one that used it, from 1
-    uint32_t used, read, written;  // its bytes, as bits: by this block, by the launch
+    uint32_t block;               // the last one that used it, from 1
+    uint32_t in_block[2], in_launch[2];  // its bytes that were read and written, as bits
 };
 
 struct Array {
@@ -45,7 +45,7 @@ struct Counts {
     long long threads, busy_threads, blocks, busy_blocks;
     long long steps;                             // instructions on memory of the warp that has most
     long long requests, lanes, sectors, bytes;   // of warps to global memory; different sectors and bytes of each
-    long long block_sectors, block_bytes;        // different ones of each block
+    long long block_sectors, block_bytes;        // different ones that each block reads, and that it writes
     long long read, written;                     // different bytes of the launch
     long long shared, passes, best_passes;       // requests to shared memory, their passes, and without conflicts
     long long atomics, addresses, most_atomics;  // of global and shared memory; most on one address
@@ -96,15 +96,15 @@ void touch(Array &array, const Event &event, std::vector<uint64_t> &sectors) {
         const uint64_t number = at / SECTOR, until = std::min(end, (number + 1) * SECTOR);
         const uint32_t bits = (uint32_t)(((1ull << (until - at)) - 1) << at % SECTOR);
         Sector &sector = array.sectors[number];
-        if (sector.block != counts.blocks + 1) {
-            sector.block = (uint32_t)counts.blocks + 1;
-            sector.used = 0;
-            ++counts.block_sectors;
+        if (sector.block != counts.blocks + 1) sector.in_block[0] = sector.in_block[1] = 0;
+        sector.block = (uint32_t)counts.blocks + 1;
+        for (const int write : {0, 1}) {
+            if (event.kind == (write ? READ : WRITTEN)) continue;
+            counts.block_sectors += !sector.in_block[write];
+            counts.block_bytes += __builtin_popcount(bits & ~sector.in_block[write]);
+            sector.in_block[write] |= bits;
+            sector.in_launch[write] |= bits;
         }
-        counts.block_bytes += __builtin_popcount(bits & ~sector.used);
-        sector.used |= bits;
-        if (event.kind != WRITTEN) sector.read |= bits;
-        if (event.kind != READ) sector.written |= bits;
         sectors.push_back((uint64_t)(&array - arrays.data()) << 48 | number);
         at = until;
     }
@@ -249,8 +249,8 @@ void counts_begin(const uint64_t *ranges, long long n_arrays) {
 const Counts *counts_end(void) {
     for (const Array &array : arrays)
         for (const Sector &sector : array.sectors) {
-            counts.read += __builtin_popcount(sector.read);
-            counts.written += __builtin_popcount(sector.written);
+            counts.read += __builtin_popcount(sector.in_launch[0]);
+            counts.written += __builtin_popcount(sector.in_launch[1]);
         }
     for (const auto &one : atomics) counts.most_atomics = std::max(counts.most_atomics, one.second);
     counts.addresses += (long long)atomics.size();
