@@ -1,7 +1,7 @@
 """Counts what the CUDA kernels ask of a GPU, without one: memory, threads, launches, waits, registers.
 
     python bench/gpu_counts.py [--parts kernels calls resources] [--only JOB ...] [--dtype float32]
-        [--json FILE]
+        [--all] [--json FILE]
 
 Nothing is timed. Each job is a call of a public function. There are three parts. With --json, a part that is
 not asked for keeps the figures of the record:
@@ -13,7 +13,7 @@ not asked for keeps the figures of the record:
 * resources: registers, spills and shared memory as NVRTC's assembler says them, and the share of the threads
   of a multiprocessor that they allow. Needs NVRTC: pip install nvidia-cuda-nvrtc-cu12.
 
-Columns of kernels:
+Columns of jobs and kernels:
 
 busy      blocks, and of the launched threads those in percent, that access memory at all
 lanes     threads that take part in an access of global memory, in percent of the 32 of a warp
@@ -21,6 +21,7 @@ asked     bytes used, in percent of the sectors of 32 bytes that each instructio
 block     the same if each block reads a sector only once, and writes it once: a cache that forgets nothing
 least     megabytes that the launch has to move: different bytes read, and those written
 us        the time of these at 3.35 TB/s, an H100's memory, in microseconds
+sectors   megabytes of the sectors that blocks ask for, as in block
 banks     passes of shared memory for each that would do without conflicts of banks
 atomics   atomic operations, and the most on one address in a launch
 steps     accesses of the warp that has most, one after the other, over the launches
@@ -127,19 +128,19 @@ def hinge_step(xp: Any, dtype: Any) -> Job:
     return Job(step, (x, y, t, f, w, tuple(state)))
 
 
-def table(n: int, n_columns: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+def data(n: int, n_columns: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
     x = numbers(n, n_columns, dtype=dtype)
     return x, (x[:, : n_columns // 3].sum(axis=1) > 0).astype(np.int32)
 
 
 def grown(n: int, n_columns: int, xp: Any, dtype: Any, **settings: Any) -> Job:
-    x, y = table(n, n_columns, dtype)
+    x, y = data(n, n_columns, dtype)
     x, y = moved(xp, x, x[:, 0] + x[:, 1] if settings.get("task") == "regression" else y)
     return Job(lambda: tuple(classic.grow(x, y, 1, max_features=n_columns, rng=0, **settings)), (x, y))
 
 
 def projected_root(xp: Any, dtype: Any) -> Job:
-    x, y = moved(xp, *table(50_000, 144, dtype))
+    x, y = moved(xp, *data(50_000, 144, dtype))
     return Job(
         lambda: tuple(manifold.grow(x, y, 1, n_projections=28, shape=(12, 12), max_depth=1, rng=0)), (x, y)
     )
@@ -151,7 +152,7 @@ def best_split(xp: Any, dtype: Any) -> Job:
 
 
 def applied(xp: Any, dtype: Any) -> Job:
-    forest, (x, _) = classic.grow(*table(2000, 30, dtype), 100, rng=0), table(10_000, 30, dtype)
+    forest, (x, _) = classic.grow(*data(2000, 30, dtype), 100, rng=0), data(10_000, 30, dtype)
     if xp is not np:
         arrays = {name: xp.asarray(a) for name, a in forest._asdict().items() if isinstance(a, np.ndarray)}
         forest = forest._replace(**arrays)
@@ -299,20 +300,21 @@ def occupancy(architecture: int, registers: int, shared: int, block: int) -> flo
     return min(MAX_BLOCKS, MAX_WARPS // warps, by_registers, by_memory) * warps / MAX_WARPS
 
 
-def count_resources(kernels: list[dict[str, Any]], dtype: Any = np.float32) -> list[dict[str, Any]]:
-    """Returns a row for each kernel and architecture; rows of `kernels` have the sizes of blocks."""
+def count_resources(rows: list[dict[str, Any]], dtype: Any = np.float32) -> list[dict[str, Any]]:
+    """Returns a row for each kernel, with numbers for ARCHITECTURES; `rows` of kernels have their blocks."""
     nvrtc = of_tests("host.nvrtc")
-    sizes = {row["kernel"]: (row["block"], row["block_memory"]) for row in kernels}
-    rows = []
+    sizes = {row["kernel"]: (row["block"], row["block_memory"]) for row in rows}
+    made = []
     for path in sorted(Path(hforest.__file__).parent.glob("*/gpu.cu")):
-        for architecture in ARCHITECTURES:
-            found = nvrtc.resources(launch.source(path.parent), architecture, dtype)
-            for kernel, of in sorted(found.items()):
-                block, more = sizes.get(kernel, (launch.THREADS, 0))
-                share = occupancy(architecture, of["registers"], of["shared"] + more, block)
-                row = {"package": path.parent.name, "kernel": kernel, "architecture": architecture, **of}
-                rows.append(row | {"block": block, "block_memory": more, "occupancy": share})
-    return rows
+        found = [nvrtc.resources(launch.source(path.parent), a, dtype) for a in ARCHITECTURES]
+        for kernel in sorted(found[0]):
+            block, more = sizes.get(kernel, (launch.THREADS, 0))
+            row = {key: [of[kernel][key] for of in found] for key in found[0][kernel]}
+            each = zip(ARCHITECTURES, row["registers"], row["shared"], strict=True)
+            share = [occupancy(a, registers, shared + more, block) for a, registers, shared in each]
+            names = {"package": path.parent.name, "kernel": kernel, "block": block, "block_memory": more}
+            made.append(names | row | {"occupancy": share})
+    return made
 
 
 def share(used: int, sectors: int) -> float:
@@ -328,87 +330,81 @@ def markdown(head: list[str], body: list[list[str]]) -> str:
     return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]])
 
 
-def main_ones(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The kernels with a tenth or more of the sectors of their job, or of its steps."""
-    sums: dict[tuple[str, str], int] = {}
+def moves(n: int) -> list[str]:
+    """Megabytes, and the microseconds that an H100's memory takes for them."""
+    return [f"{n / 1e6:.3g}", f"{1e6 * n / BYTES_A_SECOND:.3g}"]
+
+
+def totals(rows: list[dict[str, Any]], key: str) -> dict[str, int]:
+    """Sums over the kernels of each job."""
+    found: dict[str, int] = {}
     for row in rows:
-        for key in ("block_sectors", "steps"):
-            sums[row["job"], key] = sums.get((row["job"], key), 0) + row[key]
-    return [
-        row
-        for row in rows
-        if any(10 * row[key] >= sums[row["job"], key] for key in ("block_sectors", "steps"))
-    ]
+        found[row["job"]] = found.get(row["job"], 0) + row[key]
+    return found
 
 
-def kernels(rows: list[dict[str, Any]], only_main: bool = False) -> str:
-    """A table of the memory that kernels ask for."""
-    rows = main_ones(rows) if only_main else rows
-    head = [
-        "job",
-        "kernel",
-        "launches",
-        "busy",
-        "lanes",
-        "asked",
-        "block",
-        "least",
-        "us",
-        "banks",
-        "atomics",
-        "steps",
-    ]
+def jobs(rows: list[dict[str, Any]]) -> str:
+    """A table of what the kernels of each job ask for, all together."""
+    least = {row["job"]: row["job_bytes"] for row in rows}
+    sectors, steps = totals(rows, "block_sectors"), totals(rows, "steps")
+    head = ["job", "least", "us", "sectors", "us of sectors", "steps"]
+    body = [[name, *moves(n), *moves(SECTOR * sectors[name]), str(steps[name])] for name, n in least.items()]
+    return markdown(head, body)
+
+
+def kernels(rows: list[dict[str, Any]], least_share: float = 0.1) -> str:
+    """A table of kernels with at least a share of the sectors of their job, or of its steps."""
+    head = ["job", "kernel", "launches", "busy", "lanes", "asked", "block", "least", "us", "banks", "atomics"]
+    sums = {key: totals(rows, key) for key in ("block_sectors", "steps")}
     body = []
     for row in rows:
-        least = row["read"] + row["written"]
+        if all(row[key] < least_share * of[row["job"]] for key, of in sums.items()):
+            continue
         body.append([
             row["job"], f"`{row['kernel']}`", str(row["launches"]),
             f"{row['busy_blocks']}, {100 * row['busy_threads'] / row['threads']:.0f}",
             f"{100 * row['lanes'] / (WARP * row['requests']):.0f}" if row["requests"] else "–",
             f"{100 * share(row['bytes'], row['sectors']):.0f}",
             f"{100 * share(row['block_bytes'], row['block_sectors']):.0f}",
-            f"{least / 1e6:.3g}", f"{1e6 * least / BYTES_A_SECOND:.2g}",
+            *moves(row["read"] + row["written"]),
             f"{row['passes'] / row['best_passes']:.2f}" if row["best_passes"] else "–",
             f"{row['atomics']}, {row['most_atomics']}" if row["atomics"] else "–", str(row["steps"]),
         ])  # fmt: skip
-    return markdown(head, body)
+    return markdown([*head, "steps"], body)
 
 
-def calls(rows: list[dict[str, Any]], of: list[dict[str, Any]]) -> str:
-    """A table of the launches and waits of calls; `of`: rows of kernels, with the least bytes of each job."""
-    least = {row["job"]: row["job_bytes"] for row in of}
-    head = ["job", "least", "us", "launches, waits", "the same, unchecked", "copies to, from the host"]
+def calls(rows: list[dict[str, Any]]) -> str:
+    """A table of the launches and waits of calls."""
+    head = ["job", "launches, waits", "the same, unchecked", "copies to, from the host"]
     body = []
     for row in rows:
-        checked, bare, moves = row["checked"], row["unchecked"], least.get(row["job"])
-        counts = [f"{of['launches']}, {of['waits']}" for of in (checked, bare)]
-        floor = [f"{moves / 1e6:.3g}", f"{1e6 * moves / BYTES_A_SECOND:.2g}"] if moves else ["–", "–"]
-        body.append([row["job"], *floor, *counts, f"{bare['to host']}, {bare['to device']}"])
+        counts = [f"{row[how]['launches']}, {row[how]['waits']}" for how in ("checked", "unchecked")]
+        copies = f"{row['unchecked']['to host']}, {row['unchecked']['to device']}"
+        body.append([row["job"], *counts, copies])
     return markdown(head, body)
 
 
-def resources(rows: list[dict[str, Any]], below: float = 1.01) -> str:
+def resources(rows: list[dict[str, Any]], below: float = 0.75) -> str:
     """A table of registers and the occupancy that they allow, where that is below `below` somewhere."""
-    head = [
-        "kernel",
-        "threads",
-        "shared",
-        *(f"registers, occupancy: sm_{a}" for a in ARCHITECTURES),
-        "spills",
-    ]
-    grouped: dict[tuple[str, str], dict[int, dict[str, Any]]] = {}
-    for row in rows:
-        grouped.setdefault((row["package"], row["kernel"]), {})[row["architecture"]] = row
+    sm = [f"registers, occupancy: sm_{a}" for a in ARCHITECTURES]
     body = []
-    for (package, kernel), by in grouped.items():
-        any_one = next(iter(by.values()))
-        if min(row["occupancy"] for row in by.values()) >= below:
-            continue
-        each = [f"{by[a]['registers']}, {100 * by[a]['occupancy']:.0f}" for a in ARCHITECTURES]
-        spills = max(row["spill_stores"] + row["spill_loads"] for row in by.values())
-        shared = any_one["shared"] + any_one["block_memory"]
-        body.append([f"{package} `{kernel}`", str(any_one["block"]), str(shared), *each, str(spills)])
-    return markdown(head, body)
+    for row in rows:
+        if min(row["occupancy"]) < below:
+            pairs = zip(row["registers"], row["occupancy"], strict=True)
+            each = [f"{registers}, {100 * part:.0f}" for registers, part in pairs]
+            spills = max(map(sum, zip(row["spill_stores"], row["spill_loads"], strict=True)))
+            shared = max(row["shared"]) + row["block_memory"]
+            name = f"{row['package']} `{row['kernel']}`"
+            body.append([name, str(row["block"]), str(shared), *each, str(spills)])
+    return markdown(["kernel", "threads", "shared", *sm, "spills"], body)
+
+
+def table(rows: list[dict[str, Any]], made: str, *more: float) -> str:
+    """A table of rows: jobs, kernels, calls or resources."""
+    tables: dict[str, Callable[..., str]] = {
+        "jobs": jobs, "kernels": kernels, "calls": calls, "resources": resources
+    }  # fmt: skip
+    return tables[made](rows, *more)
 
 
 def main() -> int:
@@ -418,6 +414,7 @@ def main() -> int:
     parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS)
     parser.add_argument("--only", nargs="+", default=list(JOBS), choices=list(JOBS), metavar="JOB")
     parser.add_argument("--dtype", default="float32", choices=("float32", "float64"))
+    parser.add_argument("--all", action="store_true", help="print every kernel, not those that matter most")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     dtype = np.dtype(options.dtype).type
@@ -431,9 +428,11 @@ def main() -> int:
     if "calls" in options.parts:
         parts["calls"] = [count_calls(name, dtype) for name in options.only]
     parts = {key: parts.get(key, []) for key in ("rows", "calls", "resources")}
-    print(kernels(parts["rows"]), "\n")
-    print(calls(parts["calls"], parts["rows"]), "\n")
-    print(resources(parts["resources"]))
+    every = options.all
+    print(table(parts["rows"], "jobs"), "\n")
+    print(table(parts["rows"], "kernels", *[0.0] * every), "\n")
+    print(table(parts["calls"], "calls"), "\n")
+    print(table(parts["resources"], "resources", *[2.0] * every))
     if options.json is not None:
         rows = parts.pop("rows")
         record(options.json, rows, dtype=options.dtype, **parts)
