@@ -4,14 +4,15 @@
         [--all] [--json FILE]
 
 Nothing is timed. Each job is a call of a public function. There are three parts. With --json, a part that is
-not asked for keeps the figures of the record:
+not asked for keeps the figures of the record; with `--parts` and none of them the tables of the record are
+printed:
 
 * kernels: the host build runs the kernels as C++ and counts what each warp asks of memory
-  (tests/host/counts.cpp). Needs a C++ compiler.
+  (tests/host/counts.cpp). Needs GCC 12 or later.
 * calls: launches and waits, and copies to and from the device, of CuPy on the stub device (tests/stub). Needs
   HFOREST_STUB and its environment.
 * resources: registers, spills and shared memory as NVRTC's assembler says them, and the share of the threads
-  of a multiprocessor that they allow. Needs NVRTC: pip install nvidia-cuda-nvrtc-cu12.
+  of a multiprocessor that they allow. Needs NVRTC: pip install -e '.[nvrtc]'.
 
 Columns of jobs and kernels:
 
@@ -34,6 +35,7 @@ import argparse
 import functools
 import importlib
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -246,6 +248,10 @@ def of_tests(name: str) -> Any:
 def count_kernels(name: str, dtype: Any = np.float32) -> list[dict[str, Any]]:
     """Returns a row for each kernel of a job, over its launches."""
     counts = of_tests("host.counts")
+    if not counts.can_count():
+        sys.exit(
+            "gpu_counts.py: expected GCC 12 or later on Linux for the part kernels; leave it out of --parts"
+        )
     job = JOBS[name](np, dtype)
     with hforest.unchecked(), counts.counting() as launches:
         result = job.call()
@@ -274,6 +280,8 @@ def count_kernels(name: str, dtype: Any = np.float32) -> list[dict[str, Any]]:
 
 def count_calls(name: str, dtype: Any = np.float32) -> dict[str, Any]:
     """Returns launches, waits and copies of a job's second call on the stub device, checked and unchecked."""
+    if "HFOREST_STUB" not in os.environ:
+        sys.exit("gpu_counts.py: expected HFOREST_STUB for the part calls; see tests/stub/__init__.py")
     stub = of_tests("stub")
     stub.install()
     import cupy
@@ -303,6 +311,8 @@ def occupancy(architecture: int, registers: int, shared: int, block: int) -> flo
 def count_resources(rows: list[dict[str, Any]], dtype: Any = np.float32) -> list[dict[str, Any]]:
     """Returns a row for each kernel, with numbers for ARCHITECTURES; `rows` of kernels have their blocks."""
     nvrtc = of_tests("host.nvrtc")
+    if nvrtc.library() is None:
+        sys.exit("gpu_counts.py: expected NVRTC for the part resources; run pip install -e '.[nvrtc]'")
     sizes = {row["kernel"]: (row["block"], row["block_memory"]) for row in rows}
     made = []
     for path in sorted(Path(hforest.__file__).parent.glob("*/gpu.cu")):
@@ -411,7 +421,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS)
+    parser.add_argument("--parts", nargs="*", default=list(PARTS), choices=PARTS)
     parser.add_argument("--only", nargs="+", default=list(JOBS), choices=list(JOBS), metavar="JOB")
     parser.add_argument("--dtype", default="float32", choices=("float32", "float64"))
     parser.add_argument("--all", action="store_true", help="print every kernel, not those that matter most")
@@ -433,7 +443,7 @@ def main() -> int:
     print(table(parts["rows"], "kernels", *[0.0] * every), "\n")
     print(table(parts["calls"], "calls"), "\n")
     print(table(parts["resources"], "resources", *[2.0] * every))
-    if options.json is not None:
+    if options.json is not None and options.parts:
         rows = parts.pop("rows")
         record(options.json, rows, dtype=options.dtype, **parts)
     return 0

@@ -3,6 +3,9 @@
 import contextlib
 import ctypes
 import functools
+import os
+import re
+import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
@@ -21,6 +24,19 @@ NAMES = (
 """Counts of a launch, in the order of counts.cpp."""
 SHARED_BYTES = 227 << 10
 """Of a block, on sm_90 and sm_100."""
+
+
+@functools.cache
+def can_count() -> bool:
+    """Returns whether kernels can be counted here: compiled by GCC, from release 12 on."""
+    if not compiler.have_compiler():
+        return False
+    command = [str(compiler.compiler()), "-dM", "-E", "-x", "c++", os.devnull]
+    macros = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    release = re.search(r"^#define __GNUC__ (\d+)$", macros, re.M)
+    return (
+        "__clang__" not in macros and "__linux__" in macros and release is not None and int(release[1]) >= 12
+    )
 
 
 @functools.cache

@@ -79,6 +79,12 @@ static inline void host_block_ended() {}
 #define __tsan_acquire(where) ((void)(where))
 #define __tsan_release(where) ((void)(where))
 #endif
+// HOST_UNCOUNTED: functions of warps, which use memory here, but none on a GPU.
+#ifdef HOST_COUNTS
+#define HOST_UNCOUNTED HOST_UNSEEN
+#else
+#define HOST_UNCOUNTED inline
+#endif
 // Fibers that have started are switched by jumps, which take no call of the system; sanitizers follow swapcontext alone.
 #if HOST_RACES || defined __SANITIZE_ADDRESS__
 #define HOST_JUMPS 0

@@ -5,10 +5,10 @@ import pytest
 
 from hforest.core.launch import launch
 
-from .compiler import HERE, have_compiler
-from .counts import counting
+from .compiler import HERE
+from .counts import can_count, counting
 
-pytestmark = pytest.mark.skipif(not have_compiler(), reason="no C++ compiler to run CUDA on the host")
+pytestmark = pytest.mark.skipif(not can_count(), reason="no GCC 12 or later, to count on the host")
 
 FLOAT = np.dtype(np.float32)
 
@@ -75,6 +75,18 @@ def test_atomics():
     least = np.full(1, 9, np.int32)
     _has(_counts("lowers", least), atomics=32, addresses=1, most_atomics=32, requests=1, sectors=1, bytes=4)
     assert least[0] == 0
+
+
+def test_atomics_of_shared_memory():
+    sums = np.zeros(64, np.int32)
+    counts = _counts("shared_adds", sums, n_blocks=3, threads=64)
+    assert sums.tolist() == [65] * 64
+    _has(counts, atomics=3 * 128, addresses=3 * 65, most_atomics=64, requests=3 * 2)
+
+
+@pytest.mark.parametrize(("step", "passes"), [(1, 2), (2, 4), (16, 32)])
+def test_banks_of_wide_numbers(step, passes):
+    _has(_counts("wide", np.zeros(32), step), shared=2, passes=passes + 2, best_passes=4)
 
 
 def test_warps_wait():

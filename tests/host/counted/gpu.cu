@@ -45,3 +45,23 @@ extern "C" __global__ void waits(real *y) {
     __syncwarp();
     y[threadIdx.x] += 1;
 }
+
+// Threads add to shared numbers, all to the first and each to one of its own, and write both.
+extern "C" __global__ void shared_adds(int *sums) {
+    __shared__ int table[65];
+    table[threadIdx.x] = 0;
+    if (threadIdx.x == 0) table[64] = 0;
+    __syncthreads();
+    atomicAdd(&table[64], 1);
+    atomicAdd(&table[threadIdx.x], 1);
+    __syncthreads();
+    sums[threadIdx.x] = table[threadIdx.x] + table[64];
+}
+
+// Writes numbers of eight bytes `step` apart: half a warp at once uses all banks.
+extern "C" __global__ void wide(double *y, size step) {
+    __shared__ double table[32 * 16];
+    table[threadIdx.x * step] = 1;
+    __syncthreads();
+    y[threadIdx.x] = table[threadIdx.x];
+}
