@@ -32,6 +32,7 @@ are among the launches; their memory is not counted.
 """
 
 import argparse
+import contextlib
 import functools
 import importlib
 import json
@@ -233,6 +234,8 @@ JOBS: dict[str, Callable[[Any, Any], Job]] = {
     "optim.adam_rows": adam_rows,
 }
 """Made of the array module and the element type."""
+LEVELS = {f"classic.grow, {n} levels": functools.partial(grown, 5000, 28, max_depth=n) for n in (5, 6)}
+"""Jobs whose calls are counted, for what a level takes."""
 
 
 # ------------------------------------------------------------------------------------------------- counts
@@ -286,17 +289,27 @@ def count_calls(name: str, dtype: Any = np.float32) -> dict[str, Any]:
     stub.install()
     import cupy
 
-    job = JOBS[name](cupy, dtype)
+    job = (JOBS | LEVELS)[name](cupy, dtype)
     job.call()
     row: dict[str, Any] = {"job": name}
-    with stub.counted() as n:
-        job.call()
-        row["checked"] = {key: n(key) for key in ("launches", "waits")}
-    with hforest.unchecked(), stub.counted() as n:
-        job.call()
-        keys = ("launches", "waits", "to host", "to device", "allocations")
-        row["unchecked"] = {key: n(key) for key in keys}
+    for key, checks in (("checked", contextlib.nullcontext()), ("unchecked", hforest.unchecked())):
+        with checks, stub.counted() as n:
+            job.call()
+            row[key] = {
+                what: n(what) for what in ("launches", "waits", "to host", "to device", "allocations")
+            }
     return row
+
+
+def a_level(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns what a tree of six levels has more than one of five, as a row, if both are among the rows."""
+    five, six = ([row for row in rows if row["job"] == name] for name in LEVELS)
+    if not (five and six):
+        return []
+    row: dict[str, Any] = {"job": "classic.grow, a level"}
+    for key in ("checked", "unchecked"):
+        row[key] = {what: n - five[0][key][what] for what, n in six[0][key].items()}
+    return [row]
 
 
 def occupancy(architecture: int, registers: int, shared: int, block: int) -> float:
@@ -387,7 +400,7 @@ def calls(rows: list[dict[str, Any]]) -> str:
     """A table of the launches and waits of calls."""
     head = ["job", "launches, waits", "the same, unchecked", "copies to, from the host"]
     body = []
-    for row in rows:
+    for row in [*rows, *a_level(rows)]:
         counts = [f"{row[how]['launches']}, {row[how]['waits']}" for how in ("checked", "unchecked")]
         copies = f"{row['unchecked']['to host']}, {row['unchecked']['to device']}"
         body.append([row["job"], *counts, copies])
@@ -422,7 +435,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--parts", nargs="*", default=list(PARTS), choices=PARTS)
-    parser.add_argument("--only", nargs="+", default=list(JOBS), choices=list(JOBS), metavar="JOB")
+    parser.add_argument("--only", nargs="+", default=[], choices=list(JOBS), metavar="JOB")
     parser.add_argument("--dtype", default="float32", choices=("float32", "float64"))
     parser.add_argument("--all", action="store_true", help="print every kernel, not those that matter most")
     parser.add_argument("--json", type=Path)
@@ -432,11 +445,11 @@ def main() -> int:
     if options.json is not None and options.json.exists():
         parts = json.loads(options.json.read_text(encoding="utf-8"))
     if "kernels" in options.parts:
-        parts["rows"] = [row for name in options.only for row in count_kernels(name, dtype)]
+        parts["rows"] = [row for name in options.only or JOBS for row in count_kernels(name, dtype)]
     if "resources" in options.parts:
         parts["resources"] = count_resources(parts.get("rows", []), dtype)
     if "calls" in options.parts:
-        parts["calls"] = [count_calls(name, dtype) for name in options.only]
+        parts["calls"] = [count_calls(name, dtype) for name in options.only or JOBS | LEVELS]
     parts = {key: parts.get(key, []) for key in ("rows", "calls", "resources")}
     every = options.all
     print(table(parts["rows"], "jobs"), "\n")

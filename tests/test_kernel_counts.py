@@ -66,6 +66,8 @@ CALLS = {
     "optim.adam_rows": (9, 4, 2, 0),
 }
 """At most; an optimised kernel lowers them."""
+LEVEL = (22, 4)
+"""Launches and waits of a level of a tree."""
 
 
 @pytest.fixture
@@ -155,6 +157,23 @@ def more_calls(counts, name, limit):
 @pytest.mark.parametrize("name", CALLS)
 def test_calls_on_the_stub_launch_and_wait_no_oftener(name, counts):
     assert not more_calls(counts, name, CALLS[name])
+
+
+@stub_device
+def test_a_level_on_the_stub_launches_and_waits_no_oftener(counts):
+    (level,) = counts.a_level([counts.count_calls(name) for name in counts.LEVELS])
+    assert level["unchecked"]["launches"] <= LEVEL[0]
+    assert level["unchecked"]["waits"] <= LEVEL[1]
+
+
+def test_a_level_is_a_difference(counts):
+    names = ("launches", "waits")
+    rows = [
+        {"job": name, **{key: dict.fromkeys(names, n * n) for key in ("checked", "unchecked")}}
+        for n, name in enumerate(counts.LEVELS, 5)
+    ]
+    assert counts.a_level(rows)[0]["checked"] == {"launches": 11, "waits": 11}
+    assert counts.a_level(rows[:1]) == []
 
 
 @stub_device
