@@ -1,14 +1,13 @@
 """Every gpu.cu compiles with NVRTC, which needs no GPU: oldest and newest architecture, float and double."""
 
-import ctypes
-import functools
-import importlib.util
 import struct
 from pathlib import Path
 
 import numpy as np
 import pytest
+from host import nvrtc as nvrtc_of_host
 from host.compiler import signatures
+from host.nvrtc import architectures, compiled, options, resources
 
 import hforest
 from hforest.core import launch
@@ -16,80 +15,17 @@ from hforest.core import launch
 SUBPACKAGES = sorted(path.parent for path in Path(hforest.__file__).parent.glob("*/gpu.cu"))
 
 
-def _candidates():
-    # First the wheel nvidia-cuda-nvrtc-cu12 (or -cu13), a namespace package; then the path of the loader.
-    for package in ("nvidia.cuda_nvrtc", "nvidia.cu13"):
-        try:
-            spec = importlib.util.find_spec(package)
-        except ModuleNotFoundError:
-            continue
-        for folder in (spec and spec.submodule_search_locations) or ():
-            yield from (str(path) for path in sorted(Path(folder, "lib").glob("libnvrtc.so.*")))
-    yield from ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
-
-
-@functools.cache
-def _nvrtc():
-    for name in _candidates():
-        try:
-            return ctypes.CDLL(name)
-        except OSError:
-            continue
-    return None
-
-
 @pytest.fixture(scope="module")
 def nvrtc():
-    library = _nvrtc()
+    library = nvrtc_of_host.library()
     if library is None:
         pytest.skip("no NVRTC: install nvidia-cuda-nvrtc-cu12")
     return library
 
 
-def _checked(library, status):
-    if status:
-        library.nvrtcGetErrorString.restype = ctypes.c_char_p
-        raise RuntimeError(f"NVRTC: {library.nvrtcGetErrorString(status).decode()}")
-
-
-def _architectures(library):
-    count = ctypes.c_int()
-    _checked(library, library.nvrtcGetNumSupportedArchs(ctypes.byref(count)))
-    numbers = (ctypes.c_int * count.value)()
-    _checked(library, library.nvrtcGetSupportedArchs(numbers))
-    return list(numbers)
-
-
-def _compile(library, source, options, cubin=None):
-    """Returns whether it compiled, and the log; appends to `cubin`, a list, what came of it."""
-    program, size = ctypes.c_void_p(), ctypes.c_size_t()
-    _checked(
-        library,
-        library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernels.cu", 0, None, None),
-    )
-    try:
-        words = [option.encode() for option in options]
-        status = library.nvrtcCompileProgram(program, len(words), (ctypes.c_char_p * len(words))(*words))
-        _checked(library, library.nvrtcGetProgramLogSize(program, ctypes.byref(size)))
-        log = ctypes.create_string_buffer(size.value)
-        _checked(library, library.nvrtcGetProgramLog(program, log))
-        if cubin is not None:
-            _checked(library, library.nvrtcGetCUBINSize(program, ctypes.byref(size)))
-            image = ctypes.create_string_buffer(size.value)
-            _checked(library, library.nvrtcGetCUBIN(program, image))
-            cubin.append(image.raw)
-        return status == 0, log.value.decode()
-    finally:
-        library.nvrtcDestroyProgram(ctypes.byref(program))
-
-
 def _warnings(log):
     # NVRTC's own lines announce that an old architecture will be dropped.
     return [line for line in log.splitlines() if "warning" in line and not line.startswith("nvrtc:")]
-
-
-def _options(architecture, dtype):
-    return (*launch.options(dtype), f"--gpu-architecture={architecture}")
 
 
 def _sections(image):
@@ -137,9 +73,9 @@ def test_subpackages_with_kernels_are_found():
 @pytest.mark.parametrize("age", ["oldest", "newest"])
 @pytest.mark.parametrize("subpackage", SUBPACKAGES, ids=[subpackage.name for subpackage in SUBPACKAGES])
 def test_compiles_without_a_warning(nvrtc, subpackage, age, dtype):
-    architectures = _architectures(nvrtc)
-    number = min(architectures) if age == "oldest" else max(architectures)
-    worked, log = _compile(nvrtc, launch.source(subpackage), _options(f"compute_{number}", dtype))
+    numbers = architectures(nvrtc)
+    number = min(numbers) if age == "oldest" else max(numbers)
+    worked, log = compiled(nvrtc, launch.source(subpackage), options(f"compute_{number}", dtype))
     assert worked, log
     assert not _warnings(log), log
 
@@ -147,17 +83,33 @@ def test_compiles_without_a_warning(nvrtc, subpackage, age, dtype):
 @pytest.mark.parametrize("subpackage", SUBPACKAGES, ids=[subpackage.name for subpackage in SUBPACKAGES])
 def test_parameters_have_the_sizes_that_are_passed(nvrtc, subpackage):
     source, cubin = launch.source(subpackage), []
-    number = min(_architectures(nvrtc))
-    assert _compile(nvrtc, source, _options(f"sm_{number}", np.float32), cubin)[0]
+    number = min(architectures(nvrtc))
+    assert compiled(nvrtc, source, options(f"sm_{number}", np.float32), cubin)[0]
     assert _parameters(cubin[0]) == _passed(source, np.float32)
 
 
 def test_a_parameter_of_another_size_is_seen(nvrtc, tmp_path):
     kernel = 'extern "C" __global__ void two(real *a, int n, double h) { a[n] = h; }\n'
     (tmp_path / "gpu.cu").write_text(kernel)
-    options, cubin = _options(f"sm_{min(_architectures(nvrtc))}", np.float32), []
-    assert _compile(nvrtc, launch.source(tmp_path), options, cubin)[0]
+    words, cubin = options(f"sm_{min(architectures(nvrtc))}", np.float32), []
+    assert compiled(nvrtc, launch.source(tmp_path), words, cubin)[0]
     assert _parameters(cubin[0]) == {"two": [(0, 8), (8, 4), (16, 8)]}
+
+
+def test_spills_and_registers_are_read(nvrtc, tmp_path):
+    many = "".join(f"    real a{i} = x[{i} * n];\n" for i in range(200))
+    last = "".join(f"    x[{i} * n + 1] = a{i} * a{(i + 7) % 200};\n" for i in range(200))
+    (tmp_path / "gpu.cu").write_text(
+        f'extern "C" __global__ void __launch_bounds__(1024) much(real *x, long long n) {{\n{many}'
+        f"    __syncthreads();\n{last}}}\n"
+        'extern "C" __global__ void little(real *x) {\n    __shared__ real a[64];\n    a[threadIdx.x] = x[0];\n'
+        "    __syncthreads();\n    x[threadIdx.x] = a[63 - threadIdx.x];\n}\n"
+    )
+    found = resources(launch.source(tmp_path), 80, np.float32)
+    assert found["much"]["spill_stores"] > 0
+    assert found["much"]["registers"] == 64
+    assert found["little"].pop("registers") < 20
+    assert found["little"] == {"stack": 0, "spill_stores": 0, "spill_loads": 0, "shared": 256}
 
 
 def test_a_header_comes_once_and_with_its_own_lines(tmp_path):
@@ -172,24 +124,24 @@ def test_a_header_comes_once_and_with_its_own_lines(tmp_path):
 
 def test_a_broken_kernel_fails_at_its_line(nvrtc, tmp_path):
     (tmp_path / "gpu.cu").write_text('extern "C" __global__ void broken(real *a) {\n    a[0] = nothing;\n}\n')
-    number = min(_architectures(nvrtc))
-    worked, log = _compile(nvrtc, launch.source(tmp_path), _options(f"compute_{number}", np.float32))
+    number = min(architectures(nvrtc))
+    worked, log = compiled(nvrtc, launch.source(tmp_path), options(f"compute_{number}", np.float32))
     assert not worked
     assert "nothing" in log
     assert "gpu.cu(2)" in log
 
 
-def test_a_struct_of_another_size_does_not_compile(nvrtc, tmp_path):
+def test_a_struct_of_another_size_does_notcompiled(nvrtc, tmp_path):
     (tmp_path / "gpu.cu").write_text("#define size int\nstruct Odd {\n    size n, m;\n};\n")
-    number = min(_architectures(nvrtc))
-    worked, log = _compile(nvrtc, launch.source(tmp_path), _options(f"compute_{number}", np.float32))
+    number = min(architectures(nvrtc))
+    worked, log = compiled(nvrtc, launch.source(tmp_path), options(f"compute_{number}", np.float32))
     assert not worked
     assert "Odd: eight bytes a member" in log
 
 
 def test_a_warning_is_seen(nvrtc, tmp_path):
     (tmp_path / "gpu.cu").write_text('extern "C" __global__ void loose(real *a) {\n    int unused;\n}\n')
-    number = min(_architectures(nvrtc))
-    worked, log = _compile(nvrtc, launch.source(tmp_path), _options(f"compute_{number}", np.float32))
+    number = min(architectures(nvrtc))
+    worked, log = compiled(nvrtc, launch.source(tmp_path), options(f"compute_{number}", np.float32))
     assert worked, log
     assert _warnings(log)

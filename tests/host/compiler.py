@@ -42,7 +42,13 @@ SANITIZE = {
     None: ("-O0",),  # compiling takes longer than the kernels
     "thread": ("-O1", "-g", "-fsanitize=thread"),
     "address,undefined": ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"),
-}
+    "counter": ("-O2",),  # counts.cpp
+    # Calls of it for each access and each basic block, in place of ThreadSanitizer's runtime.
+    "counts": (
+        "-O1", "-DHOST_COUNTS", "-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0",
+        "-fsanitize-coverage=trace-pc", "-fno-reorder-blocks", "-nodefaultlibs",
+    ),
+}  # fmt: skip
 RUNTIMES = {"thread": ("libtsan.so",), "address,undefined": ("libasan.so", "libubsan.so")}
 
 TYPES = {

@@ -17,7 +17,11 @@
 #include <immintrin.h>
 #endif
 
+#ifdef HOST_COUNTS
+#define __global__ __attribute__((flatten))  // the order of instructions is that of the code, all functions inlined
+#else
 #define __global__
+#endif
 #define __device__
 #define __host__
 #define __forceinline__ inline
@@ -37,7 +41,28 @@ static double block_memory[227 << 7];
 
 static dim3 blockDim{1, 1, 1}, gridDim{1, 1, 1}, threadIdx{0, 0, 0}, blockIdx{0, 0, 0};
 
-#ifdef __has_feature
+// HOST_COUNTS: accesses of memory are counted by counts.cpp, which has these functions: a launch of the library that has
+// these two; the CUDA thread that runs from now on; it waits in __syncwarp(); all threads of the block wait in
+// __syncthreads(), or have ended; the block has ended; an atomic operation.
+#ifdef HOST_COUNTS
+extern "C" {
+void host_launch(const void *thread_index, const void *block_index, size_t size);
+void host_thread(unsigned thread, bool starts);
+void host_warp_waits(void);
+void host_threads_wait(void);
+void host_block_ended(void);
+void host_atomic(const void *address, size_t size);
+}
+#else
+static inline void host_thread(unsigned, bool) {}
+static inline void host_warp_waits() {}
+static inline void host_threads_wait() {}
+static inline void host_block_ended() {}
+#endif
+
+#ifdef HOST_COUNTS
+#define HOST_RACES 0
+#elif defined __has_feature
 #define HOST_RACES __has_feature(thread_sanitizer)
 #elif defined __SANITIZE_THREAD__
 #define HOST_RACES 1
@@ -49,9 +74,19 @@ static dim3 blockDim{1, 1, 1}, gridDim{1, 1, 1}, threadIdx{0, 0, 0}, blockIdx{0,
 #include <sanitizer/tsan_interface.h>
 #define HOST_UNSEEN __attribute__((no_sanitize("thread"), noinline))
 #else
+#ifdef HOST_COUNTS
+#define HOST_UNSEEN __attribute__((no_sanitize("thread"), no_sanitize_coverage, noinline))
+#else
 #define HOST_UNSEEN __attribute__((noinline))
+#endif
 #define __tsan_acquire(where) ((void)(where))
 #define __tsan_release(where) ((void)(where))
+#endif
+// HOST_UNCOUNTED: functions of warps, which use memory here, but none on a GPU.
+#ifdef HOST_COUNTS
+#define HOST_UNCOUNTED HOST_UNSEEN
+#else
+#define HOST_UNCOUNTED inline
 #endif
 // Fibers that have started are switched by jumps, which take no call of the system; sanitizers follow swapcontext alone.
 #if HOST_RACES || defined __SANITIZE_ADDRESS__
@@ -140,6 +175,7 @@ static HOST_UNSEEN void *next_warp_barrier() {
 static HOST_UNSEEN void pause(int waits) {
     current->waits = (char)waits;
     synced = synced || waits;
+    if (waits == IN_WARP) host_warp_waits();
 #if HOST_JUMPS
     if (!_setjmp(current->place)) _longjmp(scheduler_place, 1);
 #else
@@ -150,6 +186,7 @@ static HOST_UNSEEN void pause(int waits) {
 static HOST_UNSEEN void resume(Fiber *fiber) {
     current = fiber;
     threadIdx.x = fiber->thread;
+    host_thread(fiber->thread, false);
 #if HOST_JUMPS
     if (_setjmp(scheduler_place)) return;
     if (fiber->started) _longjmp(fiber->place, 1);
@@ -163,10 +200,13 @@ static HOST_UNSEEN void resume(Fiber *fiber) {
 static HOST_UNSEEN void start_thread() {
     threadIdx.x = current->thread = (unsigned)n_started++;
     current->warp_rounds = 0;
+    host_thread(threadIdx.x, true);
 }
 
 // Returns whether a fiber whose thread has ended runs another one; with ThreadSanitizer each thread has its fiber.
 static HOST_UNSEEN bool goes_on() { return !HOST_RACES && n_started < blockDim.x; }
+
+static HOST_UNSEEN void run_thread() { kernel(kernel_body); }
 
 static HOST_UNSEEN bool has_synced() { return synced; }
 
@@ -175,7 +215,7 @@ static void live() {
     for (;;) {
         start_thread();
         __tsan_acquire(&begin);
-        kernel(kernel_body);
+        run_thread();
         // Shared memory is static: no thread enters the next block before all have left this one.
         const bool meets = has_synced();
         if (meets) __tsan_release(barrier(0));
@@ -242,6 +282,7 @@ static HOST_UNSEEN bool run_block(long long n_threads) {
     }
     if (warps) run_warps(n_used);
     ++n_rounds;
+    host_threads_wait();
     while (waiting_in_block(n_used) == n_threads) {
         for (long long i = 0; i < n_used; ++i) {
             resume(fibers + i);
@@ -249,7 +290,9 @@ static HOST_UNSEEN bool run_block(long long n_threads) {
         }
         if (warps) run_warps(n_used);
         ++n_rounds;
+        host_threads_wait();
     }
+    host_block_ended();
     for (long long i = 0; i < n_used; ++i)
         if (fibers[i].waits) return false;
     return true;
@@ -282,6 +325,9 @@ static inline int run(long long n_blocks, long long n_threads, const Body &body)
     kernel = [](const void *b) { (*(const Body *)b)(); };
     kernel_body = &body;
     __tsan_release(&begin);
+#ifdef HOST_COUNTS
+    host_launch(&threadIdx, &blockIdx, sizeof threadIdx);
+#endif
     const bool whole = run_blocks(n_blocks, n_threads);
     __tsan_acquire(&end);
     return whole ? DONE : DIVERGED;
@@ -316,7 +362,7 @@ static inline void __syncwarp(unsigned = ~0u) {
 }
 
 // Returns which threads of the warp, which all reach this, have a value other than 0.
-static inline unsigned __ballot_sync(unsigned, int value) {
+static HOST_UNCOUNTED unsigned __ballot_sync(unsigned, int value) {
     static int values[host::MAX_THREADS];
     values[threadIdx.x] = value;
     __syncwarp();
@@ -354,6 +400,23 @@ static inline int __popc(unsigned a) { return __builtin_popcount(a); }
 HOST_ATOMICS(int)
 HOST_ATOMICS(unsigned)
 HOST_ATOMICS(unsigned long long)
+
+#ifdef HOST_COUNTS
+namespace host {
+template <typename T>
+static inline T *counted(T *p) {
+    host_atomic(p, sizeof *p);
+    return p;
+}
+}  // namespace host
+#define atomicAdd(p, ...) atomicAdd(host::counted(p), __VA_ARGS__)
+#define atomicExch(p, ...) atomicExch(host::counted(p), __VA_ARGS__)
+#define atomicAnd(p, ...) atomicAnd(host::counted(p), __VA_ARGS__)
+#define atomicOr(p, ...) atomicOr(host::counted(p), __VA_ARGS__)
+#define atomicCAS(p, ...) atomicCAS(host::counted(p), __VA_ARGS__)
+#define atomicMin(p, ...) atomicMin(host::counted(p), __VA_ARGS__)
+#define atomicMax(p, ...) atomicMax(host::counted(p), __VA_ARGS__)
+#endif
 
 template <typename T>
 static inline T min(T a, T b) { return b < a ? b : a; }

@@ -1,0 +1,103 @@
+"""NVRTC without CuPy and without a GPU: what it compiles, and what its assembler says of each kernel."""
+
+import ctypes
+import functools
+import importlib.util
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hforest.core import launch
+
+
+def _candidates() -> Iterator[str]:
+    # First the wheel nvidia-cuda-nvrtc-cu12 (or -cu13), a namespace package; then the path of the loader.
+    for package in ("nvidia.cuda_nvrtc", "nvidia.cu13"):
+        try:
+            spec = importlib.util.find_spec(package)
+        except ModuleNotFoundError:
+            continue
+        for folder in (spec and spec.submodule_search_locations) or ():
+            yield from (str(path) for path in sorted(Path(folder, "lib").glob("libnvrtc.so.*")))
+    yield from ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
+
+
+@functools.cache
+def library() -> Any:
+    """Returns NVRTC, or None where it is not installed."""
+    for name in _candidates():
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    return None
+
+
+def _check(nvrtc: Any, status: int) -> None:
+    if status:
+        nvrtc.nvrtcGetErrorString.restype = ctypes.c_char_p
+        raise RuntimeError(f"NVRTC: {nvrtc.nvrtcGetErrorString(status).decode()}")
+
+
+def architectures(nvrtc: Any) -> list[int]:
+    """Returns the architectures that it compiles for: 80 for sm_80."""
+    count = ctypes.c_int()
+    _check(nvrtc, nvrtc.nvrtcGetNumSupportedArchs(ctypes.byref(count)))
+    numbers = (ctypes.c_int * count.value)()
+    _check(nvrtc, nvrtc.nvrtcGetSupportedArchs(numbers))
+    return list(numbers)
+
+
+def compiled(
+    nvrtc: Any, source: str, options: Sequence[str], cubin: list[bytes] | None = None
+) -> tuple[bool, str]:
+    """Returns whether a source compiles, and the log; appends to `cubin`, a list, what comes of it."""
+    program, size = ctypes.c_void_p(), ctypes.c_size_t()
+    _check(
+        nvrtc, nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernels.cu", 0, None, None)
+    )
+    try:
+        words = [option.encode() for option in options]
+        status = nvrtc.nvrtcCompileProgram(program, len(words), (ctypes.c_char_p * len(words))(*words))
+        _check(nvrtc, nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size)))
+        log = ctypes.create_string_buffer(size.value)
+        _check(nvrtc, nvrtc.nvrtcGetProgramLog(program, log))
+        if cubin is not None:
+            _check(nvrtc, nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size)))
+            image = ctypes.create_string_buffer(size.value)
+            _check(nvrtc, nvrtc.nvrtcGetCUBIN(program, image))
+            cubin.append(image.raw)
+        return status == 0, log.value.decode()
+    finally:
+        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def options(architecture: str, dtype: Any) -> tuple[str, ...]:
+    """Returns the options of launch.py and an architecture: compute_90, or sm_90 for a cubin."""
+    return (*launch.options(dtype), f"--gpu-architecture={architecture}")
+
+
+_ENTRY = re.compile(r"Compiling entry function '(\w+)'(.*?)(?=Compiling entry function|\Z)", re.DOTALL)
+_NUMBERS = {
+    "stack": r"(\d+) bytes stack frame",
+    "spill_stores": r"(\d+) bytes spill stores",
+    "spill_loads": r"(\d+) bytes spill loads",
+    "registers": r"Used (\d+) registers",
+    "shared": r"(\d+) bytes smem",
+}
+
+
+def resources(source: str, architecture: int, dtype: Any) -> dict[str, dict[str, int]]:
+    """Returns of each kernel the registers of a thread, its bytes of stack and spills, and shared bytes of a block."""
+    words = (*options(f"sm_{architecture}", np.dtype(dtype)), "--ptxas-options=-v")
+    worked, log = compiled(library(), source, words)
+    if not worked:
+        raise RuntimeError(log)
+    found = {}
+    for name, text in _ENTRY.findall(log):
+        matches = {key: re.search(pattern, text) for key, pattern in _NUMBERS.items()}
+        found[name] = {key: int(match[1]) if match else 0 for key, match in matches.items()}
+    return found

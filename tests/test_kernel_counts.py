@@ -1,0 +1,238 @@
+"""bench/gpu_counts.py: the CUDA kernels ask for no more than they did; a kernel that asks for more is seen."""
+
+import functools
+import os
+import sys
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from host import nvrtc
+from host.compiler import SUBPACKAGES
+from host.counts import can_count
+
+from hforest.core import launch
+
+on_host = pytest.mark.skipif(not can_count(), reason="no GCC 12 or later, to count on the host")
+
+
+class Limit(NamedTuple):
+    """What the kernels of a job may ask for, all together."""
+
+    share: float
+    """Of the bytes of the sectors that blocks read or write, those used: at least."""
+    traffic: float
+    """Bytes of these sectors for each byte of the arguments and results: at most."""
+    steps: int
+    """Accesses of a warp, one after the other, over all launches: at most."""
+    blocks: int
+    """That have work, of the kernel with most steps: at least."""
+
+
+LIMITS = {
+    "hinge.forward": Limit(0.28, 11, 240, 300),
+    "hinge.forward, ferns": Limit(0.7, 4.4, 240, 300),
+    "hinge.backward": Limit(0.41, 5.3, 5400, 200),
+    "hinge, step of Adam": Limit(0.88, 1.5, 4800, 50),
+    "classic.grow, root": Limit(0.91, 13.5, 970_000, 1),
+    "classic.grow, root, bins": Limit(0.91, 13.3, 770_000, 1),
+    "classic.grow, root, targets": Limit(0.91, 13.6, 960_000, 1),
+    "manifold.grow, root": Limit(0.44, 3.2, 980_000, 1),
+    "split.best_split": Limit(0.97, 11, 21_000, 14),
+    "tree.apply": Limit(0.16, 122, 90, 7813),
+    "neural.forward": Limit(0.7, 8.3, 1400, 150),
+    "neural.loss_backward": Limit(0.69, 21.4, 140, 16),
+    "co2.fit_stump": Limit(0.97, 1.3, 295_000, 1),
+    "project.project": Limit(0.26, 0.6, 33, 2188),
+    "optim.adam": Limit(0.99, 1.01, 8, 7813),
+    "optim.adam_rows": Limit(0.62, 1.7, 12, 3900),
+}
+SLOW = ("hinge.backward", "hinge, step of Adam")
+
+CALLS = {
+    # Launches and waits of a call; the same without checks.
+    "hinge.forward": (3, 1, 2, 0),
+    "hinge.backward": (20, 1, 18, 0),
+    "hinge, step of Adam": (67, 6, 60, 1),
+    "classic.grow, whole tree": (946, 132, 940, 129),
+    "manifold.grow, root": (96, 21, 90, 18),
+    "split.best_split": (23, 13, 22, 12),
+    "tree.apply": (14, 6, 1, 0),
+    "neural.forward": (16, 6, 7, 0),
+    "neural.loss_backward": (25, 7, 16, 1),
+    "co2.fit_stump": (19, 10, 8, 1),
+    "project.project": (3, 3, 1, 0),
+    "optim.adam": (1, 0, 1, 0),
+    "optim.adam_rows": (9, 4, 2, 0),
+}
+"""At most; an optimised kernel lowers them."""
+LEVEL = (22, 4)
+"""Launches and waits of a level of a tree."""
+
+
+@pytest.fixture
+def counts(script):
+    return script("gpu_counts")
+
+
+def beyond(counts, name, limit):
+    """Returns in what the kernels of a job are beyond a limit."""
+    rows = counts.count_kernels(name)
+    total = {key: sum(row[key] for row in rows) for key in ("block_sectors", "block_bytes", "steps")}
+    longest = max(rows, key=lambda row: row["steps"])
+    share = counts.share(total["block_bytes"], total["block_sectors"])
+    traffic = counts.SECTOR * total["block_sectors"] / rows[0]["job_bytes"]
+    blocks = longest["busy_blocks"] / longest["launches"]
+    found = Limit(share, traffic, total["steps"], blocks)
+    worse = (share < limit.share, traffic > limit.traffic, found.steps > limit.steps, blocks < limit.blocks)
+    return {key: getattr(found, key) for key, bad in zip(Limit._fields, worse, strict=True) if bad}
+
+
+@on_host
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in LIMITS]
+)
+def test_kernels_ask_for_no_more_memory(name, counts):
+    assert not beyond(counts, name, LIMITS[name])
+
+
+@pytest.fixture
+def changed(monkeypatch):
+    """Compiles kernels with a text in place of another."""
+
+    def change(old, new):
+        whole = launch.source
+
+        def source(folder):
+            text = whole(folder)
+            assert old in text
+            return text.replace(old, new)
+
+        monkeypatch.setattr(launch, "source", source)
+        monkeypatch.setattr(launch, "_kernels", {})
+        monkeypatch.setattr(launch, "_module", functools.cache(launch._module.__wrapped__))
+
+    return change
+
+
+NUMBER = "(size)blockIdx.x * (size)blockDim.x + (size)threadIdx.x"
+FAULTS = {
+    "neighbours are 1024 elements apart": (
+        f"return {NUMBER};",
+        f"const size t = {NUMBER}; return t / 32768 * 32768 + t % 32 * 1024 + t / 32 % 1024;",
+        {"share", "traffic"},
+    ),
+    "a number is written nine times": (
+        "*m = moment(first);",
+        "for (int i = 0; i < 9; ++i) *(volatile real *)m = moment(first);",
+        {"steps"},
+    ),
+    "an eighth of the blocks has work": ("if (i < n) adam_one(", "if (i < n / 8) adam_one(", {"blocks"}),
+}
+
+
+@on_host
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_kernel_that_asks_for_more_is_seen(fault, counts, changed):
+    old, new, found = FAULTS[fault]
+    changed(old, new)
+    assert beyond(counts, "optim.adam", LIMITS["optim.adam"]).keys() == found
+
+
+# ------------------------------------------------------------------------------------- launches and waits
+
+stub_device = pytest.mark.skipif(
+    "HFOREST_STUB" not in os.environ, reason="no stub device: HFOREST_STUB is not set"
+)
+
+
+def more_calls(counts, name, limit):
+    """Returns which counts of a job's call are beyond a limit."""
+    row = counts.count_calls(name)
+    found = [row[checks][key] for checks in ("checked", "unchecked") for key in ("launches", "waits")]
+    return [n for n, most in zip(found, limit, strict=True) if n > most]
+
+
+@stub_device
+@pytest.mark.parametrize("name", CALLS)
+def test_calls_on_the_stub_launch_and_wait_no_oftener(name, counts):
+    assert not more_calls(counts, name, CALLS[name])
+
+
+@stub_device
+def test_a_level_on_the_stub_launches_and_waits_no_oftener(counts):
+    (level,) = counts.a_level([counts.count_calls(name) for name in counts.LEVELS])
+    assert level["unchecked"]["launches"] <= LEVEL[0]
+    assert level["unchecked"]["waits"] <= LEVEL[1]
+
+
+def test_a_level_is_a_difference(counts):
+    names = ("launches", "waits")
+    rows = [
+        {"job": name, **{key: dict.fromkeys(names, n * n) for key in ("checked", "unchecked")}}
+        for n, name in enumerate(counts.LEVELS, 5)
+    ]
+    assert counts.a_level(rows)[0]["checked"] == {"launches": 11, "waits": 11}
+    assert counts.a_level(rows[:1]) == []
+
+
+@stub_device
+def test_a_call_on_the_stub_that_waits_is_seen(counts, monkeypatch):
+    job = counts.JOBS["optim.adam"]
+
+    def waits(xp, dtype):
+        call, reads = job(xp, dtype)
+        return counts.Job(lambda: call()[0].get(), reads)
+
+    monkeypatch.setitem(counts.JOBS, "optim.adam", waits)
+    assert more_calls(counts, "optim.adam", CALLS["optim.adam"]) == [1, 1]
+
+
+# ------------------------------------------------------------------------------------------------- spills
+
+DTYPES = [
+    pytest.param(np.float32, marks=pytest.mark.slow, id="float32"),
+    pytest.param(np.float64, id="float64"),
+]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("architecture", [80, 90, 100])
+@pytest.mark.parametrize("subpackage", SUBPACKAGES)
+def test_nvrtc_spills_no_register(subpackage, architecture, dtype):
+    if nvrtc.library() is None:
+        pytest.skip("no NVRTC: install nvidia-cuda-nvrtc-cu12")
+    found = nvrtc.resources(launch.source(launch.PACKAGE / subpackage), architecture, dtype)
+    assert found
+    assert not {name: of for name, of in found.items() if of["spill_stores"] or of["spill_loads"]}
+    assert all(of["shared"] <= 48 << 10 for of in found.values())
+
+
+# ----------------------------------------------------------------------------------------------- the bench
+
+
+def test_occupancy(counts):
+    # Of the tables of NVIDIA's occupancy calculator: by registers, by warps, by blocks, by shared memory.
+    assert counts.occupancy(90, 32, 0, 128) == 1
+    assert counts.occupancy(90, 64, 0, 256) == 0.5
+    assert counts.occupancy(80, 255, 0, 128) == 8 / 64
+    assert counts.occupancy(90, 16, 0, 32) == 0.5
+    assert counts.occupancy(80, 16, 50 << 10, 128) == 3 * 4 / 64
+    assert counts.occupancy(90, 16, 200 << 10, 1024) == 0.5
+
+
+@on_host
+def test_the_bench_prints_and_records(counts, monkeypatch, capsys, tmp_path):
+    record = tmp_path / "record.json"
+    for job in ("optim.adam", "project.project"):
+        words = ["gpu_counts.py", "--parts", "kernels", "--only", job, "--json", str(record)]
+        monkeypatch.setattr(sys, "argv", words)
+        assert counts.main() == 0
+    printed = capsys.readouterr().out
+    assert "`project` | 1 | 2188, 100 | 100 |" in printed
+    text = record.read_text()
+    assert '"kernel": "project"' in text
+    monkeypatch.setattr(sys, "argv", ["gpu_counts.py", "--json", str(record), "--parts"])
+    assert counts.main() == 0
+    assert capsys.readouterr().out in printed
+    assert record.read_text() == text
