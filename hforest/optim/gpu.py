@@ -22,6 +22,7 @@ class Adam(NamedTuple):
     beta1: float
     beta2: float
     eps: float
+    shrink: float
 
 
 class Missed(NamedTuple):
@@ -66,7 +67,7 @@ def _rate_and_scale(step: int, lr: float, beta1: float, beta2: float) -> tuple[f
 
 
 def _missed(tables: Tables) -> Missed:
-    powers, decay, tail, visible, closed = tables
+    powers, decay, tail, visible, closed, _ = tables
     n_steps, n_columns = tail.shape
     return Missed(powers, decay, tail, visible, powers.shape[1], decay.shape[1], n_steps, n_columns, closed)
 
@@ -86,10 +87,11 @@ def adam(
     beta1: float,
     beta2: float,
     eps: float,
+    shrink: float = 1.0,
 ) -> None:
     """Kingma & Ba 2015, Alg. 1."""
     rate, scale = _rate_and_scale(step, lr, beta1, beta2)
-    args = (param, grad, m, v, rate, scale, Adam(lr, beta1, beta2, eps), param.size)
+    args = (param, grad, m, v, rate, scale, Adam(lr, beta1, beta2, eps, shrink), param.size)
     launch_each(_PACKAGE, "adam", param.dtype, param.size, args)
 
 
@@ -110,7 +112,8 @@ def adam_rows(
     """Missed steps up to step - 1 with zero gradient, then the step, at the given rows."""
     rate, scale = _rate_and_scale(step, lr, beta1, beta2)
     visited = _rows(param, m, v, rows, last)
-    args = (visited, grad, step, rate, scale, Adam(lr, beta1, beta2, eps), _missed(missed))
+    settings = Adam(lr, beta1, beta2, eps, missed.shrink)
+    args = (visited, grad, step, rate, scale, settings, _missed(missed))
     launch_each(_PACKAGE, "adam_rows", param.dtype, visited.n, args)
     launch_each(_PACKAGE, "reach", param.dtype, rows.size, (rows, last, step, rows.size))
 
@@ -130,6 +133,6 @@ def adam_catch_up(
 ) -> None:
     """Missed steps up to `step` with zero gradient, at the given rows."""
     visited = _rows(param, m, v, rows, last)
-    args = (visited, step, Adam(lr, beta1, beta2, eps), _missed(missed))
+    args = (visited, step, Adam(lr, beta1, beta2, eps, missed.shrink), _missed(missed))
     launch_each(_PACKAGE, "adam_catch_up", param.dtype, visited.n, args)
     launch_each(_PACKAGE, "reach", param.dtype, rows.size, (rows, last, step, rows.size))
