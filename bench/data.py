@@ -11,7 +11,8 @@ a set that differs is written and named, and the script ends with 1.
 
 Sets without an official split have the arrays x and y, the others x_train, y_train, x_test, y_test. Tables of
 the Penn Machine Learning Benchmarks (NAME.tsv.gz) have x, y and names, and go to DIR/tabular and
-DIR/tabular2. CamVid (the images of 360 x 480 pixels in three folders with labels beside) is reduced threefold
+DIR/tabular2. No checksum is known for satimage, pendigits, protein, sensit and
+covertype. CamVid (the images of 360 x 480 pixels in three folders with labels beside) is reduced threefold
 by means and majorities; no checksum is known for it, and it needs matplotlib.
 """
 
@@ -127,16 +128,19 @@ def idx(*paths: Path) -> Arrays:
     return found
 
 
-def libsvm(*paths: Path) -> Arrays:
-    """A label and index:value, indices from 1 on."""
+def libsvm(*paths: Path, n_features: int, classes: Classes) -> Arrays:
+    """A label and index:value, indices from 1 on; blanks may follow the colon."""
     found: Arrays = {}
     for path, end in zip(paths, SPLIT, strict=True):
-        rows = [line.split() for line in lines([path])]
-        entries = [(i, *entry.split(":")) for i, row in enumerate(rows) for entry in row[1:]]
-        at, columns, values = zip(*entries, strict=True)
-        found[f"x{end}"] = x = np.zeros((len(rows), 22), np.float32)
-        x[np.array(at), np.array(columns, int) - 1] = np.array(values, float)
-        found[f"y{end}"] = np.array([sign(row[0]) for row in rows], np.uint8)
+        rows = lines([path])
+        found[f"x{end}"] = x = np.zeros((len(rows), n_features), np.float32)
+        found[f"y{end}"] = y = np.zeros(len(rows), np.uint8)
+        for i, row in enumerate(rows):
+            label, *entries = row.replace(": ", ":").split()
+            y[i] = classes(label)
+            for entry in entries:
+                column, value = entry.split(":")
+                x[i, int(column) - 1] = float(value)
     return found
 
 
@@ -254,7 +258,15 @@ SOURCES = {
     "optdigits": Source(("optdigits.tra", "optdigits.tes"), two("uint8", number())),
     "isolet": Source(("isolet1+2+3+4.data", "isolet5.data"), two("float32", number(1))),
     "shuttle": Source(("shuttle.trn", "shuttle.tst"), two("int16", number(1), None)),
-    "ijcnn1": Source(("ijcnn1", "ijcnn1.t"), libsvm),
+    "ijcnn1": Source(("ijcnn1", "ijcnn1.t"), partial(libsvm, n_features=22, classes=sign)),
+    # Data sets of Norouzi et al. 2015, Table I, that no record here has.
+    "satimage": Source(("sat.trn", "sat.tst"), two("uint8", names(*"123457"), None)),
+    "pendigits": Source(("pendigits.tra", "pendigits.tes"), two("uint8", number())),
+    "protein": Source(("protein", "protein.t"), partial(libsvm, n_features=357, classes=number())),
+    "sensit": Source(
+        ("combined_scale", "combined_scale.t"), partial(libsvm, n_features=100, classes=number(1))
+    ),
+    "covertype": Source(("covtype.data",), one("int16", number(1))),
     "nursery": Source(
         ("nursery.data",),
         one(

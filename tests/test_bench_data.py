@@ -61,6 +61,17 @@ FORMS = {
         {"x_train": [[50, 21, -77]], "y_train": [1], "x_test": [[55, 0, 81]], "y_test": [6]},
         "int16",
     ),
+    "satimage": (
+        ["92 115 120 3\n84 102 106 7 \n", "80 102 102 1\n"],
+        {"x_train": [[92, 115, 120], [84, 102, 106]], "y_train": [2, 5], "x_test": [[80, 102, 102]], "y_test": [0]},
+        "uint8",
+    ),
+    "pendigits": (
+        [" 47,100, 27, 8\n  0, 89, 27, 2\n", " 88, 92,  2, 9\n"],
+        {"x_train": [[47, 100, 27], [0, 89, 27]], "y_train": [8, 2], "x_test": [[88, 92, 2]], "y_test": [9]},
+        "uint8",
+    ),
+    "covertype": (["2596,51,0,1,5\n7300,-56,1,0,1\n"], {"x": [[2596, 51, 0, 1], [7300, -56, 1, 0]], "y": [4, 0]}, "int16"),
     "nursery": (
         ["usual,proper,complete,1,convenient,convenient,nonprob,recommended,recommend\n"
          "great_pret,very_crit,foster,more,critical,inconv,problematic,not_recom,not_recom\n"],
@@ -108,12 +119,19 @@ def test_connect4(data, tmp_path):
     assert (arrays["x"].shape, arrays["y"].tolist()) == ((1, 126), [1])
 
 
-def test_ijcnn1(data, tmp_path):
-    arrays = made(data, "ijcnn1", ["-1 2:0.5 22:-1 \n1 1:0.25\n", "+1 3:1\n"], tmp_path)
-    expected = np.zeros((2, 22), np.float32)
-    expected[0, [1, 21]], expected[1, 0] = (0.5, -1), 0.25
+@pytest.mark.parametrize(
+    ("name", "n_features", "labels"),
+    [("ijcnn1", 22, "-1 +1"), ("protein", 357, "0 1"), ("sensit", 100, "1 2.0")],
+)
+def test_index_and_value(data, tmp_path, name, n_features, labels):
+    low, high = labels.split()
+    texts = [f"{low} 2:0.5 {n_features}: -.25 \n{high} 1:0.25\n", f"{high} 3:1\n"]
+    arrays = made(data, name, texts, tmp_path)
+    expected = np.zeros((2, n_features), np.float32)
+    expected[0, [1, -1]], expected[1, 0] = (0.5, -0.25), 0.25
     assert np.array_equal(arrays["x_train"], expected)
     assert (arrays["y_train"].tolist(), arrays["y_test"].tolist()) == ([0, 1], [1])
+    assert arrays["x_test"].shape == (1, n_features)
 
 
 def test_mnist(data, tmp_path):
@@ -176,13 +194,13 @@ def test_sets_are_written_compared_and_left_out(data, monkeypatch, tmp_path, cap
     assert "iris: its sha256 is another" in capsys.readouterr().out
 
 
-def test_the_list_names_files_and_checksums(data, monkeypatch, capsys):
+def test_the_list_names_files_and_checksums(data, script, monkeypatch, capsys):
     assert run(data, monkeypatch, "--list") == 0
     listed = capsys.readouterr().out.splitlines()
-    assert sum(": " in line for line in listed) == len(data.SOURCES) == 50
+    assert sum(": " in line for line in listed) == len(data.SOURCES) == 55
     assert sum("sha256" in line for line in listed) == 49
     assert "letter: letter-recognition.data" in listed
-    assert data.SHA256.keys() == data.SOURCES.keys() - {"camvid"}
+    assert data.SHA256.keys() == data.SOURCES.keys() - {"camvid", *script("co2_table1").NOT_HERE}
 
 
 def test_every_file_that_a_script_reads_is_made(data, script):

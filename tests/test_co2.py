@@ -166,6 +166,132 @@ def map_numpy(backend, arrays):
     return [backend.numpy(a) for a in arrays]
 
 
+# ------------------------------------------------------------------------------ losses of the caller
+
+
+def _log_value(theta, y):
+    return losses(theta, y)
+
+
+def _log_gradient(theta, y):
+    p = np.exp(theta - theta.max())
+    return p / p.sum() - np.eye(len(theta))[y]
+
+
+def _squared_value(theta, y):
+    return ((theta - y) ** 2).sum(axis=1)
+
+
+def _squared_gradient(theta, y):
+    return 2 * (theta - y)
+
+
+PAIRS = {"log": (_log_value, _log_gradient), "squared": (_squared_value, _squared_gradient)}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_pair_of_functions_is_the_loss_of_that_name(dtype, loss):
+    x, y, w, theta0, theta1 = problem(50, 4, 3, loss, dtype)
+    weights = np.random.default_rng(1).integers(0, 3, 50).astype(dtype)
+    at, tolerance = {"sample_weight": weights}, 1e-5 if dtype == np.float32 else 1e-12
+    value = co2.surrogate(x, y, w, theta0, theta1, loss=PAIRS[loss], **at)
+    assert value == pytest.approx(co2.surrogate(x, y, w, theta0, theta1, loss=loss, **at), rel=tolerance)
+    got = co2.surrogate_grad(x, y, w, theta0, theta1, loss=PAIRS[loss], **at)
+    want = co2.surrogate_grad(x, y, w, theta0, theta1, loss=loss, **at)
+    for a, b in zip(got, want, strict=True):
+        assert a.dtype == dtype
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("convex_rounds", [0, 1])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_stump_of_a_pair_is_the_stump_of_that_name(loss, convex_rounds):
+    x, y, w, *_ = problem(50, 4, 3, loss)
+    weights = np.random.default_rng(1).integers(0, 3, 50)
+    stump = StumpSettings(batch_size=10, min_steps=5, convex_rounds=convex_rounds)
+    settings = {"sample_weight": weights, "stump": stump, "lr": 0.1, "rng": 3}
+    start = co2.fit_stump(x, y, w, max_rounds=0, **settings, **learned(loss))[1:]
+    got, want = [], []
+    fitted = co2.fit_stump(x, y, w, loss=PAIRS[loss], theta=start, max_rounds=6, history=got, **settings)
+    named = co2.fit_stump(x, y, w, max_rounds=6, history=want, **settings, **learned(loss))
+    assert len(got) == len(want) > 3
+    np.testing.assert_allclose(got, want, rtol=1e-9)
+    for a, b in zip(fitted, named, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-9)
+
+
+def test_a_pair_takes_rows_of_any_kind():
+    """Rows of y reach the functions as they are: here pairs of text."""
+    rng = np.random.default_rng(0)
+    x = np.column_stack([rng.normal(size=(200, 2)), -np.ones(200)])
+    side = x[:, 0] + x[:, 1] > 0
+    y = np.where(side[:, None], ["on", "off"], ["off", "on"])
+
+    def gap(theta, rows):
+        return np.where(rows == "on", 1, -1) - theta
+
+    loss = (
+        lambda theta, rows: (gap(theta, rows) ** 2).sum(axis=1),
+        lambda theta, rows: -2 * gap(theta, rows),
+    )
+    start = np.array([1.0, 0, 0])
+    w, *theta = co2.fit_stump(x, y, start, loss=loss, theta=np.zeros((2, 2)), lr=0.1, rng=0)
+    assert ((x @ w >= 0) == side).mean() > 0.95
+    assert np.array_equal(np.sign(theta), [[-1, 1], [1, -1]])
+    zeros = np.zeros(2)
+    assert co2.surrogate(x, y, start, zeros, zeros, loss=loss) == pytest.approx(2 * len(x))
+    assert np.array_equal(start, [1, 0, 0])
+
+
+def bad_pairs():
+    x, y, w, theta0, theta1 = problem(10, 3)
+    log, start = PAIRS["log"], np.zeros((2, 3))
+
+    def changed(k, function):
+        return {"loss": tuple(function if i == k else a for i, a in enumerate(log))}
+
+    for name, more, error, word in (
+        ("alone", {"loss": log[0]}, TypeError, "loss"),
+        ("a list", {"loss": list(log)}, TypeError, "loss"),
+        ("three", {"loss": (*log, log[0])}, TypeError, "loss"),
+        ("a number", {"loss": (log[0], 1)}, TypeError, "loss"),
+        ("of one argument", changed(1, lambda theta: theta), TypeError, r"loss\[1\]"),
+        ("sum", changed(0, lambda theta, y: 1.0), ValueError, r"loss\[0\]"),
+        ("text", changed(0, lambda theta, y: "no"), TypeError, r"loss\[0\]"),
+        ("nan", changed(0, lambda theta, y: np.full(len(y), np.nan)), ValueError, r"loss\[0\]"),
+        ("large", changed(1, lambda theta, y: np.full((len(y), 3), 2e100)), ValueError, r"loss\[1\]"),
+        ("gradient of a sum", changed(1, lambda theta, y: theta), ValueError, r"loss\[1\]"),
+        ("rows", {"loss": log, "y": y[:9]}, ValueError, "y"),
+    ):
+        at = {"x": x, "y": y, "w": w} | more
+        yield (
+            f"gradient, {name}",
+            lambda a=at: co2.surrogate_grad(**a, theta0=theta0, theta1=theta1),
+            error,
+            word,
+        )
+        yield f"stump, {name}", lambda a=at: co2.fit_stump(**a, theta=start), error, word
+    for name, more, error, word in (
+        ("no theta", {}, ValueError, "theta"),
+        ("theta of one side", {"theta": start[0]}, ValueError, "theta"),
+        ("theta without outputs", {"theta": start[:, :0]}, ValueError, "theta"),
+        ("theta beyond", {"theta": start + 1e16}, ValueError, "theta"),
+        ("theta alone", {"theta": start, "loss": None}, ValueError, "theta"),
+        ("task", {"theta": start, "task": "regression"}, ValueError, "task"),
+        ("classes", {"theta": start, "n_classes": 3}, ValueError, "n_classes"),
+    ):
+        yield name, lambda a={"loss": log} | more: co2.fit_stump(x, y, w, **a), error, word
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "word"), [pytest.param(*case[1:], id=case[0]) for case in bad_pairs()]
+)
+def test_bad_pairs(call, error, word):
+    with pytest.raises(error, match=rf"^{word}: expected .*, got .*; "):
+        call()
+
+
 # ------------------------------------------------------------------------------------------- stumps
 
 

@@ -10,9 +10,11 @@ import hypothesis.extra.numpy as hnp
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+from conftest import several_paths
 
 import hforest
 from hforest import optim
+from hforest.core import machine
 from hforest.optim.exact import bias, biases, exact_power, first_below, rounded
 from hforest.optim.tables import _COSINES, DEGREE, MAX_STEPS, NEVER, _tail, tables
 
@@ -24,10 +26,11 @@ LR = 0.05
 class Adam:
     """Kingma & Ba 2015, Alg. 1, in extended precision where there is one: independent of the library."""
 
-    def __init__(self, param, lr=LR, beta1=0.9, beta2=0.999, eps=1e-8):
+    def __init__(self, param, lr=LR, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0):
         self.param = param.astype(np.longdouble)
         self.m, self.v = np.zeros_like(self.param), np.zeros_like(self.param)
         self.lr, self.beta1, self.beta2, self.eps = (np.longdouble(a) for a in (lr, beta1, beta2, eps))
+        self.shrink = 1 - self.lr * np.longdouble(weight_decay)
         self.step = 0
 
     def __call__(self, grad):
@@ -37,7 +40,7 @@ class Adam:
         self.v = self.beta2 * self.v + (1 - self.beta2) * g * g
         m_hat = self.m / (1 - self.beta1**self.step)
         v_hat = self.v / (1 - self.beta2**self.step)
-        self.param = self.param - self.lr * m_hat / (np.sqrt(v_hat) + self.eps)
+        self.param = self.shrink * self.param - self.lr * m_hat / (np.sqrt(v_hat) + self.eps)
 
 
 def zeros_like(param, n):
@@ -102,16 +105,18 @@ def test_adagrad_rows_have_the_bits_of_dense(backend, dtype, trailing):
     beta1=st.sampled_from([0.0, 0.5, 0.9, 0.99]),
     beta2=st.sampled_from([0.0, 0.9, 0.999]),
     eps=st.sampled_from([1e-8, 1e-3, 10.0]),
+    weight_decay=st.sampled_from([0.0, 0.1]),
 )
 @hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
-def test_adam_follows_the_paper(backend, dtype, shape, seed, beta1, beta2, eps):
+def test_adam_follows_the_paper(backend, dtype, shape, seed, beta1, beta2, eps, weight_decay):
     rng = np.random.default_rng(seed)
     param = np.asarray(rng.normal(size=shape)).astype(dtype)
     m, v = zeros_like(param, 2)
-    expected = Adam(param, LR, beta1, beta2, eps)
+    expected = Adam(param, LR, beta1, beta2, eps, weight_decay)
+    words = {"beta1": beta1, "beta2": beta2, "eps": eps, "weight_decay": weight_decay}
     for step in range(1, 5):
         grad = np.asarray(rng.normal(size=shape)).astype(dtype)
-        optim.adam(param, grad, m, v, step, LR, beta1=beta1, beta2=beta2, eps=eps)
+        optim.adam(param, grad, m, v, step, LR, **words)
         expected(grad)
     np.testing.assert_allclose(param, expected.param.astype(float), **tolerance(dtype))
     np.testing.assert_allclose(m, expected.m.astype(float), **tolerance(dtype))
@@ -146,16 +151,20 @@ def test_adam_on_all_rows_has_the_bits_of_dense(backend, dtype):
     ("beta1", "beta2"), [(0.9, 0.999), (0.0, 0.9), (0.5, 0.0), (0.9, 0.8), (0.99, 0.999)]
 )
 @pytest.mark.parametrize("eps", [1e-8, pytest.param(1e-2, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("trailing", [(), (3,), (2, 40)], ids=str)
-def test_rows_equal_dense(backend, dtype, beta1, beta2, eps, trailing):
+@pytest.mark.parametrize(
+    ("trailing", "weight_decay"),
+    [((), 0.0), ((3,), 0.0), ((2, 40), 0.0), ((2, 40), 0.3), ((3,), 15.0)],
+    ids=str,
+)
+def test_rows_equal_dense(backend, dtype, beta1, beta2, eps, trailing, weight_decay):
     rng = np.random.default_rng(3)
     n_rows, n_steps = 6, 300
     param = rng.normal(size=(n_rows, *trailing)).astype(dtype)
-    expected = Adam(param, LR, beta1, beta2, eps)
+    expected = Adam(param, LR, beta1, beta2, eps, weight_decay)
     m, v = zeros_like(param, 2)
     last = np.zeros(n_rows, np.int64)
     touched = np.array([1.0, 0.3, 0.1, 0.03, 0.01, 0.0])
-    betas = {"beta1": beta1, "beta2": beta2, "eps": eps}
+    betas = {"beta1": beta1, "beta2": beta2, "eps": eps, "weight_decay": weight_decay}
     for step in range(1, n_steps + 1):
         rows = np.flatnonzero(rng.random(n_rows) < touched)
         grad = (10.0 ** rng.uniform(-6, 1) * rng.normal(size=(len(rows), *trailing))).astype(dtype)
@@ -167,6 +176,8 @@ def test_rows_equal_dense(backend, dtype, beta1, beta2, eps, trailing):
     assert last.tolist() == [n_steps] * n_rows
     # Stored moments of float32 are rounded at each touch, and a motion is their quotient.
     close = {"rtol": 1e-4, "atol": 1e-4} if dtype == np.float32 else {"rtol": 1e-11, "atol": 1e-12}
+    if weight_decay:  # which brings numbers back from far away, where they were rounded
+        close["atol"] *= max(1.0, float(abs(expected.param).max()))
     np.testing.assert_allclose(param, expected.param.astype(float), **close)
 
 
@@ -191,15 +202,17 @@ def test_rows_are_catch_up_and_step(backend, dtype):
 @pytest.mark.parametrize("start", [0, 1, 50, 104, 130, 5000, 60000])
 @pytest.mark.parametrize("missed", [1, 4, 5, 30, 700])
 @pytest.mark.parametrize("eps", [1e-8, 1.0])
-def test_missed_steps(start, missed, eps):
+@pytest.mark.parametrize("weight_decay", [0.0, 0.01, 1.0])
+def test_missed_steps(start, missed, eps, weight_decay):
     # Every size of sqrt(v) against eps, from far above to far below.
     sizes = np.array([[10.0**k for k in range(-12, 4)]])
     param, m, v, last = np.zeros_like(sizes), 0.3 * sizes, sizes**2, np.array([start])
-    expected = Adam(param, eps=eps)
+    param += 1.0 if weight_decay else 0.0
+    expected = Adam(param, eps=eps, weight_decay=weight_decay)
     expected.m, expected.v, expected.step = m.astype(np.longdouble), v.astype(np.longdouble), start
     for _ in range(missed):
         expected(np.zeros_like(sizes))
-    optim.adam_catch_up(param, m, v, last, start + missed, LR, eps=eps)
+    optim.adam_catch_up(param, m, v, last, start + missed, LR, eps=eps, weight_decay=weight_decay)
     np.testing.assert_allclose(param, expected.param.astype(float), rtol=1e-13)
     np.testing.assert_allclose(m, expected.m.astype(float), rtol=1e-13)
     np.testing.assert_allclose(v, expected.v.astype(float), rtol=1e-13)
@@ -332,8 +345,9 @@ def test_tables_have_the_same_bits_on_every_machine():
     found = {}
     for beta1, beta2 in ((0.9, 0.999), (0.99, 0.9999), (0.85, 0.98), (0.99999, 0.999)):
         table = tables(np.zeros(1), beta1, beta2, 3000)
+        arrays = table.powers[:2], table.decay[:3], table.tail, table.visible  # not those of weight decay
         found[beta1, beta2] = (
-            hashlib.sha256(b"".join(a.tobytes() for a in table[:4])).hexdigest()[:16],
+            hashlib.sha256(b"".join(a.tobytes() for a in arrays)).hexdigest()[:16],
             table.closed,
         )
     assert found == {
@@ -368,10 +382,10 @@ def test_the_largest_table_takes_few_megabytes():
 
 
 def test_blocks_of_steps_give_the_same_bits(monkeypatch):
-    whole, exact = _tail(0.9, 0.9999, 3000, 9)
+    whole, exact = _tail(0.9, 0.9999, 0.999, 3000, 9)
     module = importlib.import_module("hforest.optim.tables")
     monkeypatch.setattr(module, "_BLOCK", 700)
-    again, exact_again = _tail(0.9, 0.9999, 3000, 9)
+    again, exact_again = _tail(0.9, 0.9999, 0.999, 3000, 9)
     assert whole.tobytes() == again.tobytes()
     assert exact.tobytes() == exact_again.tobytes()
 
@@ -441,7 +455,7 @@ def test_missed_steps_end_when_the_moment_has_underflowed(backend, dtype, beta1,
 # --------------------------------------------------------------------------- backends, threads, layout
 
 
-def few_steps(dtype):
+def few_steps(dtype, weight_decay=0.0):
     rng = np.random.default_rng(6)
     param = rng.normal(size=(3000, 9)).astype(dtype)
     m, v, h = zeros_like(param, 3)
@@ -449,21 +463,63 @@ def few_steps(dtype):
     for step in (1, 2, 90, 300, 302, 310, 2000):
         rows = np.flatnonzero(rng.random(3000) < 0.5)
         grad = rng.normal(size=(len(rows), 9)).astype(dtype)
-        optim.adam_rows(param, rows, grad, m, v, last, step, LR)
+        optim.adam_rows(param, rows, grad, m, v, last, step, LR, weight_decay=weight_decay)
         optim.adagrad_rows(param, rows, grad, h, LR)
         full = rng.normal(size=param.shape).astype(dtype)
         optim.adagrad(param, full, h, LR)
-    optim.adam_catch_up(param, m, v, last, 2000, LR)
-    optim.adam(param, full, m, v, 2001, LR)
+    optim.adam_catch_up(param, m, v, last, 2000, LR, weight_decay=weight_decay)
+    optim.adam(param, full, m, v, 2001, LR, weight_decay=weight_decay)
     return b"".join(a.tobytes() for a in (param, m, v, h, last))
 
 
-def test_threads_do_not_change_bits(threads, dtype):
+@pytest.mark.parametrize("weight_decay", [0.0, 0.01, 5.0])
+def test_threads_do_not_change_bits(threads, dtype, weight_decay):
     bits = []
     for n in (1, 2, 7):
         threads(n)
-        bits.append(few_steps(dtype))
+        bits.append(few_steps(dtype, weight_decay))
     assert bits[0] == bits[1] == bits[2]
+
+
+@several_paths
+@pytest.mark.parametrize("weight_decay", [0.01, 5.0])
+def test_vector_paths_do_not_change_bits_of_weight_decay(simd, dtype, weight_decay):
+    bits = set()
+    for path in machine.simd_paths():
+        simd(path)
+        bits.add(few_steps(dtype, weight_decay))
+    assert len(bits) == 1
+
+
+def test_a_dense_step_and_rows_never_missed_have_equal_bits_with_weight_decay(backend, dtype):
+    rng = np.random.default_rng(2)
+    dense = rng.normal(size=(9, 70)).astype(dtype)
+    sparse, (m, v, m_sparse, v_sparse), last = dense.copy(), zeros_like(dense, 4), np.zeros(9, np.int64)
+    for step in range(1, 6):
+        grad = rng.normal(size=dense.shape).astype(dtype)
+        optim.adam(dense, grad, m, v, step, LR, weight_decay=0.5)
+        optim.adam_rows(sparse, np.arange(9), grad, m_sparse, v_sparse, last, step, LR, weight_decay=0.5)
+    assert dense.tobytes() == sparse.tobytes()
+
+
+@pytest.mark.parametrize("weight_decay", [0.02, 2.0, 19.0])
+def test_rows_without_gradients_decay(backend, dtype, weight_decay):
+    """Also where beta1 / (1 - lr weight_decay) is 1 or more, and no series converges."""
+    param, last = np.ones((2, 3), dtype), np.zeros(2, np.int64)
+    m, v = zeros_like(param, 2)
+    m[1], v[1] = 0.1, 0.01
+    expected = Adam(param, LR, weight_decay=weight_decay)
+    expected.m, expected.v = m.astype(np.longdouble), v.astype(np.longdouble)
+    for _ in range(400):
+        expected(np.zeros_like(param))
+    optim.adam_catch_up(param, m, v, last, 400, LR, weight_decay=weight_decay)
+    np.testing.assert_allclose(param, expected.param.astype(float), **tolerance(dtype))
+
+
+@pytest.mark.parametrize(("weight_decay", "error"), [(-1, ValueError), (20.0, ValueError), ("a", TypeError)])
+def test_a_weight_decay_out_of_range_is_refused(weight_decay, error):
+    with pytest.raises(error, match="weight_decay: expected"):
+        optim.adam(*np.zeros((4, 3)), 1, LR, weight_decay=weight_decay)
 
 
 @hypothesis.given(
@@ -481,12 +537,13 @@ def test_backends_agree(fast_backend, dtype, reference, n_rows, trailing, data):
     v = (m * m + rng.random(param.shape)).astype(dtype)
     last = rng.integers(0, 160, n_rows)
     grad = rng.normal(size=(len(rows), *trailing)).astype(dtype)
+    words = {"weight_decay": data.draw(st.sampled_from([0.0, 0.05, 3.0]))}
     expected = [a.copy() for a in (param, m, v, last)]
-    reference(optim.adam_rows, expected[0], rows, grad, *expected[1:], 160, LR)
-    reference(optim.adam_catch_up, *expected, 190, LR)
+    reference(optim.adam_rows, expected[0], rows, grad, *expected[1:], 160, LR, **words)
+    reference(optim.adam_catch_up, *expected, 190, LR, **words)
     got = [fast_backend.array(a) for a in (param, m, v, last)]
-    optim.adam_rows(got[0], fast_backend.array(rows), fast_backend.array(grad), *got[1:], 160, LR)
-    optim.adam_catch_up(*got, 190, LR)
+    optim.adam_rows(got[0], fast_backend.array(rows), fast_backend.array(grad), *got[1:], 160, LR, **words)
+    optim.adam_catch_up(*got, 190, LR, **words)
     for a, b in zip(got, expected, strict=True):
         np.testing.assert_allclose(fast_backend.numpy(a), b, **tolerance(dtype))
 

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import re
 import shlex
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -433,6 +434,29 @@ def test_every_trial_of_the_searches_is_in_the_record(script):
     assert all(any(key.items() <= row.items() for key in planned) for row in rows)
 
 
+def test_curves_over_trees_are_means_of_the_record(script, tmp_path):
+    table1, rows = script("co2_table1"), record("co2_table1", "runs")
+    curve = table1.curve(rows, "connect4", "CO2")
+    assert list(curve)[:3] == [10, 30, 50]
+    ten = [r["errors"]["10"] for r in rows if (r["data"], r["method"]) == ("connect4", "CO2")]
+    assert len(ten) == 5
+    assert curve[10] == statistics.mean(ten)
+    assert table1.curve(rows, "sensit", "CO2") == {}
+    pytest.importorskip("matplotlib")
+    table1.draw(rows, tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_sets_without_a_split_are_split_as_the_paper_counts(script, tmp_path):
+    x = np.repeat(np.arange(581_012) % 1000, 2).reshape(-1, 2).astype(np.int16)
+    np.savez(tmp_path / "covertype.npz", x=x, y=(x[:, 0] % 7).astype(np.uint8))
+    x, y, x_test, y_test = script("co2_data").load(tmp_path, "covertype", "as published")
+    assert (len(x), len(x_test)) == (500_000, 81_012)
+    assert (x[:, 0] % 7 == y).all()
+    assert (x_test[:, 0] % 7 == y_test).all()
+    assert (np.diff(y[:50].astype(int)) % 7 != 1).any()  # drawn
+
+
 def test_records_have_the_settings_of_their_scripts(script):
     settings = script("co2_table1").SETTINGS
     assert all(row["settings"] == settings[row["data"]] for row in record("co2_table1", "runs"))
@@ -647,6 +671,7 @@ def folder(tmp_path):
     np.savez(tmp_path / "mnist.npz", **split(784, 10))
     np.savez(tmp_path / "usps.npz", **split(256, 10))
     np.savez(tmp_path / "shuttle.npz", **split(9, 3))
+    np.savez(tmp_path / "pendigits.npz", **split(16, 10))
     np.savez(tmp_path / "letter.npz", x=rng.integers(0, 16, (90, 16)), y=np.arange(90) % 26)
     images = {
         f"x_{part}": rng.integers(0, 256, (4, 32, 34, 3), np.uint8) for part in ("train", "val", "test")
@@ -666,6 +691,7 @@ def folder(tmp_path):
     ("name", "options", "key", "count"),
     [
         ("co2_table1", "--only optdigits --trees 2 --runs 2 --methods CO2 RF OC1", "runs", 6),
+        ("co2_table1", "--only pendigits sensit --trees 2 --runs 1", "runs", 2),  # sensit is not there
         ("co2_choices", "--only usps --trees 1 --runs 1", "runs", 15),
         ("co2_search", "--only shuttle --trees 1", "rows", 40),
         ("co2_search", "--only 'letter, 10 trees' --trees 1", "rows", 22),

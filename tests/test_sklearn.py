@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 import hforest
-from hforest import cascade, classic, co2, growth, manifold, neural, project, stats, tabular, tree
+from hforest import cascade, classic, co2, demo, growth, manifold, neural, project, stats, tabular, tree
 from hforest.tabular import recipe
 
 sklearn = pytest.importorskip("sklearn", minversion="1.6", reason="needs scikit-learn 1.6 or newer")
 
 import joblib
 import scipy.sparse
+import scipy.special
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
@@ -43,15 +44,17 @@ pytestmark = pytest.mark.filterwarnings("ignore:shape. expected the shape of a s
 
 # Small sizes by the name of the kind, and what the function of hforest is given for the same forest.
 HINGE = {"n_members": 2, "n_projections": 10, "max_iter": 60, "max_depth": 4}
+NETWORK = {"max_iter": 300, "max_depth": 4, "n_inner_products": 20}
 SIZES = {
     "HingeForest": HINGE,
+    "HingeNetwork": NETWORK,
     "NeuralForest": {"max_depth": 4, "max_iter": 4},
     "CascadeForest": {"n_forests": 1, "max_levels": 2},
 }
 KINDS = sorted(hs.__all__)
 CLASSIFIERS = [name for name in KINDS if name.endswith("Classifier")]
 REGRESSORS = [name for name in KINDS if name.endswith("Regressor")]
-WEIGHTED = [name for name in KINDS if not name.startswith("Honest")]
+WEIGHTED = [name for name in KINDS if not name.startswith(("Honest", "HingeNetwork"))]
 GROWN = [name for name in KINDS if not name.startswith(("Hinge", "Neural", "Cascade"))]
 BOOTSTRAPPED = [name for name in GROWN if name in WEIGHTED]
 
@@ -134,7 +137,13 @@ DEFAULTS = parametrize_with_checks(
 # It sets max_iter to 1000, which is no default: a minute of leaf updates.
 LONG = {("NeuralForestClassifier", "check_class_weight_classifiers")}
 # They train by gradients.
-TRAINED = ("HingeForestClassifier", "HingeForestRegressor", "NeuralForestClassifier")
+TRAINED = (
+    "HingeNetworkClassifier",
+    "HingeNetworkRegressor",
+    "HingeForestClassifier",
+    "HingeForestRegressor",
+    "NeuralForestClassifier",
+)
 
 
 def default_cases():
@@ -181,7 +190,22 @@ def of_honest(x, y, task):
     return tree.predict(tree.refit(forest, x, y, counts=counts.leaf, task=task), x)
 
 
+def of_network(x, y, task):
+    """Units, steps and outputs by hand."""
+    z = ((x - x.mean(axis=0, dtype=float)) / x.std(axis=0, dtype=float)).astype(np.float32)
+    goal = y if task == "classification" else ((y - y.mean()) / y.std())[:, None]
+    config = demo.Config(n_trees=8, depth=4, n_features=20, steps=300, eval_every=300, task=task, seed=0)
+    state = demo.start(config, x.shape[1], 3 if task == "classification" else 1)
+    order = np.random.default_rng([0, 1]).permutation(len(x))
+    demo.train(config, state, z[order], goal[order], z[:1], goal[:1])
+    scores = demo.predict(config, state, z)
+    if task == "regression":
+        return scores * np.full(1, y.std()) + np.full(1, y.mean())
+    return scipy.special.softmax(scores, axis=1)
+
+
 FUNCTIONS = {
+    "HingeNetwork": of_network,
     "HonestForest": of_honest,
     "RandomForest": of_forest(classic.grow),
     "ExtraTrees": of_forest(classic.grow_extra),
@@ -208,6 +232,29 @@ def test_estimators_predict_what_the_functions_predict(name, dtype):
     assert same_bits(outputs(model, x), expected)
 
 
+def test_a_network_keeps_the_state_of_the_least_error_on_held_out_samples():
+    settings = NETWORK | {"validation_fraction": 0.3, "eval_every": 20, "n_inner_products": 5}
+    for name in ("HingeNetworkClassifier", "HingeNetworkRegressor"):
+        x, y = data(name)
+        model = small(name, **settings).fit(x, y)
+        errors, best = model.validation_errors_, int(np.argmin(model.validation_errors_))
+        assert len(errors) == len(model.loss_curve_) == 15
+        assert model.state_["step"] == 20 * (best + 1) <= model.n_iter_ == 300
+        held = np.random.default_rng([0, 1]).permutation(len(x))[:45]
+        score = model.score(x[held], y[held])
+        assert 1 - score == pytest.approx(errors[best], abs=1e-5)
+    assert model.fit(x, y).validation_errors_ == errors
+    assert small("HingeNetworkClassifier").fit(X, Y).validation_errors_ == []
+
+
+def test_the_network_of_scalar_leaves_learns():
+    settings = {"leaves": "scalar", "optimizer": "adagrad", "learning_rate": 0.1, "kind": "fern"}
+    assert small("HingeNetworkClassifier", **settings).fit(X[::2], Y[::2]).score(X[1::2], Y[1::2]) > 0.85
+    for share in (-0.1, 0.6, "some", True, np.nan):
+        with pytest.raises(ValueError, match="validation_fraction: expected a share of 0 to 0.5, got "):
+            small("HingeNetworkClassifier", validation_fraction=share).fit(X, Y)
+
+
 # Parameters of an estimator that its function lacks.
 OWN = {
     "n_jobs",
@@ -221,6 +268,7 @@ OWN = {
     "max_samples",
     "bootstrap_weights",
     "trees",
+    "standardize",
 }
 
 

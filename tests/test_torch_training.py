@@ -87,6 +87,44 @@ def test_scalar_leaves_and_other_betas():
         torch.testing.assert_close(a, b, rtol=0, atol=1e-13)
 
 
+@pytest.mark.parametrize("schedule", ["constant", "steps", "one cycle"])
+@pytest.mark.parametrize("weight_decay", [0.05, 10.0])  # 10: beta1 / (1 - lr weight_decay) is above 1
+def test_weight_decay_is_that_of_adamw(real, schedule, weight_decay):
+    settings = {"lr": 0.02, "weight_decay": weight_decay}
+    got = tables(lambda p: ht.RowAdam(p, **settings), real, 150, SCHEDULES[schedule])
+    want = tables(lambda p: torch.optim.AdamW(p, **settings), real, 150, SCHEDULES[schedule])
+    close = 1e-13 if real == torch.float64 else 5e-6
+    for a, b in zip(got, want, strict=True):
+        torch.testing.assert_close(a, b, rtol=close, atol=close)
+
+
+def test_weight_decay_in_groups_and_states():
+    torch.manual_seed(0)
+    params = [torch.nn.Parameter(torch.randn(3, dtype=torch.float64)) for _ in range(2)]
+    groups = [{"params": params[:1], "weight_decay": 0.5}, {"params": params[1:]}]
+    optimizer = ht.RowAdam(groups, lr=0.1)
+    copies = [torch.nn.Parameter(p.detach().clone()) for p in params]
+    adamw = torch.optim.AdamW(
+        [{"params": copies[:1], "weight_decay": 0.5}, {"params": copies[1:], "weight_decay": 0.0}], lr=0.1
+    )
+
+    def step(optimizer, params):
+        for p in params:
+            p.grad = 2 * p.detach()
+        optimizer.step()
+
+    for _ in range(5):
+        step(optimizer, params), step(adamw, copies)
+    adamw.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    assert [group["weight_decay"] for group in adamw.param_groups] == [0.5, 0.0]
+    step(optimizer, params), step(adamw, copies)
+    if "decoupled_weight_decay" in adamw.param_groups[0]:  # else it could be that of Adam
+        optimizer.load_state_dict(adamw.state_dict())
+    step(optimizer, params), step(adamw, copies)
+    for a, b in zip(params, copies, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-14)
+
+
 @pytest.mark.skipif(not row_state.COUNTS, reason="this PyTorch lets no rows miss steps")
 def test_missed_steps_matter():
     """What the other tests compare would differ if rows were not moved by the steps they missed."""
@@ -357,6 +395,8 @@ def test_no_rows_and_no_samples():
         ({"betas": (0.9, 1.0)}, ValueError, "beta2: expected"),
         ({"betas": 0.9}, TypeError, "betas: expected two numbers, got 0.9"),
         ({"eps": 0.0}, ValueError, "eps: expected"),
+        ({"weight_decay": -1.0}, ValueError, "weight_decay: expected a finite number >= 0"),
+        ({"lr": 0.1, "weight_decay": 10.0}, ValueError, "weight_decay: expected a number below 1 / lr = 10"),
     ],
 )
 def test_wrong_settings(settings, kind, message):
@@ -391,7 +431,7 @@ def test_wrong_parameters_and_gradients():
 def test_adam_with_weight_decay_is_not_loaded():
     p = torch.nn.Parameter(torch.zeros(2))
     adam = torch.optim.Adam([p], weight_decay=0.1)
-    with pytest.raises(ValueError, match="state_dict: expected weight_decay=0, which RowAdam does not have"):
+    with pytest.raises(ValueError, match="state_dict: expected decoupled weight decay, as RowAdam has it"):
         ht.RowAdam([p]).load_state_dict(adam.state_dict())
 
 
@@ -406,6 +446,9 @@ def test_steps_in_backward_that_cannot_be():
     with pytest.raises(ValueError, match="grad: expected None for parameters that move in the backward pass"):
         optimizer.step()
     net[1].weights.grad = None
+    decaying = ht.RowAdam(net.parameters(), weight_decay=0.1)
+    with pytest.raises(ValueError, match="weight_decay: expected 0 for parameters that move in the backward"):
+        decaying.step_in_backward(net[1].thresholds, net[1].weights)
     forest = ht.HingeForest(5, 2, 2)
     with pytest.raises(ValueError, match="thresholds: expected parameters of one group of this optimiser"):
         optimizer.step_in_backward(forest.thresholds, forest.weights)

@@ -108,6 +108,11 @@ CODING = {
     "connect4": "standardised",
     "isolet": "as published",
     "shuttle": "ranked",
+    "satimage": "standardised",
+    "pendigits": "standardised",
+    "protein": "as published",
+    "sensit": "standardised",
+    "covertype": "standardised",
     "mnist": "in [0, 1]",
     "usps": "in [0, 1]",
     "optdigits": "in [0, 1]",
@@ -115,22 +120,27 @@ CODING = {
 """How features are coded unless a script asks for another coding."""
 
 
+TRAINED_ON = {"letter": 15_000, "connect4": 55_000, "covertype": 500_000}
+"""Training samples of the sets without an official split."""
+
+
 def load(
     folder: Path, name: str, coding: str | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """x, y, x_test and y_test; float32 samples and int32 labels.
 
-    Letter: the first 15 000 rows against the last 5000. Connect4: 55 000 drawn rows against the others. The
-    other sets have an official split. Codings: "standardised", "ranked", "in [0, 1]", "0 and 1" or "as
-    published" (no change), "-1, 0, 1" (one feature for each square of connect4) and "-1, 0, 1, standardised".
+    Letter: the first 15 000 rows against the last 5000. Connect4: 55 000 drawn rows against the others;
+    covertype: 500 000. The other sets have an official split. Codings: "standardised", "ranked", "in [0, 1]",
+    "0 and 1" or "as published" (no change), "-1, 0, 1" (one feature for each square of connect4) and
+    "-1, 0, 1, standardised".
     Shuttle's measurements are up to 96 deviations from their means, so they are ranked.
     """
     coding = coding or CODING[name]
     file = np.load(folder / f"{name}.npz")
-    if name in ("letter", "connect4"):
+    if name in TRAINED_ON:
         x, y = file["x"].astype(np.float32), file["y"]
-        n = 15_000 if name == "letter" else 55_000
-        if name == "connect4":
+        n = TRAINED_ON[name]
+        if name != "letter":
             order = np.random.default_rng(0).permutation(len(x))
             x, y = x[order], y[order]
         x, y, x_test, y_test = x[:n], y[:n], x[n:], y[n:]

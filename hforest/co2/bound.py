@@ -10,6 +10,7 @@ from ..core import check, dispatch
 from ..core.aliases import ArrayLike, FloatArray, IntArray
 from ..core.gpu import cast
 from . import checks
+from .any_loss import Loss, Node, check_pair
 
 _PACKAGE = "hforest.co2"
 _FLOAT64 = np.dtype(np.float64)
@@ -38,16 +39,8 @@ class _Arguments(NamedTuple):
     weight: FloatArray
 
 
-def _checked(
-    x: FloatArray,
-    y: ArrayLike,
-    w: FloatArray,
-    theta0: FloatArray,
-    theta1: FloatArray,
-    loss: str,
-    sample_weight: ArrayLike | None,
-) -> _Arguments:
-    check.choice("loss", loss, checks.LOSSES)
+def _check_split(x: FloatArray, w: FloatArray, theta0: FloatArray, theta1: FloatArray) -> int:
+    """Checks samples and a split; the number of outputs."""
     check.same_device(x=x, w=w, theta0=theta0, theta1=theta1)
     dtype = check.floating("x", x)
     sizes: check.Sizes = {}
@@ -58,7 +51,20 @@ def _checked(
     check.at_least_one(sizes, "n_features", "n_outputs")
     for name, a in (("x", x), ("w", w), ("theta0", theta0), ("theta1", theta1)):
         checks.moderate(name, a)
-    n_outputs = sizes["n_outputs"]
+    return sizes["n_outputs"]
+
+
+def _checked(
+    x: FloatArray,
+    y: ArrayLike,
+    w: FloatArray,
+    theta0: FloatArray,
+    theta1: FloatArray,
+    loss: str,
+    sample_weight: ArrayLike | None,
+) -> _Arguments:
+    check.choice("loss", loss, checks.LOSSES)
+    n_outputs = _check_split(x, w, theta0, theta1)
     task, n_classes = ("classification", n_outputs) if loss == "log" else ("regression", None)
     target, weight = checks.target_and_weight(x, y, sample_weight, task, n_classes, some_above_0=False)
     if target.n_outputs != n_outputs:
@@ -70,6 +76,22 @@ def _checked(
     return _Arguments(w, theta0, theta1, x, target.labels, target.targets, weight)
 
 
+def _node(
+    x: FloatArray,
+    y: ArrayLike,
+    w: FloatArray,
+    theta0: FloatArray,
+    theta1: FloatArray,
+    loss: Loss,
+    sample_weight: ArrayLike | None,
+) -> tuple[Node, FloatArray]:
+    """The samples with a loss of the caller, and both thetas as float64."""
+    check_pair(loss, "'log', 'squared' or ")
+    _check_split(x, w, theta0, theta1)
+    node = Node(x, y, loss, sample_weight, some_above_0=False)
+    return node, np.stack([theta0, theta1]).astype(np.float64)
+
+
 def surrogate(
     x: FloatArray,
     y: ArrayLike,
@@ -77,7 +99,7 @@ def surrogate(
     theta0: FloatArray,
     theta1: FloatArray,
     *,
-    loss: Literal["log", "squared"] = "log",
+    loss: Literal["log", "squared"] | Loss = "log",
     sample_weight: ArrayLike | None = None,
 ) -> float:
     """Returns the upper bound on the empirical loss of a split (eq. 10).
@@ -87,15 +109,17 @@ def surrogate(
     x : (n_samples, n_features) array of float32 or float64
         Samples as they are; append a constant -1 for an offset.
     y : (n_samples,) array of integers or bools, or (n_samples,) or (n_samples, n_outputs) array of numbers
-        Labels for the log loss, targets for the squared loss.
+        Labels for the log loss, targets for the squared loss; for a pair of functions what they take.
     w : (n_features,) array, dtype of x
         The split: ``w.x >= 0`` goes right.
     theta0 : (n_outputs,) array, dtype of x
         Of the left side: unnormalised log-probabilities of the classes, or means of the targets.
     theta1 : (n_outputs,) array, dtype of x
         Of the right side: unnormalised log-probabilities of the classes, or means of the targets.
-    loss : "log" or "squared"
-        ``-theta[y] + log sum exp theta`` (eq. 3), or ``||y - theta||**2`` (eq. 4).
+    loss : "log" or "squared", or a tuple of two functions
+        ``-theta[y] + log sum exp theta`` (eq. 3), or ``||y - theta||**2`` (eq. 4). Or (value, gradient) of a
+        convex loss: functions of theta (n_outputs,) float64 and rows of y that return an array (n_samples,)
+        of losses, and one (n_samples, n_outputs) of their gradients by theta.
     sample_weight : (n_samples,) array of real numbers, optional
         Weights of the samples as `fit_stump` takes them, or all 0; by default 1.
 
@@ -108,13 +132,15 @@ def surrogate(
     ------
     TypeError, ValueError, IndexError
         Wrong dtype or device; wrong shape or layout, another loss, negative weights, NaN, infinity or numbers
-        beyond 1e15; a label outside theta.
+        beyond 1e15; a label outside theta; functions that return other shapes or numbers beyond 1e100.
 
     Notes
     -----
     Eq. 10: ``sum max(-w.x + loss(theta0, y), w.x + loss(theta1, y)) - |w.x|``, for every w at least the loss
     of the split (eq. 5), and the less the larger w is (eq. 8). Products w.x are summed in the dtype of x in
     sixteen lanes, losses in float64. Cost: a read of x.
+
+    A pair of functions runs in NumPy, on the CPU; y is then any array with a row for each sample.
 
     Examples
     --------
@@ -125,6 +151,9 @@ def surrogate(
     >>> round(co2.surrogate(x, y, w, theta0, theta1), 3)
     0.097
     """
+    if not isinstance(loss, str):
+        node, thetas = _node(x, y, w, theta0, theta1, loss, sample_weight)
+        return node.surrogate(w, thetas, slice(None))[0]
     arguments = _checked(x, y, w, theta0, theta1, loss, sample_weight)
     out = dispatch.array_module(x).empty(1)
     dispatch.backend(_PACKAGE, x).surrogate(*arguments, out)
@@ -138,7 +167,7 @@ def surrogate_grad(
     theta0: FloatArray,
     theta1: FloatArray,
     *,
-    loss: Literal["log", "squared"] = "log",
+    loss: Literal["log", "squared"] | Loss = "log",
     sample_weight: ArrayLike | None = None,
 ) -> SplitGradient:
     """Returns the subgradient of `surrogate` by w, theta0 and theta1.
@@ -148,15 +177,17 @@ def surrogate_grad(
     x : (n_samples, n_features) array of float32 or float64
         Samples as they are; append a constant -1 for an offset.
     y : (n_samples,) array of integers or bools, or (n_samples,) or (n_samples, n_outputs) array of numbers
-        Labels for the log loss, targets for the squared loss.
+        Labels for the log loss, targets for the squared loss; for a pair of functions what they take.
     w : (n_features,) array, dtype of x
         The split: ``w.x >= 0`` goes right.
     theta0 : (n_outputs,) array, dtype of x
         Of the left side: unnormalised log-probabilities of the classes, or means of the targets.
     theta1 : (n_outputs,) array, dtype of x
         Of the right side: unnormalised log-probabilities of the classes, or means of the targets.
-    loss : "log" or "squared"
-        ``-theta[y] + log sum exp theta`` (eq. 3), or ``||y - theta||**2`` (eq. 4).
+    loss : "log" or "squared", or a tuple of two functions
+        ``-theta[y] + log sum exp theta`` (eq. 3), or ``||y - theta||**2`` (eq. 4). Or (value, gradient) of a
+        convex loss: functions of theta (n_outputs,) float64 and rows of y that return an array (n_samples,)
+        of losses, and one (n_samples, n_outputs) of their gradients by theta.
     sample_weight : (n_samples,) array of real numbers, optional
         Weights of the samples as `fit_stump` takes them, or all 0; by default 1.
 
@@ -186,6 +217,11 @@ def surrogate_grad(
     >>> co2.surrogate_grad(x, y, np.array([0.1, 0.05]), *theta).w
     array([-2.,  0.])
     """
+    if not isinstance(loss, str):
+        node, thetas = _node(x, y, w, theta0, theta1, loss, sample_weight)
+        _, sign = node.surrogate(w, thetas, slice(None))
+        slope, sums, _ = node.slopes(w, thetas, sign, slice(None))
+        return SplitGradient(slope, *sums.astype(x.dtype))
     arguments = _checked(x, y, w, theta0, theta1, loss, sample_weight)
     xp = dispatch.array_module(x)
     grads = [xp.empty(a.shape) for a in (w, theta0, theta1)]

@@ -50,9 +50,14 @@ def target_and_weight(
     goal = supervised.target(y, x.shape[0], task, n_classes, MAX_MAGNITUDE)
     learned: Array = goal.targets if goal.labels is None else goal.labels
     check.same_device(x=x.x if isinstance(x, Windows) else x, y=learned)
+    return goal, weight_of(learned, sample_weight, some_above_0=some_above_0)
+
+
+def weight_of(learned: Array, sample_weight: ArrayLike | None, *, some_above_0: bool = True) -> FloatArray:
+    """The weights of samples with these labels or targets."""
     weight = supervised.sample_weight(sample_weight, learned, MAX_MAGNITUDE, some_above_0=some_above_0)
     moderate_weight("sample_weight", weight)
-    return goal, weight
+    return weight
 
 
 def moderate_weight(name: str, weight: FloatArray) -> None:
@@ -77,15 +82,8 @@ def check_gains(
         )
 
 
-def samples_and_split(
-    x: FloatArray,
-    y: ArrayLike,
-    w: FloatArray,
-    sample_weight: ArrayLike | None,
-    task: str,
-    n_classes: int | None,
-) -> tuple[FloatArray, Samples, int]:
-    """The samples of weight above 0 of a node to be split from w, and the number of outputs."""
+def split(x: FloatArray, w: FloatArray) -> None:
+    """Checks the samples of a node and a w to split it from."""
     check.same_device(x=x, w=w)
     dtype = check.floating("x", x)
     sizes: check.Sizes = {}
@@ -98,6 +96,18 @@ def samples_and_split(
         )
     moderate("x", x)
     moderate("w", w)
+
+
+def samples_and_split(
+    x: FloatArray,
+    y: ArrayLike,
+    w: FloatArray,
+    sample_weight: ArrayLike | None,
+    task: str,
+    n_classes: int | None,
+) -> tuple[FloatArray, Samples, int]:
+    """The samples of weight above 0 of a node to be split from w, and the number of outputs."""
+    split(x, w)
     target, weight = target_and_weight(x, y, sample_weight, task, n_classes)
     samples = Samples(target.labels, target.targets, weight)
     heavy = weight > 0

@@ -2,8 +2,8 @@ from numpy.typing import NDArray
 
 from ..growth import Bins
 from ..growth.trees import Batch, Learned
+from .descent import Schedule
 from .oc1 import Search
-from .stump import Schedule
 from .units import StandardizedWindows
 
 COPIED: int

@@ -38,7 +38,7 @@ BLOCK = 128
 """Threads of a block whose products meet in shared memory, as gpu.cu has it."""
 
 
-# Structs of gpu.cu, which describes their members. Schedule, of stump.py, is another.
+# Structs of gpu.cu, which describes their members. Schedule, of descent.py, is another.
 
 
 class Samples(NamedTuple):

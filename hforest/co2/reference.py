@@ -12,14 +12,13 @@ import math
 
 import numpy as np
 
-from ..core.philox import below, keys, philox, unit
+from ..core.philox import keys, philox, unit
 from ..core.scores import log2, node_score
 from ..growth.reference_builder import Split, Tree, add, grow_batch, kinds_of, split_by_column
+from .descent import LANES, descend, fold, padded, project, shuffled
 
-LANES = 16
 CHUNK = 1024
-HALVINGS = 3
-ORDER, EPOCH, RESTART, JUMP = 8, 9, 10, 11
+RESTART, JUMP = 10, 11
 CYCLES = 100
 LN2 = 0.69314718055994530942
 ABSENT = 2.0**-20
@@ -45,22 +44,11 @@ def _log(a):
     return log2(a) * LN2
 
 
-def _padded(row):
-    return np.concatenate([row, np.zeros(-len(row) % LANES, row.dtype)]).reshape(-1, LANES)
-
-
-def _fold(lanes):
-    while len(lanes) > 1:
-        half = len(lanes) // 2
-        lanes = lanes[:half] + lanes[half:]
-    return lanes[0]
-
-
 def _dot(w, row):
     lanes = np.zeros(LANES, row.dtype)
-    for a, b in zip(_padded(row), _padded(w), strict=True):
+    for a, b in zip(padded(row), padded(w), strict=True):
         lanes = lanes + a * b
-    return float(_fold(lanes))
+    return float(fold(lanes))
 
 
 class _Losses:
@@ -152,17 +140,6 @@ def surrogate_grad(w, theta0, theta1, x, labels, targets, weight, grad_w, grad_t
     grad_theta1[:] = losses.gradient(1, weights[1], sums[1])
 
 
-def _project(w, nu):
-    # Alg. 1, lines 15 and 16, and a rounding inside the ball.
-    lanes = np.zeros(LANES)
-    for block in _padded(w.astype(np.float64)):
-        lanes = lanes + block * block
-    square = float(_fold(lanes))
-    if square > nu:
-        w = w * w.dtype.type(math.sqrt(nu / square) * (1 - (2.0**-22 if w.itemsize == 4 else 2.0**-50)))
-    return w
-
-
 def _start_theta(labels, targets, weight, sign, smooth, n_outputs):
     # Alg. 1, line 2.
     losses = _Losses(labels, targets, [0.0] * n_outputs, [0.0] * n_outputs)
@@ -188,75 +165,31 @@ def _start_theta(labels, targets, weight, sign, smooth, n_outputs):
     ]
 
 
-def _shuffled(key, n):
-    order = list(range(n))
-    for i in range(n - 1):
-        other = i + below(philox(key, i // 4, ORDER)[i % 4], n - i)
-        order[i], order[other] = order[other], order[i]
-    return order
+class _Node:
+    """The samples of a node, for `descend`."""
 
+    def __init__(self, x, labels, targets, weight):
+        self.x, self.labels, self.targets, self.weight = x, labels, targets, weight
 
-def _epoch_order(key, epoch, shuffled):
-    n = len(shuffled)
-    words = philox(key, epoch, EPOCH)
-    start, stride = below(words[0], n), 1 + below(words[1], n)
-    while math.gcd(stride, n) != 1:
-        stride += 1
-    return [shuffled[(start + stride * i) % n] for i in range(n)]
+    def losses(self, theta):
+        return _Losses(self.labels, self.targets, *theta)
+
+    def surrogate(self, w, theta, order):
+        return _surrogate(w, self.losses(theta), self.x, self.weight, order)
+
+    def slopes(self, w, theta, sign, order):
+        return _slopes(w, self.losses(theta), self.x, self.weight, sign, order)
 
 
 def fit_stump(x, labels, targets, weight, schedule, key, w, theta0, theta1, history):
     """Fits w, in place, and theta (Alg. 1); the surrogate at the start and after each round."""
-    c, n, real = schedule, len(x), x.dtype.type
-    if n < c.min_samples:
+    if len(x) < schedule.min_samples:
         w[:] = 0  # separates nothing: the univariate split stays
         return
-    shuffled = _shuffled(key, n)
-    size = min(c.batch, n)
-    n_steps = -(-n // size)
-    n_epochs = max(c.tau, -(-c.min_steps // n_steps))
-    new = _project(w.copy(), c.nu)
-    speed = np.zeros(len(w), x.dtype)
-    theta = [[0.0] * len(theta0), [0.0] * len(theta0)]
-    speeds = [[0.0] * len(theta0), [0.0] * len(theta0)]
-    _, sign = _surrogate(new, _Losses(labels, targets, *theta), x, weight, shuffled)
-    theta = _start_theta(labels, targets, weight, sign, c.smooth, len(theta0))
-    value, sign = _surrogate(new, _Losses(labels, targets, *theta), x, weight, shuffled)
-    best = (value, new, theta)
-    history[0] = value
-    eta, waiting, lowered, epoch = c.eta, 0, 0, 0
-    for round_ in range(c.max_rounds):
-        if lowered == HALVINGS or not value > 0:
-            break
-        if round_ < c.convex_rounds:
-            sign = [0] * n  # the tangent of -|w.x| at w_old = 0
-        for _ in range(n_epochs):
-            order = _epoch_order(key, epoch, shuffled)
-            epoch += 1
-            for first in range(0, n, size):
-                losses = _Losses(labels, targets, *theta)
-                slope, pull, total = _slopes(new, losses, x, weight, sign, order[first : first + size])
-                rate = eta / total
-                speeds = [
-                    [c.momentum * a - rate * b for a, b in zip(*pair, strict=True)]
-                    for pair in zip(speeds, pull, strict=True)
-                ]
-                theta = [
-                    [a + b for a, b in zip(*pair, strict=True)] for pair in zip(theta, speeds, strict=True)
-                ]
-                speed = real(c.momentum) * speed + real(-rate) * slope
-                new = _project(new + speed, c.nu)
-        before = value
-        # w_old = w (Alg. 1, line 4): its signs come with the surrogate.
-        value, sign = _surrogate(new, _Losses(labels, targets, *theta), x, weight, shuffled)
-        history[round_ + 1] = value
-        if value < best[0]:
-            best = (value, new, theta)
-        if round_ >= c.convex_rounds:
-            waiting += not value < before - c.tolerance * before
-        if waiting > c.patience:
-            waiting, lowered, eta = 0, lowered + 1, eta * c.decay
-    _, w[:], (theta0[:], theta1[:]) = best
+    node, n_outputs = _Node(x, labels, targets, weight), len(theta0)
+    _, sign = node.surrogate(project(w, schedule.nu), np.zeros((2, n_outputs)), shuffled(key, len(x)))
+    start = _start_theta(labels, targets, weight, sign, schedule.smooth, n_outputs)
+    w[:], (theta0[:], theta1[:]) = descend(node, schedule, key, w, np.array(start), history)
 
 
 class _Search:

@@ -7,7 +7,9 @@ import numpy as np
 from ..core import check, dispatch
 from ..core.aliases import ArrayLike, FloatArray, Rng
 from ..core.gpu import cast
-from . import checks
+from . import any_loss, checks
+from .any_loss import Loss
+from .descent import Schedule, descend
 
 _PACKAGE = "hforest.co2"
 _MAX_ROUNDS = 2**20
@@ -48,24 +50,6 @@ class Stump(NamedTuple):
     """(n_outputs,), dtype of x: the same on the right."""
 
 
-class Schedule(NamedTuple):
-    """`StumpSettings` and the other settings, as backends take them; eta (Norouzi et al. 2015) is `lr`."""
-
-    nu: float
-    eta: float
-    momentum: float
-    decay: float
-    tolerance: float
-    smooth: float
-    tau: int
-    batch: int
-    min_steps: int
-    patience: int
-    max_rounds: int
-    convex_rounds: int
-    min_samples: int
-
-
 def schedule(
     nu: float, lr: float, max_rounds: int, stump: StumpSettings, min_samples_oblique: int = 1
 ) -> Schedule:
@@ -100,6 +84,8 @@ def fit_stump(
     sample_weight: ArrayLike | None = None,
     task: str = "classification",
     n_classes: int | None = None,
+    loss: Loss | None = None,
+    theta: ArrayLike | None = None,
     history: list[float] | None = None,
     rng: Rng = None,
 ) -> Stump:
@@ -129,6 +115,10 @@ def fit_stump(
     n_classes : int, optional
         Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
         1, and every class must occur. Classification only.
+    loss : tuple of two functions, optional
+        A convex loss in place of that of the task: (value, gradient), as in `surrogate`.
+    theta : (2, n_outputs) array of real numbers, optional
+        Where theta0 and theta1 start: for a `loss` that is passed, and needed there.
     history : list, optional
         Takes the surrogate at the start and after every round.
     rng : None, int or numpy.random.Generator
@@ -143,7 +133,8 @@ def fit_stump(
     ------
     TypeError, ValueError, IndexError
         Wrong dtype or device; wrong shape or layout, no sample, a number out of its range, NaN, infinity or
-        numbers beyond 1e15, weights that are negative or all 0; a label outside 0 <= y < n_classes.
+        numbers beyond 1e15, weights that are negative or all 0; a label outside 0 <= y < n_classes; a loss
+        that is no such pair, or returns other shapes, NaN, infinity or numbers beyond 1e100.
 
     Notes
     -----
@@ -156,6 +147,10 @@ def fit_stump(
     is flat there. `convex_rounds` leave its concave part out, as if w_old were 0 (where 0 is a tangent of
     -|w.x|); what is left is convex, and leads out. Cost: for each epoch about 1.4 reads of x,
     from memory once.
+
+    A `loss` that is passed runs in NumPy, on the CPU, in the same steps; y is then any array with a row for
+    each sample. Rounds end where the surrogate is not above 0, so losses should be at least 0: add a constant
+    where they are not.
 
     Examples
     --------
@@ -170,12 +165,26 @@ def fit_stump(
     """
     check.history(history)
     settings = schedule(nu, lr, max_rounds, stump)
-    x, samples, n_outputs = checks.samples_and_split(x, y, w, sample_weight, task, n_classes)
-    xp = dispatch.array_module(x)
-    w = w.copy()
-    theta0, theta1 = xp.zeros(n_outputs), xp.zeros(n_outputs)
-    values = xp.full(settings.max_rounds + 1, np.nan)
-    dispatch.backend(_PACKAGE, x).fit_stump(x, *samples, settings, check.seed(rng), w, theta0, theta1, values)
+    if loss is not None:
+        any_loss.check_pair(loss)
+        remedy = "leave it out: y is what the loss takes"
+        for name, value, default in (("task", task, "classification"), ("n_classes", n_classes, None)):
+            same = type(value) is type(default) and value == default
+            check.require(same, name, f"{default!r} beside a loss", repr(value), remedy)
+        node = any_loss.node_and_split(x, y, w, loss, sample_weight)
+        start = any_loss.start(theta)
+        values = np.full(settings.max_rounds + 1, np.nan)
+        fitted, (theta0, theta1) = descend(node, settings, check.seed(rng), w, start, values)
+    else:
+        remedy = "leave it out, or pass a loss"
+        check.require(theta is None, "theta", "None without a loss", type(theta).__name__, remedy)
+        x, samples, n_outputs = checks.samples_and_split(x, y, w, sample_weight, task, n_classes)
+        xp = dispatch.array_module(x)
+        fitted = w.copy()
+        theta0, theta1 = xp.zeros(n_outputs), xp.zeros(n_outputs)
+        values = xp.full(settings.max_rounds + 1, np.nan)
+        run = dispatch.backend(_PACKAGE, x).fit_stump
+        run(x, *samples, settings, check.seed(rng), fitted, theta0, theta1, values)
     if history is not None:
         history.extend(float(a) for a in dispatch.to_numpy(values) if a == a)
-    return Stump(w, cast(theta0, x.dtype), cast(theta1, x.dtype))
+    return Stump(fitted, cast(theta0, x.dtype), cast(theta1, x.dtype))

@@ -26,7 +26,7 @@ import numpy as np
 
 from ..core import check, dispatch
 from ..core.aliases import Array, FloatArray, IntArray
-from .settings import check_adam, check_rate
+from .settings import check_adam, check_decay, check_rate
 from .tables import tables
 
 __all__ = ["adagrad", "adagrad_rows", "adam", "adam_catch_up", "adam_rows"]
@@ -187,6 +187,7 @@ def adam(
     beta1: float = 0.9,
     beta2: float = 0.999,
     eps: float = 1e-8,
+    weight_decay: float = 0.0,
 ) -> None:
     """Take one step of Adam, in place.
 
@@ -209,6 +210,9 @@ def adam(
     eps : float
         Added to the root of the corrected second moment, in the unit of the gradients. A normal number of the
         parameters' dtype: at least 1.2e-38 for float32.
+    weight_decay : float
+        Decoupled decay, at least 0: before it moves param, a step multiplies it by 1 - lr weight_decay, which
+        is above 0.
 
     Raises
     ------
@@ -237,7 +241,8 @@ def adam(
     """
     _check_dense(param, grad, {"m": m, "v": v})
     step, numbers = check_adam(step, lr, beta1, beta2, eps, param.dtype)
-    dispatch.backend(_PACKAGE, param).adam(*_flat(param, grad, m, v), step, *numbers)
+    shrink = check_decay(weight_decay, numbers[0])
+    dispatch.backend(_PACKAGE, param).adam(*_flat(param, grad, m, v), step, *numbers, shrink)
 
 
 def adam_rows(
@@ -253,6 +258,7 @@ def adam_rows(
     beta1: float = 0.9,
     beta2: float = 0.999,
     eps: float = 1e-8,
+    weight_decay: float = 0.0,
 ) -> None:
     """Take one step of Adam at some rows, in place, after the steps that these rows have missed.
 
@@ -283,6 +289,9 @@ def adam_rows(
     eps : float
         Added to the root of the corrected second moment, in the unit of the gradients. A normal number of the
         parameters' dtype: at least 1.2e-38 for float32. The same in every call.
+    weight_decay : float
+        Decoupled decay, at least 0: before it moves param, a step multiplies it by 1 - lr weight_decay, which
+        is above 0. The same in every call.
 
     Raises
     ------
@@ -307,9 +316,10 @@ def adam_rows(
     """
     _check_rows(param, {"rows": rows, "grad": grad}, {"m": m, "v": v, "last": last})
     step, numbers = check_adam(step, lr, beta1, beta2, eps, param.dtype)
+    shrink = check_decay(weight_decay, numbers[0])
     _check_last(last, rows, step - 1, "step - 1")
     flat, flat_grad, flat_m, flat_v = _by_rows(param, grad, m, v)
-    missed = tables(param, numbers[1], numbers[2], step)
+    missed = tables(param, numbers[1], numbers[2], step, shrink)
     dispatch.backend(_PACKAGE, param).adam_rows(
         flat, rows, flat_grad, flat_m, flat_v, last, step, *numbers, missed
     )
@@ -327,6 +337,7 @@ def adam_catch_up(
     beta1: float = 0.9,
     beta2: float = 0.999,
     eps: float = 1e-8,
+    weight_decay: float = 0.0,
 ) -> None:
     """Take the missed steps of rows up to `step`, in place: the dense Adam with zero gradients, to rounding.
 
@@ -351,6 +362,9 @@ def adam_catch_up(
     eps : float
         Added to the root of the corrected second moment, in the unit of the gradients. A normal number of the
         parameters' dtype: at least 1.2e-38 for float32. The same in every call.
+    weight_decay : float
+        Decoupled decay, at least 0: before it moves param, a step multiplies it by 1 - lr weight_decay, which
+        is above 0. The same in every call.
 
     Raises
     ------
@@ -390,9 +404,10 @@ def adam_catch_up(
         rows = xp.arange(param.shape[0] if param.ndim else 0, dtype=np.int64)
     _check_rows(param, {"rows": rows}, {"m": m, "v": v, "last": last})
     step, numbers = check_adam(step, lr, beta1, beta2, eps, param.dtype, first=0)
+    shrink = check_decay(weight_decay, numbers[0])
     _check_last(last, rows, step, "step")
     if step == 0:
         return  # before the first step none is missed
     flat, flat_m, flat_v = _by_rows(param, m, v)
-    missed = tables(param, numbers[1], numbers[2], step)
+    missed = tables(param, numbers[1], numbers[2], step, shrink)
     dispatch.backend(_PACKAGE, param).adam_catch_up(flat, rows, flat_m, flat_v, last, step, *numbers, missed)

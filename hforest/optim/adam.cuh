@@ -15,21 +15,22 @@ __device__ static inline real moment(real value) {
 // The settings of the optimiser.
 struct Adam {
     double lr, beta1, beta2, eps;
+    double shrink; // 1 - lr weight_decay
 };
 
 // Kingma & Ba 2015, Alg. 1; rate = lr / (1 - beta1**step), scale = 1 / sqrt(1 - beta2**step).
 __device__ static inline void adam_one(real* p, real g, real* m, real* v, double rate, double scale, const Adam& a) {
     real first = (real)a.beta1 * *m + (real)(1 - a.beta1) * g;
     real second = (real)a.beta2 * *v + (real)(1 - a.beta2) * (g * g);
-    *p = *p - (real)rate * first / (sqrt(second) * (real)scale + (real)a.eps);
+    *p = (real)a.shrink * *p - (real)rate * first / (sqrt(second) * (real)scale + (real)a.eps);
     *m = moment(first);
     *v = moment(second);
 }
 
 // The tables of missed steps, which tables.py describes.
 struct Missed {
-    const double* powers; // IN  (2, n_powers)
-    const double* decay;  // IN  (3, n_decays)
+    const double* powers; // IN  (3, n_powers)
+    const double* decay;  // IN  (4, n_decays)
     const double* tail;   // IN  (n_steps, n_columns)
     const size* visible;  // IN  (n_steps,)
     size n_powers, n_decays, n_steps, n_columns, closed;
@@ -47,10 +48,10 @@ __device__ static inline size top_of(const Missed& t, size step) {
     return sizeof(real) == 4 ? t.visible[saturated(t, step)] : t.n_columns - 1;
 }
 
-// Returns beta1, beta2 or sqrt(beta2) to the power n; of large n from the powers 1, 2, 4, 8, ...
+// Returns beta1, beta2, sqrt(beta2) or shrink to the power n; of large n from the powers 1, 2, 4, 8, ...
 __device__ static inline double decayed(const Missed& t, int which, size n) {
     if (n < t.n_decays) return t.decay[which * t.n_decays + n];
-    const double* squares = t.powers + (which > 0 ? t.n_powers : 0);
+    const double* squares = t.powers + (which == 3 ? 2 : which > 0) * t.n_powers;
     double result = 1.0;
     for (; n > 0; ++squares, n >>= 1)
         if (n & 1) result *= *squares;
@@ -80,7 +81,7 @@ __device__ static inline void take_missed(
     if (start < 0) start = 0;
     if (start >= stop) return;
     const size gap = stop - start;
-    const real first = *m, eps = (real)a.eps;
+    const real first = *m, eps = (real)a.eps, shrunk = (real)decayed(t, 3, gap);
     if (first != 0) {
         const real root = sqrt(*v);
         const double root_beta2 = sqrt(a.beta2);
@@ -88,22 +89,31 @@ __device__ static inline void take_missed(
         double decay = 1, root_decay = 1;
         size middle = start > t.closed ? start : t.closed;
         if (stop - middle <= FEW) middle = stop;
-        for (size step = start + 1; step <= middle; ++step) {
-            const double* row = tail_of(t, step);
+        size step = start;
+        while (step < middle) {
+            const double* row = tail_of(t, ++step);
             decay *= a.beta1;
             root_decay *= root_beta2;
             const real share = (real)(decay * row[0]);
             // This step and all later ones add 0. Subnormal products would round to themselves for ever.
-            if (share == 0 || decay < 2.2250738585072014e-308) break;
-            motion = motion + share * first / ((real)(root_decay * row[1]) * root + eps);
+            if (share == 0 || decay < 2.2250738585072014e-308) {
+                --step;
+                break;
+            }
+            motion = (real)a.shrink * motion + share * first / ((real)(root_decay * row[1]) * root + eps);
         }
+        // What was taken one by one shrinks in the steps after.
+        motion = (real)decayed(t, 3, stop - step) * motion;
         if (middle < stop) {
-            motion = motion + rest(first, root, decay, root_decay, tail_of(t, middle), top_of(t, middle), eps);
+            const double later = decay * decayed(t, 3, stop - middle);
+            motion = motion + rest(first, root, later, root_decay, tail_of(t, middle), top_of(t, middle), eps);
             const double lost = -decayed(t, 0, gap), root_lost = decayed(t, 2, gap);
             motion = motion + rest(first, root, lost, root_lost, tail_of(t, stop), top_of(t, stop), eps);
         }
-        *p = *p - (real)a.lr * motion;
+        *p = shrunk * *p - (real)a.lr * motion;
         *m = moment(first * (real)decayed(t, 0, gap));
+    } else {
+        *p = shrunk * *p;
     }
     *v = moment(*v * (real)decayed(t, 1, gap));
 }

@@ -22,10 +22,11 @@ typedef struct {
 
 struct hf_adam {
     double lr, beta1, beta2, eps;
+    double shrink;           /* 1 - lr weight_decay, by which each step multiplies p; 1 without */
     double rate;             /* lr / (1 - beta1**step) */
     double scale;            /* 1 / sqrt(1 - beta2**step) */
-    const double *powers;    /* (2, n_powers): beta1 and beta2 to the powers 1, 2, 4, ... */
-    const double *decay;     /* (3, n_decays): beta1, beta2 and sqrt(beta2) to the powers 0, 1, 2, ... */
+    const double *powers;    /* (3, n_powers): beta1, beta2 and shrink to the powers 1, 2, 4, ... */
+    const double *decay;     /* (4, n_decays): beta1, beta2, sqrt(beta2), shrink to the powers 0, 1, 2, ... */
     const double *tail;      /* (n_steps, n_columns) */
     const int64_t *visible;  /* (n_steps): column of the last coefficient that float32 can tell from 0 */
     ptrdiff_t n_powers, n_decays, n_steps, n_columns;
@@ -41,10 +42,11 @@ static double hf_power(const double *squares, int64_t n) {
     return result;
 }
 
-/* Returns beta1, beta2 or sqrt(beta2) (which = 0, 1, 2) to the power n. */
+/* Returns beta1, beta2, sqrt(beta2) or shrink (which = 0, 1, 2, 3) to the power n. */
 static inline double hf_decay(const hf_adam *a, int which, int64_t n) {
     if (n < a->n_decays) return a->decay[which * a->n_decays + n];
-    return which == 2 ? sqrt(hf_power(a->powers + a->n_powers, n)) : hf_power(a->powers + which * a->n_powers, n);
+    if (which == 2) return sqrt(hf_power(a->powers + a->n_powers, n));
+    return hf_power(a->powers + (which == 3 ? 2 : which) * a->n_powers, n);
 }
 
 /* Returns the step, or the last one of the tables. */

@@ -16,7 +16,7 @@ cdef extern from "optim/adam.h" nogil:
             void* p, void* m, void* v, Py_ssize_t n, int64_t start, int64_t stop, const hf_adam* a
         ) noexcept nogil
     ctypedef struct hf_adam:
-        double lr, beta1, beta2, eps, rate, scale
+        double lr, beta1, beta2, eps, shrink, rate, scale
         const double* powers
         const double* decay
         const double* tail
@@ -57,7 +57,7 @@ cdef inline void adam_step(
     cdef adam_real beta1 = <adam_real> a.beta1, rest1 = <adam_real> (1 - a.beta1)
     cdef adam_real beta2 = <adam_real> a.beta2, rest2 = <adam_real> (1 - a.beta2)
     cdef adam_real rate = <adam_real> a.rate, scale = <adam_real> a.scale, eps = <adam_real> a.eps
-    cdef adam_real first, second
+    cdef adam_real shrink = <adam_real> a.shrink, first, second
     cdef Py_ssize_t i
     if a.bodies != NULL:
         a.bodies.step(p, g, m, v, n, a)
@@ -65,7 +65,7 @@ cdef inline void adam_step(
     for i in range(n):
         first = beta1 * m[i] + rest1 * g[i]
         second = beta2 * v[i] + rest2 * (g[i] * g[i])
-        p[i] = p[i] - rate * first / (root_of(second) * scale + eps)
+        p[i] = shrink * p[i] - rate * first / (root_of(second) * scale + eps)
         m[i] = flushed(first)
         v[i] = flushed(second)
 
@@ -91,11 +91,11 @@ cdef inline void adam_pass(
     adam_real* p, adam_real* m, adam_real* v, Py_ssize_t n, int64_t start, int64_t stop,
     const hf_adam* a,
 ) noexcept nogil:
-    # Steps start + 1 to stop, whose gradients were zero: one by one while the polynomials are not exact yet
-    # or the steps are few, the others at once.
+    # Steps start + 1 to stop, whose gradients were zero, with the weight decay of each: one by one while the
+    # polynomials are not exact yet or the steps are few, the others at once.
     cdef int64_t middle, s
-    cdef double m_factor, v_factor, root_factor, decay, root_decay
-    cdef adam_real root, motion, share, scale
+    cdef double m_factor, v_factor, root_factor, decay, root_decay, later
+    cdef adam_real root, motion, share, scale, shrink = <adam_real> a.shrink, shrunk
     cdef Py_ssize_t i
     start = max(start, <int64_t> 0)
     if start >= stop:
@@ -106,25 +106,34 @@ cdef inline void adam_pass(
     middle = hf_middle(a, start, stop)
     m_factor, v_factor = hf_decay(a, 0, stop - start), hf_decay(a, 1, stop - start)
     root_factor = hf_decay(a, 2, stop - start)
+    shrunk = <adam_real> hf_decay(a, 3, stop - start)
     for i in range(n):
         if m[i] != 0:
             root = root_of(v[i])
             motion = 0
             decay = root_decay = 1
-            for s in range(start + 1, middle + 1):
+            s = start
+            while s < middle:
+                s += 1
                 decay *= a.beta1
                 root_decay *= sqrt(a.beta2)
                 share = <adam_real> (decay * hf_row(a, s)[0])
                 # This step and all later ones add 0: subnormal products would round to themselves for ever.
                 if share == 0 or decay < DBL_MIN:
+                    s -= 1
                     break
                 scale = <adam_real> (root_decay * hf_row(a, s)[1])
-                motion += share * m[i] / (scale * root + <adam_real> a.eps)
+                motion = shrink * motion + share * m[i] / (scale * root + <adam_real> a.eps)
+            # What was taken one by one shrinks in the steps after.
+            motion = <adam_real> hf_decay(a, 3, stop - s) * motion
             if middle < stop:
-                motion += _rest(a, middle, m[i], root, decay, root_decay)
+                later = hf_decay(a, 3, stop - middle)
+                motion += _rest(a, middle, m[i], root, decay * later, root_decay)
                 motion += _rest(a, stop, m[i], root, -m_factor, root_factor)
-            p[i] = p[i] - <adam_real> a.lr * motion
+            p[i] = shrunk * p[i] - <adam_real> a.lr * motion
             m[i] = flushed(<adam_real> (m[i] * <adam_real> m_factor))
+        else:
+            p[i] = shrunk * p[i]
         v[i] = flushed(<adam_real> (v[i] * <adam_real> v_factor))
 
 

@@ -15,7 +15,7 @@ cdef hf_adam adam_settings(
 ) noexcept nogil:
     cdef hf_adam a
     memset(&a, 0, sizeof(hf_adam))
-    a.lr, a.beta1, a.beta2, a.eps = lr, beta1, beta2, eps
+    a.lr, a.beta1, a.beta2, a.eps, a.shrink = lr, beta1, beta2, eps, 1
     a.rate = lr / bias1 if bias1 > 0 else 0
     a.scale = 1 / sqrt(bias2) if bias2 > 0 else 0
     a.bodies = hf_adam_bodies_of(itemsize == 4, simd_path())
@@ -30,5 +30,5 @@ cdef int adam_tables(hf_adam* a, missed) except -1:
     a.powers, a.n_powers = &powers[0, 0], powers.shape[1]
     a.decay, a.n_decays = &decay[0, 0], decay.shape[1]
     a.tail, a.n_steps, a.n_columns = &tail[0, 0], tail.shape[0], tail.shape[1]
-    a.visible, a.closed = &visible[0], missed.closed
+    a.visible, a.closed, a.shrink = &visible[0], missed.closed, missed.shrink
     return 0

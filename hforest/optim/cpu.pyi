@@ -15,6 +15,7 @@ def adam(
     beta1: float,
     beta2: float,
     eps: float,
+    shrink: float = 1.0,
 ) -> None: ...
 def adam_rows(
     param: FloatArray,

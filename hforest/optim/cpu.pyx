@@ -123,9 +123,10 @@ cdef void _adam(
         adam_step(&param[i], &grad[i], &m[i], &v[i], size, a)
 
 
-def adam(param, grad, m, v, step, double lr, double beta1, double beta2, double eps):
+def adam(param, grad, m, v, step, double lr, double beta1, double beta2, double eps, double shrink=1):
     """Kingma & Ba 2015, Alg. 1."""
     cdef hf_adam a = _settings(param, step, lr, beta1, beta2, eps)
+    a.shrink = shrink
     if param.dtype.itemsize == 4:
         _adam[float](param, grad, m, v, &a)
     else:

@@ -21,6 +21,7 @@ class Adam(NamedTuple):
     beta1: float
     beta2: float
     eps: float
+    shrink: float = 1.0
 
 
 class Missed(NamedTuple):
@@ -39,7 +40,7 @@ class Missed(NamedTuple):
     @staticmethod
     def of(tables: Tables) -> "Missed":
         """The tables as the struct."""
-        powers, decay, tail, visible, closed = tables
+        powers, decay, tail, visible, closed, _ = tables
         n_steps, n_columns = tail.shape
         sizes = powers.shape[1], decay.shape[1], n_steps, n_columns, closed
         return Missed(powers, decay, tail, visible, *sizes)
@@ -83,10 +84,11 @@ def adam(
     beta1: float,
     beta2: float,
     eps: float,
+    shrink: float = 1.0,
 ) -> None:
     """Kingma & Ba 2015, Alg. 1."""
     rate, scale = rate_and_scale(step, lr, beta1, beta2)
-    args = (param, grad, m, v, rate, scale, Adam(lr, beta1, beta2, eps), param.size)
+    args = (param, grad, m, v, rate, scale, Adam(lr, beta1, beta2, eps, shrink), param.size)
     launch_each(_PACKAGE, "adam", param.dtype, param.size, args)
 
 
@@ -107,7 +109,8 @@ def adam_rows(
     """Missed steps up to step - 1 with zero gradient, then the step, at the given rows."""
     rate, scale = rate_and_scale(step, lr, beta1, beta2)
     visited = _rows(param, m, v, rows, last)
-    args = (visited, grad, step, rate, scale, Adam(lr, beta1, beta2, eps), Missed.of(missed))
+    settings = Adam(lr, beta1, beta2, eps, missed.shrink)
+    args = (visited, grad, step, rate, scale, settings, Missed.of(missed))
     launch_each(_PACKAGE, "adam_rows", param.dtype, visited.n, args)
     launch_each(_PACKAGE, "reach", param.dtype, rows.size, (rows, last, step, rows.size))
 
@@ -127,6 +130,6 @@ def adam_catch_up(
 ) -> None:
     """Missed steps up to `step` with zero gradient, at the given rows."""
     visited = _rows(param, m, v, rows, last)
-    args = (visited, step, Adam(lr, beta1, beta2, eps), Missed.of(missed))
+    args = (visited, step, Adam(lr, beta1, beta2, eps, missed.shrink), Missed.of(missed))
     launch_each(_PACKAGE, "adam_catch_up", param.dtype, visited.n, args)
     launch_each(_PACKAGE, "reach", param.dtype, rows.size, (rows, last, step, rows.size))

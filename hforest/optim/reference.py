@@ -1,8 +1,8 @@
 """Reference implementation: AdaGrad and Adam by their equations, in float64; stored numbers are rounded once.
 
 Same functions, parameters and arrays as `cpu` and `gpu`. Parameters are flat, or (n_rows, n_values) in the
-row functions. Missed steps are taken one by one with a gradient of zero; the tables with which the other
-backends replace them (`missed`) are not used.
+row functions. Missed steps are taken one by one with a gradient of zero; of the tables with which the other
+backends replace them (`missed`) the factor of weight decay alone is used.
 """
 
 import numpy as np
@@ -29,13 +29,13 @@ def adagrad_rows(param, rows, grad, state, lr):
         _adagrad(param, row, grad[i], state, lr)
 
 
-def _adam_step(p, g, m, v, step, lr, beta1, beta2, eps):
-    # Kingma & Ba 2015, Alg. 1.
+def _adam_step(p, g, m, v, step, lr, beta1, beta2, eps, shrink):
+    # Kingma & Ba 2015, Alg. 1, with the decoupled weight decay of Loshchilov & Hutter 2019, Alg. 2.
     m = beta1 * m + (1 - beta1) * g
     v = beta2 * v + (1 - beta2) * (g * g)
     m_hat = m / (1 - beta1**step)
     v_hat = v / (1 - beta2**step)
-    return p - lr * m_hat / (np.sqrt(v_hat) + eps), m, v
+    return shrink * p - lr * m_hat / (np.sqrt(v_hat) + eps), m, v
 
 
 def _load(param, m, v, at):
@@ -49,21 +49,22 @@ def _store(param, m, v, at, new):
         moment[at] = np.where(np.abs(values) < np.finfo(moment.dtype).tiny, 0.0, values)
 
 
-def adam(param, grad, m, v, step, lr, beta1, beta2, eps):
+def adam(param, grad, m, v, step, lr, beta1, beta2, eps, shrink=1.0):
     """Kingma & Ba 2015, Alg. 1."""
     at = slice(None)
     p, old_m, old_v = _load(param, m, v, at)
-    _store(param, m, v, at, _adam_step(p, grad.astype(np.float64), old_m, old_v, step, lr, beta1, beta2, eps))
+    settings = lr, beta1, beta2, eps, shrink
+    _store(param, m, v, at, _adam_step(p, grad.astype(np.float64), old_m, old_v, step, *settings))
 
 
-def _catch_up(param, m, v, last, row, step, lr, beta1, beta2, eps):
+def _catch_up(param, m, v, last, row, step, lr, beta1, beta2, eps, shrink):
     new = _load(param, m, v, row)
     first = max(int(last[row]), 0) + 1
     for late in range(first, step + 1):
-        new = _adam_step(new[0], 0.0, new[1], new[2], late, lr, beta1, beta2, eps)
+        new = _adam_step(new[0], 0.0, new[1], new[2], late, lr, beta1, beta2, eps, shrink)
         if not (beta1 * np.abs(new[1]) < np.abs(new[1])).any():
-            # m has underflowed: it is 0, or a subnormal number that rounds to itself. Only v decays on.
-            new = new[0], new[1], new[2] * beta2 ** (step - late)
+            # m has underflowed: it is 0, or a subnormal number that rounds to itself. Only p and v decay on.
+            new = shrink ** (step - late) * new[0], new[1], new[2] * beta2 ** (step - late)
             break
     if first <= step:
         _store(param, m, v, row, new)
@@ -72,15 +73,15 @@ def _catch_up(param, m, v, last, row, step, lr, beta1, beta2, eps):
 def adam_rows(param, rows, grad, m, v, last, step, lr, beta1, beta2, eps, missed):
     """Missed steps up to step - 1 with zero gradient, then the step, at the given rows."""
     for i, row in enumerate(rows):
-        _catch_up(param, m, v, last, row, step - 1, lr, beta1, beta2, eps)
+        _catch_up(param, m, v, last, row, step - 1, lr, beta1, beta2, eps, missed.shrink)
         g = grad[i].astype(np.float64)
         p, old_m, old_v = _load(param, m, v, row)
-        _store(param, m, v, row, _adam_step(p, g, old_m, old_v, step, lr, beta1, beta2, eps))
+        _store(param, m, v, row, _adam_step(p, g, old_m, old_v, step, lr, beta1, beta2, eps, missed.shrink))
         last[row] = step
 
 
 def adam_catch_up(param, rows, m, v, last, step, lr, beta1, beta2, eps, missed):
     """Missed steps up to `step` with zero gradient, at the given rows."""
     for row in rows:
-        _catch_up(param, m, v, last, row, step, lr, beta1, beta2, eps)
+        _catch_up(param, m, v, last, row, step, lr, beta1, beta2, eps, missed.shrink)
         last[row] = step

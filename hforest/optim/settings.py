@@ -17,6 +17,17 @@ def check_rate(lr: float, dtype: np.dtype, beta1: float = 0.0) -> float:
     return check.number("lr", lr, 0.0, float(np.finfo(dtype).max) * (1 - beta1))
 
 
+def check_decay(weight_decay: float, lr: float) -> float:
+    """1 - lr weight_decay, the factor of a step; TypeError or ValueError."""
+    shrink = 1 - lr * check.number("weight_decay", weight_decay, 0.0)
+    if not shrink > 0:
+        raise ValueError(
+            f"weight_decay: expected a number below 1 / lr = {1 / lr:g}, got {weight_decay:g}; "
+            "choose a smaller one"
+        )
+    return shrink
+
+
 def check_adam(
     step: int, lr: float, beta1: float, beta2: float, eps: float, dtype: np.dtype, first: int = 1
 ) -> tuple[int, Settings]:

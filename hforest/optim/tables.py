@@ -21,6 +21,13 @@ follows from sums of n,
 
 for all s at once; about a dozen doublings reach the end. All of this in float64.
 
+With decoupled weight decay a step multiplies p by d = 1 - lr weight_decay before it moves it. After the steps
+s + 1 to t
+
+    p_t = d^(t-s) p_s - lr (d^(t-s) R_s(m, v) - R_t(m b1^(t-s), v b2^(t-s))),
+
+where term k of R is divided by d^k: b1 / d stands for b1 in the powers, and not in the biases.
+
 The tables have the same bits on every machine. Libraries of mathematics differ in the last bits of exp, log,
 pow and cos, by their version and by the processor (NumPy's on AVX-512, glibc's with FMA). Here powers are
 products of integers (`exact.py`), cosines are constants, and the rest is +, -, *, / and sqrt.
@@ -64,13 +71,14 @@ _COSINES = (
 class Tables(NamedTuple):
     """The tables that the backends read beside the arrays of the caller.
 
-    powers : (2, 63) float64, beta1 and beta2 to the powers 1, 2, 4, 8, ...
-    decay : (3, 1024) float64, beta1, beta2 and sqrt(beta2) to the powers 0, 1, 2, ...; the bits that the
-        products of `powers` have.
+    powers : (3, 63) float64, beta1, beta2 and shrink to the powers 1, 2, 4, 8, ...
+    decay : (4, 1024) float64, beta1, beta2, sqrt(beta2) and shrink to the powers 0, 1, 2, ...; the bits that
+        the products of `powers` have.
     tail : (n_steps, 3 + DEGREE + 1) float64. Row s: 1 / (1 - beta1**s), 1 / sqrt(1 - beta2**s), A_s, and
         the coefficients of S_s in ascending powers of 2z - 1. The last row holds for every later step.
     visible : (n_steps,) int64, for each row the column of the last coefficient that matters in float32.
     closed : the first step from which on all polynomials are exact to rounding.
+    shrink : 1 - lr weight_decay, by which a step multiplies a parameter.
     """
 
     powers: np.ndarray
@@ -78,6 +86,7 @@ class Tables(NamedTuple):
     tail: np.ndarray
     visible: np.ndarray
     closed: int
+    shrink: float
 
 
 def _cosine(j: int) -> float:
@@ -113,29 +122,32 @@ def _clenshaw(coefficients: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def _sums(
-    beta1: float, beta2: float, bias1: np.ndarray, bias2: np.ndarray, middle: int, n_doublings: int
+    ratio1: float, beta2: float, bias1: np.ndarray, bias2: np.ndarray, middle: int, n_doublings: int
 ) -> tuple[np.ndarray, np.ndarray]:
     # The centres of consecutive steps, and the sums at the nodes. The first element of a bias is that of the
     # first step.
     z = (np.array([[_cosine(2 * i + 1)] for i in range(_NODES)]) + 1) / 2
     centre = np.sqrt(rounded(exact_power(beta2, middle)) / bias2[middle:])
     first = np.sqrt(beta2 / bias2[1 : len(bias1)])
-    sums = beta1 / bias1[1:] / (1 + z * (first / centre - 1))
+    sums = ratio1 / bias1[1:] / (1 + z * (first / centre - 1))
     for i in range(n_doublings):
         n = 2**i
         ratio = centre[n:] * math.sqrt(rounded(exact_power(beta2, n))) / centre[:-n]
         spread = 1 + z * (ratio - 1)
         later = _clenshaw(_coefficients(sums[:, n:])[:, None], 2 * (ratio * z / spread) - 1)
-        sums = sums[:, :-n] + rounded(exact_power(beta1, n)) * later / spread
+        sums = sums[:, :-n] + rounded(exact_power(ratio1, n)) * later / spread
         centre = centre[:-n]
     return centre, sums
 
 
-def _tail(beta1: float, beta2: float, n_steps: int, n_doublings: int) -> tuple[np.ndarray, np.ndarray]:
+def _tail(
+    beta1: float, beta2: float, shrink: float, n_steps: int, n_doublings: int
+) -> tuple[np.ndarray, np.ndarray]:
     # Rows 0 to n_steps - 1 of the table, and whether the polynomial of each is exact. In blocks of steps,
     # which stay in cache; a block reads the biases of the 2**n_doublings - 1 steps after it.
-    # About the mean of k under the weights beta1**k.
-    middle = round(min(1 / (1 - beta1), 1 << _MAX_DOUBLINGS))
+    # About the mean of k under the weights ratio1**k.
+    ratio1 = beta1 / shrink
+    middle = round(min(1 / (1 - ratio1), 1 << _MAX_DOUBLINGS)) if ratio1 < 1 else 1
     more = 2**n_doublings - 1
     bias1, bias2 = biases(beta1, n_steps + more + 1), biases(beta2, n_steps + more + middle)
     table, exact = np.zeros((n_steps, 3 + _NODES)), np.empty(n_steps, bool)
@@ -143,7 +155,7 @@ def _tail(beta1: float, beta2: float, n_steps: int, n_doublings: int) -> tuple[n
     for start in range(0, n_steps, size):
         stop = min(start + size, n_steps)
         centre, sums = _sums(
-            beta1,
+            ratio1,
             beta2,
             bias1[start : stop + more + 1],
             bias2[start : stop + more + middle],
@@ -165,9 +177,9 @@ def _tail(beta1: float, beta2: float, n_steps: int, n_doublings: int) -> tuple[n
 
 def _decay(powers: np.ndarray) -> np.ndarray:
     gap = np.arange(_DECAYS)
-    result = np.ones((3, _DECAYS))
+    result = np.ones((4, _DECAYS))
     for bit in range(_DECAYS.bit_length() - 1):
-        result[:2] *= np.where(gap >> bit & 1, powers[:, bit, None], 1.0)
+        result[[0, 1, 3]] *= np.where(gap >> bit & 1, powers[:, bit, None], 1.0)
     result[2] = np.sqrt(result[1])
     return result
 
@@ -179,34 +191,39 @@ def _visible(tail: np.ndarray) -> np.ndarray:
 
 
 @lru_cache(maxsize=8)
-def _build(beta1: float, beta2: float, n_steps: int, last: bool) -> Tables:
-    n_doublings = (first_below(beta1, _ROUNDING) - 1).bit_length()
+def _build(beta1: float, beta2: float, shrink: float, n_steps: int, last: bool) -> Tables:
+    ratio1 = beta1 / shrink
+    n_doublings = (first_below(ratio1, _ROUNDING) - 1).bit_length() if ratio1 < 1 else _MAX_DOUBLINGS + 1
     long = n_doublings > _MAX_DOUBLINGS
     # Betas for which a sum diverges (beta1**2 > beta2) or is no polynomial have large last coefficients.
     with np.errstate(all="ignore"):
-        tail, exact = _tail(beta1, beta2, n_steps, 0 if long else n_doublings)
+        tail, exact = _tail(beta1, beta2, shrink, n_steps, 0 if long else n_doublings)
     inexact = np.flatnonzero(~exact)
     closed = int(inexact[-1]) + 1 if len(inexact) else 0
     if long or (last and closed == n_steps):
         closed = NEVER
-    powers = np.array([[rounded(a) for a in squares(beta, 63)] for beta in (beta1, beta2)])
-    return Tables(powers, _decay(powers), tail, _visible(tail), closed)
+    powers = np.array([[rounded(a) for a in squares(beta, 63)] for beta in (beta1, beta2, shrink)])
+    return Tables(powers, _decay(powers), tail, _visible(tail), closed, shrink)
 
 
 @lru_cache(maxsize=8)
-def _on(xp: ModuleType, device: int, beta1: float, beta2: float, n_steps: int, last: bool) -> Tables:
-    tables = _build(beta1, beta2, n_steps, last)
+def _on(
+    xp: ModuleType, device: int, beta1: float, beta2: float, shrink: float, n_steps: int, last: bool
+) -> Tables:
+    tables = _build(beta1, beta2, shrink, n_steps, last)
     if xp is np:
         return tables
-    powers, decay, tail, visible = (xp.asarray(a) for a in tables[:-1])
-    copy = Tables(powers, decay, tail, visible, tables.closed)
+    powers, decay, tail, visible = (xp.asarray(a) for a in tables[:4])
+    copy = Tables(powers, decay, tail, visible, tables.closed, shrink)
     # Later calls may come on other streams.
     xp.cuda.get_current_stream().synchronize()
     return copy
 
 
-def tables(like: Array, beta1: float, beta2: float, step: int) -> Tables:
+def tables(like: Array, beta1: float, beta2: float, step: int, shrink: float = 1.0) -> Tables:
     """The tables of two betas for steps up to `step`, on the device of `like`, kept for later calls.
+
+    shrink is 1 - lr weight_decay. Where beta1 / shrink is 1 or more, missed steps are taken one by one.
 
     Cost: when `step` passes a power of two, about 5 microseconds a step (20 for beta1 = 0.999) and 112 bytes;
     nothing after the step (41 569 for beta2 = 0.999, 415 868 for 0.9999) at which both biases are 1. Betas
@@ -225,4 +242,4 @@ def tables(like: Array, beta1: float, beta2: float, step: int) -> Tables:
         )
     xp = array_module(like)
     device = 0 if xp is np else int(like.device.id)
-    return _on(xp, device, beta1, beta2, n_rows, last)
+    return _on(xp, device, beta1, beta2, shrink, n_rows, last)

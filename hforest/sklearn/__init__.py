@@ -31,6 +31,7 @@ from .classic import (
 from .co2 import CO2ForestClassifier, CO2ForestRegressor
 from .hinge import HingeForestClassifier, HingeForestRegressor
 from .honest import HonestForestClassifier, HonestForestRegressor
+from .network import HingeNetworkClassifier, HingeNetworkRegressor
 from .neural import NeuralForestClassifier
 from .oblique import (
     ManifoldForestClassifier,
@@ -49,6 +50,8 @@ __all__ = [
     "ExtraTreesRegressor",
     "HingeForestClassifier",
     "HingeForestRegressor",
+    "HingeNetworkClassifier",
+    "HingeNetworkRegressor",
     "HonestForestClassifier",
     "HonestForestRegressor",
     "ManifoldForestClassifier",

@@ -15,13 +15,26 @@ from .rows import Settings
 
 
 def settings_of(group: dict[str, Any]) -> Settings:
-    """Returns lr, both betas and eps of a group of parameters."""
+    """Returns lr, both betas, eps and weight decay of a group of parameters."""
     betas = group["betas"]
     if not isinstance(betas, (tuple, list)) or len(betas) != 2:
         raise TypeError(f"betas: expected two numbers, got {betas!r}; pass (beta1, beta2)")
     if isinstance(group["lr"], Tensor):
         raise TypeError("lr: expected a number, got a Tensor; pass lr.item()")
-    return group["lr"], betas[0], betas[1], group["eps"]
+    return group["lr"], betas[0], betas[1], group["eps"], group.get("weight_decay", 0.0)
+
+
+def _without_decay(settings: Settings) -> tuple[float, float, float, float]:
+    """Returns lr, both betas and eps: steps in the backward pass have no weight decay."""
+    *numbers, weight_decay = settings
+    if weight_decay:
+        raise ValueError(
+            "weight_decay: expected 0 for parameters that move in the backward pass, "
+            f"got {weight_decay}; call "
+            "step_in_backward(thresholds, weights, on=False), or put them in a group with weight_decay=0"
+        )
+    lr, beta1, beta2, eps = numbers
+    return lr, beta1, beta2, eps
 
 
 class FusedForest:
@@ -33,7 +46,7 @@ class FusedForest:
     ----------
     owner : Optimizer
         While it lives, the backward pass moves the forest.
-    settings : (lr, beta1, beta2, eps)
+    settings : (lr, beta1, beta2, eps, weight_decay)
         Of the next step.
     tables : (Tensor, Tensor)
         Thresholds and weights.
@@ -48,6 +61,7 @@ class FusedForest:
         tables: tuple[Tensor, Tensor],
         state: tuple[dict[str, Any], dict[str, Any]],
     ) -> None:
+        _without_decay(settings)
         self.owner, self.state, self._memory = weakref.ref(owner), state, rows.Memory()
         self.settings, self.moved = settings, False  # of missed steps, and whether there are any
         pending = []
@@ -73,7 +87,7 @@ class FusedForest:
     def flush(self) -> None:
         """Takes all missed steps; nothing where none was taken since the last time."""
         if self.moved:
-            lr, beta1, beta2, eps = self.settings
+            lr, beta1, beta2, eps = _without_decay(self.settings)
             hinge.adam_sync(*self.arrays(), self.step, lr, beta1=beta1, beta2=beta2, eps=eps)
             self.moved = False
 
@@ -82,7 +96,7 @@ class FusedForest:
     ) -> Any:
         """Takes one step and returns the gradient with respect to x."""
         step = self.step + 1
-        lr, beta1, beta2, eps = settings
+        lr, beta1, beta2, eps = _without_decay(settings)
         with rows.LOCK:
             if settings != self.settings:
                 self.flush()
@@ -135,7 +149,7 @@ class _Step(torch.autograd.Function):
         ctx: Any, x: Tensor, thresholds: Tensor, features: Tensor, weights: Tensor, forest: FusedForest,
         words: dict[str, Any],
     ) -> Tensor:  # fmt: skip
-        lr, beta1, beta2, eps = forest.settings
+        lr, beta1, beta2, eps = _without_decay(forest.settings)
         ctx.step = forest.step + 1
         with rows.LOCK:
             t, w, state = forest.arrays()

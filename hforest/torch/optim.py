@@ -14,10 +14,10 @@ from .cuda import as_array, stream_of
 from .fused import FusedForest, settings_of
 from .rows import MOMENTS, Settings
 
-_REFUSED = ("weight_decay", "amsgrad", "maximize")
+_REFUSED = ("amsgrad", "maximize")
 _OF_ADAM: dict[str, Any] = {
     **dict.fromkeys(_REFUSED, False),
-    **dict.fromkeys(("capturable", "differentiable", "decoupled_weight_decay"), False),
+    **dict.fromkeys(("capturable", "differentiable"), False),
     **dict.fromkeys(("foreach", "fused")),
 }
 """Settings of torch.optim.Adam that its state has, as those of RowAdam's steps."""
@@ -47,6 +47,9 @@ class RowAdam(torch.optim.Optimizer):
     eps : float
         Added to the root of the corrected second moment, in the unit of the gradients. A normal number of the
         parameters' dtype: at least 1.2e-38 for float32.
+    weight_decay : float
+        Decoupled decay, as that of `torch.optim.AdamW`: a step multiplies a parameter by 1 - lr weight_decay,
+        which is above 0, before it moves it. Rows that miss steps take it in closed form.
 
     Raises
     ------
@@ -68,8 +71,9 @@ class RowAdam(torch.optim.Optimizer):
     memory without PyTorch's Python functions: TorchScript, `torch.utils.dlpack.to_dlpack`, and
     `torch.func.grad`, `vjp` and `functionalize` by a table.
 
-    A change of a group's `lr`, `betas` or `eps` flushes the group's tables at the next step with the settings
-    of the missed steps: change them once in many steps.
+    A change of a group's `lr`, `betas`, `eps` or `weight_decay` flushes the group's tables at the next step
+    with the settings of the missed steps: change them once in many steps. With `weight_decay` a change of
+    `lr` also computes the tables of missed steps anew (half a second).
 
     Cost of a step for a table: that of its touched rows; a dense step for other parameters. Memory: two
     moments, and 8 bytes a row.
@@ -92,9 +96,10 @@ class RowAdam(torch.optim.Optimizer):
         lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
+        weight_decay: float = 0.0,
     ) -> None:
         self._fused: list[tuple[Tensor, Tensor]] = []  # thresholds and weights that move in the backward pass
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps})
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Adds a group of parameters with settings of its own.
@@ -102,7 +107,7 @@ class RowAdam(torch.optim.Optimizer):
         Parameters
         ----------
         param_group : dict
-            `params`, and any of `lr`, `betas` and `eps`.
+            `params`, and any of `lr`, `betas`, `eps` and `weight_decay`.
 
         Raises
         ------
@@ -118,7 +123,7 @@ class RowAdam(torch.optim.Optimizer):
 
     def _check(self, group: dict[str, Any]) -> None:
         # Adam on no numbers raises what a step with these settings would raise.
-        lr, beta1, beta2, eps = settings_of(group)
+        lr, beta1, beta2, eps, weight_decay = settings_of(group)
         for p in group["params"]:
             if p.dtype not in (torch.float32, torch.float64):
                 raise TypeError(
@@ -128,7 +133,8 @@ class RowAdam(torch.optim.Optimizer):
                 )
         for dtype in {p.dtype for p in group["params"]}:
             a, b, c, d = np.zeros((4, 0), np.float64 if dtype == torch.float64 else np.float32)
-            optim.adam(a, b, c, d, 1, lr, beta1=beta1, beta2=beta2, eps=eps)
+            words = {"beta1": beta1, "beta2": beta2, "eps": eps, "weight_decay": weight_decay}
+            optim.adam(a, b, c, d, 1, lr, **words)
 
     # ------------------------------------------------------------------------------------ steps
 
@@ -193,11 +199,12 @@ class RowAdam(torch.optim.Optimizer):
     def _dense_step(self, p: Tensor, grad: Tensor, settings: Settings) -> None:
         state = self._state(p)
         tables.settle(p)
-        lr, beta1, beta2, eps = settings
+        lr, beta1, beta2, eps, weight_decay = settings
         if grad.stride() != p.stride():
             grad = torch.empty_like(p, memory_format=torch.preserve_format).copy_(grad)
         param, g, m, v = _by_memory(p, p, grad, *(state[name] for name in MOMENTS))
-        optim.adam(param, g, m, v, state["step"] + 1, lr, beta1=beta1, beta2=beta2, eps=eps)
+        words = {"beta1": beta1, "beta2": beta2, "eps": eps, "weight_decay": weight_decay}
+        optim.adam(param, g, m, v, state["step"] + 1, lr, **words)
         state["step"] += 1
 
     def _row_step(self, p: Tensor, grad: Tensor, settings: Settings) -> None:
@@ -350,7 +357,8 @@ class RowAdam(torch.optim.Optimizer):
             self.step_in_backward(*pair)
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the state with all missed steps taken; `torch.optim.Adam` can load it.
+        """Returns the state with all missed steps taken; `torch.optim.Adam` can load it (with weight decay
+        `torch.optim.AdamW`).
 
         Returns
         -------
@@ -368,11 +376,11 @@ class RowAdam(torch.optim.Optimizer):
         for key, state in whole["state"].items():
             whole["state"][key] = {name: state[name] for name in ("step", *MOMENTS) if name in state}
         for group in whole["param_groups"]:
-            group.update(_OF_ADAM)
+            group.update(_OF_ADAM, decoupled_weight_decay=bool(group["weight_decay"]))
         return whole
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes over a state: one of `state_dict()`, or one of `torch.optim.Adam`.
+        """Takes over a state: one of `state_dict()`, or one of `torch.optim.Adam` or `AdamW`.
 
         Load the model's parameters first.
 
@@ -384,8 +392,8 @@ class RowAdam(torch.optim.Optimizer):
         Raises
         ------
         TypeError, ValueError
-            Another form, other parameters, settings out of range; Adam with weight decay, AMSGrad or
-            maximisation.
+            Another form, other parameters, settings out of range; weight decay that is not decoupled,
+            AMSGrad or maximisation.
         """
         for group in state_dict["param_groups"]:
             for name in _REFUSED:
@@ -394,10 +402,19 @@ class RowAdam(torch.optim.Optimizer):
                         f"state_dict: expected {name}=0, which RowAdam does not have, got {group[name]}; "
                         "load it into torch.optim.Adam"
                     )
+            if group.get("weight_decay") and not group.get("decoupled_weight_decay"):
+                raise ValueError(
+                    "state_dict: expected decoupled weight decay, as RowAdam has it, "
+                    f"got weight_decay={group['weight_decay']} that is added to gradients; "
+                    "load it into torch.optim.Adam"
+                )
         states = {}
         for key, state in state_dict["state"].items():
             states[key] = {"step": int(state["step"])} | {name: state[name].clone() for name in MOMENTS}
-        groups = [{k: v for k, v in g.items() if k not in _OF_ADAM} for g in state_dict["param_groups"]]
+        dropped = {*_OF_ADAM, "decoupled_weight_decay"}
+        groups = [{k: v for k, v in g.items() if k not in dropped} for g in state_dict["param_groups"]]
+        for group in groups:
+            group["weight_decay"] = float(group.get("weight_decay") or 0)
         self.flush()
         super().load_state_dict({"state": states, "param_groups": groups})
         for group in self.param_groups:

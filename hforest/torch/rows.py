@@ -22,8 +22,8 @@ from .. import hinge, optim
 from .cuda import as_array, stream_of
 from .library import Kind, array, untraced
 
-Settings = tuple[float, float, float, float]
-"""lr, beta1, beta2, eps."""
+Settings = tuple[float, float, float, float, float]
+"""lr, beta1, beta2, eps, weight_decay."""
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 UNWATCHED = torch._C.DisableTorchFunctionSubclass
@@ -72,7 +72,7 @@ class Missed:
         step, exp_avg and exp_avg_sq: the optimiser's own, which its later steps change.
     n_rows : int
         Rows of the flattened sparse axes.
-    settings : (lr, beta1, beta2, eps)
+    settings : (lr, beta1, beta2, eps, weight_decay)
         Of the missed steps.
     forest : FusedForest, optional
         The forest that moves the table in the backward pass, whose steps these are.
@@ -96,11 +96,14 @@ class Missed:
 
     def step(self, rows: Any, grad: Any) -> None:
         """Takes one step for rows with gradients (n_rows, *values); the others miss it."""
-        lr, beta1, beta2, eps = self.settings
+        lr, beta1, beta2, eps, weight_decay = self.settings
         table, m, v, last = self.arrays()
         step = self.state["step"] + 1
         grad = grad.reshape(len(rows), *table.shape[1:])
-        optim.adam_rows(table, rows, grad, m, v, last, step, lr, beta1=beta1, beta2=beta2, eps=eps)
+        optim.adam_rows(
+            table, rows, grad, m, v, last, step, lr,
+            beta1=beta1, beta2=beta2, eps=eps, weight_decay=weight_decay,
+        )  # fmt: skip
         self.state["step"] = step
 
     def take(self, rows: Any = None) -> None:
@@ -109,12 +112,12 @@ class Missed:
             if self.forest is not None:
                 self.forest.flush()
             elif self.state["step"]:
-                lr, beta1, beta2, eps = self.settings
+                lr, beta1, beta2, eps, weight_decay = self.settings
                 with stream_of(self.data):
                     table, m, v, last = self.arrays()
                     optim.adam_catch_up(
                         table, m, v, last, self.state["step"], lr,
-                        rows=rows, beta1=beta1, beta2=beta2, eps=eps,
+                        rows=rows, beta1=beta1, beta2=beta2, eps=eps, weight_decay=weight_decay,
                     )  # fmt: skip
 
 

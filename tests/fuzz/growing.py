@@ -231,6 +231,46 @@ options("nu", 10.0, 0.5)
 options("max_rounds", 2, 0)
 options("co2.splitter", "co2", "oc1")
 options("restarts", 0, 1)
+
+
+class Squared:
+    """The value (order 0) or the gradient (order 1) of a loss of labels, with a readable representation."""
+
+    def __init__(self, order: int) -> None:
+        self.order = order
+
+    def __call__(self, theta: np.ndarray, y: np.ndarray) -> np.ndarray:
+        if y.ndim != 1 or y.dtype.kind not in "biu" or not all(0 <= int(a) < 2**20 for a in y):
+            raise ValueError("y: expected labels, got others; pass labels")
+        gap = theta - y[:, None].astype(np.float64)
+        return 2 * gap if self.order else (gap**2).sum(axis=1)
+
+    def __repr__(self) -> str:
+        return f"Squared({self.order})"
+
+
+PAIR = Squared(0), Squared(1)
+options("co2.surrogate.loss co2.surrogate_grad.loss", "log", "squared", PAIR)
+
+
+options("co2.fit_stump.loss", None, PAIR)
+
+
+@value("co2.fit_stump.task")
+def _task_of_stump(s: Setting) -> str:
+    return s.choice(("classification", "regression")) if s.argument("loss") is None else "classification"
+
+
+@value("co2.fit_stump.n_classes")
+def _classes_of_stump(s: Setting) -> Any:
+    return None if s.argument("loss") is not None else _classes(s)
+
+
+@value("co2.fit_stump.theta")
+def _start_of_stump(s: Setting) -> np.ndarray | None:
+    return None if s.argument("loss") is None else s.numbers(2, s.n_classes)
+
+
 options("jumps", 1, 0)
 options("min_samples_oblique", 1, 3)
 options("held_out", None, 0.3, 0.5)

@@ -53,7 +53,7 @@ def value_of(target: Target, name: str) -> Callable[["Setting"], Any] | None:
 
 ALWAYS = {"rng", "epochs", "n_train", "nu", "shape", "projection", "patch_max", "forests", "max_levels",
           "resume", "trials", "steps",
-          "n_trees", "last_lr", "n_permutations", "n_bootstrap"}  # fmt: skip
+          "n_trees", "theta", "last_lr", "n_permutations", "n_bootstrap"}  # fmt: skip
 """Arguments that are never left to their defaults, which don't fit small arrays or take long."""
 
 
@@ -170,12 +170,12 @@ value("scale")(lambda s: s.choice((1.0, 0.01)))
 options("first_tree", 0, 1, 1000)
 options("beta1", 0.9, 0.0, 0.5)
 options("beta2", 0.999, 0.9)
+options("weight_decay", 0.0, 0.01, 3.0)
 options("n", 1, 2, 5)
 options("mode", "stdout", "dicts")
 options("backend", "reference")
 options("n_bytes", 512 << 20, 0)
 options("loss", "tree", "forest")
-options("co2.loss", "log", "squared")
 options("max_features", None, "sqrt", 1, 0.5, 1.0)
 options("task", "classification", "regression")
 

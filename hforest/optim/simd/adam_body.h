@@ -30,6 +30,7 @@ CODE static void STEP(void *param_, const void *grad_, void *m_, void *v_, ptrdi
     typedef BITS MASK __attribute__((vector_size(BYTES)));
     const VEC beta1 = ALL(a->beta1), rest1 = ALL(1 - a->beta1), beta2 = ALL(a->beta2), rest2 = ALL(1 - a->beta2);
     const VEC rate = ALL(a->rate), scale = ALL(a->scale), eps = ALL(a->eps);
+    const VEC shrink = ALL(a->shrink);
     for (ptrdiff_t i = 0; i < n; i += LANES) {
         const ptrdiff_t count = n - i < LANES ? n - i : LANES;
         VEC param, slope, first, second;
@@ -39,7 +40,7 @@ CODE static void STEP(void *param_, const void *grad_, void *m_, void *v_, ptrdi
         READ(second, v + i);
         first = beta1 * first + rest1 * slope;
         second = beta2 * second + rest2 * (slope * slope);
-        param -= rate * first / (ROOT(second) * scale + eps);
+        param = shrink * param - rate * first / (ROOT(second) * scale + eps);
         first = FLUSH(first), second = FLUSH(second);
         WRITE(param, p + i);
         WRITE(first, m + i);
@@ -59,6 +60,7 @@ CODE static void PASS(
     const double m_factor = hf_decay(a, 0, stop - start), v_factor = hf_decay(a, 1, stop - start);
     const double root_factor = hf_decay(a, 2, stop - start), root_beta2 = sqrt(a->beta2);
     const int64_t middle = hf_middle(a, start, stop);
+    const double shrunk = hf_decay(a, 3, stop - start), later = hf_decay(a, 3, stop - middle);
     for (ptrdiff_t i = 0; i < n; i += LANES) {
         const ptrdiff_t count = n - i < LANES ? n - i : LANES;
         VEC first, second, param, motion = {0};
@@ -70,14 +72,19 @@ CODE static void PASS(
         if (any) {
             const VEC root = ROOT(second);
             double decay = 1, root_decay = 1;
-            for (int64_t s = start + 1; s <= middle; ++s) {
-                const double *row = hf_row(a, s);
+            int64_t s = start;
+            while (s < middle) {
+                const double *row = hf_row(a, ++s);
                 decay *= a->beta1;
                 root_decay *= root_beta2;
                 const REAL share = (REAL)(decay * row[0]);
-                if (share == 0 || decay < DBL_MIN) break;
-                motion += ALL(share) * first / (ALL(root_decay * row[1]) * root + eps);
+                if (share == 0 || decay < DBL_MIN) {
+                    --s;
+                    break;
+                }
+                motion = ALL(a->shrink) * motion + ALL(share) * first / (ALL(root_decay * row[1]) * root + eps);
             }
+            motion = ALL(hf_decay(a, 3, stop - s)) * motion;
             for (int last = 0; last < 2 && middle < stop; ++last) {
                 const double *row = hf_row(a, last ? stop : middle);
                 const ptrdiff_t top = hf_top(a, last ? stop : middle, single);
@@ -87,13 +94,17 @@ CODE static void PASS(
                 const VEC z = (VEC)(((MASK)h & finite) | ((MASK)largest & ~finite)) * inverse, x = (z + z) - one;
                 VEC total = ALL(row[top]);
                 for (ptrdiff_t j = top - 1; j > HF_CENTRE; --j) total = total * x + ALL(row[j]);
-                motion += ALL(last ? -m_factor : decay) * first * inverse * total;
+                motion += ALL(last ? -m_factor : decay * later) * first * inverse * total;
             }
             READ(param, p + i);
-            param -= lr * motion;
+            param = ALL(shrunk) * param - lr * motion;
             first = FLUSH(first * ALL(m_factor));
             WRITE(param, p + i);
             WRITE(first, m + i);
+        } else if (shrunk != 1) {
+            READ(param, p + i);
+            param = ALL(shrunk) * param;
+            WRITE(param, p + i);
         }
         second = FLUSH(second * ALL(v_factor));
         WRITE(second, v + i);

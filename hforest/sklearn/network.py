@@ -1,0 +1,303 @@
+"""The network of Lay et al. 2018: learned inner products, normalised, and a hinge forest above them."""
+
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.random import RandomState
+from numpy.typing import ArrayLike
+from scipy.special import softmax
+
+from ..demo import Config, predict, start, train
+from .base import Estimator, check_flag, keep
+from .targets import Classifier, Regressor
+
+
+def _units(a: np.ndarray, standardize: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Means and deviations of columns; 0 and 1 where the units are to stay, and 1 for a constant column."""
+    if not standardize:
+        return np.zeros(a.shape[1]), np.ones(a.shape[1])
+    deviation = a.std(axis=0, dtype=np.float64)
+    return a.mean(axis=0, dtype=np.float64), np.where(deviation > 0, deviation, 1.0)
+
+
+class _Network(Estimator):
+    """Estimators whose model is a `hforest.demo.Config` and a state."""
+
+    _function = staticmethod(Config)
+    _names: ClassVar[Mapping[str, str]] = {
+        **Estimator._names,
+        "max_depth": "depth",
+        "n_inner_products": "n_features",
+        "max_iter": "steps",
+        "learning_rate": "lr",
+    }
+    config_: Config
+    state_: dict[str, Any]
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Trains the network from random parameters.
+
+        Parameters
+        ----------
+        X : (n_samples, n_features) array-like of real numbers
+            Samples, finite: an array, a pandas or polars DataFrame. Sparse matrices are refused.
+        y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
+            What the network learns.
+
+        Returns
+        -------
+        self
+        """
+        with self._computing():
+            check_flag("standardize", self.standardize)
+            share: Any = self.validation_fraction
+            if not isinstance(share, Real) or isinstance(share, bool) or not 0 <= float(share) <= 0.5:
+                raise ValueError(
+                    f"validation_fraction: expected a share of 0 to 0.5, got {share!r}; pass such as 0.1"
+                )
+            x, target, of_task = self._learned(X, y)
+            seed, settings = self._seed(), self._settings()
+            self._units = _units(x, self.standardize)
+            x = self._standardised(x)
+            if of_task["task"] == "regression":
+                target = target.reshape(len(x), -1)
+                self._target_units = _units(target, True)
+                target = (target - self._target_units[0]) / self._target_units[1]
+            order = np.random.default_rng([seed, 1]).permutation(len(x))
+            held, rows = np.split(order, [int(float(share) * len(x))])
+            if not len(held):
+                settings["eval_every"] = settings["steps"]
+            self.config_ = Config(**settings, task=of_task["task"], seed=seed)
+            n_outputs = of_task.get("n_classes") or target.shape[1]
+            state = start(self.config_, x.shape[1], n_outputs)
+            best: dict[str, Any] = {}
+
+            def judge(now: dict[str, Any]) -> None:
+                error = now["history_error"][-1]
+                if not best or error < best["history_error"][-1]:
+                    best.update({name: a.copy() if hasattr(a, "copy") else a for name, a in now.items()})
+
+            judged = held if len(held) else rows[:1]
+            history = train(
+                self.config_, state, x[rows], target[rows], x[judged], target[judged], checkpoint=judge
+            )
+        self.state_, self.n_iter_ = best if len(held) else state, int(state["step"])
+        self.loss_curve_ = history["loss"].tolist()
+        self.validation_errors_ = history["error"].tolist() if len(held) else []
+        return self
+
+    def _standardised(self, x: np.ndarray) -> np.ndarray:
+        mean, deviation = self._units
+        return ((x - mean) / deviation).astype(np.float32)
+
+    def _outputs(self, x: np.ndarray) -> np.ndarray:
+        # Arrays that joblib maps into memory are read-only, and `predict` may write.
+        state = {
+            name: np.require(a, requirements="W") if isinstance(a, np.ndarray) else a
+            for name, a in self.state_.items()
+        }
+        scores = predict(self.config_, state, self._standardised(x))
+        if self.config_.task == "classification":
+            shares: np.ndarray = softmax(scores, axis=1)
+            return shares
+        mean, deviation = self._target_units
+        targets: np.ndarray = scores * deviation + mean
+        return targets
+
+
+class HingeNetworkClassifier(Classifier, _Network):
+    """Network of Lay et al. 2018, Fig. 2, for classes: `hforest.demo.train`.
+
+    Parameters
+    ----------
+    n_estimators : int
+        Number of trees or ferns; hforest's `n_trees`.
+    max_depth : int
+        Decisions on a path, 1 to 30; hforest's `depth`.
+    kind : "tree" or "fern"
+        The forest's members.
+    n_inner_products : int
+        Learned inner products between the columns and the forest; hforest's `n_features`. 0: the forest
+        compares the normalised columns.
+    leaves : "vector" or "scalar"
+        A vector of scores in each leaf, summed over trees (Fig. 2b), or a number, and an inner product of the
+        trees' numbers with each output (Fig. 2a). "scalar" trains with "adagrad" alone.
+    optimizer : "adam" or "adagrad"
+        What moves the parameters.
+    learning_rate : float
+        Of the first steps, above 0; hforest's `lr`.
+    lr_half_life : int
+        Steps in which the learning rate halves, ten times at most. 0: it stays.
+    max_iter : int
+        Steps; hforest's `steps`.
+    batch_size : int
+        Samples of a step.
+    validation_fraction : float
+        Share of the samples that is held out, 0 to 0.5. The state of the least error on them is the model;
+        with 0, or of fewer samples than hold out one, it is the last state.
+    eval_every : int
+        Steps from one evaluation on held-out samples to the next.
+    standardize : bool
+        Whether training is in columns in standard deviations from their means.
+    n_jobs : int, optional
+        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
+        `hforest.get_num_threads()`.
+    random_state : int, RandomState or None
+        Where the seed comes from; an int is the `rng` of the function.
+
+    Attributes
+    ----------
+    config_ : hforest.demo.Config
+        Settings of the network, for the functions of `hforest.demo`.
+    state_ : dict
+        Its arrays, for `hforest.demo.predict` on standardised columns.
+    n_iter_ : int
+        Steps.
+    loss_curve_ : list of float
+        Mean loss of the batches up to each evaluation.
+    validation_errors_ : list of float
+        Error on held-out samples at each evaluation: share of wrong labels, or 1 - R**2.
+    classes_ : (n_classes,) array
+        Labels, ascending.
+    n_classes_ : int
+        Number of classes.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : (n_features_in_,) array of str
+        Names of the columns of a DataFrame; only where all are text.
+
+    Notes
+    -----
+    Everything begins at random and is learned by gradients, as in the paper: inner products N(0, 1), their
+    normalisation by the batch, random assignment to vertices, N(0, 1) leaves, a softmax loss. Defaults are
+    those of `hforest.demo.Config`: 40 000 steps, as the paper takes on MNIST. Cost: that of the steps.
+    `HingeForestClassifier` begins as a grown forest instead. The paper does not say whether columns were
+    standardised.
+
+    Examples
+    --------
+    >>> from hforest.sklearn import HingeNetworkClassifier
+    >>> from sklearn.datasets import load_iris
+    >>> x, y = load_iris(return_X_y=True)
+    >>> model = HingeNetworkClassifier(10, max_depth=4, max_iter=300, random_state=0).fit(x[::2], y[::2])
+    >>> model.score(x[1::2], y[1::2]) > 0.9
+    True
+    """
+
+    def __init__(
+        self,
+        n_estimators: int = 100,
+        *,
+        max_depth: int = 10,
+        kind: str = "tree",
+        n_inner_products: int = 100,
+        leaves: str = "vector",
+        optimizer: str = "adam",
+        learning_rate: float = 0.005,
+        lr_half_life: int = 0,
+        max_iter: int = 40_000,
+        batch_size: int = 53,
+        validation_fraction: float = 0.0,
+        eval_every: int = 500,
+        standardize: bool = True,
+        n_jobs: int | None = None,
+        random_state: int | RandomState | None = None,
+    ) -> None:
+        keep(locals())
+
+
+class HingeNetworkRegressor(Regressor, _Network):
+    """Network of Lay et al. 2018, Fig. 2, for targets: `hforest.demo.train`.
+
+    Parameters
+    ----------
+    n_estimators : int
+        Number of trees or ferns; hforest's `n_trees`.
+    max_depth : int
+        Decisions on a path, 1 to 30; hforest's `depth`.
+    kind : "tree" or "fern"
+        The forest's members.
+    n_inner_products : int
+        Learned inner products between the columns and the forest; hforest's `n_features`. 0: the forest
+        compares the normalised columns.
+    leaves : "vector" or "scalar"
+        A vector of scores in each leaf, summed over trees (Fig. 2b), or a number, and an inner product of the
+        trees' numbers with each output (Fig. 2a). "scalar" trains with "adagrad" alone.
+    optimizer : "adam" or "adagrad"
+        What moves the parameters.
+    learning_rate : float
+        Of the first steps, above 0; hforest's `lr`.
+    lr_half_life : int
+        Steps in which the learning rate halves, ten times at most. 0: it stays.
+    max_iter : int
+        Steps; hforest's `steps`.
+    batch_size : int
+        Samples of a step.
+    validation_fraction : float
+        Share of the samples that is held out, 0 to 0.5. The state of the least error on them is the model;
+        with 0, or of fewer samples than hold out one, it is the last state.
+    eval_every : int
+        Steps from one evaluation on held-out samples to the next.
+    standardize : bool
+        Whether training is in columns in standard deviations from their means.
+    n_jobs : int, optional
+        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
+        `hforest.get_num_threads()`.
+    random_state : int, RandomState or None
+        Where the seed comes from; an int is the `rng` of the function.
+
+    Attributes
+    ----------
+    config_ : hforest.demo.Config
+        Settings of the network, for the functions of `hforest.demo`.
+    state_ : dict
+        Its arrays, for `hforest.demo.predict` on standardised columns.
+    n_iter_ : int
+        Steps.
+    loss_curve_ : list of float
+        Mean loss of the batches up to each evaluation.
+    validation_errors_ : list of float
+        Error on held-out samples at each evaluation: share of wrong labels, or 1 - R**2.
+    n_outputs_ : int
+        Number of targets.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : (n_features_in_,) array of str
+        Names of the columns of a DataFrame; only where all are text.
+
+    Notes
+    -----
+    As `HingeNetworkClassifier`, with a squared loss of targets in standard deviations from their means.
+
+    Examples
+    --------
+    >>> from hforest.sklearn import HingeNetworkRegressor
+    >>> from sklearn.datasets import load_iris
+    >>> x, _ = load_iris(return_X_y=True)
+    >>> model = HingeNetworkRegressor(10, max_depth=4, max_iter=300, random_state=0)
+    >>> model.fit(x[::2, :3], x[::2, 3]).score(x[1::2, :3], x[1::2, 3]) > 0.8
+    True
+    """
+
+    def __init__(
+        self,
+        n_estimators: int = 100,
+        *,
+        max_depth: int = 10,
+        kind: str = "tree",
+        n_inner_products: int = 100,
+        leaves: str = "vector",
+        optimizer: str = "adam",
+        learning_rate: float = 0.005,
+        lr_half_life: int = 0,
+        max_iter: int = 40_000,
+        batch_size: int = 53,
+        validation_fraction: float = 0.0,
+        eval_every: int = 500,
+        standardize: bool = True,
+        n_jobs: int | None = None,
+        random_state: int | RandomState | None = None,
+    ) -> None:
+        keep(locals())
