@@ -13,6 +13,7 @@ raw         red, green and blue
 channels    these, opponent colours and means of these over boxes, gradients by orientation, the pixel's place
 context     these, and the shares that a first forest predicts (auto-context); those of training images come
             from a forest of the other half of them
+context 2   as context, with the shares of a forest of context
 
 The images are 120 x 160; windows of 31 x 31 that read every third or fifth pixel have a "step". Pixels at the
 borders have windows, too, unlike in the paper: images are mirrored there.
@@ -22,6 +23,7 @@ import argparse
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,7 +40,9 @@ from hforest import classic, co2, images, manifold
 VOID, N_CLASSES = 11, 11
 BOXES = (5, 11, 21)
 POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)
-CHANNELS = ("raw", "channels", "context")
+BEFORE = {"context": "channels", "context 2": "context"}
+"""Of channels with label maps, what the forests of these maps read."""
+CHANNELS = ("raw", "channels", *BEFORE)
 DEPTHS, TREES = (5, 10, 15, 20, 30), (1, 2, 4, 8, 16, 32)
 """Of the curves: limits of the depth of 16 trees, numbers of trees of depth 20."""
 SCORES = ("mean_jaccard", "mean_recall", "pixels")
@@ -57,7 +61,8 @@ GROWERS: dict[str, tuple[Any, list[dict[str, Any]]]] = {
     ),
 }
 """Of each method the function that grows, and settings to choose from."""
-WINDOWS = {"raw": [(15, 1), (31, 3)], "channels": [(31, 5)], "context": [(31, 5)]}
+WINDOWS = {"raw": [(15, 1), (31, 3)], "channels": [(31, 5)],
+           "context": [(31, 5), (61, 10), (61, 6)], "context 2": [(31, 5), (61, 10)]}  # fmt: skip
 """Window and step."""
 
 
@@ -108,41 +113,73 @@ def fit(x: np.ndarray, y: np.ndarray, run: dict[str, Any]) -> images.Model:
     )  # fmt: skip
 
 
-def with_shares(data: Data, part: str, first: dict[str, Any], known: dict[str, Any]) -> np.ndarray:
-    """Channels, and the shares that first forests predict: for training images that of the other half.
+class Maps:
+    """Channels and label maps of images, by forests of one method and seed; maps are made when first read."""
 
-    `known` keeps the forest of all training images, and shares.
+    def __init__(self, data: Data, chosen: dict[str, dict[str, Any]]) -> None:
+        self.data, self.chosen = data, chosen
+        self.known: dict[tuple[str, str], Any] = {}
+
+    def of(self, part: str, channels: str) -> np.ndarray:
+        """Images of one part; `chosen` describes the forests of each set of channels that is read before."""
+        if channels not in BEFORE:
+            return self.data.of(part, channels)
+        if (part, channels) not in self.known:
+            self.known[part, channels] = self.shares(part, BEFORE[channels])
+        return np.concatenate([self.data.of(part, "channels"), self.known[part, channels]], axis=-1)
+
+    def shares(self, part: str, channels: str) -> np.ndarray:
+        """Shares of a forest that reads these channels: for training images, of the other half's."""
+        run, x, y = self.chosen[channels], self.of("train", channels), self.data.y["train"]
+        if part == "train":
+            halves = [fit(x[i::2], y[i::2], run) for i in range(2)]
+            found = np.empty((*y.shape, N_CLASSES), np.float32)
+            for i in range(2):
+                found[i::2] = images.predict(halves[1 - i], x[i::2], weight_back=run["power"])
+            return found
+        if ("model", channels) not in self.known:
+            self.known["model", channels] = fit(x, y, run)
+        return images.predict(
+            self.known["model", channels], self.of(part, channels), weight_back=run["power"]
+        )
+
+
+def judge(
+    shares_of: Callable[[np.ndarray], np.ndarray],
+    x: Any,
+    y: np.ndarray,
+    factor: np.ndarray,
+    powers: tuple[float, ...],
+) -> dict[str, Any]:
+    """Scores for each power of a factor of the classes, and the seconds of an image; of one the counts, too.
+
+    The counts are the confusion matrix of each image, its numbers in rows from left to right.
     """
-    x, y = data.of("train", "channels"), data.y["train"]
-    if part not in known and part == "train":
-        halves = [fit(x[i::2], y[i::2], first) for i in range(2)]
-        known[part] = np.empty((*y.shape, N_CLASSES), np.float32)
-        for i in range(2):
-            known[part][i::2] = images.predict(halves[1 - i], x[i::2], weight_back=first["power"])
-    elif part not in known:
-        if "model" not in known:
-            known["model"] = fit(x, y, first)
-        known[part] = images.predict(known["model"], data.of(part, "channels"), weight_back=first["power"])
-    return np.concatenate([data.of(part, "channels"), known[part]], axis=-1)
-
-
-def judge(model: images.Model, x: np.ndarray, y: np.ndarray, powers: tuple[float, ...]) -> dict[str, Any]:
-    """Scores for each power, and the seconds of an image."""
-    counts = {power: np.zeros((N_CLASSES, N_CLASSES), np.int64) for power in powers}
+    counts = np.zeros((len(powers), len(x), N_CLASSES, N_CLASSES), np.int64)
     begin = time.process_time()
-    for image, labels in zip(x, y, strict=True):
-        p = images.predict(model, image[None], weight_back=0.0)
-        for power in powers:
-            weight = np.where(model.class_factor > 0, model.class_factor, np.inf) ** -power
-            counts[power] += images.confusion(
-                labels[None], (p * weight).argmax(axis=-1), N_CLASSES, void=VOID
-            )
-    seconds = (time.process_time() - begin) / len(x)
-    scores = {power: images.scores(a) for power, a in counts.items()}
-    rows = [{"power": power, **{name: getattr(s, name) for name in SCORES}} for power, s in scores.items()]
-    jaccard = [[None if np.isnan(a) else float(a) for a in s.jaccard] for s in scores.values()]
-    return {"scores": [row | {"jaccard": a} for row, a in zip(rows, jaccard, strict=True)],
-            "seconds_of_image": seconds}  # fmt: skip
+    for i, (image, labels) in enumerate(zip(x, y, strict=True)):
+        shares = shares_of(image)
+        for of, power in zip(counts, powers, strict=True):
+            label = (shares * factor**-power).argmax(axis=-1)
+            of[i] = images.confusion(labels, label, N_CLASSES, void=VOID)
+    found: dict[str, Any] = {"seconds_of_image": (time.process_time() - begin) / len(x), "scores": []}
+    for of, power in zip(counts, powers, strict=True):
+        score = images.scores(of.sum(axis=0))
+        jaccard = [None if np.isnan(a) else float(a) for a in score.jaccard]
+        found["scores"].append(
+            {"power": power, **{name: getattr(score, name) for name in SCORES}, "jaccard": jaccard}
+        )
+    if len(powers) == 1:
+        found["counts"] = [" ".join(map(str, of.ravel())) for of in counts[0]]
+    return found
+
+
+def judge_forest(
+    model: images.Model, x: np.ndarray, y: np.ndarray, powers: tuple[float, ...]
+) -> dict[str, Any]:
+    """`judge` of a forest."""
+    factor = np.where(model.class_factor > 0, model.class_factor, np.inf)
+    return judge(lambda image: images.predict(model, image[None], weight_back=0.0)[0], x, y, factor, powers)
 
 
 def best(rows: list[dict[str, Any]], **key: Any) -> dict[str, Any]:
@@ -238,32 +275,31 @@ def main() -> None:
     sizes = {"trees": args.trees, "pixels": args.pixels, "every": args.every, "held_every": args.held_every,
              "memory": args.memory}  # fmt: skip
     data = Data(args.data, args.every, args.held_every) if args.data else None
-    shares: dict[tuple[str, int], dict[str, Any]] = {}
+    maps: dict[tuple[str, int], Maps] = {}
+
+    def read(part: str, chosen: dict[str, Any]) -> np.ndarray:
+        """The images of one part with the channels of a run."""
+        method, seed, before = chosen["method"], chosen["seed"], chosen["channels"]
+        assert data is not None
+        of = maps.setdefault((method, seed), Maps(data, {}))
+        while before in BEFORE:
+            before = BEFORE[before]
+            row = best(record.rows, **{**sizes, "channels": before, "method": method})
+            if not row:
+                sys.exit(f"co2_pixels.py: run --channels {before!r} --methods {method!r} before")
+            of.chosen.setdefault(before, {**row, "seed": seed})
+        return of.of(part, chosen["channels"])
 
     def run(part: str, chosen: dict[str, Any], powers: tuple[float, ...]) -> None:
         key = {"part": part, **chosen}
         if data is None or record.find(key):
             return
-        first: dict[str, Any] = {}
-        if chosen["channels"] == "context":
-            first = best(record.rows, **{**sizes, "channels": "channels", "method": chosen["method"]})
-            if not first:
-                sys.exit(
-                    f"co2_pixels.py: run --channels channels --methods {chosen['method']!r} before context"
-                )
-            first["seed"] = chosen["seed"]
-
-        def of(which: str) -> np.ndarray:
-            if not first:
-                return data.of(which, chosen["channels"])
-            return with_shares(data, which, first, shares.setdefault((first["method"], first["seed"]), {}))
-
-        x = of("train")
+        x = read("train", chosen)
         begin = time.process_time()
         model = fit(x, data.y["train"], chosen)
         seconds = time.process_time() - begin
         images_of = "test" if part == "curve" else part
-        found = judge(model, of(images_of), data.y[images_of], powers)
+        found = judge_forest(model, read(images_of, chosen), data.y[images_of], powers)
         record.add({**key, **found, "seconds": seconds})
         record.write()
         top = max(found["scores"], key=lambda score: score["mean_jaccard"])
