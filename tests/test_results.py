@@ -643,7 +643,7 @@ def folder(tmp_path):
     np.savez(tmp_path / "shuttle.npz", **split(9, 3))
     np.savez(tmp_path / "letter.npz", x=rng.integers(0, 16, (90, 16)), y=np.arange(90) % 26)
     images = {
-        f"x_{part}": rng.integers(0, 256, (4, 32, 34, 3), np.uint8) for part in ("train", "val", "test")
+        f"x_{part}": rng.integers(0, 256, (4, 64, 66, 3), np.uint8) for part in ("train", "val", "test")
     }
     np.savez(tmp_path / "camvid.npz", **images, **{f"y{k[1:]}": x[..., 0] % 12 for k, x in images.items()})
     np.savez(tmp_path / "yeast.npz", x=rng.random((1060, 8)), y=np.arange(1060) % 10)
@@ -668,7 +668,7 @@ def folder(tmp_path):
             "co2_pixels",
             "--methods 'random forest' CO2 --trees 1 --pixels 50 --most 1 --seeds 1 --depth 2",
             "rows",
-            14,
+            24,
         ),
         ("cascade", "--only yeast --trees 1 --runs 1", "rows", 1),
         ("cascade", "--only 'mnist full scanned' --images 30 --trees 1 --runs 1", "rows", 1),

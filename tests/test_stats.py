@@ -12,8 +12,8 @@ import scipy.sparse
 
 import hforest
 from hforest import classic, co2, growth, manifold, scale, stats, tree
-from hforest.core import supervised
-from hforest.stats import conditional, draws, permutation, problem
+from hforest.core import draws, supervised
+from hforest.stats import conditional, permutation, problem
 
 N, N_TREES = 60, 30
 GROWERS = {

@@ -45,6 +45,8 @@ BEFORE = {"context": "channels", "context 2": "context"}
 CHANNELS = ("raw", "channels", *BEFORE)
 DEPTHS, TREES = (5, 10, 15, 20, 30), (1, 2, 4, 8, 16, 32)
 """Of the curves: limits of the depth of 16 trees, numbers of trees of depth 20."""
+RESAMPLES = 1000
+"""Of the images, for intervals."""
 SCORES = ("mean_jaccard", "mean_recall", "pixels")
 
 GROWERS: dict[str, tuple[Any, list[dict[str, Any]]]] = {
@@ -66,6 +68,11 @@ WINDOWS = {"raw": [(15, 1), (31, 3)], "channels": [(31, 5)],
 """Window and step."""
 
 
+def settings_of(channels: str, method: str) -> list[dict[str, Any]]:
+    """Settings to choose from; with label maps only those of larger leaves, which were the better ones."""
+    return [a for a in GROWERS[method][1] if channels not in BEFORE or "min_samples_leaf" in a]
+
+
 def candidates(args: argparse.Namespace) -> list[dict[str, Any]]:
     """What is tried on validation images, without trees, pixels and seed."""
     return [
@@ -74,7 +81,7 @@ def candidates(args: argparse.Namespace) -> list[dict[str, Any]]:
         for channels in args.channels
         for method in args.methods
         for window, step in WINDOWS[channels]
-        for settings in GROWERS[method][1][: args.most]
+        for settings in settings_of(channels, method)[: args.most]
         for normalize in ((False, True) if args.normalize and channels == "raw" else (False,))
     ]  # fmt: skip
 
@@ -193,13 +200,36 @@ def best(rows: list[dict[str, Any]], **key: Any) -> dict[str, Any]:
     return {**row, "power": power}
 
 
+def resampled(of: list[dict[str, Any]]) -> np.ndarray:
+    """Jaccard scores over bootstrap samples of the images, (n,): means over the rows, which are seeds.
+
+    The samples are the same in every call, so differences of two results are of the same images.
+    """
+    rows = [np.array([line.split() for line in row["counts"]], np.int64) for row in of]
+    n_images = len(rows[0])
+    drawn = np.random.default_rng(0).multinomial(n_images, [1 / n_images] * n_images, RESAMPLES)
+    counts = np.stack([drawn @ row for row in rows]).reshape(len(rows), RESAMPLES, N_CLASSES, N_CLASSES)
+    return np.array([[images.scores(a).mean_jaccard for a in of_row] for of_row in counts]).mean(axis=0)
+
+
+def interval(values: np.ndarray) -> str:
+    """The middle 95 % in percent."""
+    low, high = 100 * np.quantile(values, [0.025, 0.975])
+    return f"{low:.1f} to {high:.1f}"
+
+
 def cells(of: list[dict[str, Any]], digits: int = 2) -> list[str]:
-    """Test scores in percent, mean and deviation over the seeds of one method, and median seconds."""
+    """Test scores in percent, mean and deviation over the seeds of one method, and median seconds.
+
+    Between them the interval over images of the seeds that have counts.
+    """
     found = []
     for name in SCORES:
         values = [100 * row["scores"][0][name] for row in of]
         spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
         found.append(f"{statistics.mean(values):.1f}{spread}")
+    counted = [row for row in of if "counts" in row]
+    found.insert(1, interval(resampled(counted)) if counted else "")
     seconds = [statistics.median(row[name] for row in of) for name in ("seconds", "seconds_of_image")]
     return [*found, f"{seconds[0]:.0f}", f"{seconds[1]:.{digits}f}"]
 
@@ -208,6 +238,7 @@ def headed(*names: str) -> list[str]:
     """The first lines of a table whose last columns are `cells`."""
     scores = (
         "class-average Jaccard",
+        "95 % over images",
         "class average",
         "share of pixels",
         "seconds to fit",
@@ -218,16 +249,58 @@ def headed(*names: str) -> list[str]:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Test scores of forests, a line for each method and channels."""
-    lines = headed("channels", "forest", "window")
+    """Test scores of forests, a line for each method, channels, window and number of trees."""
+    lines = headed("channels", "forest", "window", "trees", "seeds")
     for channels in CHANNELS:
         for method in GROWERS:
-            of = [row for row in rows
-                  if (row["part"], row["channels"], row["method"]) == ("test", channels, method)]  # fmt: skip
-            if not of:
-                continue
-            size = f"{of[0]['window']}, step {of[0]['step']}"
-            lines.append(f"| {channels} | {method} | {size} | {' | '.join(cells(of))} |")
+            key = {"part": "test", "channels": channels, "method": method}
+            of = [row for row in rows if key.items() <= row.items()]
+            for window, step, trees in dict.fromkeys((a["window"], a["step"], a["trees"]) for a in of):
+                same = {"window": window, "step": step, "trees": trees}
+                group = [row for row in of if same.items() <= row.items()]
+                words = (channels, method, f"{window}, step {step}", str(trees), str(len(group)))
+                lines.append(f"| {' | '.join((*words, *cells(group)))} |")
+    return "\n".join(lines)
+
+
+PAIRS = (
+    *((("raw", "random forest"), ("raw", method)) for method in ("two-probe", "SPORF", "patches", "CO2")),
+    (("raw", "two-probe"), ("raw", "CO2")),
+    *((("channels", method), ("raw", method)) for method in ("random forest", "patches")),
+    *((("context", method), ("channels", method)) for method in ("random forest", "patches")),
+    (("context 2", "patches"), ("context", "patches")),
+)
+"""Channels and forest, and what they are compared with."""
+
+
+def differences_table(rows: list[dict[str, Any]]) -> str:
+    """Differences of Jaccard scores in points, and their intervals over images; of seeds that both have.
+
+    Of several windows that which was chosen last counts.
+    """
+    lines = ["| | minus | seeds | Jaccard | 95 % over images |", "|---|---|---|---|---|"]
+    for pair in PAIRS:
+        seeds, of = set(range(len(rows))), []
+        for channels, method in pair:
+            key = {"part": "test", "channels": channels, "method": method}
+            all_of = [row for row in rows if key.items() <= row.items() and "counts" in row]
+            same = (
+                {name: all_of[-1][name] for name in ("window", "step", "trees")}.items() if all_of else set()
+            )
+            found = {row["seed"]: row for row in all_of if same <= row.items()}
+            seeds &= set(found)
+            of.append(found)
+        if not seeds:
+            continue
+        first, second = ([found[seed] for seed in sorted(seeds)] for found in of)
+        means = [statistics.mean(row["scores"][0]["mean_jaccard"] for row in a) for a in (first, second)]
+        words = (
+            *(f"{method}, {channels}" for channels, method in pair),
+            str(len(seeds)),
+            f"{100 * (means[0] - means[1]):.1f}",
+            interval(resampled(first) - resampled(second)),
+        )
+        lines.append(f"| {' | '.join(words)} |")
     return "\n".join(lines)
 
 
@@ -326,7 +399,7 @@ def main() -> None:
             settings = {**chosen["settings"], "max_depth": depth}
             run("curve", {**kept, "settings": settings, **sizes, "trees": n_trees, "seed": 0},
                 (chosen["power"],))  # fmt: skip
-    print(table(record.rows), curves_table(record.rows), sep="\n\n")
+    print(table(record.rows), differences_table(record.rows), curves_table(record.rows), sep="\n\n")
 
 
 if __name__ == "__main__":
