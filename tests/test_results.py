@@ -186,6 +186,7 @@ MORE = [
     ("results-cascade", "cascade", "memory_table", "cascade", "peak_mb"),
     ("images", "pixels_torch", "table", "pixels_torch", "seconds"),
     ("images", "co2_pixels", "curves_table", "co2_pixels", "scores"),
+    ("images", "co2_pixels", "differences_table", "co2_pixels", "scores"),
 ]
 
 

@@ -81,6 +81,7 @@ def candidates(args: argparse.Namespace) -> list[dict[str, Any]]:
         for channels in args.channels
         for method in args.methods
         for window, step in WINDOWS[channels]
+        if window in args.windows
         for settings in settings_of(channels, method)[: args.most]
         for normalize in ((False, True) if args.normalize and channels == "raw" else (False,))
     ]  # fmt: skip
@@ -248,6 +249,11 @@ def headed(*names: str) -> list[str]:
     return [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
 
 
+def size_of(row: dict[str, Any]) -> tuple[Any, ...]:
+    """Window, step, and numbers of trees; the last one is None without label maps."""
+    return row["window"], row["step"], row["trees"], row.get("trees_of_maps")
+
+
 def table(rows: list[dict[str, Any]]) -> str:
     """Test scores of forests, a line for each method, channels, window and number of trees."""
     lines = headed("channels", "forest", "window", "trees", "seeds")
@@ -255,9 +261,9 @@ def table(rows: list[dict[str, Any]]) -> str:
         for method in GROWERS:
             key = {"part": "test", "channels": channels, "method": method}
             of = [row for row in rows if key.items() <= row.items()]
-            for window, step, trees in dict.fromkeys((a["window"], a["step"], a["trees"]) for a in of):
-                same = {"window": window, "step": step, "trees": trees}
-                group = [row for row in of if same.items() <= row.items()]
+            for size in dict.fromkeys(map(size_of, of)):
+                group = [row for row in of if size_of(row) == size]
+                window, step, trees, *_ = size
                 words = (channels, method, f"{window}, step {step}", str(trees), str(len(group)))
                 lines.append(f"| {' | '.join((*words, *cells(group)))} |")
     return "\n".join(lines)
@@ -276,31 +282,31 @@ PAIRS = (
 def differences_table(rows: list[dict[str, Any]]) -> str:
     """Differences of Jaccard scores in points, and their intervals over images; of seeds that both have.
 
-    Of several windows that which was chosen last counts.
+    Forests of equally many trees are compared; of several windows, the one that was chosen last.
     """
-    lines = ["| | minus | seeds | Jaccard | 95 % over images |", "|---|---|---|---|---|"]
-    for pair in PAIRS:
-        seeds, of = set(range(len(rows))), []
-        for channels, method in pair:
-            key = {"part": "test", "channels": channels, "method": method}
-            all_of = [row for row in rows if key.items() <= row.items() and "counts" in row]
-            same = (
-                {name: all_of[-1][name] for name in ("window", "step", "trees")}.items() if all_of else set()
+    lines = ["| forest | minus | trees | seeds | Jaccard | 95 % over images |", "|---" * 6 + "|"]
+    counted = [row for row in rows if row["part"] == "test" and "counts" in row]
+    for trees in sorted({row["trees"] for row in counted}):
+        for pair in PAIRS:
+            both = []
+            for channels, method in pair:
+                key = {"channels": channels, "method": method, "trees": trees}
+                of = [row for row in counted if key.items() <= row.items()]
+                both.append({row["seed"]: row for row in of if size_of(row) == size_of(of[-1])})
+            seeds = sorted(set(both[0]) & set(both[1]))
+            if not seeds:
+                continue
+            first, second = ([of[seed] for seed in seeds] for of in both)
+            means = [
+                statistics.mean(row["scores"][0]["mean_jaccard"] for row in of) for of in (first, second)
+            ]
+            words = (
+                *(f"{method}, {channels}" for channels, method in pair),
+                *map(str, (trees, len(seeds))),
+                f"{100 * (means[0] - means[1]):.1f}",
+                interval(resampled(first) - resampled(second)),
             )
-            found = {row["seed"]: row for row in all_of if same <= row.items()}
-            seeds &= set(found)
-            of.append(found)
-        if not seeds:
-            continue
-        first, second = ([found[seed] for seed in sorted(seeds)] for found in of)
-        means = [statistics.mean(row["scores"][0]["mean_jaccard"] for row in a) for a in (first, second)]
-        words = (
-            *(f"{method}, {channels}" for channels, method in pair),
-            str(len(seeds)),
-            f"{100 * (means[0] - means[1]):.1f}",
-            interval(resampled(first) - resampled(second)),
-        )
-        lines.append(f"| {' | '.join(words)} |")
+            lines.append(f"| {' | '.join(words)} |")
     return "\n".join(lines)
 
 
@@ -329,7 +335,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="folder of the data sets; without it the record is printed")
     parser.add_argument("--methods", nargs="+", choices=list(GROWERS), default=list(GROWERS))
     parser.add_argument("--channels", nargs="+", choices=CHANNELS, default=list(CHANNELS))
+    parser.add_argument("--windows", nargs="+", type=int, default=[15, 31, 61], help="sizes that are tried")
     parser.add_argument("--trees", type=int, default=16)
+    parser.add_argument("--trees-of-maps", type=int, help="of the forests of label maps, by default as many")
     parser.add_argument("--pixels", type=int, default=256_000, help="windows of each tree")
     parser.add_argument("--depth", type=int, default=20)
     parser.add_argument("--most", type=int, default=3, help="settings of a method that are tried")
@@ -345,8 +353,14 @@ def main() -> None:
     args = parser.parse_args()
     hforest.set_num_threads(args.threads)
     record = co2_data.Record(args.json)
-    sizes = {"trees": args.trees, "pixels": args.pixels, "every": args.every, "held_every": args.held_every,
-             "memory": args.memory}  # fmt: skip
+    maps_trees = args.trees_of_maps or args.trees
+
+    def sizes(channels: str, trees: int = args.trees) -> dict[str, Any]:
+        """What a run has in common with others of the same channels."""
+        found = {"trees": trees, "pixels": args.pixels, "every": args.every,
+                 "held_every": args.held_every, "memory": args.memory}  # fmt: skip
+        return found | ({"trees_of_maps": maps_trees} if channels in BEFORE else {})
+
     data = Data(args.data, args.every, args.held_every) if args.data else None
     maps: dict[tuple[str, int], Maps] = {}
 
@@ -357,7 +371,7 @@ def main() -> None:
         of = maps.setdefault((method, seed), Maps(data, {}))
         while before in BEFORE:
             before = BEFORE[before]
-            row = best(record.rows, **{**sizes, "channels": before, "method": method})
+            row = best(record.rows, **sizes(before, maps_trees), channels=before, method=method)
             if not row:
                 sys.exit(f"co2_pixels.py: run --channels {before!r} --methods {method!r} before")
             of.chosen.setdefault(before, {**row, "seed": seed})
@@ -384,20 +398,20 @@ def main() -> None:
     for channels in CHANNELS:  # context reads what was chosen before
         for candidate in candidates(args):
             if candidate["channels"] == channels:
-                run("val", {**candidate, **sizes, "seed": 0}, POWERS)
+                run("val", {**candidate, **sizes(channels), "seed": 0}, POWERS)
     for channels in () if args.no_test else args.channels:
         for method in args.methods:
-            chosen = best(record.rows, **{**sizes, "channels": channels, "method": method})
+            chosen = best(record.rows, **sizes(channels), channels=channels, method=method)
             for seed in range(args.seeds) if chosen else ():
                 kept = {name: chosen[name] for name in ("window", "step", "normalize", "settings")}
-                run("test", {"channels": channels, "method": method, **kept, **sizes, "seed": seed},
+                run("test", {"channels": channels, "method": method, **kept, **sizes(channels), "seed": seed},
                     (chosen["power"],))  # fmt: skip
     for method in args.methods if args.curves else ():
-        chosen = best(record.rows, **{**sizes, "channels": "raw", "method": method})
+        chosen = best(record.rows, **sizes("raw"), channels="raw", method=method)
         for depth, n_trees in dict.fromkeys([*((a, 16) for a in DEPTHS), *((20, a) for a in TREES)]):
             kept = {name: chosen[name] for name in ("channels", "method", "window", "step", "normalize")}
             settings = {**chosen["settings"], "max_depth": depth}
-            run("curve", {**kept, "settings": settings, **sizes, "trees": n_trees, "seed": 0},
+            run("curve", {**kept, "settings": settings, **sizes("raw", n_trees), "seed": 0},
                 (chosen["power"],))  # fmt: skip
     print(table(record.rows), differences_table(record.rows), curves_table(record.rows), sep="\n\n")
 
