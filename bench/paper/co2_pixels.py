@@ -310,6 +310,22 @@ def differences_table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def rounds_table(rows: list[dict[str, Any]]) -> str:
+    """Jaccard scores in percent of patches with label maps, seed 0, of validation and test images."""
+    lines = ["| channels | window | trees | Jaccard, validation | Jaccard, test |", "|---" * 5 + "|"]
+    of = [
+        row for row in rows if row["channels"] in BEFORE and row["method"] == "patches" and row["seed"] == 0
+    ]
+    for row in (row for row in of if row["part"] == "test"):
+        same = {name: row[name] for name in ("channels", "settings", "pixels", "every", "held_every")}
+        val = best([other for other in of if size_of(other) == size_of(row)], **same)
+        scores = [a["mean_jaccard"] for a in val["scores"] if a["power"] == val["power"]]
+        figures = (f"{100 * a:.1f}" for a in (*scores, row["scores"][0]["mean_jaccard"]))
+        words = (row["channels"], f"{row['window']}, step {row['step']}", str(row["trees"]), *figures)
+        lines.append(f"| {' | '.join(words)} |")
+    return "\n".join(lines)
+
+
 def curves_table(rows: list[dict[str, Any]]) -> str:
     """Jaccard scores in percent of raw test images by depth and by number of trees, one seed."""
     of = [row for row in rows if row["part"] == "curve"]
@@ -413,7 +429,8 @@ def main() -> None:
             settings = {**chosen["settings"], "max_depth": depth}
             run("curve", {**kept, "settings": settings, **sizes("raw", n_trees), "seed": 0},
                 (chosen["power"],))  # fmt: skip
-    print(table(record.rows), differences_table(record.rows), curves_table(record.rows), sep="\n\n")
+    tables = (table, differences_table, rounds_table, curves_table)
+    print(*(made(record.rows) for made in tables), sep="\n\n")
 
 
 if __name__ == "__main__":
