@@ -13,6 +13,7 @@ import hforest
 from hforest import cascade, classic, co2, growth, manifold, tree
 from hforest.cascade import folds, levels
 from hforest.demo import load_digits
+from hforest.tree.callers import join_any
 
 FEW = (partial(classic.grow, n_trees=8), partial(classic.grow_random, n_trees=8))
 
@@ -264,7 +265,7 @@ def test_folds_of_many_classes():
 def test_parts_of_joined_forests():
     x, y = blobs()
     forests = [classic.grow(x, y, 3, rng=i) for i in range(3)]
-    joined = tree.check(folds.join(forests))
+    joined = tree.check(join_any(forests))
     for i, forest in enumerate(forests):
         part = tree.check(folds.part(joined, 3 * i, 3 * i + 3))
         for a, b in zip(part, forest, strict=True):
@@ -283,7 +284,7 @@ def test_parts_with_projections():
         feature=np.array([1, -1, -1], np.int32), indptr=np.zeros(0, np.int64), indices=np.zeros(0, np.int32),
         data=np.zeros(0),
     )  # fmt: skip
-    joined = tree.check(folds.join([oblique, axis, oblique]))
+    joined = tree.check(join_any([oblique, axis, oblique]))
     x = np.random.default_rng(0).normal(size=(50, 2)) * 2
     for i, forest in enumerate((oblique, axis, oblique)):
         np.testing.assert_array_equal(tree.predict(folds.part(joined, i, i + 1), x), tree.predict(forest, x))

@@ -660,6 +660,14 @@ def test_search_tries_the_settings_of_the_paper():
     assert len(found.nu) == 18
 
 
+def test_search_refuses_windows():
+    windows = growth.Windows(np.zeros((3, 10)), np.arange(20), np.arange(3))
+    with pytest.raises(TypeError, match=r"^x: expected an array, got Windows; copy them: ") as caught:
+        co2.search(windows, np.arange(20) % 2, 2)
+    copied = eval(str(caught.value).split("copy them: ")[1], {"x": windows})
+    assert copied.shape == windows.shape
+
+
 def test_search():
     x, y, _, _, _ = problem(100, 3)
     seen, states = [], []

@@ -193,6 +193,8 @@ MORE = [
     ("results-cascade", "cascade", "memory_table", "cascade", "peak_mb"),
     ("images", "pixels_torch", "table", "pixels_torch", "seconds"),
     ("images", "co2_pixels", "curves_table", "co2_pixels", "scores"),
+    ("images", "co2_pixels", "differences_table", "co2_pixels", "scores"),
+    ("images", "co2_pixels", "rounds_table", "co2_pixels", "scores"),
 ]
 
 
@@ -674,7 +676,7 @@ def folder(tmp_path):
     np.savez(tmp_path / "pendigits.npz", **split(16, 10))
     np.savez(tmp_path / "letter.npz", x=rng.integers(0, 16, (90, 16)), y=np.arange(90) % 26)
     images = {
-        f"x_{part}": rng.integers(0, 256, (4, 32, 34, 3), np.uint8) for part in ("train", "val", "test")
+        f"x_{part}": rng.integers(0, 256, (4, 64, 66, 3), np.uint8) for part in ("train", "val", "test")
     }
     np.savez(tmp_path / "camvid.npz", **images, **{f"y{k[1:]}": x[..., 0] % 12 for k, x in images.items()})
     np.savez(tmp_path / "yeast.npz", x=rng.random((1060, 8)), y=np.arange(1060) % 10)
@@ -700,7 +702,7 @@ def folder(tmp_path):
             "co2_pixels",
             "--methods 'random forest' CO2 --trees 1 --pixels 50 --most 1 --seeds 1 --depth 2",
             "rows",
-            14,
+            24,
         ),
         ("cascade", "--only yeast --trees 1 --runs 1", "rows", 1),
         ("cascade", "--only 'mnist full scanned' --images 30 --trees 1 --runs 1", "rows", 1),

@@ -12,8 +12,8 @@ import scipy.sparse
 
 import hforest
 from hforest import classic, co2, growth, manifold, scale, stats, tree
-from hforest.core import supervised
-from hforest.stats import conditional, draws, permutation, problem
+from hforest.core import draws, supervised
+from hforest.stats import conditional, permutation, problem
 
 N, N_TREES = 60, 30
 GROWERS = {
@@ -72,7 +72,7 @@ def test_a_trees_draw_depends_on_its_number_alone(draw, monkeypatch):
     assert all(a.shape == (20, 50) and a.dtype == np.int32 for a in whole)
     part = stats.honest_counts(y, 6, draw=draw, first_tree=9, rng=5)
     same(part, [a[9:15] for a in whole])
-    monkeypatch.setattr("hforest.stats.draws._WORDS", 130)  # blocks of one or two trees
+    monkeypatch.setattr("hforest.core.draws._WORDS", 130)  # blocks of one or two trees
     same(stats.honest_counts(y, 20, draw=draw, rng=5), whole)
     assert not np.array_equal(whole.structure[0], whole.structure[1])
     assert not np.array_equal(stats.honest_counts(y, 20, draw=draw, rng=6).leaf, whole.leaf)

@@ -13,6 +13,7 @@ raw         red, green and blue
 channels    these, opponent colours and means of these over boxes, gradients by orientation, the pixel's place
 context     these, and the shares that a first forest predicts (auto-context); those of training images come
             from a forest of the other half of them
+context 2   as context, with the shares of a forest of context
 
 The images are 120 x 160; windows of 31 x 31 that read every third or fifth pixel have a "step". Pixels at the
 borders have windows, too, unlike in the paper: images are mirrored there.
@@ -22,6 +23,7 @@ import argparse
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,9 +40,13 @@ from hforest import classic, co2, images, manifold
 VOID, N_CLASSES = 11, 11
 BOXES = (5, 11, 21)
 POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)
-CHANNELS = ("raw", "channels", "context")
+BEFORE = {"context": "channels", "context 2": "context"}
+"""Of channels with label maps, what the forests of these maps read."""
+CHANNELS = ("raw", "channels", *BEFORE)
 DEPTHS, TREES = (5, 10, 15, 20, 30), (1, 2, 4, 8, 16, 32)
 """Of the curves: limits of the depth of 16 trees, numbers of trees of depth 20."""
+RESAMPLES = 1000
+"""Of the images, for intervals."""
 SCORES = ("mean_jaccard", "mean_recall", "pixels")
 
 GROWERS: dict[str, tuple[Any, list[dict[str, Any]]]] = {
@@ -57,8 +63,14 @@ GROWERS: dict[str, tuple[Any, list[dict[str, Any]]]] = {
     ),
 }
 """Of each method the function that grows, and settings to choose from."""
-WINDOWS = {"raw": [(15, 1), (31, 3)], "channels": [(31, 5)], "context": [(31, 5)]}
+WINDOWS = {"raw": [(15, 1), (31, 3)], "channels": [(31, 5)],
+           "context": [(31, 5), (61, 10), (61, 6)], "context 2": [(31, 5), (61, 10)]}  # fmt: skip
 """Window and step."""
+
+
+def settings_of(channels: str, method: str) -> list[dict[str, Any]]:
+    """Settings to choose from; with label maps only those of larger leaves, which were the better ones."""
+    return [a for a in GROWERS[method][1] if channels not in BEFORE or "min_samples_leaf" in a]
 
 
 def candidates(args: argparse.Namespace) -> list[dict[str, Any]]:
@@ -69,7 +81,8 @@ def candidates(args: argparse.Namespace) -> list[dict[str, Any]]:
         for channels in args.channels
         for method in args.methods
         for window, step in WINDOWS[channels]
-        for settings in GROWERS[method][1][: args.most]
+        if window in args.windows
+        for settings in settings_of(channels, method)[: args.most]
         for normalize in ((False, True) if args.normalize and channels == "raw" else (False,))
     ]  # fmt: skip
 
@@ -108,41 +121,73 @@ def fit(x: np.ndarray, y: np.ndarray, run: dict[str, Any]) -> images.Model:
     )  # fmt: skip
 
 
-def with_shares(data: Data, part: str, first: dict[str, Any], known: dict[str, Any]) -> np.ndarray:
-    """Channels, and the shares that first forests predict: for training images that of the other half.
+class Maps:
+    """Channels and label maps of images, by forests of one method and seed; maps are made when first read."""
 
-    `known` keeps the forest of all training images, and shares.
+    def __init__(self, data: Data, chosen: dict[str, dict[str, Any]]) -> None:
+        self.data, self.chosen = data, chosen
+        self.known: dict[tuple[str, str], Any] = {}
+
+    def of(self, part: str, channels: str) -> np.ndarray:
+        """Images of one part; `chosen` describes the forests of each set of channels that is read before."""
+        if channels not in BEFORE:
+            return self.data.of(part, channels)
+        if (part, channels) not in self.known:
+            self.known[part, channels] = self.shares(part, BEFORE[channels])
+        return np.concatenate([self.data.of(part, "channels"), self.known[part, channels]], axis=-1)
+
+    def shares(self, part: str, channels: str) -> np.ndarray:
+        """Shares of a forest that reads these channels: for training images, of the other half's."""
+        run, x, y = self.chosen[channels], self.of("train", channels), self.data.y["train"]
+        if part == "train":
+            halves = [fit(x[i::2], y[i::2], run) for i in range(2)]
+            found = np.empty((*y.shape, N_CLASSES), np.float32)
+            for i in range(2):
+                found[i::2] = images.predict(halves[1 - i], x[i::2], weight_back=run["power"])
+            return found
+        if ("model", channels) not in self.known:
+            self.known["model", channels] = fit(x, y, run)
+        return images.predict(
+            self.known["model", channels], self.of(part, channels), weight_back=run["power"]
+        )
+
+
+def judge(
+    shares_of: Callable[[np.ndarray], np.ndarray],
+    x: Any,
+    y: np.ndarray,
+    factor: np.ndarray,
+    powers: tuple[float, ...],
+) -> dict[str, Any]:
+    """Scores for each power of a factor of the classes, and the seconds of an image; of one the counts, too.
+
+    The counts are the confusion matrix of each image, its numbers in rows from left to right.
     """
-    x, y = data.of("train", "channels"), data.y["train"]
-    if part not in known and part == "train":
-        halves = [fit(x[i::2], y[i::2], first) for i in range(2)]
-        known[part] = np.empty((*y.shape, N_CLASSES), np.float32)
-        for i in range(2):
-            known[part][i::2] = images.predict(halves[1 - i], x[i::2], weight_back=first["power"])
-    elif part not in known:
-        if "model" not in known:
-            known["model"] = fit(x, y, first)
-        known[part] = images.predict(known["model"], data.of(part, "channels"), weight_back=first["power"])
-    return np.concatenate([data.of(part, "channels"), known[part]], axis=-1)
-
-
-def judge(model: images.Model, x: np.ndarray, y: np.ndarray, powers: tuple[float, ...]) -> dict[str, Any]:
-    """Scores for each power, and the seconds of an image."""
-    counts = {power: np.zeros((N_CLASSES, N_CLASSES), np.int64) for power in powers}
+    counts = np.zeros((len(powers), len(x), N_CLASSES, N_CLASSES), np.int64)
     begin = time.process_time()
-    for image, labels in zip(x, y, strict=True):
-        p = images.predict(model, image[None], weight_back=0.0)
-        for power in powers:
-            weight = np.where(model.class_factor > 0, model.class_factor, np.inf) ** -power
-            counts[power] += images.confusion(
-                labels[None], (p * weight).argmax(axis=-1), N_CLASSES, void=VOID
-            )
-    seconds = (time.process_time() - begin) / len(x)
-    scores = {power: images.scores(a) for power, a in counts.items()}
-    rows = [{"power": power, **{name: getattr(s, name) for name in SCORES}} for power, s in scores.items()]
-    jaccard = [[None if np.isnan(a) else float(a) for a in s.jaccard] for s in scores.values()]
-    return {"scores": [row | {"jaccard": a} for row, a in zip(rows, jaccard, strict=True)],
-            "seconds_of_image": seconds}  # fmt: skip
+    for i, (image, labels) in enumerate(zip(x, y, strict=True)):
+        shares = shares_of(image)
+        for of, power in zip(counts, powers, strict=True):
+            label = (shares * factor**-power).argmax(axis=-1)
+            of[i] = images.confusion(labels, label, N_CLASSES, void=VOID)
+    found: dict[str, Any] = {"seconds_of_image": (time.process_time() - begin) / len(x), "scores": []}
+    for of, power in zip(counts, powers, strict=True):
+        score = images.scores(of.sum(axis=0))
+        jaccard = [None if np.isnan(a) else float(a) for a in score.jaccard]
+        found["scores"].append(
+            {"power": power, **{name: getattr(score, name) for name in SCORES}, "jaccard": jaccard}
+        )
+    if len(powers) == 1:
+        found["counts"] = [" ".join(map(str, of.ravel())) for of in counts[0]]
+    return found
+
+
+def judge_forest(
+    model: images.Model, x: np.ndarray, y: np.ndarray, powers: tuple[float, ...]
+) -> dict[str, Any]:
+    """`judge` of a forest."""
+    factor = np.where(model.class_factor > 0, model.class_factor, np.inf)
+    return judge(lambda image: images.predict(model, image[None], weight_back=0.0)[0], x, y, factor, powers)
 
 
 def best(rows: list[dict[str, Any]], **key: Any) -> dict[str, Any]:
@@ -156,13 +201,36 @@ def best(rows: list[dict[str, Any]], **key: Any) -> dict[str, Any]:
     return {**row, "power": power}
 
 
+def resampled(of: list[dict[str, Any]]) -> np.ndarray:
+    """Jaccard scores over bootstrap samples of the images, (n,): means over the rows, which are seeds.
+
+    The samples are the same in every call, so differences of two results are of the same images.
+    """
+    rows = [np.array([line.split() for line in row["counts"]], np.int64) for row in of]
+    n_images = len(rows[0])
+    drawn = np.random.default_rng(0).multinomial(n_images, [1 / n_images] * n_images, RESAMPLES)
+    counts = np.stack([drawn @ row for row in rows]).reshape(len(rows), RESAMPLES, N_CLASSES, N_CLASSES)
+    return np.array([[images.scores(a).mean_jaccard for a in of_row] for of_row in counts]).mean(axis=0)
+
+
+def interval(values: np.ndarray) -> str:
+    """The middle 95 % in percent."""
+    low, high = 100 * np.quantile(values, [0.025, 0.975])
+    return f"{low:.1f} to {high:.1f}"
+
+
 def cells(of: list[dict[str, Any]], digits: int = 2) -> list[str]:
-    """Test scores in percent, mean and deviation over the seeds of one method, and median seconds."""
+    """Test scores in percent, mean and deviation over the seeds of one method, and median seconds.
+
+    Between them the interval over images of the seeds that have counts.
+    """
     found = []
     for name in SCORES:
         values = [100 * row["scores"][0][name] for row in of]
         spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
         found.append(f"{statistics.mean(values):.1f}{spread}")
+    counted = [row for row in of if "counts" in row]
+    found.insert(1, interval(resampled(counted)) if counted else "")
     seconds = [statistics.median(row[name] for row in of) for name in ("seconds", "seconds_of_image")]
     return [*found, f"{seconds[0]:.0f}", f"{seconds[1]:.{digits}f}"]
 
@@ -171,6 +239,7 @@ def headed(*names: str) -> list[str]:
     """The first lines of a table whose last columns are `cells`."""
     scores = (
         "class-average Jaccard",
+        "95 % over images",
         "class average",
         "share of pixels",
         "seconds to fit",
@@ -180,17 +249,79 @@ def headed(*names: str) -> list[str]:
     return [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
 
 
+def size_of(row: dict[str, Any]) -> tuple[Any, ...]:
+    """Window, step, and numbers of trees; the last one is None without label maps."""
+    return row["window"], row["step"], row["trees"], row.get("trees_of_maps")
+
+
 def table(rows: list[dict[str, Any]]) -> str:
-    """Test scores of forests, a line for each method and channels."""
-    lines = headed("channels", "forest", "window")
+    """Test scores of forests, a line for each method, channels, window and number of trees."""
+    lines = headed("channels", "forest", "window", "trees", "seeds")
     for channels in CHANNELS:
         for method in GROWERS:
-            of = [row for row in rows
-                  if (row["part"], row["channels"], row["method"]) == ("test", channels, method)]  # fmt: skip
-            if not of:
+            key = {"part": "test", "channels": channels, "method": method}
+            of = [row for row in rows if key.items() <= row.items()]
+            for size in dict.fromkeys(map(size_of, of)):
+                group = [row for row in of if size_of(row) == size]
+                window, step, trees, *_ = size
+                words = (channels, method, f"{window}, step {step}", str(trees), str(len(group)))
+                lines.append(f"| {' | '.join((*words, *cells(group)))} |")
+    return "\n".join(lines)
+
+
+PAIRS = (
+    *((("raw", "random forest"), ("raw", method)) for method in ("two-probe", "SPORF", "patches", "CO2")),
+    (("raw", "two-probe"), ("raw", "CO2")),
+    *((("channels", method), ("raw", method)) for method in ("random forest", "patches")),
+    *((("context", method), ("channels", method)) for method in ("random forest", "patches")),
+    (("context 2", "patches"), ("context", "patches")),
+)
+"""Channels and forest, and what they are compared with."""
+
+
+def differences_table(rows: list[dict[str, Any]]) -> str:
+    """Differences of Jaccard scores in points, and their intervals over images; of seeds that both have.
+
+    Forests of equally many trees are compared; of several windows, the one that was chosen last.
+    """
+    lines = ["| forest | minus | trees | seeds | Jaccard | 95 % over images |", "|---" * 6 + "|"]
+    counted = [row for row in rows if row["part"] == "test" and "counts" in row]
+    for trees in sorted({row["trees"] for row in counted}):
+        for pair in PAIRS:
+            both = []
+            for channels, method in pair:
+                key = {"channels": channels, "method": method, "trees": trees}
+                of = [row for row in counted if key.items() <= row.items()]
+                both.append({row["seed"]: row for row in of if size_of(row) == size_of(of[-1])})
+            seeds = sorted(set(both[0]) & set(both[1]))
+            if not seeds:
                 continue
-            size = f"{of[0]['window']}, step {of[0]['step']}"
-            lines.append(f"| {channels} | {method} | {size} | {' | '.join(cells(of))} |")
+            first, second = ([of[seed] for seed in seeds] for of in both)
+            means = [
+                statistics.mean(row["scores"][0]["mean_jaccard"] for row in of) for of in (first, second)
+            ]
+            words = (
+                *(f"{method}, {channels}" for channels, method in pair),
+                *map(str, (trees, len(seeds))),
+                f"{100 * (means[0] - means[1]):.1f}",
+                interval(resampled(first) - resampled(second)),
+            )
+            lines.append(f"| {' | '.join(words)} |")
+    return "\n".join(lines)
+
+
+def rounds_table(rows: list[dict[str, Any]]) -> str:
+    """Jaccard scores in percent of forests that read label maps, seed 0, of validation and test images."""
+    head = ("channels", "forest", "window", "trees", "Jaccard, validation", "Jaccard, test")
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    of = [row for row in rows if row["channels"] in BEFORE and row["seed"] == 0]
+    for row in (row for row in of if row["part"] == "test"):
+        names = ("channels", "method", "settings", "pixels", "every", "held_every")
+        val = best([a for a in of if size_of(a) == size_of(row)], **{name: row[name] for name in names})
+        of_val = max(score["mean_jaccard"] for score in val["scores"])
+        figures = (f"{100 * a:.1f}" for a in (of_val, row["scores"][0]["mean_jaccard"]))
+        size = (f"{row['window']}, step {row['step']}", str(row["trees"]))
+        lines.append(f"| {' | '.join((row['channels'], row['method'], *size, *figures))} |")
     return "\n".join(lines)
 
 
@@ -219,7 +350,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="folder of the data sets; without it the record is printed")
     parser.add_argument("--methods", nargs="+", choices=list(GROWERS), default=list(GROWERS))
     parser.add_argument("--channels", nargs="+", choices=CHANNELS, default=list(CHANNELS))
+    parser.add_argument("--windows", nargs="+", type=int, default=[15, 31, 61], help="sizes that are tried")
     parser.add_argument("--trees", type=int, default=16)
+    parser.add_argument("--trees-of-maps", type=int, help="of the forests of label maps, by default as many")
     parser.add_argument("--pixels", type=int, default=256_000, help="windows of each tree")
     parser.add_argument("--depth", type=int, default=20)
     parser.add_argument("--most", type=int, default=3, help="settings of a method that are tried")
@@ -235,35 +368,40 @@ def main() -> None:
     args = parser.parse_args()
     hforest.set_num_threads(args.threads)
     record = co2_data.Record(args.json)
-    sizes = {"trees": args.trees, "pixels": args.pixels, "every": args.every, "held_every": args.held_every,
-             "memory": args.memory}  # fmt: skip
+    maps_trees = args.trees_of_maps or args.trees
+
+    def sizes(channels: str, trees: int = args.trees) -> dict[str, Any]:
+        """What a run has in common with others of the same channels."""
+        found = {"trees": trees, "pixels": args.pixels, "every": args.every,
+                 "held_every": args.held_every, "memory": args.memory}  # fmt: skip
+        return found | ({"trees_of_maps": maps_trees} if channels in BEFORE else {})
+
     data = Data(args.data, args.every, args.held_every) if args.data else None
-    shares: dict[tuple[str, int], dict[str, Any]] = {}
+    maps: dict[tuple[str, int], Maps] = {}
+
+    def read(part: str, chosen: dict[str, Any]) -> np.ndarray:
+        """The images of one part with the channels of a run."""
+        method, seed, before = chosen["method"], chosen["seed"], chosen["channels"]
+        assert data is not None
+        of = maps.setdefault((method, seed), Maps(data, {}))
+        while before in BEFORE:
+            before = BEFORE[before]
+            row = best(record.rows, **sizes(before, maps_trees), channels=before, method=method)
+            if not row:
+                sys.exit(f"co2_pixels.py: run --channels {before!r} --methods {method!r} before")
+            of.chosen.setdefault(before, {**row, "seed": seed})
+        return of.of(part, chosen["channels"])
 
     def run(part: str, chosen: dict[str, Any], powers: tuple[float, ...]) -> None:
         key = {"part": part, **chosen}
         if data is None or record.find(key):
             return
-        first: dict[str, Any] = {}
-        if chosen["channels"] == "context":
-            first = best(record.rows, **{**sizes, "channels": "channels", "method": chosen["method"]})
-            if not first:
-                sys.exit(
-                    f"co2_pixels.py: run --channels channels --methods {chosen['method']!r} before context"
-                )
-            first["seed"] = chosen["seed"]
-
-        def of(which: str) -> np.ndarray:
-            if not first:
-                return data.of(which, chosen["channels"])
-            return with_shares(data, which, first, shares.setdefault((first["method"], first["seed"]), {}))
-
-        x = of("train")
+        x = read("train", chosen)
         begin = time.process_time()
         model = fit(x, data.y["train"], chosen)
         seconds = time.process_time() - begin
         images_of = "test" if part == "curve" else part
-        found = judge(model, of(images_of), data.y[images_of], powers)
+        found = judge_forest(model, read(images_of, chosen), data.y[images_of], powers)
         record.add({**key, **found, "seconds": seconds})
         record.write()
         top = max(found["scores"], key=lambda score: score["mean_jaccard"])
@@ -275,22 +413,23 @@ def main() -> None:
     for channels in CHANNELS:  # context reads what was chosen before
         for candidate in candidates(args):
             if candidate["channels"] == channels:
-                run("val", {**candidate, **sizes, "seed": 0}, POWERS)
+                run("val", {**candidate, **sizes(channels), "seed": 0}, POWERS)
     for channels in () if args.no_test else args.channels:
         for method in args.methods:
-            chosen = best(record.rows, **{**sizes, "channels": channels, "method": method})
+            chosen = best(record.rows, **sizes(channels), channels=channels, method=method)
             for seed in range(args.seeds) if chosen else ():
                 kept = {name: chosen[name] for name in ("window", "step", "normalize", "settings")}
-                run("test", {"channels": channels, "method": method, **kept, **sizes, "seed": seed},
+                run("test", {"channels": channels, "method": method, **kept, **sizes(channels), "seed": seed},
                     (chosen["power"],))  # fmt: skip
     for method in args.methods if args.curves else ():
-        chosen = best(record.rows, **{**sizes, "channels": "raw", "method": method})
+        chosen = best(record.rows, **sizes("raw"), channels="raw", method=method)
         for depth, n_trees in dict.fromkeys([*((a, 16) for a in DEPTHS), *((20, a) for a in TREES)]):
             kept = {name: chosen[name] for name in ("channels", "method", "window", "step", "normalize")}
             settings = {**chosen["settings"], "max_depth": depth}
-            run("curve", {**kept, "settings": settings, **sizes, "trees": n_trees, "seed": 0},
+            run("curve", {**kept, "settings": settings, **sizes("raw", n_trees), "seed": 0},
                 (chosen["power"],))  # fmt: skip
-    print(table(record.rows), curves_table(record.rows), sep="\n\n")
+    tables = (table, differences_table, rounds_table, curves_table)
+    print(*(made(record.rows) for made in tables), sep="\n\n")
 
 
 if __name__ == "__main__":

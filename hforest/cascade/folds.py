@@ -1,6 +1,5 @@
-"""What levels and scanners share: folds, forests of several folds as one, and out-of-fold class vectors."""
+"""What levels and scanners share: folds, and out-of-fold class vectors."""
 
-import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -10,9 +9,8 @@ import numpy as np
 from .. import classic, growth, tree
 from ..core import check, supervised
 from ..core.aliases import ArrayLike
-from ..growth import Windows
 from ..tree import Forest
-from ..tree.forest import check_layout
+from ..tree.callers import grown, join_any
 
 Grower = Callable[..., Forest]
 """grow(x, y, *, n_classes, rng) -> Forest: such as `classic.grow`, settings bound by functools.partial."""
@@ -47,20 +45,6 @@ def check_folds(y: np.ndarray, n_classes: int, n_folds: int) -> None:
 def key(seed: int, *place: int) -> np.random.Generator:
     """The generator of one place in the cascade: growth can be resumed anywhere, with the same bits."""
     return np.random.default_rng([seed, *place])
-
-
-def join(forests: Sequence[Forest]) -> Forest:
-    """The trees of checked forests of several folds as one forest.
-
-    Where some fold's samples had missing values and another's none, trees of the latter send them left.
-    """
-    if any(forest.default_left.size for forest in forests):
-        forests = [
-            f if f.default_left.size else f._replace(default_left=(f.feature != -1).astype(np.uint8))
-            for f in forests
-        ]
-    with check.unchecked():
-        return tree.join(forests)
 
 
 def part(forest: Forest, first: int, last: int) -> Forest:
@@ -99,44 +83,10 @@ def _probabilities(name: str, p: np.ndarray) -> np.ndarray:
     return p
 
 
-def grown(
-    name: str, grower: Grower, x: np.ndarray | Windows, y: np.ndarray, n_classes: int, **more: Any
-) -> Forest:
-    """The forest that a caller's function returns, checked."""
-    forest = grower(x, y, n_classes=n_classes, **more)
-    if not isinstance(forest, Forest):
-        raise TypeError(
-            f"{name}: expected a function that returns a hforest.tree.Forest, got a {type(forest).__name__}; "
-            "pass a subpackage's grow, its settings bound by functools.partial"
-        )
-    tree.check(forest)
-    if forest.value.shape[1] != n_classes or int(forest.n_features) != x.shape[1]:
-        raise ValueError(
-            f"{name}: expected a forest of n_features = {x.shape[1]} and n_classes = {n_classes}, got "
-            f"{int(forest.n_features)} and {forest.value.shape[1]}; grow on the arrays that are given"
-        )
-    if forest.threshold.dtype != x.dtype:
-        raise TypeError(
-            f"{name}: expected a forest of dtype {x.dtype} like the samples, got {forest.threshold.dtype}; "
-            "grow on the arrays that are given"
-        )
-    return forest
-
-
 def predicted(forest: Forest, x: np.ndarray | growth.Windows) -> np.ndarray:
     """Class vectors of samples; both arguments have been checked."""
     with check.unchecked():
         return tree.predict(forest, x)
-
-
-def check_forest(name: str, forest: Forest) -> None:
-    """A forest of a caller, who may have made it by hand; inside `unchecked()` its kinds and shapes alone."""
-    try:
-        check_layout(forest)
-        if check.values_checked():
-            tree.check(forest)
-    except (TypeError, ValueError, IndexError) as error:
-        raise type(error)(re.sub(r"^forest\b|\bforest(?=\.)", name, str(error))) from None
 
 
 def check_fit(
@@ -194,7 +144,7 @@ def grow_folds(
         forests.append(grown(name, grower, x, y, n_classes, rng=key(seed, *place, k), **more))
     if len({forest.tree_start.size for forest in forests}) > 1:
         raise ValueError(f"{name}: expected equally many trees at every call, got others; fix n_trees")
-    return join(forests)
+    return join_any(forests)
 
 
 def out_of_fold_vectors(

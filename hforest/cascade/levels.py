@@ -11,6 +11,7 @@ from ..core import check, supervised
 from ..core import progress as progresses
 from ..core.aliases import ArrayLike, FloatArray, Progress, Rng
 from ..tree import Forest
+from ..tree.callers import check_forest
 from . import folds as f
 from .folds import CLASS_VECTORS, Grower
 
@@ -187,7 +188,7 @@ def check_levels(name: str, cascade: Cascade, dtype: np.dtype | None = None) -> 
                 "was grown or loaded, unchanged"
             )
         for i, forest in enumerate(row):
-            f.check_forest(f"{place}[{i}]", forest)
+            check_forest(f"{place}[{i}]", forest)
             dtype = forest.threshold.dtype if dtype is None else dtype
             f.check_fit(
                 f"{place}[{i}]", forest, sizes[level % len(sizes)] + before, n_classes, dtype, n_folds

@@ -12,6 +12,7 @@ from ..core import check, supervised
 from ..core import progress as progresses
 from ..core.aliases import Array, ArrayLike, FloatArray, Progress, Rng
 from ..tree import Forest
+from ..tree.callers import check_forest, grown, join_any
 from . import folds as f
 from .folds import Grower
 
@@ -284,13 +285,13 @@ def grow_scanner(
                 else:
                     place = np.unravel_index(chosen, grid)
                     windows = np.ascontiguousarray(view[(sample, *place)]).reshape(-1, size)
-                forest = f.grown(
+                forest = grown(
                     f"forests[{i}]", grower, windows, y[sample], n_classes, rng=f.key(seed, 2, i, k)
                 )
                 del windows
                 parts.append(forest)
                 vectors[members, :, i] = _vectors([forest], x[members], sizes, frame, step)[:, :, 0]
-            joined.append(f.join(parts))
+            joined.append(join_any(parts))
             if not report(i + 1):
                 break
     scanner = Scanner(sizes, frame, step, tuple(joined))
@@ -308,7 +309,7 @@ def check_scanner(name: str, scanner: Scanner) -> None:
         sizes, frame, _ = _geometry(scanner.shape, scanner.window, scanner.stride)
     size = math.prod(frame + sizes[len(frame) :])
     for i, forest in enumerate(forests):
-        f.check_forest(f"{name}.forests[{i}]", forest)
+        check_forest(f"{name}.forests[{i}]", forest)
         n_classes, dtype = forests[0].value.shape[1], forests[0].threshold.dtype
         f.check_fit(f"{name}.forests[{i}]", forest, size, n_classes, dtype)
 

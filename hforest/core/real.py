@@ -8,6 +8,7 @@ import numpy as np
 from . import check
 from .aliases import Array, ArrayLike
 from .dispatch import is_cupy
+from .in_place import Windows
 
 __all__ = ["as_given", "fault", "real", "rows_of"]
 
@@ -51,6 +52,10 @@ def as_given(name: str, a: ArrayLike) -> Array:
     check.require(
         type(a) is np.ndarray or not isinstance(a, np.ma.MaskedArray), name, "an array without a mask",
         "a masked array", "fill or drop what is masked", TypeError,
+    )  # fmt: skip
+    check.require(
+        not isinstance(a, Windows), name, "an array", "Windows",
+        f"copy them: {name}.x.ravel()[{name}.base[:, None] + {name}.offset]", TypeError,
     )  # fmt: skip
     try:
         array = np.asarray(a)

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..core import check
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Rng
-from ..stats.draws import of_trees
+from ..core.draws import of_trees
 from . import windows
 
 

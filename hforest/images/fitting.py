@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from .. import classic, co2, growth, manifold
-from ..cascade.folds import grown, join
 from ..core import check
 from ..core import progress as progresses
 from ..core.aliases import ArrayLike, FloatArray, Progress, Rng
 from ..tree import Forest
+from ..tree.callers import grown, join_any
 from . import drawing, windows
 from .model import Model
 
@@ -204,4 +204,4 @@ def fit(
             samples = samples if in_place else None  # else a copy, which goes before the next one
             if not report(first + some):
                 break
-    return Model(frame.window, frame.step, frame.border, n_channels, factor, join(forests), scale)
+    return Model(frame.window, frame.step, frame.border, n_channels, factor, join_any(forests), scale)

@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..cascade.folds import check_forest
 from ..core import check
 from ..core.aliases import FloatArray
 from ..tree import Forest
+from ..tree.callers import check_forest
 from .windows import Frame, check_frame
 
 

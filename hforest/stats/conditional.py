@@ -9,10 +9,10 @@ import numpy as np
 from .. import classic, growth, tree
 from ..core import check, supervised
 from ..core.aliases import Array, ArrayLike, FloatArray, Progress, Rng, SparseArray
+from ..core.draws import seed_of, signs, subset
 from ..core.progress import reporting
 from ..growth import Samples
 from .dependence import LEAST_ROWS, distance_correlation
-from .draws import seed_of, signs, subset
 from .permutation import HonestDraws
 from .problem import (
     Grower,

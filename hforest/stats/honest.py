@@ -7,7 +7,7 @@ import numpy as np
 
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, IntArray, Rng
-from .draws import blocks, of_trees
+from ..core.draws import blocks, of_trees
 
 _DRAWS = {"fixed": 0.8, "bootstrap": 1.6}
 """How rows are drawn, with the number of draws by default: per row of a class, and per row."""

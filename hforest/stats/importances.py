@@ -8,10 +8,10 @@ import numpy as np
 from .. import growth, tree
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
+from ..core.draws import orders, permutation, seed_of
 from ..core.progress import reporting
 from ..growth import Samples
 from ..tree import Forest
-from .draws import orders, permutation, seed_of
 from .permutation import split_rows
 from .problem import (
     Grower,

@@ -9,10 +9,10 @@ import numpy as np
 from .. import classic, tree
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
+from ..core.draws import normals, permutation, seed_of
 from ..growth import Samples
 from ..tree import Forest
 from .dependence import LEAST_ROWS, centered
-from .draws import normals, permutation, seed_of
 from .honest import fixed_sizes, honest_counts
 from .posteriors import WEIGHTINGS, posterior_of
 from .problem import (

@@ -7,8 +7,8 @@ import numpy as np
 from .. import tree
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
+from ..core.draws import blocks, orders, permutation, seed_of, subset
 from ..growth import Samples
-from .draws import blocks, orders, permutation, seed_of, subset
 from .problem import (
     Grower,
     check_grower,

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..core import philox
-from ..core.aliases import FloatArray, IntArray
+from . import philox
+from .aliases import FloatArray, IntArray
 
 _TREES, _PERMUTATIONS, _SEEDS = 1 << 60, 2 << 60, 3 << 60
 """Streams that growth, which has the same seeds, does not draw from: it counts trees from 0."""

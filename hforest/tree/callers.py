@@ -1,0 +1,65 @@
+"""Forests of a caller: what its functions return, what it made by hand, and several of them as one."""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..core import check as checks
+from ..core.in_place import Windows
+from .forest import Forest, check, check_layout
+from .joining import join
+
+
+def join_any(forests: Sequence[Forest]) -> Forest:
+    """The trees of checked forests as one forest.
+
+    Where some forest's samples had missing values and another's none, trees of the latter send them left.
+    """
+    if any(forest.default_left.size for forest in forests):
+        forests = [
+            f if f.default_left.size else f._replace(default_left=(f.feature != -1).astype(np.uint8))
+            for f in forests
+        ]
+    with checks.unchecked():
+        return join(forests)
+
+
+def grown(
+    name: str,
+    grower: Callable[..., Forest],
+    x: np.ndarray | Windows,
+    y: np.ndarray,
+    n_classes: int,
+    **more: Any,
+) -> Forest:
+    """The forest that a caller's function returns, checked."""
+    forest = grower(x, y, n_classes=n_classes, **more)
+    if not isinstance(forest, Forest):
+        raise TypeError(
+            f"{name}: expected a function that returns a hforest.tree.Forest, got a {type(forest).__name__}; "
+            "pass a subpackage's grow, its settings bound by functools.partial"
+        )
+    check(forest)
+    if forest.value.shape[1] != n_classes or int(forest.n_features) != x.shape[1]:
+        raise ValueError(
+            f"{name}: expected a forest of n_features = {x.shape[1]} and n_classes = {n_classes}, got "
+            f"{int(forest.n_features)} and {forest.value.shape[1]}; grow on the arrays that are given"
+        )
+    if forest.threshold.dtype != x.dtype:
+        raise TypeError(
+            f"{name}: expected a forest of dtype {x.dtype} like the samples, got {forest.threshold.dtype}; "
+            "grow on the arrays that are given"
+        )
+    return forest
+
+
+def check_forest(name: str, forest: Forest) -> None:
+    """A forest of a caller, who may have made it by hand; inside `unchecked()` its kinds and shapes alone."""
+    try:
+        check_layout(forest)
+        if checks.values_checked():
+            check(forest)
+    except (TypeError, ValueError, IndexError) as error:
+        raise type(error)(re.sub(r"^forest\b|\bforest(?=\.)", name, str(error))) from None
