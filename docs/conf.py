@@ -27,6 +27,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the scripts of the gallery
 
 import hforest  # noqa: E402 (from this checkout)
 
+SOURCE = ""
+"""Public address of the repository, to which each page links; none where it is empty."""
+
 project = "hforest"
 version = release = hforest.__version__
 extensions = [
@@ -51,6 +54,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"hforest {version}"
 html_theme_options = {
     "show_prev_next": False, "navigation_with_keys": False, "secondary_sidebar_items": ["page-toc"],
+    "icon_links": [{"name": "Source", "url": SOURCE, "icon": "fa-solid fa-code"}] if SOURCE else [],
 }  # fmt: skip
 html_show_sourcelink = False
 html_context = {"default_mode": "auto"}  # light or dark, as the browser

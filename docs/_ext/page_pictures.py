@@ -13,7 +13,7 @@ from pathlib import Path
 
 DOCS = Path(__file__).resolve().parents[1]
 PICTURES = DOCS / "pictures"
-SCRIPTS = ("hinge_regions", "speed", "speed_hinge", "speed_tables")
+SCRIPTS = ("same_forest", "speed", "speed_hinge", "speed_tables")
 
 
 def digest(script: str) -> str:
