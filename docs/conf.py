@@ -261,7 +261,7 @@ def link_gallery(app: Any, doctree: Any) -> None:
 
 
 def write_index_entries(app: Any, docname: str, source: list[str]) -> None:
-    """Makes entries of the index of comments such as <!-- index: save model -->: the search shows them first."""
+    """Makes entries of the index, which the search shows first, of comments: <!-- index: save model -->."""
     source[0] = re.sub(r"^<!-- index: (.+) -->$", r"```{index} ! \1\n```", source[0], flags=re.MULTILINE)
 
 

@@ -1,8 +1,8 @@
 """Checks the search of the built site: python docs/_ext/check_search.py docs/_build/html
 
-Each question must be the main entry of the index on the page that answers it: the search shows such entries first
-(Sphinx's searchtools.js gives 100 points to an entry that is the whole question, at most 15 to titles). Exits with 1
-where one is not.
+Each question must be the main entry of the index on the page that answers it. The search shows such entries
+first: Sphinx's searchtools.js gives 100 points to an entry that is the whole question, at most 15 to titles.
+Exits with 1 where one is not.
 """
 
 import json
