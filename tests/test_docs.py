@@ -198,6 +198,26 @@ def test_a_picture_of_another_script_is_seen(pictures, tmp_path):
 
 
 @pytest.fixture
+def prose():
+    return script("prose")
+
+
+def test_pages_follow_the_rules_of_english(prose, capsys):
+    assert prose.main() == 0, capsys.readouterr().out
+
+
+def test_what_the_rules_of_english_forbid_is_seen(prose):
+    fair = "One idea.\n\n```text\nthe same bits\n```\n" + "word " * 29 + "`end`.\n"
+    assert prose.check("page.md", fair) == []
+    for text in ("a table\n\n| the same\tbits |", "the gradient by x", "ten seconds a step", "so many"):
+        (error,) = prose.check("page.md", text.replace("\t", " "))
+        assert error.startswith(f"page.md:{text.count(chr(10)) + 1}: ")
+    long = "- " + "word " * 20 + "\n  " + "word " * 11 + "end."
+    assert prose.check("page.md", "A `code\nof lines`.\n\n" + long)[0].startswith("page.md:4: more than 30")
+    assert "lower the number" in prose.check("tabular.md", "Short.")[0]
+
+
+@pytest.fixture
 def parameter_texts():
     return script("parameter_texts")
 
