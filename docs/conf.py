@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+from PIL import Image
 from sphinx import addnodes
 from sphinx.ext import autosummary
 from sphinx.pycode import ModuleAnalyzer
@@ -26,6 +27,9 @@ sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "_ext")]
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the scripts of the gallery
 
 import hforest  # noqa: E402 (from this checkout)
+
+SOURCE = ""
+"""Public address of the repository, to which each page links; none where it is empty."""
 
 project = "hforest"
 version = release = hforest.__version__
@@ -51,17 +55,21 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"hforest {version}"
 html_theme_options = {
     "show_prev_next": False, "navigation_with_keys": False, "secondary_sidebar_items": ["page-toc"],
+    "icon_links": [{"name": "Source", "url": SOURCE, "icon": "fa-solid fa-code"}] if SOURCE else [],
 }  # fmt: skip
 html_show_sourcelink = False
 html_context = {"default_mode": "auto"}  # light or dark, as the browser
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_extra_path = ["llms.txt"]
+GROUPS = ("tables", "networks", "oblique", "images", "statistics", "speed")
 sphinx_gallery_conf = {
     "examples_dirs": "gallery", "gallery_dirs": "auto_gallery", "download_all_examples": False,
     "image_scrapers": ("matplotlib",), "matplotlib_animations": False, "min_reported_time": 20,
     "reset_modules": ("matplotlib", "pictures.style"), "abort_on_example_error": True,
-    "within_subsection_order": "FileNameSortKey",
+    "within_subsection_order": "FileNameSortKey", "thumbnail_size": (400, 400),
+    "subsection_order": [f"gallery/{group}" for group in GROUPS],
+    "doc_module": ("hforest",), "backreferences_dir": "api/examples",
     "write_computation_times": False,  # that page loads scripts from another host
     "ignore_pattern": r"__init__\.py" if importlib.util.find_spec("torch") else r"plot_torch\.py",
 }  # fmt: skip
@@ -72,12 +80,20 @@ LAYERS = next(
     for node in ast.parse((ROOT / "tests" / "test_architecture.py").read_text(encoding="utf-8")).body
     if isinstance(node, ast.Assign) and ast.unparse(node.targets) == "LAYERS"
 )
+FORESTS = sorted({*LAYERS[2], *LAYERS[3]})
+INTEGRATIONS = LAYERS[-1]
 SUBPACKAGES = {
-    "Shared": sorted(LAYERS[1]),
-    "Algorithms": sorted(LAYERS[2]),
-    "Applications": sorted(set().union(*LAYERS[3:-1])),
-    "Integrations": sorted(LAYERS[-1]),
+    "Tables": ["tabular", "sklearn", "classic"],
+    "Networks": ["hinge", "neural", "torch", "jax", "layers", "optim"],
+    "Oblique forests, images, cascades": ["manifold", "co2", "images", "cascade"],
+    "Apply, explain and test forests": ["tree", "plot", "stats"],
+    "Several workers, other libraries": ["scale", "dask", "onnx", "treelite"],
+    "Parts to build forests from": ["growth", "split", "project", "demo"],
 }
+"""Subpackages by what users need, to what those need who write forests of their own."""
+OTHERS = set().union(*LAYERS[1:]).difference(*SUBPACKAGES.values())
+if OTHERS:
+    SUBPACKAGES["Others"] = sorted(OTHERS)
 LIBRARY = {"plot": "matplotlib"}
 """Libraries of integrations with another name."""
 NESTED = {"growth": ["by_level"]}
@@ -108,10 +124,7 @@ def _write(path: Path, lines: list[str]) -> None:
 
 
 def _is_installed(name: str) -> bool:
-    return (
-        name not in SUBPACKAGES["Integrations"]
-        or importlib.util.find_spec(LIBRARY.get(name, name)) is not None
-    )
+    return name not in INTEGRATIONS or importlib.util.find_spec(LIBRARY.get(name, name)) is not None
 
 
 def _public(module: Any, modules: bool) -> list[str]:
@@ -228,21 +241,65 @@ def add_field(app: Any, what: str, name: str, obj: Any, options: Any, lines: lis
 
 
 def list_forests(app: Any, docname: str, source: list[str]) -> None:
-    """Writes pages of algorithms and of what is built from them into the list on the page of forests."""
+    """Writes pages of forests that the user guide does not list into its list of others."""
     if docname == "forests":
-        pages = "\n".join([*SUBPACKAGES["Algorithms"], *sorted(LAYERS[3])])
-        source[0] = source[0].replace("\nalgorithms\n", f"\n{pages}\n")
+        listed = set(source[0].splitlines())
+        pages = "\n".join(name for name in FORESTS if name not in listed)
+        source[0] = source[0].replace("\nother forests\n", f"\n{pages}\n")
 
 
 def link_gallery(app: Any, doctree: Any) -> None:
     """Links to scripts of the gallery, which a plain viewer of Markdown shows, lead to their pages here."""
     for download in list(doctree.findall(addnodes.download_reference)):
         path = Path(download["reftarget"])
-        if path.parent.name == "gallery" and path.suffix == ".py":
-            page = {"reftype": "doc", "reftarget": f"/auto_gallery/{path.stem}", "refdoc": app.env.docname}
+        if "gallery" in path.parts and path.suffix == ".py":
+            target = "/auto_gallery/" + path.with_suffix("").as_posix().partition("gallery/")[2]
+            page = {"reftype": "doc", "reftarget": target, "refdoc": app.env.docname}
             link = addnodes.pending_xref("", refdomain="std", refexplicit=True, refwarn=True, **page)
             link += nodes.inline("", download.astext())
             download.replace_self(link)
+
+
+def write_index_entries(app: Any, docname: str, source: list[str]) -> None:
+    """Makes entries of the index, which the search shows first, of comments: <!-- index: save model -->."""
+    source[0] = re.sub(r"^<!-- index: (.+) -->$", r"```{index} ! \1\n```", source[0], flags=re.MULTILINE)
+
+
+def crop_thumbnails(app: Any) -> None:
+    """Makes thumbnails of the gallery squares: the left part of a wide picture, large enough to be read."""
+    for path in (Path(__file__).parent / "auto_gallery").rglob("*_thumb.png"):
+        picture = path.parents[1] / f"{path.name.removesuffix('_thumb.png')}_001.png"
+        if picture.is_file():
+            with Image.open(picture) as image:
+                side = min(image.size)
+                image.convert("RGB").crop((0, 0, side, side)).resize((400, 400)).save(path)
+
+
+def show_picture_first(app: Any, doctree: Any) -> None:
+    """Moves the pictures of a page of the gallery below its title."""
+    if not app.env.docname.startswith("auto_gallery/"):
+        return
+    title = next(iter(doctree.findall(nodes.title)), None)
+    pictures = [node for node in doctree.findall() if type(node).__name__ == "imgsgnode"]
+    for node in reversed(pictures if title is not None else []):
+        node.parent.remove(node)
+        title.parent.insert(title.parent.index(title) + 1, node)
+
+
+def name_parameters(app: Any, doctree: Any) -> None:
+    """Gives each parameter of a function's page an anchor, such as #hforest.classic.grow.n_trees."""
+    for field in doctree.findall(nodes.field):
+        owner = field.parent
+        while owner is not None and not isinstance(owner, addnodes.desc):
+            owner = owner.parent
+        if field[0].astext() != "Parameters" or owner is None or not owner[0]["ids"]:
+            continue
+        for item in field.findall(nodes.definition_list_item):
+            for name in item[0].findall(nodes.strong):
+                anchor = f"{owner[0]['ids'][0]}.{name.astext().lstrip('*')}"
+                link = f'<a class="headerlink" href="#{anchor}" title="Link to this parameter">#</a>'
+                item[0]["ids"].append(anchor)
+                item[0] += nodes.raw("", link, format="html")
 
 
 def skip_member(app: Any, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool:
@@ -269,8 +326,12 @@ def setup(app: Any) -> None:
     for name in {name for names in REFERENCES.values() for name in names.split(", ")} - {"none"}:
         if find_reference(name) is None:
             raise ValueError(f"<!-- reference of ...: {name} -->: expected reference functions, or none")
+    app.connect("builder-inited", crop_thumbnails, priority=900)
     app.connect("source-read", list_forests)
+    app.connect("source-read", write_index_entries)
     app.connect("doctree-read", link_gallery)
+    app.connect("doctree-read", show_picture_first)
+    app.connect("doctree-read", name_parameters)
     app.connect("autodoc-process-docstring", escape_formulas, priority=100)
     app.connect("autodoc-process-docstring", add_equation, priority=800)
     app.connect("autodoc-process-docstring", add_field, priority=50)

@@ -37,8 +37,14 @@ INTEGRATIONS = {
 """With the oldest version of the library."""
 LIBRARY = {"plot": "matplotlib"}
 """Libraries of integrations that have another name."""
-EXCHANGE = ("treelite", "onnx", "onnxruntime", "xgboost")
-"""What the page of both subpackages of exchange needs."""
+PAGE_NEEDS = {
+    "exchange.md": ("treelite", "onnx", "onnxruntime", "xgboost"),
+    "first-table.md": ("pandas", "narwhals", "sklearn"),
+    "first-network.md": ("torch",),
+}
+"""Libraries of pages with another name."""
+PAGES_OF_SEVERAL_LIBRARIES = ("README.md", "index.md", "scale.md")
+"""Pages whose blocks run where the libraries that they import are installed."""
 
 
 def need(name):
@@ -47,7 +53,7 @@ def need(name):
         if name.removesuffix(".md").split("-")[0] == own or name.split(".")[:2] == ["hforest", own]:
             library = LIBRARY.get(own, own)
             pytest.importorskip(library, oldest, reason=f"needs {library} {oldest or ''}")
-    for library in EXCHANGE if name == "exchange.md" else ():
+    for library in PAGE_NEEDS.get(name, ()):
         pytest.importorskip(library, reason=f"needs {library}")
 
 
@@ -72,8 +78,10 @@ def test_examples_are_found():
 
 
 def importable(block):
-    """Whether all libraries that a block of a page with several engines imports are installed."""
+    """Whether all libraries that a block imports are installed."""
     names = re.findall(r"^(?:import|from) (\w+)", block, re.MULTILINE)
+    # load_wine(as_frame=True) makes a data frame of pandas, which tabular reads by narwhals.
+    names += ["pandas", "narwhals"] if "as_frame" in block else []
     return all(importlib.util.find_spec(name) for name in names)
 
 
@@ -92,7 +100,7 @@ def test_code_on_pages_runs(page, tmp_path, monkeypatch):
     need(page.name)
     monkeypatch.chdir(tmp_path)
     found = blocks(page, "python")
-    if page.name == "scale.md":
+    if page.name in PAGES_OF_SEVERAL_LIBRARIES:
         found = [block for block in found if importable(block)]
     code = "\n".join(found)
     exec(compile(code, str(page), "exec"), {"__name__": "page"})
@@ -187,6 +195,26 @@ def test_a_picture_of_another_script_is_seen(pictures, tmp_path):
     (tmp_path / "damaged.png").write_bytes(whole.replace(b"digest", b"Digest"))
     with pytest.raises(ValueError, match="damaged"):
         pictures.digest_of(tmp_path / "damaged.png")
+
+
+@pytest.fixture
+def prose():
+    return script("prose")
+
+
+def test_pages_follow_the_rules_of_english(prose, capsys):
+    assert prose.main() == 0, capsys.readouterr().out
+
+
+def test_what_the_rules_of_english_forbid_is_seen(prose):
+    fair = "One idea.\n\n```text\nthe same bits\n```\n" + "word " * 29 + "`end`.\n"
+    assert prose.check("page.md", fair) == []
+    for text in ("a table\n\n| the same\tbits |", "the gradient by x", "ten seconds a step", "so many"):
+        (error,) = prose.check("page.md", text.replace("\t", " "))
+        assert error.startswith(f"page.md:{text.count(chr(10)) + 1}: ")
+    long = "- " + "word " * 20 + "\n  " + "word " * 11 + "end."
+    assert prose.check("page.md", "A `code\nof lines`.\n\n" + long)[0].startswith("page.md:4: more than 30")
+    assert "lower the number" in prose.check("tabular.md", "Short.")[0]
 
 
 @pytest.fixture

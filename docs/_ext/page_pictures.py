@@ -13,19 +13,24 @@ from pathlib import Path
 
 DOCS = Path(__file__).resolve().parents[1]
 PICTURES = DOCS / "pictures"
-SCRIPTS = ("hinge_regions", "speed", "speed_hinge", "speed_tables")
+SCRIPTS = ("same_forest", "speed", "speed_hinge", "speed_tables")
+
+
+def path_of(script: str) -> Path:
+    """Returns the file of a script of the gallery."""
+    return next((DOCS / "gallery").rglob(f"plot_{script}.py"))
 
 
 def digest(script: str) -> str:
-    """Of the text of a script of the gallery and of the records that it names."""
-    text = (DOCS / "gallery" / f"plot_{script}.py").read_bytes()
+    """Returns the digest of the text of a script of the gallery and of the records that it names."""
+    text = path_of(script).read_bytes()
     for name in sorted(set(re.findall(rb'"(\w+\.json)"', text))):
         text += (DOCS.parent / "bench" / "results" / name.decode()).read_bytes()
     return hashlib.sha256(text).hexdigest()
 
 
 def digest_of(picture: Path) -> str:
-    """What the text chunk of a PNG says of its script."""
+    """Returns the digest that a PNG holds of its script."""
     data, at = picture.read_bytes(), 8
     while at < len(data):
         (size,) = struct.unpack(">I", data[at : at + 4])
@@ -49,7 +54,7 @@ def main() -> None:
     for script in SCRIPTS:
         plt.close("all")
         style({}, script)
-        path = DOCS / "gallery" / f"plot_{script}.py"
+        path = path_of(script)
         exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), {"__name__": "__main__"})
         for n in plt.get_fignums():
             name = f"{script}_{n}.png" if len(plt.get_fignums()) > 1 else f"{script}.png"
