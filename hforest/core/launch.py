@@ -146,7 +146,7 @@ class CupyCompiler:
             def launch_it(grid: tuple[int], block: tuple[int], args: list[Any]) -> None:
                 here = self.device()
 
-                def address(a: Array) -> int:
+                def address(a: Any) -> int:
                     data = a.data
                     if data.device_id != here:
                         on_current_device(f"arrays of kernel {name}", a)

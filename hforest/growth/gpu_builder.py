@@ -137,7 +137,7 @@ class Kept(NamedTuple):
     """Arrays of several entries a node, node by node: projections and sets of categories."""
 
     n_entries: Array
-    index: Array
+    index: Any
     factor: Array
     n_words: Array
     words: Array
@@ -153,7 +153,7 @@ def nothing_kept(task: Task, n_nodes: int) -> Kept:
 class Entries(NamedTuple):
     """The entries of the projections of pairs."""
 
-    index: Array
+    index: Any
     weight: Array
     n_entries: Array
     max_entries: int
@@ -426,7 +426,7 @@ class Grown(NamedTuple):
     gain: Array
     default_left: Array
     value: Array
-    index: Array
+    index: Any
     factor: Array
     words: Array
     tree: np.ndarray
@@ -438,7 +438,7 @@ class Grown(NamedTuple):
 def grow_trees(task: Task, candidates: Any, weight: Array, batch: Batch) -> None:
     """Appends the trees of a batch, on columns, projections or hyperplanes, to `batch.trees`."""
     xp, counts, n_trees = task.xp, batch.counts, batch.n_trees
-    weights = xp.broadcast_to(weight, (n_trees, len(weight))) if counts is None else weight * counts
+    weights: Any = xp.broadcast_to(weight, (n_trees, len(weight))) if counts is None else weight * counts
     # Where only samples without weight were drawn, the tree takes all.
     weights = xp.where((weights > 0).any(axis=1)[:, None], weights, weight)
     drawn = weights > 0
@@ -446,7 +446,7 @@ def grow_trees(task: Task, candidates: Any, weight: Array, batch: Batch) -> None
     tree = np.arange(n_trees)
     sample, sample_weight = xp.nonzero(drawn)[1].astype(np.int32), weights[drawn]
     key = tree_keys(xp, batch.seed, batch.first, n_trees)
-    root_weight: Array = None
+    root_weight: Any = None
     levels: list[Grown] = []
     while len(tree):
         n_nodes = len(tree)

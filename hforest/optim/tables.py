@@ -29,11 +29,10 @@ products of integers (`exact.py`), cosines are constants, and the rest is +, -, 
 import math
 from functools import lru_cache
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core.aliases import Array
 from ..core.dispatch import array_module
 from .exact import biases, exact_power, first_below, rounded, squares
 
@@ -205,7 +204,7 @@ def _on(xp: ModuleType, device: int, beta1: float, beta2: float, n_steps: int, l
     return copy
 
 
-def tables(like: Array, beta1: float, beta2: float, step: int) -> Tables:
+def tables(like: Any, beta1: float, beta2: float, step: int) -> Tables:
     """The tables of two betas for steps up to `step`, on the device of `like`, kept for later calls.
 
     Cost: when `step` passes a power of two, about 5 microseconds a step (20 for beta1 = 0.999) and 112 bytes;

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable
 from numbers import Integral, Number, Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -94,7 +94,7 @@ class GrownForest(Estimator):
     oob_score: bool | Callable[..., float]
     bootstrap: bool
     max_samples: int | float | None
-    bootstrap_weights: str
+    bootstrap_weights: Literal["multiply", "draw"]
     _finite: ClassVar[bool | str] = "allow-nan"
     _sparse: ClassVar[list[str] | bool] = ["csr", "csc"]
 

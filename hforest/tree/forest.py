@@ -71,6 +71,23 @@ class Forest(NamedTuple):
     """(n_words,) uint32: of a node's words, bit ``c % 32`` of word ``c // 32`` is 1 where category c goes
     left. Numbers that are not whole, negative or beyond the words are unknown categories."""
 
+    @property
+    def n_trees(self) -> int:
+        """Number of trees."""
+        return len(self.tree_start) - 1
+
+    @property
+    def n_classes(self) -> int:
+        """Columns of `value`: classes, or in a regression targets."""
+        return int(self.value.shape[1])
+
+    def __repr__(self) -> str:
+        try:
+            sizes = f"n_trees={self.n_trees}, n_nodes={len(self.feature)}, n_features={int(self.n_features)}"
+            return f"Forest({sizes}, n_classes={self.n_classes}, {self.threshold.dtype})"
+        except Exception:  # of fields that contradict themselves or are no arrays
+            return f"Forest{tuple(self)!r}"
+
 
 def check_layout(forest: Forest, x: object = None) -> np.dtype:
     """Checks kinds, dtypes and shapes, without reading the nodes; returns the dtype of the forest.
@@ -290,7 +307,7 @@ def goes_right(forest: Forest, at: int, value: Any) -> bool:
     if forest.default_left.size:
         if math.isnan(value):
             return not forest.default_left[at] & 1
-        words = ()
+        words: Any = ()
         if forest.category_indptr.size:
             words = forest.category_bits[forest.category_indptr[at] : forest.category_indptr[at + 1]]
         if len(words):
