@@ -1,13 +1,14 @@
 """What a forest is, and the checks that every function makes of one."""
 
 import math
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..core import check as checks
 from ..core import dispatch
 from ..core.aliases import FloatArray, IntArray
+from ..core.habits import no_attribute
 
 PACKAGE = __name__.rpartition(".")[0]
 
@@ -87,6 +88,14 @@ class Forest(NamedTuple):
             return f"Forest({sizes}, n_classes={self.n_classes}, {self.threshold.dtype})"
         except Exception:  # of fields that contradict themselves or are no arrays
             return f"Forest{tuple(self)!r}"
+
+
+def _no_attribute(forest: Forest, name: str) -> Any:
+    raise no_attribute("hforest.tree.Forest", name, forest)
+
+
+if not TYPE_CHECKING:
+    Forest.__getattr__ = _no_attribute
 
 
 def check_layout(forest: Forest, x: object = None) -> np.dtype:
