@@ -144,3 +144,21 @@ def test_words_and_results_are_typed(function):
     returned = str(signature.return_annotation).replace("dict[str, typing.Any]", "")  # nested tables
     assert signature.return_annotation is not signature.empty
     assert "Any" not in returned
+
+
+def stability():
+    """(stable, experimental) names of each package, as the page of stability has them."""
+    text = (PAGE.parent / "stability.md").read_text(encoding="utf-8").split("\n## Names\n")[1]
+    for package, *cells in re.findall(r"^\| `(hforest[\w.]*)` \| (.*) \| (.*) \|$", text, re.MULTILINE):
+        yield package, [re.findall(r"`(\w+)`", cell) for cell in cells]
+
+
+def test_each_public_name_is_stable_or_experimental():
+    stated = dict(stability())
+    assert set(stated) == {"hforest", *(f"hforest.{name}" for name in [*set(LAYER) - {"core"}, *NESTED])}
+    for package, (stable, experimental) in stated.items():
+        name = package.partition(".")[2]
+        if name and name not in MODULES:
+            continue  # an integration without its library
+        public = set(MODULES[name].__all__) if name else set(hforest.__all__) - set(PACKAGES)
+        assert sorted(stable + experimental) == sorted(public), package
