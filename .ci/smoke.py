@@ -1,4 +1,4 @@
-"""What an installed release must do in an environment that has no compiler and no checkout; run with its version."""
+"""What an installed release must do without a compiler and a checkout; its argument is the version."""
 
 import importlib
 import pkgutil

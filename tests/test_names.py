@@ -162,3 +162,16 @@ def test_each_public_name_is_stable_or_experimental():
             continue  # an integration without its library
         public = set(MODULES[name].__all__) if name else set(hforest.__all__) - set(PACKAGES)
         assert sorted(stable + experimental) == sorted(public), package
+
+
+def test_calls_of_the_cheat_sheet_are_public():
+    text = (PAGE.parent / "cheatsheet.md").read_text(encoding="utf-8")
+    calls = re.findall(r"\b(\w+)\.(\w+)\b", " ".join(re.findall(r"`([^`]*)`", text)))
+    known = [(package, name) for package, name in calls if package in LAYER]
+    assert len(known) >= 40
+    assert not [f"{p}.{name}" for p, name in known if p in MODULES and name not in MODULES[p].__all__]
+
+
+def test_the_citation_has_the_version():
+    text = (PAGE.parents[1] / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {hforest.__version__}\n" in text

@@ -168,6 +168,7 @@ TABLES = {
     "cascade_leaves": ("results-cascade", "cascade_leaves", "cascade_leaves", "rows", (), "validation"),
     "deep_neural": ("results-neural", "deep_neural", "deep_neural", "rows", (), "error"),
     "fern_layer": ("torch-training", "fern_layer", "fern_layer", "rows", (), "errors"),
+    "memory": ("memory", "memory", "memory", "rows", (), "own"),
     "scale_rows": ("scale", "scale", "scale_rows", "rows", (), "seconds"),
     "scale_projections": ("scale", "scale", "scale_projections", "rows", (), "seconds"),
     "scale_levels": ("scale", "scale", "scale_levels", "rows", (), "seconds"),
