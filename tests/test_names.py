@@ -134,13 +134,30 @@ TEXTS = {"dtype", "feature_names", "class_names", "file", "path", "cmap", "setti
 """Arguments that take any text."""
 
 
+def has_words(annotation):
+    shown = annotation.__name__ if annotation is str else str(annotation)
+    return re.search(r"\bstr\b", re.sub(r"(Sequence|dict)\[str\b", "", shown))
+
+
+CLASSES = [
+    pytest.param(getattr(module, name), id=f"{module.__name__}.{name}")
+    for module in MODULES.values()
+    for name in module.__all__
+    if module.__name__.split(".")[1] in INTEGRATIONS and isinstance(getattr(module, name), type)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_words_of_classes_are_typed(cls):
+    parameters = inspect.signature(cls).parameters
+    assert not [name for name, p in parameters.items() if name not in TEXTS and has_words(p.annotation)]
+
+
 @pytest.mark.parametrize("function", PUBLIC)
 def test_words_and_results_are_typed(function):
     signature = inspect.signature(function)
     for name, parameter in signature.parameters.items():
-        shown = parameter.annotation.__name__ if parameter.annotation is str else str(parameter.annotation)
-        shown = re.sub(r"(collections\.abc\.)?Sequence\[str\]", "", shown)
-        assert name in TEXTS or not re.search(r"\bstr\b", shown), f"{name}: {shown}"
+        assert name in TEXTS or not has_words(parameter.annotation), f"{name}: {parameter.annotation}"
     returned = str(signature.return_annotation).replace("dict[str, typing.Any]", "")  # nested tables
     assert signature.return_annotation is not signature.empty
     assert "Any" not in returned

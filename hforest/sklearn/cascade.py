@@ -7,11 +7,10 @@ from typing import ClassVar, Literal, Self
 
 import numpy as np
 from numpy.random import RandomState
-from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from .. import cascade, classic, tree
-from ..core.aliases import ClassVectors
+from ..core.aliases import ArrayLike, ClassVectors
 from .base import Estimator, keep
 from .grown import weight_of
 from .targets import Classifier

@@ -4,10 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from numpy.random import RandomState
-from numpy.typing import ArrayLike
 
 from .. import classic
-from ..core.aliases import Criterion, MaxFeatures
+from ..core.aliases import ArrayLike, Criterion, MaxFeatures
 from .base import keep
 from .grown import GrownForest
 from .targets import Classifier, Regressor
@@ -105,7 +104,7 @@ class RandomForestClassifier(Classifier, GrownForest):
         max_features: MaxFeatures = "sqrt",
         min_impurity_decrease: float = 0.0,
         max_bins: int | None = None,
-        categorical_features: ArrayLike | None = None,
+        categorical_features: ArrayLike | Literal["from_dtype"] | None = None,
         bootstrap: bool = True,
         max_samples: int | float | None = None,
         bootstrap_weights: Literal["multiply", "draw"] = "multiply",
@@ -202,7 +201,7 @@ class RandomForestRegressor(Regressor, GrownForest):
         max_features: MaxFeatures = 1.0,
         min_impurity_decrease: float = 0.0,
         max_bins: int | None = None,
-        categorical_features: ArrayLike | None = None,
+        categorical_features: ArrayLike | Literal["from_dtype"] | None = None,
         bootstrap: bool = True,
         max_samples: int | float | None = None,
         bootstrap_weights: Literal["multiply", "draw"] = "multiply",
@@ -303,7 +302,7 @@ class ExtraTreesClassifier(Classifier, GrownForest):
         max_features: MaxFeatures = "sqrt",
         min_impurity_decrease: float = 0.0,
         max_bins: int | None = None,
-        categorical_features: ArrayLike | None = None,
+        categorical_features: ArrayLike | Literal["from_dtype"] | None = None,
         bootstrap: bool = False,
         max_samples: int | float | None = None,
         bootstrap_weights: Literal["multiply", "draw"] = "multiply",
@@ -402,7 +401,7 @@ class ExtraTreesRegressor(Regressor, GrownForest):
         max_features: MaxFeatures = 1.0,
         min_impurity_decrease: float = 0.0,
         max_bins: int | None = None,
-        categorical_features: ArrayLike | None = None,
+        categorical_features: ArrayLike | Literal["from_dtype"] | None = None,
         bootstrap: bool = False,
         max_samples: int | float | None = None,
         bootstrap_weights: Literal["multiply", "draw"] = "multiply",
@@ -490,7 +489,7 @@ class CompletelyRandomForestClassifier(Classifier, GrownForest):
         min_samples_split: int = 2,
         min_samples_leaf: int = 1,
         min_weight_fraction_leaf: float = 0.0,
-        categorical_features: ArrayLike | None = None,
+        categorical_features: ArrayLike | Literal["from_dtype"] | None = None,
         bootstrap: bool = False,
         max_samples: int | float | None = None,
         bootstrap_weights: Literal["multiply", "draw"] = "multiply",
@@ -576,7 +575,7 @@ class CompletelyRandomForestRegressor(Regressor, GrownForest):
         min_samples_split: int = 2,
         min_samples_leaf: int = 1,
         min_weight_fraction_leaf: float = 0.0,
-        categorical_features: ArrayLike | None = None,
+        categorical_features: ArrayLike | Literal["from_dtype"] | None = None,
         bootstrap: bool = False,
         max_samples: int | float | None = None,
         bootstrap_weights: Literal["multiply", "draw"] = "multiply",

@@ -6,12 +6,12 @@ from numbers import Integral, Number, Real
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.sparse import csr_matrix
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from .. import classic, growth, tree
+from ..core.aliases import ArrayLike
 from .base import Estimator, check_flag
 
 

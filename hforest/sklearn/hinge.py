@@ -5,11 +5,10 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.random import RandomState
-from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from .. import tabular, tree
-from ..core.aliases import Scaled
+from ..core.aliases import ArrayLike, Scaled
 from .base import Estimator, keep
 from .grown import weight_of
 from .targets import Classifier, Regressor
@@ -193,7 +192,7 @@ class HingeForestClassifier(Classifier, _Hinge):
         learning_rate: float | None = None,
         validation_fraction: float = 0.15,
         scaling: Scaled = "auto",
-        categorical_features: str | ArrayLike | None = None,
+        categorical_features: ArrayLike | Literal["from_dtype"] | None = None,
         average: bool = True,
         share: float | None = None,
         class_weight: Mapping | Literal["balanced"] | None = None,
@@ -315,7 +314,7 @@ class HingeForestRegressor(Regressor, _Hinge):
         learning_rate: float | None = None,
         validation_fraction: float = 0.15,
         scaling: Scaled = "auto",
-        categorical_features: str | ArrayLike | None = None,
+        categorical_features: ArrayLike | Literal["from_dtype"] | None = None,
         average: bool = True,
         share: float | None = None,
         n_jobs: int | None = None,

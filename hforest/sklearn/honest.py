@@ -7,11 +7,10 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.random import RandomState
-from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from .. import classic, manifold, project, stats, tree
-from ..core.aliases import Criterion, Draw, MaxFeatures
+from ..core.aliases import ArrayLike, Criterion, Draw, MaxFeatures
 from .base import keep
 from .classic import Metric
 from .grown import GrownForest

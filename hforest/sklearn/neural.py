@@ -6,11 +6,10 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.random import RandomState
-from numpy.typing import ArrayLike
 from sklearn.model_selection import train_test_split
 
 from .. import neural
-from ..core.aliases import MaxFeatures
+from ..core.aliases import ArrayLike, MaxFeatures
 from .base import Estimator, check_flag, keep
 from .grown import weight_of
 from .targets import Classifier
