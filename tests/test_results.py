@@ -169,6 +169,7 @@ TABLES = {
     "deep_neural": ("results-neural", "deep_neural", "deep_neural", "rows", (), "error"),
     "fern_layer": ("torch-training", "fern_layer", "fern_layer", "rows", (), "errors"),
     "memory": ("memory", "memory", "memory", "rows", (), "own"),
+    "mlp_head": ("torch-mlp-head", "mlp_head", "mlp_head", "trials", (), "errors"),
     "scale_rows": ("scale", "scale", "scale_rows", "rows", (), "seconds"),
     "scale_projections": ("scale", "scale", "scale_projections", "rows", (), "seconds"),
     "scale_levels": ("scale", "scale", "scale_levels", "rows", (), "seconds"),
@@ -185,6 +186,7 @@ MORE = [
     ("results-manifold", "manifold", "least", "manifold", "error"),
     ("results-manifold", "manifold", "seconds_table", "manifold", "seconds"),
     ("results-cascade", "cascade", "memory_table", "cascade", "peak_mb"),
+    ("torch-mlp-head", "mlp_head", "heads_table", "mlp_head", "errors"),
     ("images", "pixels_torch", "table", "pixels_torch", "seconds"),
     ("images", "co2_pixels", "curves_table", "co2_pixels", "scores"),
 ]
