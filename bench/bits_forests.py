@@ -95,7 +95,8 @@ def of_tables(task: Task) -> Results:
     for word, grow in (("columns", classic.grow), ("oblique", partial(manifold.grow, projection="sparse"))):
         forest = grow(matrix, y, 5, rng=0)
         yield f"sparse {word}", digest(forest, tree.predict(forest, matrix))
-    for kind, target in (("classification", y), ("regression", task.targets)):
+    kinds: Any = (("classification", y), ("regression", task.targets))
+    for kind, target in kinds:
         found = scale.grow_by_rows(None, few, target, 5, task=kind, max_gathered=50, rng=0)
         yield f"by rows {kind}", digest(found)
 
@@ -149,7 +150,8 @@ def of_samples(task: Task) -> Results:
         bins = growth.encode(windows, max_bins=max_bins)
         yield f"samples windows {max_bins} encoded", digest(bins.bins, bins.low, bins.high)
     parts = np.array_split(np.arange(500), 3)
-    for kind, target in (("classification", y), ("regression", task.targets)):
+    kinds: Any = (("classification", y), ("regression", task.targets))
+    for kind, target in kinds:
         for projection in (None, project.sparse_distribution(12)):
             settings: Any = {
                 "task": kind, "distribution": projection, "max_gathered": 40, "rng": 0,

@@ -143,7 +143,8 @@ def of_files(task: Task) -> Results:
             found = tree.load(path)
             yield f"file forest {word} content", digest(archive(path))
             yield f"file forest {word} read", digest(found, tree.predict(found, samples))
-        for word in ("out_of_fold", "out_of_bag"):
+        words: Any = ("out_of_fold", "out_of_bag")
+        for word in words:
             cascade.save(path, cascade.grow(x, y, growers, class_vectors=word, **grown))
             levels: Any = cascade.load(path)
             yield f"file cascade {word} content", digest(archive(path))

@@ -64,7 +64,7 @@ def grow(kind: str, x: Any, y: Any, data: dict[str, Any], max_depth: int | None)
     settings = {"task": data["task"], "n_classes": data["n_classes"], "max_depth": max_depth, "rng": 0}
     if kind == "sparse":
         return manifold.grow(x, y, N_TREES, projection="sparse", n_projections=x.shape[1], **settings)
-    shared = max(1, x.shape[1] // 3) if data["task"] == "regression" else "sqrt"
+    shared: Any = max(1, x.shape[1] // 3) if data["task"] == "regression" else "sqrt"
     return classic.grow(x, y, N_TREES, max_features=shared, **settings)
 
 
@@ -86,7 +86,7 @@ def per_leaf(x: Any, forest: Any, l2: float) -> Any:
     row = (first + np.arange(N_TREES)) // 2 + forest.left[node]
     mean = forest.value[row].mean(axis=(0, 1))
     r = abs(margin.astype(np.float64))
-    w = np.zeros(w.shape)
+    w = np.zeros_like(w, np.float64)
     for m in range(N_TREES):
         values = forest.value[row[:, m]] - mean
         squares = np.bincount(leaf[:, m], r[:, m] ** 2, w.shape[1]) + l2 * (r[:, m] ** 2).mean()

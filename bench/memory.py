@@ -3,11 +3,16 @@
     python bench/memory.py                    # 2,000,000 rows of 50 numbers: 800 MB of float64
     python bench/memory.py --rows 200000      # a tenth of it
     python bench/memory.py --json memory.json
+    python bench/memory.py --calls --json bench/results/memory.json
+    python bench/memory.py --table bench/results/memory.json
 
 Each call runs in a process of its own. "own" is the peak of what the process allocated (RssAnon, sampled
 every two milliseconds) above what it had before the call; pages of the file are not in it, for the system
 takes them back when memory is short. "above" is that without the result. "maxrss" is getrusage's peak of the
 whole process, with pages of the file.
+
+With --calls, each kind of call: x is an array of float32 in memory, in two shapes; "own" is beside it,
+with the result.
 """
 
 import argparse
@@ -18,13 +23,16 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from common import record
+from common import RESULTS, record
 
 import hforest
-from hforest import classic, growth, tree
+from hforest import cascade, classic, co2, growth, hinge, manifold, neural, stats, tabular, tree
 
 CALLS = ("encode, 256 bins", "encode, exact", "predict", "apply")
 N_COLUMNS = 50
@@ -65,6 +73,66 @@ class _Peak:
         self._thread.join()
 
 
+SHAPES = ((100_000, 40), (5_000, 800))
+
+
+def _hinge(x: np.ndarray, y: np.ndarray) -> Any:
+    thresholds, features, weights = hinge.init(50, 6, x.shape[1], outputs=10, rng=0)
+    out, route = hinge.forward_with_route(x, thresholds, features, weights, aggregate="sum")
+    return hinge.backward(np.ones_like(out), route, x, thresholds, features, weights, aggregate="sum")
+
+
+def _neural(x: np.ndarray, y: np.ndarray) -> Any:
+    model = neural.linear_init(10, 6, x.shape[1], 2, rng=0)
+    return neural.fit(model, x, y, epochs=1, rng=0)
+
+
+def _honest(x: np.ndarray, y: np.ndarray) -> Any:
+    counts = stats.honest_counts(y, 10, rng=0)
+    return classic.grow(x, y, 10, bootstrap=counts.structure, rng=0), counts
+
+
+CASES: dict[str, Callable[[np.ndarray, np.ndarray], Any]] = {
+    "classic.grow, 10 trees": lambda x, y: classic.grow(x, y, 10, rng=0),
+    "classic.grow, 10 trees, max_bins=256": lambda x, y: classic.grow(x, y, 10, max_bins=256, rng=0),
+    'manifold.grow, 10 trees, "sparse"': lambda x, y: manifold.grow(x, y, 10, projection="sparse", rng=0),
+    "co2.grow, 1 tree of depth 4": lambda x, y: co2.grow(x, y, 1, max_depth=4, rng=0),
+    "honest forest, 10 trees": _honest,
+    "cascade.grow, 10 trees, 1 level": lambda x, y: cascade.grow(
+        x, y, [partial(classic.grow, n_trees=10)], max_levels=1, rng=0
+    ),
+    "tabular.fit": lambda x, y: tabular.fit(x, y, rng=0),
+    "hinge, forward and backward, 50 trees of depth 6": _hinge,
+    "neural.fit, 10 trees of depth 6": _neural,
+}
+
+
+def measure_case(name: str, n: int, p: int) -> dict[str, float]:
+    """Runs a call of CASES in this process; returns megabytes."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(n, p)).astype(np.float32)
+    y = (x[:, 0] + x[:, 1] + rng.normal(size=n) > 0).astype(np.int32)
+    CASES[name](x[:500], y[:500])  # starts threads
+    with _Peak() as peak:
+        CASES[name](x, y)
+    return {"x": x.nbytes / 1e6, "own": peak.bytes / 1e6}
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Markdown: megabytes beside x, a line a call."""
+    shapes = " | ".join(f"{n:,} rows, {p} columns" for n, p in SHAPES)
+    lines = [f"| MB beside x (16 MB) | {shapes} |", "|---|---|---|"]
+    for name in CASES:
+        cells = [
+            f"{row['own']:.0f}"
+            for shape in SHAPES
+            for row in rows
+            if (row["call"], tuple(row["shape"])) == (name, shape)
+        ]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def measure(call: str, path: str, n: int, dtype: str) -> dict[str, float]:
     """Runs a call in this process; returns megabytes."""
     x = np.memmap(path, dtype, "r", shape=(n, N_COLUMNS))
@@ -94,13 +162,33 @@ def main() -> None:
     )
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--json", help="file for the record")
+    parser.add_argument("--calls", action="store_true", help="each kind of call in place of a mapped file")
+    parser.add_argument("--table", type=Path, help="prints the table of a record of --calls")
     parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--case", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.table:
+        print(table(json.loads(options.table.read_text())["rows"]))
+        return
+    if options.case:
+        name, n, p = options.case
+        print(json.dumps(measure_case(name, int(n), int(p))))
+        return
     if options.one:
         call, path, n, dtype = options.one
         print(json.dumps(measure(call, path, int(n), dtype)))
         return
-    rows = []
+    rows: list[dict[str, Any]] = []
+    if options.calls:
+        for name in CASES:
+            for n, p in SHAPES:
+                command = [sys.executable, __file__, "--case", name, str(n), str(p)]
+                done = subprocess.run(command, check=True, capture_output=True, text=True)
+                rows.append({"call": name, "shape": (n, p), **json.loads(done.stdout)})
+                print(rows[-1], flush=True)
+        record(options.json or RESULTS / "memory.json", rows, command=" ".join(sys.argv))
+        print(table(rows))
+        return
     print(f"{hforest.get_num_threads()} threads; megabytes")
     print(f"{'call':18} {'dtype':8} {'file':>6} {'result':>6} {'own':>6} {'above':>6} {'maxrss':>6} {'s':>6}")
     for dtype in ("uint16", "int64"):

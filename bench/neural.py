@@ -234,8 +234,8 @@ def check(f: Any, leaves: Any, y: Any) -> None:
     some = min(len(f), 64)
     part = f[:some], leaves, y[:some]
     close(numpy_forward(*part[:2]), neural.forward(*part[:2]))
-    for got, want in zip(numpy_backward(*part), neural.loss_backward(*part), strict=True):
-        close(got, want)
+    for got, expected in zip(numpy_backward(*part), neural.loss_backward(*part), strict=True):
+        close(got, expected)
 
 
 def operations(job: str, n_classes: int, degree: int) -> float:

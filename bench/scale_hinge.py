@@ -75,6 +75,7 @@ class Network:
         y, route = self.shards.forward(layers.normalize(inner, self.mean, self.var))
         loss, grad_y = layers.softmax_loss(y, labels)
         gradients = self.shards.backward(grad_y, route)
+        assert gradients.x is not None
         grad_kernel = x.T @ layers.normalize_backward(gradients.x, self.var)
         layers.normalize_update(inner, self.mean, self.var, self.shards.steps)
         self.shards.step(gradients, LR)

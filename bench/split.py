@@ -33,7 +33,7 @@ def problem(shape: tuple[int, ...]) -> tuple[Any, Any, int]:
     return values, y, n_classes
 
 
-def check(values: Any, y: Any, n_classes: int, criterion: str) -> None:
+def check(values: Any, y: Any, n_classes: int, criterion: Any) -> None:
     """The CPU backend against the reference, on a part."""
     part = partial(split.best_split, values[:10, :300], y[:300], n_classes=n_classes, criterion=criterion)
     got = part()

@@ -181,7 +181,8 @@ def outcome(cell: Cell, number: int, effect: float = 0.0) -> tuple[float, int]:
         return result.p_value, rank(result.statistic, result.null[:MAX_EXCEED], coin)
     x, y = columns_and_labels(cell.n, cell.d, effect, rng)
     if cell.test == "importance":
-        of = stats.importance_test(x, y, columns=0, by=cell.statistic, n_copies=N_PERMUTATIONS, rng=seed)
+        by: Any = cell.statistic
+        of = stats.importance_test(x, y, columns=0, by=by, n_copies=N_PERMUTATIONS, rng=seed)
         return float(of.p_value[0]), rank(float(of.importance[0]), of.null[0], coin)
     if cell.test == "permutation":
         result = stats.permutation_test(x, y, max_exceed=MAX_EXCEED, **settings)
@@ -302,7 +303,7 @@ def correlations(n_sets: int) -> Iterator[str]:
     yield "| rows, columns, y | published | half of the rows grow it | no labels |"
     yield "|---|---|---|---|"
     for n, d, kind in CORRELATED:
-        task = "classification" if kind == "labels" else "regression"
+        task: Any = "classification" if kind == "labels" else "regression"
         p = []
         for number in range(n_sets):
             rng = np.random.default_rng([number, n, d])

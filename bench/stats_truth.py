@@ -15,7 +15,7 @@ leaf      the least number of rows of a leaf, of those that grow the splits; "ch
 import argparse
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from common import machine_text, record
@@ -44,7 +44,12 @@ def rows_of(
 
 
 def posteriors(
-    x: np.ndarray, y: np.ndarray, n_trees: int, seed: int, draw: str = "fixed", **settings: Any
+    x: np.ndarray,
+    y: np.ndarray,
+    n_trees: int,
+    seed: int,
+    draw: Literal["fixed", "bootstrap"] = "fixed",
+    **settings: Any,
 ) -> np.ndarray:
     """Out-of-bag posteriors of an honest forest."""
     counts = stats.honest_counts(y, n_trees, draw=draw, rng=seed)
@@ -70,7 +75,7 @@ def differences(n: int, d: int, n_trees: int, max_features: float, number: int) 
         }
 
 
-def null_auc(draw: str, n_trees: int, number: int) -> float:
+def null_auc(draw: Any, n_trees: int, number: int) -> float:
     """The AUC of labels that do not depend on the columns."""
     rng = np.random.default_rng([number, 256])
     x, y, _ = rows_of(64, 256, 0.0, rng)

@@ -31,6 +31,8 @@ values, `set_num_threads` sets the number of threads, and `show_config()` prints
 name.
 """
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from . import (
     _interrupts,  # noqa: F401, before all others
     cascade,
@@ -50,6 +52,7 @@ from . import (
     tree,
 )
 from ._version import __version__
+from .core import habits as _habits
 from .core.check import unchecked
 from .core.dispatch import using
 from .core.threads import get_num_threads, set_num_threads, show_config
@@ -79,10 +82,16 @@ __all__ = [
 ]
 
 # Public classes are known by their public names, in `help` and in pickles, whatever file holds them.
+# A wrong name is answered by the right one, and `dir` shows public names alone.
 for _package in [globals()[_name] for _name in __all__]:
+    if hasattr(_package, "__all__"):
+        _package.__getattr__, _package.__dir__ = _habits.lookup(_package.__name__)
     for _name in getattr(_package, "__all__", ()):
         _member = getattr(_package, _name)
         # Types of compiled modules cannot be changed.
         if isinstance(_member, type) and _member is not tree.Prepared:
             _member.__module__ = _package.__name__
 del _package, _name, _member
+
+if not _TYPE_CHECKING:
+    __getattr__, __dir__ = _habits.lookup(__name__)

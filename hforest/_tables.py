@@ -16,6 +16,7 @@ import numpy as np
 
 from . import __version__, _output, _pictures, _readers, demo, tabular
 from .core import check, files, models, supervised
+from .core.aliases import Task
 from .demo.files import is_checkpoint, known, other_kind, parts, samples
 from .tabular import tables
 from .tabular.files import LAYOUT, write
@@ -55,7 +56,7 @@ def _labels(path: str | Path, name: str, y: np.ndarray, n: int) -> np.ndarray:
     return y
 
 
-def _is_regression(task: str | None, y: np.ndarray, of_column: bool) -> bool:
+def _is_regression(task: Task | None, y: np.ndarray, of_column: bool) -> bool:
     # Real numbers that are not whole are targets, and so are many different ones in a column of a file.
     if task is not None:
         return task == "regression"

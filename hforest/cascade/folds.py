@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import classic, growth, tree
 from ..core import check, supervised
-from ..core.aliases import ArrayLike
+from ..core.aliases import ArrayLike, ClassVectors
 from ..tree import Forest
 from ..tree.callers import grown, join_any
 
@@ -190,7 +190,7 @@ def out_of_bag_vectors(
 
 
 def check_growers(
-    forests: Sequence[Grower], class_vectors: str = "out_of_fold", *, weighted: bool = False
+    forests: Sequence[Grower], class_vectors: ClassVectors = "out_of_fold", *, weighted: bool = False
 ) -> tuple[Grower, ...]:
     """A sequence of functions, at least one, that can be called as a level calls them."""
     remedy = "pass such as functools.partial(hforest.classic.grow, n_trees=500)"

@@ -1,6 +1,6 @@
 """The cascade: levels of forests, grown until validation no longer improves."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -9,7 +9,7 @@ import numpy as np
 from .. import classic
 from ..core import check, supervised
 from ..core import progress as progresses
-from ..core.aliases import ArrayLike, FloatArray, Progress, Rng
+from ..core.aliases import ArrayLike, ClassVectors, ClassWeight, FloatArray, Progress, Rng
 from ..tree import Forest
 from ..tree.callers import check_forest
 from . import folds as f
@@ -23,7 +23,7 @@ class Cascade(NamedTuple):
     """Classes."""
     n_features: tuple[int, ...]
     """Features of each grain that `predict` must be given; level l reads grain l mod n_grains."""
-    class_vectors: str
+    class_vectors: ClassVectors
     """Where class vectors of training samples come from: "out_of_fold" or "out_of_bag"."""
     n_folds: int
     """Folds; a forest holds equally many trees of each, in their order. 1 with "out_of_bag"."""
@@ -126,7 +126,7 @@ class _Training(NamedTuple):
     weight: np.ndarray | None
     """(n_samples,) float64, above 0; None where functions are not given weights."""
     n_classes: int
-    class_vectors: str
+    class_vectors: ClassVectors
     n_folds: int
     seed: int
 
@@ -232,8 +232,8 @@ def grow(
     forests: Sequence[Grower] | None = None,
     *,
     sample_weight: ArrayLike | None = None,
-    class_weight: str | Mapping[int, float] | ArrayLike | None = None,
-    class_vectors: str = "out_of_fold",
+    class_weight: ClassWeight = None,
+    class_vectors: ClassVectors = "out_of_fold",
     n_folds: int = 3,
     patience: int = 1,
     max_levels: int = 20,

@@ -1,19 +1,18 @@
 """Random forests, extra trees and completely random forests."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from ..core import check, supervised
-from ..core.aliases import ArrayLike, IntArray, Progress, Rng
+from ..core.aliases import ArrayLike, AutoFeatures, Bootstrap, ClassWeight, Criterion, Progress, Rng, Task
 from ..core.dispatch import array_module
 from ..growth import Bins, Samples, Windows, samples, unchecked
 from ..growth.settings import Growth, check_growth
 from ..tree import Forest
 
 
-def _sampled(value: Any, n_features: int, task: str) -> int:
+def _sampled(value: Any, n_features: int, task: Task) -> int:
     """Features sampled at a node; "auto" is the root of their number, in a regression all."""
     if isinstance(value, str):
         check.choice("max_features", value, ("auto", "sqrt"))
@@ -27,7 +26,7 @@ def _started(
     y: ArrayLike,
     n_trees: int,
     *,
-    max_features: int | float | str | None,
+    max_features: AutoFeatures,
     max_bins: int | None,
     categorical: ArrayLike | None,
     **settings: Any,
@@ -57,19 +56,19 @@ def grow(
     n_trees: int = 100,
     *,
     sample_weight: ArrayLike | None = None,
-    class_weight: str | Mapping[int, float] | ArrayLike | None = None,
-    criterion: str | None = None,
-    max_features: int | float | str | None = "auto",
+    class_weight: ClassWeight = None,
+    criterion: Criterion | None = None,
+    max_features: AutoFeatures = "auto",
     max_bins: int | None = None,
     categorical: ArrayLike | None = None,
-    bootstrap: bool | str | IntArray = True,
+    bootstrap: Bootstrap = True,
     y_order: ArrayLike | None = None,
     max_depth: int | None = None,
     min_samples_split: int = 2,
     min_samples_leaf: int = 1,
     min_weight_fraction_leaf: float = 0.0,
     min_impurity_decrease: float = 0.0,
-    task: str = "classification",
+    task: Task = "classification",
     n_classes: int | None = None,
     first_tree: int = 0,
     progress: Progress = None,
@@ -201,18 +200,18 @@ def grow_extra(
     n_trees: int = 100,
     *,
     sample_weight: ArrayLike | None = None,
-    class_weight: str | Mapping[int, float] | ArrayLike | None = None,
-    criterion: str | None = None,
-    max_features: int | float | str | None = "auto",
+    class_weight: ClassWeight = None,
+    criterion: Criterion | None = None,
+    max_features: AutoFeatures = "auto",
     max_bins: int | None = None,
     categorical: ArrayLike | None = None,
-    bootstrap: bool | str | IntArray = False,
+    bootstrap: Bootstrap = False,
     max_depth: int | None = None,
     min_samples_split: int = 2,
     min_samples_leaf: int = 1,
     min_weight_fraction_leaf: float = 0.0,
     min_impurity_decrease: float = 0.0,
-    task: str = "classification",
+    task: Task = "classification",
     n_classes: int | None = None,
     first_tree: int = 0,
     progress: Progress = None,
@@ -326,14 +325,14 @@ def grow_random(
     n_trees: int = 100,
     *,
     sample_weight: ArrayLike | None = None,
-    class_weight: str | Mapping[int, float] | ArrayLike | None = None,
+    class_weight: ClassWeight = None,
     categorical: ArrayLike | None = None,
-    bootstrap: bool | str | IntArray = False,
+    bootstrap: Bootstrap = False,
     max_depth: int | None = None,
     min_samples_split: int = 2,
     min_samples_leaf: int = 1,
     min_weight_fraction_leaf: float = 0.0,
-    task: str = "classification",
+    task: Task = "classification",
     n_classes: int | None = None,
     first_tree: int = 0,
     progress: Progress = None,

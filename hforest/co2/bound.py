@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from ..core import check, dispatch
-from ..core.aliases import ArrayLike, FloatArray, IntArray
+from ..core.aliases import ArrayLike, FloatArray, IntArray, Task
 from ..core.gpu import cast
 from . import checks
 from .any_loss import Loss, Node, check_pair
@@ -60,12 +60,13 @@ def _checked(
     w: FloatArray,
     theta0: FloatArray,
     theta1: FloatArray,
-    loss: str,
+    loss: Literal["log", "squared"],
     sample_weight: ArrayLike | None,
 ) -> _Arguments:
     check.choice("loss", loss, checks.LOSSES)
     n_outputs = _check_split(x, w, theta0, theta1)
-    task, n_classes = ("classification", n_outputs) if loss == "log" else ("regression", None)
+    task: Task = "classification" if loss == "log" else "regression"
+    n_classes = n_outputs if loss == "log" else None
     target, weight = checks.target_and_weight(x, y, sample_weight, task, n_classes, some_above_0=False)
     if target.n_outputs != n_outputs:
         raise ValueError(

@@ -1,11 +1,11 @@
 """Checks that the functions of this subpackage share: samples, weights of a split, labels or targets."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..core import check, supervised
-from ..core.aliases import Array, ArrayLike, FloatArray, IntArray
+from ..core.aliases import ArrayLike, Bootstrap, FloatArray, IntArray, Task
 from ..core.in_place import Windows
 from ..growth import unchecked
 
@@ -38,17 +38,17 @@ def moderate(name: str, a: FloatArray) -> None:
 
 
 def target_and_weight(
-    x: FloatArray | Windows,
+    x: Any,
     y: ArrayLike,
     sample_weight: ArrayLike | None,
-    task: str,
+    task: Task,
     n_classes: int | None,
     *,
     some_above_0: bool = True,
 ) -> tuple[supervised.Target, FloatArray]:
     """The labels or targets of the samples x, and their weights."""
     goal = supervised.target(y, x.shape[0], task, n_classes, MAX_MAGNITUDE)
-    learned: Array = goal.targets if goal.labels is None else goal.labels
+    learned: Any = goal.targets if goal.labels is None else goal.labels
     check.same_device(x=x.x if isinstance(x, Windows) else x, y=learned)
     return goal, weight_of(learned, sample_weight, some_above_0=some_above_0)
 
@@ -71,7 +71,7 @@ def moderate_weight(name: str, weight: FloatArray) -> None:
 
 
 def check_gains(
-    weight: FloatArray, targets: FloatArray | None, dtype: np.dtype, bootstrap: bool | str | IntArray
+    weight: FloatArray, targets: FloatArray | None, dtype: np.dtype, bootstrap: Bootstrap
 ) -> None:
     """Gains of splits are numbers of the dtype of the forest."""
     n_drawn = unchecked.most_drawn(len(weight), bootstrap)
@@ -103,7 +103,7 @@ def samples_and_split(
     y: ArrayLike,
     w: FloatArray,
     sample_weight: ArrayLike | None,
-    task: str,
+    task: Task,
     n_classes: int | None,
 ) -> tuple[FloatArray, Samples, int]:
     """The samples of weight above 0 of a node to be split from w, and the number of outputs."""
@@ -112,11 +112,11 @@ def samples_and_split(
     samples = Samples(target.labels, target.targets, weight)
     heavy = weight > 0
     if not bool(heavy.all()):
-        x, samples = x[heavy], Samples(*(None if a is None else a[heavy] for a in samples))
+        x, samples = x[heavy], Samples._make(None if a is None else a[heavy] for a in samples)
     return x, samples, target.n_outputs
 
 
-def candidates(max_features: int | float | str | None, n_features: int) -> int:
+def candidates(max_features: Any, n_features: int) -> int:
     """Features sampled at a node, q in Norouzi et al. 2015: as elsewhere, or the default's word, rounded."""
     if isinstance(max_features, str) and check.choice("max_features", max_features, WORDS) == DEFAULT:
         return max(1, round(n_features**0.6))

@@ -1,13 +1,22 @@
 """Forests of oblique splits (Norouzi et al. 2015, section 5)."""
 
-from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from ..core import check, dispatch, machine, supervised
-from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
+from ..core.aliases import (
+    ArrayLike,
+    Bootstrap,
+    ClassWeight,
+    CO2Features,
+    Criterion,
+    FloatArray,
+    Progress,
+    Rng,
+    Task,
+)
 from ..core.in_place import Windows, rows_of
 from ..core.progress import check_progress
 from ..core.units import Units, standardized
@@ -33,23 +42,23 @@ def grow(
     nu: float = 4.0,
     lr: float = 0.1,
     max_rounds: int = 20,
-    max_features: int | float | str | None = "n**0.6",
+    max_features: CO2Features = "n**0.6",
     stump: StumpSettings = StumpSettings(),  # noqa: B008 (a tuple)
-    splitter: str = "co2",
+    splitter: Literal["co2", "oc1"] = "co2",
     restarts: int = 0,
     jumps: int = 5,
     min_samples_oblique: int = 10,
     standardize: bool = True,
     sample_weight: ArrayLike | None = None,
-    class_weight: str | Mapping[int, float] | ArrayLike | None = None,
-    criterion: str | None = None,
-    bootstrap: bool | str | IntArray = False,
+    class_weight: ClassWeight = None,
+    criterion: Criterion | None = None,
+    bootstrap: Bootstrap = False,
     max_depth: int | None = None,
     min_samples_split: int = 2,
     min_samples_leaf: int = 1,
     min_weight_fraction_leaf: float = 0.0,
     min_impurity_decrease: float = 0.0,
-    task: str = "classification",
+    task: Task = "classification",
     n_classes: int | None = None,
     first_tree: int = 0,
     progress: Progress = None,
@@ -183,7 +192,7 @@ def grow(
     source = samples(x)
     check_windows_task(source.are_windows, task)
     x = source.matrix() if source.are_windows else check_dense(source)
-    numbers = x.x if isinstance(x, Windows) else x
+    numbers: Any = x.x if isinstance(x, Windows) else x
     backend = dispatch.backend(_PACKAGE, numbers)
     if isinstance(x, Windows):
         check.require(
@@ -229,7 +238,7 @@ def grow(
 
 
 def _encoded(
-    x: FloatArray | Windows, weight: FloatArray, standardize: bool
+    x: Any, weight: FloatArray, standardize: bool
 ) -> tuple[Units | None, FloatArray | units.StandardizedWindows, Bins | None]:
     """Units of the columns if they are standardised; the columns in these; and, of arrays, their bins."""
     of_x = units.of_samples(x, weight) if standardize else None

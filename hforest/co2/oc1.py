@@ -5,7 +5,7 @@ Norouzi et al. 2015.
 from typing import NamedTuple
 
 from ..core import check, dispatch, supervised
-from ..core.aliases import ArrayLike, FloatArray, Rng
+from ..core.aliases import ArrayLike, Criterion, FloatArray, Rng, Task
 from . import checks
 
 _PACKAGE = "hforest.co2"
@@ -32,12 +32,12 @@ def fit_oc1(
     w: FloatArray,
     *,
     sample_weight: ArrayLike | None = None,
-    criterion: str | None = None,
+    criterion: Criterion | None = None,
     min_samples_leaf: int = 1,
     min_weight_fraction_leaf: float = 0.0,
     restarts: int = 0,
     jumps: int = 5,
-    task: str = "classification",
+    task: Task = "classification",
     n_classes: int | None = None,
     rng: Rng = None,
 ) -> FloatArray:

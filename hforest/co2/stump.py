@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..core import check, dispatch
-from ..core.aliases import ArrayLike, FloatArray, Rng
+from ..core.aliases import ArrayLike, FloatArray, Rng, Task
 from ..core.gpu import cast
 from . import any_loss, checks
 from .any_loss import Loss
@@ -82,7 +82,7 @@ def fit_stump(
     max_rounds: int = 20,
     stump: StumpSettings = StumpSettings(),  # noqa: B008 (a tuple)
     sample_weight: ArrayLike | None = None,
-    task: str = "classification",
+    task: Task = "classification",
     n_classes: int | None = None,
     loss: Loss | None = None,
     theta: ArrayLike | None = None,

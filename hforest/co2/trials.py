@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import tree
 from ..core import check, supervised
-from ..core.aliases import Array, ArrayLike, FloatArray, IntArray, Progress, Rng
+from ..core.aliases import Array, ArrayLike, CO2Features, FloatArray, IntArray, Progress, Rng, Task
 from ..core.progress import check_progress, reporting
 from ..growth import bootstrap_counts
 from ..tree import Forest
@@ -100,7 +100,7 @@ class _Part(NamedTuple):
     def settings(self) -> dict[str, Any]:
         return {} if self.counts is None else {"bootstrap": self.counts}
 
-    def error(self, forest: Forest, x: FloatArray, y: Array, task: str) -> float:
+    def error(self, forest: Forest, x: FloatArray, y: Array, task: Task) -> float:
         if self.counts is None:
             p = tree.predict(forest, x[self.held])
         else:
@@ -142,11 +142,11 @@ def search(
     *,
     nu: Sequence[float] = (0.1, 1.0, 4.0, 10.0, 43.0, 100.0),
     lr: Sequence[float] = (0.03, 0.01, 0.003),
-    max_features: Sequence[int | float | str | None] | None = None,
+    max_features: Sequence[CO2Features] | None = None,
     held_out: float | None = None,
     settings: Mapping[str, object] | None = None,
     trials: Trials | None = None,
-    task: str = "classification",
+    task: Task = "classification",
     n_classes: int | None = None,
     checkpoint: Callable[[Trials], object] | None = None,
     progress: Progress = None,
@@ -218,7 +218,7 @@ def search(
     check.on_cpu(x=x, y=y)
     x = supervised.samples("x", x)
     goal = supervised.target(y, len(x), task, n_classes, checks.MAX_MAGNITUDE)
-    learned: Array = goal.targets if goal.labels is None else goal.labels
+    learned: Any = goal.targets if goal.labels is None else goal.labels
     n_classes = None if goal.labels is None else goal.n_outputs
     seed = check.repeatable_seed(rng)
     grid, fixed = _grid(nu, lr, max_features, x.shape[1]), _fixed(settings)
@@ -261,7 +261,7 @@ def _tried(trials: Trials) -> list[tuple[Any, ...]]:
     return list(zip(*(a.tolist() for a in trials), strict=True))
 
 
-def _error(p: FloatArray, y: FloatArray | IntArray, task: str) -> float:
+def _error(p: FloatArray, y: FloatArray | IntArray, task: Task) -> float:
     if task == "classification":
         return float((p.argmax(axis=1) != y).mean())
     return float(((p - y.astype(p.dtype)) ** 2).mean())

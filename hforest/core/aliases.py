@@ -4,17 +4,18 @@ A type checker sees what stands under TYPE_CHECKING. At run time each name is an
 is its name, so that a signature reads ``x: FloatArray`` and not ``x: typing.Any``.
 """
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import TypeAlias
 
     import numpy as np
+    from numpy.typing import NDArray
 
-    Array: TypeAlias = Any
-    FloatArray: TypeAlias = Any
-    IntArray: TypeAlias = Any
+    Array: TypeAlias = NDArray[Any]
+    FloatArray: TypeAlias = NDArray[Any]
+    IntArray: TypeAlias = NDArray[Any]
     ArrayLike: TypeAlias = Any
     SparseArray: TypeAlias = Any
     Table: TypeAlias = Any
@@ -41,7 +42,7 @@ else:
     def _text(a: Any) -> str:
         if a is None or a is type(None):
             return "None"
-        return a.__qualname__ if isinstance(a, type) else repr(a)
+        return a.__qualname__ if isinstance(a, type) else repr(a).replace("typing.Literal", "Literal")
 
     Array = _Named("Array")
     FloatArray = _Named("FloatArray")
@@ -62,3 +63,22 @@ else:
 # DType:      float32 or float64, as numpy.dtype takes it
 # Rng:        where random numbers come from: None draws a fresh seed, an int is a seed
 # Progress:   see hforest.core.progress
+
+# Words that several functions take.
+Task = Literal["classification", "regression"]
+Criterion = Literal["gini", "entropy", "squared_error"]
+Splitter = Literal["best", "random"]
+MaxFeatures = int | float | Literal["sqrt"] | None
+AutoFeatures = int | float | Literal["auto", "sqrt"] | None
+CO2Features = int | float | Literal["n**0.6", "sqrt"] | None
+ClassWeight: TypeAlias = Mapping[int, float] | ArrayLike | Literal["balanced"] | None
+Bootstrap: TypeAlias = bool | IntArray | Literal["poisson"]
+ClassVectors = Literal["out_of_fold", "out_of_bag"]
+Border = Literal["reflect", "symmetric", "edge", "wrap", "constant", "leave_out"]
+Scaled = Literal["auto", "deviations", "normal"]
+Draw = Literal["fixed", "bootstrap"]
+Weighting = Literal["counts", "shares"]
+Missing = Literal["error", "omit"]
+StatisticName = Literal[
+    "information", "accuracy", "mutual_information", "auc", "sensitivity", "partial_auc", "mse"
+]

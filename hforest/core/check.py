@@ -88,7 +88,7 @@ def instance(name: str, value: object, kinds: Any, expected: str, remedy: str) -
     require(isinstance(value, kinds), name, expected, type(value).__name__, remedy, TypeError)
 
 
-def same_device(**arrays: Array) -> None:
+def same_device(**arrays: Any) -> None:
     """Checks that all arguments are NumPy arrays, or all are CuPy arrays of the current device."""
     if {np.ndarray}.issuperset(map(type, arrays.values())):
         return
@@ -108,7 +108,7 @@ def same_device(**arrays: Array) -> None:
             on_current_device(name, a)
 
 
-def on_cpu(**arrays: Array) -> None:
+def on_cpu(**arrays: object) -> None:
     """No argument is a CuPy array; for what runs on the CPU alone."""
     for name, a in arrays.items():
         remedy = f"this function runs on the CPU: pass cupy.asnumpy({name})"

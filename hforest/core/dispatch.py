@@ -9,7 +9,7 @@ import sys
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -27,7 +27,7 @@ def is_cupy(a: object) -> bool:
     return cupy is not None and isinstance(a, cupy.ndarray)
 
 
-def on_current_device(name: str, a: Array) -> None:
+def on_current_device(name: str, a: Any) -> None:
     """Checks that a CuPy array is on the current device, where results are allocated and kernels run."""
     here, there = int(sys.modules["cupy"].cuda.runtime.getDevice()), int(a.data.device_id)
     if here != there:
@@ -37,24 +37,24 @@ def on_current_device(name: str, a: Array) -> None:
         )
 
 
-def array_module(a: Array) -> ModuleType:
+def array_module(a: object) -> ModuleType:
     """Returns the module, `numpy` or `cupy`, whose array `a` is."""
     if type(a) is np.ndarray or not is_cupy(a):
         return np
     return sys.modules["cupy"]
 
 
-def empty(a: Array) -> Any:
+def empty(a: object) -> Any:
     """Returns the function that allocates results beside `a`: `numpy.empty` or `cupy.empty`."""
     return array_module(a).empty
 
 
-def to_numpy(a: Array) -> np.ndarray:
+def to_numpy(a: Any) -> np.ndarray:
     """Returns `a` itself, or a host copy of a CuPy array (which waits for the device)."""
     return a.get() if is_cupy(a) else a
 
 
-def backend(package: str, a: Array) -> ModuleType:
+def backend(package: str, a: object) -> ModuleType:
     """Returns the module of `package` that computes on arrays such as `a`: cpu, gpu or reference."""
     name = FORCED.get()
     if name is None:
@@ -85,7 +85,7 @@ def forced(name: str) -> AbstractContextManager[None]:
     return machine.Within(FORCED, name)
 
 
-def using(backend: str) -> AbstractContextManager[None]:
+def using(backend: Literal["reference"]) -> AbstractContextManager[None]:
     """Runs the calls of a `with` block in the reference implementations.
 
     Parameters

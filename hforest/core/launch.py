@@ -163,7 +163,7 @@ class CupyCompiler:
                 if n_bytes > allowed:
                     allow(n_bytes)
 
-                def address(a: Array) -> int:
+                def address(a: Any) -> int:
                     data = a.data
                     if data.device_id != here:
                         on_current_device(f"arrays of kernel {name}", a)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import check
-from .aliases import ArrayLike
+from .aliases import ArrayLike, Task
 from .dispatch import to_numpy
 from .philox import below, keys, philox, unit
 from .real import as_given
@@ -451,7 +451,7 @@ def _root(n: int) -> int:
     return math.isqrt(n - 1) + 1
 
 
-def check_projections(distribution: Distribution, n_projections: Any, task: str) -> int:
+def check_projections(distribution: Distribution, n_projections: Any, task: Task) -> int:
     """How many projections a node samples: by default those of all groups, else the root of the number of
     features; in a regression as many as features, up to a limit (docs/manifold.md)."""
     if distribution.groups:

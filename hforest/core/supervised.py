@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from . import check, gpu
-from .aliases import Array, ArrayLike, FloatArray, IntArray
+from .aliases import Array, ArrayLike, FloatArray, IntArray, Task
 from .dispatch import array_module, to_numpy
 from .gpu import cast
 from .real import as_given as as_given
@@ -248,7 +248,7 @@ class Target(NamedTuple):
     """Classes or targets."""
 
 
-def target(y: ArrayLike, n: int, task: str, n_classes: int | None, most: float = MAX_WEIGHT) -> Target:
+def target(y: ArrayLike, n: int, task: Task, n_classes: int | None, most: float = MAX_WEIGHT) -> Target:
     """The labels or targets `y` of `n` samples; `n_classes` belongs to classification alone."""
     check.choice("task", task, TASKS)
     if task == "classification":
@@ -398,7 +398,7 @@ def in_bag_counts(name: str, counts: ArrayLike, n_trees: int, n_samples: int) ->
     return converted_numbers(numbers, check.INT32)
 
 
-def check_drawn(name: str, drawn: Array) -> None:
+def check_drawn(name: str, drawn: Any) -> None:
     """Checks that every tree draws a sample; (n_trees,) bool says which do."""
     check.require(
         drawn.all(), name, "rows that each draw a sample", f"zeros alone in row {int((~drawn).argmax())}",
@@ -414,7 +414,7 @@ def _plain(a: Array) -> Array:
 # ------------------------------------------------------------------------------------------- settings
 
 
-def criterion(value: str | None, task: str, default: str = "gini") -> int:
+def criterion(value: str | None, task: Task, default: str = "gini") -> int:
     """The number of a criterion; None stands for `default`, in a regression for "squared_error"."""
     if value is None:
         value = default if task == "classification" else "squared_error"

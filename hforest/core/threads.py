@@ -3,7 +3,7 @@
 import os
 import platform
 import threading
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -84,7 +84,15 @@ def _cupy() -> dict[str, str]:
     return {"version": "not installed", "device": "none"}
 
 
-def show_config(mode: str = "stdout") -> dict[str, Any] | None:
+@overload
+def show_config(mode: Literal["stdout"] = "stdout") -> None: ...
+
+
+@overload
+def show_config(mode: Literal["dicts"]) -> dict[str, Any]: ...
+
+
+def show_config(mode: Literal["stdout", "dicts"] = "stdout") -> dict[str, Any] | None:
     """Prints, or returns, how this hforest was built and what it runs on.
 
     Parameters

@@ -4,7 +4,10 @@ Needs Dask with its distributed scheduler: ``pip install -e '.[dask]'``. Import 
 `import hforest.dask`; `import hforest` does not import Dask.
 """
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from ..core.extras import missing as _missing
+from ..core.habits import lookup as _lookup
 
 try:
     import dask as _dask  # noqa: F401
@@ -15,3 +18,6 @@ except ImportError as _error:
 from .growing import grow
 
 __all__ = ["grow"]
+
+if not _TYPE_CHECKING:
+    __getattr__, __dir__ = _lookup(__name__)

@@ -2,12 +2,12 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from .. import tree
-from ..core.aliases import Array, ArrayLike, Progress, Rng
+from ..core.aliases import Array, ArrayLike, AutoFeatures, Criterion, Progress, Rng, Task
 from ..growth.by_level import check_settings
 from ..project import Distribution
 from ..scale import grow_on_engine
@@ -22,17 +22,17 @@ def grow(
     n_trees: int = 100,
     *,
     sample_weight: ArrayLike | None = None,
-    criterion: str | None = None,
-    max_features: int | float | str | None = "auto",
+    criterion: Criterion | None = None,
+    max_features: AutoFeatures = "auto",
     max_bins: int = 256,
     categorical: ArrayLike | None = None,
-    bootstrap: bool | str = "poisson",
+    bootstrap: Literal[False, "poisson"] = "poisson",
     max_depth: int | None = None,
     min_samples_split: int = 2,
     min_samples_leaf: int = 1,
     min_weight_fraction_leaf: float = 0.0,
     min_impurity_decrease: float = 0.0,
-    task: str = "classification",
+    task: Task = "classification",
     n_classes: int | None = None,
     distribution: Distribution | None = None,
     n_projections: int | None = None,
@@ -141,7 +141,7 @@ def _grow(
     x: ArrayLike,
     y: ArrayLike,
     sample_weight: ArrayLike | None,
-    bootstrap: bool | str,
+    bootstrap: Any,
     progress: Progress,
     **words: Any,
 ) -> tree.Forest:
@@ -160,9 +160,10 @@ def _grow(
             f'bootstrap: expected "poisson" or False, got {type(bootstrap).__name__}; in-bag counts are '
             "taken by hforest.scale.grow_by_rows"
         )
+    words["bootstrap"] = bootstrap
     engine = _Engine(client)
     samples = engine.parts(x=x, y=y, sample_weight=sample_weight)
-    return grow_on_engine(engine, samples, check_settings(bootstrap=bootstrap, **words), progress=progress)
+    return grow_on_engine(engine, samples, check_settings(**words), progress=progress)
 
 
 def _blocks(name: str, a: Any, like: Any) -> list[Any]:

@@ -6,6 +6,9 @@ columns that matter before it. `python -m hforest` runs them. They call the othe
 functions only, as a user's training loop would.
 """
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+from ..core.habits import lookup as _lookup
 from .files import Checkpoint, Data, hold_out, load_checkpoint, load_data, load_digits, save_checkpoint
 from .model import Config, start
 from .network import error_rate, predict, step, train
@@ -27,3 +30,6 @@ __all__ = [
     "step",
     "train",
 ]
+
+if not _TYPE_CHECKING:
+    __getattr__, __dir__ = _lookup(__name__)

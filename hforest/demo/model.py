@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from ..core.dispatch import array_module
 from ..core.gpu import cast
 
 Kind = Literal["tree", "fern"]
-State = dict[str, Array]
+State = dict[str, Any]
 
 
 @dataclass(frozen=True)

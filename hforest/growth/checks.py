@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from ..core import blocks, check, dispatch, supervised
-from ..core.aliases import Array, ArrayLike, FloatArray, IntArray
+from ..core.aliases import Array, ArrayLike, Criterion, FloatArray, IntArray, Task
 from ..core.in_place import check_places
 from .bins import Bins, Stored
 from .trees import Learned
@@ -217,7 +217,7 @@ def has_missing_rows(lazy: blocks.Unconverted, is_categorical: np.ndarray | None
     return has_missing
 
 
-def check_windows_task(are_windows: bool, task: str) -> None:
+def check_windows_task(are_windows: bool, task: Task) -> None:
     """Targets are not learned on windows."""
     check.choice("task", task, supervised.TASKS)
     if are_windows and task == "regression":
@@ -227,9 +227,7 @@ def check_windows_task(are_windows: bool, task: str) -> None:
         )
 
 
-def check_bootstrap(
-    bootstrap: bool | str | Array, n_trees: int, n_samples: int, beside: Array
-) -> bool | str | IntArray:
+def check_bootstrap(bootstrap: bool | str | Array, n_trees: int, n_samples: int, beside: Array) -> Any:
     """A bool, "poisson", or in-bag counts on the device of the array `beside`."""
     if isinstance(bootstrap, bool | np.bool_):
         return bool(bootstrap)
@@ -281,11 +279,11 @@ def check_learned(
     beside: Array,
     n_samples: int,
     *,
-    task: str,
+    task: Task,
     n_classes: int | None,
     sample_weight: ArrayLike | None,
     class_weight: Any = None,
-    criterion: str | None,
+    criterion: Criterion | None,
     limits: supervised.Limits,
     dtype: np.dtype,
 ) -> Learned:
@@ -295,7 +293,7 @@ def check_learned(
     """
     most = min(supervised.MAX_WEIGHT, float(np.finfo(dtype).max))  # leaves hold mean targets
     target = supervised.target(y, n_samples, task, n_classes, most)
-    learned: Array = target.targets if target.labels is None else target.labels
+    learned: Any = target.targets if target.labels is None else target.labels
     check.same_device(x=beside, y=learned)
     weight = supervised.sample_weight(sample_weight, learned)
     supervised.similar("sample_weight", weight)

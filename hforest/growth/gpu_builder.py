@@ -172,7 +172,7 @@ class Kept(NamedTuple):
 
     begin: Array
     count: Array
-    index: Array
+    index: Any
     factor: Array
     end: Array
 
@@ -193,7 +193,7 @@ def nothing_kept(xp: ModuleType, n_nodes: int, end: Array, n_entries: int = 0) -
 class Entries(NamedTuple):
     """The entries of the projections of pairs."""
 
-    index: Array
+    index: Any
     weight: Array
     n_entries: Array
     max_entries: int

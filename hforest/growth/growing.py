@@ -1,11 +1,20 @@
 """Trees on bins and on random projections, and the samples that bootstrapped trees draw."""
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from ..core import check, dispatch, supervised
-from ..core.aliases import ArrayLike, IntArray, Progress, Rng
+from ..core.aliases import (
+    ArrayLike,
+    Bootstrap,
+    ClassWeight,
+    Criterion,
+    IntArray,
+    MaxFeatures,
+    Progress,
+    Rng,
+    Splitter,
+    Task,
+)
 from ..core.in_place import Windows
 from ..core.projections import Distribution, check_distribution, check_projections
 from . import unchecked
@@ -153,18 +162,18 @@ def grow(
     n_trees: int,
     *,
     sample_weight: ArrayLike | None = None,
-    class_weight: str | Mapping[int, float] | ArrayLike | None = None,
-    criterion: str | None = None,
-    splitter: str = "best",
-    max_features: int | float | str | None = "sqrt",
-    bootstrap: bool | str | IntArray = True,
+    class_weight: ClassWeight = None,
+    criterion: Criterion | None = None,
+    splitter: Splitter = "best",
+    max_features: MaxFeatures = "sqrt",
+    bootstrap: Bootstrap = True,
     y_order: ArrayLike | None = None,
     max_depth: int | None = None,
     min_samples_split: int = 2,
     min_samples_leaf: int = 1,
     min_weight_fraction_leaf: float = 0.0,
     min_impurity_decrease: float = 0.0,
-    task: str = "classification",
+    task: Task = "classification",
     n_classes: int | None = None,
     first_tree: int = 0,
     progress: Progress = None,
@@ -283,17 +292,17 @@ def grow_projected(
     *,
     n_projections: int | None = None,
     sample_weight: ArrayLike | None = None,
-    class_weight: str | Mapping[int, float] | ArrayLike | None = None,
-    criterion: str | None = None,
-    splitter: str = "best",
-    bootstrap: bool | str | IntArray = True,
+    class_weight: ClassWeight = None,
+    criterion: Criterion | None = None,
+    splitter: Splitter = "best",
+    bootstrap: Bootstrap = True,
     y_order: ArrayLike | None = None,
     max_depth: int | None = None,
     min_samples_split: int = 2,
     min_samples_leaf: int = 1,
     min_weight_fraction_leaf: float = 0.0,
     min_impurity_decrease: float = 0.0,
-    task: str = "classification",
+    task: Task = "classification",
     n_classes: int | None = None,
     first_tree: int = 0,
     progress: Progress = None,

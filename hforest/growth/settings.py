@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 from ..core import check, supervised
-from ..core.aliases import ArrayLike, IntArray, Progress, Rng
+from ..core.aliases import ArrayLike, Bootstrap, Criterion, IntArray, Progress, Rng, Splitter, Task
 from ..core.progress import check_progress
 from .checks import SPLITTERS, check_bootstrap, check_learned, check_order, check_windows_task
 from .samples import Samples
@@ -19,7 +19,7 @@ class Growth(NamedTuple):
     first_tree: int
     """Number of the first tree."""
     splitter: str
-    bootstrap: bool | str | IntArray
+    bootstrap: Bootstrap
     """A bool, "poisson", or in-bag counts."""
     seed: int
     progress: Progress
@@ -34,10 +34,10 @@ def check_growth(
     *,
     sample_weight: ArrayLike | None,
     class_weight: Any = None,
-    criterion: str | None,
-    splitter: str,
-    bootstrap: bool | str | IntArray,
-    task: str,
+    criterion: Criterion | None,
+    splitter: Splitter,
+    bootstrap: Bootstrap,
+    task: Task,
     n_classes: int | None,
     first_tree: int,
     progress: Progress,

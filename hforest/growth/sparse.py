@@ -1,6 +1,6 @@
 """Columns of a sparse matrix as bins, in memory that is linear in its stored numbers."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ class _Values(NamedTuple):
     """(n_values,) float64."""
     column: IntArray
     """(n_values,)"""
-    count: IntArray
+    count: Any
     """(n_values,) samples that have it."""
     of_entry: IntArray
     """(n_stored + n_columns,): of each stored number, then of 0 in each column."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..core import dispatch, machine, supervised
-from ..core.aliases import Array, FloatArray, IntArray
+from ..core.aliases import Array, Bootstrap, FloatArray
 from ..core.progress import reporting, unheard
 from ..core.projections import Distribution
 from .bins import Bins
@@ -64,7 +64,7 @@ def in_batches(grow_some: GrowSome, growth: Growth, batch: int | None = None) ->
     return trees
 
 
-def most_drawn(n_samples: int, bootstrap: bool | str | IntArray) -> int:
+def most_drawn(n_samples: int, bootstrap: Bootstrap) -> int:
     """How many samples a tree draws at most."""
     if isinstance(bootstrap, str):
         return MAX_POISSON * n_samples
@@ -73,7 +73,7 @@ def most_drawn(n_samples: int, bootstrap: bool | str | IntArray) -> int:
     return n_samples * max(1, int(bootstrap.max()))
 
 
-def _scaled(learned: Learned, dtype: np.dtype, bootstrap: bool | str | IntArray) -> Learned:
+def _scaled(learned: Learned, dtype: np.dtype, bootstrap: Bootstrap) -> Learned:
     """With weights scaled so that sums, and gains in `dtype`, are in range."""
     n_drawn = most_drawn(len(learned.sample_weight), bootstrap)
     weight, _ = supervised.scaled_weight(learned.sample_weight, learned.target.targets, dtype, n_drawn)

@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from ..core import check, dispatch, supervised
-from ..core.aliases import Array, ArrayLike, FloatArray, IntArray
+from ..core.aliases import Array, ArrayLike, FloatArray, IntArray, Task
 from ..tree import Forest
 from ..tree.complete import check_depth, compared, places
 from ..tree.forest import check_comparisons, check_layout, check_nodes, check_numbers, on_host
@@ -69,7 +69,7 @@ class _Problem(NamedTuple):
     target: supervised.Target
 
 
-def _check(x: FloatArray, y: ArrayLike | None, forest: Forest, depth: int | None, task: str) -> _Problem:
+def _check(x: FloatArray, y: ArrayLike | None, forest: Forest, depth: int | None, task: Task) -> _Problem:
     check.same_device(x=x)
     dtype = check_layout(forest)
     check_comparisons("forest", forest)

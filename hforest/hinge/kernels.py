@@ -300,7 +300,7 @@ def adam_forward(
     out: tuple[FloatArray, Route],
 ) -> None:
     """Brings what a batch reads to step - 1; writes the outputs and the route (Lay et al. 2018, eq. 10)."""
-    settings = {"lr": lr, "beta1": beta1, "beta2": beta2, "eps": eps}
+    settings: Any = {"lr": lr, "beta1": beta1, "beta2": beta2, "eps": eps}
     a, (y, route) = _Step(thresholds, features, weights, state, step, settings), out
     if margin == "column" and windows is None:
         n_outputs = math.prod(weights.shape[2:])

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from ..core import check, dispatch, supervised
-from ..core.aliases import Array, ArrayLike, DType, FloatArray, Rng
+from ..core.aliases import Array, ArrayLike, DType, FloatArray, MaxFeatures, Rng, Task
 from .margins import MARGINS, MarginName
 from .shared import PACKAGE, VERTICES, Kind, Route
 from .thresholds import SPREAD, aside, between, children
@@ -170,7 +170,7 @@ def _greedy_tree(
 
 
 def _greedy_targets(
-    x: FloatArray, y: ArrayLike, task: str, n_classes: int | None
+    x: FloatArray, y: ArrayLike, task: Task, n_classes: int | None
 ) -> tuple[np.ndarray, tuple[int, ...]]:
     # The sums of these rows score a split; and the trailing shape of the weights.
     n = x.shape[0]
@@ -185,7 +185,7 @@ def _greedy_targets(
     return host - host.mean(axis=0), shape
 
 
-def _candidates(max_features: int | float | str | None, n_features: int) -> int:
+def _candidates(max_features: MaxFeatures, n_features: int) -> int:
     # As elsewhere, but that this root is rounded to the nearest number.
     if isinstance(max_features, str) and max_features == "sqrt":
         return max(1, round(n_features**0.5))
@@ -200,7 +200,7 @@ def greedy_init(
     *,
     task: Literal["classification", "regression"] = "classification",
     n_classes: int | None = None,
-    max_features: int | float | str | None = "sqrt",
+    max_features: MaxFeatures = "sqrt",
     rng: Rng = None,
 ) -> Parameters:
     """Parameters of hinge trees that split as greedily grown trees do, with weights fitted to the leaves.

@@ -9,7 +9,7 @@ import numpy as np
 from .. import classic, co2, growth, manifold
 from ..core import check
 from ..core import progress as progresses
-from ..core.aliases import ArrayLike, FloatArray, Progress, Rng
+from ..core.aliases import ArrayLike, Border, FloatArray, Progress, Rng
 from ..tree import Forest
 from ..tree.callers import grown, join_any
 from . import drawing, windows
@@ -67,7 +67,7 @@ def fit(
     *,
     window: int | Sequence[int],
     step: int = 1,
-    border: str = "reflect",
+    border: Border = "reflect",
     n_trees: int = 16,
     n_pixels: int | None = None,
     trees_per_draw: int = 1,

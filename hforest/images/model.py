@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..core import check
-from ..core.aliases import FloatArray
+from ..core.aliases import Border, FloatArray
 from ..tree import Forest
 from ..tree.callers import check_forest
 from .windows import Frame, check_frame
@@ -18,7 +18,7 @@ class Model(NamedTuple):
     """Pixels along each axis of space, odd."""
     step: int
     """From a pixel of the window to the next one that is read."""
-    border: str
+    border: Border
     """What pixels outside of an image are, or "leave_out"."""
     n_channels: int
     """Of the images."""

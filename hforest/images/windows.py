@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core import check, supervised
-from ..core.aliases import ArrayLike, FloatArray, IntArray
+from ..core.aliases import ArrayLike, Border, FloatArray, IntArray
 from ..core.real import as_given, real
 from ..growth import Windows
 
@@ -27,7 +27,7 @@ class Frame(NamedTuple):
     """Pixels along each axis of space, odd."""
     step: int
     """From a pixel of the window to the next one that is read."""
-    border: str
+    border: Border
 
     @property
     def radius(self) -> tuple[int, ...]:
@@ -99,7 +99,7 @@ def sizes_of(name: str, value: Any, n_axes: int, low: int = 1) -> tuple[int, ...
     return tuple(check.integer(name, size, low, check.MAX_COUNT) for size in value)
 
 
-def check_frame(window: int | Sequence[int], step: int, border: str, n_axes: int) -> Frame:
+def check_frame(window: int | Sequence[int], step: int, border: Border, n_axes: int) -> Frame:
     """The shape of a window of images of some axes of space."""
     sizes = sizes_of("window", window, n_axes)
     check.require(

@@ -8,7 +8,10 @@ The functions take and return JAX arrays and work under `jax.jit`, `jax.grad`, `
 on its own buffers, through its interface of foreign functions, which the module `foreign` implements.
 """
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from ..core.extras import missing as _missing
+from ..core.habits import lookup as _lookup
 
 try:
     import jax as _jax
@@ -35,3 +38,6 @@ except Exception as _error:
     ) from _error
 
 __all__ = ["hinge_forest", "neural_forest"]
+
+if not _TYPE_CHECKING:
+    __getattr__, __dir__ = _lookup(__name__)

@@ -1,12 +1,12 @@
 """Forests on random projections."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import numpy as np
 
 from ..core import check
-from ..core.aliases import ArrayLike, IntArray, Progress, Rng
+from ..core.aliases import ArrayLike, Bootstrap, ClassWeight, Criterion, Progress, Rng, Splitter, Task
 from ..core.dispatch import array_module
 from ..core.projections import (
     Distribution,
@@ -24,7 +24,7 @@ _PROJECTIONS = ("patch", "sparse", "probe")
 
 
 def _distribution(
-    projection: str,
+    projection: Literal["patch", "sparse", "probe"],
     n_features: int,
     shape: Sequence[int] | None,
     density: float,
@@ -56,7 +56,7 @@ def _distribution(
 def _grow(
     x: ArrayLike | Windows | Samples,
     *,
-    projection: str | None,
+    projection: Literal["patch", "sparse", "probe"] | None,
     shape: Sequence[int] | None,
     patch_min: int | Sequence[int],
     patch_max: int | Sequence[int],
@@ -97,7 +97,7 @@ def grow(
     y: ArrayLike,
     n_trees: int = 100,
     *,
-    projection: str | None = None,
+    projection: Literal["patch", "sparse", "probe"] | None = None,
     shape: Sequence[int] | None = None,
     patch_min: int | Sequence[int] = 1,
     patch_max: int | Sequence[int] = 3,
@@ -108,17 +108,17 @@ def grow(
     distribution: Distribution | None = None,
     n_projections: int | None = None,
     sample_weight: ArrayLike | None = None,
-    class_weight: str | Mapping[int, float] | ArrayLike | None = None,
-    criterion: str | None = None,
-    splitter: str = "best",
-    bootstrap: bool | str | IntArray = True,
+    class_weight: ClassWeight = None,
+    criterion: Criterion | None = None,
+    splitter: Splitter = "best",
+    bootstrap: Bootstrap = True,
     y_order: ArrayLike | None = None,
     max_depth: int | None = None,
     min_samples_split: int = 2,
     min_samples_leaf: int = 1,
     min_weight_fraction_leaf: float = 0.0,
     min_impurity_decrease: float = 0.0,
-    task: str = "classification",
+    task: Task = "classification",
     n_classes: int | None = None,
     first_tree: int = 0,
     progress: Progress = None,

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..core import check, machine, supervised
-from ..core.aliases import ArrayLike, DType, FloatArray, IntArray, Rng
+from ..core.aliases import ArrayLike, DType, FloatArray, IntArray, MaxFeatures, Rng
 from ..core.units import Units
 from ..tree import Forest
 from . import units
@@ -78,7 +78,7 @@ def linear_init(
     n_classes: int,
     *,
     x: ArrayLike | None = None,
-    max_features: int | float | str | None = None,
+    max_features: MaxFeatures = None,
     scale: float = 2.0,
     dtype: DType = np.float32,
     rng: Rng = None,

@@ -1,13 +1,13 @@
 """Training of shallow neural forests: Algorithm 1 of Zhang 2017 with linear decision functions."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from .. import optim
 from ..core import check, supervised
-from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
+from ..core.aliases import ArrayLike, ClassWeight, FloatArray, IntArray, Progress, Rng
 from ..core.progress import check_progress, reporting
 from ..core.units import standardized
 from . import units
@@ -105,7 +105,7 @@ def fit(
     y: ArrayLike,
     *,
     sample_weight: ArrayLike | None = None,
-    class_weight: str | Mapping[int, float] | ArrayLike | None = None,
+    class_weight: ClassWeight = None,
     epochs: int = 20,
     batch_size: int = 64,
     lr: float = 0.1,

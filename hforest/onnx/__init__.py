@@ -7,7 +7,10 @@ Needs onnx 1.16 or newer: ``pip install -e '.[onnx]'``. Import it by its name, `
 `import hforest` does not import onnx.
 """
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from ..core.extras import missing as _missing
+from ..core.habits import lookup as _lookup
 
 try:
     import onnx as _onnx
@@ -20,3 +23,6 @@ if _onnx.defs.onnx_opset_version() < 21:
 from .exporting import to_onnx
 
 __all__ = ["to_onnx"]
+
+if not _TYPE_CHECKING:
+    __getattr__, __dir__ = _lookup(__name__)

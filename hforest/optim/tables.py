@@ -36,11 +36,10 @@ products of integers (`exact.py`), cosines are constants, and the rest is +, -, 
 import math
 from functools import lru_cache
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core.aliases import Array
 from ..core.dispatch import array_module
 from .exact import biases, exact_power, first_below, rounded, squares
 
@@ -220,7 +219,7 @@ def _on(
     return copy
 
 
-def tables(like: Array, beta1: float, beta2: float, step: int, shrink: float = 1.0) -> Tables:
+def tables(like: Any, beta1: float, beta2: float, step: int, shrink: float = 1.0) -> Tables:
     """The tables of two betas for steps up to `step`, on the device of `like`, kept for later calls.
 
     shrink is 1 - lr weight_decay. Where beta1 / shrink is 1 or more, missed steps are taken one by one.

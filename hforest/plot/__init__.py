@@ -7,7 +7,10 @@ Needs Matplotlib 3.8 or newer: ``pip install -e '.[plot]'``. Import it by its na
 `import hforest` does not import Matplotlib.
 """
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from ..core.extras import missing as _missing
+from ..core.habits import lookup as _lookup
 
 try:
     import matplotlib as _matplotlib  # noqa: F401
@@ -19,3 +22,6 @@ from .planes import regions
 from .trees import tree
 
 __all__ = ["importance", "importance_image", "regions", "tree"]
+
+if not _TYPE_CHECKING:
+    __getattr__, __dir__ = _lookup(__name__)

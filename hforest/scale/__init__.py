@@ -4,6 +4,9 @@ No engine of its own: workers are started by, and bytes carried by, an executor 
 what has its methods (Dask, mpi4py, loky), or by torch.distributed or MPI.
 """
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+from ..core.habits import lookup as _lookup
 from .hinge.chunks import own_trees
 from .hinge.gradients import gather_gradients
 from .hinge.shards import HingeShards, ShardGradients, ShardRoute
@@ -24,3 +27,6 @@ __all__ = [
     "grow_on_engine",
     "own_trees",
 ]
+
+if not _TYPE_CHECKING:
+    __getattr__, __dir__ = _lookup(__name__)

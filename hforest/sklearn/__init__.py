@@ -8,7 +8,10 @@ Needs scikit-learn 1.6 or newer: ``pip install -e '.[sklearn]'``. Import it by i
 `import hforest.sklearn`; `import hforest` does not import scikit-learn.
 """
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from ..core.extras import missing as _missing
+from ..core.habits import lookup as _lookup
 
 try:
     import sklearn as _sklearn
@@ -67,3 +70,6 @@ __all__ = [
 for _name in __all__:
     globals()[_name].__module__ = __name__
 del _name
+
+if not _TYPE_CHECKING:
+    __getattr__, __dir__ = _lookup(__name__)

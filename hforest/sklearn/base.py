@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 from joblib import cpu_count
-from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_random_state, check_X_y
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import get_num_threads, set_num_threads, tabular
+from ..core.aliases import ArrayLike
 from ..core.real import fault
 
 MAX_THREADS = 1024

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from functools import partial
 from numbers import Integral
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from numpy.random import RandomState
-from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from .. import cascade, classic, tree
+from ..core.aliases import ArrayLike, ClassVectors
 from .base import Estimator, keep
 from .grown import weight_of
 from .targets import Classifier
@@ -86,11 +86,11 @@ class CascadeForestClassifier(Classifier, Estimator):
         max_depth: int | None = None,
         min_samples_leaf: int = 1,
         min_weight_fraction_leaf: float = 0.0,
-        class_vectors: str = "out_of_fold",
+        class_vectors: ClassVectors = "out_of_fold",
         n_folds: int = 3,
         n_iter_no_change: int = 1,
         max_levels: int = 20,
-        class_weight: str | Mapping | None = None,
+        class_weight: Mapping | Literal["balanced"] | None = None,
         n_jobs: int | None = None,
         random_state: int | RandomState | None = None,
     ) -> None:

@@ -1,10 +1,12 @@
 """Forests whose splits compare optimised hyperplanes."""
 
 from collections.abc import Mapping
+from typing import Literal
 
 from numpy.random import RandomState
 
 from .. import co2
+from ..core.aliases import CO2Features, Criterion
 from .base import keep
 from .classic import Metric
 from .grown import GrownForest
@@ -93,10 +95,10 @@ class CO2ForestClassifier(Classifier, GrownForest):
         nu: float = 4.0,
         learning_rate: float = 0.1,
         max_rounds: int = 20,
-        max_features: int | float | str | None = "n**0.6",
+        max_features: CO2Features = "n**0.6",
         min_samples_oblique: int = 10,
         standardize: bool = True,
-        criterion: str = "entropy",
+        criterion: Criterion = "entropy",
         max_depth: int | None = None,
         min_samples_split: int = 2,
         min_samples_leaf: int = 1,
@@ -104,9 +106,9 @@ class CO2ForestClassifier(Classifier, GrownForest):
         min_impurity_decrease: float = 0.0,
         bootstrap: bool = False,
         max_samples: int | float | None = None,
-        bootstrap_weights: str = "multiply",
+        bootstrap_weights: Literal["multiply", "draw"] = "multiply",
         oob_score: bool | Metric = False,
-        class_weight: str | Mapping | None = None,
+        class_weight: Mapping | Literal["balanced"] | None = None,
         n_jobs: int | None = None,
         random_state: int | RandomState | None = None,
     ) -> None:
@@ -191,10 +193,10 @@ class CO2ForestRegressor(Regressor, GrownForest):
         nu: float = 4.0,
         learning_rate: float = 0.1,
         max_rounds: int = 20,
-        max_features: int | float | str | None = "n**0.6",
+        max_features: CO2Features = "n**0.6",
         min_samples_oblique: int = 10,
         standardize: bool = True,
-        criterion: str = "squared_error",
+        criterion: Criterion = "squared_error",
         max_depth: int | None = None,
         min_samples_split: int = 2,
         min_samples_leaf: int = 1,
@@ -202,7 +204,7 @@ class CO2ForestRegressor(Regressor, GrownForest):
         min_impurity_decrease: float = 0.0,
         bootstrap: bool = False,
         max_samples: int | float | None = None,
-        bootstrap_weights: str = "multiply",
+        bootstrap_weights: Literal["multiply", "draw"] = "multiply",
         oob_score: bool | Metric = False,
         n_jobs: int | None = None,
         random_state: int | RandomState | None = None,

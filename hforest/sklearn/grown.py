@@ -3,15 +3,15 @@
 import warnings
 from collections.abc import Callable
 from numbers import Integral, Number, Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.sparse import csr_matrix
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from .. import classic, growth, tree
+from ..core.aliases import ArrayLike
 from .base import Estimator, check_flag
 
 
@@ -94,7 +94,7 @@ class GrownForest(Estimator):
     oob_score: bool | Callable[..., float]
     bootstrap: bool
     max_samples: int | float | None
-    bootstrap_weights: str
+    bootstrap_weights: Literal["multiply", "draw"]
     _finite: ClassVar[bool | str] = "allow-nan"
     _sparse: ClassVar[list[str] | bool] = ["csr", "csc"]
 

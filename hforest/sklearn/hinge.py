@@ -1,14 +1,14 @@
 """Hinge forests: the recipe for tables."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.random import RandomState
-from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from .. import tabular, tree
+from ..core.aliases import ArrayLike, Scaled
 from .base import Estimator, keep
 from .grown import weight_of
 from .targets import Classifier, Regressor
@@ -191,11 +191,11 @@ class HingeForestClassifier(Classifier, _Hinge):
         batch_size: int | None = None,
         learning_rate: float | None = None,
         validation_fraction: float = 0.15,
-        scaling: str = "auto",
-        categorical_features: str | ArrayLike | None = None,
+        scaling: Scaled = "auto",
+        categorical_features: ArrayLike | Literal["from_dtype"] | None = None,
         average: bool = True,
         share: float | None = None,
-        class_weight: str | Mapping | None = None,
+        class_weight: Mapping | Literal["balanced"] | None = None,
         n_jobs: int | None = None,
         random_state: int | RandomState | None = None,
     ) -> None:
@@ -313,8 +313,8 @@ class HingeForestRegressor(Regressor, _Hinge):
         batch_size: int | None = None,
         learning_rate: float | None = None,
         validation_fraction: float = 0.15,
-        scaling: str = "auto",
-        categorical_features: str | ArrayLike | None = None,
+        scaling: Scaled = "auto",
+        categorical_features: ArrayLike | Literal["from_dtype"] | None = None,
         average: bool = True,
         share: float | None = None,
         n_jobs: int | None = None,

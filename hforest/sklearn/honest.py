@@ -3,14 +3,14 @@
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.random import RandomState
-from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from .. import classic, manifold, project, stats, tree
+from ..core.aliases import ArrayLike, Criterion, Draw, MaxFeatures
 from .base import keep
 from .classic import Metric
 from .grown import GrownForest
@@ -31,7 +31,7 @@ def _learned(settings: dict[str, Any]) -> dict[str, Any]:
 class _Honest(GrownForest):
     """Forests of honest trees, of any kind of splits."""
 
-    trees: str
+    trees: Literal["classic", "oblique"]
     groups: Sequence[ArrayLike] | None
     _function = staticmethod(classic.grow)
     _draws: dict[str, Any]
@@ -198,16 +198,16 @@ class HonestForestClassifier(Classifier, _Honest):
         self,
         n_estimators: int = 100,
         *,
-        trees: str = "classic",
-        draw: str = "fixed",
+        trees: Literal["classic", "oblique"] = "classic",
+        draw: Draw = "fixed",
         in_bag: float | None = None,
         structure_share: float = 0.5,
-        criterion: str = "gini",
+        criterion: Criterion = "gini",
         max_depth: int | None = None,
         min_samples_split: int = 2,
         min_samples_leaf: int = 1,
         min_weight_fraction_leaf: float = 0.0,
-        max_features: int | float | str | None = "sqrt",
+        max_features: MaxFeatures = "sqrt",
         density: float = 1.5,
         n_projections: int | Sequence[int] | None = None,
         groups: Sequence[ArrayLike] | None = None,
@@ -309,16 +309,16 @@ class HonestForestRegressor(Regressor, _Honest):
         self,
         n_estimators: int = 100,
         *,
-        trees: str = "classic",
-        draw: str = "fixed",
+        trees: Literal["classic", "oblique"] = "classic",
+        draw: Draw = "fixed",
         in_bag: float | None = 0.5,
         structure_share: float = 0.5,
-        criterion: str = "squared_error",
+        criterion: Criterion = "squared_error",
         max_depth: int | None = None,
         min_samples_split: int = 2,
         min_samples_leaf: int = 1,
         min_weight_fraction_leaf: float = 0.0,
-        max_features: int | float | str | None = 1.0,
+        max_features: MaxFeatures = 1.0,
         density: float = 1.5,
         n_projections: int | Sequence[int] | None = None,
         groups: Sequence[ArrayLike] | None = None,

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.random import RandomState
-from numpy.typing import ArrayLike
 from sklearn.model_selection import train_test_split
 
 from .. import neural
+from ..core.aliases import ArrayLike, MaxFeatures
 from .base import Estimator, check_flag, keep
 from .grown import weight_of
 from .targets import Classifier
@@ -128,18 +128,18 @@ class NeuralForestClassifier(Classifier, Estimator):
         n_estimators: int = 50,
         *,
         max_depth: int = 7,
-        max_features: int | float | str | None = None,
+        max_features: MaxFeatures = None,
         max_iter: int = 20,
         batch_size: int = 64,
         learning_rate: float = 0.05,
         last_learning_rate: float = 0.005,
         leaf_iterations: int = 20,
-        loss: str = "tree",
+        loss: Literal["tree", "forest"] = "tree",
         standardize: bool = True,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 5,
-        class_weight: str | Mapping | None = None,
+        class_weight: Mapping | Literal["balanced"] | None = None,
         n_jobs: int | None = None,
         random_state: int | RandomState | None = None,
     ) -> None:

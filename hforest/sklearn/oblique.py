@@ -3,12 +3,13 @@
 import warnings
 from collections.abc import Mapping, Sequence
 from numbers import Integral
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.random import RandomState
 
 from .. import manifold, tree
+from ..core.aliases import Criterion, Splitter
 from .base import keep
 from .classic import Metric
 from .grown import GrownForest
@@ -115,19 +116,19 @@ class ObliqueForestClassifier(Classifier, _Oblique):
         *,
         density: float = 1.5,
         n_projections: int | None = None,
-        criterion: str = "gini",
-        splitter: str = "best",
+        criterion: Criterion = "gini",
+        splitter: Splitter = "best",
         max_depth: int | None = None,
         min_samples_split: int = 2,
         min_samples_leaf: int = 1,
         min_weight_fraction_leaf: float = 0.0,
         min_impurity_decrease: float = 0.0,
-        categorical_features: str | None = None,
+        categorical_features: Literal["from_dtype"] | None = None,
         bootstrap: bool = True,
         max_samples: int | float | None = None,
-        bootstrap_weights: str = "multiply",
+        bootstrap_weights: Literal["multiply", "draw"] = "multiply",
         oob_score: bool | Metric = False,
-        class_weight: str | Mapping | None = None,
+        class_weight: Mapping | Literal["balanced"] | None = None,
         n_jobs: int | None = None,
         random_state: int | RandomState | None = None,
     ) -> None:
@@ -203,17 +204,17 @@ class ObliqueForestRegressor(Regressor, _Oblique):
         *,
         density: float = 1.5,
         n_projections: int | None = None,
-        criterion: str = "squared_error",
-        splitter: str = "best",
+        criterion: Criterion = "squared_error",
+        splitter: Splitter = "best",
         max_depth: int | None = None,
         min_samples_split: int = 2,
         min_samples_leaf: int = 1,
         min_weight_fraction_leaf: float = 0.0,
         min_impurity_decrease: float = 0.0,
-        categorical_features: str | None = None,
+        categorical_features: Literal["from_dtype"] | None = None,
         bootstrap: bool = True,
         max_samples: int | float | None = None,
-        bootstrap_weights: str = "multiply",
+        bootstrap_weights: Literal["multiply", "draw"] = "multiply",
         oob_score: bool | Metric = False,
         n_jobs: int | None = None,
         random_state: int | RandomState | None = None,
@@ -302,8 +303,8 @@ class ManifoldForestClassifier(Classifier, _Manifold):
         channels: bool = False,
         cyclic: bool = False,
         n_projections: int | None = None,
-        criterion: str = "gini",
-        splitter: str = "best",
+        criterion: Criterion = "gini",
+        splitter: Splitter = "best",
         max_depth: int | None = None,
         min_samples_split: int = 2,
         min_samples_leaf: int = 1,
@@ -311,9 +312,9 @@ class ManifoldForestClassifier(Classifier, _Manifold):
         min_impurity_decrease: float = 0.0,
         bootstrap: bool = True,
         max_samples: int | float | None = None,
-        bootstrap_weights: str = "multiply",
+        bootstrap_weights: Literal["multiply", "draw"] = "multiply",
         oob_score: bool | Metric = False,
-        class_weight: str | Mapping | None = None,
+        class_weight: Mapping | Literal["balanced"] | None = None,
         n_jobs: int | None = None,
         random_state: int | RandomState | None = None,
     ) -> None:
@@ -399,8 +400,8 @@ class ManifoldForestRegressor(Regressor, _Manifold):
         channels: bool = False,
         cyclic: bool = False,
         n_projections: int | None = None,
-        criterion: str = "squared_error",
-        splitter: str = "best",
+        criterion: Criterion = "squared_error",
+        splitter: Splitter = "best",
         max_depth: int | None = None,
         min_samples_split: int = 2,
         min_samples_leaf: int = 1,
@@ -408,7 +409,7 @@ class ManifoldForestRegressor(Regressor, _Manifold):
         min_impurity_decrease: float = 0.0,
         bootstrap: bool = True,
         max_samples: int | float | None = None,
-        bootstrap_weights: str = "multiply",
+        bootstrap_weights: Literal["multiply", "draw"] = "multiply",
         oob_score: bool | Metric = False,
         n_jobs: int | None = None,
         random_state: int | RandomState | None = None,

@@ -6,12 +6,13 @@ from numbers import Number
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.exceptions import DataConversionWarning
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
+
+from ..core.aliases import ArrayLike
 
 
 def of_classes(class_weight: Any, classes: np.ndarray, y: np.ndarray) -> Any:

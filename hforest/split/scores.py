@@ -1,12 +1,12 @@
 """Impurities of nodes, and the best split of one node."""
 
 import sys
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..core import check, dispatch, supervised
-from ..core.aliases import Array, ArrayLike, FloatArray
+from ..core.aliases import Array, ArrayLike, Criterion, FloatArray, Task
 
 _PACKAGE = __name__.rpartition(".")[0]
 _SQUARED_ERROR = supervised.ALL_CRITERIA.index("squared_error")
@@ -20,7 +20,9 @@ class Split(NamedTuple):
     gain: float
 
 
-def impurity(counts: ArrayLike, criterion: str = "gini", *, out: FloatArray | None = None) -> FloatArray:
+def impurity(
+    counts: ArrayLike, criterion: Criterion = "gini", *, out: FloatArray | None = None
+) -> FloatArray:
     """Impurity of nodes from their class counts, or from their sums.
 
     Parameters
@@ -89,9 +91,9 @@ def best_split(
     y: ArrayLike,
     *,
     sample_weight: ArrayLike | None = None,
-    task: str = "classification",
+    task: Task = "classification",
     n_classes: int | None = None,
-    criterion: str | None = None,
+    criterion: Criterion | None = None,
     min_samples_leaf: int = 1,
     max_bins: int | None = None,
 ) -> Split:
@@ -160,7 +162,7 @@ def best_split(
     number = supervised.criterion(criterion, task)
     min_samples_leaf = check.integer("min_samples_leaf", min_samples_leaf, 1, check.MAX_COUNT)
     bins = supervised.max_bins(max_bins) or 0
-    goal: Array = labels_or_targets.targets if labels_or_targets.labels is None else labels_or_targets.labels
+    goal: Any = labels_or_targets.targets if labels_or_targets.labels is None else labels_or_targets.labels
     check.same_device(values=values, y=goal)
     weights = supervised.sample_weight(sample_weight, goal, some_above_0=False)
     if sample_weight is not None:

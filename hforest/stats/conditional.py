@@ -2,13 +2,24 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from .. import classic, growth, tree
 from ..core import check, supervised
-from ..core.aliases import Array, ArrayLike, FloatArray, Progress, Rng, SparseArray
+from ..core.aliases import (
+    Array,
+    ArrayLike,
+    Draw,
+    FloatArray,
+    Progress,
+    Rng,
+    SparseArray,
+    StatisticName,
+    Task,
+    Weighting,
+)
 from ..core.draws import seed_of, signs, subset
 from ..core.progress import reporting
 from ..growth import Samples
@@ -122,7 +133,7 @@ def conditional_test(
     *,
     n_trees: int = 100,
     n_bootstrap: int = 999,
-    task: str = "classification",
+    task: Task = "classification",
     grow: Grower | None = None,
     progress: Progress = None,
     rng: Rng = None,
@@ -250,15 +261,15 @@ def conditional_randomization_test(
     x: ArrayLike,
     y: ArrayLike,
     z: ArrayLike,
-    sampler: Sampler | str,
+    sampler: Sampler | Literal["permuted"],
     *,
-    statistic: str | Statistic | None = None,
+    statistic: StatisticName | Statistic | None = None,
     n_trees: int = 100,
     n_permutations: int = 999,
     max_exceed: int | None = 10,
-    draw: str = "fixed",
-    weighting: str = "counts",
-    task: str = "classification",
+    draw: Draw = "fixed",
+    weighting: Weighting = "counts",
+    task: Task = "classification",
     grow: Grower | None = None,
     progress: Progress = None,
     rng: Rng = None,

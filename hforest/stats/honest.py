@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core import check, supervised
-from ..core.aliases import ArrayLike, IntArray, Rng
+from ..core.aliases import ArrayLike, Draw, IntArray, Rng
 from ..core.draws import blocks, of_trees
 
 _DRAWS = {"fixed": 0.8, "bootstrap": 1.6}
@@ -31,7 +31,7 @@ def honest_counts(
     y: ArrayLike | int,
     n_trees: int,
     *,
-    draw: str = "fixed",
+    draw: Draw = "fixed",
     in_bag: float | None = None,
     structure_share: float = 0.5,
     first_tree: int = 0,

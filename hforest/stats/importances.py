@@ -1,13 +1,13 @@
 """Importances of features from the rows that trees did not draw, and tests of them by permuted copies."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from .. import growth, tree
 from ..core import check, supervised
-from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
+from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng, Task
 from ..core.draws import orders, permutation, seed_of
 from ..core.progress import reporting
 from ..growth import Samples
@@ -45,8 +45,8 @@ def oob_importance(
     y: ArrayLike,
     counts: ArrayLike,
     *,
-    by: str = "mdi_oob",
-    task: str = "classification",
+    by: Literal["mdi_oob", "ufi"] = "mdi_oob",
+    task: Task = "classification",
     n_classes: int | None = None,
 ) -> OobImportance:
     """Returns importances of features from out-of-bag rows: about 0 for features that tell nothing.
@@ -244,10 +244,10 @@ def importance_test(
     y: ArrayLike,
     *,
     columns: ArrayLike | Sequence[ArrayLike] | None = None,
-    by: str = "mdi_oob",
+    by: Literal["mdi_oob", "ufi", "error"] = "mdi_oob",
     n_trees: int = 100,
     n_copies: int | None = None,
-    task: str = "classification",
+    task: Task = "classification",
     grow: Grower | None = None,
     progress: Progress = None,
     rng: Rng = None,

@@ -8,7 +8,17 @@ import numpy as np
 
 from .. import classic, tree
 from ..core import check, supervised
-from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
+from ..core.aliases import (
+    ArrayLike,
+    Draw,
+    FloatArray,
+    IntArray,
+    Progress,
+    Rng,
+    StatisticName,
+    Task,
+    Weighting,
+)
 from ..core.draws import normals, permutation, seed_of
 from ..growth import Samples
 from ..tree import Forest
@@ -41,8 +51,8 @@ class HonestDraws:
     """Statistics of honest forests on data of a number, 0 if observed; each has random numbers of its own."""
 
     def __init__(
-        self, goal: supervised.Target, grow: Grower | None, statistic: str | Statistic | None, n_trees: int,
-        weighting: str, draw: str, rng: Rng,
+        self, goal: supervised.Target, grow: Grower | None, statistic: StatisticName | Statistic | None,
+        n_trees: int, weighting: Weighting, draw: Draw, rng: Rng,
     ) -> None:  # fmt: skip
         self.statistic: Any = chosen(statistic, goal)
         self.n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
@@ -65,13 +75,13 @@ def permutation_test(
     x: ArrayLike | Samples,
     y: ArrayLike,
     *,
-    statistic: str | Statistic | None = None,
+    statistic: StatisticName | Statistic | None = None,
     n_trees: int = 100,
     n_permutations: int = 999,
     max_exceed: int | None = 10,
-    draw: str = "fixed",
-    weighting: str = "counts",
-    task: str = "classification",
+    draw: Draw = "fixed",
+    weighting: Weighting = "counts",
+    task: Task = "classification",
     grow: Grower | None = None,
     progress: Progress = None,
     rng: Rng = None,
@@ -157,7 +167,7 @@ def permutation_test(
 # ----------------------------------------------------------------------------------- rows split once
 
 
-def neighbors(forest: Forest, leaf: IntArray, weighting: str) -> FloatArray:
+def neighbors(forest: Forest, leaf: IntArray, weighting: Weighting) -> FloatArray:
     """(n, n) float64: the weight of row j in the posterior of row i, from the leaves that both are in.
 
     With "counts" the number of trees in which both share a leaf, with "shares" the sum over these trees of
@@ -241,12 +251,12 @@ def split_test(
     x: ArrayLike | Samples,
     y: ArrayLike,
     *,
-    statistic: str | Statistic | None = None,
+    statistic: StatisticName | Statistic | None = None,
     structure_share: float = 0.5,
     n_trees: int = 100,
     n_permutations: int = 999,
-    weighting: str = "counts",
-    task: str = "classification",
+    weighting: Weighting = "counts",
+    task: Task = "classification",
     grow: Grower | None = None,
     progress: Progress = None,
     rng: Rng = None,

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..core import check, supervised
-from ..core.aliases import ArrayLike, FloatArray, IntArray
+from ..core.aliases import ArrayLike, FloatArray, IntArray, Task, Weighting
 from ..tree import Forest
 from .honest import HonestCounts
 from .problem import applied, held, members, outputs
@@ -29,9 +29,9 @@ def posterior(
     y: ArrayLike,
     counts: HonestCounts,
     *,
-    task: str = "classification",
+    task: Task = "classification",
     n_classes: int | None = None,
-    weighting: str = "counts",
+    weighting: Weighting = "counts",
 ) -> Posterior:
     """Returns out-of-bag posteriors of an honest forest, and the number of trees that vote for each row.
 
@@ -104,7 +104,7 @@ def checked_counts(counts: HonestCounts, n_trees: int, n: int | None = None) -> 
 
 
 def posterior_of(
-    forest: Forest, leaf: IntArray, goal: supervised.Target, counts: HonestCounts, weighting: str
+    forest: Forest, leaf: IntArray, goal: supervised.Target, counts: HonestCounts, weighting: Weighting
 ) -> Posterior:
     """As `posterior`, of the leaves of the rows; nothing is checked."""
     of_leaf = held(forest, leaf, counts.leaf, outputs(goal))

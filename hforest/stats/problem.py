@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import classic, growth, tree
 from ..core import check, sparse, supervised
-from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, SparseArray
+from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, SparseArray, Task
 from ..core.progress import reporting
 from ..growth import Bins, Samples, Windows
 from ..tree import Forest
@@ -64,7 +64,7 @@ class Problem(NamedTuple):
     goal: supervised.Target
 
 
-def problem(x: ArrayLike | Samples, y: ArrayLike, task: str, *, name: str = "x") -> Problem:
+def problem(x: ArrayLike | Samples, y: ArrayLike, task: Task, *, name: str = "x") -> Problem:
     """Checked arguments x, of another name perhaps, and y of a test."""
     check.on_cpu(**{name: x, "y": y})
     check.require(
@@ -140,7 +140,7 @@ def check_grower(grow: Any, goal: supervised.Target, *names: str) -> None:
 
 
 def applied(
-    forest: Forest, x: ArrayLike, y: ArrayLike, task: str, n_classes: int | None
+    forest: Forest, x: ArrayLike, y: ArrayLike, task: Task, n_classes: int | None
 ) -> tuple[IntArray, supervised.Target]:
     """(n_samples, n_trees) leaves of rows, and their labels or targets; all arguments are checked."""
     check.on_cpu(y=y)

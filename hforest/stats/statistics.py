@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..core import check, supervised
-from ..core.aliases import Array, ArrayLike, FloatArray, IntArray
+from ..core.aliases import Array, ArrayLike, FloatArray, IntArray, Missing
 from .problem import float_numbers
 
 _MISSING = ("error", "omit")
@@ -27,10 +27,10 @@ def _rows(name: str, p: ArrayLike, n_columns: str) -> FloatArray:
     return numbers
 
 
-def _voted(p: FloatArray, missing: str) -> np.ndarray:
+def _voted(p: FloatArray, missing: Missing) -> np.ndarray:
     """Which rows have a vote."""
     check.choice("missing", missing, _MISSING)
-    voted: np.ndarray = ~np.isnan(p).any(axis=1)
+    voted: Any = ~np.isnan(p).any(axis=1)
     whole = voted | np.isnan(p).all(axis=1)
     check.require(
         whole.all(), "p", "rows without NaN, or of NaN alone where no tree votes",
@@ -45,7 +45,7 @@ def _voted(p: FloatArray, missing: str) -> np.ndarray:
     return voted
 
 
-def _shares(p: ArrayLike, y: ArrayLike, missing: str) -> tuple[FloatArray, IntArray]:
+def _shares(p: ArrayLike, y: ArrayLike, missing: Missing) -> tuple[FloatArray, IntArray]:
     """Posteriors and labels of the rows that have votes."""
     numbers = _rows("p", p, "n_classes")
     labels, _ = supervised.labels("y", y, len(numbers), numbers.shape[1])
@@ -55,7 +55,7 @@ def _shares(p: ArrayLike, y: ArrayLike, missing: str) -> tuple[FloatArray, IntAr
     return numbers, labels
 
 
-def _two_classes(p: ArrayLike, y: ArrayLike, missing: str) -> tuple[FloatArray, IntArray]:
+def _two_classes(p: ArrayLike, y: ArrayLike, missing: Missing) -> tuple[FloatArray, IntArray]:
     p, y = _shares(p, y, missing)
     check.require(
         p.shape[1] == 2, "p", "two classes", p.shape[1],
@@ -81,7 +81,7 @@ def information_of(p: FloatArray, y: IntArray, least: float = 1e-6) -> float:
     return entropy(y) + float(np.log(of_label).mean())
 
 
-def information(p: ArrayLike, y: ArrayLike, *, least: float = 1e-6, missing: str = "error") -> float:
+def information(p: ArrayLike, y: ArrayLike, *, least: float = 1e-6, missing: Missing = "error") -> float:
     """Information about the labels in nats: their entropy minus the log loss of the posteriors.
 
     Parameters
@@ -127,7 +127,7 @@ def mutual_information_of(p: FloatArray, y: IntArray) -> float:
     return entropy(y) + float((p * log).sum(axis=1).mean())
 
 
-def mutual_information(p: ArrayLike, y: ArrayLike, *, missing: str = "error") -> float:
+def mutual_information(p: ArrayLike, y: ArrayLike, *, missing: Missing = "error") -> float:
     """The plug-in estimate of mutual information in nats. It measures how sharp posteriors are.
 
     Parameters
@@ -189,7 +189,7 @@ def auc_of(p: FloatArray, y: IntArray) -> float:
     return float((np.diff(false) * (true[1:] + true[:-1])).sum() / 2)
 
 
-def auc(p: ArrayLike, y: ArrayLike, *, missing: str = "error") -> float:
+def auc(p: ArrayLike, y: ArrayLike, *, missing: Missing = "error") -> float:
     """Area under the ROC curve of two classes.
 
     Parameters
@@ -231,7 +231,9 @@ def sensitivity_of(p: FloatArray, y: IntArray, specificity: float = 0.98) -> flo
     return float(true[false <= 1 - specificity + 1e-12][-1])
 
 
-def sensitivity(p: ArrayLike, y: ArrayLike, *, specificity: float = 0.98, missing: str = "error") -> float:
+def sensitivity(
+    p: ArrayLike, y: ArrayLike, *, specificity: float = 0.98, missing: Missing = "error"
+) -> float:
     """Sensitivity at a specificity: the largest true positive rate whose false positives are few enough.
 
     Parameters
@@ -285,7 +287,7 @@ def partial_auc_of(p: FloatArray, y: IntArray, specificity: float = 0.9) -> floa
     return (1 + (area - chance) / (most - chance)) / 2
 
 
-def partial_auc(p: ArrayLike, y: ArrayLike, *, specificity: float = 0.9, missing: str = "error") -> float:
+def partial_auc(p: ArrayLike, y: ArrayLike, *, specificity: float = 0.9, missing: Missing = "error") -> float:
     """Area under the part of the ROC curve of high specificity, scaled to 1/2 by chance and 1 at best.
 
     Parameters
@@ -334,7 +336,7 @@ def accuracy_of(p: FloatArray, y: IntArray) -> float:
     return float((p.argmax(axis=1) == y).mean())
 
 
-def accuracy(p: ArrayLike, y: ArrayLike, *, missing: str = "error") -> float:
+def accuracy(p: ArrayLike, y: ArrayLike, *, missing: Missing = "error") -> float:
     """Share of the rows whose label has the largest posterior.
 
     Parameters
@@ -373,7 +375,7 @@ def mse_of(p: FloatArray, y: FloatArray) -> float:
     return float(((p - y) ** 2).mean())
 
 
-def mse(p: ArrayLike, y: ArrayLike, *, missing: str = "error") -> float:
+def mse(p: ArrayLike, y: ArrayLike, *, missing: Missing = "error") -> float:
     """Mean squared error of predictions.
 
     Parameters

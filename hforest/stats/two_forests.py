@@ -6,7 +6,7 @@ import numpy as np
 
 from .. import tree
 from ..core import check, supervised
-from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
+from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng, Task
 from ..core.draws import blocks, orders, permutation, seed_of, subset
 from ..growth import Samples
 from .problem import (
@@ -47,7 +47,7 @@ def two_forest_test(
     n_trees: int = 125,
     n_subsample: int | None = None,
     n_permutations: int = 999,
-    task: str = "classification",
+    task: Task = "classification",
     grow: Grower | None = None,
     progress: Progress = None,
     rng: Rng = None,

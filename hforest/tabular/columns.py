@@ -5,7 +5,7 @@ another one with the same columns; `describe` tells it as text.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -393,7 +393,9 @@ def check_columns(name: str, columns: Any) -> int:
 # ------------------------------------------------------------------------------------------ public
 
 
-def columns(table: Table, *, categorical: str | Sequence[str] | None = "from_dtype") -> Columns:
+def columns(
+    table: Table, *, categorical: Literal["from_dtype"] | Sequence[str] | None = "from_dtype"
+) -> Columns:
     """Learns what each column of a table is.
 
     Parameters

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core import check
-from ..core.aliases import FloatArray, IntArray
+from ..core.aliases import FloatArray, IntArray, Task
 from ..tree import Forest
 from .levels import Levels, check_levels, codes_of, fit_levels, merged
 from .recipe import Rows
@@ -147,7 +147,7 @@ def encoded(
 
 
 def fit_encoding(
-    rows: Rows, x: FloatArray, categorical: Any, task: str, n_outputs: int, seed: int
+    rows: Rows, x: FloatArray, categorical: Any, task: Task, n_outputs: int, seed: int
 ) -> tuple[Encoding, Rows]:
     """Returns the encoding of training rows `x`, and the rows with encoded columns.
 

@@ -1,20 +1,20 @@
 """`fit`: a model of a table from its raw columns."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextvars import copy_context
 from typing import Any
 
 import numpy as np
 
 from ..core import check, supervised
-from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
+from ..core.aliases import ArrayLike, ClassWeight, FloatArray, IntArray, Progress, Rng, Scaled, Task
 from ..core.progress import Report, check_progress, reporting, unheard
 from ..core.threads import get_num_threads, set_num_threads
 from .columns import Columns, converted, learned
 from .encoding import columns, fit_encoding, without_categories
 from .model import Member, Model
-from .recipe import Rows, Settings, Task
+from .recipe import Rows, Settings
 from .scaling import KINDS, measure, transformed
 from .tables import is_table
 from .training import member_of
@@ -51,7 +51,7 @@ class _Targets:
             self.center = np.where(varies, (y / unit).mean(axis=0) * unit, y[0])
             self.scale = np.where(varies, deviation, 1.0)
 
-    def __call__(self, target: supervised.Target) -> FloatArray | IntArray:
+    def __call__(self, target: supervised.Target) -> Any:
         if target.targets is None:
             return target.labels
         return np.ascontiguousarray((target.targets - self.center) / self.scale, np.float32)
@@ -67,7 +67,7 @@ def _numbers_of(x: ArrayLike, categorical: Any) -> tuple[ArrayLike, Columns | No
 
 
 def _validation_rows(
-    validation: object, n_features: int, task: str, n_outputs: int, of_table: Columns | None
+    validation: object, n_features: int, task: Task, n_outputs: int, of_table: Columns | None
 ) -> tuple[FloatArray, supervised.Target]:
     if not isinstance(validation, tuple | list) or len(validation) != 2:
         raise TypeError(
@@ -109,9 +109,9 @@ def fit(
     task: Task = "classification",
     n_classes: int | None = None,
     sample_weight: ArrayLike | None = None,
-    class_weight: str | Mapping[int, float] | ArrayLike | None = None,
+    class_weight: ClassWeight = None,
     categorical: ArrayLike | None = None,
-    scaling: str = "auto",
+    scaling: Scaled = "auto",
     n_members: int = 3,
     n_trees: int = 50,
     depth: int | None = None,

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core import check
-from ..core.aliases import FloatArray, IntArray
+from ..core.aliases import FloatArray, IntArray, Task
 from .recipe import Rows
 from .scaling import check_numpy
 
@@ -78,7 +78,7 @@ def _indicators(place: IntArray, n_levels: int) -> FloatArray:
 
 
 def fit_levels(
-    rows: Rows, x: FloatArray, categorical: Any, task: str, n_outputs: int, seed: int
+    rows: Rows, x: FloatArray, categorical: Any, task: Task, n_outputs: int, seed: int
 ) -> tuple[Levels, FloatArray]:
     """Returns the categories of training rows, and the encoded columns of categories at these rows.
 

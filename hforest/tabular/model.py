@@ -6,7 +6,7 @@ import numpy as np
 
 from .. import hinge, tree
 from ..core import check, supervised
-from ..core.aliases import ArrayLike, FloatArray, IntArray
+from ..core.aliases import ArrayLike, FloatArray, IntArray, Task
 from ..tree import Forest
 from .columns import Columns, check_columns, converted
 from .encoding import Encoding, check_encoding, columns
@@ -51,7 +51,7 @@ class Member(NamedTuple):
 class Model(NamedTuple):
     """A fitted table: what `fit` returns and `predict` applies."""
 
-    task: str
+    task: Task
     """ "classification" or "regression"."""
     scaling: Scaling
     """The units of the columns."""
@@ -92,7 +92,7 @@ def probabilities(scores: FloatArray) -> FloatArray:
     return p
 
 
-def offset_of(y: FloatArray, task: str) -> FloatArray:
+def offset_of(y: FloatArray, task: Task) -> FloatArray:
     """Returns what the outputs of the trees are added to: logarithms of smoothed shares, or targets; float32.
 
     `y` (n_samples, n_outputs) are predictions of the forest.
@@ -115,7 +115,7 @@ def forest_outputs(member: Member, x: FloatArray, native: FloatArray | None = No
     return tree.predict(member.forest, forest_inputs(x, member.grown_kernel, native)).astype(np.float64)
 
 
-def trees_scores(member: Member, x: FloatArray, grown: FloatArray | None, task: str) -> FloatArray:
+def trees_scores(member: Member, x: FloatArray, grown: FloatArray | None, task: Task) -> FloatArray:
     """Returns scores of classes, or targets in deviations, (n_samples, n_outputs) float32.
 
     `grown` are the `forest_outputs` of the samples; None will do where the member's `offset` is 0.
@@ -129,13 +129,13 @@ def trees_scores(member: Member, x: FloatArray, grown: FloatArray | None, task: 
     return y + multiple * offset_of(grown, task)
 
 
-def trees_outputs(member: Member, x: FloatArray, grown: FloatArray | None, task: str) -> FloatArray:
+def trees_outputs(member: Member, x: FloatArray, grown: FloatArray | None, task: Task) -> FloatArray:
     """Returns what the hinge trees predict, (n_samples, n_outputs) float64, as `trees_scores` scores."""
     y = trees_scores(member, x, grown, task)
     return probabilities(y) if task == "classification" else y.astype(np.float64)
 
 
-def _outputs(member: Member, x: FloatArray, task: str, native: FloatArray | None) -> FloatArray:
+def _outputs(member: Member, x: FloatArray, task: Task, native: FloatArray | None) -> FloatArray:
     share = float(member.share)
     grown = forest_outputs(member, x, native) if share < 1 or float(member.offset) else None
     if grown is None or share >= 1:

@@ -1,10 +1,10 @@
 """Constants of the recipe, and what its steps pass on: settings, rows, losses."""
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from ..core.aliases import FloatArray, IntArray
+from ..core.aliases import FloatArray, IntArray, Task
 
 # Chosen by errors on held-out rows; docs/tabular.md says on which tables, and bench/tabular_ablation.py shows
 # what the parts are worth.
@@ -41,8 +41,6 @@ TEMPERATURES = (0.4, 0.6, 0.8, 1.0)
 SHARES = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 """Shares of the hinge trees in the prediction, of which held-out rows choose one."""
 
-Task = Literal["classification", "regression"]
-
 
 class Settings(NamedTuple):
     """Settings of `fit`, checked."""
@@ -77,7 +75,7 @@ class Rows(NamedTuple):
         return Rows(self.x[rows], self.y[rows], weight, native)
 
 
-def loss_of(y: FloatArray, rows: Rows, task: str) -> float:
+def loss_of(y: FloatArray, rows: Rows, task: Task) -> float:
     """Mean negative log probability of the labels, or mean squared error, weighted; `y` are predictions."""
     if task == "classification":
         losses = -np.log(np.maximum(y[np.arange(len(y)), rows.y], 1e-9))

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import classic, growth, hinge, tree
-from ..core.aliases import FloatArray, IntArray
+from ..core.aliases import AutoFeatures, FloatArray, IntArray
 from ..tree import Forest
 from . import recipe
 from .encoding import knowing
@@ -68,7 +68,7 @@ def _grown(
         if not n_trees:
             continue
         n_features = a.shape[1]
-        max_features: int | str = "sqrt"
+        max_features: AutoFeatures = "sqrt"
         if settings.task == "regression":
             max_features = min(max(n_features // 3, min(n_features, 3)), recipe.MAX_FEATURES)
         drawn_by = growth.bootstrap_counts(len(a), n_trees, rng=rng)

@@ -7,7 +7,7 @@ import numpy as np
 
 from .. import hinge
 from ..core import check, supervised
-from ..core.aliases import ArrayLike, FloatArray, IntArray
+from ..core.aliases import ArrayLike, FloatArray, IntArray, Task
 from ..core.check import unchecked
 from ..hinge import AdamState
 from . import recipe
@@ -177,7 +177,7 @@ def partial_fit(
     return model._replace(members=tuple(members)), TrainingState(tuple(moments), np.array(n_steps))
 
 
-def _batches(member: Member, rows: recipe.Rows, task: str, size: int) -> Iterator[Batch]:
+def _batches(member: Member, rows: recipe.Rows, task: Task, size: int) -> Iterator[Batch]:
     multiple = np.float32(member.offset)
     for begin in range(0, len(rows.x), size):
         x, y, weight, native = rows.part(slice(begin, begin + size))
@@ -186,10 +186,10 @@ def _batches(member: Member, rows: recipe.Rows, task: str, size: int) -> Iterato
 
 
 def _trained(
-    member: Member, before: Moments, rows: recipe.Rows, task: str, first: int, batch_size: int, rate: float
+    member: Member, before: Moments, rows: recipe.Rows, task: Task, first: int, batch_size: int, rate: float
 ) -> tuple[Member, Moments]:
     """The member after one pass over the rows, and its moments; step `first` was the last one."""
-    trees = AdamState(*(None if a is None else a.copy() for a in before.trees))
+    trees = AdamState._make(None if a is None else a.copy() for a in before.trees)
     changed, moments = copied(member), Moments(trees, before.kernel_m.copy(), before.kernel_v.copy())
     batches = _batches(member, rows, task, batch_size)
     *_, (step, lr, _) = steps(changed, moments, batches, task, first, rate)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core import check, extras
-from ..core.aliases import FloatArray, IntArray
+from ..core.aliases import IntArray
 from ..core.dispatch import is_cupy
 from ..core.real import as_given, rows_of
 
@@ -48,11 +48,11 @@ class Values(NamedTuple):
     """What a column of a table holds. One of the arrays is there, of the kind."""
 
     kind: str
-    numbers: FloatArray = None
+    numbers: Any = None
     """(n_rows,) float64, NaN where a value is missing."""
     times: np.ndarray | None = None
     """(n_rows,) datetime64[us], NaT where a value is missing."""
-    codes: IntArray = None
+    codes: Any = None
     """(n_rows,) int64: places in `levels`, -1 where a value is missing."""
     levels: tuple[str, ...] = ()
     of_categories: bool = False

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import hinge, layers
-from ..core.aliases import FloatArray, IntArray
+from ..core.aliases import FloatArray, IntArray, Task
 from ..core.check import unchecked
 from ..optim import adam
 from . import descent, recipe
@@ -46,7 +46,7 @@ Batch = tuple[FloatArray, FloatArray | IntArray, FloatArray | None, FloatArray |
 
 
 def steps(
-    member: Member, moments: Moments, batches: Iterable[Batch], task: str, first: int, lr: float
+    member: Member, moments: Moments, batches: Iterable[Batch], task: Task, first: int, lr: float
 ) -> Iterator[tuple[int, float, float]]:
     """Makes a step of Adam on each batch, after `first` ones, in place, as `descent.steps` does."""
     kernel = member.kernel

@@ -4,7 +4,10 @@ Needs PyTorch 2.4 or newer: ``pip install -e '.[torch]'``. Import it by its name
 `import hforest` does not import PyTorch.
 """
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from ..core.extras import missing as _missing
+from ..core.habits import lookup as _lookup
 
 try:
     import torch as _torch
@@ -40,3 +43,6 @@ for _name in __all__:
     if isinstance(globals()[_name], type):
         globals()[_name].__module__ = __name__
 del _name
+
+if not _TYPE_CHECKING:
+    __getattr__, __dir__ = _lookup(__name__)

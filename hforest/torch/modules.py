@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from .. import hinge
+from ..core.aliases import MaxFeatures
 from .library import Aggregate, Kind, MarginName
 from .operators import hinge_forest
 
@@ -257,7 +258,7 @@ class HingeForest(Forest):
         y: Tensor,
         *,
         task: Literal["classification", "regression"] = "classification",
-        max_features: int | float | str | None = "sqrt",
+        max_features: MaxFeatures = "sqrt",
         generator: torch.Generator | None = None,
     ) -> Tensor:
         """Sets thresholds, features and weights to those of greedily grown trees.

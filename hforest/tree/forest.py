@@ -1,13 +1,14 @@
 """What a forest is, and the checks that every function makes of one."""
 
 import math
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..core import check as checks
 from ..core import dispatch
 from ..core.aliases import FloatArray, IntArray
+from ..core.habits import no_attribute
 
 PACKAGE = __name__.rpartition(".")[0]
 
@@ -70,6 +71,31 @@ class Forest(NamedTuple):
     category_bits: IntArray = NO_DEFAULTS[2]
     """(n_words,) uint32: of a node's words, bit ``c % 32`` of word ``c // 32`` is 1 where category c goes
     left. Numbers that are not whole, negative or beyond the words are unknown categories."""
+
+    @property
+    def n_trees(self) -> int:
+        """Number of trees."""
+        return len(self.tree_start) - 1
+
+    @property
+    def n_classes(self) -> int:
+        """Columns of `value`: classes, or in a regression targets."""
+        return int(self.value.shape[1])
+
+    def __repr__(self) -> str:
+        try:
+            sizes = f"n_trees={self.n_trees}, n_nodes={len(self.feature)}, n_features={int(self.n_features)}"
+            return f"Forest({sizes}, n_classes={self.n_classes}, {self.threshold.dtype})"
+        except Exception:  # of fields that contradict themselves or are no arrays
+            return f"Forest{tuple(self)!r}"
+
+
+def _no_attribute(forest: Forest, name: str) -> Any:
+    raise no_attribute("hforest.tree.Forest", name, forest)
+
+
+if not TYPE_CHECKING:
+    Forest.__getattr__ = _no_attribute
 
 
 def check_layout(forest: Forest, x: object = None) -> np.dtype:
@@ -290,7 +316,7 @@ def goes_right(forest: Forest, at: int, value: Any) -> bool:
     if forest.default_left.size:
         if math.isnan(value):
             return not forest.default_left[at] & 1
-        words = ()
+        words: Any = ()
         if forest.category_indptr.size:
             words = forest.category_bits[forest.category_indptr[at] : forest.category_indptr[at + 1]]
         if len(words):

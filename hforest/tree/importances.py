@@ -1,19 +1,19 @@
 """How much the features of a forest matter: by its splits, and by what shuffling a feature costs."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from ..core import check as checks
 from ..core import dispatch, supervised
 from ..core import progress as progresses
-from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng
+from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng, Task
 from .forest import Forest, check, on_host
 from .walks import checked, outputs
 
 
-def importance(forest: Forest, *, by: str = "count") -> FloatArray:
+def importance(forest: Forest, *, by: Literal["count", "gain"] = "count") -> FloatArray:
     """Share of each feature in the splits of a forest.
 
     Parameters
@@ -83,7 +83,7 @@ def permutation_importance(
     y: ArrayLike,
     *,
     columns: ArrayLike | Sequence[ArrayLike] | None = None,
-    task: str = "classification",
+    task: Task = "classification",
     n_repeats: int = 5,
     progress: Progress = None,
     rng: Rng = None,

@@ -1,6 +1,6 @@
 """Quantile regression forests: the targets that the leaves hold, and their quantiles."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -124,7 +124,7 @@ def quantiles(
     x: ArrayLike,
     levels: ArrayLike,
     *,
-    method: str = "inverted_cdf",
+    method: Literal["inverted_cdf", "linear"] = "inverted_cdf",
     counts: ArrayLike | None = None,
 ) -> FloatArray:
     """Quantiles of the target of each sample, by a quantile regression forest.

@@ -1,12 +1,13 @@
 """Leaf values from other samples than those that grew the splits: counts of classes, and refitted forests."""
 
 from collections.abc import Iterator
+from typing import Any, Literal
 
 import numpy as np
 
 from ..core import check as checks
 from ..core import supervised
-from ..core.aliases import ArrayLike, FloatArray, IntArray
+from ..core.aliases import ArrayLike, FloatArray, IntArray, Task
 from .complete import levels
 from .forest import Forest, check_layout
 from .walks import apply
@@ -126,9 +127,9 @@ def refit(
     y: ArrayLike,
     *,
     counts: ArrayLike | None = None,
-    task: str = "classification",
+    task: Task = "classification",
     n_classes: int | None = None,
-    empty: str = "prune",
+    empty: Literal["prune", "abstain"] = "prune",
 ) -> Forest:
     """A forest with the splits of another one, and leaf values from other samples.
 
@@ -210,7 +211,7 @@ def refit(
 
 
 def target_sums(
-    forest: Forest, leaf: IntArray, held: IntArray | None, targets: FloatArray
+    forest: Forest, leaf: IntArray, held: IntArray | None, targets: Any
 ) -> tuple[IntArray, FloatArray]:
     """How many samples each row of `value` holds, and (n_leaves, n_outputs) sums of their targets."""
     total = np.zeros(len(forest.value), np.int64)
@@ -259,10 +260,12 @@ def _pruned(forest: Forest, held: np.ndarray) -> Forest:
     nth -= nth[first]
     leaf_nth = np.arange(len(nodes)) - first - nth
     rows = ((root + tree) // 2 + forest.left)[nodes[~split]]
-    indptr, entries = forest.indptr, slice(None)
+    entries: Any = slice(None)
+    indptr = forest.indptr
     if indptr.size:
         indptr, entries = _entries(indptr, nodes)
-    sets, words = forest.category_indptr, slice(None)
+    words: Any = slice(None)
+    sets = forest.category_indptr
     if sets.size:
         sets, words = _entries(sets, nodes)
     return forest._replace(

@@ -8,7 +8,10 @@ Needs treelite 4: ``pip install -e '.[treelite]'``. Import it by its name, `impo
 `import hforest` does not import treelite.
 """
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from ..core.extras import missing as _missing
+from ..core.habits import lookup as _lookup
 
 try:
     import treelite as _treelite
@@ -25,3 +28,6 @@ from .importing import from_treelite
 __all__ = ["Ensemble", "from_treelite", "predict", "predict_margin", "to_treelite"]
 
 Ensemble.__module__ = __name__
+
+if not _TYPE_CHECKING:
+    __getattr__, __dir__ = _lookup(__name__)

@@ -162,7 +162,7 @@ def describe(raw: RawPart, settings: Settings) -> Description:
     if settings.bootstrap == "counts":
         counts = supervised.in_bag_counts("bootstrap", raw.counts, settings.n_trees, n)
         of_row = counts.max(axis=0, initial=0).astype(np.int64) * (1 if weight is None else weight)
-        greatest, drawn = max(greatest, int(of_row.max(initial=0))), counts.any(axis=1)
+        greatest, drawn = max(greatest, int(of_row.max(initial=0))), np.any(counts, axis=1)
     elif settings.bootstrap == "poisson":
         greatest *= unchecked.MAX_POISSON
     check.require(
@@ -170,7 +170,7 @@ def describe(raw: RawPart, settings: Settings) -> Description:
         "scale the weights",
     )  # fmt: skip
     return Description(
-        n, n_columns, x.dtype.itemsize, np.isnan(x).any(axis=0),
+        n, n_columns, x.dtype.itemsize, np.any(np.isnan(x), axis=0),
         [_distinct(x[:, f], most[f]) for f in range(n_columns)], target.n_outputs,
         None if target.labels is None else np.bincount(target.labels, minlength=1),
         None if target.targets is None else np.abs(target.targets).max(initial=0.0),

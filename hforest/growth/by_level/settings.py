@@ -5,14 +5,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...core import check, supervised
-from ...core.aliases import ArrayLike, IntArray, Rng
+from ...core.aliases import ArrayLike, AutoFeatures, Bootstrap, Criterion, Rng, Task
 from ...core.projections import Distribution, check_distribution, check_projections
 
 
 class Settings(NamedTuple):
     """How trees grow, from `check_settings`."""
 
-    task: str
+    task: Task
     n_classes: int | None
     criterion: int
     max_features: Any
@@ -34,17 +34,17 @@ class Settings(NamedTuple):
 def check_settings(
     n_trees: int = 100,
     *,
-    criterion: str | None = None,
-    max_features: int | float | str | None = "auto",
+    criterion: Criterion | None = None,
+    max_features: AutoFeatures = "auto",
     max_bins: int = 256,
     categorical: ArrayLike | None = None,
-    bootstrap: bool | str | IntArray = "poisson",
+    bootstrap: Bootstrap = "poisson",
     max_depth: int | None = None,
     min_samples_split: int = 2,
     min_samples_leaf: int = 1,
     min_weight_fraction_leaf: float = 0.0,
     min_impurity_decrease: float = 0.0,
-    task: str = "classification",
+    task: Task = "classification",
     n_classes: int | None = None,
     distribution: Distribution | None = None,
     n_projections: int | None = None,
@@ -143,7 +143,7 @@ def check_settings(
 
 
 def _projections(
-    distribution: Any, n_projections: Any, max_features: Any, categorical: Any, task: str
+    distribution: Any, n_projections: Any, max_features: Any, categorical: Any, task: Task
 ) -> tuple[Distribution | None, int]:
     if distribution is None:
         check.require(

@@ -32,7 +32,7 @@ def learned(whole: hinge.Parameters) -> dict[str, FloatArray]:
 
 def of_arrays(function: Callable[..., Array], *states: hinge.AdamState) -> hinge.AdamState:
     """Applies a function to each array of some states; what is None remains so."""
-    return hinge.AdamState(*(None if a[0] is None else function(*a) for a in zip(*states, strict=True)))
+    return hinge.AdamState._make(None if a[0] is None else function(*a) for a in zip(*states, strict=True))
 
 
 def check_forest(forest: hinge.Parameters, **words: Any) -> np.dtype:

@@ -6,7 +6,7 @@ import numpy as np
 
 from ... import tree
 from ...core import check
-from ...core.aliases import ArrayLike, IntArray, Progress, Rng
+from ...core.aliases import ArrayLike, AutoFeatures, Bootstrap, Criterion, Progress, Rng, Task
 from ...core.progress import check_progress
 from ...growth.by_level import Engine, Settings, check_settings, grow
 from ...project import Distribution
@@ -22,17 +22,17 @@ def grow_by_rows(
     n_trees: int = 100,
     *,
     sample_weight: ArrayLike | None = None,
-    criterion: str | None = None,
-    max_features: int | float | str | None = "auto",
+    criterion: Criterion | None = None,
+    max_features: AutoFeatures = "auto",
     max_bins: int = 256,
     categorical: ArrayLike | None = None,
-    bootstrap: bool | str | IntArray = "poisson",
+    bootstrap: Bootstrap = "poisson",
     max_depth: int | None = None,
     min_samples_split: int = 2,
     min_samples_leaf: int = 1,
     min_weight_fraction_leaf: float = 0.0,
     min_impurity_decrease: float = 0.0,
-    task: str = "classification",
+    task: Task = "classification",
     n_classes: int | None = None,
     distribution: Distribution | None = None,
     n_projections: int | None = None,
@@ -156,7 +156,7 @@ def _grow_by_rows(
     x: ArrayLike,
     y: ArrayLike,
     sample_weight: ArrayLike | None,
-    bootstrap: bool | str | IntArray,
+    bootstrap: Bootstrap,
     progress: Progress,
     **words: Any,
 ) -> Forest:
