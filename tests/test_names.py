@@ -57,7 +57,7 @@ def test_a_name_of_another_library_is_answered_by_its_counterpart(name):
 
 # Left columns that are no attributes: what has no counterpart, modules, names of other libraries' modules.
 ELSEWHERE = {
-    "", "CascadeForestRegressor", "batches", "best_splits", "causal_forest", "edges",
+    "CascadeForestRegressor", "batches", "best_splits", "causal_forest", "edges",
     "instrumental_forest", "nodes", "partial_mode", "parts", "planning", "use_predictor",
 }  # fmt: skip
 

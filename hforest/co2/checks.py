@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core import check, supervised
-from ..core.aliases import ArrayLike, Bootstrap, FloatArray, IntArray, Task
+from ..core.aliases import Array, ArrayLike, Bootstrap, FloatArray, IntArray, Task
 from ..core.in_place import Windows
 from ..growth import unchecked
 

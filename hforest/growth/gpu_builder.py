@@ -115,7 +115,7 @@ class Level(NamedTuple):
     """Nodes of one depth, of all trees, and their samples."""
 
     first: Array
-    count: Array
+    count: Any
     tree: Array
     key: Array
     root_weight: Array
@@ -171,16 +171,16 @@ class Kept(NamedTuple):
     """Entries of the projections of a level's nodes."""
 
     begin: Array
-    count: Array
+    count: Any
     index: Any
     factor: Array
-    end: Array
+    end: Array | None
 
 
 class Words(NamedTuple):
     """Sets of categories of a level's nodes: their numbers of words, and (n_nodes, max_words)."""
 
-    count: Array
+    count: Any
     word: Array
 
 
@@ -194,8 +194,8 @@ class Entries(NamedTuple):
     """The entries of the projections of pairs."""
 
     index: Any
-    weight: Array
-    n_entries: Array
+    weight: Array | None
+    n_entries: Array | None
     max_entries: int
 
 

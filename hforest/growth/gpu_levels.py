@@ -55,7 +55,7 @@ class Children(NamedTuple):
     """The nodes of the next level and their samples: a struct of gpu.cu."""
 
     first: Array
-    count: Array
+    count: Any
     tree: Array
     key: Array
     sample: Array
@@ -98,7 +98,7 @@ def grow_trees(task: Task, candidates: Any, weight: Array, batch: Batch) -> None
 def _grow(task: Task, candidates: Any, weight: Array, batch: Batch) -> None:
     """Appends trees that grow at once."""
     xp, counts, n_trees, K = task.xp, batch.counts, batch.n_trees, task.n_outputs
-    weights = xp.broadcast_to(weight, (n_trees, len(weight))) if counts is None else weight * counts
+    weights: Any = xp.broadcast_to(weight, (n_trees, len(weight))) if counts is None else weight * counts
     # Where only samples without weight were drawn, the tree takes all.
     weights = xp.where((weights > 0).any(axis=1)[:, None], weights, weight)
     drawn = weights > 0

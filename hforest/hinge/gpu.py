@@ -89,7 +89,7 @@ class Moved(NamedTuple):
 class Sums(NamedTuple):
     """As gpu.cu declares it."""
 
-    index: IntArray
+    index: Any
     factor: FloatArray
     start: IntArray | None
     rows: IntArray | None

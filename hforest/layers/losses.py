@@ -62,8 +62,8 @@ def softmax_loss(scores: FloatArray, y: ArrayLike) -> tuple[float, FloatArray]:
     if n == 0:
         return 0.0, dispatch.array_module(scores).empty_like(scores)
     if dispatch.runs_on_gpu(scores):
-        loss, grad = gpu.softmax_loss(scores, labels)
-        return _number(loss), grad
+        there, grad = gpu.softmax_loss(scores, labels)
+        return _number(there), grad
     at = (np.arange(n), labels)
     wide = scores.astype(_FLOAT64, copy=False)
     with np.errstate(over="ignore"):

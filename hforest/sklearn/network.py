@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.random import RandomState
@@ -191,10 +191,10 @@ class HingeNetworkClassifier(Classifier, _Network):
         n_estimators: int = 100,
         *,
         max_depth: int = 10,
-        kind: str = "tree",
+        kind: Literal["tree", "fern"] = "tree",
         n_inner_products: int = 100,
-        leaves: str = "vector",
-        optimizer: str = "adam",
+        leaves: Literal["vector", "scalar"] = "vector",
+        optimizer: Literal["adam", "adagrad"] = "adam",
         learning_rate: float = 0.005,
         lr_half_life: int = 0,
         max_iter: int = 40_000,
@@ -286,10 +286,10 @@ class HingeNetworkRegressor(Regressor, _Network):
         n_estimators: int = 100,
         *,
         max_depth: int = 10,
-        kind: str = "tree",
+        kind: Literal["tree", "fern"] = "tree",
         n_inner_products: int = 100,
-        leaves: str = "vector",
-        optimizer: str = "adam",
+        leaves: Literal["vector", "scalar"] = "vector",
+        optimizer: Literal["adam", "adagrad"] = "adam",
         learning_rate: float = 0.005,
         lr_half_life: int = 0,
         max_iter: int = 40_000,

@@ -1,0 +1,524 @@
+"""The CUDA backend on a GPU: its tests, then kernels and whole jobs beside the CPU.
+
+    python bench/gpu.py [--minutes 9] [--only "hinge*" ...] [--skip-tests] [--json bench/results/gpu.json]
+
+Needs CuPy and a GPU. First the rate at which the GPU copies, then the tests of the GPU, then each job: the
+result of the GPU is compared with that of the CPU, bit for bit, before anything is timed. Columns:
+
+gpu      microseconds a call, from the host: the median over repeats of a loop of calls and one wait
+graph    the same calls without Python: replays of a CUDA graph, where a call can be captured (no waits)
+cpu      the same function on this machine's CPU, with all its threads
+share    the least bytes that the call reads and writes, at the rate of the copy, in percent of gpu (of graph
+         where there is one)
+peers    the same job of other libraries on the same GPU: compiled PyTorch, XGBoost, cuML where installed
+
+A job that fails has its error in the record, and the next one runs. With the same record, jobs that this GPU
+and these sources have run are not run again. No job begins after --minutes.
+"""
+
+import argparse
+import fnmatch
+import functools
+import hashlib
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from xml.etree import ElementTree
+
+import numpy as np
+from common import machine_text, need, record, spread
+
+import hforest
+from hforest import classic, co2, hinge, layers, manifold, neural, optim, project, split, tree
+
+ROOT = Path(__file__).resolve().parents[1]
+Call = Callable[[], Any]
+
+
+class Job(NamedTuple):
+    """A call, and what it has to read and write at least."""
+
+    call: Call
+    bytes: float = 0.0
+    once: bool = False
+    """Too long for a loop: timed a few times."""
+
+
+def numbers(*shape: int, seed: int = 0) -> np.ndarray:
+    """Normal numbers as float32."""
+    return np.random.default_rng(seed).standard_normal(shape, np.float32)
+
+
+def labels(n: int, n_classes: int, seed: int = 1) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, n_classes, n, np.int32)
+
+
+# ------------------------------------------------------------------------------------------ hinge forests
+
+MNIST, MANY = (53, 1000, 10, 5120, 10), (10_000, 1000, 10, 784, 10)
+"""Samples, trees, depth, columns and outputs of MNIST's network (Lay et al. 2018), and of a large call."""
+
+
+def hinge_arrays(xp: Any, shape: tuple[int, ...], kind: Any = "tree") -> tuple[Any, ...]:
+    n, n_trees, depth, n_columns, n_outputs = shape
+    parameters = hinge.init(n_trees, depth, n_columns, n_outputs, kind=kind, rng=0)
+    x, grad_y = numbers(n, n_columns), numbers(n, n_outputs, seed=1)
+    return tuple(xp.asarray(a) for a in (x, *parameters, grad_y))
+
+
+def pairs_bytes(shape: tuple[int, ...]) -> float:
+    """Of each pair of sample and tree: the vertices on the way, the columns and a leaf, four bytes each."""
+    n, n_trees, depth, _, n_outputs = shape
+    return 4.0 * n * n_trees * (3 * depth + n_outputs)
+
+
+def hinge_forward(shape: tuple[int, ...], kind: Any, xp: Any) -> Job:
+    *arrays, _ = hinge_arrays(xp, shape, kind)
+    least = sum(a.nbytes for a in arrays)
+    return Job(lambda: hinge.forward(*arrays, kind=kind, aggregate="sum"), min(least, pairs_bytes(shape)))
+
+
+def hinge_backward(shape: tuple[int, ...], kind: Any, xp: Any) -> Job:
+    *arrays, grad_y = hinge_arrays(xp, shape, kind)
+    _, route = hinge.forward_with_route(*arrays, kind=kind, aggregate="sum")
+    least = 12.0 * shape[0] * shape[1] + sum(a.nbytes for a in arrays)
+    return Job(lambda: hinge.backward(grad_y, route, *arrays, kind=kind, aggregate="sum"), least)
+
+
+def hinge_step(shape: tuple[int, ...], xp: Any) -> Job:
+    """Forward, softmax loss, backward and Adam on all parameters; the values are those of one step."""
+    x, t, f, w, _ = hinge_arrays(xp, shape)
+    y = xp.asarray(labels(shape[0], shape[4]))
+    state, taken = hinge.adam_state(t, w), [0]
+
+    def step() -> Any:
+        taken[0] += 1
+        scores, route = hinge.adam_forward(x, t, f, w, state, taken[0], 0.005)
+        loss, grad = layers.softmax_loss(scores, y)
+        grad_x = hinge.adam_backward(grad, route, x, t, f, w, state, taken[0], 0.005)
+        return loss, grad_x
+
+    return Job(step, 28.0 * (t.size + w.size))
+
+
+def torch_step(shape: tuple[int, ...]) -> Call:
+    """The same step in PyTorch, compiled, its kernels launched as one CUDA graph."""
+    import torch
+    from torch_peers import PlainForest
+
+    torch.set_default_device("cuda")
+    x, t, f, w, _ = (torch.as_tensor(a, device="cuda") for a in hinge_arrays(np, shape))
+    y = torch.as_tensor(labels(shape[0], shape[4]), device="cuda").long()
+    net = PlainForest(t, f, w, "index")
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.005, fused=True)
+    forward = torch.compile(net, mode="reduce-overhead", fullgraph=True)
+
+    def step() -> float:
+        loss = torch.nn.functional.cross_entropy(forward(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return float(loss.detach())
+
+    first = step()
+    scores = hinge.forward(*hinge_arrays(np, shape)[:4], aggregate="sum")
+    expected, _ = layers.softmax_loss(scores, labels(shape[0], shape[4]))
+    np.testing.assert_allclose(first, expected, rtol=1e-3)
+    return step
+
+
+# -------------------------------------------------------------------------------------- other algorithms
+
+
+def softmax(xp: Any) -> Job:
+    scores, y = xp.asarray(numbers(100_000, 10)), xp.asarray(labels(100_000, 10))
+    return Job(lambda: layers.softmax_loss(scores, y), 2.0 * scores.nbytes + y.nbytes)
+
+
+def adam(xp: Any) -> Job:
+    grad, param, m = (xp.asarray(numbers(10_000_000, seed=i)) for i in range(3))
+    v = m**2
+
+    def step() -> Any:
+        optim.adam(param, grad, m, v, 7, 0.001)
+        return param[:1000]
+
+    return Job(step, 7.0 * grad.nbytes)
+
+
+def neural_arrays(xp: Any) -> tuple[Any, ...]:
+    f = numbers(10_000, 100, 63)
+    leaves = np.random.default_rng(1).random((100, 64, 10)).astype(np.float32)
+    leaves /= leaves.sum(axis=2, keepdims=True)
+    return tuple(xp.asarray(a) for a in (f, leaves, labels(10_000, 10)))
+
+
+def neural_forward(xp: Any) -> Job:
+    f, leaves, _ = neural_arrays(xp)
+    return Job(lambda: neural.forward(f, leaves), f.nbytes + leaves.nbytes)
+
+
+def neural_backward(xp: Any) -> Job:
+    f, leaves, y = neural_arrays(xp)
+    return Job(lambda: neural.loss_backward(f, leaves, y), 2.0 * f.nbytes + leaves.nbytes)
+
+
+def projections(xp: Any) -> Job:
+    x = numbers(10_000, 784)
+    some = project.sample(project.patch_distribution((28, 28), patch_max=3), 28, rng=0)
+    arrays = tuple(xp.asarray(a) for a in (x, *some))
+    least = np.unique(some.indices).size / 784 * x.nbytes + 4.0 * 28 * len(x)
+    return Job(lambda: project.project(*arrays), least)
+
+
+def best_split(xp: Any) -> Job:
+    values, y = xp.asarray(numbers(28, 50_000)), xp.asarray(labels(50_000, 2))
+    return Job(lambda: split.best_split(values, y), values.nbytes + y.nbytes)
+
+
+def stump(xp: Any) -> Job:
+    x, y, w = numbers(20_000, 256), labels(20_000, 10), numbers(256, seed=2)
+    x, y, w = (xp.asarray(a) for a in (x, y, w))
+    return Job(lambda: tuple(co2.fit_stump(x, y, w, n_classes=10, max_rounds=3, rng=0)), x.nbytes, once=True)
+
+
+def surrogate_grad(xp: Any) -> Job:
+    given = (
+        numbers(20_000, 256),
+        labels(20_000, 10),
+        numbers(256, seed=2),
+        numbers(10, seed=3),
+        numbers(10, seed=4),
+    )
+    arrays = tuple(xp.asarray(a) for a in given)
+    return Job(lambda: tuple(co2.surrogate_grad(*arrays)), 2.0 * arrays[0].nbytes)
+
+
+# ------------------------------------------------------------------------------------------------ forests
+
+
+@functools.cache
+def table(n: int, n_columns: int, n_classes: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    """Normal columns, a third of which carry the class, with noise."""
+    x = numbers(n, n_columns)
+    score = x[:, : n_columns // 3].sum(axis=1) + 2 * numbers(n, seed=5)
+    edges = np.quantile(score, np.arange(1, n_classes) / n_classes)
+    return x, np.searchsorted(edges, score).astype(np.int32)
+
+
+def arrays_of(forest: tree.Forest) -> tuple[Any, ...]:
+    return tuple(a for a in forest if a is not None and hasattr(a, "dtype"))
+
+
+def grown(n: int, n_trees: int, xp: Any, **settings: Any) -> Job:
+    x, y = table(n, 30)
+    if settings.get("task") == "regression":
+        y = x[:, :10].sum(axis=1) + numbers(n, seed=6)
+    x, y = xp.asarray(x), xp.asarray(y)
+    return Job(lambda: arrays_of(classic.grow(x, y, n_trees, rng=0, **settings)), n_trees * x.nbytes, True)
+
+
+def projected(n: int, n_trees: int, xp: Any) -> Job:
+    x, y = (xp.asarray(a) for a in table(n, 784, 10))
+    call = functools.partial(manifold.grow, x, y, n_trees, n_projections=28, shape=(28, 28), rng=0)
+    return Job(lambda: arrays_of(call()), n_trees * x.nbytes, True)
+
+
+@functools.cache
+def small_forest() -> tree.Forest:
+    return classic.grow(*table(50_000, 30), 100, rng=0)
+
+
+def predicted(n: int, xp: Any) -> Job:
+    forest, (x, _) = small_forest(), table(n, 30)
+    x = xp.asarray(x)
+    if xp is not np:
+        forest = forest._replace(**{k: xp.asarray(v) for k, v in forest._asdict().items() if v is not None})
+    return Job(lambda: tree.predict(forest, x), x.nbytes + 8.0 * n, n > 100_000)
+
+
+def xgboost_grow(n: int, n_trees: int) -> Call:
+    """A random forest of one round of parallel trees, on 256 bins."""
+    import xgboost
+
+    x, y = table(n, 30)
+    model = xgboost.XGBRFClassifier(
+        n_estimators=n_trees, max_depth=0, colsample_bynode=5 / 30, device="cuda", grow_policy="lossguide"
+    )
+    return lambda: model.fit(x, y)
+
+
+def cuml_grow(n: int, n_trees: int) -> Call:
+    """cuML's forest on 256 quantiles."""
+    import cupy
+    from cuml.ensemble import RandomForestClassifier
+
+    x, y = (cupy.asarray(a) for a in table(n, 30))
+    return lambda: RandomForestClassifier(n_estimators=n_trees, max_features=5, n_bins=256).fit(x, y)
+
+
+JOBS: dict[str, Callable[[Any], Job]] = {
+    "hinge forward 53 x 1000": functools.partial(hinge_forward, MNIST, "tree"),
+    "hinge backward 53 x 1000": functools.partial(hinge_backward, MNIST, "tree"),
+    "hinge step 53 x 1000": functools.partial(hinge_step, MNIST),
+    "hinge forward 10k x 1000": functools.partial(hinge_forward, MANY, "tree"),
+    "hinge backward 10k x 1000": functools.partial(hinge_backward, MANY, "tree"),
+    "fern forward 10k x 1000": functools.partial(hinge_forward, MANY, "fern"),
+    "fern backward 10k x 1000": functools.partial(hinge_backward, MANY, "fern"),
+    "softmax loss 100k": softmax,
+    "adam 10M": adam,
+    "neural forward 10k x 100": neural_forward,
+    "neural backward 10k x 100": neural_backward,
+    "project 10k x 28": projections,
+    "best split 28 x 50k": best_split,
+    "surrogate gradient 20k x 256": surrogate_grad,
+    "stump 20k x 256": stump,
+    "predict 50k x 100": functools.partial(predicted, 50_000),
+    "predict 1M x 100": functools.partial(predicted, 1_000_000),
+    "grow 50k, 10 trees": functools.partial(grown, 50_000, 10),
+    "grow 50k, 100 trees": functools.partial(grown, 50_000, 100),
+    "grow 50k, 100 trees, 255 bins": functools.partial(grown, 50_000, 100, max_bins=255),
+    "grow 50k, 20 trees, regression": functools.partial(grown, 50_000, 20, task="regression"),
+    "grow 10k x 784, 20 trees, patches": functools.partial(projected, 10_000, 20),
+    "grow 1M, 10 trees": functools.partial(grown, 1_000_000, 10),
+    "grow 1M, 10 trees, 255 bins": functools.partial(grown, 1_000_000, 10, max_bins=255),
+    "grow 1M, 100 trees": functools.partial(grown, 1_000_000, 100),
+}
+
+PEERS: dict[str, dict[str, Callable[[], Call]]] = {
+    "hinge step 53 x 1000": {"torch": functools.partial(torch_step, MNIST)},
+    "grow 50k, 100 trees, 255 bins": {
+        "xgboost": functools.partial(xgboost_grow, 50_000, 100),
+        "cuml": functools.partial(cuml_grow, 50_000, 100),
+    },
+    "grow 1M, 10 trees, 255 bins": {
+        "xgboost": functools.partial(xgboost_grow, 1_000_000, 10),
+        "cuml": functools.partial(cuml_grow, 1_000_000, 10),
+    },
+}
+
+
+# ---------------------------------------------------------------------------------------------- measuring
+
+
+def flat(result: Any) -> Iterator[np.ndarray]:
+    """The arrays and numbers of a result, on the host."""
+    if isinstance(result, tuple | list):
+        for part in result:
+            yield from flat(part)
+    elif result is not None:
+        yield np.asarray(result.get() if hasattr(result, "get") else result)
+
+
+def difference(ours: Any, theirs: Any) -> str:
+    """ "" where both have the same bits, otherwise what differs."""
+    a, b = list(flat(ours)), list(flat(theirs))
+    if [(i.shape, i.dtype) for i in a] != [(i.shape, i.dtype) for i in b]:
+        return f"shapes {[i.shape for i in a]}, {[i.shape for i in b]}"
+    for i, (left, right) in enumerate(zip(a, b, strict=True)):
+        if left.tobytes() != right.tobytes():
+            unequal = int((left != right).sum())
+            apart = np.abs(left.astype(np.float64) - right.astype(np.float64)).max()
+            return f"array {i}: {unequal} of {left.size} differ, by {apart:.3g} at most"
+    return ""
+
+
+def timed(call: Call, wait: Call, once: bool, repeats: int = 5) -> list[float]:
+    """Microseconds a call, after a first one: loops of some 50 ms and one wait each, or single calls."""
+
+    def loop(n: int) -> float:
+        begin = time.perf_counter()
+        for _ in range(n):
+            call()
+        wait()
+        return time.perf_counter() - begin
+
+    alone = loop(1)
+    if once:
+        return [1e6 * alone, *(1e6 * loop(1) for _ in range(2 * (alone < 2)))]
+    loops = max(1, min(2000, round(0.05 / alone)))
+    return [1e6 * loop(loops) / loops for _ in range(repeats)]
+
+
+def graph_time(call: Call) -> float | None:
+    """Microseconds of a replay of the call as a CUDA graph; None where the call cannot be captured."""
+    import cupy
+
+    stream = cupy.cuda.Stream(non_blocking=True)
+    try:
+        with stream:
+            call()
+            stream.synchronize()
+            stream.begin_capture()
+            try:
+                kept = call()
+            finally:
+                graph = stream.end_capture()
+            graph.launch(stream)
+            stream.synchronize()
+            taken = timed(lambda: graph.launch(stream), stream.synchronize, False)
+        del kept
+    except Exception:  # a wait or a copy to the host within the call
+        return None
+    return statistics.median(taken)
+
+
+def bandwidth() -> float:
+    """Bytes a second that a copy of 2 GB on the device reads and writes."""
+    import cupy
+
+    source = cupy.ones(1 << 28, np.float32)
+    target = cupy.empty_like(source)
+    wait = cupy.cuda.Device().synchronize
+    taken = timed(lambda: cupy.copyto(target, source), wait, False)
+    return 1e6 * 2 * source.nbytes / statistics.median(taken)
+
+
+def run(name: str, copied: float) -> dict[str, Any]:
+    """One job: the results, then the times."""
+    import cupy
+
+    wait = cupy.cuda.Device().synchronize
+    theirs, ours = JOBS[name](np), JOBS[name](cupy)
+    row: dict[str, Any] = {"job": name, "differs": difference(ours.call(), theirs.call())}
+    with hforest.unchecked():
+        taken = timed(ours.call, wait, ours.once)
+        row |= {"gpu": statistics.median(taken), "spread": spread(taken)}
+        row["graph"] = None if ours.once else graph_time(ours.call)
+        row["cpu"] = statistics.median(timed(theirs.call, lambda: None, ours.once))
+    row |= {"bytes": ours.bytes, "share": 1e6 * ours.bytes / copied / (row["graph"] or row["gpu"])}
+    row["checked"] = None if ours.once else statistics.median(timed(ours.call, wait, False))
+    for peer, build in PEERS.get(name, {}).items():
+        try:
+            row[peer] = statistics.median(timed(build(), wait, ours.once))
+        except ImportError:
+            row[peer] = None
+        except Exception as error:  # a peer that fails does not stop the rest
+            row[peer] = f"{type(error).__name__}: {error}"[:300]
+    return row
+
+
+def tests(minutes: float) -> dict[str, Any]:
+    """Runs the tests of the GPU in processes of their own; returns how many passed, and those that failed."""
+    begin = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.xml")
+        words = ["-q", "-k", "gpu and not stub and not nvrtc", "--ignore", "tests/fuzz", "-p", "no:benchmark"]
+        words += [
+            "-n",
+            str(min(12, os.cpu_count() or 1)),
+            "-m",
+            "not nightly",
+            f"--junitxml={report}",
+            "tests",
+        ]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path[1:])}
+        pytest = subprocess.Popen([sys.executable, "-m", "pytest", *words], cwd=ROOT, env=environment)
+        finished = True
+        try:
+            pytest.wait(60 * minutes)
+        except subprocess.TimeoutExpired:
+            finished = False
+            pytest.send_signal(signal.SIGINT)  # it reports what has run
+            try:
+                pytest.wait(30)
+            except subprocess.TimeoutExpired:
+                pytest.kill()
+        cases = list(ElementTree.parse(report).iter("testcase")) if report.exists() else []
+    failed, skipped = {}, 0
+    for case in cases:
+        skipped += case.find("skipped") is not None
+        for kind in ("failure", "error"):
+            found = case.find(kind)
+            if found is not None:
+                failed[f"{case.get('classname')}.{case.get('name')}"] = (found.text or "")[-1200:]
+    return {
+        "passed": len(cases) - skipped - len(failed), "skipped": skipped, "failed": failed,
+        "finished": finished, "seconds": time.perf_counter() - begin,
+    }  # fmt: skip
+
+
+def sources() -> str:
+    """A digest of the sources that decide what a row measures."""
+    paths = sorted(
+        p for p in (ROOT / "hforest").rglob("*") if p.suffix in (".py", ".cu", ".cuh", ".h", ".pyx")
+    )
+    return hashlib.sha256(b"".join(p.read_bytes() for p in paths)).hexdigest()[:12]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=9.0)
+    parser.add_argument("--only", nargs="+", metavar="PATTERN", default=["*"])
+    parser.add_argument("--skip-tests", action="store_true")
+    parser.add_argument("--json", metavar="FILE")
+    options = parser.parse_args()
+    need("-e '.[cuda13]'", "cupy")
+    import cupy
+
+    end = time.perf_counter() + 60 * options.minutes
+    device = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
+    about: dict[str, Any] = {"device": device, "sources": sources(), "cupy": cupy.__version__}
+    about["cuda"] = cupy.cuda.runtime.runtimeGetVersion()
+    path, rows = Path(options.json) if options.json else None, []
+    if path is not None and path.exists():
+        old = json.loads(path.read_text())
+        if all(old.get(key) == about[key] for key in ("device", "sources")):
+            about, rows = (
+                {k: v for k, v in old.items() if k not in ("machine", "config", "rows")},
+                old["rows"],
+            )
+
+    def keep() -> None:
+        if path is not None:
+            record(path, rows, **about)
+
+    print(f"{device}, CUDA {about['cuda']}, CuPy {about['cupy']}; {machine_text()}")
+    about["copy"] = bandwidth()
+    print(f"copy {about['copy'] / 1e12:.2f} TB/s (read and written)", flush=True)
+    if not options.skip_tests and "tests" not in about:
+        about["tests"] = tests(0.6 * options.minutes)
+        failed = about["tests"].get("failed", {})
+        print("tests:", {**about["tests"], "failed": len(failed)}, flush=True)
+        for name, text in list(failed.items())[:10]:
+            print(f"--- {name}\n{text[-500:]}", flush=True)
+        keep()
+    done = {row["job"] for row in rows if "error" not in row}
+    print(f"{'job':36} {'gpu us':>11} {'graph us':>10} {'cpu us':>12} {'share':>7}  peers; differences")
+    for name in JOBS:
+        if name in done or not any(fnmatch.fnmatch(name, p) for p in options.only):
+            continue
+        if time.perf_counter() > end:
+            print(f"{name:36} not begun: the time is over")
+            continue
+        try:
+            row = run(name, about["copy"])
+            peers = {k: row[k] for k in PEERS.get(name, {})}
+            graph = f"{row['graph']:10.1f}" if row["graph"] else f"{'':10}"
+            print(
+                f"{name:36} {row['gpu']:11.1f} {graph} {row['cpu']:12.1f} {100 * row['share']:6.1f}%  "
+                f"{peers or ''} {row['differs']}",
+                flush=True,
+            )
+        except Exception as error:
+            row = {"job": name, "error": f"{type(error).__name__}: {error}"[:500]}
+            print(f"{name:36} {row['error']}\n{traceback.format_exc()[-800:]}", flush=True)
+        rows = [*(r for r in rows if r["job"] != name), row]
+        keep()
+        cupy.get_default_memory_pool().free_all_blocks()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
