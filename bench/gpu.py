@@ -29,7 +29,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
@@ -453,6 +453,26 @@ def sources() -> str:
         p for p in (ROOT / "hforest").rglob("*") if p.suffix in (".py", ".cu", ".cuh", ".h", ".pyx")
     )
     return hashlib.sha256(b"".join(p.read_bytes() for p in paths)).hexdigest()[:12]
+
+
+def shown(microseconds: float | None) -> str:
+    """A time with three digits in its unit."""
+    if microseconds is None:
+        return "–"
+    for unit, size in (("s", 1e6), ("ms", 1e3)):
+        if microseconds >= 0.9995 * size:
+            return f"{microseconds / size:.3g} {unit}"
+    return f"{microseconds:.3g} µs"
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """The table of the page: of each job the times, and how often the GPU's is in the CPU's."""
+    lines = ["| job | GPU | as a CUDA graph | CPU | CPU / GPU |", "|---|---|---|---|---|"]
+    for row in rows:
+        times = " | ".join(shown(row[name]) for name in ("gpu", "graph", "cpu"))
+        ratio = float(f"{row['cpu'] / row['gpu']:.2g}")
+        lines.append(f"| {row['job']} | {times} | {ratio:g} |")
+    return "\n".join(lines)
 
 
 def main() -> int:

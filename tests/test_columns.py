@@ -3,6 +3,7 @@
 import datetime as dt
 import decimal
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -13,6 +14,9 @@ from hforest import classic, tabular, tree
 FAST = {"n_members": 1, "n_trees": 10, "depth": 3, "n_projections": 10, "steps": 50}
 
 UTC = dt.UTC
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # NumPy 2.5: durations without a unit
+    DURATIONS = np.array([1, 2], "m8")
 VALUES = {
     "number": [1.5, None, 3.0, -2.0],
     "whole": [1, 2, 3, 4],
@@ -401,7 +405,7 @@ def test_missing_values_of_objects():
         (np.zeros((2, 2), [("a", float)]), ValueError, "^table: expected a structured array of one axis"),
         (np.zeros(2, [("a", float, (3,))]), ValueError, "^table, column 'a': expected one value in a row"),
         (np.ma.zeros((2, 2)), TypeError, "^table: expected an array without a mask"),
-        ({"a": np.array([1, 2], "m8")}, TypeError, "^table, column 'a': expected dates or durations in a unit"),
+        ({"a": DURATIONS}, TypeError, "^table, column 'a': expected dates or durations in a unit"),
         ({"a": np.array([b"\xff", b"x"])}, TypeError, "^table, column 'a': expected text in UTF-8"),
     ],
 )  # fmt: skip
