@@ -207,7 +207,7 @@ def surrogate_grad(xp: Any) -> Job:
 
 
 @functools.cache
-def table(n: int, n_columns: int, n_classes: int = 2) -> tuple[np.ndarray, np.ndarray]:
+def normal_table(n: int, n_columns: int, n_classes: int = 2) -> tuple[np.ndarray, np.ndarray]:
     """Normal columns, a third of which carry the class, with noise."""
     x = numbers(n, n_columns)
     score = x[:, : n_columns // 3].sum(axis=1) + 2 * numbers(n, seed=5)
@@ -220,7 +220,7 @@ def arrays_of(forest: tree.Forest) -> tuple[Any, ...]:
 
 
 def grown(n: int, n_trees: int, xp: Any, **settings: Any) -> Job:
-    x, y = table(n, 30)
+    x, y = normal_table(n, 30)
     if settings.get("task") == "regression":
         y = x[:, :10].sum(axis=1) + numbers(n, seed=6)
     x, y = xp.asarray(x), xp.asarray(y)
@@ -228,18 +228,18 @@ def grown(n: int, n_trees: int, xp: Any, **settings: Any) -> Job:
 
 
 def projected(n: int, n_trees: int, xp: Any) -> Job:
-    x, y = (xp.asarray(a) for a in table(n, 784, 10))
+    x, y = (xp.asarray(a) for a in normal_table(n, 784, 10))
     call = functools.partial(manifold.grow, x, y, n_trees, n_projections=28, shape=(28, 28), rng=0)
     return Job(lambda: arrays_of(call()), n_trees * x.nbytes, True)
 
 
 @functools.cache
 def small_forest() -> tree.Forest:
-    return classic.grow(*table(50_000, 30), 100, rng=0)
+    return classic.grow(*normal_table(50_000, 30), 100, rng=0)
 
 
 def predicted(n: int, xp: Any) -> Job:
-    forest, (x, _) = small_forest(), table(n, 30)
+    forest, (x, _) = small_forest(), normal_table(n, 30)
     x = xp.asarray(x)
     if xp is not np:
         forest = forest._replace(**{k: xp.asarray(v) for k, v in forest._asdict().items() if v is not None})
@@ -250,7 +250,7 @@ def xgboost_grow(n: int, n_trees: int) -> Call:
     """A random forest of one round of parallel trees, on 256 bins."""
     import xgboost
 
-    x, y = table(n, 30)
+    x, y = normal_table(n, 30)
     model = xgboost.XGBRFClassifier(
         n_estimators=n_trees, max_depth=0, colsample_bynode=5 / 30, device="cuda", grow_policy="lossguide"
     )
@@ -262,7 +262,7 @@ def cuml_grow(n: int, n_trees: int) -> Call:
     import cupy
     from cuml.ensemble import RandomForestClassifier
 
-    x, y = (cupy.asarray(a) for a in table(n, 30))
+    x, y = (cupy.asarray(a) for a in normal_table(n, 30))
     return lambda: RandomForestClassifier(n_estimators=n_trees, max_features=5, n_bins=256).fit(x, y)
 
 
