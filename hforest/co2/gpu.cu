@@ -137,22 +137,37 @@ extern "C" __global__ void chunk_sums(
     grad[j] = sum;
 }
 
+// Samples of which a block has sides and weights in shared memory.
+#define TILE 1024
+
 // Writes the slopes of theta: grad0 and grad1 (n_outputs,), OUT. theta and table (2, n_outputs) and side (n,), IN; sums
-// (2, n_outputs) is workspace. A thread is an output of a side.
+// (2, n_outputs) is workspace. A thread is an output of a side; a block reads sides and weights once, some at a time.
 extern "C" __global__ void theta_slopes(
     Samples s, const double *__restrict__ theta, const double *__restrict__ table, const int *__restrict__ side,
     double *__restrict__ sums, double *__restrict__ grad0, double *__restrict__ grad1
 ) {
+    __shared__ double weight_of[TILE];
+    __shared__ int side_of[TILE];
     const size at = thread_number(), k = at % s.n_outputs;
-    if (at >= 2 * s.n_outputs) return;
     const int mine = (int)(at / s.n_outputs);
-    double sum = 0, weights[2] = {0, 0};
-    for (size i = 0; i < s.n; ++i)
-        if (side[i] == mine) {
-            sum += s.weight[i] * output_of(s, i, k);
-            weights[mine] += s.weight[i];
+    double sum = 0, mass = 0, weights[2] = {0, 0};
+    for (size first = 0; first < s.n; first += TILE) {
+        const int n = (int)(s.n - first < TILE ? s.n - first : TILE);
+        __syncthreads();
+        for (int i = threadIdx.x; i < n; i += blockDim.x) {
+            weight_of[i] = s.weight[first + i];
+            side_of[i] = side[first + i];
         }
+        __syncthreads();
+        for (int i = 0; i < n; ++i)
+            if (side_of[i] == mine) {
+                sum += weight_of[i] * output_of(s, first + i, k);
+                mass += weight_of[i];
+            }
+    }
+    if (mine > 1) return;
     sums[at] = sum;
+    weights[mine] = mass;
     (mine ? grad1 : grad0)[k] = slope_of_theta(s, theta, table, sums, weights, mine, k);
 }
 

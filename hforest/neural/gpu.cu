@@ -48,19 +48,31 @@ extern "C" __global__ void leaf_rows(const real* mu, size n_vertices, size n_pai
     out[i] = mu[i / n_leaves * (2 * n_vertices + 1) + n_vertices + i % n_leaves];
 }
 
-// p = mean over trees of sum_l mu_l pi_l: one thread a sample and class.
+// part (n_samples, n_parts, n_classes), OUT: sums of sum_l mu_l pi_l over every n_parts-th tree: one thread a number.
 extern "C" __global__ void outputs(
-    const real* mu, const real* leaves, size n_trees, size n_vertices, size n_classes, size n_samples, real* p
+    const real* mu, const real* leaves, size n_trees, size n_vertices, size n_classes, size n_samples, size n_parts,
+    double* part
 ) {
     const size i = thread_number(), n_leaves = n_vertices + 1;
-    if (i >= n_samples * n_classes) return;
-    const size n = i / n_classes, k = i % n_classes;
+    if (i >= n_samples * n_parts * n_classes) return;
+    const size n = i / n_classes / n_parts, k = i % n_classes;
     double total = 0;
-    for (size m = 0; m < n_trees; ++m) {
+    for (size m = i / n_classes % n_parts; m < n_trees; m += n_parts) {
         const real* row = mu + (n * n_trees + m) * (2 * n_vertices + 1) + n_vertices;
         const real* leaf = leaves + m * n_leaves * n_classes + k;
         for (size l = 0; l < n_leaves; ++l) total += (double)row[l] * (double)leaf[l * n_classes];
     }
+    part[i] = total;
+}
+
+// p = mean over trees of sum_l mu_l pi_l: one thread a sample and class.
+extern "C" __global__ void means(
+    const double* part, size n_trees, size n_classes, size n_samples, size n_parts, real* p
+) {
+    const size i = thread_number();
+    if (i >= n_samples * n_classes) return;
+    double total = 0;
+    for (size j = 0; j < n_parts; ++j) total += part[(i / n_classes * n_parts + j) * n_classes + i % n_classes];
     p[i] = (real)(total / (double)n_trees);
 }
 

@@ -21,6 +21,10 @@ NUMBERS = 1 << 25
 """Numbers over vertices and leaves of all trees that a chunk of samples holds at a time."""
 
 
+PARTS = 16
+"""Threads that share the trees of an output."""
+
+
 class _Chunk:
     """Some samples, all trees: what every kernel over vertices is given."""
 
@@ -73,8 +77,12 @@ def forward(f: Array, index: Array | None, leaves: Array, p: Array) -> None:
     """p = mean over trees of sum_l mu_l pi_l."""
     n_trees, n_leaves, n_classes = leaves.shape
     for chunk in _chunks(f, index, n_trees, n_leaves - 1):
-        args = (_mu(chunk), leaves, n_trees, n_leaves - 1, n_classes, chunk.n_samples, p[chunk.part])
-        launch_each(_PACKAGE, "outputs", f.dtype, chunk.n_samples * n_classes, args)
+        n, n_parts = chunk.n_samples, min(PARTS, n_trees)
+        part = chunk.xp.empty((n, n_parts, n_classes))
+        args = (_mu(chunk), leaves, n_trees, n_leaves - 1, n_classes, n, n_parts, part)
+        launch_each(_PACKAGE, "outputs", f.dtype, part.size, args)
+        of_means = (part, n_trees, n_classes, n, n_parts, p[chunk.part])
+        launch_each(_PACKAGE, "means", f.dtype, n * n_classes, of_means)
 
 
 def _shares(chunk: _Chunk, leaves: Array, y: Array, logs: Array) -> Array:
