@@ -43,20 +43,13 @@ extern "C" __global__ void backward_slopes(Routed a) {
 __shared__ real factor[MAX_THREADS];
 __shared__ int row_in_tree[MAX_THREADS], owner[MAX_THREADS];
 
-// Elements that a warp reads before it adds them one after the other.
-#define AHEAD 8
-
-// Calls add(own), in order, for the elements of the first n that this warp owns, AHEAD at a time: own[j] is an element,
-// or -1. All threads of the warp come here.
+// Calls add(i), in order, for the first n elements that this warp owns. All threads of the warp come here.
 template <class Add>
 __device__ static inline void for_own(size n, const Add &add) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     for (int some = 0; some < n; some += 32)
-        for (unsigned left = __ballot_sync(~0u, owner[some + lane] == warp); left;) {
-            int own[AHEAD];
-            for (int j = 0; j < AHEAD; ++j, left &= left - 1) own[j] = left ? some + __ffs(left) - 1 : -1;
-            add(own);
-        }
+        for (unsigned own = __ballot_sync(~0u, owner[some + lane] == warp); own; own &= own - 1)
+            add(some + __ffs(own) - 1);
 }
 
 // Slopes, and eq. 11 with respect to the input. A block is a sample, a warp owns the features that leave its number when
@@ -80,9 +73,8 @@ extern "C" __global__ void backward_x(
             owner[threadIdx.x] = feature % (int)(blockDim.x / 32);
         }
         __syncthreads();
-        for_own(min((size)blockDim.x, a.n_trees - first), [=](const int *own) {
-            for (int j = 0; j < AHEAD; ++j)
-                if (threadIdx.x % 32 == 0 && own[j] >= 0) sum[row_in_tree[own[j]]] += factor[own[j]];
+        for_own(min((size)blockDim.x, a.n_trees - first), [=](int i) {
+            if (threadIdx.x % 32 == 0) sum[row_in_tree[i]] += factor[i];
         });
     }
     __syncthreads();
@@ -145,20 +137,12 @@ __device__ static inline Part sum_rows(const Sums &a, size block, const Term &te
                 owner[threadIdx.x] = (int)row % n_warps;
         }
         __syncthreads();
-        for_own(min((size)blockDim.x, a.n_samples - begin), [&](const int *own) {
-            for (size k = lane; k < a.width; k += 32) {
-                double some[AHEAD];
-                int to[AHEAD];
-                for (int j = 0; j < AHEAD; ++j) {
-                    const size place = own[j] < 0 ? -1 : row_in_tree[own[j]] * a.width - first + k;
-                    to[j] = place < last - first ? (int)place : -1;
-                    if (to[j] >= 0) some[j] = term(begin + own[j], factor[own[j]], k);
-                }
-                for (int j = 0; j < AHEAD; ++j)
-                    if (to[j] >= 0) block_memory[to[j]] += some[j];
-            }
-            for (int j = 0; j < AHEAD; ++j)
-                if (lane == 0 && own[j] >= 0) seen(row_in_tree[own[j]]);
+        for_own(min((size)blockDim.x, a.n_samples - begin), [&](int i) {
+            const size place = row_in_tree[i] * a.width - first;  // of the row, from the block's first number
+            const size stop = min(a.width, last - first - place);
+            for (size k = place < 0 ? lane - place : lane; k < stop; k += 32)
+                block_memory[place + k] += term(begin + i, factor[i], k);
+            if (lane == 0) seen(row_in_tree[i]);
         });
     }
     __syncthreads();
