@@ -22,7 +22,7 @@ keep no state; a forest is a tuple of arrays.
 `demo`          the main job, `python -m hforest`: a network with a hinge forest inside
 ==============  =================================================================================
 
-NumPy arrays are computed on the CPU, CuPy arrays on the GPU; no GPU has run the kernels yet.
+NumPy arrays are computed on the CPU, CuPy arrays on the GPU.
 `using("reference")` runs the plain loops that define each algorithm, `unchecked()` leaves out the checks of
 values, `set_num_threads` sets the number of threads, and `show_config()` prints what this build can do.
 `hforest.torch` and `hforest.jax` have the forests as layers of PyTorch and functions of JAX,

@@ -51,7 +51,7 @@ class Node:
         self.x, self.y, self.loss = x, labels, loss
 
     def _called(self, k: int, theta: FloatArray, rows: Any) -> FloatArray:
-        """The losses (k = 0) of some samples on a side, or (k = 1) their gradients by theta."""
+        """The losses (k = 0) of some samples on a side, or (k = 1) gradients with respect to theta."""
         y = self.y[rows]
         shape = (len(y), len(theta))[: k + 1]
         if not len(y):
@@ -85,7 +85,7 @@ class Node:
     def slopes(
         self, w: FloatArray, theta: FloatArray, sign: FloatArray, order: Any
     ) -> tuple[FloatArray, FloatArray, float]:
-        """Sums over some samples of the subgradients of eq. 11, by w and by theta, and of their weights."""
+        """Sums over some samples of subgradients (eq. 11) with respect to w and theta, and of weights."""
         weight = self.weight[order]
         _, left, right = self._sides(w, theta, order)
         goes_left = left >= right  # Alg. 1, line 8

@@ -120,7 +120,7 @@ def surrogate(
     loss : "log" or "squared", or a tuple of two functions
         ``-theta[y] + log sum exp theta`` (eq. 3), or ``||y - theta||**2`` (eq. 4). Or (value, gradient) of a
         convex loss: functions of theta (n_outputs,) float64 and rows of y that return an array (n_samples,)
-        of losses, and one (n_samples, n_outputs) of their gradients by theta.
+        of losses, and one (n_samples, n_outputs) of gradients with respect to theta.
     sample_weight : (n_samples,) array of real numbers, optional
         Weights of the samples as `fit_stump` takes them, or all 0; by default 1.
 
@@ -171,7 +171,7 @@ def surrogate_grad(
     loss: Literal["log", "squared"] | Loss = "log",
     sample_weight: ArrayLike | None = None,
 ) -> SplitGradient:
-    """Returns the subgradient of `surrogate` by w, theta0 and theta1.
+    """Returns the subgradient of `surrogate` with respect to w, theta0 and theta1.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def surrogate_grad(
     loss : "log" or "squared", or a tuple of two functions
         ``-theta[y] + log sum exp theta`` (eq. 3), or ``||y - theta||**2`` (eq. 4). Or (value, gradient) of a
         convex loss: functions of theta (n_outputs,) float64 and rows of y that return an array (n_samples,)
-        of losses, and one (n_samples, n_outputs) of their gradients by theta.
+        of losses, and one (n_samples, n_outputs) of gradients with respect to theta.
     sample_weight : (n_samples,) array of real numbers, optional
         Weights of the samples as `fit_stump` takes them, or all 0; by default 1.
 
@@ -205,7 +205,8 @@ def surrogate_grad(
     Notes
     -----
     With s the sign of w.x (0 at 0): a sample whose left term is at least the right one adds ``-(1 + s) x``
-    and the gradient of its loss by theta0, another one ``(1 - s) x`` and that by theta1 (Alg. 1, lines 7-13).
+    and its loss's gradient with respect to theta0, another one ``(1 - s) x`` and that with respect to theta1
+    (Alg. 1, lines 7-13).
     Exact away from kinks. Slopes are summed in the dtype of x over 1024 samples, then in float64. Cost: two
     reads of x.
 

@@ -46,7 +46,7 @@ class Node(Protocol):
     def slopes(
         self, w: FloatArray, theta: FloatArray, sign: Any, order: Any
     ) -> tuple[FloatArray, Any, float]:
-        """Sums over some samples of the subgradients of eq. 11, by w and by theta, and of their weights."""
+        """Sums over some samples of subgradients (eq. 11) with respect to w and theta, and of weights."""
 
 
 def padded(row: FloatArray) -> FloatArray:

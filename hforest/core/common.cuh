@@ -24,3 +24,20 @@ __device__ static inline double sign(real a) { return (double)(a > 0) - (double)
 __device__ static inline double between(double low, double high) {
     return sizeof(real) == 4 ? hf_between_f32(low, high) : hf_between_f64(low, high);
 }
+
+// Returns the sum of `own` over the threads of the block before this one; in shared, one element a thread, the sums up to
+// each thread. All threads of the block call it.
+template <typename T> __device__ static inline T sum_before(T own, T *shared) {
+    const int t = (int)threadIdx.x;
+    shared[t] = own;
+    __syncthreads();
+    for (int step = 1; step < (int)blockDim.x; step *= 2) {
+        const T more = t >= step ? shared[t - step] : T{};
+        __syncthreads();
+        shared[t] = shared[t] + more;
+        __syncthreads();
+    }
+    const T before = t > 0 ? shared[t - 1] : T{};
+    __syncthreads();
+    return before;
+}

@@ -69,7 +69,7 @@ def _forward(config: Config, state: State, z: Array, step: int, lr: float) -> tu
 def _update(
     config: Config, state: State, grad: Array, route: hinge.Route, z: Array, step: int, lr: float
 ) -> Array:
-    # Updates the forest's parameters in place; returns the gradient by its input.
+    # Updates the forest's parameters in place; returns the gradient with respect to its input.
     if config.optimizer == "adam":
         arguments = grad, route, z, *_forest(state), _adam_state(state)
         return hinge.adam_backward(*arguments, step, lr, kind=config.kind)

@@ -105,22 +105,20 @@ extern "C" __global__ void sum_up(
 // What is counted of pending nodes.
 struct Count {
     size nodes, samples, large, runs;
+    __device__ Count operator+(const Count &o) const {
+        return {nodes + o.nodes, samples + o.samples, large + o.large, runs + o.runs};
+    }
 };
 
-__device__ static inline void add_node(Count &sum, size n) {
-    ++sum.nodes;
-    sum.samples += n;
-    sum.large += n > LARGE;
-    sum.runs += n > LARGE ? (n + RUN - 1) / RUN : 0;
+// Returns the counts of one node of n samples.
+__device__ static inline Count count_of(size n) {
+    return {1, n, n > LARGE, n > LARGE ? (n + RUN - 1) / RUN : 0};
 }
 
 // Returns the counts of the threads of the block before this one.
 __device__ static inline Count counts_before(const Count &own) {
-    __shared__ size shared[BLOCK];
-    return {
-        sum_before(own.nodes, shared), sum_before(own.samples, shared), sum_before(own.large, shared),
-        sum_before(own.runs, shared)
-    };
+    __shared__ Count shared[BLOCK];
+    return sum_before(own, shared);
 }
 
 // Finishes the sums of the nodes of a level, writes what they are as leaves, and says which of them are pending: none
@@ -155,15 +153,15 @@ extern "C" __global__ void settle(
             level.value[v * K + k] = (real)(y.has_labels ? level.total[v * K + k] / level.weight[v] : level.mean[v * K + k]);
         if (!mixes || n < least || !may_split) continue;
         pending[v] = 1;
-        add_node(own, n);
+        own = own + count_of(n);
     }
-    const Count before = counts_before(own);
+    const Count all = counts_before(own) + own;
     if (threadIdx.x < BLOCK - 1) return;
     size *__restrict__ mine = counts + 4 * blockIdx.x;
-    mine[0] = before.nodes + own.nodes;
-    mine[1] = before.samples + own.samples;
-    mine[2] = before.large + own.large;
-    mine[3] = before.runs + own.runs;
+    mine[0] = all.nodes;
+    mine[1] = all.samples;
+    mine[2] = all.large;
+    mine[3] = all.runs;
 }
 
 // Lists the pending nodes in the part; end (4,), OUT: how many there are, their samples, the large ones and their runs.
@@ -174,22 +172,16 @@ extern "C" __global__ void list_pending(
 ) {
     const size from = thread_number() * NODES;
     Count own = {0, 0, 0, 0};
-    for (size b = threadIdx.x; b < blockIdx.x; b += BLOCK) {
-        own.nodes += counts[4 * b];
-        own.samples += counts[4 * b + 1];
-        own.large += counts[4 * b + 2];
-        own.runs += counts[4 * b + 3];
-    }
+    for (size b = threadIdx.x; b < blockIdx.x; b += BLOCK)
+        own = own + Count{counts[4 * b], counts[4 * b + 1], counts[4 * b + 2], counts[4 * b + 3]};
     __shared__ Count start;
     Count at = counts_before(own);
-    if (threadIdx.x == BLOCK - 1)
-        start = {at.nodes + own.nodes, at.samples + own.samples, at.large + own.large, at.runs + own.runs};
+    if (threadIdx.x == BLOCK - 1) start = at + own;
     __syncthreads();
     own = {0, 0, 0, 0};
     for (size v = from; v < from + NODES && v < level.n_nodes; ++v)
-        if (pending[v]) add_node(own, level.count[v]);
-    at = counts_before(own);
-    at = {at.nodes + start.nodes, at.samples + start.samples, at.large + start.large, at.runs + start.runs};
+        if (pending[v]) own = own + count_of(level.count[v]);
+    at = counts_before(own) + start;
     for (size v = from; v < from + NODES && v < level.n_nodes; ++v) {
         if (!pending[v]) continue;
         const size n = level.count[v];
@@ -199,7 +191,7 @@ extern "C" __global__ void list_pending(
             part.large[at.large] = at.nodes;
             part.run[at.large] = at.runs;
         }
-        add_node(at, n);
+        at = at + count_of(n);
     }
     if (from + NODES < level.n_nodes || from >= level.n_nodes) return;
     part.begin[at.nodes] = at.samples;

@@ -64,22 +64,6 @@ extern "C" __global__ void count_runs(Target y, Level level, Part part, Pairs pa
     for (size k = 0; k < K; ++k) start[i * K + k] = sums[k];
 }
 
-// Returns the sum of `own` over the threads of the block before this one, with the workspace `shared` (BLOCK,).
-template <typename T> __device__ static inline T sum_before(T own, T *shared) {
-    const int t = (int)threadIdx.x;
-    shared[t] = own;
-    __syncthreads();
-    for (int step = 1; step < BLOCK; step *= 2) {
-        const T more = t >= step ? shared[t - step] : 0;
-        __syncthreads();
-        shared[t] += more;
-        __syncthreads();
-    }
-    const T before = t > 0 ? shared[t - 1] : 0;
-    __syncthreads();
-    return before;
-}
-
 // start (n_runs * slots, n_classes), IN and OUT: the sums of a run become those of the runs before it. A block owns a
 // large pair.
 extern "C" __global__ void start_runs(Target y, Part part, Pairs pairs, double *__restrict__ start) {

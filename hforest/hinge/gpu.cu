@@ -259,9 +259,13 @@ extern "C" __global__ void touched_rows(
     unsigned *const words = (unsigned *)block_memory;
     const size tree = blockIdx.x, each = (n_words + blockDim.x - 1) / blockDim.x;  // words of a thread
     const size first = min(n_words, each * threadIdx.x), last = min(n_words, first + each);
-    size done = 0;
-    for (size m = 0; writes && m < tree; ++m) done += counts[m];
-    if (writes && threadIdx.x == 0) start[tree] = done;
+    if (threadIdx.x == 0) {
+        sums[0] = 0;
+        for (size m = 0; writes && m < tree; ++m) sums[0] += counts[m];
+        if (writes) start[tree] = sums[0];
+    }
+    __syncthreads();
+    size done = sums[0];
     for (size low = 0; low < n_slots; low += 32 * n_words) {
         for (size i = first; i < last; ++i) words[i] = 0;
         __syncthreads();
@@ -272,13 +276,8 @@ extern "C" __global__ void touched_rows(
         __syncthreads();
         size own = 0;
         for (size i = first; i < last; ++i) own += __popc(words[i]);
-        sums[threadIdx.x] = own;
-        __syncthreads();
-        size place = done;
-        for (unsigned t = 0; t < blockDim.x; ++t) {
-            if (t < threadIdx.x) place += sums[t];
-            done += sums[t];
-        }
+        size place = done + sum_before(own, sums);
+        done += sums[blockDim.x - 1];
         for (size i = first; writes && i < last; ++i)
             for (unsigned bits = words[i]; bits; bits &= bits - 1)
                 rows[place++] = tree * n_slots + low + 32 * i + __ffs(bits) - 1;

@@ -311,10 +311,11 @@ def touched(index: IntArray, n_slots: int, start: Array, rows: Array) -> None:
     n_samples, n_trees = index.shape
     counts = array_module(index).empty(n_trees, np.int64)
     n_words = min(-(-n_slots // 32), launcher.compiler.block_bytes() // 16)
+    threads = _threads(max(n_samples, n_words))
     for writes in (0, 1):
         # The dtype chooses a module; this kernel has no floating-point argument.
         args = (index, n_samples, n_trees, n_slots, n_words, writes, counts, start, rows)
-        launch(PACKAGE, "touched_rows", np.dtype(np.float32), n_trees, args, n_bytes=4 * n_words)
+        launch(PACKAGE, "touched_rows", np.dtype(np.float32), n_trees, args, threads, 4 * n_words)
 
 
 def leaf_counts(leaf: IntArray, counts: Array) -> None:

@@ -329,7 +329,7 @@ cdef void _run_groups(
 
 
 cdef int run_slopes(Gradients a, const real* tag) except -1:
-    """Writes the slopes and the gradients by thresholds and weights of a call of at least one sample."""
+    """Writes the slopes and the gradients of thresholds and weights of a call of at least one sample."""
     cdef Plan plan = _plan(&a)
     cdef hf_watch watch
     cdef Py_ssize_t unit, n_units = (a.forest.n_trees + plan.group - 1) // plan.group

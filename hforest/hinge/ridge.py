@@ -38,7 +38,7 @@ class Design:
         # Margins in units of the largest, so that no square overflows.
         self.unit = float(self.size.max()) or 1.0
         self.size /= self.unit
-        # A backward pass also writes gradients by x and by thresholds: here of one column and one vertex.
+        # A backward pass writes gradients of x and of thresholds, too: here of one column and one vertex.
         self._route = Route(leaf, self.size, self.xp.zeros(leaf.shape, np.int32))
         self._features = self.xp.zeros((leaf.shape[1], 1), np.int32)
         self._n_leaves = n_leaves

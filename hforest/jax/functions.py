@@ -183,8 +183,9 @@ def neural_forest(
 
     Notes
     -----
-    p and the gradient by f have the bits of `hforest.neural.forward` and `backward`. The gradient by leaves,
-    computed only where it is asked for, is a product of matrices in float64 over parts of the samples:
+    p and the gradient with respect to f are bit-identical to those of `hforest.neural.forward` and
+    `backward`. The gradient with respect to leaves, computed only where it is asked for, is a product of
+    matrices in float64 over parts of the samples:
     dL/dpi_lk = sum over samples of mu_l dL/dp_k, divided by n_trees. `jax.vmap` as in `hinge_forest`.
 
     Examples

@@ -27,7 +27,7 @@ def softmax_loss(scores: FloatArray, y: ArrayLike) -> tuple[float, FloatArray]:
     loss : float
         Mean over the samples, in nats; 0.0 for no samples. Of CuPy arrays an array of no axes.
     grad : (n_samples, n_classes) array, dtype of scores
-        Gradient of that mean by the scores.
+        Gradient of that mean with respect to the scores.
 
     Raises
     ------
@@ -98,7 +98,7 @@ def squared_loss(prediction: FloatArray, y: FloatArray) -> tuple[float, FloatArr
     loss : float
         In that unit squared; 0.0 for no samples. Of CuPy arrays an array of no axes.
     grad : array, shape and dtype of prediction
-        Gradient of the loss by the prediction.
+        Gradient of the loss with respect to the prediction.
 
     Raises
     ------

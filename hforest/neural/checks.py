@@ -135,7 +135,7 @@ def present(**arrays: Array | None) -> dict[str, Any]:
 
 
 def gradient(f: FloatArray, out: FloatArray | None, inputs: dict[str, Array | None]) -> FloatArray:
-    """The array for a gradient by f: `out`, which overlaps no input, or a new one."""
+    """The array for a gradient with respect to f: `out`, which overlaps no input, or a new one."""
     if out is None:
         return dispatch.array_module(f).empty(f.shape, f.dtype)
     check.same_device(f=f, out=out)

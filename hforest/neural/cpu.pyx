@@ -355,7 +355,7 @@ cdef _backward(
 
 
 def backward(grad_p, f, index, leaves, grad_f):
-    """Gradient by f of any loss whose gradient by the result of `forward` is grad_p."""
+    """Gradient with respect to f of any loss whose gradient by the result of `forward` is grad_p."""
     if f.shape[0] == 0:
         return
     if f.dtype.itemsize == 4:

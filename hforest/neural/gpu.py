@@ -136,7 +136,7 @@ def loss_backward(
 
 
 def backward(grad_p: Array, f: Array, index: Array | None, leaves: Array, grad_f: Array) -> None:
-    """The gradient by f of any loss whose gradient by `forward`'s result is grad_p."""
+    """The gradient with respect to f of any loss whose gradient by `forward`'s result is grad_p."""
     n_trees, n_leaves, n_classes = leaves.shape
     users = None if index is None else _users(index, f.shape[1])
     for chunk in _chunks(f, index, n_trees, n_leaves - 1):

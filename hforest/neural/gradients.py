@@ -143,12 +143,12 @@ def backward(
     index: IntArray | None = None,
     out: FloatArray | None = None,
 ) -> FloatArray:
-    """Returns the gradient by the decision functions of any loss of the result of `forward`.
+    """Returns the gradient of any loss of `forward`'s result with respect to the decision functions.
 
     Parameters
     ----------
     grad_p : (n_samples, n_classes) array of float32 or float64
-        Gradient of the loss by p. Finite.
+        Gradient of the loss with respect to p. Finite.
     f : (n_samples, n_trees, 2**depth - 1) array, dtype of grad_p
         Decision functions, in log odds of going left. Finite. Zero samples are legal. With `index`,
         (n_samples, n_functions).

@@ -100,7 +100,7 @@ def adagrad(param: FloatArray, grad: FloatArray, state: FloatArray, lr: float) -
     param : array of float32 or float64, any shape
         Changed in place.
     grad : array, shape and dtype of param
-        Gradient of the loss by param.
+        Gradient of the loss with respect to param.
     state : array, shape and dtype of param
         h, the root of the sum of squared gradients; zeros at the start. Changed in place.
     lr : float
@@ -196,7 +196,7 @@ def adam(
     param : array of float32 or float64, any shape
         Changed in place.
     grad : array, shape and dtype of param
-        Gradient of the loss by param.
+        Gradient of the loss with respect to param.
     m, v : arrays, shape and dtype of param
         First and second moment; zeros at the start. Changed in place.
     step : int

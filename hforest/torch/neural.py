@@ -15,7 +15,7 @@ Task = Literal["classification", "regression"]
 Loss = Literal["forest", "tree"]
 
 _MU_BYTES = 2**26
-"""Memory for the probabilities of leaves while a gradient by the leaves is added up, in bytes."""
+"""Bytes for the probabilities of leaves while a gradient with respect to the leaves is added up."""
 
 
 def _forward_kernel(f: Any, leaves: Any, index: Any = None, task: Task = "classification") -> Any:
@@ -148,10 +148,10 @@ def neural_forest(
 
     Notes
     -----
-    p and the gradient by f have the bits of `hforest.neural.forward` and `backward`; see `neural_loss` for
-    the loss of labels, which is exact where p is too small for its dtype. Zhang 2017 fits the leaves by a
-    closed-form update (`hforest.neural.update_leaves`, `NeuralForest.update_leaves`). If they require a
-    gradient, it is
+    p and the gradient with respect to f are bit-identical to those of `hforest.neural.forward` and
+    `backward`; see `neural_loss` for the loss of labels, which is exact where p is too small for its
+    dtype. Zhang 2017 fits the leaves by a closed-form update (`hforest.neural.update_leaves`,
+    `NeuralForest.update_leaves`). If they require a gradient, it is
 
         dL/dleaves[m, l, k] = sum over samples of mu[n, m, l] dL/dp[n, k] / n_trees,
 

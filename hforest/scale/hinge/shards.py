@@ -278,7 +278,7 @@ class HingeShards:
         route : ShardRoute
             From `forward`, without a step in between.
         input_gradient : bool
-            Whether the gradient by the input is summed over workers; the same on every worker.
+            Whether the gradient with respect to the input is summed over workers; the same on every worker.
 
         Returns
         -------
