@@ -20,6 +20,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "least weight": {"min_weight_fraction_leaf": 0.2},
     "least weight of random thresholds": {"splitter": "random", "min_weight_fraction_leaf": 0.2},
     "a leaf alone": {"max_depth": 0},
+    "two levels": {"max_depth": 2},
 }
 DISTRIBUTIONS = {
     "axis": project.axis_distribution(12),
@@ -113,6 +114,11 @@ def cases(dtype: type) -> Iterator[Case]:
                 f"small {name} {'weighted' if weighted else 'equal'}",
                 lambda s=name, w=weighted: _bins(s, 40, w, dtype, 0),
             )
+    for name, weighted in (("two levels", False), ("two levels", True), ("targets", True)):
+        yield Case(  # nodes of more than 256 samples, which blocks share
+            f"large nodes {name} {'weighted' if weighted else 'equal'}",
+            lambda s=name, w=weighted: _bins(s, 700, w, dtype),
+        )
     yield Case("windows", lambda: _windows(1, dtype))
     yield Case("windows small", lambda: _windows(0, dtype))
     for name in ("gini", "entropy", "targets", "completely random", "extra targets"):
