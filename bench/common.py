@@ -21,6 +21,16 @@ from hforest.core import machine
 RESULTS = Path(__file__).with_name("results")
 
 
+def numbers(*shape: int, dtype: Any = np.float32, seed: int = 0) -> np.ndarray:
+    """Returns normal numbers, the same rounded for every dtype."""
+    return np.random.default_rng(seed).standard_normal(shape, np.float32).astype(dtype, copy=False)
+
+
+def labels(n: int, n_classes: int) -> np.ndarray:
+    """Returns labels of n samples, int32."""
+    return np.random.default_rng(1).integers(0, n_classes, n, np.int32)
+
+
 def need(install: str, *modules: str) -> None:
     """Ends the program with what to install where modules are missing."""
     missing = [name for name in modules if importlib.util.find_spec(name) is None]

@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 import numpy as np
-from common import machine_text, need, record, spread
+from common import labels, machine_text, need, numbers, record, spread
 
 import hforest
 from hforest import classic, co2, hinge, layers, manifold, neural, optim, project, split, tree
@@ -51,15 +51,6 @@ class Job(NamedTuple):
     bytes: float = 0.0
     once: bool = False
     """Too long for a loop: timed a few times."""
-
-
-def numbers(*shape: int, seed: int = 0) -> np.ndarray:
-    """Normal numbers as float32."""
-    return np.random.default_rng(seed).standard_normal(shape, np.float32)
-
-
-def labels(n: int, n_classes: int, seed: int = 1) -> np.ndarray:
-    return np.random.default_rng(seed).integers(0, n_classes, n, np.int32)
 
 
 # ------------------------------------------------------------------------------------------ hinge forests

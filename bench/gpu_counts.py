@@ -43,7 +43,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from common import record
+from common import labels, numbers, record
 
 import hforest
 from hforest import classic, co2, hinge, layers, manifold, neural, optim, project, split, tree
@@ -64,14 +64,6 @@ class Job(NamedTuple):
 
     call: Callable[[], Any]
     reads: Any
-
-
-def numbers(*shape: int, dtype: Any, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape, np.float32).astype(dtype)
-
-
-def labels(n: int, n_classes: int) -> np.ndarray:
-    return np.random.default_rng(1).integers(0, n_classes, n, np.int32)
 
 
 def flat(values: Any) -> Iterator[Any]:

@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from common import ceilings, machine_text, plainly, record, side_by_side, spread
+from common import ceilings, labels, machine_text, numbers, plainly, record, side_by_side, spread
 from scipy import sparse, special
 
 import hforest
@@ -32,11 +32,6 @@ from hforest.core import dispatch
 Call = Callable[[], Any]
 Job = tuple[dict[str, Call], list[Any]]
 """hforest and the rungs beside it, and the arrays, or numbers of bytes, that a call reads and writes."""
-
-
-def numbers(*shape: int, seed: int = 0) -> np.ndarray:
-    """Normal numbers as float32."""
-    return np.random.default_rng(seed).standard_normal(shape, np.float32)
 
 
 def projections(scale: float) -> Job:
@@ -91,7 +86,7 @@ def normalisation(scale: float) -> Job:
 def softmax(scale: float) -> Job:
     """Softmax loss of ten classes and its gradient."""
     scores = numbers(round(100_000 * scale), 10)
-    y = np.random.default_rng(1).integers(0, 10, len(scores), np.int32)
+    y = labels(len(scores), 10)
 
     def numpy() -> tuple[float, np.ndarray]:
         p = special.softmax(scores, axis=1)
@@ -172,7 +167,7 @@ def adam_rows(scale: float) -> Job:
 
 def stump(n: int, d: int, n_classes: int) -> tuple[Any, ...]:
     """Samples, labels, a split and scores of both sides."""
-    x, y = numbers(n, d), np.random.default_rng(1).integers(0, n_classes, n, np.int32)
+    x, y = numbers(n, d), labels(n, n_classes)
     return x, y, numbers(d, seed=2), numbers(n_classes, seed=3), numbers(n_classes, seed=4)
 
 
