@@ -19,6 +19,12 @@ step() {
     printf '\n== %s (%ss)\n' "$*" "$SECONDS"
 }
 
+# await FILE PROCESS: waits until another chain has written a file; fails where its process ends without.
+await() {
+    while kill -0 "$2" 2>/dev/null && [ ! -e "$1" ]; do sleep 1; done
+    [ -e "$1" ]
+}
+
 # requirements EXTRA...: what the package, its build and some of its extras ask for.
 requirements() {
     "$PYTHON" - "$@" <<'END'
