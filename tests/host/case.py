@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from hforest.core import launch
+
 
 def small(whole: np.ndarray, dtype: type) -> np.ndarray:
     """Returns whole numbers times a number so small that float32 holds them as subnormals; no arithmetic flushes them."""
@@ -27,6 +29,8 @@ class Case:
     call: Callable[[], dict[str, np.ndarray]]
     near: Mapping[str, float] = field(default_factory=dict)
     """Error allowed to some arrays, in roundings of their largest number; the others must have equal bits."""
+    threads: int = launch.THREADS
+    """`launch.THREADS` of the CUDA backend. With fewer than the default, fewer samples make a block loop over them."""
 
     def differences(self, got: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> list[str]:
         """Returns how `got` differs from `expected`: a line for each array with too large a difference."""

@@ -1,7 +1,8 @@
 """Cases of `hforest.hinge`: every function with kernels, on small shapes that leave no kernel's corner out."""
 
+import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
@@ -24,11 +25,14 @@ SHAPES = (
     ("tree", 50, 4, 3, 5, (3,)),
     ("fern", 40, 8, 4, 6, (3, 2)),
     ("tree", 9, 2, 2, 300, (37,)),  # more features than threads, more outputs than columns of a block
-    ("fern", 3, 160, 2, 4, (11,)),  # more trees than a tile, and features shared by many trees
-    ("fern", 200, 2, 1, 3, ()),  # long sums
-    ("tree", 4, 140, 2, 3, ()),  # likewise, with slopes that are products: grad_x shows its order
+    ("fern", 70, 2, 1, 3, ()),  # long sums
     ("tree", 260, 2, 2, 3, (3,)),  # sums over many samples, and several blocks for every kernel
+    ("fern", 3, 130, 1, 4, (11,)),  # more trees than a tile, and features shared by many trees
+    ("tree", 4, 130, 1, 3, ()),  # likewise, with slopes that are products: grad_x shows its order
 )
+MANY = 128
+"""Trees of a shape that is run with the margin of columns alone, and without the rows that samples touch: there a
+block is a tree, and ThreadSanitizer takes a second for a hundred of them."""
 
 # kind, shape of the images, windows, trees, depth, outputs
 IMAGES = (
@@ -45,7 +49,7 @@ IMAGES = (
         (),
     ),  # windows in the padding alone
     ("fern", (2, 1, 3, 4, 5), hinge.Windows((2, 1, 3), 1, (0, 1, 1), (1, 1, 2)), 3, 2, (3,)),  # three axes
-    ("tree", (2, 1, 12, 13), hinge.Windows(2), 3, 2, ()),  # sums over many windows
+    ("tree", (2, 1, 10, 10), hinge.Windows(2), 2, 2, ()),  # sums over many windows
 )
 
 
@@ -103,13 +107,13 @@ def _operators(
     results["y_routed"] = hinge.leaf_outputs(route.leaf, route.margin, w)
     for name, how in (("each", None), ("aggregate", aggregate)):
         dense = hinge.backward(a[name], route, x, t, f, w, **words, aggregate=how)
+        results |= {f"{name}_grad_{key}": part for key, part in dense._asdict().items() if part is not None}
+        if len(t) > MANY:
+            continue
         sparse = hinge.backward_sparse(a[name], route, x, t, f, w, **words, aggregate=how)
         results[f"{name}_sparse_grad_x"] = sparse.x
         for parameter, part in dense._asdict().items():
-            if part is None:
-                continue
-            results[f"{name}_grad_{parameter}"] = part
-            if parameter != "x":
+            if part is not None and parameter != "x":
                 rows, values = getattr(sparse, parameter)
                 results |= {f"{name}_rows_{parameter}": rows, f"{name}_sparse_grad_{parameter}": values}
     return {f"{margin} {name}": part for name, part in results.items()}
@@ -148,33 +152,44 @@ def _near(a: dict[str, Any], dtype: type, exact: bool) -> dict[str, float]:
     }
 
 
+def _case(
+    name: str, call: Callable[[], dict[str, np.ndarray]], a: dict[str, Any], dtype: type, exact: bool
+) -> Case:
+    # Small blocks for the most pairs of a sample and a tree, so that blocks loop over them.
+    n_pairs = a["each"].size // math.prod(a["weights"].shape[2:])
+    return Case(name, call, _near(a, dtype, exact), 32 if n_pairs > 300 else 128)
+
+
 def cases(dtype: type) -> Iterator[Case]:
-    """Every shape with numbers whose sums are exact, and with others."""
-    for exact, aggregate in ((True, "sum"), (False, "mean")):
-        numbers = f"{'exact' if exact else 'rounded'} {aggregate}"
-        for shape in SHAPES:
-            kind, n, n_trees, depth, n_features, outputs = shape
-            name = f"{kind} n={n} trees={n_trees} depth={depth} features={n_features} outputs={outputs} {numbers}"
-            arrays = _of_rows(shape, dtype, exact)
+    """Every shape with numbers whose sums are exact, and with others.
 
-            def of_rows(k: str = kind, a: dict = arrays, g: str = aggregate) -> dict[str, np.ndarray]:
-                return (
-                    _operators(k, "column", None, a, g)
-                    | _operators(k, "projection", None, a, g)
-                    | _leaves(k, a)
-                )
+    Images come first: ThreadSanitizer is slower after a kernel with many threads in a block.
+    """
+    modes = ((True, "sum"), (False, "mean"))
+    for image, (exact, aggregate) in itertools.product(IMAGES, modes):
+        kind, size, windows, *sizes = image
+        arrays = _of_images(image, dtype, exact)
 
-            yield Case(name, of_rows, _near(arrays, dtype, exact))
-        for image in IMAGES:
-            kind, size, windows, *sizes = image
-            arrays = _of_images(image, dtype, exact)
+        def of_images(
+            k: str = kind, w: hinge.Windows = windows, a: dict = arrays, g: str = aggregate
+        ) -> dict[str, np.ndarray]:
+            return _operators(k, "column", w, a, g) | _operators(k, "projection", w, a, g)
 
-            def of_images(
-                k: str = kind, w: hinge.Windows = windows, a: dict = arrays, g: str = aggregate
-            ) -> dict[str, np.ndarray]:
-                return _operators(k, "column", w, a, g) | _operators(k, "projection", w, a, g)
+        name = f"{kind} of {size}, {windows}, {sizes} {'exact' if exact else 'rounded'} {aggregate}"
+        yield _case(name, of_images, arrays, dtype, exact)
+    for shape, (exact, aggregate) in itertools.product(SHAPES, modes):
+        kind, n, n_trees, depth, n_features, outputs = shape
+        arrays = _of_rows(shape, dtype, exact)
 
-            name = f"{kind} of {size}, {windows}, {sizes} {numbers}"
-            yield Case(name, of_images, _near(arrays, dtype, exact))
+        def of_rows(k: str = kind, a: dict = arrays, g: str = aggregate) -> dict[str, np.ndarray]:
+            results = _operators(k, "column", None, a, g) | _leaves(k, a)
+            if len(a["thresholds"]) <= MANY:
+                results |= _operators(k, "projection", None, a, g)
+            return results
+
+        sizes = f"n={n} trees={n_trees} depth={depth} features={n_features} outputs={outputs}"
+        yield _case(
+            f"{kind} {sizes} {'exact' if exact else 'rounded'} {aggregate}", of_rows, arrays, dtype, exact
+        )
     for kind in ("tree", "fern"):
         yield Case(f"{kind} small", lambda k=kind: _small(k, dtype))

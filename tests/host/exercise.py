@@ -26,12 +26,15 @@ def cases_of(subpackage: str, dtype: type) -> Iterator[Case]:
 
 
 def results(
-    case: Case, sanitize: str | None = None, threads: int = launch.THREADS, cupy: bool = False
+    case: Case, sanitize: str | None = None, threads: int = 0, cupy: bool = False
 ) -> dict[str, np.ndarray]:
-    """Returns the CUDA backend's results of a case, with so many threads in a block; `cupy`: as `like_cupy`."""
+    """Returns the CUDA backend's results of a case, with so many threads in a block, or as many as the case has (0).
+
+    `cupy`: as `like_cupy`.
+    """
     with contextlib.ExitStack() as stack:
         stack.enter_context(host_compiler(sanitize))
-        stack.enter_context(mock.patch.object(launch, "THREADS", threads))
+        stack.enter_context(mock.patch.object(launch, "THREADS", threads or case.threads))
         if cupy:
             stack.enter_context(like_cupy())
         return case.call()
