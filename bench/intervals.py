@@ -95,21 +95,21 @@ def one_set(cell: Cell, number: int) -> dict[str, Any]:
 
 def table(rows: list[dict[str, Any]]) -> Iterator[str]:
     """Lines of Markdown: coverage, and standard errors and biases as shares of the true deviation."""
-    yield "| function | rows | columns | in_bag | trees | sets | where | 90 % | 95 % | error | bias |"
-    yield "|---|---|---|---|---|---|---|---|---|---|---|"
+    yield (
+        "| function | rows | columns | in_bag | sets | inside: 90 % | 95 % | error | bias "
+        "| boundary: 90 % | 95 % | error | bias |"
+    )
+    yield "|" + 13 * "---|"
     for row in rows:
         cell, n_sets = Cell(*(row[key] for key in Cell._fields)), row["sets"]
         of = {key: np.array(row[key]) / n_sets for key in (*map(str, LEVELS), "error", "square", "variance")}
-        for where, part in (("inside", slice(N_NEW)), ("boundary", slice(N_NEW, None))):
+        cells = [*map(str, cell), str(n_sets)]
+        for part in (slice(N_NEW), slice(N_NEW, None)):
             true = np.sqrt((of["square"] - of["error"] ** 2)[part].mean() * n_sets / max(1, n_sets - 1))
             bias = np.sqrt(np.mean(of["error"][part] ** 2))
-            covered = [f"{of[str(level)][part].mean():.2f}" for level in LEVELS]
-            share = [f"{np.sqrt(of['variance'][part].mean()) / true:.2f}", f"{bias / true:.2f}"]
-            yield (
-                "| "
-                + " | ".join([*map(str, cell), str(cell.n_trees), str(n_sets), where, *covered, *share])
-                + " |"
-            )
+            cells += [f"{of[str(level)][part].mean():.2f}" for level in LEVELS]
+            cells += [f"{np.sqrt(of['variance'][part].mean()) / true:.2f}", f"{bias / true:.2f}"]
+        yield f"| {' | '.join(cells)} |"
 
 
 def measure(

@@ -259,4 +259,4 @@ def test_the_script_of_coverage(bench, tmp_path, monkeypatch, capsys):
     np.testing.assert_allclose(row["error"], np.sum([one["error"] for one in sets], axis=0))
     lines = list(bench.table([row]))
     assert lines[-1] in capsys.readouterr().out
-    assert lines[2].startswith("| waves | 200 | 2 | 0.5 | 100 | 3 | inside |")
+    assert lines[2].startswith("| waves | 200 | 2 | 0.5 | 3 | ")
