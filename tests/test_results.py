@@ -229,7 +229,6 @@ TABULAR = [
     ("manifold", "tabular_projections_20000", "errors_table", "classification"),
     ("manifold", "tabular_projections_20000", "errors_table", "regression"),
     ("neural", "tabular_neural", "summary_table", "classification"),
-    ("neural", "tabular_neural", "errors_table", "classification"),
     ("co2", "tabular_co2_choose", "summary_table", "classification"),
     ("co2", "tabular_co2_choose", "summary_table", "regression"),
     ("co2", "tabular_co2_judge", "errors_table", "classification"),
