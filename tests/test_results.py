@@ -222,7 +222,6 @@ TABULAR = [
     ("classic", "tabular_extra", "errors_table", "classification"),
     ("classic", "tabular_extra", "errors_table", "regression"),
     ("classic", "tabular_classic_regression", "summary_table", "regression"),
-    ("classic", "tabular_classic_regression", "errors_table", "regression"),
     ("classic", "tabular_regression_judge", "errors_table", "regression"),
     ("manifold", "tabular_projections", "summary_table", "classification"),
     ("manifold", "tabular_projections", "summary_table", "regression"),
