@@ -225,8 +225,6 @@ TABULAR = [
     ("classic", "tabular_regression_judge", "errors_table", "regression"),
     ("manifold", "tabular_projections", "summary_table", "classification"),
     ("manifold", "tabular_projections", "summary_table", "regression"),
-    ("manifold", "tabular_projections_20000", "errors_table", "classification"),
-    ("manifold", "tabular_projections_20000", "errors_table", "regression"),
     ("neural", "tabular_neural", "summary_table", "classification"),
     ("co2", "tabular_co2_choose", "summary_table", "classification"),
     ("co2", "tabular_co2_judge", "errors_table", "classification"),
