@@ -219,8 +219,6 @@ TABULAR = [
     ("results-tables", "tabular_indicators", "errors_table", "classification"),
     ("results-tables", "tabular_judge_five", "summary_table", "regression"),
     ("results-tables", "tabular_judge_five", "errors_table", "regression"),
-    ("classic", "tabular_extra", "errors_table", "classification"),
-    ("classic", "tabular_extra", "errors_table", "regression"),
     ("classic", "tabular_classic_regression", "summary_table", "regression"),
     ("classic", "tabular_regression_judge", "errors_table", "regression"),
     ("manifold", "tabular_projections", "summary_table", "classification"),
