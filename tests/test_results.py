@@ -236,6 +236,9 @@ SHOWN = {
         "co2:n_trees=100,nu=4,lr=0.1,bootstrap=False,min_samples_oblique=50",
     ),
     "tabular_co2_judge": ("rf", "co2"),
+    "tabular_classic_regression": (
+        "rf", "classic:max_features=0.6", "classic", "extra:max_features=0.6", "extra"
+    ),
 }  # fmt: skip
 """Records of which pages show some methods."""
 
@@ -303,10 +306,9 @@ def test_tables_of_ordinary_tables_are_those_of_the_records(page, file, name, ta
     assert not stands_on(f"{page}.md", table(other, task))
 
 
-@pytest.mark.parametrize(("file", "name"), [("missing", "summary"), ("adult_categories", "table")])
-def test_tables_of_missing_values_are_those_of_the_records(file, name, script):
-    table, rows = getattr(script("missing"), name), record(file)
-    assert stands_on("growth.md", table(rows)), f"run missing.py --table {file}.json"
+def test_the_table_of_missing_values_is_that_of_the_record(script):
+    table, rows = script("missing").summary, record("missing")
+    assert stands_on("growth.md", table(rows)), "run missing.py --table missing.json"
     other = [
         {
             **row,
