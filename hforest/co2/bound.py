@@ -108,15 +108,16 @@ def surrogate(
     Parameters
     ----------
     x : (n_samples, n_features) array of float32 or float64
-        Samples as they are; append a constant -1 for an offset.
+        Samples, which are not changed; append a constant column of -1 for an offset.
     y : (n_samples,) array of integers or bools, or (n_samples,) or (n_samples, n_outputs) array of numbers
-        Labels for the log loss, targets for the squared loss; for a pair of functions what they take.
+        Labels for the log loss, targets for the squared loss; with a pair of functions, rows that they
+        accept.
     w : (n_features,) array, dtype of x
         The split: ``w.x >= 0`` goes right.
     theta0 : (n_outputs,) array, dtype of x
-        Of the left side: unnormalised log-probabilities of the classes, or means of the targets.
+        Left side's unnormalised log-probabilities of the classes, or means of the targets.
     theta1 : (n_outputs,) array, dtype of x
-        Of the right side: unnormalised log-probabilities of the classes, or means of the targets.
+        Right side's unnormalised log-probabilities of the classes, or means of the targets.
     loss : "log" or "squared", or a tuple of two functions
         ``-theta[y] + log sum exp theta`` (eq. 3), or ``||y - theta||**2`` (eq. 4). Or (value, gradient) of a
         convex loss: functions of theta (n_outputs,) float64 and rows of y that return an array (n_samples,)
@@ -176,15 +177,16 @@ def surrogate_grad(
     Parameters
     ----------
     x : (n_samples, n_features) array of float32 or float64
-        Samples as they are; append a constant -1 for an offset.
+        Samples, which are not changed; append a constant column of -1 for an offset.
     y : (n_samples,) array of integers or bools, or (n_samples,) or (n_samples, n_outputs) array of numbers
-        Labels for the log loss, targets for the squared loss; for a pair of functions what they take.
+        Labels for the log loss, targets for the squared loss; with a pair of functions, rows that they
+        accept.
     w : (n_features,) array, dtype of x
         The split: ``w.x >= 0`` goes right.
     theta0 : (n_outputs,) array, dtype of x
-        Of the left side: unnormalised log-probabilities of the classes, or means of the targets.
+        Left side's unnormalised log-probabilities of the classes, or means of the targets.
     theta1 : (n_outputs,) array, dtype of x
-        Of the right side: unnormalised log-probabilities of the classes, or means of the targets.
+        Right side's unnormalised log-probabilities of the classes, or means of the targets.
     loss : "log" or "squared", or a tuple of two functions
         ``-theta[y] + log sum exp theta`` (eq. 3), or ``||y - theta||**2`` (eq. 4). Or (value, gradient) of a
         convex loss: functions of theta (n_outputs,) float64 and rows of y that return an array (n_samples,)

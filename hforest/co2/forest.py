@@ -89,9 +89,9 @@ def grow(
     splitter : "co2" or "oc1"
         Fit stumps as `fit_stump` does, or as `fit_oc1` does, whose `restarts` and `jumps` apply then.
     restarts : int
-        Searches from random hyperplanes, besides the one from w.
+        Number of searches from random hyperplanes, besides the one from w.
     jumps : int
-        Random directions that a search tries in a row to leave a local optimum.
+        Number of random directions that a search tries in a row to leave a local optimum.
     min_samples_oblique : int
         A node of fewer samples keeps its univariate split with the splitter "co2": w has a number for each
         feature, and few samples do not show which are noise.
@@ -100,11 +100,11 @@ def grow(
         means, over the samples of weight above 0; the forest is handed back in the units of x and y. False
         is the paper's plain form: scale the features.
     sample_weight : (n_samples,) array of real numbers, optional
-        Weights of the samples, 0 to 1e15, not all below 1e-60; the largest is at most 2e90 times the smallest
+        Weights of the samples, 0 to 1e15, not all below 1e-60. The largest is at most 2e90 times the smallest
         above 0. A sample of weight 0 is left out.
     class_weight : "balanced", mapping, or (n_classes,) array-like, optional
-        Factor of the sample weights of each class. Classes that a mapping leaves out have factor 1;
-        "balanced" gives the classes that occur equal weight.
+        Factors of the sample weights of each class. Classes that a mapping omits have factor 1; "balanced"
+        gives all classes that occur the same total weight.
     criterion : "entropy", "gini" or "squared_error", optional
         Impurity by which the univariate split is chosen; by default "entropy", for a regression
         "squared_error".
@@ -113,28 +113,28 @@ def grow(
         each, some above 0 in each row. By default every tree has every sample: features are sampled, and
         errors were lower.
     max_depth : int, optional
-        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+        Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
-        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+        A node with fewer samples is a leaf; a sample that is drawn twice counts once.
     min_samples_leaf : int
-        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+        Minimum number of samples on each side of a split; a sample that is drawn twice counts once.
     min_weight_fraction_leaf : float
-        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+        Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     min_impurity_decrease : float
-        Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
+        Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
     task : "classification" or "regression"
         Whether y holds labels or targets.
     n_classes : int, optional
         Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
         1, and every class must occur. Classification only.
     first_tree : int
-        Number of the first tree, 0 or more; first_tree + n_trees is at most 2**20. The same arguments and the
-        same int as rng grow trees first_tree to first_tree + n_trees - 1 of one forest, bit for bit, however
-        it is divided into ranges (`hforest.tree.join` joins them). Row m of in-bag counts belongs to tree
+        Number of the first tree, 0 or more; first_tree + n_trees is at most 2**20. Calls with the same
+        arguments and the same int as rng grow ranges of one forest: its trees are bit-identical for any
+        division into ranges. `hforest.tree.join` joins them. Row m of in-bag counts belongs to tree
         first_tree + m.
     progress : callable or bool, optional
-        Called as progress(done, n_trees) after every few trees; False ends the growth and returns the trees
-        so far. True shows a bar.
+        Called as progress(done, n_trees) after every few trees. If it returns False, growth stops and the
+        trees so far are returned. True shows a bar.
     rng : None, int or numpy.random.Generator
         Source of random numbers; the same int gives the same result in every call.
 

@@ -52,7 +52,7 @@ def fit_oc1(
     w : (n_features,) array, dtype of x
         Where to start, such as a univariate split. It is not changed.
     sample_weight : (n_samples,) array of real numbers, optional
-        Weights of the samples, 0 to 1e15, not all below 1e-60; the largest is at most 2e90 times the smallest
+        Weights of the samples, 0 to 1e15, not all below 1e-60. The largest is at most 2e90 times the smallest
         above 0. A sample of weight 0 is left out.
     criterion : "entropy", "gini" or "squared_error", optional
         Impurity; by default "entropy", for a regression "squared_error".
@@ -61,9 +61,9 @@ def fit_oc1(
     min_weight_fraction_leaf : float
         Weight that each side must have at least, as a share of the weight of all samples, 0 to 0.5.
     restarts : int
-        Searches from random hyperplanes, besides the one from w.
+        Number of searches from random hyperplanes, besides the one from w.
     jumps : int
-        Random directions that a search tries in a row to leave a local optimum.
+        Number of random directions that a search tries in a row to leave a local optimum.
     task : "classification" or "regression"
         Whether y holds labels or targets.
     n_classes : int, optional

@@ -108,7 +108,7 @@ def fit_stump(
     stump : StumpSettings
         The other settings of the procedure.
     sample_weight : (n_samples,) array of real numbers, optional
-        Weights of the samples, 0 to 1e15, not all below 1e-60; the largest is at most 2e90 times the smallest
+        Weights of the samples, 0 to 1e15, not all below 1e-60. The largest is at most 2e90 times the smallest
         above 0. A sample of weight 0 is left out.
     task : "classification" or "regression"
         The log loss (eq. 3), or the squared loss (eq. 4).

@@ -210,10 +210,10 @@ def from_forest(
     kernel : bool
         Make inner products of the forest's splits; single columns become inner products, too.
     l2 : float
-        Strength of the ridge, above 0. Free of the units of x and of the number of trees and samples: a
-        sample that is alone in all of its leaves is fitted by 1 / (1 + l2) of its target.
+        Strength of the ridge, above 0. It does not depend on the unit of x, nor on the number of trees and
+        samples: a sample that is alone in all of its leaves is fitted by 1 / (1 + l2) of its target.
     tolerance : float
-        The solver stops when its residual has fallen to this share, from 0 to 1.
+        The solver stops when its residual is at most this fraction of the first, 0 to 1.
     task : "classification" or "regression"
         What y is. Not used where y is None.
 

@@ -48,20 +48,21 @@ def traverse(
     Parameters
     ----------
     x : (n_samples, n_features) array of float32 or float64
-        Finite. Zero samples are legal. With `windows` (n_images, channels, *space), one to three axes in
-        space.
+        Samples, finite; n_samples may be 0. With `windows`, images (n_images, channels, *space) with one to
+        three axes of space.
     thresholds : (n_trees, n_vertices) array, dtype of x
-        In the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has depth, the first
-        for the leaf's most significant bit. An infinite threshold sends all samples to one side.
+        Thresholds, in the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has
+        depth vertices, the first for the leaf's most significant bit. An infinite threshold sends all samples
+        to one side.
     features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
-        What each vertex reads: a column of x, or with ``margin="projection"`` a finite vector, which is
-        learned and whose inner product with x it compares.
+        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite
+        vector, which is learned; the vertex compares its inner product with x.
     kind : "tree" or "fern"
-        A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
+        A tree has 2**depth - 1 vertices. A fern has depth vertices, one per level.
     margin : "column" or "projection"
-        Vertices compare columns of x, or inner products with a learned vector of their own.
+        Vertices compare columns of x, or inner products of x with learned vectors.
     windows : Windows, optional
-        Samples are the windows of images, and n_features is channels * kernel size, the channel first.
+        Samples are windows of images, with channels * kernel size features, channel by channel.
     out : tuple of three arrays, optional
         Arrays for leaf, margin and vertex, with their shapes and dtypes.
 
@@ -154,24 +155,26 @@ def forward(
     Parameters
     ----------
     x : (n_samples, n_features) array of float32 or float64
-        Finite. Zero samples are legal. With `windows` (n_images, channels, *space), one to three axes in
-        space.
+        Samples, finite; n_samples may be 0. With `windows`, images (n_images, channels, *space) with one to
+        three axes of space.
     thresholds : (n_trees, n_vertices) array, dtype of x
-        In the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has depth, the first
-        for the leaf's most significant bit. An infinite threshold sends all samples to one side.
+        Thresholds, in the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has
+        depth vertices, the first for the leaf's most significant bit. An infinite threshold sends all samples
+        to one side.
     features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
-        What each vertex reads: a column of x, or with ``margin="projection"`` a finite vector, which is
-        learned and whose inner product with x it compares.
+        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite
+        vector, which is learned; the vertex compares its inner product with x.
     kind : "tree" or "fern"
-        A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
+        A tree has 2**depth - 1 vertices. A fern has depth vertices, one per level.
     margin : "column" or "projection"
-        Vertices compare columns of x, or inner products with a learned vector of their own.
+        Vertices compare columns of x, or inner products of x with learned vectors.
     windows : Windows, optional
-        Samples are the windows of images, and n_features is channels * kernel size, the channel first.
+        Samples are windows of images, with channels * kernel size features, channel by channel.
     weights : (n_trees, 2**depth, *outputs) array, dtype of x
-        Leaf weights of any trailing shape.
+        Leaf weights; outputs have any shape.
     aggregate : None, "sum" or "mean"
-        None keeps trees apart; "sum" and "mean" combine their outputs, in float64 in the order of the trees.
+        None keeps the outputs of trees separate; "sum" and "mean" combine them, in float64 in the order of
+        the trees.
     out : array, optional
         Array for y, with its shape and the dtype of x.
 
@@ -240,24 +243,26 @@ def forward_with_route(
     Parameters
     ----------
     x : (n_samples, n_features) array of float32 or float64
-        Finite. Zero samples are legal. With `windows` (n_images, channels, *space), one to three axes in
-        space.
+        Samples, finite; n_samples may be 0. With `windows`, images (n_images, channels, *space) with one to
+        three axes of space.
     thresholds : (n_trees, n_vertices) array, dtype of x
-        In the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has depth, the first
-        for the leaf's most significant bit. An infinite threshold sends all samples to one side.
+        Thresholds, in the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has
+        depth vertices, the first for the leaf's most significant bit. An infinite threshold sends all samples
+        to one side.
     features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
-        What each vertex reads: a column of x, or with ``margin="projection"`` a finite vector, which is
-        learned and whose inner product with x it compares.
+        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite
+        vector, which is learned; the vertex compares its inner product with x.
     weights : (n_trees, 2**depth, *outputs) array, dtype of x
-        Leaf weights of any trailing shape.
+        Leaf weights; outputs have any shape.
     kind : "tree" or "fern"
-        A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
+        A tree has 2**depth - 1 vertices. A fern has depth vertices, one per level.
     margin : "column" or "projection"
-        Vertices compare columns of x, or inner products with a learned vector of their own.
+        Vertices compare columns of x, or inner products of x with learned vectors.
     windows : Windows, optional
-        Samples are the windows of images, and n_features is channels * kernel size, the channel first.
+        Samples are windows of images, with channels * kernel size features, channel by channel.
     aggregate : None, "sum" or "mean"
-        None keeps trees apart; "sum" and "mean" combine their outputs, in float64 in the order of the trees.
+        None keeps the outputs of trees separate; "sum" and "mean" combine them, in float64 in the order of
+        the trees.
     out : (y, route), optional
         Array for y, and three for the route.
 
@@ -357,25 +362,26 @@ def backward(
     route : Route
         From `forward_with_route` or `traverse` on the same arguments.
     x : (n_samples, n_features) array of float32 or float64
-        Finite. Zero samples are legal. With `windows` (n_images, channels, *space), one to three axes in
-        space. Values are read only with ``margin="projection"``.
+        Samples, finite; n_samples may be 0. With `windows`, images (n_images, channels, *space) with one to
+        three axes of space. Values are read only with ``margin="projection"``.
     thresholds : (n_trees, n_vertices) array, dtype of x
-        In the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has depth, the first
-        for the leaf's most significant bit. An infinite threshold sends all samples to one side. Values are
-        not read.
+        Thresholds, in the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has
+        depth vertices, the first for the leaf's most significant bit. An infinite threshold sends all samples
+        to one side. Values are not read.
     features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
-        What each vertex reads: a column of x, or with ``margin="projection"`` a finite vector, which is
-        learned and whose inner product with x it compares.
+        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite
+        vector, which is learned; the vertex compares its inner product with x.
     weights : (n_trees, 2**depth, *outputs) array, dtype of x
-        Leaf weights of any trailing shape.
+        Leaf weights; outputs have any shape.
     kind : "tree" or "fern"
-        A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
+        A tree has 2**depth - 1 vertices. A fern has depth vertices, one per level.
     margin : "column" or "projection"
-        Vertices compare columns of x, or inner products with a learned vector of their own.
+        Vertices compare columns of x, or inner products of x with learned vectors.
     windows : Windows, optional
-        Samples are the windows of images, and n_features is channels * kernel size, the channel first.
+        Samples are windows of images, with channels * kernel size features, channel by channel.
     aggregate : None, "sum" or "mean"
-        None keeps trees apart; "sum" and "mean" combine their outputs, in float64 in the order of the trees.
+        None keeps the outputs of trees separate; "sum" and "mean" combine them, in float64 in the order of
+        the trees.
     out : Gradients, optional
         Arrays for the gradients.
 
@@ -464,25 +470,26 @@ def backward_sparse(
     route : Route
         From `forward_with_route` or `traverse` on the same arguments.
     x : (n_samples, n_features) array of float32 or float64
-        Finite. Zero samples are legal. With `windows` (n_images, channels, *space), one to three axes in
-        space. Values are read only with ``margin="projection"``.
+        Samples, finite; n_samples may be 0. With `windows`, images (n_images, channels, *space) with one to
+        three axes of space. Values are read only with ``margin="projection"``.
     thresholds : (n_trees, n_vertices) array, dtype of x
-        In the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has depth, the first
-        for the leaf's most significant bit. An infinite threshold sends all samples to one side. Values are
-        not read.
+        Thresholds, in the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has
+        depth vertices, the first for the leaf's most significant bit. An infinite threshold sends all samples
+        to one side. Values are not read.
     features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
-        What each vertex reads: a column of x, or with ``margin="projection"`` a finite vector, which is
-        learned and whose inner product with x it compares.
+        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite
+        vector, which is learned; the vertex compares its inner product with x.
     weights : (n_trees, 2**depth, *outputs) array, dtype of x
-        Leaf weights of any trailing shape.
+        Leaf weights; outputs have any shape.
     kind : "tree" or "fern"
-        A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
+        A tree has 2**depth - 1 vertices. A fern has depth vertices, one per level.
     margin : "column" or "projection"
-        Vertices compare columns of x, or inner products with a learned vector of their own.
+        Vertices compare columns of x, or inner products of x with learned vectors.
     windows : Windows, optional
-        Samples are the windows of images, and n_features is channels * kernel size, the channel first.
+        Samples are windows of images, with channels * kernel size features, channel by channel.
     aggregate : None, "sum" or "mean"
-        None keeps trees apart; "sum" and "mean" combine their outputs, in float64 in the order of the trees.
+        None keeps the outputs of trees separate; "sum" and "mean" combine them, in float64 in the order of
+        the trees.
     out : array, optional
         For the gradient with respect to x.
 
@@ -538,15 +545,16 @@ def leaf_outputs(
     Parameters
     ----------
     leaf : (n_samples, n_trees) array of int32, or (n_images, *out, n_trees)
-        Leaves reached.
+        Leaf that each sample reaches in each tree.
     margin : array of float32 or float64, shape of leaf
         Margins r*.
     weights : (n_trees, n_leaves, *outputs) array, dtype of margin
         Leaf weights.
     aggregate : None, "sum" or "mean"
-        None keeps trees apart; "sum" and "mean" combine their outputs, in float64 in the order of the trees.
+        None keeps the outputs of trees separate; "sum" and "mean" combine them, in float64 in the order of
+        the trees.
     out : array, optional
-        Where to write the result.
+        Array for the result.
 
     Returns
     -------

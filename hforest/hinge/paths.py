@@ -19,9 +19,9 @@ def leaf_rows(leaf: IntArray, n_leaves: int) -> IntArray:
     Parameters
     ----------
     leaf : (n_samples, n_trees) array of int32
-        Leaves reached.
+        Leaf that each sample reaches in each tree.
     n_leaves : int
-        Leaves of a tree, 2**depth.
+        Number of leaves of a tree, 2**depth.
 
     Returns
     -------
@@ -62,9 +62,9 @@ def leaf_counts(leaf: IntArray, n_leaves: int) -> IntArray:
     Parameters
     ----------
     leaf : (n_samples, n_trees) array of int32
-        Leaves reached.
+        Leaf that each sample reaches in each tree.
     n_leaves : int
-        Leaves of a tree, 2**depth.
+        Number of leaves of a tree, 2**depth.
 
     Returns
     -------
@@ -109,7 +109,7 @@ def tree_path(leaf: IntArray, features: IntArray) -> TreePath:
     Parameters
     ----------
     leaf : (n_samples, n_trees) array of int32
-        Leaves reached.
+        Leaf that each sample reaches in each tree.
     features : (n_trees, 2**depth - 1) array of int32
         Column of x that each vertex compares.
 

@@ -161,12 +161,12 @@ def fit_weights(
     y : (n_samples,) array of integers or bools, or (n_samples, *outputs) array of real numbers
         Labels 0 to n_classes - 1, which are fitted as 0 and 1 (a column a class), or regression targets.
     n_leaves : int
-        Leaves of a tree, 2**depth.
+        Number of leaves of a tree, 2**depth.
     l2 : float
-        Strength of the ridge, above 0. Free of the units of x and of the number of trees and samples: a
-        sample that is alone in all of its leaves is fitted by 1 / (1 + l2) of its target.
+        Strength of the ridge, above 0. It does not depend on the unit of x, nor on the number of trees and
+        samples: a sample that is alone in all of its leaves is fitted by 1 / (1 + l2) of its target.
     tolerance : float
-        The solver stops when its residual has fallen to this share, from 0 to 1.
+        The solver stops when its residual is at most this fraction of the first, 0 to 1.
     task : "classification" or "regression"
         Whether y holds labels or targets.
     n_classes : int, optional

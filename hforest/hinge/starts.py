@@ -54,9 +54,9 @@ def init(
     outputs : int or sequence of int
         Trailing shape of the leaf weights: () for scalars, K or (K,) for vectors.
     kind : "tree" or "fern"
-        A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
+        A tree has 2**depth - 1 vertices. A fern has depth vertices, one per level.
     margin : "column" or "projection"
-        Vertices compare columns of x, or inner products with a learned vector of their own.
+        Vertices compare columns of x, or inner products of x with learned vectors.
     features : "random" or "sequential"
         f ~ U{0, ..., n_features - 1}, or the running number of the vertex in the forest modulo n_features, so
         that every column is used equally often. Projections are "random".

@@ -87,7 +87,7 @@ def median_thresholds(x: FloatArray, features: IntArray, *, kind: Kind = "tree")
     features : (n_trees, n_vertices) array of int32
         Column of x that each vertex compares.
     kind : "tree" or "fern"
-        A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
+        A tree has 2**depth - 1 vertices. A fern has depth vertices, one per level.
 
     Returns
     -------

@@ -91,18 +91,18 @@ def adam_sync(
     thresholds, weights : arrays
         Parameters. Changed in place.
     state : AdamState
-        From `adam_state`. Changed in place.
+        State of `adam_state`, changed in place.
     step : int
         Last step taken; at 0 nothing happens.
     lr : float
         As in the steps.
     beta1 : float
-        Decay of the first moment, 0 to 0.999999. The same in every call.
+        Decay rate of the first moment, 0 to 0.999999. The same in every call.
     beta2 : float
-        Decay of the second moment, 0 to 0.999999. The same in every call.
+        Decay rate of the second moment, 0 to 0.999999. The same in every call.
     eps : float
-        Added to the root of the corrected second moment, in the unit of the gradients. A normal number of the
-        parameters' dtype: at least 1.2e-38 for float32. The same in every call.
+        Added to the root of the corrected second moment, in the unit of the gradients. It is a normal number
+        of the parameters' dtype: at least 1.2e-38 for float32. The same in every call.
 
     Raises
     ------
@@ -242,39 +242,39 @@ def adam_forward(
     Parameters
     ----------
     x : (n_samples, n_features) array of float32 or float64
-        Finite. Zero samples are legal. With `windows` (n_images, channels, *space), one to three axes in
-        space.
+        Samples, finite; n_samples may be 0. With `windows`, images (n_images, channels, *space) with one to
+        three axes of space.
     kind : "tree" or "fern"
-        A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
+        A tree has 2**depth - 1 vertices. A fern has depth vertices, one per level.
     margin : "column" or "projection"
-        Vertices compare columns of x, or inner products with a learned vector of their own.
+        Vertices compare columns of x, or inner products of x with learned vectors.
     windows : Windows, optional
-        Samples are the windows of images, and n_features is channels * kernel size, the channel first.
+        Samples are windows of images, with channels * kernel size features, channel by channel.
     thresholds : (n_trees, n_vertices) array, dtype of x
-        In the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has depth, the first
-        for the leaf's most significant bit. An infinite threshold sends all samples to one side. What is read
-        is brought up to date in place.
+        Thresholds, in the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has
+        depth vertices, the first for the leaf's most significant bit. An infinite threshold sends all samples
+        to one side. Those that the batch reads are brought up to date in place.
     features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
-        What each vertex reads: a column of x, or with ``margin="projection"`` a finite vector, which is
-        learned and whose inner product with x it compares. What is read and learned is brought up to date in
-        place.
+        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite
+        vector, which is learned; the vertex compares its inner product with x. Vectors are brought up to date
+        in place.
     weights : (n_trees, 2**depth, *outputs) array, dtype of x
-        Leaf weights of any trailing shape. What is read is brought up to date in place.
+        Leaf weights; outputs have any shape. Those that the batch reads are brought up to date in place.
     state : AdamState
-        From `adam_state`. Changed in place.
+        State of `adam_state`, changed in place.
     step : int
         Number of the step that this call begins: 1, 2, ...
     lr : float
         Learning rate of the steps before; at least 0. Before a change call `adam_sync`.
     aggregate : "sum" or "mean"
-        How outputs of the trees are combined, in float64 in the order of the trees.
+        How the outputs of trees are combined, in float64 in the order of the trees.
     beta1 : float
-        Decay of the first moment, 0 to 0.999999. The same in every call.
+        Decay rate of the first moment, 0 to 0.999999. The same in every call.
     beta2 : float
-        Decay of the second moment, 0 to 0.999999. The same in every call.
+        Decay rate of the second moment, 0 to 0.999999. The same in every call.
     eps : float
-        Added to the root of the corrected second moment, in the unit of the gradients. A normal number of the
-        parameters' dtype: at least 1.2e-38 for float32. The same in every call.
+        Added to the root of the corrected second moment, in the unit of the gradients. It is a normal number
+        of the parameters' dtype: at least 1.2e-38 for float32. The same in every call.
 
     Returns
     -------
@@ -357,38 +357,38 @@ def adam_backward(
     route : Route
         From `adam_forward` of the same step.
     x : (n_samples, n_features) array of float32 or float64
-        Finite. Zero samples are legal. With `windows` (n_images, channels, *space), one to three axes in
-        space.
+        Samples, finite; n_samples may be 0. With `windows`, images (n_images, channels, *space) with one to
+        three axes of space.
     thresholds : (n_trees, n_vertices) array, dtype of x
-        In the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has depth, the first
-        for the leaf's most significant bit. An infinite threshold sends all samples to one side. Changed in
-        place.
+        Thresholds, in the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has
+        depth vertices, the first for the leaf's most significant bit. An infinite threshold sends all samples
+        to one side. Changed in place.
     features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
-        What each vertex reads: a column of x, or with ``margin="projection"`` a finite vector, which is
-        learned and whose inner product with x it compares. Changed in place where learned.
+        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite
+        vector, which is learned; the vertex compares its inner product with x. Vectors are changed in place.
     weights : (n_trees, 2**depth, *outputs) array, dtype of x
-        Leaf weights of any trailing shape. Changed in place.
+        Leaf weights; outputs have any shape. Changed in place.
     state : AdamState
-        From `adam_state`. Changed in place.
+        State of `adam_state`, changed in place.
     kind : "tree" or "fern"
-        A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
+        A tree has 2**depth - 1 vertices. A fern has depth vertices, one per level.
     margin : "column" or "projection"
-        Vertices compare columns of x, or inner products with a learned vector of their own.
+        Vertices compare columns of x, or inner products of x with learned vectors.
     windows : Windows, optional
-        Samples are the windows of images, and n_features is channels * kernel size, the channel first.
+        Samples are windows of images, with channels * kernel size features, channel by channel.
     aggregate : "sum" or "mean"
-        How outputs of the trees are combined, in float64 in the order of the trees.
+        How the outputs of trees are combined, in float64 in the order of the trees.
     step : int
         Number of this step: 1, 2, ..., each of them once.
     lr : float
         Learning rate, at least 0.
     beta1 : float
-        Decay of the first moment, 0 to 0.999999. The same in every call.
+        Decay rate of the first moment, 0 to 0.999999. The same in every call.
     beta2 : float
-        Decay of the second moment, 0 to 0.999999. The same in every call.
+        Decay rate of the second moment, 0 to 0.999999. The same in every call.
     eps : float
-        Added to the root of the corrected second moment, in the unit of the gradients. A normal number of the
-        parameters' dtype: at least 1.2e-38 for float32. The same in every call.
+        Added to the root of the corrected second moment, in the unit of the gradients. It is a normal number
+        of the parameters' dtype: at least 1.2e-38 for float32. The same in every call.
 
     Returns
     -------

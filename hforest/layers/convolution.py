@@ -65,11 +65,11 @@ def conv2d(x: FloatArray, kernels: FloatArray, stride: int) -> FloatArray:
     Parameters
     ----------
     x : (n_samples, n_channels, height, width) or (n_samples, height, width) array of float32 or float64
-        Images. Finite. Zero samples are legal.
+        Images, finite; n_samples may be 0.
     kernels : (n_kernels, n_channels, kernel_height, kernel_width) array, dtype of x
-        Without the channel axis where x has none. Not larger than the images.
+        Kernels, not larger than the images; without the channel axis if x has none.
     stride : int
-        Pixels from a window to the next, both ways. At least 1.
+        Distance in pixels between neighbouring windows on both axes, at least 1.
 
     Returns
     -------
@@ -120,11 +120,11 @@ def conv2d_backward(
     grad_y : (n_samples, n_kernels, out_height, out_width) array, dtype of x
         Gradient by the result of `conv2d`.
     x : (n_samples, n_channels, height, width) or (n_samples, height, width) array of float32 or float64
-        Images. Finite. Zero samples are legal.
+        Images, finite; n_samples may be 0.
     kernels : (n_kernels, n_channels, kernel_height, kernel_width) array, dtype of x
-        Without the channel axis where x has none. Not larger than the images.
+        Kernels, not larger than the images; without the channel axis if x has none.
     stride : int
-        Pixels from a window to the next, both ways. At least 1.
+        Distance in pixels between neighbouring windows on both axes, at least 1.
 
     Returns
     -------

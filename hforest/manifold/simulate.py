@@ -34,7 +34,7 @@ def simulate_circle(n: int, *, dtype: DType = np.float32, rng: Rng = None) -> tu
     Raises
     ------
     TypeError, ValueError
-        An argument is no number, or out of its range.
+        An argument is not a number, or is out of range.
 
     Notes
     -----
@@ -83,7 +83,7 @@ def simulate_bars(n: int, *, dtype: DType = np.float32, rng: Rng = None) -> tupl
     Raises
     ------
     TypeError, ValueError
-        An argument is no number, or out of its range.
+        An argument is not a number, or is out of range.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def simulate_impulse(n: int, *, dtype: DType = np.float32, rng: Rng = None) -> t
     Raises
     ------
     TypeError, ValueError
-        An argument is no number, or out of its range.
+        An argument is not a number, or is out of range.
 
     Examples
     --------

@@ -56,14 +56,15 @@ def loss_backward(
     Parameters
     ----------
     f : (n_samples, n_trees, 2**depth - 1) array of float32 or float64
-        Decision functions, in log odds of going left. Finite. Zero samples are legal. With `index`,
-        (n_samples, n_functions).
+        Decision functions, finite, in log odds of going left; n_samples may be 0. With `index`, (n_samples,
+        n_functions).
     leaves : (n_trees, 2**depth, n_classes) array, dtype of f
-        pi, the class probabilities of each leaf: at least 0, with sum 1.
+        Class probabilities of each leaf, pi: at least 0, with sum 1.
     y : (n_samples,) array of any integer or bool dtype
         Labels, 0 to n_classes - 1.
     index : (n_trees, 2**depth - 1) array of int32, optional
-        Decision function of each vertex, 0 to n_functions - 1; vertices and trees may share one. Not learned.
+        Decision function of each vertex, 0 to n_functions - 1, which several vertices and trees may share.
+        Not learned.
     loss : "forest" or "tree"
         "forest": -log of the forest's mean probability. "tree": the mean over trees of each tree's own -log
         P_T, as Zhang 2017 writes it. For one tree they are the same.
@@ -150,14 +151,15 @@ def backward(
     grad_p : (n_samples, n_classes) array of float32 or float64
         Gradient of the loss with respect to p. Finite.
     f : (n_samples, n_trees, 2**depth - 1) array, dtype of grad_p
-        Decision functions, in log odds of going left. Finite. Zero samples are legal. With `index`,
-        (n_samples, n_functions).
+        Decision functions, finite, in log odds of going left; n_samples may be 0. With `index`, (n_samples,
+        n_functions).
     leaves : (n_trees, 2**depth, n_classes) array, dtype of grad_p
         Any finite numbers whose products with grad_p, summed over the classes, are finite.
     index : (n_trees, 2**depth - 1) array of int32, optional
-        Decision function of each vertex, 0 to n_functions - 1; vertices and trees may share one. Not learned.
+        Decision function of each vertex, 0 to n_functions - 1, which several vertices and trees may share.
+        Not learned.
     out : array, shape and dtype of f, optional
-        Where to write the result.
+        Array for the result.
 
     Returns
     -------

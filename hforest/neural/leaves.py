@@ -74,7 +74,8 @@ def update_leaves(
         Iterations, 0 to 2**20; the 2015 paper (Kontschieder et al.) takes 20 an epoch, Zhang 2017 gives no
         number.
     index : (n_trees, 2**depth - 1) array of int32, optional
-        Decision function of each vertex, 0 to n_functions - 1; vertices and trees may share one. Not learned.
+        Decision function of each vertex, 0 to n_functions - 1, which several vertices and trees may share.
+        Not learned.
     sample_weight : (n_samples,) array_like of real numbers, optional
         How often each sample counts: at least 0, not all 0. By default once. Their mean does not matter.
 

@@ -266,7 +266,7 @@ def to_hard(model: Linear, n_features: int) -> Forest:
     model : Linear
         From `fit`.
     n_features : int
-        Features of a sample.
+        Number of features.
 
     Returns
     -------

@@ -20,10 +20,11 @@ def route(f: FloatArray, *, index: IntArray | None = None) -> FloatArray:
     Parameters
     ----------
     f : (n_samples, n_trees, 2**depth - 1) array of float32 or float64
-        Decision functions, in log odds of going left. Finite. Zero samples are legal. With `index`,
-        (n_samples, n_functions).
+        Decision functions, finite, in log odds of going left; n_samples may be 0. With `index`, (n_samples,
+        n_functions).
     index : (n_trees, 2**depth - 1) array of int32, optional
-        Decision function of each vertex, 0 to n_functions - 1; vertices and trees may share one. Not learned.
+        Decision function of each vertex, 0 to n_functions - 1, which several vertices and trees may share.
+        Not learned.
 
     Returns
     -------
@@ -73,12 +74,13 @@ def forward(
     Parameters
     ----------
     f : (n_samples, n_trees, 2**depth - 1) array of float32 or float64
-        Decision functions, in log odds of going left. Finite. Zero samples are legal. With `index`,
-        (n_samples, n_functions).
+        Decision functions, finite, in log odds of going left; n_samples may be 0. With `index`, (n_samples,
+        n_functions).
     leaves : (n_trees, 2**depth, n_classes) array, dtype of f
-        pi, the class probabilities of each leaf: at least 0, with sum 1.
+        Class probabilities of each leaf, pi: at least 0, with sum 1.
     index : (n_trees, 2**depth - 1) array of int32, optional
-        Decision function of each vertex, 0 to n_functions - 1; vertices and trees may share one. Not learned.
+        Decision function of each vertex, 0 to n_functions - 1, which several vertices and trees may share.
+        Not learned.
     task : "classification" or "regression"
         With "regression" leaves hold any finite numbers, in the unit of the targets, up to the largest number
         of the dtype divided by 4 n_trees.

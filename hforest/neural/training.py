@@ -133,8 +133,8 @@ def fit(
     sample_weight : (n_samples,) array_like of real numbers, optional
         Weights of the samples, at least 0, not all 0; samples of weight 0 are left out. By default 1.
     class_weight : "balanced", mapping, or (n_classes,) array-like, optional
-        Factor of the sample weights of each class. Classes that a mapping leaves out have factor 1;
-        "balanced" gives the classes that occur equal weight.
+        Factors of the sample weights of each class. Classes that a mapping omits have factor 1; "balanced"
+        gives all classes that occur the same total weight.
     epochs : int
         Passes over the samples. Before each the leaves are fitted from uniform ones to all samples, and once
         more after the last.

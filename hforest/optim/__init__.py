@@ -204,15 +204,15 @@ def adam(
     lr : float
         Learning rate alpha, in the unit of param. At least 0.
     beta1 : float
-        Decay of the first moment, 0 to 0.999999.
+        Decay rate of the first moment, 0 to 0.999999.
     beta2 : float
-        Decay of the second moment, 0 to 0.999999.
+        Decay rate of the second moment, 0 to 0.999999.
     eps : float
-        Added to the root of the corrected second moment, in the unit of the gradients. A normal number of the
-        parameters' dtype: at least 1.2e-38 for float32.
+        Added to the root of the corrected second moment, in the unit of the gradients. It is a normal number
+        of the parameters' dtype: at least 1.2e-38 for float32.
     weight_decay : float
-        Decoupled decay, at least 0: before it moves param, a step multiplies it by 1 - lr weight_decay, which
-        is above 0.
+        Decoupled decay, at least 0: a step first multiplies param by 1 - lr weight_decay, which must be above
+        0.
 
     Raises
     ------
@@ -280,18 +280,18 @@ def adam_rows(
     step : int
         Number of this step: 1, 2, ...
     lr : float
-        Learning rate, in the unit of param. At least 0. It is also that of the missed steps: before a change
-        of rate call `adam_catch_up` with the old one for all rows.
+        Learning rate, in the unit of param. At least 0. Missed steps use it, too: before you change it, call
+        `adam_catch_up` with the old one for all rows.
     beta1 : float
-        Decay of the first moment, 0 to 0.999999. The same in every call.
+        Decay rate of the first moment, 0 to 0.999999. The same in every call.
     beta2 : float
-        Decay of the second moment, 0 to 0.999999. The same in every call.
+        Decay rate of the second moment, 0 to 0.999999. The same in every call.
     eps : float
-        Added to the root of the corrected second moment, in the unit of the gradients. A normal number of the
-        parameters' dtype: at least 1.2e-38 for float32. The same in every call.
+        Added to the root of the corrected second moment, in the unit of the gradients. It is a normal number
+        of the parameters' dtype: at least 1.2e-38 for float32. The same in every call.
     weight_decay : float
-        Decoupled decay, at least 0: before it moves param, a step multiplies it by 1 - lr weight_decay, which
-        is above 0. The same in every call.
+        Decoupled decay, at least 0: a step first multiplies param by 1 - lr weight_decay, which must be above
+        0. The same in every call.
 
     Raises
     ------
@@ -356,15 +356,15 @@ def adam_catch_up(
     rows : (n_given,) array of int64, optional
         Rows to bring to `step`, ascending, each once; by default all.
     beta1 : float
-        Decay of the first moment, 0 to 0.999999. The same in every call.
+        Decay rate of the first moment, 0 to 0.999999. The same in every call.
     beta2 : float
-        Decay of the second moment, 0 to 0.999999. The same in every call.
+        Decay rate of the second moment, 0 to 0.999999. The same in every call.
     eps : float
-        Added to the root of the corrected second moment, in the unit of the gradients. A normal number of the
-        parameters' dtype: at least 1.2e-38 for float32. The same in every call.
+        Added to the root of the corrected second moment, in the unit of the gradients. It is a normal number
+        of the parameters' dtype: at least 1.2e-38 for float32. The same in every call.
     weight_decay : float
-        Decoupled decay, at least 0: before it moves param, a step multiplies it by 1 - lr weight_decay, which
-        is above 0. The same in every call.
+        Decoupled decay, at least 0: a step first multiplies param by 1 - lr weight_decay, which must be above
+        0. The same in every call.
 
     Raises
     ------

@@ -43,7 +43,7 @@ def project(
     samples : (n,) array of int32, optional
         Rows of x to project, such as a node's; by default all.
     out : (n_projections, n) array, dtype of x, optional
-        Where to write the result.
+        Array for the result.
 
     Returns
     -------

@@ -34,7 +34,7 @@ def impurity(
     criterion : "gini", "entropy" or "squared_error"
         Which impurity; entropy in bits, the squared error in the unit of the targets squared.
     out : (n_nodes,) array, dtype of the result, optional
-        Where to write the result.
+        Array for the result.
 
     Returns
     -------

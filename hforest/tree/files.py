@@ -27,7 +27,7 @@ def save(file: str | os.PathLike[str], forest: Forest) -> None:
     Parameters
     ----------
     file : path
-        Replaced if it exists.
+        File to write; an existing one is replaced.
     forest : Forest
         Any forest; CuPy arrays are copied to the host.
 
@@ -36,8 +36,7 @@ def save(file: str | os.PathLike[str], forest: Forest) -> None:
     TypeError, ValueError, IndexError
         Something else; a forest that `check` refuses.
     OSError
-        The file cannot be written; an older one is still there. A folder, a device or another thing that is
-        no regular file.
+        The file cannot be written, or is a folder, a device or another special file; an existing file stays.
 
     Notes
     -----
@@ -66,7 +65,7 @@ def load(file: str | os.PathLike[str]) -> Forest:
     Parameters
     ----------
     file : path
-        Written by `save`.
+        File that `save` wrote.
 
     Returns
     -------
@@ -76,7 +75,7 @@ def load(file: str | os.PathLike[str]) -> Forest:
     Raises
     ------
     FileNotFoundError, PermissionError
-        No such file; a file that may not be read.
+        The file does not exist; the file must not be read.
     ValueError
         Not such a file, a damaged one, one of a newer format, or one whose arrays contradict each other.
     MemoryError

@@ -21,7 +21,8 @@ def importance(forest: Forest, *, by: Literal["count", "gain"] = "count") -> Flo
     forest : Forest
         Any forest, axis-aligned or oblique.
     by : "count" or "gain"
-        Count the splits that compare a feature (Perry et al. 2019, section 3.2), or add up their gains.
+        Whether to count the splits that compare a feature (Perry et al. 2019, section 3.2), or to sum their
+        gains.
 
     Returns
     -------

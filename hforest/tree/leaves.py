@@ -137,7 +137,7 @@ def quantiles(
         From `leaf_targets`.
     x : (n_samples, n_features) array-like
         Samples, finite, of any real dtype; they are converted to the dtype of the forest. A forest that was
-        grown with missing values or categories takes NaN, too.
+        grown with missing values or categories accepts NaN, too.
     levels : (n_levels,) array_like
         Levels of the quantiles, 0 to 1, in any order: 0.5 for the median.
     method : "inverted_cdf" or "linear"

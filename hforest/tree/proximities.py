@@ -28,7 +28,7 @@ def proximity(
         Any forest, axis-aligned or oblique.
     x : (n_samples, n_features) array-like
         Samples, finite, of any real dtype; they are converted to the dtype of the forest. A forest that was
-        grown with missing values or categories takes NaN, too.
+        grown with missing values or categories accepts NaN, too.
     other : (n_others, n_features) array_like, optional
         Samples of the columns, such as the training samples; by default x.
     min_share : float

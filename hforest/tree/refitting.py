@@ -140,8 +140,8 @@ def refit(
     x : (n_samples, n_features) array-like
         Samples, at least one; converted to the dtype of the forest.
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
-        Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression,
-        of absolute value at most 1e100 and in the range of the trees' dtype.
+        Labels 0 to n_classes - 1 of any integer or bool dtype; in a regression targets of any real dtype, of
+        absolute value at most 1e100 and in the range of the trees' dtype.
     counts : (n_trees, n_samples) array-like of integers, optional
         How often each tree holds each sample: in-bag counts, or counts of samples
         that its splits were not grown on. By default each tree holds every sample once. Each tree holds one.

@@ -272,10 +272,10 @@ def apply(forest: Forest | Prepared, x: ArrayLike | Windows, *, out: IntArray | 
         n_trees trees.
     x : (n_samples, n_features) array-like, CSR or CSC matrix of SciPy, or growth.Windows
         Samples, finite, of any real dtype; they are converted to the dtype of the forest. A forest that was
-        grown with missing values or categories takes NaN, too. Entries that a sparse matrix does not store
+        grown with missing values or categories accepts NaN, too. Entries that a sparse matrix does not store
         are 0. Windows are read in place.
     out : (n_samples, n_trees) array of int32, optional
-        Where to write the result.
+        Array for the result.
 
     Returns
     -------
@@ -325,10 +325,10 @@ def predict(
         n_outputs classes or targets.
     x : (n_samples, n_features) array-like, CSR or CSC matrix of SciPy, or growth.Windows
         Samples, finite, of any real dtype; they are converted to the dtype of the forest. A forest that was
-        grown with missing values or categories takes NaN, too. Entries that a sparse matrix does not store
+        grown with missing values or categories accepts NaN, too. Entries that a sparse matrix does not store
         are 0. Windows are read in place.
     out : (n_samples, n_outputs) array, dtype of the forest, optional
-        Where to write the result.
+        Array for the result.
 
     Returns
     -------
@@ -371,10 +371,10 @@ def vote_shares(
         A classification forest.
     x : (n_samples, n_features) array-like, CSR or CSC matrix of SciPy, or growth.Windows
         Samples, finite, of any real dtype; they are converted to the dtype of the forest. A forest that was
-        grown with missing values or categories takes NaN, too. Entries that a sparse matrix does not store
+        grown with missing values or categories accepts NaN, too. Entries that a sparse matrix does not store
         are 0. Windows are read in place.
     out : (n_samples, n_outputs) array, dtype of the forest, optional
-        Where to write the result.
+        Array for the result.
 
     Returns
     -------
@@ -411,7 +411,7 @@ def path(forest: Forest | Prepared, x: ArrayLike, tree: int = 0) -> IntArray:
         Any forest, axis-aligned or oblique.
     x : (n_features,) array-like
         One sample, finite, of any real dtype; it is converted to the dtype of the forest. A forest that was
-        grown with missing values or categories takes NaN, too.
+        grown with missing values or categories accepts NaN, too.
     tree : int
         Number of the tree, from 0.
 
