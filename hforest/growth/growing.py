@@ -52,7 +52,7 @@ def bootstrap_counts(
         Weights of the samples, 0 to 1e100, not all 0: what the probabilities of draws are proportional to.
         By default samples are equally probable.
     first_tree : int
-        Number of the first tree, 0 or more; first_tree + n_trees is at most 2**31.
+        Number of the first tree, 0 or more; first_tree + n_trees is at most 2**31 - 1.
     rng : None, int or numpy.random.Generator
         Source of random numbers; the same int gives the same result in every call.
 
@@ -115,7 +115,7 @@ def poisson_counts(
         Number of the first sample among all, 0 to 2**62: the columns are of samples first_row to
         first_row + n_samples - 1.
     first_tree : int
-        Number of the first tree, 0 or more; first_tree + n_trees is at most 2**31.
+        Number of the first tree, 0 or more; first_tree + n_trees is at most 2**31 - 1.
     rng : None, int or numpy.random.Generator
         Source of random numbers; the same int gives the same result in every call.
 
