@@ -221,7 +221,7 @@ def backward_sparse(
     aggregate: Aggregate = None,
     out: FloatArray,
 ) -> Gradients:
-    """Writes the gradient with respect to x; returns it, and new arrays with the gradients at touched rows."""
+    """Writes the gradient with respect to x; returns it, and new arrays of the gradients at touched rows."""
     route, w, empty = as_samples(route), _outputs_of(weights), dispatch.empty(route[0])
     backend = dispatch.backend(PACKAGE, route.leaf)
     vertices = _touched(backend, empty, route.vertex, features.shape[1])
