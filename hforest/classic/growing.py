@@ -13,7 +13,7 @@ from ..tree import Forest
 
 
 def _sampled(value: Any, n_features: int, task: Task) -> int:
-    """Features sampled at a node; "auto" is the root of their number, in a regression all."""
+    """Returns the number of features sampled at a node; "auto" is the root of all, in a regression all."""
     if isinstance(value, str):
         check.choice("max_features", value, ("auto", "sqrt"))
         if value == "auto":
@@ -159,26 +159,25 @@ def grow(
 
     Notes
     -----
-    Breiman 2001: each tree weighs the samples by how often it drew them; each node samples some features,
-    compares every threshold between neighbours of different value, and takes the split of lowest
-    ``sum_b W_b H(b)`` (`hforest.split.impurity`); of equal ones the feature sampled first wins, in it the
-    lowest threshold. A split may have gain 0. ``<= threshold`` goes left; the threshold is the middle of two
-    neighbours, or the lower where that does not round below the upper.
+    Breiman 2001: each tree weights the samples by how often it drew them. Each node samples some features,
+    compares every threshold between different neighbouring values, and takes the split of lowest ``sum_b W_b
+    H(b)`` (`hforest.split.impurity`). Of equal ones the feature sampled first wins, then the lowest
+    threshold. A split may have gain 0. ``<= threshold`` goes left. The threshold is the midpoint of two
+    neighbours, or the lower one if the midpoint rounds to the upper.
 
-    Missing values (NaN) are compared on either side of each threshold, and against all others; a node that
-    has none sends them to its side of more samples. Categories are scanned in the order of their share of the
-    second class, or of their mean, which holds the best of all sets (Fisher 1958; Breiman et al. 1984); of
-    more classes or outputs all sets are compared up to four categories, and beyond the categories are ordered
-    along the first principal direction of their means (Coppersmith, Hong and Hosking 1999). A category that a
-    node has not seen goes to its side of more samples.
+    Missing values (NaN) are tried on either side of each threshold, and against all other values. A node
+    without missing values sends them to its side of more samples. With two classes or one target, categories
+    are scanned in the order of their share of the second class or of their mean, which finds the best of all
+    sets (Fisher 1958; Breiman et al. 1984). With more classes or outputs all sets of up to four categories
+    are compared. More categories are ordered along the first principal direction of their means (Coppersmith,
+    Hong and Hosking 1999). A category that did not occur in the node goes to its side of more samples.
 
     Features are encoded once for all trees by the ranks of their values, so a node orders whole numbers of at
-    most 16 bits when n_samples < 65537. What a node samples depends on a key that comes from its parent's:
-    results are the same at every number of threads.
+    most 16 bits when n_samples < 65537. Random numbers of a node depend on a key that comes from its
+    parent's: results are the same for every number of threads.
 
-    Cost: an encoding of n_features sorts, then for each tree about ``n_samples max_features depth`` steps of
-    some nanoseconds, O(1) in n_classes for Gini with whole weights below 256, else O(n_classes) at each
-    threshold.
+    Cost: n_features sorts for the encoding, then for each tree about ``n_samples max_features depth`` steps
+    of a few nanoseconds. A threshold costs O(1) for Gini with whole weights below 256, else O(n_classes).
 
     Examples
     --------
@@ -302,12 +301,11 @@ def grow_extra(
 
     Notes
     -----
-    Geurts, Ernst and Wehenkel 2006: a node samples features as `grow` does, draws for each of them that is
-    not constant in it one threshold, uniform between its least and greatest value there, and takes the split
-    of lowest ``sum_b W_b H(b)``; of equal ones the feature sampled first wins. Missing values go left or
-    right by a fair draw. With ``max_features=1`` these
-    are the trees of `grow_random`. Cost: for each tree about ``n_samples max_features depth`` steps; nothing
-    is sorted after the encoding.
+    Geurts, Ernst and Wehenkel 2006: a node samples features as `grow` does. For each one that is not constant
+    it draws a threshold, uniform between the least and greatest value in the node. It takes the split of
+    lowest ``sum_b W_b H(b)``; of equal ones the feature sampled first wins. Missing values go left or right
+    with probability 1/2. With ``max_features=1`` these are the trees of `grow_random`. Cost: for each tree
+    about ``n_samples max_features depth`` steps; nothing is sorted after the encoding.
 
     Examples
     --------
@@ -414,9 +412,9 @@ def grow_random(
 
     Notes
     -----
-    Zhou and Feng 2017 (gcForest), whose cascades Zhang 2017 takes over: a node samples one feature of those
-    that are not constant in it, and splits it uniformly between its least and greatest value there. Cost: for
-    each tree about ``n_samples depth`` steps.
+    Zhou and Feng 2017 (gcForest), whose cascades Zhang 2017 adopts: a node samples one of the features that
+    are not constant in it, and a threshold that is uniform between its least and greatest value there. Cost:
+    for each tree about ``n_samples depth`` steps.
 
     Examples
     --------
