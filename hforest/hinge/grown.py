@@ -224,7 +224,7 @@ def from_forest(
         `aggregate="sum"`. With `kernel` features are its columns.
     intercept : (n_outputs,) array, dtype of x
         Added to the sum.
-        kernel : (n_features, n_kernels) array, dtype of x, or None
+    kernel : (n_features, n_kernels) array, dtype of x, or None
         Projections, in the order in which the forest's nodes first compare them.
 
     Raises

@@ -82,7 +82,7 @@ def adam_sync(
     beta2: float = 0.999,
     eps: float = 1e-8,
 ) -> None:
-    """Writes all parameters of a forest after their missed steps up to `step`, in place.
+    """Updates all parameters of a forest by their missed steps up to `step`, in place.
 
     Call it before you evaluate or save the forest, and before you change the learning rate.
 
