@@ -43,7 +43,7 @@ def normalize(x: FloatArray, mean: FloatArray, var: FloatArray) -> FloatArray:
     ----------
     x : (n_samples, n_features) array of float32 or float64
         Samples, finite; n_samples may be 0.
-        mean, var : (n_features,) arrays, dtype of x
+    mean, var : (n_features,) arrays, dtype of x
         Running mean and variance, initially zeros and ones. Not changed here.
 
     Returns
@@ -77,7 +77,7 @@ def normalize(x: FloatArray, mean: FloatArray, var: FloatArray) -> FloatArray:
 
 
 def normalize_update(x: FloatArray, mean: FloatArray, var: FloatArray, step: int) -> None:
-    """Writes the running mean and variance, moved towards those of a batch, in place.
+    """Updates the running mean and variance towards those of a batch, in place.
 
     Call it after the training step on the batch.
 
