@@ -83,7 +83,7 @@ def save(file: str | os.PathLike[str], grown: Cascade | Scanner) -> None:
     Parameters
     ----------
     file : path
-        Replaced if it exists.
+        File to write; an existing one is replaced.
     grown : Cascade or Scanner
         What to write.
 
@@ -92,8 +92,7 @@ def save(file: str | os.PathLike[str], grown: Cascade | Scanner) -> None:
     TypeError, ValueError
         Something else; a cascade or scanner without forests.
     OSError
-        The file cannot be written; an older one is still there. A folder, a device or another thing that is
-        no regular file.
+        The file cannot be written, or is a folder, a device or another special file; an existing file stays.
 
     Notes
     -----
@@ -132,7 +131,7 @@ def load(file: str | os.PathLike[str]) -> Cascade | Scanner:
     Parameters
     ----------
     file : path
-        Written by `save`.
+        File that `save` wrote.
 
     Returns
     -------
@@ -142,7 +141,7 @@ def load(file: str | os.PathLike[str]) -> Cascade | Scanner:
     Raises
     ------
     FileNotFoundError, PermissionError
-        No such file; a file that may not be read.
+        The file does not exist; the file must not be read.
     ValueError
         Not such a file, a damaged one, or one whose arrays contradict each other.
 

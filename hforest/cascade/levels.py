@@ -262,8 +262,8 @@ def grow(
         Weights of the samples, at least 0, not all 0; those of weight 0 are left out. The functions are then
         given `sample_weight`, too, and validation accuracies are by weight. By default equal ones.
     class_weight : "balanced", mapping, or (n_classes,) array-like, optional
-        Factor of the sample weights of each class. Classes that a mapping leaves out have factor 1;
-        "balanced" gives the classes that occur equal weight.
+        Factors of the sample weights of each class. Classes that a mapping omits have factor 1; "balanced"
+        gives all classes that occur the same total weight.
     class_vectors : "out_of_fold" or "out_of_bag"
         Class vectors of training samples by cross-validation, or from the trees whose bootstrap sample lacks
         them: with three folds a third of the work. With "out_of_bag" each function is also given `bootstrap`,

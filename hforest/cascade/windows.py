@@ -75,11 +75,11 @@ def scan(
     x : (n_samples, n_features) numpy array of any dtype and strides
         Samples; n_features is the product of shape.
     shape : (length,), (height, width) or (height, width, channels)
-        Of one sample.
+        Shape of one sample.
     window : int or tuple of 1 or 2 ints
         Length, or height and width; a window has all channels.
     stride : int or tuple of 1 or 2 ints
-        From a window to the next.
+        Distance between neighbouring windows.
 
     Returns
     -------
@@ -204,11 +204,11 @@ def grow_scanner(
     y : (n_samples,) array_like of any integer dtype or bool
         Labels 0 to n_classes - 1; a window has its sample's label.
     shape : (length,), (height, width) or (height, width, channels)
-        Of one sample.
+        Shape of one sample.
     window : int or tuple of 1 or 2 ints
         Length, or height and width; a window has all channels.
     stride : int or tuple of 1 or 2 ints
-        From a window to the next.
+        Distance between neighbouring windows.
     forests : sequence of functions, optional
         As for `grow`; by default a random forest and a completely random one, of 500 trees.
     n_folds : int

@@ -1,4 +1,4 @@
-"""Random forests (Breiman 2001), extra trees (Geurts, Ernst and Wehenkel 2006), completely random ones
+"""Random forests (Breiman 2001), extra trees (Geurts, Ernst and Wehenkel 2006) and completely random forests
 (Zhou and Feng 2017), for classes and targets.
 
 A forest is a `hforest.tree.Forest`: apply and inspect it with `hforest.tree`. Samples, labels, targets and

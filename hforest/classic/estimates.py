@@ -1,4 +1,4 @@
-"""Out-of-bag estimates of a bootstrapped forest: predictions, and prediction intervals from their errors."""
+"""Out-of-bag predictions of a bootstrapped forest, and prediction intervals from their errors."""
 
 import math
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from ..tree.walks import out_of_bag_values
 
 
 class Interval(NamedTuple):
-    """Where the targets of samples lie with a given probability."""
+    """Bounds between which the targets of samples lie with a given probability."""
 
     low: FloatArray
     """(n_samples, n_outputs) float64."""
@@ -22,18 +22,18 @@ class Interval(NamedTuple):
 
 
 def out_of_bag(forest: Forest, x: ArrayLike, counts: ArrayLike) -> FloatArray:
-    """Returns predictions for the samples that a forest was grown on, each by the trees that did not draw it.
+    """Returns predictions for the samples of the growth, each by the trees that did not draw it.
 
     Parameters
     ----------
     forest : Forest
-        From `grow`.
+        Forest of `grow`.
     x : (n_samples, n_features) array-like of real numbers
-        The samples; converted to the dtype of the forest.
+        Samples of the growth, converted to the dtype of the forest.
     counts : (n_trees, n_samples) array of integers
-        How often each tree drew each sample: the array given as `bootstrap`, or
-        ``bootstrap_counts(n_samples, n_trees, rng=seed)`` with the seed that was given as rng, and the
-        first_tree of a range of trees.
+        How often each tree drew each sample: the array that was passed as `bootstrap`, or
+        ``bootstrap_counts(n_samples, n_trees, rng=seed)`` with the int that was passed as rng, and for a
+        range of trees its first_tree.
 
     Returns
     -------
@@ -70,24 +70,24 @@ def out_of_bag(forest: Forest, x: ArrayLike, counts: ArrayLike) -> FloatArray:
 def prediction_intervals(
     forest: Forest, x: ArrayLike, errors: FloatArray, *, coverage: float = 0.9
 ) -> Interval:
-    """Returns intervals that hold the targets of new samples with a given probability.
+    """Returns intervals that contain the targets of new samples with a given probability.
 
     Parameters
     ----------
     forest : Forest
-        A regression forest, grown on bootstrap samples.
+        Regression forest, grown on bootstrap samples.
     x : (n_samples, n_features) array-like of real numbers
-        New samples; converted to the dtype of the forest.
+        New samples, converted to the dtype of the forest.
     errors : (n_train, n_outputs) array, float32 or float64
-        Out-of-bag errors of the training samples: targets minus what `out_of_bag` predicts. Rows with NaN, of
-        samples that every tree drew, are left out; at least one is left.
+        Out-of-bag errors of the training samples: targets minus the predictions of `out_of_bag`. Rows with
+        NaN, of samples that every tree drew, are left out; at least one must remain.
     coverage : float
-        Share of new targets that the intervals are to hold, above 0 and at most 1.
+        Share of new targets inside the intervals, above 0 and at most 1.
 
     Returns
     -------
     Interval
-        (low, high), of an array of float64 each.
+        (low, high), (n_samples, n_outputs) arrays of float64.
 
     Raises
     ------
@@ -98,10 +98,10 @@ def prediction_intervals(
     Notes
     -----
     Zhang, Zimmerman, Nettleton and Nordman 2020: ``[f(x) + D(alpha / 2), f(x) + D(1 - alpha / 2)]`` with
-    ``alpha = 1 - coverage``, where f is `hforest.tree.predict` and D(a) the least out-of-bag error for which
-    a share a of them is at most as large. Coverage is right on average over samples of the distribution that
-    the forest was grown on, not for each x: all intervals have one width. `hforest.tree.quantiles` has widths
-    that depend on x. Each output has intervals of its own. Cost: a prediction and a sort of the errors.
+    ``alpha = 1 - coverage``, where f is `hforest.tree.predict` and D(a) the least out-of-bag error at or
+    below which a share a of the errors lies. Coverage holds on average over the distribution of the training
+    samples, not for each x: all intervals of an output have one width. `hforest.tree.quantiles` has widths
+    that depend on x. Cost: a prediction and a sort of the errors.
 
     Examples
     --------
@@ -133,7 +133,7 @@ def prediction_intervals(
         )
     check.finite("errors", known)
     known = np.sort(known, axis=0)
-    # A tenth of 10 errors is one, whatever their product is rounded to.
+    # A tenth of 10 errors is one, however their product is rounded.
     outside = round(len(known) * (1 - coverage) / 2, 9)
     low, high = known[max(math.ceil(outside), 1) - 1], known[len(known) - math.floor(outside) - 1]
     return Interval(mean + low, mean + high)

@@ -1,4 +1,4 @@
-"""Splits with a convex loss that is a pair of functions of the caller, in plain NumPy."""
+"""Splits with a caller's convex loss, a pair of functions, in plain NumPy."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ Loss = tuple[Callable[..., ArrayLike], Callable[..., ArrayLike]]
 """Value and gradient, functions of theta and y."""
 
 MOST = 1e100
-"""Bound of losses and their gradients: sums of their products with weights must not overflow."""
+"""Bound of losses and their gradients, so that sums of their products with weights do not overflow."""
 
 
 def check_pair(loss: object, words: str = "") -> None:
@@ -29,7 +29,7 @@ def check_pair(loss: object, words: str = "") -> None:
 
 
 class Node:
-    """The samples of a node and their loss, for `descend`."""
+    """Samples of a node and their loss, for `descend`."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Node:
         self.x, self.y, self.loss = x, labels, loss
 
     def _called(self, k: int, theta: FloatArray, rows: Any) -> FloatArray:
-        """The losses (k = 0) of some samples on a side, or (k = 1) gradients with respect to theta."""
+        """Returns losses (k = 0) of some samples on a side, or (k = 1) gradients with respect to theta."""
         y = self.y[rows]
         shape = (len(y), len(theta))[: k + 1]
         if not len(y):
@@ -72,20 +72,20 @@ class Node:
     def _sides(
         self, w: FloatArray, theta: FloatArray, rows: Any
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Products w.x, and the terms of eq. 10 of both sides."""
-        # einsum: one order of sums at every number of threads.
+        """Returns products w.x, and the terms of eq. 10 of both sides."""
+        # einsum has one order of sums for every number of threads.
         p = np.einsum("ij,j->i", self.x[rows], w).astype(np.float64)
         return p, self._called(0, theta[0], rows) - p, self._called(0, theta[1], rows) + p
 
     def surrogate(self, w: FloatArray, theta: FloatArray, order: Any) -> tuple[float, FloatArray]:
-        """Eq. 10 over all samples, and the sign of w.x of each."""
+        """Returns eq. 10 over all samples, and the sign of w.x of each."""
         p, left, right = self._sides(w, theta, slice(None))
         return float((self.weight * (np.maximum(left, right) - abs(p))).sum()), np.sign(p)
 
     def slopes(
         self, w: FloatArray, theta: FloatArray, sign: FloatArray, order: Any
     ) -> tuple[FloatArray, FloatArray, float]:
-        """Sums over some samples of subgradients (eq. 11) with respect to w and theta, and of weights."""
+        """Returns sums over some samples of subgradients (eq. 11) for w and theta, and of weights."""
         weight = self.weight[order]
         _, left, right = self._sides(w, theta, order)
         goes_left = left >= right  # Alg. 1, line 8
@@ -102,7 +102,7 @@ class Node:
 def node_and_split(
     x: FloatArray, y: ArrayLike, w: FloatArray, loss: Loss, sample_weight: ArrayLike | None
 ) -> Node:
-    """The samples of weight above 0 of a node to be split from w."""
+    """Returns the samples of positive weight of a node, and the checked initial w."""
     checks.split(x, w)
     node = Node(x, y, loss, sample_weight)
     heavy = node.weight > 0
@@ -112,7 +112,7 @@ def node_and_split(
 
 
 def start(theta: ArrayLike | None) -> FloatArray:
-    """The thetas from which a stump starts, as (2, n_outputs) float64."""
+    """Returns the initial thetas of a stump, as (2, n_outputs) float64."""
     remedy = "pass such as numpy.zeros((2, n_outputs))"
     check.require(theta is not None, "theta", "an array beside a loss", None, remedy)
     numbers = supervised.real("theta", theta)

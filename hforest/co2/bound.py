@@ -28,7 +28,7 @@ class SplitGradient(NamedTuple):
 
 
 class _Arguments(NamedTuple):
-    """What the backends are given."""
+    """Arguments of the backends."""
 
     w: FloatArray
     theta0: FloatArray
@@ -40,7 +40,7 @@ class _Arguments(NamedTuple):
 
 
 def _check_split(x: FloatArray, w: FloatArray, theta0: FloatArray, theta1: FloatArray) -> int:
-    """Checks samples and a split; the number of outputs."""
+    """Checks samples and a split; returns the number of outputs."""
     check.same_device(x=x, w=w, theta0=theta0, theta1=theta1)
     dtype = check.floating("x", x)
     sizes: check.Sizes = {}
@@ -86,7 +86,7 @@ def _node(
     loss: Loss,
     sample_weight: ArrayLike | None,
 ) -> tuple[Node, FloatArray]:
-    """The samples with a loss of the caller, and both thetas as float64."""
+    """Returns the samples with the caller's loss, and both thetas as float64."""
     check_pair(loss, "'log', 'squared' or ")
     _check_split(x, w, theta0, theta1)
     node = Node(x, y, loss, sample_weight, some_above_0=False)
@@ -108,15 +108,16 @@ def surrogate(
     Parameters
     ----------
     x : (n_samples, n_features) array of float32 or float64
-        Samples as they are; append a constant -1 for an offset.
+        Samples, which are not changed; append a constant column of -1 for an offset.
     y : (n_samples,) array of integers or bools, or (n_samples,) or (n_samples, n_outputs) array of numbers
-        Labels for the log loss, targets for the squared loss; for a pair of functions what they take.
+        Labels for the log loss, targets for the squared loss; with a pair of functions, rows that they
+        accept.
     w : (n_features,) array, dtype of x
         The split: ``w.x >= 0`` goes right.
     theta0 : (n_outputs,) array, dtype of x
-        Of the left side: unnormalised log-probabilities of the classes, or means of the targets.
+        Left side's unnormalised log-probabilities of the classes, or means of the targets.
     theta1 : (n_outputs,) array, dtype of x
-        Of the right side: unnormalised log-probabilities of the classes, or means of the targets.
+        Right side's unnormalised log-probabilities of the classes, or means of the targets.
     loss : "log" or "squared", or a tuple of two functions
         ``-theta[y] + log sum exp theta`` (eq. 3), or ``||y - theta||**2`` (eq. 4). Or (value, gradient) of a
         convex loss: functions of theta (n_outputs,) float64 and rows of y that return an array (n_samples,)
@@ -127,7 +128,7 @@ def surrogate(
     Returns
     -------
     float
-        A sum over samples.
+        Bound, summed over samples.
 
     Raises
     ------
@@ -137,11 +138,11 @@ def surrogate(
 
     Notes
     -----
-    Eq. 10: ``sum max(-w.x + loss(theta0, y), w.x + loss(theta1, y)) - |w.x|``, for every w at least the loss
-    of the split (eq. 5), and the less the larger w is (eq. 8). Products w.x are summed in the dtype of x in
-    sixteen lanes, losses in float64. Cost: a read of x.
+    Eq. 10: ``sum max(-w.x + loss(theta0, y), w.x + loss(theta1, y)) - |w.x|``. It is at least the loss of the
+    split for every w (eq. 5), and falls as w is scaled up (eq. 8). Products w.x are summed in the dtype of x
+    in sixteen lanes, losses in float64. Cost: a read of x.
 
-    A pair of functions runs in NumPy, on the CPU; y is then any array with a row for each sample.
+    With a pair of functions the sum runs in NumPy, on the CPU, and y is any array with a row per sample.
 
     Examples
     --------
@@ -176,15 +177,16 @@ def surrogate_grad(
     Parameters
     ----------
     x : (n_samples, n_features) array of float32 or float64
-        Samples as they are; append a constant -1 for an offset.
+        Samples, which are not changed; append a constant column of -1 for an offset.
     y : (n_samples,) array of integers or bools, or (n_samples,) or (n_samples, n_outputs) array of numbers
-        Labels for the log loss, targets for the squared loss; for a pair of functions what they take.
+        Labels for the log loss, targets for the squared loss; with a pair of functions, rows that they
+        accept.
     w : (n_features,) array, dtype of x
         The split: ``w.x >= 0`` goes right.
     theta0 : (n_outputs,) array, dtype of x
-        Of the left side: unnormalised log-probabilities of the classes, or means of the targets.
+        Left side's unnormalised log-probabilities of the classes, or means of the targets.
     theta1 : (n_outputs,) array, dtype of x
-        Of the right side: unnormalised log-probabilities of the classes, or means of the targets.
+        Right side's unnormalised log-probabilities of the classes, or means of the targets.
     loss : "log" or "squared", or a tuple of two functions
         ``-theta[y] + log sum exp theta`` (eq. 3), or ``||y - theta||**2`` (eq. 4). Or (value, gradient) of a
         convex loss: functions of theta (n_outputs,) float64 and rows of y that return an array (n_samples,)
@@ -204,11 +206,10 @@ def surrogate_grad(
 
     Notes
     -----
-    With s the sign of w.x (0 at 0): a sample whose left term is at least the right one adds ``-(1 + s) x``
-    and its loss's gradient with respect to theta0, another one ``(1 - s) x`` and that with respect to theta1
-    (Alg. 1, lines 7-13).
-    Exact away from kinks. Slopes are summed in the dtype of x over 1024 samples, then in float64. Cost: two
-    reads of x.
+    Let s be the sign of w.x (0 at 0). A sample whose left term is at least the right one adds ``-(1 + s) x``
+    and the gradient of its loss with respect to theta0. Any other sample adds ``(1 - s) x`` and the gradient
+    with respect to theta1 (Alg. 1, lines 7-13). Away from kinks this is the gradient. Terms are summed in the
+    dtype of x over 1024 samples, then in float64. Cost: two reads of x.
 
     Examples
     --------

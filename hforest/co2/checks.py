@@ -10,19 +10,19 @@ from ..core.in_place import Windows
 from ..growth import unchecked
 
 MAX_MAGNITUDE = 1e15
-"""Bound of x, w, targets and sample weights: their products and the squares of these must not overflow."""
+"""Bound of x, w, targets and sample weights, so that squares of their products do not overflow."""
 
 LEAST_WEIGHT = 1e-60
-"""Bound of the greatest sample weight: squares of sums must not underflow."""
+"""Bound of the largest sample weight, so that squares of sums do not underflow."""
 
 LOSSES = ("log", "squared")
 DEFAULT = "n**0.6"
-"""The number of features sampled at a node, unless another is given."""
+"""Default number of features sampled at a node."""
 WORDS = (DEFAULT, "sqrt")
 
 
 class Samples(NamedTuple):
-    """What the backends are given of samples, besides x."""
+    """Arguments of the backends about samples, besides x."""
 
     labels: IntArray | None
     """(n_samples,) int32."""
@@ -33,7 +33,7 @@ class Samples(NamedTuple):
 
 
 def moderate(name: str, a: FloatArray) -> None:
-    """Numbers of at most MAX_MAGNITUDE."""
+    """Checks that numbers are at most MAX_MAGNITUDE."""
     supervised.bounded(name, a, -MAX_MAGNITUDE, MAX_MAGNITUDE)
 
 
@@ -46,7 +46,7 @@ def target_and_weight(
     *,
     some_above_0: bool = True,
 ) -> tuple[supervised.Target, FloatArray]:
-    """The labels or targets of the samples x, and their weights."""
+    """Returns the labels or targets of the samples x, and their weights."""
     goal = supervised.target(y, x.shape[0], task, n_classes, MAX_MAGNITUDE)
     learned: Any = goal.targets if goal.labels is None else goal.labels
     check.same_device(x=x.x if isinstance(x, Windows) else x, y=learned)
@@ -54,14 +54,14 @@ def target_and_weight(
 
 
 def weight_of(learned: Array, sample_weight: ArrayLike | None, *, some_above_0: bool = True) -> FloatArray:
-    """The weights of samples with these labels or targets."""
+    """Returns the weights of samples with these labels or targets."""
     weight = supervised.sample_weight(sample_weight, learned, MAX_MAGNITUDE, some_above_0=some_above_0)
     moderate_weight("sample_weight", weight)
     return weight
 
 
 def moderate_weight(name: str, weight: FloatArray) -> None:
-    """Weights that are all 0, or similar and not all tiny."""
+    """Checks that weights are all 0, or similar and not all tiny."""
     supervised.similar(name, weight)
     if check.values_checked() and weight.size and 0 < float(weight.max()) < LEAST_WEIGHT:
         raise ValueError(
@@ -73,7 +73,7 @@ def moderate_weight(name: str, weight: FloatArray) -> None:
 def check_gains(
     weight: FloatArray, targets: FloatArray | None, dtype: np.dtype, bootstrap: Bootstrap
 ) -> None:
-    """Gains of splits are numbers of the dtype of the forest."""
+    """Checks that gains of splits are in the range of the dtype of the forest."""
     n_drawn = unchecked.most_drawn(len(weight), bootstrap)
     if supervised.scaled_weight(weight, targets, dtype, n_drawn)[1] < 0:
         raise ValueError(
@@ -83,7 +83,7 @@ def check_gains(
 
 
 def split(x: FloatArray, w: FloatArray) -> None:
-    """Checks the samples of a node and a w to split it from."""
+    """Checks the samples of a node and an initial w."""
     check.same_device(x=x, w=w)
     dtype = check.floating("x", x)
     sizes: check.Sizes = {}
@@ -106,7 +106,7 @@ def samples_and_split(
     task: Task,
     n_classes: int | None,
 ) -> tuple[FloatArray, Samples, int]:
-    """The samples of weight above 0 of a node to be split from w, and the number of outputs."""
+    """Returns the samples of positive weight of a node, and the number of outputs, after a check of w."""
     split(x, w)
     target, weight = target_and_weight(x, y, sample_weight, task, n_classes)
     samples = Samples(target.labels, target.targets, weight)
@@ -117,7 +117,7 @@ def samples_and_split(
 
 
 def candidates(max_features: Any, n_features: int) -> int:
-    """Features sampled at a node, q in Norouzi et al. 2015: as elsewhere, or the default's word, rounded."""
+    """Returns the number of features sampled at a node, q in Norouzi et al. 2015."""
     if isinstance(max_features, str) and check.choice("max_features", max_features, WORDS) == DEFAULT:
         return max(1, round(n_features**0.6))
     return supervised.max_features(max_features, n_features)

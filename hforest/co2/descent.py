@@ -1,6 +1,6 @@
 """The convex-concave procedure (Norouzi et al. 2015, Alg. 1) over any sums of losses, in plain NumPy.
 
-The reference implementation and losses that are functions of the caller run it.
+The reference implementation and caller's losses use it.
 """
 
 import math
@@ -17,7 +17,7 @@ ORDER, EPOCH = 8, 9
 
 
 class Schedule(NamedTuple):
-    """`StumpSettings` and the other settings, as backends take them; eta (Norouzi et al. 2015) is `lr`."""
+    """`StumpSettings` and the other settings for backends; `lr` is eta in Norouzi et al. 2015."""
 
     nu: float
     eta: float
@@ -41,21 +41,21 @@ class Node(Protocol):
     """(n_samples, n_features)."""
 
     def surrogate(self, w: FloatArray, theta: FloatArray, order: Any) -> tuple[float, Any]:
-        """Eq. 10 over the samples in this order, and the sign of w.x of every sample."""
+        """Returns eq. 10 over the samples in this order, and the sign of w.x of every sample."""
 
     def slopes(
         self, w: FloatArray, theta: FloatArray, sign: Any, order: Any
     ) -> tuple[FloatArray, Any, float]:
-        """Sums over some samples of subgradients (eq. 11) with respect to w and theta, and of weights."""
+        """Returns sums over some samples of subgradients (eq. 11) for w and theta, and of weights."""
 
 
 def padded(row: FloatArray) -> FloatArray:
-    """The numbers of a row in blocks of LANES."""
+    """Returns the numbers of a row in blocks of LANES."""
     return np.concatenate([row, np.zeros(-len(row) % LANES, row.dtype)]).reshape(-1, LANES)
 
 
 def fold(lanes: FloatArray) -> Any:
-    """The sum of lanes, by halves."""
+    """Returns the sum of lanes, by halves."""
     while len(lanes) > 1:
         half = len(lanes) // 2
         lanes = lanes[:half] + lanes[half:]
@@ -63,8 +63,8 @@ def fold(lanes: FloatArray) -> Any:
 
 
 def project(w: FloatArray, nu: float) -> FloatArray:
-    """The w of ``||w||**2 <= nu`` in this direction."""
-    # Alg. 1, lines 15 and 16, and a rounding inside the ball.
+    """Returns w, scaled so that ``||w||**2 <= nu``."""
+    # Alg. 1, lines 15 and 16, rounded to the inside of the ball.
     lanes = np.zeros(LANES)
     for block in padded(w.astype(np.float64)):
         lanes = lanes + block * block
@@ -75,7 +75,7 @@ def project(w: FloatArray, nu: float) -> FloatArray:
 
 
 def shuffled(key: int, n: int) -> IntArray:
-    """The samples in the random order of a key."""
+    """Returns the samples in the random order of a key."""
     order = list(range(n))
     words = [word for i in range(0, n - 1, 4) for word in philox(key, i // 4, ORDER)]
     for i in range(n - 1):
@@ -96,7 +96,7 @@ def _epoch_order(key: int, epoch: int, order: IntArray) -> IntArray:
 def descend(
     node: Node, schedule: Schedule, key: int, w: FloatArray, theta: FloatArray, history: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """The best w and theta from this start; history takes the surrogate at the start and after each round."""
+    """Returns the best w and theta from this start; appends surrogates of start and rounds to history."""
     c, n, real = schedule, len(node.x), w.dtype.type
     samples = shuffled(key, n)
     size = min(c.batch, n)

@@ -69,103 +69,103 @@ def grow(
     Parameters
     ----------
     x : (n_samples, n_features) array of real numbers, Windows, or Samples
-        Samples (of `hforest.growth.samples` too), finite, at least one, of any layout; the constant -1 is
-        appended here. Windows (`hforest.growth.Windows`) are for classification with the splitter "co2" only.
-        Samples of float64 and of integers of more than 16 bits are computed in float64, others in float32.
+        Samples, or the result of `hforest.growth.samples`; finite, at least one, of any layout. `grow`
+        appends the constant -1. Windows (`hforest.growth.Windows`) are for classification with the splitter
+        "co2" only. float64 and integers of more than 16 bits are computed in float64, other dtypes in
+        float32.
     y : (n_samples,) array of integers or bools, or (n_samples,) or (n_samples, n_outputs) array of numbers
         Labels 0 to n_classes - 1, or targets in a regression.
     n_trees : int
         Number of trees, 1 to 2**20.
     nu, lr, max_rounds : float, float, int
-        Bound on ``||w||**2``, learning rate (eta in Norouzi et al. 2015) and rounds of a stump, as
-        `fit_stump` takes them. Defaults are for standardised columns; the paper tries nu of 0.1 to 100 and
+        Bound on ``||w||**2``, learning rate (eta in Norouzi et al. 2015) and maximum number of rounds of a
+        stump, as in `fit_stump`. Defaults are for standardised columns; the paper tries nu of 0.1 to 100 and
         eta of 0.003 to 0.03 (`search`).
     max_features : "n**0.6", "sqrt", int, float or None
-        Features sampled at a node, q in Norouzi et al. 2015: ``n_features**0.6``, rounded; the square root; a
-        number; a share of all; or all. The best univariate split on one of them is where the stump of the
-        node starts.
+        Number of features sampled at a node, q in Norouzi et al. 2015: ``n_features**0.6``, rounded; the
+        square root; a number; a fraction of all; or all. The stump starts from the best univariate split on
+        one of them.
     stump : StumpSettings
-        The other settings of a stump.
+        Other settings of a stump.
     splitter : "co2" or "oc1"
-        Fit stumps as `fit_stump` does, or as `fit_oc1` does, whose `restarts` and `jumps` apply then.
+        Whether stumps are fitted by `fit_stump` or by `fit_oc1`, which alone uses `restarts` and `jumps`.
     restarts : int
-        Searches from random hyperplanes, besides the one from w.
+        Number of searches from random hyperplanes, besides the one from w.
     jumps : int
-        Random directions that a search tries in a row to leave a local optimum.
+        Number of random directions that a search tries in a row to leave a local optimum.
     min_samples_oblique : int
-        A node of fewer samples keeps its univariate split with the splitter "co2": w has a number for each
-        feature, and few samples do not show which are noise.
+        With the splitter "co2" a node with fewer samples keeps its univariate split: few samples cannot
+        determine one weight per feature.
     standardize : bool
-        Whether stumps are fitted to columns, and a regression to targets, in standard deviations from their
-        means, over the samples of weight above 0; the forest is handed back in the units of x and y. False
-        is the paper's plain form: scale the features.
+        Whether stumps are fitted to standardised columns, and a regression to standardised targets; means and
+        deviations are over the samples of positive weight. The forest is returned in the units of x and y.
+        False is the form of Norouzi et al. 2015: scale the features yourself.
     sample_weight : (n_samples,) array of real numbers, optional
-        Weights of the samples, 0 to 1e15, not all below 1e-60; the largest is at most 2e90 times the smallest
+        Weights of the samples, 0 to 1e15, not all below 1e-60. The largest is at most 2e90 times the smallest
         above 0. A sample of weight 0 is left out.
     class_weight : "balanced", mapping, or (n_classes,) array-like, optional
-        Factor of the sample weights of each class. Classes that a mapping leaves out have factor 1;
-        "balanced" gives the classes that occur equal weight.
+        Factors of the sample weights of each class. Classes that a mapping omits have factor 1; "balanced"
+        gives all classes that occur the same total weight.
     criterion : "entropy", "gini" or "squared_error", optional
-        Impurity by which the univariate split is chosen; by default "entropy", for a regression
+        Impurity for the choice of the univariate split; by default "entropy", for a regression
         "squared_error".
     bootstrap : bool, "poisson" or (n_trees, n_samples) array of int32
-        Whether each tree samples n_samples samples with replacement, as the paper's do, or how often it has
-        each, some above 0 in each row. By default every tree has every sample: features are sampled, and
-        errors were lower.
+        Whether each tree samples n_samples samples with replacement, as in Norouzi et al. 2015, or in-bag
+        counts with one above 0 in each row. By default every tree has every sample, which gave lower errors.
     max_depth : int, optional
-        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+        Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
-        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+        A node with fewer samples is a leaf; a sample that is drawn twice counts once.
     min_samples_leaf : int
-        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+        Minimum number of samples on each side of a split; a sample that is drawn twice counts once.
     min_weight_fraction_leaf : float
-        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+        Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     min_impurity_decrease : float
-        Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
+        Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
     task : "classification" or "regression"
         Whether y holds labels or targets.
     n_classes : int, optional
         Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
         1, and every class must occur. Classification only.
     first_tree : int
-        Number of the first tree, 0 or more; first_tree + n_trees is at most 2**20. The same arguments and the
-        same int as rng grow trees first_tree to first_tree + n_trees - 1 of one forest, bit for bit, however
-        it is divided into ranges (`hforest.tree.join` joins them). Row m of in-bag counts belongs to tree
+        Number of the first tree, 0 or more; first_tree + n_trees is at most 2**20. Calls with the same
+        arguments and the same int as rng grow ranges of one forest: its trees are bit-identical for any
+        division into ranges. `hforest.tree.join` joins them. Row m of in-bag counts belongs to tree
         first_tree + m.
     progress : callable or bool, optional
-        Called as progress(done, n_trees) after every few trees; False ends the growth and returns the trees
-        so far. True shows a bar.
+        Called as progress(done, n_trees) after every few trees. If it returns False, growth stops and the
+        trees so far are returned. True shows a bar.
     rng : None, int or numpy.random.Generator
         Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
     Forest
-        Splits are projections; leaf values are shares of the classes, or mean targets. `hforest.tree`
-        converts the rows that it is applied to to the dtype of the forest.
+        Forest with projections as splits; leaf values are shares of the classes, or mean targets.
+        `hforest.tree` converts rows to the dtype of the forest.
 
     Raises
     ------
     TypeError, ValueError, IndexError, MemoryError
         Not numbers, or CuPy arrays with splitter="oc1"; wrong shape, no sample, NaN, infinity or numbers
-        beyond 1e15, a number out of its range; labels or in-bag counts out of range; a `progress` that cannot
-        be called; no memory.
+        beyond 1e15, a number out of range; labels or in-bag counts out of range; a `progress` that cannot be
+        called; not enough memory.
 
     Notes
     -----
     Each node finds the best of its random univariate splits, fits a stump from there on its samples (in-bag
-    counts are weights), and splits them by it; where the stump leaves a side with fewer than min_samples_leaf
-    samples, or lighter than min_weight_fraction_leaf, the univariate split stays. Trees grow until leaves are
-    pure. A split goes right where ``w.x >= 0``: here, where the projection exceeds the number below the
-    offset. With `standardize`, an affine change of a column or of all targets leaves the forest as it was, up
-    to rounding; targets share one deviation, the root of their mean variance. The paper's forest is
-    ``standardize=False, bootstrap=True, min_samples_oblique=1``, with nu and lr searched; docs/co2.md says
-    how these defaults were chosen. Results are the same at every number of threads. Cost: for each level of a
-    tree about 60 reads of x at the defaults; a projection takes 8 bytes a feature (12 for float64).
+    counts are weights), and splits by the stump. The univariate split stays if the stump violates
+    min_samples_leaf or min_weight_fraction_leaf. Trees grow until leaves are pure. Samples go right where
+    ``w.x >= 0``, so the threshold of the projection is the next number below the offset. With `standardize`,
+    affine changes of a column or of all targets do not change the forest, up to rounding; targets share one
+    deviation, the root of their mean variance. The forest of Norouzi et al. 2015 is ``standardize=False,
+    bootstrap=True, min_samples_oblique=1``, with nu and lr searched; docs/co2.md explains the defaults.
+    Results are the same for every number of threads. Cost: about 60 reads of x per level of a tree at the
+    defaults; a projection takes 8 bytes per feature (12 for float64).
 
-    Windows are not copied as a whole: a tree copies those of a node, in standard deviations, into at most 512
-    MB that all threads share, and those beyond anew in each pass; the forest is that of a copy, bit for bit.
-    The reference implementation and a GPU copy all.
+    Windows are not copied as a whole. A tree copies those of a node, standardised, into at most 512 MB that
+    all threads share; windows beyond are copied again in each pass. The forest is bit-identical to that of a
+    copy. The reference implementation and a GPU copy all windows.
 
     Examples
     --------
@@ -220,7 +220,7 @@ def grow(
             min_impurity_decrease=limits.min_impurity_decrease / float(of_y.deviation[0]) ** 2
         )
     learned, seed = Learned(target, weight, number, limits), check.seed(rng)
-    # What was converted is given back, unless the caller keeps it.
+    # Frees the converted arrays, unless the caller keeps them.
     del source
     if bins is not None:
         numbers = x
@@ -229,8 +229,7 @@ def grow(
     )
 
     grow_some = partial(backend.grow, x, bins, learned, n_candidates, settings, oc1)
-    # A tree takes long: on the CPU a call grows no more of them than there are threads, so that an interrupt
-    # is answered soon.
+    # Trees take long: on the CPU a batch has at most one tree per thread, so that an interrupt ends soon.
     batch = machine.get_num_threads() if dispatch.array_module(numbers) is np else None
     trees = unchecked.in_batches(grow_some, growth, batch)
     forest = _forest(trees, target.n_outputs, numbers, x.shape[1])
@@ -240,7 +239,7 @@ def grow(
 def _encoded(
     x: Any, weight: FloatArray, standardize: bool
 ) -> tuple[Units | None, FloatArray | units.StandardizedWindows, Bins | None]:
-    """Units of the columns if they are standardised; the columns in these; and, of arrays, their bins."""
+    """Returns the units of the columns, if standardised; the columns in these units; and bins of arrays."""
     of_x = units.of_samples(x, weight) if standardize else None
     if isinstance(x, Windows):
         as_they_are = Units(np.zeros(x.shape[1]), np.ones(x.shape[1]))

@@ -13,14 +13,14 @@ _MAX_SEARCHES = 2**20
 
 
 class Search(NamedTuple):
-    """How a coordinate-wise search continues after a local optimum, as the backends take it."""
+    """Settings of a coordinate-wise search after a local optimum, for the backends."""
 
     restarts: int
     jumps: int
 
 
 def search_settings(restarts: int, jumps: int) -> Search:
-    """The settings of a search, checked."""
+    """Returns the settings of a search after a check."""
     return Search(
         check.integer("restarts", restarts, 0, _MAX_SEARCHES), check.integer("jumps", jumps, 0, _MAX_SEARCHES)
     )
@@ -41,60 +41,59 @@ def fit_oc1(
     n_classes: int | None = None,
     rng: Rng = None,
 ) -> FloatArray:
-    """Returns one oblique split, found by coordinate-wise search (OC1), the baseline of Norouzi et al. 2015.
+    """Returns one oblique split of a coordinate-wise search (OC1), the baseline of Norouzi et al. 2015.
 
     Parameters
     ----------
     x : (n_samples, n_features) NumPy array of float32 or float64
-        Samples as they are, at least one; append a constant -1 for an offset.
+        Samples, at least one; append a constant column of -1 for an offset.
     y : (n_samples,) array of integers or bools, or (n_samples,) or (n_samples, n_outputs) array of numbers
         Labels 0 to n_classes - 1, or targets in a regression.
     w : (n_features,) array, dtype of x
-        Where to start, such as a univariate split. It is not changed.
+        Initial split, such as a univariate one. It is not changed.
     sample_weight : (n_samples,) array of real numbers, optional
-        Weights of the samples, 0 to 1e15, not all below 1e-60; the largest is at most 2e90 times the smallest
+        Weights of the samples, 0 to 1e15, not all below 1e-60. The largest is at most 2e90 times the smallest
         above 0. A sample of weight 0 is left out.
     criterion : "entropy", "gini" or "squared_error", optional
         Impurity; by default "entropy", for a regression "squared_error".
     min_samples_leaf : int
-        Samples that each side must hold at least.
+        Minimum number of samples on each side.
     min_weight_fraction_leaf : float
-        Weight that each side must have at least, as a share of the weight of all samples, 0 to 0.5.
+        Minimum weight on each side, as a fraction of the weight of all samples, 0 to 0.5.
     restarts : int
-        Searches from random hyperplanes, besides the one from w.
+        Number of searches from random hyperplanes, besides the one from w.
     jumps : int
-        Random directions that a search tries in a row to leave a local optimum.
+        Number of random directions that a search tries in a row to leave a local optimum.
     task : "classification" or "regression"
         Whether y holds labels or targets.
     n_classes : int, optional
         Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
         1, and every class must occur. Classification only.
     rng : None, int or numpy.random.Generator
-        Where the seed of directions and hyperplanes comes from.
+        Source of the seed for directions and hyperplanes.
 
     Returns
     -------
     (n_features,) array, dtype of x
-        The best w found, scaled so that its largest number is 1. Its impurity is no higher than that of the
-        given w, up to the rounding to the dtype of x.
+        Best w of the search, scaled so that its largest number is 1. Its impurity is not higher than that of
+        the initial w, up to the rounding to the dtype of x.
 
     Raises
     ------
     TypeError, ValueError, IndexError, MemoryError
         Wrong dtype, or CuPy arrays (the search runs on the CPU); wrong shape or layout, no sample, a number
-        out of its range, NaN, infinity or numbers beyond 1e15, weights that are negative or all 0; a label
-        outside 0 <= y < n_classes; no memory.
+        out of range, NaN, infinity or numbers beyond 1e15, weights that are negative or all 0; a label
+        outside 0 <= y < n_classes; not enough memory.
 
     Notes
     -----
-    With all other weights fixed, a sample changes sides at one value of a weight; these values are scanned in
-    order for the least impurity, weight after weight, until no single weight lowers it. Then random
-    directions are searched likewise. Sums are in float64.
+    With all other weights fixed, a sample changes sides at one value of a weight. The search scans these
+    values in order for the least impurity, weight after weight, until no single weight lowers it. Then it
+    searches random directions likewise. Sums are in float64.
 
-    A departure from Murthy et al.: where the best value of a weight leaves the impurity equal, they still
-    move there with a probability that falls with the number of such moves ("stagnation"); here a weight moves
-    only where the impurity falls. Cost: a sort of n_samples numbers for each weight, and n_samples steps of
-    O(n_outputs).
+    A departure from Murthy et al. 1994: here a weight changes only if the impurity falls. If it stays equal,
+    they still change the weight with a probability that decreases with the number of such moves
+    ("stagnation"). Cost: a sort of n_samples numbers per weight, and n_samples steps of O(n_outputs).
 
     Examples
     --------

@@ -1,10 +1,10 @@
 """Reference implementation of surrogates, stumps and trees of them in plain loops (Norouzi et al. 2015,
 sections 4 and 5).
 
-Same functions, parameters and arrays as `cpu` and `gpu`. Where one bit decides which way a sample goes, and
-with it all that follows, operations and their order are part of the definition: products w.x are summed in
-the dtype of x, in sixteen lanes that are then folded by halves; mini-batch slopes in the dtype of x, sample
-after sample; losses in float64, with an exponential and a logarithm of exact steps.
+Functions, parameters and arrays are those of `cpu` and `gpu`. One bit can decide the side of a sample, so
+operations and their order are part of the definition. Products w.x are summed in the dtype of x, in sixteen
+lanes that are then folded by halves; mini-batch slopes in the dtype of x, sample after sample; losses in
+float64, with an exponential and a logarithm of defined steps.
 """
 
 import itertools
@@ -80,14 +80,14 @@ class _Losses:
         return [float(k == self.labels[i]) for k in range(len(self.theta[0]))]
 
     def gradient(self, side, weight, total):
-        """By theta, of the loss of samples with this weight and sum of outputs."""
+        """Returns the gradient with respect to theta, for samples with this weight and sum of outputs."""
         if self.labels is None:
             return [2 * (weight * a - b) for a, b in zip(self.theta[side], total, strict=True)]
         return [weight * _exp(-a) - b for a, b in zip(self.table[side], total, strict=True)]
 
 
 def _surrogate(w, losses, x, weight, order):
-    """Eq 10, and the sign of w.x of every sample."""
+    """Returns eq. 10, and the sign of w.x of every sample."""
     total, sign = 0.0, [0] * len(x)
     for i in order:
         p = _dot(w, x[i])
@@ -99,7 +99,7 @@ def _surrogate(w, losses, x, weight, order):
 
 
 def _slopes(w, losses, x, weight, sign, order):
-    """Sums over samples of the subgradients of eq. 11: by w, by both thetas; and their weight."""
+    """Returns sums over samples of subgradients (eq. 11) for w and both thetas; and their weight."""
     slope = np.zeros(len(w), x.dtype)
     sums = [[0.0] * len(losses.theta[0]) for _ in range(2)]
     weights, both = [0.0, 0.0], 0.0
@@ -118,12 +118,12 @@ def _slopes(w, losses, x, weight, sign, order):
 
 
 def surrogate(w, theta0, theta1, x, labels, targets, weight, out):
-    """out[0] = the surrogate, a sum over samples (eq. 10)."""
+    """Writes the surrogate, a sum over samples, to out[0] (eq. 10)."""
     out[0], _ = _surrogate(w, _Losses(labels, targets, theta0, theta1), x, weight, range(len(x)))
 
 
 def surrogate_grad(w, theta0, theta1, x, labels, targets, weight, grad_w, grad_theta0, grad_theta1):
-    """Its subgradient."""
+    """Writes the subgradient of the surrogate (eq. 11)."""
     losses = _Losses(labels, targets, theta0, theta1)
     _, sign = _surrogate(w, losses, x, weight, range(len(x)))
     grad_w[:] = 0
@@ -166,7 +166,7 @@ def _start_theta(labels, targets, weight, sign, smooth, n_outputs):
 
 
 class _Node:
-    """The samples of a node, for `descend`."""
+    """Samples of a node, for `descend`."""
 
     def __init__(self, x, labels, targets, weight):
         self.x, self.labels, self.targets, self.weight = x, labels, targets, weight
@@ -182,7 +182,7 @@ class _Node:
 
 
 def fit_stump(x, labels, targets, weight, schedule, key, w, theta0, theta1, history):
-    """Fits w, in place, and theta (Alg. 1); the surrogate at the start and after each round."""
+    """Fits w, in place, and theta (Alg. 1); appends the surrogates of start and rounds to history."""
     if len(x) < schedule.min_samples:
         w[:] = 0  # separates nothing: the univariate split stays
         return
@@ -193,9 +193,9 @@ def fit_stump(x, labels, targets, weight, schedule, key, w, theta0, theta1, hist
 
 
 class _Search:
-    """A node's samples, for the coordinate-wise search (Murthy et al. 1994).
+    """Samples of a node, for the coordinate-wise search (Murthy et al. 1994).
 
-    Unlike theirs, a weight does not move where the impurity stays equal.
+    Unlike theirs, a weight does not change if the impurity stays equal.
     """
 
     def __init__(self, x, rows, weight, criterion, min_leaf, least_weight):
@@ -235,7 +235,7 @@ class _Search:
         return self.score(sums, weights) if self.enough(right.count(0), weights) else -math.inf
 
     def best_step(self, value, along):
-        """The best score of the sides of value + a along over all a, and that a."""
+        """Returns the best score of the sides of value + a along over all a, and that a."""
         right = [int(b < 0 or (b == 0 and a >= 0)) for a, b in zip(value, along, strict=True)]
         sums, weights = self.sums(right)
         n_left = right.count(0)
@@ -307,7 +307,7 @@ class _Search:
 def fit_oc1(
     x, labels, targets, weight, n_outputs, criterion, min_leaf, least_weight, restarts, jumps, key, w
 ):
-    """The best of coordinate-wise searches from w and from random starts, in place."""
+    """Writes the best w of coordinate-wise searches from w and from random starts, in place."""
     tree = Tree(None, labels, targets, n_outputs, weight, criterion)
     samples = range(len(x))
     rows = tree.rows(samples, tree.mean(samples)[0])
@@ -317,7 +317,7 @@ def fit_oc1(
 
 
 def grow(x, bins, learned, max_features, schedule, search, batch):
-    """Appends the trees of a batch to `batch.trees` (OUT), as grow_projected of growth does."""
+    """Appends the trees of a batch to `batch.trees` (OUT), as `grow_projected` of growth does."""
     (labels, targets, n_outputs), _, criterion, limits = learned
     min_leaf, real = limits.min_samples_leaf, x.dtype.type
     kinds = kinds_of(bins)

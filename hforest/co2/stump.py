@@ -16,31 +16,31 @@ _MAX_ROUNDS = 2**20
 
 
 class StumpSettings(NamedTuple):
-    """How a stump is fitted, besides `nu`, `lr`, `max_rounds`: what Norouzi et al. 2015 fix or leave."""
+    """Further settings of a stump, which Norouzi et al. 2015 fix or leave open."""
 
     tau: int = 2
     """Epochs of a round, at least 1; after each round w_old is set to w."""
     batch_size: int = 100
-    """Samples of a step, at least 1; all where there are fewer."""
+    """Number of samples per step, at least 1; all if there are fewer."""
     momentum: float = 0.9
-    """0 to 1."""
+    """Momentum of the steps, 0 to 1."""
     convex_rounds: int = 0
-    """First rounds that take the sign of w_old.x as 0, at least 0."""
+    """Number of first rounds in which the sign of w_old.x counts as 0, at least 0."""
     min_steps: int = 20
-    """Steps of a round at least, for nodes of few batches."""
+    """Minimum number of steps of a round, for nodes of few batches."""
     patience: int = 1
-    """Rounds without progress after which the learning rate is still kept, at least 0."""
+    """Number of rounds without progress after which the learning rate still stays, at least 0."""
     decay: float = 0.5
     """Factor of the learning rate after more such rounds, above 0 and at most 1; after the third time the
     stump is done."""
     tolerance: float = 1e-3
-    """Share by which a round must lower the surrogate to count as progress, 0 to 1."""
+    """Fraction by which a round must lower the surrogate to count as progress, 0 to 1."""
     smooth: float = 0.3
     """Added to the weight of each class on a side before its logarithm is the first theta, above 0."""
 
 
 class Stump(NamedTuple):
-    """An oblique split and the parameters of its sides."""
+    """Oblique split and the parameters of its sides."""
 
     w: FloatArray
     """(n_features,), dtype of x: ``w.x >= 0`` goes right."""
@@ -53,7 +53,7 @@ class Stump(NamedTuple):
 def schedule(
     nu: float, lr: float, max_rounds: int, stump: StumpSettings, min_samples_oblique: int = 1
 ) -> Schedule:
-    """The settings of a stump, checked."""
+    """Returns the settings of a stump after a check."""
     check.instance("stump", stump, StumpSettings, "a StumpSettings", "pass hforest.co2.StumpSettings(tau=2)")
     return Schedule(
         nu=check.number("nu", nu, 0.0, open_low=True),
@@ -94,35 +94,35 @@ def fit_stump(
     Parameters
     ----------
     x : (n_samples, n_features) array of float32 or float64
-        Samples as they are, at least one; append a constant -1 for an offset.
+        Samples, at least one; append a constant column of -1 for an offset.
     y : (n_samples,) array of integers or bools, or (n_samples,) or (n_samples, n_outputs) array of numbers
         Labels 0 to n_classes - 1, or targets in a regression.
     w : (n_features,) array, dtype of x
-        Where to start, such as a univariate split. It is not changed.
+        Initial split, such as a univariate one. It is not changed.
     nu : float
         Bound on ``||w||**2``, above 0.
     lr : float
         Learning rate, above 0; eta in Norouzi et al. 2015.
     max_rounds : int
-        Rounds at most, at least 0.
+        Maximum number of rounds, at least 0.
     stump : StumpSettings
-        The other settings of the procedure.
+        Other settings of the procedure.
     sample_weight : (n_samples,) array of real numbers, optional
-        Weights of the samples, 0 to 1e15, not all below 1e-60; the largest is at most 2e90 times the smallest
+        Weights of the samples, 0 to 1e15, not all below 1e-60. The largest is at most 2e90 times the smallest
         above 0. A sample of weight 0 is left out.
     task : "classification" or "regression"
-        The log loss (eq. 3), or the squared loss (eq. 4).
+        Whether the loss is the log loss (eq. 3) or the squared loss (eq. 4).
     n_classes : int, optional
         Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
         1, and every class must occur. Classification only.
     loss : tuple of two functions, optional
         A convex loss in place of that of the task: (value, gradient), as in `surrogate`.
     theta : (2, n_outputs) array of real numbers, optional
-        Where theta0 and theta1 start: for a `loss` that is passed, and needed there.
+        Initial theta0 and theta1; required with `loss`, and only allowed there.
     history : list, optional
-        Takes the surrogate at the start and after every round.
+        The surrogates at the start and after every round are appended.
     rng : None, int or numpy.random.Generator
-        Where the seed of the batches comes from.
+        Source of the seed for the batches.
 
     Returns
     -------
@@ -132,25 +132,23 @@ def fit_stump(
     Raises
     ------
     TypeError, ValueError, IndexError
-        Wrong dtype or device; wrong shape or layout, no sample, a number out of its range, NaN, infinity or
+        Wrong dtype or device; wrong shape or layout, no sample, a number out of range, NaN, infinity or
         numbers beyond 1e15, weights that are negative or all 0; a label outside 0 <= y < n_classes; a loss
-        that is no such pair, or returns other shapes, NaN, infinity or numbers beyond 1e100.
+        that is not such a pair, or returns other shapes, NaN, infinity or numbers beyond 1e100.
 
     Notes
     -----
     Norouzi et al. 2015, Alg. 1, with mini-batches, averaged gradients and momentum, for w and theta alike.
-    Each epoch visits every sample once, in an order drawn from the seed. ``||w||**2 <= nu`` after every step.
-    Returned is the state of least surrogate at the start or after a round, so the surrogate never ends above
-    its start. A node of one class is no error: its w separates nothing.
+    Each epoch visits every sample once, in an order drawn from the seed. ``||w||**2 <= nu`` holds after every
+    step. The result is the state of least surrogate at the start or after a round, so the surrogate never
+    ends above its start. A node of one class is allowed: its w separates nothing.
 
-    Where all samples are far from the first split, as with features of two values, no step moves w: the bound
-    is flat there. `convex_rounds` leave its concave part out, as if w_old were 0 (where 0 is a tangent of
-    -|w.x|); what is left is convex, and leads out. Cost: for each epoch about 1.4 reads of x,
-    from memory once.
+    If all samples are far from the first split, as with features of two values, the bound is flat and no step
+    moves w. `convex_rounds` omit its concave part, as if w_old were 0 (where 0 is a tangent of -|w.x|); the
+    convex rest has a slope. Cost: about 1.4 reads of x per epoch, from memory once.
 
-    A `loss` that is passed runs in NumPy, on the CPU, in the same steps; y is then any array with a row for
-    each sample. Rounds end where the surrogate is not above 0, so losses should be at least 0: add a constant
-    where they are not.
+    With `loss` the same steps run in NumPy, on the CPU, and y is any array with a row per sample. Rounds end
+    when the surrogate is not above 0, so losses should be at least 0: if necessary add a constant.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The search for settings, by out-of-bag errors or on a held-out part of the samples (Norouzi et al. 2015,
+"""Search for settings, by out-of-bag errors or on held-out samples (Norouzi et al. 2015,
 section 5, hold out a fifth of the training samples; out-of-bag errors are those of Breiman 2001).
 """
 
@@ -19,11 +19,11 @@ from ..tree.walks import out_of_bag_values
 from . import checks
 from .forest import grow
 
-_SET_BY_SAMPLE = ("sample_weight",)  # of all samples, of which a trial grows on a part
+_SET_BY_SAMPLE = ("sample_weight",)  # with an entry per sample, of which a trial takes a part
 
 
 class Trials(NamedTuple):
-    """Settings that were tried, and the out-of-bag error of each, or that on the held-out part."""
+    """Settings of trials, and the out-of-bag or held-out error of each."""
 
     nu: FloatArray
     """(n_trials,) float64."""
@@ -32,14 +32,14 @@ class Trials(NamedTuple):
     max_features: IntArray
     """(n_trials,) int64; q in Norouzi et al. 2015."""
     error: FloatArray
-    """(n_trials,) float64: share of samples predicted wrongly, or mean squared error."""
+    """(n_trials,) float64: share of wrong labels, or mean squared error."""
 
 
 _Setting = tuple[float, float, int]
 
 
 def _values(name: str, values: Any) -> list[Any]:
-    """The values of a setting to be tried."""
+    """Returns the values of a setting to try."""
     one_axis = values.ndim == 1 if isinstance(values, np.ndarray) else isinstance(values, Sequence)
     if not one_axis or isinstance(values, str | bytes):
         raise TypeError(
@@ -68,7 +68,7 @@ def _grid(
 
 
 def _fixed(settings: Mapping[str, object] | None) -> dict[str, Any]:
-    """The further arguments of `grow`, which are neither set by `search` nor given for each sample."""
+    """Returns further arguments of `grow`: neither those that `search` sets nor arrays over samples."""
     if settings is not None and not isinstance(settings, Mapping):
         raise TypeError(
             f"settings: expected None or a mapping, got {type(settings).__name__}; pass such as "
@@ -87,14 +87,14 @@ def _fixed(settings: Mapping[str, object] | None) -> dict[str, Any]:
 
 
 class _Part(NamedTuple):
-    """Which samples forests grow on, and which judge them."""
+    """Training and validation samples of the forests."""
 
     learning: IntArray | None
-    """Numbers of those to grow on; None: all."""
+    """Numbers of the training samples; None: all."""
     held: IntArray
-    """Numbers of those that judge."""
+    """Numbers of the validation samples."""
     counts: IntArray | None
-    """(n_trees, n_samples) in-bag counts, or None where the judges are held out."""
+    """(n_trees, n_samples) in-bag counts, or None if validation samples are held out."""
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -152,12 +152,12 @@ def search(
     progress: Progress = None,
     rng: Rng = None,
 ) -> Trials:
-    """Returns the out-of-bag errors of settings, or those on samples that are held out of the forests.
+    """Returns errors of forests with different settings, out-of-bag or on held-out samples.
 
     Parameters
     ----------
     x, y
-        As `grow` takes them; NumPy arrays or what numpy.asarray takes.
+        As for `grow`; NumPy arrays or other array-likes.
     n_trees : int
         Number of trees, 1 to 2**20.
     task : "classification" or "regression"
@@ -171,33 +171,33 @@ def search(
         Numbers of features sampled at a node (q in Norouzi et al. 2015) to try, each as `grow` takes it; by
         default that of `grow` alone.
     held_out : float, optional
-        Share of the samples that is kept out of the forests, above 0 and below 1, and judges them. By default
-        forests grow on bootstraps of all samples, and each sample is predicted by the trees that did not draw
-        it (the out-of-bag estimate of Breiman 2001); all forests have the same bootstraps.
+        Share of the samples that is held out to measure errors, above 0 and below 1. By default forests grow
+        on bootstraps of all samples, the same for all forests, and each sample is predicted by the trees that
+        did not draw it (the out-of-bag estimate of Breiman 2001).
     settings : mapping of str, optional
-        Further arguments of `grow`, the same in all trials, such as ``{"max_depth": 8}``; without `held_out`
-        no `bootstrap`.
+        Further arguments of `grow`, the same in all trials, such as ``{"max_depth": 8}``; `bootstrap` only
+        with `held_out`.
     trials : Trials, optional
-        What an earlier search with the same samples, settings and int as `rng` returned; these are not tried
-        again.
+        Result of an earlier search with the same samples, settings and int as `rng`; its settings are not
+        tried again.
     checkpoint : callable, optional
         Called as checkpoint(trials) after each trial.
     progress : callable or bool, optional
-        Called as progress(done, n_trials) after each trial; False ends the search and returns the trials so
-        far. True shows a bar.
+        Called as progress(done, n_trials) after each trial. If it returns False, the search stops and the
+        trials so far are returned. True shows a bar.
     rng : None, int or numpy.random.Generator
-        Where the seed of the held-out part and of every forest comes from.
+        Source of the seed for the held-out samples and for every forest.
 
     Returns
     -------
     Trials
-        Those given, then the new ones in the order of nu, then lr, then max_features.
+        Those of the argument, then new ones in the order of nu, then lr, then max_features.
 
     Raises
     ------
     TypeError, ValueError, IndexError, MemoryError
-        As from `grow`; no setting, or a share of which nothing is left; no sample that some tree did not
-        draw; a `checkpoint` that cannot be called.
+        As from `grow`; no setting, or a share that leaves no sample on one side; only samples that every tree
+        drew; a `checkpoint` that cannot be called.
 
     Notes
     -----
@@ -239,7 +239,7 @@ def search(
                     n_classes=n_classes, rng=seed, **fixed, **part.settings,
                 )  # fmt: skip
             rows.append((*setting, part.error(forest, x, learned, task)))
-            values = check.unchecked()  # the first trial has checked all that the others share
+            values = check.unchecked()  # the first trial has checked the arguments that all share
             if checkpoint is not None:
                 checkpoint(_trials(rows))
             if not report(sum(row[:3] in grid for row in rows)):
@@ -248,7 +248,7 @@ def search(
 
 
 def _tried(trials: Trials) -> list[tuple[Any, ...]]:
-    """The rows of a caller's trials."""
+    """Returns the rows of a caller's trials."""
     check.instance(
         "trials", trials, Trials, "a Trials", "pass what search returned or what checkpoint was called with"
     )

@@ -1,4 +1,4 @@
-"""Columns and targets in standard deviations, and forests grown on them handed back in the caller's units."""
+"""Standardised columns and targets, and conversion of forests back to the caller's units."""
 
 from typing import NamedTuple
 
@@ -11,12 +11,12 @@ from ..core.units import Units
 from ..tree import Forest
 
 _VALUES = 1 << 20  # numbers that are summed at a time
-_LEAST = 1e-280  # least deviation: a weight divided by it is a number
-_ROUNDED = 1e-13  # of a column's mean: deviations that rounding leaves
+_LEAST = 1e-280  # minimum deviation: a weight divided by it stays finite
+_ROUNDED = 1e-13  # fraction of a column's mean: deviations that rounding leaves
 
 
 class StandardizedWindows(NamedTuple):
-    """Windows whose numbers are put in units where they are read."""
+    """Windows whose numbers are standardised when they are read."""
 
     windows: Windows
     units: Units
@@ -28,20 +28,20 @@ class StandardizedWindows(NamedTuple):
 
     @property
     def dtype(self) -> np.dtype:
-        """float32 or float64: in which samples are computed."""
+        """Dtype in which samples are computed, float32 or float64."""
         return self.windows.dtype
 
 
 def _some(a: Array | Windows, which: slice | Array) -> Array:
-    """Some rows of a matrix, on the host; of windows a copy."""
+    """Returns some rows of a matrix, on the host; of windows a copy."""
     if isinstance(a, Windows):
         return rows_of(a._replace(base=a.base[which]))
     return dispatch.to_numpy(a[which])
 
 
 def _statistics(a: Array | Windows, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Means and deviations of the columns of a (n, k), 0 of constant ones; of rows with a weight above 0."""
-    # On the host, so that the bits of a forest do not depend on the order in which a GPU adds.
+    """Returns means and deviations (0 for constants) of the columns of a, over rows of positive weight."""
+    # On the host, so that a forest does not depend on the order in which a GPU adds.
     if isinstance(a, Windows):
         a = a._replace(base=a.base[weight > 0])
     else:
@@ -54,25 +54,25 @@ def _statistics(a: Array | Windows, weight: FloatArray) -> tuple[FloatArray, Flo
     for first in range(0, n, block):
         square += ((_some(a, slice(first, first + block)) - mean) ** 2).sum(axis=0)
     deviation = np.sqrt(square / n)
-    # What rounding leaves of a constant column is none of its deviation.
+    # Rounding errors of a constant column are not a deviation.
     return mean, np.where(deviation > np.maximum(_LEAST, _ROUNDED * np.abs(mean)), deviation, 0.0)
 
 
 def of_samples(x: FloatArray | Windows, weight: FloatArray) -> Units:
-    """Units of the columns of x (n, n_features), of the samples whose weight (n,) is above 0."""
+    """Returns the units of the columns of x (n, n_features), over samples of positive weight (n,)."""
     mean, deviation = _statistics(x, weight)
     return Units(mean, np.where(deviation > 0, deviation, 1.0))
 
 
 def of_targets(targets: FloatArray, weight: FloatArray) -> Units:
-    """Units of targets (n, n_outputs): a mean of each, and the root of their mean variance for all."""
+    """Returns units of targets (n, n_outputs): means, and the root of the mean variance for all."""
     mean, deviation = _statistics(targets, weight)
     common = float(np.sqrt((deviation**2).mean()))
     return Units(mean, np.full(len(mean), common if common > 0 else 1.0))
 
 
 def with_units(forest: Forest, x: Units, y: Units | None) -> Forest:
-    """A forest that was grown on standardised columns and targets, for columns and targets as they were.
+    """Returns a forest that was grown on standardised columns and targets, converted to the original units.
 
     A split ``sum w_j (x_j - m_j) / s_j > t`` is ``sum (w_j / s_j) x_j > t + sum w_j m_j / s_j``; both sides
     are multiplied by the power of two that puts the largest number of w between 1/2 and 1.

@@ -373,7 +373,7 @@ def opened(path: FilePath, what: str) -> Iterator[Archive]:
     Raises
     ------
     FileNotFoundError, PermissionError
-        No such file; a file that may not be read.
+        The file does not exist; the file must not be read.
     ValueError
         A file that is damaged, truncated, of another kind or no regular file; an array of Python objects. In
         the block for the arrays that are read there.

@@ -156,7 +156,7 @@ def axis_distribution(n_features: int) -> Distribution:
     Parameters
     ----------
     n_features : int
-        Features of a sample.
+        Number of features.
 
     Returns
     -------
@@ -183,7 +183,7 @@ def sparse_distribution(n_features: int, density: float = 1.5) -> Distribution:
     Parameters
     ----------
     n_features : int
-        Features of a sample.
+        Number of features.
     density : float
         Mean of the Poisson distribution that the number of non-zeros is drawn from (lambda in
         Perry et al. 2019), above 0 to 500. A projection has at least one non-zero, at most min(n_features,
@@ -198,7 +198,7 @@ def sparse_distribution(n_features: int, density: float = 1.5) -> Distribution:
     Raises
     ------
     TypeError, ValueError
-        An argument is no number, or out of its range.
+        An argument is not a number, or is out of range.
 
     Examples
     --------
@@ -233,7 +233,7 @@ def probe_distribution(n_features: int, single_share: float = 0.0) -> Distributi
     Raises
     ------
     TypeError, ValueError
-        An argument is no number, or out of its range.
+        An argument is not a number, or is out of range.
 
     Examples
     --------
@@ -292,7 +292,8 @@ def patch_distribution(
     channels : bool
         Whether the last axis of `shape` counts channels; a patch lies in one of them.
     cyclic : bool
-        Whether patches wrap around the borders. Else corners are uniform where the patch fits.
+        Whether patches wrap around the borders. If not, corners are uniform over all places where the patch
+        fits.
 
     Returns
     -------

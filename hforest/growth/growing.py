@@ -52,8 +52,7 @@ def bootstrap_counts(
         Weights of the samples, 0 to 1e100, not all 0: what the probabilities of draws are proportional to.
         By default samples are equally probable.
     first_tree : int
-        Number of the first tree, 0 or more: rows are of trees first_tree to first_tree + n_trees - 1, which
-        is below 2**31.
+        Number of the first tree, 0 or more; first_tree + n_trees is at most 2**31 - 1.
     rng : None, int or numpy.random.Generator
         Source of random numbers; the same int gives the same result in every call.
 
@@ -116,8 +115,7 @@ def poisson_counts(
         Number of the first sample among all, 0 to 2**62: the columns are of samples first_row to
         first_row + n_samples - 1.
     first_tree : int
-        Number of the first tree, 0 or more: rows are of trees first_tree to first_tree + n_trees - 1, which
-        is below 2**31.
+        Number of the first tree, 0 or more; first_tree + n_trees is at most 2**31 - 1.
     rng : None, int or numpy.random.Generator
         Source of random numbers; the same int gives the same result in every call.
 
@@ -186,17 +184,17 @@ def grow(
     bins : Bins or Samples
         Candidates, one column each: from `encode` or `samples`.
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
-        Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression,
-        of absolute value at most 1e100 and in the range of the trees' dtype. Bins of windows are for
+        Labels 0 to n_classes - 1 of any integer or bool dtype; in a regression targets of any real dtype, of
+        absolute value at most 1e100 and in the range of the trees' dtype. Bins of windows are for
         classification only.
     n_trees : int
         Number of trees, 1 to 2**20.
     sample_weight : (n_samples,) array-like, optional
-        Weights of the samples, 0 to 1e100, not all 0; the largest is at most 2e90 times the smallest above 0.
-        A sample of weight 0 counts for nothing.
+        Weights of the samples, 0 to 1e100, not all 0. The largest is at most 2e90 times the smallest above 0.
+        A sample of weight 0 does not count.
     class_weight : "balanced", mapping, or (n_classes,) array-like, optional
-        Factor of the sample weights of each class. Classes that a mapping leaves out have factor 1;
-        "balanced" gives the classes that occur equal weight.
+        Factors of the sample weights of each class. Classes that a mapping omits have factor 1; "balanced"
+        gives all classes that occur the same total weight.
     criterion : "gini", "entropy" or "squared_error", optional
         Impurity; by default "gini", in a regression "squared_error".
     splitter : "best" or "random"
@@ -207,36 +205,36 @@ def grow(
         Columns sampled at a node: the root of their number, so many, such a share, or all. Sampling goes on
         until one of them is not constant in the node.
     bootstrap : bool, "poisson" or (n_trees, n_samples) array of integers
-        Whether each tree draws n_samples samples with replacement; or "poisson", the in-bag counts of
-        `hforest.growth.poisson_counts`; or in-bag counts, such as those of `hforest.growth.bootstrap_counts`,
-        some above 0 in each row.
+        Whether each tree draws n_samples samples with replacement. "poisson" takes the in-bag counts of
+        `hforest.growth.poisson_counts`. An array has in-bag counts, such as those of
+        `hforest.growth.bootstrap_counts`, with one above 0 in each row.
     y_order : (n_trees, n_samples) array of integers, optional
         Numbers of samples, such as permutations: tree m learns ``y[y_order[m]]``, so that sample i has the
-        label or target of sample y_order[m, i]. Weights and in-bag counts stay with the samples. Not with
-        class_weight, nor on a GPU.
+        label or target of sample y_order[m, i]. Weights and in-bag counts stay with the samples. Cannot be
+        used with class_weight or on a GPU.
     max_depth : int, optional
-        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+        Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
-        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+        A node with fewer samples is a leaf; a sample that is drawn twice counts once.
     min_samples_leaf : int
-        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+        Minimum number of samples on each side of a split; a sample that is drawn twice counts once.
     min_weight_fraction_leaf : float
-        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+        Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     min_impurity_decrease : float
-        Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
+        Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
     task : "classification" or "regression"
         Whether y holds labels or targets.
     n_classes : int, optional
         Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
         1, and every class must occur. Classification only.
     first_tree : int
-        Number of the first tree, 0 or more; first_tree + n_trees is at most 2**20. The same arguments and the
-        same int as rng grow trees first_tree to first_tree + n_trees - 1 of one forest, bit for bit, however
-        it is divided into ranges (`hforest.tree.join` joins them). Row m of in-bag counts belongs to tree
+        Number of the first tree, 0 or more; first_tree + n_trees is at most 2**20. Calls with the same
+        arguments and the same int as rng grow ranges of one forest: its trees are bit-identical for any
+        division into ranges. `hforest.tree.join` joins them. Row m of in-bag counts belongs to tree
         first_tree + m.
     progress : callable or bool, optional
-        Called as progress(done, n_trees) after every few trees; False ends the growth and returns the trees
-        so far. True shows a bar.
+        Called as progress(done, n_trees) after every few trees. If it returns False, growth stops and the
+        trees so far are returned. True shows a bar.
     rng : None, int or numpy.random.Generator
         Source of random numbers; the same int gives the same result in every call.
 
@@ -248,8 +246,8 @@ def grow(
     Raises
     ------
     TypeError, ValueError, IndexError, MemoryError
-        Wrong kind, dtype or device; wrong shape, a number out of its range; labels or bins out of range; no
-        memory for a tree.
+        Wrong kind, dtype or device; wrong shape, a number out of range; labels or bins out of range; not
+        enough memory for a tree.
 
     Notes
     -----
@@ -317,8 +315,8 @@ def grow_projected(
         Numbers that float32 holds exactly are computed in float32, others in float64. Windows are not
         converted, have no NaN, and are for classification only.
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
-        Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression,
-        of absolute value at most 1e100 and in the range of the trees' dtype.
+        Labels 0 to n_classes - 1 of any integer or bool dtype; in a regression targets of any real dtype, of
+        absolute value at most 1e100 and in the range of the trees' dtype.
     n_trees : int
         Number of trees, 1 to 2**20.
     distribution : Distribution
@@ -327,47 +325,47 @@ def grow_projected(
         Projections sampled at a node, 1 to 2**20; by default as many as `hforest.manifold.grow` samples. If
         all of them are constant in the node it is a leaf.
     sample_weight : (n_samples,) array-like, optional
-        Weights of the samples, 0 to 1e100, not all 0; the largest is at most 2e90 times the smallest above 0.
-        A sample of weight 0 counts for nothing.
+        Weights of the samples, 0 to 1e100, not all 0. The largest is at most 2e90 times the smallest above 0.
+        A sample of weight 0 does not count.
     class_weight : "balanced", mapping, or (n_classes,) array-like, optional
-        Factor of the sample weights of each class. Classes that a mapping leaves out have factor 1;
-        "balanced" gives the classes that occur equal weight.
+        Factors of the sample weights of each class. Classes that a mapping omits have factor 1; "balanced"
+        gives all classes that occur the same total weight.
     criterion : "gini", "entropy" or "squared_error", optional
         Impurity; by default "gini", in a regression "squared_error".
     splitter : "best" or "random"
-        Whether a projection has its best threshold, or one that is uniform between its least and greatest
-        value in the node: extra trees on projections.
+        "best" takes the best threshold of a projection. "random" takes one that is uniform between its least
+        and greatest value in the node: extra trees on projections.
     bootstrap : bool, "poisson" or (n_trees, n_samples) array of integers
-        Whether each tree draws n_samples samples with replacement; or "poisson", the in-bag counts of
-        `hforest.growth.poisson_counts`; or in-bag counts, such as those of `hforest.growth.bootstrap_counts`,
-        some above 0 in each row.
+        Whether each tree draws n_samples samples with replacement. "poisson" takes the in-bag counts of
+        `hforest.growth.poisson_counts`. An array has in-bag counts, such as those of
+        `hforest.growth.bootstrap_counts`, with one above 0 in each row.
     y_order : (n_trees, n_samples) array of integers, optional
         Numbers of samples, such as permutations: tree m learns ``y[y_order[m]]``, so that sample i has the
-        label or target of sample y_order[m, i]. Weights and in-bag counts stay with the samples. Not with
-        class_weight, nor on a GPU.
+        label or target of sample y_order[m, i]. Weights and in-bag counts stay with the samples. Cannot be
+        used with class_weight or on a GPU.
     max_depth : int, optional
-        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+        Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
-        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+        A node with fewer samples is a leaf; a sample that is drawn twice counts once.
     min_samples_leaf : int
-        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+        Minimum number of samples on each side of a split; a sample that is drawn twice counts once.
     min_weight_fraction_leaf : float
-        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+        Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     min_impurity_decrease : float
-        Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
+        Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
     task : "classification" or "regression"
         Whether y holds labels or targets.
     n_classes : int, optional
         Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
         1, and every class must occur. Classification only.
     first_tree : int
-        Number of the first tree, 0 or more; first_tree + n_trees is at most 2**20. The same arguments and the
-        same int as rng grow trees first_tree to first_tree + n_trees - 1 of one forest, bit for bit, however
-        it is divided into ranges (`hforest.tree.join` joins them). Row m of in-bag counts belongs to tree
+        Number of the first tree, 0 or more; first_tree + n_trees is at most 2**20. Calls with the same
+        arguments and the same int as rng grow ranges of one forest: its trees are bit-identical for any
+        division into ranges. `hforest.tree.join` joins them. Row m of in-bag counts belongs to tree
         first_tree + m.
     progress : callable or bool, optional
-        Called as progress(done, n_trees) after every few trees; False ends the growth and returns the trees
-        so far. True shows a bar.
+        Called as progress(done, n_trees) after every few trees. If it returns False, growth stops and the
+        trees so far are returned. True shows a bar.
     rng : None, int or numpy.random.Generator
         Source of random numbers; the same int gives the same result in every call.
 
@@ -379,8 +377,8 @@ def grow_projected(
     Raises
     ------
     TypeError, ValueError, IndexError, MemoryError
-        Wrong kind, dtype or device; wrong shape, a number out of its range; labels or bins out of range; no
-        memory for a tree. A distribution of another number of features.
+        Wrong kind, dtype or device; wrong shape, a number out of range; labels or bins out of range; not
+        enough memory for a tree. A distribution for another number of features.
 
     Notes
     -----

@@ -235,12 +235,12 @@ def samples(
         As `encode` takes it, or what it returns. Samples are returned as they are. An array is not copied
         unless it is converted; it must not change while the result is in use.
     categorical : (n_columns,) array-like of bools, or array-like of column numbers, optional
-        Columns of categories: whole numbers 0 to 65535. Each category has a bin of its own, whatever
-        max_bins. Not for windows. None for Bins and Samples, which have their own.
+        Columns of categories: whole numbers 0 to 65535. Each category has a bin of its own, whatever max_bins
+        is. Not for windows. Must be None for Bins and Samples, which have their own.
     max_bins : int, optional
-        1 to 256: columns of more distinct values get at most max_bins bins of about equal numbers of samples.
-        By default every distinct value has a bin of its own (exact). None for Bins and Samples, which have
-        their own.
+        Maximum number of bins, 1 to 256, of a column of more distinct values; bins have about equal numbers
+        of samples. By default every distinct value has a bin of its own (exact). Must be None for Bins and
+        Samples, which have their own.
 
     Returns
     -------
@@ -308,11 +308,11 @@ def encode(
         float32 holds exactly are computed in float32, others in float64. Windows are taken as they are:
         C-contiguous, float32 or float64, finite.
     max_bins : int, optional
-        1 to 256: columns of more distinct values get at most max_bins bins of about equal numbers of samples.
-        By default every distinct value has a bin of its own (exact).
+        Maximum number of bins, 1 to 256, of a column of more distinct values; bins have about equal numbers
+        of samples. By default every distinct value has a bin of its own (exact).
     categorical : (n_columns,) array-like of bools, or array-like of column numbers, optional
-        Columns of categories: whole numbers 0 to 65535. Each category has a bin of its own, whatever
-        max_bins. Not for windows.
+        Columns of categories: whole numbers 0 to 65535. Each category has a bin of its own, whatever max_bins
+        is. Not for windows.
 
     Returns
     -------

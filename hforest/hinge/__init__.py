@@ -1,11 +1,11 @@
-"""Random hinge trees and ferns: routing by the margin nearest to zero, differentiable almost everywhere.
+"""Random hinge trees and ferns, whose output is differentiable almost everywhere.
 
 N. Lay, A. P. Harrison, S. Schreiber, G. Dawer, A. Barbu, *Random Hinge Forest for Differentiable Learning*,
 2018.
 
-A forest is three arrays. A complete tree of depth D has V = 2**D - 1 vertices in heap order (root 0,
-left child 2v + 1, right child 2v + 2) and L = 2**D leaves numbered from left to right; a fern has V = D
-decisions, the first of which gives the leaf's most significant bit. ``kind="fern"`` tells the functions so.
+A forest is three arrays. A complete tree of depth D has V = 2**D - 1 vertices in heap order (root 0, left
+child 2v + 1, right child 2v + 2) and L = 2**D leaves numbered from left to right; a fern (``kind="fern"``)
+has V = D decisions, the first of which gives the leaf's most significant bit.
 
 =============  =======================  ===============  ==========================================
 `thresholds`   (n_trees, V)             float32/float64  t_v, in the unit of the margin
@@ -13,14 +13,14 @@ decisions, the first of which gives the leaf's most significant bit. ``kind="fer
 `weights`      (n_trees, L, *outputs)   as thresholds    w_leaf, in the unit of the output per margin
 =============  =======================  ===============  ==========================================
 
-With ``margin="projection"`` `features` are vectors (n_trees, V, n_features), dtype of thresholds, whose inner
-products with the input are compared; they are learned, too. With ``windows=Windows(kernel_size, ...)``
-samples are the windows of images.
+With ``margin="projection"`` `features` are vectors (n_trees, V, n_features), dtype of thresholds. They are
+learned, and vertices compare their inner products with the input. With ``windows=Windows(kernel_size, ...)``
+samples are windows of images.
 
-`Parameters` is the NamedTuple of the three. Everything here takes C-contiguous NumPy arrays or CuPy arrays
-and returns arrays of the same kind. Wrong kinds and dtypes raise TypeError, wrong shapes and values
-ValueError, indices out of range IndexError; the checks that read whole arrays can be skipped inside
-`hforest.unchecked()`, and `hinge.kernels` has the operators without any check.
+`Parameters` is the NamedTuple of the three. All functions take C-contiguous NumPy or CuPy arrays and return
+arrays of the same kind. Wrong kinds and dtypes raise TypeError, wrong shapes and values ValueError, indices
+out of range IndexError. `hforest.unchecked()` skips the checks that read whole arrays; `hinge.kernels` has
+the operators without any check.
 """
 
 from ..core.windows import Windows

@@ -1,4 +1,4 @@
-"""Outputs of a margin whose routes a backend does not sum while it makes them."""
+"""Outputs for margins whose backend does not sum outputs while it traverses."""
 
 from types import ModuleType
 
@@ -23,7 +23,7 @@ def forward_in_chunks(
     route: Route | None,
     windows: Geometry | None,
 ) -> None:
-    """`backend.traverse`, then `backend.leaf_outputs`; in chunks where no route is wanted."""
+    """Writes y by `backend.traverse` and `backend.leaf_outputs`, in chunks if the caller wants no route."""
     if route is not None:
         backend.traverse(kind, margin, x, thresholds, features, route, windows)
         backend.leaf_outputs(route[0], route[1], weights, divisor, y)

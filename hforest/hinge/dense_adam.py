@@ -1,7 +1,7 @@
 """Training steps in which every parameter moves.
 
-They are the reference implementation of the steps in `cpu` and `gpu`, which move what a batch touches.
-`backend` and `optimizer` are the reference's; `parameters` are thresholds, features and weights.
+They are the reference implementation of the steps in `cpu` and `gpu`, which move only rows that a batch
+touches. `backend` and `optimizer` are reference modules; `parameters` are thresholds, features and weights.
 """
 
 from types import ModuleType
@@ -43,7 +43,7 @@ def adam_forward(
     route: Route,
     y: FloatArray,
 ) -> None:
-    """Everything to step - 1, then a traversal and its outputs."""
+    """Brings all parameters to step - 1, then writes the route and the outputs."""
     thresholds, features, weights = parameters
     _catch_up(optimizer, parameters, state, step - 1, settings)
     backend.traverse(kind, "column", x, thresholds, features, route)
@@ -62,7 +62,7 @@ def adam_backward(
     divisor: float,
     grad_x: FloatArray,
 ) -> None:
-    """Dense gradients, then a dense step of everything."""
+    """Writes the gradient with respect to x, then takes a dense step of all parameters."""
     thresholds, features, weights = parameters
     _catch_up(optimizer, parameters, state, step - 1, settings)
     empty_like = array_module(weights).empty_like

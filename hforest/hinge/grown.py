@@ -1,4 +1,4 @@
-"""Starts of hinge trees from grown forests."""
+"""Hinge trees that start from grown forests."""
 
 from typing import Literal, NamedTuple
 
@@ -15,7 +15,7 @@ from .shared import PACKAGE, Route
 from .starts import Parameters
 
 MAX_LEAVES = 2**24
-"""Leaves of a start, at most: a grown tree without a limit of depth may have a path of any length."""
+"""Maximum number of leaves: a grown tree without a limit of depth may have a path of any length."""
 
 _BLOCK = 1 << 22  # values of kernels computed at a time
 
@@ -26,16 +26,16 @@ class ForestStart(NamedTuple):
     parameters: Parameters
     """Arguments of `forward`, which is called with `aggregate="sum"`."""
     intercept: FloatArray
-    """(n_outputs,), dtype of x: what is added to the sum."""
+    """(n_outputs,), dtype of x: added to the sum."""
     kernel: FloatArray | None
-    """(n_features, n_kernels), dtype of x: hinge trees read ``x @ kernel``; None where they read x."""
+    """(n_features, n_kernels), dtype of x: hinge trees read ``x @ kernel``; None if they read x."""
 
 
 # ---------------------------------------------------------------------------------------- nodes at places
 
 
 def _with_copies(vertex: IntArray) -> IntArray:
-    """Vertices (n_trees, 2**depth - 1) in which one below a leaf has its parent's node instead of -1."""
+    """Returns vertices (n_trees, 2**depth - 1); those below a leaf have their parent's node, not -1."""
     vertex = vertex.copy()
     first = 1  # vertex of a level
     while first < vertex.shape[1]:
@@ -47,9 +47,9 @@ def _with_copies(vertex: IntArray) -> IntArray:
 
 
 def _spread(weights: FloatArray, reached: IntArray) -> FloatArray:
-    """Weights (n_trees, n_leaves, n_outputs) with those of each grown leaf at all leaves that stand for it.
+    """Returns weights (n_trees, n_leaves, n_outputs), equal at all leaves that stand for one grown leaf.
 
-    Samples reach one of these; the others have weights 0.
+    Samples reach one of them, in which the weights were fitted; the others had weights 0.
     """
     nodes, place = np.unique(reached, return_inverse=True)
     of_node = np.zeros((len(nodes), weights.shape[2]))
@@ -131,7 +131,7 @@ def _fit(
 
 
 def _columns(forest: Forest, vertex: IntArray) -> tuple[FloatArray, IntArray]:
-    """The different projections that vertices compare, as columns, and the column of each vertex.
+    """Returns the distinct projections that vertices compare, as columns, and the column of each vertex.
 
     A single column of x is a projection, too. `vertex` is (n_trees, n_vertices) with -1 for none, which gets
     column 0.
@@ -157,7 +157,7 @@ def _columns(forest: Forest, vertex: IntArray) -> tuple[FloatArray, IntArray]:
 
 
 def _exponents(x: FloatArray, kernel: FloatArray) -> IntArray:
-    """The powers of two nearest to the deviations of ``x @ kernel``; 0 where it has none."""
+    """Returns the rounded log2 of the deviations of ``x @ kernel``; 0 where a column is not scaled."""
     with np.errstate(over="ignore", invalid="ignore"):
         mean = x.mean(axis=0, dtype=np.float64)
         centred = x - mean
@@ -165,8 +165,7 @@ def _exponents(x: FloatArray, kernel: FloatArray) -> IntArray:
         # Rounding is no variance.
         varies = variance > (np.finfo(np.float32).eps * (mean @ kernel)) ** 2
         exponent = np.round(np.log2(np.where(varies, variance, 1)) / 2)
-    # Numbers of any size stay in range: a deviation further from 1 than half of the exponents is left as it
-    # is.
+    # Keeps numbers in range: deviations further from 1 than half of the exponents are not scaled.
     limit = np.finfo(kernel.dtype).maxexp // 2
     return np.where(abs(exponent) < limit, exponent, 0).astype(np.int32)
 
@@ -182,40 +181,39 @@ def from_forest(
     tolerance: float = 1e-2,
     task: Literal["classification", "regression"] = "classification",
 ) -> ForestStart:
-    """Hinge trees with the splits of a grown forest, and leaf weights fitted to targets or to that forest.
+    """Returns hinge trees with a grown forest's splits, and leaf weights fitted to targets or to that forest.
 
-    Splits are those of the forest: vertex v of a hinge tree compares ``x[f] > t`` where the grown tree
-    sends ``x[f] <= t`` left, so every sample takes the same way. A hinge tree gives w_leaf |r*| (Lay et al.
-    2018, eq. 10), which is no constant in a leaf: weights are the ridge regression of y, or of the forest's
-    predictions, on |r*| in all trees (`fit_weights`). With `kernel` the trees read ``z = x @ kernel``: every
-    different projection that the forest compares is a column of it, divided by a power of two near its
-    deviation on x, and so are its thresholds. Training can go on with ``x.T @ grads.x``, the gradient with
-    respect to the kernel.
+    A vertex sends ``x[f] > t`` right where the grown tree sends ``x[f] <= t`` left, so every sample takes the
+    same path. A hinge tree returns w_leaf |r*| (Lay et al. 2018, eq. 10), which is not constant in a leaf. So
+    weights are the ridge regression of y, or of the forest's predictions, on |r*| in all trees
+    (`fit_weights`). With `kernel` the trees read ``z = x @ kernel``. Its columns are the distinct projections
+    that the forest compares; they and their thresholds are divided by a power of two near the deviation on x.
+    Training can continue with ``x.T @ grads.x``, the gradient with respect to the kernel.
 
     Parameters
     ----------
     x : (n_samples, n_features) array, dtype of the forest
-        Samples to fit weights on, finite, at least one: those that the forest was grown on, in its units.
-        |r*| compares margins of different columns: without `kernel` columns must have a common unit, such as
-        their deviation, before the forest is grown.
+        Samples for the fit of the weights, finite, at least one: those that the forest was grown on, in its
+        units. |r*| compares margins of different columns. So without `kernel` bring columns to a common unit,
+        such as their deviation, before you grow the forest.
     y : (n_samples,) array of integers or bools, (n_samples[, n_targets]) array of real numbers, or None
-        Labels or targets to fit. None fits the predictions of the forest, so that the start approximates it;
-        labels or targets give a lower error.
+        Labels or targets. None fits the predictions of the forest, so that the result approximates it; labels
+        or targets give a lower error.
     forest : hforest.tree.Forest
-        Grown by `classic.grow`, or converted by `tree.from_sklearn`; with `kernel` also an oblique one, of
-        `manifold.grow`, `co2.grow`, `neural.to_hard`.
+        Forest of `classic.grow` or `tree.from_sklearn`; with `kernel` also an oblique one, of
+        `manifold.grow`, `co2.grow` or `neural.to_hard`.
     depth : int, optional
-        Of the hinge trees, 1 to 30, with ``n_trees * 2**depth`` at most 2**24. By default the depth of the
-        forest. Splits below it are left out.
+        Depth of the hinge trees, 1 to 30, with ``n_trees * 2**depth`` at most 2**24; by default the depth of
+        the forest. Deeper splits are left out.
     kernel : bool
-        Make inner products of the forest's splits; single columns become inner products, too.
+        Whether hinge trees read inner products; splits by single columns become inner products, too.
     l2 : float
-        Strength of the ridge, above 0. Free of the units of x and of the number of trees and samples: a
-        sample that is alone in all of its leaves is fitted by 1 / (1 + l2) of its target.
+        Strength of the ridge, above 0. It does not depend on the unit of x, nor on the number of trees and
+        samples: a sample that is alone in all of its leaves is fitted by 1 / (1 + l2) of its target.
     tolerance : float
-        The solver stops when its residual has fallen to this share, from 0 to 1.
+        The solver stops when its residual is at most this fraction of the first, 0 to 1.
     task : "classification" or "regression"
-        What y is. Not used where y is None.
+        Whether y holds labels or targets; not used if y is None.
 
     Returns
     -------
@@ -225,34 +223,33 @@ def from_forest(
         Thresholds and features (n_trees, 2**depth - 1), weights (n_trees, 2**depth, n_outputs), for
         `aggregate="sum"`. With `kernel` features are its columns.
     intercept : (n_outputs,) array, dtype of x
-        What is added to the sum.
+        Added to the sum.
     kernel : (n_features, n_kernels) array, dtype of x, or None
-        The projections, in the order of the nodes in the forest that first compare them.
+        Projections, in the order in which the forest's nodes first compare them.
 
     Raises
     ------
     TypeError, ValueError, IndexError
         Wrong dtype or device; wrong shape, layout or NaN; no sample; a forest that `tree.check` refuses, with
-        infinite thresholds, or without `kernel` with splits by projections; a label that is no class of the
-        forest; too many or too deep trees; weights beyond the dtype.
+        infinite thresholds, or, without `kernel`, with projections; a label outside the forest's classes; too
+        many or too deep trees; weights beyond the dtype.
 
     Notes
     -----
-    Routes are exact, ties included: x[f] = t goes left in both, with margin 0. Below a grown leaf that is
-    higher than `depth` a vertex compares as its parent does: the margin is that of the ancestor, which keeps
-    it (Alg. 3's strict ``<``), so the copies change neither margins nor gradients, and all leaves that stand
-    for one grown leaf have its weights. A tree of one leaf compares column 0 with 0. Where a subtree is left
-    out, all of its samples share a leaf.
+    Routes are exact, ties included: x[f] = t goes left in both, with margin 0. Vertices below a grown leaf
+    copy the comparison of their parent. The ancestor keeps the margin (Alg. 3's strict ``<``), so copies
+    change neither margins nor gradients. All leaves that stand for one grown leaf have its weights. A tree of
+    one leaf compares column 0 with 0. All samples of a subtree that is left out share a leaf.
 
-    Powers of two change no digit: where sums ``x @ kernel`` are exact, such as those of single columns,
-    routes are the forest's, ties included; else where z and t are further apart than rounding. A column whose
-    deviation is 0 or beyond 2**64 either way (2**512 in float64) is not scaled, and none is centred, as a
-    margin does not depend on that. A dense forest of M trees has up to M (2**depth - 1) kernels: keep depth
-    low.
+    Powers of two change no digit. So where sums ``x @ kernel`` are exact, such as those of single columns,
+    routes equal the forest's, ties included; elsewhere, if z and t differ by more than rounding. A column
+    whose deviation is 0, above 2**64 or below 2**-64 (2**512 and 2**-512 in float64) is not scaled. No column
+    is centred, for margins do not depend on it. A dense forest of M trees has up to M (2**depth - 1) kernels:
+    keep depth low.
 
-    Outputs are exact nowhere: they are continuous, and a forest's are not. docs/hinge.md has the differences
-    and errors measured on tables. For `layers.softmax_loss` multiply weights and intercept by 4. Not in Lay
-    et al. 2018. Cost: a few array operations a node, that of `fit_weights`, and with `kernel` products of
+    Outputs only approximate the forest's: they are continuous, and a forest's are not. docs/hinge.md has
+    measured differences and errors. For `layers.softmax_loss` multiply weights and intercept by 4. Not in Lay
+    et al. 2018. Cost: a few array operations per node, that of `fit_weights`, and with `kernel` products of
     n_kernels * n_features * (n_samples + n_features).
 
     Examples

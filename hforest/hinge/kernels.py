@@ -1,8 +1,8 @@
-"""The operators of hinge forests without any check, for callers who own their arrays.
+"""The operators of hinge forests without any check.
 
-Arguments and meaning are those of the functions of `hforest.hinge` of the same names; every result is written
-into `out`. What a checked call refuses may read or write outside the arrays here: call these functions with
-arrays that a checked call has taken, or made.
+Arguments and results are those of the functions of the same names in `hforest.hinge`; every result is written
+into `out`. Arguments that a checked call refuses may make these functions read or write outside the arrays.
+Pass only arrays that a checked call has accepted or returned.
 """
 
 import math
@@ -49,12 +49,12 @@ __all__ = [
 
 
 def _outputs_of(weights: FloatArray) -> FloatArray:
-    # (n_trees, n_leaves, n_outputs), as backends take weights.
+    # Returns (n_trees, n_leaves, n_outputs), the shape that backends take.
     return weights if weights.ndim == 3 else weights.reshape(*weights.shape[:2], -1)
 
 
 def _flat_y(y: FloatArray, weights: FloatArray, reduction: Reduction) -> FloatArray:
-    # (n_samples, n_outputs), or with an axis of trees; so do backends tell a sum.
+    # Returns (n_samples, n_outputs), or with an axis of trees: its absence tells backends to sum.
     shape: tuple[int, ...] = (len(weights), weights.shape[2]) if reduction.apart else (weights.shape[2],)
     return y if y.shape[1:] == shape else y.reshape(y.size // math.prod(shape), *shape)
 
@@ -89,7 +89,7 @@ def forward(
     out: FloatArray,
     route: Route | None = None,
 ) -> None:
-    """Writes the outputs, and the route where one is given (Lay et al. 2018, eq. 10)."""
+    """Writes the outputs, and the route if `route` is not None (Lay et al. 2018, eq. 10)."""
     reduction, w = REDUCTIONS[aggregate], _outputs_of(weights)
     places, sums = None, _flat_y(out, w, reduction)
     y = sums
@@ -135,7 +135,7 @@ def check_changed(
 ) -> None:
     """Checks what may have changed since a checked forward call: grad_y is finite, columns lie in x.
 
-    Columns are places in memory, which PyTorch's `Tensor.data` and shared memory of NumPy can change.
+    PyTorch's `Tensor.data` and shared memory of NumPy can change columns between the calls.
     """
     check_grad_y(grad_y, dtype, grad_y.shape, {})
     record = MARGINS[margin]
@@ -145,7 +145,7 @@ def check_changed(
 
 
 def touched_rows(index: IntArray, n_slots: int) -> tuple[IntArray, IntArray]:
-    """Returns where the rows of each tree start, and rows m * n_slots + index[:, m]: sorted, each once."""
+    """Returns where the rows of each tree m start, and the distinct rows m * n_slots + index[:, m]."""
     return _touched(dispatch.backend(PACKAGE, index), dispatch.empty(index), index, n_slots)
 
 
@@ -199,7 +199,7 @@ def backward(
 ) -> None:
     """Writes dense gradients (Lay et al. 2018, eq. 11-12).
 
-    x may be None where the margin's gradient needs only its shape, which is that of ``out.x``; thresholds and
+    x may be None if the margin's gradient needs only its shape, which is that of ``out.x``. thresholds and
     kind are not read.
     """
     if weights.ndim != 3:
@@ -221,10 +221,7 @@ def backward_sparse(
     aggregate: Aggregate = None,
     out: FloatArray,
 ) -> Gradients:
-    """Writes the gradient with respect to x; returns it with those at touched rows, as `backward`.
-
-    The number of touched rows is not known before.
-    """
+    """Writes the gradient with respect to x; returns it, and new arrays of the gradients at touched rows."""
     route, w, empty = as_samples(route), _outputs_of(weights), dispatch.empty(route[0])
     backend = dispatch.backend(PACKAGE, route.leaf)
     vertices = _touched(backend, empty, route.vertex, features.shape[1])
@@ -247,7 +244,7 @@ def backward_sparse(
 
 
 class _Step(NamedTuple):
-    """A step of Adam on a forest."""
+    """Arguments of a step of Adam on a forest."""
 
     thresholds: FloatArray
     features: Array
@@ -258,7 +255,7 @@ class _Step(NamedTuple):
     """lr, beta1, beta2 and eps."""
 
     def backend(self, run: str, x: Array, *arguments: Any, aggregate: Aggregate, to: tuple[Any, ...]) -> None:
-        """Calls the backend's own step, which moves what a batch touches."""
+        """Calls the backend's own step, which moves only rows that a batch touches."""
         lr, beta1, beta2, eps = self.settings.values()
         settings = lr, beta1, beta2, eps, tables(x, beta1, beta2, self.step)
         w, m, v = (_outputs_of(a) for a in (self.weights, self.state.weights_m, self.state.weights_v))
@@ -268,13 +265,13 @@ class _Step(NamedTuple):
         )  # fmt: skip
 
     def rows(self, name: str) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """A parameter and its moments with trees and their rows as one axis."""
+        """Returns a parameter and its moments with trees and their rows as one axis."""
         arrays = getattr(self, name), getattr(self.state, f"{name}_m"), getattr(self.state, f"{name}_v")
         param, m, v = (a.reshape(a.shape[0] * a.shape[1], *a.shape[2:]) for a in arrays)
         return param, m, v
 
     def move(self, name: str, gradient: RowGradient) -> None:
-        """A dense step of a parameter whose gradient is 0 but at some rows."""
+        """Takes a dense step of a parameter whose gradient is 0 except at some rows."""
         param, m, v = self.rows(name)
         grad = dispatch.array_module(param).zeros_like(param)
         grad[gradient.rows] = gradient.values
@@ -299,7 +296,7 @@ def adam_forward(
     eps: float = 1e-8,
     out: tuple[FloatArray, Route],
 ) -> None:
-    """Brings what a batch reads to step - 1; writes the outputs and the route (Lay et al. 2018, eq. 10)."""
+    """Brings rows that a batch reads to step - 1; writes outputs and the route (Lay et al. 2018, eq. 10)."""
     settings: Any = {"lr": lr, "beta1": beta1, "beta2": beta2, "eps": eps}
     a, (y, route) = _Step(thresholds, features, weights, state, step, settings), out
     if margin == "column" and windows is None:

@@ -1,4 +1,4 @@
-"""Margins: what a vertex compares with its threshold, r = value(x, features) - t (Lay et al. 2018)."""
+"""Margins of a vertex, r = value(x, features) - t (Lay et al. 2018)."""
 
 import math
 from collections.abc import Callable
@@ -13,18 +13,18 @@ MarginName = Literal["column", "projection"]
 
 
 class Margin(NamedTuple):
-    """What is known of a margin outside the backends, whose tables have its value and its gradient."""
+    """Properties of a margin outside the backends; their tables have its value and its gradient."""
 
     features: str
-    """What `features` hold, for messages."""
+    """Content of `features`, for messages."""
     axes: check.Axes
     """Axes of `features` after trees and vertices, as names of sizes."""
     learned: bool
-    """`features` are numbers of the dtype of x with a gradient; else int32 without one."""
+    """True: `features` have the dtype of x and a gradient. False: they are int32 and have none."""
     check: Callable[[Array, check.Sizes], None]
     """Checks the values of `features`."""
     gradient_reads_x: bool
-    """The gradient is made of x, too; else its shape is enough."""
+    """True: the gradient depends on the values of x. False: it needs only the shape of x."""
     start: Callable[[np.random.Generator, tuple[int, int], int, str, np.dtype], Array]
     """Returns random features, of rng, (n_trees, n_vertices), n_features, the word of `init` and a dtype."""
 
@@ -62,11 +62,11 @@ MARGINS: dict[str, Margin] = {
         "vectors of n_features", ("n_features",), True, _projections, True, _start_projections
     ),
 }
-"""By the word that `margin` takes."""
+"""Records by the words of `margin`."""
 
 
 def check_features(name: str, features: Array, dtype: np.dtype, vertices: str, sizes: check.Sizes) -> Margin:
-    """Checks what vertices read, of the margin called `name`; returns the margin's record."""
+    """Checks the features of vertices; returns the record of the margin called `name`."""
     margin = MARGINS[check.choice("margin", name, MARGINS)]
     expected = dtype if margin.learned else check.INT32
     try:
@@ -83,5 +83,5 @@ def check_features(name: str, features: Array, dtype: np.dtype, vertices: str, s
 
 
 def _fits(margin: Margin, features: Any) -> bool:
-    # Of the right sort, if not of the right dtype or size.
+    # Of the right kind, but perhaps not of the right dtype or size.
     return (features.dtype.kind == "f") == margin.learned and features.ndim == 2 + len(margin.axes)

@@ -39,43 +39,44 @@ def traverse(
     windows: Windows | None = None,
     out: Route | None = None,
 ) -> Route:
-    """The leaf of each sample in each tree, and the decision nearest to zero (Lay et al. 2018, Alg. 3).
+    """Returns the leaf of each sample in each tree, and the margin nearest to zero (Lay et al. 2018, Alg. 3).
 
-    At vertex v the margin is r_v = x[f_v] - t_v, or f_v . x - t_v with ``margin="projection"``; a sample goes
-    right if r_v > 0, so a tie goes left. A tree decides at the vertices on the way to a leaf, a fern once per
-    level, whatever the decisions before it.
+    At vertex v the margin is r_v = x[f_v] - t_v, or f_v . x - t_v with ``margin="projection"``. A sample goes
+    right if r_v > 0, so a tie goes left. A tree decides at the vertices on the path to a leaf. A fern decides
+    once per level, independent of earlier decisions.
 
     Parameters
     ----------
     x : (n_samples, n_features) array of float32 or float64
-        Finite. Zero samples are legal. With `windows` (n_images, channels, *space), one to three axes in
-        space.
+        Samples, finite; n_samples may be 0. With `windows`, images (n_images, channels, *space) with one to
+        three axes of space.
     thresholds : (n_trees, n_vertices) array, dtype of x
-        In the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has depth, the first
-        for the leaf's most significant bit. An infinite threshold sends all samples to one side.
+        Thresholds, in the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has
+        depth vertices, the first for the leaf's most significant bit. An infinite threshold sends all samples
+        to one side.
     features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
-        What each vertex reads: a column of x, or with ``margin="projection"`` a finite vector, which is
-        learned and whose inner product with x it compares.
+        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite
+        vector, which is learned; the vertex compares its inner product with x.
     kind : "tree" or "fern"
-        A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
+        A tree has 2**depth - 1 vertices. A fern has depth vertices, one per level.
     margin : "column" or "projection"
-        Vertices compare columns of x, or inner products with a learned vector of their own.
+        Vertices compare columns of x, or inner products of x with learned vectors.
     windows : Windows, optional
-        Samples are the windows of images, and n_features is channels * kernel size, the channel first.
+        Samples are windows of images, with channels * kernel size features, channel by channel.
     out : tuple of three arrays, optional
-        Arrays for leaf, margin and vertex, with their shapes and dtypes.
+        Arrays for leaf, margin and vertex, of the shapes and dtypes below.
 
     Returns
     -------
     Route
         A NamedTuple of three arrays (n_samples, n_trees), with `windows` (n_images, *out, n_trees):
     leaf : array of int32
-        Leaf reached, 0 to 2**depth - 1: the decisions as a binary number, the first one its most significant
-        bit; in a tree from left to right.
+        Leaf, 0 to 2**depth - 1, from left to right in a tree. Its bits are the decisions, the first one the
+        most significant.
     margin : array, dtype of x
         Signed margin r* of least magnitude on the path.
     vertex : array of int32
-        The vertex with that margin; of equal magnitudes the first on the path.
+        Vertex with that margin; of equal magnitudes the first on the path.
 
     Raises
     ------
@@ -85,10 +86,10 @@ def traverse(
 
     Notes
     -----
-    Cost: depth gathers from x, or inner products, per sample and tree. With `windows` a margin at the padding
-    reads 0; no array of all windows is made. An inner product has eight partial sums in float64, element k in
-    sum k mod 8, which are added in a fixed order and rounded once. Leaves, margins and vertices have the same
-    bits on every device, with every number of threads.
+    Cost: depth gathers from x, or inner products, per sample and tree. With `windows` the padding is 0, and
+    no array of all windows is made. An inner product has eight partial sums in float64, element k in sum k
+    mod 8, which are added in a fixed order and rounded once. Routes are bit-identical on every device and for
+    every number of threads.
 
     Examples
     --------
@@ -149,37 +150,39 @@ def forward(
     aggregate: Aggregate = None,
     out: FloatArray | None = None,
 ) -> FloatArray:
-    """Outputs of hinge trees or ferns: h(x) = w_leaf |r*| (Lay et al. 2018, eq. 10).
+    """Returns the outputs of hinge trees or ferns, h(x) = w_leaf |r*| (Lay et al. 2018, eq. 10).
 
     Parameters
     ----------
     x : (n_samples, n_features) array of float32 or float64
-        Finite. Zero samples are legal. With `windows` (n_images, channels, *space), one to three axes in
-        space.
+        Samples, finite; n_samples may be 0. With `windows`, images (n_images, channels, *space) with one to
+        three axes of space.
     thresholds : (n_trees, n_vertices) array, dtype of x
-        In the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has depth, the first
-        for the leaf's most significant bit. An infinite threshold sends all samples to one side.
+        Thresholds, in the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has
+        depth vertices, the first for the leaf's most significant bit. An infinite threshold sends all samples
+        to one side.
     features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
-        What each vertex reads: a column of x, or with ``margin="projection"`` a finite vector, which is
-        learned and whose inner product with x it compares.
+        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite
+        vector, which is learned; the vertex compares its inner product with x.
     kind : "tree" or "fern"
-        A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
+        A tree has 2**depth - 1 vertices. A fern has depth vertices, one per level.
     margin : "column" or "projection"
-        Vertices compare columns of x, or inner products with a learned vector of their own.
+        Vertices compare columns of x, or inner products of x with learned vectors.
     windows : Windows, optional
-        Samples are the windows of images, and n_features is channels * kernel size, the channel first.
+        Samples are windows of images, with channels * kernel size features, channel by channel.
     weights : (n_trees, 2**depth, *outputs) array, dtype of x
-        Leaf weights of any trailing shape.
+        Leaf weights; outputs have any shape.
     aggregate : None, "sum" or "mean"
-        None keeps trees apart; "sum" and "mean" combine their outputs, in float64 in the order of the trees.
+        None keeps the outputs of trees separate; "sum" and "mean" combine them, in float64 in the order of
+        the trees.
     out : array, optional
-        Array for y, with its shape and the dtype of x.
+        Array for y.
 
     Returns
     -------
     y : (n_samples, n_trees, *outputs) array, or (n_samples, *outputs) with `aggregate`
-        In the unit of weights times that of the margin. With `windows` the first axis is (n_images, *out):
-        ``numpy.moveaxis(y, -1, 1)`` is a view with the outputs as channels.
+        Outputs, dtype of x, in the unit of weights times that of the margin. With `windows` the first axis
+        becomes (n_images, *out): ``numpy.moveaxis(y, -1, 1)`` is a view with the outputs as channels.
 
     Raises
     ------
@@ -235,31 +238,33 @@ def forward_with_route(
     aggregate: Aggregate = None,
     out: tuple[FloatArray, Route] | None = None,
 ) -> tuple[FloatArray, Route]:
-    """Outputs as `forward`, and the route that `backward` takes (Lay et al. 2018, Alg. 3, eq. 10).
+    """Returns the outputs of `forward` and the route that `backward` takes (Lay et al. 2018, Alg. 3, eq. 10).
 
     Parameters
     ----------
     x : (n_samples, n_features) array of float32 or float64
-        Finite. Zero samples are legal. With `windows` (n_images, channels, *space), one to three axes in
-        space.
+        Samples, finite; n_samples may be 0. With `windows`, images (n_images, channels, *space) with one to
+        three axes of space.
     thresholds : (n_trees, n_vertices) array, dtype of x
-        In the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has depth, the first
-        for the leaf's most significant bit. An infinite threshold sends all samples to one side.
+        Thresholds, in the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has
+        depth vertices, the first for the leaf's most significant bit. An infinite threshold sends all samples
+        to one side.
     features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
-        What each vertex reads: a column of x, or with ``margin="projection"`` a finite vector, which is
-        learned and whose inner product with x it compares.
+        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite
+        vector, which is learned; the vertex compares its inner product with x.
     weights : (n_trees, 2**depth, *outputs) array, dtype of x
-        Leaf weights of any trailing shape.
+        Leaf weights; outputs have any shape.
     kind : "tree" or "fern"
-        A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
+        A tree has 2**depth - 1 vertices. A fern has depth vertices, one per level.
     margin : "column" or "projection"
-        Vertices compare columns of x, or inner products with a learned vector of their own.
+        Vertices compare columns of x, or inner products of x with learned vectors.
     windows : Windows, optional
-        Samples are the windows of images, and n_features is channels * kernel size, the channel first.
+        Samples are windows of images, with channels * kernel size features, channel by channel.
     aggregate : None, "sum" or "mean"
-        None keeps trees apart; "sum" and "mean" combine their outputs, in float64 in the order of the trees.
+        None keeps the outputs of trees separate; "sum" and "mean" combine them, in float64 in the order of
+        the trees.
     out : (y, route), optional
-        Array for y, and three for the route.
+        Arrays for y and for the route.
 
     Returns
     -------
@@ -339,16 +344,16 @@ def backward(
     aggregate: Aggregate = None,
     out: Gradients | None = None,
 ) -> Gradients:
-    """Gradients of a loss with respect to the arguments of `forward` (Lay et al. 2018, eq. 11-12).
+    """Returns gradients of a loss with respect to the arguments of `forward` (Lay et al. 2018, eq. 11-12).
 
     With G = dL/dy, each pair of a sample n and a tree m adds, at its leaf l, margin r* and vertex v*,
 
-    * s dr/dx to dL/dx[n], s dr/df to dL/df[m, v*] and -s to dL/dt[m, v*] (eq. 11), with the slope
-      s = sgn(r*) sum_k w[m, l, k] G[n, m, k] and sgn(0) = 0: dr/dx is 1 at the column of v*, or the
-      vector of v*, with respect to which dr/df is x[n];
+    * s dr/dx to dL/dx[n], s dr/df to dL/df[m, v*] and -s to dL/dt[m, v*] (eq. 11), with the slope s = sgn(r*)
+      sum_k w[m, l, k] G[n, m, k] and sgn(0) = 0. dr/dx is 1 at the column of v*, or it is the vector of v*;
+      then dr/df is x[n];
     * abs(r*) G[n, m, k] to dL/dw[m, l, k] (eq. 12).
 
-    The route is enough: no tree is traversed again.
+    No tree is traversed again.
 
     Parameters
     ----------
@@ -357,33 +362,34 @@ def backward(
     route : Route
         From `forward_with_route` or `traverse` on the same arguments.
     x : (n_samples, n_features) array of float32 or float64
-        Finite. Zero samples are legal. With `windows` (n_images, channels, *space), one to three axes in
-        space. Values are read only with ``margin="projection"``.
+        Samples, finite; n_samples may be 0. With `windows`, images (n_images, channels, *space) with one to
+        three axes of space. Values are read only with ``margin="projection"``.
     thresholds : (n_trees, n_vertices) array, dtype of x
-        In the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has depth, the first
-        for the leaf's most significant bit. An infinite threshold sends all samples to one side. Values are
-        not read.
+        Thresholds, in the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has
+        depth vertices, the first for the leaf's most significant bit. An infinite threshold sends all samples
+        to one side. Values are not read.
     features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
-        What each vertex reads: a column of x, or with ``margin="projection"`` a finite vector, which is
-        learned and whose inner product with x it compares.
+        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite
+        vector, which is learned; the vertex compares its inner product with x.
     weights : (n_trees, 2**depth, *outputs) array, dtype of x
-        Leaf weights of any trailing shape.
+        Leaf weights; outputs have any shape.
     kind : "tree" or "fern"
-        A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
+        A tree has 2**depth - 1 vertices. A fern has depth vertices, one per level.
     margin : "column" or "projection"
-        Vertices compare columns of x, or inner products with a learned vector of their own.
+        Vertices compare columns of x, or inner products of x with learned vectors.
     windows : Windows, optional
-        Samples are the windows of images, and n_features is channels * kernel size, the channel first.
+        Samples are windows of images, with channels * kernel size features, channel by channel.
     aggregate : None, "sum" or "mean"
-        None keeps trees apart; "sum" and "mean" combine their outputs, in float64 in the order of the trees.
+        None keeps the outputs of trees separate; "sum" and "mean" combine them, in float64 in the order of
+        the trees.
     out : Gradients, optional
         Arrays for the gradients.
 
     Returns
     -------
     Gradients
-        (x, thresholds, features, weights), each of the shape of the argument; `features` is None where they
-        are columns.
+        (x, thresholds, features, weights), each with the shape of the argument; `features` is None for
+        columns.
 
     Raises
     ------
@@ -393,9 +399,9 @@ def backward(
 
     Notes
     -----
-    Cost: two rows of weights per sample and tree, and every parameter is written once. Sums over samples run
-    in float64 in the order of the samples, the gradient with respect to x in the order of the trees in the
-    dtype; of images it is a sum in float64 over windows and trees in their order.
+    Cost: two rows of weights per sample and tree, and one write of every parameter. Sums over samples run in
+    float64 in the order of the samples. The gradient with respect to x is summed in its dtype in the order of
+    the trees; that of images in float64 over windows and trees in their order.
 
     Examples
     --------
@@ -455,7 +461,7 @@ def backward_sparse(
     aggregate: Aggregate = None,
     out: FloatArray | None = None,
 ) -> Gradients:
-    """Gradients as `backward`, those of parameters at touched rows only (Lay et al. 2018, eq. 11-12).
+    """Returns gradients as `backward`, but of parameters only at touched rows (Lay et al. 2018, eq. 11-12).
 
     Parameters
     ----------
@@ -464,34 +470,35 @@ def backward_sparse(
     route : Route
         From `forward_with_route` or `traverse` on the same arguments.
     x : (n_samples, n_features) array of float32 or float64
-        Finite. Zero samples are legal. With `windows` (n_images, channels, *space), one to three axes in
-        space. Values are read only with ``margin="projection"``.
+        Samples, finite; n_samples may be 0. With `windows`, images (n_images, channels, *space) with one to
+        three axes of space. Values are read only with ``margin="projection"``.
     thresholds : (n_trees, n_vertices) array, dtype of x
-        In the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has depth, the first
-        for the leaf's most significant bit. An infinite threshold sends all samples to one side. Values are
-        not read.
+        Thresholds, in the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has
+        depth vertices, the first for the leaf's most significant bit. An infinite threshold sends all samples
+        to one side. Values are not read.
     features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
-        What each vertex reads: a column of x, or with ``margin="projection"`` a finite vector, which is
-        learned and whose inner product with x it compares.
+        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite
+        vector, which is learned; the vertex compares its inner product with x.
     weights : (n_trees, 2**depth, *outputs) array, dtype of x
-        Leaf weights of any trailing shape.
+        Leaf weights; outputs have any shape.
     kind : "tree" or "fern"
-        A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
+        A tree has 2**depth - 1 vertices. A fern has depth vertices, one per level.
     margin : "column" or "projection"
-        Vertices compare columns of x, or inner products with a learned vector of their own.
+        Vertices compare columns of x, or inner products of x with learned vectors.
     windows : Windows, optional
-        Samples are the windows of images, and n_features is channels * kernel size, the channel first.
+        Samples are windows of images, with channels * kernel size features, channel by channel.
     aggregate : None, "sum" or "mean"
-        None keeps trees apart; "sum" and "mean" combine their outputs, in float64 in the order of the trees.
+        None keeps the outputs of trees separate; "sum" and "mean" combine them, in float64 in the order of
+        the trees.
     out : array, optional
-        For the gradient with respect to x.
+        Array for the gradient with respect to x.
 
     Returns
     -------
     Gradients
         `x` as `backward` returns it; `thresholds`, `features` and `weights` are RowGradients: `rows`
-        (n_rows,) int64 over the flattened (tree, vertex) or (tree, leaf) axis, ascending, each once, and
-        `values` (n_rows, ...). `features` has the rows of thresholds, or is None where they are columns.
+        (n_rows,) int64 over the flattened (tree, vertex) or (tree, leaf) axis, ascending and distinct, and
+        `values` (n_rows, ...). `features` has the rows of thresholds, or is None for columns.
 
     Raises
     ------
@@ -500,7 +507,7 @@ def backward_sparse(
 
     Notes
     -----
-    Bits as `backward`. Cost: only touched rows are written.
+    Values are bit-identical to those of `backward`. Cost: only touched rows are written.
 
     Examples
     --------
@@ -530,23 +537,24 @@ def leaf_outputs(
     aggregate: Aggregate = None,
     out: FloatArray | None = None,
 ) -> FloatArray:
-    """Outputs of known routes: w_leaf |r*| (Lay et al. 2018, eq. 10), of any kind and margin.
+    """Returns the outputs of known routes, w_leaf |r*| (Lay et al. 2018, eq. 10), for any kind and margin.
 
-    `forward(x, t, f, w)` is `traverse`, then `leaf_outputs`. Between the two a training loop can bring the
-    touched rows of the weights up to date (`leaf_rows`, `optim.adam_catch_up`).
+    `forward` equals `traverse`, then `leaf_outputs`. Between them a training loop can bring the touched rows
+    of the weights up to date (`leaf_rows`, `optim.adam_catch_up`).
 
     Parameters
     ----------
     leaf : (n_samples, n_trees) array of int32, or (n_images, *out, n_trees)
-        Leaves reached.
+        Leaf that each sample reaches in each tree.
     margin : array of float32 or float64, shape of leaf
         Margins r*.
     weights : (n_trees, n_leaves, *outputs) array, dtype of margin
         Leaf weights.
     aggregate : None, "sum" or "mean"
-        None keeps trees apart; "sum" and "mean" combine their outputs, in float64 in the order of the trees.
+        None keeps the outputs of trees separate; "sum" and "mean" combine them, in float64 in the order of
+        the trees.
     out : array, optional
-        Where to write the result.
+        Array for the result.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""What follows from routes: touched rows, counts of samples in leaves, and the decisions on a path."""
+"""Touched rows, numbers of samples in leaves, and decisions on a path, all from routes."""
 
 from typing import NamedTuple
 
@@ -11,17 +11,17 @@ from .shared import PACKAGE
 
 
 def leaf_rows(leaf: IntArray, n_leaves: int) -> IntArray:
-    """Rows of the flattened (tree, leaf) axis that a batch touches, sorted, each once.
+    """Returns the distinct rows of the flattened (tree, leaf) axis that a batch touches, sorted.
 
-    These are the rows of the sparse weight gradient: they must be up to date before the batch is evaluated,
-    and the optimiser step of the batch moves them.
+    These are the rows of the sparse weight gradient. Bring them up to date before you evaluate the batch; its
+    optimiser step moves them.
 
     Parameters
     ----------
     leaf : (n_samples, n_trees) array of int32
-        Leaves reached.
+        Leaf that each sample reaches in each tree.
     n_leaves : int
-        Leaves of a tree, 2**depth.
+        Number of leaves of a tree, 2**depth.
 
     Returns
     -------
@@ -35,7 +35,7 @@ def leaf_rows(leaf: IntArray, n_leaves: int) -> IntArray:
 
     Notes
     -----
-    Cost: n_samples * n_trees, and a bit for each leaf.
+    Cost: n_samples * n_trees, and one bit per leaf.
 
     Examples
     --------
@@ -57,14 +57,14 @@ def _check_leaf(leaf: IntArray, n_leaves: int) -> None:
 
 
 def leaf_counts(leaf: IntArray, n_leaves: int) -> IntArray:
-    """Samples in each leaf of each tree.
+    """Returns the number of samples in each leaf of each tree.
 
     Parameters
     ----------
     leaf : (n_samples, n_trees) array of int32
-        Leaves reached.
+        Leaf that each sample reaches in each tree.
     n_leaves : int
-        Leaves of a tree, 2**depth.
+        Number of leaves of a tree, 2**depth.
 
     Returns
     -------
@@ -93,7 +93,7 @@ def leaf_counts(leaf: IntArray, n_leaves: int) -> IntArray:
 
 
 class TreePath(NamedTuple):
-    """The decisions on the way to a leaf; each array is (n_samples, n_trees, depth), root first."""
+    """Decisions on the path to a leaf; each array is (n_samples, n_trees, depth), root first."""
 
     vertex: IntArray
     """int32, heap order."""
@@ -104,12 +104,12 @@ class TreePath(NamedTuple):
 
 
 def tree_path(leaf: IntArray, features: IntArray) -> TreePath:
-    """Vertices, features and directions on the way to each sample's leaf.
+    """Returns the vertices, features and directions on the path to each sample's leaf.
 
     Parameters
     ----------
     leaf : (n_samples, n_trees) array of int32
-        Leaves reached.
+        Leaf that each sample reaches in each tree.
     features : (n_trees, 2**depth - 1) array of int32
         Column of x that each vertex compares.
 
@@ -125,8 +125,8 @@ def tree_path(leaf: IntArray, features: IntArray) -> TreePath:
 
     Notes
     -----
-    A leaf's bits are the directions, the root's the most significant: at level d the vertex is
-    (2**d - 1) + (leaf >> (depth - d)). For a fern the path is the bits themselves.
+    A leaf's bits are the directions, that of the root the most significant. At level d the vertex is (2**d -
+    1) + (leaf >> (depth - d)). For a fern the bits are the path.
 
     Examples
     --------

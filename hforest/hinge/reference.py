@@ -1,8 +1,8 @@
 """Reference implementation: hinge trees and ferns in plain loops (Lay et al. 2018, Random Hinge Forest).
 
-Same functions, parameters and output arrays as `cpu` and `gpu`. Weights come flattened to
-(n_trees, n_leaves, n_outputs). Every sum runs in float64 and is rounded once, except the sum of the gradient
-with respect to rows over trees, which is added in the order of the trees in the dtype of x.
+Functions, parameters and output arrays are those of `cpu` and `gpu`. Weights are flattened to (n_trees,
+n_leaves, n_outputs). Every sum runs in float64 and is rounded once. The exception is the gradient with
+respect to rows: trees are added in their order in the dtype of x.
 """
 
 import itertools
@@ -15,7 +15,7 @@ from . import dense_adam
 
 
 def _pixels(windows):
-    """Yields for each window of an image the places of its taps, -1 in the padding."""
+    """Yields for each window of an image the places of its pixels, -1 in the padding."""
     w = windows
     for i, j, k in itertools.product(range(w.out0), range(w.out1), range(w.out2)):
         places = []
@@ -31,7 +31,7 @@ def _pixels(windows):
 
 
 def _unfolded(x, windows):
-    """Rows of x, or the windows of the images x (n_images, image) as rows; padding is 0."""
+    """Returns rows of x, or the windows of the images x (n_images, image) as rows; padding is 0."""
     if windows is None or x is None:
         return x
     rows = np.zeros((len(x) * windows.n_positions, windows.n_columns), x.dtype)
@@ -44,7 +44,7 @@ def _unfolded(x, windows):
 
 
 def _inner_product(a, b):
-    """a . b in eight partial sums in float64, element k in sum k % 8, rounded once to the dtype."""
+    """Returns a . b: eight partial sums in float64, element k in sum k % 8, rounded once to the dtype."""
     part = np.zeros(8)
     with np.errstate(over="ignore", invalid="ignore"):
         products = a.astype(np.float64) * b.astype(np.float64)
@@ -60,12 +60,11 @@ def _pull_column(s, row, column):
 
 
 def _pull_projection(s, row, p):
-    # dr/dx = p, dr/dp = x; sums by parameters are of float64.
+    # dr/dx = p, dr/dp = x; sums over samples are in float64.
     return slice(None), s * p, np.float64(s) * row.astype(np.float64)
 
 
-# By margin: its value at a row of x; and of a slope s the columns of x, what s dr/dx adds to them, and what
-# s dr/df adds to the features.
+# By margin: its value at a row of x; and, for a slope s, the columns of x, s dr/dx at them, and s dr/df.
 MARGINS = {
     "column": (lambda row, column: row[column], _pull_column),
     "projection": (lambda row, p: _inner_product(p, row), _pull_projection),
@@ -83,7 +82,7 @@ def traverse(kind, margin, x, thresholds, features, route, windows=None):
             lowest, lowest_vertex, v, bits = None, 0, 0, 0
             for _ in range(depth):
                 r = value(x[n], features[m, v]) - thresholds[m, v]  # r = x_fv - t_v
-                if lowest is None or abs(r) < abs(lowest):  # a tie keeps the vertex nearest the root
+                if lowest is None or abs(r) < abs(lowest):  # ties keep the vertex nearest to the root
                     lowest, lowest_vertex = r, v
                 right = int(r > 0)
                 bits = 2 * bits + right  # the first decision is the most significant bit
@@ -106,7 +105,7 @@ def leaf_outputs(leaf, margin, weights, divisor, y):
 
 
 def forward(kind, margin, x, thresholds, features, weights, divisor, y, route=None, windows=None):
-    """Lay et al. 2018, Alg. 3, then eq. 10; leaf, margin and vertex as well if there is a route."""
+    """Lay et al. 2018, Alg. 3, then eq. 10; writes leaf, margin and vertex if there is a route."""
     if route is None:
         shape = (y.shape[0], thresholds.shape[0])
         route = np.empty(shape, np.int32), np.empty(shape, x.dtype), np.empty(shape, np.int32)
@@ -117,7 +116,7 @@ def forward(kind, margin, x, thresholds, features, weights, divisor, y, route=No
 def backward(margin, grad_y, route, x, features, weights, divisor, rows, grads, windows=None):
     """Lay et al. 2018, eq. 11-12 and the inner loop of Alg. 2, dense or at touched rows.
 
-    rows is None, or those of vertices and of leaves as (start, rows): of tree m at start[m]:start[m + 1].
+    rows is None, or pairs (start, rows) for vertices and for leaves: tree m has start[m]:start[m + 1].
     """
     (leaf, margins, vertex), (_, pull) = route, MARGINS[margin]
     grad_x, grad_thresholds, grad_features, grad_weights = grads
@@ -125,7 +124,7 @@ def backward(margin, grad_y, route, x, features, weights, divisor, rows, grads, 
     by_threshold, by_weight = np.zeros(features.shape[:2]), np.zeros(weights.shape)
     by_feature = np.zeros(features.shape)
     grad_x[...] = 0
-    by_pixel = np.zeros(grad_x.shape)  # of images, whose windows share pixels
+    by_pixel = np.zeros(grad_x.shape)  # windows of images share pixels
     places = np.array(list(_pixels(windows))) if windows else np.zeros((0, 0))
     for n in range(leaf.shape[0]):
         for m in range(leaf.shape[1]):
@@ -154,7 +153,7 @@ def backward(margin, grad_y, route, x, features, weights, divisor, rows, grads, 
 
 
 def touched(index, n_slots, start, rows):
-    """Distinct values of each index[:, m], as rows m * n_slots + value, at start[m]:start[m + 1]."""
+    """Writes the distinct values of index[:, m] as rows m * n_slots + value, at start[m]:start[m + 1]."""
     start[0] = 0
     for m in range(index.shape[1]):
         values = np.unique(index[:, m])
@@ -163,7 +162,7 @@ def touched(index, n_slots, start, rows):
 
 
 def leaf_counts(leaf, counts):
-    """Samples in each leaf of each tree."""
+    """Writes the number of samples in each leaf of each tree."""
     counts[...] = 0
     for n in range(leaf.shape[0]):
         for m in range(leaf.shape[1]):
@@ -171,7 +170,7 @@ def leaf_counts(leaf, counts):
 
 
 def adam_forward(kind, x, parameters, state, step, settings, divisor, route, y):
-    """Parameters to step - 1, then Lay et al. 2018, Alg. 3 and eq. 10."""
+    """Brings parameters to step - 1, then Lay et al. 2018, Alg. 3 and eq. 10."""
     backend = sys.modules[__name__]
     dense_adam.adam_forward(backend, optimizer, kind, x, parameters, state, step, settings, divisor, route, y)
 

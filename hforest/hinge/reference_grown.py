@@ -1,4 +1,4 @@
-"""The reference of starts from grown forests: nodes one by one, and ridge regression by a full matrix."""
+"""Reference of `from_forest`: nodes one by one, and ridge regression by a full matrix."""
 
 import numpy as np
 
@@ -15,7 +15,7 @@ def from_forest(forest, depth, thresholds, features, reached):
 def place(forest, root, node, v, depth, above, thresholds, features, reached):
     """Puts `node` at vertex v, which has `depth` levels below, and its descendants below.
 
-    `above` is the threshold and the feature of the parent, which a leaf's place takes over.
+    `above` is the threshold and the feature of the parent, which vertices below a leaf copy.
     """
     if depth == 0:
         reached[v - len(thresholds)] = node

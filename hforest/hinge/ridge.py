@@ -10,13 +10,13 @@ from ..core.aliases import Array, ArrayLike, FloatArray, IntArray
 from .shared import PACKAGE, Gradients, Route, check_leaves
 
 MAX_ITERATIONS = 1000
-"""Steps of the solver, at most; the default tolerance takes about twenty."""
+"""Maximum number of steps of the solver; the default tolerance takes about twenty."""
 
 TINY = np.finfo(np.float64).tiny
 
 
 class LeafFit(NamedTuple):
-    """Leaf weights and what is added to the sum over the trees."""
+    """Leaf weights, and an intercept that is added to the sum over the trees."""
 
     weights: FloatArray
     """(n_trees, n_leaves, *outputs), dtype of the margins."""
@@ -25,7 +25,7 @@ class LeafFit(NamedTuple):
 
 
 class Design:
-    """The regression's matrix A (n_samples, n_trees * n_leaves), |r| / unit at the leaves reached.
+    """The regression's matrix A (n_samples, n_trees * n_leaves), |r| / unit at the leaves of the samples.
 
     It is never stored: products with it are the forward and the backward pass of hinge trees
     (Lay et al. 2018, eq. 10, 12). Columns are centred, which gives the intercept.
@@ -38,7 +38,8 @@ class Design:
         # Margins in units of the largest, so that no square overflows.
         self.unit = float(self.size.max()) or 1.0
         self.size /= self.unit
-        # A backward pass writes gradients of x and of thresholds, too: here of one column and one vertex.
+        # A backward pass also writes gradients with respect to x and thresholds: here one column and one
+        # vertex.
         self._route = Route(leaf, self.size, self.xp.zeros(leaf.shape, np.int32))
         self._features = self.xp.zeros((leaf.shape[1], 1), np.int32)
         self._n_leaves = n_leaves
@@ -63,10 +64,10 @@ class Design:
 
 
 def solve(design: Design, targets: Array, l2: float, tolerance: float) -> tuple[Array, Array]:
-    """Weights and intercept of the ridge regression, in float64, by conjugate gradients.
+    """Returns weights and intercept of the ridge regression, in float64, by conjugate gradients.
 
-    Each output is a system of its own; all take the same steps. Samples that weigh a leaf, plus the ridge,
-    are the preconditioner (Jacobi's).
+    Outputs are separate systems that take the same number of steps. The preconditioner is the diagonal of A'A
+    plus the ridge (Jacobi's).
     """
     xp = design.xp
     n_samples = len(targets)
@@ -80,7 +81,7 @@ def solve(design: Design, targets: Array, l2: float, tolerance: float) -> tuple[
     length = (residual * direction).sum(axis=(0, 1))
     enough = tolerance**2 * length
     for _ in range(MAX_ITERATIONS):
-        if not bool((length > enough).any()):  # also of numbers that have overflowed
+        if not bool((length > enough).any()):  # false for NaN, too
             break
         y = design.outputs(direction)
         image = design.sums(y - y.mean(axis=0)) + ridge * direction
@@ -94,14 +95,14 @@ def solve(design: Design, targets: Array, l2: float, tolerance: float) -> tuple[
 
 
 def _ratio(a: Array, b: Array) -> Array:
-    # 0 where an output is solved: its residual is 0.
+    # 0 if an output is solved: its residual is 0.
     return a / (b + (b <= 0)) * (b > 0)
 
 
 def fitted(
     leaf: IntArray, margin: FloatArray, target: supervised.Target, n_leaves: int, l2: float, tolerance: float
 ) -> tuple[Array, Array]:
-    """Weights (n_trees, n_leaves, n_outputs) and intercept (n_outputs,) in float64; nothing is checked."""
+    """Returns float64 weights (n_trees, n_leaves, n_outputs) and intercept (n_outputs,), without checks."""
     with np.errstate(over="ignore", invalid="ignore"):
         design = Design(leaf, margin, n_leaves)
         weights, intercept = _fitted(design, target, l2, tolerance)
@@ -120,7 +121,7 @@ def _fitted(design: Design, target: supervised.Target, l2: float, tolerance: flo
 
 
 def rounded(name: str, a: Array, dtype: np.dtype) -> Array:
-    """An array in the dtype of the margins; ValueError where it is not finite."""
+    """Returns an array in the dtype of the margins; raises ValueError if it is not finite."""
     with np.errstate(over="ignore", invalid="ignore"):
         converted = a.astype(dtype)
     if not bool(dispatch.array_module(converted).isfinite(converted).all()):
@@ -132,7 +133,7 @@ def rounded(name: str, a: Array, dtype: np.dtype) -> Array:
 
 
 def check_ridge(l2: float, tolerance: float) -> tuple[float, float]:
-    """The settings of the regression, checked."""
+    """Returns the settings of the regression after a check."""
     return check.number("l2", l2, 0.0, open_low=True), check.number("tolerance", tolerance, 0.0, 1.0)
 
 
@@ -147,7 +148,7 @@ def fit_weights(
     task: Literal["classification", "regression"] = "classification",
     n_classes: int | None = None,
 ) -> LeafFit:
-    """Leaf weights and an intercept that fit targets on known routes, for trees and ferns.
+    """Returns leaf weights and an intercept that fit targets on known routes of trees or ferns.
 
     Minimises  sum_n |y_n - c - sum_m w[m, leaf_nm] |r_nm||^2 + a sum w^2  over w and c, with
     a = l2 times the mean over the samples of sum_m r_nm^2.
@@ -155,18 +156,18 @@ def fit_weights(
     Parameters
     ----------
     leaf : (n_samples, n_trees) array of int32
-        Leaves reached. At least one sample.
+        Leaf of each sample, at least one, in each tree.
     margin : (n_samples, n_trees) array of float32 or float64
         Margins r*, finite.
     y : (n_samples,) array of integers or bools, or (n_samples, *outputs) array of real numbers
-        Labels 0 to n_classes - 1, which are fitted as 0 and 1 (a column a class), or regression targets.
+        Labels 0 to n_classes - 1, which are fitted as 0 and 1 (one column per class), or regression targets.
     n_leaves : int
-        Leaves of a tree, 2**depth.
+        Number of leaves of a tree, 2**depth.
     l2 : float
-        Strength of the ridge, above 0. Free of the units of x and of the number of trees and samples: a
-        sample that is alone in all of its leaves is fitted by 1 / (1 + l2) of its target.
+        Strength of the ridge, above 0. It does not depend on the unit of x, nor on the number of trees and
+        samples: a sample that is alone in all of its leaves is fitted by 1 / (1 + l2) of its target.
     tolerance : float
-        The solver stops when its residual has fallen to this share, from 0 to 1.
+        The solver stops when its residual is at most this fraction of the first, 0 to 1.
     task : "classification" or "regression"
         Whether y holds labels or targets.
     n_classes : int, optional
@@ -180,7 +181,7 @@ def fit_weights(
     weights : (n_trees, n_leaves, *outputs) array, dtype of margin
         For `aggregate="sum"`; 0 in a leaf without samples. outputs is (n_classes,) for classification.
     intercept : (*outputs) array, dtype of margin
-        What is added to the sum.
+        Added to the sum.
 
     Raises
     ------
@@ -191,9 +192,10 @@ def fit_weights(
     Notes
     -----
     Outputs for labels approximate shares of the classes. Scores for `layers.softmax_loss` are about four
-    times as large: multiply weights and intercept by 4. Not in the paper. In float64, rounded once; conjugate
-    gradients on the normal equations, without storing them. Cost: for each of about twenty steps a forward
-    and a backward pass over the routes. Extra memory: two numbers a pair of sample and tree, six a weight.
+    times as large: multiply weights and intercept by 4. Not in Lay et al. 2018. The solver is conjugate
+    gradients on the normal equations, which are not stored, in float64, rounded once. Cost: about twenty
+    steps, each with a forward and a backward pass over the routes. Extra memory: two numbers per pair of
+    sample and tree, six per weight.
 
     Examples
     --------

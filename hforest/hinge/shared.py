@@ -25,16 +25,16 @@ PACKAGE = __package__
 
 
 class Reduction(NamedTuple):
-    """How outputs of trees are combined: as a sum in the backend, or by functions of the outputs apart."""
+    """How outputs of trees are combined: as a sum in the backend, or by functions of the separate outputs."""
 
     apart: bool
     """y has an axis of trees."""
     divisor: Callable[[int], float] = lambda n_trees: 1.0
-    """What a sum over n_trees is divided by."""
+    """Returns the divisor of a sum over n_trees."""
     combine: Callable[[Array], Array] | None = None
-    """Returns y (n_samples, n_outputs) of outputs (n_samples, n_trees, n_outputs)."""
+    """Returns y (n_samples, n_outputs) from outputs (n_samples, n_trees, n_outputs)."""
     pull: Callable[[Array, Array], Array] | None = None
-    """Returns the gradient with respect to the outputs, of that with respect to y and the outputs."""
+    """Returns the gradient with respect to the outputs, from the one with respect to y and the outputs."""
 
 
 REDUCTIONS: dict[str | None, Reduction] = {
@@ -42,14 +42,14 @@ REDUCTIONS: dict[str | None, Reduction] = {
     "sum": Reduction(False),
     "mean": Reduction(False, float),
 }
-"""By the word that `aggregate` takes."""
+"""Records by the words of `aggregate`."""
 
 
 class Route(NamedTuple):
-    """Where samples go in each tree; each array is (n_samples, n_trees), or (n_images, *out, n_trees)."""
+    """Routes of samples in trees; each array is (n_samples, n_trees), or (n_images, *out, n_trees)."""
 
     leaf: IntArray
-    """int32, the leaf reached."""
+    """int32, the leaf."""
     margin: FloatArray
     """Signed margin r* of least magnitude, dtype of x."""
     vertex: IntArray
@@ -57,10 +57,10 @@ class Route(NamedTuple):
 
 
 class RowGradient(NamedTuple):
-    """A gradient at some rows of a parameter whose first two axes are one; 0 at the others."""
+    """A gradient at some rows of a parameter with its first two axes flattened; it is 0 at the others."""
 
     rows: IntArray
-    """(n_rows,) int64, ascending, each once."""
+    """(n_rows,) int64, ascending and distinct."""
     values: FloatArray
     """(n_rows, ...), a gradient for each row."""
 
@@ -73,25 +73,25 @@ class Gradients(NamedTuple):
     thresholds: Any
     """The shape of thresholds, or RowGradient over the flattened (tree, vertex) axis."""
     features: Any
-    """The shape of features, or RowGradient with the rows of thresholds; None where they are columns."""
+    """The shape of features, or RowGradient with the rows of thresholds; None for columns."""
     weights: Any
     """The shape of weights, or RowGradient over the flattened (tree, leaf) axis."""
 
 
 class Call(NamedTuple):
-    """What the checks of a call find out."""
+    """Results of the checks of a call."""
 
     margin: Margin
     sizes: check.Sizes
     places: tuple[int, ...]
     """Sizes of the axes of samples: (n_samples,), or (n_images, *out)."""
     axes: check.Axes
-    """The same for checks, which name that of rows."""
+    """The same for checks, which call that of rows "n_samples"."""
     geometry: Geometry | None
 
 
 def check_depth(kind: Kind, name: str, a: Array) -> check.Sizes:
-    """Sizes that follow from the width of thresholds or features."""
+    """Returns the sizes that follow from the width of thresholds or features."""
     depth = _DEPTHS[check.choice("kind", kind, _DEPTHS)]
     return {"2**depth": 2 ** depth(name, a), VERTICES[kind]: a.shape[1]}
 
@@ -106,7 +106,7 @@ def check_call(
     *,
     route: bool = False,
 ) -> Call:
-    """Checks what a traversal reads, or, where the route is known, what its gradient reads of the same."""
+    """Checks the arrays that a traversal reads, or, with a known route, those that its gradient reads."""
     dtype = check.floating("x", x) if windows is None else check_images("x", x)
     sizes = check_depth(kind, "thresholds", thresholds)
     if windows is None:
@@ -172,7 +172,7 @@ OF_FORWARD = "pass the route as the forward call returned it"
 
 
 def named_route(route: Any) -> dict[str, Array]:
-    """The arrays of a route by their names in messages, after a check that it is three."""
+    """Returns the three arrays of a route by their names in messages, after a check of their number."""
     if not isinstance(route, tuple) or len(route) != 3:
         raise TypeError(
             f"route: expected (leaf, margin, vertex), got {type(route).__name__}; pass what traverse or "
@@ -182,14 +182,14 @@ def named_route(route: Any) -> dict[str, Array]:
 
 
 def check_grad_y(grad_y: FloatArray, dtype: np.dtype, shape: tuple[Any, ...], sizes: check.Sizes) -> None:
-    """Checks a gradient with respect to y; that it is finite unless inside `unchecked()`."""
+    """Checks a gradient with respect to y; outside of `unchecked()` it must be finite."""
     check.array("grad_y", grad_y, dtype, shape, sizes)
     remedy = "the loss has diverged: lower the learning rate, or go back to a checkpoint"
     check.finite("grad_y", grad_y, remedy=remedy)
 
 
 def reduction_of(aggregate: Aggregate) -> Reduction:
-    """The record of a word."""
+    """Returns the record of a word."""
     return REDUCTIONS[check.choice("aggregate", aggregate, REDUCTIONS)]
 
 
@@ -200,7 +200,7 @@ def results(
     dtypes: tuple[Any, ...],
     inputs: dict[str, Array],
 ) -> tuple[Array, ...]:
-    """New arrays, or the caller's after a check: right dtype and shape, writable, without overlap."""
+    """Returns new arrays, or the caller's after a check of dtype, shape, overlap and permission to write."""
     like = next(iter(inputs.values()))
     if out is None:
         empty = dispatch.empty(like)
@@ -221,16 +221,16 @@ def results(
 
 
 EAGER = 2**10 - 1
-"""Vertices of the first ten levels. They move at every step of Adam: a batch of some fifty samples reaches
-most of them, and a vector instruction moves up to sixteen neighbours."""
+"""Number of vertices of the first ten levels. They move at every step of Adam: a batch of about fifty samples
+reaches most of them, and a vector instruction moves up to sixteen neighbours."""
 
 
 class AdamState(NamedTuple):
-    """The state of Adam for a forest; `adam_state` makes it, the training functions change it in place.
+    """State of Adam for a forest, which `adam_state` makes and training functions change in place.
 
-    What the moments hold is checked by `adam_sync`, which reads all of them. The functions of a step do not
-    check it, as that would cost more than the step: second moments that are NaN, infinite or below 0 make the
-    parameters that are read NaN there.
+    `adam_sync` checks the values of the moments, for it reads all of them. In a step the check would cost
+    more than the step. There second moments that are NaN, infinite or below 0 make the parameters NaN that a
+    batch reads.
     """
 
     thresholds_m: FloatArray
@@ -238,14 +238,14 @@ class AdamState(NamedTuple):
     thresholds_v: FloatArray
     """Second moments."""
     thresholds_last: IntArray
-    """(n_trees, n_vertices) int64: step that each vertex has reached. The first ten levels move at every
-    step; for them only `adam_sync` writes it."""
+    """(n_trees, n_vertices) int64: last step of each vertex. The first ten levels move at every step; only
+    `adam_sync` writes their entries."""
     weights_m: FloatArray
     """First moments, shape and dtype of weights."""
     weights_v: FloatArray
     """Second moments."""
     weights_last: IntArray
-    """(n_trees, n_leaves) int64: step that each leaf has reached."""
+    """(n_trees, n_leaves) int64: last step of each leaf."""
     features_m: FloatArray | None = None
     """First moments of learned features, or None; they move at every step."""
     features_v: FloatArray | None = None
@@ -253,23 +253,23 @@ class AdamState(NamedTuple):
 
 
 def new_route(like: Array, shape: tuple[int, ...], dtype: np.dtype) -> Route:
-    """Arrays of a route beside `like`."""
+    """Returns new arrays of a route on the device of `like`."""
     empty = dispatch.empty(like)
     return Route(empty(shape, check.INT32), empty(shape, dtype), empty(shape, check.INT32))
 
 
 def flat(a: Array, n_leading: int, n_outputs: int) -> Array:
-    """Trailing output axes as one, so that backends see one layout."""
+    """Returns `a` with its trailing output axes as one, so that backends see one layout."""
     return a if a.ndim == n_leading + 1 else a.reshape(*a.shape[:n_leading], n_outputs)
 
 
 def as_rows(x: FloatArray, windows: Windows | None) -> FloatArray:
-    """Rows as they are; images as (n_images, numbers of an image)."""
+    """Returns rows unchanged, or images as (n_images, numbers of an image)."""
     return x if windows is None else x.reshape(x.shape[0], math.prod(x.shape[1:]))
 
 
 def as_samples(route: Any) -> Route:
-    """A route with its images and positions as one axis of samples."""
+    """Returns a route with images and positions as one axis of samples."""
     leaf, margin, vertex = route
     if leaf.ndim == 2:
         return route if type(route) is Route else Route(leaf, margin, vertex)

@@ -1,6 +1,6 @@
-"""Starts of hinge trees and ferns: random (Lay et al. 2018, Alg. 1), sequential, and greedy.
+"""Initial hinge trees and ferns: random (Lay et al. 2018, Alg. 1), sequential, and greedy.
 
-All of it runs on the host, once before training; arrays given on a GPU come back on that GPU.
+All functions run on the host, once before training; arrays on a GPU give results on that GPU.
 """
 
 import math
@@ -18,7 +18,7 @@ from .thresholds import SPREAD, aside, between, children
 Features = Literal["random", "sequential"]
 
 MAX_GREEDY = 2**24
-"""Leaves that a call of `greedy_init` grows, at most: each takes about a hundred microseconds."""
+"""Maximum number of leaves that a call of `greedy_init` grows: each takes about a hundred microseconds."""
 
 
 class Parameters(NamedTuple):
@@ -45,7 +45,7 @@ def init(
     dtype: DType = np.float32,
     rng: Rng = None,
 ) -> Parameters:
-    """Random start of hinge trees or ferns (Lay et al. 2018, Alg. 1, InitializeHingeForest).
+    """Returns random hinge trees or ferns (Lay et al. 2018, Alg. 1, InitializeHingeForest).
 
     Parameters
     ----------
@@ -54,16 +54,16 @@ def init(
     outputs : int or sequence of int
         Trailing shape of the leaf weights: () for scalars, K or (K,) for vectors.
     kind : "tree" or "fern"
-        A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
+        A tree has 2**depth - 1 vertices. A fern has depth vertices, one per level.
     margin : "column" or "projection"
-        Vertices compare columns of x, or inner products with a learned vector of their own.
+        Vertices compare columns of x, or inner products of x with learned vectors.
     features : "random" or "sequential"
-        f ~ U{0, ..., n_features - 1}, or the running number of the vertex in the forest modulo n_features, so
-        that every column is used equally often. Projections are "random".
+        "random" columns are f ~ U{0, ..., n_features - 1}. "sequential" is the number of the vertex in the
+        forest modulo n_features, so that columns are used equally often. Projections are "random".
     scale : float
-        Standard deviation of the weights; the paper's 0.01.
+        Standard deviation of the weights; 0.01 in Lay et al. 2018.
     dtype : float32 or float64
-        Of thresholds, weights and projections. The values are drawn in float64 and rounded.
+        Dtype of thresholds, weights and projections. Values are drawn in float64 and rounded.
     rng : None, int or numpy.random.Generator
         Source of random numbers; the same int gives the same result in every call.
 
@@ -86,7 +86,7 @@ def init(
 
     Notes
     -----
-    Cost: one draw a vertex and a weight, and one for each number of a projection. Always NumPy arrays;
+    Cost: one draw per vertex, per weight and per number of a projection. Results are NumPy arrays;
     `cupy.asarray` moves them.
 
     Examples
@@ -125,9 +125,9 @@ def init(
 
 
 def _best_split(values: np.ndarray, targets: np.ndarray) -> tuple[float, Any]:
-    # Both criteria are one: the split with the largest |S_left|**2/n_left + |S_right|**2/n_right, S being
-    # a side's sum of targets. With one-hot targets it has the least Gini impurity, with real ones the
-    # least squared error.
+    # One score serves both criteria: the best split has the largest |S_left|**2/n_left +
+    # |S_right|**2/n_right, where S is a side's sum of targets. With one-hot targets it has the least Gini
+    # impurity, with real targets the least squared error.
     order = np.argsort(values, kind="stable")
     ordered = values[order]
     splits = np.flatnonzero(ordered[1:] > ordered[:-1]) + 1
@@ -186,7 +186,7 @@ def _greedy_targets(
 
 
 def _candidates(max_features: MaxFeatures, n_features: int) -> int:
-    # As elsewhere, but that this root is rounded to the nearest number.
+    # As elsewhere, but this root is rounded to the nearest number.
     if isinstance(max_features, str) and max_features == "sqrt":
         return max(1, round(n_features**0.5))
     return supervised.max_features(max_features, n_features)
@@ -203,11 +203,11 @@ def greedy_init(
     max_features: MaxFeatures = "sqrt",
     rng: Rng = None,
 ) -> Parameters:
-    """Parameters of hinge trees that split as greedily grown trees do, with weights fitted to the leaves.
+    """Returns hinge trees with the splits of greedily grown trees, and weights fitted to the leaves.
 
-    Every vertex takes the best split of its own samples (all of them) among the features of a random
-    subset: least Gini impurity for classes, least squared error for regression. Then each leaf gets
-    the ridge solution of fitting w |r*| to its samples' targets.
+    Every vertex takes the best split of its samples among a random subset of features: the least Gini
+    impurity for classes, the least squared error for regression. Trees use all samples. Then each leaf gets
+    the ridge solution of fitting w |r*| to the targets of its samples.
 
     Parameters
     ----------
@@ -223,8 +223,8 @@ def greedy_init(
         Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
         1, and every class must occur. Classification only.
     max_features : "sqrt", int, float or None
-        Features sampled at a vertex, without replacement: the square root of n_features, rounded to the
-        nearest number; a number; a share of all; or all. The paper has no letter for it.
+        Number of features sampled at a vertex, without replacement: the square root of n_features, rounded to
+        the nearest number; a number; a fraction of all; or all.
     rng : None, int or numpy.random.Generator
         Source of random numbers; the same int gives the same result in every call.
 
@@ -246,13 +246,13 @@ def greedy_init(
 
     Notes
     -----
-    The split maximises |S_left|**2/n_left + |S_right|**2/n_right, S being the sum of a side's targets.
-    Leaf weights are sum(|r| y) / (sum(r**2) + a), where a is the mean of r**2 over all samples: the
-    weight of a leaf with one sample is about half of what fits it. Vertices that cannot split their samples
-    use those of their nearest ancestor that can, as in `median_thresholds`.
+    The split maximises |S_left|**2/n_left + |S_right|**2/n_right, where S is the sum of a side's targets.
+    Leaf weights are sum(|r| y) / (sum(r**2) + a), where a is the mean of r**2 over all samples: the weight of
+    a leaf with one sample is about half of what fits it. Vertices that cannot split their samples use those
+    of their nearest ancestor that can, as in `median_thresholds`.
 
     Cost: n_trees * depth * max_features * n_samples * (log(n_samples) + n_outputs), on the host, and about a
-    hundred microseconds a vertex.
+    hundred microseconds per vertex.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""Thresholds of hinge trees and ferns that fit their input: medians, consistency along a path, and repair.
+"""Thresholds of hinge trees and ferns that fit their input: medians, consistency on a path, and repair.
 
-All of it runs on the host, once before training; arrays given on a GPU come back on that GPU.
+All functions run on the host, once before training; arrays on a GPU give results on that GPU.
 """
 
 from typing import Any
@@ -18,14 +18,14 @@ SPREAD = 3.0
 
 
 def between(low: Any, high: Any) -> Any:
-    """A threshold with low <= t < high: the midpoint, or low where the midpoint rounds to high."""
+    """Returns a threshold with low <= t < high: the midpoint, or low if the midpoint rounds to high."""
     with np.errstate(over="ignore"):
         middle = low + (high - low) / 2
     return low if middle >= high else middle
 
 
 def _median_split(values: np.ndarray) -> Any:
-    """The threshold between different neighbours nearest to the middle, or None if there is one value."""
+    """Returns the threshold between different neighbours nearest to the middle, or None for a constant."""
     ordered = np.sort(values)
     splits = np.flatnonzero(ordered[1:] > ordered[:-1]) + 1
     if not len(splits):
@@ -35,9 +35,9 @@ def _median_split(values: np.ndarray) -> Any:
 
 
 def aside(values: np.ndarray) -> Any:
-    """A threshold for a feature with one value, which cannot split: all samples go left.
+    """Returns a threshold for a constant feature, which sends all samples left.
 
-    Their margin is as large as a threshold of Alg. 1, so that it is not the least margin of every sample.
+    Its margin is SPREAD, so that it is not the least margin of every sample.
     """
     return values[0] + values.dtype.type(SPREAD)
 
@@ -45,14 +45,14 @@ def aside(values: np.ndarray) -> Any:
 def children(
     x: np.ndarray, samples: np.ndarray, feature: int, threshold: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The samples that go left, and those that go right."""
+    """Returns the samples that go left, and those that go right."""
     right = x[samples, feature] > threshold
     return samples[~right], samples[right]
 
 
 def _median_tree(x: np.ndarray, features: np.ndarray, thresholds: np.ndarray) -> None:
-    # samples[v]: the samples that reach v. Where these do not vary in the feature of v, the samples of its
-    # parent are used, then those of the parent's parent, and so on.
+    # samples[v]: the samples that reach v. If they do not vary in the feature of v, the samples of the
+    # nearest ancestor that vary are used.
     samples = [np.arange(x.shape[0])]
     for v, feature in enumerate(features):
         threshold, ancestor = None, v
@@ -78,7 +78,7 @@ def _check_median(x: FloatArray, features: IntArray) -> tuple[np.ndarray, np.nda
 
 
 def median_thresholds(x: FloatArray, features: IntArray, *, kind: Kind = "tree") -> FloatArray:
-    """Thresholds at the medians of the samples that reach each vertex, of a fern at those of all samples.
+    """Returns thresholds at the medians of the samples that reach a vertex; in a fern, of all samples.
 
     Parameters
     ----------
@@ -87,15 +87,15 @@ def median_thresholds(x: FloatArray, features: IntArray, *, kind: Kind = "tree")
     features : (n_trees, n_vertices) array of int32
         Column of x that each vertex compares.
     kind : "tree" or "fern"
-        A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
+        A tree has 2**depth - 1 vertices. A fern has depth vertices, one per level.
 
     Returns
     -------
     thresholds : (n_trees, n_vertices) array, dtype of x
-        Midway between two different neighbouring values, as near to an even split as ties allow, and
-        never between equal values. A vertex that no sample reaches, or whose samples all have
-        one value, takes the median of its nearest ancestor's samples that vary; a feature without
-        any variation gets its value + 3, so that all samples go left and its margin is not the least.
+        Midpoints of two different neighbouring values, as near to an even split as ties allow. If no sample
+        reaches a vertex, or its samples have one value, the median is that of the nearest ancestor whose
+        samples vary. A constant feature gets its value + 3: all samples go left, and its margin is not the
+        least.
 
     Raises
     ------
@@ -104,8 +104,8 @@ def median_thresholds(x: FloatArray, features: IntArray, *, kind: Kind = "tree")
 
     Notes
     -----
-    Cost: a sort of every vertex's samples, on the host: n_trees * depth * n_samples * log(n_samples); for
-    ferns a sort of each column that is used.
+    Cost: a sort of the samples of every vertex, on the host: n_trees * depth * n_samples * log(n_samples);
+    for ferns a sort of each column that a vertex compares.
 
     Examples
     --------
@@ -134,7 +134,7 @@ def median_thresholds(x: FloatArray, features: IntArray, *, kind: Kind = "tree")
 
 
 def _intervals(thresholds: np.ndarray, features: np.ndarray, v: int) -> tuple[np.ndarray, np.ndarray]:
-    # The interval low < x[f_v] <= high that the ancestors of v leave, for each tree.
+    # The interval low < x[f_v] <= high to which the ancestors of v restrict samples, for each tree.
     low = np.full(len(thresholds), -np.inf, thresholds.dtype)
     high = np.full(len(thresholds), np.inf, thresholds.dtype)
     child = v
@@ -163,11 +163,11 @@ def _check_pair(thresholds: FloatArray, features: IntArray) -> tuple[np.ndarray,
 
 
 def thresholds_consistent(thresholds: FloatArray, features: IntArray) -> Array:
-    """Where both children of a vertex can be reached, going by its ancestors with the same feature.
+    """Returns where both children of a vertex can be reached, judged by its ancestors with the same feature.
 
-    Below an ancestor with feature f and threshold t every sample has x[f] <= t on the left and
-    x[f] > t on the right. A vertex with the same feature is consistent if its threshold lies strictly
-    inside the interval that its ancestors leave; otherwise no sample reaches one of its subtrees.
+    Below an ancestor with feature f and threshold t every sample has x[f] <= t on the left and x[f] > t on
+    the right. A vertex with the same feature is consistent if its threshold lies strictly inside the interval
+    that these bounds make; otherwise no sample reaches one of its subtrees.
 
     Parameters
     ----------
@@ -204,7 +204,7 @@ def thresholds_consistent(thresholds: FloatArray, features: IntArray) -> Array:
 
 
 def repair_thresholds(thresholds: FloatArray, features: IntArray) -> FloatArray:
-    """Thresholds of which those that contradict an ancestor are moved to where both children can be reached.
+    """Returns thresholds with those moved that contradict an ancestor, so that both children can be reached.
 
     Parameters
     ----------
@@ -216,12 +216,12 @@ def repair_thresholds(thresholds: FloatArray, features: IntArray) -> FloatArray:
     Returns
     -------
     thresholds : (n_trees, 2**depth - 1) array
-        From the root down: a consistent threshold stays; one that is outside is mirrored at the bound
-        it violates (a random threshold stays random); where that leaves the interval on the other
-        side too, or hits the bound, the middle of the interval is taken, or, where only one bound
-        exists, a step of 1 from it (of a thousandth of the bound, if that is more). An infinite
-        threshold without any bound becomes 0. `thresholds_consistent` is then True everywhere,
-        except where two ancestors leave no number of this dtype between them.
+        Vertices are repaired from the root down. A consistent threshold stays. A threshold outside of its
+        interval is mirrored at the bound that it violates, so a random threshold stays random. If that hits
+        the bound or violates the other one, the middle of the interval is taken. With one bound alone it is a
+        step of 1 from the bound, or of a thousandth of the bound, if that is more. An infinite threshold
+        without a bound becomes 0. `thresholds_consistent` is then True everywhere, except where no number of
+        this dtype lies between two ancestors.
 
     Raises
     ------
@@ -251,7 +251,7 @@ def _inside(t: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     fits = (low < t) & (t < high)
     mirrored = np.where(t <= low, low + (low - t), high - (t - high))
     mirrored_fits = (low < mirrored) & (mirrored < high)
-    # A step that is never lost to rounding, whatever the size of the bound.
+    # A step that rounding never removes, whatever the size of the bound.
     below = high - np.maximum(1, abs(high) / 1024)
     above = low + np.maximum(1, abs(low) / 1024)
     # Halves first: the sum of two large bounds may overflow.

@@ -1,9 +1,9 @@
-"""Forward and backward of a training step with exact Adam, at the cost of what a batch touches.
+"""Forward and backward passes of exact Adam at a cost that depends only on the rows that a batch touches.
 
-The dense step (`forward`, `backward`, `optim.adam`) moves every weight at every step. Here the
-weights that a batch does not reach are not moved; their missed steps are taken when they are next read
-(`optim.adam_catch_up` has the equations). The gradients of a tree are used as soon as they are known, without
-an array of gradients for the forest.
+A dense step (`forward`, `backward`, `optim.adam`) moves every weight. Here weights that a batch does not
+reach stay; they take their missed steps when a later batch reads them (`optim.adam_catch_up` has the
+equations). The gradients of a tree are used as soon as they are known, without an array of gradients for the
+forest.
 """
 
 from typing import Any, Literal
@@ -26,14 +26,14 @@ _TOTALS = ("sum", "mean")
 
 
 def adam_state(thresholds: FloatArray, weights: FloatArray, features: FloatArray | None = None) -> AdamState:
-    """Adam's state before the first step: zeros.
+    """Returns Adam's state before the first step: zeros.
 
     Parameters
     ----------
     thresholds : (n_trees, n_vertices) array of float32 or float64
     weights : (n_trees, n_leaves, *outputs) array, dtype of thresholds
     features : (n_trees, n_vertices, n_features) array, dtype of thresholds, optional
-        Those that are learned, of ``margin="projection"``.
+        Learned vectors of ``margin="projection"``.
 
     Returns
     -------
@@ -47,7 +47,7 @@ def adam_state(thresholds: FloatArray, weights: FloatArray, features: FloatArray
 
     Notes
     -----
-    Memory: twice that of the parameters, and 8 bytes a vertex and leaf.
+    Memory: twice that of the parameters, and 8 bytes per vertex and per leaf.
 
     Examples
     --------
@@ -82,38 +82,38 @@ def adam_sync(
     beta2: float = 0.999,
     eps: float = 1e-8,
 ) -> None:
-    """Take the missed steps of a whole forest up to `step`, in place.
+    """Updates all parameters of a forest by their missed steps up to `step`, in place.
 
-    Call it before the forest is evaluated or saved, and before the learning rate changes.
+    Call it before you evaluate or save the forest, and before you change the learning rate.
 
     Parameters
     ----------
     thresholds, weights : arrays
         Parameters. Changed in place.
     state : AdamState
-        From `adam_state`. Changed in place.
+        State of `adam_state`, changed in place.
     step : int
         Last step taken; at 0 nothing happens.
     lr : float
-        As in the steps.
+        Learning rate of the missed steps.
     beta1 : float
-        Decay of the first moment, 0 to 0.999999. The same in every call.
+        Decay rate of the first moment, 0 to 0.999999. The same in every call.
     beta2 : float
-        Decay of the second moment, 0 to 0.999999. The same in every call.
+        Decay rate of the second moment, 0 to 0.999999. The same in every call.
     eps : float
-        Added to the root of the corrected second moment, in the unit of the gradients. A normal number of the
-        parameters' dtype: at least 1.2e-38 for float32. The same in every call.
+        Added to the root of the corrected second moment, in the unit of the gradients. It is a normal number
+        of the parameters' dtype: at least 1.2e-38 for float32. The same in every call.
 
     Raises
     ------
     TypeError, ValueError
         Wrong dtype or device; wrong shape or layout; a row of the state beyond `step`; moments that are NaN
-        or infinite, second moments below 0; a number out of its range. Nothing has changed then.
+        or infinite, second moments below 0; a number out of range. Nothing has changed then.
 
     Notes
     -----
-    `optim.adam_catch_up` for every vertex and leaf. Cost: a few dense steps of Adam for those with missed
-    steps, one read of the state for the others.
+    Calls `optim.adam_catch_up` for every vertex and leaf. Cost: a few dense steps of Adam for those with
+    missed steps, one read of the state for the others.
 
     Examples
     --------
@@ -129,7 +129,7 @@ def adam_sync(
     step, (lr, beta1, beta2, eps) = check_adam(step, lr, beta1, beta2, eps, thresholds.dtype, first=0)
     _check_last(state, step, "step")
     _check_moments(arrays)
-    tables(thresholds, beta1, beta2, step)  # refuses a step beyond them before anything has changed
+    tables(thresholds, beta1, beta2, step)  # refuses a later step before anything has changed
     state.thresholds_last[:, :EAGER] = step
     for param, m, v, last in (
         (thresholds, state.thresholds_m, state.thresholds_v, state.thresholds_last),
@@ -207,7 +207,7 @@ def _check_step(
     margin: str,
     inputs: dict[str, Array],
 ) -> dict[str, Any]:
-    """The state and the settings of a step, checked: step, lr, beta1, beta2 and eps by name."""
+    """Returns the state and the settings of a step after a check: step, lr, beta1, beta2 and eps by name."""
     written = {"thresholds": thresholds, "weights": weights}
     if MARGINS[margin].learned:
         written["features"] = features
@@ -235,46 +235,46 @@ def adam_forward(
     beta2: float = 0.999,
     eps: float = 1e-8,
 ) -> tuple[FloatArray, Route]:
-    """Outputs in training: `forward_with_route` on parameters with missed steps (Lay et al. 2018, eq. 10).
+    """Returns outputs and route of parameters with missed steps (Lay et al. 2018, Alg. 3, eq. 10).
 
-    What the batch reads is brought to step - 1 first, as if every parameter had taken every step.
+    Parameters that the batch reads first take their missed steps up to step - 1.
 
     Parameters
     ----------
     x : (n_samples, n_features) array of float32 or float64
-        Finite. Zero samples are legal. With `windows` (n_images, channels, *space), one to three axes in
-        space.
+        Samples, finite; n_samples may be 0. With `windows`, images (n_images, channels, *space) with one to
+        three axes of space.
     kind : "tree" or "fern"
-        A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
+        A tree has 2**depth - 1 vertices. A fern has depth vertices, one per level.
     margin : "column" or "projection"
-        Vertices compare columns of x, or inner products with a learned vector of their own.
+        Vertices compare columns of x, or inner products of x with learned vectors.
     windows : Windows, optional
-        Samples are the windows of images, and n_features is channels * kernel size, the channel first.
+        Samples are windows of images, with channels * kernel size features, channel by channel.
     thresholds : (n_trees, n_vertices) array, dtype of x
-        In the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has depth, the first
-        for the leaf's most significant bit. An infinite threshold sends all samples to one side. What is read
-        is brought up to date in place.
+        Thresholds, in the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has
+        depth vertices, the first for the leaf's most significant bit. An infinite threshold sends all samples
+        to one side. Those that the batch reads are brought up to date in place.
     features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
-        What each vertex reads: a column of x, or with ``margin="projection"`` a finite vector, which is
-        learned and whose inner product with x it compares. What is read and learned is brought up to date in
-        place.
+        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite
+        vector, which is learned; the vertex compares its inner product with x. Vectors are brought up to date
+        in place.
     weights : (n_trees, 2**depth, *outputs) array, dtype of x
-        Leaf weights of any trailing shape. What is read is brought up to date in place.
+        Leaf weights; outputs have any shape. Those that the batch reads are brought up to date in place.
     state : AdamState
-        From `adam_state`. Changed in place.
+        State of `adam_state`, changed in place.
     step : int
         Number of the step that this call begins: 1, 2, ...
     lr : float
-        Learning rate of the steps before; at least 0. Before a change call `adam_sync`.
+        Learning rate of the steps before, at least 0. Call `adam_sync` before you change it.
     aggregate : "sum" or "mean"
-        How outputs of the trees are combined, in float64 in the order of the trees.
+        How the outputs of trees are combined, in float64 in the order of the trees.
     beta1 : float
-        Decay of the first moment, 0 to 0.999999. The same in every call.
+        Decay rate of the first moment, 0 to 0.999999. The same in every call.
     beta2 : float
-        Decay of the second moment, 0 to 0.999999. The same in every call.
+        Decay rate of the second moment, 0 to 0.999999. The same in every call.
     eps : float
-        Added to the root of the corrected second moment, in the unit of the gradients. A normal number of the
-        parameters' dtype: at least 1.2e-38 for float32. The same in every call.
+        Added to the root of the corrected second moment, in the unit of the gradients. It is a normal number
+        of the parameters' dtype: at least 1.2e-38 for float32. The same in every call.
 
     Returns
     -------
@@ -290,10 +290,10 @@ def adam_forward(
 
     Notes
     -----
-    A departure from dense Adam in rounding only (`optim.adam_rows`). Of columns of rows, vertices of the
-    first ten levels move at every step, deeper ones and leaves when a batch reaches them: the cost grows with
-    the depth, not with the number of leaves. Other margins, and windows, move all vertices at every step, and
-    the leaves that a batch reaches.
+    Parameters differ from those of dense Adam by rounding alone (`optim.adam_rows`). With ``margin="column"``
+    and without windows, vertices of the first ten levels move at every step, deeper vertices and leaves when
+    a batch reaches them. So the cost grows with the depth, not with the number of leaves. With projections or
+    windows all vertices move at every step, and leaves when a batch reaches them.
 
     Examples
     --------
@@ -346,7 +346,7 @@ def adam_backward(
     beta2: float = 0.999,
     eps: float = 1e-8,
 ) -> FloatArray:
-    """The gradient with respect to x, after a step of Adam (Lay et al. 2018, eq. 11-12).
+    """Returns the gradient with respect to x and takes a step of Adam (Lay et al. 2018, eq. 11-12).
 
     The step is Kingma & Ba 2015, Alg. 1. One pass computes the gradients of a tree and moves its parameters.
 
@@ -357,43 +357,43 @@ def adam_backward(
     route : Route
         From `adam_forward` of the same step.
     x : (n_samples, n_features) array of float32 or float64
-        Finite. Zero samples are legal. With `windows` (n_images, channels, *space), one to three axes in
-        space.
+        Samples, finite; n_samples may be 0. With `windows`, images (n_images, channels, *space) with one to
+        three axes of space.
     thresholds : (n_trees, n_vertices) array, dtype of x
-        In the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has depth, the first
-        for the leaf's most significant bit. An infinite threshold sends all samples to one side. Changed in
-        place.
+        Thresholds, in the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has
+        depth vertices, the first for the leaf's most significant bit. An infinite threshold sends all samples
+        to one side. Changed in place.
     features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
-        What each vertex reads: a column of x, or with ``margin="projection"`` a finite vector, which is
-        learned and whose inner product with x it compares. Changed in place where learned.
+        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite
+        vector, which is learned; the vertex compares its inner product with x. Vectors are changed in place.
     weights : (n_trees, 2**depth, *outputs) array, dtype of x
-        Leaf weights of any trailing shape. Changed in place.
+        Leaf weights; outputs have any shape. Changed in place.
     state : AdamState
-        From `adam_state`. Changed in place.
+        State of `adam_state`, changed in place.
     kind : "tree" or "fern"
-        A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
+        A tree has 2**depth - 1 vertices. A fern has depth vertices, one per level.
     margin : "column" or "projection"
-        Vertices compare columns of x, or inner products with a learned vector of their own.
+        Vertices compare columns of x, or inner products of x with learned vectors.
     windows : Windows, optional
-        Samples are the windows of images, and n_features is channels * kernel size, the channel first.
+        Samples are windows of images, with channels * kernel size features, channel by channel.
     aggregate : "sum" or "mean"
-        How outputs of the trees are combined, in float64 in the order of the trees.
+        How the outputs of trees are combined, in float64 in the order of the trees.
     step : int
-        Number of this step: 1, 2, ..., each of them once.
+        Number of this step: 1, 2, ..., each once.
     lr : float
         Learning rate, at least 0.
     beta1 : float
-        Decay of the first moment, 0 to 0.999999. The same in every call.
+        Decay rate of the first moment, 0 to 0.999999. The same in every call.
     beta2 : float
-        Decay of the second moment, 0 to 0.999999. The same in every call.
+        Decay rate of the second moment, 0 to 0.999999. The same in every call.
     eps : float
-        Added to the root of the corrected second moment, in the unit of the gradients. A normal number of the
-        parameters' dtype: at least 1.2e-38 for float32. The same in every call.
+        Added to the root of the corrected second moment, in the unit of the gradients. It is a normal number
+        of the parameters' dtype: at least 1.2e-38 for float32. The same in every call.
 
     Returns
     -------
     grad_x : array of the shape of x
-        With the parameters as they were before the step.
+        Gradient at the parameters before the step.
 
     Raises
     ------
@@ -404,9 +404,9 @@ def adam_backward(
 
     Notes
     -----
-    Equal to `backward_sparse`, then `optim.adam` on thresholds (and features, where they are learned) and
-    `optim.adam_rows` on the weights. Extra memory of columns of rows: a slope for each sample and tree, and
-    per thread a few numbers for each leaf and vertex of one tree; else that of the sparse gradients.
+    Equals `backward_sparse`, then `optim.adam` on thresholds and learned features, and `optim.adam_rows` on
+    the weights. Extra memory with ``margin="column"`` and without windows: a slope for each sample and tree,
+    and per thread a few numbers for each leaf and vertex of one tree; otherwise that of the sparse gradients.
     """
     check.choice("aggregate", aggregate, _TOTALS)
     inputs = {"x": x, "thresholds": thresholds, "features": features, "weights": weights}

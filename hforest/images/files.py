@@ -40,7 +40,7 @@ def save(file: str | os.PathLike[str], model: Model) -> None:
     Parameters
     ----------
     file : path
-        Replaced if it exists.
+        File to write; an existing one is replaced.
     model : Model
         From `fit`.
 
@@ -49,8 +49,7 @@ def save(file: str | os.PathLike[str], model: Model) -> None:
     TypeError, ValueError, IndexError
         Something else; a model that was changed.
     OSError
-        The file cannot be written; an older one is still there. A folder, a device or another thing that is
-        no regular file.
+        The file cannot be written, or is a folder, a device or another special file; an existing file stays.
 
     Notes
     -----
@@ -79,7 +78,7 @@ def load(file: str | os.PathLike[str]) -> Model:
     Parameters
     ----------
     file : path
-        Written by `save`.
+        File that `save` wrote.
 
     Returns
     -------
@@ -89,7 +88,7 @@ def load(file: str | os.PathLike[str]) -> Model:
     Raises
     ------
     FileNotFoundError, PermissionError
-        No such file; a file that may not be read.
+        The file does not exist; the file must not be read.
     ValueError
         Not such a file, a damaged one, or one whose arrays contradict each other.
 

@@ -80,24 +80,26 @@ def hinge_forest(
     Parameters
     ----------
     x : (n_samples, n_features) array of float32 or float64
-        Finite. Zero samples are legal. With `windows` (n_images, channels, *space), one to three axes in
-        space.
+        Samples, finite; n_samples may be 0. With `windows`, images (n_images, channels, *space) with one to
+        three axes of space.
     thresholds : (n_trees, n_vertices) array, dtype of x
-        In the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has depth, the first
-        for the leaf's most significant bit. An infinite threshold sends all samples to one side.
+        Thresholds, in the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has
+        depth vertices, the first for the leaf's most significant bit. An infinite threshold sends all samples
+        to one side.
     features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
-        What each vertex reads: a column of x, or with ``margin="projection"`` a finite vector, which is
-        learned and whose inner product with x it compares.
+        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite
+        vector, which is learned; the vertex compares its inner product with x.
     weights : (n_trees, 2**depth, *outputs) array, dtype of x
-        Leaf weights of any trailing shape.
+        Leaf weights; outputs have any shape.
     kind : "tree" or "fern"
-        A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
+        A tree has 2**depth - 1 vertices. A fern has depth vertices, one per level.
     margin : "column" or "projection"
-        Vertices compare columns of x, or inner products with a learned vector of their own.
+        Vertices compare columns of x, or inner products of x with learned vectors.
     windows : hforest.hinge.Windows, optional
-        Samples are the windows of images, and n_features is channels * kernel size, the channel first.
+        Samples are windows of images, with channels * kernel size features, channel by channel.
     aggregate : "sum", "mean" or None
-        None keeps trees apart; "sum" and "mean" combine their outputs, in float64 in the order of the trees.
+        None keeps the outputs of trees separate; "sum" and "mean" combine them, in float64 in the order of
+        the trees.
 
     Returns
     -------
@@ -159,12 +161,13 @@ def neural_forest(
     Parameters
     ----------
     f : (n_samples, n_trees, 2**depth - 1) array of float32 or float64
-        Decision functions, in log odds of going left. Finite. Zero samples are legal. With `index`,
-        (n_samples, n_functions).
+        Decision functions, finite, in log odds of going left; n_samples may be 0. With `index`, (n_samples,
+        n_functions).
     leaves : (n_trees, 2**depth, n_classes) array, dtype of f
-        pi, the class probabilities of each leaf: at least 0, with sum 1.
+        Class probabilities of each leaf, pi: at least 0, with sum 1.
     index : (n_trees, 2**depth - 1) array of int32, optional
-        Decision function of each vertex, 0 to n_functions - 1; vertices and trees may share one. Not learned.
+        Decision function of each vertex, 0 to n_functions - 1, which several vertices and trees may share.
+        Not learned.
     task : "classification" or "regression"
         With "regression" leaves hold any finite numbers, in the unit of the targets.
 

@@ -7,7 +7,7 @@ import numpy as np
 from ..core import check, dispatch
 from ..core.aliases import FloatArray
 
-# Numbers in the unfolded windows of one chunk of samples: 16 MiB of float32.
+# Number of entries in the unfolded windows of one chunk of samples: 16 MiB of float32.
 _CHUNK = 1 << 22
 
 
@@ -60,21 +60,21 @@ def _span(first: int, n: int, stride: int) -> slice:
 
 
 def conv2d(x: FloatArray, kernels: FloatArray, stride: int) -> FloatArray:
-    """Inner products of kernels with the windows of images: 2-D cross-correlation without padding.
+    """Returns the inner products of kernels with windows of images: 2-D cross-correlation without padding.
 
     Parameters
     ----------
     x : (n_samples, n_channels, height, width) or (n_samples, height, width) array of float32 or float64
-        Images. Finite. Zero samples are legal.
+        Images, finite; n_samples may be 0.
     kernels : (n_kernels, n_channels, kernel_height, kernel_width) array, dtype of x
-        Without the channel axis where x has none. Not larger than the images.
+        Kernels, not larger than the images; without the channel axis if x has none.
     stride : int
-        Pixels from a window to the next, both ways. At least 1.
+        Distance in pixels between neighbouring windows on both axes, at least 1.
 
     Returns
     -------
     y : (n_samples, n_kernels, out_height, out_width) array, dtype of x
-        out_height = (height - kernel_height) // stride + 1, likewise out_width. C-contiguous.
+        out_height is (height - kernel_height) // stride + 1, and out_width likewise. C-contiguous.
 
     Raises
     ------
@@ -86,8 +86,8 @@ def conv2d(x: FloatArray, kernels: FloatArray, stride: int) -> FloatArray:
     -----
     y[n, o, i, j] = sum over c, a, b of kernels[o, c, a, b] x[n, c, stride i + a, stride j + b], the first
     layer of the network of Lay et al. 2018 for MNIST (Fig. 2: 80 kernels of 5 by 5, stride 3). Sums beyond
-    the largest number of the dtype are infinite or NaN. Cost: one matrix product a sample, and a copy of its
-    windows. Extra memory does not grow with n_samples.
+    the largest number of the dtype are infinite or NaN. Cost: one matrix product per sample, and a copy of
+    its windows. Extra memory does not grow with n_samples.
 
     Examples
     --------
@@ -113,18 +113,18 @@ def conv2d(x: FloatArray, kernels: FloatArray, stride: int) -> FloatArray:
 def conv2d_backward(
     grad_y: FloatArray, x: FloatArray, kernels: FloatArray, stride: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Gradients of a loss by the images and the kernels of `conv2d`.
+    """Returns gradients of a loss with respect to the images and the kernels of `conv2d`.
 
     Parameters
     ----------
     grad_y : (n_samples, n_kernels, out_height, out_width) array, dtype of x
-        Gradient by the result of `conv2d`.
+        Gradient of the loss with respect to the result of `conv2d`.
     x : (n_samples, n_channels, height, width) or (n_samples, height, width) array of float32 or float64
-        Images. Finite. Zero samples are legal.
+        Images, finite; n_samples may be 0.
     kernels : (n_kernels, n_channels, kernel_height, kernel_width) array, dtype of x
-        Without the channel axis where x has none. Not larger than the images.
+        Kernels, not larger than the images; without the channel axis if x has none.
     stride : int
-        Pixels from a window to the next, both ways. At least 1.
+        Distance in pixels between neighbouring windows on both axes, at least 1.
 
     Returns
     -------
@@ -138,10 +138,10 @@ def conv2d_backward(
 
     Notes
     -----
-    grad_kernels[o, c, a, b] = sum over n, i, j of grad_y[n, o, i, j] x[n, c, stride i + a, stride j + b],
-    and grad_x adds kernels[o, c, a, b] grad_y[n, o, i, j] at that place. Sums over samples are added in
-    float64 in the order of the samples; those beyond the largest number of the dtype are infinite or NaN.
-    Cost: two matrix products a sample, and a copy of its windows.
+    grad_kernels[o, c, a, b] = sum over n, i, j of grad_y[n, o, i, j] x[n, c, stride i + a, stride j + b], and
+    grad_x adds kernels[o, c, a, b] grad_y[n, o, i, j] at that place. Sums over samples are added in float64
+    in the order of the samples; those beyond the largest number of the dtype are infinite or NaN. Cost: two
+    matrix products per sample, and a copy of its windows.
 
     Examples
     --------
@@ -171,7 +171,7 @@ def conv2d_backward(
             folded = xp.matmul(weights.T, slopes[part]).reshape(-1, *kernel[1:], *out)
             for i in range(kernel[2]):
                 for j in range(kernel[3]):
-                    # Windows of one offset never overlap: no sum depends on an order.
+                    # Pixels of one offset in all windows are distinct, so no sum depends on an order.
                     grad_x[part, :, _span(i, out[0], stride), _span(j, out[1], stride)] += folded[:, :, i, j]
         grad_kernels = total.astype(x.dtype)
     return grad_x.reshape(x.shape), grad_kernels.reshape(kernels.shape)

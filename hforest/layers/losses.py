@@ -13,34 +13,33 @@ _FLOAT64 = np.dtype(np.float64)
 
 
 def softmax_loss(scores: FloatArray, y: ArrayLike) -> tuple[float, FloatArray]:
-    """Mean negative log-likelihood of labels under the softmax of scores, and its gradient.
+    """Returns the mean negative log-likelihood of labels under the softmax of scores, and its gradient.
 
     Parameters
     ----------
     scores : (n_samples, n_classes) array of float32 or float64
-        In natural-log units, up to a constant a sample. Finite. Zero samples are legal.
+        Unnormalised log-probabilities (natural log), finite; n_samples may be 0.
     y : (n_samples,) array of integers or bools
         Labels, 0 to n_classes - 1. Classes may be absent.
 
     Returns
     -------
     loss : float
-        Mean over the samples, in nats; 0.0 for no samples. Of CuPy arrays an array of no axes.
+        Mean over the samples, in nats; 0.0 for no samples. For CuPy arrays an array without axes.
     grad : (n_samples, n_classes) array, dtype of scores
         Gradient of that mean with respect to the scores.
 
     Raises
     ------
     TypeError, ValueError, IndexError
-        Wrong dtype or device; wrong shape or layout, NaN or infinity in the scores; a label that is no
-        class.
+        Wrong dtype or device; wrong shape or layout, NaN or infinity in the scores; a label out of range.
 
     Notes
     -----
-    loss = mean of log sum_k exp(s_k) - s_y, with the largest score subtracted first, so that no exponential
-    overflows; grad = (softmax(s) - onehot(y)) / n_samples. In float64, the gradient rounded once. A loss
-    beyond the largest float64 is infinite, its gradient is exact. On a GPU ``float(loss)`` waits, and so do
-    the checks of values. Cost: a few passes over the scores.
+    loss is the mean of log sum_k exp(s_k) - s_y; the largest score is subtracted first, so that no
+    exponential overflows. grad = (softmax(s) - onehot(y)) / n_samples. Both are computed in float64, and the
+    gradient is rounded once. A loss beyond the largest float64 is infinite, its gradient is exact. On a GPU
+    ``float(loss)`` and the checks of values wait for the device. Cost: a few passes over the scores.
 
     Examples
     --------
@@ -79,24 +78,24 @@ def softmax_loss(scores: FloatArray, y: ArrayLike) -> tuple[float, FloatArray]:
 
 
 def _number(loss: Any) -> Any:
-    # CuPy's stays on the device: whoever reads it waits.
+    # A loss of CuPy stays on the device: reading it waits.
     return float(loss) if isinstance(loss, np.ndarray | np.generic) else loss
 
 
 def squared_loss(prediction: FloatArray, y: FloatArray) -> tuple[float, FloatArray]:
-    """Mean over samples of half the squared distance to the targets, and its gradient.
+    """Returns the mean over samples of half the squared distance to the targets, and its gradient.
 
     Parameters
     ----------
     prediction : (n_samples, ...) array of float32 or float64
-        Finite. Zero samples are legal.
+        Predictions, finite; n_samples may be 0.
     y : array, shape and dtype of prediction
         Targets, in the unit of prediction. Finite.
 
     Returns
     -------
     loss : float
-        In that unit squared; 0.0 for no samples. Of CuPy arrays an array of no axes.
+        Mean, in that unit squared; 0.0 for no samples. For CuPy arrays an array without axes.
     grad : array, shape and dtype of prediction
         Gradient of the loss with respect to the prediction.
 
@@ -107,10 +106,10 @@ def squared_loss(prediction: FloatArray, y: FloatArray) -> tuple[float, FloatArr
 
     Notes
     -----
-    loss = mean over samples of the sum over outputs of (prediction - y)**2 / 2, so that
-    grad = (prediction - y) / n_samples. In float64, the gradient rounded once; what is beyond the range of
-    its dtype is infinite. On a GPU ``float(loss)`` waits, and so do the checks of
-    values. Cost: a few passes over the arrays.
+    loss is the mean over samples of the sum over outputs of (prediction - y)**2 / 2, so that grad =
+    (prediction - y) / n_samples. Both are computed in float64, and the gradient is rounded once; numbers
+    beyond the range of the dtype are infinite. On a GPU ``float(loss)`` and the checks of values wait for the
+    device. Cost: a few passes over the arrays.
 
     Examples
     --------

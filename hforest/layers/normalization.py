@@ -6,7 +6,7 @@ from ..core import check, dispatch
 from ..core.aliases import FloatArray
 
 EPSILON = 1e-7
-"""Added to the variance, in the unit of x squared: of the program of Lay et al. 2018 (bleak)."""
+"""Added to the variance, in the unit of x squared; from the program of Lay et al. 2018 (bleak)."""
 
 
 def _check_statistics(name: str, x: FloatArray, **statistics: FloatArray) -> check.Sizes:
@@ -32,24 +32,24 @@ def _check_var(var: FloatArray) -> None:
 
 
 def _deviation(var: FloatArray) -> FloatArray:
-    with np.errstate(invalid="ignore"):  # of numbers below 0, inside unchecked()
+    with np.errstate(invalid="ignore"):  # roots of negative numbers, inside unchecked()
         return dispatch.array_module(var).sqrt(var + var.dtype.type(EPSILON))
 
 
 def normalize(x: FloatArray, mean: FloatArray, var: FloatArray) -> FloatArray:
-    """Features in running standard deviations from their running mean (Lay et al. 2018, section 4).
+    """Returns features in running standard deviations from their running mean (Lay et al. 2018, section 4).
 
     Parameters
     ----------
     x : (n_samples, n_features) array of float32 or float64
-        Finite. Zero samples are legal.
+        Samples, finite; n_samples may be 0.
     mean, var : (n_features,) arrays, dtype of x
-        Running mean and variance; zeros and ones at the start. Not changed here.
+        Running mean and variance, initially zeros and ones. Not changed here.
 
     Returns
     -------
     z : (n_samples, n_features) array, dtype of x
-        Without a unit.
+        Normalised features, without a unit.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def normalize(x: FloatArray, mean: FloatArray, var: FloatArray) -> FloatArray:
 
     Notes
     -----
-    z = (x - mean) / sqrt(var + 1e-7), the same in training and in use, without learned scale or shift.
+    z = (x - mean) / sqrt(var + 1e-7), the same in training and prediction, without learned scale or shift.
     Numbers beyond the largest of the dtype are infinite. Cost: two passes over x.
 
     Examples
@@ -77,16 +77,18 @@ def normalize(x: FloatArray, mean: FloatArray, var: FloatArray) -> FloatArray:
 
 
 def normalize_update(x: FloatArray, mean: FloatArray, var: FloatArray, step: int) -> None:
-    """Move running mean and variance towards those of a batch, in place; call it after the batch was used.
+    """Updates the running mean and variance towards those of a batch, in place.
+
+    Call it after the training step on the batch.
 
     Parameters
     ----------
     x : (n_samples, n_features) array of float32 or float64
-        The batch. Finite.
+        Batch, finite.
     mean, var : (n_features,) arrays, dtype of x
         Running mean and variance. Changed in place.
     step : int
-        Updates before this one: 0, 1, ... The first one replaces the values of `mean` and `var`.
+        Number of earlier updates: 0, 1, ... The first one replaces the values of `mean` and `var`.
 
     Raises
     ------
@@ -128,14 +130,14 @@ def normalize_update(x: FloatArray, mean: FloatArray, var: FloatArray, step: int
 
 
 def normalize_backward(grad_z: FloatArray, var: FloatArray) -> FloatArray:
-    """Gradient of a loss by the input of `normalize`.
+    """Returns the gradient of a loss with respect to the input of `normalize`.
 
     Parameters
     ----------
     grad_z : (n_samples, n_features) array of float32 or float64
-        Gradient by the normalised features.
+        Gradient with respect to the normalised features.
     var : (n_features,) array, dtype of grad_z
-        Running variance that `normalize` was given.
+        Running variance that was passed to `normalize`.
 
     Returns
     -------
@@ -148,8 +150,8 @@ def normalize_backward(grad_z: FloatArray, var: FloatArray) -> FloatArray:
 
     Notes
     -----
-    grad_x = grad_z / sqrt(var + 1e-7): mean and variance are constants here (Lay et al. 2018, section 4;
-    1e-7 is their program's). Numbers beyond the largest of the dtype are infinite. Cost: one pass.
+    grad_x = grad_z / sqrt(var + 1e-7): mean and variance are constants (Lay et al. 2018, section 4). Numbers
+    beyond the largest of the dtype are infinite. Cost: one pass.
 
     Examples
     --------

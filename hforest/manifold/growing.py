@@ -31,7 +31,7 @@ def _distribution(
     single_share: float,
     **patch: Any,
 ) -> Distribution:
-    # Also where another projection is chosen.
+    # Also for another projection.
     check.number("density", density, 0.0, open_low=True)
     check.number("single_share", single_share, 0.0, 1.0)
     for name in ("channels", "cyclic"):
@@ -67,7 +67,7 @@ def _grow(
     distribution: Distribution | None,
     **settings: Any,
 ) -> Forest:
-    """A forest; the settings are those of `hforest.growth.grow_projected`, and y and n_trees."""
+    """Returns a forest; `settings` are those of `hforest.growth.grow_projected`, with y and n_trees."""
     converted = samples(x)
     n_features = converted.shape[1]
     if distribution is not None:
@@ -130,18 +130,18 @@ def grow(
     ----------
     x : (n_samples, n_features) array-like of real numbers, sparse matrix, Windows, or Samples
         Samples (of `hforest.growth.samples` too), at least one, finite or NaN for missing values; converted
-        as `hforest.classic.grow` converts them. A projection of a missing value is missing. Windows
-        (`hforest.growth.Windows`) are read in place, on a GPU copied; for classification only.
+        as `hforest.classic.grow` converts them. A projection with a missing value is missing. Windows
+        (`hforest.growth.Windows`) are for classification only; they are read in place, on a GPU copied.
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
-        Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression,
-        of absolute value at most 1e100 and in the range of the trees' dtype.
+        Labels 0 to n_classes - 1 of any integer or bool dtype; in a regression targets of any real dtype, of
+        absolute value at most 1e100 and in the range of the trees' dtype.
     n_trees : int
         Number of trees, 1 to 2**20.
     projection : "patch", "sparse" or "probe", optional
-        Sums over patches (MORF), sparse vectors of +1 and -1 (SPORF), differences of two features. By default
-        "patch" where `shape` is given, else "sparse".
+        Sums over patches (MORF), sparse vectors of +1 and -1 (SPORF), or differences of two features. By
+        default "patch" with `shape`, else "sparse".
     shape : tuple of 1 to 3 ints, then the number of channels with `channels`
-        Of one sample, for patches: (length,), (height, width), (depth, height, width).
+        Shape of one sample, for patches: (length,), (height, width) or (depth, height, width).
     patch_min : int or tuple of ints
         Smallest size of a patch along each axis.
     patch_max : int or tuple of ints
@@ -149,81 +149,83 @@ def grow(
     channels : bool
         Whether the last axis of `shape` counts channels; a patch lies in one of them.
     cyclic : bool
-        Whether patches wrap around the borders. Else corners are uniform where the patch fits.
+        Whether patches wrap around the borders. If not, corners are uniform over all places where the patch
+        fits.
     density : float
         Mean number of non-zeros of a sparse projection (lambda in Perry et al. 2019), above 0 to 500.
     single_share : float
-        Share of single features among the differences of two, 0 (the two-probe forests of
-        Norouzi et al. 2015) to 1: a difference does not see what both features have in common.
+        Share of single features among the differences of two, 0 (the two-probe forests of Norouzi et al.
+        2015) to 1. Differences alone do not contain what both features have in common.
     distribution : Distribution, optional
-        From `hforest.project.grouped_distribution` or the like, in place of `projection`, `shape` and their
-        settings.
+        Distribution of `hforest.project`, such as `grouped_distribution`, in place of `projection`, `shape`
+        and their settings.
     n_projections : int, optional
-        Projections sampled at a node (d in Perry et al. 2019), 1 to 2**20. By default the root of n_features,
-        rounded up; in a regression on "sparse" or "probe" n_features, but at most 100 or that root, whichever
-        is greater. With groups of columns as many as all of them sample.
+        Number of projections sampled at a node (d in Perry et al. 2019), 1 to 2**20. By default the root of
+        n_features, rounded up. In a regression on "sparse" or "probe" n_features, but at most 100 or that
+        root, whichever is greater. With groups of columns the sum of their numbers.
     sample_weight : (n_samples,) array-like, optional
-        Weights of the samples, 0 to 1e100, not all 0; the largest is at most 2e90 times the smallest above 0.
-        A sample of weight 0 counts for nothing.
+        Weights of the samples, 0 to 1e100, not all 0. The largest is at most 2e90 times the smallest above 0.
+        A sample of weight 0 does not count.
     class_weight : "balanced", mapping, or (n_classes,) array-like, optional
-        Factor of the sample weights of each class. Classes that a mapping leaves out have factor 1;
-        "balanced" gives the classes that occur equal weight.
+        Factors of the sample weights of each class. Classes that a mapping omits have factor 1; "balanced"
+        gives all classes that occur the same total weight.
     criterion : "gini", "entropy" or "squared_error", optional
         Impurity; by default "gini", in a regression "squared_error".
     splitter : "best" or "random"
-        Whether a projection has its best threshold, or one that is uniform between its least and greatest
-        value in the node: extra trees on projections.
+        "best" takes the best threshold of a projection. "random" takes one that is uniform between its least
+        and greatest value in the node: extra trees on projections.
     bootstrap : bool, "poisson" or (n_trees, n_samples) array of integers
-        Whether each tree draws n_samples samples with replacement; or "poisson", the in-bag counts of
-        `hforest.growth.poisson_counts`; or in-bag counts, such as those of `hforest.growth.bootstrap_counts`,
-        some above 0 in each row.
+        Whether each tree draws n_samples samples with replacement. "poisson" takes the in-bag counts of
+        `hforest.growth.poisson_counts`. An array has in-bag counts, such as those of
+        `hforest.growth.bootstrap_counts`, with one above 0 in each row.
     y_order : (n_trees, n_samples) array of integers, optional
         Numbers of samples, such as permutations: tree m learns ``y[y_order[m]]``, so that sample i has the
-        label or target of sample y_order[m, i]. Weights and in-bag counts stay with the samples. Not with
-        class_weight, nor on a GPU.
+        label or target of sample y_order[m, i]. Weights and in-bag counts stay with the samples. Cannot be
+        used with class_weight or on a GPU.
     max_depth : int, optional
-        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+        Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
-        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+        A node with fewer samples is a leaf; a sample that is drawn twice counts once.
     min_samples_leaf : int
-        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+        Minimum number of samples on each side of a split; a sample that is drawn twice counts once.
     min_weight_fraction_leaf : float
-        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+        Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     min_impurity_decrease : float
-        Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
+        Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
     task : "classification" or "regression"
         Whether y holds labels or targets.
     n_classes : int, optional
         Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
         1, and every class must occur. Classification only.
     first_tree : int
-        Number of the first tree, 0 or more; first_tree + n_trees is at most 2**20. The same arguments and the
-        same int as rng grow trees first_tree to first_tree + n_trees - 1 of one forest, bit for bit, however
-        it is divided into ranges (`hforest.tree.join` joins them). Row m of in-bag counts belongs to tree
+        Number of the first tree, 0 or more; first_tree + n_trees is at most 2**20. Calls with the same
+        arguments and the same int as rng grow ranges of one forest: its trees are bit-identical for any
+        division into ranges. `hforest.tree.join` joins them. Row m of in-bag counts belongs to tree
         first_tree + m.
     progress : callable or bool, optional
-        Called as progress(done, n_trees) after every few trees; False ends the growth and returns the trees
-        so far. True shows a bar.
+        Called as progress(done, n_trees) after every few trees. If it returns False, growth stops and the
+        trees so far are returned. True shows a bar.
     rng : None, int or numpy.random.Generator
         Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
     Forest
-        float32 or float64 as x is computed in. A projection onto one feature is stored as that feature.
+        Forest in the dtype in which x is computed, float32 or float64. A projection onto one feature is
+        stored as that feature.
 
     Raises
     ------
     TypeError, ValueError, IndexError, MemoryError
-        Wrong kind, dtype or device; wrong shape, NaN or infinity, a number out of its range, a patch larger
-        than the sample, a shape that does not multiply to n_features; labels out of range; no memory.
+        Wrong kind, dtype or device; wrong shape, infinity, a number out of range, a patch larger than the
+        sample, a shape whose product is not n_features; labels out of range; not enough memory.
 
     Notes
     -----
-    A node samples n_projections, scores every threshold of each, and takes the best; of equal ones the
-    projection sampled first, in it the lowest threshold. What it samples depends on a key that comes from its
-    parent's: results are the same at every number of threads. Patches of whole numbers take four look-ups
-    whatever their size (`hforest.growth.grow_projected`).
+    A node samples n_projections, scores every threshold of each, and takes the best split; of equal ones that
+    of the projection sampled first, and of its thresholds the lowest. Random numbers of a node depend on a
+    key that comes from its parent's: results are the same for every number of threads. Sums of patches of
+    whole numbers take four look-ups, whatever their size (`hforest.growth.grow_projected`).
 
     Examples
     --------

@@ -13,7 +13,7 @@ def _labels(n: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def simulate_circle(n: int, *, dtype: DType = np.float32, rng: Rng = None) -> tuple[FloatArray, IntArray]:
-    """Returns samples of two segments on a circle of 100 points (Perry et al. 2019, section 4.1 A).
+    """Returns labelled samples of two segments on a circle of 100 points (Perry et al. 2019, section 4.1 A).
 
     Parameters
     ----------
@@ -27,19 +27,19 @@ def simulate_circle(n: int, *, dtype: DType = np.float32, rng: Rng = None) -> tu
     Returns
     -------
     x : (n, 100) array
-        Zeros, and ones in two segments that do not touch, indices modulo 100.
+        Zeros, with ones in two segments that do not touch; indices are modulo 100.
     y : (n,) array of int32
-        0: two segments of five ones; 1: one of four and one of six. Even odds.
+        Classes, with equal probability. 0: two segments of five ones; 1: one of four and one of six.
 
     Raises
     ------
     TypeError, ValueError
-        An argument is no number, or out of its range.
+        An argument is not a number, or is out of range.
 
     Notes
     -----
-    With the first segment starting at s, the second starts uniformly outside ``[s - 5, s + 5]`` (class 0) or
-    ``[s - 6, s + 4]`` (class 1, where the one of six comes after the one of four).
+    If the first segment starts at s, the second starts uniformly outside ``[s - 5, s + 5]`` (class 0) or ``[s
+    - 6, s + 4]`` (class 1, where the first segment has four ones).
 
     Examples
     --------
@@ -62,7 +62,7 @@ def simulate_circle(n: int, *, dtype: DType = np.float32, rng: Rng = None) -> tu
 
 
 def simulate_bars(n: int, *, dtype: DType = np.float32, rng: Rng = None) -> tuple[FloatArray, IntArray]:
-    """Returns horizontal against vertical bars in 28x28 images (Perry et al. 2019, section 4.1 B).
+    """Returns 28x28 images of horizontal or vertical bars, with labels (Perry et al. 2019, section 4.1 B).
 
     Parameters
     ----------
@@ -76,14 +76,14 @@ def simulate_bars(n: int, *, dtype: DType = np.float32, rng: Rng = None) -> tupl
     Returns
     -------
     x : (n, 784) array
-        Zeros, and Poisson(10) rows (class 0) or columns (class 1) of ones, at uniform positions.
+        Zeros, with Poisson(10) rows (class 0) or columns (class 1) of ones, at uniform positions.
     y : (n,) array of int32
-        Classes, with even odds.
+        Classes, with equal probability.
 
     Raises
     ------
     TypeError, ValueError
-        An argument is no number, or out of its range.
+        An argument is not a number, or is out of range.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def simulate_bars(n: int, *, dtype: DType = np.float32, rng: Rng = None) -> tupl
 
 
 def simulate_impulse(n: int, *, dtype: DType = np.float32, rng: Rng = None) -> tuple[FloatArray, IntArray]:
-    """Returns white noise against white noise with an impulse response (Perry et al. 2019, section 4.1 C).
+    """Returns white noise with or without an impulse response (Perry et al. 2019, section 4.1 C).
 
     Parameters
     ----------
@@ -118,14 +118,14 @@ def simulate_impulse(n: int, *, dtype: DType = np.float32, rng: Rng = None) -> t
     Returns
     -------
     x : (n, 100) array
-        N(0, 1); in class 1 plus ``exp(-0.1 (j - 20))`` from j = 20 on.
+        N(0, 1), in class 1 plus ``exp(-0.1 (j - 20))`` for j >= 20.
     y : (n,) array of int32
-        Classes, with even odds.
+        Classes, with equal probability.
 
     Raises
     ------
     TypeError, ValueError
-        An argument is no number, or out of its range.
+        An argument is not a number, or is out of range.
 
     Examples
     --------
@@ -145,7 +145,7 @@ def simulate_impulse(n: int, *, dtype: DType = np.float32, rng: Rng = None) -> t
 def _arguments(
     n: int, dtype: DType, rng: Rng, n_features: int
 ) -> tuple[FloatArray, np.random.Generator, np.dtype]:
-    """Zeros for the samples, the generator and the dtype."""
+    """Returns zeros for the samples, the generator and the dtype."""
     n = check.integer("n", n, 0, check.MAX_COUNT)
     generator, dtype = check.generator(rng), check.float_dtype(dtype)
     with check.memory("n", "samples", n * n_features * dtype.itemsize):

@@ -1,11 +1,11 @@
-"""Neural decision forests: complete trees whose vertices send a sample both ways, in shares.
+"""Neural decision forests: complete trees whose vertices send each sample both ways, with probabilities.
 
 Y. Zhang, *Ensemble Tree Model with Deep Architecture*, 2017, section 2, notes on P. Kontschieder,
 M. Fiterau, A. Criminisi, S. Rota Bulò, *Deep Neural Decision Forests*, 2015.
 
-The decision functions f are numbers that the caller computes, by a linear layer or any network; this
-subpackage routes by them and returns the gradient of a loss by them. The leaves hold class probabilities,
-which a closed-form update fits.
+The caller computes decision functions f, by a linear layer or any network. This subpackage routes samples by
+them and returns the gradient of a loss with respect to them. The leaves hold class probabilities, which a
+closed-form update fits.
 
 =========  =========================================  ===============  =====================================
 `f`        (n_samples, n_trees, 2**depth - 1)         float32/float64  f_n(x), in natural-log odds
@@ -14,9 +14,8 @@ which a closed-form update fits.
 `leaves`   (n_trees, 2**depth, n_classes)             as f             pi, rows that sum to 1
 =========  =========================================  ===============  =====================================
 
-Vertices are in heap order (root 0, children 2v + 1 and 2v + 2), leaves from left to right. As in the paper
-the *left* child is the positive side, reached with probability d = sigmoid(f): the opposite of
-`hforest.hinge`, where a positive decision goes right.
+Vertices are in heap order (root 0, children 2v + 1 and 2v + 2), leaves from left to right. As in the paper a
+sample goes *left* with probability d = sigmoid(f). In `hforest.hinge` a positive decision goes right.
 
 `route`, `forward`, `loss_backward`, `backward` and `update_leaves` take C-contiguous NumPy or CuPy arrays of
 one float dtype and return arrays of the same kind; labels may be of any integer dtype. `fit`, `decisions` and

@@ -11,7 +11,7 @@ MAX_DEPTH = 20
 """A tree of depth 20 has a million leaves; every sample reaches all of them."""
 
 MAX_ITERATIONS = 2**20
-"""Iterations of a leaf update, at most; tens are usual."""
+"""Maximum number of iterations of a leaf update; tens are usual."""
 
 _VERTICES = "2**depth - 1"
 
@@ -28,7 +28,7 @@ def _depth(name: str, shape: tuple[int, ...], axis: int, text: str) -> int:
 
 
 def functions(f: FloatArray, index: IntArray | None) -> check.Sizes:
-    """Decision functions, and the index of shared ones; returns the sizes that they set."""
+    """Checks decision functions, and the index of shared ones; returns the sizes that they set."""
     dtype = check.floating("f", f)
     if index is None:
         depth = _depth("f", f.shape, 2, f"(n_samples, n_trees, {_VERTICES})")
@@ -51,7 +51,7 @@ def functions(f: FloatArray, index: IntArray | None) -> check.Sizes:
 
 
 def leaf_values(leaves: FloatArray, dtype: np.dtype, sizes: check.Sizes, *, probabilities: bool) -> None:
-    """Leaves that fit to the decision functions; with `probabilities` each sums to 1 over the classes."""
+    """Checks that leaves fit the decision functions, and with `probabilities` that each sums to 1."""
     check.array("leaves", leaves, dtype, ("n_trees", "2**depth", "n_classes"), sizes)
     check.at_least_one(sizes, "n_classes")
     if sizes["n_classes"] > check.MAX_COUNT:
@@ -76,7 +76,7 @@ def forest(
     probabilities: bool = True,
     **others: Array,
 ) -> check.Sizes:
-    """The arguments of a forest, on one device with others; returns the sizes that they set."""
+    """Checks the arguments of a forest, all on one device; returns the sizes that they set."""
     check.same_device(**others, **present(f=f, leaves=leaves, index=index))
     sizes = functions(f, index)
     leaf_values(leaves, f.dtype, sizes, probabilities=probabilities)
@@ -103,7 +103,7 @@ def gradients_fit(grad_p: FloatArray, leaves: FloatArray) -> None:
     """Checks that products of leaves and gradients do not overflow, unless inside `unchecked()`."""
     if not check.values_checked():
         return
-    # Below a vertex: n_classes products; a function's gradient sums at most half of that over each level.
+    # A vertex has n_classes products below; a function's gradient sums at most half of that over each level.
     slope, size, limit = _largest(grad_p), _largest(leaves), float(np.finfo(leaves.dtype).max) / 64
     if slope * size * leaves.shape[2] > limit:
         name = "grad_p" if slope >= size else "leaves"
@@ -115,14 +115,14 @@ def gradients_fit(grad_p: FloatArray, leaves: FloatArray) -> None:
 
 
 def labels(f: FloatArray, y: ArrayLike, sizes: check.Sizes) -> IntArray:
-    """Labels of the samples of `f` as int32, on its device."""
+    """Returns the labels of the samples of `f` as int32, on its device."""
     classes, _ = supervised.labels("y", y, sizes["n_samples"], sizes["n_classes"])
     check.same_device(f=f, y=classes)
     return classes
 
 
 def weights(y: IntArray, sample_weight: ArrayLike | None) -> FloatArray | None:
-    """Weights of the samples of `y` in float64, divided by their mean; None for None and for no samples."""
+    """Returns float64 weights of the samples of `y`, divided by their mean; None for None or no samples."""
     if sample_weight is None:
         return None
     weight = supervised.sample_weight(sample_weight, y, some_above_0=len(y) > 0)
@@ -130,12 +130,12 @@ def weights(y: IntArray, sample_weight: ArrayLike | None) -> FloatArray | None:
 
 
 def present(**arrays: Array | None) -> dict[str, Any]:
-    """The arrays without those that may be None and are: an index of shared decision functions."""
+    """Returns the arrays without those that are None, such as the index of shared decision functions."""
     return {name: a for name, a in arrays.items() if a is not None or name != "index"}
 
 
 def gradient(f: FloatArray, out: FloatArray | None, inputs: dict[str, Array | None]) -> FloatArray:
-    """The array for a gradient with respect to f: `out`, which overlaps no input, or a new one."""
+    """Returns the array for a gradient with respect to f: `out`, which overlaps no input, or a new one."""
     if out is None:
         return dispatch.array_module(f).empty(f.shape, f.dtype)
     check.same_device(f=f, out=out)
@@ -145,5 +145,5 @@ def gradient(f: FloatArray, out: FloatArray | None, inputs: dict[str, Array | No
 
 
 def flat(f: FloatArray) -> FloatArray:
-    """`f` with trees and vertices as one axis: the layout that the backends take."""
+    """Returns `f` with trees and vertices as one axis, the layout that backends take."""
     return f.reshape(f.shape[0], -1) if f.size else f.reshape(0, int(np.prod(f.shape[1:], dtype=np.int64)))

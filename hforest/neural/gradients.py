@@ -1,4 +1,4 @@
-"""Gradients by the decision functions: of the loss of labels, and the chain rule."""
+"""Gradients with respect to the decision functions: of the loss of labels, and the chain rule."""
 
 from typing import Literal, overload
 
@@ -56,23 +56,24 @@ def loss_backward(
     Parameters
     ----------
     f : (n_samples, n_trees, 2**depth - 1) array of float32 or float64
-        Decision functions, in log odds of going left. Finite. Zero samples are legal. With `index`,
-        (n_samples, n_functions).
+        Decision functions, finite, in log odds of going left; n_samples may be 0. With `index`, (n_samples,
+        n_functions).
     leaves : (n_trees, 2**depth, n_classes) array, dtype of f
-        pi, the class probabilities of each leaf: at least 0, with sum 1.
+        Class probabilities of each leaf, pi: at least 0, with sum 1.
     y : (n_samples,) array of any integer or bool dtype
         Labels, 0 to n_classes - 1.
     index : (n_trees, 2**depth - 1) array of int32, optional
-        Decision function of each vertex, 0 to n_functions - 1; vertices and trees may share one. Not learned.
+        Decision function of each vertex, 0 to n_functions - 1, which several vertices and trees may share.
+        Not learned.
     loss : "forest" or "tree"
         "forest": -log of the forest's mean probability. "tree": the mean over trees of each tree's own -log
         P_T, as Zhang 2017 writes it. For one tree they are the same.
     sample_weight : (n_samples,) array_like of real numbers, optional
-        Weights of the samples in the mean of their losses: at least 0, not all 0. By default equal ones.
+        Weights of the samples in the mean of their losses: at least 0, not all 0; by default equal.
     return_p : bool
-        Also return the class probabilities, for much less than a call of `forward`.
+        Whether to return the class probabilities, too, which costs much less than a call of `forward`.
     out : array, shape and dtype of f, optional
-        Where to write grad_f: a training loop keeps one array for all its steps.
+        Array for grad_f; a training loop can use one for all its steps.
 
     Returns
     -------
@@ -80,10 +81,10 @@ def loss_backward(
         Weighted mean over the samples, in nats; 0.0 for no samples. Infinite where a sample's class has
         probability 0 in every leaf.
     grad_f : array, shape and dtype of f
-        Gradient of that mean. Samples of infinite loss have gradient 0 (with "tree": from the trees of
-        infinite loss).
+        Gradient of that mean. Samples of infinite loss have gradient 0; with "tree", only in trees of
+        infinite loss.
     p : (n_samples, n_classes) array, dtype of f
-        With `return_p` only: what `forward` returns, bit for bit.
+        Bit-identical to the result of `forward`; only with `return_p`.
 
     Raises
     ------
@@ -94,15 +95,15 @@ def loss_backward(
 
     Notes
     -----
-    With A_m the part of P[y | x] that comes from the leaves below m, divided by P[y | x],
-    dL/df_v = d_v A_right(v) - (1 - d_v) A_left(v); the forest's loss weighs a tree by its share of the
-    mean. Zhang 2017 prints the formula with garbled indices; this one agrees with central differences. Where
-    products of decisions leave the range of the dtype, a sample is done again in float64 logarithms, so
-    saturated decisions have exact gradients too.
+    With A_m the part of P[y | x] that comes from the leaves below m, divided by P[y | x], dL/df_v = d_v
+    A_right(v) - (1 - d_v) A_left(v); the "forest" loss weights a tree by its share of the mean. The indices
+    in Zhang 2017 are misprinted; this formula agrees with central differences. If products of decisions leave
+    the range of the dtype, the sample is recomputed in float64 logarithms, so saturated decisions have exact
+    gradients, too.
 
-    Cost: a sigmoid a vertex and about eight operations more for each sample and tree, with `return_p` also
-    n_classes products a leaf; f is read and grad_f written once. Extra memory: about 256 * 2**depth bytes a
-    thread. On a GPU this waits for the loss.
+    Cost: for each sample and tree one sigmoid and about eight operations per vertex, and with `return_p`
+    n_classes products per leaf; f is read and grad_f written once. Extra memory: about 256 * 2**depth bytes
+    per thread. On a GPU this waits for the loss.
 
     Examples
     --------
@@ -143,21 +144,22 @@ def backward(
     index: IntArray | None = None,
     out: FloatArray | None = None,
 ) -> FloatArray:
-    """Returns the gradient of any loss of `forward`'s result with respect to the decision functions.
+    """Returns the gradient, with respect to the decision functions, of any loss of `forward`'s result.
 
     Parameters
     ----------
     grad_p : (n_samples, n_classes) array of float32 or float64
         Gradient of the loss with respect to p. Finite.
     f : (n_samples, n_trees, 2**depth - 1) array, dtype of grad_p
-        Decision functions, in log odds of going left. Finite. Zero samples are legal. With `index`,
-        (n_samples, n_functions).
+        Decision functions, finite, in log odds of going left; n_samples may be 0. With `index`, (n_samples,
+        n_functions).
     leaves : (n_trees, 2**depth, n_classes) array, dtype of grad_p
         Any finite numbers whose products with grad_p, summed over the classes, are finite.
     index : (n_trees, 2**depth - 1) array of int32, optional
-        Decision function of each vertex, 0 to n_functions - 1; vertices and trees may share one. Not learned.
+        Decision function of each vertex, 0 to n_functions - 1, which several vertices and trees may share.
+        Not learned.
     out : array, shape and dtype of f, optional
-        Where to write the result.
+        Array for the result.
 
     Returns
     -------

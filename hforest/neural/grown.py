@@ -1,4 +1,4 @@
-"""A neural forest that starts as a grown forest."""
+"""Neural forests that start from grown forests."""
 
 import math
 
@@ -14,13 +14,13 @@ from .checks import MAX_DEPTH
 from .linear import Linear
 
 MAX_LEAVES = 2**24
-"""Leaves of a start, at most: a grown tree without a limit of depth may have a path of any length."""
+"""Maximum number of leaves: a grown tree without a limit of depth may have a path of any length."""
 
 
 def _node_values(forest: Forest, x: FloatArray, levels: list[IntArray]) -> FloatArray:
-    """The means of the leaf values below each node, (n_nodes, n_outputs) float64.
+    """Returns the means of the leaf values below each node, (n_nodes, n_outputs) float64.
 
-    Leaves are weighted by the samples of x. Where no sample arrives, children count alike.
+    Leaves are weighted by the samples of x. Children of a node without samples have equal weights.
     """
     n_nodes, start = len(forest.feature), forest.tree_start[:-1]
     tree_of = np.repeat(np.arange(len(start)), np.diff(forest.tree_start))
@@ -39,9 +39,9 @@ def _node_values(forest: Forest, x: FloatArray, levels: list[IntArray]) -> Float
 
 
 def _columns(forest: Forest, vertex: IntArray) -> IntArray:
-    """The columns that each tree reads, (n_trees, max_features) int32, ascending.
+    """Returns the columns that each tree reads, (n_trees, max_features) int32, ascending.
 
-    A tree that compares fewer gets others, which have weights 0.
+    A tree that compares fewer columns gets others with weights 0.
     """
     n_features = int(forest.n_features)
     used = np.zeros((len(vertex), n_features), bool)
@@ -66,7 +66,7 @@ class _Decisions:
         self.deviation = np.where(varies, deviation, 1)
 
     def of_tree(self, nodes: IntArray, columns: IntArray) -> FloatArray:
-        """Weights (max_features + 1, n_vertices) in float64, the bias in the last row."""
+        """Returns weights (max_features + 1, n_vertices) in float64, the bias in the last row."""
         weights = np.zeros((len(columns) + 1, len(nodes)))
         place = np.zeros(int(self.forest.n_features), np.int64)
         place[columns] = np.arange(len(columns))
@@ -77,7 +77,7 @@ class _Decisions:
         splits = nodes >= 0
         spread = (self.centred[:, columns] @ weights[:-1, splits]).std(axis=0)
         weights[:, splits] *= self.scale / np.where(spread > 0, spread, 1)
-        # Below a leaf: random directions in deviations of x, through its mean.
+        # Vertices below a leaf get random directions in deviations of x, through its mean.
         drawn = self.generator.standard_normal((len(columns), len(nodes)))[:, ~splits]
         drawn *= self.scale / (len(columns) ** 0.5 * self.deviation[columns, None])
         weights[:-1, ~splits], weights[-1, ~splits] = drawn, -self.mean[columns] @ drawn
@@ -92,33 +92,33 @@ def from_forest(
     scale: float = 10.0,
     rng: Rng = None,
 ) -> Linear:
-    """Returns linear decision functions and leaves that start as a grown forest, with soft decisions.
+    """Returns the soft version of a grown forest: linear decision functions and leaves.
 
-    A split that sends ``a.x <= t`` left becomes ``f(x) = scale (t - a.x) / s``, with s the deviation of a.x
-    on the samples: d = sigmoid(f) is its share that goes left (Zhang 2017, section 2). Leaves are the
-    forest's.
+    A split that sends ``a.x <= t`` left becomes ``f(x) = scale (t - a.x) / s``, where s is the deviation of
+    a.x on the samples. The sample goes left with probability sigmoid(f) (Zhang 2017, section 2). Leaves are
+    those of the forest.
 
     Parameters
     ----------
     x : (n_samples, n_features) array of real numbers
-        Samples that give deviations, at least one: those that the forest was grown on. Finite, of any layout
-        and dtype; they are converted to the dtype of the forest.
+        Samples from which deviations are computed, at least one: those that the forest was grown on. Finite,
+        of any layout and dtype; they are converted to the dtype of the forest.
     forest : hforest.tree.Forest
         Any forest in NumPy arrays, oblique or not, of class shares or means.
     depth : int, optional
-        Of the neural trees, 1 to 20, with ``n_trees * 2**depth`` at most 2**24. By default the depth of the
-        forest. A split at that depth becomes a leaf with the mean of the leaves below it, weighted by the
-        samples that reach them.
+        Depth of the neural trees, 1 to 20, with ``n_trees * 2**depth`` at most 2**24; by default the depth of
+        the forest. A split at that depth becomes a leaf. Its value is the mean of the leaves below it,
+        weighted by their samples.
     scale : float
-        Log odds of a sample that is a deviation away from a split, above 0.
+        Log odds of a sample that is one deviation away from a split, above 0.
     rng : None, int or numpy.random.Generator
-        Where the random decisions below leaves come from.
+        Source of the random decisions below leaves.
 
     Returns
     -------
     Linear
-        NumPy arrays, dtype of the forest. `predict` takes it where the forest holds shares of classes; means
-        go to ``forward(decisions(model, x), model.leaves, task="regression")``.
+        NumPy arrays, dtype of the forest. `predict` takes it if the forest holds shares of classes; for means
+        call ``forward(decisions(model, x), model.leaves, task="regression")``.
 
     Raises
     ------
@@ -128,17 +128,15 @@ def from_forest(
 
     Notes
     -----
-    With f_v the decision functions on the way of a sample in a grown tree, the tree's output differs from
-    that tree's value by at most (1 - prod_v sigmoid(|f_v|)) times the range of its leaves, so by at most
-    sum_v exp(-|f_v|) times it: it tends to the grown tree as `scale` grows, but for ties, and gradients
-    vanish with it. G. Biau, E. Scornet and J. Welbl (Neural random forests, Sankhya A, 2019) smooth decisions
-    in the same way.
+    Let f_v be the decision functions on a sample's path in a grown tree. The soft tree's output differs from
+    the grown tree's by at most 1 - prod_v sigmoid(|f_v|) <= sum_v exp(-|f_v|), times the range of the leaves.
+    So without ties it converges to the grown tree as `scale` grows, and gradients vanish. G. Biau, E. Scornet
+    and J. Welbl (Neural random forests, Sankhya A, 2019) smooth decisions in the same way.
 
-    Below a leaf that is higher than `depth` all leaves are equal, so that decisions there change nothing:
-    they are random, so that training can tell these leaves apart. `fit` fits all leaves before its first
-    epoch; `update_leaves` keeps a class at the probability 0 that it has in pure leaves. Cost: a Python step
-    a node, and n_samples * max_features products a node; weights take (max_features + 1) 2**depth numbers a
-    tree.
+    Vertices below a grown leaf lead to equal leaves, so their decisions do not change the output. They are
+    random, so that training can make these leaves differ. `fit` fits all leaves before its first epoch;
+    `update_leaves` leaves probabilities of 0, as in pure leaves, at 0. Cost: a Python step and n_samples *
+    max_features products per node; weights take (max_features + 1) 2**depth numbers per tree.
 
     Examples
     --------

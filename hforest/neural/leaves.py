@@ -1,4 +1,4 @@
-"""The class probabilities of leaves: their start and their update."""
+"""Class probabilities of leaves: initial values and updates."""
 
 import math
 
@@ -12,7 +12,7 @@ _PACKAGE = "hforest.neural"
 
 
 def uniform_leaves(n_trees: int, depth: int, n_classes: int, *, dtype: DType = np.float32) -> FloatArray:
-    """Returns leaves in which all classes are equally likely: the start of `update_leaves`.
+    """Returns leaves in which all classes have equal probability, the usual start of `update_leaves`.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def uniform_leaves(n_trees: int, depth: int, n_classes: int, *, dtype: DType = n
     Raises
     ------
     TypeError, ValueError
-        A size that is no integer; out of range; another dtype.
+        A size that is not an integer or is out of range; another dtype.
 
     Examples
     --------
@@ -56,27 +56,27 @@ def update_leaves(
     index: IntArray | None = None,
     sample_weight: ArrayLike | None = None,
 ) -> FloatArray:
-    """Returns leaves fitted to labelled samples, each tree by itself (Zhang 2017, section 2, last formula).
+    """Returns leaves fitted to labelled samples, tree by tree (Zhang 2017, section 2, last formula).
 
     pi_lk <- sum over samples of class k of pi_lk mu_l(x) / P_T[k | x], divided by the row's sum Z_l.
 
     Parameters
     ----------
     f : (n_samples, n_trees, 2**depth - 1) array of float32 or float64
-        Decision functions of the whole training set, in log odds of going left. Finite. Zero samples are
-        legal, and change nothing. With `index`, (n_samples, n_functions).
+        Decision functions of the whole training set, finite, in log odds of going left; without samples
+        leaves do not change. With `index`, (n_samples, n_functions).
     y : (n_samples,) array of any integer or bool dtype
         Labels, 0 to n_classes - 1.
     leaves : (n_trees, 2**depth, n_classes) array, dtype of f
-        Where to begin: `uniform_leaves`, or leaves fitted before. A class of probability 0 in a leaf keeps
-        probability 0 there.
+        Initial leaves: those of `uniform_leaves`, or of an earlier call. A class of probability 0 in a leaf
+        keeps it.
     n_iter : int
-        Iterations, 0 to 2**20; the 2015 paper (Kontschieder et al.) takes 20 an epoch, Zhang 2017 gives no
-        number.
+        Number of iterations, 0 to 2**20; Kontschieder et al. 2015 take 20 per epoch.
     index : (n_trees, 2**depth - 1) array of int32, optional
-        Decision function of each vertex, 0 to n_functions - 1; vertices and trees may share one. Not learned.
+        Decision function of each vertex, 0 to n_functions - 1, which several vertices and trees may share.
+        Not learned.
     sample_weight : (n_samples,) array_like of real numbers, optional
-        How often each sample counts: at least 0, not all 0. By default once. Their mean does not matter.
+        Weights of the samples, at least 0, not all 0; by default 1. Their scale does not matter.
 
     Returns
     -------
@@ -92,16 +92,15 @@ def update_leaves(
 
     Notes
     -----
-    Expectation maximisation with the leaf as hidden variable: an iteration never lowers the likelihood of
-    the labels under any tree. A leaf that no sample reaches (its Z is below 2**-40 of a sample) keeps its
-    row, which cannot lower it either, as leaves do not share parameters. A sample whose class has
-    probability 0 in every leaf adds nothing.
+    This is expectation maximisation with the leaf as hidden variable: an iteration never lowers the
+    likelihood of the labels under any tree. A leaf that no sample reaches (Z below 2**-40 of a sample) keeps
+    its row. A sample whose class has probability 0 in every leaf adds nothing.
 
-    Trees are independent here, so a forest whose f is too large to hold is fitted tree by tree. Posteriors
-    are added over 16 (float32) or 8 (float64) samples in the dtype of f, then in float64. Cost: a pass of
-    sigmoids over f, and in every iteration four operations a leaf and sample. Extra memory: mu of as many
+    Trees are independent, so if f of the forest is too large for memory, fit tree by tree. Posteriors are
+    added over 16 (float32) or 8 (float64) samples in the dtype of f, then in float64. Cost: a pass of
+    sigmoids over f, and in every iteration four operations per leaf and sample. Extra memory: mu of as many
     trees as fit into 256 MiB, float64 sums for the leaves of one to 64 trees, and about 256 * 2**depth bytes
-    a thread. Where mu of a single tree does not fit, samples are routed again in every iteration, as they
+    per thread. If mu of a single tree does not fit, samples are routed again in every iteration, as they
     always are on a GPU.
 
     Examples

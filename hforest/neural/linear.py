@@ -1,4 +1,4 @@
-"""Linear decision functions: their start, their application, and hard trees made of them."""
+"""Linear decision functions: initial values, application, and conversion to hard trees."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ _BLOCK = 1 << 22  # decision functions computed at a time in `predict`
 
 
 class Linear(NamedTuple):
-    """A forest whose decision functions are linear in some features of each tree."""
+    """A forest with decision functions that are linear in some features of each tree."""
 
     features: IntArray
     """(n_trees, max_features) int32: the columns of x that each tree reads."""
@@ -27,7 +27,7 @@ class Linear(NamedTuple):
 
 
 def check_linear(model: Linear) -> check.Sizes:
-    """A Linear of NumPy arrays whose sizes agree; returns the sizes."""
+    """Checks that a Linear has NumPy arrays of consistent sizes; returns the sizes."""
     check.instance("model", model, Linear, "a Linear", "call linear_init or fit")
     with check.fields_of("model"):
         return _check_fields(model)
@@ -53,7 +53,7 @@ def _check_fields(model: Linear) -> check.Sizes:
 
 
 def samples(x: ArrayLike, model: Linear) -> FloatArray:
-    """Samples in the dtype of the model, with every feature that it reads."""
+    """Returns samples in the dtype of the model, after a check that they have every feature that it reads."""
     check.on_cpu(x=x)
     x = supervised.matrix("x", x, model.weights.dtype)
     check.indices("model.features", model.features, x.shape[1], "n_features")
@@ -61,7 +61,7 @@ def samples(x: ArrayLike, model: Linear) -> FloatArray:
 
 
 def labelled(model: Linear, x: ArrayLike, y: ArrayLike) -> tuple[FloatArray, IntArray]:
-    """Samples to learn from, at least one, and their labels, after a check of the model."""
+    """Returns training samples, at least one, and their labels, after a check of the model."""
     sizes = check_linear(model)
     x = samples(x, model)
     check.on_cpu(y=y)
@@ -90,16 +90,16 @@ def linear_init(
     n_trees, depth, n_features, n_classes : int
         Sizes; depth 1 to 20.
     x : (n_samples, n_features) array of real numbers, optional
-        Samples, finite, at least one: the start is then the same whatever the units of the columns. By
-        default columns are taken to have mean 0 and deviation 1.
+        Samples, finite, at least one. With them initial decisions do not depend on the units of the columns.
+        By default columns are assumed to have mean 0 and deviation 1.
     max_features : int, float, "sqrt" or None
-        Features that each tree reads, sampled without replacement: a number, a share of all, the square root,
-        or all.
+        Number of features that each tree reads, sampled without replacement: a number, a fraction of all, the
+        square root, or all.
     scale : float
         Standard deviation of a decision function on independent features of mean 0 and deviation 1, or on
-        those of x put to these.
+        standardised features of x.
     dtype : float32 or float64
-        Of weights and leaves.
+        Dtype of weights and leaves.
     rng : None, int or numpy.random.Generator
         Source of random numbers; the same int gives the same result in every call.
 
@@ -111,7 +111,8 @@ def linear_init(
     Raises
     ------
     TypeError, ValueError
-        A size that is no integer; a number out of its range; another dtype; an x of another width.
+        A size that is not an integer; a number out of range; another dtype; an x with another number of
+        features.
 
     Examples
     --------
@@ -137,7 +138,7 @@ def linear_init(
 
 
 def _units(x: ArrayLike, n_features: int) -> Units:
-    """Units of the columns of checked samples."""
+    """Returns the units of the columns of checked samples."""
     check.on_cpu(x=x)
     x = supervised.samples("x", x)
     if x.shape[1] != n_features:
@@ -148,25 +149,25 @@ def _units(x: ArrayLike, n_features: int) -> Units:
 
 
 def tree_input(model: Linear, m: int, x: FloatArray) -> FloatArray:
-    """The features that tree m reads, and a column of ones for the bias."""
+    """Returns the features that tree m reads, and a column of ones for the bias."""
     part = np.empty((len(x), model.features.shape[1] + 1), x.dtype)
     part[:, :-1], part[:, -1] = x[:, model.features[m]], 1
     return part
 
 
 def tree_inputs(model: Linear, x: FloatArray) -> list[FloatArray]:
-    """The same of every tree."""
+    """Returns the same for every tree."""
     return [tree_input(model, m, x) for m in range(len(model.weights))]
 
 
 def empty_decisions(model: Linear, n: int) -> FloatArray:
-    """An array for the decision functions of n samples."""
+    """Returns a new array for the decision functions of n samples."""
     n_trees, _, n_vertices = model.weights.shape
     return np.empty((n, n_trees, n_vertices), model.weights.dtype)
 
 
 def tree_decisions(model: Linear, m: int, part: FloatArray) -> FloatArray:
-    """The decision functions of tree m from its inputs; ValueError where one overflows."""
+    """Returns the decision functions of tree m from its inputs; raises ValueError if one overflows."""
     with np.errstate(over="ignore", invalid="ignore"):
         f = part @ model.weights[m]
     if check.values_checked() and machine.first_nonfinite(f) >= 0:
@@ -175,7 +176,7 @@ def tree_decisions(model: Linear, m: int, part: FloatArray) -> FloatArray:
 
 
 def write_decisions(model: Linear, parts: list[FloatArray], f: FloatArray) -> FloatArray:
-    """Writes the decision functions of the inputs of every tree to f, and returns it."""
+    """Writes the decision functions of all trees to f, and returns it."""
     for m, part in enumerate(parts):
         f[:, m] = tree_decisions(model, m, part)
     return f
@@ -186,12 +187,12 @@ def _decisions(model: Linear, x: FloatArray) -> FloatArray:
 
 
 def decisions(model: Linear, x: ArrayLike) -> FloatArray:
-    """Returns the decision functions of samples: what `forward` and `loss_backward` take.
+    """Returns the decision functions of samples, the argument f of `forward` and `loss_backward`.
 
     Parameters
     ----------
     model : Linear
-        From `linear_init` or `fit`.
+        Model of `linear_init` or `fit`.
     x : (n_samples, n_features) array of real numbers
         Samples, finite, of any layout and dtype; they are converted to the dtype of the weights.
 
@@ -223,14 +224,14 @@ def predict(model: Linear, x: ArrayLike) -> FloatArray:
     Parameters
     ----------
     model : Linear
-        From `linear_init` or `fit`.
+        Model of `linear_init` or `fit`.
     x : (n_samples, n_features) array of real numbers
         Samples, finite, of any layout and dtype; they are converted to the dtype of the weights.
 
     Returns
     -------
     (n_samples, n_classes) array, dtype of the weights
-        The mean over trees.
+        Means over trees.
 
     Raises
     ------
@@ -239,7 +240,7 @@ def predict(model: Linear, x: ArrayLike) -> FloatArray:
 
     Notes
     -----
-    Samples are computed in blocks, so that extra memory does not grow with their number.
+    Samples are computed in blocks: extra memory does not grow with their number.
 
     Examples
     --------
@@ -259,29 +260,30 @@ def predict(model: Linear, x: ArrayLike) -> FloatArray:
 
 
 def to_hard(model: Linear, n_features: int) -> Forest:
-    """Returns the forest that sends a sample to the likelier child at every vertex, as grown trees.
+    """Returns a forest of grown trees that send a sample to the likelier child at every vertex.
 
     Parameters
     ----------
     model : Linear
-        From `fit`.
+        Model of `fit` or `linear_init`.
     n_features : int
-        Features of a sample.
+        Number of features.
 
     Returns
     -------
     Forest
-        For `hforest.tree`: complete trees of splits by projections, the leaves' class probabilities.
+        Complete trees of splits by projections, with the class probabilities of the leaves, for
+        `hforest.tree`.
 
     Raises
     ------
     TypeError, ValueError, IndexError
-        Not a Linear, or wrong shapes; a feature outside n_features.
+        Not a Linear; wrong shapes; a feature outside n_features.
 
     Notes
     -----
     A sample goes left where f >= 0, which is ``-weights . x <= weights[-1]``; it visits depth vertices, not
-    2**depth - 1. The errors of hard and soft trees are compared in the results.
+    2**depth - 1. The page of results compares the errors of hard and soft trees.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Training by mini-batches that come one after another: a step of Adam and of on-line EM for each."""
+"""Training by a stream of mini-batches: a step of Adam and a step of on-line EM for each."""
 
 from typing import Any, Literal, NamedTuple
 
@@ -15,24 +15,24 @@ from .training import adam_step
 FORGETTING = 0.7
 """The statistics of batch t enter with the weight (t + 1)**-FORGETTING."""
 PRIOR = 1e-9
-"""Mass of uniform shares in a leaf, where a tree has mass 1: no class gets probability 0."""
+"""Mass of uniform shares in a leaf, of a total of 1 per tree: no class gets probability 0."""
 
 
 class OnlineState(NamedTuple):
-    """What `partial_fit` keeps between its calls, beside the model."""
+    """State of `partial_fit` between its calls, besides the model."""
 
     mean: FloatArray
     """(n_features,) float64: means of the columns in the first call; 0 without `standardize`."""
     deviation: FloatArray
-    """(n_features,) float64: their deviations; 1 of constant columns, and without `standardize`."""
+    """(n_features,) float64: their deviations; 1 for constant columns, and without `standardize`."""
     m: FloatArray
     """First moments of Adam, shape and dtype of the model's weights."""
     v: FloatArray
     """Second moments."""
     mass: FloatArray
-    """(n_trees, 2**depth, n_classes) float64: mean posteriors of leaves and classes, of late batches most."""
+    """(n_trees, 2**depth, n_classes) float64: mean posteriors, late batches weighted most."""
     n_steps: IntArray
-    """() int64: mini-batches so far."""
+    """() int64: number of mini-batches so far."""
 
 
 def _posteriors(f: FloatArray, y: IntArray, leaves: FloatArray, weight: FloatArray | None) -> FloatArray:
@@ -40,7 +40,7 @@ def _posteriors(f: FloatArray, y: IntArray, leaves: FloatArray, weight: FloatArr
     mu = route(f)
     shares = mu * leaves[:, :, y].transpose(2, 0, 1)
     total = shares.sum(axis=2, dtype=np.float64, keepdims=True)
-    # Where products leave the range of the dtype, or a class has probability 0, leaves count as routed.
+    # If products leave the range of the dtype, or a class has probability 0, posteriors are mu alone.
     known = np.isfinite(1 / np.where(total > 0, total, np.inf)) & (total > 0)
     post = np.where(known, shares / np.where(known, total, 1), mu)
     times = np.ones(len(y)) if weight is None else weight
@@ -92,31 +92,31 @@ def partial_fit(
     loss: Literal["tree", "forest"] = "tree",
     standardize: bool = True,
 ) -> tuple[Linear, OnlineState]:
-    """Returns a model that has learned some more samples, and the state to go on from.
+    """Returns a model after training on more samples, and the state for the next call.
 
     Parameters
     ----------
     model : Linear
-        Where to start: from `linear_init` or `fit`, and then from the call before. It is not changed.
+        Initial model: of `linear_init` or `fit`, then of the previous call. It is not changed.
     x : (n_samples, n_features) array of real numbers
         Samples, finite, at least one, of any layout and dtype; they are converted to the dtype of the
-        weights. They are taken once, in their order.
+        weights. Each is used once, in their order.
     y : (n_samples,) array of any integer or bool dtype
         Labels, 0 to n_classes - 1.
     state : OnlineState, optional
-        From the call before. By default training begins, and the first call settles the units of columns.
+        State of the previous call. By default training begins, and this call sets the units of columns.
     sample_weight : (n_samples,) array_like of real numbers, optional
         Weights of the samples, at least 0, not all 0; samples of weight 0 are left out. By default 1.
     batch_size : int
-        Samples of a step of Adam.
+        Number of samples per step of Adam.
     lr : float
         Learning rate.
     loss : "tree" or "forest"
         "forest": -log of the forest's mean probability. "tree": the mean over trees of each tree's own -log
         P_T, as Zhang 2017 writes it. For one tree they are the same.
     standardize : bool
-        Whether Adam steps in weights of columns in standard deviations from their means over x of the first
-        call. Unused with `state`.
+        Whether Adam's weights are those of standardised columns, with means and deviations over x of the
+        first call. Unused with `state`.
 
     Returns
     -------
@@ -128,19 +128,19 @@ def partial_fit(
     Raises
     ------
     TypeError, ValueError, IndexError
-        As from `decisions` and `loss_backward`; a number out of its range; a state of another model.
+        As from `decisions` and `loss_backward`; a number out of range; a state of another model.
 
     Notes
     -----
-    For batch t = 1, 2, ..., counted over all calls, the mean posteriors s of leaves and classes (the sums of
-    `update_leaves`, divided by the weight of the batch) enter the statistics S by
-    ``S = (1 - a) S + a s`` with ``a = (t + 1)**-0.7``, and a leaf's row is S divided by its sum: on-line
-    expectation maximisation (Cappé and Moulines 2009, equations 11 and 12). S begins as the leaves of
-    `model`, each with the mean share of the first batch that it gets. With these leaves Adam takes a step in
-    the gradient of the batch's mean weighted loss.
+    Leaves are fitted by on-line expectation maximisation (Cappé and Moulines 2009, equations 11 and 12). Let
+    s be the mean posteriors of leaves and classes in batch t = 1, 2, ..., counted over all calls: the sums of
+    `update_leaves` divided by the weight of the batch. They update the statistics by ``S = (1 - a) S + a s``
+    with ``a = (t + 1)**-0.7``; a leaf's row is S divided by its sum. Initially S is the leaves of `model`,
+    weighted by their mean shares of the first batch. With these leaves Adam takes a step on the batch's mean
+    weighted loss.
 
-    Cost: a forward and a backward pass over the samples, and two operations more a leaf and sample. Extra
-    memory: batch_size n_trees 2**depth numbers, four times.
+    Cost: a forward and a backward pass over the samples, and two more operations per leaf and sample. Extra
+    memory: 4 batch_size n_trees 2**depth numbers.
 
     Examples
     --------
@@ -197,7 +197,7 @@ def _step(
     lr: float,
     loss: Any,
 ) -> FloatArray:
-    """Changes leaves and weights of the model, and the moments, in place; returns the statistics."""
+    """Updates leaves, weights and moments in place; returns the statistics."""
     m, v, mass = state
     parts = tree_inputs(model, x)
     f = write_decisions(model, parts, empty_decisions(model, len(x)))

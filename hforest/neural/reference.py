@@ -1,15 +1,15 @@
 """Reference implementation of neural decision forests in plain loops (Zhang 2017, section 2).
 
-Same functions, parameters and output arrays as `cpu` and `gpu`. Decision functions come flattened to
-(n_samples, n_functions); `index` (n_trees, n_vertices) names the function of each vertex, and where it is
-None vertex v of tree m has function m * n_vertices + v. Everything runs in float64 and is rounded once;
-likelihoods run in logarithms, so that no product of decisions can underflow.
+Functions, parameters and output arrays are those of `cpu` and `gpu`. Decision functions are flattened to
+(n_samples, n_functions). `index` (n_trees, n_vertices) has the function of each vertex; without it vertex v
+of tree m has function m * n_vertices + v. Everything runs in float64 and is rounded once; likelihoods are
+logarithms, so that no product of decisions can underflow.
 """
 
 import numpy as np
 
 LEAST_MASS = 2.0**-40
-"""Posterior mass of all samples below which a leaf counts as not reached."""
+"""A leaf with less posterior mass of all samples counts as not reached."""
 
 
 def _functions(f, index, m, n_vertices):
@@ -19,18 +19,18 @@ def _functions(f, index, m, n_vertices):
 
 
 def _log_decision(f):
-    """log sigmoid(f); the log of 1 - sigmoid(f) is that of -f."""
+    """Returns log sigmoid(f); log(1 - sigmoid(f)) is that of -f."""
     return f - np.log1p(np.exp(f)) if f < 0 else -np.log1p(np.exp(-f))
 
 
 def _log_sum(a, b):
-    """log(exp(a) + exp(b))."""
+    """Returns log(exp(a) + exp(b))."""
     high, low = max(a, b), min(a, b)
     return high if high == -np.inf else high + np.log1p(np.exp(low - high))
 
 
 def _route_one(f):
-    """mu of the leaves for one sample and tree, from its decision functions in heap order."""
+    """Returns mu of the leaves for one sample and tree, from its decision functions in heap order."""
     mu = np.ones(2 * len(f) + 1)
     for v, value in enumerate(f):
         mu[2 * v + 1] = mu[v] * np.exp(_log_decision(value))  # d_n(x) = sigmoid(f_n(x)): to the left
@@ -39,7 +39,7 @@ def _route_one(f):
 
 
 def _log_likelihoods(f, leaf):
-    """log of sum_l pi_ly mu_l below every vertex and leaf, mu counted from that vertex; [0] is log P."""
+    """Returns log of sum_l pi_ly mu_l below every vertex and leaf, mu from that vertex on; [0] is log P."""
     n_vertices = len(f)
     logs = np.empty(2 * n_vertices + 1)
     with np.errstate(divide="ignore"):
@@ -50,7 +50,7 @@ def _log_likelihoods(f, leaf):
 
 
 def _shares(f, logs):
-    """A_m = sum over leaves l under m of pi_ly mu_l / P for every vertex and leaf; 0 where P is."""
+    """Returns A_m = sum over leaves l under m of pi_ly mu_l / P for every vertex and leaf; 0 if P is 0."""
     a = np.zeros(len(logs))
     if logs[0] == -np.inf:
         return a
@@ -95,7 +95,7 @@ def loss_backward(f, index, leaves, y, forest, loss, grad_f, p):
         rows = [f[n, _functions(f, index, m, n_leaves - 1)].astype(np.float64) for m in range(n_trees)]
         logs = [_log_likelihoods(rows[m], leaves[m, :, y[n]]) for m in range(n_trees)]
         log_p = np.array([a[0] for a in logs])
-        if forest:  # L = -log of the mean of P over trees: a tree counts by its share of that mean
+        if forest:  # L = -log of the mean of P over trees: the weight of a tree is its share of that mean
             high = log_p.max()
             share = np.exp(log_p - high) if high > -np.inf else np.zeros(n_trees)
             loss[n] = -(high + np.log(share.sum() / n_trees)) if high > -np.inf else np.inf
@@ -136,7 +136,7 @@ def update_leaves(f, index, y, weight, n_iter, leaves):
     """Zhang 2017, section 2, last formula: pi_ly <- sum over samples of class y of pi_ly mu_l / P, divided by
     Z_l.
 
-    A sample counts `weight` times, or once where that is None.
+    A sample counts `weight` times, or once without weights.
     """
     n_trees, n_leaves, n_classes = leaves.shape
     for m in range(n_trees):

@@ -1,4 +1,4 @@
-"""The reference of a neural forest that starts as a grown one: what it predicts, from grown nodes."""
+"""Reference of `from_forest`: predictions of the soft forest, computed from the grown nodes."""
 
 import math
 
@@ -8,8 +8,8 @@ import numpy as np
 def predict(forest, x, samples, depth, scale, p):
     """Writes p (n, n_outputs) of the samples x: means over trees of soft routing (Zhang 2017, section 2).
 
-    `samples` (n_samples, n_features) give the deviations of what splits compare, and count where splits at
-    `depth` become leaves.
+    `samples` (n_samples, n_features) determine the deviations of the values that splits compare, and the
+    weights of leaves below splits at `depth`.
     """
     p[:] = 0
     n_trees = len(forest.tree_start) - 1
@@ -38,7 +38,7 @@ def _output(forest, m, node, row, samples, here, depth, scale):
 
 
 def _compared(forest, at, x):
-    # What the split at a node compares, of each row of x.
+    # The value that the split at a node compares, for each row of x.
     if forest.feature[at] >= 0:
         return x[:, forest.feature[at]].astype(np.float64)
     part = slice(forest.indptr[at], forest.indptr[at + 1])

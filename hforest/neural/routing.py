@@ -1,4 +1,4 @@
-"""Soft routing: the probabilities of leaves, and outputs."""
+"""Soft routing: probabilities of leaves, and outputs."""
 
 from typing import Literal
 
@@ -14,21 +14,22 @@ _PACKAGE = "hforest.neural"
 def route(f: FloatArray, *, index: IntArray | None = None) -> FloatArray:
     """Returns the probability mu that a sample reaches each leaf (Zhang 2017, section 2).
 
-    mu_l = product over the path to l of d_v where it goes left and 1 - d_v where it goes right, with
-    d_v = sigmoid(f_v).
+    mu_l is the product over the path to l of d_v = sigmoid(f_v) where it goes left, and of 1 - d_v where it
+    goes right.
 
     Parameters
     ----------
     f : (n_samples, n_trees, 2**depth - 1) array of float32 or float64
-        Decision functions, in log odds of going left. Finite. Zero samples are legal. With `index`,
-        (n_samples, n_functions).
+        Decision functions, finite, in log odds of going left; n_samples may be 0. With `index`, (n_samples,
+        n_functions).
     index : (n_trees, 2**depth - 1) array of int32, optional
-        Decision function of each vertex, 0 to n_functions - 1; vertices and trees may share one. Not learned.
+        Decision function of each vertex, 0 to n_functions - 1, which several vertices and trees may share.
+        Not learned.
 
     Returns
     -------
     mu : (n_samples, n_trees, 2**depth) array, dtype of f
-        Sums to 1 over the leaves within rounding.
+        Probabilities, which sum to 1 over the leaves up to rounding.
 
     Raises
     ------
@@ -39,8 +40,8 @@ def route(f: FloatArray, *, index: IntArray | None = None) -> FloatArray:
 
     Notes
     -----
-    For inspection: `forward` and `loss_backward` never hold such an array. Cost: one sigmoid a vertex and
-    one product a leaf for each sample and tree.
+    Use it for inspection: `forward` and `loss_backward` never hold such an array. Cost: for each sample and
+    tree one sigmoid per vertex and one product per leaf.
 
     Examples
     --------
@@ -68,17 +69,18 @@ def forward(
 ) -> FloatArray:
     """Returns the class probabilities of samples, the mean over trees (Zhang 2017, section 2).
 
-    p(k | x) = mean over trees of sum_l mu_l(x) pi_lk.
+    p(k | x) is the mean over trees of sum_l mu_l(x) pi_lk.
 
     Parameters
     ----------
     f : (n_samples, n_trees, 2**depth - 1) array of float32 or float64
-        Decision functions, in log odds of going left. Finite. Zero samples are legal. With `index`,
-        (n_samples, n_functions).
+        Decision functions, finite, in log odds of going left; n_samples may be 0. With `index`, (n_samples,
+        n_functions).
     leaves : (n_trees, 2**depth, n_classes) array, dtype of f
-        pi, the class probabilities of each leaf: at least 0, with sum 1.
+        Class probabilities of each leaf, pi: at least 0, with sum 1.
     index : (n_trees, 2**depth - 1) array of int32, optional
-        Decision function of each vertex, 0 to n_functions - 1; vertices and trees may share one. Not learned.
+        Decision function of each vertex, 0 to n_functions - 1, which several vertices and trees may share.
+        Not learned.
     task : "classification" or "regression"
         With "regression" leaves hold any finite numbers, in the unit of the targets, up to the largest number
         of the dtype divided by 4 n_trees.
@@ -90,13 +92,13 @@ def forward(
     Raises
     ------
     TypeError, ValueError, IndexError
-        Wrong dtype or device; wrong shape, layout, depth above 20, NaN or infinity, leaves that are no
+        Wrong dtype or device; wrong shape, layout, depth above 20, NaN or infinity, leaves that are not
         probabilities; an index outside f.
 
     Notes
     -----
-    Sums of up to 64 leaves run in the dtype of f, then in float64. Cost: a sigmoid a vertex and n_classes
-    products a leaf for each sample and tree. Extra memory: about 192 * 2**depth bytes a thread.
+    Sums of up to 64 leaves run in the dtype of f, then in float64. Cost: for each sample and tree one sigmoid
+    per vertex and n_classes products per leaf. Extra memory: about 192 * 2**depth bytes per thread.
 
     Examples
     --------

@@ -26,7 +26,7 @@ from .linear import (
 
 
 class _Learned(NamedTuple):
-    """Samples to learn from."""
+    """Training samples."""
 
     x: FloatArray
     y: IntArray
@@ -35,7 +35,7 @@ class _Learned(NamedTuple):
 
 
 def _learned(x: FloatArray, y: IntArray, n_classes: int, sample_weight: Any, class_weight: Any) -> _Learned:
-    """The samples whose weight is not 0."""
+    """Returns the samples whose weight is not 0."""
     target = supervised.Target(y, None, n_classes)
     weight = supervised.class_weight(class_weight, target, supervised.sample_weight(sample_weight, y))
     supervised.similar("sample_weight", weight)
@@ -46,7 +46,7 @@ def _learned(x: FloatArray, y: IntArray, n_classes: int, sample_weight: Any, cla
 
 
 def _fit_leaves(model: Linear, data: _Learned, n_iter: int) -> None:
-    # Tree by tree: all decisions of a training set at once would not fit into memory.
+    # Tree by tree, for decisions of the whole training set may not fit into memory.
     model.leaves[:] = 1 / model.leaves.shape[2]
     for m in range(len(model.weights)):
         f = tree_decisions(model, m, tree_input(model, m, data.x))[:, None]
@@ -60,7 +60,7 @@ def _epoch(
     """Trains the weights for one pass over the samples; returns the mean loss of its batches."""
     x, y, weight = data
     size = min(batch_size, len(x))
-    # The order is new in every epoch; the last samples, too few for a batch, are left out.
+    # Every epoch has a new order; the last samples, too few for a batch, are left out.
     batches = rng.permutation(len(x))[: len(x) // size * size].reshape(-1, size)
     m, v, grad = (np.zeros_like(model.weights) for _ in range(3))
     f, grad_f = (empty_decisions(model, size) for _ in range(2))
@@ -84,7 +84,7 @@ def adam_step(
     lr: float,
     loss: Any,
 ) -> float:
-    """Moves the weights by a batch with inputs `parts` and decision functions f; returns its loss.
+    """Updates the weights by a batch with inputs `parts` and decision functions f; returns its loss.
 
     state: moments IN and OUT, then arrays for the gradients with respect to weights and f.
     """
@@ -92,7 +92,7 @@ def adam_step(
     value, _ = loss_backward(f, model.leaves, y, loss=loss, sample_weight=weight, out=grad_f)
     for tree, part in enumerate(parts):
         grad[tree] = part.T @ grad_f[:, tree]
-    if weight is not None:  # a batch counts by its weight: the mean over all samples is what is lowered
+    if weight is not None:  # a batch counts by its weight: the objective is the mean over all samples
         value *= float(weight.mean())
         grad *= grad.dtype.type(weight.mean())
     optim.adam(model.weights, grad, m, v, step, lr)
@@ -119,12 +119,12 @@ def fit(
     progress: Progress = None,
     rng: Rng = None,
 ) -> Linear:
-    """Returns a model whose decision functions and leaves are trained in turn (Zhang 2017, Alg. 1).
+    """Returns a model with decision functions and leaves trained alternately (Zhang 2017, Alg. 1).
 
     Parameters
     ----------
     model : Linear
-        Where to start: from `linear_init`, or from an earlier epoch. It is not changed.
+        Initial model: of `linear_init`, or of an earlier epoch. It is not changed.
     x : (n_samples, n_features) array of real numbers
         Samples, finite, at least one, of any layout and dtype; they are converted to the dtype of the
         weights.
@@ -133,53 +133,51 @@ def fit(
     sample_weight : (n_samples,) array_like of real numbers, optional
         Weights of the samples, at least 0, not all 0; samples of weight 0 are left out. By default 1.
     class_weight : "balanced", mapping, or (n_classes,) array-like, optional
-        Factor of the sample weights of each class. Classes that a mapping leaves out have factor 1;
-        "balanced" gives the classes that occur equal weight.
+        Factors of the sample weights of each class. Classes that a mapping omits have factor 1; "balanced"
+        gives all classes that occur the same total weight.
     epochs : int
-        Passes over the samples. Before each the leaves are fitted from uniform ones to all samples, and once
-        more after the last.
+        Number of passes over the samples. Before each pass, and after the last, uniform leaves are fitted to
+        all samples.
     batch_size : int
-        Samples of a step of Adam, whose state is set to 0 after each epoch.
+        Number of samples per step of Adam, whose state is set to 0 after each epoch.
     lr, last_lr : float
-        Learning rates of the first and of the last epoch, with a cosine between them.
+        Learning rates of the first and of the last epoch, with a cosine schedule between them.
     n_iter : int
-        Iterations of the leaf update, 1 to 2**20; 20 in the 2015 paper (Kontschieder et al.).
+        Number of iterations of the leaf update, 1 to 2**20; 20 in Kontschieder et al. 2015.
     loss : "tree" or "forest"
         "forest": -log of the forest's mean probability. "tree": the mean over trees of each tree's own -log
         P_T, as Zhang 2017 writes it. For one tree they are the same.
     standardize : bool
-        Whether Adam steps in weights of columns in standard deviations from their means over x. The model,
-        at the start and when returned, is one of x as it is either way.
+        Whether Adam's weights are those of standardised columns of x. The initial and the returned model
+        always take x itself.
     first_epoch : int
-        Epochs that `model` has been trained for: with the same arguments and an int as `rng`, training
-        continues to the same bits.
+        Number of epochs for which `model` has been trained. With the same arguments and an int as `rng` the
+        result is bit-identical to uninterrupted training.
     history : list, optional
-        Takes the mean loss of each epoch, by weight.
+        The weighted mean loss of each epoch is appended.
     checkpoint : callable, optional
         Called as checkpoint(model) after every epoch, with a copy of the model so far.
     progress : callable or bool, optional
-        Called as progress(done, epochs) after every epoch; False ends the training and returns the model so
-        far. True shows a bar.
+        Called as progress(done, epochs) after every epoch. If it returns False, training stops and the model
+        so far is returned. True shows a bar.
     rng : None, int or numpy.random.Generator
-        Where the seed of the order of samples comes from.
+        Source of the seed for the order of samples.
 
     Returns
     -------
     Linear
-        New arrays. Where `progress` ended the training, the leaves are those of the last epoch that was
-        trained.
+        New arrays. If `progress` stopped the training, the leaves are those of the last epoch.
 
     Raises
     ------
     TypeError, ValueError, IndexError
-        As from `decisions` and `loss_backward`; a number out of its range; a `checkpoint` or `progress` that
+        As from `decisions` and `loss_backward`; a number out of range; a `checkpoint` or `progress` that
         cannot be called.
 
     Notes
     -----
-    The learning rate of Adam has the unit of a weight. With `standardize` all columns have deviation 1 while
-    an epoch steps, so training does not depend on their units, up to rounding; the start should not either
-    (`linear_init` with `x`, `from_forest`).
+    Adam's learning rate has the unit of a weight. With `standardize` training does not depend on the units of
+    columns, up to rounding, if the initial model does not (`linear_init` with `x`, `from_forest`).
 
     Cost: for each epoch a forward and a backward pass over all samples, a step of Adam over all weights for
     each batch, and a leaf update.
@@ -222,7 +220,7 @@ def fit(
             value = _epoch(model, data, batch_size, float(rate), loss, np.random.default_rng([seed, epoch]))
             if epoch + 1 == epochs:
                 _fit_leaves(model, data, n_iter)
-            if of_x is not None:  # after every epoch, so that training goes on from a checkpoint as it would
+            if of_x is not None:  # after every epoch, so that training continues from a checkpoint unchanged
                 model = model._replace(weights=units.from_units(model.features, model.weights, of_x))
             if history is not None:
                 history.append(value)

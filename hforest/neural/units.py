@@ -1,17 +1,17 @@
-"""Decision functions of columns in standard deviations, and of columns as they are."""
+"""Decision functions of standardised columns, and of original columns."""
 
 import numpy as np
 
 from ..core.aliases import FloatArray, IntArray
 from ..core.units import Units
 
-_LEAST = 1e-30  # least deviation: a weight divided by it is a float32
-_ROUNDED = 1e-7  # of a column's mean: deviations that the rounding of float32 leaves
+_LEAST = 1e-30  # minimum deviation: a weight divided by it is a float32
+_ROUNDED = 1e-7  # fraction of a column's mean: deviations that float32 rounding leaves
 _BLOCK = 1 << 20  # numbers that are changed at a time
 
 
 def infinite() -> ValueError:
-    """The error for decision functions, or numbers that they are made of, that are not finite."""
+    """Returns the error for decision functions, or their terms, that are not finite."""
     return ValueError(
         "x: expected samples whose decision functions are finite, got an infinite one; scale x to mean 0 "
         "and deviation 1, and pass a model whose training has not diverged (a lower lr)"
@@ -24,7 +24,7 @@ def _check_finite(a: FloatArray) -> None:
 
 
 def of_samples(x: FloatArray) -> Units:
-    """Units of the columns of x (n, n_features), at least one row; ValueError where squares overflow."""
+    """Returns the units of the columns of x (n >= 1, n_features); raises ValueError if squares overflow."""
     square = np.zeros(x.shape[1])
     step = max(1, _BLOCK // x.shape[1])
     with np.errstate(over="ignore", invalid="ignore"):
@@ -38,7 +38,7 @@ def of_samples(x: FloatArray) -> Units:
 
 
 def _changed(weights: FloatArray, factor: FloatArray, shift: FloatArray) -> FloatArray:
-    """The weights times factor; to the biases the former weights times shift is added.
+    """Returns the weights times factor, with the former weights times shift added to the biases.
 
     factor, shift: (n_trees, max_features), of the features of each tree.
     """
@@ -52,11 +52,11 @@ def _changed(weights: FloatArray, factor: FloatArray, shift: FloatArray) -> Floa
 
 
 def to_units(features: IntArray, weights: FloatArray, units: Units) -> FloatArray:
-    """The weights that give the same decision functions on standardised samples."""
+    """Returns the weights that give the same decision functions on standardised samples."""
     return _changed(weights, units.deviation[features], units.mean[features])
 
 
 def from_units(features: IntArray, weights: FloatArray, units: Units) -> FloatArray:
-    """The reverse of `to_units`: the weights of samples as they are."""
+    """Returns the weights for original samples, the inverse of `to_units`."""
     deviation = units.deviation[features]
     return _changed(weights, 1 / deviation, -units.mean[features] / deviation)

@@ -1,13 +1,13 @@
-"""Optimisers: AdaGrad without epsilon and Adam, dense, and by touched rows with the same result.
+"""Optimisers: AdaGrad without epsilon, and Adam; both dense, and for touched rows with the same result.
 
 A parameter is an array of any shape; the state of its optimiser is a few arrays of that shape. Every function
-changes them in place and returns None. The row functions take gradients at some rows of the first axis
-only, as the sparse gradients of `hforest.hinge` are (there the parameter is viewed with trees and leaves as
-one axis: `weights.reshape(n_trees * n_leaves, *outputs)`). The other rows cost nothing.
+changes them in place and returns None. The row functions take gradients at some rows of the first axis, such
+as the sparse gradients of `hforest.hinge`, whose parameters are viewed as
+`weights.reshape(n_trees * n_leaves, *outputs)`. The other rows cost nothing.
 
-AdaGrad does not move a number without gradient, so its row form has the same bits as the dense one. Adam
-moves such a number by its first moment. `adam_rows` takes the steps that a row has missed when the row next
-has a gradient; `adam_catch_up` takes them without a gradient, before rows are read::
+AdaGrad does not move a number without gradient, so its row form is bit-identical to the dense one. Adam moves
+such a number by its first moment. `adam_rows` takes a row's missed steps when the row next has a gradient;
+`adam_catch_up` takes them without a gradient, before rows are read::
 
     rows = hinge.leaf_rows(leaf, n_leaves)
     optim.adam_catch_up(weights, m, v, last, step - 1, lr, rows=rows)   # as if every step had been taken
@@ -48,7 +48,7 @@ def _check_dense(param: FloatArray, grad: FloatArray, state: dict[str, Array]) -
 
 
 def _check_rows(param: FloatArray, inputs: dict[str, Array], state: dict[str, Array]) -> None:
-    # The axes of `param` after the first are fixed by its shape, the number of rows is bound by name.
+    # The shape of `param` fixes its axes after the first; the number of rows has a name.
     check.same_device(param=param, **inputs, **state)
     dtype = check.floating("param", param)
     sizes: check.Sizes = {}
@@ -85,7 +85,7 @@ def _flat(*arrays: Array) -> list[Array]:
 
 
 def _by_rows(*arrays: Array) -> list[Array]:
-    # Trailing axes as one, so that backends see one layout.
+    # Returns an array with its trailing axes as one, so that backends see one layout.
     return [a.reshape(a.shape[0], math.prod(a.shape[1:])) for a in arrays]
 
 
@@ -93,7 +93,7 @@ def _by_rows(*arrays: Array) -> list[Array]:
 
 
 def adagrad(param: FloatArray, grad: FloatArray, state: FloatArray, lr: float) -> None:
-    """Take one step of AdaGrad without epsilon, in place.
+    """Updates a parameter and its state by one step of AdaGrad without epsilon, in place.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def adagrad(param: FloatArray, grad: FloatArray, state: FloatArray, lr: float) -
     grad : array, shape and dtype of param
         Gradient of the loss with respect to param.
     state : array, shape and dtype of param
-        h, the root of the sum of squared gradients; zeros at the start. Changed in place.
+        h, the root of the sum of squared gradients, initially zeros. Changed in place.
     lr : float
         Learning rate, in the unit of param. At least 0.
 
@@ -113,10 +113,10 @@ def adagrad(param: FloatArray, grad: FloatArray, state: FloatArray, lr: float) -
 
     Notes
     -----
-    h <- sqrt(h**2 + g**2), then param <- param - lr g / h, and nothing where h is 0: Duchi, Hazan,
-    Singer, *Adaptive subgradient methods*, 2011, with the diagonal matrix and delta = 0. Lay et al. 2018,
-    section 5, train with AdaGrad on UCI data; delta = 0 is their program's (bleak). Cost: three reads and two
-    writes a number.
+    h <- sqrt(h**2 + g**2), then param <- param - lr g / h, without a move where h is 0: Duchi, Hazan, Singer,
+    *Adaptive subgradient methods*, 2011, with the diagonal matrix and delta = 0. Lay et al. 2018, section 5,
+    train with AdaGrad on UCI data; delta = 0 comes from their program (bleak). Cost: three reads and two
+    writes per number.
 
     Examples
     --------
@@ -132,18 +132,18 @@ def adagrad(param: FloatArray, grad: FloatArray, state: FloatArray, lr: float) -
 
 
 def adagrad_rows(param: FloatArray, rows: IntArray, grad: FloatArray, state: FloatArray, lr: float) -> None:
-    """Take one step of AdaGrad at some rows, in place; the same bits as the dense step with zeros elsewhere.
+    """Updates rows of a parameter by one step of AdaGrad, bit-identical to the dense step, in place.
 
     Parameters
     ----------
     param : (n_rows, ...) array of float32 or float64
-        Changed in place at the given rows.
+        Changed in place at these rows.
     rows : (n_given,) array of int64
-        Rows with a gradient, ascending, each once.
+        Rows with a gradient, ascending and distinct.
     grad : (n_given, ...) array, dtype of param
-        Their gradients; trailing axes of param.
+        Gradients at these rows, with the trailing axes of param.
     state : array, shape and dtype of param
-        h; zeros at the start. Changed in place at the given rows.
+        h, initially zeros. Changed in place at these rows.
     lr : float
         Learning rate, in the unit of param. At least 0.
 
@@ -155,7 +155,7 @@ def adagrad_rows(param: FloatArray, rows: IntArray, grad: FloatArray, state: Flo
 
     Notes
     -----
-    Equations as for `adagrad`. Cost: that of the given rows.
+    Equations as for `adagrad`; other rows have zero gradients. Cost: that of the given rows.
 
     Examples
     --------
@@ -189,7 +189,7 @@ def adam(
     eps: float = 1e-8,
     weight_decay: float = 0.0,
 ) -> None:
-    """Take one step of Adam, in place.
+    """Updates a parameter and its moments by one step of Adam, in place.
 
     Parameters
     ----------
@@ -198,27 +198,27 @@ def adam(
     grad : array, shape and dtype of param
         Gradient of the loss with respect to param.
     m, v : arrays, shape and dtype of param
-        First and second moment; zeros at the start. Changed in place.
+        First and second moment, initially zeros. Changed in place.
     step : int
         Number of this step: 1, 2, ...
     lr : float
-        Learning rate alpha, in the unit of param. At least 0.
+        Learning rate alpha, in the unit of param, at least 0.
     beta1 : float
-        Decay of the first moment, 0 to 0.999999.
+        Decay rate of the first moment, 0 to 0.999999.
     beta2 : float
-        Decay of the second moment, 0 to 0.999999.
+        Decay rate of the second moment, 0 to 0.999999.
     eps : float
-        Added to the root of the corrected second moment, in the unit of the gradients. A normal number of the
-        parameters' dtype: at least 1.2e-38 for float32.
+        Added to the root of the corrected second moment, in the unit of the gradients. It is a normal number
+        of the parameters' dtype: at least 1.2e-38 for float32.
     weight_decay : float
-        Decoupled decay, at least 0: before it moves param, a step multiplies it by 1 - lr weight_decay, which
-        is above 0.
+        Decoupled decay, at least 0: a step first multiplies param by 1 - lr weight_decay, which must be above
+        0.
 
     Raises
     ------
     TypeError, ValueError
-        Wrong dtype or device; wrong shape or layout, a read-only array, arrays that overlap, a number out
-        of its range.
+        Wrong dtype or device; wrong shape or layout, a read-only array, arrays that overlap, a number out of
+        range.
 
     Notes
     -----
@@ -227,9 +227,9 @@ def adam(
         m <- beta1 m + (1 - beta1) g,            v <- beta2 v + (1 - beta2) g**2
         param <- param - lr m / (1 - beta1**step) / (sqrt(v / (1 - beta2**step)) + eps)
 
-    in the arithmetic of the dtype. Departure: moments below the smallest normal number of
-    their dtype become 0. What gradients and moments hold is not checked: NaN, or a v below 0, makes param
-    NaN. Cost: four reads and three writes a number.
+    in the arithmetic of the dtype. Departure: moments below the smallest normal number of their dtype become
+    0. Values are not checked: NaN, or a v below 0, makes param NaN. Cost: four reads and three writes per
+    number.
 
     Examples
     --------
@@ -260,51 +260,51 @@ def adam_rows(
     eps: float = 1e-8,
     weight_decay: float = 0.0,
 ) -> None:
-    """Take one step of Adam at some rows, in place, after the steps that these rows have missed.
+    """Updates rows of a parameter by their missed steps of Adam and one step, in place.
 
-    The given rows are brought to step - 1 as `adam_catch_up` does, then take the step with their
-    gradient. The result is that of `adam` with zero gradients elsewhere, to rounding.
+    The rows are brought to step - 1 as by `adam_catch_up`, then take the step with their gradient. Up to
+    rounding the result is that of `adam` with zero gradients elsewhere.
 
     Parameters
     ----------
     param : (n_rows, ...) array of float32 or float64
-        Changed in place at the given rows.
+        Changed in place at these rows.
     rows : (n_given,) array of int64
-        Rows with a gradient, ascending, each once.
+        Rows with a gradient, ascending and distinct.
     grad : (n_given, ...) array, dtype of param
-        Their gradients; trailing axes of param.
+        Gradients at these rows, with the trailing axes of param.
     m, v : arrays, shape and dtype of param
-        Moments; zeros at the start. Changed in place at the given rows.
+        First and second moment, initially zeros. Changed in place at these rows.
     last : (n_rows,) array of int64
-        Step that each row has reached; zeros at the start. Becomes `step` at the given rows.
+        Last step of each row, initially zeros. Becomes `step` at these rows.
     step : int
         Number of this step: 1, 2, ...
     lr : float
-        Learning rate, in the unit of param. At least 0. It is also that of the missed steps: before a change
-        of rate call `adam_catch_up` with the old one for all rows.
+        Learning rate, in the unit of param. At least 0. Missed steps use it, too: before you change it, call
+        `adam_catch_up` with the old one for all rows.
     beta1 : float
-        Decay of the first moment, 0 to 0.999999. The same in every call.
+        Decay rate of the first moment, 0 to 0.999999. The same in every call.
     beta2 : float
-        Decay of the second moment, 0 to 0.999999. The same in every call.
+        Decay rate of the second moment, 0 to 0.999999. The same in every call.
     eps : float
-        Added to the root of the corrected second moment, in the unit of the gradients. A normal number of the
-        parameters' dtype: at least 1.2e-38 for float32. The same in every call.
+        Added to the root of the corrected second moment, in the unit of the gradients. It is a normal number
+        of the parameters' dtype: at least 1.2e-38 for float32. The same in every call.
     weight_decay : float
-        Decoupled decay, at least 0: before it moves param, a step multiplies it by 1 - lr weight_decay, which
-        is above 0. The same in every call.
+        Decoupled decay, at least 0: a step first multiplies param by 1 - lr weight_decay, which must be above
+        0. The same in every call.
 
     Raises
     ------
     TypeError, ValueError, IndexError
-        Wrong dtype or device; wrong shape or layout, rows not ascending, a given row that is already at
-        `step`, a read-only array, arrays that overlap, a number out of its range, a `step` beyond the tables
-        of the betas (`adam_catch_up`); a row outside param.
+        Wrong dtype or device; wrong shape or layout, rows not ascending, a row that is already at `step`, a
+        read-only array, arrays that overlap, a number out of range, a `step` beyond the tables of the betas
+        (`adam_catch_up`); a row outside param.
 
     Notes
     -----
-    Equations as for `adam`, and of the missed steps as for `adam_catch_up`. With rows never missed the
-    bits are those of `adam`. Cost: two to four times the dense step for the given rows, nothing for the
-    others.
+    Equations as for `adam`, and for missed steps as for `adam_catch_up`. Without missed steps the result is
+    bit-identical to that of `adam`. Cost: two to four times the dense step for the given rows, nothing for
+    the others.
 
     Examples
     --------
@@ -339,7 +339,9 @@ def adam_catch_up(
     eps: float = 1e-8,
     weight_decay: float = 0.0,
 ) -> None:
-    """Take the missed steps of rows up to `step`, in place: the dense Adam with zero gradients, to rounding.
+    """Updates rows of a parameter by their missed steps of Adam up to `step`, in place.
+
+    Up to rounding the result is that of `adam` with zero gradients.
 
     Parameters
     ----------
@@ -348,46 +350,46 @@ def adam_catch_up(
     m, v : arrays, shape and dtype of param
         Moments. Changed in place.
     last : (n_rows,) array of int64
-        Step that each row has reached. Becomes `step`.
+        Last step of each row. Becomes `step`.
     step : int
-        Step to reach: 0, 1, 2, ...; at 0 nothing happens.
+        Last step to take: 0, 1, 2, ...; at 0 nothing happens.
     lr : float
-        Learning rate of the missed steps, in the unit of param. At least 0.
+        Learning rate of the missed steps, in the unit of param, at least 0.
     rows : (n_given,) array of int64, optional
-        Rows to bring to `step`, ascending, each once; by default all.
+        Rows to bring to `step`, ascending and distinct; by default all.
     beta1 : float
-        Decay of the first moment, 0 to 0.999999. The same in every call.
+        Decay rate of the first moment, 0 to 0.999999. The same in every call.
     beta2 : float
-        Decay of the second moment, 0 to 0.999999. The same in every call.
+        Decay rate of the second moment, 0 to 0.999999. The same in every call.
     eps : float
-        Added to the root of the corrected second moment, in the unit of the gradients. A normal number of the
-        parameters' dtype: at least 1.2e-38 for float32. The same in every call.
+        Added to the root of the corrected second moment, in the unit of the gradients. It is a normal number
+        of the parameters' dtype: at least 1.2e-38 for float32. The same in every call.
     weight_decay : float
-        Decoupled decay, at least 0: before it moves param, a step multiplies it by 1 - lr weight_decay, which
-        is above 0. The same in every call.
+        Decoupled decay, at least 0: a step first multiplies param by 1 - lr weight_decay, which must be above
+        0. The same in every call.
 
     Raises
     ------
     TypeError, ValueError, IndexError
-        Wrong dtype or device; wrong shape or layout, rows not ascending, a row that is beyond `step`, a
-        read-only array, arrays that overlap, a number out of its range, a `step` beyond the tables of the
-        betas; a row outside param.
+        Wrong dtype or device; wrong shape or layout, rows not ascending, a row beyond `step`, a read-only
+        array, arrays that overlap, a number out of range, a `step` beyond the tables of the betas; a row
+        outside param.
 
     Notes
     -----
-    A row at step s with moments m and v moves by ::
+    A row at step s with moments m and v moves by::
 
         -lr  sum over j = s + 1, ..., step of
              m beta1**(j - s) / (1 - beta1**j) / (sqrt(v beta2**(j - s) / (1 - beta2**j)) + eps)
 
     (Kingma & Ba 2015, Alg. 1, with g = 0). The sum to infinity is m times a function of the step and of
-    sqrt(v) / eps, which a table of polynomials gives to rounding; the motion is the difference of two
-    such sums (`hforest/optim/tables.py`). Moments decay by powers. Only steps missed before about step 100
-    are taken one by one, and all steps when beta1**2 is not well below beta2, until the decay of m underflows
-    (after 980 steps for float32 and beta1 = 0.9, 6723 for float64). Cost for a row, at any number of missed
-    steps: a few dense steps, and half of one for each step that is taken one by one. The tables take 112
-    bytes a step, up to 5 MB for the default betas; they have the same bits on every machine. The largest has
-    2**19 steps, in 59 MB: with a beta above 0.9999, whose tables would be larger, `step` is at most 524 287.
+    sqrt(v) / eps, which a table of polynomials gives up to rounding. The move is the difference of two such
+    sums (`hforest/optim/tables.py`). Moments decay by powers. Steps before about step 100 are taken one by
+    one, and all steps if beta1**2 is not well below beta2, until the decay of m underflows (after 980 steps
+    for float32 and beta1 = 0.9, 6723 for float64). Cost for a row with any number of missed steps: a few
+    dense steps, and half of one per step that is taken one by one. Tables take 112 bytes per step, up to 5 MB
+    for the default betas; they are bit-identical on every machine. The largest has 2**19 steps, in 59 MB:
+    with a beta above 0.9999, whose tables would be larger, `step` is at most 524 287.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Powers and biases of decay rates, correctly rounded: the same bits on every machine.
+"""Powers and biases of decay rates, correctly rounded, so bit-identical on every machine.
 
-A power is the pair (mantissa, exponent), which stands for mantissa * 2**exponent, with a mantissa of at most
-160 bits. Products drop the bits below. A power up to beta**(2**62) keeps more than 90 correct bits, so that
-the float64 made of it is the nearest one, except with a chance of less than 2**-30.
+A power is a pair (mantissa, exponent) for mantissa * 2**exponent, with a mantissa of at most 160 bits.
+Products drop lower bits. A power up to beta**(2**62) has more than 90 correct bits, so it rounds to the
+nearest float64, except with a probability below 2**-30.
 """
 
 import math
@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 _BITS = 160
-_BELOW = -60  # exponents of powers that 1 - power cannot show in float64
+_BELOW = -60  # exponent of powers p for which 1 - p is 1 in float64
 
 Power = tuple[int, int]
 
@@ -28,7 +28,7 @@ def _exactly(beta: float) -> Power:
 
 
 def squares(beta: float, n: int) -> list[Power]:
-    """beta to the powers 1, 2, 4, ..., 2**(n - 1)."""
+    """Returns beta to the powers 1, 2, 4, ..., 2**(n - 1)."""
     result = [_exactly(beta)]
     while len(result) < n:
         result.append(_times(result[-1], result[-1]))
@@ -36,7 +36,7 @@ def squares(beta: float, n: int) -> list[Power]:
 
 
 def exact_power(beta: float, n: int) -> Power:
-    """beta**n for 0 <= beta < 1 and an integer n >= 0."""
+    """Returns beta**n for 0 <= beta < 1 and an integer n >= 0."""
     result, square = (1, 0), _exactly(beta)
     while n:
         if n & 1:
@@ -48,12 +48,12 @@ def exact_power(beta: float, n: int) -> Power:
 
 
 def rounded(a: Power) -> float:
-    """The nearest float64."""
+    """Returns the nearest float64."""
     return math.ldexp(a[0], a[1])
 
 
 def _complement(a: Power) -> float:
-    # 1 - a, rounded once.
+    # Returns 1 - a, rounded once.
     if a[0].bit_length() + a[1] < _BELOW:
         return 1.0
     one = 1 << -a[1]
@@ -65,14 +65,14 @@ _cached_power = lru_cache(maxsize=1024)(exact_power)
 
 @lru_cache(maxsize=64)
 def bias(beta: float, step: int) -> float:
-    """1 - beta**step, without the loss of digits that a small difference from 1 brings."""
-    # Two factors that the steps before have used too: one product a step.
+    """Returns 1 - beta**step, without cancellation."""
+    # Two factors, which earlier steps have cached: one product per step.
     low = step % 256
     return _complement(_times(_cached_power(beta, step - low), _cached_power(beta, low)))
 
 
 def biases(beta: float, n: int) -> np.ndarray:
-    """1 - beta**step for the steps 0 to n - 1."""
+    """Returns 1 - beta**step for the steps 0 to n - 1."""
     result = np.ones(n)
     factor, power = _exactly(beta), (1, 0)
     for step in range(n):
@@ -84,24 +84,24 @@ def biases(beta: float, n: int) -> np.ndarray:
 
 
 def rate_and_scale(step: int, lr: float, beta1: float, beta2: float) -> tuple[float, float]:
-    """lr / (1 - beta1**step) and 1 / sqrt(1 - beta2**step)."""
+    """Returns lr / (1 - beta1**step) and 1 / sqrt(1 - beta2**step)."""
     return lr / bias(beta1, step), 1 / math.sqrt(bias(beta2, step))
 
 
 @lru_cache(maxsize=64)
 def first_below(beta: float, bound: float) -> int:
-    """The least n >= 1 with beta**n <= bound, for a bound that is a power of 2."""
+    """Returns the least n >= 1 with beta**n <= bound, for a bound that is a power of 2."""
     numerator, exponent = _exactly(bound)
 
     def below(a: Power) -> bool:
-        # a[0] * 2**a[1] <= numerator * 2**exponent, in integers
+        # Whether a[0] * 2**a[1] <= numerator * 2**exponent, in integers.
         shift = a[1] - exponent
         return a[0] << shift <= numerator if shift >= 0 else a[0] <= numerator << -shift
 
     steps = squares(beta, 1)
     while not below(steps[-1]):
         steps.append(_times(steps[-1], steps[-1]))
-    # beta**(2**i) is below for the last i alone: the bits of the largest n that is not below, from the top.
+    # beta**(2**i) is at most bound only for the last i. Finds the largest n above bound, highest bit first.
     n, power = 0, (1, 0)
     for i in range(len(steps) - 2, -1, -1):
         more = _times(power, steps[i])

@@ -1,16 +1,16 @@
 """Reference implementation: AdaGrad and Adam by their equations, in float64; stored numbers are rounded once.
 
-Same functions, parameters and arrays as `cpu` and `gpu`. Parameters are flat, or (n_rows, n_values) in the
-row functions. Missed steps are taken one by one with a gradient of zero; of the tables with which the other
-backends replace them (`missed`) the factor of weight decay alone is used.
+Functions, parameters and arrays are those of `cpu` and `gpu`. Parameters are flat, or (n_rows, n_values) in
+the row functions. Missed steps are taken one by one with a gradient of zero; of the other backends' tables
+(`missed`) only the factor of weight decay is used.
 """
 
 import numpy as np
 
 
 def _adagrad(param, at, grad, state, lr):
-    # Duchi et al. 2011, diagonal, without epsilon: h = sqrt(h**2 + g**2), step lr g / h, none where h is 0.
-    # A zero gradient leaves h as it is, also where h**2 would underflow.
+    # Duchi et al. 2011, diagonal, without epsilon: h = sqrt(h**2 + g**2), step lr g / h, none where h is 0. A
+    # zero gradient does not change h, even if h**2 would underflow.
     g, h = grad.astype(np.float64), state[at].astype(np.float64)
     h = np.where(g == 0, h, np.sqrt(h * h + g * g))
     moving = h != 0
@@ -19,12 +19,12 @@ def _adagrad(param, at, grad, state, lr):
 
 
 def adagrad(param, grad, state, lr):
-    """h = sqrt(h**2 + g**2), then a step of lr g / h."""
+    """Writes h = sqrt(h**2 + g**2), then param after a step of lr g / h."""
     _adagrad(param, slice(None), grad, state, lr)
 
 
 def adagrad_rows(param, rows, grad, state, lr):
-    """The same at the given rows."""
+    """Writes the same at the given rows."""
     for i, row in enumerate(rows):
         _adagrad(param, row, grad[i], state, lr)
 
@@ -63,7 +63,8 @@ def _catch_up(param, m, v, last, row, step, lr, beta1, beta2, eps, shrink):
     for late in range(first, step + 1):
         new = _adam_step(new[0], 0.0, new[1], new[2], late, lr, beta1, beta2, eps, shrink)
         if not (beta1 * np.abs(new[1]) < np.abs(new[1])).any():
-            # m has underflowed: it is 0, or a subnormal number that rounds to itself. Only p and v decay on.
+            # m has underflowed: it is 0, or a subnormal number that rounds to itself. Only p and v still
+            # decay.
             new = shrink ** (step - late) * new[0], new[1], new[2] * beta2 ** (step - late)
             break
     if first <= step:
@@ -71,7 +72,7 @@ def _catch_up(param, m, v, last, row, step, lr, beta1, beta2, eps, shrink):
 
 
 def adam_rows(param, rows, grad, m, v, last, step, lr, beta1, beta2, eps, missed):
-    """Missed steps up to step - 1 with zero gradient, then the step, at the given rows."""
+    """Takes missed steps up to step - 1 with zero gradient, then the step, at the given rows."""
     for i, row in enumerate(rows):
         _catch_up(param, m, v, last, row, step - 1, lr, beta1, beta2, eps, missed.shrink)
         g = grad[i].astype(np.float64)
@@ -81,7 +82,7 @@ def adam_rows(param, rows, grad, m, v, last, step, lr, beta1, beta2, eps, missed
 
 
 def adam_catch_up(param, rows, m, v, last, step, lr, beta1, beta2, eps, missed):
-    """Missed steps up to `step` with zero gradient, at the given rows."""
+    """Takes missed steps up to `step` with zero gradient, at the given rows."""
     for row in rows:
         _catch_up(param, m, v, last, row, step, lr, beta1, beta2, eps, missed.shrink)
         last[row] = step

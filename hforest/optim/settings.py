@@ -1,4 +1,4 @@
-"""The settings of a step, checked, for the functions here and for subpackages that fuse the step."""
+"""Checked settings of a step, for this subpackage and for those that fuse the step."""
 
 import numpy as np
 
@@ -13,12 +13,12 @@ Settings = tuple[float, float, float, float]
 
 
 def check_rate(lr: float, dtype: np.dtype, beta1: float = 0.0) -> float:
-    """`lr`, which the dtype holds after the correction of the first step; TypeError or ValueError."""
+    """Returns `lr` if the dtype can hold it after the correction of the first step; else raises."""
     return check.number("lr", lr, 0.0, float(np.finfo(dtype).max) * (1 - beta1))
 
 
 def check_decay(weight_decay: float, lr: float) -> float:
-    """1 - lr weight_decay, the factor of a step; TypeError or ValueError."""
+    """Returns 1 - lr weight_decay, the factor of a step; raises TypeError or ValueError."""
     shrink = 1 - lr * check.number("weight_decay", weight_decay, 0.0)
     if not shrink > 0:
         raise ValueError(
@@ -31,10 +31,10 @@ def check_decay(weight_decay: float, lr: float) -> float:
 def check_adam(
     step: int, lr: float, beta1: float, beta2: float, eps: float, dtype: np.dtype, first: int = 1
 ) -> tuple[int, Settings]:
-    """`step` (at least `first`), and (lr, beta1, beta2, eps) for a dtype; TypeError or ValueError."""
+    """Returns `step` (at least `first`), and (lr, beta1, beta2, eps); raises TypeError or ValueError."""
     tiny, largest = _NORMAL[dtype]
     numbers = lr, beta1, beta2, eps
-    # Most calls, at a tenth of the time.
+    # A fast path for most calls, in a tenth of the time.
     if (
         type(step) is int and first <= step <= _MAX_STEP and {float}.issuperset(map(type, numbers))
         and 0 <= beta1 <= _MAX_BETA and 0 <= beta2 <= _MAX_BETA and 0 <= lr <= largest * (1 - beta1)
@@ -46,7 +46,7 @@ def check_adam(
     beta2 = check.number("beta2", beta2, 0.0, _MAX_BETA)
     lr = check_rate(lr, dtype, beta1)
     eps = check.number("eps", eps, 0.0, open_low=True)
-    # A smaller one is 0 in the dtype or has no reciprocal there: numbers without gradient would become NaN.
+    # A smaller eps is 0 in the dtype or has no reciprocal: numbers without gradient would become NaN.
     if not tiny <= eps <= largest:
         raise ValueError(
             f"eps: expected {tiny:g} to {largest:g}, the normal numbers of {dtype}, got {eps:g}; "

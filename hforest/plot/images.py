@@ -35,11 +35,11 @@ def importance_image(
     forest : Forest
         Any forest, such as of `hforest.manifold.grow` with ``projection="patch"``.
     shape : tuple of 1 to 3 ints
-        Of one sample, whose features are in C order: (length,), (height, width) or (height, width, channels);
-        the product is the number of features.
+        Shape of one sample, whose features are in C order: (length,), (height, width) or (height, width,
+        channels). Its product is the number of features.
     by : "count" or "gain"
-        Count the splits that compare a feature (Perry et al. 2019, section 3.2), or add up their gains. A
-        patch counts, or gains, for each of its features.
+        Whether to count the splits that compare a feature (Perry et al. 2019, section 3.2), or to sum their
+        gains. A patch adds its count or gain to each of its features.
 
     Returns
     -------
@@ -92,11 +92,11 @@ def importance(
     forest : Forest
         Any forest, axis-aligned or oblique.
     shape : tuple of 1 to 3 ints
-        Of one sample, whose features are in C order: (length,), (height, width) or (height, width, channels);
-        the product is the number of features.
+        Shape of one sample, whose features are in C order: (length,), (height, width) or (height, width,
+        channels). Its product is the number of features.
     by : "count" or "gain"
-        Count the splits that compare a feature (Perry et al. 2019, section 3.2), or add up their gains. A
-        patch counts, or gains, for each of its features.
+        Whether to count the splits that compare a feature (Perry et al. 2019, section 3.2), or to sum their
+        gains. A patch adds its count or gain to each of its features.
     channel : int, optional
         Which channel of a shape (height, width, channels) to draw; by default the sum over them.
     cmap : str

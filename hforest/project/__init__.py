@@ -1,4 +1,4 @@
-"""Sparse projections of samples: distributions to draw them from, and their values (Perry et al. 2019,
+"""Sparse projections of samples: distributions, random draws and values (Perry et al. 2019,
 sections 2.3 and 3).
 
 Projections are the rows of a sparse matrix in CSR form: projection p has the entries indptr[p] to

@@ -10,14 +10,14 @@ def _value(row, first, last, indices, data):
 
 
 def project(x, indptr, indices, data, values):
-    """values[p, s] = sum over the entries j of projection p, in their order, of data[j] x[s, indices[j]]."""
+    """Writes values[p, s] = sum over entries j of projection p, in order, of data[j] x[s, indices[j]]."""
     for p in range(len(indptr) - 1):
         for s in range(len(x)):
             values[p, s] = _value(x[s], indptr[p], indptr[p + 1], indices, data)
 
 
 def project_some(x, samples, indptr, indices, data, values):
-    """The same for some rows of x."""
+    """Writes the same for some rows of x."""
     for p in range(len(indptr) - 1):
         for i, s in enumerate(samples):
             values[p, i] = _value(x[s], indptr[p], indptr[p + 1], indices, data)

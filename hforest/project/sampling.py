@@ -1,4 +1,4 @@
-"""Random projections, drawn from a distribution and a seed."""
+"""Random projections from a distribution and a seed."""
 
 from typing import NamedTuple
 
@@ -33,12 +33,12 @@ def sample(
     Parameters
     ----------
     distribution : Distribution
-        What to draw from: made by `axis_distribution`, `sparse_distribution`, `patch_distribution`,
-        `probe_distribution` or `grouped_distribution`.
+        Result of `axis_distribution`, `sparse_distribution`, `patch_distribution`, `probe_distribution` or
+        `grouped_distribution`.
     n_projections : int
-        Projections to draw, 0 to 2**20.
+        Number of projections, 0 to 2**20.
     dtype : float32 or float64
-        Of the weights.
+        Dtype of the weights.
     rng : None, int or numpy.random.Generator
         Source of random numbers; the same int gives the same result in every call.
 
@@ -50,15 +50,15 @@ def sample(
     Raises
     ------
     TypeError, ValueError
-        Wrong kind of argument; a number out of its range; a distribution that was changed by hand to
-        something that does not exist.
+        Wrong kind of argument; a number out of range; a distribution whose fields were changed by hand to
+        invalid values.
 
     Notes
     -----
-    Projection i is drawn from a key that the seed and i give, as a growing tree draws candidate i of a node
-    (`hforest.growth.grow_projected`). With groups of columns projection i is candidate i modulo the
-    candidates of a node. Cost: some ten microseconds a projection, in Python; a sparse one costs its
-    non-zeros (Floyd's sampling), whatever the number of features.
+    The seed and i determine projection i, as `hforest.growth.grow_projected` draws candidate i of a node.
+    With groups of columns i is taken modulo the number of candidates of a node. Cost: about ten microseconds
+    per projection, in Python. A sparse one takes time proportional to its non-zeros (Floyd's sampling),
+    whatever the number of features.
 
     Examples
     --------

@@ -28,7 +28,7 @@ def project(
     samples: IntArray | None = None,
     out: FloatArray | None = None,
 ) -> FloatArray:
-    """Returns the values of projections.
+    """Returns the values of sparse projections of samples.
 
     Parameters
     ----------
@@ -41,9 +41,9 @@ def project(
     data : (n_entries,) array, dtype of x
         Weights.
     samples : (n,) array of int32, optional
-        Rows of x to project, such as a node's; by default all.
+        Rows of x to project, such as those of a node; by default all.
     out : (n_projections, n) array, dtype of x, optional
-        Where to write the result.
+        Array for the result.
 
     Returns
     -------
@@ -53,13 +53,13 @@ def project(
     Raises
     ------
     TypeError, ValueError, IndexError
-        Wrong kind, dtype or device; wrong shape or layout, NaN or infinity in x; indptr that falls; a feature
-        or sample out of range.
+        Wrong kind, dtype or device; wrong shape or layout, NaN or infinity in x; indptr that decreases; a
+        feature or sample out of range.
 
     Notes
     -----
-    Summed in float64 in the order of the entries and rounded once: the same bits on every device. Cost: a
-    load and a multiplication for each entry and sample.
+    Sums run in float64 in the order of the entries and are rounded once: results are bit-identical on every
+    device. Cost: a load and a multiplication per entry and sample.
 
     Examples
     --------

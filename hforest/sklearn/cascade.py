@@ -26,11 +26,11 @@ class CascadeForestClassifier(Classifier, Estimator):
     n_forests : int
         Random forests of a level; it has as many completely random ones.
     max_depth : int, optional
-        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+        Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_leaf : int
-        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+        Minimum number of samples on each side of a split; a sample that is drawn twice counts once.
     min_weight_fraction_leaf : float
-        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+        Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     class_vectors : "out_of_fold" or "out_of_bag"
         Where class vectors of training samples come from: cross-validation, or the trees that did not draw a
         sample, which takes a third of the time of three folds.
@@ -43,10 +43,10 @@ class CascadeForestClassifier(Classifier, Estimator):
     class_weight : "balanced" or mapping from labels, optional
         Factor of the sample weights of each class; "balanced" gives the classes equal weight.
     n_jobs : int, optional
-        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
-        `hforest.get_num_threads()`.
+        Number of threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the
+        number of `hforest.get_num_threads()`.
     random_state : int, RandomState or None
-        Where the seed comes from; an int is the `rng` of the function.
+        Source of the seed; an int is the `rng` of the function.
 
     Attributes
     ----------
@@ -124,7 +124,7 @@ class CascadeForestClassifier(Classifier, Estimator):
         X : (n_samples, n_features) array-like of real numbers
             Samples, finite: an array, a pandas or polars DataFrame. Sparse matrices are refused.
         y : (n_samples,) array-like of labels
-            Labels to learn.
+            Labels.
         sample_weight : (n_samples,) array-like, optional
             Weights of the samples, at least 0, not all 0; samples of weight 0 are left out.
 

@@ -24,18 +24,18 @@ class RandomForestClassifier(Classifier, GrownForest):
     criterion : "gini" or "entropy"
         Impurity.
     max_depth : int, optional
-        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+        Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
-        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+        A node with fewer samples is a leaf; a sample that is drawn twice counts once.
     min_samples_leaf : int
-        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+        Minimum number of samples on each side of a split; a sample that is drawn twice counts once.
     min_weight_fraction_leaf : float
-        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+        Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     max_features : "sqrt", "log2", int, float or None
-        Features sampled at a node: the square root or the binary logarithm of their number, a number, a
-        fraction, or all (None).
+        Number of features sampled at a node; "sqrt" and "log2" are functions of the number of all features, a
+        float is a fraction of it, None is all.
     min_impurity_decrease : float
-        Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
+        Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
     max_bins : int, optional
         1 to 256: bins of a feature between which thresholds are compared. By default all are (exact).
     categorical_features : "from_dtype", or array-like of bool, int or str, optional
@@ -56,10 +56,10 @@ class RandomForestClassifier(Classifier, GrownForest):
     class_weight : "balanced" or mapping from labels, optional
         Factor of the sample weights of each class; "balanced" gives the classes equal weight.
     n_jobs : int, optional
-        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
-        `hforest.get_num_threads()`.
+        Number of threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the
+        number of `hforest.get_num_threads()`.
     random_state : int, RandomState or None
-        Where the seed comes from; an int is the `rng` of the function.
+        Source of the seed; an int is the `rng` of the function.
 
     Attributes
     ----------
@@ -124,22 +124,22 @@ class RandomForestRegressor(Regressor, GrownForest):
     n_estimators : int
         Number of trees; hforest's `n_trees`.
     max_depth : int, optional
-        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+        Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
-        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+        A node with fewer samples is a leaf; a sample that is drawn twice counts once.
     min_samples_leaf : int
-        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+        Minimum number of samples on each side of a split; a sample that is drawn twice counts once.
     min_weight_fraction_leaf : float
-        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+        Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     min_impurity_decrease : float
-        Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
+        Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
     max_bins : int, optional
         1 to 256: bins of a feature between which thresholds are compared. By default all are (exact).
     criterion : "squared_error"
         Impurity.
     max_features : "sqrt", "log2", int, float or None
-        Features sampled at a node: the square root or the binary logarithm of their number, a number, a
-        fraction, or all (None). By default all.
+        Number of features sampled at a node; "sqrt" and "log2" are functions of the number of all features, a
+        float is a fraction of it, None is all. By default all.
     categorical_features : "from_dtype", or array-like of bool, int or str, optional
         A mask of columns that are categories, or their numbers or names: whole numbers 0 to 65535. With
         "from_dtype" `fit` learns by `hforest.tabular.columns` what the columns of X are: numbers, text,
@@ -154,10 +154,10 @@ class RandomForestRegressor(Regressor, GrownForest):
         Whether weights of samples and classes multiply how often a bootstrap draws a sample, or are what the
         probabilities of its draws are proportional to, as in scikit-learn 1.9 or newer.
     n_jobs : int, optional
-        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
-        `hforest.get_num_threads()`.
+        Number of threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the
+        number of `hforest.get_num_threads()`.
     random_state : int, RandomState or None
-        Where the seed comes from; an int is the `rng` of the function.
+        Source of the seed; an int is the `rng` of the function.
     oob_score : bool or callable
         Whether to score out-of-bag predictions: by R2, or by ``oob_score(y, predicted)``.
 
@@ -222,18 +222,18 @@ class ExtraTreesClassifier(Classifier, GrownForest):
     criterion : "gini" or "entropy"
         Impurity.
     max_depth : int, optional
-        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+        Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
-        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+        A node with fewer samples is a leaf; a sample that is drawn twice counts once.
     min_samples_leaf : int
-        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+        Minimum number of samples on each side of a split; a sample that is drawn twice counts once.
     min_weight_fraction_leaf : float
-        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+        Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     max_features : "sqrt", "log2", int, float or None
-        Features sampled at a node: the square root or the binary logarithm of their number, a number, a
-        fraction, or all (None).
+        Number of features sampled at a node; "sqrt" and "log2" are functions of the number of all features, a
+        float is a fraction of it, None is all.
     min_impurity_decrease : float
-        Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
+        Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
     max_bins : int, optional
         1 to 256: bins of a feature between which thresholds are compared. By default all are (exact).
     categorical_features : "from_dtype", or array-like of bool, int or str, optional
@@ -245,10 +245,10 @@ class ExtraTreesClassifier(Classifier, GrownForest):
     class_weight : "balanced" or mapping from labels, optional
         Factor of the sample weights of each class; "balanced" gives the classes equal weight.
     n_jobs : int, optional
-        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
-        `hforest.get_num_threads()`.
+        Number of threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the
+        number of `hforest.get_num_threads()`.
     random_state : int, RandomState or None
-        Where the seed comes from; an int is the `rng` of the function.
+        Source of the seed; an int is the `rng` of the function.
     bootstrap : bool
         Whether each tree draws samples with replacement, as many as there are by default. By default every
         tree has every sample.
@@ -324,18 +324,18 @@ class ExtraTreesRegressor(Regressor, GrownForest):
     criterion : "squared_error"
         Impurity.
     max_depth : int, optional
-        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+        Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
-        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+        A node with fewer samples is a leaf; a sample that is drawn twice counts once.
     min_samples_leaf : int
-        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+        Minimum number of samples on each side of a split; a sample that is drawn twice counts once.
     min_weight_fraction_leaf : float
-        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+        Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     max_features : "sqrt", "log2", int, float or None
-        Features sampled at a node: the square root or the binary logarithm of their number, a number, a
-        fraction, or all (None). By default all.
+        Number of features sampled at a node; "sqrt" and "log2" are functions of the number of all features, a
+        float is a fraction of it, None is all. By default all.
     min_impurity_decrease : float
-        Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
+        Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
     max_bins : int, optional
         1 to 256: bins of a feature between which thresholds are compared. By default all are (exact).
     categorical_features : "from_dtype", or array-like of bool, int or str, optional
@@ -345,10 +345,10 @@ class ExtraTreesRegressor(Regressor, GrownForest):
     oob_score : bool or callable
         Whether to score out-of-bag predictions: by R2, or by ``oob_score(y, predicted)``.
     n_jobs : int, optional
-        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
-        `hforest.get_num_threads()`.
+        Number of threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the
+        number of `hforest.get_num_threads()`.
     random_state : int, RandomState or None
-        Where the seed comes from; an int is the `rng` of the function.
+        Source of the seed; an int is the `rng` of the function.
     bootstrap : bool
         Whether each tree draws samples with replacement, as many as there are by default. By default every
         tree has every sample.
@@ -420,13 +420,13 @@ class CompletelyRandomForestClassifier(Classifier, GrownForest):
     n_estimators : int
         Number of trees; hforest's `n_trees`.
     max_depth : int, optional
-        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+        Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
-        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+        A node with fewer samples is a leaf; a sample that is drawn twice counts once.
     min_samples_leaf : int
-        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+        Minimum number of samples on each side of a split; a sample that is drawn twice counts once.
     min_weight_fraction_leaf : float
-        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+        Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     categorical_features : "from_dtype", or array-like of bool, int or str, optional
         A mask of columns that are categories, or their numbers or names: whole numbers 0 to 65535. With
         "from_dtype" `fit` learns by `hforest.tabular.columns` what the columns of X are: numbers, text,
@@ -446,10 +446,10 @@ class CompletelyRandomForestClassifier(Classifier, GrownForest):
     class_weight : "balanced" or mapping from labels, optional
         Factor of the sample weights of each class; "balanced" gives the classes equal weight.
     n_jobs : int, optional
-        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
-        `hforest.get_num_threads()`.
+        Number of threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the
+        number of `hforest.get_num_threads()`.
     random_state : int, RandomState or None
-        Where the seed comes from; an int is the `rng` of the function.
+        Source of the seed; an int is the `rng` of the function.
 
     Attributes
     ----------
@@ -509,13 +509,13 @@ class CompletelyRandomForestRegressor(Regressor, GrownForest):
     n_estimators : int
         Number of trees; hforest's `n_trees`.
     max_depth : int, optional
-        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+        Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
-        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+        A node with fewer samples is a leaf; a sample that is drawn twice counts once.
     min_samples_leaf : int
-        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+        Minimum number of samples on each side of a split; a sample that is drawn twice counts once.
     min_weight_fraction_leaf : float
-        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+        Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     categorical_features : "from_dtype", or array-like of bool, int or str, optional
         A mask of columns that are categories, or their numbers or names: whole numbers 0 to 65535. With
         "from_dtype" `fit` learns by `hforest.tabular.columns` what the columns of X are: numbers, text,
@@ -533,10 +533,10 @@ class CompletelyRandomForestRegressor(Regressor, GrownForest):
     oob_score : bool or callable
         Whether to score out-of-bag predictions: by R2, or by ``oob_score(y, predicted)``.
     n_jobs : int, optional
-        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
-        `hforest.get_num_threads()`.
+        Number of threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the
+        number of `hforest.get_num_threads()`.
     random_state : int, RandomState or None
-        Where the seed comes from; an int is the `rng` of the function.
+        Source of the seed; an int is the `rng` of the function.
 
     Attributes
     ----------

@@ -24,21 +24,21 @@ class CO2ForestClassifier(Classifier, GrownForest):
     n_estimators : int
         Number of trees; hforest's `n_trees`.
     max_depth : int, optional
-        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+        Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
-        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+        A node with fewer samples is a leaf; a sample that is drawn twice counts once.
     min_samples_leaf : int
-        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+        Minimum number of samples on each side of a split; a sample that is drawn twice counts once.
     min_weight_fraction_leaf : float
-        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+        Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     min_impurity_decrease : float
-        Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
+        Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
     nu : float
         Bound on the squared norm of a split's weights.
     learning_rate : float
-        Of the stochastic gradient steps of a split; hforest's `lr`.
+        Learning rate of the stochastic gradient steps of a split; hforest's `lr`.
     max_rounds : int
-        Rounds of a split's optimisation, at most.
+        Maximum number of rounds of a split's optimisation.
     max_features : "n**0.6", "sqrt", "log2", int, float or None
         Features sampled at a node, on which the univariate split is searched where the optimisation starts.
     min_samples_oblique : int
@@ -62,10 +62,10 @@ class CO2ForestClassifier(Classifier, GrownForest):
     class_weight : "balanced" or mapping from labels, optional
         Factor of the sample weights of each class; "balanced" gives the classes equal weight.
     n_jobs : int, optional
-        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
-        `hforest.get_num_threads()`.
+        Number of threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the
+        number of `hforest.get_num_threads()`.
     random_state : int, RandomState or None
-        Where the seed comes from; an int is the `rng` of the function.
+        Source of the seed; an int is the `rng` of the function.
 
     Attributes
     ----------
@@ -123,21 +123,21 @@ class CO2ForestRegressor(Regressor, GrownForest):
     n_estimators : int
         Number of trees; hforest's `n_trees`.
     max_depth : int, optional
-        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+        Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
-        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+        A node with fewer samples is a leaf; a sample that is drawn twice counts once.
     min_samples_leaf : int
-        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+        Minimum number of samples on each side of a split; a sample that is drawn twice counts once.
     min_weight_fraction_leaf : float
-        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+        Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     min_impurity_decrease : float
-        Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
+        Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
     nu : float
         Bound on the squared norm of a split's weights.
     learning_rate : float
-        Of the stochastic gradient steps of a split; hforest's `lr`.
+        Learning rate of the stochastic gradient steps of a split; hforest's `lr`.
     max_rounds : int
-        Rounds of a split's optimisation, at most.
+        Maximum number of rounds of a split's optimisation.
     max_features : "n**0.6", "sqrt", "log2", int, float or None
         Features sampled at a node, on which the univariate split is searched where the optimisation starts.
     min_samples_oblique : int
@@ -159,10 +159,10 @@ class CO2ForestRegressor(Regressor, GrownForest):
     oob_score : bool or callable
         Whether to score out-of-bag predictions: by R2, or by ``oob_score(y, predicted)``.
     n_jobs : int, optional
-        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
-        `hforest.get_num_threads()`.
+        Number of threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the
+        number of `hforest.get_num_threads()`.
     random_state : int, RandomState or None
-        Where the seed comes from; an int is the `rng` of the function.
+        Source of the seed; an int is the `rng` of the function.
 
     Attributes
     ----------

@@ -118,38 +118,38 @@ class HingeForestClassifier(Classifier, _Hinge):
     max_depth : int, optional
         Decisions of a hinge tree, by default 6; hforest's `depth`. The grown forest has no limit.
     n_members : int
-        Models of which predictions are averaged. Each holds out other samples.
+        Number of models, whose predictions are averaged. Each holds out other samples.
     n_projections : int
-        Inner products of a member, each of two columns at random before training; 0 for none.
+        Number of inner products of a member, each of two random columns before training; 0 for none.
     max_iter : int, optional
-        Steps of Adam of a member, at most; by default 15 passes over the samples, 400 to 1500 steps.
+        Maximum number of Adam's steps of a member; by default 15 passes over the samples, 400 to 1500 steps.
         hforest's `steps`.
     batch_size : int, optional
-        Samples of a step; by default 128.
+        Number of samples per step; by default 128.
     learning_rate : float, optional
-        Of Adam; by default 0.012. hforest's `lr`.
+        Learning rate of Adam; by default 0.012. hforest's `lr`.
     validation_fraction : float
         Share of the samples that a member holds out, 0 to 0.5. Training ends when states get no better on
         them, and the best is kept. With 0, or of fewer than 8 samples, the last state is kept. hforest's
         `validation`.
     scaling : "auto", "deviations" or "normal"
-        Units that columns are put to.
+        How columns are scaled.
     categorical_features : "from_dtype", or array-like of bool, int or str, optional
         A mask of columns that are categories, or their numbers or names: whole numbers 0 to 65535. With
         "from_dtype" `fit` learns by `hforest.tabular.columns` what the columns of X are: numbers, text,
         categories, dates; `columns_` keeps it.
     average : bool
-        Whether states that are judged are averages over the steps before them.
+        Whether the states that held-out samples compare are averages over the steps before them.
     share : float, optional
         Share of the hinge trees in the prediction; the rest is the grown forest's. By default held-out
         samples choose it.
     class_weight : "balanced" or mapping from labels, optional
         Factor of the sample weights of each class; "balanced" gives the classes equal weight.
     n_jobs : int, optional
-        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
-        `hforest.get_num_threads()`.
+        Number of threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the
+        number of `hforest.get_num_threads()`.
     random_state : int, RandomState or None
-        Where the seed comes from; an int is the `rng` of the function.
+        Source of the seed; an int is the `rng` of the function.
 
     Attributes
     ----------
@@ -220,7 +220,7 @@ class HingeForestClassifier(Classifier, _Hinge):
         X : (n_samples, n_features) array-like of real numbers
             Samples, finite; steps are of `batch_size` of them, at `learning_rate`.
         y : (n_samples,) array-like of labels
-            Labels to learn.
+            Labels.
         classes : array-like of labels, optional
             All labels of all batches: needed in the first call, unless after `fit`.
         sample_weight : (n_samples,) array-like, optional
@@ -242,16 +242,16 @@ class HingeForestRegressor(Regressor, _Hinge):
     n_estimators : int
         Trees of a member; hforest's `n_trees`.
     n_members : int
-        Models of which predictions are averaged. Each holds out other samples.
+        Number of models, whose predictions are averaged. Each holds out other samples.
     n_projections : int
-        Inner products of a member, each of two columns at random before training; 0 for none.
+        Number of inner products of a member, each of two random columns before training; 0 for none.
     max_iter : int, optional
-        Steps of Adam of a member, at most; by default 15 passes over the samples, 400 to 1500 steps.
+        Maximum number of Adam's steps of a member; by default 15 passes over the samples, 400 to 1500 steps.
         hforest's `steps`.
     batch_size : int, optional
-        Samples of a step; by default 128.
+        Number of samples per step; by default 128.
     learning_rate : float, optional
-        Of Adam; by default 0.012. hforest's `lr`.
+        Learning rate of Adam; by default 0.012. hforest's `lr`.
     validation_fraction : float
         Share of the samples that a member holds out, 0 to 0.5. Training ends when states get no better on
         them, and the best is kept. With 0, or of fewer than 8 samples, the last state is kept. hforest's
@@ -259,21 +259,21 @@ class HingeForestRegressor(Regressor, _Hinge):
     max_depth : int, optional
         Decisions of a hinge tree, by default 4; hforest's `depth`. The grown forest has no limit.
     scaling : "auto", "deviations" or "normal"
-        Units that columns are put to.
+        How columns are scaled.
     categorical_features : "from_dtype", or array-like of bool, int or str, optional
         A mask of columns that are categories, or their numbers or names: whole numbers 0 to 65535. With
         "from_dtype" `fit` learns by `hforest.tabular.columns` what the columns of X are: numbers, text,
         categories, dates; `columns_` keeps it.
     average : bool
-        Whether states that are judged are averages over the steps before them.
+        Whether the states that held-out samples compare are averages over the steps before them.
     share : float, optional
         Share of the hinge trees in the prediction; the rest is the grown forest's. By default held-out
         samples choose it.
     n_jobs : int, optional
-        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
-        `hforest.get_num_threads()`.
+        Number of threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the
+        number of `hforest.get_num_threads()`.
     random_state : int, RandomState or None
-        Where the seed comes from; an int is the `rng` of the function.
+        Source of the seed; an int is the `rng` of the function.
 
     Attributes
     ----------

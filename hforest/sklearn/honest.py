@@ -120,8 +120,8 @@ class HonestForestClassifier(Classifier, _Honest):
         What grows the splits: `hforest.classic.grow`, `hforest.classic.grow_extra`, or
         `hforest.manifold.grow` with sparse projections.
     draw : "fixed" or "bootstrap"
-        How trees draw samples, as `hforest.stats.honest_counts` explains: distinct ones, of each class as
-        many, or with replacement.
+        How trees draw samples, as `hforest.stats.honest_counts` explains: distinct samples, equally many of
+        each class, or samples with replacement.
     in_bag : float, optional
         With "fixed" the share of the samples of each class that a tree has, above 0 and below 1; by default
         0.8. With "bootstrap" the number of draws per sample, at most 100; by default 1.6.
@@ -131,13 +131,13 @@ class HonestForestClassifier(Classifier, _Honest):
     criterion : "gini" or "entropy"
         Impurity.
     max_depth : int, optional
-        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+        Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
-        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+        A node with fewer samples is a leaf; a sample that is drawn twice counts once.
     min_samples_leaf : int
-        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+        Minimum number of samples on each side of a split; a sample that is drawn twice counts once.
     min_weight_fraction_leaf : float
-        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+        Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     max_features : "sqrt", "log2", int, float or None
         Features sampled at a node of classic and extra trees: the square root or the binary logarithm of
         their number, a number, a fraction, or all (None).
@@ -150,16 +150,16 @@ class HonestForestClassifier(Classifier, _Honest):
         Views: columns, by number or name, to which the projections of oblique trees keep, as
         `hforest.project.grouped_distribution` explains; every column is in one group.
     min_impurity_decrease : float
-        Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
+        Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
     max_bins : int, optional
         1 to 256: bins of a feature between which thresholds are compared. By default all are (exact).
     oob_score : bool or callable
         Whether to score out-of-bag predictions: by accuracy, or by ``oob_score(y, predicted)``.
     n_jobs : int, optional
-        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
-        `hforest.get_num_threads()`.
+        Number of threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the
+        number of `hforest.get_num_threads()`.
     random_state : int, RandomState or None
-        Where the seed comes from; an int is the `rng` of the function.
+        Source of the seed; an int is the `rng` of the function.
 
     Attributes
     ----------
@@ -232,8 +232,8 @@ class HonestForestRegressor(Regressor, _Honest):
         What grows the splits: `hforest.classic.grow`, `hforest.classic.grow_extra`, or
         `hforest.manifold.grow` with sparse projections.
     draw : "fixed" or "bootstrap"
-        How trees draw samples, as `hforest.stats.honest_counts` explains: distinct ones, of each class as
-        many, or with replacement.
+        How trees draw samples, as `hforest.stats.honest_counts` explains: distinct samples, equally many of
+        each class, or samples with replacement.
     in_bag : float, optional
         With "fixed" the share of the samples that a tree has, above 0 and below 1; with "bootstrap" the
         number of draws per sample, at most 100. None: 0.8, and 1.6.
@@ -243,13 +243,13 @@ class HonestForestRegressor(Regressor, _Honest):
     criterion : "squared_error"
         Impurity.
     max_depth : int, optional
-        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+        Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
-        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+        A node with fewer samples is a leaf; a sample that is drawn twice counts once.
     min_samples_leaf : int
-        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+        Minimum number of samples on each side of a split; a sample that is drawn twice counts once.
     min_weight_fraction_leaf : float
-        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+        Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     max_features : "sqrt", "log2", int, float or None
         Features sampled at a node of classic and extra trees: the square root or the binary logarithm of
         their number, a number, a fraction, or all (None). By default all.
@@ -262,16 +262,16 @@ class HonestForestRegressor(Regressor, _Honest):
         Views: columns, by number or name, to which the projections of oblique trees keep, as
         `hforest.project.grouped_distribution` explains; every column is in one group.
     min_impurity_decrease : float
-        Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
+        Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
     max_bins : int, optional
         1 to 256: bins of a feature between which thresholds are compared. By default all are (exact).
     oob_score : bool or callable
         Whether to score out-of-bag predictions: by R2, or by ``oob_score(y, predicted)``.
     n_jobs : int, optional
-        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
-        `hforest.get_num_threads()`.
+        Number of threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the
+        number of `hforest.get_num_threads()`.
     random_state : int, RandomState or None
-        Where the seed comes from; an int is the `rng` of the function.
+        Source of the seed; an int is the `rng` of the function.
 
     Attributes
     ----------

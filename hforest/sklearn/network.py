@@ -142,10 +142,10 @@ class HingeNetworkClassifier(Classifier, _Network):
     standardize : bool
         Whether training is in columns in standard deviations from their means.
     n_jobs : int, optional
-        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
-        `hforest.get_num_threads()`.
+        Number of threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the
+        number of `hforest.get_num_threads()`.
     random_state : int, RandomState or None
-        Where the seed comes from; an int is the `rng` of the function.
+        Source of the seed; an int is the `rng` of the function.
 
     Attributes
     ----------
@@ -243,10 +243,10 @@ class HingeNetworkRegressor(Regressor, _Network):
     standardize : bool
         Whether training is in columns in standard deviations from their means.
     n_jobs : int, optional
-        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
-        `hforest.get_num_threads()`.
+        Number of threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the
+        number of `hforest.get_num_threads()`.
     random_state : int, RandomState or None
-        Where the seed comes from; an int is the `rng` of the function.
+        Source of the seed; an int is the `rng` of the function.
 
     Attributes
     ----------

@@ -72,10 +72,10 @@ class NeuralForestClassifier(Classifier, Estimator):
     class_weight : "balanced" or mapping from labels, optional
         Factor of the sample weights of each class; "balanced" gives the classes equal weight.
     n_jobs : int, optional
-        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
-        `hforest.get_num_threads()`.
+        Number of threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the
+        number of `hforest.get_num_threads()`.
     random_state : int, RandomState or None
-        Where the seed comes from; an int is the `rng` of the function.
+        Source of the seed; an int is the `rng` of the function.
 
     Attributes
     ----------
@@ -153,7 +153,7 @@ class NeuralForestClassifier(Classifier, Estimator):
         X : (n_samples, n_features) array-like of real numbers
             Samples, finite: an array, a pandas or polars DataFrame. Sparse matrices are refused.
         y : (n_samples,) array-like of labels
-            Labels to learn.
+            Labels.
         sample_weight : (n_samples,) array-like, optional
             Weights of the samples, at least 0, not all 0; samples of weight 0 are left out.
 
@@ -204,7 +204,7 @@ class NeuralForestClassifier(Classifier, Estimator):
         X : (n_samples, n_features) array-like of real numbers
             Samples, finite; steps are of `batch_size` of them, at `learning_rate`.
         y : (n_samples,) array-like of labels
-            Labels to learn.
+            Labels.
         classes : array-like of labels, optional
             All labels of all batches: needed in the first call, unless after `fit`.
         sample_weight : (n_samples,) array-like, optional

@@ -56,15 +56,15 @@ class ObliqueForestClassifier(Classifier, _Oblique):
     criterion : "gini" or "entropy"
         Impurity.
     max_depth : int, optional
-        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+        Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
-        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+        A node with fewer samples is a leaf; a sample that is drawn twice counts once.
     min_samples_leaf : int
-        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+        Minimum number of samples on each side of a split; a sample that is drawn twice counts once.
     min_weight_fraction_leaf : float
-        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+        Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     min_impurity_decrease : float
-        Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
+        Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
     density : float
         Mean number of features in a projection.
     n_projections : int, optional
@@ -89,10 +89,10 @@ class ObliqueForestClassifier(Classifier, _Oblique):
     class_weight : "balanced" or mapping from labels, optional
         Factor of the sample weights of each class; "balanced" gives the classes equal weight.
     n_jobs : int, optional
-        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
-        `hforest.get_num_threads()`.
+        Number of threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the
+        number of `hforest.get_num_threads()`.
     random_state : int, RandomState or None
-        Where the seed comes from; an int is the `rng` of the function.
+        Source of the seed; an int is the `rng` of the function.
 
     Attributes
     ----------
@@ -145,15 +145,15 @@ class ObliqueForestRegressor(Regressor, _Oblique):
     criterion : "squared_error"
         Impurity.
     max_depth : int, optional
-        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+        Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
-        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+        A node with fewer samples is a leaf; a sample that is drawn twice counts once.
     min_samples_leaf : int
-        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+        Minimum number of samples on each side of a split; a sample that is drawn twice counts once.
     min_weight_fraction_leaf : float
-        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+        Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     min_impurity_decrease : float
-        Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
+        Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
     density : float
         Mean number of features in a projection.
     splitter : "best" or "random"
@@ -177,10 +177,10 @@ class ObliqueForestRegressor(Regressor, _Oblique):
     oob_score : bool or callable
         Whether to score out-of-bag predictions: by R2, or by ``oob_score(y, predicted)``.
     n_jobs : int, optional
-        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
-        `hforest.get_num_threads()`.
+        Number of threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the
+        number of `hforest.get_num_threads()`.
     random_state : int, RandomState or None
-        Where the seed comes from; an int is the `rng` of the function.
+        Source of the seed; an int is the `rng` of the function.
 
     Attributes
     ----------
@@ -233,18 +233,18 @@ class ManifoldForestClassifier(Classifier, _Manifold):
     criterion : "gini" or "entropy"
         Impurity.
     max_depth : int, optional
-        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+        Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
-        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+        A node with fewer samples is a leaf; a sample that is drawn twice counts once.
     min_samples_leaf : int
-        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+        Minimum number of samples on each side of a split; a sample that is drawn twice counts once.
     min_weight_fraction_leaf : float
-        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+        Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     min_impurity_decrease : float
-        Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
+        Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
     shape : tuple of 1 to 3 ints, then the number of channels with `channels`, optional
-        Of one sample, such as (height, width), whose product is the number of features. By default a sample
-        is a signal, (n_features,), and patches are at most as long; `fit` warns of that.
+        Shape of one sample, such as (height, width), whose product is the number of features. By default a
+        sample is a signal, (n_features,), and patches are at most as long; `fit` warns of that.
     patch_min : int or tuple of ints
         Smallest size of a patch along each axis.
     patch_max : int or tuple of ints
@@ -252,9 +252,10 @@ class ManifoldForestClassifier(Classifier, _Manifold):
     channels : bool
         Whether the last axis of `shape` counts channels; a patch lies in one of them.
     cyclic : bool
-        Whether patches wrap around the borders. Else corners are uniform where the patch fits.
+        Whether patches wrap around the borders. If not, corners are uniform over all places where the patch
+        fits.
     n_projections : int, optional
-        Patches sampled at a node; by default the root of the number of features, rounded up.
+        Number of patches sampled at a node; by default the root of the number of features, rounded up.
     splitter : "best" or "random"
         Whether a patch has its best threshold, or a random one (extra trees).
     bootstrap : bool
@@ -271,10 +272,10 @@ class ManifoldForestClassifier(Classifier, _Manifold):
     class_weight : "balanced" or mapping from labels, optional
         Factor of the sample weights of each class; "balanced" gives the classes equal weight.
     n_jobs : int, optional
-        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
-        `hforest.get_num_threads()`.
+        Number of threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the
+        number of `hforest.get_num_threads()`.
     random_state : int, RandomState or None
-        Where the seed comes from; an int is the `rng` of the function.
+        Source of the seed; an int is the `rng` of the function.
 
     Attributes
     ----------
@@ -332,18 +333,18 @@ class ManifoldForestRegressor(Regressor, _Manifold):
     criterion : "squared_error"
         Impurity.
     max_depth : int, optional
-        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+        Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
-        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+        A node with fewer samples is a leaf; a sample that is drawn twice counts once.
     min_samples_leaf : int
-        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+        Minimum number of samples on each side of a split; a sample that is drawn twice counts once.
     min_weight_fraction_leaf : float
-        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+        Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     min_impurity_decrease : float
-        Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
+        Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
     shape : tuple of 1 to 3 ints, then the number of channels with `channels`, optional
-        Of one sample, such as (height, width), whose product is the number of features. By default a sample
-        is a signal, (n_features,), and patches are at most as long; `fit` warns of that.
+        Shape of one sample, such as (height, width), whose product is the number of features. By default a
+        sample is a signal, (n_features,), and patches are at most as long; `fit` warns of that.
     patch_min : int or tuple of ints
         Smallest size of a patch along each axis.
     patch_max : int or tuple of ints
@@ -351,9 +352,10 @@ class ManifoldForestRegressor(Regressor, _Manifold):
     channels : bool
         Whether the last axis of `shape` counts channels; a patch lies in one of them.
     cyclic : bool
-        Whether patches wrap around the borders. Else corners are uniform where the patch fits.
+        Whether patches wrap around the borders. If not, corners are uniform over all places where the patch
+        fits.
     n_projections : int, optional
-        Patches sampled at a node; by default the root of the number of features, rounded up.
+        Number of patches sampled at a node; by default the root of the number of features, rounded up.
     splitter : "best" or "random"
         Whether a patch has its best threshold, or a random one (extra trees).
     bootstrap : bool
@@ -368,10 +370,10 @@ class ManifoldForestRegressor(Regressor, _Manifold):
     oob_score : bool or callable
         Whether to score out-of-bag predictions: by R2, or by ``oob_score(y, predicted)``.
     n_jobs : int, optional
-        Threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the number of
-        `hforest.get_num_threads()`.
+        Number of threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the
+        number of `hforest.get_num_threads()`.
     random_state : int, RandomState or None
-        Where the seed comes from; an int is the `rng` of the function.
+        Source of the seed; an int is the `rng` of the function.
 
     Attributes
     ----------

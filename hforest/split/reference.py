@@ -1,7 +1,7 @@
 """Reference implementation: impurities, and the best threshold of every candidate by a scan of sorted values.
 
-Same functions, parameters and arrays as `cpu` and `gpu`. Criteria are numbers: 0 Gini, 1 entropy in bits,
-2 squared error.
+Functions, parameters and arrays are those of `cpu` and `gpu`. Criteria are numbers: 0 Gini, 1 entropy in
+bits, 2 squared error.
 """
 
 import math
@@ -17,7 +17,7 @@ def impurity(counts, criterion, out):
     """Writes H of every row; 0 if a row is empty."""
     for i, row in enumerate(counts):
         if criterion == SQUARED:
-            # Weight, sum and sum of squares: the mean square minus the squared mean.
+            # From weight, sum and sum of squares: the mean square minus the squared mean.
             weight = float(row[0])
             mean = float(row[1]) / weight if weight > 0 else 0.0
             out[i] = max(float(row[2]) / weight - mean * mean, 0.0) if weight > 0 else 0.0
@@ -43,18 +43,18 @@ def _between(low, high, real):
 
 
 def _bins(value, max_bins):
-    """A number for each sample, equal where no threshold separates them: that of its value or of its bin."""
+    """Returns a number for each sample, that of its value or bin; no threshold separates equal numbers."""
     distinct, at, counts = np.unique(value, return_inverse=True, return_counts=True)
     if not max_bins or len(distinct) <= max_bins:
         return at
-    # A value is in the bin where the middle of its samples lies.
+    # A value is in the bin that holds the middle of its samples.
     stop = np.cumsum(counts)
     return ((2 * stop - counts) * max_bins // (2 * len(value)))[at]
 
 
 def _best(value, rows, weights, criterion, min_leaf, max_bins):
-    # The scan of Don't Get Lost in the Forest, step 2: successive samples of different value; rows[i] is what
-    # sample i adds to the sums.
+    # The scan of Don't Get Lost in the Forest, step 2: successive samples of different value; sample i adds
+    # rows[i] to the sums.
     number = _bins(value, max_bins)
     order = np.argsort(value, kind="stable")
     total, total_weight = [0.0] * len(rows[0]), 0.0
@@ -75,7 +75,7 @@ def _best(value, rows, weights, criterion, min_leaf, max_bins):
             continue
         right = [a - b for a, b in zip(total, left, strict=True)]
         score = node_score(criterion, left, left_weight) + node_score(criterion, right, right_weight)
-        if score > best:  # on equal scores the lowest threshold stays
+        if score > best:  # of equal scores the lowest threshold stays
             best, threshold = score, _between(value[at], value[after], value.dtype.type)
     return threshold, best - base
 
@@ -89,7 +89,7 @@ def class_splits(values, y, weights, n_classes, criterion, min_leaf, max_bins, t
 
 
 def target_splits(values, y, weights, min_leaf, max_bins, threshold, gain):
-    """The same for squared error; y (n, n_outputs) holds targets minus their mean."""
+    """Writes the same for squared error; y (n, n_outputs) holds targets minus their mean."""
     rows = [[float(t) for t in row] for row in y]
     weights = [float(w) for w in weights]
     for c, value in enumerate(values):

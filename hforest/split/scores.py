@@ -13,7 +13,7 @@ _SQUARED_ERROR = supervised.ALL_CRITERIA.index("squared_error")
 
 
 class Split(NamedTuple):
-    """A candidate's number (-1: none splits), its threshold (values `<=` it go left) and the gain."""
+    """Number of the best candidate (-1: none splits), its threshold (values `<=` it go left) and the gain."""
 
     candidate: int
     threshold: float
@@ -23,7 +23,7 @@ class Split(NamedTuple):
 def impurity(
     counts: ArrayLike, criterion: Criterion = "gini", *, out: FloatArray | None = None
 ) -> FloatArray:
-    """Impurity of nodes from their class counts, or from their sums.
+    """Returns the impurity of nodes from their class counts, or from sums of their targets.
 
     Parameters
     ----------
@@ -32,14 +32,14 @@ def impurity(
         float64. For "squared_error" (n_nodes, 3): the weight, the sum and the sum of squares of the targets,
         both weighted.
     criterion : "gini", "entropy" or "squared_error"
-        Which impurity; entropy in bits, the squared error in the unit of the targets squared.
+        Impurity; entropy is in bits, the squared error in the unit of the targets squared.
     out : (n_nodes,) array, dtype of the result, optional
-        Where to write the result.
+        Array for the result.
 
     Returns
     -------
     (n_nodes,) array of float32 or float64
-        H; 0 for a node without weight.
+        Impurity H; 0 for a node without weight.
 
     Raises
     ------
@@ -48,10 +48,9 @@ def impurity(
 
     Notes
     -----
-    With p the shares of the classes: Gini ``1 - sum p**2``, entropy ``-sum p log2 p`` (the blog
-    *Don't Get Lost in the Forest* prints it without sign and weight), squared error
-    ``sum w y**2 / W - (sum w y / W)**2``. A split of a node into branches b is the better the lower
-    ``sum_b W_b H(b)``. Cost: one read of counts.
+    With shares p of the classes: Gini ``1 - sum p**2``; entropy ``-sum p log2 p`` (the blog *Don't Get Lost
+    in the Forest* omits the sign and the weights); squared error ``sum w y**2 / W - (sum w y / W)**2``. The
+    best split of a node into branches b has the lowest ``sum_b W_b H(b)``. Cost: one read of counts.
 
     Examples
     --------
@@ -97,36 +96,36 @@ def best_split(
     min_samples_leaf: int = 1,
     max_bins: int | None = None,
 ) -> Split:
-    """The candidate and threshold that lower the weighted impurity most.
+    """Returns the candidate and threshold that lower the weighted impurity most.
 
     Parameters
     ----------
     values : (n_candidates, n_samples) array_like
-        Each candidate's number for each sample, such as ``x.T`` or what ``hforest.project.project`` gives;
+        Value of each candidate for each sample, such as ``x.T`` or the result of `hforest.project.project`;
         finite, computed in float32 if that holds every number of its dtype, else in float64.
     y : (n_samples,) array_like, or (n_samples, n_outputs)
         Labels of any integer dtype or bool, or targets of any real dtype.
     sample_weight : (n_samples,) array_like, optional
-        Weights of the samples, 0 to 1e100, by default 1. A sample of weight 0 counts for nothing.
+        Weights of the samples, 0 to 1e100, by default 1. A sample of weight 0 does not count.
     task : "classification" or "regression"
         Whether y holds labels or targets.
     n_classes : int, optional
         Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
         1, and every class must occur. Classification only.
     criterion : "gini", "entropy" or "squared_error", optional
-        Which impurity, by default "gini", in a regression "squared_error", summed over the outputs.
+        Impurity; by default "gini", in a regression "squared_error", summed over the outputs.
     min_samples_leaf : int
-        Samples that each side must hold at least.
+        Minimum number of samples on each side.
     max_bins : int, optional
-        1 to 256: a candidate of more different values is divided into at most so many bins of about as many
-        samples each, and thresholds lie between bins. By default every threshold is scored.
+        Maximum number of bins, 1 to 256, of a candidate with more distinct values. Bins have about equal
+        numbers of samples, and thresholds lie between them. By default every threshold is scored.
 
     Returns
     -------
     Split
         candidate (int, -1 if none splits), threshold (float; ``value <= threshold`` goes left) and gain
-        (float): ``W H - W_left H(left) - W_right H(right)``, in units of weight. Without a split threshold
-        is NaN and gain 0.
+        (float): ``W H - W_left H(left) - W_right H(right)``, in units of weight times impurity. Without a
+        split threshold is NaN and gain 0.
 
     Raises
     ------
@@ -138,12 +137,11 @@ def best_split(
     Notes
     -----
     The blog *Don't Get Lost in the Forest*, steps 1-3, with weighted branches (`impurity`). Samples of one
-    value stay together. The threshold is the middle of the two neighbours, or the lower one where the middle
-    does not round to a number below the upper. Of equal scores the lowest candidate wins, in it the lowest
-    threshold, at any number of threads. Gini sums of integer weights are exact. A split may have gain 0 (an
-    exclusive or has no better first step). Cost: a radix sort of n_samples numbers a candidate, then
-    n_samples steps of O(1) for Gini with integer weights, of O(n_classes) otherwise. On a GPU this waits for
-    the result.
+    value stay together. The threshold is the midpoint of the two neighbours, or the lower one if the midpoint
+    rounds to the upper. Of equal scores the lowest candidate wins, and of its thresholds the lowest, for any
+    number of threads. Gini sums of integer weights are exact. A split may have gain 0 (the first split of an
+    exclusive or has). Cost: per candidate a radix sort of n_samples numbers, then n_samples steps of O(1) for
+    Gini with integer weights, of O(n_classes) otherwise. On a GPU this waits for the result.
 
     Examples
     --------
@@ -184,7 +182,7 @@ def _best(
     min_samples_leaf: int,
     bins: int,
 ) -> Split:
-    """The best split of at least one candidate and sample; all weights are above 0.
+    """Returns the best split of at least one candidate and sample; all weights are above 0.
 
     `goal` is (n_samples,) labels or (n_samples, n_outputs) targets, without the samples of weight 0.
     """

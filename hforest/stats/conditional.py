@@ -290,11 +290,11 @@ def conditional_randomization_test(
         of the shape of x, drawn from the distribution of x given z, independent of y and, given z, of x.
         "permuted" permutes the rows of x, and refuses x and z that measurably depend on each other.
     statistic : str or callable, optional
-        Of out-of-bag posteriors and labels: "information", the default, "accuracy", "mutual_information", and
-        of two classes "auc", "sensitivity" or "partial_auc"; in a regression "mse", the default, whose
-        negative is taken. Or a function of (p, y), such as functools.partial(stats.sensitivity,
-        specificity=0.9), which returns a number that is larger with more dependence. Rows without a vote are
-        left out before.
+        Statistic of out-of-bag posteriors and labels: "information", the default, "accuracy",
+        "mutual_information", and of two classes "auc", "sensitivity" or "partial_auc"; in a regression "mse",
+        the default, whose negative is taken. Or a function of (p, y), such as
+        functools.partial(stats.sensitivity, specificity=0.9), which returns a number that is larger with more
+        dependence. Rows without a vote are left out before.
     n_trees : int
         Number of trees of each forest, 1 to 2**20.
     n_permutations : int

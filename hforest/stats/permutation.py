@@ -97,11 +97,11 @@ def permutation_test(
         Labels 0 to n_classes - 1, each of which occurs, of two classes or more; or targets of any real dtype
         in a regression.
     statistic : str or callable, optional
-        Of out-of-bag posteriors and labels: "information", the default, "accuracy", "mutual_information", and
-        of two classes "auc", "sensitivity" or "partial_auc"; in a regression "mse", the default, whose
-        negative is taken. Or a function of (p, y), such as functools.partial(stats.sensitivity,
-        specificity=0.9), which returns a number that is larger with more dependence. Rows without a vote are
-        left out before.
+        Statistic of out-of-bag posteriors and labels: "information", the default, "accuracy",
+        "mutual_information", and of two classes "auc", "sensitivity" or "partial_auc"; in a regression "mse",
+        the default, whose negative is taken. Or a function of (p, y), such as
+        functools.partial(stats.sensitivity, specificity=0.9), which returns a number that is larger with more
+        dependence. Rows without a vote are left out before.
     n_trees : int
         Number of trees of each forest, 1 to 2**20.
     n_permutations : int

@@ -144,8 +144,8 @@ def fit(
     sample_weight : (n_samples,) array_like, optional
         Weights of the samples, at least 0, not all 0. A sample of weight 0 counts for nothing.
     class_weight : "balanced", mapping, or (n_classes,) array-like, optional
-        Factor of the sample weights of each class. Classes that a mapping leaves out have factor 1;
-        "balanced" gives the classes that occur equal weight.
+        Factors of the sample weights of each class. Classes that a mapping omits have factor 1; "balanced"
+        gives all classes that occur the same total weight.
     categorical : (n_features,) array_like of bools, or array_like of feature numbers, optional
         Columns of categories: whole numbers 0 to 65535, or NaN. Their order means nothing; columns of
         ordered categories are better left as numbers. Of a table: names of columns that are categories

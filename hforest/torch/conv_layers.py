@@ -157,7 +157,7 @@ class HingeConv2d(_HingeConv):
         the window or of the vector, which has a channel of its own (x is copied with them). Windows whose
         middle is in the padding read 0.
     kind : "tree" or "fern"
-        A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
+        A tree has 2**depth - 1 vertices. A fern has depth vertices, one per level.
     margin : "column" or "projection"
         Vertices compare numbers of the window, or its inner products with vectors of their own, which are
         learned.
@@ -166,11 +166,11 @@ class HingeConv2d(_HingeConv):
     sparse : bool
         Make the gradient of `weights` sparse, for `RowAdam`.
     generator : torch.Generator, optional
-        Source of random numbers; PyTorch's own by default.
+        Source of random numbers; by default PyTorch's own.
     device : torch.device, optional
-        Of parameters and buffers; PyTorch's default device by default.
+        Device of parameters and buffers; by default PyTorch's default device.
     dtype : torch.float32 or torch.float64, optional
-        Of floating-point parameters and buffers; PyTorch's default dtype by default.
+        Dtype of floating-point parameters and buffers; by default PyTorch's default dtype.
 
     Attributes
     ----------

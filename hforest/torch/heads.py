@@ -32,11 +32,11 @@ class NeuralForest(nn.Module):
         "forest": -log of the forest's mean probability. "tree": the mean over trees of each tree's own -log
         P_T, as Zhang 2017 writes it. For one tree they are the same.
     generator : torch.Generator, optional
-        Source of random numbers; PyTorch's own by default.
+        Source of random numbers; by default PyTorch's own.
     device : torch.device, optional
-        Of parameters and buffers; PyTorch's default device by default.
+        Device of parameters and buffers; by default PyTorch's default device.
     dtype : torch.float32 or torch.float64, optional
-        Of floating-point parameters and buffers; PyTorch's default dtype by default.
+        Dtype of floating-point parameters and buffers; by default PyTorch's default dtype.
 
     Attributes
     ----------

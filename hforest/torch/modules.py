@@ -106,11 +106,12 @@ class HingeForest(Forest):
     outputs : int or sequence of int
         Trailing shape of the leaf weights: () for scalars, K or (K,) for vectors.
     kind : "tree" or "fern"
-        A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
+        A tree has 2**depth - 1 vertices. A fern has depth vertices, one per level.
     margin : "column" or "projection"
-        Vertices compare columns of x, or inner products with a learned vector of their own.
+        Vertices compare columns of x, or inner products of x with learned vectors.
     aggregate : "sum", "mean" or None
-        None keeps trees apart; "sum" and "mean" combine their outputs, in float64 in the order of the trees.
+        None keeps the outputs of trees separate; "sum" and "mean" combine them, in float64 in the order of
+        the trees.
     features : "random" or "sequential"
         Columns that vertices compare at the start; see `hforest.hinge.init`.
     scale : float
@@ -119,11 +120,11 @@ class HingeForest(Forest):
         Make the gradient of `weights` sparse, as in `hinge_forest`, for `RowAdam`: the steps of dense Adam at
         the cost of the leaves that a batch reaches. Recommended for training on the CPU.
     generator : torch.Generator, optional
-        Source of random numbers; PyTorch's own by default.
+        Source of random numbers; by default PyTorch's own.
     device : torch.device, optional
-        Of parameters and buffers; PyTorch's default device by default.
+        Device of parameters and buffers; by default PyTorch's default device.
     dtype : torch.float32 or torch.float64, optional
-        Of floating-point parameters and buffers; PyTorch's default dtype by default.
+        Dtype of floating-point parameters and buffers; by default PyTorch's default dtype.
 
     Attributes
     ----------
@@ -274,7 +275,7 @@ class HingeForest(Forest):
         max_features : "sqrt", int, float or None
             Features sampled at a vertex.
         generator : torch.Generator, optional
-            Source of random numbers; PyTorch's own by default.
+            Source of random numbers; by default PyTorch's own.
 
         Returns
         -------

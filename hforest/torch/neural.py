@@ -124,13 +124,14 @@ def neural_forest(
     Parameters
     ----------
     f : (n_samples, n_trees, 2**depth - 1) tensor of float32 or float64
-        Decision functions, in log odds of going left. Finite. Zero samples are legal. With `index`,
-        (n_samples, n_functions).
+        Decision functions, finite, in log odds of going left; n_samples may be 0. With `index`, (n_samples,
+        n_functions).
     leaves : (n_trees, 2**depth, n_classes) tensor, dtype of f
-        pi, the class probabilities of each leaf: at least 0, with sum 1. With ``task="regression"`` any
-        finite numbers.
+        Class probabilities of each leaf, pi: at least 0, with sum 1. With ``task="regression"`` any finite
+        numbers.
     index : (n_trees, 2**depth - 1) tensor of int32, optional
-        Decision function of each vertex, 0 to n_functions - 1; vertices and trees may share one. Not learned.
+        Decision function of each vertex, 0 to n_functions - 1, which several vertices and trees may share.
+        Not learned.
     task : "classification" or "regression"
 
     Returns
@@ -187,14 +188,15 @@ def neural_loss(
     Parameters
     ----------
     f : (n_samples, n_trees, 2**depth - 1) tensor of float32 or float64
-        Decision functions, in log odds of going left. Finite. Zero samples are legal. With `index`,
-        (n_samples, n_functions).
+        Decision functions, finite, in log odds of going left; n_samples may be 0. With `index`, (n_samples,
+        n_functions).
     leaves : (n_trees, 2**depth, n_classes) tensor, dtype of f
-        pi, the class probabilities of each leaf: at least 0, with sum 1. Without a gradient.
+        Class probabilities of each leaf, pi: at least 0, with sum 1. They get no gradient.
     y : (n_samples,) tensor of any integer or bool dtype
         Labels, 0 to n_classes - 1.
     index : (n_trees, 2**depth - 1) tensor of int32, optional
-        Decision function of each vertex, 0 to n_functions - 1; vertices and trees may share one. Not learned.
+        Decision function of each vertex, 0 to n_functions - 1, which several vertices and trees may share.
+        Not learned.
     loss : "forest" or "tree"
         "forest": -log of the forest's mean probability. "tree": the mean over trees of each tree's own -log
         P_T, as Zhang 2017 writes it. For one tree they are the same.

@@ -61,9 +61,9 @@ class RunningNorm(nn.Module):
     n_features : int
         Size of axis 1 of the input.
     device : torch.device, optional
-        Of parameters and buffers; PyTorch's default device by default.
+        Device of parameters and buffers; by default PyTorch's default device.
     dtype : torch.float32 or torch.float64, optional
-        Of floating-point parameters and buffers; PyTorch's default dtype by default.
+        Dtype of floating-point parameters and buffers; by default PyTorch's default dtype.
 
     Attributes
     ----------

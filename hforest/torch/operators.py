@@ -294,25 +294,27 @@ def hinge_forest(
     Parameters
     ----------
     x : (n_samples, n_features) tensor of float32 or float64
-        Finite. Zero samples are legal. With `windows` (n_images, channels, *space), one to three axes in
-        space.
+        Samples, finite; n_samples may be 0. With `windows`, images (n_images, channels, *space) with one to
+        three axes of space.
     thresholds : (n_trees, n_vertices) tensor, dtype of x
-        In the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has depth, the first
-        for the leaf's most significant bit. An infinite threshold sends all samples to one side.
+        Thresholds, in the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has
+        depth vertices, the first for the leaf's most significant bit. An infinite threshold sends all samples
+        to one side.
     features : (n_trees, n_vertices) tensor of int32, or (n_trees, n_vertices, n_features) tensor, dtype of x
-        What each vertex reads: a column of x, or with ``margin="projection"`` a finite vector, which is
-        learned and whose inner product with x it compares.
+        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite
+        vector, which is learned; the vertex compares its inner product with x.
     weights : (n_trees, 2**depth, *outputs) tensor, dtype of x
-        Leaf weights of any trailing shape.
+        Leaf weights; outputs have any shape.
     kind : "tree" or "fern"
-        A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
+        A tree has 2**depth - 1 vertices. A fern has depth vertices, one per level.
     margin : "column" or "projection"
-        Vertices compare columns of x, or inner products with a learned vector of their own.
+        Vertices compare columns of x, or inner products of x with learned vectors.
     windows : hforest.hinge.Windows, optional
         Samples are the windows of images; columns are numbers of the window in the order of
         `torch.nn.functional.unfold`: the channel first. Sizes are those of `torch.nn.functional.conv2d`.
     aggregate : "sum", "mean" or None
-        None keeps trees apart; "sum" and "mean" combine their outputs, in float64 in the order of the trees.
+        None keeps the outputs of trees separate; "sum" and "mean" combine them, in float64 in the order of
+        the trees.
     sparse : bool
         Make the gradient of the weights a sparse COO tensor of the leaves that the batch reached, as
         `torch.nn.Embedding` does: sparse axes (tree, leaf), dense axes outputs, rows ascending

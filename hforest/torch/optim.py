@@ -45,8 +45,8 @@ class RowAdam(torch.optim.Optimizer):
     betas : (float, float)
         Decay of the first and the second moment, 0 to 0.999999.
     eps : float
-        Added to the root of the corrected second moment, in the unit of the gradients. A normal number of the
-        parameters' dtype: at least 1.2e-38 for float32.
+        Added to the root of the corrected second moment, in the unit of the gradients. It is a normal number
+        of the parameters' dtype: at least 1.2e-38 for float32.
     weight_decay : float
         Decoupled decay, as that of `torch.optim.AdamW`: a step multiplies a parameter by 1 - lr weight_decay,
         which is above 0, before it moves it. Rows that miss steps take it in closed form.

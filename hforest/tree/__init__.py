@@ -1,15 +1,15 @@
-"""Grown forests as plain arrays: what they are, and how to apply, inspect, check and convert them.
+"""Grown forests as plain arrays, and functions that apply, inspect, check and convert them.
 
 A `Forest` is a tuple of arrays; it has no methods and no state. The nodes of all trees stand one tree after
 another, breadth-first within a tree, so that children come after their parent and a right child next to its
 left one. `save` writes it to a file, `load` reads it back and checks it.
 
 Samples are what `numpy.asarray` takes: arrays of any strides, order and real dtype, lists, data frames of
-numbers. They are converted to the dtype of the forest, so a forest grown on float32 predicts float64 rows
-(rounded to float32) and the other way.
+numbers. They are converted to the dtype of the forest: a forest grown on float32 rounds float64 rows to
+float32.
 
-Every function checks a forest's nodes before it walks them (a few nanoseconds a node), unless it runs
-inside `hforest.unchecked()`. To apply a forest to single rows, `prepare` it: it is then checked once. Wrong
+Every function checks a forest's nodes before it walks them (a few nanoseconds per node), unless it runs
+inside `hforest.unchecked()`. To apply a forest to single rows, `prepare` it: then it is checked once. Wrong
 kinds and dtypes raise TypeError, wrong shapes and values ValueError, nodes and features out of range
 IndexError.
 """

@@ -1,4 +1,4 @@
-"""Forests of a caller: what its functions return, what it made by hand, and several of them as one."""
+"""Forests of a caller: results of its functions, forests made by hand, and several forests as one."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -13,9 +13,9 @@ from .joining import join
 
 
 def join_any(forests: Sequence[Forest]) -> Forest:
-    """The trees of checked forests as one forest.
+    """Returns the trees of checked forests as one forest.
 
-    Where some forest's samples had missing values and another's none, trees of the latter send them left.
+    If only some forests were grown on missing values, trees of the others send them left.
     """
     if any(forest.default_left.size for forest in forests):
         forests = [
@@ -34,7 +34,7 @@ def grown(
     n_classes: int,
     **more: Any,
 ) -> Forest:
-    """The forest that a caller's function returns, checked."""
+    """Returns the forest that a caller's function returns, after a check."""
     forest = grower(x, y, n_classes=n_classes, **more)
     if not isinstance(forest, Forest):
         raise TypeError(
@@ -56,7 +56,7 @@ def grown(
 
 
 def check_forest(name: str, forest: Forest) -> None:
-    """A forest of a caller, who may have made it by hand; inside `unchecked()` its kinds and shapes alone."""
+    """Returns a caller's forest after a check, inside `unchecked()` of its kinds and shapes alone."""
     try:
         check_layout(forest)
         if checks.values_checked():

@@ -1,6 +1,6 @@
 """Grown trees as complete trees of a given depth, for the algorithms whose trees are complete.
 
-Forests are in NumPy arrays and have been checked; nodes are counted over all trees.
+Forests have NumPy arrays and have been checked; nodes are counted over all trees.
 """
 
 from typing import NamedTuple
@@ -19,12 +19,12 @@ class Places(NamedTuple):
     vertex: IntArray
     """(n_trees, 2**depth - 1) int64, heap order: the split, or -1 below a leaf."""
     reached: IntArray
-    """(n_trees, 2**depth) int64: the leaf, which stands at all places below it, or a split whose subtree is
-    left out."""
+    """(n_trees, 2**depth) int64: the leaf, which is at all places below it, or a split whose subtree is left
+    out."""
 
 
 def levels(forest: Forest) -> list[IntArray]:
-    """The splits of each level, root first: as many as the forest is deep."""
+    """Returns the splits of each level, root first: as many arrays as the forest has levels of splits."""
     splits_of_level: list[IntArray] = []
     node = forest.tree_start[:-1]
     tree = np.arange(len(node))
@@ -39,7 +39,7 @@ def levels(forest: Forest) -> list[IntArray]:
 
 
 def splits(forest: Forest) -> list[IntArray]:
-    """Returns the nodes of a forest that are splits, those of each depth together, roots first.
+    """Returns the splits of a forest, one array for each depth, roots first.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def splits(forest: Forest) -> list[IntArray]:
     Returns
     -------
     list of (n_splits,) arrays of int64
-        Numbers of nodes, counted over all trees; as many arrays as the forest is deep.
+        Numbers of nodes, counted over all trees; the length of the list is the depth of the forest.
 
     Raises
     ------
@@ -58,8 +58,9 @@ def splits(forest: Forest) -> list[IntArray]:
 
     Notes
     -----
-    Numbers of splits are made of those of their children from the last array to the first; the children of
-    node v of a tree are ``tree_start[tree] + left[v]`` and the node after it. Cost: one read of the nodes.
+    Use it to compute a number for each node from those of its children, from the last array to the first. The
+    children of node v of a tree are ``tree_start[tree] + left[v]`` and the next node. Cost: one read of the
+    nodes.
 
     Examples
     --------
@@ -74,7 +75,7 @@ def splits(forest: Forest) -> list[IntArray]:
 
 
 def places(forest: Forest, depth: int) -> Places:
-    """The nodes at the places of complete trees of a depth of at least 1."""
+    """Returns the nodes at the places of complete trees of a depth of at least 1."""
     start, vertices = forest.tree_start[:-1, None], []
     node = start
     for _ in range(depth):
@@ -86,7 +87,7 @@ def places(forest: Forest, depth: int) -> Places:
 
 
 def check_depth(forest: Forest, depth: int | None, max_depth: int, max_leaves: int) -> int:
-    """A depth of complete trees, by default that of the forest and at least 1."""
+    """Returns a checked depth of complete trees, by default that of the forest and at least 1."""
     n_levels = len(levels(forest)) if depth is None else check.integer("depth", depth, 1, max_depth)
     n_trees = len(forest.tree_start) - 1
     if n_levels > max_depth or n_trees * 2**n_levels > max_leaves:
@@ -99,7 +100,7 @@ def check_depth(forest: Forest, depth: int | None, max_depth: int, max_leaves: i
 
 
 def compared(forest: Forest, node: int) -> tuple[IntArray, FloatArray]:
-    """Columns of x and their weights in what a split compares with its threshold."""
+    """Returns the columns of x and their weights in the value that a split compares with its threshold."""
     f = int(forest.feature[node])
     if f >= 0:
         return np.array([f], np.int32), np.ones(1, forest.threshold.dtype)

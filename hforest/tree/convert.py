@@ -17,7 +17,7 @@ _PREDICTS = {"Classifier": "predict_proba", "Regressor": "predict"}
 
 
 def _breadth_first(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Old numbers of nodes in their new order, and the new left children of splits."""
+    """Returns the old numbers of nodes in their new order, and the new left children of splits."""
     order, first = np.empty(len(left), np.int64), np.full(len(left), -1, np.int64)
     order[0], n_known = 0, 1
     for v in range(len(left)):
@@ -47,7 +47,7 @@ def _in_float32(name: str, a: np.ndarray) -> np.ndarray:
 
 
 def _is_a(model: object, kind: str, names: tuple[str, ...]) -> bool:
-    """Whether a model is of a class of scikit-learn of such a name and predicts by scikit-learn's method."""
+    """Returns whether a model is of a class of scikit-learn with such a name, and predicts by its method."""
     classes = type(model).__mro__
     ours = [c for c in classes if c.__module__.startswith("sklearn.")]
     known = any(c.__name__ == name + kind for c in ours for name in names)
@@ -55,7 +55,7 @@ def _is_a(model: object, kind: str, names: tuple[str, ...]) -> bool:
 
 
 def _averaged_trees(model: object, kind: str) -> list[Any]:
-    """The fitted trees that a model averages, in their order; raises if it does not average trees."""
+    """Returns the fitted trees that a model averages, in their order; raises if it does not average trees."""
     trees: list[Any] = [model] if _is_a(model, kind, (_TREE,)) else list(getattr(model, "estimators_", ()))
     if not all(_is_a(tree, kind, (_TREE,)) for tree in trees):
         raise TypeError(
@@ -77,32 +77,33 @@ def _averaged_trees(model: object, kind: str) -> list[Any]:
 
 
 def from_sklearn(model: object) -> Forest:
-    """A fitted forest or tree of scikit-learn as a Forest.
+    """Returns a fitted forest or tree of scikit-learn as a Forest.
 
     Parameters
     ----------
     model : fitted estimator of scikit-learn
-        A RandomForest, ExtraTrees, DecisionTree or ExtraTree, or a Bagging of decision trees that read all
-        features; Classifier or Regressor. Known by the names of its classes; scikit-learn is not imported.
+        RandomForest, ExtraTrees, DecisionTree or ExtraTree, or Bagging of decision trees that read all
+        features; Classifier or Regressor. It is recognised by the names of its classes; scikit-learn is not
+        imported.
 
     Returns
     -------
     Forest
-        Of float32, NumPy arrays. It reaches the same leaves for every finite float32 x, which is what
-        scikit-learn makes of its input.
+        NumPy arrays of float32. It reaches the same leaves for every finite float32 x, the dtype to which
+        scikit-learn converts its input.
 
     Raises
     ------
     TypeError, ValueError
-        Any other model, such as boosted trees, a vote, a stack or an isolation forest; a subclass with
-        another `predict_proba` (of a regressor `predict`); not fitted; a classifier of several outputs;
-        leaf values or gains beyond float32.
+        Any other model, such as boosted trees, voting, stacking or an isolation forest; a subclass with
+        another `predict_proba` (for a regressor `predict`); a model that is not fitted; a classifier with
+        several outputs; leaf values or gains beyond float32.
 
     Notes
     -----
     Class probabilities become shares that sum to 1, in the order of ``model.classes_``. Thresholds are
     rounded down to float32, which changes no decision. Nodes are put in breadth-first order. Cost: a few
-    microseconds a node.
+    microseconds per node.
 
     Examples
     --------
@@ -139,13 +140,13 @@ def from_sklearn(model: object) -> Forest:
         if kind == "Classifier":
             value = value / value.sum(axis=1, keepdims=True)
         if estimator is not model and kind == "Classifier":
-            # A tree of bagged ones may know some of the classes only.
+            # A bagged tree may know only some of the classes.
             known, value = value, np.zeros((n_leaves, n_classes))
             value[:, np.asarray(estimator.classes_, np.int64)] = known
         weighted = tree.impurity * tree.weighted_n_node_samples
         gain = weighted - weighted[tree.children_left] - weighted[tree.children_right]
         parts["feature"].append(np.where(is_leaf, -1, tree.feature[order]).astype(np.int32))
-        # A threshold of infinity divides missing values from all others.
+        # A threshold of infinity separates missing values from all others.
         threshold = _rounded_down(np.where(is_leaf, 0.0, tree.threshold[order]))
         threshold = np.minimum(threshold, np.finfo(np.float32).max)
         parts["threshold"].append(threshold)

@@ -15,14 +15,15 @@ from .walks import REMEDY, apply
 def to_dict(
     forest: Forest, x: ArrayLike, *, sample_weight: ArrayLike | None = None, counts: ArrayLike | None = None
 ) -> dict[str, Any]:
-    """The dictionary of an axis-aligned forest that SHAP's TreeExplainer takes as a model.
+    """Returns an axis-aligned forest as a dictionary that SHAP's TreeExplainer takes as a model.
 
     Parameters
     ----------
     forest : Forest
-        Splits by single features, without sets of categories.
+        Forest with splits by single features, without sets of categories.
     x : (n_samples, n_features) array_like
-        Samples whose weight in each node is counted, at least one; best those that the forest was grown on.
+        Samples whose weight in each node is counted, at least one; preferably those that the forest was grown
+        on.
     sample_weight : (n_samples,) array_like, optional
         Weights, not all 0; by default 1.
     counts : (n_trees, n_samples) array_like of integers, optional
@@ -31,11 +32,10 @@ def to_dict(
     Returns
     -------
     dict
-        "input_dtype" and "internal_dtype" (types of NumPy), "tree_output", and "trees": a list of a
-        dictionary for each tree, whose arrays have an entry for each node, numbered within the tree:
-        "children_left", "children_right", "children_default" (int32, -1 in a leaf), "features" (int32, -1 in
-        a leaf), "thresholds" (float64), "values" ((n_nodes, n_outputs) float64) and "node_sample_weight"
-        (float64).
+        "input_dtype" and "internal_dtype" (types of NumPy), "tree_output", and "trees", a list with a
+        dictionary per tree. Its arrays have an entry per node, numbered within the tree: "children_left",
+        "children_right", "children_default" (int32, -1 in a leaf), "features" (int32, -1 in a leaf),
+        "thresholds" (float64), "values" ((n_nodes, n_outputs) float64) and "node_sample_weight" (float64).
 
     Raises
     ------
@@ -46,11 +46,10 @@ def to_dict(
     Notes
     -----
     Values are divided by n_trees, so that the sum over trees is the mean that `predict` returns. A split has
-    the mean of its children's values, weighted by their samples (the plain mean where no sample came).
-    `children_default` is where missing values go, the left child in a forest that knows none. Expected values
-    and attributions of `TreeExplainer(model)` condition on the weights of the nodes;
-    ``TreeExplainer(model, background)`` does not read them. Cost: that of `apply`, and a pass over the nodes
-    of each level.
+    the mean of its children's values, weighted by their samples, or the plain mean without samples. Missing
+    values go to `children_default`, which is the left child in a forest grown without them. Expected values
+    and attributions of `TreeExplainer(model)` depend on the weights of the nodes; ``TreeExplainer(model,
+    background)`` does not read them. Cost: that of `apply`, and a pass over the nodes of each level.
 
     Examples
     --------
@@ -90,7 +89,7 @@ def to_dict(
 def _weights_and_values(
     forest: Forest, leaf: IntArray, weight: FloatArray, counts: IntArray | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Weight of the samples and mean value in each node, both float64."""
+    """Returns the weight of the samples and the mean value in each node, both float64."""
     start, n_trees = forest.tree_start, leaf.shape[1]
     n_nodes = np.diff(start)
     of_node = np.concatenate(

@@ -1,4 +1,4 @@
-"""A forest as one file of plain arrays."""
+"""Forests as files of plain arrays."""
 
 import os
 
@@ -7,7 +7,7 @@ from ..core import models
 from .forest import OPTIONAL, Forest, check
 
 FORMAT = 2
-"""Number of the layout of a file; 2 has the arrays of missing values and categories."""
+"""Version of the file layout; 2 has the arrays of missing values and categories."""
 
 FOREST = models.record(Forest, check, OPTIONAL, n_features=models.small)
 """Reads a forest, for models of forests."""
@@ -22,28 +22,27 @@ _LAYOUT = models.Layout(
 
 
 def save(file: str | os.PathLike[str], forest: Forest) -> None:
-    """Write a forest to an .npz file, whole or not at all.
+    """Writes a forest to an .npz file, completely or not at all.
 
     Parameters
     ----------
     file : path
-        Replaced if it exists.
+        File to write; an existing one is replaced.
     forest : Forest
         Any forest; CuPy arrays are copied to the host.
 
     Raises
     ------
     TypeError, ValueError, IndexError
-        Something else; a forest that `check` refuses.
+        Not a Forest; a forest that `check` refuses.
     OSError
-        The file cannot be written; an older one is still there. A folder, a device or another thing that is
-        no regular file.
+        The file cannot be written, or is a folder, a device or another special file; an existing file stays.
 
     Notes
     -----
-    Plain arrays, no pickles: the fields of the forest under their names, and "forest_format", the number of
-    this layout. The file and its folder are forced to the disk: after a loss of power the path holds the
-    older file or the new one. Cost: a check and one write of the arrays.
+    The file has plain arrays, no pickles: the fields of the forest under their names, and "forest_format",
+    the version of the layout. The file and its folder are flushed to the disk: after a loss of power the path
+    holds the old file or the new one. Cost: a check and one write of the arrays.
 
     Examples
     --------
@@ -61,26 +60,26 @@ def save(file: str | os.PathLike[str], forest: Forest) -> None:
 
 
 def load(file: str | os.PathLike[str]) -> Forest:
-    """Read what `save` wrote.
+    """Returns a forest that `save` wrote.
 
     Parameters
     ----------
     file : path
-        Written by `save`.
+        File that `save` wrote.
 
     Returns
     -------
     Forest
-        NumPy arrays of the bits that were saved; `check` has passed it.
+        NumPy arrays, bit-identical to those that were saved; the forest has passed `check`.
 
     Raises
     ------
     FileNotFoundError, PermissionError
-        No such file; a file that may not be read.
+        The file does not exist; the file must not be read.
     ValueError
-        Not such a file, a damaged one, one of a newer format, or one whose arrays contradict each other.
+        Another kind of file, a damaged file, a newer format, or arrays that contradict each other.
     MemoryError
-        A sound file with an array that does not fit into memory.
+        A valid file with an array that does not fit into memory.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""What a forest is, and the checks that every function makes of one."""
+"""The Forest tuple, and the checks that every function makes of it."""
 
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -31,46 +31,46 @@ _FAULTS = {
 class Forest(NamedTuple):
     """Trees as arrays; n_nodes and n_leaves count over all trees, `real` is float32 or float64.
 
-    A node is a leaf where feature is -1. Else it compares feature `feature`, or where that is -2 the
-    projection ``sum data[j] * x[indices[j]]`` over ``indptr[v] <= j < indptr[v + 1]``, and sends values
-    ``<= threshold`` to node `left` of the tree, others to node ``left + 1``. The last three arrays say where
-    missing values and categories go; they are empty where a forest knows neither. A tree of N nodes has
-    (N + 1) / 2 leaves; the rows of `value` are numbered within a tree like nodes.
+    A node with feature -1 is a leaf. A split compares feature `feature`, or if that is -2 the projection
+    ``sum data[j] * x[indices[j]]`` over ``indptr[v] <= j < indptr[v + 1]``. It sends values ``<= threshold``
+    to node `left` of the tree, others to node ``left + 1``. The last three arrays route missing values and
+    categories; they are empty in a forest grown without either. A tree of N nodes has (N + 1) / 2 leaves;
+    rows of `value` are numbered within a tree, as nodes are.
     """
 
     n_features: IntArray
-    """() int64: features that x must have."""
+    """() int64: number of features of x."""
     tree_start: IntArray
-    """(n_trees + 1,) int64: first node of each tree; the last number is n_nodes."""
+    """(n_trees + 1,) int64: first node of each tree; the last entry is n_nodes."""
     feature: IntArray
     """(n_nodes,) int32: feature of a split, -1 of a leaf, -2 of a split by a projection."""
     threshold: FloatArray
     """(n_nodes,) real; 0 in a leaf."""
     left: IntArray
-    """(n_nodes,) int32: left child, numbered within the tree; in a leaf its row of values, likewise."""
+    """(n_nodes,) int32: left child, numbered within the tree; in a leaf its row of `value`, likewise."""
     value: FloatArray
     """(n_leaves, n_outputs) real: shares of the classes, or means."""
     gain: FloatArray
-    """(n_nodes,) real: by how much a split lowered the weighted impurity; 0 in a leaf.
+    """(n_nodes,) real: decrease of the weighted impurity by a split; 0 in a leaf.
 
-    Where sample weights, or their products with squared targets, are so far from 1 that sums or gains would
-    leave the range of the dtype, weights are scaled by a power of two first, and gains with them.
+    If sums or gains would leave the range of the dtype, sample weights are first scaled by a power of two,
+    and gains with them.
     """
     indptr: IntArray
-    """(n_nodes + 1,) int64: where projections begin, as in a CSR matrix; (0,) without projections."""
+    """(n_nodes + 1,) int64: start of each projection, as in a CSR matrix; (0,) without projections."""
     indices: IntArray
     """(n_entries,) int32: features of the projections."""
     data: FloatArray
     """(n_entries,) real: their weights."""
     default_left: IntArray = NO_DEFAULTS[0]
     """(n_nodes,) uint8: bit 0: missing values (NaN) go left; bit 1: unknown categories go left. 0 in a leaf.
-    (0,): the forest knows neither."""
+    (0,): the forest was grown without both."""
     category_indptr: IntArray = NO_DEFAULTS[1]
-    """(n_nodes + 1,) int64: where the sets of categories begin; a split with one compares no threshold, which
-    is 0. (0,): no split has one."""
+    """(n_nodes + 1,) int64: start of each set of categories; a split with a set does not compare its
+    threshold, 0. (0,): no split has a set."""
     category_bits: IntArray = NO_DEFAULTS[2]
-    """(n_words,) uint32: of a node's words, bit ``c % 32`` of word ``c // 32`` is 1 where category c goes
-    left. Numbers that are not whole, negative or beyond the words are unknown categories."""
+    """(n_words,) uint32: bit ``c % 32`` of word ``c // 32`` of a node is 1 if category c goes left. Negative
+    numbers, fractions and numbers beyond the words are unknown categories."""
 
     @property
     def n_trees(self) -> int:
@@ -79,14 +79,14 @@ class Forest(NamedTuple):
 
     @property
     def n_classes(self) -> int:
-        """Columns of `value`: classes, or in a regression targets."""
+        """Number of columns of `value`: classes, or in a regression targets."""
         return int(self.value.shape[1])
 
     def __repr__(self) -> str:
         try:
             sizes = f"n_trees={self.n_trees}, n_nodes={len(self.feature)}, n_features={int(self.n_features)}"
             return f"Forest({sizes}, n_classes={self.n_classes}, {self.threshold.dtype})"
-        except Exception:  # of fields that contradict themselves or are no arrays
+        except Exception:  # from fields that contradict each other or are not arrays
             return f"Forest{tuple(self)!r}"
 
 
@@ -101,7 +101,7 @@ if not TYPE_CHECKING:
 def check_layout(forest: Forest, x: object = None) -> np.dtype:
     """Checks kinds, dtypes and shapes, without reading the nodes; returns the dtype of the forest.
 
-    `x` are the samples that the caller got beside it, which may be the forest.
+    `x` are the samples of the same call, which may be the forest by mistake.
     """
     if not isinstance(forest, Forest):
         kind, remedy = type(forest).__name__, "pass what grow returns, or Forest(**arrays)"
@@ -113,7 +113,7 @@ def check_layout(forest: Forest, x: object = None) -> np.dtype:
     for a in forest:
         if type(a) is not np.ndarray:
             arrays = forest._asdict()
-            # Their defaults are NumPy arrays.
+            # Defaults are NumPy arrays.
             some = {
                 name: a for name, a in arrays.items()
                 if name not in OPTIONAL or type(a) is not np.ndarray or a.size
@@ -150,7 +150,7 @@ def check_layout(forest: Forest, x: object = None) -> np.dtype:
 
 
 def _check_defaults(forest: Forest, sizes: checks.Sizes) -> None:
-    """Kinds, dtypes and shapes of what says where missing values and categories go."""
+    """Checks kinds, dtypes and shapes of the arrays that route missing values and categories."""
     arrays = (forest.default_left, forest.category_indptr, forest.category_bits)
     if all(a is b for a, b in zip(arrays, NO_DEFAULTS, strict=True)):
         return
@@ -167,7 +167,7 @@ def _check_defaults(forest: Forest, sizes: checks.Sizes) -> None:
 
 
 def _check_sets(forest: Forest) -> None:
-    """Sets of categories lie in category_bits, at splits by features."""
+    """Checks that sets of categories lie in category_bits, and belong to splits by features."""
     if forest.default_left.size and int(forest.default_left.max()) > 3:
         raise ValueError(
             f"forest.default_left: expected 0 to 3, got {int(forest.default_left.max())}; pass arrays of one "
@@ -190,17 +190,17 @@ def _check_sets(forest: Forest) -> None:
 
 
 def knows_missing(forest: Forest) -> bool:
-    """Whether the splits of a forest say where missing values go."""
+    """Returns whether the splits of a forest route missing values."""
     return forest.default_left.size > 0
 
 
 def has_sets(forest: Forest) -> bool:
-    """Whether some split is one by categories."""
+    """Returns whether some split has a set of categories."""
     return bool(forest.category_bits.size)
 
 
 def check_comparisons(name: str, forest: Forest) -> None:
-    """Every split compares numbers with a threshold: none is a set of categories or finds missing values."""
+    """Checks that every split compares numbers with a threshold: none has a set or routes missing values."""
     if has_sets(forest):
         raise ValueError(
             f"{name}: expected splits by thresholds, got sets of categories; grow it on samples in which "
@@ -215,7 +215,7 @@ def check_comparisons(name: str, forest: Forest) -> None:
 
 
 def check_nodes(forest: Forest) -> None:
-    """No node leads out of its tree, of x or of the arrays, and all but roots have one parent.
+    """Checks that no node leads out of its tree, x or the arrays, and that all but roots have one parent.
 
     Walks do not test this.
     """
@@ -252,7 +252,7 @@ def check_nodes(forest: Forest) -> None:
 
 
 def check_numbers(forest: Forest, *names: str) -> None:
-    """No number of these arrays is NaN or infinite."""
+    """Checks that no number of these arrays is NaN or infinite."""
     for name in names:
         try:
             checks.finite(f"forest.{name}", getattr(forest, name))
@@ -262,7 +262,7 @@ def check_numbers(forest: Forest, *names: str) -> None:
 
 
 def check(forest: Forest) -> Forest:
-    """Returns the forest if its arrays are sound; use it on a forest that was read from a file.
+    """Returns the forest if its arrays are valid; use it on a forest of unknown origin.
 
     Parameters
     ----------
@@ -272,24 +272,23 @@ def check(forest: Forest) -> Forest:
     Returns
     -------
     Forest
-        The argument.
+        The argument itself.
 
     Raises
     ------
     TypeError, ValueError, IndexError
-        Wrong kind or dtype; wrong shape, trees of an even number of nodes, thresholds that are NaN, values
-        that are not finite; children that do not come after their parent (a walk could run for ever) or lie
-        outside their tree, nodes of two parents or of none, features, projections or sets of categories out
-        of range.
+        Wrong kind or dtype; wrong shape, trees with an even number of nodes, thresholds that are NaN, values
+        that are not finite; children that do not come after their parent (a walk might never end) or lie
+        outside their tree, nodes with two parents or none, features, projections or sets of categories out of
+        range.
 
     Notes
     -----
-    A forest that passes can be applied to any x of n_features columns inside `hforest.unchecked()`.
-    Nodes may stand in any order in which children come after their parent; all functions that grow or
-    convert trees write them breadth-first. Leaves of a tree may share a row of values, which leaves other
-    rows unused: predictions, paths and importances are right then, too. Cost: one read of the arrays.
-    Forests with projections, and trees that are not breadth-first, take a byte of memory for each node of
-    the largest tree for as long as the check lasts, on a GPU every forest four for each node.
+    A forest that passes can be applied to any x of n_features columns inside `hforest.unchecked()`. Nodes may
+    have any order in which children come after their parent; all functions that grow or convert trees write
+    them breadth-first. Leaves of a tree may share a row of values, so that other rows are unused. Cost: one
+    read of the arrays. During the check, forests with projections and trees that are not breadth-first take a
+    byte of memory for each node of the largest tree; on a GPU every forest takes four bytes per node.
 
     Examples
     --------
@@ -311,7 +310,7 @@ def check(forest: Forest) -> Forest:
 def goes_right(forest: Forest, at: int, value: Any) -> bool:
     """Returns whether a value goes to the right child of node `at`, a number over all trees.
 
-    Where the forest does not know missing values, NaN goes left.
+    If the forest was grown without missing values, NaN goes left.
     """
     if forest.default_left.size:
         if math.isnan(value):
@@ -327,10 +326,10 @@ def goes_right(forest: Forest, at: int, value: Any) -> bool:
 
 
 def narrowed(forest: Forest, second: IntArray) -> Forest:
-    """The splits of a forest without sets, on samples in which infinite numbers stand for missing values.
+    """Returns the splits of a forest without sets, for samples in which infinity replaces missing values.
 
-    Splits that send missing values right compare column second[f] of a feature f, which has +inf for them;
-    the others compare column f, which has -inf.
+    Splits that send missing values right compare column second[f] of a feature f, where they are +inf; the
+    others compare column f, where they are -inf.
     """
     xp, threshold = dispatch.array_module(forest.threshold), forest.threshold
     goes_right = (forest.feature >= 0) & (forest.default_left & 1 == 0)
@@ -342,29 +341,29 @@ def narrowed(forest: Forest, second: IntArray) -> Forest:
 
 
 def _of_bytes(data: bytes, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
-    """An array that nobody can write to, for its memory is that of `data`."""
+    """Returns a read-only array on the memory of `data`."""
     return np.frombuffer(data, dtype).reshape(shape) if data else np.zeros(shape, dtype)
 
 
 def frozen(forest: Forest) -> tuple[Forest, Forest]:
-    """Two forests of one copy of the arrays of a forest, which are checked and cannot be written to.
+    """Returns two forests that share one checked, read-only copy of the arrays of a forest.
 
-    The shape and dtype of an array can be changed. Those of the first forest are not to be shown to anyone.
+    A caller can still change shape and dtype of an array, so keep the first forest private.
     """
     check_layout(forest)
     checks.on_cpu(**{"forest.feature": forest.feature})
     parts = [(a.tobytes(), a.dtype, a.shape) for a in forest]
-    # The copy is checked, not the original, which another thread may change meanwhile.
+    # Checks the copy, for another thread may change the original meanwhile.
     return check(Forest(*(_of_bytes(*part) for part in parts))), Forest(*(_of_bytes(*part) for part in parts))
 
 
 def on_host(forest: Forest) -> Forest:
-    """The forest in NumPy arrays."""
+    """Returns the forest with NumPy arrays."""
     return Forest(*(dispatch.to_numpy(a) for a in forest))
 
 
 def root_of(forest: Forest, tree: int) -> int:
-    """First node of a tree; raises where there is no such tree."""
+    """Returns the first node of a tree; raises if there is no such tree."""
     n_trees = forest.tree_start.size - 1
     tree = checks.integer("tree", tree, 0)
     if tree >= n_trees:

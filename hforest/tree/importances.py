@@ -1,4 +1,4 @@
-"""How much the features of a forest matter: by its splits, and by what shuffling a feature costs."""
+"""Importance of features: by splits, and by the error after a permutation of a feature."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
@@ -14,14 +14,15 @@ from .walks import checked, outputs
 
 
 def importance(forest: Forest, *, by: Literal["count", "gain"] = "count") -> FloatArray:
-    """Share of each feature in the splits of a forest.
+    """Returns the share of each feature in the splits of a forest.
 
     Parameters
     ----------
     forest : Forest
         Any forest, axis-aligned or oblique.
     by : "count" or "gain"
-        Count the splits that compare a feature (Perry et al. 2019, section 3.2), or add up their gains.
+        Whether to count the splits that compare a feature (Perry et al. 2019, section 3.2), or to sum their
+        gains.
 
     Returns
     -------
@@ -35,9 +36,9 @@ def importance(forest: Forest, *, by: Literal["count", "gain"] = "count") -> Flo
 
     Notes
     -----
-    A projection counts, or gains, for each of its features whose weight is not 0. By gain, every tree's
-    features sum to 1 before trees are averaged. For CuPy arrays the sum is made on the host, in
-    the order of the nodes. Cost: one read of the nodes.
+    A projection adds its count or gain to each of its features whose weight is not 0. With "gain" the
+    features of each tree sum to 1 before trees are averaged. CuPy arrays are summed on the host, in the order
+    of the nodes. Cost: one read of the nodes.
 
     Examples
     --------
@@ -88,35 +89,35 @@ def permutation_importance(
     progress: Progress = None,
     rng: Rng = None,
 ) -> FloatArray:
-    """How much worse a forest predicts with the values of a feature permuted.
+    """Returns the increase of a forest's error after a permutation of a feature's values.
 
     Parameters
     ----------
     forest : Forest
         Any forest, axis-aligned or oblique.
     x : (n_samples, n_features) array_like
-        Samples, finite, at least one, of any real dtype; converted to the dtype of the forest. Best those
+        Samples, finite, at least one, of any real dtype; converted to the dtype of the forest. Prefer samples
         that the forest was not grown on.
     y : (n_samples,) array_like, or (n_samples, n_outputs)
         Labels of any integer dtype or bool, or targets of any real dtype; targets are converted to the dtype
         of the forest.
     columns : int, (n_sets,) array-like of ints, or list of array-likes of ints, optional
-        Features that are permuted, each by itself; or sets of features, of each of which the samples are
-        permuted as a whole. Sets may overlap. By default every feature by itself.
+        Features to permute, one at a time, or sets of features, whose rows are permuted together. Sets may
+        overlap. By default every feature by itself.
     task : "classification" or "regression"
         Whether y holds labels or targets.
     n_repeats : int
-        How often each feature, or set of features, is permuted.
+        Number of permutations of each feature or set of features.
     progress : callable or bool, optional
-        Called as progress(done, n_sets) after each feature or set; False ends the work and returns the rows
-        of those so far. True shows a bar.
+        Called as progress(done, n_sets) after each feature or set. If it returns False, work stops and the
+        rows so far are returned. True shows a bar.
     rng : None, int or numpy.random.Generator
         Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
     (n_sets, n_repeats) numpy array of float64, of all features (n_features, n_repeats)
-        By how much the share of right labels sinks, or the mean squared error rises. Below 0 where a
+        Decrease of the share of correct labels, or increase of the mean squared error. Negative if a
         permutation happens to help.
 
     Raises
@@ -127,9 +128,9 @@ def permutation_importance(
 
     Notes
     -----
-    Breiman 2001, section 10. Features that carry the same information share their importance, or hide each
-    other's; a set of them does not. `hforest.stats.importance_test` with ``by="error"`` makes p-values of
-    this. Cost: n_sets n_repeats predictions of all samples.
+    Breiman 2001, section 10. Features with the same information share their importance, or hide each other's;
+    permute them as a set. `hforest.stats.importance_test` with ``by="error"`` returns p-values. Cost: n_sets
+    n_repeats predictions of all samples.
 
     Examples
     --------
@@ -158,7 +159,7 @@ def permutation_importance(
 
 
 def _accuracy(forest: Forest, x: FloatArray, y: ArrayLike) -> Callable[[FloatArray], float]:
-    """score(p): share of right labels."""
+    """Returns score(p): the share of correct labels."""
     try:
         labels, _ = supervised.labels("y", y, len(x), forest.value.shape[1])
     except IndexError as error:
@@ -169,7 +170,7 @@ def _accuracy(forest: Forest, x: FloatArray, y: ArrayLike) -> Callable[[FloatArr
 
 
 def _minus_error(forest: Forest, x: FloatArray, y: ArrayLike) -> Callable[[FloatArray], float]:
-    """score(p): minus the mean squared error, differences in the dtype of the forest."""
+    """Returns score(p): minus the mean squared error, with differences in the dtype of the forest."""
     dtype, n_outputs = forest.value.dtype, forest.value.shape[1]
     goals = supervised.targets("y", y, len(x), min(supervised.MAX_WEIGHT, float(np.finfo(dtype).max)))
     if goals.shape[1] != n_outputs:
@@ -203,7 +204,7 @@ def _losses(
     rng: np.random.Generator,
     report: progresses.Report,
 ) -> np.ndarray:
-    """(n_sets, n_repeats): how much lower the score is with the rows of some columns permuted."""
+    """Returns (n_sets, n_repeats): the decrease of the score after a permutation of the rows of columns."""
     xp = dispatch.array_module(x)
     whole = score(x)
     lost = np.zeros((len(sets), n_repeats))

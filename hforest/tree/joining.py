@@ -1,4 +1,4 @@
-"""The trees of several forests as one forest."""
+"""Trees of several forests as one forest."""
 
 import re
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ def join(forests: Sequence[Forest]) -> Forest:
     Parameters
     ----------
     forests : sequence of Forest
-        At least one; all of one dtype, device, number of features and number of outputs. Either all know
-        where missing values go (`default_left`), or none. Splits may be of features in some and of
-        projections in others, and by sets of categories in some alone.
+        At least one; all with the same dtype, device, number of features and number of outputs. Either all
+        have routes for missing values (`default_left`), or none. Splits by features, projections and sets of
+        categories may be mixed.
 
     Returns
     -------
@@ -33,22 +33,22 @@ def join(forests: Sequence[Forest]) -> Forest:
     Raises
     ------
     TypeError, ValueError, IndexError
-        No sequence of forests, or an empty one; forests that `check` refuses; forests of different dtypes,
-        devices, features or outputs; some that know missing values beside some that do not.
+        Not a sequence of forests, or an empty one; forests that `check` refuses; forests that differ in
+        dtype, device, features or outputs; forests with and without routes for missing values.
 
     Notes
     -----
-    Forests that a function of hforest grew from the same arguments and the same int as rng in ranges
-    of trees (its argument first_tree) are joined to the forest that one call grows, bit for bit. A forest
-    grows on by the same two: grow trees ``first_tree = n_trees`` and later, and join.
+    Forests that were grown in ranges of trees (argument first_tree), with the same arguments and the same int
+    as rng, join to a forest that is bit-identical to that of one call. To add trees to a forest, grow with
+    ``first_tree = n_trees``, and join.
 
-    Means over trees weigh each tree alike, so a prediction of the joined forest is the mean of the forests'
-    predictions, weighted by their numbers of trees, up to rounding.
+    All trees have equal weight: up to rounding, a prediction of the joined forest is the mean of the forests'
+    predictions, weighted by their numbers of trees.
 
-    Whether a forest knows missing values depends on the samples that it was grown on. One that does not
-    refuses them, so joined with one that does it would need a rule that nobody chose; it is refused. Where
-    missing values are to go left in such a forest, replace its array:
-    ``forest._replace(default_left=(forest.feature != -1).astype(numpy.uint8))``. Cost: a copy of the arrays.
+    A forest has routes for missing values if its samples had missing values. Other forests refuse NaN, and
+    joining both would need an arbitrary rule. To send missing values left in such a forest, replace its
+    array: ``forest._replace(default_left=(forest.feature != -1).astype(numpy.uint8))``. Cost: a copy of the
+    arrays.
 
     Examples
     --------
@@ -119,13 +119,13 @@ def _check(forests: Sequence[Forest]) -> None:
 
 
 def _starts(xp: ModuleType, starts: list[IntArray], sizes: list[int]) -> Array:
-    """Starts within each part as starts within all parts; each has one entry more than it has members."""
+    """Returns starts within each part as starts within all parts; arrays end with the number of members."""
     before = [0, *accumulate(sizes)]
     shifted = [start[1:] + n for start, n in zip(starts, before, strict=False)]
     return xp.concatenate([xp.zeros(1, np.int64), *shifted])
 
 
 def _pointers(xp: ModuleType, indptrs: list[IntArray], n_nodes: list[int], n_entries: list[int]) -> Array:
-    """As `_starts` for the nodes' entries; a forest without such entries has an empty array."""
+    """Returns the same for entries of nodes; a forest without such entries has an empty array."""
     full = [p if p.size else xp.zeros(n + 1, np.int64) for p, n in zip(indptrs, n_nodes, strict=True)]
     return _starts(xp, full, n_entries)

@@ -1,4 +1,4 @@
-"""Quantile regression forests: the targets that the leaves hold, and their quantiles."""
+"""Quantile regression forests: targets in the leaves, and their quantiles."""
 
 from typing import Literal, NamedTuple
 
@@ -13,24 +13,24 @@ from .walks import apply
 _FLOAT64 = np.dtype(np.float64)
 _METHODS = ("inverted_cdf", "linear")
 _MAX_TOTAL = 2.0**400
-"""Bound of a weight in a leaf: sums of them stay in the range of float64."""
+"""Bound of a weight in a leaf, so that sums stay in the range of float64."""
 
 
 class LeafTargets(NamedTuple):
     """The training targets in each leaf of a forest; n_nodes counts the nodes of all trees."""
 
     y: FloatArray
-    """(n_outputs, n_train) float64: the targets of each output in ascending order."""
+    """(n_outputs, n_train) float64: targets of each output in ascending order."""
     indptr: IntArray
-    """(n_nodes + 1,) int64: samples of node v are the entries indptr[v] to indptr[v + 1] - 1."""
+    """(n_nodes + 1,) int64: samples of node v are entries indptr[v] to indptr[v + 1] - 1."""
     rank: IntArray
     """(n_outputs, n_entries) int32: place of the target of a sample in its row of `y`."""
     weight: FloatArray
-    """(n_entries,) float64: weight of a sample in its leaf, above 0; (0,) where all are 1."""
+    """(n_entries,) float64: weight of a sample in its leaf, above 0; (0,) if all are 1."""
 
 
 def grouped(forest: Forest, leaf: IntArray) -> tuple[IntArray, IntArray]:
-    """Where the samples of each node begin, and the samples in ascending order; leaf -1 is left out."""
+    """Returns where the samples of each node begin, and the samples in ascending order, without leaf -1."""
     indptr = np.empty(len(forest.feature) + 1, np.int64)
     member = np.empty(int(np.count_nonzero(leaf >= 0)), np.int32)
     dispatch.backend(PACKAGE, leaf).group(leaf, forest.tree_start, indptr, member)
@@ -45,26 +45,26 @@ def leaf_targets(
     sample_weight: ArrayLike | None = None,
     counts: ArrayLike | None = None,
 ) -> LeafTargets:
-    """The training targets in each leaf of a forest, from which `quantiles` predicts.
+    """Returns the training targets in each leaf of a forest, from which `quantiles` predicts.
 
     Parameters
     ----------
     forest : Forest
         Any forest, axis-aligned or oblique, of any task.
     x : (n_train, n_features) array_like
-        Samples, at least one; best those that the forest was grown on.
+        Samples, at least one; preferably those that the forest was grown on.
     y : (n_train,) or (n_train, n_outputs) array_like
         Targets of any real dtype.
     sample_weight : (n_train,) array_like, optional
         Weights, not all 0; by default 1. Samples of weight 0 are left out.
     counts : (n_trees, n_train) array_like of integers, optional
-        How often each tree holds each sample: in-bag counts such as from `hforest.growth.bootstrap_counts`.
-        By default each tree holds every sample once.
+        How often each tree holds each sample: in-bag counts such as those of
+        `hforest.growth.bootstrap_counts`. By default each tree holds every sample once.
 
     Returns
     -------
     LeafTargets
-        Of NumPy arrays.
+        NumPy arrays.
 
     Raises
     ------
@@ -74,10 +74,10 @@ def leaf_targets(
 
     Notes
     -----
-    Meinshausen 2006 section 3: all samples in a leaf are kept, not their mean alone. He drops all samples
-    down every tree, the ones that a tree did not draw included, which is the default here; with the in-bag
-    counts a tree holds what it was grown on. Cost: that of `apply`, a sort of the targets, and 4 bytes (12
-    with weights or counts) for each sample and tree, and 8 for each node.
+    Meinshausen 2006, section 3: leaves hold all samples, not only their mean. By default, as there, every
+    tree holds all samples, also those that it did not draw; with in-bag counts it holds those that it was
+    grown on. Cost: that of `apply` and a sort of the targets. Memory: 4 bytes (12 with weights or counts) per
+    sample and tree, and 8 per node.
 
     Examples
     --------
@@ -127,24 +127,24 @@ def quantiles(
     method: Literal["inverted_cdf", "linear"] = "inverted_cdf",
     counts: ArrayLike | None = None,
 ) -> FloatArray:
-    """Quantiles of the target of each sample, by a quantile regression forest.
+    """Returns quantiles of the target of each sample, by a quantile regression forest.
 
     Parameters
     ----------
     forest : Forest
         The forest that `targets` belong to.
     targets : LeafTargets
-        From `leaf_targets`.
+        Result of `leaf_targets`.
     x : (n_samples, n_features) array-like
         Samples, finite, of any real dtype; they are converted to the dtype of the forest. A forest that was
-        grown with missing values or categories takes NaN, too.
+        grown with missing values or categories accepts NaN, too.
     levels : (n_levels,) array_like
         Levels of the quantiles, 0 to 1, in any order: 0.5 for the median.
     method : "inverted_cdf" or "linear"
-        How quantiles are made of the targets in the leaves, see Notes; "linear" takes whole weights.
+        How quantiles are computed from the targets in the leaves, see Notes; "linear" needs whole weights.
     counts : (n_trees, n_samples) array_like of integers, optional
-        How often each tree drew each sample of x: quantiles of a sample then come from the trees that did not
-        draw it (out-of-bag quantiles). By default from all trees.
+        How often each tree drew each sample of x: quantiles of a sample then come only from trees that did
+        not draw it (out-of-bag quantiles). By default they come from all trees.
 
     Returns
     -------
@@ -159,19 +159,19 @@ def quantiles(
 
     Notes
     -----
-    "inverted_cdf" (Meinshausen 2006, eqs. 4 to 6): a training sample has in a tree the weight that it has in
-    the leaf of x, divided by that of the whole leaf; F(y | x) is the mean weight over trees of the samples
-    with target ``<= y``; a quantile is the least target with ``F(y | x) >= level``. Trees whose leaf holds
-    no sample are left out.
+    "inverted_cdf" (Meinshausen 2006, eqs. 4 to 6): in a tree, the weight of a training sample is its weight
+    in the leaf of x, divided by that of the whole leaf. F(y | x) is the mean over trees of the weight of
+    samples with target ``<= y``; a quantile is the least target with ``F(y | x) >= level``. Trees whose leaf
+    holds no sample are left out.
 
-    "linear": the samples of all leaves are pooled, so that a leaf of many samples counts more; a quantile is
-    that of `numpy.quantile` (linear interpolation, type 7) of the pooled targets, each as often as its weight
-    says. With in-bag counts in `leaf_targets` these are the numbers of the package quantile-forest with
-    ``max_samples_leaf=None``, to rounding.
+    "linear": the samples of all leaves are pooled, so leaves of more samples count more. A quantile is that
+    of `numpy.quantile` (linear interpolation, type 7) of the pooled targets, each repeated by its weight.
+    With in-bag counts in `leaf_targets` results equal those of the package quantile-forest with
+    ``max_samples_leaf=None``, up to rounding.
 
-    Weights are added up in float64 in the order of the trees; results have the same bits at every number of
-    threads. Cost: that of `apply`, a few nanoseconds for each sample in the leaves, and n_train / 64 for each
-    row; 20 bytes for each training sample and thread.
+    Weights are added in float64 in the order of the trees; results are bit-identical for every number of
+    threads. Cost: that of `apply`, a few nanoseconds per sample in the leaves, and n_train / 64 steps per
+    row. Memory: 20 bytes per training sample and thread.
 
     Examples
     --------
@@ -233,7 +233,7 @@ def _levels(levels: ArrayLike) -> FloatArray:
 
 
 def _check_targets(targets: LeafTargets, n_nodes: int) -> None:
-    """Targets that belong to a forest of n_nodes nodes, whose entries lead out of no array."""
+    """Checks that targets belong to a forest of n_nodes nodes, and that no entry leads out of its array."""
     checks.instance(
         "targets", targets, LeafTargets, "a hforest.tree.LeafTargets", "pass the result of leaf_targets"
     )

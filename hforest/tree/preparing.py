@@ -1,40 +1,40 @@
-"""Forests that are checked and packed once, and applied many times."""
+"""Forests that are checked and packed once and applied many times."""
 
 from .forest import Forest
 from .prepared import Prepared
 
 
 def prepare(forest: Forest | Prepared) -> Prepared:
-    """Check and pack a forest once, to be applied to few rows at a time.
+    """Returns a checked and packed forest, for many calls on few rows.
 
     Parameters
     ----------
     forest : Forest or Prepared
-        Any forest of NumPy arrays. One that is prepared is returned as it is.
+        Any forest of NumPy arrays. A Prepared is returned itself.
 
     Returns
     -------
     Prepared
-        `apply`, `predict`, `vote_shares` and `path` take it in place of the forest, and return the same bits
-        without checking it again. Its attribute `forest` is a copy whose arrays cannot be written to.
+        `apply`, `predict`, `vote_shares` and `path` take it in place of the forest, and return bit-identical
+        results without checking it again. Its attribute `forest` is a read-only copy.
 
     Raises
     ------
     TypeError, ValueError, IndexError
         A forest that `check` refuses, or of CuPy arrays.
     MemoryError
-        No memory for it.
+        Not enough memory.
 
     Notes
     -----
-    It cannot be changed, and several threads may use one at the same time. Its pickle is that of its forest,
-    which is checked and packed again when it is read. Nodes of splits by features are packed in 8 to 16
-    bytes, a few levels of a tree next to each other; several trees are walked at once. Forests with
-    projections or categories are walked as before, without their checks. Memory: that of the forest and 16
-    to 24 bytes for each node. Cost: a check, a copy of the arrays and some tens of nanoseconds a node.
+    A Prepared cannot be changed, and several threads may use it at the same time. Its pickle is that of its
+    forest, which is checked and packed again when it is read. Splits by features are packed in 8 to 16 bytes,
+    with a few levels of a tree next to each other; several trees are walked at once. Forests with projections
+    or categories are not packed, but skip their checks. Memory: that of the forest and 16 to 24 bytes per
+    node. Cost: a check, a copy of the arrays and some tens of nanoseconds per node.
 
-    Calls on few rows, of about 10,000 steps from node to node, keep the GIL, since waiting for it may take
-    longer than they do. All others give it back.
+    Calls on few rows, of up to about 10,000 steps from node to node, keep the GIL, for waiting for it may
+    take longer than the call. All others release it.
 
     Examples
     --------

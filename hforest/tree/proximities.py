@@ -1,4 +1,4 @@
-"""How often two samples share a leaf."""
+"""Proximities: shares of the trees in which two samples are in the same leaf."""
 
 import math
 
@@ -20,7 +20,7 @@ def proximity(
     min_share: float = 0.0,
     max_neighbors: int | None = None,
 ) -> SparseArray:
-    """Share of the trees in which two samples reach the same leaf, as a sparse matrix.
+    """Returns the share of the trees in which two samples reach the same leaf, as a sparse matrix.
 
     Parameters
     ----------
@@ -28,15 +28,15 @@ def proximity(
         Any forest, axis-aligned or oblique.
     x : (n_samples, n_features) array-like
         Samples, finite, of any real dtype; they are converted to the dtype of the forest. A forest that was
-        grown with missing values or categories takes NaN, too.
+        grown with missing values or categories accepts NaN, too.
     other : (n_others, n_features) array_like, optional
         Samples of the columns, such as the training samples; by default x.
     min_share : float
-        Smaller shares are left out (they are 0 in the matrix), 0 to 1. By default every pair of samples that
-        shares a leaf is stored.
+        Least share that is stored, 0 to 1; smaller ones are 0 in the matrix. By default every pair of samples
+        that shares a leaf is stored.
     max_neighbors : int, optional
-        Entries of a row at most, at least 1: those of the largest shares, of equal ones the first columns. In
-        a matrix of x with itself a sample is a neighbor of its own. By default all.
+        Maximum number of entries of a row, at least 1: the largest shares, of equal ones the first columns.
+        In a matrix of x with itself a sample is its own neighbor. By default all.
 
     Returns
     -------
@@ -47,7 +47,7 @@ def proximity(
     Raises
     ------
     TypeError, ValueError, IndexError
-        As for `apply`; CuPy arrays; a setting out of its range.
+        As for `apply`; CuPy arrays; a setting out of range.
     MemoryError
         A matrix that does not fit into memory.
 
@@ -55,9 +55,9 @@ def proximity(
     -----
     Breiman 2001: the proximity of two samples is ``1 / n_trees sum_t [leaf_t(x_i) = leaf_t(x_j)]``. All
     samples go down all trees, whether a tree drew them or not. ``1 - p`` is a dissimilarity for scaling,
-    clusters and neighbors. Cost: that of `apply`, and twice a step of some nanoseconds for each row, tree and
-    sample in its leaf; memory: 8 bytes (16 in float64) for each stored number, 4 for each sample and tree.
-    Forests of few leaves make full matrices: pass min_share or max_neighbors then.
+    clusters and neighbors. Cost: that of `apply`, and two steps of a few nanoseconds for each row, tree and
+    sample in its leaf. Memory: 8 bytes (16 in float64) per stored number, 4 per sample and tree. Forests with
+    few leaves give dense matrices: pass min_share or max_neighbors then.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def proximity(
     n, n_trees = leaf.shape
     n_others = len(of_others)
     indptr, member = grouped(forest, of_others)
-    # A share is a number of trees: 0.3 of ten trees are three, whatever their product is rounded to.
+    # A share is a number of trees: 0.3 of ten trees are three, however their product is rounded.
     least = max(1, math.ceil(share * n_trees * (1 - 1e-12)))
     most = n_others if most is None else min(most, n_others)
     row_start, dtype = np.zeros(n + 1, np.int64), forest.threshold.dtype

@@ -1,9 +1,9 @@
 """Reference implementation: forests applied to samples, node by node.
 
-Same functions, parameters and arrays as `cpu` and `gpu`. Node v of tree m is at tree_start[m] + v. A leaf has
-feature -1, and `left` is its row among the tree's leaf values. A split has a feature, or feature -2 and the
-projection indptr[v]:indptr[v + 1] of (indices, data). A value `<= threshold` goes to node `left`, another to
-node `left + 1`; `goes_right` says where missing values and categories go.
+Functions, parameters and arrays are those of `cpu` and `gpu`. Node v of tree m is at tree_start[m] + v. A
+leaf has feature -1, and `left` is its row among the tree's leaf values. A split has a feature, or feature -2
+and the projection indptr[v]:indptr[v + 1] of (indices, data). A value `<= threshold` goes to node `left`,
+others to node `left + 1`; `goes_right` routes missing values and categories.
 """
 
 import itertools
@@ -68,24 +68,24 @@ def _all_numbers(rows):
 
 
 def apply_rows(rows, forest, leaf):
-    """As `apply`, of the rows of a sparse matrix."""
+    """Writes the same as `apply` for the rows of a sparse matrix."""
     apply(_all_numbers(rows), forest, leaf)
 
 
 def predict_rows(rows, forest, vote, y):
-    """As `predict`, of the rows of a sparse matrix."""
+    """Writes the same as `predict` for the rows of a sparse matrix."""
     predict(_all_numbers(rows), forest, vote, y)
 
 
 def faults(tree_start, feature, threshold, left, indptr, indices, n_features, first):
-    """first[0] = the first node with a fault, or -1; first[1] = the number of the fault, or 0.
+    """Writes the first node with a fault, or -1, to first[0]; the number of the fault, or 0, to first[1].
 
-    Faults: a walk could leave the tree or x at this node, or the node has two parents or none.
+    A node has a fault if a walk could leave the tree or x there, or if it has two parents or none.
     """
     first[0], first[1] = -1, 0
     for root, stop in itertools.pairwise(tree_start):
         n_nodes = int(stop - root)
-        n_parents = [1] + [0] * (n_nodes - 1)  # The root needs no parent.
+        n_parents = [1] + [0] * (n_nodes - 1)  # The root has no parent.
         for v in range(n_nodes):
             at = int(root + v)
             first[1] = _fault(at, v, n_nodes, feature, threshold, left, indptr, indices, n_features)
@@ -167,7 +167,7 @@ def _quantile(numbers, weights, level, equal_trees):
 
 
 def quantiles(leaf, tree_start, indptr, rank, weight, y, levels, equal_trees, values):
-    """Writes the quantiles of the targets that rows reach; those of a row that reaches none stay."""
+    """Writes the quantiles of the targets in the leaves of each row; rows without targets stay unchanged."""
     for k in range(len(y)):
         for i, row in enumerate(leaf):
             total = _weights(row, tree_start, indptr, rank[k], weight, equal_trees)
@@ -178,7 +178,8 @@ def quantiles(leaf, tree_start, indptr, rank, weight, y, levels, equal_trees, va
 
 
 def _nearest(row, tree_start, indptr, member, least, most):
-    # (member, trees shared) of the `most` nearest members, of equal ones the first, in ascending order.
+    # Returns (member, shared trees) of the `most` nearest members, of equal ones the first, in ascending
+    # order.
     shared = _weights(row, tree_start, indptr, member, (), False)
     nearest = sorted((-int(count), j) for j, count in shared.items() if count >= least)[:most]
     return sorted((j, -count) for count, j in nearest)
@@ -191,7 +192,7 @@ def count_neighbors(leaf, tree_start, indptr, member, n_members, least, most, si
 
 
 def neighbors(leaf, tree_start, indptr, member, n_members, least, most, row_start, indices, data):
-    """Writes the members that `count_neighbors` counts, and the share of the trees in which they do."""
+    """Writes the members that `count_neighbors` counts, and their shares of the trees."""
     for i, row in enumerate(leaf):
         at = int(row_start[i])
         for k, (j, count) in enumerate(_nearest(row, tree_start, indptr, member, least, most)):

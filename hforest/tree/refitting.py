@@ -1,4 +1,4 @@
-"""Leaf values from other samples than those that grew the splits: counts of classes, and refitted forests."""
+"""Leaf values from samples that did not grow the splits: counts of classes, and refitted forests."""
 
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -14,11 +14,11 @@ from .walks import apply
 
 _EMPTY = ("prune", "abstain")
 _ENTRIES = 1 << 20
-"""Samples of several trees that are added up at a time."""
+"""Number of samples, over several trees, that are summed at a time."""
 
 
 def _held(forest: Forest, x: ArrayLike, counts: ArrayLike | None) -> tuple[IntArray, IntArray | None]:
-    """(n_samples, n_trees) leaves of the samples, and how often each tree holds each of them; checked."""
+    """Returns the leaves (n_samples, n_trees), and how often each tree holds each sample, after checks."""
     check_layout(forest, x)
     checks.on_cpu(**{"forest.feature": forest.feature})
     leaf = apply(forest, x)
@@ -31,7 +31,7 @@ def _held(forest: Forest, x: ArrayLike, counts: ArrayLike | None) -> tuple[IntAr
 
 
 def value_rows(forest: Forest, leaf: IntArray, tree: IntArray) -> IntArray:
-    """The rows of `value` of leaves, which are numbered within their trees."""
+    """Returns the rows of `value` of leaves, which are numbered within their trees."""
     root = forest.tree_start[tree]
     rows: IntArray = (root + tree) // 2 + forest.left[root + leaf]
     return rows
@@ -40,7 +40,7 @@ def value_rows(forest: Forest, leaf: IntArray, tree: IntArray) -> IntArray:
 def _in_trees(
     forest: Forest, leaf: IntArray, held: IntArray | None
 ) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
-    """Of some trees at a time the samples that they hold, their rows of `value`, and how often."""
+    """Yields for some trees at a time their samples, the rows of `value`, and how often each counts."""
     n, n_trees = leaf.shape
     step = max(1, _ENTRIES // n)
     for first in range(0, n_trees, step):
@@ -57,7 +57,7 @@ def _in_trees(
 def class_counts(
     forest: Forest, leaf: IntArray, held: IntArray | None, y: IntArray, n_classes: int
 ) -> IntArray:
-    """As `leaf_counts`, of the leaves of samples and of labels that have been checked."""
+    """Returns the same as `leaf_counts`, for checked leaves and labels."""
     n_leaves = len(forest.value)
     with checks.memory("n_classes", "counts", 8 * n_leaves * n_classes):
         result = np.zeros((n_leaves, n_classes), np.int64)
@@ -75,7 +75,7 @@ def leaf_counts(
     counts: ArrayLike | None = None,
     n_classes: int | None = None,
 ) -> IntArray:
-    """How many samples of each class the leaves of a forest hold.
+    """Returns the number of samples of each class in the leaves of a forest.
 
     Parameters
     ----------
@@ -86,15 +86,15 @@ def leaf_counts(
     y : (n_samples,) array-like of labels
         Labels 0 to n_classes - 1 of any integer or bool dtype.
     counts : (n_trees, n_samples) array-like of integers, optional
-        How often each tree holds each sample: in-bag counts, or counts of samples
-        that its splits were not grown on. By default each tree holds every sample once.
+        How often each tree holds each sample: in-bag counts, or counts of samples that did not grow its
+        splits. By default each tree holds every sample once.
     n_classes : int, optional
         Number of classes, at most 2**20. By default the largest label plus 1, and every class must occur.
 
     Returns
     -------
     (n_leaves, n_classes) array of int64
-        Row r is of the leaves whose row of ``forest.value`` is r.
+        Row r has the counts of the leaves with row r of ``forest.value``.
 
     Raises
     ------
@@ -103,8 +103,7 @@ def leaf_counts(
 
     Notes
     -----
-    Sums of whole numbers: exact, and the same at every number of threads. Cost: that of `apply`, and a pass
-    over the samples for each tree.
+    Counts are exact. Cost: that of `apply`, and a pass over the samples for each tree.
 
     Examples
     --------
@@ -131,7 +130,7 @@ def refit(
     n_classes: int | None = None,
     empty: Literal["prune", "abstain"] = "prune",
 ) -> Forest:
-    """A forest with the splits of another one, and leaf values from other samples.
+    """Returns a forest with the splits of another one, and leaf values from other samples.
 
     Parameters
     ----------
@@ -140,26 +139,26 @@ def refit(
     x : (n_samples, n_features) array-like
         Samples, at least one; converted to the dtype of the forest.
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
-        Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression,
-        of absolute value at most 1e100 and in the range of the trees' dtype.
+        Labels 0 to n_classes - 1 of any integer or bool dtype; in a regression targets of any real dtype, of
+        absolute value at most 1e100 and in the range of the trees' dtype.
     counts : (n_trees, n_samples) array-like of integers, optional
-        How often each tree holds each sample: in-bag counts, or counts of samples
-        that its splits were not grown on. By default each tree holds every sample once. Each tree holds one.
+        How often each tree holds each sample: in-bag counts, or counts of samples that did not grow its
+        splits. By default each tree holds every sample once. Each tree holds one.
     task : "classification" or "regression"
         Whether y holds labels or targets.
     n_classes : int, optional
         Number of classes, at most 2**20. By default the largest label plus 1, and every class must occur.
         Classification only.
     empty : "prune" or "abstain"
-        What becomes of leaves that hold no sample: a split on whose one side there is none gives its place to
-        its other child; or such leaves keep their place and have the value 0 for every class, so that the
-        tree does not vote there. "abstain" is for classification only.
+        Treatment of leaves without samples. "prune" replaces a split with an empty side by its other child.
+        "abstain", for classification only, gives such leaves the value 0 for every class, so that the tree
+        does not vote there.
 
     Returns
     -------
     Forest
-        Of the dtype of the forest; leaf values are shares of the classes, or mean targets. With "abstain" the
-        rows of `predict` sum to the share of the trees that vote: divide by that.
+        Forest of the same dtype; leaf values are shares of the classes, or mean targets. With "abstain" the
+        rows of `predict` sum to the share of the trees that vote: divide by their sum.
 
     Raises
     ------
@@ -170,9 +169,9 @@ def refit(
     -----
     Honest trees: splits from some samples, leaf values from others (Denil, Matheson and de Freitas 2014;
     Wager and Athey 2018). Pruning is that of Athey, Tibshirani and Wager 2019 in their package grf. `gain`
-    is that of the samples which grew the splits. Leaves that share a row of values hold their samples
-    together. Targets are added up in float64 in the order of the samples. Cost: that of `apply`, and a pass
-    over the samples for each tree.
+    still is that of the samples that grew the splits. Leaves that share a row of `value` pool their samples.
+    Targets are summed in float64 in the order of the samples. Cost: that of `apply`, and a pass over the
+    samples for each tree.
 
     Examples
     --------
@@ -213,7 +212,7 @@ def refit(
 def target_sums(
     forest: Forest, leaf: IntArray, held: IntArray | None, targets: Any
 ) -> tuple[IntArray, FloatArray]:
-    """How many samples each row of `value` holds, and (n_leaves, n_outputs) sums of their targets."""
+    """Returns the number of samples of each row of `value`, and (n_leaves, n_outputs) sums of targets."""
     total = np.zeros(len(forest.value), np.int64)
     sums = np.zeros((len(total), targets.shape[1]))
     for some, rows, often in _in_trees(forest, leaf, held):
@@ -223,14 +222,14 @@ def target_sums(
 
 
 def _entries(indptr: IntArray, nodes: IntArray) -> tuple[IntArray, IntArray]:
-    """New row pointers of some rows of a CSR array, and the numbers of their entries."""
+    """Returns new row pointers of some rows of a CSR array, and the numbers of their entries."""
     sizes = indptr[nodes + 1] - indptr[nodes]
     starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
     return starts, np.arange(starts[-1]) + np.repeat(indptr[nodes] - starts[:-1], sizes)
 
 
 def _pruned(forest: Forest, held: np.ndarray) -> Forest:
-    """The forest without splits that have an empty side; `held`: which rows of `value` hold samples."""
+    """Returns the forest without splits that have an empty side; `held`: rows of `value` with samples."""
     n_trees = len(forest.tree_start) - 1
     tree = np.repeat(np.arange(n_trees), np.diff(forest.tree_start))
     root = forest.tree_start[tree]
@@ -238,20 +237,20 @@ def _pruned(forest: Forest, held: np.ndarray) -> Forest:
     child = root + forest.left  # of splits: the left one
     full = np.zeros(len(tree), bool)
     full[~is_split] = held[((root + tree) // 2 + forest.left)[~is_split]]
-    place = np.arange(len(tree))  # the node that takes a node's place
+    place = np.arange(len(tree))  # the node that replaces a node
     for at in reversed(levels(forest)):
         left, right = full[child[at]], full[child[at] + 1]
         full[at] = left | right
         place[at] = np.where(left & right, at, np.where(left, place[child[at]], place[child[at] + 1]))
 
-    # Nodes of each depth again, from the roots that are left: (node, its parent's place among all of them).
+    # Nodes of each depth again, from the remaining roots: (node, place of its parent among all of them).
     level, seen = place[forest.tree_start[:-1]], []
     while level.size:
         seen.append(level)
         left = child[level[is_split[level]]]
         level = place[np.stack([left, left + 1], axis=1).ravel()]
     nodes = np.concatenate(seen)
-    order = np.argsort(tree[nodes], kind="stable")  # a tree after another, breadth-first within a tree
+    order = np.argsort(tree[nodes], kind="stable")  # tree after tree, breadth-first within a tree
     nodes = nodes[order]
     start = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(tree[nodes], minlength=n_trees))])
     first, split = start[tree[nodes]], is_split[nodes]

@@ -8,14 +8,14 @@ import numpy as np
 from ..core import check as checks
 from .forest import Forest, check, on_host, root_of
 
-_LISTED = 12  # categories of a set that are listed
-_INDENTED = 100  # levels; without a limit the text of a chain would grow with the square of its length
+_LISTED = 12  # maximum number of listed categories of a set
+_INDENTED = 100  # maximum indentation in levels: the text of a chain would grow with the square of its length
 
 
 def to_text(
     forest: Forest, tree: int = 0, *, feature_names: Sequence[str] | None = None, max_depth: int | None = None
 ) -> str:
-    """A tree as indented text, one line for each node.
+    """Returns a tree as indented text, one line per node.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ def to_text(
     tree : int
         Number of the tree, from 0.
     feature_names : sequence of str, optional
-        A name for each feature, by default x[0], x[1], ...
+        Names of the features, by default x[0], x[1], ...
     max_depth : int, optional
         Deepest level to print, by default all.
 
@@ -32,7 +32,7 @@ def to_text(
     -------
     str
         Lines; the children of a split are labelled yes (``<= threshold``, or a category of the set) and no.
-        Lines of levels beyond 100 are indented as level 100, and begin with their level in brackets.
+        Lines of deeper levels than 100 are indented as level 100, and begin with their level in brackets.
 
     Raises
     ------
@@ -41,7 +41,7 @@ def to_text(
 
     Notes
     -----
-    Cost: a Python step and at most some hundred characters a node.
+    Cost: a Python step and at most a few hundred characters per node.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def to_text(
 
 
 def _names(names: Any) -> list[str]:
-    """The names in a list, a tuple, an array or an index of a data frame."""
+    """Returns the names in a list, a tuple, an array or an index of a data frame."""
     sequence = names.tolist() if hasattr(type(names), "tolist") else names
     if not isinstance(sequence, list | tuple):
         raise TypeError(
@@ -94,13 +94,13 @@ def _names(names: Any) -> list[str]:
 
 
 def _condition(host: Forest, at: int) -> str:
-    """What a split asks of the value that it compares."""
+    """Returns the condition of a split on the value that it compares."""
     words = host.category_bits[:0]
     if host.category_indptr.size:
         words = host.category_bits[host.category_indptr[at] : host.category_indptr[at + 1]]
     text = f"<= {host.threshold[at]:.6g}"
     if words.size:
-        # Categories that a grown node has not seen are on the side of unknown ones: the other side is listed.
+        # Categories that did not occur in a node are on the side of unknown ones; the other side is listed.
         unknown = bool(host.default_left[at] & 2)
         there = np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little") != unknown)
         listed = [str(c) for c in there[:_LISTED]] + ["..."] * (len(there) > _LISTED)

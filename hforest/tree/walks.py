@@ -25,16 +25,16 @@ from .forest import (
 from .prepared import Prepared, arrays_of, is_for, quick, write
 
 _LEAVES, _MEANS, _VOTES = -1, 0, 1
-"""What a walk writes."""
+"""Kinds of results of a walk."""
 
 REMEDY = f"{checks.DROP}, or grow the forest on samples with missing values (NaN)"
 _AXES = ("n_samples", "n_features")
 
 
 _STEPS = 2
-"""Nodes of a tree for each sample from which walks node by node are faster than a forest without NaN."""
+"""From this number of nodes of a tree per sample, walks node by node are faster than `_widened`."""
 _WIDENED = 1 << 22
-"""Numbers of x of which columns with missing values are copied at a time."""
+"""Number of entries of x for which columns with missing values are copied at a time."""
 
 
 def _check_samples(forest: Forest, x: FloatArray) -> None:
@@ -45,7 +45,7 @@ def _check_samples(forest: Forest, x: FloatArray) -> None:
 
 
 def _check_layout(forest: Forest | Prepared, x: object) -> np.dtype:
-    """As `check_layout`."""
+    """Returns the dtype of the forest after `check_layout`."""
     if isinstance(forest, Prepared):
         dtype: np.dtype = arrays_of(forest).threshold.dtype
         return dtype
@@ -59,16 +59,16 @@ def _check_forest(forest: Forest | Prepared, values: bool) -> None:
 
 
 def checked(forest: Forest | Prepared, x: ArrayLike, *, values: bool = True) -> FloatArray:
-    """The samples in the dtype of the forest; both are checked, leaf values where `values` says so."""
+    """Returns the samples in the dtype of the forest, after checks of both; of leaf values with `values`."""
     dtype, arrays = _check_layout(forest, x), arrays_of(forest)
     if type(x) is np.ndarray and machine.fits(x, dtype, _AXES, {}):
-        # A short path for rows that need no conversion: single rows are predicted in microseconds.
+        # A fast path for rows without conversion, so that single rows take microseconds.
         _check_samples(arrays, x)
     else:
         x = supervised.matrix("x", x, dtype, missing=knows_missing(arrays), remedy=REMEDY)
     if type(arrays.feature) is not np.ndarray or type(x) is not np.ndarray:
         checks.same_device(**{"forest.feature": arrays.feature, "x": x})
-    # Reading a number from a GPU waits for it; inside unchecked() the caller vouches for it.
+    # Reading a number from a GPU waits for it; inside unchecked() it is not checked.
     if isinstance(x, np.ndarray) or checks.values_checked():
         _check_columns(arrays, x.shape)
     _check_forest(forest, values)
@@ -87,8 +87,8 @@ def _check_columns(forest: Forest, shape: tuple[int, ...]) -> None:
 def _widened(forest: Forest, x: FloatArray) -> Iterator[tuple[slice, Forest, FloatArray]]:
     """Yields rows, and a forest and samples without missing values that reach the same leaves.
 
-    A column with missing values is there twice: -inf stands for them in the first one, which goes left, and
-    +inf in the second one, which goes right. Splits that send them right compare the second one:
+    A column with missing values is copied: they are -inf in the first column, which goes left, and +inf in
+    the second one, which goes right. Splits that send them right compare the second one:
 
         x     1.5  nan        columns     1.5  -inf  +inf        feature 1, left: 1    right: 2
               0.3  2.0                    0.3   2.0   2.0
@@ -151,7 +151,7 @@ def _result(
     dtype: np.dtype,
     axes: checks.Axes,
 ) -> Array:
-    """A new array, or `out` if it overlaps neither the forest nor x as the caller gave it."""
+    """Returns a new array, or `out` if it overlaps neither the forest nor the caller's x."""
     if out is None:
         return dispatch.array_module(x).empty(axes, dtype)
     checks.same_device(x=x, out=out)
@@ -166,9 +166,9 @@ def _result(
 def _in_blocks(
     forest: Forest | Prepared, x: ArrayLike, out: Array | None, dtype: np.dtype, width: int, what: int
 ) -> Array | None:
-    """Leaves, means or vote shares of a large x that a copy would convert; else None.
+    """Returns leaves, means or vote shares of a large x that needs a conversion, in blocks; else None.
 
-    The forest's layout has been checked. An error leaves `out` as it was.
+    The forest's layout has been checked. After an error `out` is unchanged.
     """
     arrays = arrays_of(forest)
     lazy = blocks.unconverted(x, arrays.threshold.dtype)
@@ -191,7 +191,7 @@ def _in_blocks(
 
 
 def _apply_any(forest: Forest | Prepared, x: ArrayLike | Windows, what: int, out: Array | None) -> Array:
-    """Leaves, means or vote shares of arguments that are checked here."""
+    """Returns leaves, means or vote shares of arguments that it checks."""
     if isinstance(x, Windows):
         return _apply_windows(forest, x, what, out)
     if isinstance(forest, Prepared) and out is None:
@@ -216,14 +216,14 @@ def _apply_any(forest: Forest | Prepared, x: ArrayLike | Windows, what: int, out
 
 
 def _kind_of(forest: Forest, what: int) -> tuple[np.dtype, int]:
-    """Dtype and columns of leaves, means or vote shares."""
+    """Returns dtype and number of columns of leaves, means or vote shares."""
     if what == _LEAVES:
         return checks.INT32, forest.tree_start.size - 1
     return forest.threshold.dtype, forest.value.shape[1]
 
 
 def _apply_windows(forest: Forest | Prepared, windows: Windows, what: int, out: Array | None) -> Array:
-    """Leaves, means or vote shares of windows, which are read in place."""
+    """Returns leaves, means or vote shares of windows, which are read in place."""
     dtype, arrays = _check_layout(forest, windows), arrays_of(forest)
     with checks.fields_of("x"):
         x = supervised.matrix("x", windows.x, dtype, missing=knows_missing(arrays), remedy=REMEDY)
@@ -235,7 +235,7 @@ def _apply_windows(forest: Forest | Prepared, windows: Windows, what: int, out: 
     dtype, width = _kind_of(arrays, what)
     result = _result(arrays, x, windows, out, dtype, (windows.shape[0], width))
     if result.size:
-        # Missing values are routed node by node: windows have no place for columns beside x (`_widened`).
+        # Missing values are routed node by node, for windows have no place for further columns (`_widened`).
         backend, placed = dispatch.backend(PACKAGE, x), windows._replace(x=x)
         if what == _LEAVES:
             backend.apply(placed, arrays, result)
@@ -245,7 +245,7 @@ def _apply_windows(forest: Forest | Prepared, windows: Windows, what: int, out: 
 
 
 def _apply_sparse(forest: Forest | Prepared, x: ArrayLike, what: int, out: Array | None) -> Array:
-    """Leaves, means or vote shares of the rows of a sparse matrix."""
+    """Returns leaves, means or vote shares of the rows of a sparse matrix."""
     dtype, arrays = _check_layout(forest, x), arrays_of(forest)
     checks.same_device(**{"forest.feature": arrays.feature, "x": np.zeros(0)})
     rows = sparse.rows("x", x, dtype, missing=knows_missing(arrays), remedy=REMEDY)
@@ -264,18 +264,18 @@ def _apply_sparse(forest: Forest | Prepared, x: ArrayLike, what: int, out: Array
 
 
 def apply(forest: Forest | Prepared, x: ArrayLike | Windows, *, out: IntArray | None = None) -> IntArray:
-    """The leaf that each sample reaches in each tree.
+    """Returns the leaf that each sample reaches in each tree.
 
     Parameters
     ----------
     forest : Forest or Prepared
-        n_trees trees.
+        Any forest of n_trees trees.
     x : (n_samples, n_features) array-like, CSR or CSC matrix of SciPy, or growth.Windows
         Samples, finite, of any real dtype; they are converted to the dtype of the forest. A forest that was
-        grown with missing values or categories takes NaN, too. Entries that a sparse matrix does not store
+        grown with missing values or categories accepts NaN, too. Entries that a sparse matrix does not store
         are 0. Windows are read in place.
     out : (n_samples, n_trees) array of int32, optional
-        Where to write the result.
+        Array for the result.
 
     Returns
     -------
@@ -290,10 +290,10 @@ def apply(forest: Forest | Prepared, x: ArrayLike | Windows, *, out: IntArray | 
 
     Notes
     -----
-    A value ``<= threshold`` goes left; `Forest` says where missing values and categories go. A projection is
-    summed in float64 in its order and rounded once to the dtype of the forest. A large x of another dtype or
-    layout, such as a numpy.memmap, is converted some rows at a time, at most 2**22 numbers or a row. Cost: a
-    few nanoseconds a level, sample and tree.
+    A value ``<= threshold`` goes left; `Forest` explains the routes of missing values and categories. A
+    projection is summed in float64 in its order and rounded once to the dtype of the forest. A large x of
+    another dtype or layout, such as a numpy.memmap, is converted in blocks of at most 2**22 numbers, or one
+    row. Cost: a few nanoseconds per level, sample and tree.
 
     Examples
     --------
@@ -307,7 +307,7 @@ def apply(forest: Forest | Prepared, x: ArrayLike | Windows, *, out: IntArray | 
 
 
 def outputs(forest: Forest, x: FloatArray) -> FloatArray:
-    """Means of leaf values, of arguments that have been checked."""
+    """Returns means of leaf values for checked arguments."""
     y = dispatch.array_module(x).empty((x.shape[0], forest.value.shape[1]), forest.threshold.dtype)
     if y.size:
         _write(forest, x, _MEANS, y)
@@ -317,18 +317,18 @@ def outputs(forest: Forest, x: FloatArray) -> FloatArray:
 def predict(
     forest: Forest | Prepared, x: ArrayLike | Windows, *, out: FloatArray | None = None
 ) -> FloatArray:
-    """Leaf values, averaged over trees: class probabilities, or regression means.
+    """Returns leaf values averaged over trees: class probabilities, or means of the targets.
 
     Parameters
     ----------
     forest : Forest or Prepared
-        n_outputs classes or targets.
+        Forest with n_outputs classes or targets.
     x : (n_samples, n_features) array-like, CSR or CSC matrix of SciPy, or growth.Windows
         Samples, finite, of any real dtype; they are converted to the dtype of the forest. A forest that was
-        grown with missing values or categories takes NaN, too. Entries that a sparse matrix does not store
+        grown with missing values or categories accepts NaN, too. Entries that a sparse matrix does not store
         are 0. Windows are read in place.
     out : (n_samples, n_outputs) array, dtype of the forest, optional
-        Where to write the result.
+        Array for the result.
 
     Returns
     -------
@@ -342,10 +342,10 @@ def predict(
 
     Notes
     -----
-    A departure: Breiman 2001 lets trees vote, which `vote_shares` does; here their class probabilities are
-    averaged, as in scikit-learn. Means are summed in float64 in the order of the trees and rounded once.
-    Cost: that of `apply`, and n_outputs additions a sample and tree. For single samples `prepare` the
-    forest: checking a large one takes longer than walking it.
+    Class probabilities are averaged, as in scikit-learn; for the votes of Breiman 2001 use `vote_shares`.
+    Means are summed in float64 in the order of the trees and rounded once. Cost: that of `apply`, and
+    n_outputs additions per sample and tree. For single samples `prepare` the forest, for the check of a large
+    one takes longer than its walk.
 
     Examples
     --------
@@ -363,7 +363,7 @@ def predict(
 def vote_shares(
     forest: Forest | Prepared, x: ArrayLike | Windows, *, out: FloatArray | None = None
 ) -> FloatArray:
-    """Share of the trees that vote for each class (the majority vote of Breiman 2001).
+    """Returns the share of the trees that vote for each class (Breiman 2001).
 
     Parameters
     ----------
@@ -371,16 +371,16 @@ def vote_shares(
         A classification forest.
     x : (n_samples, n_features) array-like, CSR or CSC matrix of SciPy, or growth.Windows
         Samples, finite, of any real dtype; they are converted to the dtype of the forest. A forest that was
-        grown with missing values or categories takes NaN, too. Entries that a sparse matrix does not store
+        grown with missing values or categories accepts NaN, too. Entries that a sparse matrix does not store
         are 0. Windows are read in place.
     out : (n_samples, n_outputs) array, dtype of the forest, optional
-        Where to write the result.
+        Array for the result.
 
     Returns
     -------
     (n_samples, n_outputs) array, dtype of the forest
-        Shares, not counts; rows sum to 1. A tree votes for the class with the largest value of its leaf, the
-        lowest of equals. The largest share of a row is the majority vote.
+        Shares; rows sum to 1. A tree votes for the class with the largest value in its leaf, of equal ones
+        the lowest. The largest share of a row is the majority vote.
 
     Raises
     ------
@@ -403,7 +403,7 @@ def vote_shares(
 
 
 def path(forest: Forest | Prepared, x: ArrayLike, tree: int = 0) -> IntArray:
-    """The nodes that one sample visits in one tree, from the root to its leaf.
+    """Returns the nodes that one sample visits in one tree, from the root to its leaf.
 
     Parameters
     ----------
@@ -411,7 +411,7 @@ def path(forest: Forest | Prepared, x: ArrayLike, tree: int = 0) -> IntArray:
         Any forest, axis-aligned or oblique.
     x : (n_features,) array-like
         One sample, finite, of any real dtype; it is converted to the dtype of the forest. A forest that was
-        grown with missing values or categories takes NaN, too.
+        grown with missing values or categories accepts NaN, too.
     tree : int
         Number of the tree, from 0.
 
@@ -427,7 +427,7 @@ def path(forest: Forest | Prepared, x: ArrayLike, tree: int = 0) -> IntArray:
 
     Notes
     -----
-    Cost: a Python step a level, after `check`.
+    Cost: `check` and a Python step per level.
 
     Examples
     --------
@@ -459,10 +459,10 @@ def _projected(host: Forest, at: int, row: np.ndarray) -> np.floating:
 
 
 def out_of_bag_values(forest: Forest, leaf: IntArray, counts: IntArray) -> FloatArray:
-    """Mean of the leaf values of the trees that did not draw a sample, NaN of a sample that all drew.
+    """Returns means of leaf values over the trees that did not draw a sample, NaN if all drew it.
 
-    leaf (n_samples, n_trees) comes from `apply`, counts (n_trees, n_samples) says how often a tree drew a
-    sample; both on the host. Returns (n_samples, n_outputs) in the dtype of the thresholds.
+    leaf (n_samples, n_trees) is the result of `apply`, counts (n_trees, n_samples) is how often each tree
+    drew each sample; both are on the host. The result is (n_samples, n_outputs), dtype of the thresholds.
     """
     n, n_trees = leaf.shape
     total, n_out = np.zeros((n, forest.value.shape[1])), np.zeros(n)

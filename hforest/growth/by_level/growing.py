@@ -40,8 +40,8 @@ def grow(
     settings : Settings
         From `check_settings`; the same in all state machines.
     progress : callable or bool, optional
-        Called as progress(done, n_trees) after every few trees; False ends the growth and returns the trees
-        so far. True shows a bar. False as the answer in one state machine ends all.
+        Called as progress(done, n_trees) after every few trees. If it returns False, growth stops and the
+        trees so far are returned. True shows a bar. If it returns False in one state machine, all stop.
 
     Returns
     -------

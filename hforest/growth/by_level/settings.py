@@ -61,46 +61,48 @@ def check_settings(
     criterion : "gini", "entropy" or "squared_error", optional
         Impurity; by default "gini", in a regression "squared_error".
     max_features : "auto", "sqrt", int, float or None
-        Features sampled at a node: a number; a fraction of all features, rounded down, but at least one
-        feature; "sqrt", the square root of their number; "auto", the same, but in a regression all; or None,
-        all. If all sampled features are constant in the node, sampling goes on until one is not.
+        Number of features sampled at a node. A float is a fraction of all features, rounded down, but at
+        least one feature; "sqrt" is the square root of their number; "auto" is "sqrt", but all in a
+        regression; None is all. If all sampled features are constant in the node, sampling continues until
+        one is not.
     max_bins : int
         1 to 256: thresholds lie between at most max_bins bins of each feature, which are the same on all
         workers. A feature of at most max_bins distinct values is exact. Others have bins of about equal
         numbers of rows. Up to 131072 rows all are used to make bins; of more rows about as many are sampled
         by their numbers.
     categorical : (n_features,) array-like of bools, or array-like of feature numbers, optional
-        Features that are categories: whole numbers 0 to 65535, or NaN. A split of one is a set of categories.
+        Features that are categories: whole numbers 0 to 65535, or NaN. Their splits send a set of categories
+        to one side.
     bootstrap : "poisson", bool or (n_trees, n_rows) array of integers
-        The in-bag counts of `hforest.growth.poisson_counts`, or False: every tree has each row once. An array
-        has the in-bag counts of these rows. True is refused: no worker can draw from all rows.
+        "poisson" takes the in-bag counts of `hforest.growth.poisson_counts`; False gives every tree each row
+        once. An array has the in-bag counts of these rows. True is refused: no worker can draw from all rows.
     max_depth : int, optional
-        Depth of the deepest leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+        Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
-        A node of fewer samples is a leaf; a sample that is drawn twice counts once.
+        A node with fewer samples is a leaf; a sample that is drawn twice counts once.
     min_samples_leaf : int
-        Least number of samples on each side of a split; a sample that is drawn twice counts once.
+        Minimum number of samples on each side of a split; a sample that is drawn twice counts once.
     min_weight_fraction_leaf : float
-        Least weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+        Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     min_impurity_decrease : float
-        Least decrease of the impurity by a split: its gain, divided by the weight of the tree.
+        Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
     task : "classification" or "regression"
         Whether y holds labels or targets.
     n_classes : int, optional
         Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
         1, and every class must occur. Classification only.
     distribution : Distribution, optional
-        Nodes compare random projections of features, such as of `hforest.project.sparse_distribution`, in
-        place of single features; then max_features is "auto" and categorical None.
+        Distribution of random projections of features, such as `hforest.project.sparse_distribution`, which
+        nodes compare in place of single features. Then max_features is "auto" and categorical None.
     n_projections : int, optional
-        Projections sampled at a node, 1 to 2**20; by default as many as `hforest.manifold.grow` samples.
+        Number of projections sampled at a node, 1 to 2**20; by default as in `hforest.manifold.grow`.
     max_gathered : int, optional
-        Nodes of at most max_gathered rows are gathered on one worker, which finishes them; by default as many
-        rows as make less traffic than sums do. The trees of a classification do not depend on it.
+        Nodes of at most max_gathered rows are gathered on one worker, which finishes them; by default where
+        rows cause less traffic than sums. The trees of a classification do not depend on it.
     first_tree : int
-        Number of the first tree, 0 or more; first_tree + n_trees is at most 2**20. The same arguments and the
-        same int as rng grow trees first_tree to first_tree + n_trees - 1 of one forest, bit for bit, however
-        it is divided into ranges (`hforest.tree.join` joins them). Row m of in-bag counts belongs to tree
+        Number of the first tree, 0 or more; first_tree + n_trees is at most 2**20. Calls with the same
+        arguments and the same int as rng grow ranges of one forest: its trees are bit-identical for any
+        division into ranges. `hforest.tree.join` joins them. Row m of in-bag counts belongs to tree
         first_tree + m.
     rng : None, int or numpy.random.Generator
         Source of random numbers; the same int gives the same result in every call.

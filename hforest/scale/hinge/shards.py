@@ -59,12 +59,12 @@ class HingeShards:
         `TorchComm`, `MpiComm`, or an object with their methods and attributes; None: one worker alone. Every
         worker makes this object and calls its methods in the same order, with the same samples.
     kind : "tree" or "fern"
-        A tree has 2**depth - 1 vertices, a fern has depth, one for all vertices of a level.
+        A tree has 2**depth - 1 vertices. A fern has depth vertices, one per level.
     thresholds, features, weights : arrays
         As `hinge.forward` takes them. The whole forest, the same on every worker, which copies its own trees;
         or, with `n_trees`, this worker's own trees (`own_trees`), which are then changed in place.
     margin : "column" or "projection"
-        Vertices compare columns of x, or inner products with a learned vector of their own.
+        Vertices compare columns of x, or inner products of x with learned vectors.
     n_trees : int, optional
         Trees of all workers, where each passes its own.
     n_chunks : int, optional
@@ -78,12 +78,12 @@ class HingeShards:
     steps : int
         Steps taken before.
     beta1 : float
-        Decay of the first moment, 0 to 0.999999.
+        Decay rate of the first moment, 0 to 0.999999.
     beta2 : float
-        Decay of the second moment, 0 to 0.999999.
+        Decay rate of the second moment, 0 to 0.999999.
     eps : float
-        Added to the root of the corrected second moment, in the unit of the gradients. A normal number of the
-        parameters' dtype: at least 1.2e-38 for float32.
+        Added to the root of the corrected second moment, in the unit of the gradients. It is a normal number
+        of the parameters' dtype: at least 1.2e-38 for float32.
 
     Attributes
     ----------

@@ -65,9 +65,9 @@ def grow_by_trees(
     retries : int
         How often a range is submitted again whose worker died, 0 or more.
     first_tree : int
-        Number of the first tree, 0 or more; first_tree + n_trees is at most 2**20. The same arguments and the
-        same int as rng grow trees first_tree to first_tree + n_trees - 1 of one forest, bit for bit, however
-        it is divided into ranges (`hforest.tree.join` joins them).
+        Number of the first tree, 0 or more; first_tree + n_trees is at most 2**20. Calls with the same
+        arguments and the same int as rng grow ranges of one forest: its trees are bit-identical for any
+        division into ranges. `hforest.tree.join` joins them.
     progress : callable or bool, optional
         Called as progress(done, n_trees) whenever there are more finished trees before the first unfinished
         one; False ends the growth and returns these. True shows a bar.
