@@ -27,6 +27,13 @@ banks     passes of shared memory for each that would do without conflicts of ba
 atomics   atomic operations, and the most on one address in a launch
 steps     accesses of the warp that has most, one after the other, over the launches
 
+Columns of tables, of a million rows of float32 with as many different values, two classes, exact trees:
+
+sampled   candidates of a node
+table     gigabytes of x, of its bins, and of the values that bins stand for
+sample    bytes of a tree for each of its samples, while it grows
+trees     gigabytes of 100 trees, and how many grow at once in 40 GB, half of what an 80 GB GPU has
+
 The least of a job are the bytes of its arguments and its results, once each. Kernels of CuPy (sorts, sums)
 are among the launches; their memory is not counted.
 """
@@ -40,6 +47,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -414,6 +422,27 @@ def resources(rows: list[dict[str, Any]], below: float = 0.75) -> str:
     return markdown(["kernel", "threads", "shared", *sm, "spills"], body)
 
 
+def memory(tables: tuple[tuple[int, int], ...] = ((30, 5), (30, 30), (784, 28))) -> str:
+    """A table of the memory of growth, for numbers of columns and of candidates. Nothing is run."""
+    builder, levels = (
+        importlib.import_module(f"hforest.growth.{name}") for name in ("gpu_builder", "gpu_levels")
+    )
+    n, real = 1_000_000, np.dtype(np.float32)
+    task = builder.Task(np, real, SimpleNamespace(n_outputs=2, has_labels=1), 0, None)
+    body = []
+    for n_columns, n_sampled in tables:
+        columns = builder.Columns(None, None, None, None, None, 4, n, n_columns, n, n_sampled)
+        sample = levels.bytes_a_sample(task, builder.ColumnSource(columns, builder.Kinds(None)))
+        beside = n * n_columns * (real.itemsize + 4 + 16)
+        numbers = (
+            f"{beside / 1e9:.1f}",
+            str(sample),
+            f"{100 * sample * n / 1e9:.0f}, {40e9 // (sample * n):.0f}",
+        )
+        body.append([str(n_columns), str(n_sampled), *numbers])
+    return markdown(["columns", "sampled", "table", "sample", "trees"], body)
+
+
 def table(rows: list[dict[str, Any]], made: str, *more: float) -> str:
     """A table of rows: jobs, kernels, calls or resources."""
     tables: dict[str, Callable[..., str]] = {
@@ -447,7 +476,8 @@ def main() -> int:
     print(table(parts["rows"], "jobs"), "\n")
     print(table(parts["rows"], "kernels", *[0.0] * every), "\n")
     print(table(parts["calls"], "calls"), "\n")
-    print(table(parts["resources"], "resources", *[2.0] * every))
+    print(table(parts["resources"], "resources", *[2.0] * every), "\n")
+    print(memory())
     if options.json is not None and options.parts:
         rows = parts.pop("rows")
         record(options.json, rows, dtype=options.dtype, **parts)

@@ -17,7 +17,7 @@ from fuzz import leaks
 import hforest
 from hforest import classic, co2, growth, manifold, project, tree
 from hforest.core import blocks, check, dispatch, machine, philox
-from hforest.growth import cpu
+from hforest.growth import cpu, gpu_levels
 
 pytestmark = pytest.mark.kernels
 
@@ -1059,6 +1059,23 @@ def test_host_trees_are_those_of_the_cpu(cuda, monkeypatch, dtype, n_outputs, se
     given = {"one": np.ones(100), "whole": rng.integers(0, 4, 100).astype(float), "real": rng.random(100)}
     settings = {"sample_weight": given[weights], **settings}
     same_bits(cuda(make, x, y, **settings), make(x, y, **settings))
+
+
+@pytest.mark.parametrize("weights", ["one", "real"])
+def test_host_levels_of_many_nodes_are_those_of_the_cpu(cuda, monkeypatch, dtype, weights):
+    # More nodes than a block settles, and more blocks than one.
+    widths, level = [], gpu_levels._level
+    monkeypatch.setattr(
+        gpu_levels,
+        "_level",
+        lambda task, nodes, *more: widths.append(len(nodes.first)) or level(task, nodes, *more),
+    )
+    x, y = samples(1500, 3, 2, dtype, 0, False)
+    rng = np.random.default_rng(0)
+    weight = np.ones(1500) if weights == "one" else rng.random(1500)
+    settings = {"n_trees": 40, "n_classes": 2, "max_depth": 11, "sample_weight": weight}
+    same_bits(cuda(make, x, y, **settings), make(x, y, **settings))
+    assert max(widths) > 2 * gpu_levels.NODES
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ import pytest
 from host.case import small
 
 import hforest
-from hforest import classic, co2, growth, hinge, layers, neural, split, tree
+from hforest import classic, co2, growth, hinge, layers, neural, project, split, tree
+from hforest.growth import gpu_levels
 
 pytestmark = pytest.mark.skipif(
     "HFOREST_STUB" not in os.environ, reason="no stub device: HFOREST_STUB is not set"
@@ -144,19 +145,29 @@ def test_bins_and_trees_of_small_numbers(cupy, max_bins, missing):
     _equal(growth.grow(there, cupy.asarray(y), **settings), grown)
 
 
-@pytest.mark.parametrize(("regression", "most"), [(False, 12), (True, 11)])
-def test_launches_and_waits_of_a_level_depend_on_nothing(cupy, counted, monkeypatch, regression, most):
+@pytest.mark.parametrize(
+    ("regression", "projected", "most"), [(False, False, 12), (True, False, 11), (False, True, 12)]
+)
+def test_launches_and_waits_of_a_level_depend_on_nothing(
+    cupy, counted, monkeypatch, regression, projected, most
+):
     """Nor on the number of trees and nodes; CuPy's sort, which is not counted, comes on top."""
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(900, 6)), rng.normal(size=900) if regression else rng.integers(0, 2, 900)
-    samples, there = growth.samples(cupy.asarray(x)), cupy.asarray(y)
+    x, there = cupy.asarray(x.astype(FLOAT)), cupy.asarray(y)
+    samples = x if projected else growth.samples(x)
     task = "regression" if regression else "classification"
+    settings = {"task": task, "rng": 0}
+    if projected:
+        settings |= {"distribution": project.sparse_distribution(6, 3.0), "n_projections": 4}
+    grow = growth.grow_projected if projected else growth.grow
     monkeypatch.setattr("hforest.growth.gpu_levels._collect", lambda *a: a[-1].append(a[2]))
-    monkeypatch.setattr("hforest.growth.unchecked.joined_trees", lambda trees, growth: trees)
+    for name in ("joined_trees", "joined"):
+        monkeypatch.setattr(f"hforest.growth.unchecked.{name}", lambda trees, *more: trees)
 
     def counts(n_trees, depth):
         before = counted("launches"), counted("waits")
-        levels = growth.grow(samples, there, n_trees, task=task, max_depth=depth, rng=0)[0]
+        levels = grow(samples, there, n_trees, max_depth=depth, **settings)[0]
         assert len(levels) == depth + 1
         return np.array([counted("launches") - before[0], counted("waits") - before[1]])
 
@@ -166,6 +177,26 @@ def test_launches_and_waits_of_a_level_depend_on_nothing(cupy, counted, monkeypa
             launches, waits = counts(n_trees, depth + 1) - counts(n_trees, depth)
             assert waits == 1
             assert launches <= most
+
+
+@pytest.mark.parametrize("settings", [{"max_features": 2}, {"max_features": 30}, {"splitter": "random"}])
+@pytest.mark.parametrize("regression", [False, True])
+def test_trees_take_no_more_memory_than_the_setting(cupy, monkeypatch, regression, settings):
+    from stub import counted
+
+    rng = np.random.default_rng(0)
+    bins = growth.encode(cupy.asarray(rng.normal(size=(2000, 30)).astype(FLOAT)))
+    y = cupy.asarray(rng.normal(size=2000) if regression else rng.integers(0, 2, 2000))
+    one = []
+    bytes_a_sample = gpu_levels.bytes_a_sample
+    monkeypatch.setattr(gpu_levels, "bytes_a_sample", lambda *a: one.append(bytes_a_sample(*a)) or one[-1])
+    for n_trees, setting in ((3, 1), (20, 8 << 20)):
+        monkeypatch.setattr(gpu_levels, "memory", lambda xp, setting=setting: setting)
+        with counted() as count:
+            growth.grow(
+                bins, y, n_trees, task="regression" if regression else "classification", rng=0, **settings
+            )
+            assert 0 < count("bytes") <= max(setting, 2000 * one[-1])
 
 
 def test_windows_of_small_numbers(cupy):

@@ -16,7 +16,7 @@ from test_tree import STUMP, inputs, random_forest
 import hforest
 from hforest import classic, tree
 from hforest.core import blocks
-from hforest.tree import Forest, Prepared, prepare, prepared, walks
+from hforest.tree import Forest, Prepared, prepare, prepared, reference, walks
 
 pytestmark = pytest.mark.kernels
 
@@ -92,6 +92,15 @@ def test_bits_of_the_reference(kind, dtype):
         got = function(ready, x)
         with hforest.using("reference"):
             assert function(forest, x).tobytes() == got.tobytes() == function(ready, x).tobytes()
+
+
+@pytest.mark.parametrize("n", [3, 2000])
+def test_a_block_that_chooses_the_backend_gets_it(n, monkeypatch):
+    forest, x = forest_of("plain", np.float32, 1), samples_of("plain", n, 5, np.float32)
+    monkeypatch.setattr(reference, "apply", lambda x, forest, leaf: leaf.fill(-7))
+    with hforest.using("reference"):
+        assert (tree.apply(prepare(forest), x) == -7).all()
+    assert (tree.apply(prepare(forest), x) >= 0).all()
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 130, 3000, 20000])

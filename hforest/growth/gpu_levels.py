@@ -32,6 +32,8 @@ _NODE_BYTES = 160
 _SAMPLES_A_NODE = 4
 """Samples of a pending node of a level of many, on average, at least."""
 _MAX_SUM = 2**53
+_LITTLE = 1 << 20
+"""Bytes of the room for entries of a level that are not given back."""
 
 
 def memory(xp: ModuleType) -> int:
@@ -78,16 +80,20 @@ class Grown(NamedTuple):
     words: Words | None
 
 
-def grow_trees(task: Task, candidates: Any, weight: Array, batch: Batch) -> None:
-    """Appends the trees of a batch, on columns, projections or hyperplanes, to `batch.trees`."""
-    slots, n = candidates.slots(task), len(weight)
+def bytes_a_sample(task: Task, candidates: Any) -> int:
+    """Returns how many bytes a tree takes for each of its samples while it grows, at most."""
+    slots = candidates.slots(task)
     node = (
         _NODE_BYTES
         + 8 * task.n_outputs * (4 + slots * task.random_thresholds)
         + candidates.bytes_a_node(task)
     )
-    sample = _SAMPLE_BYTES + _KEY_BYTES * slots + node // _SAMPLES_A_NODE
-    together = max(1, memory(task.xp) // (sample * n))
+    return _SAMPLE_BYTES + _KEY_BYTES * slots + node // _SAMPLES_A_NODE
+
+
+def grow_trees(task: Task, candidates: Any, weight: Array, batch: Batch) -> None:
+    """Appends the trees of a batch, on columns, projections or hyperplanes, to `batch.trees`."""
+    together = max(1, memory(task.xp) // (bytes_a_sample(task, candidates) * len(weight)))
     for first in range(0, batch.n_trees, together):
         n_trees = min(together, batch.n_trees - first)
         counts = None if batch.counts is None else batch.counts[first : first + n_trees]
@@ -201,8 +207,11 @@ def _children(task: Task, level: Level, part: Part, split: Split, n_trees: int) 
 
 
 def _trimmed(kept: Kept, n_entries: int) -> Kept:
-    """Returns entries without the room that they did not need."""
-    return kept._replace(index=kept.index[:n_entries].copy(), factor=kept.factor[:n_entries].copy())
+    """Returns entries without the room that they did not need; little room stays, as a copy is a launch."""
+    index, factor = kept.index[:n_entries], kept.factor[:n_entries]
+    if kept.index.nbytes > _LITTLE:
+        index, factor = index.copy(), factor.copy()
+    return kept._replace(index=index, factor=factor)
 
 
 def _collect(

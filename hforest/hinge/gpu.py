@@ -18,7 +18,7 @@ from ..core.windows import Geometry
 from ..optim import gpu as optimizer
 from ..optim.exact import rate_and_scale
 from .chunks import forward_in_chunks
-from .shared import AdamState, Arrays, Gradients, Kind, Route, Settings
+from .shared import EAGER, AdamState, Arrays, Gradients, Kind, Route, Settings
 
 PACKAGE = Path(__file__).parent
 
@@ -30,6 +30,9 @@ COLUMNS, TREES = 32, 128
 
 GROUP, SAMPLES, FEWEST = 16, 1024, 256
 """Trees and samples of a block of `route_column_shared`, and the samples from which it pays."""
+
+ADDING = 512
+"""The most threads of a block that adds up samples; gradients.cuh knows this number."""
 
 DOT = 8
 """Threads that share an inner product; gpu.cu knows this number."""
@@ -189,27 +192,30 @@ def _sums(
 ) -> Sums:
     # rows: None, or (start, rows).
     (n_samples, n_trees), (start, numbers) = index.shape, rows or (None, None)
-    n_parts, n_numbers = _parts(n_slots if rows is None else min(n_samples, n_slots), width)
-    sizes = n_samples, n_trees, n_trees, 1, n_slots, width, n_parts, n_numbers
+    n_rows = n_slots if rows is None else min(n_samples, n_slots)
+    n_numbers = _whole_rows(n_rows, width)
+    sizes = n_samples, n_trees, n_trees, 1, n_slots, width, -(-n_rows * width // n_numbers), n_numbers
     return Sums(index, factor, start, numbers, *sizes, divisor, sums)
 
 
-def _parts(n_rows: int, width: int) -> tuple[int, int]:
-    # Parts of the rows of a tree that a block owns, and the numbers of one: whole rows, if one fits.
-    n_numbers = min(n_rows * width, _most_numbers())
-    n_numbers -= n_numbers % width if n_numbers > width else 0
-    return -(-n_rows * width // n_numbers), n_numbers
+def _whole_rows(n_rows: int, width: int) -> int:
+    # The numbers that a block sums at a time: whole rows, if one fits. Two blocks share a multiprocessor.
+    n_numbers = min(n_rows * width, launcher.compiler.block_bytes() * 9 // 25 // 8)
+    return n_numbers - (n_numbers % width if n_numbers > width else 0)
 
 
-def _most_numbers() -> int:
-    # A number of eight bytes and a mark of a row; two blocks share a multiprocessor.
-    return launcher.compiler.block_bytes() * 2 // 5 // 9
+def _tile(sums: Sums) -> tuple[int, int]:
+    # Samples whose rows of grad_y a block holds, none if too few fit, and the bytes of sums and these rows.
+    row = sums.width * sums.factor.itemsize
+    n = min(_threads(sums.n_samples), sums.n_samples, launcher.compiler.block_bytes() * 9 // 100 // row)
+    n = n if n >= min(8, sums.n_samples) else 0
+    return n, 8 * sums.n_numbers + n * row
 
 
-def _launch_sums(kernel: str, args: tuple[Any, ...]) -> None:
+def _launch_sums(kernel: str, args: tuple[Any, ...], n_bytes: int = 0) -> None:
     # A block for each part of the rows of a tree.
     sums = [a for a in args if isinstance(a, Sums)]
-    n_bytes = max(8 * a.n_numbers + a.n_numbers // a.width + 2 for a in sums)
+    n_bytes = max(n_bytes, *(8 * a.n_numbers for a in sums))
     n_blocks = sum(a.n_trees * a.n_parts for a in sums)
     threads = _threads(max(sums[0].n_samples, *(a.n_numbers for a in sums)))
     launch(PACKAGE, kernel, sums[0].factor.dtype, n_blocks, args, threads, n_bytes)
@@ -217,7 +223,7 @@ def _launch_sums(kernel: str, args: tuple[Any, ...]) -> None:
 
 def _threads(n: int) -> int:
     # Whole warps for n elements, as far as the registers suffice for two blocks.
-    return min(4 * launcher.THREADS, -(-n // 32) * 32)
+    return min(ADDING, 4 * launcher.THREADS, -(-n // 32) * 32)
 
 
 def _backward_images(
@@ -228,8 +234,9 @@ def _backward_images(
     places = array_module(slope).empty(vertex.shape, np.int32)
     args = (vertex, features, n_samples, n_trees, features.shape[1], windows, n_places, places)
     launch_each(PACKAGE, "window_places", slope.dtype, vertex.size, args)
-    n, parts = vertex.size // n_images, _parts(n_places, 1)
-    sums = Sums(places, slope, None, None, n, n_images, 1, n, n_places, 1, *parts, 1.0, grad_x)
+    n, n_numbers = vertex.size // n_images, _whole_rows(n_places, 1)
+    sizes = n, n_images, 1, n, n_places, 1, -(-n_places // n_numbers), n_numbers
+    sums = Sums(places, slope, None, None, *sizes, 1.0, grad_x)
     _launch_sums("backward_images", (sums,))
 
 
@@ -289,7 +296,8 @@ def backward(
         _pull(margin, pull, x, features, windows, by_vertex, grads)
     leaves = _sums(route.leaf, route.margin, n_leaves, n_outputs, by_leaf, divisor, grads.weights)
     vertices = _sums(route.vertex, a.slope, n_vertices, 1, by_vertex, 1.0, grads.thresholds)
-    _launch_sums("backward_parameters", (grad_y, a.grad_trees, leaves, vertices))
+    n_tile, n_bytes = _tile(leaves)
+    _launch_sums("backward_parameters", (grad_y, a.grad_trees, n_tile, leaves, vertices), n_bytes)
 
 
 def _pull(
@@ -376,14 +384,29 @@ def adam_backward(
         )
     a = _routed(grad_y, route, weights, divisor)
     _backward_x(a, route.vertex, features, grad_x)
-    leaves = _sums(route.leaf, route.margin, n_leaves, n_outputs, None, divisor, None)
-    vertices = _sums(route.vertex, a.slope, n_vertices, 1, None, 1.0, None)
-    rates = rate_and_scale(step, *settings[:3])
+    leaves = _moving(route.leaf, route.margin, n_leaves, 0, n_outputs, divisor)
+    vertices = _moving(route.vertex, a.slope, n_vertices, EAGER, 1, 1.0)
+    n_tile, n_bytes = _tile(leaves)
+    n_before = max(-(-n_bytes // 8), vertices.n_numbers)
+    numbered = max(-(-n_leaves // leaves.n_parts), -(-n_vertices // vertices.n_parts))
     thresholds, moved_weights = _moved(parameters, state)
     tables = optimizer.Adam(*settings[:4]), optimizer.Missed.of(settings[4])
-    _launch_sums(
-        "adam_parameters", (grad_y, leaves, vertices, moved_weights, thresholds, step, *rates, *tables)
+    moved = moved_weights, thresholds, step, *rate_and_scale(step, *settings[:3])
+    args = (grad_y, n_tile, n_before, leaves, vertices, *moved, *tables)
+    # Small blocks for few samples: more of them are in different phases at once.
+    threads, n_blocks = (
+        _threads(max(len(grad_y), launcher.THREADS)),
+        n_trees * (leaves.n_parts + vertices.n_parts),
     )
-    if leaves.n_numbers < n_outputs:
-        args = (route.leaf, *route.leaf.shape, n_leaves, step, state.weights_last)
-        launch_each(PACKAGE, "adam_reach", grad_x.dtype, route.leaf.size, args)
+    launch(PACKAGE, "adam_parameters", grad_x.dtype, n_blocks, args, threads, 8 * (n_before + numbered))
+
+
+def _moving(
+    index: IntArray, factor: FloatArray, n_slots: int, n_eager: int, width: int, divisor: float
+) -> Sums:
+    # Sums of the rows that move in a step: the first n_eager, and those that samples touch. A part is as many
+    # rows as a block can number with two ints each.
+    n_parts = -(-n_slots // (launcher.compiler.block_bytes() // 10 // 8))
+    n_rows = min(-(-n_slots // n_parts), n_eager + len(index))
+    sizes = *index.shape, index.shape[1], 1, n_slots, width, n_parts, _whole_rows(n_rows, width)
+    return Sums(index, factor, None, None, *sizes, divisor, None)

@@ -40,12 +40,13 @@ extern "C" __global__ void backward_slopes(Routed a) {
 }
 
 // Of what a block adds up at a time, an element a thread: numbers, where they go to, and the warps that add them, or -1.
-__shared__ real factor[MAX_THREADS];
-__shared__ int row_in_tree[MAX_THREADS], owner[MAX_THREADS];
+constexpr int ADDING = 512;  // the most threads of such a block; gpu.py knows this number
+__shared__ real factor[ADDING];
+__shared__ int place[ADDING], owner[ADDING];
 
 // Calls add(i), in order, for the first n elements that this warp owns. All threads of the warp come here.
 template <class Add>
-__device__ static inline void for_own(size n, const Add &add) {
+__device__ static inline void for_own(int n, const Add &add) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     for (int some = 0; some < n; some += 32)
         for (unsigned own = __ballot_sync(~0u, owner[some + lane] == warp); own; own &= own - 1)
@@ -68,13 +69,13 @@ extern "C" __global__ void backward_x(
         owner[threadIdx.x] = -1;
         if (tree < a.n_trees) {
             const int feature = features[tree * n_vertices + vertex[sample * a.n_trees + tree]];
-            row_in_tree[threadIdx.x] = feature;
+            place[threadIdx.x] = feature;
             factor[threadIdx.x] = write_slope(a, sample, tree);
             owner[threadIdx.x] = feature % (int)(blockDim.x / 32);
         }
         __syncthreads();
-        for_own(min((size)blockDim.x, a.n_trees - first), [=](int i) {
-            if (threadIdx.x % 32 == 0) sum[row_in_tree[i]] += factor[i];
+        for_own((int)min((size)blockDim.x, a.n_trees - first), [=](int i) {
+            if (threadIdx.x % 32 == 0) sum[place[i]] += factor[i];
         });
     }
     __syncthreads();
@@ -109,52 +110,56 @@ __device__ static inline size row_of(const Sums &a, size tree, int index) {
     return low - a.start[tree];
 }
 
-// What a block owns: numbers first to last - 1 of the rows of a tree.
-struct Part {
-    size tree, first, last;
-    __device__ size n() const { return last - first; }
-};
-
-// Sums the rows of the part that block number `block` owns in block_memory, and returns it. All warps see all samples;
-// each adds those of its rows, in order. term(sample, factor, k) is what a sample adds to number k of its row, seen(row)
-// is called for each sample.
-template <class Term, class Seen>
-__device__ static inline Part sum_rows(const Sums &a, size block, const Term &term, const Seen &seen) {
-    const int lane = threadIdx.x % 32, n_warps = blockDim.x / 32;
-    const size tree = block / a.n_parts, first = block % a.n_parts * a.n_numbers;
-    const size n_rows = a.start ? a.start[tree + 1] - a.start[tree] : a.n_slots;
-    const size last = max(first, min(n_rows * a.width, first + a.n_numbers));
-    for (size i = threadIdx.x; i < last - first; i += blockDim.x) block_memory[i] = 0;
-    for (size begin = 0; begin < a.n_samples && first < last; begin += blockDim.x) {
-        const size sample = begin + threadIdx.x;
+// Sums n numbers, from `first` on, of the rows of a tree in block_memory. row(index) is the row of a leaf or vertex, or -1.
+// All warps see all samples; each adds those of its rows, in order, and keeps a number in a register while its row stays
+// the same. A tile has term.most() samples, term.fetch(begin, n) reads what they add, and term(begin, i, factor, k) is what
+// sample begin + i adds to number k of its row.
+template <class Row, class Term>
+__device__ static inline void sum_rows(
+    const Sums &a, size tree, size first, int n, const Row &row_of_index, const Term &term
+) {
+    const int lane = threadIdx.x % 32, n_warps = blockDim.x / 32, width = (int)a.width;
+    for (int i = threadIdx.x; i < n; i += blockDim.x) block_memory[i] = 0;
+    for (size begin = 0; begin < a.n_samples && n > 0; begin += term.most()) {
+        const int n_tile = (int)min(term.most(), a.n_samples - begin);
         __syncthreads();
         owner[threadIdx.x] = -1;
-        if (sample < a.n_samples) {
-            const size pair = sample * a.sample_step + tree * a.tree_step, row = row_of(a, tree, a.index[pair]);
-            row_in_tree[threadIdx.x] = (int)row;
+        if ((int)threadIdx.x < n_tile) {
+            const size pair = (begin + threadIdx.x) * a.sample_step + tree * a.tree_step;
+            const size row = row_of_index(a.index[pair]), at = row * width - first;
             factor[threadIdx.x] = a.factor[pair];
-            if (row >= 0 && row * a.width < last && (row + 1) * a.width > first)
-                owner[threadIdx.x] = (int)row % n_warps;
+            place[threadIdx.x] = (int)at;
+            if (row >= 0 && at < n && at + width > 0) owner[threadIdx.x] = (int)row % n_warps;
         }
+        term.fetch(begin, n_tile);
         __syncthreads();
-        for_own(min((size)blockDim.x, a.n_samples - begin), [&](int i) {
-            const size place = row_in_tree[i] * a.width - first;  // of the row, from the block's first number
-            const size stop = min(a.width, last - first - place);
-            for (size k = place < 0 ? lane - place : lane; k < stop; k += 32)
-                block_memory[place + k] += term(begin + i, factor[i], k);
-            if (lane == 0) seen(row_in_tree[i]);
-        });
+        for (int k = lane; k - lane < width; k += 32) {
+            double sum = 0;
+            int number = -1;  // of which `sum` is the sum
+            for_own(n_tile, [&](int i) {
+                const int at = place[i] + k;
+                if (k >= width || at < 0 || at >= n) return;
+                if (number != at) {
+                    if (number >= 0) block_memory[number] = sum;
+                    sum = block_memory[number = at];
+                }
+                sum += term(begin, i, factor[i], k);
+            });
+            if (number >= 0) block_memory[number] = sum;
+        }
     }
     __syncthreads();
-    return {tree, first, last};
 }
 
 // Writes gradients: the sums divided by the divisor.
 template <class Term>
 __device__ static inline void write_rows(const Sums &a, size block, const Term &term) {
-    const Part part = sum_rows(a, block, term, [](int) {});
-    real *out = a.sums + (a.start ? a.start[part.tree] : part.tree * a.n_slots) * a.width + part.first;
-    for (size i = threadIdx.x; i < part.n(); i += blockDim.x)
+    const size tree = block / a.n_parts, first = block % a.n_parts * a.n_numbers;
+    const size n_rows = a.start ? a.start[tree + 1] - a.start[tree] : a.n_slots;
+    const int n = (int)max((size)0, min(n_rows * a.width - first, a.n_numbers));
+    sum_rows(a, tree, first, n, [&](int index) { return row_of(a, tree, index); }, term);
+    real *out = a.sums + (a.start ? a.start[tree] : tree * a.n_slots) * a.width + first;
+    for (int i = threadIdx.x; i < n; i += blockDim.x)
         out[i] = (real)(a.divisor == 1 ? block_memory[i] : block_memory[i] / a.divisor);
 }
 
@@ -170,35 +175,57 @@ extern "C" __global__ void window_places(
     places[pair] = place < 0 ? -1 : (int)(place % n_places);
 }
 
+// What samples add that is a function of their numbers alone.
+template <class Value>
+struct Each {
+    Value value;  // of a sample, its factor, and k
+    __device__ size most() const { return blockDim.x; }
+    __device__ void fetch(size, int) const {}
+    __device__ double operator()(size begin, int i, real factor, int k) const { return value(begin + i, factor, k); }
+};
+template <class Value>
+Each(Value) -> Each<Value>;
+
 // Lay et al. 2018, eq. 11 by the numbers of images, over the windows and trees in their order.
 extern "C" __global__ void backward_images(Sums slopes) {
-    write_rows(slopes, blockIdx.x, [](size, real slope, size) { return (double)slope; });
+    write_rows(slopes, blockIdx.x, Each{[](size, real slope, size) { return (double)slope; }});
 }
 
-// Lay et al. 2018, eq. 12: |r*| dL/dy.
+// Lay et al. 2018, eq. 12: |r*| dL/dy. The rows of grad_y of a tile come to `tile`, unless n_tile is 0.
 struct OfLeaf {
     const real *grad_y;
-    size grad_trees, tree, n_outputs;
-    __device__ double operator()(size sample, real margin, size k) const {
-        const double g = (double)grad_y[(sample * grad_trees + tree % grad_trees) * n_outputs + k];
-        return (double)magnitude(margin) * g;
+    size grad_trees, tree, n_outputs, n_tile;
+    real *tile;
+    __device__ size most() const { return n_tile ? n_tile : blockDim.x; }
+    __device__ const real *row(size sample) const {
+        return grad_y + (sample * grad_trees + tree % grad_trees) * n_outputs;
+    }
+    __device__ void fetch(size begin, int n) const {
+        const unsigned width = (unsigned)n_outputs;
+        for (unsigned j = threadIdx.x; n_tile && j < (unsigned)n * width; j += blockDim.x)
+            tile[j] = row(begin + j / width)[j % width];
+    }
+    __device__ double operator()(size begin, int i, real margin, int k) const {
+        const real g = n_tile ? tile[i * (int)n_outputs + k] : row(begin + i)[k];
+        return (double)magnitude(margin) * (double)g;
     }
 };
 
 // Lay et al. 2018, eq. 11 with respect to the thresholds: r falls as t rises.
-struct OfVertex {
-    __device__ double operator()(size, real slope, size) const { return -(double)slope; }
-};
+__device__ static inline auto of_vertex() {
+    return Each{[](size, real slope, size) { return -(double)slope; }};
+}
 
-// The first blocks are those of the leaves.
+// The first blocks are those of the leaves, which hold n_tile rows of grad_y after their sums.
 extern "C" __global__ void backward_parameters(
-    const real *__restrict__ grad_y, size grad_trees, Sums leaves, Sums vertices
+    const real *__restrict__ grad_y, size grad_trees, size n_tile, Sums leaves, Sums vertices
 ) {
-    const size n_blocks = leaves.n_trees * leaves.n_parts;
+    const size n_blocks = leaves.n_trees * leaves.n_parts, tree = blockIdx.x / leaves.n_parts;
+    real *const tile = (real *)(block_memory + leaves.n_numbers);
     if (blockIdx.x < n_blocks)
-        write_rows(leaves, blockIdx.x, OfLeaf{grad_y, grad_trees, blockIdx.x / leaves.n_parts, leaves.width});
+        write_rows(leaves, blockIdx.x, OfLeaf{grad_y, grad_trees, tree, leaves.width, n_tile, tile});
     else
-        write_rows(vertices, blockIdx.x - n_blocks, OfVertex{});
+        write_rows(vertices, blockIdx.x - n_blocks, of_vertex());
 }
 
 // ---------------------------------------------------------- gradients of margins that are not a column
@@ -283,9 +310,9 @@ __device__ static inline void pull_images(
 // Lay et al. 2018, eq. 11 with respect to features: rows of vertices, summed as thresholds are.
 template <class Margin, class Samples>
 __device__ static inline void pull_features(const Samples &samples, const Sums &a) {
-    write_rows(a, blockIdx.x, [=](size sample, real slope, size k) {
+    write_rows(a, blockIdx.x, Each{[=](size sample, real slope, size k) {
         return Margin::pull_feature(slope, samples.at(sample), k);
-    });
+    }});
 }
 
 extern "C" __global__ void pull_x_projection(

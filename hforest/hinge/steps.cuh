@@ -1,6 +1,7 @@
 // Steps of Adam at the cost of what a batch touches (Lay et al. 2018, eq. 10-12; Kingma & Ba 2015); part of gpu.cu.
 
-constexpr int EAGER = 1023;  // vertices that move at every step: shared.py
+constexpr int EAGER = 1023;  // vertices that move at every step: shared.py and gpu.py
+constexpr int RESIDENT = sizeof(real) == 4 ? 2 : 1;  // blocks of a multiprocessor; two of float64 would spill registers
 
 // A parameter (n_trees, n_slots, width), its moments, and the steps that its rows have reached (n_trees, n_slots).
 struct Moved {
@@ -71,52 +72,65 @@ extern "C" __global__ void adam_route(
     }
 }
 
-// Sums gradients, and moves the rows that samples touch, and the first n_eager of each tree. After a block's sums come
-// marks of its rows. `last` of rows that several blocks share is left to adam_reach.
+// Sums gradients, and moves the rows that samples touch, and the first n_eager of each tree. A block owns a range of the
+// rows of a tree. In `numbers`, of two ints a row, it numbers those that move: the number of each row, or -1, then the row
+// of each number. The order of the numbers does not matter: each row is summed and moved alone.
 template <class Term>
 __device__ static inline void move_rows(
-    const Sums &a, size block, const Term &term, const Moved &moved, size n_eager, size step, double rate, double scale,
-    const Adam &adam, const Missed &missed
+    const Sums &a, size block, int *numbers, const Term &term, const Moved &moved, size n_eager, size step, double rate,
+    double scale, const Adam &adam, const Missed &missed
 ) {
-    unsigned char *const seen = (unsigned char *)(block_memory + a.n_numbers);
-    for (size i = threadIdx.x; i < a.n_numbers / a.width + 2; i += blockDim.x) seen[i] = 0;
-    __syncthreads();
-    const size first_row = block % a.n_parts * a.n_numbers / a.width;
-    const Part part = sum_rows(a, block, term, [=](int row) { seen[row - first_row] = 1; });
-    const size tree_row = part.tree * a.n_slots;
-    const unsigned width = (unsigned)a.width, skipped = (unsigned)(part.first - first_row * a.width);
-    for (unsigned i = threadIdx.x; i < part.n(); i += blockDim.x) {
-        const unsigned j = (i + skipped) / width;  // 64 bits would take as long as the rest
-        const size row = first_row + j, at = tree_row * a.width + part.first + i;
-        if (row >= n_eager && !seen[j]) continue;
-        const real grad = (real)(block_memory[i] / a.divisor);
-        if (row >= n_eager) catch_up(moved, at, moved.last[tree_row + row], step - 1, adam, missed);
-        adam_one(moved.param + at, grad, moved.m + at, moved.v + at, rate, scale, adam);
+    __shared__ int n_moving;
+    const size tree = block / a.n_parts, each = (a.n_slots + a.n_parts - 1) / a.n_parts, low = block % a.n_parts * each;
+    const int n = (int)min(each, a.n_slots - low), eager = (int)min((size)n, max((size)0, n_eager - low));
+    const size tree_row = tree * a.n_slots + low;
+    int *const rows = numbers + each;
+    if (threadIdx.x == 0) n_moving = eager;
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+        numbers[i] = i < eager ? i : -1;
+        if (i < eager) rows[i] = i;
     }
     __syncthreads();
-    if (a.n_numbers < a.width) return;
-    for (size row = first_row + threadIdx.x; row < part.last / a.width; row += blockDim.x)
-        if (row >= n_eager && seen[row - first_row]) moved.last[tree_row + row] = step;
+    const auto number_of = [=](int index) { return index < low || index >= low + n ? -1 : numbers[index - low]; };
+    for (size sample = threadIdx.x; sample < a.n_samples; sample += blockDim.x) {
+        const size row = a.index[sample * a.sample_step + tree * a.tree_step] - low;
+        if (row < 0 || row >= n || atomicCAS(numbers + row, -1, n) != -1) continue;
+        const int number = atomicAdd(&n_moving, 1);
+        atomicExch(numbers + row, number);
+        rows[number] = (int)row;
+    }
+    __syncthreads();
+    const unsigned width = (unsigned)a.width;
+    for (size first = 0; first < n_moving * a.width; first += a.n_numbers) {
+        const unsigned n_numbers = (unsigned)min(n_moving * a.width - first, a.n_numbers);
+        sum_rows(a, tree, first, (int)n_numbers, number_of, term);
+        const int *const some = rows + first / width;
+        const unsigned skipped = (unsigned)(first % width);
+        for (unsigned i = threadIdx.x; i < n_numbers; i += blockDim.x) {
+            const unsigned j = (i + skipped) / width;  // 64 bits would take as long as the rest
+            const size row = tree_row + some[j], at = row * width + (i + skipped) % width;
+            const real grad = (real)(block_memory[i] / a.divisor);
+            if (low + some[j] >= n_eager) catch_up(moved, at, moved.last[row], step - 1, adam, missed);
+            adam_one(moved.param + at, grad, moved.m + at, moved.v + at, rate, scale, adam);
+        }
+        __syncthreads();
+    }
+    for (int j = eager + threadIdx.x; j < n_moving; j += blockDim.x) moved.last[tree_row + rows[j]] = step;
 }
 
-// Lay et al. 2018, eq. 11-12, and a step of Adam. The slopes are known. The first blocks are those of the leaves.
-extern "C" __global__ void adam_parameters(
-    const real *__restrict__ grad_y, Sums leaves, Sums vertices, Moved weights, Moved thresholds, size step,
-    double rate, double scale, Adam adam, Missed missed
+// Lay et al. 2018, eq. 11-12, and a step of Adam. The slopes are known. The first blocks are those of the leaves, which
+// hold n_tile rows of grad_y after their sums. From n_before doubles on, a block numbers its rows.
+extern "C" __global__ void __launch_bounds__(ADDING, RESIDENT) adam_parameters(
+    const real *__restrict__ grad_y, size n_tile, size n_before, Sums leaves, Sums vertices, Moved weights,
+    Moved thresholds, size step, double rate, double scale, Adam adam, Missed missed
 ) {
     const size n_blocks = leaves.n_trees * leaves.n_parts, block = blockIdx.x;
+    int *const numbers = (int *)(block_memory + n_before);
     if (block < n_blocks) {
-        const OfLeaf term = {grad_y, 1, 0, leaves.width};
-        move_rows(leaves, block, term, weights, 0, step, rate, scale, adam, missed);
+        const OfLeaf term = {grad_y, 1, 0, leaves.width, n_tile, (real *)(block_memory + leaves.n_numbers)};
+        move_rows(leaves, block, numbers, term, weights, 0, step, rate, scale, adam, missed);
     } else {
-        move_rows(vertices, block - n_blocks, OfVertex{}, thresholds, EAGER, step, rate, scale, adam, missed);
+        const size vertex_block = block - n_blocks;
+        move_rows(vertices, vertex_block, numbers, of_vertex(), thresholds, EAGER, step, rate, scale, adam, missed);
     }
-}
-
-// last (n_trees, n_leaves), OUT: `step` for the leaves of samples. A thread is a pair.
-extern "C" __global__ void adam_reach(
-    const int *__restrict__ leaf, size n_samples, size n_trees, size n_leaves, size step, size *__restrict__ last
-) {
-    const size pair = thread_number();
-    if (pair < n_samples * n_trees) claim(last + pair % n_trees * n_leaves + leaf[pair], step);
 }

@@ -536,8 +536,8 @@ def quick(Prepared forest not None, x, int vote):
 
 
 def is_for(Prepared forest not None, int64_t n):
-    """Returns whether `write` is the fastest function for n rows."""
-    return n * forest._packed.steps < max(QUICK, STEPS * forest._packed.n_nodes)
+    """Returns whether `write` is the fastest function for n rows, and no block of `hforest.using` chooses another."""
+    return not _is_forced() and n * forest._packed.steps < max(QUICK, STEPS * forest._packed.n_nodes)
 
 
 def write(Prepared forest not None, cnp.ndarray x not None, int vote, cnp.ndarray result not None):

@@ -34,6 +34,12 @@ MANY = 128
 """Trees of a shape that is run with the margin of columns alone, and without the rows that samples touch: there a
 block is a tree, and ThreadSanitizer takes a second for a hundred of them."""
 
+# kind, samples, trees, depth, outputs
+STEPS = (
+    ("tree", 40, 2, 11, 2),  # vertices that move when a sample reaches them, and rows of several blocks
+    ("fern", 70, 2, 3, 100),  # rows of more numbers than a block sums at a time
+)
+
 # kind, shape of the images, windows, trees, depth, outputs
 IMAGES = (
     ("tree", (0, 2, 5), hinge.Windows(3), 2, 2, ()),
@@ -125,6 +131,23 @@ def _leaves(kind: str, a: dict[str, Any]) -> dict[str, np.ndarray]:
     return {"rows": hinge.leaf_rows(leaf, n_leaves), "counts": hinge.leaf_counts(leaf, n_leaves)}
 
 
+def _steps(kind: str, n: int, n_trees: int, depth: int, outputs: int, dtype: type) -> dict[str, np.ndarray]:
+    """Steps of Adam, whose samples reach some of the rows that the steps before have moved."""
+    samples = np.random.default_rng(depth).standard_normal((2, n // 2, 5)).astype(dtype)
+    t, f, w = hinge.init(n_trees, depth, 5, outputs, kind=kind, dtype=dtype, rng=1)
+    state = hinge.adam_state(t, w)
+    results = {}
+    for step in (1, 2, 3):
+        x = np.tile(samples[step % 2], (2, 1))
+        y, route = hinge.adam_forward(x, t, f, w, state, step, 0.1, kind=kind)
+        results |= {
+            f"y {step}": y,
+            f"grad_x {step}": hinge.adam_backward(y, route, x, t, f, w, state, step, 0.1, kind=kind),
+        }
+    hinge.adam_sync(t, w, state, 3, 0.1)
+    return results | {"thresholds": t, "weights": w}
+
+
 def _small(kind: str, dtype: type) -> dict[str, np.ndarray]:
     """Margins that float32 holds as subnormals."""
     rng = np.random.default_rng(0)
@@ -191,5 +214,10 @@ def cases(dtype: type) -> Iterator[Case]:
         yield _case(
             f"{kind} {sizes} {'exact' if exact else 'rounded'} {aggregate}", of_rows, arrays, dtype, exact
         )
+    for shape in STEPS:
+        near = dict.fromkeys(
+            ("thresholds", "weights", *(f"{a} {b}" for a in ("y", "grad_x") for b in (1, 2, 3))), 256.0
+        )
+        yield Case(f"steps of {shape}", lambda s=shape: _steps(*s, dtype), near, 32)
     for kind in ("tree", "fern"):
         yield Case(f"{kind} small", lambda k=kind: _small(k, dtype))

@@ -38,9 +38,10 @@ def test_kernels_agree_with_the_reference(subpackage, dtype):
 @pytest.mark.parametrize("dtype", exercise.DTYPES, ids=["float32", "float64"])
 @pytest.mark.parametrize(
     "subpackage", [name for name in exercise.SUBPACKAGES if name != "optim"]
-)  # asks for a stream
+)  # asks for a stream, as steps of Adam do
 def test_kernels_agree_where_arrays_are_like_those_of_cupy(subpackage, dtype):
-    found = {case.name: exercise.problems(case, cupy=True) for case in exercise.cases_of(subpackage, dtype)}
+    cases = [case for case in exercise.cases_of(subpackage, dtype) if not case.name.startswith("steps")]
+    found = {case.name: exercise.problems(case, cupy=True) for case in cases}
     assert not {name: lines for name, lines in found.items() if lines}
 
 

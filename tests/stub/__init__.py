@@ -257,7 +257,8 @@ def install() -> Any:
 @contextlib.contextmanager
 def counted() -> Iterator[Any]:
     """Yields a function that returns how often the device did something since the block began: "launches", "launch"
-    and the name of a kernel, "waits", "allocations", "to device", "to host", "device to device"."""
+    and the name of a kernel, "waits", "allocations", "to device", "to host", "device to device"; and "bytes", the most
+    that were allocated at once beside those before."""
     library = install()
     library.stub_reset()
     yield lambda name: int(library.stub_count(name.encode()))

@@ -5,6 +5,7 @@
 //
 // A module is a shared library of the host; its image is "HOST:" and its path. It has, for each kernel `name`, an
 // `Entry host_entry_name` (kernels.h).
+#include <algorithm>
 #include <cuda.h>
 #include <cuda_profiler_api.h>
 #include <cuda_runtime.h>
@@ -37,6 +38,7 @@ std::map<char *, Block> blocks;  // by address
 
 // What the tests count, by name; stub_count reads it.
 std::map<std::string, long long> counts;
+long long in_use, in_use_before;  // bytes of allocations, now and when the counts were reset
 
 void count(const char *name, long long n = 1) {
     const std::lock_guard<std::mutex> guard(lock);
@@ -97,6 +99,7 @@ long long stub_count(const char *name) {
 void stub_reset() {
     const std::lock_guard<std::mutex> guard(lock);
     counts.clear();
+    in_use_before = in_use;
 }
 
 // ------------------------------------------------------------------------------------------------- errors
@@ -184,6 +187,8 @@ cudaError_t cudaMalloc(void **address, size_t size) {
     memset(block, FRESH, size);
     const std::lock_guard<std::mutex> guard(lock);
     blocks[(char *)block] = {size, current};
+    in_use += (long long)size;
+    counts["bytes"] = std::max(counts["bytes"], in_use - in_use_before);
     *address = block;
     return cudaSuccess;
 }
@@ -194,6 +199,7 @@ cudaError_t cudaFree(void *address) {
     const auto found = blocks.find((char *)address);
     if (found == blocks.end()) return cudaErrorInvalidValue;
     memset(address, FREED, found->second.size);
+    in_use -= (long long)found->second.size;
     blocks.erase(found);
     free(address);
     return cudaSuccess;
