@@ -49,7 +49,7 @@ class Cell(NamedTuple):
     name: str
     paper: str
     where: Row
-    """Values that the rows of the record have."""
+    """Values that the rows of the record have; None where they lack the key."""
     figure: str = "error"
     """Key of the figure in a row; a dot leads into a dictionary."""
     looks: str = HELD_OUT
@@ -107,11 +107,6 @@ OTHERS = {
     ("covertype", "CO2"): (3.1, 2.7, 2.6),
 }
 """The cells of Norouzi et al. 2015, Table I, that co2_table1.PAPER lacks."""
-LOOKED = {
-    "mnist": "least of 3 looks: the step, with 10 trees",
-    **dict.fromkeys(("letter", "letter, no bootstrap"), "rule for univariate splits: by test error"),
-}
-"""What test samples chose for CO2 forests, where they chose anything; results-co2.md has the details."""
 
 
 def _norouzi_1() -> Iterable[Cell]:
@@ -120,20 +115,20 @@ def _norouzi_1() -> Iterable[Cell]:
         for trees, error in zip((10, 30, 1000), paper, strict=True):
             for variant in [a for a in variants if a == name or a in co2_table1.SETTINGS]:
                 label, where = f"{variant}: {method}, {trees} trees", {"data": variant, "method": method}
-                looks = LOOKED.get(variant, HELD_OUT) if method == "CO2" else HELD_OUT
+                looks = co2_table1.looks(variant, method)
                 yield Cell(label, str(error), where, f"errors.{trees}", looks)
 
 
 def _kontschieder() -> Iterable[Cell]:
     for name, paper in shallow_neural.PAPER.items():
-        chosen = {"mnist": HELD_OUT, "g50c": "settings by hand"}.get(name, "settings by test error")
-        yield Cell(name, paper, {"data": name}, looks=f"{chosen}: last state")
+        yield Cell(name, paper, {"data": name}, looks=f"{shallow_neural.CHOSEN[name]}: last state")
 
 
 def _zhou() -> Iterable[Cell]:
     for name, trees in cascade.TREES.items():
         paper = f"{cascade.PUBLISHED[name]:.2f}" if name in cascade.PUBLISHED else "–"
-        yield Cell(cascade.LABELS.get(name, name), paper, {"data": name, "trees": trees}, "accuracy")
+        where = {"data": name, "trees": trees, "images": None}
+        yield Cell(cascade.LABELS.get(name, name), paper, where, "accuracy")
 
 
 def _deep() -> Iterable[Cell]:

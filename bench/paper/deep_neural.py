@@ -22,6 +22,7 @@ of all runs; without --data the script prints its table.
 import argparse
 import json
 import math
+import statistics
 import sys
 import time
 from dataclasses import asdict, dataclass, replace
@@ -164,16 +165,26 @@ def run(settings: Settings, folder: Path, held_out: int) -> dict[str, Any]:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Markdown: a line a run."""
-    lines = ["| head | moved by | epochs | tested on | error % | threads | seconds | processor seconds |"]
+    """Markdown: a line for the seeds of each setting."""
+    lines = [
+        "| head | moved by | epochs | tested on | error %, mean ± deviation | each seed | threads "
+        "| processor seconds a run |"
+    ]
     lines.append("|---" * 8 + "|")
-    for row in sorted(rows, key=lambda row: (row["held_out"] == 0, row["settings"]["head"])):
+    groups: dict[Any, list[dict[str, Any]]] = {}
+    for row in rows:
         settings = row["settings"]
         on = f"{row['held_out']} held-out training samples" if row["held_out"] else "the test samples"
+        key = row["held_out"] == 0, settings["head"], settings["shift"], settings["epochs"], on
+        groups.setdefault((*key, row["threads"]), []).append(row)
+    for (_, head, shift, epochs, on, threads), some in sorted(groups.items()):
+        errors = [row["error"] for row in sorted(some, key=lambda row: row["settings"]["seed"])]
+        spread = f" ± {statistics.stdev(errors):.2f}" if len(errors) > 1 else ""
+        each = ", ".join(f"{error:.2f}" for error in errors)
+        seconds = statistics.mean(row["processor_seconds"] for row in some)
         lines.append(
-            f"| {settings['head']} | {settings['shift']} | {settings['epochs']} | {on} "
-            f"| {row['error']:.2f} | {row['threads']} | {row['seconds']:.0f} |"
-            f" {row['processor_seconds']:.0f} |"
+            f"| {head} | {shift} | {epochs} | {on} | {statistics.mean(errors):.2f}{spread} | {each} "
+            f"| {threads} | {seconds:.0f} |"
         )
     return "\n".join(lines)
 
