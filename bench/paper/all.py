@@ -184,7 +184,7 @@ TABLES = {
         (
             f"{TABLE1} 30 --runs 5 --only letter usps mnist connect4 {NOT_HERE}",
             f"{TABLE1} 30 --runs 5 --methods CO2{FORESTS}",
-            f"{TABLE1} 10 --runs 2 --methods OC1 --only letter",
+            f"{TABLE1} 30 --runs 3 --methods OC1 --only letter usps",
             f"{TABLE1} 1000 --runs 1 --votes {{work}}/votes --only letter usps connect4 mnist",
             f"{TABLE1} 1000 --runs 1 --votes {{work}}/votes --methods CO2{FORESTS}",
         ),
@@ -204,8 +204,11 @@ TABLES = {
     ),
     "deep_neural": Table(
         "Kontschieder et al. 2015: deep neural decision forest",
-        ("deep_neural.py --data {data}", "deep_neural.py --data {data} --set head=softmax"),
-        "torch-training",
+        (
+            "deep_neural.py --data {data} --runs 3",
+            "deep_neural.py --data {data} --set head=softmax --runs 3",
+        ),
+        "results-neural",
         _deep,
     ),
 }
@@ -222,14 +225,15 @@ NO_SCRIPT = {
 """What is not repeated, and why, or by what else."""
 HEAD = """# All tables and figures of the papers
 
-This page is written by `python bench/paper/all.py` from the records in `bench/results`. With `--data DIR`
-the command first runs what the records lack, for `--hours` hours at most. DIR holds the data sets that
+`python bench/paper/all.py` writes this page from the records in `bench/results`. With `--data DIR` it first
+runs what the records lack, for `--hours` hours at most. DIR holds the data sets that
 `python bench/data.py --from FOLDER --to DIR` makes from the files of their publishers.
 
 * *difference*: the mean of our runs minus the paper's figure, in its unit.
 * *interval*: of the difference, 95 % by Student's t over our runs. The paper's figure counts as exact, and
-  all runs have the same test samples: neither its deviation nor a finite test set is part of the interval.
+  all runs share their test samples: neither its deviation nor a finite test set is part of the interval.
 * *test samples*: `held out` where they chose neither a state nor a setting; else what they chose.
+* *not run*: no data or no time. The page that a section names gives the reason.
 
 """
 
@@ -285,9 +289,20 @@ def read(results: Path) -> dict[str, list[Row]]:
     return found
 
 
+def summary(records: dict[str, list[Row]]) -> list[str]:
+    """Returns the lines of a table that counts cells by how often they were run."""
+    lines = ["| table or figure | cells | several runs | one run | not run |", "|---|---|---|---|---|"]
+    for name, table in TABLES.items():
+        runs = [len(figures(cell, records[name])) for cell in table.cells()]
+        counts = [len(runs), sum(n > 1 for n in runs), runs.count(1), runs.count(0)]
+        words = [str(n) for n in counts] if runs else ["–", f"{len(records[name])} rows", "–", "–"]
+        lines.append(f"| {table.title} | {' | '.join(words)} |")
+    return lines
+
+
 def page(records: dict[str, list[Row]]) -> str:
     """Returns the page of all tables in Markdown."""
-    lines: list[str] = []
+    lines = ["## What was run", "", *summary(records), ""]
     for name, table in TABLES.items():
         rows, cells = records[name], list(table.cells())
         taken = sum(row.get("seconds", 0.0) for row in rows) / 3600
