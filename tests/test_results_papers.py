@@ -32,6 +32,24 @@ def test_every_figure_of_the_page_comes_from_a_record(papers):
                 assert papers.line(other, rows) != papers.line(cell, rows)
 
 
+def test_rows_of_fewer_images_are_not_those_of_all_images(papers):
+    cell = papers.Cell("all images", "–", {"data": "a", "images": None}, "accuracy")
+    rows = [{"data": "a", "images": 1000, "accuracy": 92.0}, {"data": "a", "accuracy": 97.0}]
+    assert papers.figures(cell, rows) == [97.0]
+    assert all("images" in cell.where for cell in papers.TABLES["cascade"].cells())
+
+
+def test_the_summary_counts_runs(papers, monkeypatch):
+    cells = [papers.Cell(name, "2.5", {"data": name}) for name in "abc"]
+    tables = {"x": papers.Table("X", (), "", lambda: cells), "y": papers.Table("Y", (), "")}
+    monkeypatch.setattr(papers, "TABLES", tables)
+    rows = [{"data": name, "error": 2.0} for name in "aab"]
+    assert papers.summary({"x": rows, "y": rows})[2:] == [
+        "| X | 3 | 1 | 1 | 1 |",
+        "| Y | – | 3 rows | – | – |",
+    ]
+
+
 def test_every_row_of_a_table_is_in_a_cell_or_is_a_departure(papers):
     """Keys of cells are those of the records."""
     records = papers.read(BENCH / "results")

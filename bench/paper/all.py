@@ -49,7 +49,7 @@ class Cell(NamedTuple):
     name: str
     paper: str
     where: Row
-    """Values that the rows of the record have."""
+    """Values that the rows of the record have; None where they lack the key."""
     figure: str = "error"
     """Key of the figure in a row; a dot leads into a dictionary."""
     looks: str = HELD_OUT
@@ -107,11 +107,6 @@ OTHERS = {
     ("covertype", "CO2"): (3.1, 2.7, 2.6),
 }
 """The cells of Norouzi et al. 2015, Table I, that co2_table1.PAPER lacks."""
-LOOKED = {
-    "mnist": "least of 3 looks: the step, with 10 trees",
-    **dict.fromkeys(("letter", "letter, no bootstrap"), "rule for univariate splits: by test error"),
-}
-"""What test samples chose for CO2 forests, where they chose anything; results-co2.md has the details."""
 
 
 def _norouzi_1() -> Iterable[Cell]:
@@ -120,20 +115,20 @@ def _norouzi_1() -> Iterable[Cell]:
         for trees, error in zip((10, 30, 1000), paper, strict=True):
             for variant in [a for a in variants if a == name or a in co2_table1.SETTINGS]:
                 label, where = f"{variant}: {method}, {trees} trees", {"data": variant, "method": method}
-                looks = LOOKED.get(variant, HELD_OUT) if method == "CO2" else HELD_OUT
+                looks = co2_table1.looks(variant, method)
                 yield Cell(label, str(error), where, f"errors.{trees}", looks)
 
 
 def _kontschieder() -> Iterable[Cell]:
     for name, paper in shallow_neural.PAPER.items():
-        chosen = {"mnist": HELD_OUT, "g50c": "settings by hand"}.get(name, "settings by test error")
-        yield Cell(name, paper, {"data": name}, looks=f"{chosen}: last state")
+        yield Cell(name, paper, {"data": name}, looks=f"{shallow_neural.CHOSEN[name]}: last state")
 
 
 def _zhou() -> Iterable[Cell]:
     for name, trees in cascade.TREES.items():
         paper = f"{cascade.PUBLISHED[name]:.2f}" if name in cascade.PUBLISHED else "–"
-        yield Cell(cascade.LABELS.get(name, name), paper, {"data": name, "trees": trees}, "accuracy")
+        where = {"data": name, "trees": trees, "images": None}
+        yield Cell(cascade.LABELS.get(name, name), paper, where, "accuracy")
 
 
 def _deep() -> Iterable[Cell]:
@@ -146,6 +141,8 @@ FORESTS = ' --only "letter, no bootstrap" "mnist, no bootstrap" "connect4, no bo
 GRACE = 30.0
 """Seconds in which a script ends after SIGINT."""
 PIXELS = "co2_pixels.py --data {data} --pixels 64000 --held-every 3"
+MANIFOLD = "manifold.py --data {data} --runs 3"
+OTHER_CLASSIFIERS = "LogReg LinSVM SVM kNN MLP"
 NOT_HERE = " ".join(co2_table1.NOT_HERE)
 TABLE1 = "co2_table1.py --data {data} --trees"
 TABLES = {
@@ -177,7 +174,14 @@ TABLES = {
         "results-hinge",
     ),
     "manifold": Table(
-        "Perry et al. 2019, Fig. 1, 3 and 4", ("manifold.py --data {data} --runs 3",), "results-manifold"
+        "Perry et al. 2019, Fig. 1 to 4",
+        (
+            MANIFOLD,
+            f"{MANIFOLD} --only circle bars impulse --methods {OTHER_CLASSIFIERS} CNN",
+            f"{MANIFOLD} --only mnist --most 10000 --methods {OTHER_CLASSIFIERS}",
+            f"{MANIFOLD} --only mnist --most 3000 --methods CNN",
+        ),
+        "results-manifold",
     ),
     "co2_fig1": Table(
         "Norouzi et al. 2015, Fig. 1: single trees on MNIST",
@@ -189,7 +193,7 @@ TABLES = {
         (
             f"{TABLE1} 30 --runs 5 --only letter usps mnist connect4 {NOT_HERE}",
             f"{TABLE1} 30 --runs 5 --methods CO2{FORESTS}",
-            f"{TABLE1} 10 --runs 2 --methods OC1 --only letter",
+            f"{TABLE1} 30 --runs 3 --methods OC1 --only letter usps",
             f"{TABLE1} 1000 --runs 1 --votes {{work}}/votes --only letter usps connect4 mnist",
             f"{TABLE1} 1000 --runs 1 --votes {{work}}/votes --methods CO2{FORESTS}",
         ),
@@ -209,8 +213,11 @@ TABLES = {
     ),
     "deep_neural": Table(
         "Kontschieder et al. 2015: deep neural decision forest",
-        ("deep_neural.py --data {data}", "deep_neural.py --data {data} --set head=softmax"),
-        "torch-training",
+        (
+            "deep_neural.py --data {data} --runs 3",
+            "deep_neural.py --data {data} --set head=softmax --runs 3",
+        ),
+        "results-neural",
         _deep,
     ),
 }
@@ -221,20 +228,20 @@ NO_SCRIPT = {
         "no data; co2_table1.py runs those that bench/data.py made"
     ),
     "Norouzi et al. 2015, section 6.2, Labeled Faces in the Wild": "no data; CamVid",
-    "Perry et al. 2019, Fig. 2: times of training and prediction": "no script",
     "Zhou and Feng 2017, MNIST with all training images and stride 1": "no script",
 }
 """What is not repeated, and why, or by what else."""
 HEAD = """# All tables and figures of the papers
 
-This page is written by `python bench/paper/all.py` from the records in `bench/results`. With `--data DIR`
-the command first runs what the records lack, for `--hours` hours at most. DIR holds the data sets that
+`python bench/paper/all.py` writes this page from the records in `bench/results`. With `--data DIR` it first
+runs what the records lack, for `--hours` hours at most. DIR holds the data sets that
 `python bench/data.py --from FOLDER --to DIR` makes from the files of their publishers.
 
 * *difference*: the mean of our runs minus the paper's figure, in its unit.
 * *interval*: of the difference, 95 % by Student's t over our runs. The paper's figure counts as exact, and
-  all runs have the same test samples: neither its deviation nor a finite test set is part of the interval.
+  all runs share their test samples: neither its deviation nor a finite test set is part of the interval.
 * *test samples*: `held out` where they chose neither a state nor a setting; else what they chose.
+* *not run*: no data or no time. The page that a section names gives the reason.
 
 """
 
@@ -290,9 +297,20 @@ def read(results: Path) -> dict[str, list[Row]]:
     return found
 
 
+def summary(records: dict[str, list[Row]]) -> list[str]:
+    """Returns the lines of a table that counts cells by how often they were run."""
+    lines = ["| table or figure | cells | several runs | one run | not run |", "|---|---|---|---|---|"]
+    for name, table in TABLES.items():
+        runs = [len(figures(cell, records[name])) for cell in table.cells()]
+        counts = [len(runs), sum(n > 1 for n in runs), runs.count(1), runs.count(0)]
+        words = [str(n) for n in counts] if runs else ["–", f"{len(records[name])} rows", "–", "–"]
+        lines.append(f"| {table.title} | {' | '.join(words)} |")
+    return lines
+
+
 def page(records: dict[str, list[Row]]) -> str:
     """Returns the page of all tables in Markdown."""
-    lines: list[str] = []
+    lines = ["## What was run", "", *summary(records), ""]
     for name, table in TABLES.items():
         rows, cells = records[name], list(table.cells())
         taken = sum(row.get("seconds", 0.0) for row in rows) / 3600

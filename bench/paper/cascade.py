@@ -165,7 +165,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     """Published and measured accuracy in percent; times without runs that were paused."""
     rows = [row for row in rows if "images" not in row]
     lines = [
-        "| data | published | here | runs | trees a forest | levels kept | seconds a run "
+        "| data | published | here, held out | runs | trees a forest | levels kept | seconds a run "
         "| peak memory, MiB |",
         "|---|---|---|---|---|---|---|---|",
     ]

@@ -1,7 +1,7 @@
 """The deep neural decision forest on MNIST: a convolutional network of LeNet-5's size under a neural forest.
 
     python bench/paper/deep_neural.py --data DIR --held-out 10000 [--set epochs=2 shift=0 head=softmax]
-    python bench/paper/deep_neural.py --data DIR [--set head=softmax]
+    python bench/paper/deep_neural.py --data DIR [--set head=softmax] [--runs 3]
     python bench/paper/deep_neural.py
 
 Zhang 2017, section 2, and P. Kontschieder, M. Fiterau, A. Criminisi, S. Rota Bulò, *Deep Neural Decision
@@ -14,14 +14,16 @@ Two convolutions of 5x5 (20 and 50 maps), each with 2x2 maxima, 500 linear units
 map to the decision functions; with `head=softmax` to the class scores instead. Training images are moved by
 up to `shift` pixels at random. Adam; the rate falls by a half cosine to a hundredth.
 
---held-out N trains on all but the last N training samples and tests on these: to choose settings. Without it
-the test samples are read, after the last epoch. Errors are of the last state, percent. --json takes the rows
-of all runs; without --data the script prints its table.
+--runs N makes the runs of the first N seeds that the record lacks. --held-out N trains on all but the last N
+training samples and tests on these: to choose settings. Without it the test samples are read, after the last
+epoch. Errors are of the last state, percent. --json takes the rows of all runs; without --data the script
+prints its table.
 """
 
 import argparse
 import json
 import math
+import statistics
 import sys
 import time
 from dataclasses import asdict, dataclass, replace
@@ -164,16 +166,26 @@ def run(settings: Settings, folder: Path, held_out: int) -> dict[str, Any]:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Markdown: a line a run."""
-    lines = ["| head | moved by | epochs | tested on | error % | threads | seconds | processor seconds |"]
+    """Markdown: a line for the seeds of each setting."""
+    lines = [
+        "| head | moved by | epochs | tested on | error %, mean ± deviation | each seed | threads "
+        "| processor seconds a run |"
+    ]
     lines.append("|---" * 8 + "|")
-    for row in sorted(rows, key=lambda row: (row["held_out"] == 0, row["settings"]["head"])):
+    groups: dict[Any, list[dict[str, Any]]] = {}
+    for row in rows:
         settings = row["settings"]
         on = f"{row['held_out']} held-out training samples" if row["held_out"] else "the test samples"
+        key = row["held_out"] == 0, settings["head"], settings["shift"], settings["epochs"], on
+        groups.setdefault((*key, row["threads"]), []).append(row)
+    for (_, head, shift, epochs, on, threads), some in sorted(groups.items()):
+        errors = [row["error"] for row in sorted(some, key=lambda row: row["settings"]["seed"])]
+        spread = f" ± {statistics.stdev(errors):.2f}" if len(errors) > 1 else ""
+        each = ", ".join(f"{error:.2f}" for error in errors)
+        seconds = statistics.mean(row["processor_seconds"] for row in some)
         lines.append(
-            f"| {settings['head']} | {settings['shift']} | {settings['epochs']} | {on} "
-            f"| {row['error']:.2f} | {row['threads']} | {row['seconds']:.0f} |"
-            f" {row['processor_seconds']:.0f} |"
+            f"| {head} | {shift} | {epochs} | {on} | {statistics.mean(errors):.2f}{spread} | {each} "
+            f"| {threads} | {seconds:.0f} |"
         )
     return "\n".join(lines)
 
@@ -199,6 +211,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="folder of mnist.npz; without it the record is printed")
     parser.add_argument("--held-out", type=int, default=0, metavar="N")
     parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", type=Path, default=RESULTS / "deep_neural.json")
     args = parser.parse_args()
@@ -209,11 +222,13 @@ def main() -> None:
 
         hforest.set_num_threads(args.threads)
         torch.set_num_threads(args.threads)
-        settings = changed(args.set)
-        key = {"settings": asdict(settings), "held_out": args.held_out}
-        if not any(key.items() <= row.items() for row in rows):
-            rows.append(run(settings, args.data, args.held_out))
-            args.json.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
+        first = changed(args.set)
+        for seed in range(first.seed, first.seed + args.runs):
+            settings = replace(first, seed=seed)
+            key = {"settings": asdict(settings), "held_out": args.held_out}
+            if not any(key.items() <= row.items() for row in rows):
+                rows.append(run(settings, args.data, args.held_out))
+                args.json.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
     print(table(rows))
 
 

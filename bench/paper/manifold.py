@@ -254,12 +254,12 @@ def draw(rows: list[dict[str, Any]], shares: dict[str, list[float]] | None, fold
 
 
 def tasks(only: list[str], methods: list[str], runs: int, most: int) -> list[tuple[str, int, str, int]]:
-    """Every run there is to do: few seeds of the large MNIST sizes."""
+    """Every run there is to do: few seeds of the largest MNIST size."""
     found = []
     for name in only:
         sizes = MNIST_SIZES if name == "mnist" else SIMULATIONS[name]["sizes"]
         for size in (size for size in sizes if size <= most):
-            count = min(runs, 2) if size >= 10_000 else runs
+            count = min(runs, 2) if size > 10_000 else runs
             found += [(name, size, method, seed) for method in methods for seed in range(count)]
     return found
 
