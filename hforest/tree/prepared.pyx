@@ -536,7 +536,7 @@ def quick(Prepared forest not None, x, int vote):
 
 
 def is_for(Prepared forest not None, int64_t n):
-    """Returns whether `write` is the fastest function for n rows, and no block of `hforest.using` chooses another."""
+    """Returns whether `write` is the fastest function for n rows, outside of blocks of `hforest.using`."""
     return not _is_forced() and n * forest._packed.steps < max(QUICK, STEPS * forest._packed.n_nodes)
 
 
