@@ -411,6 +411,23 @@ def test_what_the_readme_says_of_tables_is_what_the_record_has():
     ) in " ".join(page("README.md").split())
 
 
+@pytest.mark.parametrize("settings", ["", "min_samples_oblique=50", "n_trees=100,min_samples_oblique=50"])
+def test_errors_with_bootstrap_over_those_without_are_those_of_the_record(settings):
+    names = settings.split(",") if settings else []
+    at = len(names) - 1 if names else 0
+    methods = [f"co2:{','.join([*names[:at], 'bootstrap=True', *names[at:]])}", f"co2:{settings}".rstrip(":")]
+    cells = []
+    for task in ("classification", "regression"):
+        errors = {}
+        for row in record("tabular_co2_bagging"):
+            if row["task"] == task and row["method"] in methods:
+                errors.setdefault(row["table"], {}).setdefault(row["method"], []).append(row["error"])
+        ratios = [np.mean(of[methods[0]]) / np.mean(of[methods[1]]) for of in errors.values()]
+        cells.append(f"{np.exp(np.mean(np.log(ratios))):.2f}")
+    name = f"`{settings}`" if settings else "defaults (30 trees)"
+    assert f"| {name} | {' | '.join(cells)} |" in page("docs/results-co2.md")
+
+
 # Norouzi et al. 2015, Table I: errors of CO2 forests with 10, 30 and 1000 trees
 CO2 = {"letter": (3.2, 2.3, 1.8), "usps": (5.8, 5.9, 5.5), "mnist": (2.5, 2.0, 1.9), "connect4": (17.1, 15.7, 14.7)}  # fmt: skip
 
