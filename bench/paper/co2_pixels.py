@@ -250,21 +250,21 @@ def headed(*names: str) -> list[str]:
 
 
 def size_of(row: dict[str, Any]) -> tuple[Any, ...]:
-    """Window, step, and numbers of trees; the last one is None without label maps."""
-    return row["window"], row["step"], row["trees"], row.get("trees_of_maps")
+    """Window, step, windows per tree, and numbers of trees; the last one is None without label maps."""
+    return row["window"], row["step"], row["pixels"], row["trees"], row.get("trees_of_maps")
 
 
 def table(rows: list[dict[str, Any]]) -> str:
     """Test scores of forests, a line for each method, channels, window and number of trees."""
-    lines = headed("channels", "forest", "window", "trees", "seeds")
+    lines = headed("channels", "forest", "window", "per tree", "trees", "seeds")
     for channels in CHANNELS:
         for method in GROWERS:
             key = {"part": "test", "channels": channels, "method": method}
             of = [row for row in rows if key.items() <= row.items()]
             for size in dict.fromkeys(map(size_of, of)):
                 group = [row for row in of if size_of(row) == size]
-                window, step, trees, *_ = size
-                words = (channels, method, f"{window}, step {step}", str(trees), str(len(group)))
+                window, step, pixels, trees, _ = size
+                words = (channels, method, f"{window}, step {step}", f"{pixels:,}", str(trees), str(len(group)))
                 lines.append(f"| {' | '.join((*words, *cells(group)))} |")
     return "\n".join(lines)
 
@@ -312,7 +312,7 @@ def differences_table(rows: list[dict[str, Any]]) -> str:
 
 def rounds_table(rows: list[dict[str, Any]]) -> str:
     """Jaccard scores in percent of forests that read label maps, seed 0, of validation and test images."""
-    head = ("channels", "forest", "window", "trees", "Jaccard, validation", "Jaccard, test")
+    head = ("channels", "forest", "window", "per tree", "trees", "Jaccard, validation", "Jaccard, test")
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     of = [row for row in rows if row["channels"] in BEFORE and row["seed"] == 0]
     for row in (row for row in of if row["part"] == "test"):
@@ -320,7 +320,7 @@ def rounds_table(rows: list[dict[str, Any]]) -> str:
         val = best([a for a in of if size_of(a) == size_of(row)], **{name: row[name] for name in names})
         of_val = max(score["mean_jaccard"] for score in val["scores"])
         figures = (f"{100 * a:.1f}" for a in (of_val, row["scores"][0]["mean_jaccard"]))
-        size = (f"{row['window']}, step {row['step']}", str(row["trees"]))
+        size = (f"{row['window']}, step {row['step']}", f"{row['pixels']:,}", str(row["trees"]))
         lines.append(f"| {' | '.join((row['channels'], row['method'], *size, *figures))} |")
     return "\n".join(lines)
 
