@@ -3,9 +3,9 @@
 Values of the argument `progress`, and their effect:
 
 =====================  =======================================================================================
-None, False            nothing True                   shows a bar (tqdm's where it is installed, else a line
-on stderr at most once a second) a function             calls ``progress(done, total)`` after every unit of
-work; if it returns False, the
+None, False            nothing
+True                   shows a bar (tqdm's where it is installed, else a line on stderr at most once a second)
+a function             calls ``progress(done, total)`` after every unit of work; if it returns False, the
                        work stops and what is finished is returned
 =====================  =======================================================================================
 

@@ -452,8 +452,8 @@ def _root(n: int) -> int:
 def check_projections(distribution: Distribution, n_projections: Any, task: Task) -> int:
     """Returns the number of projections that a node samples.
 
-    By default it is the sum over groups, or without groups the root of the number of features; in a regression
-    the number of features, up to a limit (docs/manifold.md).
+    By default it is the sum over groups, or without groups the root of the number of features; in a
+    regression the number of features, up to a limit (docs/manifold.md).
     """
     if distribution.groups:
         total = sum(distribution.n_projections)
