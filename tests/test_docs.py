@@ -240,7 +240,12 @@ def test_another_text_of_a_parameter_is_seen_and_mended(parameter_texts, tmp_pat
             "windows",
         ),
         "sklearn/grown.py": ("Samples, finite, with", "Samples with", "sklearn.GrownForest.apply", "X"),
-        "tree/files.py": ("The file does not exist; the", "The", "tree.load", "FileNotFoundError, PermissionError"),
+        "tree/files.py": (
+            "The file does not exist; the",
+            "The",
+            "tree.load",
+            "FileNotFoundError, PermissionError",
+        ),
     }
     expected = []
     for name, text in before.items():
