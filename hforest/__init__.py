@@ -1,17 +1,17 @@
 """Differentiable and oblique decision forests as plain array functions.
 
-Each subpackage has one published algorithm, or what several share. Functions take their arrays explicitly and
-keep no state; a forest is a tuple of arrays.
+Each subpackage has one published algorithm, or code that several share. Functions take their arrays
+explicitly and have no state; a forest is a tuple of arrays.
 
 ==============  =================================================================================
 `hinge`         random hinge trees and ferns: differentiable layers with hard routing
 `neural`        neural decision forests: differentiable trees with soft routing
-`classic`       random forests and completely random ones, out-of-bag predictions
+`classic`       random forests, extra trees, completely random forests, out-of-bag predictions
 `manifold`      sparse projection oblique forests and manifold oblique forests
 `co2`           forests of continuously optimised oblique splits
 `cascade`       deep forests (gcForest): levels of forests, multi-grained scanning
-`tabular`       one recipe for ordinary tables: hinge forests that start as grown forests
-`stats`         honest forests, and tests of dependence whose p-values hold
+`tabular`       one recipe for ordinary tables: hinge forests that start from grown forests
+`stats`         honest forests, and tests of dependence with valid p-values
 `images`        labels of pixels: forests on windows of images, channels, scores
 `tree`          grown forests: leaves, predictions, importance, text, import
 `split`         the best split of a node, impurities
@@ -19,16 +19,15 @@ keep no state; a forest is a tuple of arrays.
 `project`       sparse random projections: distributions, samples, products
 `layers`        normalisation, convolution and losses around a forest in a network
 `optim`         optimisers, dense and by rows
-`demo`          the main job, `python -m hforest`: a network with a hinge forest inside
+`demo`          `python -m hforest`: a network with a hinge forest
 ==============  =================================================================================
 
 NumPy arrays are computed on the CPU, CuPy arrays on the GPU.
-`using("reference")` runs the plain loops that define each algorithm, `unchecked()` leaves out the checks of
-values, `set_num_threads` sets the number of threads, and `show_config()` prints what this build can do.
-`hforest.torch` and `hforest.jax` have the forests as layers of PyTorch and functions of JAX,
-`hforest.sklearn` as estimators of scikit-learn, `hforest.treelite` and `hforest.onnx` exchange models,
-`hforest.plot` draws them, and `hforest.scale` grows forests on several workers; each is imported by its own
-name.
+`using("reference")` runs the plain loops that define each algorithm, `unchecked()` skips the checks of
+values, `set_num_threads` sets the number of threads, and `show_config()` prints the features of this build.
+`hforest.torch`, `hforest.jax` and `hforest.sklearn` have forests as layers of PyTorch, functions of JAX and
+estimators of scikit-learn. `hforest.treelite` and `hforest.onnx` exchange models, `hforest.plot` draws them,
+and `hforest.scale` grows forests on several workers. Import each by its own name.
 """
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING

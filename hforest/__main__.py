@@ -34,9 +34,9 @@ NETWORK = {
 }  # fmt: skip
 LEARNING_RATES = {"adam": 0.005, "adagrad": 0.05}
 DIGITS = {"steps": 1000, "eval_every": 50, "lr": 0.04, "lr_half_life": 250}
-"""With Adam on the digits."""
+"""Default settings for Adam on the digits."""
 HELD_OUT = 10
-"""The curve of the error is that of one in HELD_OUT training rows."""
+"""The curve shows the error of one in HELD_OUT training rows."""
 
 EXAMPLES = """
 examples:
@@ -50,7 +50,7 @@ with arrays x and y. In a CSV file nothing, ?, NA, N/A, #N/A, NaN, nan, null, NU
 
 
 def count(text: str) -> int:
-    """A size of an array on the command line; its lower bound is checked where it is used."""
+    """Returns a size of an array from the command line; its lower bound is checked at its use."""
     value = int(text)
     if value > check.MAX_COUNT:
         raise argparse.ArgumentTypeError(
@@ -60,7 +60,7 @@ def count(text: str) -> int:
 
 
 def seconds(text: str) -> float:
-    """A duration on the command line."""
+    """Returns a duration from the command line."""
     try:
         value = float(text)
     except ValueError:
@@ -74,7 +74,7 @@ def seconds(text: str) -> float:
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """The options of the command line."""
+    """Returns the options of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m hforest",
         description="Train a random hinge forest and random hinge ferns on digits, or on your data; with the "
@@ -213,7 +213,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def network(options: argparse.Namespace, kind: Kind) -> demo.Config:
-    """The settings of one kind."""
+    """Returns the settings of one kind."""
     names = [field.name for field in fields(demo.Config)]
     names = [name for name in names if name not in ("kind", "leaves", "task")]
     return demo.Config(kind, **{name: getattr(options, name) for name in names})
@@ -259,7 +259,7 @@ def saved(config: demo.Config, data: demo.Data, path: Path) -> State:
 
 
 def begin(options: argparse.Namespace, config: demo.Config, data: demo.Data, path: Path | None) -> State:
-    """Returns a new run's state, or that of the checkpoint."""
+    """Returns the state of a new run, or that of the checkpoint."""
     if options.resume and path is not None:
         if path.exists():
             state = saved(config, data, path)
@@ -294,11 +294,11 @@ def _shown(classes: np.ndarray) -> str:
 
 
 class Trained(NamedTuple):
-    """What a run of one kind has come to."""
+    """Result of a run of one kind."""
 
     history: dict[str, np.ndarray]
     error: float
-    """On the test rows, of the last state."""
+    """Error of the last state on the test rows."""
     steps: int
     seconds: float
 
@@ -365,7 +365,7 @@ def run(
 
 
 def measured(options: argparse.Namespace) -> str:
-    """What the error of the curve is."""
+    """Returns a description of the error in the curve."""
     return "held-out error" if options.held_out else "test error"
 
 
@@ -378,7 +378,7 @@ def show(results: dict[str, Trained]) -> None:
 
 
 def show_next() -> None:
-    """Prints what can be done next."""
+    """Prints suggestions for next commands."""
     python = shlex.quote(sys.orig_argv[0])
     digits = shlex.quote(os.path.relpath(Path(demo.__file__).with_name("digits.npz")))
     print(
@@ -389,14 +389,14 @@ def show_next() -> None:
 
 
 def open_streams() -> None:
-    """Opens the standard streams that the caller has closed: a file must not get their numbers."""
+    """Opens the standard streams that the caller has closed, so that files do not get their numbers."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
 
 
 def drop_output() -> None:
-    """Sends what is still to be written to a closed pipe nowhere, so that the exit is quiet."""
+    """Discards output that is still pending for a closed pipe, so that the exit is quiet."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -410,8 +410,8 @@ def drop_output() -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command.
 
-    Returns 0 when all went well, 2 for bad input or a full disk, 130 when interrupted, and 141 (like a
-    process that SIGPIPE ended) when nobody reads its output any more.
+    Returns 0 on success, 2 for bad input or a full disk, 130 after an interrupt, and 141 (as after SIGPIPE)
+    if the reader of its output has closed the pipe.
     """
     open_streams()
     status = 0
@@ -432,7 +432,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def train(options: argparse.Namespace) -> None:
-    """Trains networks, and prints, draws and writes what they come to."""
+    """Trains networks; prints, draws and writes their results."""
     kinds: tuple[Kind, ...] = (options.kind,) if options.kind else ("tree", "fern")
     configs = {kind: network(options, kind) for kind in kinds}
     names = ", ".join(NAMES[kind] for kind in kinds)
@@ -475,7 +475,7 @@ def train(options: argparse.Namespace) -> None:
 
 
 def work(arguments: list[str] | None) -> int:
-    """`main` without its care of the standard streams."""
+    """Runs the command without the handling of standard streams in `main`."""
     arguments = sys.argv[1:] if arguments is None else arguments
     predicts = arguments[:1] == ["predict"]
     options = _tables.parse_predict(arguments[1:]) if predicts else parse(arguments)

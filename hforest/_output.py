@@ -1,4 +1,4 @@
-"""What the commands show and write: a bar, files that replace nothing but older ones, a picture."""
+"""Output of the commands: a bar, files that replace only their older versions, a picture."""
 
 import os
 import sys
@@ -77,7 +77,7 @@ class Output(NamedTuple):
     path: str | Path
     what: str = ""
     is_older: Callable[[str | Path], bool] | None = None
-    """Whether an existing file may be replaced; None: any."""
+    """Returns whether an existing file may be replaced; None: any may."""
 
 
 def model_path(save: str, kind: str = "") -> Path:
@@ -89,7 +89,7 @@ def model_path(save: str, kind: str = "") -> Path:
 
 
 def check_outputs(outputs: Iterable[Output], inputs: Mapping[str, str | None]) -> None:
-    """Checks, before any work, that every output can be written and replaces nothing but older output."""
+    """Checks, before any work, that every output can be written and replaces only older output."""
     taken = [(name, path) for name, path in inputs.items() if path is not None]
     for option, path, what, is_older in outputs:
         for other, used in taken:
@@ -128,12 +128,12 @@ def check_archive(path: str) -> None:
 
 
 def picture_format(path: str) -> str:
-    """The format of a picture by its name."""
+    """Returns the format of a picture from its name."""
     return Path(path).suffix[1:].lower() or "png"
 
 
 _PICTURE_BYTES = 1 << 26
-"""Of a file, where its origin is looked for."""
+"""Number of first bytes of a file that are searched for its origin."""
 
 
 def check_picture(path: str) -> None:
@@ -194,7 +194,7 @@ def save_picture(figure: Any, name: str | Path) -> None:
 # ---------------------------------------------------------------------------------------- intervals
 
 Z = 1.959964
-"""Of the normal distribution 95 % lie within so many deviations."""
+"""95 % of the normal distribution lie within Z deviations."""
 
 
 def wilson(k: float, n: float) -> tuple[float, float]:

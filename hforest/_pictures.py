@@ -1,4 +1,4 @@
-"""Pictures of what a model of a table predicts: importances, calibration, confusion, residuals."""
+"""Pictures of a table's model: importances, calibration, confusion, residuals."""
 
 import os
 from collections.abc import Callable
@@ -11,9 +11,9 @@ from . import _output, tabular
 from .core.extras import missing
 
 MOST_ROWS = 2000
-"""Rows on which importances are measured, at most."""
+"""Maximum number of rows for the importances."""
 MOST_BARS = 30
-"""Columns whose importances are drawn, at most."""
+"""Maximum number of columns with drawn importances."""
 N_REPEATS = 3
 NAMES = {
     "classification": ("importances.png", "calibration.png", "confusion.png"),
@@ -66,7 +66,7 @@ def draw(folder: str, model: tabular.Model, x: Any, y: np.ndarray, classes: np.n
 
 
 def importances(model: tabular.Model, x: Any, y: np.ndarray) -> tuple[list[str], np.ndarray]:
-    """Returns names of columns, and by how much the error rises with each one permuted.
+    """Returns names of columns, and the increase of the error after a permutation of each one.
 
     The error is the share of wrong labels, or the mean squared error over the variance (Breiman 2001, section
     10).

@@ -44,7 +44,7 @@ def has_columns(path: str) -> bool:
 
 
 def read(path: str, *, header: bool = True, text: Collection[str] = ()) -> Table:
-    """Returns the columns of a file; those that `text` names hold text, whatever it looks like."""
+    """Returns the columns of a file; those in `text` hold text, whatever it looks like."""
     if not Path(path).exists():
         raise FileNotFoundError(f"{path}: expected a table, got no such file; check the path")
     if path.lower().endswith((".parquet", ".pq")):
@@ -107,7 +107,7 @@ def _csv(path: str, header: bool, text: Collection[str]) -> dict[str, np.ndarray
 
 
 class _Texts:
-    """A column as its different texts, and the place of each row's text among them."""
+    """A column as its distinct texts, and the place of each row's text among them."""
 
     def __init__(self) -> None:
         self._places: defaultdict[str, int] = defaultdict()
@@ -135,7 +135,7 @@ class _Texts:
 
 
 def typed_texts(texts: list[str]) -> np.ndarray:
-    """Returns texts as numbers, booleans, dates or times where all of them are such, else as objects."""
+    """Returns texts as numbers, booleans, dates or times if all of them are such, else as objects."""
     if not any("_" in text for text in texts):
         try:
             return np.array(texts).astype(np.float64)

@@ -22,28 +22,28 @@ from .tabular import tables
 from .tabular.files import LAYOUT, write
 
 HELD_OUT = 5
-"""Without rows to test on, one in so many is held out to report an error that chose nothing."""
+"""Without test rows, one row in HELD_OUT is held out for an error that no choice of settings has used."""
 N_MEMBERS = 3
 MANY = 20
-"""A column of a file with more different numbers holds targets."""
+"""A column of a file with more distinct numbers than this holds targets."""
 HELD, AFTER = "held-out rows that chose nothing", "rows after --train"
 _PREDICTIONS = "predictions_format"
-"""Array by which a file of predictions is known: such a file may be replaced."""
+"""Array that marks a file of predictions, which may be replaced."""
 
 
 class Table(NamedTuple):
-    """Rows to learn from and rows to test on."""
+    """Training rows and test rows."""
 
     x: Any
     """A matrix, or a table with names."""
     y: np.ndarray
-    """Places in `classes`, or targets."""
+    """Indices into `classes`, or targets."""
     x_test: Any
     y_test: np.ndarray
     classes: np.ndarray | None
-    """Labels as they stand in the file; None in a regression."""
+    """Labels as in the file; None in a regression."""
     tested_on: str
-    """What the rows to test on are, in words."""
+    """Description of the test rows, in words."""
 
 
 # --------------------------------------------------------------------------------------------- data
@@ -57,7 +57,7 @@ def _labels(path: str | Path, name: str, y: np.ndarray, n: int) -> np.ndarray:
 
 
 def _is_regression(task: Task | None, y: np.ndarray, of_column: bool) -> bool:
-    # Real numbers that are not whole are targets, and so are many different ones in a column of a file.
+    # Numbers that are not whole are targets, and so are many distinct ones in a column of a file.
     if task is not None:
         return task == "regression"
     many = of_column and y.dtype.kind in "iuf" and len(np.unique(y)) > MANY
@@ -65,7 +65,7 @@ def _is_regression(task: Task | None, y: np.ndarray, of_column: bool) -> bool:
 
 
 def _split(path: str, arrays: Mapping[str, np.ndarray], n_train: int | None, seed: int) -> tuple[Any, ...]:
-    """Samples and labels to learn from, samples and labels to test on, and what the latter are."""
+    """Returns training samples and labels, test samples and labels, and a description of the test rows."""
     split = parts(path, arrays, n_train, None, _labels)
     if len(split) == 4:
         return *split, "test rows" if n_train is None else AFTER
@@ -75,7 +75,7 @@ def _split(path: str, arrays: Mapping[str, np.ndarray], n_train: int | None, see
 
 
 def _held_out(path: str, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows to learn from, and rows to test on."""
+    """Returns training rows and test rows."""
     if n < 2:
         raise ValueError(f"{path}: expected at least 2 samples, got {n}; store more rows")
     order = np.random.default_rng([seed, 1]).permutation(n)
@@ -83,7 +83,7 @@ def _held_out(path: str, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _target(path: str, table: _readers.Table, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """The rows in which the target has a value, and its values there."""
+    """Returns the rows in which the target has a value, and its values there."""
     y = _readers.column_of(table, name)
     present = _readers.present(f"{path}, {name!r}", y)
     rows, y = np.flatnonzero(present), y[present]
@@ -103,7 +103,7 @@ def _target(path: str, table: _readers.Table, name: str) -> tuple[np.ndarray, np
 
 
 def _split_columns(options: argparse.Namespace) -> tuple[Any, ...]:
-    """As `_split`, of a file with named columns."""
+    """Returns the same as `_split` for a file with named columns."""
     path, target = options.data, options.target
     table = _readers.read(path, header=not options.no_header)
     names = _readers.names_of(table)
@@ -159,7 +159,7 @@ def load_table(options: argparse.Namespace) -> Table:
             f"{path}: expected labels of at most {supervised.MAX_CLASSES} classes, got {len(classes)}; pass "
             "--task regression for targets"
         )
-    # A label that occurs in the rows to test on alone counts as an error.
+    # A label that occurs only in the test rows counts as an error.
     at = np.minimum(np.searchsorted(classes, y_test), len(classes) - 1)
     tested = np.where(classes[at] == y_test, at, -1)
     return Table(x, places.reshape(-1).astype(np.int32), x_test, tested, classes, tested_on)
@@ -234,7 +234,7 @@ def _has(path: str | Path, name: str) -> bool:
 
 
 def train(options: argparse.Namespace) -> int:
-    """Fits a table, prints its error on rows that chose nothing, writes the model; returns the status."""
+    """Fits a table, prints its error on test rows, writes the model; returns the exit status."""
     print(
         f"hforest {__version__} fits the recipe for tables, {N_MEMBERS} members, to {options.data}",
         flush=True,
@@ -285,7 +285,7 @@ def train(options: argparse.Namespace) -> int:
 
 
 def _described(table: Table, target: str) -> str:
-    """What was made of the columns, and of the target."""
+    """Returns a description of the columns and of the target."""
     labels = []
     if table.classes is not None:
         shares = np.bincount(table.y, minlength=len(table.classes)) / len(table.y)
@@ -309,7 +309,7 @@ def save_model(
 
 
 def parse_predict(arguments: list[str]) -> argparse.Namespace:
-    """The options of `python -m hforest predict`."""
+    """Returns the options of `python -m hforest predict`."""
     parser = argparse.ArgumentParser(
         prog="python -m hforest predict",
         description="Print, or write to a file, what a model predicts for the rows of a table.",
@@ -328,7 +328,7 @@ def parse_predict(arguments: list[str]) -> argparse.Namespace:
 
 
 class _Loaded(NamedTuple):
-    """What a model file holds."""
+    """Content of a model file."""
 
     predict: Callable[[Any], np.ndarray]
     classes: np.ndarray | None
@@ -338,7 +338,7 @@ class _Loaded(NamedTuple):
 
 
 def _load_model(path: str) -> _Loaded:
-    """A model and the labels of its classes; a function of samples for the network of a checkpoint."""
+    """Returns a model and the labels of its classes; for a checkpoint, a function of samples."""
     if is_checkpoint(path):
         checkpoint = demo.load_checkpoint(path)
 
@@ -363,7 +363,7 @@ def _load_model(path: str) -> _Loaded:
 
 
 def _rows_of_archive(path: str) -> tuple[np.ndarray, np.ndarray | None]:
-    """Samples of an archive, and their labels or targets where it has some."""
+    """Returns the samples of an archive, and their labels or targets, if it has them."""
     with files.opened(path, "an .npz archive of a data set") as arrays:
         end = "" if "x" in arrays else "_test"
         if f"x{end}" not in arrays:
@@ -373,7 +373,7 @@ def _rows_of_archive(path: str) -> tuple[np.ndarray, np.ndarray | None]:
 
 
 def _rows_of_columns(options: argparse.Namespace, model: _Loaded) -> tuple[Any, np.ndarray | None]:
-    """The table of a file with named columns, and its target where it has one."""
+    """Returns the table of a file with named columns, and its target, if it has one."""
     columns, target = model.columns, model.target
     if columns is None:
         raise ValueError(
@@ -443,7 +443,7 @@ def _show_error(p: np.ndarray, y: np.ndarray, classes: np.ndarray | None) -> Non
 
 
 def _begins_with(path: str | Path, header: list[str]) -> bool:
-    """Whether a CSV file has this first line, as predictions of the same model have."""
+    """Returns whether a CSV file has this first line, as predictions of the same model have."""
     try:
         with open(path, encoding="utf-8", newline="") as stream:
             return next(csv.reader(stream), None) == header
@@ -452,7 +452,7 @@ def _begins_with(path: str | Path, header: list[str]) -> bool:
 
 
 def _csv(p: np.ndarray, classes: np.ndarray | None, header: list[str]) -> bytes:
-    """A line for each row: the label and the probabilities, or the targets."""
+    """Returns a line for each row: the label and the probabilities, or the targets."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     p = p.reshape(len(p), -1)

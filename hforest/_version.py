@@ -1,3 +1,3 @@
-"""The one place that holds the version; setuptools reads it at build time."""
+"""The version, which setuptools reads at build time."""
 
 __version__ = "0.1.0rc1"

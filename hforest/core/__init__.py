@@ -1,9 +1,9 @@
-"""What all subpackages share: validation, dispatch, launches, threads, random numbers. Knows no trees."""
+"""Shared by all subpackages: validation, dispatch, launches, threads, random numbers; nothing about trees."""
 
 import importlib.util
 from pathlib import Path
 
-# Without this every import of the package would end with the name of a missing module.
+# Without this an import of the package without compiled modules would only name a missing module.
 if importlib.util.find_spec("hforest.core.machine") is None:
     raise ImportError(
         f"hforest: expected compiled extension modules in {Path(__file__).parent}, got the sources; run "

@@ -1,7 +1,7 @@
-"""Names of argument types, which `help` shows as they stand here.
+"""Names of argument types, which `help` shows unchanged.
 
-A type checker sees what stands under TYPE_CHECKING. At run time each name is an object whose representation
-is its name, so that a signature reads ``x: FloatArray`` and not ``x: typing.Any``.
+A type checker reads the definitions under TYPE_CHECKING. At run time each name is an object whose
+representation is its name, so that a signature reads ``x: FloatArray`` and not ``x: typing.Any``.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 else:
 
     class _Named:
-        """A type whose representation is a given text; ``|`` joins texts."""
+        """A type whose representation is a text; ``|`` joins texts."""
 
         def __init__(self, text: str) -> None:
             self.text = text
@@ -57,11 +57,11 @@ else:
 # Array:      numpy.ndarray or cupy.ndarray
 # FloatArray: an Array of float32 or float64; one dtype in a call
 # IntArray:   an Array of int32, or of int64 where the docstring says so
-# ArrayLike:  what numpy.asarray makes an array of real numbers of, or a cupy.ndarray
+# ArrayLike:  an argument of numpy.asarray with real numbers, or a cupy.ndarray
 # SparseArray: a scipy.sparse.csr_array
 # Table:      a data frame, a structured array, a mapping from names to arrays, or a matrix
 # DType:      float32 or float64, as numpy.dtype takes it
-# Rng:        where random numbers come from: None draws a fresh seed, an int is a seed
+# Rng:        source of random numbers: None draws a new seed, an int is a seed
 # Progress:   see hforest.core.progress
 
 # Words that several functions take.

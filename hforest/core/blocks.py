@@ -1,7 +1,7 @@
-"""Large matrices that a copy would convert: blocks of them are converted, one after the other.
+"""Large matrices that need a conversion, which runs block by block.
 
-A matrix mapped into memory (numpy.memmap), or one of another dtype or layout than is computed in, can be
-larger than the memory that is left.
+A copy of a matrix that is mapped into memory (numpy.memmap), or that has another dtype or layout, can be
+larger than the free memory.
 """
 
 import re
@@ -13,11 +13,11 @@ import numpy as np
 from . import check, supervised
 
 CONVERTED = 1 << 22
-"""Numbers that are converted at a time, at most, but at least a row: 32 MB in float64."""
+"""Maximum number of entries that are converted at a time, but at least a row: 32 MB in float64."""
 
 
 class Unconverted(NamedTuple):
-    """A matrix of real numbers, and the dtype in which it is computed."""
+    """A matrix of real numbers, and the dtype of computations."""
 
     source: np.ndarray
     """(n, n_columns) of any real dtype, order and strides."""
@@ -26,11 +26,11 @@ class Unconverted(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """Numbers of rows and columns."""
         return self.source.shape[0], self.source.shape[1]
 
     def rows(self) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yields the places of rows, and these in C order in the dtype; the next ones take their array."""
+        """Yields the places of rows, and these rows in C order in the dtype; the next rows overwrite them."""
         n, n_columns = self.shape
         converted = np.empty((min(n, max(1, CONVERTED // n_columns)), n_columns), self.dtype)
         for first in range(0, n, len(converted)):
@@ -46,7 +46,7 @@ class Unconverted(NamedTuple):
 
 
 def unconverted(a: object, dtype: np.dtype | None = None) -> Unconverted | None:
-    """Returns a large matrix that a copy would convert, or None for whatever else `a` is.
+    """Returns an Unconverted for a large matrix that needs a conversion, or None for any other `a`.
 
     `dtype` is that of the result; by default that in which samples of the dtype of `a` are computed.
     """
@@ -64,9 +64,9 @@ def unconverted(a: object, dtype: np.dtype | None = None) -> Unconverted | None:
 def check_rows(
     name: str, part: slice, rows: np.ndarray, matrix: np.ndarray, missing: bool, remedy: str = check.DROP
 ) -> bool:
-    """Returns whether rows of a matrix have missing values, where `missing` allows them.
+    """Returns whether rows of a matrix have missing values, if `missing` allows them.
 
-    Raises ValueError as for the whole matrix where a number is not finite, or not in the range of the dtype.
+    Raises ValueError as for the whole matrix if a number is not finite or out of the range of the dtype.
     """
     try:
         return supervised.check_finite(name, rows, matrix[part], missing, remedy)

@@ -1,7 +1,7 @@
 """Validation of arguments, for all subpackages. Public functions call it once; backends check nothing.
 
-Every message has four parts: the argument, what was expected, what was given, and the remedy. Names of sizes
-are shared by the arrays of a call: the first array with an axis `n_trees` sets it, and the others must agree.
+Every message has four parts: argument, expected, got, remedy. The arrays of a call share names of sizes: the
+first array with an axis `n_trees` sets it, and the others must agree.
 """
 
 import inspect
@@ -24,19 +24,19 @@ MAX_DEPTH = 30
 """Leaves and vertices are numbered in int32."""
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
-_COMPARED = 1 << 22  # numbers that are compared at a time
+_COMPARED = 1 << 22  # number of entries that are compared at a time
 
 INT32 = np.dtype(np.int32)
 INT64 = np.dtype(np.int64)
 MAX_COUNT = 2**31 - 1
 """Largest size that kernels count in int32."""
 MAX_TREES = 2**20
-"""Largest number of trees that a call grows: each takes about a kilobyte and ten microseconds at least."""
+"""Largest number of trees that a call grows: each takes at least about a kilobyte and ten microseconds."""
 
 Axes = tuple[str | int | EllipsisType, ...]
 Sizes = dict[str, int]
 
-# Other subclasses are refused: masks and matrices would lose their meaning.
+# Other subclasses, such as masked arrays and matrices, would lose their meaning.
 NUMPY_TYPES = (np.ndarray, np.memmap)
 
 _values_checked: ContextVar[bool] = ContextVar("hforest_values_checked", default=True)
@@ -45,8 +45,8 @@ _values_checked: ContextVar[bool] = ContextVar("hforest_values_checked", default
 def unchecked() -> AbstractContextManager[None]:
     """Skips the checks that read whole arrays (index ranges, NaN and infinity) inside a `with` block.
 
-    Types, dtypes, shapes and layout are still checked, since that does not read the data. The caller is
-    responsible for the values: an index out of range then reads or writes outside the arrays.
+    Types, dtypes, shapes and layout are still checked, for that does not read the data. The caller is
+    responsible for the values: an index out of range makes a function read or write outside the arrays.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def unchecked() -> AbstractContextManager[None]:
 
 
 def values_checked() -> bool:
-    """Returns whether checks that read whole arrays run: not inside `unchecked()`."""
+    """Returns whether checks that read whole arrays run, which is False inside `unchecked()`."""
     return _values_checked.get()
 
 
@@ -109,7 +109,7 @@ def same_device(**arrays: Any) -> None:
 
 
 def on_cpu(**arrays: object) -> None:
-    """No argument is a CuPy array; for what runs on the CPU alone."""
+    """Checks that no argument is a CuPy array, for functions that run only on the CPU."""
     for name, a in arrays.items():
         remedy = f"this function runs on the CPU: pass cupy.asnumpy({name})"
         require(not is_cupy(a), name, "a numpy.ndarray", "a CuPy array", remedy, TypeError)
@@ -197,15 +197,15 @@ def fern_depth(name: str, a: Array) -> int:
 
 
 DROP = "impute or drop such samples"
-"""What helps against NaN and infinity in samples."""
+"""Remedy for NaN and infinity in samples."""
 OF_LAYERS = f"{DROP}, or lower the learning rate if layers before this one computed them"
-"""The same where samples may come from other layers of a network."""
+"""Remedy if samples may come from other layers of a network."""
 DIVERGED = "training has diverged, go back to a checkpoint or lower the learning rate"
-"""What helps against NaN in parameters."""
+"""Remedy for NaN in parameters."""
 
 
 def _first(holds: Array) -> int:
-    """The place of the first element that is True, or -1."""
+    """Returns the place of the first element that is True, or -1."""
     return int(holds.argmax()) if bool(holds.any()) else -1
 
 
@@ -219,9 +219,9 @@ _together: ContextVar[list[_Pending] | None] = ContextVar("hforest_together", de
 
 
 def together(a: Array) -> AbstractContextManager[None]:
-    """Checks of values in the block read arrays on a GPU, as `a` is, in one kernel and wait once, at its end.
+    """Runs the value checks of a `with` block in one kernel, with one wait at its end, if `a` is on a GPU.
 
-    A block inside of another one is part of it.
+    A block inside another block is part of it.
     """
     return nullcontext() if isinstance(a, np.ndarray) or _together.get() is not None else _on_gpu()
 
@@ -245,7 +245,7 @@ def values(a: Array, kind: int, fail: Callable[[int], None], stop: int = 0) -> N
     if not values_checked():
         return
     if isinstance(a, np.ndarray):
-        if kind == gpu.STEP:  # as unsigned numbers negative ones are the largest
+        if kind == gpu.STEP:  # as unsigned numbers, negative ones are the largest
             unsigned = a.view(np.uint64)
             first = -1 if int(unsigned.max(initial=0)) < stop else _first((unsigned >= stop).ravel())
         else:
@@ -263,7 +263,7 @@ def values(a: Array, kind: int, fail: Callable[[int], None], stop: int = 0) -> N
 
 
 def finite(name: str, a: Array, *, remedy: str = DROP) -> None:
-    """Checks that all numbers are finite, unless inside `unchecked()`. On a GPU this waits for a number."""
+    """Checks that all numbers are finite, unless inside `unchecked()`. On a GPU this waits for the device."""
 
     def fail(flat: int) -> None:
         index, value = _where(a, flat)
@@ -273,7 +273,7 @@ def finite(name: str, a: Array, *, remedy: str = DROP) -> None:
 
 
 def finite_or_missing(name: str, a: Array) -> bool:
-    """Whether some numbers are NaN; raises where one is infinite. Reads the array also in `unchecked()`."""
+    """Returns whether some numbers are NaN; raises if one is infinite. Runs in `unchecked()`, too."""
     if isinstance(a, np.ndarray) and machine.first_nonfinite(a) < 0:
         return False
     xp, flat = array_module(a), a.reshape(-1)
@@ -294,7 +294,7 @@ def finite_or_missing(name: str, a: Array) -> bool:
 
 
 def empty_arrays(*dtypes: Any) -> tuple[np.ndarray, ...]:
-    """Arrays of size 0 that cannot be written to: defaults of fields."""
+    """Returns read-only arrays of size 0, for defaults of fields."""
     arrays = tuple(np.zeros(0, dtype) for dtype in dtypes)
     for a in arrays:
         a.flags.writeable = False
@@ -302,8 +302,7 @@ def empty_arrays(*dtypes: Any) -> tuple[np.ndarray, ...]:
 
 
 NO_DEFAULTS = empty_arrays(np.uint8, np.int64, np.uint32)
-"""default_left, category_indptr and category_bits of trees that know neither missing values nor
-categories."""
+"""default_left, category_indptr and category_bits of trees grown without missing values and categories."""
 
 
 def not_nan(name: str, a: Array, *, remedy: str = DIVERGED) -> None:
@@ -329,7 +328,7 @@ def indices(name: str, a: Array, stop: int, stop_name: str) -> None:
 
 
 def steps(name: str, a: Array, reached: int, what: str) -> None:
-    """Checks that int64 numbers of steps are not beyond the one reached, unless inside `unchecked()`."""
+    """Checks that int64 numbers of steps are at most `reached`, unless inside `unchecked()`."""
 
     def fail(flat: int) -> None:
         index, value = _where(a, flat)
@@ -359,8 +358,8 @@ def rows(name: str, a: Array, n_rows: int) -> None:
 def outputs(written: Mapping[str, Array], read: Mapping[str, Any]) -> None:
     """Checks the arrays that a call writes: each is writable and overlaps no other array of the call.
 
-    `read` has all other arrays of the call as the caller gave them, before any conversion, or named tuples of
-    arrays; what is no array is passed over. The arrays in `written` are C-contiguous.
+    `read` has all other arrays of the call before any conversion, or named tuples of arrays; other values are
+    ignored. The arrays in `written` are C-contiguous.
     """
     others = list(_arrays(read))
     if machine.apart(list(written.values()), [a for _, a in others]):
@@ -389,7 +388,7 @@ def _arrays(named: Mapping[str, Any]) -> Iterator[tuple[str, Array]]:
 
 @contextmanager
 def fields_of(owner: str) -> Iterator[None]:
-    """Makes the errors of a `with` block, which name fields, name them as fields of an argument."""
+    """Adds the name of an argument to errors about its fields in a `with` block."""
     try:
         yield
     except (TypeError, ValueError, IndexError) as error:
@@ -398,7 +397,7 @@ def fields_of(owner: str) -> Iterator[None]:
 
 @contextmanager
 def items_of(owner: str, names: Container[str]) -> Iterator[None]:
-    """Makes the errors of a `with` block about one of these names name it as an item of an argument."""
+    """Adds the name of an argument to errors about one of its items, by these names, in a `with` block."""
     try:
         yield
     except (TypeError, ValueError, IndexError) as error:
@@ -410,14 +409,14 @@ def items_of(owner: str, names: Container[str]) -> Iterator[None]:
 
 @contextmanager
 def memory(name: str, what: str, n_bytes: int) -> Iterator[None]:
-    """Makes `n_bytes` of new arrays in a `with` block; an error names the argument that asks for so many.
+    """Names the argument that needs `n_bytes` of new arrays in errors of a `with` block.
 
     Raises
     ------
     ValueError
-        More than an address holds.
+        The size is beyond the address space.
     MemoryError
-        More than the system has.
+        The system has less memory.
     """
     message = f"{name}: expected {what} that fit into memory, got {n_bytes} bytes of them; choose fewer"
     if n_bytes >= 2**62:
@@ -429,12 +428,12 @@ def memory(name: str, what: str, n_bytes: int) -> Iterator[None]:
 
 
 def scalar(value: Any) -> Any:
-    """Returns the number in an array of no axes; anything else as it is."""
+    """Returns the number in an array without axes, or any other value unchanged."""
     return value[()] if type(value) is np.ndarray and not value.ndim else value
 
 
 def is_integer(value: Any) -> bool:
-    """Returns whether `value` is a Python or NumPy integer; bools are none, and neither are durations."""
+    """Returns whether `value` is a Python or NumPy integer; bools and durations are not."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64)
 
 
@@ -472,7 +471,7 @@ def number(name: str, value: Any, low: float, high: float = np.inf, *, open_low:
         raise TypeError(f"{name}: expected a number, got {type(value).__name__}; pass a float")
     try:
         value = float(value)
-    except OverflowError:  # of an int beyond the largest float
+    except OverflowError:  # an int beyond the largest float
         value = math.copysign(math.inf, value > 0 or -1)
     if not math.isfinite(value) or not low <= value <= high or (open_low and value == low):
         limits = f"{'>' if open_low else '>='} {low:g}" + (f" and <= {high:g}" if high != np.inf else "")
@@ -513,7 +512,7 @@ def flag(name: str, value: object) -> None:
 
 
 def function(name: str, value: Any, arguments: str) -> None:
-    """Checks that `value` is None or a function to be called with `arguments`, such as "done, total"."""
+    """Checks that `value` is None or a function that takes `arguments`, such as "done, total"."""
     if value is None:
         return
     instance(name, value, Callable, "None or a function", "pass a function")
@@ -523,7 +522,7 @@ def function(name: str, value: Any, arguments: str) -> None:
 def called_with(name: str, value: Callable[..., object], arguments: str, remedy: str) -> None:
     """Checks that a function can be called with `arguments`, such as "x, y, rng=...".
 
-    A function whose signature cannot be read, such as the type int, passes.
+    A function without a readable signature, such as the type int, passes.
     """
     words = arguments.split(", ")
     names = [word.removesuffix("=...") for word in words if word.endswith("=...")]
@@ -535,12 +534,12 @@ def called_with(name: str, value: Callable[..., object], arguments: str, remedy:
 
 
 def _misfit(function: Callable[..., object], n_arguments: int, names: Sequence[str]) -> str:
-    """What hinders a call with so many arguments and some keyword arguments; empty if nothing is known to."""
+    """Returns why a call with n_arguments and keywords `names` fails; empty if it may succeed."""
     try:
-        # A wrapper takes other arguments than the function that it wraps.
+        # The arguments of a wrapper may differ from those of the function that it wraps.
         signature = inspect.signature(function, follow_wrapped=False)
     except ValueError as error:
-        # Raised for functions without a signature, and for partials whose settings their function lacks.
+        # Raised for functions without a signature, and for partials with keywords that their function lacks.
         return str(error.__cause__) if isinstance(error.__cause__, TypeError) else ""
     except TypeError:
         return ""
@@ -552,8 +551,8 @@ def _misfit(function: Callable[..., object], n_arguments: int, names: Sequence[s
 
 
 def float_dtype(dtype: Any) -> np.dtype:
-    """Returns float32 or float64 from what numpy.dtype takes."""
-    real = np.dtype(object)  # in place of what is no dtype, and of None, of which NumPy makes float64
+    """Returns float32 or float64 from an argument of numpy.dtype."""
+    real = np.dtype(object)  # for values that are not dtypes, and for None, which NumPy converts to float64
     with suppress(TypeError, ValueError):
         real = np.dtype(object if dtype is None else dtype)
     require(real in FLOATS, "dtype", "float32 or float64", repr(dtype), "pass numpy.float32", TypeError)
@@ -561,19 +560,19 @@ def float_dtype(dtype: Any) -> np.dtype:
 
 
 def same(name: str, values: Sequence[Any], remedy: str) -> None:
-    """Checks that all workers gave the same value."""
+    """Checks that all workers passed the same value."""
     for rank, value in enumerate(values):
         got = f"{values[0]} on worker 0 and {value} on worker {rank}"
         require(value == values[0], name, "the same on every worker", got, remedy)
 
 
 def seed(rng: Any) -> int:
-    """Returns a seed of 64 bits for counter-based random numbers, drawn from `generator(rng)`."""
+    """Returns a 64-bit seed for counter-based random numbers, drawn from `generator(rng)`."""
     return int(generator(rng).integers(2**64, dtype=np.uint64))
 
 
 def repeatable_seed(rng: Any) -> int:
-    """Returns a seed for work that can be resumed: `rng` if that is an int, else one of 63 bits is drawn."""
+    """Returns a seed for work that can be resumed: `rng` if it is an int, else a new one of 63 bits."""
     drawn = generator(rng)
     rng = scalar(rng)
     return int(rng) if is_integer(rng) else int(drawn.integers(2**63))

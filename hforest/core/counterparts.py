@@ -1,4 +1,4 @@
-"""What names of other libraries and earlier names are here; read when a wrong attribute is looked up."""
+"""Counterparts of names of other libraries and of earlier names, for errors about wrong attributes."""
 
 _GROW = "classic.grow(x, y, n_trees)"
 NAMES = {
@@ -65,7 +65,7 @@ NAMES = {
     "LinearHingeForest": 'torch.HingeForest(margin="projection")',
     "split_gains": "demo.select_features",
 }  # fmt: skip
-"""What a name of another library, or an earlier name, is here; names of hforest without its own."""
+"""Counterpart of a name of another library, or of an earlier name; names of hforest without "hforest."."""
 _OPERATORS = ("init", "traverse", "forward", "backward", "median_thresholds", "adam_forward", "adam_backward")
 for _kind in ("tree", "fern"):
     NAMES[f"hinge_{_kind}"] = f'torch.hinge_forest(..., kind="{_kind}"), or jax.hinge_forest'

@@ -1,7 +1,7 @@
-"""Chooses the backend of a subpackage that runs a call, and the array module of its arrays.
+"""Choice of the backend for a call, and of the array module.
 
-The arrays decide: NumPy arrays run in `cpu`, CuPy arrays in `gpu`. CuPy is not imported here: a caller with
-CuPy arrays has imported it.
+NumPy arrays run in `cpu`, CuPy arrays in `gpu`. CuPy is not imported here: a caller with CuPy arrays has
+imported it.
 """
 
 import importlib
@@ -17,7 +17,7 @@ from . import machine
 from .aliases import Array
 
 FORCED: ContextVar[str | None] = ContextVar("hforest_backend", default=None)
-"""The backend of all calls, where a block of `forced` or `using` says so."""
+"""Backend of all calls inside a block of `forced` or `using`, else None."""
 _backends: dict[tuple[str, str], ModuleType] = {}
 
 
@@ -38,14 +38,14 @@ def on_current_device(name: str, a: Any) -> None:
 
 
 def array_module(a: object) -> ModuleType:
-    """Returns the module, `numpy` or `cupy`, whose array `a` is."""
+    """Returns the module of the array `a`, `numpy` or `cupy`."""
     if type(a) is np.ndarray or not is_cupy(a):
         return np
     return sys.modules["cupy"]
 
 
 def empty(a: object) -> Any:
-    """Returns the function that allocates results beside `a`: `numpy.empty` or `cupy.empty`."""
+    """Returns the function that allocates results on the device of `a`: `numpy.empty` or `cupy.empty`."""
     return array_module(a).empty
 
 
@@ -81,7 +81,7 @@ def is_reference() -> bool:
 
 
 def forced(name: str) -> AbstractContextManager[None]:
-    """Runs every call of the block in the backends called `name`, whatever the arrays are; for tests."""
+    """Runs every call of a `with` block in the backends called `name`, for any arrays; for tests."""
     return machine.Within(FORCED, name)
 
 
@@ -91,7 +91,7 @@ def using(backend: Literal["reference"]) -> AbstractContextManager[None]:
     Parameters
     ----------
     backend : "reference"
-        The plain loops of each subpackage's `reference.py`: hundreds of times slower, with a comment per
+        Plain loops of each subpackage's `reference.py`: hundreds of times slower, with a comment per
         equation.
 
     Raises

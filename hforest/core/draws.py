@@ -1,4 +1,4 @@
-"""Random words keyed by a seed and a number, so that no draw depends on how many others there are."""
+"""Random words keyed by a seed and a number, so that draws do not depend on the number of other draws."""
 
 from collections.abc import Iterator
 
@@ -8,14 +8,14 @@ from . import philox
 from .aliases import FloatArray, IntArray
 
 _TREES, _PERMUTATIONS, _SEEDS = 1 << 60, 2 << 60, 3 << 60
-"""Streams that growth, which has the same seeds, does not draw from: it counts trees from 0."""
+"""Streams that growth does not use with the same seeds: it numbers trees from 0."""
 
 _WORDS = 1 << 20
-"""Words that are drawn at a time."""
+"""Number of words that are drawn at a time."""
 
 
 def _words(seed: int, stream: IntArray, n: int) -> IntArray:
-    """(*stream.shape, n) uint64: n words of each stream."""
+    """Returns (*stream.shape, n) uint64: n words of each stream."""
     counter = np.arange((n + 1) // 2, dtype=np.uint64)
     pair = np.stack(philox.words(seed, counter, stream[..., None]), axis=-1)
     words: IntArray = pair.reshape(*stream.shape, -1)[..., :n]
@@ -23,43 +23,43 @@ def _words(seed: int, stream: IntArray, n: int) -> IntArray:
 
 
 def of_trees(seed: int, first: int, n_trees: int, n: int) -> IntArray:
-    """(n_trees, n) uint64: n words of each tree."""
+    """Returns (n_trees, n) uint64: n words of each tree."""
     return _words(seed, np.arange(first, first + n_trees, dtype=np.uint64) + np.uint64(_TREES), n)
 
 
 def orders(seed: int, first: int, n_trees: int, n: int) -> IntArray:
-    """(n_trees, n) permutations of n rows: the order of the words of each tree."""
+    """Returns (n_trees, n) permutations of n rows: the order of the words of each tree."""
     order: IntArray = np.argsort(of_trees(seed, first, n_trees, n), axis=1, kind="stable")
     return order
 
 
 def blocks(n_trees: int, n: int) -> Iterator[IntArray]:
-    """Numbers of trees, some at a time, whose words take little memory."""
+    """Yields numbers of trees, some at a time, so that their words take little memory."""
     step = max(1, _WORDS // n)
     for first in range(0, n_trees, step):
         yield np.arange(first, min(first + step, n_trees))
 
 
 def permutation(seed: int, number: int, n: int) -> IntArray:
-    """Permutation of n rows by its number: the order of n words."""
+    """Returns the permutation of n rows with a number: the order of n words."""
     order: IntArray = np.argsort(_words(seed, np.array(_PERMUTATIONS + number, np.uint64), n), kind="stable")
     return order
 
 
 def subset(seed: int, number: int, n: int, size: int) -> IntArray:
-    """The first `size` rows of a permutation, in ascending order."""
+    """Returns the first `size` rows of a permutation, in ascending order."""
     words = _words(seed, np.array(_PERMUTATIONS + number, np.uint64), n)
     rows: IntArray = np.flatnonzero(words <= np.partition(words, size - 1)[size - 1])[:size]
     return rows
 
 
 def seed_of(seed: int, number: int) -> int:
-    """A seed of 63 bits by its number, for the `rng` of a forest."""
+    """Returns the seed of 63 bits with a number, for the `rng` of a forest."""
     return int(_words(seed, np.array(_SEEDS + number, np.uint64), 1)[0] >> np.uint64(1))
 
 
 def normals(seed: int, first: int, n_draws: int, n: int) -> FloatArray:
-    """(n_draws, n) standard normal numbers of some draws, after Box and Muller 1958."""
+    """Returns (n_draws, n) standard normal numbers (Box and Muller 1958)."""
     stream = np.arange(first, first + n_draws, dtype=np.uint64) + np.uint64(_PERMUTATIONS)
     unit = (_words(seed, stream, 2 * n) >> np.uint64(11)) * 2.0**-53
     numbers: FloatArray = np.sqrt(-2 * np.log1p(-unit[:, :n])) * np.cos(2 * np.pi * unit[:, n:])
@@ -67,7 +67,7 @@ def normals(seed: int, first: int, n_draws: int, n: int) -> FloatArray:
 
 
 def signs(seed: int, first: int, n_draws: int, n: int) -> FloatArray:
-    """(2, n_draws, n) numbers of -1 or 1, two for each row of some draws."""
+    """Returns (2, n_draws, n) numbers of -1 or 1, two for each row and draw."""
     stream = np.arange(first, first + n_draws, dtype=np.uint64) + np.uint64(_PERMUTATIONS)
     words = _words(seed, stream, n)
     bits = np.stack([words >> np.uint64(63), (words >> np.uint64(62)) & np.uint64(1)])

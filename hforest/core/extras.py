@@ -1,4 +1,4 @@
-"""The command that installs an extra of the package, and the error where its library is missing."""
+"""The command that installs an extra of the package, and the error about a missing library."""
 
 __all__ = ["command", "missing"]
 
@@ -10,5 +10,5 @@ def command(*extras: str) -> str:
 
 
 def missing(name: str, library: str, *extras: str, got: str = "none") -> ImportError:
-    """Returns the error of `name`, which needs a library; the extras are those that install it."""
+    """Returns the error of `name` about a missing library, with the extras that install it."""
     return ImportError(f"{name}: expected {library}, got {got}; install it with {command(*extras)}")

@@ -1,9 +1,9 @@
-"""Files of arrays: written whole or not at all, and read with every kind of damage as one error.
+"""Files of arrays: writes are complete or have no effect, and any damage is one error when read.
 
-A file is replaced in four steps: its new content is written to `path + PART` beside it, which is locked
-against other writers (on Windows to a part of its own); that part is forced to the disk (fsync); it takes the
-place of the old file (rename); and the folder is forced to the disk. A process that is killed leaves the old
-file, and perhaps a part, which the next save of the same path replaces (not on Windows).
+A file is replaced in four steps. Its new content is written to `path + PART`, locked against other writers
+(on Windows to a separate part per writer). The part is flushed to the disk (fsync). It replaces the old file
+(rename). The folder is flushed to the disk. A killed process leaves the old file, and perhaps a part, which
+the next save to the path replaces (not on Windows).
 """
 
 import errno
@@ -24,13 +24,13 @@ import numpy as np
 FilePath: TypeAlias = str | os.PathLike[str]
 
 PART = ".hforest-part"
-"""Ends the name of a file that is not yet complete."""
+"""End of the name of an incomplete file."""
 
-# Not on every system: elsewhere folders are not synchronised.
+# Some systems lack it: there folders are not flushed.
 _flags = {name: getattr(os, name, 0) for name in ("O_CLOEXEC", "O_DIRECTORY", "O_NOFOLLOW")}
 
 CLOSES_FIRST = os.name == "nt"
-"""Whether files that are open can neither be renamed nor removed, as on Windows."""
+"""Whether open files can be neither renamed nor removed, as on Windows."""
 
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -48,7 +48,7 @@ def _kind(mode: int) -> str:
 # -------------------------------------------------------------------------------------------- writing
 
 _FORKS = threading.RLock()
-"""Held while a part is opened or closed. A fork waits for it."""
+"""Lock while a part is opened or closed; a fork waits for it."""
 _parts = weakref.WeakSet[BinaryIO]()
 
 
@@ -67,7 +67,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _target(path: FilePath) -> str:
-    """The file that a save to `path` replaces, new or regular, in a folder that exists. Follows links."""
+    """Returns the file that a save to `path` replaces, new or regular, in an existing folder."""
     name = os.fsdecode(path)
     try:
         mode = os.stat(name).st_mode
@@ -93,7 +93,7 @@ def _target(path: FilePath) -> str:
 
 
 def _is(descriptor: int, path: str) -> bool:
-    """Whether `path` is still the open file."""
+    """Returns whether `path` still is the open file."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.lstat(path))
     except FileNotFoundError:
@@ -102,9 +102,9 @@ def _is(descriptor: int, path: str) -> bool:
 
 @contextmanager
 def _part(path: str) -> Iterator[tuple[BinaryIO, str]]:
-    """An empty file and its name; removed at the end unless it was renamed."""
+    """Yields an empty file and its name; removes it at the end unless it was renamed."""
     if CLOSES_FIRST:
-        # Without locks, each save has a file of its own.
+        # Without locks each save has a separate file.
         import tempfile
 
         folder, name = os.path.split(path)
@@ -122,7 +122,7 @@ def _part(path: str) -> Iterator[tuple[BinaryIO, str]]:
 
 @contextmanager
 def _locked(path: str) -> Iterator[BinaryIO]:
-    """An empty file at `path`, locked; removed at the end unless it was renamed."""
+    """Yields an empty, locked file at `path`; removes it at the end unless it was renamed."""
     while True:
         with _FORKS:
             flags = os.O_RDWR | os.O_CREAT | _flags["O_CLOEXEC"] | _flags["O_NOFOLLOW"]
@@ -134,7 +134,7 @@ def _locked(path: str) -> Iterator[BinaryIO]:
             with suppress(ImportError, OSError):
                 fcntl = importlib.import_module("fcntl")
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
-            # The process that had the lock may have renamed or removed the file.
+            # The previous owner of the lock may have renamed or removed the file.
             if not _is(descriptor, path):
                 continue
             try:
@@ -164,18 +164,18 @@ def _sync_folder(path: str) -> None:
 
 @contextmanager
 def replacing(path: FilePath) -> Iterator[BinaryIO]:
-    """Gives a stream whose content replaces the file at the end of a `with` block, whole or not at all.
+    """Yields a stream whose content replaces the file at the end of a `with` block, completely or not at all.
 
     Parameters
     ----------
     path : path
-        A new file, or a regular file, in a folder that exists. Links are followed.
+        New or regular file in an existing folder. Links are followed.
 
     Raises
     ------
     OSError
-        The file cannot be written. After this and every other exception an older file is unchanged and no
-        part is left behind.
+        The file cannot be written. After this and any other exception an existing file is unchanged, and no
+        part remains.
     """
     target = _target(path)
     part = target + PART
@@ -190,7 +190,7 @@ def replacing(path: FilePath) -> Iterator[BinaryIO]:
 
 
 def check_writable(path: FilePath) -> None:
-    """Checks that `replacing` can write a file; its content is not touched.
+    """Checks that `replacing` can write a file, without changing it.
 
     Parameters
     ----------
@@ -199,8 +199,8 @@ def check_writable(path: FilePath) -> None:
     Raises
     ------
     OSError
-        A folder, a device or another thing that is no regular file; a folder that does not exist or takes no
-        new file.
+        The path is a folder, a device or another special file; its folder does not exist or cannot take a new
+        file.
     """
     target = _target(path)
     try:
@@ -214,14 +214,14 @@ def check_writable(path: FilePath) -> None:
 
 
 def write_npz(path: FilePath, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes arrays to an .npz file, whole or not at all.
+    """Writes arrays to an .npz file, completely or not at all.
 
     Parameters
     ----------
     path : path
-        A new file, or a regular file that is replaced. No suffix is added.
+        New file, or regular file to replace. No suffix is added.
     arrays : mapping of str to array
-        Without Python objects, since `read_npz` reads none.
+        Arrays without Python objects, which `read_npz` refuses.
 
     Raises
     ------
@@ -240,21 +240,21 @@ def write_npz(path: FilePath, arrays: Mapping[str, np.ndarray]) -> None:
     with replacing(path) as stream:
         try:
             np.savez(stream, **plain)  # type: ignore[arg-type]
-        except ValueError as error:  # of zipfile, in the place of an interrupt
+        except ValueError as error:  # raised by zipfile in place of an interrupt
             raise error.__context__ or error from None
 
 
 # -------------------------------------------------------------------------------------------- reading
 
 _MAX_RATIO = 1100
-"""Deflate makes data smaller by at most 1032 times: larger sizes are damage."""
+"""Deflate compresses at most 1032 times: larger ratios are damage."""
 
 _SMALL = 1 << 16
-"""Bytes of a small array at most."""
+"""Maximum number of bytes of a small array."""
 
 
 def _check_members(archive: zipfile.ZipFile, stream: BinaryIO, size: int) -> None:
-    # The end of the archive holds the number of members: a damaged directory may hide the last ones.
+    # The end of the archive has the number of members: a damaged directory may lack the last ones.
     stream.seek(max(0, size - 22 - len(archive.comment)))
     end = stream.read(22)
     members = archive.infolist()
@@ -276,25 +276,25 @@ def _check_members(archive: zipfile.ZipFile, stream: BinaryIO, size: int) -> Non
 
 
 class _PythonObjectsError(ValueError):
-    """An array that would have to be unpickled."""
+    """Error about an array that would need unpickling."""
 
 
 class _UnreadableError(Exception):
-    """Passes through what a reader makes of an archive; its argument says what is wrong with the file."""
+    """Error of a reader of an archive; its argument describes the fault of the file."""
 
 
 def text(a: np.ndarray) -> str:
-    """Returns the value of an array of no axes as text, or what others are.
+    """Returns the value of an array without axes as text, or a description of other arrays.
 
-    Not ``str(a)``, in which NumPy drops an exception that a signal handler raises.
+    It does not call ``str(a)``, in which NumPy drops exceptions of signal handlers.
     """
     return str(a.item()) if a.shape == () else f"an array of shape {a.shape} and dtype {a.dtype}"
 
 
 class Archive(Mapping[str, np.ndarray]):
-    """The arrays of an open .npz file by name: each is read when it is asked for, and no other.
+    """The arrays of an open .npz file by name, each read on request.
 
-    Every byte that is read has been compared with a checksum.
+    Every byte that is read is compared with a checksum.
     """
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
@@ -307,7 +307,7 @@ class Archive(Mapping[str, np.ndarray]):
             self._header(info)
             with self._archive.open(info) as stream:
                 a: np.ndarray = np.lib.format.read_array(stream, allow_pickle=False)
-                if stream.read(1):  # the checksum is compared at the end
+                if stream.read(1):  # compares the checksum at the end
                     raise ValueError(f"{info.filename!r} with bytes after its array")
             return a
         except (
@@ -325,7 +325,7 @@ class Archive(Mapping[str, np.ndarray]):
         return name in self._members
 
     def small(self, name: str) -> np.ndarray:
-        """Returns an array of a few numbers, or a text; ValueError for one of more than 64 KB."""
+        """Returns an array of a few numbers, or a text; raises ValueError if it has more than 64 KB."""
         try:
             shape, dtype = self._header(self._members[name])
         except KeyError:
@@ -339,7 +339,8 @@ class Archive(Mapping[str, np.ndarray]):
         return self[name]
 
     def _header(self, info: zipfile.ZipInfo) -> tuple[tuple[int, ...], np.dtype]:
-        # The array that the header promises fills the member: a damaged header asks for no absurd memory.
+        # The member must have the size that the header announces, so a damaged header cannot request huge
+        # arrays.
         with self._archive.open(info) as stream:
             version = np.lib.format.read_magic(stream)
             if version == (1, 0):
@@ -362,23 +363,23 @@ class Archive(Mapping[str, np.ndarray]):
 
 @contextmanager
 def opened(path: FilePath, what: str) -> Iterator[Archive]:
-    """Gives the arrays of an .npz file, which can be read until the end of a `with` block.
+    """Yields the arrays of an .npz file, which can be read until the end of a `with` block.
 
     Parameters
     ----------
     path : path
     what : str
-        What the file should be, for messages: "a checkpoint written by hforest".
+        Expected kind of file, for messages: "a checkpoint written by hforest".
 
     Raises
     ------
     FileNotFoundError, PermissionError
         The file does not exist; the file must not be read.
     ValueError
-        A file that is damaged, truncated, of another kind or no regular file; an array of Python objects. In
-        the block for the arrays that are read there.
+        The file is damaged, truncated, of another kind or not regular; an array has Python objects. Reads
+        inside the block raise it, too.
     MemoryError
-        A sound file with an array that does not fit into memory.
+        A valid file with an array that does not fit into memory.
     """
     name = os.fsdecode(path)
     with ExitStack() as stack:
@@ -403,7 +404,7 @@ def opened(path: FilePath, what: str) -> Iterator[Archive]:
 
 
 def _unreadable(name: str, what: str, error: Exception) -> Exception:
-    """What is raised for a file that cannot be read because of `error`."""
+    """Returns the exception for a file that cannot be read because of `error`."""
     if isinstance(error, FileNotFoundError):
         return FileNotFoundError(f"{name}: expected {what}, got no such file; check the path")
     if isinstance(error, PermissionError):

@@ -1,4 +1,4 @@
-"""Names of other libraries: the error of a wrong attribute says what is its counterpart here."""
+"""Errors about wrong attributes, which name the counterpart of a name of another library."""
 
 import sys
 from collections.abc import Callable
@@ -7,17 +7,17 @@ from typing import Any
 __all__ = ["lookup", "no_attribute"]
 
 BY_THEIR_OWN_NAME = ("dask", "demo", "jax", "onnx", "plot", "scale", "sklearn", "torch", "treelite")
-"""Subpackages that importing hforest does not import."""
+"""Subpackages that ``import hforest`` does not import."""
 
 
 def _homes(name: str) -> list[str]:
-    """The imported public subpackages that have a name."""
+    """Returns the imported public subpackages that have a name."""
     packages = [f"hforest.{module}" for module in (*sys.modules["hforest"].__all__, *BY_THEIR_OWN_NAME)]
     return [f"{p}.{name}" for p in packages if name in getattr(sys.modules.get(p), "__all__", ())]
 
 
 def no_attribute(owner: str, name: str, obj: object) -> AttributeError:
-    """Returns the error of an attribute that `owner` lacks, with its counterpart if one is known."""
+    """Returns the error about an attribute that `owner` lacks, with its counterpart if there is one."""
     from .counterparts import NAMES
 
     homes = [] if name.startswith("_") else _homes(name)
@@ -34,7 +34,7 @@ def no_attribute(owner: str, name: str, obj: object) -> AttributeError:
 
 
 def lookup(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Returns `__getattr__` and `__dir__` of a public package: the error above, public names alone."""
+    """Returns `__getattr__` and `__dir__` of a public package: the error above, and only public names."""
     module = sys.modules[package]
 
     def get(name: str) -> Any:

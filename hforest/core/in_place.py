@@ -1,4 +1,4 @@
-"""Samples that are parts of the rows of an array and are read in place."""
+"""Samples that are parts of the rows of an array, read in place."""
 
 from typing import NamedTuple
 
@@ -17,28 +17,28 @@ class Windows(NamedTuple):
     x: FloatArray
     """(n_rows, n_features) of float32 or float64, C-contiguous."""
     base: IntArray
-    """(n_samples,) int64: where a sample begins."""
+    """(n_samples,) int64: start of a sample."""
     offset: IntArray
-    """(n_columns,) int64: the distance of each of its numbers from there."""
+    """(n_columns,) int64: distance of each of its numbers from the start."""
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Samples and columns."""
+        """Numbers of samples and columns."""
         return len(self.base), len(self.offset)
 
     @property
     def dtype(self) -> np.dtype:
-        """float32 or float64: in which samples are computed."""
+        """Dtype in which samples are computed, float32 or float64."""
         return self.x.dtype
 
 
 def rows_of(windows: Windows, columns: slice | Array = slice(None)) -> FloatArray:
-    """A copy of windows: (n_samples, n_columns), by default all of them."""
+    """Returns a copy of windows: (n_samples, n_columns), by default with all columns."""
     return windows.x.reshape(-1)[windows.base[:, None] + windows.offset[columns]]
 
 
 def check_places(base: IntArray, offset: IntArray, size: int, *, some: bool = True) -> None:
-    """Windows that lie inside `size` numbers; by default there are some, of some columns."""
+    """Checks that windows are inside `size` numbers; by default there must be some, with some columns."""
     sizes: check.Sizes = {}
     check.array("base", base, check.INT64, ("n_samples",), sizes)
     check.array("offset", offset, check.INT64, ("n_columns",), sizes)
@@ -60,7 +60,7 @@ def check_places(base: IntArray, offset: IntArray, size: int, *, some: bool = Tr
 
 
 def check_windows(windows: Windows) -> None:
-    """Windows of finite numbers that lie inside their array; an argument called x."""
+    """Checks an argument called x: windows inside of their array, with finite numbers."""
     with check.fields_of("x"):
         check.same_device(x=windows.x, base=windows.base, offset=windows.offset)
         check.array("x", windows.x, check.floating("x", windows.x), ("n_rows", "n_features"), {})

@@ -1,18 +1,18 @@
-"""Compiles and launches the CUDA backends.
+"""Compilation and launch of the CUDA backends.
 
-The `gpu.cu` of a folder is compiled after `common.cuh` once for each (folder, dtype, device), when its
-first kernel is launched with that dtype. Headers of the package, which the C compiler reads too, take the
-place of their `#include`s, because the key of a kept module is its text. A `Compiler` compiles and
-launches: NVRTC through CuPy or, in the tests, a C++ compiler of the host.
+The `gpu.cu` of a folder is compiled after `common.cuh` once for each (folder, dtype, device), when its first
+kernel is launched with that dtype. Headers of the package, which the C compiler reads, too, replace their
+`#include`s, because the key of a cached module is its text. A `Compiler` compiles and launches: NVRTC through
+CuPy or, in the tests, a C++ compiler of the host.
 
-Arrays are on the current device. An empty array of CuPy has a null pointer. So where an array may be empty,
-no kernel concludes from a null pointer that it is absent: a number of the struct says so. Operations of
-CuPy on float32 make subnormals 0; copies are exact, and so are comparisons and sorts of integers.
+Arrays are on the current device. An empty array of CuPy has a null pointer, as an absent array has. So if an
+array may be empty, a number of the struct tells a kernel whether it is absent. Operations of CuPy on float32
+make subnormals 0; copies are exact, and so are comparisons and sorts of integers.
 
 Kernels take structs by value. A struct is declared in gpu.cu alone, as `struct Name { members };` of
 pointers, `size` and `double`; its argument is a NamedTuple `Name` of arrays, ints and floats, with fields of
 the same names in the same order, None for a null pointer. Every member has eight bytes on the host and on the
-device, so there are no gaps; a static_assert at the end of the translation unit compares the size of each
+device, so there are no gaps. A static_assert at the end of the translation unit compares the size of each
 struct with the size that is passed. `__restrict__` at a member promises that no other array of a launch
 overlaps it.
 """
@@ -33,18 +33,18 @@ from .aliases import Array
 from .dispatch import on_current_device
 
 THREADS = 128
-"""Threads of a block, unless a kernel needs another number."""
+"""Default number of threads of a block."""
 
 COMMON = Path(__file__).with_name("common.cuh")
 PACKAGE = COMMON.parents[1]
 REAL = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
 
-# No fused multiply-add, and subnormals: leaves, vertices and margins have the same bits on every device.
+# No fused multiply-add, and subnormals: leaves, vertices and margins are bit-identical on every device.
 OPTIONS = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true")
 
 
 def options(dtype: np.dtype) -> tuple[str, ...]:
-    """Returns the options that a translation unit is compiled with for `dtype`."""
+    """Returns the compiler options of a translation unit for `dtype`."""
     return (*OPTIONS, f"-Dreal={REAL[np.dtype(dtype)]}")
 
 
@@ -71,9 +71,9 @@ class Struct(NamedTuple):
     """A struct of a gpu.cu as kernels take it."""
 
     types: dict[str, str]
-    """The C type of each member, by its name."""
+    """C types of members by name."""
     is_number: tuple[bool, ...]
-    """Of each member, if it is no pointer."""
+    """Whether each member is a number, not a pointer."""
     layout: struct.Struct
     """Its bytes; pointers are unsigned numbers."""
     dtype: np.dtype
@@ -85,7 +85,7 @@ _STRUCT = re.compile(r"^struct (\w+) \{([^{}]*)\};", re.MULTILINE)
 _POINTER = re.compile(r"([\w ]+\*(?: ?__restrict__)?) ?(\w+)")
 _NUMBERS = re.compile(r"(size|double) (\w+(?:, \w+)*)")
 _CODE = {"size": "q", "double": "d"}
-"""Codes of numbers in a struct.Struct; that of a pointer is N."""
+"""Codes of numbers in a struct.Struct; a pointer has N."""
 
 
 def structs(source: str) -> dict[str, Struct]:
@@ -153,7 +153,7 @@ class CupyCompiler:
                 from cupy_backends.cuda.api import driver
 
                 attribute = driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-                with lock:  # another thread may allow more
+                with lock:  # another thread may set a larger limit
                     if n_bytes > allowed:
                         driver.funcSetAttribute(function.ptr, attribute, n_bytes)
                         allowed = n_bytes
@@ -195,7 +195,7 @@ def _block_bytes(device: int) -> int:
 
 
 def _image(source: str, flags: tuple[str, ...]) -> bytes:
-    """Returns a translation unit compiled for the current device, kept in CuPy's folder of kernels."""
+    """Returns a translation unit compiled for the current device, cached in CuPy's folder of kernels."""
     import hashlib
     import tempfile
 
@@ -205,12 +205,12 @@ def _image(source: str, flags: tuple[str, ...]) -> bytes:
     key = repr((nvrtc.getVersion(), Device().compute_capability, flags, source)).encode()
     folder = Path(os.environ.get("CUPY_CACHE_DIR") or "~/.cupy/kernel_cache").expanduser()
     path = folder / f"hforest-{hashlib.sha256(key).hexdigest()}.cubin"
-    with contextlib.suppress(OSError):  # of another user, or not there
+    with contextlib.suppress(OSError):  # owned by another user, or missing
         data = path.read_bytes()
         if hashlib.sha256(data[32:]).digest() == data[:32]:
             return data[32:]
     image, _ = compile_using_nvrtc(source, flags, cache_in_memory=True)
-    with contextlib.suppress(OSError):  # a folder that cannot be written to keeps nothing
+    with contextlib.suppress(OSError):  # a read-only folder caches nothing
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
             file.write(hashlib.sha256(image).digest() + image)
@@ -226,7 +226,8 @@ _INCLUDE = re.compile(r'#include "([\w/]+\.(?:h|cuh))"')
 
 
 def _lines(path: Path, seen: set[str]) -> list[str]:
-    # The lines of a file, with `#line` marks; headers are named by their place in the package and come once.
+    # Returns the lines of a file, with `#line` marks; headers are named by their place in the package and
+    # occur once.
     name = f"{path.parent.name}/{path.name}"
     lines = [f'#line 1 "{name}"']
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
@@ -262,8 +263,8 @@ def launch(
     """Launches kernel `name` of `folder` on `n_blocks` blocks of `threads` (default THREADS) threads.
 
     Each block has `n_bytes` of `block_memory`: at most `compiler.block_bytes()` less its other shared memory.
-    Raises ValueError if an array is not on the current device. Without a block nothing is launched.
-    Arrays are passed as pointers, Python ints as long long, Python floats as double, NamedTuples as structs.
+    Raises ValueError if an array is not on the current device. With 0 blocks nothing is launched. Arrays are
+    passed as pointers, Python ints as long long, Python floats as double, NamedTuples as structs.
     """
     if n_blocks == 0:
         return
@@ -286,7 +287,7 @@ def launch_each(folder: Path, name: str, dtype: np.dtype, n: int, args: tuple[An
 
 
 def argument(a: Any) -> Any:
-    """Returns an int as np.int64, a float as np.float64, anything else as it is."""
+    """Returns an int as np.int64, a float as np.float64, and other values unchanged."""
     if isinstance(a, int):
         return np.int64(a)
     return np.float64(a) if isinstance(a, float) else a

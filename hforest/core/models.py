@@ -1,7 +1,7 @@
 """Models as files: one saver and one loader for all named tuples of arrays, numbers and words.
 
-A model is written as it is built, a field an array. A package declares by a `Layout` how its fields are read.
-Nothing that a file holds is executed, and no array is read that is none of the fields.
+Each field of a model is written as an array. A package declares by a `Layout` how fields are read. Content of
+a file is never executed, and arrays that are not fields are not read.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,26 +14,26 @@ from .dispatch import to_numpy
 from .files import Archive, FilePath, opened, text, write_npz
 
 Reader: TypeAlias = Callable[[Archive, str], Any]
-"""Returns a value from the arrays of a file whose names begin with a name, that of its field; "" is the whole
-model. The text of an exception ends a sentence that begins with "got one in which"."""
+"""Returns a value from the arrays of a file whose names begin with that of its field; "" is the whole model.
+The text of an exception completes a sentence that begins with "got one in which"."""
 
 
 class OtherFormatError(Exception):
-    """Its argument is the number of a format that this version does not read."""
+    """Error about a format that this version cannot read; its argument is the number of the format."""
 
 
 class Layout(NamedTuple):
-    """How the files of a model are read, and what messages say about them."""
+    """Reader of the files of a model, and texts of its messages."""
 
     what: str
-    """What a file should be: "a forest that save wrote"."""
+    """Expected kind of file: "a forest that save wrote"."""
     read: Reader
     changed: str
-    """The remedy where values contradict each other."""
+    """Remedy if values contradict each other."""
     missing: str = "none of its arrays called {}; pass a file from save"
-    """What was got, and the remedy, where an array is missing; {} is its name."""
+    """Got and remedy if an array is missing; {} is its name."""
     other_format: str = ""
-    """What was expected and got, and the remedy, for a file of an unknown format; {} is its number."""
+    """Expected, got and remedy for a file of an unknown format; {} is its number."""
 
 
 # -------------------------------------------------------------------------------------------- readers
@@ -45,7 +45,7 @@ small: Reader = Archive.small
 
 
 def word(archive: Archive, name: str) -> str:
-    """Reads a text."""
+    """Returns a text of a file."""
     a = archive.small(name)
     if a.shape != () or a.dtype.kind != "U":
         raise ValueError(f"{name} is {text(a)!r}, not a word")
@@ -53,12 +53,12 @@ def word(archive: Archive, name: str) -> str:
 
 
 def reals(archive: Archive, name: str) -> tuple[float, ...]:
-    """Reads a tuple of real numbers."""
+    """Returns a tuple of real numbers of a file."""
     return tuple(float(value) for value in archive.small(name))
 
 
 def integers(archive: Archive, name: str) -> tuple[int, ...]:
-    """Reads a tuple of at least one integer, none below 0."""
+    """Returns a tuple of at least one integer, none below 0."""
     a = archive.small(name)
     if a.ndim != 1 or not a.size or a.dtype.kind not in "iu" or int(a.min()) < 0:
         raise ValueError(f"{name} is {text(a)}, not a row of integers of at least 0")
@@ -83,10 +83,10 @@ def record(
     optional: tuple[str, ...] = (),
     **readers: Reader,
 ) -> Reader:
-    """Returns the reader of a named tuple, which `check` refuses where its fields contradict each other.
+    """Returns the reader of a named tuple; `check` refuses fields that contradict each other.
 
-    Fields are arrays where `readers` does not say otherwise. Files may lack `optional` fields, which then
-    have their defaults.
+    Fields without an entry in `readers` are arrays. Files may lack `optional` fields, which then have their
+    defaults.
     """
 
     def read(archive: Archive, name: str) -> Any:
@@ -101,7 +101,7 @@ def record(
 
 
 def several(count: str, reader: Reader) -> Reader:
-    """Returns the reader of a tuple of values, 1 or more, whose number is the array `count` of the file."""
+    """Returns the reader of a tuple of one or more values; the array `count` of the file is their number."""
 
     def read(archive: Archive, name: str) -> tuple[Any, ...]:
         return tuple(reader(archive, f"{name}/{i}") for i in range(integer(1)(archive, count)))
@@ -110,7 +110,7 @@ def several(count: str, reader: Reader) -> Reader:
 
 
 def maybe(field: str, reader: Reader) -> Reader:
-    """Returns the reader of a record that files may lack: None where there is no `field` of it."""
+    """Returns the reader of an optional record, which is None in files without its `field`."""
 
     def read(archive: Archive, name: str) -> Any:
         return reader(archive, name) if f"{name}/{field}" in archive else None
@@ -119,14 +119,14 @@ def maybe(field: str, reader: Reader) -> Reader:
 
 
 def at(name: str, reader: Reader) -> Reader:
-    """Returns the reader of what older files have under another name."""
+    """Returns the reader of a value that older files store under another name."""
     return lambda archive, prefix: reader(archive, name)
 
 
 def in_format(name: str, newest: int, reader: Reader, older: Mapping[int, Reader] | None = None) -> Reader:
-    """Returns a reader of files whose array `name` is the number of their format, from 1 to `newest`.
+    """Returns a reader of files with formats 1 to `newest`, whose number is the array `name`.
 
-    Formats that are read in another way than the newest one have readers in `older`.
+    Formats that need other readers than the newest one have them in `older`.
     """
 
     def read(archive: Archive, prefix: str) -> Any:
@@ -144,9 +144,9 @@ def in_format(name: str, newest: int, reader: Reader, older: Mapping[int, Reader
 
 
 def _arrays(name: str, value: Any) -> dict[str, np.ndarray]:
-    """The arrays of a value: of each field, and of each item of a sequence of tuples, under their names.
+    """Returns the arrays of a value by name: those of fields, and of items of sequences of tuples.
 
-    None has none.
+    None has no arrays.
     """
     if value is None:
         return {}
@@ -161,12 +161,12 @@ def _arrays(name: str, value: Any) -> dict[str, np.ndarray]:
 
 
 def save(path: FilePath, model: Any, **more: Any) -> None:
-    """Writes a model, which the caller has checked, and arrays beside it. Raises as `files.write_npz`."""
+    """Writes a checked model, and further arrays, to a file. Raises as `files.write_npz`."""
     write_npz(path, {**{name: np.asarray(a) for name, a in more.items()}, **_arrays("", model)})
 
 
 def load(path: FilePath, layout: Layout) -> Any:
-    """Returns what `save` wrote, checked. Raises as `files.opened`, and as `read`."""
+    """Returns a model that `save` wrote, after checks. Raises as `files.opened` and `read`."""
     with opened(path, layout.what) as archive:
         return read(path, layout, archive)
 
@@ -177,7 +177,7 @@ def read(path: FilePath, layout: Layout, archive: Archive) -> Any:
     Raises
     ------
     ValueError
-        Another file, one whose values contradict each other, or one of an unknown format.
+        The file is of another kind or an unknown format, or its values contradict each other.
     """
     try:
         return layout.read(archive, "")

@@ -39,7 +39,7 @@ def words(key: int, counter: np.ndarray, stream: np.ndarray) -> tuple[np.ndarray
 
 
 def keys(words: tuple[int, int, int, int]) -> tuple[int, int]:
-    """Returns two keys of 64 bits: words 0 and 1, words 2 and 3, the first one low."""
+    """Returns two keys of 64 bits: words 0 and 1, words 2 and 3, the first word low."""
     return words[1] << 32 | words[0], words[3] << 32 | words[2]
 
 

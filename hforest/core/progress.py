@@ -1,16 +1,16 @@
 """One protocol for reports of progress: ``progress(done, total)``.
 
-What a function with the argument `progress` does with it:
+Values of the argument `progress`, and their effect:
 
 =====================  =======================================================================================
 None, False            nothing
 True                   shows a bar (tqdm's where it is installed, else a line on stderr at most once a second)
-a function             calls ``progress(done, total)`` after every unit of work; when it returns False, the
+a function             calls ``progress(done, total)`` after every unit of work; if it returns False, the
                        work stops and what is finished is returned
 =====================  =======================================================================================
 
-A function that takes other arguments is refused before the work begins. One whose signature cannot be read,
-such as the type int, is called; what it raises ends the work.
+A function with other arguments is refused before the work begins. A function without a readable signature,
+such as the type int, is called; its exception ends the work.
 """
 
 import sys
@@ -24,7 +24,7 @@ from . import check
 from .aliases import Progress
 
 Report = Callable[[int], bool]
-"""report(done) -> whether to go on."""
+"""report(done) returns whether to continue."""
 
 _LINE_SECONDS = 1.0
 
@@ -40,9 +40,9 @@ def check_progress(progress: Progress) -> None:
 
 @contextmanager
 def reporting(progress: Progress, total: int, unit: str) -> Iterator[Report]:
-    """Yields the function that a loop calls with the number of finished units; False means stop.
+    """Yields the function that a loop calls with the number of finished units; it returns False to stop.
 
-    `unit` is the word beside the bar, such as "tree". Raises TypeError as `check_progress` does.
+    `unit` is the word next to the bar, such as "tree". Raises TypeError as `check_progress`.
     """
     check_progress(progress)
     if callable(progress):
@@ -56,7 +56,7 @@ def reporting(progress: Progress, total: int, unit: str) -> Iterator[Report]:
 
 
 def unheard(done: int) -> bool:
-    """The report of a call without progress: nobody sees how much is done at a time."""
+    """Returns True: the report of a call without progress."""
     return True
 
 

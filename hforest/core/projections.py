@@ -1,5 +1,4 @@
-"""Distributions of sparse projections, and the reference implementation that draws from them; kernels have
-projections.h.
+"""Distributions of sparse projections, and the reference implementation of draws (kernels: projections.h).
 
 Sparse vectors of +1 and -1, and sums over contiguous patches (Perry et al. 2019, sections 2.3 and 3); the
 difference of two features (Norouzi et al. 2015, section 6.2).
@@ -22,48 +21,47 @@ AXIS, SPARSE, PATCH, PROBE = 0, 1, 2, 3
 PROJECTION, ENTRY = 5, 6
 """Streams of the generator."""
 AXES = 3
-"""Axes of a patch, at most."""
+"""Maximum number of axes of a patch."""
 MAX_PROJECTIONS = 2**20
-"""Largest number of projections sampled in a call, or at a node: a million take seconds."""
+"""Maximum number of projections of a call or a node: a million take seconds."""
 _MOST_BY_DEFAULT = 100
 MAX_DENSITY = 500.0
 MAX_NON_ZEROS = 4096
-"""Entries of a sparse projection, at most."""
+"""Maximum number of entries of a sparse projection."""
 
 
 class Distribution(NamedTuple):
     """A distribution of sparse projections.
 
-    Made by `hforest.project.axis_distribution`, `sparse_distribution`, `patch_distribution` or
-    `probe_distribution`, and `grouped_distribution`.
+    Made by `axis_distribution`, `sparse_distribution`, `patch_distribution`, `probe_distribution` or
+    `grouped_distribution` of `hforest.project`.
     """
 
     kind: int
     """0: single features, 1: sparse vectors, 2: patches, 3: differences of two features."""
     n_features: int
-    """Features of a sample."""
+    """Number of features."""
     density: float = 1.0
-    """Of sparse vectors: mean of the Poisson distribution of the number of non-zeros (which is at least
-    1)."""
+    """Sparse vectors: mean of the Poisson distribution of the number of non-zeros, which is at least 1."""
     zero_probability: float = 0.0
-    """Of sparse vectors: exp(-density), the Poisson probability of no non-zero. Of differences: the
-    probability that a single feature takes the place of one."""
+    """Sparse vectors: exp(-density), the Poisson probability of no non-zero. Differences: the
+    probability of a single feature in place of a difference."""
     shape: tuple[int, int, int] = (1, 1, 1)
-    """Of patches: the shape of a sample, without channels, filled with leading ones."""
+    """Patches: the shape of a sample, without channels, filled with leading ones."""
     channels: int = 1
     """Size of the last axis of a sample if it counts channels; a patch lies in one of them."""
     patch_min: tuple[int, int, int] = (1, 1, 1)
-    """Least size of a patch along each axis."""
+    """Smallest size of a patch along each axis."""
     patch_max: tuple[int, int, int] = (1, 1, 1)
-    """Greatest size of a patch along each axis."""
+    """Largest size of a patch along each axis."""
     cyclic: bool = False
     """Whether patches wrap around the border."""
     max_entries: int = 1
-    """Entries of the largest projection."""
+    """Number of entries of the largest projection."""
     groups: tuple[tuple[int, ...], ...] = ()
-    """The columns of each group, to which a projection keeps; without groups all features are one."""
+    """Columns of each group; a projection has columns of one group. Empty: all features are one group."""
     n_projections: tuple[int, ...] = ()
-    """Projections of each group that a node samples."""
+    """Number of projections of each group that a node samples."""
 
 
 # ------------------------------------------------------------------------------ drawing
@@ -119,7 +117,7 @@ def _draw(distribution: Distribution, n_columns: int, key: int) -> tuple[list[in
 
 
 def draw_projection(distribution: Distribution, key: int, number: int) -> tuple[list[int], list[float]]:
-    """Features and weights of candidate `number` of what has a key: a node, or a seed."""
+    """Returns the features and weights of candidate `number` of the node or seed with a key."""
     own = projection_key(key, number)
     if not distribution.groups:
         return _draw(distribution, distribution.n_features, own)
@@ -131,7 +129,7 @@ def draw_projection(distribution: Distribution, key: int, number: int) -> tuple[
 
 
 def projection_key(key: int, number: int) -> int:
-    """Key of candidate `number` of what has a key."""
+    """Returns the key of candidate `number` of the node or seed with a key."""
     return keys(philox(key, number, PROJECTION))[0]
 
 
@@ -161,12 +159,12 @@ def axis_distribution(n_features: int) -> Distribution:
     Returns
     -------
     Distribution
-        For `hforest.project.sample` and `hforest.growth.grow_projected`.
+        Argument of `hforest.project.sample` and `hforest.growth.grow_projected`.
 
     Raises
     ------
     TypeError, ValueError
-        n_features is no int, or out of its range.
+        n_features is not an int, or is out of range.
 
     Examples
     --------
@@ -185,15 +183,14 @@ def sparse_distribution(n_features: int, density: float = 1.5) -> Distribution:
     n_features : int
         Number of features.
     density : float
-        Mean of the Poisson distribution that the number of non-zeros is drawn from (lambda in
-        Perry et al. 2019), above 0 to 500. A projection has at least one non-zero, at most min(n_features,
-        4096).
+        Mean of the Poisson distribution of the number of non-zeros (lambda in Perry et al. 2019), above 0 to
+        500. A projection has 1 to min(n_features, 4096) non-zeros.
 
     Returns
     -------
     Distribution
-        For `hforest.project.sample` and `hforest.growth.grow_projected`. The features of a projection are
-        distinct and uniform, its signs are independent and even.
+        Argument of `hforest.project.sample` and `hforest.growth.grow_projected`. Features of a projection are
+        distinct and uniform; its signs are independent, with probability 1/2.
 
     Raises
     ------
@@ -214,21 +211,20 @@ def sparse_distribution(n_features: int, density: float = 1.5) -> Distribution:
 
 
 def probe_distribution(n_features: int, single_share: float = 0.0) -> Distribution:
-    """Returns the uniform distribution of differences of two features (Norouzi et al. 2015, section 6.2), or
-    of these and single features.
+    """Returns the distribution of differences of two uniform features (Norouzi et al. 2015, section 6.2).
 
     Parameters
     ----------
     n_features : int
-        Features of a sample, at least 2.
+        Number of features, at least 2.
     single_share : float
-        Probability of a single feature in place of a difference, 0 (the paper's) to 1. Features that move
-        together in all samples of a class have differences that don't tell the classes apart.
+        Probability of a single feature in place of a difference, 0 (Norouzi et al. 2015) to 1. Differences of
+        features that vary together do not separate the classes.
 
     Returns
     -------
     Distribution
-        For `hforest.project.sample` and `hforest.growth.grow_projected`.
+        Argument of `hforest.project.sample` and `hforest.growth.grow_projected`.
 
     Raises
     ------
@@ -257,12 +253,12 @@ def _sizes(name: str, value: Any, n_axes: int, of: str = "axis") -> tuple[int, .
 
 
 def check_shape(value: Any) -> None:
-    """Checks that the shape of a sample is a tuple or a list."""
+    """Checks that a sample's shape is a tuple or a list."""
     check.instance("shape", value, tuple | list, "a tuple of ints", _ONE_SHAPE)
 
 
 def check_patch(shape: Any, patch_min: Any, patch_max: Any) -> None:
-    """Checks the kinds of the settings of patches, where another distribution leaves them unused."""
+    """Checks the kinds of the settings of patches if another distribution does not use them."""
     if shape is not None:
         check_shape(shape)
         _sizes("shape", shape, len(shape))
@@ -278,13 +274,14 @@ def patch_distribution(
     channels: bool = False,
     cyclic: bool = False,
 ) -> Distribution:
-    """Returns the distribution of sums over contiguous patches: intervals, rectangles or boxes (MORF;
-    Perry et al. 2019, section 3).
+    """Returns the distribution of sums over contiguous patches (MORF; Perry et al. 2019, section 3).
+
+    Patches are intervals, rectangles or boxes.
 
     Parameters
     ----------
     shape : tuple of 1 to 3 ints, then the number of channels with `channels`
-        Shape of one sample (a signal, an image, a volume) whose features are in C order.
+        Shape of one sample (a signal, an image, a volume), with features in C order.
     patch_min : int or tuple of ints
         Smallest size of a patch along each axis.
     patch_max : int or tuple of ints
@@ -298,12 +295,12 @@ def patch_distribution(
     Returns
     -------
     Distribution
-        For `hforest.project.sample` and `hforest.growth.grow_projected`. All weights are 1.
+        Argument of `hforest.project.sample` and `hforest.growth.grow_projected`. All weights are 1.
 
     Raises
     ------
     TypeError, ValueError
-        An argument is no int, or out of its range; a patch is larger than the sample.
+        An argument is not an int, or is out of range; a patch is larger than the sample.
 
     Examples
     --------
@@ -389,34 +386,34 @@ def grouped_distribution(
     Parameters
     ----------
     distribution : Distribution
-        Of single features, sparse vectors or differences; of patches there are no groups. Groups that it has
-        are replaced.
+        Distribution of single features, sparse vectors or differences, but not of patches. Its groups are
+        replaced.
     groups : list of array-likes of ints
-        The columns of each group; every column is in one of them.
+        Columns of each group; every column is in exactly one group.
     n_projections : int or list of ints, optional
-        Projections of each group that a node samples, 1 or more, together at most 2**20; an int is for every
-        group. By default the root of the number of its columns, rounded up.
+        Number of projections of each group that a node samples, at least 1, together at most 2**20; an int
+        holds for every group. By default the root of the number of its columns, rounded up.
 
     Returns
     -------
     Distribution
         For `hforest.project.sample`, `hforest.growth.grow_projected` and `hforest.manifold.grow`. A node
-        samples n_projections of each group, in the order of the groups. The columns of a projection are
-        those of its group alone, distributed as `distribution` draws them from all features; a difference in
-        a group of one column is that column.
+        samples n_projections of each group, in the order of the groups. The columns of a projection belong to
+        its group, and are distributed as `distribution` draws them from all features. A difference in a group
+        of one column is that column.
 
     Raises
     ------
     TypeError, ValueError, IndexError
         A distribution of patches; groups that are empty, overlap or leave columns out; a column out of range;
-        a number of projections out of its range.
+        a number of projections out of range.
 
     Notes
     -----
-    Without groups a view is drawn as rarely as its columns are few. Candidate i of a node is of the group in
-    whose range of candidates i lies. Groups bind inside a projection only: the nodes of a path may compare
-    projections of all groups. One group of all columns, in their order, draws the same bits as no groups.
-    A draw costs what it costs without groups; each call that takes the distribution checks it, in about
+    Without groups a view with few columns is sampled rarely. Groups have consecutive ranges of a node's
+    candidates. They restrict single projections: the nodes of a path may compare projections of all groups.
+    One group of all columns, in their order, gives draws that are bit-identical to those without groups.
+    Cost: a draw costs as much as without groups; each call that takes the distribution checks it, in about
     0.1 ms for 1000 columns.
 
     Examples
@@ -453,8 +450,11 @@ def _root(n: int) -> int:
 
 
 def check_projections(distribution: Distribution, n_projections: Any, task: Task) -> int:
-    """How many projections a node samples: by default those of all groups, else the root of the number of
-    features; in a regression as many as features, up to a limit (docs/manifold.md)."""
+    """Returns the number of projections that a node samples.
+
+    By default it is the sum over groups, or without groups the root of the number of features; in a
+    regression the number of features, up to a limit (docs/manifold.md).
+    """
     if distribution.groups:
         total = sum(distribution.n_projections)
         if n_projections is None or check.integer("n_projections", n_projections, 1) == total:
@@ -472,13 +472,13 @@ def check_projections(distribution: Distribution, n_projections: Any, task: Task
 
 
 def check_n_features(distribution: Distribution, n_features: int) -> None:
-    """Checks that a distribution is of the features that samples have."""
+    """Checks that a distribution has the number of features of the samples."""
     n = distribution.n_features
     check.require(n == n_features, "distribution", f"n_features = {n_features}", n, "make it for x")
 
 
 def check_distribution(value: Distribution) -> Distribution:
-    """The distribution with the same parameters, made anew: what a caller changed by hand is checked."""
+    """Returns a new distribution with the same parameters, which checks fields changed by hand."""
     check.instance(
         "distribution", value, Distribution, "hforest.project.Distribution",
         "call hforest.project.sparse_distribution or the like",

@@ -1,4 +1,4 @@
-"""Arrays of real numbers from what a caller has: arrays, lists, tables; and what else these may hold."""
+"""Arrays of real numbers from a caller's arrays, lists and tables, and messages about other contents."""
 
 from datetime import date, timedelta
 from numbers import Real
@@ -34,7 +34,7 @@ def _remedy(name: str, kind: str) -> str:
 
 
 def _kind(value: object) -> str:
-    """Returns the key of `_REMEDIES` for an object; pandas' dates and durations are such of Python."""
+    """Returns the key of `_REMEDIES` for an object; dates of pandas count as those of Python."""
     if isinstance(value, timedelta | np.timedelta64):
         return "m"
     if isinstance(value, date | np.datetime64):
@@ -45,10 +45,10 @@ def _kind(value: object) -> str:
 
 
 def as_given(name: str, a: ArrayLike) -> Array:
-    """A NumPy or CuPy array of any layout and dtype."""
+    """Returns a NumPy or CuPy array of any layout and dtype."""
     if is_cupy(a):
         return a
-    # numpy.ma takes a tenth of a second to load: only what may be masked asks for it.
+    # numpy.ma takes a tenth of a second to load: only possible masked arrays need it.
     check.require(
         type(a) is np.ndarray or not isinstance(a, np.ma.MaskedArray), name, "an array without a mask",
         "a masked array", "fill or drop what is masked", TypeError,
@@ -70,7 +70,7 @@ def as_given(name: str, a: ArrayLike) -> Array:
 
 
 def real(name: str, a: ArrayLike) -> Array:
-    """A NumPy or CuPy array of numbers, of any layout and real dtype."""
+    """Returns a NumPy or CuPy array of numbers, of any layout and real dtype."""
     array = as_given(name, a)
     if array.dtype.kind == "O":
         array = _from_objects(name, array)
@@ -80,7 +80,7 @@ def real(name: str, a: ArrayLike) -> Array:
 
 
 def _from_objects(name: str, a: np.ndarray) -> np.ndarray:
-    # Such arrays come from tables whose columns have several types.
+    # Tables with columns of several types give such arrays.
     for i, value in enumerate(a.flat):
         if not isinstance(value, Real | np.bool_) or isinstance(value, np.timedelta64):
             place = tuple(int(k) for k in np.unravel_index(i, a.shape))
@@ -97,7 +97,7 @@ def _from_objects(name: str, a: np.ndarray) -> np.ndarray:
 
 
 def rows_of(name: str, a: Array, axes: tuple[str, str]) -> None:
-    """Checks that an array has two axes, which messages call `axes`."""
+    """Checks that an array has two axes; messages call them `axes`."""
     if a.ndim == 2:
         return
     row = axes[0].removeprefix("n_").removesuffix("s")
@@ -112,7 +112,7 @@ def rows_of(name: str, a: Array, axes: tuple[str, str]) -> None:
 
 
 def fault(name: str, a: ArrayLike) -> str:
-    """Returns the message about an array that holds no real numbers, or has three axes or more; else ""."""
+    """Returns the message about an array without real numbers, or with three or more axes; else ""."""
     try:
         array = real(name, a)
         if array.ndim > 2:

@@ -20,7 +20,7 @@ def log2(a: float) -> float:
 
 
 def xlogx(a: float) -> float:
-    """Returns a log2 a, 0 of nothing."""
+    """Returns a log2 a, 0 for a = 0."""
     return a * log2(a) if a > 0 else 0.0
 
 

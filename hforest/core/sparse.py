@@ -1,4 +1,4 @@
-"""Sparse matrices of SciPy as plain arrays: checked, without duplicates, in ascending order."""
+"""Sparse matrices of SciPy as checked plain arrays, without duplicates, in ascending order."""
 
 import sys
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ _AXES = ("n_samples", "n_features")
 
 
 class Compressed(NamedTuple):
-    """A matrix by its major axis: rows (CSR) or columns (CSC)."""
+    """A matrix along its major axis: rows (CSR) or columns (CSC)."""
 
     data: FloatArray
     """(n_stored,) float32 or float64, finite or NaN."""
@@ -22,14 +22,14 @@ class Compressed(NamedTuple):
     indptr: IntArray
     """(n_major + 1,) int64."""
     n_minor: int
-    """Places along the other axis."""
+    """Number of places along the other axis."""
 
 
 class Columns(NamedTuple):
-    """Samples in a sparse matrix, column by column; what is not stored is 0."""
+    """Samples in a sparse matrix, column by column; entries that are not stored are 0."""
 
     stored: Compressed
-    """The samples are along its other axis."""
+    """The matrix by columns; samples are along its other axis."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -46,13 +46,13 @@ class Columns(NamedTuple):
 
 
 def is_sparse(a: Any) -> bool:
-    """Whether this is a sparse matrix or array of SciPy, which whoever has one has imported."""
+    """Returns whether `a` is a sparse matrix or array of SciPy, without importing SciPy."""
     module = sys.modules.get("scipy.sparse")
     return module is not None and bool(module.issparse(a))
 
 
 def _check_structure(name: str, a: Any, n_major: int, n_minor: int) -> None:
-    """Row pointers and indices that lie inside their arrays."""
+    """Checks that row pointers and indices are inside their arrays."""
     indptr, indices = a.indptr, a.indices
     fine = (
         indptr.shape == (n_major + 1,)
@@ -78,7 +78,7 @@ def _check_structure(name: str, a: Any, n_major: int, n_minor: int) -> None:
 
 
 def _check_kind(name: str, a: Any) -> tuple[int, int]:
-    """A CSR or CSC matrix of real numbers; returns its shape."""
+    """Checks a CSR or CSC matrix of real numbers; returns its shape."""
     check.require(
         a.format in ("csr", "csc"), name, "a sparse matrix in CSR or CSC format", a.format.upper(),
         f"pass {name}.tocsr()", TypeError,
@@ -97,14 +97,14 @@ def _check_kind(name: str, a: Any) -> tuple[int, int]:
 
 
 def _starts(indptr: IntArray, n_stored: int) -> np.ndarray:
-    """(n_stored,) bool: whether a row or column begins at a stored number."""
+    """Returns (n_stored,) bool: whether a row or column begins at a stored number."""
     starts = np.zeros(n_stored + 1, bool)
     starts[indptr] = True
     return starts[:-1]
 
 
 def _compressed(name: str, a: Any, by_columns: bool, dtype: np.dtype | None) -> Compressed:
-    """The matrix by columns or by rows, its indices ascending."""
+    """Returns the matrix by columns or by rows, with ascending indices."""
     n_major, n_minor = a.shape[::-1] if a.format == "csc" else a.shape
     _check_structure(name, a, n_major, n_minor)
     dtype = float_dtype(a) if dtype is None else dtype
@@ -132,9 +132,9 @@ def _compressed(name: str, a: Any, by_columns: bool, dtype: np.dtype | None) -> 
 
 
 def columns_or_missing(name: str, a: Any) -> tuple[Columns, bool]:
-    """Samples to learn from, in the dtype in which they are computed; and whether there are missing values.
+    """Returns training samples, in the dtype of computations, and whether there are missing values.
 
-    At least one sample and one feature.
+    There is at least one sample and one feature.
     """
     n_samples, n_features = _check_kind(name, a)
     for count, axis in ((n_samples, "samples"), (n_features, "features")):
@@ -144,7 +144,7 @@ def columns_or_missing(name: str, a: Any) -> tuple[Columns, bool]:
 
 
 def rows(name: str, a: Any, dtype: np.dtype, *, missing: bool, remedy: str) -> Compressed:
-    """Samples by rows in `dtype`: finite, or with NaN where `missing` allows it."""
+    """Returns samples by rows in `dtype`: finite, or with NaN if `missing` allows it."""
     _check_kind(name, a)
     stored = _compressed(name, a, False, dtype)
     if missing:

@@ -1,7 +1,7 @@
-"""What supervised functions are given, checked and converted: samples, labels, targets, weights, settings.
+"""Checks and conversion of samples, labels, targets, weights and settings of supervised functions.
 
-The functions that grow forests and those that apply them are lenient: they take what `numpy.asarray` takes
-and make new arrays of it where they must. The rule of dtypes:
+Functions that grow or apply forests are lenient: they take what `numpy.asarray` takes, and copy it if
+necessary. The rule of dtypes:
 
 ===================================================  =========================
 given                                                computed in
@@ -12,7 +12,7 @@ x of a forest that exists                            the dtype of the forest
 targets, weights of samples and classes              float64
 ===================================================  =========================
 
-Results are new arrays or the given one: nothing here writes into an argument.
+Results are new arrays or the argument itself; no function here writes into an argument.
 """
 
 import math
@@ -40,7 +40,7 @@ _SPREAD = 2.0**300
 TASKS = ("classification", "regression")
 CRITERIA = {"classification": ("gini", "entropy"), "regression": ("squared_error",)}
 ALL_CRITERIA = (*CRITERIA["classification"], *CRITERIA["regression"])
-"""A criterion's place here is its number in the backends."""
+"""Criteria; the place of one is its number in the backends."""
 
 _FLOAT64 = np.dtype(np.float64)
 
@@ -49,7 +49,7 @@ _FLOAT64 = np.dtype(np.float64)
 
 
 def converted_numbers(a: Array, dtype: np.dtype) -> Array:
-    """`a` in C order, aligned, of `dtype`; itself where it is so."""
+    """Returns `a` in C order, aligned, of `dtype`; `a` itself if it is so."""
     if isinstance(a, np.ndarray):
         with np.errstate(over="ignore", invalid="ignore"):
             return np.require(a, dtype, ["C", "A"])
@@ -59,7 +59,7 @@ def converted_numbers(a: Array, dtype: np.dtype) -> Array:
 
 
 def float_dtype(a: Array) -> np.dtype:
-    """The dtype in which samples are computed: float32 if it holds every value of the dtype of `a`."""
+    """Returns the dtype of computations on `a`: float32 if it holds every value of the dtype of `a`."""
     return np.dtype(np.float32) if np.result_type(a.dtype, np.float32) == np.float32 else _FLOAT64
 
 
@@ -75,9 +75,9 @@ def matrix(
     missing: bool = False,
     remedy: str = check.DROP,
 ) -> FloatArray:
-    """A C-contiguous matrix of finite numbers, of `dtype` or of the dtype that the rule above gives.
+    """Returns a C-contiguous matrix of finite numbers, of `dtype` or by the rule of dtypes.
 
-    `axes` are the names of its axes in messages; `missing` allows NaN; `remedy` is against NaN and infinity.
+    `axes` are the names of its axes in messages; `missing` allows NaN; `remedy` is that for NaN and infinity.
     """
     numbers = real(name, a)
     rows_of(name, numbers, axes)
@@ -89,7 +89,7 @@ def matrix(
 def one_sample(
     name: str, a: ArrayLike, dtype: np.dtype, *, missing: bool = False, remedy: str = check.DROP
 ) -> FloatArray:
-    """One sample as (n_features,) of `dtype`: C-contiguous, finite, or with NaN where `missing` allows it."""
+    """Returns one sample as (n_features,) of `dtype`: C-contiguous, finite, or with NaN if `missing`."""
     numbers = real(name, a)
     of_shape = f"pass {name}[0], a row of it" if numbers.ndim == 2 else "pass one sample"
     check.require(numbers.ndim == 1, name, "shape (n_features,)", tuple(numbers.shape), of_shape)
@@ -101,7 +101,7 @@ def one_sample(
 def check_finite(
     name: str, converted: Array, numbers: Array, missing: bool, remedy: str = check.DROP
 ) -> bool:
-    """Whether there are missing values, where these are allowed; `numbers` are what was converted."""
+    """Returns whether there are missing values, if allowed; `numbers` are the unconverted values."""
     try:
         if missing:
             return check.finite_or_missing(name, converted)
@@ -119,14 +119,14 @@ def check_finite(
 
 
 def samples(name: str, x: ArrayLike) -> FloatArray:
-    """Samples to learn from: as `matrix`, with at least one row and one column, fewer than 2**31 of each."""
+    """Returns training samples as `matrix`, with at least one row and column, fewer than 2**31 of each."""
     x = matrix(name, x)
     check_sizes(name, x.shape)
     return x
 
 
 def samples_or_missing(name: str, x: ArrayLike) -> tuple[FloatArray, bool]:
-    """As `samples`, with NaN for missing values; and whether there are any."""
+    """Returns samples as `samples`, with NaN for missing values, and whether there are any."""
     numbers = real(name, x)
     rows_of(name, numbers, _AXES)
     converted = converted_numbers(numbers, float_dtype(numbers))
@@ -136,7 +136,7 @@ def samples_or_missing(name: str, x: ArrayLike) -> tuple[FloatArray, bool]:
 
 
 def check_sizes(name: str, shape: tuple[int, ...]) -> None:
-    """Checks that there are samples to learn from, and features."""
+    """Checks that there are training samples and features."""
     n, n_features = shape
     most = check.MAX_COUNT
     check.require(1 <= n <= most, name, "1 to 2**31 - 1 samples", n, "pass samples to learn from")
@@ -154,11 +154,11 @@ def _check_vector(name: str, a: Array, n: int) -> None:
 def labels(
     name: str, y: ArrayLike, n: int, n_classes: int | None = None, *, or_targets: bool = False
 ) -> tuple[IntArray, int]:
-    """Labels as int32, and the number of classes.
+    """Returns labels as int32, and the number of classes.
 
-    Labels are integers or bools from 0 to n_classes - 1. With n_classes None each class occurs, and their
-    number is the largest label plus 1; otherwise classes may be absent. `or_targets` says that the caller has
-    the argument `task`, which the advice for real numbers then names.
+    Labels are integers or bools from 0 to n_classes - 1. If n_classes is None, each class must occur, and
+    their number is the largest label plus 1; otherwise classes may be absent. With `or_targets` the remedy
+    for real numbers names the argument `task`.
     """
     numbers = integers_of_objects(as_given(name, y))
     remedy = f"renumber the classes with numpy.unique({name}, return_inverse=True)[1]"
@@ -215,7 +215,7 @@ def _on_gpu(name: str, y: Array, n_classes: int, remedy: str) -> None:
 
 
 def integers_of_objects(a: Array) -> Array:
-    """An array of Python's integers as int64, any other as it is; integers beyond int64 become its ends."""
+    """Returns an array of Python's integers as int64, clipped to its range, and other arrays unchanged."""
     if a.dtype.kind != "O" or not all(isinstance(label, Integral | np.bool_) for label in a.flat):
         return a
     high = np.iinfo(np.int64).max
@@ -223,7 +223,7 @@ def integers_of_objects(a: Array) -> Array:
 
 
 def targets(name: str, y: ArrayLike, n: int, most: float = MAX_WEIGHT) -> FloatArray:
-    """Targets of a regression as (n_samples, n_outputs) float64."""
+    """Returns targets of a regression as (n_samples, n_outputs) float64."""
     numbers = real(name, y)
     check.require(
         numbers.ndim in (1, 2) and len(numbers) == n and numbers.shape[1:] != (0,), name,
@@ -238,18 +238,18 @@ def targets(name: str, y: ArrayLike, n: int, most: float = MAX_WEIGHT) -> FloatA
 
 
 class Target(NamedTuple):
-    """What trees learn: labels or targets."""
+    """Labels or targets of trees."""
 
     labels: IntArray | None
     """(n_samples,) int32."""
     targets: FloatArray | None
     """(n_samples, n_outputs) float64."""
     n_outputs: int
-    """Classes or targets."""
+    """Number of classes or targets."""
 
 
 def target(y: ArrayLike, n: int, task: Task, n_classes: int | None, most: float = MAX_WEIGHT) -> Target:
-    """The labels or targets `y` of `n` samples; `n_classes` belongs to classification alone."""
+    """Returns the labels or targets `y` of `n` samples; `n_classes` is for classification only."""
     check.choice("task", task, TASKS)
     if task == "classification":
         numbers, n_classes = labels("y", y, n, n_classes, or_targets=True)
@@ -264,7 +264,7 @@ def target(y: ArrayLike, n: int, task: Task, n_classes: int | None, most: float 
 
 
 def bounded(name: str, a: FloatArray, low: float, high: float) -> None:
-    """Numbers from low to high; no NaN, no infinity."""
+    """Returns numbers after a check that they are from low to high, without NaN and infinity."""
     if not check.values_checked() or not a.size:
         return
     least, greatest = float(a.min()), float(a.max())
@@ -280,7 +280,7 @@ def bounded(name: str, a: FloatArray, low: float, high: float) -> None:
 def sample_weight(
     weight: ArrayLike | None, y: Array, most: float = MAX_WEIGHT, *, some_above_0: bool = True
 ) -> FloatArray:
-    """Weights of the samples of `y` as (n_samples,) float64, by default not all 0; ones for None."""
+    """Returns weights of the samples of `y` as (n_samples,) float64, by default not all 0; ones for None."""
     if weight is None:
         return array_module(y).ones(len(y))
     numbers = real("sample_weight", weight)
@@ -299,7 +299,7 @@ def check_some_weight(above_0: object) -> None:
 
 
 def similar(name: str, weight: FloatArray) -> None:
-    """Weights that are 0 or within a factor of 2**300 (2e90) of each other."""
+    """Checks that weights are 0 or within a factor of 2**300 (2e90) of each other."""
     if not check.values_checked() or not weight.size:
         return
     greatest = float(weight.max())
@@ -311,18 +311,18 @@ def similar(name: str, weight: FloatArray) -> None:
 
 
 def _exponent(a: FloatArray) -> int:
-    """The least e with all numbers below 2**e; 0 if there are none but 0."""
+    """Returns the least e with all numbers below 2**e; 0 if all are 0."""
     return math.frexp(max(float(a.max()), -float(a.min())))[1] if a.size else 0
 
 
 def scaled_weight(
     weight: FloatArray, targets: FloatArray | None, dtype: np.dtype, n_drawn: int
 ) -> tuple[FloatArray, int]:
-    """`weight` times 2**e, and e, such that sums of weights and targets are in range, and gains in `dtype`.
+    """Returns `weight` times 2**e, and e, so that sums are in range, and gains in the range of `dtype`.
 
-    e is 0 but for weights, or products of weights and squared targets, that are far from 1: a power of two
-    changes no bit of a mean, a share or a threshold, and of a gain only the exponent. `n_drawn` is how many
-    samples a tree draws at most.
+    e is 0 unless weights, or products of weights and squared targets, are far from 1. A power of two changes
+    no bit of a mean, a share or a threshold, and only the exponent of a gain. `n_drawn` is the maximum number
+    of samples that a tree draws.
     """
     heavy = _exponent(weight)
     # A gain is at most the entropy or the squared error of the root: n_drawn 2**gain, times log2(n_classes).
@@ -336,10 +336,10 @@ def scaled_weight(
 
 
 def class_weight(weight: Any, goal: Target, of_samples: FloatArray) -> FloatArray:
-    """`of_samples` times the weight of each sample's class, or a power of two times that if it is extreme.
+    """Returns `of_samples` times the weights of the classes, times a power of two if they are extreme.
 
-    `weight` is None, "balanced" (present classes get equal weight), a mapping from labels (others have 1), or
-    an array of n_classes numbers.
+    `weight` is None, "balanced" (classes that occur get equal weight), a mapping from labels (others have 1),
+    or an array of n_classes numbers.
     """
     if weight is None:
         return of_samples
@@ -350,7 +350,7 @@ def class_weight(weight: Any, goal: Target, of_samples: FloatArray) -> FloatArra
     n_classes, xp = goal.n_outputs, array_module(of_samples)
     if isinstance(weight, str):
         check.choice("class_weight", weight, ("balanced",))
-        # Added up on the host in the order of samples, so that bits are the same on every device.
+        # Summed on the host in the order of samples, so that results are bit-identical on every device.
         of_class = np.bincount(to_numpy(goal.labels), to_numpy(of_samples), n_classes)
         share = of_class.sum() / max(1, np.count_nonzero(of_class))
         factor = np.divide(share, of_class, out=np.zeros(n_classes), where=of_class > 0)
@@ -379,7 +379,7 @@ def class_weight(weight: Any, goal: Target, of_samples: FloatArray) -> FloatArra
 
 
 def in_bag_counts(name: str, counts: ArrayLike, n_trees: int, n_samples: int) -> IntArray:
-    """(n_trees, n_samples) int32 of at least 0: how often each tree drew each sample."""
+    """Returns in-bag counts as (n_trees, n_samples) int32, at least 0."""
     numbers, shape = _plain(as_given(name, counts)), (n_trees, n_samples)
     check.require(
         numbers.dtype.kind in "biu", name, "an array of an integer dtype", numbers.dtype,
@@ -399,7 +399,7 @@ def in_bag_counts(name: str, counts: ArrayLike, n_trees: int, n_samples: int) ->
 
 
 def check_drawn(name: str, drawn: Any) -> None:
-    """Checks that every tree draws a sample; (n_trees,) bool says which do."""
+    """Checks that every tree draws a sample; drawn (n_trees,) bool: IN, which trees do."""
     check.require(
         drawn.all(), name, "rows that each draw a sample", f"zeros alone in row {int((~drawn).argmax())}",
         "draw samples for each tree, or grow fewer trees",
@@ -407,7 +407,7 @@ def check_drawn(name: str, drawn: Any) -> None:
 
 
 def _plain(a: Array) -> Array:
-    """An array, of objects that are numbers an array of these."""
+    """Returns an array, with objects that are numbers converted to numbers."""
     return np.array(a.tolist()) if a.dtype.kind == "O" else a
 
 
@@ -415,14 +415,14 @@ def _plain(a: Array) -> Array:
 
 
 def criterion(value: str | None, task: Task, default: str = "gini") -> int:
-    """The number of a criterion; None stands for `default`, in a regression for "squared_error"."""
+    """Returns the number of a criterion; None is `default`, in a regression "squared_error"."""
     if value is None:
         value = default if task == "classification" else "squared_error"
     return ALL_CRITERIA.index(check.choice("criterion", value, CRITERIA[task]))
 
 
 class Limits(NamedTuple):
-    """Where trees stop."""
+    """Limits of the growth of trees."""
 
     max_depth: int
     min_samples_split: int
@@ -438,7 +438,7 @@ def limits(
     min_impurity_decrease: float = 0.0,
     min_weight_fraction_leaf: float = 0.0,
 ) -> Limits:
-    """Limits, checked; a max_depth of None is no limit."""
+    """Returns checked limits; a max_depth of None is no limit."""
     most = check.MAX_COUNT
     return Limits(
         most if max_depth is None else check.integer("max_depth", max_depth, 0, most),
@@ -450,7 +450,7 @@ def limits(
 
 
 def max_features(value: Any, n_features: int) -> int:
-    """Features sampled at a node: "sqrt" (root, rounded down), None (all), a share, or a number of them."""
+    """Returns the number of features sampled at a node: "sqrt" is rounded down, None is all."""
     value = check.scalar(value)
     if isinstance(value, str):
         check.choice("max_features", value, ("sqrt",))
@@ -463,7 +463,7 @@ def max_features(value: Any, n_features: int) -> int:
 
 
 def categorical(value: Any, n_features: int, name: str = "categorical") -> np.ndarray | None:
-    """Which features are categories, or others, from a mask or from their numbers; None where none are."""
+    """Returns a mask of features, such as categories, from a mask or numbers; None if there are none."""
     if value is None:
         return None
     columns = _plain(np.asarray(to_numpy(as_given(name, value))))
@@ -491,7 +491,7 @@ def categorical(value: Any, n_features: int, name: str = "categorical") -> np.nd
 
 
 def some_columns(value: Any, n_features: int, name: str = "columns") -> IntArray:
-    """Numbers of columns, ascending, from a mask, numbers or one number."""
+    """Returns numbers of columns, ascending, from a mask, numbers or one number."""
     value = check.scalar(value)
     mask = categorical([value] if check.is_integer(value) else value, n_features, name)
     if mask is None:
@@ -503,7 +503,7 @@ def some_columns(value: Any, n_features: int, name: str = "columns") -> IntArray
 
 
 def column_sets(value: Any, n_features: int) -> list[IntArray]:
-    """Columns, ascending, each by itself, or sets of them from a list of lists; all columns for None."""
+    """Returns single columns, ascending, or sets of columns from a list of lists; all columns for None."""
     if value is None:
         return list(np.arange(n_features)[:, None])
     if isinstance(value, tuple | list | np.ndarray) and any(isinstance(a, _SEVERAL) for a in value):
@@ -512,7 +512,7 @@ def column_sets(value: Any, n_features: int) -> list[IntArray]:
 
 
 _SEVERAL = (tuple, list, range, np.ndarray)
-"""Kinds of a set of columns."""
+"""Types of a set of columns."""
 
 MAX_CATEGORY = 2**16 - 1
 
@@ -525,7 +525,7 @@ def categories(name: str, x: FloatArray, is_categorical: np.ndarray) -> None:
 
 
 def check_categories(name: str, column: FloatArray, f: int) -> None:
-    """As `categories`, of column f; also inside `unchecked()`."""
+    """Checks column f as `categories`, inside `unchecked()`, too."""
     bad = are_no_categories(cast(column, _FLOAT64))
     if bool(bad.any()):
         i = int(bad.argmax())
@@ -533,7 +533,7 @@ def check_categories(name: str, column: FloatArray, f: int) -> None:
 
 
 def are_no_categories(a: FloatArray) -> Array:
-    """Which numbers are neither NaN nor whole numbers 0 to 65535."""
+    """Returns which numbers are neither NaN nor whole numbers 0 to 65535."""
     return (a < 0) | (a > MAX_CATEGORY) | (a != array_module(a).floor(a)) & (a == a)
 
 
@@ -547,5 +547,5 @@ def refuse_category(name: str, value: float, i: int, f: int) -> NoReturn:
 
 
 def max_bins(value: int | None) -> int | None:
-    """None (every distinct value has a bin of its own), or 1 to 256 bins."""
+    """Returns a checked number of bins: None (every distinct value has a bin of its own), or 1 to 256."""
     return None if value is None else check.integer("max_bins", value, 1, 256)

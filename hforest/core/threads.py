@@ -18,18 +18,18 @@ def _note_main_thread() -> None:
 
 
 _note_main_thread()
-# A child process has the thread that forked alone, which is its main thread.
+# A child process has only the thread that forked, as its main thread.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=machine.end_threads, after_in_child=_note_main_thread)
 
 
 def set_num_threads(n: int) -> None:
-    """Lets calls from the calling Python thread use `n` OpenMP threads.
+    """Sets the number of OpenMP threads for calls from the calling Python thread.
 
     The environment variable OMP_NUM_THREADS sets the initial value; `threadpoolctl.threadpool_limits` is
-    obeyed too (the last call counts). Results do not depend on the number. A build without OpenMP has one
-    thread. A forked child may call everything that its parent may: threads are ended before a fork. More than
-    1024 threads, which the environment may ask for, are taken as 1024.
+    obeyed, too (the last call counts). Results do not depend on the number. A build without OpenMP has one
+    thread. A forked child may call every function: threads are ended before a fork. A larger number in the
+    environment counts as 1024.
 
     Parameters
     ----------
@@ -39,14 +39,14 @@ def set_num_threads(n: int) -> None:
     Raises
     ------
     TypeError, ValueError
-        Not an integer; outside that range.
+        n is not an integer, or is out of range.
 
     Notes
     -----
-    Threads start in the first call that uses them. Where the system refuses a thread (a container's limit of
-    processes, ``ulimit -u``) the OpenMP runtime ends the process ("libgomp: Thread creation failed"): no
-    library can catch that. Set fewer threads before that call, or raise the limit. A process needs `n` - 1 of
-    them for each Python thread that calls hforest.
+    Threads start in the first call that uses them. If the system refuses a thread (a container's limit of
+    processes, ``ulimit -u``), the OpenMP runtime ends the process ("libgomp: Thread creation failed"), which
+    no library can catch. Set fewer threads before that call, or raise the limit. A process needs `n` - 1
+    threads for each Python thread that calls hforest.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def get_num_threads() -> int:
 
 
 def _cupy() -> dict[str, str]:
-    # Found by its metadata first: importing CuPy costs a second and a CUDA context.
+    # Looks for its metadata first: importing CuPy costs a second and a CUDA context.
     from importlib import metadata
 
     for name in ("cupy-cuda13x", "cupy-cuda12x", "cupy"):
@@ -93,12 +93,12 @@ def show_config(mode: Literal["dicts"]) -> dict[str, Any]: ...
 
 
 def show_config(mode: Literal["stdout", "dicts"] = "stdout") -> dict[str, Any] | None:
-    """Prints, or returns, how this hforest was built and what it runs on.
+    """Prints, or returns, the build, versions, threads and processor of this hforest.
 
     Parameters
     ----------
     mode : "stdout" or "dicts"
-        Print the report and return None, or return it as a dict.
+        Whether to print the report and return None, or to return it as a dict.
 
     Returns
     -------

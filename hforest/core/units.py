@@ -1,11 +1,11 @@
-"""Columns in standard deviations from their means."""
+"""Standardisation of columns."""
 
 from typing import NamedTuple
 
 from . import dispatch
 from .aliases import FloatArray
 
-_VALUES = 1 << 20  # numbers that are changed at a time
+_VALUES = 1 << 20  # number of entries that are changed at a time
 
 
 class Units(NamedTuple):
@@ -14,13 +14,13 @@ class Units(NamedTuple):
     mean: FloatArray
     """(n_features,) float64."""
     deviation: FloatArray
-    """(n_features,) float64; 1 of constant columns."""
+    """(n_features,) float64; 1 for constant columns."""
 
 
 def standardized(a: FloatArray, units: Units) -> FloatArray:
     """Returns ``(a - mean) / deviation`` in the dtype of a, C-contiguous; computed in float64.
 
-    On the host: operations of CuPy make float32 subnormals 0.
+    It runs on the host, for operations of CuPy make float32 subnormals 0.
     """
     xp = dispatch.array_module(a)
     out = xp.empty(a.shape, a.dtype)

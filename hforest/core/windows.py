@@ -1,4 +1,4 @@
-"""Windows of images as samples, in place of rows, and the arithmetic of their places."""
+"""Windows of images as samples in place of rows, and the arithmetic of their places."""
 
 import functools
 from typing import Any, NamedTuple
@@ -9,26 +9,26 @@ from . import check
 from .aliases import FloatArray
 
 Ints = int | tuple[int, ...]
-"""A number for all axes in space, or one each."""
+"""One number for all axes of space, or one per axis."""
 
 
 class Windows(NamedTuple):
-    """What a kernel covers at each output position of an image is a sample, as in a convolution.
+    """Settings that make each window of an image a sample, as in a convolution.
 
-    An image is (channels, *space) with one to three axes in space. A sample is flattened with the channel
-    first: column (channel * kernel height + row) * kernel width + column in two dimensions, as in
-    `torch.nn.functional.unfold`. Along each axis there are
-    (size + 2 padding - dilation (kernel_size - 1) - 1) // stride + 1 output positions.
+    An image is (channels, *space) with one to three axes of space. A sample is flattened channel by channel:
+    column (channel * kernel height + row) * kernel width + column in two dimensions, as in
+    `torch.nn.functional.unfold`. Along each axis there are (size + 2 padding - dilation (kernel_size - 1) -
+    1) // stride + 1 output positions.
     """
 
     kernel_size: Ints
-    """Size of the windows, for all axes in space or one each."""
+    """Size of the windows, for all axes of space or per axis."""
     stride: Ints = 1
-    """Step from a window to the next."""
+    """Step between neighbouring windows."""
     padding: Ints = 0
-    """Zeros around the images."""
+    """Number of zeros around the images."""
     dilation: Ints = 1
-    """Step between the columns of a window."""
+    """Step between neighbouring pixels of a window."""
 
 
 class Geometry(NamedTuple):
@@ -60,19 +60,19 @@ class Geometry(NamedTuple):
 
     @property
     def n_positions(self) -> int:
-        """Windows of an image."""
+        """Number of windows of an image."""
         return self.out0 * self.out1 * self.out2
 
     @property
     def n_columns(self) -> int:
-        """Columns of a window."""
+        """Number of columns of a window."""
         return self.channels * self.kernel0 * self.kernel1 * self.kernel2
 
 
 def taps(geometry: Geometry, columns: np.ndarray | None = None) -> np.ndarray:
-    """Returns (n_taps, 4) int64: each tap's place in an image, from the window's corner, and along each axis.
+    """Returns (n_taps, 4) int64: the place of each tap relative to the window's corner, and along each axis.
 
-    The taps are those of the given columns, by default of all.
+    Taps are those of the given columns, by default of all.
     """
     if columns is None:
         columns = np.arange(geometry.n_columns)
@@ -95,7 +95,7 @@ def used_taps(geometry: Geometry | None, features: np.ndarray) -> tuple[np.ndarr
 
 
 def _axes_in_space(name: str, shape: tuple[int, ...]) -> int:
-    # The number of axes after images and channels.
+    # Returns the number of axes after images and channels.
     check.require(
         3 <= len(shape) <= 5, name, "(n_images, channels, *space) with one to three axes in space",
         f"shape {shape}", "add axes of size 1, or pass windows=None for rows",
@@ -104,7 +104,7 @@ def _axes_in_space(name: str, shape: tuple[int, ...]) -> int:
 
 
 def _per_axis(name: str, a: Ints, n_axes: int, least: int, filler: int) -> tuple[int, ...]:
-    # One number for all axes, or one each; padded to three axes at the front.
+    # Returns one number per axis, padded to three axes at the front.
     numbers = a if isinstance(a, tuple | list) else (a,) * n_axes
     check.require(
         len(numbers) == n_axes, name, f"an int or one int for each of the {n_axes} axes in space", repr(a),
@@ -114,7 +114,7 @@ def _per_axis(name: str, a: Ints, n_axes: int, least: int, filler: int) -> tuple
 
 
 def geometry(name: str, shape: tuple[int, ...], windows: Any) -> Geometry:
-    """Returns the places of windows on images of a shape (n_images, channels, *space).
+    """Returns the geometry of windows on images of a shape (n_images, channels, *space).
 
     Errors about the shape name the argument `name`.
     """
@@ -123,7 +123,7 @@ def geometry(name: str, shape: tuple[int, ...], windows: Any) -> Geometry:
         "pass hforest.hinge.Windows(kernel_size, stride, padding, dilation), or None for rows",
     )  # fmt: skip
     sizes = [a if isinstance(a, tuple | list) else (a,) for a in windows]
-    # Integers of one type are a key of the cache; others are errors, or rare.
+    # Integers of one type are keys of the cache; others are errors, or rare.
     if all(type(i) is int for a in sizes for i in a):
         return _geometry(
             name, tuple(shape), Windows(*(tuple(a) if isinstance(a, list) else a for a in windows))
@@ -156,7 +156,7 @@ def _geometry(name: str, shape: tuple[int, ...], windows: Windows) -> Geometry:
 
 
 def positions(geometry: Geometry, n_axes: int) -> tuple[int, ...]:
-    """Returns the number of output positions along each of the axes in space that images have."""
+    """Returns the number of output positions along each axis of space of the images."""
     return tuple(geometry[19 - n_axes :])
 
 

@@ -1,12 +1,11 @@
 """The engine that grows forests: columns in bins, bootstraps, and trees on bins or on random projections.
 
-A column of numbers is encoded once for all trees: as ranks of its distinct values, which loses nothing, or as
-at most 256 bins. A node then orders small whole numbers. To grow trees on other candidates than features
-(such as projections), encode those. NumPy arrays make trees on the CPU, CuPy arrays the same trees on the
-GPU.
+A column is encoded once for all trees: as ranks of its distinct values, which is exact, or as at most 256
+bins. So a node orders small whole numbers. To grow trees on other candidates than features, encode the
+candidates. NumPy arrays are grown on the CPU; CuPy arrays give the same trees on the GPU.
 
 Samples, labels, targets and weights are what `numpy.asarray` takes, of any real dtype and layout; `Windows`
-and `Bins` are taken as they are. Wrong kinds and dtypes raise TypeError, wrong shapes and values ValueError,
+and `Bins` are not converted. Wrong kinds and dtypes raise TypeError, wrong shapes and values ValueError,
 labels and bins out of range IndexError; the checks that read whole arrays can be skipped inside
 `hforest.unchecked()`.
 """

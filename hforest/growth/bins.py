@@ -1,4 +1,4 @@
-"""What trees grow on: columns of numbers as bins."""
+"""Columns of numbers as bins, the input of tree growth."""
 
 from typing import NamedTuple
 
@@ -8,10 +8,10 @@ from ..core.aliases import FloatArray, IntArray
 
 
 class Stored(NamedTuple):
-    """Where the numbers of a sparse matrix stand, column by column (CSC).
+    """Places of the stored numbers of a sparse matrix, column by column (CSC).
 
-    Column f has the bins ``bins[0, indptr[f] : indptr[f + 1]]`` at the samples ``indices`` of the same range
-    and the bin ``default[f]`` at all others. Bin b of it holds the values from ``low[0, table[f] + b]`` to
+    Column f has the bins ``bins[0, indptr[f] : indptr[f + 1]]`` at the samples ``indices`` of the same range,
+    and the bin ``default[f]`` at all others. Its bin b holds the values from ``low[0, table[f] + b]`` to
     ``high[0, table[f] + b]``.
     """
 
@@ -20,40 +20,40 @@ class Stored(NamedTuple):
     indices: IntArray
     """(n_stored,) int32: samples, ascending in each column."""
     default: IntArray
-    """(n_columns,) int32: the bin of 0."""
+    """(n_columns,) int32: bin of 0."""
     table: IntArray
-    """(n_columns + 1,) int64: where the bins of a column begin in low and high."""
+    """(n_columns + 1,) int64: start of the bins of a column in low and high."""
     n_samples: int
-    """Samples."""
+    """Number of samples."""
 
 
 class Bins(NamedTuple):
-    """Columns as numbers of bins, which are in the order of the values that they hold."""
+    """Columns as numbers of bins, which are in the order of their values."""
 
     bins: IntArray
-    """(n_columns, n_samples) of uint8, uint16 or uint32; of windows (1, size of x); of a sparse matrix
-    (1, n_stored)."""
+    """(n_columns, n_samples) of uint8, uint16 or uint32; (1, size of x) for windows; (1, n_stored) for a
+    sparse matrix."""
     low: FloatArray
-    """(n_columns, n_bins) float64: least value in each bin; what follows a column's last bin repeats it. Of
-    windows (1, n_bins); of a sparse matrix one row, see `Stored`."""
+    """(n_columns, n_bins) float64: least value of each bin; later entries repeat that of the last bin.
+    (1, n_bins) for windows; one row for a sparse matrix, see `Stored`."""
     high: FloatArray
-    """As low: the greatest. Of exact bins the same array."""
+    """Greatest value of each bin, as low; for exact bins the same array."""
     dtype: np.dtype
-    """float32 or float64: of the values, and of thresholds between them."""
+    """Dtype of the values and of thresholds, float32 or float64."""
     base: IntArray | None = None
-    """Of windows, as in `Windows`."""
+    """As in `Windows`; None for other samples."""
     offset: IntArray | None = None
     """Likewise."""
     missing: IntArray | None = None
-    """(n_columns,) int64: the bin of a column's missing values, which is its last one and which low and high
-    do not describe; -1 where it has none. None: no column has any, nor categories."""
+    """(n_columns,) int64: bin of a column's missing values, its last one, which is not in low and high;
+    -1 for a column without. None: no column has missing values or categories."""
     categorical: IntArray | None = None
-    """(n_columns,) bool: whether bins are categories, which low and high name. None: none are."""
+    """(n_columns,) bool: whether bins are categories, with their numbers in low and high. None: none are."""
     stored: Stored | None = None
-    """Of a sparse matrix. None: every bin is stored."""
+    """Places of the stored numbers of a sparse matrix. None: every bin is stored."""
     values: FloatArray | None = None
-    """(n_samples, n_columns): what exact bins of 32 bits stand for, where low and high have no entry. Inside
-    of `Samples` alone."""
+    """(n_samples, n_columns): values of exact bins of 32 bits, in place of entries of low and high. Only
+    inside of `Samples`."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -66,14 +66,14 @@ class Bins(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """What the CPU reads in place of x, made once for all trees on projections of it."""
+    """Representation of x on the CPU for trees on projections, made once for all trees."""
 
     whole: bool
-    """Whether x is whole numbers whose sums float32 holds exactly."""
+    """Whether x has whole numbers whose sums float32 holds exactly."""
     numbers: IntArray | None
-    """x as uint8 (n, n_features), of windows their array, where that holds it."""
+    """x as uint8 (n, n_features), for windows their array, if uint8 holds it."""
     columns: FloatArray | IntArray | None
-    """x, or `numbers`, once more, features first: (n_features, n). None of windows."""
+    """A copy of x, or of `numbers`, features first: (n_features, n). None for windows."""
     corners: IntArray | None
     """(n, size) of uint16 or uint32: sums over the corners of each sample's planes, for patches."""
     has_missing: bool

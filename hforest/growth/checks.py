@@ -1,4 +1,4 @@
-"""Checks that the functions which grow forests share."""
+"""Checks that functions which grow forests share."""
 
 from typing import Any
 
@@ -14,11 +14,11 @@ BIN_DTYPES = tuple(np.dtype(t) for t in (np.uint8, np.uint16, np.uint32))
 SPLITTERS = ("best", "random")
 POISSON = "poisson"
 _FLOAT64 = np.dtype(np.float64)
-_COMPARED = 1 << 22  # entries of tables that are compared at a time
+_COMPARED = 1 << 22  # number of entries of tables that are compared at a time
 
 
 def check_bins(bins: Bins, name: str = "bins") -> None:
-    """Bins such as `encode` makes: their arrays fit each other, and indices are inside the tables."""
+    """Checks Bins: their arrays are consistent, and indices are inside the tables."""
     if not isinstance(bins, Bins):
         raise TypeError(f"{name}: expected hforest.growth.Bins, got {type(bins).__name__}; call encode(x)")
     if (bins.base is None) != (bins.offset is None):
@@ -34,7 +34,7 @@ def check_bins(bins: Bins, name: str = "bins") -> None:
 
 
 def _check_stored(bins: Bins) -> None:
-    """Bins of a sparse matrix: `Stored` says where its arrays begin and end."""
+    """Checks the bins of a sparse matrix, whose arrays `Stored` divides into columns."""
     stored = bins.stored
     if not isinstance(stored, Stored):
         raise TypeError(
@@ -94,7 +94,7 @@ def _check_stored(bins: Bins) -> None:
 
 
 def _check_ascending(name: str, a: IntArray, last: int, step: int) -> None:
-    """Numbers from 0 to `last` that grow by at least `step`."""
+    """Checks that numbers go from 0 to `last` in steps of at least `step`."""
     if int(a[0]) or int(a[-1]) != last or bool((np.diff(a) < step).any()):
         raise IndexError(f"{name}: expected 0, ..., {last} in ascending order, got others; call encode(x)")
 
@@ -106,7 +106,7 @@ def _check_fields(bins: Bins) -> None:
         raise TypeError(
             f"bins: expected dtype uint8, uint16 or uint32, got {bins.bins.dtype}; call encode(x)"
         )
-    # The class numpy.float32 equals its dtype, but has no sizes that backends read.
+    # The class numpy.float32 equals its dtype, but has no itemsize that backends read.
     if not isinstance(bins.dtype, np.dtype) or bins.dtype not in check.FLOATS:
         raise TypeError(
             f"dtype: expected float32 or float64 as a numpy.dtype, got {bins.dtype!r}; call encode(x)"
@@ -145,7 +145,7 @@ def _check_fields(bins: Bins) -> None:
 
 
 def _check_kinds(bins: Bins, sizes: check.Sizes) -> None:
-    """Bins of missing values that exist, and categories that can be kept in sets of bits."""
+    """Checks that bins of missing values exist, and that categories fit into sets of bits."""
     if bins.missing is None:
         raise TypeError("missing: expected an array beside categorical, got None; call encode(x)")
     if bins.base is not None:
@@ -184,7 +184,7 @@ def _check_kinds(bins: Bins, sizes: check.Sizes) -> None:
 
 
 def _check_tables(low: FloatArray, high: FloatArray) -> None:
-    """Bins lie in ascending order, apart from each other; the last one of a column may be repeated."""
+    """Checks that bins ascend and do not overlap; the last one of a column may be repeated."""
     some = max(1, _COMPARED // low.shape[1])
     for first in range(0, len(low), some):
         least, most = low[first : first + some], high[first : first + some]
@@ -198,7 +198,7 @@ def _check_tables(low: FloatArray, high: FloatArray) -> None:
 
 
 def check_no_categories(categorical: ArrayLike | None) -> None:
-    """Windows have no columns of categories."""
+    """Checks that windows have no columns of categories."""
     if categorical is not None:
         raise ValueError(
             "categorical: expected None for windows, got columns; copy the windows to an array to grow on "
@@ -207,7 +207,7 @@ def check_no_categories(categorical: ArrayLike | None) -> None:
 
 
 def has_missing_rows(lazy: blocks.Unconverted, is_categorical: np.ndarray | None) -> bool:
-    """Whether values of large samples are missing; they are checked as others are."""
+    """Returns whether large samples have missing values, after the usual checks."""
     has_missing = False
     for part, rows in lazy.rows():
         has_missing |= blocks.check_rows("x", part, rows, lazy.source, True)
@@ -218,7 +218,7 @@ def has_missing_rows(lazy: blocks.Unconverted, is_categorical: np.ndarray | None
 
 
 def check_windows_task(are_windows: bool, task: Task) -> None:
-    """Targets are not learned on windows."""
+    """Checks that windows have no regression targets."""
     check.choice("task", task, supervised.TASKS)
     if are_windows and task == "regression":
         raise ValueError(
@@ -228,7 +228,7 @@ def check_windows_task(are_windows: bool, task: Task) -> None:
 
 
 def check_bootstrap(bootstrap: bool | str | Array, n_trees: int, n_samples: int, beside: Array) -> Any:
-    """A bool, "poisson", or in-bag counts on the device of the array `beside`."""
+    """Returns a bool, "poisson", or in-bag counts on the device of the array `beside`."""
     if isinstance(bootstrap, bool | np.bool_):
         return bool(bootstrap)
     if isinstance(bootstrap, str):
@@ -243,7 +243,7 @@ def check_bootstrap(bootstrap: bool | str | Array, n_trees: int, n_samples: int,
 def check_order(
     order: ArrayLike | None, n_trees: int, n_samples: int, beside: Array, class_weight: Any
 ) -> IntArray | None:
-    """None, or for each tree the numbers of samples of 32 bits, on the CPU as the array `beside` is."""
+    """Returns None, or int32 numbers of samples for each tree, on the CPU like the array `beside`."""
     if order is None:
         return None
     check.on_cpu(y_order=order)
@@ -287,7 +287,7 @@ def check_learned(
     limits: supervised.Limits,
     dtype: np.dtype,
 ) -> Learned:
-    """Labels or targets of samples on the device of the array `beside`, their weights, and settings.
+    """Returns labels or targets on the device of the array `beside`, sample weights, and settings.
 
     `dtype` is that of the forest.
     """

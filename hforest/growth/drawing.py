@@ -1,4 +1,4 @@
-"""Bootstraps of other numbers of draws than samples, or by weights."""
+"""Bootstraps with weights, or with numbers of draws that differ from n_samples."""
 
 import numpy as np
 
@@ -6,9 +6,9 @@ from ..core import philox
 from ..core.aliases import FloatArray, IntArray
 
 _BOOTSTRAP, _WEIGHTED = 1, 13
-"""Streams of draws: the first is that of the bootstraps which growth draws."""
+"""Streams of draws; the first is also that of bootstraps during growth."""
 _DRAWS = 1 << 20
-"""Draws that are made at a time."""
+"""Number of draws at a time."""
 
 
 def drawn_counts(
@@ -16,7 +16,7 @@ def drawn_counts(
 ) -> None:
     """Writes to counts[m] (OUT) how often tree first_tree + m draws each sample, in n_draws draws.
 
-    sample_weight (n_samples,): IN, what the probabilities are proportional to; None: they are equal.
+    sample_weight (n_samples,): IN, proportional to the probabilities; None: they are equal.
     """
     n = counts.shape[1]
     upper = None
@@ -34,14 +34,14 @@ def drawn_counts(
 
 
 def _pairs(key: int, stream: int, first: int, size: int) -> IntArray:
-    """(size, 2) uint64: the words of counters first to first + size - 1."""
+    """Returns (size, 2) uint64: the words of counters first to first + size - 1."""
     counter = np.arange(first, first + size, dtype=np.uint64)
     words: IntArray = np.stack(philox.words(key, counter, np.array(stream, np.uint64)), axis=1)
     return words
 
 
 def _equal(key: int, first: int, size: int, n: int) -> IntArray:
-    """(size,) int64: draw i is word i % 4 of counter i // 4 times n, divided by 2**32; 4 divides first."""
+    """Returns (size,) int64: draw i is word i % 4 of counter i // 4 times n, over 2**32; 4 divides first."""
     pairs = _pairs(key, _BOOTSTRAP, first // 4, -(-size // 4))
     half = np.uint64(32)
     words = np.stack([pairs & np.uint64(2**32 - 1), pairs >> half], axis=2).ravel()[:size]
@@ -50,7 +50,7 @@ def _equal(key: int, first: int, size: int, n: int) -> IntArray:
 
 
 def _weighted(key: int, first: int, size: int, upper: FloatArray) -> IntArray:
-    """(size,) int64: the first sample whose cumulative weight is above a uniform share of all."""
+    """Returns (size,) int64: the first sample whose cumulative weight is above a uniform share of all."""
     words = _pairs(key, _WEIGHTED, first // 2, -(-size // 2)).ravel()[:size]
     share = (words >> np.uint64(11)) * 2.0**-53 * upper[-1]
     rows: IntArray = np.minimum(np.searchsorted(upper, share, side="right"), len(upper) - 1)

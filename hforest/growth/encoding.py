@@ -1,4 +1,4 @@
-"""Encoding without checks: columns of numbers as ranks of their values, or as bins."""
+"""Encoding of columns as ranks of their values, or as bins, without checks."""
 
 from typing import Protocol
 
@@ -10,7 +10,7 @@ from .bins import Bins
 from .checks import BIN_DTYPES
 
 PACKAGE = __package__
-_ENCODED_VALUES = 1 << 22  # values that are encoded at a time, but at least two columns a thread
+_ENCODED_VALUES = 1 << 22  # number of values that are encoded at a time, but at least two columns per thread
 
 
 def _smallest_dtype(n_bins: int) -> np.dtype:
@@ -18,7 +18,7 @@ def _smallest_dtype(n_bins: int) -> np.dtype:
 
 
 class Readable(Protocol):
-    """What is read of samples to encode them: `samples.Samples` has it."""
+    """Attributes of `samples.Samples` that the encoding reads."""
 
     numbers: Array
     shape: tuple[int, int]
@@ -32,17 +32,17 @@ class Readable(Protocol):
 
 
 def _encode_columns(x: Readable, which: IntArray, max_bins: int | None, tables: bool = True) -> Bins:
-    """Bins of the columns that `which` (n_columns,) numbers; as `encode`."""
+    """Returns bins as `encode`, of the columns with the numbers `which` (n_columns,)."""
     n, n_columns, has_missing = x.shape[0], len(which), x.has_missing
     if has_missing and max_bins is not None:
-        max_bins = max(1, max_bins - 1)  # missing values have a bin too
-    n_entries = n if max_bins is None else min(n, max_bins)  # of a column's table, at most
+        max_bins = max(1, max_bins - 1)  # missing values have a bin, too
+    n_entries = n if max_bins is None else min(n, max_bins)  # maximum size of a column's table
     xp, backend = dispatch.array_module(x.numbers), dispatch.backend(PACKAGE, x.numbers)
-    # Some columns at a time: how many bins they have is known when they are sorted, and tables with as many
-    # entries as samples, for all columns, would be many times x.
+    # Some columns at a time: their numbers of bins are known only after the sort, and tables with n_samples
+    # entries for all columns would be many times as large as x.
     block = min(n_columns, max(2 * machine.get_num_threads(), _ENCODED_VALUES // n))
     wide = xp.empty((block, n), np.uint32)
-    # A bin of one value has it as its least and its greatest: one table holds both.
+    # In bins of one value least and greatest are equal: one table holds both.
     values = [xp.empty((block, n_entries)) for _ in range(1 if max_bins is None else 2)]
     n_bins = np.empty(n_columns, np.int64)
     some_missing = xp.zeros(n_columns, bool)
@@ -59,7 +59,7 @@ def _encode_columns(x: Readable, which: IntArray, max_bins: int | None, tables: 
         del columns
         widest = int(n_bins[part].max())
         dtype = _smallest_dtype(widest + has_missing)
-        # Of bins of 32 bits, values take more memory than bins.
+        # For bins of 32 bits, values take more memory than bins.
         n_values = widest if tables or dtype.itemsize < 4 else 0
         copies = [table[:count, :n_values].copy() for table in values]
         parts.append((part, wide[:count].astype(dtype), copies))
@@ -69,7 +69,7 @@ def _encode_columns(x: Readable, which: IntArray, max_bins: int | None, tables: 
     if not tables and bins.itemsize == 4:
         widest = 0
     joined = [xp.empty((n_columns, widest)) for _ in copies]
-    while parts:  # each is freed when it is copied
+    while parts:  # each is freed after its copy
         part, some, copies = parts.pop()
         bins[part] = some
         for table, copy in zip(joined, copies, strict=True):
@@ -82,7 +82,7 @@ def _encode_columns(x: Readable, which: IntArray, max_bins: int | None, tables: 
 
 
 def with_tables(bins: Bins) -> Bins:
-    """Bins with the values of `bins.values` in low and high."""
+    """Returns bins with the values of `bins.values` in low and high."""
     assert bins.values is not None
     numbers = bins.bins
     low = np.empty((len(numbers), int(numbers.max()) + 1))
@@ -96,9 +96,9 @@ def with_tables(bins: Bins) -> Bins:
 
 
 def encode(x: Readable, tables: bool = True) -> Bins:
-    """Bins of the columns of x, whose numbers are checked; those of categories have exact bins.
+    """Returns bins of the columns of checked samples x; categories have exact bins.
 
-    Without `tables`, low and high have no entry where bins have 32 bits.
+    Without `tables`, low and high have no entries for bins of 32 bits.
     """
     n, n_columns = x.shape
     if x.categorical is None:
@@ -124,9 +124,9 @@ def encode(x: Readable, tables: bool = True) -> Bins:
 
 
 def whole_numbers(x: FloatArray, bound: int) -> tuple[IntArray | None, int]:
-    """Returns x as uint8, or None, and 0 if some of its numbers are not whole or are greater than `bound`.
+    """Returns x as uint8, or None, and a code for its numbers.
 
-    Else 2 where x is bytes, and 1 where it is not.
+    0: some number is not whole or is above `bound`; 2: all are bytes; 1: others.
     """
     flat, kind = x.reshape(-1), 2
     for first in range(0, len(flat), _ENCODED_VALUES):

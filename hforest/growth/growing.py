@@ -1,4 +1,4 @@
-"""Trees on bins and on random projections, and the samples that bootstrapped trees draw."""
+"""Growth of trees on bins and on random projections, and in-bag counts of bootstraps."""
 
 import numpy as np
 
@@ -38,7 +38,7 @@ def bootstrap_counts(
     first_tree: int = 0,
     rng: Rng = None,
 ) -> IntArray:
-    """Returns how often each tree draws each sample, with replacement.
+    """Returns how often each tree draws each sample with replacement.
 
     Parameters
     ----------
@@ -49,8 +49,7 @@ def bootstrap_counts(
     n_draws : int, optional
         Number of draws of each tree, 1 to 2**31 - 1; by default n_samples. It may be above n_samples.
     sample_weight : (n_samples,) array-like, optional
-        Weights of the samples, 0 to 1e100, not all 0: what the probabilities of draws are proportional to.
-        By default samples are equally probable.
+        Weights, 0 to 1e100, not all 0, to which probabilities of draws are proportional; by default equal.
     first_tree : int
         Number of the first tree, 0 or more; first_tree + n_trees is at most 2**31 - 1.
     rng : None, int or numpy.random.Generator
@@ -64,14 +63,14 @@ def bootstrap_counts(
     Raises
     ------
     TypeError, ValueError
-        An argument is of a wrong kind or shape, or out of its range.
+        An argument of a wrong kind or shape, or out of range.
 
     Notes
     -----
-    Without n_draws and sample_weight these are the bootstraps that `grow` draws itself from the same rng and
-    first_tree; the first n_samples of more draws are the same. Draws by weights are by inversion of the
-    cumulative weights; pass their counts as `bootstrap` in place of sample_weight, not beside it. Cost: a
-    Philox round for four draws, by weights for two, and then a binary search for each.
+    Without n_draws and sample_weight these are the bootstraps that `grow` draws from the same rng and
+    first_tree; the first n_samples of more draws are the same. Weighted draws invert the cumulative weights;
+    pass their counts as `bootstrap` in place of sample_weight, not together with it. Cost: a Philox round per
+    four draws; with weights per two draws, and a binary search per draw.
 
     Examples
     --------
@@ -103,7 +102,7 @@ def bootstrap_counts(
 def poisson_counts(
     n_samples: int, n_trees: int, *, first_row: int = 0, first_tree: int = 0, rng: Rng = None
 ) -> IntArray:
-    """Returns how often each tree has each sample: a Poisson number of mean 1, whatever the other samples.
+    """Returns how often each tree has each sample: independent Poisson numbers of mean 1.
 
     Parameters
     ----------
@@ -112,8 +111,8 @@ def poisson_counts(
     n_trees : int
         Number of trees.
     first_row : int
-        Number of the first sample among all, 0 to 2**62: the columns are of samples first_row to
-        first_row + n_samples - 1.
+        Number of the first sample among all, 0 to 2**62: columns belong to samples first_row to first_row +
+        n_samples - 1.
     first_tree : int
         Number of the first tree, 0 or more; first_tree + n_trees is at most 2**31 - 1.
     rng : None, int or numpy.random.Generator
@@ -122,19 +121,19 @@ def poisson_counts(
     Returns
     -------
     (n_trees, n_samples) array of int32
-        In-bag counts, at most 12: k with probability ``exp(-1) / k!``.
+        In-bag counts: k with probability ``exp(-1) / k!``, at most 12.
 
     Raises
     ------
     TypeError, ValueError
-        An argument is no int, or out of its range.
+        An argument is not an int, or is out of range.
 
-    Notes
-    -----
-    The limit of the bootstrap for many samples (Oza and Russell 2001), of which a part can be drawn alone: a
-    count depends on the seed, the number of the tree and the number of the sample. A row's sum is near
-    n_samples. These are the counts that functions with ``bootstrap="poisson"`` draw from the same rng and
-    first_tree. Cost: a Philox round for four counts.
+        Notes
+        -----
+        These counts are the limit of the bootstrap for many samples (Oza and Russell 2001). A count depends
+        only on the seed, the number of the tree and the number of the sample, so that parts can be drawn
+        separately. The sum of a row is near n_samples. Functions with ``bootstrap="poisson"`` draw these
+        counts from the same rng and first_tree. Cost: a Philox round per four counts.
 
     Examples
     --------
@@ -177,12 +176,12 @@ def grow(
     progress: Progress = None,
     rng: Rng = None,
 ) -> Trees:
-    """Returns trees grown on bins.
+    """Returns trees that are grown on bins.
 
     Parameters
     ----------
     bins : Bins or Samples
-        Candidates, one column each: from `encode` or `samples`.
+        Result of `encode` or `samples`; each column is a candidate.
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
         Labels 0 to n_classes - 1 of any integer or bool dtype; in a regression targets of any real dtype, of
         absolute value at most 1e100 and in the range of the trees' dtype. Bins of windows are for
@@ -198,12 +197,12 @@ def grow(
     criterion : "gini", "entropy" or "squared_error", optional
         Impurity; by default "gini", in a regression "squared_error".
     splitter : "best" or "random"
-        Whether a sampled column has its best threshold, or one that is uniform between its least and greatest
-        value in the node: extra trees (Geurts, Ernst and Wehenkel 2006). With ``max_features=1`` these are
-        completely random trees (Zhou and Feng 2017).
+        "best" takes the best threshold of a sampled column. "random" takes one that is uniform between its
+        least and greatest value in the node: extra trees (Geurts, Ernst and Wehenkel 2006), or with
+        ``max_features=1`` completely random trees (Zhou and Feng 2017).
     max_features : "sqrt", int, float or None
-        Columns sampled at a node: the root of their number, so many, such a share, or all. Sampling goes on
-        until one of them is not constant in the node.
+        Number of columns sampled at a node: the root of their number, a number, a fraction, or all. Sampling
+        continues until one of them is not constant in the node.
     bootstrap : bool, "poisson" or (n_trees, n_samples) array of integers
         Whether each tree draws n_samples samples with replacement. "poisson" takes the in-bag counts of
         `hforest.growth.poisson_counts`. An array has in-bag counts, such as those of
@@ -241,7 +240,7 @@ def grow(
     Returns
     -------
     Trees
-        Arrays of a `hforest.tree.Forest`, of the dtype of the encoded values.
+        Arrays of a `hforest.tree.Forest`, in the dtype of the encoded values.
 
     Raises
     ------
@@ -251,14 +250,14 @@ def grow(
 
     Notes
     -----
-    The blog *Don't Get Lost in the Forest*, steps 1 to 4: a bootstrap weighs samples, it does not copy them.
-    Lower ``sum_b W_b H(b)`` is better; of equal splits the column sampled first wins, in it the lowest
-    threshold. What a node samples depends on its key alone, which comes from its parent's by a counter-based
-    generator: trees do not depend on the number of threads. A tree that draws samples of weight 0 alone takes
-    every sample. Extreme weights are scaled by a power of two, and `gain` with them (`hforest.tree.Forest`);
-    the power may depend on in-bag counts that are given, and then on the range of trees. Cost: for each
-    level, sample and candidate a few nanoseconds; a tree has as many levels as samples where each split parts
-    off one of them.
+    The blog *Don't Get Lost in the Forest*, steps 1 to 4: a bootstrap weights samples instead of copying
+    them. The best split has the lowest ``sum_b W_b H(b)``; of equal ones the column sampled first wins, then
+    the lowest threshold. Random numbers of a node depend only on its key, which a counter-based generator
+    derives from its parent's: trees do not depend on the number of threads. A tree that draws only samples of
+    weight 0 takes every sample. Extreme weights are scaled by a power of two, and `gain` with them
+    (`hforest.tree.Forest`). The power may depend on in-bag counts of the caller, and so on the range of
+    trees. Cost: a few nanoseconds per level, sample and candidate. If each split separates one sample, a tree
+    has as many levels as samples.
 
     Examples
     --------
@@ -311,8 +310,8 @@ def grow_projected(
     Parameters
     ----------
     x : (n_samples, n_features) array-like of real numbers, sparse matrix, Windows, or Samples
-        Samples; finite, or NaN for missing values. What a CSR or CSC matrix of SciPy does not store is 0.
-        Numbers that float32 holds exactly are computed in float32, others in float64. Windows are not
+        Samples, finite, or NaN for missing values. Entries that a CSR or CSC matrix of SciPy does not store
+        are 0. Dtypes that float32 holds exactly are computed in float32, others in float64. Windows are not
         converted, have no NaN, and are for classification only.
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
         Labels 0 to n_classes - 1 of any integer or bool dtype; in a regression targets of any real dtype, of
@@ -320,10 +319,10 @@ def grow_projected(
     n_trees : int
         Number of trees, 1 to 2**20.
     distribution : Distribution
-        What projections to sample: from `hforest.project.sparse_distribution` or the like.
+        Distribution of the projections, such as that of `hforest.project.sparse_distribution`.
     n_projections : int, optional
-        Projections sampled at a node, 1 to 2**20; by default as many as `hforest.manifold.grow` samples. If
-        all of them are constant in the node it is a leaf.
+        Number of projections sampled at a node, 1 to 2**20; by default as in `hforest.manifold.grow`. If all
+        of them are constant in the node, it is a leaf.
     sample_weight : (n_samples,) array-like, optional
         Weights of the samples, 0 to 1e100, not all 0. The largest is at most 2e90 times the smallest above 0.
         A sample of weight 0 does not count.
@@ -382,14 +381,14 @@ def grow_projected(
 
     Notes
     -----
-    A value is summed in float64 in the order of the projection's entries and rounded once to the dtype of x,
-    as `hforest.tree` does. Candidate c of a node is drawn from the node's key and c. Whole numbers (of sums
-    up to 2**24) are added as integers, from a copy of 1 byte a feature where they are below 256; larger
-    patches of them are four look-ups in a table of sums over corners, which loses nothing and takes 2 to 4
-    bytes a feature. The numbers of an array are stored once more, features first. Windows are read in place,
-    on a GPU copied; trees on them are those of a copy, bit for bit. Whole numbers of windows, at most
-    2**24 / n_features, take 1 byte a number of their array, and no table. Cost: for each
-    level, sample and candidate its entries, and a place in a count or a sort.
+    Values are summed in float64 in the order of the projection's entries and rounded once to the dtype of x,
+    as in `hforest.tree`. The node's key and c determine candidate c. Whole numbers with sums up to 2**24 are
+    added as integers, from a copy of 1 byte per feature if they are below 256. Their larger patches take four
+    look-ups in a table of sums over corners, which is exact and takes 2 to 4 bytes per feature. Arrays are
+    copied once, features first. Windows are read in place, on a GPU copied; their trees are bit-identical to
+    those of a copy. Whole numbers of windows, at most 2**24 / n_features, take 1 byte per number of their
+    array, and no table. Cost: for each level, sample and candidate its entries, and a place in a count or a
+    sort.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Reference implementation: trees grown top-down, node by node, in plain loops (Don't Get Lost in the Forest;
 Perry et al. 2019, Alg. 1).
 
-Same functions, parameters and arrays as `cpu`. Criteria are numbers: 0 Gini, 1 entropy, 2 squared error.
+Functions, parameters and arrays are those of `cpu`. Criteria are numbers: 0 Gini, 1 entropy, 2 squared error.
 """
 
 import numpy as np
@@ -42,7 +42,7 @@ def poisson_counts(seed, first, first_row, counts):
 
 
 def encode(x, bins, low, high, n_bins):
-    """Writes the rank of each value in its column, or its bin where ranks are more than a row of `low` holds.
+    """Writes the rank of each value in its column, or its bin if there are more ranks than columns of `low`.
 
     x (n, n_columns): IN. bins (n_columns, n) uint32, low and high (n_columns, max_bins) float64 and n_bins
     (n_columns,) int64: OUT. NaN has the bin after the last one, which n_bins does not count.
@@ -57,7 +57,7 @@ def encode(x, bins, low, high, n_bins):
         bin_of = np.arange(len(distinct))
         if len(distinct) > low.shape[1]:
             stop = np.cumsum(counts)
-            # The bin where the middle of a value's samples lies; then bins are numbered without gaps.
+            # The bin that holds the middle of a value's samples; then bins are numbered without gaps.
             wanted = (2 * stop - counts) * low.shape[1] // (2 * len(column))
             bin_of = np.cumsum(np.diff(wanted, prepend=wanted[0]) > 0)
         n_bins[f] = bins[f] = bin_of[-1] + 1
@@ -67,12 +67,12 @@ def encode(x, bins, low, high, n_bins):
 
 
 def needs_tables(splitter):
-    """True: the reference implementation reads tables alone."""
+    """Returns True: the reference implementation reads only tables."""
     return True
 
 
 def prepare_columns(bins, splitter):
-    """None: the reference implementation reads bins by columns."""
+    """Returns None: the reference implementation reads bins by columns."""
 
 
 def grow(bins, workspace, learned, max_features, splitter, batch):
@@ -96,7 +96,7 @@ def grow(bins, workspace, learned, max_features, splitter, batch):
 
 
 def prepare_projections(x, distribution, has_missing):
-    """Whether x has missing values; the reference implementation adds up numbers of x."""
+    """Returns whether x has missing values; the reference implementation sums numbers of x."""
     return has_missing
 
 
@@ -119,5 +119,5 @@ def grow_projected(x, workspace, learned, distribution, n_projections, splitter,
 
 
 def joined(trees, n_outputs, dtype, projected):
-    """Returns the arrays of trees: see `trees.joined`."""
+    """Returns the arrays of trees, see `trees.joined`."""
     return join_arrays(trees, n_outputs, dtype, projected)

@@ -28,18 +28,18 @@ class Split(NamedTuple):
     column: Any
     """A column, or (indices, data) of a projection."""
     goes_left: Callable[[int], bool]
-    """Whether a sample goes left."""
+    """Returns whether a sample goes left."""
     gain: float
     threshold: float
     missing_left: bool | None = None
-    """The side of the node's missing values; None: it has none."""
+    """Whether missing values of the node go left; None: it has none."""
     categories: list[int] | None = None
-    """The categories on the left and those on the right, of a split by categories."""
+    """Categories on the left and on the right, for a split by categories."""
     others: list[int] | None = None
 
 
 def tree_key(seed, tree):
-    """Returns the key of a tree's root, and of the bootstrap that it draws."""
+    """Returns the key of a tree's root and of its bootstrap."""
     return keys(philox(seed, tree, 0))[0]
 
 
@@ -49,31 +49,31 @@ def add(a, b):
 
 
 def between(low, high, dtype):
-    """Returns a threshold t with low <= t < high: the mean, or low where the mean rounds to high."""
+    """Returns a threshold t with low <= t < high: the mean, or low if the mean rounds to high."""
     t = dtype.type(low / 2 + high / 2)
     return float(t) if low <= t < high else low
 
 
 class Tree:
-    """What all nodes of a tree share."""
+    """Data that all nodes of a tree share."""
 
     def __init__(self, bins, labels, targets, n_outputs, weight, criterion):
         self.bins, self.labels, self.targets = bins, labels, targets
         self.n_outputs, self.weight, self.criterion = n_outputs, weight, criterion
         self.least_weight = 0.0
-        """Of a side of a split."""
+        """Minimum weight of a side of a split."""
 
     @property
     def is_ordered(self):
-        """Whether an order of the categories holds their best split (Fisher 1958; Breiman et al. 1984)."""
+        """Returns whether an order of categories has their best split (Fisher 1958; Breiman et al. 1984)."""
         return self.n_outputs <= (1 if self.targets is not None else 2)
 
     def is_enough(self, left_weight, right_weight):
-        """Whether both sides of a split weigh enough."""
+        """Returns whether both sides of a split have enough weight."""
         return right_weight > 0 and min(left_weight, right_weight) >= self.least_weight
 
     def mean(self, samples):
-        """Shares of the classes, or the mean target."""
+        """Returns shares of the classes, or the mean target."""
         total, weight = [0.0] * self.n_outputs, 0.0
         for s in samples:
             weight += float(self.weight[s])
@@ -86,7 +86,7 @@ class Tree:
         return [float(self.labels[s] == k) for k in range(self.n_outputs)]
 
     def rows(self, samples, mean):
-        """What each sample adds to sums: its weight at its class, or its weighted distance from the mean."""
+        """Returns terms of sums: a sample's weight at its class, or its weighted distance from the mean."""
         centre = mean if self.targets is not None else [0.0] * self.n_outputs
         return {
             s: [float(self.weight[s]) * (a - c) for a, c in zip(self.row(s), centre, strict=True)]
@@ -160,9 +160,9 @@ def direction(tree, samples, rows, total, weight, members):
 def orders(tree, samples, rows, total, weight, bins, missing, is_categorical):
     """Returns the orders in which a node scans the bins of a column, as dictionaries from bin to place.
 
-    Missing values are last, and then first. Categories are ordered by their share of the second class or
-    their mean; of more classes or outputs up to four categories are divided in all ways, others ordered along
-    the first principal direction of their means.
+    Missing values are last in one order and first in the next. Categories are ordered by their share of the
+    second class or their mean. With more classes or outputs up to four categories are divided in all ways,
+    and more are ordered along the first principal direction of their means.
     """
     present = sorted({int(bins[s]) for s in samples})
     if not is_categorical:
@@ -188,7 +188,7 @@ def orders(tree, samples, rows, total, weight, bins, missing, is_categorical):
 def random_order(tree, present, key, number, missing, is_categorical, low, high, dtype):
     """Returns an order of a column's bins in which places up to 0 go left, and the threshold: a random split.
 
-    Missing values, and each category, go left or right by a fair draw. None: all bins are one.
+    Missing values, and each category, go left or right with probability 1/2. None: there is one bin.
     """
     if len(present) == 1:
         return None
@@ -213,8 +213,9 @@ def random_order(tree, present, key, number, missing, is_categorical, low, high,
 
 
 def random_threshold(key, number, least, greatest, dtype):
-    """Returns the threshold of a node's candidate `number` (Geurts, Ernst and Wehenkel 2006): uniform from
-    the least value, and below the greatest.
+    """Returns a random threshold of a node's candidate `number` (Geurts, Ernst and Wehenkel 2006).
+
+    It is uniform from the least value to below the greatest.
     """
     threshold = least + unit(philox(key, number, THRESHOLD)) * (greatest - least)
     if not threshold < math.inf:
@@ -248,7 +249,7 @@ def sampled_features(key, n_columns):
 def in_bag_weight(weight, counts, m):
     """Returns the weights of the samples in tree m of a batch."""
     in_bag = weight if counts is None else weight * counts[m]
-    # Where only samples without weight were drawn, the tree takes all.
+    # If it drew only samples of weight 0, the tree takes all.
     return in_bag if (in_bag > 0).any() else weight
 
 
@@ -290,7 +291,7 @@ def grow_tree(tree, split, limits, dtype, root):
             sides = [[s for s in samples if best.goes_left(s) == here] for here in (True, False)]
             feature[v], threshold[v], gain[v] = column, best.threshold, max(best.gain, 0.0)
             left[v] = len(feature)
-            # What the node has not seen goes to the side of more samples.
+            # Values that did not occur in the node go to the side of more samples.
             heavier = len(sides[0]) >= len(sides[1])
             missing_left = heavier if best.missing_left is None else best.missing_left
             default_left[v] = MISSING_LEFT * missing_left + UNKNOWN_LEFT * heavier
@@ -308,8 +309,9 @@ def grow_tree(tree, split, limits, dtype, root):
 
 
 def bit_set(here, there, others):
-    """Returns the words of a set of categories: those here are in it, those there not; other ones up to the
-    last word are in it or not.
+    """Returns the words of a set of categories: it contains `here` and not `there`.
+
+    It contains other categories, up to the last word, if `others`.
     """
     words = [0xFFFFFFFF if others else 0] * (max(here + there) // 32 + 1)
     for c in here:
@@ -373,7 +375,7 @@ def split_by_projection(
             value = 0.0
             for i, w in zip(index, factor, strict=True):
                 value += w * float(x[s, i])
-            values[s] = float(x.dtype.type(value)) + 0.0  # rounded once, as hforest.tree does
+            values[s] = float(x.dtype.type(value)) + 0.0  # rounded once, as in hforest.tree
         missing = {s for s in samples if math.isnan(values[s])}
         distinct = sorted({values[s] for s in samples if s not in missing})
         if splitter == "best":

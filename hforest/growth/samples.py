@@ -1,4 +1,4 @@
-"""Samples that trees are grown on: checked once, and kept with what trees read of them."""
+"""Checked samples for growth, with cached representations that trees read."""
 
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -16,33 +16,32 @@ from .checks import check_bins, check_no_categories, has_missing_rows
 
 
 class Samples:
-    """Checked samples, from `samples`; every function that grows forests takes them as x.
+    """Checked samples of `samples`, which every function that grows forests takes as x.
 
-    Samples of an array are also arrays for the functions that apply forests (`numpy.asarray` returns it).
-
-    What trees read of them (bins, copies in another order) is made by the first growth that needs it and
-    kept: further forests on the same samples skip that.
+    Functions that apply forests take Samples of an array, too (`numpy.asarray` returns the array). The first
+    growth makes the bins, or copies in another order, that it needs; later forests on the same samples use
+    them again.
 
     Attributes
     ----------
     x : array, matrix, Windows or Bins
-        The samples as they were checked. They must not change afterwards.
+        Checked samples. They must not change afterwards.
     numbers : array
-        The array that holds their numbers, or their bins.
+        Array of their numbers or bins.
     shape : (int, int)
-        Samples and columns.
+        Numbers of samples and columns.
     dtype : numpy.dtype
-        float32 or float64: of thresholds and forests.
+        Dtype of thresholds and forests, float32 or float64.
     has_missing : bool
         Whether numbers are missing.
     categorical : (n_columns,) array of bools, or None
-        Which columns are categories; None where none are.
+        Which columns are categories; None if none are.
     max_bins : int or None
-        Bins of a column at most.
+        Maximum number of bins of a column.
     """
 
-    # This class is a matrix that is computed in as it is. A representation is a subclass: it says how bins,
-    # columns and the matrix are made. `samples` chooses it.
+    # This class is a matrix without conversion. Subclasses are other representations: they make bins, columns
+    # and the matrix in other ways. `samples` chooses one.
     __slots__ = ("_made", "categorical", "dtype", "has_missing", "max_bins", "numbers", "shape", "x")
 
     def __init__(
@@ -60,7 +59,7 @@ class Samples:
         self._made: dict[str, tuple[Hashable, Any]] = {}
 
     def __reduce__(self) -> tuple[type["Samples"], tuple[Any, ...]]:
-        """Leaves out what was made: a process that gets the samples makes it anew."""
+        """Pickles without cached representations: another process makes them again."""
         return type(self), (
             self.x, self.numbers, self.dtype, self.max_bins, self.categorical, self.has_missing
         )  # fmt: skip
@@ -72,16 +71,16 @@ class Samples:
         return f"Samples({type(self.x).__name__} of shape {self.shape}, {self.dtype})"
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Returns the numbers, for functions that take arrays, as `hforest.tree.predict`."""
+        """Returns the numbers, for functions that take arrays, such as `hforest.tree.predict`."""
         return np.array(self.numbers, dtype, copy=copy)
 
     @property
     def are_windows(self) -> bool:
-        """Whether samples are parts of the rows of an array, read in place."""
+        """Returns whether samples are parts of the rows of an array, which are read in place."""
         return False
 
     def once(self, name: str, key: Hashable, make: Callable[[], Any]) -> Any:
-        """Returns make(), or what the last call with the same name and key has made."""
+        """Returns make(), or the cached result of the last call with the same name and key."""
         made = self._made.get(name)
         if made is None or made[0] != key:
             made = self._made[name] = key, make()
@@ -112,12 +111,12 @@ class Samples:
         return self.once("matrix", (), self._matrix)
 
     def workspace(self, name: str, backend: Any, key: Hashable, make: Callable[[], Any]) -> Any:
-        """Returns what a backend reads beside the samples: `once` for each backend and vector path."""
+        """Returns a backend's representation of the samples, made `once` for each backend and vector path."""
         return self.once(name, (backend.__name__, machine.simd(), key), make)
 
 
 class UnconvertedSamples(Samples):
-    """A large matrix that is converted by blocks (`core.blocks.Unconverted`)."""
+    """A large matrix that is converted in blocks (`core.blocks.Unconverted`)."""
 
     __slots__ = ()
 
@@ -132,7 +131,7 @@ class UnconvertedSamples(Samples):
 
 
 class NoArraySamples(Samples):
-    """Samples that are no array, nor numbers that projections read."""
+    """Samples that are neither an array nor numbers for projections."""
 
     __slots__ = ()
 
@@ -165,7 +164,7 @@ class WindowSamples(NoArraySamples):
         return True
 
     def moved(self, base: IntArray) -> "WindowSamples":
-        """Returns windows of the same shape at other places of the array, with what was made of this."""
+        """Returns windows of the same shape at other places of the array, with the cached representations."""
         other = WindowSamples(self.x._replace(base=base), self.numbers, self.dtype, self.max_bins)
         for name, (key, made) in self._made.items():
             if name == "bins" and made.base is not None:
@@ -181,7 +180,7 @@ class WindowSamples(NoArraySamples):
         return self.x
 
     def _encode(self, tables: bool) -> Bins:
-        # One row of bins for all columns, where each distinct number can have a bin of its own.
+        # One row of bins for all columns, if each distinct number can have a bin of its own.
         rows = self.x.x.reshape(-1, 1)
         exact = encoding.encode(Samples(rows, rows, self.dtype))
         if self.max_bins is not None and exact.low.shape[1] > self.max_bins:
@@ -190,7 +189,7 @@ class WindowSamples(NoArraySamples):
 
 
 class EncodedSamples(NoArraySamples):
-    """Bins that were made before."""
+    """Bins that the caller made."""
 
     __slots__ = ()
 
@@ -209,14 +208,14 @@ def _no_numbers(what: str) -> TypeError:
 
 
 def _check_none(what: str, remedy: str, **settings: Any) -> None:
-    """Settings that belong to the encoding, which has been chosen."""
+    """Checks that settings of the encoding are None, for the encoding exists."""
     for name, value in settings.items():
         if value is not None:
             raise ValueError(f"{name}: expected None for {what}, got {type(value).__name__}; {remedy}")
 
 
 def of_bins(bins: Bins, name: str) -> Samples:
-    """Bins, checked, as samples."""
+    """Returns bins as samples after a check."""
     check_bins(bins, name)
     return EncodedSamples(bins, bins.bins, bins.dtype, has_missing=bins.missing is not None)
 
@@ -227,13 +226,13 @@ def samples(
     categorical: ArrayLike | None = None,
     max_bins: int | None = None,
 ) -> Samples:
-    """Returns samples that several forests can be grown on: they are checked and encoded once.
+    """Returns samples for the growth of several forests, which are checked and encoded once.
 
     Parameters
     ----------
     x : (n_samples, n_columns) array-like of real numbers, sparse matrix, Windows, Bins or Samples
-        As `encode` takes it, or what it returns. Samples are returned as they are. An array is not copied
-        unless it is converted; it must not change while the result is in use.
+        An argument or a result of `encode`. Samples are returned unchanged. An array is copied only for a
+        conversion; it must not change while the result is in use.
     categorical : (n_columns,) array-like of bools, or array-like of column numbers, optional
         Columns of categories: whole numbers 0 to 65535. Each category has a bin of its own, whatever max_bins
         is. Not for windows. Must be None for Bins and Samples, which have their own.
@@ -245,17 +244,17 @@ def samples(
     Returns
     -------
     Samples
-        What every function that grows forests takes as x.
+        Argument x of every function that grows forests.
 
     Raises
     ------
     TypeError, ValueError, IndexError
-        As from `encode`; settings beside Bins or Samples.
+        As from `encode`; settings together with Bins or Samples.
 
     Notes
     -----
-    Cost: one read of x, for the check. Bins are made by the first growth that needs them, in the time of
-    `encode`, and take its memory as long as the result lives.
+    Cost: one read of x, for the check. The first growth that needs bins makes them, in the time of `encode`;
+    they take memory as long as the result exists.
 
     Examples
     --------
@@ -304,9 +303,9 @@ def encode(
     Parameters
     ----------
     x : (n_samples, n_columns) array-like of real numbers, CSR or CSC matrix of SciPy, or Windows
-        Samples; finite, or NaN for missing values. What a sparse matrix does not store is 0. Numbers that
-        float32 holds exactly are computed in float32, others in float64. Windows are taken as they are:
-        C-contiguous, float32 or float64, finite.
+        Samples, finite, or NaN for missing values. Entries that a sparse matrix does not store are 0. Dtypes
+        that float32 holds exactly are computed in float32, others in float64. Windows are not converted: they
+        are C-contiguous, float32 or float64, finite.
     max_bins : int, optional
         Maximum number of bins, 1 to 256, of a column of more distinct values; bins have about equal numbers
         of samples. By default every distinct value has a bin of its own (exact).
@@ -323,23 +322,24 @@ def encode(
     Raises
     ------
     TypeError, ValueError, IndexError
-        Wrong kind or dtype; wrong shape, no sample, infinity, categories that are no whole numbers from 0 to
-        65535; windows with NaN, or that are not inside x; categorical columns out of range.
+        Wrong kind or dtype; wrong shape, no sample, infinity, categories other than whole numbers 0 to 65535;
+        windows with NaN or outside of x; categorical columns out of range.
 
     Notes
     -----
-    Samples of one value share a bin: the one where the middle of its samples lies. -0 is 0. Missing values of
-    a column have a bin of their own, after the others; with max_bins a matrix that has any gets at most
-    max_bins - 1 others a column, but one. Cost: a radix
-    sort of each column, 8 bytes a bin for the values, 16 with max_bins. Windows have one row of bins: each
-    number of x is encoded once, however many windows hold it; trees on them are those of a copy, bit for bit.
-    If x has more than max_bins distinct values, columns of windows have bins of their own, and bins are
-    copied after all. Of a sparse matrix the bins of its stored numbers are stored (`Stored`), on the CPU;
-    trees on them are those of ``x.toarray()``.
+    Equal values share a bin, the one that holds the middle of their samples. -0 is 0. Missing values of a
+    column have a bin of their own, after the others. With max_bins a matrix with missing values has at most
+    max_bins - 1 other bins per column, but at least one. Cost: a radix sort of each column. Memory: 8 bytes
+    per bin for the values, 16 with max_bins.
 
-    A large x of another dtype or layout than is computed in, such as a numpy.memmap, is read by blocks of
-    rows to be checked and by blocks of columns to be encoded: beside the bins this takes about 30 bytes
-    for each of 2**22 numbers, or of two columns a thread where these are more.
+    Windows have one row of bins: each number of x is encoded once, however many windows contain it. Their
+    trees are bit-identical to those of a copy. If x has more than max_bins distinct values, each column of
+    windows has its own bins, and bins are copied. For a sparse matrix only bins of stored numbers are stored
+    (`Stored`), on the CPU; trees equal those of ``x.toarray()``.
+
+    A large x that needs a conversion, such as a numpy.memmap, is checked in blocks of rows and encoded in
+    blocks of columns. Besides the bins this takes about 30 bytes for each of 2**22 numbers, or of two columns
+    per thread, if these are more.
 
     Examples
     --------
@@ -352,7 +352,7 @@ def encode(
 
 
 def check_dense(source: Samples) -> FloatArray:
-    """Returns the numbers of samples that are all stored and finite, as a C-contiguous array."""
+    """Returns the numbers of dense, finite samples as a C-contiguous array."""
     x = source.matrix()
     if isinstance(x, Windows):
         raise TypeError("x: expected an array of real numbers, got Windows; copy them to an array")

@@ -1,4 +1,4 @@
-"""Settings that all functions that grow forests share, as one record: checked once."""
+"""Checked settings of all functions that grow forests, in one record."""
 
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ from .trees import Learned
 
 
 class Growth(NamedTuple):
-    """How trees grow."""
+    """Settings of a growth."""
 
     samples: Samples
     learned: Learned
@@ -24,7 +24,7 @@ class Growth(NamedTuple):
     seed: int
     progress: Progress
     order: IntArray | None = None
-    """(n_trees, n_samples) int32: whose label or target each sample of a tree has."""
+    """(n_trees, n_samples) int32: the sample whose label or target each sample of a tree has."""
 
 
 def check_growth(
@@ -45,7 +45,7 @@ def check_growth(
     y_order: ArrayLike | None = None,
     **limits: Any,
 ) -> Growth:
-    """Settings as `hforest.classic.grow` explains them; `limits` are the arguments of `supervised.limits`."""
+    """Returns checked settings (see `hforest.classic.grow`); `limits` are those of `supervised.limits`."""
     check_progress(progress)
     n_trees, first_tree = check.tree_range(n_trees, first_tree)
     stops = supervised.limits(**limits)

@@ -18,13 +18,13 @@ class _Values(NamedTuple):
     column: IntArray
     """(n_values,)"""
     count: Any
-    """(n_values,) samples that have it."""
+    """(n_values,): number of samples with it."""
     of_entry: IntArray
-    """(n_stored + n_columns,): of each stored number, then of 0 in each column."""
+    """(n_stored + n_columns,): number of the value of each stored number, then of 0 in each column."""
 
 
 def _distinct_values(x: Columns) -> _Values:
-    """Values that are stored, and 0 in each column, with as many samples as store none there."""
+    """Returns stored values, and 0 in each column, with the number of samples that do not store it."""
     n_samples, n_columns = x.shape
     data, _, indptr, _ = x.stored
     counts = np.diff(indptr)
@@ -42,12 +42,12 @@ def _distinct_values(x: Columns) -> _Values:
 
 
 def _firsts(column: IntArray, n_columns: int) -> IntArray:
-    """(n_columns + 1,): where each column begins."""
+    """Returns (n_columns + 1,): the start of each column."""
     return np.searchsorted(column, np.arange(n_columns + 1))
 
 
 def _bins_of(values: _Values, n_columns: int, limit: IntArray) -> IntArray:
-    """The bin of each distinct value in its column: `limit` (n_columns,) bins at most."""
+    """Returns the bin of each distinct value in its column, with at most `limit` (n_columns,) bins."""
     first, column = _firsts(values.column, n_columns), values.column
     rank = np.arange(len(column)) - first[column]
     n_distinct = np.diff(first)
@@ -55,23 +55,23 @@ def _bins_of(values: _Values, n_columns: int, limit: IntArray) -> IntArray:
     for f in cut.tolist():
         part = slice(first[f], first[f + 1])
         stop = np.cumsum(values.count[part])
-        # The bin where the middle of a value's samples lies; then bins are numbered without gaps.
+        # The bin that holds the middle of a value's samples; then bins are numbered without gaps.
         wanted = (2 * stop - values.count[part]) * limit[f] // (2 * stop[-1])
         rank[part] = np.cumsum(np.diff(wanted, prepend=wanted[0]) > 0)
     return rank
 
 
 def encode(x: Columns, max_bins: int | None, categorical: np.ndarray | None, has_missing: bool) -> Bins:
-    """Bins of the columns of a sparse matrix, the same as of all its numbers."""
+    """Returns bins of the columns of a sparse matrix, equal to those of its dense form."""
     n_samples, n_columns = x.shape
     n_stored = len(x.stored.data)
     distinct = _distinct_values(x)
-    # 0 is no value of a column that stores all samples.
+    # 0 is not a value of a column that stores all samples.
     occurs = distinct.count > 0
     is_missing = np.isnan(distinct.value)
     number = occurs & ~is_missing
     if max_bins is not None and has_missing:
-        max_bins = max(1, max_bins - 1)  # missing values have a bin too
+        max_bins = max(1, max_bins - 1)  # missing values have a bin, too
     limit = np.full(n_columns, n_samples if max_bins is None else max_bins)
     if categorical is not None:
         limit[categorical] = n_samples
@@ -79,7 +79,7 @@ def encode(x: Columns, max_bins: int | None, categorical: np.ndarray | None, has
         distinct.value[number], distinct.column[number], distinct.count[number], distinct.of_entry
     )
     rank = _bins_of(numbers, n_columns, limit)
-    # Tables: the least and the greatest value of each bin. That of missing values repeats what is before it.
+    # Tables: least and greatest value of each bin. That of missing values repeats the previous one.
     n_bins = np.zeros(n_columns, np.int64)
     np.maximum.at(n_bins, numbers.column, rank + 1)
     missing = np.full(n_columns, -1, np.int64)
@@ -106,7 +106,7 @@ def encode(x: Columns, max_bins: int | None, categorical: np.ndarray | None, has
 
 
 def all_bins(bins: Bins) -> Bins:
-    """The same bins, every one of them stored."""
+    """Returns the same bins in dense form."""
     stored = bins.stored
     assert stored is not None
     n_columns = len(stored.indptr) - 1
@@ -124,14 +124,14 @@ def all_bins(bins: Bins) -> Bins:
 
 
 def all_numbers(x: Columns) -> FloatArray:
-    """The samples as an array of all their numbers."""
+    """Returns the samples as a dense array."""
     dense = np.zeros(x.shape, x.dtype)
     dense[x.stored.indices, np.repeat(np.arange(x.shape[1]), np.diff(x.stored.indptr))] = x.stored.data
     return dense
 
 
 def stored_rows(indptr: IntArray, indices: IntArray, n_samples: int) -> tuple[IntArray, IntArray]:
-    """In which columns each sample stores a number: (n_samples + 1,) int64 and (n_stored,) int32."""
+    """Returns the columns that each sample stores: (n_samples + 1,) int64 and (n_stored,) int32."""
     columns = np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
     of_rows = np.zeros(n_samples + 1, np.int64)
     np.cumsum(np.bincount(indices, minlength=n_samples), out=of_rows[1:])

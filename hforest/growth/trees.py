@@ -1,4 +1,4 @@
-"""What trees learn, and what grown trees are: tuples of arrays."""
+"""Input and output of tree growth, as tuples of arrays."""
 
 from typing import Any, NamedTuple
 
@@ -36,7 +36,7 @@ class Projected(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """What trees learn and where they stop, checked."""
+    """Checked labels or targets, weights, criterion and limits of trees."""
 
     target: Target
     sample_weight: FloatArray
@@ -45,20 +45,20 @@ class Learned(NamedTuple):
 
 
 class Roots(NamedTuple):
-    """Nodes of other trees, each of which becomes the root of a tree: the subtree that grows below it."""
+    """Nodes of other trees, each the root of a subtree that grows below it."""
 
     indptr: IntArray
-    """(n_trees + 1,) int64: tree m has the samples indptr[m] to indptr[m + 1] - 1, of weight above 0."""
+    """(n_trees + 1,) int64: tree m has the samples indptr[m] to indptr[m + 1] - 1, of positive weight."""
     key: IntArray
-    """(n_trees,) uint64: the node's key."""
+    """(n_trees,) uint64: key of the node."""
     weight: FloatArray
-    """(n_trees,) float64: the weight of its whole tree."""
+    """(n_trees,) float64: weight of its whole tree."""
     depth: IntArray
-    """(n_trees,) int64: the node's depth there."""
+    """(n_trees,) int64: depth of the node there."""
 
 
 class Batch(NamedTuple):
-    """Trees first, ..., first + n_trees - 1, which a backend appends to `trees`."""
+    """A range of trees, first to first + n_trees - 1, which a backend appends to `trees`."""
 
     seed: int
     first: int
@@ -67,19 +67,19 @@ class Batch(NamedTuple):
     """(n_trees, n_samples): in-bag counts; None if each sample is drawn once."""
     trees: list[Any]
     roots: Roots | None = None
-    """Of nodes in place of whole trees: `first` is 0, `counts` is None. On the CPU alone."""
+    """Roots, if nodes take the place of whole trees: `first` is 0, `counts` is None. Only on the CPU."""
     order: IntArray | None = None
-    """(n_trees, n_samples) int32: whose label or target each sample has; None: its own. On the CPU alone."""
+    """(n_trees, n_samples) int32: sample whose label or target each one has; None: itself. CPU only."""
 
 
 def joined(
     trees: list[tuple[Array, ...]], n_outputs: int, dtype: np.dtype, projected: bool
 ) -> tuple[Array, ...]:
-    """The arrays of `Trees`, and if trees have projections `indptr`, `indices` and `data` of a Forest.
+    """Returns the arrays of `Trees`, and with projections `indptr`, `indices` and `data` of a Forest.
 
-    A tree is (feature, threshold, left, gain, value), then (indptr without its end, indices, data) if it has
-    projections, then (default_left, words of each node's set of categories, all words) if it knows missing
-    values or categories.
+    A tree is (feature, threshold, left, gain, value), then with projections (indptr without its end, indices,
+    data), then with missing values or categories (default_left, words of each node's set of categories, all
+    words).
     """
     xp = array_module(trees[0][0])
     feature, threshold, left, gain, value = (xp.concatenate([tree[i] for tree in trees]) for i in range(5))

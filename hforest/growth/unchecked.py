@@ -1,7 +1,4 @@
-"""Growth without checks: for functions that have checked their arguments.
-
-Whatever is public calls these once it knows that arrays fit each other.
-"""
+"""Growth without checks, for public functions that have checked their arguments."""
 
 from collections.abc import Callable
 from functools import partial
@@ -20,19 +17,19 @@ from .trees import Batch, Learned, Projected, Roots, Trees
 
 PACKAGE = __package__
 
-MAX_POISSON = 12  # the greatest count
-_TREES_A_THREAD = 4  # of a batch: reports come soon, and threads are busy
-_TREES_A_REPORT, _REPORTS = 4, 16  # on a GPU, where a batch is of many trees
-_BATCH_SAMPLES = 1 << 18  # of the trees of a batch without reports: few waits for threads, little memory
+MAX_POISSON = 12  # the largest count
+_TREES_A_THREAD = 4  # trees of a batch: reports come soon, and threads are busy
+_TREES_A_REPORT, _REPORTS = 4, 16  # on a GPU, where a batch has many trees
+_BATCH_SAMPLES = 1 << 18  # trees of a batch without reports: few waits for threads, little memory
 
 GrowSome = Callable[[Batch], None]
 """Appends the trees of a batch to `batch.trees`."""
 
 
 def in_batches(grow_some: GrowSome, growth: Growth, batch: int | None = None) -> list[Any]:
-    """Calls grow_some until all trees have grown, or a report ends the growth; returns the trees.
+    """Calls grow_some until all trees have grown, or a report stops the growth; returns the trees.
 
-    `batch` is how many trees grow between reports.
+    `batch` is the number of trees between reports.
     """
     n_samples, n_trees, bootstrap = len(growth.samples), growth.n_trees, growth.bootstrap
     xp = dispatch.array_module(growth.samples.numbers)
@@ -65,7 +62,7 @@ def in_batches(grow_some: GrowSome, growth: Growth, batch: int | None = None) ->
 
 
 def most_drawn(n_samples: int, bootstrap: Bootstrap) -> int:
-    """How many samples a tree draws at most."""
+    """Returns the maximum number of samples that a tree draws."""
     if isinstance(bootstrap, str):
         return MAX_POISSON * n_samples
     if isinstance(bootstrap, bool) or not bootstrap.size:
@@ -74,14 +71,14 @@ def most_drawn(n_samples: int, bootstrap: Bootstrap) -> int:
 
 
 def _scaled(learned: Learned, dtype: np.dtype, bootstrap: Bootstrap) -> Learned:
-    """With weights scaled so that sums, and gains in `dtype`, are in range."""
+    """Returns `learned` with weights scaled so that sums, and gains in `dtype`, are in range."""
     n_drawn = most_drawn(len(learned.sample_weight), bootstrap)
     weight, _ = supervised.scaled_weight(learned.sample_weight, learned.target.targets, dtype, n_drawn)
     return learned._replace(sample_weight=weight)
 
 
 def on_bins(growth: Growth, *, max_features: int) -> GrowSome:
-    """What grows trees on bins, for `in_batches`."""
+    """Returns the function that grows trees on bins, for `in_batches`."""
     samples, splitter = growth.samples, growth.splitter
     learned = _scaled(growth.learned, samples.dtype, growth.bootstrap)
     backend = dispatch.backend(PACKAGE, learned.sample_weight)
@@ -93,14 +90,14 @@ def on_bins(growth: Growth, *, max_features: int) -> GrowSome:
 
 
 def joined_trees(trees: list[Any], growth: Growth) -> Trees:
-    """The arrays of trees on bins."""
+    """Returns the arrays of trees on bins."""
     samples = growth.samples
     backend = dispatch.backend(PACKAGE, samples.numbers)
     return Trees(*backend.joined(trees, growth.learned.target.n_outputs, samples.dtype, False))
 
 
 def on_projections(growth: Growth, distribution: Distribution, *, n_projections: int) -> GrowSome:
-    """What grows trees on projections of a distribution, for `in_batches`."""
+    """Returns the function that grows trees on projections of a distribution, for `in_batches`."""
     samples, x = growth.samples, growth.samples.matrix()
     backend = dispatch.backend(PACKAGE, samples.numbers)
     learned = _scaled(growth.learned, samples.dtype, growth.bootstrap)
@@ -114,13 +111,13 @@ def on_projections(growth: Growth, distribution: Distribution, *, n_projections:
 
 
 def joined(trees: list[Any], n_outputs: int, beside: Array, dtype: np.dtype) -> Projected:
-    """Trees on projections of numbers of a dtype, which the backend of the array `beside` has grown."""
+    """Returns the arrays of trees on projections, which the backend of the array `beside` has grown."""
     arrays = dispatch.backend(PACKAGE, beside).joined(trees, n_outputs, dtype, True)
     return Projected(Trees(*arrays[:9]), *arrays[9:])
 
 
 def grow_below(bins: Bins, learned: Learned, roots: Roots, *, max_features: int) -> list[Trees]:
-    """The subtrees that grow from nodes of other trees, each by itself; NumPy arrays alone."""
+    """Returns the subtrees that grow from nodes of other trees, separately; NumPy arrays only."""
     weight = learned.sample_weight
     backend = dispatch.backend(PACKAGE, weight)
     batch = Batch(0, 0, len(roots.key), None, [], roots)
@@ -138,7 +135,7 @@ def grow_projected_below(
     has_missing: bool,
     n_projections: int,
 ) -> list[Projected]:
-    """As `grow_below`, on projections of x (C-contiguous, no infinity)."""
+    """Returns subtrees as `grow_below`, on projections of x (C-contiguous, without infinity)."""
     backend = dispatch.backend(PACKAGE, x)
     batch = Batch(0, 0, len(roots.key), None, [], roots)
     workspace = backend.prepare_projections(x, distribution, has_missing)
@@ -155,13 +152,13 @@ def grow_projected_below(
 
 
 def _first_leaves(trees: Trees) -> list[int]:
-    """Where the values of each tree begin."""
+    """Returns the start of the values of each tree."""
     before = np.concatenate([np.zeros(1, np.int64), np.cumsum(trees.feature == -1)])
     return [int(n) for n in before[trees.tree_start[:-1]]]
 
 
 def _tree(trees: Trees, m: int, first_leaf: int) -> Trees:
-    """One of some trees, as views."""
+    """Returns one of the trees, as views."""
     nodes = slice(int(trees.tree_start[m]), int(trees.tree_start[m + 1]))
     feature = trees.feature[nodes]
     n_leaves = (len(feature) + 1) // 2

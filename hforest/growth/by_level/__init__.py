@@ -1,12 +1,12 @@
-"""Growth level by level, from sums over parts of the samples, which may lie on several machines.
+"""Growth level by level, from sums over parts of the samples, which may be on several machines.
 
-The trees are those of `hforest.growth`: large nodes are split by sums of histograms over all parts, small
-ones are gathered and finished by that engine. For those who drive it: `hforest.scale` and `hforest.dask` have
-parts on workers. An `Engine` calls functions of parts; `check_settings` makes `Settings`, with which `grow`
-returns the number of features and the trees. `Description` and `Gathered` are, beside arrays, `Trees` and
-`Projected` of `hforest.growth`, the records that functions of parts return, for engines that send them.
+Trees equal those of `hforest.growth`. Large nodes are split by sums of histograms over all parts; small nodes
+are gathered and finished by `hforest.growth`. Drivers are `hforest.scale` and `hforest.dask`, whose parts are
+on workers. An `Engine` calls functions of parts. `check_settings` makes `Settings`, with which `grow` returns
+the number of features and the trees. Functions of parts return arrays, `Trees` and `Projected` of
+`hforest.growth`, `Description` and `Gathered`, which engines may send.
 
-An engine whose parts lie in a list:
+An engine with its parts in a list:
 
 >>> import numpy as np, hforest
 >>> from hforest.growth import by_level

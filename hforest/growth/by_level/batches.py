@@ -22,17 +22,17 @@ from .nodes import MISSING_LEFT, UNKNOWN_LEFT, Split, Tree
 from .parts import Below, Draw, Step
 from .planning import Plan
 
-_HISTOGRAM_BYTES = 1 << 28  # of the histograms that are summed at a time
-_GATHERED_BYTES = 1 << 28  # of the rows of small nodes that are gathered at a time
+_HISTOGRAM_BYTES = 1 << 28  # bytes of histograms that are summed at a time
+_GATHERED_BYTES = 1 << 28  # bytes of rows of small nodes that are gathered at a time
 LEFT = 1
-"""A side of a bin, as best_splits.pyx has it."""
+"""A side of a bin, as in best_splits.pyx."""
 
 
 class Pending(NamedTuple):
-    """A node whose rows are in the state."""
+    """A pending node, whose rows are in the state."""
 
     tree: int
-    """Of the batch."""
+    """Number of its tree in the batch."""
     node: int
     key: int
     depth: int
@@ -51,7 +51,7 @@ class BatchOfTrees:
         self.dtype: np.dtype = check.INT64
 
     def grow(self) -> list[tuple[Any, ...]]:
-        """Returns the trees as `growth.trees.joined` takes them."""
+        """Returns the trees in the form that `growth.trees.joined` takes."""
         pending = self._roots()
         while pending:
             size = {i: int(p.sums[-1]) for i, p in enumerate(pending) if not self._is_leaf(p)}
@@ -97,7 +97,7 @@ class BatchOfTrees:
         return self._weight(p.sums) < 2 * self._least_weight(p)
 
     def _least_weight(self, p: Pending) -> float:
-        """The weight that each side of a split of a node must have."""
+        """Returns the minimum weight of each side of a split of a node."""
         return self.plan.settings.limits.min_weight_fraction_leaf * self.root_weight[p.tree]
 
     def _is_pure(self, sums: IntArray) -> bool:
@@ -123,7 +123,7 @@ class BatchOfTrees:
     # -------------------------------------------------------------------------------- small nodes
 
     def _finish(self, pending: list[Pending], small: list[int]) -> None:
-        """Gathers the rows of small nodes in one place each, and grows there what is below them."""
+        """Gathers the rows of each small node in one place, and grows its subtree there."""
         plan, n_tasks = self.plan, self.engine.n_tasks
         size = np.array([int(pending[i].sums[-1]) * plan.row_bytes for i in small], np.int64)
         for some in chunks(np.array(small, np.int64), size, _GATHERED_BYTES):
@@ -146,7 +146,7 @@ class BatchOfTrees:
     # -------------------------------------------------------------------------------- splits
 
     def _split(self, pending: list[Pending], large: list[int]) -> list[Pending]:
-        """Splits nodes, or makes leaves of them; returns the children that are pending."""
+        """Splits nodes or makes them leaves; returns the pending children."""
         keeps = np.zeros((len(pending), 2), bool)
         chosen: dict[int, Any] = {}
         children = []
@@ -175,7 +175,7 @@ class BatchOfTrees:
         return children
 
     def _advance(self, pending: list[Pending], chosen: dict[int, Any], keeps: np.ndarray) -> None:
-        """Divides the rows of nodes with a chosen split, and keeps those of some children."""
+        """Divides the rows of nodes by their splits, and keeps those of some children."""
         column = np.full(len(pending), -1, np.int32)
         tables: list[IntArray] = [np.zeros(0, np.uint8)] * len(pending)
         for i, best in chosen.items():
@@ -189,13 +189,13 @@ class BatchOfTrees:
 
     @staticmethod
     def _default_left(missing: int, sides: tuple[IntArray, IntArray]) -> int:
-        """What a split sends left without a comparison; what the node has not seen, to its larger side."""
+        """Returns default_left: values that did not occur in the node go to its larger side."""
         heavier = int(sides[0][-1]) >= int(sides[1][-1])
         missing_left = heavier if missing < 0 else bool(missing)
         return MISSING_LEFT * missing_left + UNKNOWN_LEFT * heavier
 
     def _record(self, p: Pending, best: Any, sides: tuple[IntArray, IntArray], gain: float) -> Split:
-        """Returns the split of a node as the tree has it; sides: sums of the left and the right one."""
+        """Returns the split of a node for its tree; sides: sums of the left and the right one."""
         edges, f = self.plan.edges, best.column
         default_left = self._default_left(best.missing, sides)
         missing = -1 if edges.missing is None else int(edges.missing[f])
@@ -209,12 +209,12 @@ class BatchOfTrees:
         return Split(f, edges.threshold(f, best.low, best.high), gain, default_left, [])
 
     def _best_splits(self, pending: list[Pending], nodes: list[int]) -> list[Any]:
-        """The best splits of nodes; None where there is none."""
+        """Returns the best split of each node, or None."""
         splits: dict[int, Best | None] = {}
         first, count, constant = 0, self.plan.max_features, nodes
         n_columns = len(self.plan.edges.n_bins)
         while constant and first < n_columns:
-            # Features beyond max_features are sampled one by one, until one varies in the node.
+            # Further features than max_features are sampled one by one, until one varies in the node.
             constant = self._compare(pending, constant, (first, count), splits)
             first += count
             count = min(max(count, 4), n_columns - first)
@@ -227,7 +227,7 @@ class BatchOfTrees:
         sampled: tuple[int, int],
         splits: dict[int, "Best | None"],
     ) -> list[int]:
-        """Writes the best splits of nodes over a range of their features; returns where all are constant."""
+        """Writes the best splits of nodes over a range of features; returns nodes where all are constant."""
         first, count = sampled
         node_keys = np.array([pending[i].key for i in nodes], np.uint64)
         edges = self.plan.edges
@@ -237,7 +237,7 @@ class BatchOfTrees:
         for some in chunks(np.arange(len(nodes)), sizes, _HISTOGRAM_BYTES):
             numbers = np.array(nodes, np.int64)[some]
             column = columns[some].ravel()
-            # Places in the slot's cells: the last one, where a column has missing values.
+            # Place among the slot's cells: the last one, if a column has missing values.
             missing = np.full(len(column), -1, np.int64) if edges.missing is None else edges.missing[column]
             named = np.zeros(len(column), np.uint8)
             if edges.categorical is not None:
@@ -253,7 +253,7 @@ class BatchOfTrees:
         return constant
 
     def _histograms(self, function: Callable[..., IntArray], *args: Any, cells: IntArray) -> IntArray:
-        """The histograms of slots, summed over parts."""
+        """Returns the histograms of slots, summed over parts."""
         shape = int(cells[-1]), self.plan.n_channels
         handles = (self.data, self.state)
         sums = self.engine.total(function, handles, *args, self.dtype, shape=shape, dtype=self.dtype)
@@ -263,7 +263,7 @@ class BatchOfTrees:
         self, pending: list[Pending], nodes: list[int], sums: IntArray, cells: IntArray, missing: IntArray,
         named: IntArray, *, all_sampled: bool,
     ) -> tuple[dict[int, "Best"], list[int]]:  # fmt: skip
-        """The best splits of nodes by the histograms of their slots, and the nodes in which no slot varies.
+        """Returns the best splits of nodes by the histograms of slots, and the nodes in which no slot varies.
 
         Each node has equally many slots, node after node; `column` of a split is the number of its slot. See
         best_splits.pyx.
@@ -293,19 +293,19 @@ class Best(NamedTuple):
 
     score: float
     column: int
-    """Its feature, or slot."""
+    """Feature, or slot."""
     low: int
     high: int
     missing: int
     """1 or 0: missing values go left or right; -1: the node has none."""
     side: IntArray
-    """Of each bin: 1 left, 0 right, 2 the node has none."""
+    """For each bin 1: left, 0: right, 2: not in the node."""
     left: IntArray
     """(n_channels,): sums of the left side."""
 
 
 def _bit_set(here: list[int], there: list[int], others: bool) -> list[int]:
-    """Words of a set of categories: those here, and others up to the last word if `others` says so."""
+    """Returns the words of a set of categories: those here, and with `others` all further ones."""
     words = [0xFFFFFFFF if others else 0] * (max([*here, *there], default=0) // 32 + 1)
     for c in here:
         words[c // 32] |= 1 << c % 32
@@ -315,7 +315,7 @@ def _bit_set(here: list[int], there: list[int], others: bool) -> list[int]:
 
 
 def chunks(numbers: IntArray, sizes: IntArray, most: int) -> list[IntArray]:
-    """Numbers in groups whose sizes sum to at most `most`, or are one."""
+    """Returns numbers in groups whose sizes sum to at most `most`, or of one number."""
     if not len(numbers):
         return []
     groups, first, size = [], 0, 0

@@ -1,4 +1,4 @@
-"""The bins of columns whose values lie in several parts: the same for all, whatever rows each has."""
+"""Bins of columns whose values are in several parts: equal for all parts."""
 
 from typing import NamedTuple
 
@@ -10,21 +10,21 @@ from .levels import find_bins
 
 
 class Edges(NamedTuple):
-    """The bins of all columns, as `hforest.growth.Bins` has them."""
+    """Bins of all columns, as in `hforest.growth.Bins`."""
 
     low: FloatArray
-    """(n_columns, widest) float64: least value known of each bin; what follows the last one repeats it."""
+    """(n_columns, widest) float64: least known value of each bin; later entries repeat the last one."""
     high: FloatArray
     n_bins: IntArray
     """(n_columns,) int64: without the bin of missing values."""
     missing: IntArray | None
-    """(n_columns,) int64: the bin of missing values, the last one, or -1. None: no column has any."""
+    """(n_columns,) int64: bin of missing values, the last one, or -1. None: no column has any."""
     categorical: np.ndarray | None
     dtype: np.dtype
-    """Of values and thresholds."""
+    """Dtype of values and thresholds."""
 
     def cells(self, column: IntArray) -> IntArray:
-        """Returns where the cells of slots of these features begin, and where the last one ends."""
+        """Returns the start of the cells of each slot of these features, and the end of the last one."""
         sizes = self.n_bins + (0 if self.missing is None else self.missing >= 0)
         return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes[column])])
 
@@ -34,16 +34,16 @@ class Edges(NamedTuple):
 
 
 def between(low: FloatArray, high: FloatArray, dtype: np.dtype) -> FloatArray:
-    """Returns thresholds t with low <= t < high: means, or low where the mean rounds to high."""
+    """Returns thresholds t with low <= t < high: means, or low if the mean rounds to high."""
     least, greatest = np.asarray(low, np.float64), np.asarray(high, np.float64)
     t = (least / 2 + greatest / 2).astype(dtype).astype(np.float64)
     return np.where((least <= t) & (t < greatest), t, least)
 
 
 def of_sample(values: FloatArray, max_bins: int) -> tuple[FloatArray, FloatArray]:
-    """Returns the least and the greatest value of at most max_bins bins of about as many values each.
+    """Returns the least and the greatest value of at most max_bins bins of about equal numbers of values.
 
-    The bins of `hforest.growth.encode`.
+    They are the bins of `hforest.growth.encode`.
     """
     distinct, counts = np.unique(values[~np.isnan(values)], return_counts=True)
     if len(distinct) <= max_bins:
@@ -60,7 +60,7 @@ def edges_of(
     categorical: np.ndarray | None,
     dtype: np.dtype,
 ) -> Edges:
-    """Returns the bins of columns, of each the least and the greatest values."""
+    """Returns the bins of columns from their least and greatest values."""
     n_bins = np.array([len(low) for low, _ in tables], np.int64)
     some_missing = bool(has_missing.any())
     widest = max(1, int(n_bins.max())) + some_missing
@@ -78,7 +78,7 @@ def edges_of(
 def bins_of(x: FloatArray, edges: Edges) -> IntArray:
     """Returns the bin of each value: (n_columns, n_rows).
 
-    A value between two bins belongs to the one on its side of the threshold between them.
+    A value between two bins belongs to the bin on its side of the threshold.
     """
     widest = edges.low.shape[1]
     dtype = next(t for t in BIN_DTYPES if widest <= 256**t.itemsize)

@@ -1,4 +1,4 @@
-"""How a state machine reaches the parts of the samples."""
+"""Interface by which a state machine reaches the parts of the samples."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -8,19 +8,19 @@ import numpy as np
 from ...core.aliases import Array
 
 Handle = Any
-"""A value of each part, which stays where the part is."""
+"""A value of each part, which stays with the part."""
 
 
 class Engine(Protocol):
-    """Calls functions of parts. `collect`, `total` and `exchange` raise the errors of all parts."""
+    """Calls functions of parts; `collect`, `total` and `exchange` raise the errors of all parts."""
 
     n_tasks: int
-    """How many tasks of one kind run beside each other."""
+    """Number of tasks of one kind that run in parallel."""
 
     def map(
         self, function: Callable[..., Any], handles: Sequence[Handle], *args: Any, each: Sequence[Any] = ()
     ) -> Handle:
-        """Returns the values function(*values of the part, *args), which stay where they are.
+        """Returns a handle of the values function(*values of the part, *args), which stay with their parts.
 
         each: a last argument for each part.
         """
@@ -29,7 +29,7 @@ class Engine(Protocol):
     def collect(
         self, function: Callable[..., Any], handles: Sequence[Handle], *args: Any, each: Sequence[Any] = ()
     ) -> list[Any]:
-        """Returns what the parts' calls return, in the order of parts."""
+        """Returns the results of the parts' calls, in the order of parts."""
         ...
 
     def total(
@@ -51,9 +51,9 @@ class Engine(Protocol):
         receive: Callable[..., Any],
         args: Sequence[tuple[Any, ...]],
     ) -> list[Any]:
-        """Returns receive([send(*values of the part, item) of each part], *args) of each item."""
+        """Returns receive([send(*values of the part, item) for each part], *args) for each item."""
         ...
 
     def agree(self, go_on: Callable[[], bool]) -> bool:
-        """Returns whether go_on() is True for all state machines; raises what it raises for one of them."""
+        """Returns whether go_on() is True for all state machines; raises the error of any of them."""
         ...

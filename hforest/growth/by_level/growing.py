@@ -1,11 +1,11 @@
-"""The state machine that grows trees level by level, from sums of integers over the parts of the samples.
+"""State machine that grows trees level by level, from sums of integers over the parts of the samples.
 
     start                    roots of a batch of trees, each part with its own rows
     level: small nodes       gathered in one place each, finished there by the engine of hforest.growth
            other nodes       histograms of the sampled features, summed over parts; best splits
     advance                  each part divides its rows
 
-Sums of integers are exact, so all state machines find the same splits, however rows are divided into parts.
+Sums of integers are exact, so all state machines find equal splits, however rows are divided into parts.
 """
 
 from functools import partial
@@ -27,18 +27,18 @@ from .settings import Settings
 def grow(
     engine: Engine, samples: object, settings: Settings, *, progress: Progress = None
 ) -> tuple[int, Projected]:
-    """Returns the number of features of samples that lie in parts, and the trees that grow on all of them.
+    """Returns the number of features of samples in several parts, and trees that are grown on all of them.
 
     Parameters
     ----------
     engine : Engine
-        Calls functions of parts. Where several state machines run side by side, as on the workers of
-        `hforest.scale.grow_by_rows`, each has its own engine, which gives all of them the same sums.
+        Calls functions of parts. If several state machines run in parallel, as on the workers of
+        `hforest.scale.grow_by_rows`, each has its own engine; all engines return equal sums.
     samples : object
-        A handle of the engine: of each part a tuple (x, y, sample_weight), or (x, y, sample_weight, counts)
-        with in-bag counts, of which the last ones may be None.
+        A handle of the engine. The value of each part is a tuple (x, y, sample_weight), or (x, y,
+        sample_weight, counts) with in-bag counts; sample_weight and counts may be None.
     settings : Settings
-        From `check_settings`; the same in all state machines.
+        Result of `check_settings`, the same in all state machines.
     progress : callable or bool, optional
         Called as progress(done, n_trees) after every few trees. If it returns False, growth stops and the
         trees so far are returned. True shows a bar. If it returns False in one state machine, all stop.
@@ -46,15 +46,16 @@ def grow(
     Returns
     -------
     n_features : int
-        Columns of x.
+        Number of columns of x.
     trees : Projected
-        Arrays of a `hforest.tree.Forest`, without entries where nodes compare features. Their bits do not
-        depend on how samples are divided into parts.
+        Arrays of a `hforest.tree.Forest`, without entries for nodes that compare features. They are
+        bit-identical for every division of the samples into parts.
 
     Raises
     ------
     TypeError, ValueError, IndexError, MemoryError
-        What a part has is of a wrong kind, shape or value, or differs between parts; no memory.
+        Data of a part have a wrong kind, shape or value, or do not fit those of other parts; not enough
+        memory.
     """
     projected = settings.distribution is not None
     batch = ProjectedTrees if projected else BatchOfTrees

@@ -1,4 +1,4 @@
-"""A tree whose upper nodes were split by sums of all parts, and whose lower ones grew in one place."""
+"""A tree with upper nodes that sums over all parts split, and lower nodes that grow in one place."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -21,15 +21,15 @@ class Split(NamedTuple):
     gain: float
     default_left: int
     words: list[int]
-    """The set of categories that go left."""
+    """Set of categories that go left."""
     indices: Sequence[int] = ()
-    """Of a projection (feature -2) its features."""
+    """Features of a projection (feature -2)."""
     data: Sequence[float] = ()
     """Their weights."""
 
 
 class Tree:
-    """Nodes in the order in which they were found; the children of a node are neighbours."""
+    """Nodes in the order of their splits; the children of a node are neighbours."""
 
     def __init__(self) -> None:
         self.splits: list[Split | None] = [None]
@@ -42,7 +42,7 @@ class Tree:
         self.value.append(value)
 
     def make_split(self, v: int, split: Split) -> int:
-        """Returns the number of the left child; the right one has the next."""
+        """Adds a split; returns the number of the left child, which the right one follows."""
         first = len(self.splits)
         self.splits[v] = split
         self.left[v] = first
@@ -53,7 +53,7 @@ class Tree:
     def arrays(
         self, n_outputs: int, dtype: np.dtype, has_defaults: bool, projected: bool
     ) -> tuple[IntArray, ...]:
-        """Returns the tree as `growth.trees.joined` takes it, breadth-first."""
+        """Returns the tree in the form that `growth.trees.joined` takes, breadth-first."""
         parts = _joined(self, n_outputs, dtype)
         order = _breadth_first(parts.feature, parts.left)
         place = np.empty(len(order), np.int64)
@@ -79,19 +79,19 @@ class Tree:
 
 
 class _Nodes(NamedTuple):
-    """All nodes of a tree, the subtrees after the others."""
+    """All nodes of a tree, subtrees last."""
 
     feature: IntArray
     threshold: FloatArray
     left: IntArray
-    """Of a leaf its row of `value`."""
+    """Left child; in a leaf its row of `value`."""
     gain: FloatArray
     default_left: IntArray
     n_words: IntArray
     first_word: IntArray
     n_entries: IntArray
     first_entry: IntArray
-    # Those above have an element for each node.
+    # The fields above have an element for each node.
     value: FloatArray
     words: IntArray
     indices: IntArray
@@ -124,7 +124,7 @@ def _with_projections(subtree: Trees | Projected) -> Projected:
 
 
 def _joined(tree: Tree, n_outputs: int, dtype: np.dtype) -> _Nodes:
-    """The nodes that were split by sums of all parts, then those of the subtrees but their roots."""
+    """Returns the nodes that sums over all parts split, then those of the subtrees without their roots."""
     none = Split(-1, 0.0, 0.0, 0, [])
     splits = [none if split is None else split for split in tree.splits]
     feature, threshold, gain, default_left, words, indices, data = zip(*splits, strict=True)
@@ -141,7 +141,7 @@ def _joined(tree: Tree, n_outputs: int, dtype: np.dtype) -> _Nodes:
         n_nodes, n_values, n_all_words, n_all_entries = sizes.tolist()
         nothing = np.zeros(len(below.left) + 1, np.int64)
         indptr = below.category_indptr if len(below.category_indptr) else nothing
-        # Node j of the subtree, but its root, is number n_nodes + j - 1.
+        # Node j > 0 of the subtree gets number n_nodes + j - 1.
         left = below.left + np.where(below.feature != -1, n_nodes - 1, n_values)
         nodes = (
             below.feature, below.threshold, left, below.gain,

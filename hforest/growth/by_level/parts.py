@@ -1,6 +1,6 @@
-"""What is done with the rows of a part: functions of it, which return new values.
+"""Functions of the rows of a part, which return new values.
 
-None of them changes its arguments, so that an engine may run one again elsewhere. A part goes through
+None of them changes its arguments, so that an engine may run one again elsewhere. Stages of a part:
 
     RawPart -> describe -> (for every part: the same bins of all) -> encode -> Part
     Part    -> start -> State of a batch of trees -> advance -> State of the next level -> ...
@@ -22,14 +22,14 @@ from .nodes import ranges
 from .settings import Settings
 
 MAX_ROW_WEIGHT = 2**24
-"""Of a sample: products with in-bag counts are kept in 32 bits."""
+"""Maximum weight of a sample: products with in-bag counts fit into 32 bits."""
 
 State = tuple[IntArray, IntArray, IntArray]
 """(row, weight, indptr) of the pending nodes of a batch of trees: see levels.pyx."""
 
 
 class RawPart(NamedTuple):
-    """A part as the caller gave it."""
+    """A part of the caller, not yet checked."""
 
     x: Any
     y: Any
@@ -39,12 +39,12 @@ class RawPart(NamedTuple):
 
 
 def raw_part(samples: tuple[Any, ...]) -> RawPart:
-    """Returns a part of a tuple (x, y, sample_weight) or (x, y, sample_weight, counts)."""
+    """Returns a part from a tuple (x, y, sample_weight) or (x, y, sample_weight, counts)."""
     return RawPart(*samples)
 
 
 class Description(NamedTuple):
-    """What the others must know about a part."""
+    """Facts about a part that the other parts need."""
 
     n_rows: int
     n_columns: int
@@ -52,26 +52,26 @@ class Description(NamedTuple):
     has_missing: np.ndarray
     """(n_columns,) bool."""
     distinct: list[FloatArray | None]
-    """Of each column its distinct values in order, or None where these are more than its bins."""
+    """Distinct values of each column in order, or None if they are more than its bins."""
     n_outputs: int
     labels: IntArray | None
-    """How many rows each class has."""
+    """Number of rows of each class."""
     total: FloatArray | None
-    """The greatest absolute target."""
+    """Largest absolute target."""
     weight: int
     """Sum of the weights of the rows."""
     max_weight: int
-    """Greatest product of a weight and an in-bag count that is given."""
+    """Largest product of a weight and an in-bag count of the caller."""
     drawn: np.ndarray
-    """(n_trees,) bool: which trees draw a row of the part, by in-bag counts."""
+    """(n_trees,) bool: trees that draw a row of the part, by in-bag counts."""
 
 
 class Part(NamedTuple):
-    """A part as bins, and what is learned from it."""
+    """A part as bins, with its labels or targets."""
 
     edges: Edges
     codes: Array
-    """(n_columns, n_rows) of uint8, uint16 or uint32. Of projections the numbers, row after row."""
+    """(n_columns, n_rows) of uint8, uint16 or uint32. For projections the numbers, row after row."""
     labels: IntArray | None
     """(n_rows,) int32."""
     targets: FloatArray | None
@@ -82,32 +82,32 @@ class Part(NamedTuple):
     """(n_rows,) int64; None: all are 1."""
     counts: IntArray | None
     first_row: int
-    """Number of the first row among all."""
+    """Number of its first row among all rows."""
     n_outputs: int
 
     @property
     def n_channels(self) -> int:
-        """Sums of a node or a bin: weights of classes, or columns of `fixed`; then the number of rows."""
+        """Returns the number of sums of a node or bin: weights of classes or columns of `fixed`, and rows."""
         return self.n_outputs + (1 if self.fixed is None else 3)
 
 
 class Draw(NamedTuple):
-    """The trees of a batch."""
+    """Range of the trees of a batch."""
 
     seed: int
     first: int
-    """Number of the first tree, by which random numbers are keyed."""
+    """Number of the first tree, part of the keys of random numbers."""
     at: int
-    """Its place in the call."""
+    """Its place among the trees of the call."""
     n_trees: int
     bootstrap: str
     whole: tuple[bool, ...] | None
-    """Trees that take every row, for their draws hold no weight."""
+    """Whether trees take every row, for their draws have no weight."""
 
 
 # -------------------------------------------------------------------------------------------- before growth
 
-_DISTINCT_ROWS = 1 << 16  # rows whose distinct values are found at a time
+_DISTINCT_ROWS = 1 << 16  # number of rows for which distinct values are searched at a time
 
 
 def _distinct(column: Array, most: int) -> FloatArray | None:
@@ -121,7 +121,7 @@ def _distinct(column: Array, most: int) -> FloatArray | None:
 
 
 def _checked(raw: RawPart, settings: Settings) -> tuple[FloatArray, supervised.Target, IntArray | None]:
-    """Samples, what is learned, and whole weights or None, of any number of rows."""
+    """Returns samples, labels or targets, and whole weights or None, for any number of rows."""
     x = supervised.matrix("x", raw.x, missing=True)
     check.require(
         x.shape[1] > 0 and max(x.shape) <= check.MAX_COUNT, "x", "1 to 2**31 - 1 features and fewer rows",
@@ -149,10 +149,10 @@ def _whole_weight(weight: Any, n: int) -> IntArray | None:
 
 
 def describe(raw: RawPart, settings: Settings) -> Description:
-    """Checks a part and describes it."""
+    """Returns the description of a part after a check."""
     x, target, weight = _checked(raw, settings)
     n, n_columns = x.shape
-    most = [settings.max_bins if settings.distribution is None else 0] * n_columns  # or none has bins
+    most = [settings.max_bins if settings.distribution is None else 0] * n_columns  # or no column has bins
     is_categorical = supervised.categorical(settings.categorical, n_columns)
     if is_categorical is not None:
         supervised.categories("x", x, is_categorical)
@@ -179,9 +179,9 @@ def describe(raw: RawPart, settings: Settings) -> Description:
 
 
 def sample(raw: RawPart, dtype: np.dtype, columns: IntArray, chosen: tuple[int, int, int]) -> FloatArray:
-    """Returns the values of some columns of the rows that are sampled, in the order of rows.
+    """Returns the values of some columns of sampled rows, in the order of rows.
 
-    chosen: the seed, the number of the first row, and how many rows of 2**32 are sampled.
+    chosen: the seed, the number of the first row, and the number of rows of 2**32 that are sampled.
     """
     x = supervised.matrix("x", raw.x, dtype, missing=True)
     seed, first_row, threshold = chosen
@@ -191,14 +191,14 @@ def sample(raw: RawPart, dtype: np.dtype, columns: IntArray, chosen: tuple[int, 
 
 
 def sampled_rows(seed: int, first_row: int, n: int, threshold: int) -> np.ndarray:
-    """Returns which of the rows from first_row on are sampled: each by its own draw."""
+    """Returns which of the rows from first_row on are sampled, each by a draw of its own."""
     return words(seed, first_row, n) < threshold
 
 
 def encode(
     raw: RawPart, edges: Edges, settings: Settings, n_outputs: int, exponent: int, first_row: int
 ) -> Part:
-    """Returns a part as bins, or its numbers. Targets are rounded to multiples of 2**-exponent."""
+    """Returns a part as bins or numbers, with targets rounded to multiples of 2**-exponent."""
     x = supervised.matrix("x", raw.x, edges.dtype, missing=True)
     fixed = counts = None
     _, (labels, targets, _), weight = _checked(raw, settings)
@@ -212,7 +212,7 @@ def encode(
 
 
 def _in_fixed_point(targets: FloatArray, exponent: int) -> IntArray:
-    """Targets in fixed point, a column of ones, and a hash of each row."""
+    """Returns targets in fixed point, a column of ones, and a hash of each row."""
     rows = np.rint(np.ldexp(targets, exponent)).astype(np.int64)
     return np.column_stack([rows, np.ones(len(rows), np.int64), _hashes(rows).astype(np.int64)])
 
@@ -225,7 +225,7 @@ def _hashes(rows: IntArray) -> np.ndarray:
 
 
 def _mixed(a: np.ndarray) -> np.ndarray:
-    """A permutation of words of 64 bits (Steele, Lea and Flood 2014)."""
+    """Returns words of 64 bits after a permutation (Steele, Lea and Flood 2014)."""
     a = a + np.uint64(0x9E3779B97F4A7C15)
     a = (a ^ (a >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     a = (a ^ (a >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -241,7 +241,7 @@ def hash_of(row: IntArray) -> int:
 
 
 def start(part: Part, draw: Draw) -> State:
-    """Returns the roots of the trees of a batch, with the rows that they hold."""
+    """Returns the roots of the trees of a batch, with their rows."""
     n = part.codes.shape[1]
     if draw.bootstrap == "poisson":
         counts = np.empty((draw.n_trees, n), np.int32)
@@ -281,19 +281,19 @@ def root_sums(part: Part, state: State) -> IntArray:
 
 
 def histograms(part: Part, state: State, node: IntArray, column: IntArray, dtype: np.dtype) -> IntArray:
-    """Returns the histograms of slots: see levels.pyx."""
+    """Returns the histograms of slots (see levels.pyx)."""
     cells = part.edges.cells(column)
     sums = histograms_of(part.codes, part.labels, part.fixed, part.n_outputs, state, node, column, cells)
     return sums.astype(dtype, copy=False)
 
 
 class Step(NamedTuple):
-    """What becomes of the nodes of a state."""
+    """Splits of the nodes of a state."""
 
     column: IntArray
-    """(n_nodes,) int32: the feature of the split; -1: the node's rows are dropped."""
+    """(n_nodes,) int32: feature of the split; -1: the node's rows are dropped."""
     tables: IntArray
-    """(n_nodes + 1,) int64: where the sides of its bins begin."""
+    """(n_nodes + 1,) int64: start of the sides of its bins."""
     goes_left: IntArray
     """uint8."""
     keeps: np.ndarray
@@ -320,7 +320,7 @@ class Gathered(NamedTuple):
 
 
 class Below(NamedTuple):
-    """What the place where nodes are finished needs beside their rows."""
+    """Data besides rows that are needed to finish nodes."""
 
     key: IntArray
     depth: IntArray
@@ -347,7 +347,7 @@ def gathered(part: Part, state: State, nodes: IntArray) -> Gathered:
 
 
 def _merged(parts: list[Gathered]) -> Gathered:
-    """The rows of each node in the order of parts, which is that of all rows."""
+    """Returns the rows of each node in the order of parts, which is that of all rows."""
     if len(parts) == 1:
         return parts[0]
     sizes = np.stack([np.diff(part.indptr) for part in parts], axis=1)  # (n_nodes, n_parts)
@@ -367,7 +367,7 @@ def _merged(parts: list[Gathered]) -> Gathered:
 
 
 def _check_gathered(part: Gathered, number: int, edges: Edges, n_outputs: int, below: Below) -> None:
-    """Checks the rows that another part sent, on which compiled code relies."""
+    """Checks the rows that another part sent, for compiled code relies on them."""
     n_columns, n = len(edges.n_bins), part.codes.shape[-1]
     projected, classes = below.settings.distribution is not None, below.settings.task == "classification"
     codes = edges.dtype if projected else np.dtype(np.uint8 if edges.low.shape[1] <= 256 else np.uint16)

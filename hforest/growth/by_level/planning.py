@@ -1,4 +1,4 @@
-"""What is known of all parts before trees grow: settings, bins and limits, from descriptions of all rows."""
+"""Settings, bins and limits for all parts before trees grow, from descriptions of all rows."""
 
 from typing import NamedTuple
 
@@ -14,26 +14,26 @@ from .parts import Description
 from .settings import Settings
 
 SAMPLED = 1 << 17
-"""Rows from which bins are made: all where there are no more, else about so many."""
-_SAMPLE_BYTES = 1 << 26  # of sampled values that are collected at a time
-_STATE_BYTES = 1 << 29  # of a part's rows of a batch of trees
-_BATCH = 64  # trees of a batch at most
-_GATHER_RATIO = 8  # bytes of a node's rows to those of its histograms, up to which rows are gathered
+"""Number of rows from which bins are made: all if there are no more, else about this number."""
+_SAMPLE_BYTES = 1 << 26  # bytes of sampled values that are collected at a time
+_STATE_BYTES = 1 << 29  # bytes of a part's rows of a batch of trees
+_BATCH = 64  # maximum number of trees of a batch
+_GATHER_RATIO = 8  # rows are gathered up to this ratio of their bytes to those of the node's histograms
 
 
 class Plan(NamedTuple):
-    """What is known once all parts have described their rows."""
+    """Settings, bins and limits, after all parts have described their rows."""
 
     edges: Edges
     settings: Settings
     n_outputs: int
     exponent: int
-    """Of targets in fixed point: multiples of 2**-exponent."""
+    """Targets in fixed point are multiples of 2**-exponent."""
     scale: int
     """Gains are multiplied by 2**scale, so that they are in range."""
     max_features: int
     row_bytes: int
-    """Of a row that is gathered."""
+    """Bytes of a row that is gathered."""
     max_gathered: int
     n_batch: int
 
@@ -47,7 +47,7 @@ class Plan(NamedTuple):
 
 
 def _n_outputs(descriptions: list[Description], settings: Settings) -> int:
-    """Classes or targets of all parts."""
+    """Returns the number of classes or targets of all parts."""
     with_rows = [d for d in descriptions if d.n_rows]
     if settings.task == "regression":
         numbers = sorted({d.n_outputs for d in with_rows})
@@ -69,7 +69,7 @@ def _n_outputs(descriptions: list[Description], settings: Settings) -> int:
 
 
 def _merged_distinct(descriptions: list[Description], f: int, most: int) -> FloatArray | None:
-    """Distinct values of a column in all parts, or None where these are more than `most`."""
+    """Returns the distinct values of a column in all parts, or None if they are more than `most`."""
     merged = np.zeros(0)
     for d in descriptions:
         values = d.distinct[f]
@@ -88,7 +88,7 @@ def _edges(
     first_rows: list[int],
     settings: Settings,
 ) -> Edges:
-    """The bins of all columns."""
+    """Returns the bins of all columns."""
     n, n_columns = sum(d.n_rows for d in descriptions), descriptions[0].n_columns
     dtype = np.dtype(np.float64 if max(d.itemsize for d in descriptions if d.n_rows) == 8 else np.float32)
     categorical = supervised.categorical(settings.categorical, n_columns)
@@ -96,7 +96,7 @@ def _edges(
     if settings.distribution is not None:
         none = np.zeros(0)
         return edges_of([(none, none)] * n_columns, has_missing, None, dtype)
-    most = max(1, settings.max_bins - int(has_missing.any()))  # missing values have a bin too
+    most = max(1, settings.max_bins - int(has_missing.any()))  # missing values have a bin, too
     tables: list[tuple[FloatArray, FloatArray] | None] = []
     for f in range(n_columns):
         named = categorical is not None and bool(categorical[f])
@@ -115,7 +115,7 @@ def _edges(
 
 
 def _exponent(greatest: float, n_drawn: int) -> int:
-    """How many binary places targets in fixed point have, so that no sum leaves 62 bits."""
+    """Returns the number of binary places of targets in fixed point for which sums fit into 62 bits."""
     if not greatest:
         return 0
     places = int(np.frexp(greatest)[1])  # all targets are below 2**places
@@ -123,7 +123,7 @@ def _exponent(greatest: float, n_drawn: int) -> int:
 
 
 def _max_gathered(settings: Settings, edges: Edges, max_features: int, n_channels: int, of_row: int) -> int:
-    """Rows up to which it is cheaper to gather a node than to sum its histograms down to the leaves."""
+    """Returns the number of rows up to which gathering a node is cheaper than summing its histograms."""
     if settings.max_gathered is not None:
         return settings.max_gathered
     if settings.distribution is None:
@@ -135,7 +135,7 @@ def _max_gathered(settings: Settings, edges: Edges, max_features: int, n_channel
 
 
 def plan(engine: Engine, raw_parts: Handle, settings: Settings) -> tuple[Plan, Handle]:
-    """Returns what is known of all parts, and their rows as bins."""
+    """Returns the plan for all parts, and their rows as bins."""
     descriptions: list[Description] = engine.collect(parts.describe, (raw_parts,), settings)
     check.same("x", [d.n_columns for d in descriptions], "pass the same columns")
     n, n_columns = sum(d.n_rows for d in descriptions), descriptions[0].n_columns

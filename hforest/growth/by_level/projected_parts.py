@@ -1,6 +1,6 @@
-"""What is done with the rows of a part where nodes compare projections: as parts.py, without bins of columns.
+"""Functions of the rows of a part if nodes compare projections: as parts.py, without bins of columns.
 
-Values of a node's projections have bins of their own, made of rows of this node:
+Values of a node's projections have bins of their own, made from rows of this node:
 
     Nodes -> sampled_values -> (for every part: the same bins) -> histograms -> advance
 """
@@ -26,7 +26,7 @@ class Nodes(NamedTuple):
     place: IntArray
     """(n_nodes,) int64: their numbers in the state."""
     projections: "Entries"
-    """Equally many of each node, node after node: the slots."""
+    """The slots: equally many projections of each node, node after node."""
 
 
 class Entries(NamedTuple):
@@ -37,29 +37,29 @@ class Entries(NamedTuple):
     data: FloatArray
 
     def some(self, numbers: IntArray) -> "Entries":
-        """Returns some of them."""
+        """Returns some of the projections."""
         first, count = self.indptr[numbers], np.diff(self.indptr)[numbers]
         at = ranges(first, count)
         return Entries(np.cumsum([0, *count], dtype=np.int64), self.indices[at], self.data[at])
 
 
 class Limits(NamedTuple):
-    """Between which values bins of slots lie."""
+    """Limits between the bins of slots."""
 
     start: IntArray
     """(n_slots + 1,) int64: slot s has the limits start[s] to start[s + 1] - 1, ascending."""
     value: FloatArray
     cells: IntArray
-    """(n_slots + 1,) int64: where the cells of each slot's histogram begin; none of a slot without values."""
+    """(n_slots + 1,) int64: start of the cells of each slot's histogram; a slot without values has none."""
 
 
 class Splits(NamedTuple):
     """The splits of some nodes of a state, in the order of the nodes."""
 
     place: IntArray
-    """(n,) int64: numbers of the nodes in the state; the rows of others are dropped."""
+    """(n,) int64: numbers of the nodes in the state; rows of other nodes are dropped."""
     projections: Entries
-    """One of each."""
+    """The projection of each node."""
     threshold: FloatArray
     missing_left: np.ndarray
     """(n,) bool: whether missing values go left."""
@@ -68,7 +68,7 @@ class Splits(NamedTuple):
 
 
 def _values(part: Part, rows: IntArray, projections: Entries, first: int, last: int) -> FloatArray:
-    """Returns the values of projections first to last - 1, of some rows: (last - first, n_rows)."""
+    """Returns the values (last - first, n_rows) of projections first to last - 1 for some rows."""
     x = part.codes.T
     values = np.empty((last - first, len(rows)), x.dtype)
     if not values.size:
@@ -83,7 +83,7 @@ def _values(part: Part, rows: IntArray, projections: Entries, first: int, last: 
 
 
 def _each(state: State, nodes: Nodes) -> Iterator[tuple[IntArray, IntArray, int, int]]:
-    """Yields of each node its rows, their weights, and the range of its slots."""
+    """Yields for each node its rows, their weights, and the range of its slots."""
     n_slots = (len(nodes.projections.indptr) - 1) // max(1, len(nodes.place))
     for i, v in enumerate(nodes.place.tolist()):
         yield *_rows_of(state, v), i * n_slots, (i + 1) * n_slots
@@ -98,9 +98,9 @@ def _rows_of(state: State, v: int) -> tuple[IntArray, IntArray]:
 def sampled_values(
     part: Part, state: State, nodes: Nodes, seed: int, share: IntArray
 ) -> tuple[FloatArray, IntArray]:
-    """Returns values of the projections of nodes, node after node, and of how many rows: (n_nodes,) int64.
+    """Returns values of the projections of nodes, node after node, and numbers of rows (n_nodes,) int64.
 
-    share: (n_nodes,) uint64: how many rows of 2**32 are sampled, each by its own draw.
+    share: (n_nodes,) uint64: the number of rows of 2**32 that are sampled, each by a draw of its own.
     """
     word = words(seed, part.first_row, part.codes.shape[1]).astype(np.uint64)
     of_nodes = [
@@ -112,7 +112,7 @@ def sampled_values(
 
 
 def extremes(part: Part, state: State, nodes: Nodes) -> FloatArray:
-    """Returns the least and the greatest value of each slot, infinite without one: (n_slots, 2)."""
+    """Returns (n_slots, 2): the least and the greatest value of each slot, infinite without values."""
     ends = np.empty((len(nodes.projections.indptr) - 1, 2), part.codes.dtype)
     for rows, _, first, last in _each(state, nodes):
         values = _values(part, rows, nodes.projections, first, last)
@@ -122,7 +122,7 @@ def extremes(part: Part, state: State, nodes: Nodes) -> FloatArray:
 
 
 def histograms(part: Part, state: State, nodes: Nodes, limits: Limits, dtype: np.dtype) -> IntArray:
-    """Returns the histograms of the slots of nodes: see levels.pyx."""
+    """Returns the histograms of the slots of nodes (see levels.pyx)."""
     sums = np.zeros((limits.cells[-1], part.n_channels), dtype)
     for rows, weight, first, last in _each(state, nodes):
         if not len(rows):
@@ -131,7 +131,7 @@ def histograms(part: Part, state: State, nodes: Nodes, limits: Limits, dtype: np
         start, bins = limits.start[first : last + 1], np.empty(values.shape, np.uint16)
         find_bins(values, start, limits.value, np.diff(start) + 1, bins)
         cells = limits.cells[first : last + 1]
-        filled = np.diff(cells) > 0  # others have no value that is known
+        filled = np.diff(cells) > 0  # other slots have no known value
         one_node = np.arange(len(rows), dtype=np.int32), weight, np.array([0, len(rows)])
         sums[cells[0] : cells[-1]] = histograms_of(
             np.ascontiguousarray(bins[filled]),

@@ -1,4 +1,4 @@
-"""Trees on projections of rows of several parts: the steps in which nodes compare projections."""
+"""Trees on projections with rows in several parts: the steps in which nodes compare projections."""
 
 from typing import Any, NamedTuple
 
@@ -12,12 +12,14 @@ from .levels import draw_projections
 from .nodes import Split
 from .projected_parts import Entries, Limits, Nodes, Splits
 
-_SAMPLED = 1 << 10  # rows of a node from which bins of its projections are made; all of at most twice as many
-_VALUES_BYTES = 1 << 26  # of sampled values that are collected at a time
-_HISTOGRAM_BYTES = 1 << 28  # of the histograms that are summed at a time
+_SAMPLED = (
+    1 << 10
+)  # number of sampled rows from which a node's bins are made; up to twice as many rows are all taken
+_VALUES_BYTES = 1 << 26  # bytes of sampled values that are collected at a time
+_HISTOGRAM_BYTES = 1 << 28  # bytes of histograms that are summed at a time
 
 Table = tuple[FloatArray, FloatArray]
-"""The least and the greatest value of each bin of a slot."""
+"""Least and greatest value of each bin of a slot."""
 
 
 class BestProjection(NamedTuple):
@@ -25,7 +27,7 @@ class BestProjection(NamedTuple):
 
     score: float
     projection: Entries
-    """One."""
+    """A single projection."""
     threshold: float
     missing: int
     """1 or 0: missing values go left or right; -1: the node has none."""
@@ -34,7 +36,7 @@ class BestProjection(NamedTuple):
 
 
 class ProjectedTrees(BatchOfTrees):
-    """Trees that grow together, whose nodes compare projections."""
+    """Trees that grow together, with nodes that compare projections."""
 
     def _nodes(self, pending: list[Pending], numbers: IntArray) -> Nodes:
         settings = self.plan.settings
@@ -46,7 +48,7 @@ class ProjectedTrees(BatchOfTrees):
     # ------------------------------------------------------------------------------------- bins
 
     def _sampled_tables(self, pending: list[Pending], nodes: Nodes) -> list[Table]:
-        """The bins of each slot of nodes, of the values of sampled rows."""
+        """Returns the bins of each slot of nodes, from the values of sampled rows."""
         size = [int(pending[i].sums[-1]) for i in nodes.place.tolist()]
         share = [2**32 if n <= 2 * _SAMPLED else 2**32 * _SAMPLED // n for n in size]
         sampled = self.engine.collect(
@@ -63,7 +65,7 @@ class ProjectedTrees(BatchOfTrees):
         ]
 
     def _extreme_tables(self, _: list[Pending], nodes: Nodes) -> list[Table]:
-        """Two bins of each slot of nodes, or one where it is constant."""
+        """Returns two bins of each slot of nodes, or one for a constant slot."""
         ends = np.stack(self.engine.collect(projected_parts.extremes, (self.data, self.state), nodes))
         least, greatest = ends[:, :, 0].min(axis=0), ends[:, :, 1].max(axis=0)
         tables = []
@@ -93,7 +95,8 @@ class ProjectedTrees(BatchOfTrees):
             2 * _SAMPLED * self.plan.edges.dtype.itemsize,
         )
         constant = nodes
-        # Where no sampled row differs in a projection, the extremes of all rows tell whether one does.
+        # If all sampled rows are equal in the projections, the extremes of all rows decide whether one
+        # varies.
         for tables_of in (self._sampled_tables, self._extreme_tables):
             compared, constant = np.array(constant, np.int64), []
             for some in chunks(compared, np.full(len(compared), of_node), _VALUES_BYTES):
@@ -108,7 +111,7 @@ class ProjectedTrees(BatchOfTrees):
         tables: list[Table],
         splits: dict[int, BestProjection],
     ) -> list[int]:
-        """Writes the best splits of nodes; returns the nodes in which no slot varies."""
+        """Writes the best splits of nodes; returns nodes in which no slot varies."""
         limits, dtype = self._limits(tables), self.plan.edges.dtype
         sums = self._histograms(projected_parts.histograms, nodes, limits, cells=limits.cells)
         missing = np.full(len(tables), -1, np.int64)

@@ -1,4 +1,4 @@
-"""How trees grow: the same settings for all parts."""
+"""Settings of a growth, the same for all parts."""
 
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ from ...core.projections import Distribution, check_distribution, check_projecti
 
 
 class Settings(NamedTuple):
-    """How trees grow, from `check_settings`."""
+    """Settings of a growth, made by `check_settings`."""
 
     task: Task
     n_classes: int | None
@@ -25,10 +25,10 @@ class Settings(NamedTuple):
     first_tree: int
     max_gathered: int | None
     distribution: Distribution | None
-    """Of projections; None: splits by single features."""
+    """Distribution of projections; None: splits by single features."""
     n_projections: int
     seed: int
-    """Of 64 bits: where all random numbers come from."""
+    """Seed of 64 bits of all random numbers."""
 
 
 def check_settings(
@@ -52,7 +52,7 @@ def check_settings(
     first_tree: int = 0,
     rng: Rng = None,
 ) -> Settings:
-    """Returns settings that are checked, as far as they can be without samples.
+    """Returns settings after the checks that need no samples.
 
     Parameters
     ----------
@@ -110,12 +110,12 @@ def check_settings(
     Returns
     -------
     Settings
-        For `grow`.
+        Argument of `grow`.
 
     Raises
     ------
     TypeError, ValueError
-        A setting of another type, or out of its range.
+        A setting of a wrong type, or out of range.
     """
     check.choice("task", task, supervised.TASKS)
     n_trees, first_tree = check.tree_range(n_trees, first_tree)
