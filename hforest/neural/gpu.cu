@@ -1,18 +1,58 @@
 // Neural decision forests (Zhang 2017, section 2), level by level.
 // A pair is a sample of the chunk and a tree; arrays over vertices are in heap order, a row of
-// 2 * n_vertices + 1 (vertices, then leaves) a pair. One thread owns one number: nothing is atomic and
-// nothing waits for another thread, so a level is a launch.
+// 2 * n_vertices + 1 (vertices, then leaves) a pair. A thread owns one number; nothing is atomic. Levels that follow
+// each other are one launch: a block has some pairs, and a barrier after each level.
 
-// Decision function of vertex v for pair `pair` of the chunk. With has_index, index (n_trees, n_vertices) names the
-// function; without, functions are the vertices of all trees in order.
-__device__ static inline real function(
-    const real* f, const int* index, size has_index, size n_functions, size n_trees, size n_vertices, size pair,
-    size v
-) {
-    const size m = pair % n_trees;
-    const size at = has_index ? (size)index[m * n_vertices + v] : m * n_vertices + v;
-    return f[pair / n_trees * n_functions + at];
+// Decision functions of a chunk. With has_index, index (n_trees, n_vertices) names them; without, functions are the
+// vertices of all trees in order.
+struct Functions {
+    const real *__restrict__ f;     // IN (n_samples, n_functions)
+    const int *__restrict__ index;  // IN (n_trees, n_vertices)
+    size has_index, n_functions, n_trees, n_vertices;
+};
+
+// Returns the function of vertex v for pair `pair` of the chunk.
+__device__ static inline real function(const Functions& a, size pair, size v) {
+    const size m = pair % a.n_trees;
+    const size at = a.has_index ? (size)a.index[m * a.n_vertices + v] : m * a.n_vertices + v;
+    return a.f[pair / a.n_trees * a.n_functions + at];
 }
+
+// The pairs of a block, `each` but for the last: their rows are in block_memory (is_local is 1) or in memory.
+struct Block {
+    size first, n, step, is_local;
+
+    __device__ Block(size n_pairs, size each, size n_vertices, size is_local)
+        : first(blockIdx.x * each), n(min(each, n_pairs - blockIdx.x * each)), step(2 * n_vertices + 1),
+          is_local(is_local) {}
+
+    // Returns the rows of the block, of those of all pairs.
+    template <class T>
+    __device__ T* rows(T* all) const {
+        return is_local ? (T*)block_memory : all + first * step;
+    }
+
+    // Writes rows to those of all pairs, columns `from` to step - 1. All threads of the block have passed a barrier.
+    template <class T>
+    __device__ void write(const T* rows, T* all, size from) const {
+        const size width = step - from;
+        for (size j = threadIdx.x; is_local && j < n * width; j += blockDim.x) {
+            const size at = j / width * step + from + j % width;
+            all[first * step + at] = rows[at];
+        }
+    }
+
+    // Calls at(i, v) for vertex v of the block's pair i, for all, level by level: upwards or downwards.
+    template <class At>
+    __device__ void levels(bool upwards, const At& at) const {
+        const size n_leaves = (step + 1) / 2;
+        for (size level = 1; level < n_leaves; level *= 2) {
+            const unsigned width = (unsigned)(upwards ? n_leaves / 2 / level : level);
+            for (unsigned j = threadIdx.x; j < (unsigned)n * width; j += blockDim.x) at(j / width, width - 1 + j % width);
+            __syncthreads();
+        }
+    }
+};
 
 // d = sigmoid(f), and 1 - d, without cancellation.
 __device__ static inline void decide(real f, real* d, real* c) {
@@ -21,25 +61,26 @@ __device__ static inline void decide(real f, real* d, real* c) {
     *c = f < 0 ? high : low;
 }
 
-// log sigmoid(f).
-__device__ static inline double log_decision(double f) {
-    return f < 0 ? f - log1p(exp(f)) : -log1p(exp(-f));
+// log sigmoid(f) and log sigmoid(-f), which share a logarithm.
+__device__ static inline void log_decisions(double f, double* d, double* c) {
+    const double log_sum = log1p(exp(-fabs(f)));
+    *d = f < 0 ? f - log_sum : -log_sum;
+    *c = f < 0 ? -log_sum : -f - log_sum;
 }
 
-// mu of the children of a level's `width` vertices; the root's is 1.
-extern "C" __global__ void descend(
-    const real* f, const int* index, size has_index, size n_functions, size n_trees, size n_vertices, size width,
-    size n_pairs, real* mu
-) {
-    const size i = thread_number();
-    if (i >= n_pairs * width) return;
-    const size pair = i / width, v = width - 1 + i % width;
-    real d, c, *row = mu + pair * (2 * n_vertices + 1);
-    decide(function(f, index, has_index, n_functions, n_trees, n_vertices, pair, v), &d, &c);
-    if (v == 0) row[0] = 1;
-    const real here = row[v];
-    row[2 * v + 1] = here * d;
-    row[2 * v + 2] = here * c;
+// mu of all vertices and leaves; the root's is 1.
+extern "C" __global__ void descend(Functions a, size n_pairs, size each, size is_local, real* mu) {
+    const Block block(n_pairs, each, a.n_vertices, is_local);
+    real* const rows = block.rows(mu);
+    block.levels(false, [&](size i, size v) {
+        real d, c, *row = rows + i * block.step;
+        decide(function(a, block.first + i, v), &d, &c);
+        if (v == 0) row[0] = 1;
+        const real here = row[v];
+        row[2 * v + 1] = here * d;
+        row[2 * v + 2] = here * c;
+    });
+    block.write(rows, mu, 0);
 }
 
 extern "C" __global__ void leaf_rows(const real* mu, size n_vertices, size n_pairs, real* out) {
@@ -78,30 +119,28 @@ extern "C" __global__ void means(
 
 // ---------------------------------------------------------------------------- gradients by labels
 
-// logs of the leaves: log of the probability of each sample's class.
-extern "C" __global__ void leaf_logs(
-    const real* leaves, const int* y, size n_trees, size n_vertices, size n_classes, size n_pairs, double* logs
-) {
-    const size i = thread_number(), n_leaves = n_vertices + 1;
-    if (i >= n_pairs * n_leaves) return;
-    const size pair = i / n_leaves, l = i % n_leaves, m = pair % n_trees;
-    const double leaf = (double)leaves[(m * n_leaves + l) * n_classes + y[pair / n_trees]];
-    logs[pair * (2 * n_vertices + 1) + n_vertices + l] = log(leaf);
-}
-
-// Likelihoods below a level's vertices, in logarithms, from those below their children.
+// Likelihoods below all vertices, in logarithms: of the leaves those of the probability of each sample's class.
 extern "C" __global__ void ascend_logs(
-    const real* f, const int* index, size has_index, size n_functions, size n_trees, size n_vertices, size width,
-    size n_pairs, double* logs
+    Functions a, const real* __restrict__ leaves, const int* __restrict__ y, size n_classes, size n_pairs, size each,
+    size is_local, double* logs
 ) {
-    const size i = thread_number();
-    if (i >= n_pairs * width) return;
-    const size pair = i / width, v = width - 1 + i % width;
-    double* row = logs + pair * (2 * n_vertices + 1);
-    const double here = function(f, index, has_index, n_functions, n_trees, n_vertices, pair, v);
-    const double left = log_decision(here) + row[2 * v + 1], right = log_decision(-here) + row[2 * v + 2];
-    const double high = left > right ? left : right, low = left > right ? right : left;
-    row[v] = isinf(high) ? high : high + log1p(exp(low - high));
+    const Block block(n_pairs, each, a.n_vertices, is_local);
+    const size n_leaves = a.n_vertices + 1;
+    double* const rows = block.rows(logs);
+    for (size j = threadIdx.x; j < block.n * n_leaves; j += blockDim.x) {
+        const size i = j / n_leaves, l = j % n_leaves, pair = block.first + i, m = pair % a.n_trees;
+        const double leaf = (double)leaves[(m * n_leaves + l) * n_classes + y[pair / a.n_trees]];
+        rows[i * block.step + a.n_vertices + l] = log(leaf);
+    }
+    __syncthreads();
+    block.levels(true, [&](size i, size v) {
+        double d, c, *row = rows + i * block.step;
+        log_decisions(function(a, block.first + i, v), &d, &c);
+        const double left = d + row[2 * v + 1], right = c + row[2 * v + 2];
+        const double high = left > right ? left : right, low = left > right ? right : left;
+        row[v] = isinf(high) ? high : high + log1p(exp(low - high));
+    });
+    block.write(rows, logs, 0);
 }
 
 // Loss of a sample, and what the gradient of each of its trees counts: one thread a sample.
@@ -133,36 +172,36 @@ extern "C" __global__ void losses(
         weight[n * n_trees + m] = isinf(high) ? 0.0 : weight[n * n_trees + m] / (total * (double)n_all);
 }
 
-// A of the children of a level's vertices: the sum over the leaves below, divided by P (Zhang 2017); the root's is 1.
-extern "C" __global__ void descend_shares(
-    const real* f, const int* index, size has_index, size n_functions, size n_trees, size n_vertices, size width,
-    const double* logs, size n_pairs, double* shares
-) {
-    const size i = thread_number();
-    if (i >= n_pairs * width) return;
-    const size pair = i / width, v = width - 1 + i % width;
-    const double* row = logs + pair * (2 * n_vertices + 1);
-    double* a = shares + pair * (2 * n_vertices + 1);
-    const double here = function(f, index, has_index, n_functions, n_trees, n_vertices, pair, v);
-    if (v == 0) a[0] = isinf(row[0]) ? 0.0 : 1.0;
-    const double share = a[v];
-    a[2 * v + 1] = share > 0 ? share * exp(log_decision(here) + row[2 * v + 1] - row[v]) : 0.0;
-    a[2 * v + 2] = share > 0 ? share * exp(log_decision(-here) + row[2 * v + 2] - row[v]) : 0.0;
-}
+// What becomes of shares: either of rows and grad may be null, rows only if the shares are in block_memory.
+struct Shares {
+    double* rows;          // OUT (n_pairs, 2 * n_vertices + 1): of the leaves
+    const double* weight;  // IN (n_pairs,): of trees, or null without grad
+    real* grad;            // OUT (n_pairs, n_vertices): dL/df_v = d A_right - (1 - d) A_left, times the weight
+};
 
-// dL/df_v = d A_right - (1 - d) A_left, times the tree's weight: one thread a vertex.
-extern "C" __global__ void gradient_by_labels(
-    const real* f, const int* index, size has_index, size n_functions, size n_trees, size n_vertices,
-    const double* shares, const double* weight, size n_pairs, real* grad
+// A of all vertices: the sum over the leaves below, divided by P (Zhang 2017); the root's is 1. logs as of ascend_logs.
+extern "C" __global__ void descend_shares(
+    Functions a, const double* __restrict__ logs, size n_pairs, size each, size is_local, Shares out
 ) {
-    const size i = thread_number();
-    if (i >= n_pairs * n_vertices) return;
-    const size pair = i / n_vertices, v = i % n_vertices;
-    const double* a = shares + pair * (2 * n_vertices + 1);
-    const double here = function(f, index, has_index, n_functions, n_trees, n_vertices, pair, v);
-    const double e = exp(-fabs(here)), high = 1 / (1 + e), low = e / (1 + e);
-    const double d = here < 0 ? low : high, c = here < 0 ? high : low;
-    grad[i] = (real)(weight[pair] * (d * a[2 * v + 2] - c * a[2 * v + 1]));
+    const Block block(n_pairs, each, a.n_vertices, is_local);
+    double* const rows = block.rows(out.rows);
+    block.levels(false, [&](size i, size v) {
+        const size pair = block.first + i;
+        const double *row = logs + pair * block.step, here = function(a, pair, v);
+        double log_d, log_c, *share = rows + i * block.step;
+        log_decisions(here, &log_d, &log_c);
+        if (v == 0) share[0] = isinf(row[0]) ? 0.0 : 1.0;
+        const double own = share[v];
+        const double left = own > 0 ? own * exp(log_d + row[2 * v + 1] - row[v]) : 0.0;
+        const double right = own > 0 ? own * exp(log_c + row[2 * v + 2] - row[v]) : 0.0;
+        share[2 * v + 1] = left;
+        share[2 * v + 2] = right;
+        if (!out.grad) return;
+        const double e = exp(-fabs(here)), high = 1 / (1 + e), low = e / (1 + e);
+        const double d = here < 0 ? low : high, c = here < 0 ? high : low;
+        out.grad[pair * a.n_vertices + v] = (real)(out.weight[pair] * (d * right - c * left));
+    });
+    if (out.rows) block.write(rows, out.rows, a.n_vertices);
 }
 
 // grad_f of a function: the sum over the vertices that use it, in the order of trees and vertices;
@@ -194,31 +233,29 @@ extern "C" __global__ void leaf_products(
     value[pair * (2 * n_vertices + 1) + n_vertices + l] = total;
 }
 
-extern "C" __global__ void ascend(
-    const real* f, const int* index, size has_index, size n_functions, size n_trees, size n_vertices, size width,
-    size n_pairs, double* value
-) {
-    const size i = thread_number();
-    if (i >= n_pairs * width) return;
-    const size pair = i / width, v = width - 1 + i % width;
-    double* row = value + pair * (2 * n_vertices + 1);
-    real d, c;
-    decide(function(f, index, has_index, n_functions, n_trees, n_vertices, pair, v), &d, &c);
-    row[v] = (double)d * row[2 * v + 1] + (double)c * row[2 * v + 2];
+// Values of all vertices from those of the leaves, which are in `value`.
+extern "C" __global__ void ascend(Functions a, size n_pairs, size each, double* value) {
+    const Block block(n_pairs, each, a.n_vertices, 0);
+    double* const rows = block.rows(value);
+    block.levels(true, [&](size i, size v) {
+        double* row = rows + i * block.step;
+        real d, c;
+        decide(function(a, block.first + i, v), &d, &c);
+        row[v] = (double)d * row[2 * v + 1] + (double)c * row[2 * v + 2];
+    });
 }
 
 extern "C" __global__ void gradient_by_outputs(
-    const real* f, const int* index, size has_index, size n_functions, size n_trees, size n_vertices,
-    const double* value, const real* mu, size n_pairs, real* grad
+    Functions a, const double* value, const real* mu, size n_pairs, real* grad
 ) {
     const size i = thread_number();
-    if (i >= n_pairs * n_vertices) return;
-    const size pair = i / n_vertices, v = i % n_vertices;
-    const double* row = value + pair * (2 * n_vertices + 1);
+    if (i >= n_pairs * a.n_vertices) return;
+    const size pair = i / a.n_vertices, v = i % a.n_vertices;
+    const double* row = value + pair * (2 * a.n_vertices + 1);
     real d, c;
-    decide(function(f, index, has_index, n_functions, n_trees, n_vertices, pair, v), &d, &c);
-    const double slope = (row[2 * v + 1] - row[2 * v + 2]) / (double)n_trees;
-    grad[i] = (real)((double)mu[pair * (2 * n_vertices + 1) + v] * (double)d * (double)c * slope);
+    decide(function(a, pair, v), &d, &c);
+    const double slope = (row[2 * v + 1] - row[2 * v + 2]) / (double)a.n_trees;
+    grad[i] = (real)((double)mu[pair * (2 * a.n_vertices + 1) + v] * (double)d * (double)c * slope);
 }
 
 // ------------------------------------------------------------------------------------------ leaves

@@ -1,19 +1,22 @@
 """Neural decision forests on a GPU (Zhang 2017, section 2); kernels in gpu.cu.
 
-Samples go in chunks, so that scratch does not grow with them; a level of the trees is a launch. Work goes
+Samples go in chunks, so that scratch does not grow with them; a block takes pairs of a sample and a tree
+through all levels. Work goes
 to the caller's stream, and nothing here waits for the device. Likelihoods run in float64 logarithms
 throughout: a second path for the rare sample whose products leave float32 would make the threads of a
 warp diverge.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..core import launch as launcher
 from ..core.aliases import Array
 from ..core.dispatch import array_module
-from ..core.launch import launch_each
+from ..core.launch import launch, launch_each
 
 _PACKAGE = Path(__file__).parent
 
@@ -23,6 +26,28 @@ NUMBERS = 1 << 25
 
 PARTS = 16
 """Threads that share the trees of an output."""
+
+LOCAL = 8
+"""Blocks that share the memory of a multiprocessor, if it holds the rows of their pairs."""
+
+
+class Functions(NamedTuple):
+    """As gpu.cu declares it."""
+
+    f: Array
+    index: Array
+    has_index: int
+    n_functions: int
+    n_trees: int
+    n_vertices: int
+
+
+class Shares(NamedTuple):
+    """As gpu.cu declares it."""
+
+    rows: Array | None
+    weight: Array | None
+    grad: Array | None
 
 
 class _Chunk:
@@ -36,21 +61,24 @@ class _Chunk:
         # Without an index the kernels get some array of int32 that they do not read.
         vertices = array_module(f).empty((1, 1), np.int32) if index is None else index
         self.xp, self.dtype = array_module(f), f.dtype
-        self.forest = (f[self.part], vertices, int(index is not None), f.shape[1], n_trees, n_vertices)
+        self.functions = Functions(
+            f[self.part], vertices, int(index is not None), f.shape[1], n_trees, n_vertices
+        )
+        # Pairs of a block: two leaves a thread.
+        self.each = max(1, 2 * launcher.THREADS // (n_vertices + 1))
 
     def empty(self, dtype: np.dtype | type) -> Array:
         """A number for each vertex and leaf of each pair."""
         return self.xp.empty((self.n_pairs, self.row), dtype)
 
-    def levels(self, kernel: str, *args: Array, upwards: bool = False) -> None:
-        """Run a kernel once for each level."""
-        for level in range(self.depth):
-            width = 1 << (self.depth - 1 - level if upwards else level)
-            inputs, result = args[:-1], args[-1]
-            launch_each(
-                _PACKAGE, kernel, self.dtype, self.n_pairs * width,
-                (*self.forest, width, *inputs, self.n_pairs, result),
-            )  # fmt: skip
+    def is_local(self, itemsize: int) -> bool:
+        """Whether rows of numbers of so many bytes fit the shared memory of a block."""
+        return self.each * self.row * itemsize <= launcher.compiler.block_bytes() // LOCAL
+
+    def levels(self, kernel: str, *args: Any, itemsize: int = 0) -> None:
+        """Launch a kernel that goes through levels; rows in shared memory have so many bytes a number."""
+        n_blocks, n_bytes = -(-self.n_pairs // self.each), itemsize * self.each * self.row
+        launch(_PACKAGE, kernel, self.dtype, n_blocks, (self.functions, *args), launcher.THREADS, n_bytes)
 
 
 def _chunks(f: Array, index: Array | None, n_trees: int, n_vertices: int) -> Iterator[_Chunk]:
@@ -60,8 +88,9 @@ def _chunks(f: Array, index: Array | None, n_trees: int, n_vertices: int) -> Ite
 
 
 def _mu(chunk: _Chunk) -> Array:
-    mu = chunk.empty(chunk.dtype)
-    chunk.levels("descend", mu)
+    mu, size = chunk.empty(chunk.dtype), chunk.dtype.itemsize
+    is_local = chunk.is_local(size)
+    chunk.levels("descend", chunk.n_pairs, chunk.each, int(is_local), mu, itemsize=size * is_local)
     return mu
 
 
@@ -85,15 +114,21 @@ def forward(f: Array, index: Array | None, leaves: Array, p: Array) -> None:
         launch_each(_PACKAGE, "means", f.dtype, n * n_classes, of_means)
 
 
-def _shares(chunk: _Chunk, leaves: Array, y: Array, logs: Array) -> Array:
-    # Fills `logs` and returns A for every vertex and leaf.
-    n_trees, n_leaves, n_classes = leaves.shape
-    args = (leaves, y[chunk.part], n_trees, n_leaves - 1, n_classes, chunk.n_pairs, logs)
-    launch_each(_PACKAGE, "leaf_logs", chunk.dtype, chunk.n_pairs * n_leaves, args)
-    chunk.levels("ascend_logs", logs, upwards=True)
-    shares = chunk.empty(np.float64)
-    chunk.levels("descend_shares", logs, shares)
-    return shares
+def _logs(chunk: _Chunk, leaves: Array, y: Array) -> Array:
+    # Returns the logarithm of the likelihood below every vertex and leaf.
+    logs, is_local = chunk.empty(np.float64), chunk.is_local(8)
+    args = (leaves, y[chunk.part], leaves.shape[2], chunk.n_pairs, chunk.each, int(is_local), logs)
+    chunk.levels("ascend_logs", *args, itemsize=8 * is_local)
+    return logs
+
+
+def _shares(chunk: _Chunk, logs: Array, out: Shares) -> None:
+    # Writes A of every leaf, or the gradient.
+    is_local = chunk.is_local(8)
+    if out.rows is None and not is_local:
+        out = out._replace(rows=chunk.empty(np.float64))
+    args = (logs, chunk.n_pairs, chunk.each, int(is_local), out)
+    chunk.levels("descend_shares", *args, itemsize=8 * is_local)
 
 
 def _users(index: Array, n_functions: int) -> tuple[Array, Array]:
@@ -104,16 +139,16 @@ def _users(index: Array, n_functions: int) -> tuple[Array, Array]:
     return order.astype(np.int64), start.astype(np.int64)
 
 
-def _gradient(
-    chunk: _Chunk, kernel: str, first: Array, second: Array, users: tuple[Array, Array] | None, grad_f: Array
-) -> None:
-    n_numbers = chunk.n_pairs * chunk.n_vertices
-    target = grad_f[chunk.part]
-    grad = target if users is None else chunk.xp.empty(n_numbers, chunk.dtype)
-    launch_each(_PACKAGE, kernel, chunk.dtype, n_numbers, (*chunk.forest, first, second, chunk.n_pairs, grad))
-    if users is not None:
-        args = (grad, *users, n_numbers // chunk.n_samples, grad_f.shape[1], chunk.n_samples, target)
-        launch_each(_PACKAGE, "gather_functions", chunk.dtype, target.size, args)
+def _gathered(
+    chunk: _Chunk, users: tuple[Array, Array] | None, grad_f: Array
+) -> tuple[Array, Callable[[], None]]:
+    # An array for the gradient of every vertex, and what adds it up by functions afterwards.
+    target, n_numbers = grad_f[chunk.part], chunk.n_pairs * chunk.n_vertices
+    if users is None:
+        return target, lambda: None
+    grad = chunk.xp.empty(n_numbers, chunk.dtype)
+    args = (grad, *users, n_numbers // chunk.n_samples, grad_f.shape[1], chunk.n_samples, target)
+    return grad, lambda: launch_each(_PACKAGE, "gather_functions", chunk.dtype, target.size, args)
 
 
 def loss_backward(
@@ -126,13 +161,14 @@ def loss_backward(
     n_trees, n_leaves, _ = leaves.shape
     users = None if index is None else _users(index, f.shape[1])
     for chunk in _chunks(f, index, n_trees, n_leaves - 1):
-        logs = chunk.empty(np.float64)
-        shares = _shares(chunk, leaves, y, logs)
+        logs = _logs(chunk, leaves, y)
         weight = chunk.xp.empty(chunk.n_pairs, np.float64)
         n = chunk.n_samples
         args = (logs, n_trees, n_leaves - 1, int(forest), n, f.shape[0], loss[chunk.part], weight)
         launch_each(_PACKAGE, "losses", f.dtype, n, args)
-        _gradient(chunk, "gradient_by_labels", shares, weight, users, grad_f)
+        grad, gather = _gathered(chunk, users, grad_f)
+        _shares(chunk, logs, Shares(None, weight, grad))
+        gather()
 
 
 def backward(grad_p: Array, f: Array, index: Array | None, leaves: Array, grad_f: Array) -> None:
@@ -143,8 +179,11 @@ def backward(grad_p: Array, f: Array, index: Array | None, leaves: Array, grad_f
         value = chunk.empty(np.float64)
         args = (grad_p[chunk.part], leaves, n_trees, n_leaves - 1, n_classes, chunk.n_pairs, value)
         launch_each(_PACKAGE, "leaf_products", f.dtype, chunk.n_pairs * n_leaves, args)
-        chunk.levels("ascend", value, upwards=True)
-        _gradient(chunk, "gradient_by_outputs", value, _mu(chunk), users, grad_f)
+        chunk.levels("ascend", chunk.n_pairs, chunk.each, value)
+        grad, gather = _gathered(chunk, users, grad_f)
+        args = (chunk.functions, value, _mu(chunk), chunk.n_pairs, grad)
+        launch_each(_PACKAGE, "gradient_by_outputs", f.dtype, chunk.n_pairs * chunk.n_vertices, args)
+        gather()
 
 
 def update_leaves(
@@ -157,7 +196,8 @@ def update_leaves(
     for _ in range(n_iter):
         total = xp.zeros(leaves.shape, np.float64)
         for chunk in _chunks(f, index, n_trees, n_leaves - 1):
-            shares = _shares(chunk, leaves, y, chunk.empty(np.float64))
+            shares = chunk.empty(np.float64)
+            _shares(chunk, _logs(chunk, leaves, y), Shares(shares, None, None))
             order, start = _users(y[chunk.part], n_classes)
             args = (shares, order, start, times[chunk.part], n_trees, n_leaves - 1, n_classes, total)
             launch_each(_PACKAGE, "expect", f.dtype, total.size, args)

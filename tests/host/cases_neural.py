@@ -1,5 +1,6 @@
 """Cases of `hforest.neural`: every function, with own and shared decision functions, in one chunk and in several."""
 
+import itertools
 from collections.abc import Iterator
 from unittest import mock
 
@@ -22,7 +23,7 @@ SHAPES = (
 NEAR = 64.0  # exp and log may round differently in the C library, and deep products add up
 
 
-def _results(shape: tuple, dtype: type) -> dict[str, np.ndarray]:
+def _results(shape: tuple, local: int, dtype: type) -> dict[str, np.ndarray]:
     n, n_trees, depth, n_classes, n_functions, size = shape
     rng = np.random.default_rng(n + depth)
     vertices = (n_trees, 2**depth - 1)
@@ -32,7 +33,8 @@ def _results(shape: tuple, dtype: type) -> dict[str, np.ndarray]:
     y = rng.integers(0, n_classes, n, dtype=np.int32)
     results = {}
     # Scratch for a few samples only, so that they go in chunks.
-    with mock.patch.object(gpu, "NUMBERS", 3 * n_trees * 2 ** (depth + 1)):
+    chunks = mock.patch.object(gpu, "NUMBERS", 3 * n_trees * 2 ** (depth + 1))
+    with chunks, mock.patch.object(gpu, "LOCAL", local):
         results["mu"] = neural.route(f, index=index)
         results["p"] = neural.forward(f, leaves, index=index)
         for loss in ("forest", "tree"):
@@ -50,7 +52,9 @@ def cases(dtype: type) -> Iterator[Case]:
     """Every shape."""
     labels = (f"{name}_{loss}" for name in ("grad", "loss", "p") for loss in ("forest", "tree"))
     names = ("mu", "p", *labels, "grad_outputs", "leaves")
-    for shape in SHAPES:
+    # The rows of pairs in shared memory, and in that of the device.
+    for shape, local in itertools.product(SHAPES, (1, 8)):
         sizes = dict(zip(("n", "trees", "depth", "classes", "functions", "size"), shape, strict=True))
         name = " ".join(f"{key}={value}" for key, value in sizes.items())
-        yield Case(name, lambda s=shape: _results(s, dtype), dict.fromkeys(names, NEAR))
+        near = dict.fromkeys(names, NEAR)
+        yield Case(f"{name} local={local}", lambda s=shape, m=local: _results(s, m, dtype), near, 32)
