@@ -160,7 +160,8 @@ TABLES = {
     **{
         f"co2_search, {group}": ("results-co2", "co2_search", "co2_search", "rows", (group,), "errors")
         for group in (
-            "letter", "usps", "letter, 10 trees", "mnist", "connect4", "connect4, 5 trees", "shuttle"
+            "letter", "usps", "letter, q", "usps, q", "letter, 10 trees", "mnist", "connect4",
+            "connect4, 5 trees", "shuttle",
         )
     },
     "co2_pixels": ("images", "co2_pixels", "co2_pixels", "rows", (), "seconds"),
@@ -225,6 +226,8 @@ TABULAR = [
     ("manifold", "tabular_projections", "summary_table", "regression"),
     ("neural", "tabular_neural", "summary_table", "classification"),
     ("co2", "tabular_co2_choose", "summary_table", "classification"),
+    ("results-co2", "tabular_co2_bagging", "summary_table", "classification"),
+    ("results-co2", "tabular_co2_bagging", "summary_table", "regression"),
     ("co2", "tabular_co2_judge", "errors_table", "classification"),
     ("co2", "tabular_co2_judge", "errors_table", "regression"),
 ]
