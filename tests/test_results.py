@@ -4,6 +4,7 @@ import argparse
 import ast
 import importlib.util
 import json
+import math
 import re
 import shlex
 import statistics
@@ -439,6 +440,29 @@ def test_cells_of_table_1_that_are_met_are_those_of_the_record():
 
     assert (sum(met("")), len(met("")), met(", no bootstrap")) == (6, 11, [True] * 12)
     assert "6 of the 12 (one was not run); without bootstrap (USPS with): all 12" in page("docs/results.md")
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("30 trees, the default", ""),
+        ("30 trees, `min_samples_oblique=50`", "min_samples_oblique=50"),
+        ("100 trees, `min_samples_oblique=50`", "n_trees=100,min_samples_oblique=50"),
+    ],
+)
+def test_errors_of_co2_with_bootstrap_over_those_without_are_those_of_the_record(name, settings):
+    errors = {}
+    for row in record("tabular_co2_bagging"):
+        errors.setdefault((row["method"], row["table"]), []).append(row["error"])
+    bagged = "co2:" + settings.replace("min", "bootstrap=True,min") if settings else "co2:bootstrap=True"
+    plain = f"co2:{settings}" if settings else "co2"
+    tables = dict.fromkeys(table for _, table in errors)
+    ratio = {t: np.mean(errors[bagged, t]) / np.mean(errors[plain, t]) for t in tables}
+    targets = ["houses", "puma8NH"]
+    classes = [t for t in tables if t not in targets]
+    groups = (classes, [t for t in classes if t != "letter"], ["letter"], targets)
+    cells = [f"{math.exp(np.mean([math.log(ratio[t]) for t in group])):.3f}" for group in groups]
+    assert f"| {name} | {' | '.join(cells)} |" in page("docs/results-co2.md")
 
 
 def test_every_trial_of_the_searches_is_in_the_record(script):
