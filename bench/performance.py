@@ -267,11 +267,11 @@ FORESTS = {
 PREDICTORS = {"sklearn": "scikit-learn", "onnx": "onnxruntime", "xgboost": "xgboost", "lightgbm": "lightgbm"}
 
 
-def applying(record: str = "predict", two_threads: bool = True) -> str:
-    """Thousand rows a second."""
+def applying() -> str:
+    """Thousand rows per second."""
     body = []
     for shape, label in FORESTS.items():
-        of = [row for row in rows(record) if tuple(row["shape"]) == shape and row["rows"] > 1]
+        of = [row for row in rows("predict") if tuple(row["shape"]) == shape and row["rows"] > 1]
         ours = only(of, rung="hforest", threads=1)[0]
         cells = [f"{ours['nodes']:,}".replace(",", " "), f"{1e-3 / ours['seconds_per_row']:.0f}"]
         for rung in PREDICTORS:
@@ -279,12 +279,10 @@ def applying(record: str = "predict", two_threads: bool = True) -> str:
             cells.append(
                 f"{1e-3 / found[0]['seconds_per_row']:.0f} ({found[0]['ratio']:.1f}x)" if found else "–"
             )
-        if two_threads:
-            two = only(of, rung="hforest", threads=2)[0]
-            cells.append(f"{1e-3 / two['seconds_per_row']:.0f}")
+        two = only(of, rung="hforest", threads=2)[0]
+        cells.append(f"{1e-3 / two['seconds_per_row']:.0f}")
         body.append([label, *cells])
-    more = ["hforest, two threads"] if two_threads else []
-    return markdown(["", "nodes", "hforest", *PREDICTORS.values(), *more], body)
+    return markdown(["", "nodes", "hforest", *PREDICTORS.values(), "hforest, two threads"], body)
 
 
 def single() -> str:
@@ -295,11 +293,6 @@ def single() -> str:
         found = [only(of, rung=rung, threads=1) for rung in ("hforest", *PREDICTORS)]
         body.append([label, *(significant(1e6 * row[0]["seconds_per_row"]) if row else "–" for row in found)])
     return markdown(["one row, microseconds", "hforest", *PREDICTORS.values()], body)
-
-
-def xeon() -> str:
-    """Thousand rows a second on an Intel Xeon, an earlier state of the code."""
-    return applying("predict_xeon", two_threads=False)
 
 
 def cascades() -> str:
@@ -329,7 +322,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "large": large,
     "applying": applying,
     "single": single,
-    "xeon": xeon,
     "cascades": cascades,
 }
 

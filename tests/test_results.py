@@ -180,7 +180,6 @@ TABLES = {
     "torch_layers, calls": ("torch-training", "torch_layers", "torch_layers", "rows", ("calls",), "least"),
     "torch_layers, convolution": ("torch-training", "torch_layers", "torch_layers", "rows", ("convolution",), "least"),
     "gpu": ("performance-tables", "gpu", "gpu", "rows", (), "gpu"),
-    "gpu, before": ("performance-tables", "gpu", "gpu_before", "rows", (), "gpu"),
     "gpu_counts, jobs": ("developer-notes", "gpu_counts", "gpu_counts", "rows", ("jobs",), "steps"),
     "gpu_counts, kernels": ("developer-notes", "gpu_counts", "gpu_counts", "rows", ("kernels",), "launches"),
     "gpu_counts, calls": ("developer-notes", "gpu_counts", "gpu_counts", "calls", ("calls",), "checked"),
