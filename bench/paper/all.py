@@ -147,7 +147,7 @@ NOT_HERE = " ".join(co2_table1.NOT_HERE)
 TABLE1 = "co2_table1.py --data {data} --trees"
 TABLES = {
     "cascade": Table(
-        "Zhou and Feng 2017: gcForest on small data",
+        "Zhou and Feng 2017: gcForest",
         ("cascade.py --data {data} --threads 1",),
         "results-cascade",
         _zhou,

@@ -71,6 +71,9 @@ RANKED: dict[str, Any] = {"bootstrap": False, "max_rounds": 5}
 PLAN: dict[str, list[Trial]] = {
     "letter": grid(S, 5),
     "usps": grid("in [0, 1]", 28),
+    # the paper's choice of q, here max_features: p**.5 to p**.9 by the error of random forests (section 5)
+    "letter, q": [rf(S, 1000, q) for q in (4, 5, 7, 9, 12)],
+    "usps, q": [rf("in [0, 1]", 1000, q) for q in (16, 28, 48, 84, 147)],
     "letter, 10 trees": [
         co2(S, 10, 4.0, 0.1, 5, 3),
         co2(S, 10, 4.0, 0.2, 5, 3),
@@ -216,11 +219,12 @@ def table(rows: list[dict[str, Any]], group: str) -> str:
             lines.append(f"| {nu:g} | {' | '.join(cells)} |")
         return "\n".join(lines)
     codings = len({t.coding for t in trials}) > 1
-    names = ["nu", "lr", "max_features"]
+    names = [name for name in ("nu", "lr", "max_features") if any(name in t.settings for t in trials)]
     names += [name for name in DEFAULTS if any(name in t.settings for t in trials)]
     if len({t.settings["bootstrap"] for t in trials}) > 1:
         names.append("bootstrap")
-    sizes = [n for n in (5, 10, 30) if any(t.n_trees == n or (t.n_trees > n >= 10) for t in trials)]
+    largest = {t.n_trees for t in trials}
+    sizes = sorted((largest | {n for n in (10, 30) if n < max(largest)}) - {1})
     word = "errors" if group in FOLDS else "error"
     head = ["forest", *(["features"] if codings else []), *names, *(f"{word}, {n} trees" for n in sizes)]
     lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
