@@ -3,9 +3,9 @@ A training loop of your own: dense, by rows, fused
 ==================================================
 
 Three training loops take the same steps of Adam for a hinge forest. The dense loop computes a gradient for
-every weight. But a batch reaches few leaves, so the other two update only the rows of those leaves. Before a
-row is read again, it catches up on the steps that it missed. The losses agree up to rounding, and the times
-differ.
+every weight. But a batch reaches few leaves, so the other two update only the weights of those leaves.
+Before a weight is read again, it gets the steps that it missed. The losses agree up to rounding, and the
+times differ.
 """
 
 import time

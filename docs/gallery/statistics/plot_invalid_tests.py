@@ -4,8 +4,8 @@ Two tests of forests that do not keep their level
 
 Where the labels do not depend on the columns, a p-value of at most 0.05 should occur in 5 % of the data sets.
 Two tests of forests that are in use do not keep this level. The first, against one forest, rejects too
-rarely; the second, of two forests, rejects too often. A permutation test keeps the level. All data sets
-have 64 rows, 16 columns of noise and two classes.
+rarely; the second, of two forests, rejects too often if it has many trees. A permutation test keeps the
+level. All data sets have 64 rows, 16 columns of noise and two classes.
 """
 
 import matplotlib.pyplot as plt
