@@ -2,9 +2,10 @@
 Multi-grained scanning
 ======================
 
-Before the levels of a cascade, gcForest classifies the windows of an image: forests are grown on windows
-that have the label of their image. :func:`hforest.cascade.scan_vectors` returns the class vector of each
-window. The picture shows how probable the true digit is in each window of 4 by 4 pixels.
+Before the levels of its cascade, gcForest (Zhou and Feng 2017) classifies the windows of an image. Its
+forests are grown on windows, each with the label of its image. :func:`hforest.cascade.scan_vectors` returns
+the class probabilities of each window. The picture shows the probability of the true digit in each window
+of 4 by 4 pixels.
 """
 
 from functools import partial

@@ -2,10 +2,10 @@
 Importance images of three forests
 ==================================
 
-The importance of a pixel by gain: how much the splits that read it lower the impurity. A random forest
-reads single pixels, a sparse oblique forest (SPORF) sums and differences of a few pixels anywhere, a
-manifold forest (MORF) sums over patches. The labels here depend on a patch of 3 by 3 pixels, which each
-forest must find in noise.
+The importance of a pixel by gain is the decrease of impurity by all splits that read it. A random forest
+reads single pixels. A sparse oblique forest (SPORF) reads sums and differences of a few pixels anywhere, and
+a manifold forest (MORF, Perry et al. 2019) sums over patches. Here the classes differ in one patch of 3 by 3
+pixels, and all other pixels are noise.
 """
 
 import matplotlib.pyplot as plt

@@ -1,10 +1,11 @@
 """
-The patches that MORF chose
-===========================
+Patches of the first splits of MORF
+===================================
 
-A manifold forest (MORF) splits images by sums over random rectangles of neighbouring pixels. The picture
-shows the patches of the first splits of some trees, on the mean images of the digits that the split
-separates best, and how much the splits of the whole forest that read a pixel gain.
+A manifold forest (MORF, Perry et al. 2019) splits images by sums over random rectangles of pixels. On the
+left are the patches of the first splits of eight trees. Each lies on the difference of the mean images of
+the two digits that the split separates best. On the right is the importance of each pixel by gain in all
+trees.
 """
 
 import matplotlib.pyplot as plt
@@ -19,8 +20,8 @@ forest = manifold.grow(x, y, 100, shape=(8, 8), patch_min=2, patch_max=4, rng=0)
 error = (tree.predict(forest, digits.x_test).argmax(axis=1) != digits.y_test).mean()
 
 # %%
-# The root of a tree is its first node. Its projection is a row of a sparse matrix: ``indices`` are the
-# pixels.
+# The root of a tree is its first node. Its projection is a row of a sparse matrix, and ``indices`` are the
+# pixels of the patch.
 
 roots = forest.tree_start[:-1]
 fig = plt.figure(figsize=(10, 4.8))

@@ -1,9 +1,9 @@
 """
-Errors of few samples: patches and pixels
-=========================================
+Errors with few samples: patches and pixels
+===========================================
 
-Neighbouring pixels belong together. A forest whose splits are sums over patches (MORF) learns bars from
-fewer samples than one on single pixels or on sparse sums of any pixels (SPORF).
+MORF (Perry et al. 2019) splits images by sums over patches. It learns to classify images of bars from fewer
+samples than a forest on single pixels, or on sparse sums of any pixels (SPORF).
 """
 
 import matplotlib.pyplot as plt

@@ -2,14 +2,14 @@
 Labels of pixels
 ================
 
-Street scenes made of three regions and discs: sky, road with lines, discs of the brightness of the road, all
-with noise. Forests predict the class of a pixel from the window around it, as Norouzi et al. 2015, section
-6.2, do with faces (:func:`hforest.images.fit`): random forests, two-probe forests and CO2 forests on raw
-values, then a random forest on means over boxes, gradients and coordinates, and last a second forest
-that reads the labels of the first one as well (auto-context).
+The street scenes have three classes: sky, road with lines, and discs as bright as the road; all have noise.
+Forests predict the class of a pixel from the window around it (:func:`hforest.images.fit`), as Norouzi et
+al. 2015, section 6.2, do with faces. The first three read raw pixels: a random forest, a two-probe forest
+and a CO2 forest. The fourth is a random forest that also reads means over boxes, gradients and coordinates.
+The last one reads in addition the class probabilities that the fourth predicts (auto-context).
 
-The title of a picture has the class-average Jaccard score over ten test images. A split by one or two pixels
-reads mostly noise; CO2 splits and means over boxes read many.
+Titles give the class-average Jaccard score on ten test images. A split by one or two pixels reads mostly
+noise. CO2 splits and means over boxes average over many pixels.
 """
 
 from functools import partial
@@ -54,7 +54,7 @@ wide, wide_test = channels(x), channels(x_test)
 grow = partial(classic.grow, **leaf)
 models["channels"], inputs["channels"] = images.fit(wide, y, grow, **settings), wide_test
 
-# Shares of training images come from forests of the other half.
+# Class probabilities of the training images come from a forest grown on the other half of them.
 shares = np.empty((*y.shape, 3), np.float32)
 for i in range(2):
     half = images.fit(wide[1 - i :: 2], y[1 - i :: 2], grow, **settings)

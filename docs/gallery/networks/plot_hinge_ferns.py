@@ -1,12 +1,12 @@
 """
-What a fern shares
-==================
+Trees and ferns
+===============
 
-A tree of depth D has :math:`2^D - 1` decisions: each vertex has its own. A fern has D decisions, and asks
-all of them of every sample. So each line of a fern goes through the whole plane, and the leaf of a sample
-is the binary number of its answers. A fern has as many leaves as a tree, costs less memory and is faster,
-as its decisions stay in cache. Four lines divide the plane into eleven parts at most; with more columns
-than two all 16 leaves occur.
+A hinge tree of depth D has :math:`2^D - 1` decisions, one at each vertex. A fern has D decisions, one at
+each level, and evaluates all of them for every sample. So each decision of a fern is a line through the whole
+plane. The number of the leaf of a sample is the binary number of its answers. A fern has as many leaves as a
+tree but stores fewer thresholds, which stay in cache. Four lines divide the plane into at most eleven parts;
+with more than two independent columns all 16 leaves occur.
 """
 
 import matplotlib.pyplot as plt
@@ -21,7 +21,7 @@ depth = 4
 
 # %%
 # The columns are the two coordinates, their sum and their difference; level i compares column i.
-# Thresholds of the tree are medians of the points that reach a vertex.
+# The threshold of each vertex of the tree is the median of the points that reach it.
 
 columns = np.array([[1, 0], [0, 1], [0.7, 0.7], [0.7, -0.7]])
 points = rng.normal(size=(300, 2)) * [1.0, 0.8] + [0.2, -0.3]

@@ -1,11 +1,11 @@
 """
-Which leaves samples use
-========================
+Leaves that samples reach
+=========================
 
-A complete tree of depth 8 has 256 leaves. With random thresholds few of them are reached, and weights of
-the others learn nothing. Thresholds at medians (:func:`hforest.hinge.median_thresholds`) spread the
-samples evenly; greedy thresholds (:func:`hforest.hinge.greedy_init`) put small leaves where classes
-are mixed.
+A complete tree of depth 8 has 256 leaves. With random thresholds samples reach few of them, and the weights
+of the other leaves get no gradient. Thresholds at medians (:func:`hforest.hinge.median_thresholds`) spread
+the samples evenly over the leaves. Greedy thresholds (:func:`hforest.hinge.greedy_init`) make smaller leaves
+where classes are mixed.
 """
 
 import matplotlib.pyplot as plt

@@ -2,12 +2,12 @@
 Margins along a path
 ====================
 
-A hinge tree compares a sample at each level of its path: the margin of a vertex is ``x[f] - t``. A
-positive margin sends the sample to the right, any other to the left. The margin of least magnitude,
-:math:`r^*`, decides the output, and its vertex is the only one that gets a gradient: one threshold for
-each sample and tree.
+At each level of its path through a hinge tree a sample has a margin, ``x[f] - t``: its feature less the
+threshold of the vertex. It goes right if the margin is positive, and left otherwise. The output depends on
+the margin of least magnitude, :math:`r^*`, alone. So for each sample and tree one threshold gets a gradient,
+that of the vertex with this margin.
 
-The picture shows one handwritten digit in twelve trees of depth 6.
+The picture shows the margins of one handwritten digit in twelve trees of depth 6.
 """
 
 import matplotlib.pyplot as plt
@@ -25,8 +25,8 @@ sample = x[shown : shown + 1]
 leaf, margin, vertex = hinge.traverse(sample, thresholds, features)
 
 # %%
-# ``traverse`` returns the leaf, the least margin and its vertex. The other margins follow from the
-# leaf: the bits of its number are the decisions, from the root down.
+# ``traverse`` returns the leaf, the margin of least magnitude and its vertex. The leaf gives the other
+# margins: the bits of its number are the decisions, from the root down.
 
 signed = np.empty((12, 6))
 for m in range(12):

@@ -2,13 +2,13 @@
 A hinge tree beside a CART tree
 ===============================
 
-A CART tree outputs one constant for each leaf. A hinge tree outputs the weight of the leaf times the
-least margin on the path, :math:`h(x) = w_l |r^*|`. Both split the plane by the same kind of rule, ``x[f]
-<= t``. The output of the CART tree jumps where a sample changes its leaf; that of the hinge tree is 0
-there, on both sides, so it is continuous and has a gradient by the thresholds.
+A CART tree outputs one constant per leaf. A hinge tree (Lay et al. 2018) outputs the weight of the leaf
+times the least margin on the path, :math:`h(x) = w_l |r^*|`. Both split the plane by rules
+``x[f] <= t``. The output of the CART tree jumps where a sample changes its leaf. That of the hinge tree is 0
+on both sides there. So it is continuous and has a gradient with respect to the thresholds.
 
-The hinge tree starts with the splits of the CART tree (:func:`hforest.hinge.from_forest`) and is
-trained by Adam. Its thresholds move; CART's stay.
+The hinge tree starts with the splits of the CART tree (:func:`hforest.hinge.from_forest`). Then Adam trains
+its thresholds and weights.
 """
 
 import matplotlib.pyplot as plt
@@ -23,8 +23,8 @@ x = np.stack([np.cos(angle) + y - 0.5, np.where(y, 0.25 - np.sin(angle), np.sin(
 x = ((x + rng.normal(scale=0.15, size=x.shape)) / x.std(axis=0)).astype(np.float32)
 
 # %%
-# One tree of depth 5, grown greedily, and the hinge tree with its splits. Outputs of one tree are zero at
-# its splits, so 15 hinge trees are drawn beside it, too: their sum is 0 only between the classes.
+# ``cart`` is one tree of depth 5. The output of a single hinge tree is zero at each of its splits. So the
+# picture also shows 15 hinge trees, whose sum is zero only between the classes.
 
 cart = classic.grow(x, y, 1, max_depth=5, bootstrap=False, max_features=None, rng=0)
 many = classic.grow(x, y, 15, max_depth=5, rng=0)
@@ -47,8 +47,8 @@ def train(grown, steps=600):
 one, forest = train(cart), train(many)
 
 # %%
-# The outputs on a grid: the share of class 1 of the CART tree, the difference of the two scores of the
-# hinge trees.
+# On a grid, the output of the CART tree is the share of class 1, from -1 to 1. That of the hinge trees is the
+# difference of their two class scores.
 
 axis = np.linspace(-2.6, 2.6, 300, dtype=np.float32)
 grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)

@@ -2,10 +2,10 @@
 Hinge forests in layers
 =======================
 
-A hinge forest is differentiable by its input, so that one can read the outputs of another. Lay et al. 2018
-(section 6) tried such stacks on MNIST, and found them no better than one forest of 1000 trees. Here the
-first forest has a number in each leaf: its trees' outputs are the features of the second, whose leaves have
-a vector of class scores. Between the two stands the normalisation that every hinge forest needs.
+A hinge forest has a gradient with respect to its input, so one forest can read the outputs of another. Lay
+et al. 2018 (section 6) tried such stacks on MNIST, and found them no better than one forest of 1000 trees.
+Here each leaf of the first forest has one number, and the outputs of its trees are the features of the
+second. Leaves of the last forest have a vector of class scores. The input of each forest is normalised.
 """
 
 import matplotlib.pyplot as plt
@@ -19,12 +19,12 @@ train, held_out = order[400:], order[:400]
 N_FEATURES, DEPTH, LR, BATCH = 100, 4, 0.05, 53
 
 # %%
-# A network is a list of forests; ``forward`` keeps what the gradient needs. The first normalisation reads
-# inner products of the pixels.
+# A network is a matrix, the kernel, and a list of forests. The first forest reads the product of the
+# pixels with the kernel. ``forward`` also returns the arrays that the gradient needs.
 
 
 def start(n_trees, rng):
-    """Kernel, and for each forest its parameters and the running mean and variance of its input."""
+    """Returns the kernel, and each forest's parameters and running mean and variance of its input."""
     kernel, forests, n_inputs = rng.standard_normal((64, N_FEATURES), np.float32), [], N_FEATURES
     for i, m in enumerate(n_trees):
         outputs = 10 if i + 1 == len(n_trees) else ()
@@ -35,7 +35,7 @@ def start(n_trees, rng):
 
 
 def forward(kernel, forests, x):
-    """Class scores, and for each forest its input, before and after normalisation, and its route."""
+    """Returns class scores, and for each forest its input, before and after normalisation, and its route."""
     inner, kept = x @ kernel, []
     for i, (parameters, mean, var) in enumerate(forests):
         z = layers.normalize(inner, mean, var)
@@ -47,7 +47,7 @@ def forward(kernel, forests, x):
 
 
 def step(kernel, forests, state, x, y, number):
-    """A step of AdaGrad on all parameters, from the last forest to the first."""
+    """Takes a step of AdaGrad on all parameters, from the last forest to the first."""
     scores, kept = forward(kernel, forests, x)
     _, grad = layers.softmax_loss(scores, y)
     for i in reversed(range(len(forests))):
@@ -63,8 +63,8 @@ def step(kernel, forests, state, x, y, number):
 
 
 # %%
-# Two stacks and a single forest of as many trees learn the digits from the same batches. Errors are those
-# on 400 training images that are held out; nothing is chosen by them.
+# Two stacks and a single forest with as many trees learn the digits from the same batches. Errors are on 400
+# training images that are held out, and that no setting was chosen by.
 
 networks = {
     "one forest, 100 trees": (100,),

@@ -2,8 +2,9 @@
 Learning curves of a neural forest
 ==================================
 
-:func:`hforest.neural.fit` calls ``checkpoint`` with the model after each epoch, and appends the mean loss
-to ``history``. The model of each epoch is applied with soft and with hard routing.
+:func:`hforest.neural.fit` appends the mean loss of each epoch to ``history`` and calls ``checkpoint`` with
+the model. Here ``checkpoint`` measures the test error of the model twice. With soft routing a sample goes to
+both sides of a split, with probabilities. With hard routing it goes to the more probable side.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,9 @@
 Soft and hard decisions
 =======================
 
-A neural forest sends a sample both ways, in shares of sigmoid(scale (x - t)). With a large scale it is the
-grown forest that it began as; gradients need a small one.
+A split of a neural forest sends a sample to both sides, with probabilities: right with
+``sigmoid(scale * (x - t))``. With a large scale the model predicts as the grown forest that it started from.
+With a small scale its gradients are large enough to train it.
 """
 
 import matplotlib.pyplot as plt

@@ -2,9 +2,8 @@
 A hinge forest in a PyTorch network
 ===================================
 
-:class:`hforest.torch.HingeForest` is a module as any other. Here it stands in the place of the hidden
-layer of a small network: both networks have the same first layer, and are trained by
-``torch.optim.Adam``.
+:class:`hforest.torch.HingeForest` is an ``nn.Module``. Here it takes the place of the hidden and the last
+layer of a small network. All networks have the same first layer, and ``torch.optim.Adam`` trains them.
 """
 
 import matplotlib.pyplot as plt

@@ -2,9 +2,10 @@
 A training loop of your own: dense, by rows, fused
 ==================================================
 
-Three ways to take the same steps of Adam for a hinge forest. The dense way writes a gradient for every
-weight. A batch reaches few leaves, so the other two move only what it touches, and take the steps that a
-row missed when it is next read. The losses agree to rounding; the times do not.
+Three training loops take the same steps of Adam for a hinge forest. The dense loop computes a gradient for
+every weight. But a batch reaches few leaves, so the other two update only the weights of those leaves.
+Before a weight is read again, it gets the steps that it missed. The losses agree up to rounding, and the
+times differ.
 """
 
 import time
@@ -62,7 +63,7 @@ def fused(t, f, w):
 
 
 # %%
-# Every way starts from a copy of the same arrays.
+# Each loop starts from a copy of the same arrays.
 
 losses, seconds = {}, {}
 hforest.set_num_threads(1)

@@ -2,10 +2,10 @@
 How CO2 fits a split
 ====================
 
-The loss of a split has no gradient: it changes only where a sample changes sides. CO2 lowers a bound on
-it (Norouzi et al. 2015, eq. 10). Each round makes the bound convex around the present hyperplane and takes
-steps of stochastic gradient descent. The norm of the hyperplane is limited by ``nu``: the larger it may be,
-the tighter the bound can become.
+The loss of a split changes only where a sample changes sides, so its gradient is zero almost everywhere. CO2
+minimises an upper bound instead (Norouzi et al. 2015, eq. 10). Each round makes the bound convex around the
+present hyperplane, and takes steps of stochastic gradient descent. ``nu`` limits the norm of the hyperplane:
+a larger norm permits a tighter bound.
 """
 
 import matplotlib.pyplot as plt
@@ -21,8 +21,8 @@ start = np.zeros(7)
 start[0] = 1.0  # the univariate split x[0] >= 0
 
 # %%
-# ``fit_stump`` appends the value of the bound to ``history``, at the start and after each round. On the right
-# the fitted hyperplane beside the one that made the labels, both of norm 1.
+# ``fit_stump`` appends the value of the bound to ``history``, at the start and after each round. The right
+# panel compares the fitted hyperplane with the one that made the labels, both scaled to norm 1.
 
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), width_ratios=[1.2, 1])
 for nu, mark in ((1.0, "o"), (4.0, "s"), (10.0, "^")):

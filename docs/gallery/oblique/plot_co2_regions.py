@@ -1,10 +1,10 @@
 r"""
-CO2's hyperplanes
-=================
+Regions of a CO2 tree and of a CART tree
+========================================
 
-CO2 splits a node by a hyperplane, :math:`w \cdot x \ge 0`, fitted by continuous optimisation from the
-best of some univariate splits. Where the classes lie aslant in the plane, a tree of hyperplanes needs
-fewer splits than one of columns.
+CO2 (Norouzi et al. 2015) splits a node by a hyperplane, :math:`w \cdot x \ge 0`. Continuous optimisation
+fits it, from the best of some univariate splits. Where the boundaries between classes are oblique, a tree of
+hyperplanes needs fewer splits than one of single columns.
 """
 
 import matplotlib.pyplot as plt
@@ -24,7 +24,7 @@ grown = {
 }
 
 # %%
-# Each tree is a :class:`hforest.tree.Forest`; its regions are what it predicts on a grid.
+# Each tree is a :class:`hforest.tree.Forest`. Its predictions on a grid show its regions.
 
 low, high = x.min(axis=0) - 0.3, x.max(axis=0) + 0.3
 axes_of = [np.linspace(low[k], high[k], 400) for k in range(2)]

@@ -2,11 +2,11 @@
 Label vectors: CO2 with a loss of your own
 ==========================================
 
-The bound of CO2 takes any convex loss (Norouzi et al. 2015, section 7 names structured prediction). Here a
-label is a vector: six pixels in a row of a digit, black or white, that are predicted from the rows above.
-Neighbours tend to agree. The loss of a leaf is that of a chain (a conditional random field): theta has a
-number for each pixel and one for each pair of neighbours, and the loss of a vector is the negative logarithm
-of its probability among all 64.
+CO2's bound holds for any convex loss; Norouzi et al. 2015, section 7, name structured prediction. Here a
+label is a vector: six pixels in a row of a digit, black or white. The rows above predict it, and neighbouring
+pixels tend to agree. The loss of a leaf is that of a chain, a conditional random field. Its parameter theta
+has a number for each pixel and for each pair of neighbours. The loss of a vector is the negative logarithm of
+its probability among all 64 vectors.
 """
 
 import matplotlib.pyplot as plt
@@ -22,7 +22,7 @@ first = side // 2 - 3
 
 
 def samples(images):
-    """The rows above, with a constant -1, and the numbers of the label vectors."""
+    """Returns the rows above, with a constant -1, and the numbers of the label vectors."""
     images = images.reshape(-1, side, side) / 16.0
     above = images[:, :row].reshape(len(images), -1)
     bits = images[:, row, first : first + 6] > 0.5
@@ -33,9 +33,9 @@ x, y = samples(data.x_train)
 x_test, y_test = samples(data.x_test)
 
 # %%
-# The features of a vector are its pixels and the products of neighbours, as -1 and +1. With the first
-# six columns alone, pixels are independent. CO2 needs a pair of functions of theta and y: the losses of some
-# samples, and their gradients with respect to theta.
+# The features of a vector are its pixels, as -1 and +1, and the products of neighbours. With the first six
+# features alone, pixels are independent. CO2 needs two functions of theta and y: one returns the losses of
+# samples, the other their gradients with respect to theta.
 
 vectors = 2.0 * (np.arange(64)[:, None] >> np.arange(6) & 1) - 1
 chain = np.column_stack([vectors, vectors[:, 1:] * vectors[:, :-1]])
@@ -57,8 +57,8 @@ def loss_of(features):
 
 
 # %%
-# A tree is a loop of yours: fit a stump, from a random column and its median, then its sides. A leaf holds
-# the theta that fits its samples, by some steps of gradient descent from that of its stump.
+# ``grow`` fits a stump, which starts at the median of a random column, and then grows its two sides. A leaf
+# holds a theta: 50 steps of gradient descent on its samples, from the theta of its stump.
 
 
 def leaf(theta, y, loss):
@@ -86,7 +86,7 @@ def grow(x, y, theta, features, rng, depth):
 
 
 def log_probabilities(tree, x, features):
-    """Of all 64 vectors, for each sample."""
+    """Returns the log-probabilities of all 64 vectors for each sample."""
     if not isinstance(tree, tuple):
         return np.tile(log_probability(features, tree), (len(x), 1))
     w, *sides = tree
@@ -98,8 +98,8 @@ def log_probabilities(tree, x, features):
 
 
 # %%
-# Pairs lower the negative log-likelihood at every depth. The most probable vector is right in all its pixels
-# about as often with them as without.
+# Pairs lower the negative log-likelihood at every depth. But all pixels of the most probable vector are right
+# about as often with pairs as without.
 
 depths = range(5)
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.6))

@@ -2,17 +2,15 @@
 Views: groups of columns
 ========================
 
-Five columns tell the labels, and a second view has up to 10,000 columns of noise. Left: the candidates of a
-sparse oblique forest rarely contain one of the five if they are drawn from all columns. With groups of
-columns (:func:`hforest.project.grouped_distribution`) a node draws a fixed number of candidates from each
-view. Both forests have equal numbers of candidates at a node, both are honest, and both are judged
-out-of-bag.
+Left: the labels depend on a view of five columns, and a second view has up to 10,000 columns of noise. If a
+sparse oblique forest draws its candidates from all columns, few of them contain one of the five. With groups
+of columns (:func:`hforest.project.grouped_distribution`) each node draws a fixed number of candidates from
+each view. Both forests are honest, have as many candidates per node, and are judged by out-of-bag AUC.
 
-Right: two views of five columns each depend on the labels, but the second one is the first one plus noise.
-Whether one view adds to the other is a question for :func:`hforest.stats.conditional_test`: its p-values on
-twelve data sets, in order, beside the line that p-values follow where a view adds nothing.
+Right: two views of five columns each depend on the labels, but the second is the first plus noise. Does one
+view add information to the other? :func:`hforest.stats.conditional_test` gives a p-value. The picture shows
+those of twelve data sets in increasing order, beside those expected where a view adds nothing.
 """
-
 
 import matplotlib.pyplot as plt
 import numpy as np

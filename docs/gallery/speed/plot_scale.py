@@ -1,11 +1,12 @@
 """
-A forest in ranges of trees
-===========================
+Growing a forest by ranges of trees
+===================================
 
 :func:`hforest.scale.grow_by_trees` divides a forest into ranges of trees and gives them to the workers of an
-executor: here two threads, elsewhere processes or machines. Random numbers are keyed by the seed, the number
-of the tree and the node. So the forest has the same bits whoever grows which trees, and it can grow on later:
-``first_tree`` says where a range begins, :func:`hforest.tree.join` puts ranges together.
+executor. Here these are two threads; they can be processes or machines. The seed, the number of the tree and
+the node determine each random number. So the forest is bit-identical to that of a single call, whichever
+worker grows a tree. More trees can be added later: ``first_tree`` says where a range begins, and
+:func:`hforest.tree.join` joins ranges.
 """
 
 import threading
@@ -20,12 +21,12 @@ from hforest import classic, demo, scale, tree
 
 digits = demo.load_digits()
 x, y = digits.x_train, digits.y_train
-hforest.set_num_threads(1)  # of each call: the executor has two workers
+hforest.set_num_threads(1)  # per call: the executor has two workers
 tasks = []
 
 
 def grow(x, y, n_trees, *, first_tree, rng):
-    """Grows a range of trees, and notes which worker did, and when."""
+    """Grows a range of trees, and records the worker and the times."""
     begin = time.perf_counter()
     forest = classic.grow(x, y, n_trees, first_tree=first_tree, rng=rng)
     tasks.append((threading.get_ident(), begin, time.perf_counter(), first_tree, n_trees))
@@ -33,7 +34,7 @@ def grow(x, y, n_trees, *, first_tree, rng):
 
 
 # %%
-# Two calls: trees 0 to 99, then 100 to 199. The joined forest is that of one call.
+# The first call grows trees 0 to 99, the second 100 to 199. The joined forest equals that of one call.
 
 with ThreadPoolExecutor(2) as executor:
     first = scale.grow_by_trees(executor, grow, x, y, 100, n_tasks=8, rng=0)
@@ -43,7 +44,7 @@ whole = classic.grow(x, y, 200, rng=0)
 assert all(np.array_equal(a, b) for a, b in zip(forest, whole, strict=True))
 
 # %%
-# The error of the first n trees, from the same ranges.
+# The right panel shows the test error of the first n trees.
 
 numbers = [1, 2, 5, 10, 20, 50, 100, 150, 200]
 votes = [tree.predict(classic.grow(x, y, 1, first_tree=k, rng=0), digits.x_test) for k in range(200)]

@@ -2,12 +2,11 @@
 Speed beside other libraries
 ============================
 
-How many times as fast as other libraries hforest grows and applies forests. The bars are drawn from the
-records of ``python bench/grow.py`` and ``python bench/predict.py``; nothing is timed while this page is
-built. Both were made on one thread of an AMD EPYC
-in virtual machines that did other work, too, libraries in turn in the same run. The page of
-:doc:`performance </performance>` has all conditions, the errors of the forests, and the commands that
-repeat the runs.
+The bars show how many times as fast as other libraries hforest grows and applies forests, on one thread of an
+AMD EPYC. They come from the records of ``python bench/grow.py`` and ``python bench/predict.py``; nothing is
+timed while this page is built. The virtual machines had other work, and the libraries ran in turn in the same
+run. The page of :doc:`performance </performance>` has all conditions, the errors of the forests and the
+commands.
 """
 
 import json
@@ -22,7 +21,7 @@ predict = json.loads((results / "predict.json").read_text())
 print(grow["machine"], predict["machine"], sep="\n")
 
 # %%
-# Growing 100 trees to purity, and applying scikit-learn's own trees to 10 000 rows.
+# Each library grows 100 trees to purity. hforest then applies trees that scikit-learn grew.
 
 pairs = {
     "random forest:\nscikit-learn": ("exact", "scikit-learn"),

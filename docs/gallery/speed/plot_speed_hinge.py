@@ -2,11 +2,12 @@
 Speed of hinge forests beside PyTorch and NumPy
 ===============================================
 
-Forward, and forward with backward, of the same hinge forests by hforest, ``torch.compile``, PyTorch and
-NumPy, and a step of training by four ways. The points are the records of ``python bench/hinge.py --peers``
-and ``python bench/training.py``; nothing is timed while this page is built. All results were compared
-before times were taken, and PyTorch compiled every shape statically in a process of its own. The page of
-:doc:`performance </performance>` has the conditions and the commands.
+The first picture compares hforest, ``torch.compile``, PyTorch and NumPy on the same hinge forests: the
+forward pass, and forward with backward. The second compares four ways to take a training step. The points
+come from the records of ``python bench/hinge.py --peers`` and ``python bench/training.py``; nothing is timed
+while this page is built. The bench compares all results before it takes times, and PyTorch compiles each
+shape in a process of its own. The page of :doc:`performance </performance>` has the conditions and the
+commands.
 """
 
 import json
@@ -21,7 +22,7 @@ training = json.loads((results / "training.json").read_text())
 print(peers["machine"], training["machine"], sep="\n")
 
 # %%
-# Ten shapes. The gradients of the others are dense.
+# There are ten shapes. The other libraries compute dense gradients.
 
 libraries = {
     "hforest": "hforest",
@@ -67,8 +68,8 @@ fig.suptitle("Processor time on one thread of an AMD EPYC (Zen 4), float32; samp
 plt.show()
 
 # %%
-# A step of MNIST's network, 1000 trees or ferns of depth 10: sparse gradients and a lazy, exact Adam leave
-# out what a batch does not reach.
+# A training step of 1000 trees or ferns of depth 10 on MNIST. Sparse gradients and a lazy, exact Adam skip
+# the leaves that a batch does not reach.
 
 ways = {
     "fused": "one pass, no arrays of gradients",

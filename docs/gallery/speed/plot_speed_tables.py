@@ -2,10 +2,10 @@
 Large tables, threads and vector paths
 ======================================
 
-How the time of growing rises with the rows of a table, what a second thread brings, and what the vector
-instructions bring. The lines are the records of ``python bench/large.py`` and ``python bench/grow.py``;
-nothing is timed while this page is built. The page of :doc:`performance </performance>` has the conditions
-and the commands.
+The first picture shows the time of growing by the number of rows. The second shows the speed with each set of
+vector instructions, and the gain by a second thread. The data are the records of ``python bench/large.py``
+and ``python bench/grow.py``; nothing is timed while this page is built. The page of :doc:`performance
+</performance>` has the conditions and the commands.
 """
 
 import json
@@ -21,8 +21,8 @@ grow = json.loads((results / "grow.json").read_text())
 print(large["machine"], paths["machine"], sep="\n")
 
 # %%
-# One tree of 30 columns, with all that a library makes of the table before. In "skewed" the columns are
-# flags, codes and heavy tails; in "clusters" normal numbers.
+# Times are those of one tree on 30 columns, with each library's preparation of the table. The columns of
+# "skewed" are flags, codes and numbers with heavy tails; those of "clusters" are normal numbers.
 
 forests = {
     "exact": "hforest, exact",
@@ -53,8 +53,8 @@ fig.suptitle("One tree, two threads of an AMD EPYC (Zen 5), AVX-512")
 plt.show()
 
 # %%
-# Vector paths, beside scikit-learn in the same run, and one and two threads on MNIST's first 10 000 images.
-# A ratio above 2 is noise of the machine.
+# Left: vector paths beside scikit-learn in the same run. Right: one and two threads on MNIST's first 10 000
+# images. A ratio above 2 is noise of the machine.
 
 fig, (left, right) = plt.subplots(1, 2, figsize=(11, 4.4), width_ratios=[1.5, 1])
 rungs, sets = ("exact", "binned", "sparse"), ("synthetic", "letter", "usps", "mnist")

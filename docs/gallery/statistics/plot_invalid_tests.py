@@ -1,10 +1,11 @@
 """
-What goes wrong
-===============
+Two tests of forests that do not keep their level
+=================================================
 
-A p-value of 0.05 or less ought to come up in 5 % of the data sets in which nothing depends. Two ways of
-testing forests that are in use do not keep this level: one says too little, the other too much. A permutation
-test keeps it. All data sets here have 64 rows, 16 columns of noise and two classes.
+Where the labels do not depend on the columns, a p-value of at most 0.05 should occur in 5 % of the data sets.
+Two tests of forests that are in use do not keep this level. The first, against one forest, rejects too
+rarely; the second, of two forests, rejects too often if it has many trees. A permutation test keeps the
+level. All data sets have 64 rows, 16 columns of noise and two classes.
 """
 
 import matplotlib.pyplot as plt
@@ -21,8 +22,8 @@ def data(number):
 
 
 # %%
-# **Labels permuted against one forest.** The forest is grown once; only the labels that its out-of-bag
-# posteriors are compared with are permuted. But the forest was grown on the labels in their order.
+# **Labels permuted against one forest.** The forest is grown once. Its out-of-bag posteriors are compared
+# with permuted labels. But it was grown on the labels in their order, so the two comparisons differ.
 
 
 def against_one_forest(x, y, seed):
@@ -35,9 +36,9 @@ def against_one_forest(x, y, seed):
 
 
 # %%
-# **Two forests.** ``two_forest_test`` compares a forest with a second one, whose columns are permuted once,
-# and exchanges their trees. With more trees the difference between the two forests is known ever better, but
-# it is that of one permutation.
+# **Two forests.** ``two_forest_test`` compares a forest with a second one on columns that are permuted once,
+# and exchanges trees between the two. More trees make the estimate of their difference more precise, but it
+# remains the difference from a single permutation.
 
 
 def two_forests(n_trees):

@@ -1,11 +1,11 @@
 """
-Power
-=====
+Power of tests of dependence
+============================
 
-How large must a dependence be for a test to see it? Data sets have 64 rows, and one column whose mean
-depends on the class among columns of noise. A t-test that is told the column is the best that can be; the
-tests of forests are not told it, and see other dependences, too. ``bench/stats_power.py`` has more lines, of
-more data sets.
+How large must a dependence be before a test finds it? Data sets have 64 rows. In one column the mean depends
+on the class, and all others are noise. A t-test of this column sets the upper limit, as it knows the column.
+The tests of forests do not know it, and find other kinds of dependence, too. ``bench/stats_power.py``
+compares more tests on more data sets.
 """
 
 import matplotlib.pyplot as plt
@@ -31,7 +31,7 @@ def t_test(x, y, seed):
 
 
 def permutation(x, y, seed):
-    # It ends early where the p-value is large.
+    # The test ends early where the p-value is large.
     return stats.permutation_test(
         x, y, statistic="auc", n_trees=50, n_permutations=19, max_exceed=1, rng=seed
     ).p_value

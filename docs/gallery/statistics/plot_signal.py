@@ -2,9 +2,10 @@
 Is there signal?
 ================
 
-Sixty rows, a hundred columns, two classes. A forest that predicts its own training rows always looks good;
-out-of-bag predictions of a small table look good or bad by chance. A permutation test says how often chance
-does as well: the same forest learns permuted labels, again and again.
+A table has sixty rows, a hundred columns and two classes. A forest predicts its own training rows well
+whether or not the labels depend on the columns. Even out-of-bag predictions of a small table can look good by
+chance. A permutation test grows the same forest on permuted labels many times. Its p-value says how often
+permuted labels give as good a result.
 """
 
 import matplotlib.pyplot as plt
@@ -39,8 +40,8 @@ fig.tight_layout()
 plt.show()
 
 # %%
-# How much do the columns tell? ``information`` is in nats, of which two equal classes have log 2 = 0.69. It
-# is that of the forest's posteriors: a better learner can only get more out of the columns.
+# How much information do the columns have on the labels? ``information`` is in nats; two equally frequent
+# classes have log 2 = 0.69. It is that of the forest's posteriors, so a better learner can find more.
 
 counts = stats.honest_counts(y, 500, rng=0)
 for name, x in {"noise": noise, "signal": signal}.items():

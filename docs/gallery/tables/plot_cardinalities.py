@@ -1,11 +1,12 @@
 """
-Importances of noise of many categories
-=======================================
+Importances of noise with many categories
+=========================================
 
-Six columns: five of random categories, 2 to 1,000 of them, which tell nothing of the labels, and a normal one
-whose sign tells three quarters of them. Importances by gain rise with the number of categories, for a split
-among many values always finds some that fit. :func:`hforest.stats.oob_importance` judges splits by rows that
-the trees did not draw: noise is about 0, above or below.
+Five columns have random categories, from 2 to 1,000, and are independent of the labels. The sign of a sixth
+one, of normal numbers, agrees with three quarters of the labels. The importance of a column by gain rises
+with its number of categories, for among many possible splits one always fits the noise.
+:func:`hforest.stats.oob_importance` judges splits by out-of-bag rows, which the trees did not draw. By this
+measure the importance of noise is about 0, above or below.
 """
 
 import matplotlib.pyplot as plt
@@ -34,9 +35,9 @@ for number in range(N_SETS):
 mean, error = np.stack(by_others, axis=1)
 
 # %%
-# **Errors.** The standard errors of `oob_importance` are those of a finite number of trees on the same rows,
-# here the error bars of the first data set. Other rows move importances more: the grey lines reach from
-# the 5th to the 95th percentile of the data sets. Both grow with the number of categories.
+# **Errors.** The error bars are two standard errors of ``oob_importance`` on the first data set. They come
+# from the finite number of trees on the same rows. Importances vary more between data sets: the grey lines
+# reach from the 5th to the 95th percentile. Both grow with the number of categories.
 
 fig, axes = plt.subplots(1, 3, figsize=(12, 3.8))
 at = np.arange(len(NAMES))
@@ -51,8 +52,9 @@ axes[1].set_ylim(-0.026, 0.019)
 axes[1].legend(loc="lower left")
 
 # %%
-# **P-values.** An importance of two errors is no evidence. :func:`hforest.stats.importance_test` compares
-# each column with 99 permuted copies of itself in the same forest, which have as many categories.
+# **P-values.** So an importance of two standard errors is no evidence of dependence.
+# :func:`hforest.stats.importance_test` compares each column with 99 permuted copies of itself, which have as
+# many categories, in the same forest.
 
 tests = [stats.importance_test(*data(number), n_trees=20, n_copies=99, rng=number) for number in range(20)]
 p = np.array([test.p_value for test in tests])

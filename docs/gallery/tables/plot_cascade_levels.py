@@ -2,10 +2,10 @@
 Levels of a cascade
 ===================
 
-A cascade (gcForest) stacks levels of forests. The forests of a level read the input and the class vectors
-of the level before. Class vectors of training samples come from trees that were grown without them, so
-the score of a level on the training set estimates the accuracy on new samples. Growth stops when it no
-longer improves.
+A cascade (gcForest, Zhou and Feng 2017) stacks levels of forests. The forests of a level read the input and
+the class vectors of the level before. A class vector of a training sample comes from trees grown without
+this sample. So the score of a level on the training set estimates the accuracy on new samples. Growth stops
+when this score no longer improves.
 """
 
 from functools import partial
@@ -22,7 +22,7 @@ states = []
 grown = cascade.grow(x, y, level, max_levels=5, patience=5, checkpoint=states.append, rng=0)
 
 # %%
-# ``checkpoint`` is given the cascade of all levels so far; each is applied to the test set.
+# After each level ``checkpoint`` gets the cascade of all levels so far, and applies it to the test set.
 
 test = [100 * (cascade.predict(s, digits.x_test).argmax(axis=1) == digits.y_test).mean() for s in states]
 scores = 100 * np.array(states[-1].scores)

@@ -2,10 +2,10 @@
 The out-of-bag error
 ====================
 
-Each tree of a random forest is grown on a bootstrap sample, which leaves out about a third of the
-samples. The trees that did not see a sample predict it: the out-of-bag error estimates the test error
-without a test set. It is that of a forest of about a third of the trees, so it is too high where trees
-are few.
+Each tree of a random forest is grown on a bootstrap sample, which leaves out about a third of the samples.
+The out-of-bag prediction of a sample comes from the trees that did not draw it. Its error estimates the test
+error without a test set. Only about a third of the trees predict a sample, so the estimate is too high where
+trees are few.
 """
 
 import matplotlib.pyplot as plt

@@ -2,10 +2,10 @@
 Quantiles and intervals of a regression forest
 ==============================================
 
-A forest predicts means. With the targets of the training samples in each leaf
-(:func:`hforest.tree.leaf_targets`) it predicts any quantile (:func:`hforest.tree.quantiles`), so the
-width of the band follows the spread of the data. Intervals of out-of-bag errors
-(:func:`hforest.classic.prediction_intervals`) have one width for all samples.
+A regression forest predicts means. With the targets of the training samples in each leaf
+(:func:`hforest.tree.leaf_targets`) it predicts any quantile (:func:`hforest.tree.quantiles`). The band
+between two quantiles is wide where the targets vary much. Intervals of out-of-bag errors
+(:func:`hforest.classic.prediction_intervals`) have the same width for all samples.
 """
 
 import matplotlib.pyplot as plt
