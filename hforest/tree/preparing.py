@@ -33,7 +33,7 @@ def prepare(forest: Forest | Prepared) -> Prepared:
     or categories are not packed, but skip their checks. Memory: that of the forest and 16 to 24 bytes per
     node. Cost: a check, a copy of the arrays and some tens of nanoseconds per node.
 
-    Calls on few rows, of up to about 10,000 steps from node to node, keep the GIL, for waiting for it may
+    Calls on few rows, of up to about 16,000 steps from node to node, keep the GIL, for waiting for it may
     take longer than the call. All others release it.
 
     Examples
