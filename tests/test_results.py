@@ -181,11 +181,7 @@ TABLES = {
     "torch_layers, convolution": ("torch-training", "torch_layers", "torch_layers", "rows", ("convolution",), "least"),
     "gpu": ("performance-tables", "gpu", "gpu", "rows", (), "gpu"),
     "gpu_counts, jobs": ("developer-notes", "gpu_counts", "gpu_counts", "rows", ("jobs",), "steps"),
-    "gpu_counts, kernels": ("developer-notes", "gpu_counts", "gpu_counts", "rows", ("kernels",), "launches"),
     "gpu_counts, calls": ("developer-notes", "gpu_counts", "gpu_counts", "calls", ("calls",), "checked"),
-    "gpu_counts, resources": (
-        "developer-notes", "gpu_counts", "gpu_counts", "resources", ("resources",), "registers"
-    ),
     "torch_layers, step": ("torch-training", "torch_layers", "torch_layers", "rows", ("step",), "least"),
 }  # fmt: skip
 
