@@ -78,7 +78,7 @@ _LAYOUT = models.Layout(
 
 
 def save(file: str | os.PathLike[str], grown: Cascade | Scanner) -> None:
-    """Write a cascade or a scanner to an .npz file, whole or not at all.
+    """Writes a cascade or a scanner to an .npz file, whole or not at all.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def save(file: str | os.PathLike[str], grown: Cascade | Scanner) -> None:
 
 
 def load(file: str | os.PathLike[str]) -> Cascade | Scanner:
-    """Read what `save` wrote.
+    """Reads what `save` wrote.
 
     Parameters
     ----------

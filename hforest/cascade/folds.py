@@ -19,7 +19,7 @@ CLASS_VECTORS = ("out_of_fold", "out_of_bag")
 
 
 def assign(y: np.ndarray, n_classes: int, n_folds: int, rng: np.random.Generator) -> np.ndarray:
-    """The fold of each sample; every class is spread evenly over all folds."""
+    """Returns the fold of each sample; every class is spread evenly over all folds."""
     members = np.argsort(y, kind="stable")
     first = 0
     for stop in np.cumsum(np.bincount(y, minlength=n_classes)).tolist():
@@ -32,7 +32,7 @@ def assign(y: np.ndarray, n_classes: int, n_folds: int, rng: np.random.Generator
 
 
 def check_folds(y: np.ndarray, n_classes: int, n_folds: int) -> None:
-    """Every class that is present can be spread over all folds."""
+    """Checks that every class that is present can be spread over all folds."""
     counts = np.bincount(y, minlength=n_classes)
     few = np.flatnonzero((counts > 0) & (counts < n_folds))
     if len(few):
@@ -43,7 +43,7 @@ def check_folds(y: np.ndarray, n_classes: int, n_folds: int) -> None:
 
 
 def key(seed: int, *place: int) -> np.random.Generator:
-    """The generator of one place in the cascade: growth can be resumed anywhere, with the same bits."""
+    """Returns the generator of one place in the cascade, so growth can be resumed anywhere."""
     return np.random.default_rng([seed, *place])
 
 
@@ -92,7 +92,7 @@ def predicted(forest: Forest, x: np.ndarray | growth.Windows) -> np.ndarray:
 def check_fit(
     name: str, forest: Forest, n_features: int, n_classes: int, dtype: np.dtype, n_folds: int = 1
 ) -> None:
-    """A checked forest has the sizes and the dtype that its place needs."""
+    """Checks that a checked forest has the sizes and the dtype that its place needs."""
     n_trees = forest.tree_start.size - 1
     for what, expected, got in (
         ("n_features", n_features, int(forest.n_features)),
@@ -136,7 +136,7 @@ def grow_folds(
     name: str, grower: Grower, samples: Samples, n_classes: int, fold: np.ndarray,
     n_folds: int, seed: int, place: tuple[int, ...],
 ) -> Forest:  # fmt: skip
-    """One forest for each fold, grown on the others, as one forest in the order of the folds."""
+    """Returns one forest for each fold, grown on the others, as one forest in the order of the folds."""
     forests = []
     for k in range(n_folds):
         others = np.flatnonzero(fold != k)
@@ -160,7 +160,7 @@ def out_of_fold_vectors(
 
 
 def in_bag_counts(n: int, n_trees: int, seed: int, place: tuple[int, ...]) -> np.ndarray:
-    """How often each sample is in the bootstrap sample of each tree."""
+    """Returns how often each sample is in the bootstrap sample of each tree."""
     return growth.bootstrap_counts(n, n_trees, rng=key(seed, *place, 1))
 
 
@@ -168,7 +168,7 @@ def grow_bootstrap(
     name: str, grower: Grower, samples: Samples, n_classes: int, n_trees: int, seed: int,
     place: tuple[int, ...],
 ) -> Forest:  # fmt: skip
-    """One forest on bootstrap samples that `in_bag_counts` gives again."""
+    """Returns one forest on bootstrap samples that `in_bag_counts` gives again."""
     x, y, _ = samples
     counts = in_bag_counts(len(x), n_trees, seed, place)
     rng = key(seed, *place, 0)
@@ -192,7 +192,7 @@ def out_of_bag_vectors(
 def check_growers(
     forests: Sequence[Grower], class_vectors: ClassVectors = "out_of_fold", *, weighted: bool = False
 ) -> tuple[Grower, ...]:
-    """A sequence of functions, at least one, that can be called as a level calls them."""
+    """Returns a checked sequence of functions, at least one, that can be called as a level calls them."""
     remedy = "pass such as functools.partial(hforest.classic.grow, n_trees=500)"
     if isinstance(forests, str | bytes) or not isinstance(forests, Sequence):
         raise TypeError(
@@ -216,7 +216,7 @@ def check_growers(
 
 
 def bound_trees(name: str, grower: Grower) -> int:
-    """The number of trees that a functools.partial binds."""
+    """Returns the number of trees that a functools.partial binds."""
     if not isinstance(grower, partial) or "n_trees" not in grower.keywords:
         raise TypeError(
             f'{name}: expected a functools.partial to bind n_trees with class_vectors="out_of_bag", got '
@@ -226,6 +226,6 @@ def bound_trees(name: str, grower: Grower) -> int:
 
 
 def labels(y: ArrayLike, n: int, n_classes: int | None) -> tuple[np.ndarray, int]:
-    """The labels of `n` samples as int32, and the number of classes."""
+    """Returns the labels of `n` samples as int32, and the number of classes."""
     check.on_cpu(y=y)
     return supervised.labels("y", y, n, n_classes)

@@ -37,7 +37,7 @@ class Cascade(NamedTuple):
 
 
 def default_forests(n_trees: int = 500) -> tuple[Grower, ...]:
-    """The level of Zhou and Feng 2017: four random forests and four completely random ones.
+    """Returns the level of Zhou and Feng 2017: four random forests and four completely random ones.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def default_forests(n_trees: int = 500) -> tuple[Grower, ...]:
 
 
 def _grains(x: ArrayLike | Sequence[ArrayLike]) -> tuple[ArrayLike, ...]:
-    """The arrays of samples in x: a list or tuple of matrices has several, a list of rows is one."""
+    """Returns the arrays of samples in x: a list or tuple of matrices has several, a list of rows is one."""
     if not isinstance(x, list | tuple):
         return (x,)
     if not x:
@@ -85,7 +85,7 @@ def _grain_names(grains: Sequence[ArrayLike]) -> list[str]:
 
 
 def _knows_missing(cascade: Cascade, grain: int, n_grains: int) -> bool:
-    """Whether the forests that read a grain know missing values."""
+    """Returns whether the forests that read a grain know missing values."""
     readers = [forest for level in cascade.levels[grain::n_grains] for forest in level]
     return bool(readers) and all(forest.default_left.size for forest in readers)
 
@@ -100,7 +100,7 @@ def _check_lengths(grains: Sequence[FloatArray]) -> None:
 
 
 def _training_grains(x: ArrayLike | Sequence[ArrayLike]) -> tuple[FloatArray, ...]:
-    """Samples to learn from; all grains have one dtype, float64 if one of them needs it."""
+    """Returns samples to learn from; all grains have one dtype, float64 if one of them needs it."""
     arrays = _grains(x)
     names = _grain_names(arrays)
     check.on_cpu(**dict(zip(names, arrays, strict=True)))
@@ -111,7 +111,7 @@ def _training_grains(x: ArrayLike | Sequence[ArrayLike]) -> tuple[FloatArray, ..
 
 
 def _input(grain: np.ndarray, vectors: list[np.ndarray]) -> np.ndarray:
-    """What a level reads."""
+    """Returns what a level reads."""
     return np.concatenate([grain, *vectors], axis=1) if vectors else grain
 
 
@@ -131,7 +131,7 @@ class _Training(NamedTuple):
     seed: int
 
     def fold(self, level: int) -> np.ndarray | None:
-        """The fold of each sample; None without folds."""
+        """Returns the fold of each sample; None without folds."""
         if self.class_vectors == "out_of_bag":
             return None
         return f.assign(self.y, self.n_classes, self.n_folds, f.key(self.seed, level, 0))
@@ -156,7 +156,7 @@ class _Training(NamedTuple):
 
 
 def check_levels(name: str, cascade: Cascade, dtype: np.dtype | None = None) -> None:
-    """The fields of a caller's cascade are of the right kinds, and its forests fit them and `dtype`."""
+    """Checks that the fields of a caller's cascade have the right kinds, and its forests fit them."""
     n_classes = check.integer(f"{name}.n_classes", cascade.n_classes, 1, supervised.MAX_CLASSES)
     check.choice(f"{name}.class_vectors", cascade.class_vectors, CLASS_VECTORS)
     n_folds = check.integer(f"{name}.n_folds", cascade.n_folds, 1, 2**20)
@@ -221,7 +221,7 @@ def _rounds_waited(scores: Sequence[float], n_grains: int) -> int:
 
 
 def best(cascade: Cascade) -> Cascade:
-    """The levels up to the best one; of equal ones the first."""
+    """Returns the levels up to the best one; of equal ones the first."""
     n_levels = int(np.argmax(cascade.scores)) + 1
     return cascade._replace(scores=cascade.scores[:n_levels], levels=cascade.levels[:n_levels])
 
@@ -243,7 +243,7 @@ def grow(
     progress: Progress = None,
     rng: Rng = None,
 ) -> Cascade:
-    """A cascade of forests, grown level by level (gcForest; Zhou and Feng 2017; Zhang 2017, section 3).
+    """Returns a cascade of forests, grown level by level (Zhou and Feng 2017; Zhang 2017, section 3).
 
     Parameters
     ----------

@@ -68,7 +68,7 @@ def _geometry(
 def scan(
     x: Array, shape: Sequence[int], window: int | Sequence[int], stride: int | Sequence[int] = 1
 ) -> Array:
-    """All windows of all samples, as a view.
+    """Returns all windows of all samples, as a view.
 
     Parameters
     ----------
@@ -133,14 +133,14 @@ def _extent(view: np.ndarray, frame: tuple[int, ...]) -> tuple[tuple[int, ...], 
 
 
 def _places(n_features: int, sizes: Sizes, frame: Sizes, step: Sizes) -> tuple[np.ndarray, np.ndarray]:
-    """Where the windows of a sample begin, and how far from there their elements stand."""
+    """Returns where the windows of a sample begin, and how far from there their elements stand."""
     places = scan(np.arange(n_features, dtype=np.int64)[None], sizes, frame, step)[0]
     n_axes = len(frame)
     return places[(..., *(0,) * (places.ndim - n_axes))].ravel(), places[(0,) * n_axes].ravel()
 
 
 def _vectors(forests: Sequence[Forest], x: np.ndarray, sizes: Sizes, frame: Sizes, step: Sizes) -> np.ndarray:
-    """(n, n_windows, n_forests, n_classes): class vectors of windows, which are read in place.
+    """Returns (n, n_windows, n_forests, n_classes): class vectors of windows, which are read in place.
 
     Forests and samples have been checked.
     """
@@ -160,7 +160,7 @@ def _vectors(forests: Sequence[Forest], x: np.ndarray, sizes: Sizes, frame: Size
 def _sampled(
     n_windows: int, members: np.ndarray, n_sampled: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Random windows of some samples, n_sampled of each: the sample and the number of each window."""
+    """Returns random windows of some samples, n_sampled of each: the sample and the number of each window."""
     if n_sampled >= n_windows:
         return np.repeat(members, n_windows), np.tile(np.arange(n_windows), len(members))
     chosen = np.concatenate([rng.permutation(n_windows)[:n_sampled] for _ in members])
@@ -168,14 +168,14 @@ def _sampled(
 
 
 def _reads_windows(grower: Grower) -> bool:
-    """Whether a grower takes `growth.Windows`; others are given copies."""
+    """Returns whether a grower takes `growth.Windows`; others are given copies."""
     return isinstance(grower, partial) and grower.func in (classic.grow, classic.grow_random)
 
 
 def _in_place(
     x: np.ndarray, sizes: Sizes, frame: Sizes, step: Sizes, sample: np.ndarray, chosen: np.ndarray
 ) -> growth.Windows:
-    """Windows as positions in x, without a copy."""
+    """Returns windows as positions in x, without a copy."""
     corner, offset = _places(x.shape[1], sizes, frame, step)
     return growth.Windows(x, sample * x.shape[1] + corner[chosen], offset)
 
@@ -299,7 +299,7 @@ def grow_scanner(
 
 
 def check_scanner(name: str, scanner: Scanner) -> None:
-    """The forests of a caller's scanner are sound and fit its window."""
+    """Checks that the forests of a caller's scanner are sound and fit its window."""
     check.instance(name, scanner, Scanner, "a Scanner", "grow or load one")
     forests = scanner.forests
     check.instance(f"{name}.forests", forests, tuple | list, "a tuple of forests", "grow or load one")

@@ -170,7 +170,7 @@ def _grow(
 
 
 def _blocks(name: str, a: Any, like: Any) -> list[Any]:
-    """The partitions of a collection as delayed values."""
+    """Returns the partitions of a collection as delayed values."""
     if not callable(getattr(a, "to_delayed", None)):
         raise TypeError(
             f"{name}: expected a Dask array or DataFrame, got {type(a).__name__}; pass such as "
@@ -210,7 +210,7 @@ class _Engine:
         self.n_tasks = max(1, len(client.nthreads()))
 
     def parts(self, **collections: Any) -> list[Any]:
-        """The partitions as tuples (x, y, sample_weight)."""
+        """Returns the partitions as tuples (x, y, sample_weight)."""
         named = {name: a for name, a in collections.items() if name != "sample_weight" or a is not None}
         blocks = {name: _blocks(name, a, collections["x"]) for name, a in named.items()}
         n = len(blocks["x"])

@@ -37,12 +37,12 @@ class Data(NamedTuple):
 
     @property
     def n_classes(self) -> int:
-        """Number of classes."""
+        """Returns the number of classes."""
         return len(self.classes)
 
     @property
     def fingerprint(self) -> int:
-        """A checksum of samples and labels: a checkpoint stores it to recognise its data."""
+        """Returns a checksum of samples and labels: a checkpoint stores it to recognise its data."""
         value = 0
         for a in self[:4]:
             value = zlib.crc32(np.ascontiguousarray(a).data, value)
@@ -82,7 +82,7 @@ def load_digits() -> Data:
 
 
 def samples(path: str | Path, name: str, x: np.ndarray, dtype: np.dtype | None) -> np.ndarray:
-    """Samples of a file as rows of a matrix, of a dtype, or of the one that holds their numbers."""
+    """Returns samples of a file as rows of a matrix, of a dtype, or of the one that holds their numbers."""
     if x.ndim < 2 or not x.size:
         raise ValueError(
             f"{path}, {name}: expected shape (n_samples, ...) with a sample and a column at least, got "
@@ -92,7 +92,7 @@ def samples(path: str | Path, name: str, x: np.ndarray, dtype: np.dtype | None) 
 
 
 def known(path: str | Path, name: str, y: np.ndarray, n: int, most: int) -> np.ndarray:
-    """Labels or targets of a file, one for each of n samples, or with `most` = 2 a row of them."""
+    """Returns labels or targets of a file, one for each of n samples, or with `most` = 2 a row of them."""
     if y.shape[:1] != (n,) or y.ndim > most:
         raise ValueError(
             f"{path}, {name}: expected shape (n_samples,) = ({n},), got {y.shape}; store one for each sample"

@@ -124,7 +124,7 @@ def n_outputs(state: State) -> int:
 
 
 def first_layer(config: Config, n_inputs: int) -> tuple[tuple[int, ...], int]:
-    """The shape of the first layer's kernel, and the number of features that the layer makes.
+    """Returns the shape of the first layer's kernel, and the number of features that the layer makes.
 
     Parameters
     ----------
@@ -217,7 +217,7 @@ def _check_config(config: Config) -> None:
 
 
 def shapes(config: Config) -> dict[str, check.Axes]:
-    """The shapes of a state's arrays by their names, as far as the configuration tells them."""
+    """Returns the shapes of a state's arrays by their names, as far as the configuration tells them."""
     vertices = (config.n_trees, 2**config.depth - 1 if config.kind == "tree" else config.depth)
     axes_of: dict[str, check.Axes] = {
         "kernel": (config.n_kernels, WINDOW, WINDOW) if config.n_kernels else ("n_inputs", config.n_features),

@@ -408,5 +408,9 @@ def _moving(
     # rows as a block can number with two ints each.
     n_parts = -(-n_slots // (launcher.compiler.block_bytes() // 10 // 8))
     n_rows = min(-(-n_slots // n_parts), n_eager + len(index))
-    sizes = *index.shape, index.shape[1], 1, n_slots, width, n_parts, _whole_rows(n_rows, width)
-    return Sums(index, factor, None, None, *sizes, divisor, None)
+    n_samples, n_trees = index.shape
+    n_numbers = _whole_rows(n_rows, width)
+    return Sums(
+        index, factor, None, None, n_samples, n_trees, n_trees, 1, n_slots, width, n_parts, n_numbers,
+        divisor, None,
+    )  # fmt: skip

@@ -31,7 +31,7 @@ class Pools(NamedTuple):
 
 
 def pools(labels: IntArray, n_classes: int, margin: Sequence[int]) -> Pools:
-    """The pixels of checked labels, -1 for void, that are outside of the margins."""
+    """Returns the pixels of checked labels, -1 for void, that are outside of the margins."""
     pixel = np.flatnonzero((labels >= 0) & windows.inside(labels.shape, margin))
     check.require(
         pixel.size, "labels", "some pixels with a label outside of the margins", "none",
@@ -42,7 +42,7 @@ def pools(labels: IntArray, n_classes: int, margin: Sequence[int]) -> Pools:
 
 
 def factors(pool: Pools, n_pixels: int, balance: bool) -> FloatArray:
-    """`Draws.class_factor` of draws of n_pixels."""
+    """Returns `Draws.class_factor` of draws of n_pixels."""
     there = pool.size > 0
     if not balance:
         return there.astype(np.float64)
@@ -57,7 +57,7 @@ def factors(pool: Pools, n_pixels: int, balance: bool) -> FloatArray:
 
 
 def drawn(pool: Pools, n_pixels: int, balance: bool, seed: int, first: int, n_draws: int) -> IntArray:
-    """(n_draws, n_pixels): pixels of draws first to first + n_draws - 1, with replacement."""
+    """Returns (n_draws, n_pixels): pixels of draws first to first + n_draws - 1, with replacement."""
     start, size = np.zeros(1, np.int64), np.array([len(pool.pixel)])
     if balance:
         present = np.flatnonzero(pool.size)

@@ -35,7 +35,7 @@ _LAYOUT = models.Layout(
 
 
 def save(file: str | os.PathLike[str], model: Model) -> None:
-    """Write a model to a .npz file.
+    """Writes a model to a .npz file.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def save(file: str | os.PathLike[str], model: Model) -> None:
 
 
 def load(file: str | os.PathLike[str]) -> Model:
-    """Read what `save` wrote.
+    """Reads what `save` wrote.
 
     Parameters
     ----------

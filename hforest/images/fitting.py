@@ -34,7 +34,7 @@ def _check_grower(grow: Any) -> None:
 
 
 def _reads_windows(grow: Any) -> bool:
-    """Whether a function reads windows in place."""
+    """Returns whether a function reads windows in place."""
     function, settings = (grow.func, grow.keywords) if isinstance(grow, partial) else (grow, {})
     on_copies = {"max_bins", "categorical"} & set(settings) or settings.get("splitter") == "oc1"
     return function in _IN_PLACE and not on_copies

@@ -32,12 +32,12 @@ class Model(NamedTuple):
 
     @property
     def n_classes(self) -> int:
-        """Number of classes."""
+        """Returns the number of classes."""
         return len(self.class_factor)
 
 
 def frame_of(model: Model) -> Frame:
-    """The shape of a checked model's windows."""
+    """Returns the shape of a checked model's windows."""
     return Frame(tuple(model.window), model.step, model.border)
 
 
@@ -64,7 +64,7 @@ def check_fields(model: Model) -> None:
 
 
 def check_model(model: Model) -> None:
-    """A model of a caller, who may have made it by hand."""
+    """Returns a checked model of a caller."""
     check.instance("model", model, Model, "a hforest.images.Model", "fit or load one")
     check.instance("model.forest", model.forest, Forest, "a hforest.tree.Forest", "fit or load a model")
     check_forest("model.forest", model.forest)

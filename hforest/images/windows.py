@@ -63,7 +63,7 @@ def check_images(name: str, images: ArrayLike, dtype: np.dtype | None = None) ->
 def check_labels(
     labels: ArrayLike, n_classes: int | None, void: int | None, name: str = "labels"
 ) -> tuple[IntArray, int]:
-    """Labels of pixels as int32, with -1 for void, and the number of classes."""
+    """Returns labels of pixels as int32, with -1 for void, and the number of classes."""
     check.on_cpu(**{name: labels})
     numbers = as_given(name, labels)
     if void is not None:
@@ -79,7 +79,7 @@ def check_labels(
 
 
 def check_pairs(images: FloatArray, labels: IntArray) -> None:
-    """Each pixel of each image has a label."""
+    """Checks that each pixel of each image has a label."""
     check.require(
         labels.shape == images.shape[:-1], "labels", f"shape (n_images, height, width) = {images.shape[:-1]}",
         tuple(labels.shape), "pass a label for each pixel of images",
@@ -87,7 +87,7 @@ def check_pairs(images: FloatArray, labels: IntArray) -> None:
 
 
 def sizes_of(name: str, value: Any, n_axes: int, low: int = 1) -> tuple[int, ...]:
-    """A size for each axis of space, from an int or a sequence of them."""
+    """Returns a size for each axis of space, from an int or a sequence of them."""
     value = check.scalar(value)
     if check.is_integer(value):
         value = (value,) * n_axes
@@ -100,7 +100,7 @@ def sizes_of(name: str, value: Any, n_axes: int, low: int = 1) -> tuple[int, ...
 
 
 def check_frame(window: int | Sequence[int], step: int, border: Border, n_axes: int) -> Frame:
-    """The shape of a window of images of some axes of space."""
+    """Returns the checked shape of a window."""
     sizes = sizes_of("window", window, n_axes)
     check.require(
         all(size % 2 for size in sizes), "window", "odd sizes, so that a pixel is in the middle", sizes,
@@ -116,7 +116,7 @@ def check_frame(window: int | Sequence[int], step: int, border: Border, n_axes: 
 
 
 def check_fits(frame: Frame, space: Sequence[int]) -> None:
-    """A window is no larger than an image."""
+    """Checks that a window is no larger than an image."""
     check.require(
         len(space) == len(frame.window), "images", f"{len(frame.window)} axes of space", len(space),
         "pass images like those that the model was fitted to",
@@ -129,7 +129,7 @@ def check_fits(frame: Frame, space: Sequence[int]) -> None:
 
 
 def inside(shape: Sequence[int], margin: Sequence[int]) -> np.ndarray:
-    """(n_images, *space) of bools: whether a pixel is outside of the margins."""
+    """Returns (n_images, *space) of bools: whether a pixel is outside of the margins."""
     mask = np.zeros(shape, bool)
     mask[(slice(None), *(slice(m, size - m) for m, size in zip(margin, shape[1:], strict=True)))] = True
     return mask
@@ -145,7 +145,7 @@ def padded(images: FloatArray, frame: Frame) -> FloatArray:
 
 
 def around(whole: FloatArray, pixel: IntArray, frame: Frame) -> Windows:
-    """The windows around pixels, as places in `padded` images.
+    """Returns the windows around pixels, as places in `padded` images.
 
     A pixel is its number among those of all images, in C order.
     """
@@ -161,7 +161,7 @@ def around(whole: FloatArray, pixel: IntArray, frame: Frame) -> Windows:
 
 
 def copied(windows: Windows, rows: slice = slice(None), scale: FloatArray | None = None) -> FloatArray:
-    """(n, n_features): copies of some windows, with `scale` of unit norm, times it."""
+    """Returns (n, n_features): copies of some windows, with `scale` of unit norm, times it."""
     flat, base = windows.x.reshape(-1), windows.base[rows]
     x = np.empty((len(base), len(windows.offset)), flat.dtype)
     step = max(1, _BLOCK // x.shape[1])
@@ -174,7 +174,7 @@ def copied(windows: Windows, rows: slice = slice(None), scale: FloatArray | None
 
 
 def to_unit_norm(x: FloatArray) -> FloatArray:
-    """Windows divided by their norms, in float64; one of zeros stays as it is."""
+    """Returns windows divided by their norms, in float64; one of zeros stays as it is."""
     wide = x.astype(np.float64)
     for of_rows in (np.abs(wide).max(axis=1), None):  # first the range, so that no square overflows
         norm = np.sqrt((wide * wide).sum(axis=1)) if of_rows is None else of_rows
@@ -183,7 +183,7 @@ def to_unit_norm(x: FloatArray) -> FloatArray:
 
 
 def inverse_deviations(x: FloatArray) -> FloatArray:
-    """(n_features,) float64: 1 over the standard deviation of each column; 1 of constant ones."""
+    """Returns (n_features,) float64: 1 over the standard deviation of each column; 1 of constant ones."""
     total = np.zeros((2, x.shape[1]))
     step = max(1, _BLOCK // x.shape[1])
     for first in range(0, len(x), step):

@@ -23,7 +23,7 @@ Arrays = tuple[np.ndarray, ...]
 
 @functools.lru_cache(maxsize=4096)
 def settings_of(text: str) -> dict[str, Any]:
-    """The settings of a call: arguments that are named, of the public function."""
+    """Returns the settings of a call: arguments that are named, of the public function."""
     settings: dict[str, Any] = json.loads(text)
     if settings.get("windows") is not None:
         settings["windows"] = hinge.Windows(*settings["windows"])
@@ -31,7 +31,7 @@ def settings_of(text: str) -> dict[str, Any]:
 
 
 def reads_x(text: str) -> bool:
-    """Whether the gradient of a hinge forest is made of x; else its shape is enough."""
+    """Returns whether the gradient of a hinge forest is made of x; else its shape is enough."""
     return hinge.kernels.MARGINS[settings_of(text)["margin"]].gradient_reads_x
 
 

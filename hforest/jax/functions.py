@@ -19,7 +19,7 @@ Task = Literal["classification", "regression"]
 
 
 def _arrays(**arguments: Any) -> list[jax.Array]:
-    """The arguments as JAX arrays; NumPy arrays whose dtype JAX would change are refused."""
+    """Returns the arguments as JAX arrays; NumPy arrays whose dtype JAX would change are refused."""
     for name, a in arguments.items():
         if not isinstance(a, jax.Array | np.ndarray):
             raise TypeError(

@@ -130,7 +130,7 @@ def _run(*arguments: jax.Array, forest: Forest) -> jax.Array:
 
 
 def _jvp(primals: Sequence[jax.Array], tangents: Sequence[Any], *, forest: Forest) -> Any:
-    """The derivative by the arguments that have a tangent, through `jax.custom_vjp`."""
+    """Returns the derivative by the arguments that have a tangent, through `jax.custom_vjp`."""
     chosen = [i for i, t in enumerate(tangents) if type(t) is not ad.Zero and t.dtype != jax.dtypes.float0]
 
     def of_chosen(*values: jax.Array) -> jax.Array:

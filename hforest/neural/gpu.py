@@ -35,7 +35,7 @@ class Functions(NamedTuple):
     """As gpu.cu declares it."""
 
     f: Array
-    index: Array
+    index: Any
     has_index: int
     n_functions: int
     n_trees: int
@@ -181,8 +181,8 @@ def backward(grad_p: Array, f: Array, index: Array | None, leaves: Array, grad_f
         launch_each(_PACKAGE, "leaf_products", f.dtype, chunk.n_pairs * n_leaves, args)
         chunk.levels("ascend", chunk.n_pairs, chunk.each, value)
         grad, gather = _gathered(chunk, users, grad_f)
-        args = (chunk.functions, value, _mu(chunk), chunk.n_pairs, grad)
-        launch_each(_PACKAGE, "gradient_by_outputs", f.dtype, chunk.n_pairs * chunk.n_vertices, args)
+        gradient = (chunk.functions, value, _mu(chunk), chunk.n_pairs, grad)
+        launch_each(_PACKAGE, "gradient_by_outputs", f.dtype, chunk.n_pairs * chunk.n_vertices, gradient)
         gather()
 
 

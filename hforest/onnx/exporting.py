@@ -43,7 +43,7 @@ def _rounded_down(threshold: np.ndarray) -> np.ndarray:
 
 
 def _projections(forest: tree.Forest) -> tuple[np.ndarray, np.ndarray]:
-    """The column of each split, and (n_features, n_columns) the weights of the distinct columns."""
+    """Returns the column of each split, and (n_features, n_columns) the weights of the distinct columns."""
     column = np.zeros(len(forest.feature), np.int64)
     numbers: dict[tuple[bytes, bytes], int] = {}
     entries: list[tuple[np.ndarray, np.ndarray]] = []
@@ -127,7 +127,7 @@ def to_onnx(
     classes: np.ndarray | list | None = None,
     dtype: np.dtype | type | str | None = None,
 ) -> onnx.ModelProto:
-    """An ONNX model of a forest: values of a regression, or labels and class shares.
+    """Returns an ONNX model of a forest: values of a regression, or labels and class shares.
 
     Parameters
     ----------

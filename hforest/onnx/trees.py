@@ -26,7 +26,7 @@ class Columns(NamedTuple):
 
 
 def _trees(forest: tree.Forest) -> tuple[np.ndarray, np.ndarray]:
-    """(n_nodes,) the tree of each node and its number within the tree."""
+    """Returns (n_nodes,) the tree of each node and its number within the tree."""
     n_nodes = np.diff(forest.tree_start)
     of = np.repeat(np.arange(len(n_nodes)), n_nodes)
     return of, np.arange(len(of)) - forest.tree_start[of]
@@ -37,7 +37,7 @@ def _leaf_rows(forest: tree.Forest, of: np.ndarray, leaves: np.ndarray) -> np.nd
 
 
 def regressor(forest: tree.Forest, columns: Columns, x: str, values: str) -> onnx.NodeProto:
-    """TreeEnsembleRegressor of opset 3 of ai.onnx.ml: means of leaf values, in float32."""
+    """Returns TreeEnsembleRegressor of opset 3 of ai.onnx.ml: means of leaf values, in float32."""
     of, number = _trees(forest)
     is_leaf = forest.feature == -1
     leaves = np.flatnonzero(is_leaf)
@@ -72,7 +72,7 @@ def regressor(forest: tree.Forest, columns: Columns, x: str, values: str) -> onn
 
 
 def _members(forest: tree.Forest, node: int) -> tuple[np.ndarray, bool]:
-    """The categories to list at a split, and whether these go right: all others go the other way."""
+    """Returns the categories to list at a split, and whether these go right: all others go the other way."""
     words = forest.category_bits[int(forest.category_indptr[node]) : int(forest.category_indptr[node + 1])]
     goes_left = (words[:, None] >> np.arange(_WORD, dtype=np.uint32) & 1).astype(bool).ravel()
     unknown_left = bool(forest.default_left[node] & 2)
@@ -131,7 +131,7 @@ def _branches(forest: tree.Forest, columns: Columns) -> _Branches:
 
 
 def ensemble(forest: tree.Forest, columns: Columns, x: str, sums: str) -> onnx.NodeProto:
-    """TreeEnsemble of opset 5 of ai.onnx.ml, which has splits by categories: sums of leaf values.
+    """Returns TreeEnsemble of opset 5 of ai.onnx.ml, which has splits by categories: sums of leaf values.
 
     A leaf has one value there, so that every tree stands once for each output.
     """

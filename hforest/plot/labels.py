@@ -54,14 +54,14 @@ class Labels:
         self.category_bits = np.asarray(getattr(forest, "category_bits", none))
 
     def name(self, feature: int) -> str:
-        """The name of a feature; a long one is shortened."""
+        """Returns the name of a feature; a long one is shortened."""
         if self.feature_names is None:
             return f"x[{feature}]"
         name = " ".join(self.feature_names[feature].split())
         return shortened(name, LINE * LINES)
 
     def split(self, node: int) -> str:
-        """What a split compares, and where missing values and unknown categories go."""
+        """Returns what a split compares, and where missing values and unknown categories go."""
         feature, threshold = int(self.forest.feature[node]), self.forest.threshold[node]
         sends = int(self.default_left[node]) if self.default_left.size else 0
         by_categories = self.category_indptr.size and (
@@ -98,7 +98,7 @@ class Labels:
         return " ".join(together(term) for term in [*terms, *([f"+ {more} more"] if more else [])]) or "0"
 
     def _categories(self, node: int, right: bool) -> str:
-        """The categories that go left, or right."""
+        """Returns the categories that go left, or right."""
         words = self.category_bits[self.category_indptr[node] : self.category_indptr[node + 1]]
         members = np.flatnonzero(((words[:, None] >> np.arange(32, dtype=np.uint32)) & 1) != right)
         more = len(members) - CATEGORIES
@@ -106,7 +106,7 @@ class Labels:
         return listed + (f", {more} more" if more > 0 else "")
 
     def leaf(self, value: np.ndarray) -> str:
-        """Largest shares of classes, or the predicted targets; `value` (n_outputs,)."""
+        """Returns the largest shares of classes, or the predicted targets; `value` (n_outputs,)."""
         if not self.class_names:
             lines = [f"{a:.4g}" for a in value[: self.max_terms]]
             more = len(value) - len(lines)

@@ -161,7 +161,7 @@ def regions(
 
 
 def _labels(y: Any, n: int, n_classes: int) -> NDArray[np.generic]:
-    """Labels of classes, or targets where n_classes is 0."""
+    """Returns labels of classes, or targets where n_classes is 0."""
     labels = np.asarray(y)
     if labels.dtype.kind not in ("biu" if n_classes else "biuf"):
         expected = "labels of an integer or bool dtype" if n_classes else "real numbers"

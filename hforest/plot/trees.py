@@ -68,7 +68,7 @@ def _drawn(forest: Forest, root: int, max_depth: int | None) -> Drawn:
 
 
 def _leaves_below(forest: Forest, root: int, node: int) -> int:
-    """The number of leaves below a node."""
+    """Returns the number of leaves below a node."""
     stack, n = [node], 0
     while stack:
         v = stack.pop()

@@ -33,7 +33,7 @@ def check_flag(name: str, value: object, other: str = "") -> None:
 
 
 def number_of_threads(n_jobs: object) -> int:
-    """The number of threads that a parameter `n_jobs` means: below 0 all processors but -1 - n_jobs."""
+    """Returns the number of threads of a parameter `n_jobs`: below 0 all processors but -1 - n_jobs."""
     remedy = "pass None for the number of threads of hforest, or -1 for all processors"
     if not isinstance(n_jobs, Integral) or isinstance(n_jobs, bool):
         raise TypeError(f"n_jobs: expected None or an int, got {type(n_jobs).__name__}; {remedy}")
@@ -58,7 +58,7 @@ def threads(n_jobs: object) -> Iterator[None]:
 
 
 def seed_of(random_state: object) -> int:
-    """The seed that `random_state` is or draws: an int is itself hforest's `rng`."""
+    """Returns the seed that `random_state` is or draws: an int is itself hforest's `rng`."""
     generator = check_random_state(random_state)
     if isinstance(random_state, Integral):
         return int(random_state)
@@ -95,11 +95,11 @@ class Estimator(BaseEstimator):
 
     @property
     def _kinds(self) -> dict[str, Any]:
-        """What `validate_data` is told of samples."""
+        """Returns what `validate_data` is told of samples."""
         return {"dtype": "numeric", "ensure_all_finite": self._finite, "accept_sparse": self._sparse}
 
     def _learner(self) -> Callable[..., Any]:
-        """The public function of hforest that learns with the present parameters."""
+        """Returns the public function of hforest that learns with the present parameters."""
         return type(self)._function
 
     def _settings(self, function: Callable[..., Any] | None = None) -> dict[str, Any]:
@@ -132,7 +132,7 @@ class Estimator(BaseEstimator):
         return [known.index(name) for name in names.ravel().tolist()]
 
     def _reads_dtypes(self) -> bool:
-        """Whether `fit` learns from X what each column is."""
+        """Returns whether `fit` learns from X what each column is."""
         word = getattr(self, "categorical_features", None)
         return isinstance(word, str) and word == "from_dtype"
 
@@ -196,7 +196,7 @@ class Estimator(BaseEstimator):
         return np.bincount(self.columns_.source, importances, minlength=self.n_features_in_)
 
     def _samples(self, X: ArrayLike) -> np.ndarray:
-        """Samples to predict, with the features of the fit."""
+        """Returns samples to predict, with the features of the fit."""
         check_is_fitted(self)
         x: np.ndarray = self._validated(X, reset=False, **self._kinds)
         return x

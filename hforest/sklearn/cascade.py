@@ -97,7 +97,7 @@ class CascadeForestClassifier(Classifier, Estimator):
         keep(locals())
 
     def _forests(self) -> tuple[cascade.Grower, ...]:
-        """The growers of a level: random forests, then completely random ones."""
+        """Returns the growers of a level: random forests, then completely random ones."""
         n = self.n_forests
         if not isinstance(n, Integral) or isinstance(n, bool) or n < 1:
             raise ValueError(f"n_forests: expected an int of at least 1, got {n!r}; pass such as 4")
@@ -151,7 +151,7 @@ class CascadeForestClassifier(Classifier, Estimator):
 
     @property
     def feature_importances_(self) -> np.ndarray:
-        """(n_features,) float64: share of each feature in the gains of the splits of the first level.
+        """Returns (n_features,) float64: share of each feature in the gains of the splits of the first level.
 
         The mean over its forests of `hforest.tree.importance` by gain. Later levels read class vectors, too,
         and are not counted.

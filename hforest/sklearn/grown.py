@@ -16,12 +16,12 @@ from .base import Estimator, check_flag
 
 
 def weight_of(sample_weight: Any) -> Any:
-    """`sample_weight` as hforest takes it; one number for all samples is no weight."""
+    """Returns `sample_weight` as hforest takes it; one number for all samples is no weight."""
     return None if isinstance(sample_weight, Number) else sample_weight
 
 
 def number_of_draws(max_samples: Any, total: float) -> int | None:
-    """The number of draws that `max_samples` means: a share of a total weight, or a number."""
+    """Returns the number of draws that `max_samples` means: a share of a total weight, or a number."""
     if max_samples is None:
         return None
     if isinstance(max_samples, Integral) and not isinstance(max_samples, bool):
@@ -163,7 +163,7 @@ class GrownForest(Estimator):
         self.forest_ = self._prepared.forest
 
     def _forest(self) -> tree.Forest | tree.Prepared:
-        """The forest to be applied: prepared, where `forest_` is none that was put there later."""
+        """Returns the forest to be applied: prepared, where `forest_` is none that was put there later."""
         prepared: tree.Prepared | None = vars(self).get("_prepared")
         return self.forest_ if prepared is None or prepared.forest is not self.forest_ else prepared
 
@@ -204,7 +204,7 @@ class GrownForest(Estimator):
 
     @property
     def feature_importances_(self) -> np.ndarray:
-        """(n_features,) float64: share of each feature in the gains of the splits.
+        """Returns (n_features,) float64: share of each feature in the gains of the splits.
 
         As `hforest.tree.importance` by gain: those of a split by a projection count for each of its features.
         """

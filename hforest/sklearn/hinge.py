@@ -80,7 +80,7 @@ class _Hinge(Estimator):
 
     @property
     def feature_importances_(self) -> np.ndarray:
-        """(n_features,) float64: share of each feature in the gains of the grown forests' splits.
+        """Returns (n_features,) float64: share of each feature in the gains of the grown forests' splits.
 
         With g_j the share of column or inner product j in `hforest.tree.importance` of a member's forest, by
         gain, and K its inner products of columns in a common unit, feature f has

@@ -83,7 +83,7 @@ class _Honest(GrownForest):
 
     @property
     def counts_(self) -> stats.HonestCounts:
-        """How often each tree has each sample of the fit, for its splits and for the values of its leaves.
+        """Returns how often each tree has each sample, for its splits and for the values of its leaves.
 
         Drawn again from the seed at each access.
         """

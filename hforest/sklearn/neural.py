@@ -232,7 +232,7 @@ class NeuralForestClassifier(Classifier, Estimator):
     def _held_out(
         self, x: np.ndarray, y: np.ndarray, sample_weight: Any, seed: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, _Judge]:
-        """Samples to learn from, their weights, and who judges on the others.
+        """Returns samples to learn from, their weights, and who judges on the others.
 
         Each class is on both sides if it can be. Samples of weight 0 are on neither.
         """

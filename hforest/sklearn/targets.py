@@ -16,7 +16,7 @@ from ..core.aliases import ArrayLike
 
 
 def of_classes(class_weight: Any, classes: np.ndarray, y: np.ndarray) -> Any:
-    """`class_weight` as hforest takes it: a mapping from labels becomes an array of a number a class."""
+    """Returns `class_weight` of hforest: an array, of a mapping from labels."""
     if isinstance(class_weight, Mapping):
         return compute_class_weight(dict(class_weight), classes=classes, y=y)
     return class_weight

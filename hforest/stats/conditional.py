@@ -70,7 +70,7 @@ _smooth = partial(classic.grow, min_samples_leaf=5)
 
 
 def _columns(name: str, a: ArrayLike, n: int | None = None) -> FloatArray:
-    """(n_samples, n_columns) float64 of finite numbers, from a matrix or one column."""
+    """Returns (n_samples, n_columns) float64 of finite numbers, from a matrix or one column."""
     check.on_cpu(**{name: a})
     numbers = supervised.converted_numbers(supervised.real(name, a), np.dtype(np.float64))
     if numbers.ndim == 1:
@@ -93,7 +93,7 @@ class _Neighbors(NamedTuple):
     """(n_nodes, n_samples): in-bag counts."""
 
     def voted(self) -> Array:
-        """(n_samples,): which rows have a prediction."""
+        """Returns (n_samples,): which rows have a prediction."""
         return np.diff(self.weight.indptr) > 0
 
     def residuals(self, values: FloatArray) -> FloatArray:
@@ -105,7 +105,7 @@ class _Neighbors(NamedTuple):
 def _neighbors(
     of: Problem, goal: supervised.Target, grow: Grower | None, n_trees: int, seed: int
 ) -> _Neighbors:
-    """A forest that predicts from z."""
+    """Returns a forest that predicts from z."""
     counts = growth.bootstrap_counts(len(of.samples), n_trees, rng=seed)
     forest = grown(grow, of.samples, goal, n_trees, bootstrap=counts, rng=seed)
     leaf = tree.apply(forest, of.rows)

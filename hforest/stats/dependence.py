@@ -24,7 +24,7 @@ class DistanceCorrelation(NamedTuple):
 
 
 def centered(distances: FloatArray) -> FloatArray:
-    """U-centred distances (Székely and Rizzo 2014), divided by their norm; 0 where all are equal."""
+    """Returns U-centred distances (Székely and Rizzo 2014), divided by their norm; 0 where all are equal."""
     n, unit = len(distances), abs(distances).max()
     a = distances / (unit if unit > 0 else 1.0)
     np.fill_diagonal(a, 0)

@@ -113,7 +113,7 @@ def honest_counts(
 
 
 def _strata(y: Any) -> IntArray:
-    """(n_samples,): the class of each row, numbered from 0."""
+    """Returns (n_samples,): the class of each row, numbered from 0."""
     y = check.scalar(y)
     if check.is_integer(y):
         n = check.integer("y", y, 1, check.MAX_COUNT)
@@ -135,7 +135,7 @@ def _strata(y: Any) -> IntArray:
 
 
 def fixed_sizes(sizes: IntArray, in_bag: float, share: float) -> tuple[IntArray, IntArray]:
-    """Of classes of some sizes how many rows are in the bag, and how many of these grow splits."""
+    """Returns for each class the number of in-bag rows, and of those that grow splits."""
     inside = np.floor(in_bag * sizes + _NEAR).astype(np.int64)
     return inside, np.floor(share * inside + _NEAR).astype(np.int64)
 

@@ -187,7 +187,7 @@ def _mdi_oob(inside: Part, outside: Part) -> FloatArray:
 
 def _ufi(inside: Part, outside: Part) -> FloatArray:
     def weighted(a: FloatArray, b: FloatArray) -> FloatArray:
-        """Impurity of some nodes, from in-bag and out-of-bag rows, times in-bag rows."""
+        """Returns the impurity of some nodes, from in-bag and out-of-bag rows, times in-bag rows."""
         within, beyond = means(a), means(b)
         impurity = (within[:, 0] + beyond[:, 0]) / 2 - (within[:, 1:] * beyond[:, 1:]).sum(axis=1)
         product: FloatArray = a[:, 0] * impurity

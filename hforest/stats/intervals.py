@@ -141,7 +141,7 @@ def _draws(counts: HonestCounts) -> tuple[IntArray, float]:
 def _of_rows(
     predicted: FloatArray, in_bag: IntArray, factor: float
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """(n_samples, n_outputs) means, standard errors, and shares of the Monte Carlo bias in variances.
+    """Returns (n_samples, n_outputs) means, standard errors, and shares of the Monte Carlo bias in variances.
 
     predicted (n_trees, n_samples, n_outputs) has what each tree predicts.
     """

@@ -62,7 +62,7 @@ class HonestDraws:
         self.grow, self.seed = grow, check.seed(rng)
 
     def statistic_of(self, of: Problem, number: int) -> tuple[float, int]:
-        """The statistic of one honest forest, and how many rows have votes."""
+        """Returns the statistic of one honest forest, and how many rows have votes."""
         seed, goal = seed_of(self.seed, 2 * number), of.goal
         stratum: Any = len(of.samples) if goal.labels is None else goal.labels
         counts = honest_counts(stratum, self.n_trees, draw=self.draw, rng=seed)
@@ -168,7 +168,7 @@ def permutation_test(
 
 
 def neighbors(forest: Forest, leaf: IntArray, weighting: Weighting) -> FloatArray:
-    """(n, n) float64: the weight of row j in the posterior of row i, from the leaves that both are in.
+    """Returns (n, n) float64: the weight of row j in the posterior of row i, by their common leaves.
 
     With "counts" the number of trees in which both share a leaf, with "shares" the sum over these trees of
     one over the other rows of the leaf. The diagonal is 0: a row does not predict itself.
@@ -226,7 +226,7 @@ def _of_posteriors(
     total = weight.sum(axis=1)[:, None, None]
 
     def statistics(orders: IntArray) -> list[float]:
-        """All in one product: a column for each permutation and class."""
+        """Returns the statistics of all permutations, by one matrix product."""
         moved = values[orders].transpose(1, 0, 2).reshape(len(values), -1)
         p = (weight @ moved).reshape(len(weight), len(orders), -1) / total
         return [of_rows(function, p[:, b], actual[orders[b]][voted])[0] for b in range(len(orders))]
@@ -235,7 +235,7 @@ def _of_posteriors(
 
 
 def _correlations(weight: FloatArray, values: FloatArray) -> OfOrders:
-    """Distance correlations of the leaves that rows share and of the values."""
+    """Returns distance correlations of the leaves that rows share and of the values."""
     from scipy.spatial.distance import cdist
 
     check.require(

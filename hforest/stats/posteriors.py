@@ -92,7 +92,7 @@ def posterior(
 
 
 def checked_counts(counts: HonestCounts, n_trees: int, n: int | None = None) -> HonestCounts:
-    """The counts of n rows, as int32; None for n: of any number."""
+    """Returns checked counts of n rows, as int32; None for n: of any number."""
     check.instance(
         "counts", counts, HonestCounts, "a hforest.stats.HonestCounts", "pass the result of honest_counts"
     )

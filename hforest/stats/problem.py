@@ -34,12 +34,12 @@ class PermutationTest(NamedTuple):
 
 
 def learned(goal: supervised.Target) -> Any:
-    """Labels or targets."""
+    """Returns labels or targets."""
     return goal.targets if goal.labels is None else goal.labels
 
 
 def outputs(goal: supervised.Target) -> FloatArray:
-    """(n_samples, n_outputs) float64: indicators of classes, or targets."""
+    """Returns (n_samples, n_outputs) float64: indicators of classes, or targets."""
     if goal.targets is not None:
         return goal.targets
     labels: Any = goal.labels
@@ -49,7 +49,7 @@ def outputs(goal: supervised.Target) -> FloatArray:
 
 
 def rows_of(goal: supervised.Target, rows: Any) -> supervised.Target:
-    """Some rows of labels or targets."""
+    """Returns some rows of labels or targets."""
     some = {name: a[rows] for name, a in goal._asdict().items() if isinstance(a, np.ndarray)}
     return goal._replace(**some)
 
@@ -65,7 +65,7 @@ class Problem(NamedTuple):
 
 
 def problem(x: ArrayLike | Samples, y: ArrayLike, task: Task, *, name: str = "x") -> Problem:
-    """Checked arguments x, of another name perhaps, and y of a test."""
+    """Returns checked arguments x, of another name perhaps, and y of a test."""
     check.on_cpu(**{name: x, "y": y})
     check.require(
         not isinstance(x, Windows | Bins), name, "an array, a sparse matrix or Samples", type(x).__name__,
@@ -99,14 +99,14 @@ def renamed(old: str, new: str) -> Iterator[None]:
 
 
 def encoded_as(of: Problem, rows: Any, columns: Any = slice(None)) -> Samples:
-    """Other rows of some columns of a problem, with its categories and bins."""
+    """Returns other rows of some columns of a problem, with its categories and bins."""
     mask = of.samples.categorical
     categorical = None if mask is None else mask[columns]
     return growth.samples(rows, categorical=categorical, max_bins=of.samples.max_bins)
 
 
 def dense_rows(of: Problem) -> FloatArray:
-    """The rows of a problem, as an array."""
+    """Returns the rows of a problem, as an array."""
     dense = isinstance(of.rows, np.ndarray)
     check.require(dense, "x", "an array", "a sparse matrix", "pass x.toarray()", TypeError)
     rows: FloatArray = of.rows
@@ -114,12 +114,12 @@ def dense_rows(of: Problem) -> FloatArray:
 
 
 def settings_of(goal: supervised.Target) -> dict[str, Any]:
-    """Keyword arguments that tell a function which grows forests what is learned."""
+    """Returns keyword arguments that tell a function which grows forests what is learned."""
     return {"task": "regression"} if goal.labels is None else {"n_classes": goal.n_outputs}
 
 
 def grown(grow: Grower | None, x: Any, goal: supervised.Target, n_trees: int, **settings: Any) -> Forest:
-    """The forest that a caller's function grows, or a random forest; its kind and size are checked."""
+    """Returns the forest of a caller's function, of checked kind and size, or a random forest."""
     function = classic.grow if grow is None else grow
     forest = function(x, learned(goal), n_trees=n_trees, **settings, **settings_of(goal))
     check.instance(
@@ -142,14 +142,14 @@ def check_grower(grow: Any, goal: supervised.Target, *names: str) -> None:
 def applied(
     forest: Forest, x: ArrayLike, y: ArrayLike, task: Task, n_classes: int | None
 ) -> tuple[IntArray, supervised.Target]:
-    """(n_samples, n_trees) leaves of rows, and their labels or targets; all arguments are checked."""
+    """Returns (n_samples, n_trees) leaves of rows, and their labels or targets; all arguments are checked."""
     check.on_cpu(y=y)
     leaf = leaves(forest, x)
     return leaf, supervised.target(y, len(leaf), task, n_classes)
 
 
 def leaves(forest: Forest, x: ArrayLike) -> IntArray:
-    """(n_samples, n_trees) leaves of rows; both are checked."""
+    """Returns (n_samples, n_trees) leaves of rows; both are checked."""
     check.on_cpu(x=x)
     tree.check(forest)
     check.on_cpu(**{"forest.feature": forest.feature})
@@ -157,14 +157,14 @@ def leaves(forest: Forest, x: ArrayLike) -> IntArray:
 
 
 def float_numbers(name: str, a: ArrayLike) -> FloatArray:
-    """Real numbers of any shape, as float64."""
+    """Returns real numbers of any shape, as float64."""
     check.on_cpu(**{name: a})
     numbers: FloatArray = supervised.converted_numbers(supervised.real(name, a), np.dtype(np.float64))
     return numbers
 
 
 def leaf_values(forest: Forest, leaf: IntArray) -> FloatArray:
-    """(n_samples, n_trees, n_outputs) float64: what each tree predicts."""
+    """Returns (n_samples, n_trees, n_outputs) float64: what each tree predicts."""
     start = forest.tree_start[:-1]
     row = (start + np.arange(len(start))) // 2 + forest.left[start + leaf]
     values: FloatArray = forest.value[row].astype(np.float64)
@@ -172,7 +172,7 @@ def leaf_values(forest: Forest, leaf: IntArray) -> FloatArray:
 
 
 def members(forest: Forest, leaf: IntArray, counts: IntArray | None = None) -> SparseArray:
-    """(n_samples, n_nodes): how often each leaf of all trees holds each row, by default once.
+    """Returns (n_samples, n_nodes): how often each leaf of all trees holds each row, by default once.
 
     Products with it add up in the order of the trees, those with its transpose in that of the rows.
     """
@@ -198,7 +198,7 @@ Draw = Callable[[int], tuple[float, int]]
 def sequential(
     draw: Draw, n_permutations: int, max_exceed: int | None, progress: Progress
 ) -> PermutationTest:
-    """A p-value after Besag and Clifford 1991: draws end once max_exceed statistics reach the observed one.
+    """Returns a p-value (Besag and Clifford 1991): draws end once max_exceed of them reach the observed one.
 
     With h of them after l draws the p-value is h / l. If all draws are made before, or a report ends them, it
     is (1 + g) / (1 + n) with g as large among n.
@@ -222,12 +222,12 @@ def sequential(
 
 
 def checked_draws(n_permutations: Any) -> int:
-    """The number of permutations."""
+    """Returns the checked number of permutations."""
     return check.integer("n_permutations", n_permutations, 1, MAX_PERMUTATIONS)
 
 
 def reached(observed: Any, null: FloatArray) -> np.ndarray:
-    """Which statistics are as large as the observed one of their row, to rounding of the largest."""
+    """Returns which statistics are as large as the observed one of their row, to rounding of the largest."""
     unit = np.maximum(abs(observed), abs(null).max(axis=-1))
     as_large: np.ndarray = null >= (observed - 1e-12 * unit)[..., None]
     return as_large
@@ -236,7 +236,7 @@ def reached(observed: Any, null: FloatArray) -> np.ndarray:
 def in_blocks(
     observed: float, draw: Callable[[range], list[float]], n: int, step: int, progress: Progress
 ) -> tuple[float, FloatArray]:
-    """The share of statistics, the observed one among them, that reach it to rounding, and the drawn ones.
+    """Returns the share of statistics, with the observed one, that reach it, and the drawn ones.
 
     draw(numbers) makes at most `step` of the n statistics at a time. A report may end them.
     """

@@ -28,7 +28,7 @@ def _rows(name: str, p: ArrayLike, n_columns: str) -> FloatArray:
 
 
 def _voted(p: FloatArray, missing: Missing) -> np.ndarray:
-    """Which rows have a vote."""
+    """Returns which rows have a vote."""
     check.choice("missing", missing, _MISSING)
     voted: Any = ~np.isnan(p).any(axis=1)
     whole = voted | np.isnan(p).all(axis=1)
@@ -70,7 +70,7 @@ def _two_classes(p: ArrayLike, y: ArrayLike, missing: Missing) -> tuple[FloatArr
 
 
 def entropy(y: IntArray) -> float:
-    """Entropy of the shares of the labels in nats."""
+    """Returns the entropy of the shares of the labels in nats."""
     share = np.bincount(y) / len(y)
     share = share[share > 0]
     return float(-(share * np.log(share)).sum())
@@ -82,7 +82,7 @@ def information_of(p: FloatArray, y: IntArray, least: float = 1e-6) -> float:
 
 
 def information(p: ArrayLike, y: ArrayLike, *, least: float = 1e-6, missing: Missing = "error") -> float:
-    """Information about the labels in nats: their entropy minus the log loss of the posteriors.
+    """Returns information about the labels in nats: their entropy minus the log loss of the posteriors.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def mutual_information_of(p: FloatArray, y: IntArray) -> float:
 
 
 def mutual_information(p: ArrayLike, y: ArrayLike, *, missing: Missing = "error") -> float:
-    """The plug-in estimate of mutual information in nats. It measures how sharp posteriors are.
+    """Returns the plug-in estimate of mutual information in nats. It measures how sharp posteriors are.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ def mutual_information(p: ArrayLike, y: ArrayLike, *, missing: Missing = "error"
 
 
 def roc(score: FloatArray, y: IntArray) -> tuple[FloatArray, FloatArray]:
-    """False and true positive rates from (0, 0) to (1, 1): a point for each distinct score, from the top."""
+    """Returns false and true positive rates from (0, 0) to (1, 1), a point for each distinct score."""
     order = np.argsort(-score, kind="stable")
     last = np.flatnonzero(np.concatenate([np.diff(score[order]) != 0, [True]]))
     hits = np.concatenate([[0], np.cumsum(y[order])[last]])
@@ -190,7 +190,7 @@ def auc_of(p: FloatArray, y: IntArray) -> float:
 
 
 def auc(p: ArrayLike, y: ArrayLike, *, missing: Missing = "error") -> float:
-    """Area under the ROC curve of two classes.
+    """Returns the area under the ROC curve of two classes.
 
     Parameters
     ----------
@@ -234,7 +234,7 @@ def sensitivity_of(p: FloatArray, y: IntArray, specificity: float = 0.98) -> flo
 def sensitivity(
     p: ArrayLike, y: ArrayLike, *, specificity: float = 0.98, missing: Missing = "error"
 ) -> float:
-    """Sensitivity at a specificity: the largest true positive rate whose false positives are few enough.
+    """Returns the sensitivity at a specificity: the largest true positive rate with few enough false ones.
 
     Parameters
     ----------
@@ -288,7 +288,7 @@ def partial_auc_of(p: FloatArray, y: IntArray, specificity: float = 0.9) -> floa
 
 
 def partial_auc(p: ArrayLike, y: ArrayLike, *, specificity: float = 0.9, missing: Missing = "error") -> float:
-    """Area under the part of the ROC curve of high specificity, scaled to 1/2 by chance and 1 at best.
+    """Returns the area under the ROC curve at high specificity, scaled: 1/2 by chance, 1 at best.
 
     Parameters
     ----------
@@ -337,7 +337,7 @@ def accuracy_of(p: FloatArray, y: IntArray) -> float:
 
 
 def accuracy(p: ArrayLike, y: ArrayLike, *, missing: Missing = "error") -> float:
-    """Share of the rows whose label has the largest posterior.
+    """Returns the share of the rows whose label has the largest posterior.
 
     Parameters
     ----------
@@ -376,7 +376,7 @@ def mse_of(p: FloatArray, y: FloatArray) -> float:
 
 
 def mse(p: ArrayLike, y: ArrayLike, *, missing: Missing = "error") -> float:
-    """Mean squared error of predictions.
+    """Returns the mean squared error of predictions.
 
     Parameters
     ----------
@@ -435,7 +435,7 @@ _OF_TARGETS: dict[str, Statistic] = {"mse": lambda p, y: -mse_of(p, y)}
 
 
 def chosen(statistic: Any, goal: supervised.Target, *others: str) -> Statistic | None:
-    """The function of a test's argument `statistic`: a word that fits labels or targets, or a function.
+    """Returns the function of a test's argument `statistic`, which is a word or a function.
 
     None for `others`, words that this test takes beside these.
     """
@@ -462,7 +462,7 @@ def _number(value: Any) -> float:
 
 
 def of_rows(statistic: Statistic, p: FloatArray, y: Any) -> tuple[float, int]:
-    """The statistic of the rows that have votes, and how many these are."""
+    """Returns the statistic of the rows that have votes, and how many these are."""
     voted = ~np.isnan(p).any(axis=1)
     n_rows = int(voted.sum())
     labels = y[voted]

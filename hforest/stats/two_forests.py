@@ -167,7 +167,7 @@ def two_forest_test(
 
 
 def _actual(y: ArrayLike, n: int, goal: supervised.Target) -> FloatArray:
-    """(n n_outputs,): targets, or indicators of classes."""
+    """Returns (n n_outputs,): targets, or indicators of classes."""
     if goal.labels is not None:
         labels, _ = supervised.labels("y_test", y, n, goal.n_outputs)
         return outputs(goal._replace(labels=labels)).ravel()
@@ -181,7 +181,7 @@ def _actual(y: ArrayLike, n: int, goal: supervised.Target) -> FloatArray:
 
 
 def _subsamples(seed: int, first: int, n_trees: int, n: int, size: int) -> IntArray:
-    """(n_trees, n) int32: 1 for the rows that a tree draws, without replacement."""
+    """Returns (n_trees, n) int32: 1 for the rows that a tree draws, without replacement."""
     counts = np.zeros((n_trees, n), np.int32)
     for trees in blocks(n_trees, n):
         counts[trees[:, None], orders(seed, first + int(trees[0]), len(trees), n)[:, :size]] = 1

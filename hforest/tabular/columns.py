@@ -91,7 +91,7 @@ class Columns(NamedTuple):
 
     @property
     def categorical(self) -> np.ndarray:
-        """(n_features,) bool: which features are categories, for `classic.grow(categorical=...)`."""
+        """Returns (n_features,) bool: which features are categories, for `classic.grow(categorical=...)`."""
         return np.asarray(self.parts == "level")
 
     @property
@@ -122,7 +122,7 @@ def _plain(text: str) -> str:
 
 
 def _texts_of(numbers: FloatArray) -> tuple[tuple[str, ...], IntArray]:
-    """Levels of numbers that are categories, ascending, and codes."""
+    """Returns levels of numbers that are categories, ascending, and codes."""
     present = ~np.isnan(numbers)
     some, places = np.unique(numbers[present], return_inverse=True)
     codes = np.full(len(numbers), -1)
@@ -139,7 +139,7 @@ def _check_finite(values: Values) -> None:
 
 
 def _of_levels(values: Values, categorical: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Levels of a column of categories, and its features."""
+    """Returns levels of a column of categories, and its features."""
     assert values.codes is not None
     occurs = np.bincount(values.codes + 1, minlength=len(values.levels) + 1)[1:] > 0
     names = [_plain(level) for level, there in zip(values.levels, occurs.tolist(), strict=True) if there]
@@ -207,7 +207,7 @@ def _learned(values: Values, n_rows: int, categorical: bool, chosen: bool) -> _C
 
 
 def _names(categorical: Any) -> list[str]:
-    """The names that `categorical` lists; none of a word."""
+    """Returns the names that `categorical` lists; none of a word."""
     if categorical is None or (isinstance(categorical, str) and categorical == "from_dtype"):
         return []
     remedy = 'pass "from_dtype", None or a list of names'
@@ -220,7 +220,7 @@ def _names(categorical: Any) -> list[str]:
 
 
 def learned(name: str, table: Any, categorical: Any) -> tuple[Columns, FloatArray]:
-    """`columns` and `numbers` of one table, which messages call `name`."""
+    """Returns `columns` and `numbers` of one table, which messages call `name`."""
     chosen = set(_names(categorical))
     names, readers, n_rows = opened(name, table)
     unknown = sorted(chosen.difference(names))
@@ -304,7 +304,7 @@ def _check_kind(learned: str, values: Values, of_levels: bool) -> None:
 
 
 def converted(name: str, columns: Columns, table: Any) -> FloatArray:
-    """`numbers` of checked columns and a table, which messages call `name`."""
+    """Returns `numbers` of checked columns and a table, which messages call `name`."""
     names, readers, n_rows = opened(name, table)
     wanted, kinds = columns.names.tolist(), columns.kinds.tolist()
     if not is_table(table):
@@ -546,7 +546,7 @@ def _short(text: str, most: int) -> str:
 
 
 def _values(columns: Columns, kind: str, j: int) -> str:
-    """The range of a column, or its categories."""
+    """Returns the range of a column, or its categories."""
     first, last = columns.level_start[j : j + 2].tolist()
     if first < last:
         some = ", ".join(repr(level) for level in columns.levels[first : min(last, first + 5)].tolist())

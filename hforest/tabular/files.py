@@ -39,7 +39,7 @@ def write(file: str, model: Model, **more: Any) -> None:
 
 
 def save(file: str | os.PathLike[str], model: Model) -> None:
-    """Write a model to an .npz file, whole or not at all.
+    """Writes a model to an .npz file, whole or not at all.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def save(file: str | os.PathLike[str], model: Model) -> None:
 
 
 def load(file: str | os.PathLike[str]) -> Model:
-    """Read what `save` wrote.
+    """Reads what `save` wrote.
 
     Parameters
     ----------

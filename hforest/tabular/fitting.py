@@ -125,7 +125,7 @@ def fit(
     progress: Progress = None,
     rng: Rng = None,
 ) -> Model:
-    """A model of a table: hinge trees that start as a grown forest on columns and inner products, then learn.
+    """Returns a model of a table: hinge trees that start as a grown forest and are then trained by gradients.
 
     Parameters
     ----------

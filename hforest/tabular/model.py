@@ -205,7 +205,7 @@ def check_model(name: str, model: Any) -> int:
 
 
 def check_width(x: FloatArray, n_features: int) -> None:
-    """Samples have the columns of the table that a model was fitted on."""
+    """Checks that samples have the columns of the table that a model was fitted on."""
     if x.shape[1] != n_features:
         raise ValueError(
             f"x: expected the {n_features} columns that the model was fitted on, got {x.shape[1]}; pass "

@@ -76,7 +76,7 @@ class Rows(NamedTuple):
 
 
 def loss_of(y: FloatArray, rows: Rows, task: Task) -> float:
-    """Mean negative log probability of the labels, or mean squared error, weighted; `y` are predictions."""
+    """Returns the weighted mean of negative log probabilities of labels, or of squared errors of `y`."""
     if task == "classification":
         losses = -np.log(np.maximum(y[np.arange(len(y)), rows.y], 1e-9))
     else:

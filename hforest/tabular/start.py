@@ -25,7 +25,7 @@ class Start(NamedTuple):
 
 
 def _random_kernel(x: FloatArray, n_projections: int, rng: np.random.Generator) -> FloatArray:
-    """Sparse random inner products with a deviation of 1 over the rows."""
+    """Returns sparse random inner products with a deviation of 1 over the rows."""
     n_features = x.shape[1]
     kernel = np.zeros((n_features, n_projections), np.float32)
     for j in range(n_projections):

@@ -188,7 +188,7 @@ def _batches(member: Member, rows: recipe.Rows, task: Task, size: int) -> Iterat
 def _trained(
     member: Member, before: Moments, rows: recipe.Rows, task: Task, first: int, batch_size: int, rate: float
 ) -> tuple[Member, Moments]:
-    """The member after one pass over the rows, and its moments; step `first` was the last one."""
+    """Returns the member after one pass over the rows, and its moments; step `first` was the last one."""
     trees = AdamState._make(None if a is None else a.copy() for a in before.trees)
     changed, moments = copied(member), Moments(trees, before.kernel_m.copy(), before.kernel_v.copy())
     batches = _batches(member, rows, task, batch_size)

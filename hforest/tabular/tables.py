@@ -209,7 +209,7 @@ def of_array(a: np.ndarray) -> Values:
 
 
 def _group(kind: type) -> str:
-    """The kind of the values of a Python type; "" of others."""
+    """Returns the kind of the values of a Python type; "" of others."""
     if kind is type(None) or kind.__name__ in ("NAType", "NaTType"):
         return MISSING
     for group, types in (
@@ -265,7 +265,7 @@ def _mixed(a: np.ndarray, groups: Mapping[type, str], occurring: set[str]) -> Co
 
 
 def _of_group(kind: str, values: np.ndarray, present: np.ndarray) -> Values:
-    """`values` are objects of one kind, those of the rows in which `present` (n_rows,) is True."""
+    """Returns `values` of one kind: those of the rows in which `present` (n_rows,) is True."""
     if kind == "text":
         levels, some = encoded(values)
         codes = np.full(len(present), -1)
@@ -311,7 +311,7 @@ def encoded(texts: Iterable[str]) -> tuple[tuple[str, ...], IntArray]:
 
 
 def _of_series(series: Any) -> Values:
-    """A column of a data frame, as a series of narwhals."""
+    """Returns a column of a data frame, as a series of narwhals."""
     import narwhals.stable.v2 as nw
 
     dtype = series.dtype

@@ -27,7 +27,7 @@ class Moments(NamedTuple):
 
 
 def zeros(member: Member) -> Moments:
-    """The moments before the first step."""
+    """Returns the moments before the first step."""
     trees = hinge.adam_state(member.thresholds, member.weights)
     return Moments(trees, np.zeros_like(member.kernel), np.zeros_like(member.kernel))
 
@@ -37,7 +37,7 @@ LEARNED = ("thresholds", "weights", "kernel")
 
 
 def copied(member: Member) -> Member:
-    """A member with copies of what training changes."""
+    """Returns a member with copies of what training changes."""
     return member._replace(**{name: getattr(member, name).copy() for name in LEARNED})
 
 
@@ -169,7 +169,7 @@ def _trained(
     report: Callable[[int], bool],
     rng: np.random.Generator,
 ) -> tuple[Member, bool]:
-    """The member after training, and whether it was not stopped by `report`."""
+    """Returns the member after training, and whether it was not stopped by `report`."""
     member, offset = start.member, start.offset
     trained, moments = copied(member), zeros(member)
     state = [getattr(trained, name) for name in LEARNED]
@@ -199,7 +199,7 @@ def _trained(
 def member_of(
     rows: Rows, held: Rows | None, settings: Settings, report: Callable[[int], bool], rng: np.random.Generator
 ) -> tuple[Member, bool]:
-    """A member fitted to rows, judged on held-out ones, and whether to go on with the next one."""
+    """Returns a member fitted to rows, judged on held-out ones, and whether to go on with the next one."""
     with unchecked(), np.errstate(over="ignore", invalid="ignore"):
         start = begin(rows, held, settings, rng)
         return _trained(start, rows, held, settings, report, rng)

@@ -25,7 +25,7 @@ def _metadata(forest: tree.Forest) -> tuple[Metadata, TreeAnnotation]:
 
 
 def _members(forest: tree.Forest, node: int) -> tuple[np.ndarray, bool]:
-    """The categories to list at a split, and whether these go right: all others go the other way."""
+    """Returns the categories to list at a split, and whether these go right: all others go the other way."""
     words = forest.category_bits[int(forest.category_indptr[node]) : int(forest.category_indptr[node + 1])]
     goes_left = (words[:, None] >> np.arange(_WORD, dtype=np.uint32) & 1).astype(bool).ravel()
     unknown_left = bool(forest.default_left[node] & 2)
@@ -33,7 +33,7 @@ def _members(forest: tree.Forest, node: int) -> tuple[np.ndarray, bool]:
 
 
 def to_treelite(forest: tree.Forest) -> treelite.Model:
-    """A model of treelite that averages the trees of an axis-aligned forest.
+    """Returns a model of treelite that averages the trees of an axis-aligned forest.
 
     Parameters
     ----------

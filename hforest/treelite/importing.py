@@ -173,7 +173,7 @@ def _values(
     tree_of: np.ndarray,
     n_outputs: int,
 ) -> np.ndarray:
-    """Values of the leaves, each in the columns of its tree, 0 elsewhere."""
+    """Returns values of the leaves, each in the columns of its tree, 0 elsewhere."""
     value = np.zeros((len(leaf), n_outputs))
     n_values = field["leaf_vector_end"][leaf] - field["leaf_vector_begin"][leaf]
     n_columns = np.array([len(column) for column in columns])[tree_of]
@@ -196,7 +196,7 @@ def _values(
 
 
 def _columns(header: treelite.model.HeaderAccessor, n_classes: np.ndarray) -> list[np.ndarray]:
-    """For each tree the outputs of the values of its leaves; -1 where a target has fewer classes."""
+    """Returns for each tree the outputs of the values of its leaves; -1 where a target has fewer classes."""
     most = int(n_classes.max())
     first = np.cumsum(n_classes) - n_classes
     table = np.where(np.arange(most) < n_classes[:, None], first[:, None] + np.arange(most), -1)
@@ -208,7 +208,7 @@ def _columns(header: treelite.model.HeaderAccessor, n_classes: np.ndarray) -> li
 
 
 def from_treelite(model: treelite.Model, *, dtype: np.dtype | type | str | None = None) -> Ensemble:
-    """A model of treelite as a forest and what turns its means into the model's predictions.
+    """Returns a model of treelite as a forest and what turns its means into the model's predictions.
 
     Parameters
     ----------

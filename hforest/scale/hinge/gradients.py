@@ -122,7 +122,7 @@ def _description(gradients: Sequence[Any]) -> str:
 
 
 def _total(parts: Sequence[Any]) -> Any:
-    """The sum of one parameter's gradients, in their order."""
+    """Returns the sum of one parameter's gradients, in their order."""
     if not isinstance(parts[0], hinge.RowGradient):
         total = np.zeros(parts[0].shape)
         for part in parts:

@@ -21,12 +21,12 @@ def digest(a: FloatArray) -> str:
 
 
 def _some(whole: hinge.Parameters) -> hinge.Parameters:
-    """The forest, or one tree of zeros in place of none, which `hinge` refuses."""
+    """Returns the forest, or one tree of zeros in place of none, which `hinge` refuses."""
     return hinge.Parameters(*(a if len(a) else np.zeros((1, *a.shape[1:]), a.dtype) for a in whole))
 
 
 def learned(whole: hinge.Parameters) -> dict[str, FloatArray]:
-    """The parameters that have gradients, by name."""
+    """Returns the parameters that have gradients, by name."""
     return {name: a for name, a in whole._asdict().items() if a.dtype.kind == "f"}
 
 
@@ -77,7 +77,7 @@ def check_state(whole: hinge.Parameters, state: hinge.AdamState, steps: int) -> 
 
 
 def zeros(whole: hinge.Parameters) -> hinge.AdamState:
-    """The state before the first step; of no trees, too."""
+    """Returns the state before the first step; of no trees, too."""
     state = hinge.adam_state(**learned(_some(whole)))
     return of_arrays(lambda a: a[: len(whole.weights)], state)
 
@@ -85,7 +85,7 @@ def zeros(whole: hinge.Parameters) -> hinge.AdamState:
 def row_gradient(
     parts: Sequence[hinge.RowGradient], starts: Sequence[int], param: FloatArray
 ) -> hinge.RowGradient:
-    """The gradients of chunks of trees as one, at rows of all of a worker's trees."""
+    """Returns the gradients of chunks of trees as one, at rows of all of a worker's trees."""
     if not parts:
         return hinge.RowGradient(np.zeros(0, np.int64), np.zeros((0, *param.shape[2:]), param.dtype))
     rows = [part.rows + start * param.shape[1] for part, start in zip(parts, starts, strict=True)]

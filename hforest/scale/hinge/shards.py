@@ -417,7 +417,7 @@ class HingeShards:
         return of_arrays(lambda *arrays: np.concatenate(arrays), *self._synced("adam_state", self.state))
 
     def _synced(self, call: str, arrays: Any) -> list[Any]:
-        """These arrays of all workers, after the missed steps of their trees."""
+        """Returns these arrays of all workers, after the missed steps of their trees."""
 
         def synced() -> Any:
             self._sync()

@@ -56,11 +56,11 @@ class Workers:
         return data if isinstance(data, bytes) else encoded(data)
 
     def _decoded(self, messages: Sequence[bytes]) -> list[Any]:
-        """The values that workers sent, in their order; of a worker that sent none its failure."""
+        """Returns the values that workers sent, in their order; of a worker that sent none its failure."""
         return [self._try(_decoded, rank, data) for rank, data in enumerate(messages)]
 
     def _gathered(self, value: Any) -> list[Any]:
-        """The values of all workers, in their order; raises where one has a failure."""
+        """Returns the values of all workers, in their order; raises where one has a failure."""
         values = [value]
         if self.comm.size > 1:
             values = self._decoded(self.comm.allgather(self._encoded(value)))

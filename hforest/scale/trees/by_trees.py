@@ -142,7 +142,7 @@ def grow_by_trees(
 def _bound(
     grow: Callable[..., Forest], settings: Mapping[str, object] | None
 ) -> tuple[Callable[..., Forest], dict[str, Any]]:
-    """The function without its partial, and all its settings."""
+    """Returns the function without its partial, and all its settings."""
     remedy = 'pass such as {"max_depth": 8}'
     check.instance("settings", settings, Mapping | None, "None or a mapping", remedy)
     bound = dict(settings or {})
@@ -172,7 +172,7 @@ def _counts(settings: dict[str, Any], n_trees: int) -> Any:
 
 
 def _samples(function: Callable[..., Forest], x: Any, y: Any, settings: dict[str, Any]) -> Samples:
-    """What is shipped: bins where they are smaller than x."""
+    """Returns what is shipped: bins where they are smaller than x."""
     # The pickle of an array that is mapped into memory is that of all its numbers either way.
     x, y = (np.asarray(a) if isinstance(a, np.memmap) else a for a in (x, y))
     if function not in _ENCODES or isinstance(x, growth.Bins | growth.Samples | growth.Windows):
@@ -186,7 +186,7 @@ def _samples(function: Callable[..., Forest], x: Any, y: Any, settings: dict[str
 
 
 def _same_seed(rng: Rng) -> Rng:
-    """What gives every worker the seed that grow draws from `rng`."""
+    """Returns what gives every worker the seed that grow draws from `rng`."""
     if isinstance(rng, np.random.Generator):
         copied = deepcopy(rng)
         check.seed(rng)  # a call of grow advances it, too
