@@ -264,8 +264,8 @@ def table(rows: list[dict[str, Any]]) -> str:
             for size in dict.fromkeys(map(size_of, of)):
                 group = [row for row in of if size_of(row) == size]
                 window, step, pixels, trees, _ = size
-                words = (channels, method, f"{window}, step {step}", f"{pixels:,}", f"{trees}", f"{len(group)}")
-                lines.append(f"| {' | '.join((*words, *cells(group)))} |")
+                read = (f"{window}, step {step}", f"{pixels:,}", f"{trees}", f"{len(group)}")
+                lines.append(f"| {' | '.join((channels, method, *read, *cells(group)))} |")
     return "\n".join(lines)
 
 
