@@ -1,4 +1,4 @@
-"""Pixels for trees: balanced by class, or as they come."""
+"""Pixels for trees: balanced by class, or with the frequencies of the images."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from . import windows
 
 
 class Draws(NamedTuple):
-    """Pixels, and what the draw did to the shares of the classes."""
+    """Pixels of draws, and the factor by which each class was over- or undersampled."""
 
     pixel: IntArray
     """(n_draws, n_pixels) int64: places in ``labels.ravel()``."""
@@ -95,7 +95,7 @@ def draw(
         Number of draws, such as one for each tree.
     balance : bool
         Whether classes that occur are drawn equally often: pixel i of a draw is one of class i modulo their
-        number. Else pixels are drawn as they come.
+        number. Otherwise classes have the frequencies of the images.
     n_classes : int, optional
         Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
         1, and every class must occur.
@@ -125,7 +125,7 @@ def draw(
     Notes
     -----
     Norouzi et al. 2015, section 6.2: each label has an equal number of training examples. A draw depends on
-    the seed and its number alone (Philox). Memory: 9 bytes for each pixel of labels, 32 for each drawn one.
+    the seed and its number only (Philox). Memory: 9 bytes for each pixel of labels, 32 for each drawn one.
 
     Examples
     --------

@@ -106,9 +106,9 @@ def fit(
         Pixels of a draw, with replacement; by default the least of 256000, the number of pixels that have a
         label, and the windows that max_memory holds.
     trees_per_draw : int
-        Trees that learn from the same pixels; 1: each tree has pixels of its own.
+        Trees that learn from the same pixels.
     balance : bool
-        Whether each class that occurs is drawn equally often, else pixels are drawn as they come.
+        Whether classes are drawn equally often; otherwise they have the frequencies of the images.
     normalize : bool
         Whether windows are divided by their norms, and then each of their numbers by its standard deviation
         over the windows of the first draw.
@@ -142,8 +142,8 @@ def fit(
     Notes
     -----
     Norouzi et al. 2015, section 6.2, with ``border="leave_out", normalize=True``, windows of 31 x 31 x 3 and
-    256,000 of them for each tree. Tree m is tree m of one forest of `grow`, on pixels of its own, which
-    depend on the seed and the number of the draw alone.
+    256,000 of them for each tree. Tree m is tree m of a forest of `grow`. Its pixels depend on the seed and
+    the number of the draw only.
 
     Memory: the images with their borders in float32 or float64, for `hforest.classic` their bins too (1 to 4
     bytes a number), for `hforest.manifold` their numbers as bytes where they are such, for `hforest.co2` at

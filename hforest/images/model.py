@@ -1,4 +1,4 @@
-"""What is fitted to labelled images."""
+"""The model of labelled images, and its checks."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from .windows import Frame, check_frame
 
 
 class Model(NamedTuple):
-    """A forest that reads windows, and what is done with them and with its shares."""
+    """A forest that reads windows, with the form of the windows and the factors of the classes."""
 
     window: tuple[int, ...]
     """Pixels along each axis of space, odd."""
@@ -42,7 +42,7 @@ def frame_of(model: Model) -> Frame:
 
 
 def check_fields(model: Model) -> None:
-    """The fields of a model, of which `check_forest` says that its forest is sound, fit each other."""
+    """Checks that the fields of a model fit each other; its forest is checked by `check_forest`."""
     check.instance("window", model.window, tuple | list, "a tuple of ints", "pass what was fitted or loaded")
     check.require(1 <= len(model.window) <= 3, "window", "1 to 3 sizes", len(model.window), "fit anew")
     frame = check_frame(model.window, model.step, model.border, len(model.window))

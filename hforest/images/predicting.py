@@ -22,7 +22,7 @@ def _shares(forest: Any, places: growth.Windows, rows: slice, scale: FloatArray 
 
 
 class _Work(NamedTuple):
-    """What a call of checked arguments has to do."""
+    """Checked arguments of a call."""
 
     x: FloatArray
     """Images, in the dtype of the forest."""

@@ -1,4 +1,4 @@
-"""How well pixels are labelled."""
+"""Scores of labelled pixels."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from . import windows
 
 
 class Scores(NamedTuple):
-    """Scores of labels, from 0 to 1. Averages leave out classes of which no pixel has the label."""
+    """Scores of labels, from 0 to 1. Averages are over the classes that have pixels."""
 
     jaccard: FloatArray
     """(n_classes,): of each class tp / (tp + fp + fn); NaN of one that has no pixel."""
@@ -28,7 +28,7 @@ class Scores(NamedTuple):
 def confusion(
     labels: ArrayLike, predicted: ArrayLike, n_classes: int | None = None, *, void: int | None = None
 ) -> IntArray:
-    """Returns how many pixels of each class were predicted as each class.
+    """Returns the number of pixels for each label and prediction.
 
     Parameters
     ----------

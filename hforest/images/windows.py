@@ -136,7 +136,7 @@ def inside(shape: Sequence[int], margin: Sequence[int]) -> np.ndarray:
 
 
 def padded(images: FloatArray, frame: Frame) -> FloatArray:
-    """Images with what windows read outside of them."""
+    """Returns images that are extended at their borders for windows."""
     if frame.border == LEFT_OUT:
         return images
     widths = [(0, 0), *((r, r) for r in frame.radius), (0, 0)]
@@ -174,7 +174,7 @@ def copied(windows: Windows, rows: slice = slice(None), scale: FloatArray | None
 
 
 def to_unit_norm(x: FloatArray) -> FloatArray:
-    """Returns windows divided by their norms, in float64; one of zeros stays as it is."""
+    """Returns windows divided by their norms, in float64, unless all of their numbers are 0."""
     wide = x.astype(np.float64)
     for of_rows in (np.abs(wide).max(axis=1), None):  # first the range, so that no square overflows
         norm = np.sqrt((wide * wide).sum(axis=1)) if of_rows is None else of_rows
