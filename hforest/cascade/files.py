@@ -92,7 +92,8 @@ def save(file: str | os.PathLike[str], grown: Cascade | Scanner) -> None:
     TypeError, ValueError
         Something else; a cascade or scanner without forests.
     OSError
-        The file cannot be written, or is a folder, a device or another special file; an existing file stays.
+        The file cannot be written, or is a folder, a device or another special file. An existing file is
+        unchanged.
 
     Notes
     -----
@@ -141,7 +142,7 @@ def load(file: str | os.PathLike[str]) -> Cascade | Scanner:
     Raises
     ------
     FileNotFoundError, PermissionError
-        The file does not exist; the file must not be read.
+        The file does not exist, or may not be read.
     ValueError
         Not such a file, a damaged one, or one whose arrays contradict each other.
 

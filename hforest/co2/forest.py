@@ -115,9 +115,9 @@ def grow(
     max_depth : int, optional
         Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
-        A node with fewer samples is a leaf; a sample that is drawn twice counts once.
+        A node with fewer samples is a leaf. A sample that was drawn more than once counts once.
     min_samples_leaf : int
-        Minimum number of samples on each side of a split; a sample that is drawn twice counts once.
+        Minimum number of samples on each side of a split. A sample that was drawn more than once counts once.
     min_weight_fraction_leaf : float
         Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     min_impurity_decrease : float

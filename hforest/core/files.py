@@ -374,7 +374,7 @@ def opened(path: FilePath, what: str) -> Iterator[Archive]:
     Raises
     ------
     FileNotFoundError, PermissionError
-        The file does not exist; the file must not be read.
+        The file does not exist, or may not be read.
     ValueError
         The file is damaged, truncated, of another kind or not regular; an array has Python objects. Reads
         inside the block raise it, too.

@@ -287,10 +287,10 @@ def patch_distribution(
     patch_max : int or tuple of ints
         Largest size of a patch along each axis; sizes are independent and uniform.
     channels : bool
-        Whether the last axis of `shape` counts channels; a patch lies in one of them.
+        Whether the last axis of `shape` is that of channels; a patch lies within one channel.
     cyclic : bool
-        Whether patches wrap around the borders. If not, corners are uniform over all places where the patch
-        fits.
+        Whether patches wrap around the borders. If not, corners are uniform over all positions where the
+        patch fits.
 
     Returns
     -------

@@ -393,7 +393,7 @@ def is_checkpoint(path: str | os.PathLike[str]) -> bool:
     Raises
     ------
     FileNotFoundError, PermissionError
-        The file does not exist; the file must not be read.
+        The file does not exist, or may not be read.
     """
     name = check.path("path", path)
     try:

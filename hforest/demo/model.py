@@ -24,7 +24,7 @@ class Config:
     Parameters
     ----------
     kind : "tree" or "fern"
-        The forest's members.
+        Whether the forest consists of trees or ferns.
     n_trees : int
         Trees or ferns.
     depth : int

@@ -49,14 +49,14 @@ def traverse(
     ----------
     x : (n_samples, n_features) array of float32 or float64
         Samples, finite; n_samples may be 0. With `windows`, images (n_images, channels, *space) with one to
-        three axes of space.
+        three spatial axes.
     thresholds : (n_trees, n_vertices) array, dtype of x
         Thresholds, in the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has
         depth vertices, the first for the leaf's most significant bit. An infinite threshold sends all samples
         to one side.
     features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
-        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite
-        vector, which is learned; the vertex compares its inner product with x.
+        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite,
+        learned vector, whose inner product with x the vertex compares.
     kind : "tree" or "fern"
         A tree has 2**depth - 1 vertices. A fern has depth vertices, one per level.
     margin : "column" or "projection"
@@ -156,14 +156,14 @@ def forward(
     ----------
     x : (n_samples, n_features) array of float32 or float64
         Samples, finite; n_samples may be 0. With `windows`, images (n_images, channels, *space) with one to
-        three axes of space.
+        three spatial axes.
     thresholds : (n_trees, n_vertices) array, dtype of x
         Thresholds, in the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has
         depth vertices, the first for the leaf's most significant bit. An infinite threshold sends all samples
         to one side.
     features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
-        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite
-        vector, which is learned; the vertex compares its inner product with x.
+        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite,
+        learned vector, whose inner product with x the vertex compares.
     kind : "tree" or "fern"
         A tree has 2**depth - 1 vertices. A fern has depth vertices, one per level.
     margin : "column" or "projection"
@@ -244,14 +244,14 @@ def forward_with_route(
     ----------
     x : (n_samples, n_features) array of float32 or float64
         Samples, finite; n_samples may be 0. With `windows`, images (n_images, channels, *space) with one to
-        three axes of space.
+        three spatial axes.
     thresholds : (n_trees, n_vertices) array, dtype of x
         Thresholds, in the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has
         depth vertices, the first for the leaf's most significant bit. An infinite threshold sends all samples
         to one side.
     features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
-        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite
-        vector, which is learned; the vertex compares its inner product with x.
+        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite,
+        learned vector, whose inner product with x the vertex compares.
     weights : (n_trees, 2**depth, *outputs) array, dtype of x
         Leaf weights; outputs have any shape.
     kind : "tree" or "fern"
@@ -363,14 +363,14 @@ def backward(
         From `forward_with_route` or `traverse` on the same arguments.
     x : (n_samples, n_features) array of float32 or float64
         Samples, finite; n_samples may be 0. With `windows`, images (n_images, channels, *space) with one to
-        three axes of space. Values are read only with ``margin="projection"``.
+        three spatial axes. Values are read only with ``margin="projection"``.
     thresholds : (n_trees, n_vertices) array, dtype of x
         Thresholds, in the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has
         depth vertices, the first for the leaf's most significant bit. An infinite threshold sends all samples
         to one side. Values are not read.
     features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
-        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite
-        vector, which is learned; the vertex compares its inner product with x.
+        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite,
+        learned vector, whose inner product with x the vertex compares.
     weights : (n_trees, 2**depth, *outputs) array, dtype of x
         Leaf weights; outputs have any shape.
     kind : "tree" or "fern"
@@ -471,14 +471,14 @@ def backward_sparse(
         From `forward_with_route` or `traverse` on the same arguments.
     x : (n_samples, n_features) array of float32 or float64
         Samples, finite; n_samples may be 0. With `windows`, images (n_images, channels, *space) with one to
-        three axes of space. Values are read only with ``margin="projection"``.
+        three spatial axes. Values are read only with ``margin="projection"``.
     thresholds : (n_trees, n_vertices) array, dtype of x
         Thresholds, in the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has
         depth vertices, the first for the leaf's most significant bit. An infinite threshold sends all samples
         to one side. Values are not read.
     features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
-        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite
-        vector, which is learned; the vertex compares its inner product with x.
+        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite,
+        learned vector, whose inner product with x the vertex compares.
     weights : (n_trees, 2**depth, *outputs) array, dtype of x
         Leaf weights; outputs have any shape.
     kind : "tree" or "fern"

@@ -243,7 +243,7 @@ def adam_forward(
     ----------
     x : (n_samples, n_features) array of float32 or float64
         Samples, finite; n_samples may be 0. With `windows`, images (n_images, channels, *space) with one to
-        three axes of space.
+        three spatial axes.
     kind : "tree" or "fern"
         A tree has 2**depth - 1 vertices. A fern has depth vertices, one per level.
     margin : "column" or "projection"
@@ -255,9 +255,9 @@ def adam_forward(
         depth vertices, the first for the leaf's most significant bit. An infinite threshold sends all samples
         to one side. Those that the batch reads are brought up to date in place.
     features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
-        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite
-        vector, which is learned; the vertex compares its inner product with x. Vectors are brought up to date
-        in place.
+        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite,
+        learned vector, whose inner product with x the vertex compares. Vectors are brought up to date in
+        place.
     weights : (n_trees, 2**depth, *outputs) array, dtype of x
         Leaf weights; outputs have any shape. Those that the batch reads are brought up to date in place.
     state : AdamState
@@ -358,14 +358,14 @@ def adam_backward(
         From `adam_forward` of the same step.
     x : (n_samples, n_features) array of float32 or float64
         Samples, finite; n_samples may be 0. With `windows`, images (n_images, channels, *space) with one to
-        three axes of space.
+        three spatial axes.
     thresholds : (n_trees, n_vertices) array, dtype of x
         Thresholds, in the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has
         depth vertices, the first for the leaf's most significant bit. An infinite threshold sends all samples
         to one side. Changed in place.
     features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
-        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite
-        vector, which is learned; the vertex compares its inner product with x. Vectors are changed in place.
+        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite,
+        learned vector, whose inner product with x the vertex compares. Vectors are changed in place.
     weights : (n_trees, 2**depth, *outputs) array, dtype of x
         Leaf weights; outputs have any shape. Changed in place.
     state : AdamState

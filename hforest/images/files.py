@@ -49,7 +49,8 @@ def save(file: str | os.PathLike[str], model: Model) -> None:
     TypeError, ValueError, IndexError
         Something else; a model that was changed.
     OSError
-        The file cannot be written, or is a folder, a device or another special file; an existing file stays.
+        The file cannot be written, or is a folder, a device or another special file. An existing file is
+        unchanged.
 
     Notes
     -----
@@ -88,7 +89,7 @@ def load(file: str | os.PathLike[str]) -> Model:
     Raises
     ------
     FileNotFoundError, PermissionError
-        The file does not exist; the file must not be read.
+        The file does not exist, or may not be read.
     ValueError
         Not such a file, a damaged one, or one whose arrays contradict each other.
 

@@ -81,14 +81,14 @@ def hinge_forest(
     ----------
     x : (n_samples, n_features) array of float32 or float64
         Samples, finite; n_samples may be 0. With `windows`, images (n_images, channels, *space) with one to
-        three axes of space.
+        three spatial axes.
     thresholds : (n_trees, n_vertices) array, dtype of x
         Thresholds, in the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has
         depth vertices, the first for the leaf's most significant bit. An infinite threshold sends all samples
         to one side.
     features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
-        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite
-        vector, which is learned; the vertex compares its inner product with x.
+        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite,
+        learned vector, whose inner product with x the vertex compares.
     weights : (n_trees, 2**depth, *outputs) array, dtype of x
         Leaf weights; outputs have any shape.
     kind : "tree" or "fern"
@@ -166,8 +166,8 @@ def neural_forest(
     leaves : (n_trees, 2**depth, n_classes) array, dtype of f
         Class probabilities of each leaf, pi: at least 0, with sum 1.
     index : (n_trees, 2**depth - 1) array of int32, optional
-        Decision function of each vertex, 0 to n_functions - 1, which several vertices and trees may share.
-        Not learned.
+        Decision function of each vertex, 0 to n_functions - 1; vertices and trees may share one. It is not
+        trained.
     task : "classification" or "regression"
         With "regression" leaves hold any finite numbers, in the unit of the targets.
 

@@ -147,10 +147,10 @@ def grow(
     patch_max : int or tuple of ints
         Largest size of a patch along each axis; sizes are independent and uniform.
     channels : bool
-        Whether the last axis of `shape` counts channels; a patch lies in one of them.
+        Whether the last axis of `shape` is that of channels; a patch lies within one channel.
     cyclic : bool
-        Whether patches wrap around the borders. If not, corners are uniform over all places where the patch
-        fits.
+        Whether patches wrap around the borders. If not, corners are uniform over all positions where the
+        patch fits.
     density : float
         Mean number of non-zeros of a sparse projection (lambda in Perry et al. 2019), above 0 to 500.
     single_share : float
@@ -185,9 +185,9 @@ def grow(
     max_depth : int, optional
         Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
-        A node with fewer samples is a leaf; a sample that is drawn twice counts once.
+        A node with fewer samples is a leaf. A sample that was drawn more than once counts once.
     min_samples_leaf : int
-        Minimum number of samples on each side of a split; a sample that is drawn twice counts once.
+        Minimum number of samples on each side of a split. A sample that was drawn more than once counts once.
     min_weight_fraction_leaf : float
         Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     min_impurity_decrease : float

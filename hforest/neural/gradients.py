@@ -63,8 +63,8 @@ def loss_backward(
     y : (n_samples,) array of any integer or bool dtype
         Labels, 0 to n_classes - 1.
     index : (n_trees, 2**depth - 1) array of int32, optional
-        Decision function of each vertex, 0 to n_functions - 1, which several vertices and trees may share.
-        Not learned.
+        Decision function of each vertex, 0 to n_functions - 1; vertices and trees may share one. It is not
+        trained.
     loss : "forest" or "tree"
         "forest": -log of the forest's mean probability. "tree": the mean over trees of each tree's own -log
         P_T, as Zhang 2017 writes it. For one tree they are the same.
@@ -156,8 +156,8 @@ def backward(
     leaves : (n_trees, 2**depth, n_classes) array, dtype of grad_p
         Any finite numbers whose products with grad_p, summed over the classes, are finite.
     index : (n_trees, 2**depth - 1) array of int32, optional
-        Decision function of each vertex, 0 to n_functions - 1, which several vertices and trees may share.
-        Not learned.
+        Decision function of each vertex, 0 to n_functions - 1; vertices and trees may share one. It is not
+        trained.
     out : array, shape and dtype of f, optional
         Array for the result.
 

@@ -73,8 +73,8 @@ def update_leaves(
     n_iter : int
         Number of iterations, 0 to 2**20; Kontschieder et al. 2015 take 20 per epoch.
     index : (n_trees, 2**depth - 1) array of int32, optional
-        Decision function of each vertex, 0 to n_functions - 1, which several vertices and trees may share.
-        Not learned.
+        Decision function of each vertex, 0 to n_functions - 1; vertices and trees may share one. It is not
+        trained.
     sample_weight : (n_samples,) array_like of real numbers, optional
         Weights of the samples, at least 0, not all 0; by default 1. Their scale does not matter.
 

@@ -23,8 +23,8 @@ def route(f: FloatArray, *, index: IntArray | None = None) -> FloatArray:
         Decision functions, finite, in log odds of going left; n_samples may be 0. With `index`, (n_samples,
         n_functions).
     index : (n_trees, 2**depth - 1) array of int32, optional
-        Decision function of each vertex, 0 to n_functions - 1, which several vertices and trees may share.
-        Not learned.
+        Decision function of each vertex, 0 to n_functions - 1; vertices and trees may share one. It is not
+        trained.
 
     Returns
     -------
@@ -79,8 +79,8 @@ def forward(
     leaves : (n_trees, 2**depth, n_classes) array, dtype of f
         Class probabilities of each leaf, pi: at least 0, with sum 1.
     index : (n_trees, 2**depth - 1) array of int32, optional
-        Decision function of each vertex, 0 to n_functions - 1, which several vertices and trees may share.
-        Not learned.
+        Decision function of each vertex, 0 to n_functions - 1; vertices and trees may share one. It is not
+        trained.
     task : "classification" or "regression"
         With "regression" leaves hold any finite numbers, in the unit of the targets, up to the largest number
         of the dtype divided by 4 n_trees.

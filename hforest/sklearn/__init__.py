@@ -1,11 +1,11 @@
 """Forests as scikit-learn estimators.
 
-Each estimator calls one public function of hforest and predicts what that function's model predicts. They
-take arrays, pandas and polars DataFrames and labels of any kind, and pass scikit-learn's checks of
-estimators; docs/sklearn.md has the table of them, and says which parameter has which name in hforest.
+Each estimator calls one public function of hforest, and its predictions are those of that function's model.
+Estimators accept arrays, pandas and polars DataFrames, and labels of any type, and pass scikit-learn's
+estimator checks. docs/sklearn.md lists them, with the name of each parameter in hforest.
 
-Needs scikit-learn 1.6 or newer: ``pip install -e '.[sklearn]'``. Import it by its name,
-`import hforest.sklearn`; `import hforest` does not import scikit-learn.
+Requires scikit-learn 1.6 or newer: ``pip install -e '.[sklearn]'``. Write `import hforest.sklearn`; `import
+hforest` does not import scikit-learn.
 """
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""What all estimators share: parameters by hforest's names, threads, seeds, names in messages."""
+"""Base class of the estimators: parameter names, threads, seeds, argument names in error messages."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
@@ -26,14 +26,14 @@ def keep(arguments: Mapping[str, Any]) -> None:
 
 
 def check_flag(name: str, value: object, other: str = "") -> None:
-    """Checks that a parameter is True or False; `other` are words for what else it may be."""
+    """Checks that a parameter is True or False; `other` describes further accepted values in the message."""
     if not isinstance(value, bool | np.bool_):
         expected = f"True, False{other}" if other else "True or False"
         raise TypeError(f"{name}: expected {expected}, got {type(value).__name__}; pass one of them")
 
 
 def number_of_threads(n_jobs: object) -> int:
-    """Returns the number of threads of a parameter `n_jobs`: below 0 all processors but -1 - n_jobs."""
+    """Returns the number of threads for `n_jobs`: -1 means all processors, -2 all but one, and so on."""
     remedy = "pass None for the number of threads of hforest, or -1 for all processors"
     if not isinstance(n_jobs, Integral) or isinstance(n_jobs, bool):
         raise TypeError(f"n_jobs: expected None or an int, got {type(n_jobs).__name__}; {remedy}")
@@ -58,7 +58,7 @@ def threads(n_jobs: object) -> Iterator[None]:
 
 
 def seed_of(random_state: object) -> int:
-    """Returns the seed that `random_state` is or draws: an int is itself hforest's `rng`."""
+    """Returns the seed, hforest's `rng`: an int `random_state` itself, or one drawn from it."""
     generator = check_random_state(random_state)
     if isinstance(random_state, Integral):
         return int(random_state)
@@ -95,15 +95,15 @@ class Estimator(BaseEstimator):
 
     @property
     def _kinds(self) -> dict[str, Any]:
-        """Returns what `validate_data` is told of samples."""
+        """Returns keyword arguments of `validate_data` for samples."""
         return {"dtype": "numeric", "ensure_all_finite": self._finite, "accept_sparse": self._sparse}
 
     def _learner(self) -> Callable[..., Any]:
-        """Returns the public function of hforest that learns with the present parameters."""
+        """Returns the public function of hforest that fits with the current parameters."""
         return type(self)._function
 
     def _settings(self, function: Callable[..., Any] | None = None) -> dict[str, Any]:
-        """Returns those parameters that a function of hforest takes, under its names."""
+        """Returns the parameters that a function of hforest accepts, under its names."""
         taken = inspect.signature(function or self._learner()).parameters
         values = {self._names.get(name, name): value for name, value in self.get_params(deep=False).items()}
         settings = {name: value for name, value in values.items() if name in taken and name != "rng"}
@@ -112,13 +112,13 @@ class Estimator(BaseEstimator):
         return settings
 
     def _categorical(self, columns: Any) -> Any:
-        """Columns of categories as hforest takes them: names become numbers, and the dtypes' word a mask."""
+        """Returns categorical columns as hforest accepts them: numbers for names, a mask for "from_dtype"."""
         if self._reads_dtypes():
             return self.columns_.categorical
         return self._numbers_of("categorical_features", columns, ', "from_dtype"')
 
     def _numbers_of(self, parameter: str, columns: Any, others: str = "") -> Any:
-        """Columns with numbers in place of their names."""
+        """Returns columns as numbers, where they were given by name."""
         names = np.asarray(columns)
         if columns is None or names.dtype.kind not in "UO" or not names.size:
             return columns
@@ -132,7 +132,7 @@ class Estimator(BaseEstimator):
         return [known.index(name) for name in names.ravel().tolist()]
 
     def _reads_dtypes(self) -> bool:
-        """Returns whether `fit` learns from X what each column is."""
+        """Returns whether `fit` derives the kind of each column from X."""
         word = getattr(self, "categorical_features", None)
         return isinstance(word, str) and word == "from_dtype"
 
@@ -141,7 +141,7 @@ class Estimator(BaseEstimator):
 
     @contextmanager
     def _computing(self) -> Iterator[None]:
-        """The number of threads is `n_jobs`, and messages name arguments as estimators do."""
+        """Sets the number of threads to `n_jobs`, and names arguments in errors as the estimator does."""
         try:
             with threads(self.n_jobs):
                 yield
@@ -153,12 +153,12 @@ class Estimator(BaseEstimator):
             raise type(error)(f"{ours[name]}:{message}") from None
 
     def _forget(self) -> None:
-        """Forgets what `partial_fit` keeps between its calls: `fit` begins anew."""
+        """Deletes the state that `partial_fit` keeps between calls, since `fit` starts from scratch."""
         for name in ("_state", "t_"):
             self.__dict__.pop(name, None)
 
     def _validated(self, X: ArrayLike, *y: Any, **settings: Any) -> Any:
-        """As scikit-learn's `validate_data`; its errors say how to make numbers of what X holds."""
+        """Returns the result of scikit-learn's `validate_data`; errors say how to convert X to numbers."""
         if self._reads_dtypes():
             return self._validated_columns(X, *y, **settings)
         try:
@@ -172,7 +172,7 @@ class Estimator(BaseEstimator):
             raise kind(f"{message} (scikit-learn: {first_line})") from None
 
     def _validated_columns(self, X: Any, *y: Any, reset: bool = True, **settings: Any) -> Any:
-        """As `_validated`, of the numbers that are made of the columns of X."""
+        """Returns `_validated` of the numbers into which the columns of X are converted."""
         validate_data(self, X, reset=reset, skip_check_array=True)
         try:
             if reset:
@@ -190,7 +190,7 @@ class Estimator(BaseEstimator):
         return check_X_y(x, *y, **settings) if y else check_array(x, **settings)
 
     def _of_columns(self, importances: np.ndarray) -> np.ndarray:
-        """Importances of the columns of X, from those of the features that are made of them."""
+        """Returns the importances of the columns of X, summed over the features derived from each."""
         if not self._reads_dtypes():
             return importances
         return np.bincount(self.columns_.source, importances, minlength=self.n_features_in_)

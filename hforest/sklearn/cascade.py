@@ -22,47 +22,48 @@ class CascadeForestClassifier(Classifier, Estimator):
     Parameters
     ----------
     n_estimators : int
-        Trees of a forest, for each fold; hforest's `n_trees`.
+        Number of trees per forest and fold; `n_trees` in hforest.
     n_forests : int
-        Random forests of a level; it has as many completely random ones.
+        Number of random forests per level; a level has the same number of completely random forests.
     max_depth : int, optional
         Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_leaf : int
-        Minimum number of samples on each side of a split; a sample that is drawn twice counts once.
+        Minimum number of samples on each side of a split. A sample that was drawn more than once counts once.
     min_weight_fraction_leaf : float
         Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     class_vectors : "out_of_fold" or "out_of_bag"
-        Where class vectors of training samples come from: cross-validation, or the trees that did not draw a
-        sample, which takes a third of the time of three folds.
+        Source of the class vectors of training samples: cross-validation, or the trees that did not draw a
+        sample. The latter takes a third of the time of three folds.
     n_folds : int
-        2 or more, at most the samples of the smallest class. Unused with "out_of_bag".
+        Number of folds, from 2 to the number of samples in the smallest class. Not used with "out_of_bag".
     n_iter_no_change : int
-        Levels without a better validation accuracy after which growth ends; hforest's `patience`.
+        Number of successive levels without a better validation accuracy after which growth ends; `patience`
+        in hforest.
     max_levels : int
-        Levels, at most.
+        Maximum number of levels.
     class_weight : "balanced" or mapping from labels, optional
         Factor of the sample weights of each class; "balanced" gives the classes equal weight.
     n_jobs : int, optional
-        Number of threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the
-        number of `hforest.get_num_threads()`.
+        Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
+        default is `hforest.get_num_threads()`.
     random_state : int, RandomState or None
-        Source of the seed; an int is the `rng` of the function.
+        Source of the seed; an int is passed as `rng` to the function.
 
     Attributes
     ----------
     cascade_ : hforest.cascade.Cascade
-        For the functions of `hforest.cascade`; ``cascade_.scores`` are the validation accuracies of its
-        levels.
+        The fitted model, for functions of `hforest.cascade`; ``cascade_.scores`` holds the validation
+        accuracy of each level.
     feature_importances_ : (n_features_in_,) array of float64
-        Shares of the features in the gains of the first level's splits.
+        Share of each feature in the total gain of the first level's splits.
     classes_ : (n_classes,) array
-        Labels, ascending.
+        Labels in ascending order.
     n_classes_ : int
         Number of classes.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : (n_features_in_,) array of str
-        Names of the columns of a DataFrame; only where all are text.
+        Column names of a DataFrame; set only if all names are strings.
 
     Examples
     --------
@@ -97,7 +98,7 @@ class CascadeForestClassifier(Classifier, Estimator):
         keep(locals())
 
     def _forests(self) -> tuple[cascade.Grower, ...]:
-        """Returns the growers of a level: random forests, then completely random ones."""
+        """Returns the functions that grow a level's forests: random ones, then completely random ones."""
         n = self.n_forests
         if not isinstance(n, Integral) or isinstance(n, bool) or n < 1:
             raise ValueError(f"n_forests: expected an int of at least 1, got {n!r}; pass such as 4")
@@ -106,7 +107,7 @@ class CascadeForestClassifier(Classifier, Estimator):
         return (partial(classic.grow, **settings),) * n + (partial(classic.grow_random, **settings),) * n
 
     def _check_folds(self, y: np.ndarray) -> None:
-        """Every class that is present has samples for all folds; `y` are numbers of classes."""
+        """Checks that each class that occurs has a sample in every fold; `y` holds class numbers."""
         n_folds, counts = self.n_folds, np.bincount(y)
         if not isinstance(n_folds, Integral) or self.class_vectors != "out_of_fold":
             return
@@ -117,12 +118,12 @@ class CascadeForestClassifier(Classifier, Estimator):
             )
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Grows the cascade.
+        """Grows the cascade and returns the estimator.
 
         Parameters
         ----------
         X : (n_samples, n_features) array-like of real numbers
-            Samples, finite: an array, a pandas or polars DataFrame. Sparse matrices are refused.
+            Samples, finite: an array, or a pandas or polars DataFrame. Sparse matrices raise TypeError.
         y : (n_samples,) array-like of labels
             Labels.
         sample_weight : (n_samples,) array-like, optional
@@ -151,10 +152,10 @@ class CascadeForestClassifier(Classifier, Estimator):
 
     @property
     def feature_importances_(self) -> np.ndarray:
-        """Returns (n_features,) float64: share of each feature in the gains of the splits of the first level.
+        """Returns (n_features,) float64: share of each feature in the total gain of the first level's splits.
 
-        The mean over its forests of `hforest.tree.importance` by gain. Later levels read class vectors, too,
-        and are not counted.
+        Mean of `hforest.tree.importance` by gain over the level's forests. Later levels also read class
+        vectors and are not included.
         """
         check_is_fitted(self)
         shares: np.ndarray = np.mean([tree.importance(f, by="gain") for f in self.cascade_.levels[0]], axis=0)

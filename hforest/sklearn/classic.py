@@ -15,70 +15,70 @@ Metric = Callable[..., float]
 
 
 class RandomForestClassifier(Classifier, GrownForest):
-    """Random forest for classes: `hforest.classic.grow` (Breiman 2001).
+    """Random forest classifier: `hforest.classic.grow` (Breiman 2001).
 
     Parameters
     ----------
     n_estimators : int
-        Number of trees; hforest's `n_trees`.
+        Number of trees; `n_trees` in hforest.
     criterion : "gini" or "entropy"
         Impurity.
     max_depth : int, optional
         Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
-        A node with fewer samples is a leaf; a sample that is drawn twice counts once.
+        A node with fewer samples is a leaf. A sample that was drawn more than once counts once.
     min_samples_leaf : int
-        Minimum number of samples on each side of a split; a sample that is drawn twice counts once.
+        Minimum number of samples on each side of a split. A sample that was drawn more than once counts once.
     min_weight_fraction_leaf : float
         Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     max_features : "sqrt", "log2", int, float or None
-        Number of features sampled at a node; "sqrt" and "log2" are functions of the number of all features, a
-        float is a fraction of it, None is all.
+        Number of features sampled at a node: "sqrt" or "log2" of the number of features, an int, a fraction
+        of all features (float), or all of them (None).
     min_impurity_decrease : float
         Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
     max_bins : int, optional
-        1 to 256: bins of a feature between which thresholds are compared. By default all are (exact).
+        Maximum number of bins per feature, 1 to 256: thresholds lie between bins. By default all thresholds
+        are compared (exact).
     categorical_features : "from_dtype", or array-like of bool, int or str, optional
-        A mask of columns that are categories, or their numbers or names: whole numbers 0 to 65535. With
-        "from_dtype" `fit` learns by `hforest.tabular.columns` what the columns of X are: numbers, text,
-        categories, dates; `columns_` keeps it.
+        Categorical columns: a mask, or their numbers or names. They hold integers from 0 to 65535. With
+        "from_dtype" `fit` derives the kind of each column (numbers, text, categories, dates) from X by
+        `hforest.tabular.columns` and stores it in `columns_`.
     bootstrap : bool
-        Whether each tree draws samples with replacement, as many as there are by default.
+        Whether each tree draws samples with replacement.
     max_samples : int or float, optional
-        Number of draws of each tree, or as a float their share of the samples: 1 or more of them, above 1
-        too. With weights that draw a float is a share of the sum of the weights. By default as many as there
-        are samples.
+        Number of samples drawn for each tree. A float is a fraction of the number of samples, or of the sum
+        of the weights with ``bootstrap_weights="draw"``; it may exceed 1. By default the number of samples.
     bootstrap_weights : "multiply" or "draw"
-        Whether weights of samples and classes multiply how often a bootstrap draws a sample, or are what the
-        probabilities of its draws are proportional to, as in scikit-learn 1.9 or newer.
+        "multiply": sample and class weights multiply the number of times that a sample was drawn. "draw": the
+        probability of a draw is proportional to the weight, as in scikit-learn 1.9 or newer.
     oob_score : bool or callable
         Whether to score out-of-bag predictions: by accuracy, or by ``oob_score(y, predicted)``.
     class_weight : "balanced" or mapping from labels, optional
         Factor of the sample weights of each class; "balanced" gives the classes equal weight.
     n_jobs : int, optional
-        Number of threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the
-        number of `hforest.get_num_threads()`.
+        Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
+        default is `hforest.get_num_threads()`.
     random_state : int, RandomState or None
-        Source of the seed; an int is the `rng` of the function.
+        Source of the seed; an int is passed as `rng` to the function.
 
     Attributes
     ----------
     forest_ : hforest.tree.Forest
-        For the functions of `hforest.tree`.
+        The fitted model, for functions of `hforest.tree`.
     classes_ : (n_classes,) array
-        Labels, ascending.
+        Labels in ascending order.
     n_classes_ : int
         Number of classes.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : (n_features_in_,) array of str
-        Names of the columns of a DataFrame; only where all are text.
+        Column names of a DataFrame; set only if all names are strings.
     feature_importances_ : (n_features_in_,) array of float64
-        Shares of the features in the gains of the splits.
+        Share of each feature in the total gain of all splits.
     oob_score_ : float
-        Score of the samples that some tree did not draw; with `oob_score`.
+        Score of the out-of-bag predictions; set with `oob_score`.
     oob_decision_function_ : (n_samples, n_classes) array
-        Out-of-bag probabilities, NaN for a sample that every tree drew; with `oob_score`.
+        Out-of-bag probabilities, NaN for a sample that every tree drew; set with `oob_score`.
 
     Examples
     --------
@@ -117,66 +117,66 @@ class RandomForestClassifier(Classifier, GrownForest):
 
 
 class RandomForestRegressor(Regressor, GrownForest):
-    """Random forest for one or several targets: `hforest.classic.grow` (Breiman 2001).
+    """Random forest regressor for one or several targets: `hforest.classic.grow` (Breiman 2001).
 
     Parameters
     ----------
     n_estimators : int
-        Number of trees; hforest's `n_trees`.
+        Number of trees; `n_trees` in hforest.
     max_depth : int, optional
         Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
-        A node with fewer samples is a leaf; a sample that is drawn twice counts once.
+        A node with fewer samples is a leaf. A sample that was drawn more than once counts once.
     min_samples_leaf : int
-        Minimum number of samples on each side of a split; a sample that is drawn twice counts once.
+        Minimum number of samples on each side of a split. A sample that was drawn more than once counts once.
     min_weight_fraction_leaf : float
         Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     min_impurity_decrease : float
         Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
     max_bins : int, optional
-        1 to 256: bins of a feature between which thresholds are compared. By default all are (exact).
+        Maximum number of bins per feature, 1 to 256: thresholds lie between bins. By default all thresholds
+        are compared (exact).
     criterion : "squared_error"
         Impurity.
     max_features : "sqrt", "log2", int, float or None
-        Number of features sampled at a node; "sqrt" and "log2" are functions of the number of all features, a
-        float is a fraction of it, None is all. By default all.
+        Number of features sampled at a node: "sqrt" or "log2" of the number of features, an int, a fraction
+        of all features (float), or all of them (None). By default all.
     categorical_features : "from_dtype", or array-like of bool, int or str, optional
-        A mask of columns that are categories, or their numbers or names: whole numbers 0 to 65535. With
-        "from_dtype" `fit` learns by `hforest.tabular.columns` what the columns of X are: numbers, text,
-        categories, dates; `columns_` keeps it.
+        Categorical columns: a mask, or their numbers or names. They hold integers from 0 to 65535. With
+        "from_dtype" `fit` derives the kind of each column (numbers, text, categories, dates) from X by
+        `hforest.tabular.columns` and stores it in `columns_`.
     bootstrap : bool
-        Whether each tree draws samples with replacement, as many as there are by default.
+        Whether each tree draws samples with replacement.
     max_samples : int or float, optional
-        Number of draws of each tree, or as a float their share of the samples: 1 or more of them, above 1
-        too. With weights that draw a float is a share of the sum of the weights. By default as many as there
-        are samples.
+        Number of samples drawn for each tree. A float is a fraction of the number of samples, or of the sum
+        of the weights with ``bootstrap_weights="draw"``; it may exceed 1. By default the number of samples.
     bootstrap_weights : "multiply" or "draw"
-        Whether weights of samples and classes multiply how often a bootstrap draws a sample, or are what the
-        probabilities of its draws are proportional to, as in scikit-learn 1.9 or newer.
+        "multiply": sample and class weights multiply the number of times that a sample was drawn. "draw": the
+        probability of a draw is proportional to the weight, as in scikit-learn 1.9 or newer.
     n_jobs : int, optional
-        Number of threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the
-        number of `hforest.get_num_threads()`.
+        Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
+        default is `hforest.get_num_threads()`.
     random_state : int, RandomState or None
-        Source of the seed; an int is the `rng` of the function.
+        Source of the seed; an int is passed as `rng` to the function.
     oob_score : bool or callable
         Whether to score out-of-bag predictions: by R2, or by ``oob_score(y, predicted)``.
 
     Attributes
     ----------
     forest_ : hforest.tree.Forest
-        For the functions of `hforest.tree`.
+        The fitted model, for functions of `hforest.tree`.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : (n_features_in_,) array of str
-        Names of the columns of a DataFrame; only where all are text.
+        Column names of a DataFrame; set only if all names are strings.
     feature_importances_ : (n_features_in_,) array of float64
-        Shares of the features in the gains of the splits.
+        Share of each feature in the total gain of all splits.
     oob_score_ : float
-        Score of the samples that some tree did not draw; with `oob_score`.
+        Score of the out-of-bag predictions; set with `oob_score`.
     n_outputs_ : int
         Number of targets.
     oob_prediction_ : (n_samples,) or (n_samples, n_outputs) array
-        Out-of-bag targets, NaN for a sample that every tree drew; with `oob_score`.
+        Out-of-bag predictions, NaN for a sample that every tree drew; set with `oob_score`.
 
     Examples
     --------
@@ -213,71 +213,70 @@ class RandomForestRegressor(Regressor, GrownForest):
 
 
 class ExtraTreesClassifier(Classifier, GrownForest):
-    """Extra trees for classes: `hforest.classic.grow_extra` (Geurts, Ernst and Wehenkel 2006).
+    """Extra-trees classifier: `hforest.classic.grow_extra` (Geurts, Ernst and Wehenkel 2006).
 
     Parameters
     ----------
     n_estimators : int
-        Number of trees; hforest's `n_trees`.
+        Number of trees; `n_trees` in hforest.
     criterion : "gini" or "entropy"
         Impurity.
     max_depth : int, optional
         Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
-        A node with fewer samples is a leaf; a sample that is drawn twice counts once.
+        A node with fewer samples is a leaf. A sample that was drawn more than once counts once.
     min_samples_leaf : int
-        Minimum number of samples on each side of a split; a sample that is drawn twice counts once.
+        Minimum number of samples on each side of a split. A sample that was drawn more than once counts once.
     min_weight_fraction_leaf : float
         Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     max_features : "sqrt", "log2", int, float or None
-        Number of features sampled at a node; "sqrt" and "log2" are functions of the number of all features, a
-        float is a fraction of it, None is all.
+        Number of features sampled at a node: "sqrt" or "log2" of the number of features, an int, a fraction
+        of all features (float), or all of them (None).
     min_impurity_decrease : float
         Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
     max_bins : int, optional
-        1 to 256: bins of a feature between which thresholds are compared. By default all are (exact).
+        Maximum number of bins per feature, 1 to 256: thresholds lie between bins. By default all thresholds
+        are compared (exact).
     categorical_features : "from_dtype", or array-like of bool, int or str, optional
-        A mask of columns that are categories, or their numbers or names: whole numbers 0 to 65535. With
-        "from_dtype" `fit` learns by `hforest.tabular.columns` what the columns of X are: numbers, text,
-        categories, dates; `columns_` keeps it.
+        Categorical columns: a mask, or their numbers or names. They hold integers from 0 to 65535. With
+        "from_dtype" `fit` derives the kind of each column (numbers, text, categories, dates) from X by
+        `hforest.tabular.columns` and stores it in `columns_`.
     oob_score : bool or callable
         Whether to score out-of-bag predictions: by accuracy, or by ``oob_score(y, predicted)``.
     class_weight : "balanced" or mapping from labels, optional
         Factor of the sample weights of each class; "balanced" gives the classes equal weight.
     n_jobs : int, optional
-        Number of threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the
-        number of `hforest.get_num_threads()`.
+        Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
+        default is `hforest.get_num_threads()`.
     random_state : int, RandomState or None
-        Source of the seed; an int is the `rng` of the function.
+        Source of the seed; an int is passed as `rng` to the function.
     bootstrap : bool
-        Whether each tree draws samples with replacement, as many as there are by default. By default every
-        tree has every sample.
+        Whether each tree draws samples with replacement. By default every tree has every sample.
     max_samples : int or float, optional
-        Number of draws of each tree, or as a float their share of the samples: 1 or more of them, above 1
-        too. With weights that draw a float is a share of the sum of the weights. By default as many as there
-        are samples.
+        Number of samples drawn for each tree. A float is a fraction of the number of samples, or of the sum
+        of the weights with ``bootstrap_weights="draw"``; it may exceed 1. By default the number of samples.
     bootstrap_weights : "multiply" or "draw"
-        Whether weights of samples and classes multiply how often a bootstrap draws a sample, or are what the
-        probabilities of its draws are proportional to, as in scikit-learn 1.9 or newer.
+        "multiply": sample and class weights multiply the number of times that a sample was drawn. "draw": the
+        probability of a draw is proportional to the weight, as in scikit-learn 1.9 or newer.
 
     Attributes
     ----------
     forest_ : hforest.tree.Forest
-        For the functions of `hforest.tree`.
+        The fitted model, for functions of `hforest.tree`.
     classes_ : (n_classes,) array
-        Labels, ascending.
+        Labels in ascending order.
     n_classes_ : int
         Number of classes.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : (n_features_in_,) array of str
-        Names of the columns of a DataFrame; only where all are text.
+        Column names of a DataFrame; set only if all names are strings.
     feature_importances_ : (n_features_in_,) array of float64
-        Shares of the features in the gains of the splits.
+        Share of each feature in the total gain of all splits.
     oob_score_ : float
-        Score of the samples that some tree did not draw; with `oob_score`.
+        Score of the out-of-bag predictions; set with `oob_score`.
     oob_decision_function_ : (n_samples, n_classes) array
-        Out-of-bag probabilities, NaN for a sample that every tree drew; with `oob_score`.
+        Out-of-bag probabilities, NaN for a sample that every tree drew; set with `oob_score`.
 
     Examples
     --------
@@ -320,62 +319,61 @@ class ExtraTreesRegressor(Regressor, GrownForest):
     Parameters
     ----------
     n_estimators : int
-        Number of trees; hforest's `n_trees`.
+        Number of trees; `n_trees` in hforest.
     criterion : "squared_error"
         Impurity.
     max_depth : int, optional
         Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
-        A node with fewer samples is a leaf; a sample that is drawn twice counts once.
+        A node with fewer samples is a leaf. A sample that was drawn more than once counts once.
     min_samples_leaf : int
-        Minimum number of samples on each side of a split; a sample that is drawn twice counts once.
+        Minimum number of samples on each side of a split. A sample that was drawn more than once counts once.
     min_weight_fraction_leaf : float
         Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     max_features : "sqrt", "log2", int, float or None
-        Number of features sampled at a node; "sqrt" and "log2" are functions of the number of all features, a
-        float is a fraction of it, None is all. By default all.
+        Number of features sampled at a node: "sqrt" or "log2" of the number of features, an int, a fraction
+        of all features (float), or all of them (None). By default all.
     min_impurity_decrease : float
         Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
     max_bins : int, optional
-        1 to 256: bins of a feature between which thresholds are compared. By default all are (exact).
+        Maximum number of bins per feature, 1 to 256: thresholds lie between bins. By default all thresholds
+        are compared (exact).
     categorical_features : "from_dtype", or array-like of bool, int or str, optional
-        A mask of columns that are categories, or their numbers or names: whole numbers 0 to 65535. With
-        "from_dtype" `fit` learns by `hforest.tabular.columns` what the columns of X are: numbers, text,
-        categories, dates; `columns_` keeps it.
+        Categorical columns: a mask, or their numbers or names. They hold integers from 0 to 65535. With
+        "from_dtype" `fit` derives the kind of each column (numbers, text, categories, dates) from X by
+        `hforest.tabular.columns` and stores it in `columns_`.
     oob_score : bool or callable
         Whether to score out-of-bag predictions: by R2, or by ``oob_score(y, predicted)``.
     n_jobs : int, optional
-        Number of threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the
-        number of `hforest.get_num_threads()`.
+        Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
+        default is `hforest.get_num_threads()`.
     random_state : int, RandomState or None
-        Source of the seed; an int is the `rng` of the function.
+        Source of the seed; an int is passed as `rng` to the function.
     bootstrap : bool
-        Whether each tree draws samples with replacement, as many as there are by default. By default every
-        tree has every sample.
+        Whether each tree draws samples with replacement. By default every tree has every sample.
     max_samples : int or float, optional
-        Number of draws of each tree, or as a float their share of the samples: 1 or more of them, above 1
-        too. With weights that draw a float is a share of the sum of the weights. By default as many as there
-        are samples.
+        Number of samples drawn for each tree. A float is a fraction of the number of samples, or of the sum
+        of the weights with ``bootstrap_weights="draw"``; it may exceed 1. By default the number of samples.
     bootstrap_weights : "multiply" or "draw"
-        Whether weights of samples and classes multiply how often a bootstrap draws a sample, or are what the
-        probabilities of its draws are proportional to, as in scikit-learn 1.9 or newer.
+        "multiply": sample and class weights multiply the number of times that a sample was drawn. "draw": the
+        probability of a draw is proportional to the weight, as in scikit-learn 1.9 or newer.
 
     Attributes
     ----------
     forest_ : hforest.tree.Forest
-        For the functions of `hforest.tree`.
+        The fitted model, for functions of `hforest.tree`.
     n_outputs_ : int
         Number of targets.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : (n_features_in_,) array of str
-        Names of the columns of a DataFrame; only where all are text.
+        Column names of a DataFrame; set only if all names are strings.
     feature_importances_ : (n_features_in_,) array of float64
-        Shares of the features in the gains of the splits.
+        Share of each feature in the total gain of all splits.
     oob_score_ : float
-        Score of the samples that some tree did not draw; with `oob_score`.
+        Score of the out-of-bag predictions; set with `oob_score`.
     oob_prediction_ : (n_samples,) or (n_samples, n_outputs) array
-        Out-of-bag targets, NaN for a sample that every tree drew; with `oob_score`.
+        Out-of-bag predictions, NaN for a sample that every tree drew; set with `oob_score`.
 
     Examples
     --------
@@ -413,62 +411,60 @@ class ExtraTreesRegressor(Regressor, GrownForest):
 
 
 class CompletelyRandomForestClassifier(Classifier, GrownForest):
-    """Completely random forest for classes: `hforest.classic.grow_random` (Zhou and Feng 2017).
+    """Completely random forest classifier: `hforest.classic.grow_random` (Zhou and Feng 2017).
 
     Parameters
     ----------
     n_estimators : int
-        Number of trees; hforest's `n_trees`.
+        Number of trees; `n_trees` in hforest.
     max_depth : int, optional
         Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
-        A node with fewer samples is a leaf; a sample that is drawn twice counts once.
+        A node with fewer samples is a leaf. A sample that was drawn more than once counts once.
     min_samples_leaf : int
-        Minimum number of samples on each side of a split; a sample that is drawn twice counts once.
+        Minimum number of samples on each side of a split. A sample that was drawn more than once counts once.
     min_weight_fraction_leaf : float
         Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     categorical_features : "from_dtype", or array-like of bool, int or str, optional
-        A mask of columns that are categories, or their numbers or names: whole numbers 0 to 65535. With
-        "from_dtype" `fit` learns by `hforest.tabular.columns` what the columns of X are: numbers, text,
-        categories, dates; `columns_` keeps it.
+        Categorical columns: a mask, or their numbers or names. They hold integers from 0 to 65535. With
+        "from_dtype" `fit` derives the kind of each column (numbers, text, categories, dates) from X by
+        `hforest.tabular.columns` and stores it in `columns_`.
     bootstrap : bool
-        Whether each tree draws samples with replacement, as many as there are by default. By default every
-        tree has every sample.
+        Whether each tree draws samples with replacement. By default every tree has every sample.
     max_samples : int or float, optional
-        Number of draws of each tree, or as a float their share of the samples: 1 or more of them, above 1
-        too. With weights that draw a float is a share of the sum of the weights. By default as many as there
-        are samples.
+        Number of samples drawn for each tree. A float is a fraction of the number of samples, or of the sum
+        of the weights with ``bootstrap_weights="draw"``; it may exceed 1. By default the number of samples.
     bootstrap_weights : "multiply" or "draw"
-        Whether weights of samples and classes multiply how often a bootstrap draws a sample, or are what the
-        probabilities of its draws are proportional to, as in scikit-learn 1.9 or newer.
+        "multiply": sample and class weights multiply the number of times that a sample was drawn. "draw": the
+        probability of a draw is proportional to the weight, as in scikit-learn 1.9 or newer.
     oob_score : bool or callable
         Whether to score out-of-bag predictions: by accuracy, or by ``oob_score(y, predicted)``.
     class_weight : "balanced" or mapping from labels, optional
         Factor of the sample weights of each class; "balanced" gives the classes equal weight.
     n_jobs : int, optional
-        Number of threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the
-        number of `hforest.get_num_threads()`.
+        Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
+        default is `hforest.get_num_threads()`.
     random_state : int, RandomState or None
-        Source of the seed; an int is the `rng` of the function.
+        Source of the seed; an int is passed as `rng` to the function.
 
     Attributes
     ----------
     forest_ : hforest.tree.Forest
-        For the functions of `hforest.tree`.
+        The fitted model, for functions of `hforest.tree`.
     classes_ : (n_classes,) array
-        Labels, ascending.
+        Labels in ascending order.
     n_classes_ : int
         Number of classes.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : (n_features_in_,) array of str
-        Names of the columns of a DataFrame; only where all are text.
+        Column names of a DataFrame; set only if all names are strings.
     feature_importances_ : (n_features_in_,) array of float64
-        Shares of the features in the gains of the splits.
+        Share of each feature in the total gain of all splits.
     oob_score_ : float
-        Score of the samples that some tree did not draw; with `oob_score`.
+        Score of the out-of-bag predictions; set with `oob_score`.
     oob_decision_function_ : (n_samples, n_classes) array
-        Out-of-bag probabilities, NaN for a sample that every tree drew; with `oob_score`.
+        Out-of-bag probabilities, NaN for a sample that every tree drew; set with `oob_score`.
 
     Examples
     --------
@@ -507,53 +503,51 @@ class CompletelyRandomForestRegressor(Regressor, GrownForest):
     Parameters
     ----------
     n_estimators : int
-        Number of trees; hforest's `n_trees`.
+        Number of trees; `n_trees` in hforest.
     max_depth : int, optional
         Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
-        A node with fewer samples is a leaf; a sample that is drawn twice counts once.
+        A node with fewer samples is a leaf. A sample that was drawn more than once counts once.
     min_samples_leaf : int
-        Minimum number of samples on each side of a split; a sample that is drawn twice counts once.
+        Minimum number of samples on each side of a split. A sample that was drawn more than once counts once.
     min_weight_fraction_leaf : float
         Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     categorical_features : "from_dtype", or array-like of bool, int or str, optional
-        A mask of columns that are categories, or their numbers or names: whole numbers 0 to 65535. With
-        "from_dtype" `fit` learns by `hforest.tabular.columns` what the columns of X are: numbers, text,
-        categories, dates; `columns_` keeps it.
+        Categorical columns: a mask, or their numbers or names. They hold integers from 0 to 65535. With
+        "from_dtype" `fit` derives the kind of each column (numbers, text, categories, dates) from X by
+        `hforest.tabular.columns` and stores it in `columns_`.
     bootstrap : bool
-        Whether each tree draws samples with replacement, as many as there are by default. By default every
-        tree has every sample.
+        Whether each tree draws samples with replacement. By default every tree has every sample.
     max_samples : int or float, optional
-        Number of draws of each tree, or as a float their share of the samples: 1 or more of them, above 1
-        too. With weights that draw a float is a share of the sum of the weights. By default as many as there
-        are samples.
+        Number of samples drawn for each tree. A float is a fraction of the number of samples, or of the sum
+        of the weights with ``bootstrap_weights="draw"``; it may exceed 1. By default the number of samples.
     bootstrap_weights : "multiply" or "draw"
-        Whether weights of samples and classes multiply how often a bootstrap draws a sample, or are what the
-        probabilities of its draws are proportional to, as in scikit-learn 1.9 or newer.
+        "multiply": sample and class weights multiply the number of times that a sample was drawn. "draw": the
+        probability of a draw is proportional to the weight, as in scikit-learn 1.9 or newer.
     oob_score : bool or callable
         Whether to score out-of-bag predictions: by R2, or by ``oob_score(y, predicted)``.
     n_jobs : int, optional
-        Number of threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the
-        number of `hforest.get_num_threads()`.
+        Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
+        default is `hforest.get_num_threads()`.
     random_state : int, RandomState or None
-        Source of the seed; an int is the `rng` of the function.
+        Source of the seed; an int is passed as `rng` to the function.
 
     Attributes
     ----------
     forest_ : hforest.tree.Forest
-        For the functions of `hforest.tree`.
+        The fitted model, for functions of `hforest.tree`.
     n_outputs_ : int
         Number of targets.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : (n_features_in_,) array of str
-        Names of the columns of a DataFrame; only where all are text.
+        Column names of a DataFrame; set only if all names are strings.
     feature_importances_ : (n_features_in_,) array of float64
-        Shares of the features in the gains of the splits.
+        Share of each feature in the total gain of all splits.
     oob_score_ : float
-        Score of the samples that some tree did not draw; with `oob_score`.
+        Score of the out-of-bag predictions; set with `oob_score`.
     oob_prediction_ : (n_samples,) or (n_samples, n_outputs) array
-        Out-of-bag targets, NaN for a sample that every tree drew; with `oob_score`.
+        Out-of-bag predictions, NaN for a sample that every tree drew; set with `oob_score`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Forests whose splits compare optimised hyperplanes."""
+"""Forests with splits on optimised hyperplanes."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -22,13 +22,13 @@ class CO2ForestClassifier(Classifier, GrownForest):
     Parameters
     ----------
     n_estimators : int
-        Number of trees; hforest's `n_trees`.
+        Number of trees; `n_trees` in hforest.
     max_depth : int, optional
         Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
-        A node with fewer samples is a leaf; a sample that is drawn twice counts once.
+        A node with fewer samples is a leaf. A sample that was drawn more than once counts once.
     min_samples_leaf : int
-        Minimum number of samples on each side of a split; a sample that is drawn twice counts once.
+        Minimum number of samples on each side of a split. A sample that was drawn more than once counts once.
     min_weight_fraction_leaf : float
         Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     min_impurity_decrease : float
@@ -36,36 +36,35 @@ class CO2ForestClassifier(Classifier, GrownForest):
     nu : float
         Bound on the squared norm of a split's weights.
     learning_rate : float
-        Learning rate of the stochastic gradient steps of a split; hforest's `lr`.
+        Learning rate of the stochastic gradient descent at a node; `lr` in hforest.
     max_rounds : int
         Maximum number of rounds of a split's optimisation.
     max_features : "n**0.6", "sqrt", "log2", int, float or None
-        Features sampled at a node, on which the univariate split is searched where the optimisation starts.
+        Number of features sampled at a node. The best univariate split on them is the start of the
+        optimisation.
     min_samples_oblique : int
-        A node of fewer samples keeps its univariate split.
+        A node with fewer samples keeps its univariate split.
     standardize : bool
-        Whether splits are optimised on columns, and targets, in standard deviations from their means.
+        Whether splits are optimised on standardised columns and targets (mean 0, standard deviation 1).
     criterion : "entropy" or "gini"
         Impurity by which the univariate split is chosen.
     bootstrap : bool
-        Whether each tree draws samples with replacement, as many as there are by default. By default every
-        tree has every sample.
+        Whether each tree draws samples with replacement. By default every tree has every sample.
     max_samples : int or float, optional
-        Number of draws of each tree, or as a float their share of the samples: 1 or more of them, above 1
-        too. With weights that draw a float is a share of the sum of the weights. By default as many as there
-        are samples.
+        Number of samples drawn for each tree. A float is a fraction of the number of samples, or of the sum
+        of the weights with ``bootstrap_weights="draw"``; it may exceed 1. By default the number of samples.
     bootstrap_weights : "multiply" or "draw"
-        Whether weights of samples and classes multiply how often a bootstrap draws a sample, or are what the
-        probabilities of its draws are proportional to, as in scikit-learn 1.9 or newer.
+        "multiply": sample and class weights multiply the number of times that a sample was drawn. "draw": the
+        probability of a draw is proportional to the weight, as in scikit-learn 1.9 or newer.
     oob_score : bool or callable
         Whether to score out-of-bag predictions: by accuracy, or by ``oob_score(y, predicted)``.
     class_weight : "balanced" or mapping from labels, optional
         Factor of the sample weights of each class; "balanced" gives the classes equal weight.
     n_jobs : int, optional
-        Number of threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the
-        number of `hforest.get_num_threads()`.
+        Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
+        default is `hforest.get_num_threads()`.
     random_state : int, RandomState or None
-        Source of the seed; an int is the `rng` of the function.
+        Source of the seed; an int is passed as `rng` to the function.
 
     Attributes
     ----------
@@ -121,13 +120,13 @@ class CO2ForestRegressor(Regressor, GrownForest):
     Parameters
     ----------
     n_estimators : int
-        Number of trees; hforest's `n_trees`.
+        Number of trees; `n_trees` in hforest.
     max_depth : int, optional
         Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
-        A node with fewer samples is a leaf; a sample that is drawn twice counts once.
+        A node with fewer samples is a leaf. A sample that was drawn more than once counts once.
     min_samples_leaf : int
-        Minimum number of samples on each side of a split; a sample that is drawn twice counts once.
+        Minimum number of samples on each side of a split. A sample that was drawn more than once counts once.
     min_weight_fraction_leaf : float
         Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     min_impurity_decrease : float
@@ -135,34 +134,33 @@ class CO2ForestRegressor(Regressor, GrownForest):
     nu : float
         Bound on the squared norm of a split's weights.
     learning_rate : float
-        Learning rate of the stochastic gradient steps of a split; hforest's `lr`.
+        Learning rate of the stochastic gradient descent at a node; `lr` in hforest.
     max_rounds : int
         Maximum number of rounds of a split's optimisation.
     max_features : "n**0.6", "sqrt", "log2", int, float or None
-        Features sampled at a node, on which the univariate split is searched where the optimisation starts.
+        Number of features sampled at a node. The best univariate split on them is the start of the
+        optimisation.
     min_samples_oblique : int
-        A node of fewer samples keeps its univariate split.
+        A node with fewer samples keeps its univariate split.
     standardize : bool
-        Whether splits are optimised on columns, and targets, in standard deviations from their means.
+        Whether splits are optimised on standardised columns and targets (mean 0, standard deviation 1).
     criterion : "squared_error"
         Impurity by which the univariate split is chosen.
     bootstrap : bool
-        Whether each tree draws samples with replacement, as many as there are by default. By default every
-        tree has every sample.
+        Whether each tree draws samples with replacement. By default every tree has every sample.
     max_samples : int or float, optional
-        Number of draws of each tree, or as a float their share of the samples: 1 or more of them, above 1
-        too. With weights that draw a float is a share of the sum of the weights. By default as many as there
-        are samples.
+        Number of samples drawn for each tree. A float is a fraction of the number of samples, or of the sum
+        of the weights with ``bootstrap_weights="draw"``; it may exceed 1. By default the number of samples.
     bootstrap_weights : "multiply" or "draw"
-        Whether weights of samples and classes multiply how often a bootstrap draws a sample, or are what the
-        probabilities of its draws are proportional to, as in scikit-learn 1.9 or newer.
+        "multiply": sample and class weights multiply the number of times that a sample was drawn. "draw": the
+        probability of a draw is proportional to the weight, as in scikit-learn 1.9 or newer.
     oob_score : bool or callable
         Whether to score out-of-bag predictions: by R2, or by ``oob_score(y, predicted)``.
     n_jobs : int, optional
-        Number of threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the
-        number of `hforest.get_num_threads()`.
+        Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
+        default is `hforest.get_num_threads()`.
     random_state : int, RandomState or None
-        Source of the seed; an int is the `rng` of the function.
+        Source of the seed; an int is passed as `rng` to the function.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What estimators of grown forests share: fit, out-of-bag scores, leaves, paths, importances."""
+"""Base class of estimators with grown forests: fit, out-of-bag scores, leaves, paths, importances."""
 
 import warnings
 from collections.abc import Callable
@@ -16,12 +16,12 @@ from .base import Estimator, check_flag
 
 
 def weight_of(sample_weight: Any) -> Any:
-    """Returns `sample_weight` as hforest takes it; one number for all samples is no weight."""
+    """Returns `sample_weight` as hforest accepts it; None for a single number, which is the same for all."""
     return None if isinstance(sample_weight, Number) else sample_weight
 
 
 def number_of_draws(max_samples: Any, total: float) -> int | None:
-    """Returns the number of draws that `max_samples` means: a share of a total weight, or a number."""
+    """Returns the number of draws for `max_samples`: an int itself, or a fraction of `total`."""
     if max_samples is None:
         return None
     if isinstance(max_samples, Integral) and not isinstance(max_samples, bool):
@@ -38,7 +38,7 @@ def number_of_draws(max_samples: Any, total: float) -> int | None:
 
 
 def drawing_weight(y: np.ndarray, settings: dict[str, Any]) -> np.ndarray | None:
-    """(n_samples,) float64: weights of samples times those of their classes; None where there are none."""
+    """Returns (n_samples,) float64, sample weight times class weight; None if neither is given."""
     of_samples, of_classes = settings["sample_weight"], settings.get("class_weight")
     if of_samples is None and of_classes is None:
         return None
@@ -70,7 +70,7 @@ def parents(forest: tree.Forest) -> np.ndarray:
 
 
 def visited(forest: tree.Forest, leaf: np.ndarray) -> csr_matrix:
-    """Returns the nodes on the way to leaves, (n_samples, n_nodes) of 1 and 0; leaf (n_samples, n_trees)."""
+    """Returns (n_samples, n_nodes), 1 for the nodes on the paths to `leaf`, (n_samples, n_trees), else 0."""
     parent = parents(forest)
     sample = np.repeat(np.arange(len(leaf)), leaf.shape[1])
     node = (leaf + forest.tree_start[:-1]).ravel()
@@ -105,15 +105,15 @@ class GrownForest(Estimator):
         return forest
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Grows the forest.
+        """Grows the forest and returns the estimator.
 
         Parameters
         ----------
         X : (n_samples, n_features) array-like of real numbers
-            Samples, finite, or NaN for missing values (not of CO2 forests): an array, a pandas or polars
-            DataFrame, or a sparse matrix (not of CO2 forests).
+            An array, a pandas or polars DataFrame, or a sparse matrix. Values are finite, or NaN where
+            missing. CO2 forests accept neither NaN nor sparse matrices.
         y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
-            What the forest learns.
+            Labels or targets.
         sample_weight : (n_samples,) array-like, optional
             Weights of the samples, at least 0, not all 0.
 
@@ -134,7 +134,7 @@ class GrownForest(Estimator):
         return self
 
     def _drawn(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> dict[str, Any]:
-        """Settings that say which samples trees draw, where the function is not to draw them itself."""
+        """Returns settings with the samples of each tree, if the function is not to draw them itself."""
         weights = self.bootstrap_weights
         if not isinstance(weights, str) or weights not in ("multiply", "draw"):
             raise ValueError(
@@ -158,12 +158,12 @@ class GrownForest(Estimator):
         return {**drawn, "bootstrap": counts}
 
     def _hold(self, forest: tree.Forest) -> None:
-        """Keeps a forest, prepared. The arrays of `forest_` are its own, which cannot be written to."""
+        """Stores a prepared forest. `forest_` is the prepared forest's read-only arrays."""
         self._prepared = tree.prepare(forest)
         self.forest_ = self._prepared.forest
 
     def _forest(self) -> tree.Forest | tree.Prepared:
-        """Returns the forest to be applied: prepared, where `forest_` is none that was put there later."""
+        """Returns the forest to apply: the prepared one, unless `forest_` was replaced later."""
         prepared: tree.Prepared | None = vars(self).get("_prepared")
         return self.forest_ if prepared is None or prepared.forest is not self.forest_ else prepared
 
@@ -204,9 +204,10 @@ class GrownForest(Estimator):
 
     @property
     def feature_importances_(self) -> np.ndarray:
-        """Returns (n_features,) float64: share of each feature in the gains of the splits.
+        """Returns (n_features,) float64: share of each feature in the total gain of all splits.
 
-        As `hforest.tree.importance` by gain: those of a split by a projection count for each of its features.
+        Equal to `hforest.tree.importance` by gain: the gain of a split on a projection counts for each of its
+        features.
         """
         check_is_fitted(self)
         return self._of_columns(tree.importance(self.forest_, by="gain"))
@@ -217,7 +218,7 @@ class GrownForest(Estimator):
         Parameters
         ----------
         X : (n_samples, n_features) array-like of real numbers
-            Samples, finite, with the features of the fit.
+            Samples with the features of the fit. Values are finite; NaN is accepted where `fit` accepts it.
 
         Returns
         -------
@@ -234,14 +235,14 @@ class GrownForest(Estimator):
         Parameters
         ----------
         X : (n_samples, n_features) array-like of real numbers
-            Samples, finite, with the features of the fit.
+            Samples with the features of the fit. Values are finite; NaN is accepted where `fit` accepts it.
 
         Returns
         -------
         indicator : (n_samples, n_nodes) scipy.sparse.csr_matrix of int64
             1 where a sample visits a node, from the root to the leaf in every tree.
         n_nodes_ptr : (n_trees + 1,) array of int64
-            Where the nodes of each tree begin among the columns of `indicator`.
+            First column of each tree in `indicator`; the last entry is n_nodes.
         """
         leaf = self.apply(X)
         return visited(self.forest_, leaf), self.forest_.tree_start.copy()

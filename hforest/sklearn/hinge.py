@@ -1,4 +1,4 @@
-"""Hinge forests: the recipe for tables."""
+"""Hinge forests for tables."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self
@@ -29,15 +29,15 @@ class _Hinge(Estimator):
     model_: tabular.Model
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fits the recipe of `hforest.tabular.fit`.
+        """Fits the model of `hforest.tabular.fit` and returns the estimator.
 
         Parameters
         ----------
         X : (n_samples, n_features) array-like of real numbers
-            Samples, finite, or NaN for missing values, in any units: an array, a pandas or polars DataFrame.
-            Sparse matrices are refused.
+            Samples, finite or NaN for missing values, in any units: an array, or a pandas or polars
+            DataFrame. Sparse matrices raise TypeError.
         y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
-            What the forest learns.
+            Labels or targets.
         sample_weight : (n_samples,) array-like, optional
             Weights of the samples, at least 0, not all 0.
 
@@ -60,7 +60,7 @@ class _Hinge(Estimator):
         return self
 
     def _fit_next(self, X: ArrayLike, y: ArrayLike, classes: Any, sample_weight: Any) -> Self:
-        """Fits the recipe to the first batch, and takes one pass of steps over each later one."""
+        """Fits the model to the first batch, and trains for one pass over each later batch."""
         with self._computing():
             x, target, weight = self._learned_next(X, y, classes, sample_weight)
             if not hasattr(self, "model_"):
@@ -80,13 +80,13 @@ class _Hinge(Estimator):
 
     @property
     def feature_importances_(self) -> np.ndarray:
-        """Returns (n_features,) float64: share of each feature in the gains of the grown forests' splits.
+        """Returns (n_features,) float64: share of each feature in the gain of the grown forests' splits.
 
-        With g_j the share of column or inner product j in `hforest.tree.importance` of a member's forest, by
-        gain, and K its inner products of columns in a common unit, feature f has
-        ``g_f + sum over j of g_j |K_fj| / sum over i of |K_ij|``, averaged over the members. A column of
-        categories has the sum over the columns of numbers that stand for it. It tells of the forests that
-        hinge trees begin as, and not of what training changes.
+        The importance of feature f is ``g_f + sum over j of g_j |K_fj| / sum over i of |K_ij|``, averaged
+        over the members. g_j is the share of column or inner product j in `hforest.tree.importance` by gain
+        of a member's forest. K holds the weights of the inner products of scaled columns. A categorical
+        column has the sum over its encoded columns. Importances describe the initial forests; training does
+        not change them.
         """
         check_is_fitted(self)
         importances = []
@@ -108,67 +108,67 @@ class _Hinge(Estimator):
 
 
 class HingeForestClassifier(Classifier, _Hinge):
-    """Hinge trees that start as a grown forest and learn on, for classes: `hforest.tabular.fit`.
-    The trees are those of Lay et al. 2018, eq. 10; the start and the training are not that paper's.
+    """Classifier of hinge trees that start from a grown forest: `hforest.tabular.fit`. Hinge trees are those
+    of Lay et al. 2018, eq. 10; initialisation and training differ from the paper.
 
     Parameters
     ----------
     n_estimators : int
-        Trees of a member; hforest's `n_trees`.
+        Number of trees per member; `n_trees` in hforest.
     max_depth : int, optional
-        Decisions of a hinge tree, by default 6; hforest's `depth`. The grown forest has no limit.
+        Decisions of a hinge tree, by default 6; `depth` in hforest. The grown forest has no limit.
     n_members : int
-        Number of models, whose predictions are averaged. Each holds out other samples.
+        Number of models whose predictions are averaged. Each holds out different samples.
     n_projections : int
         Number of inner products of a member, each of two random columns before training; 0 for none.
     max_iter : int, optional
-        Maximum number of Adam's steps of a member; by default 15 passes over the samples, 400 to 1500 steps.
-        hforest's `steps`.
+        Maximum number of Adam steps per member; `steps` in hforest. By default 15 passes over the samples,
+        but 400 to 1500 steps.
     batch_size : int, optional
         Number of samples per step; by default 128.
     learning_rate : float, optional
         Learning rate of Adam; by default 0.012. hforest's `lr`.
     validation_fraction : float
-        Share of the samples that a member holds out, 0 to 0.5. Training ends when states get no better on
-        them, and the best is kept. With 0, or of fewer than 8 samples, the last state is kept. hforest's
-        `validation`.
+        Share of the samples that a member holds out, 0 to 0.5; `validation` in hforest. Training ends when
+        the loss on them stops improving, and the best state is kept. With 0, or fewer than 8 samples held
+        out, the last state is kept.
     scaling : "auto", "deviations" or "normal"
         How columns are scaled.
     categorical_features : "from_dtype", or array-like of bool, int or str, optional
-        A mask of columns that are categories, or their numbers or names: whole numbers 0 to 65535. With
-        "from_dtype" `fit` learns by `hforest.tabular.columns` what the columns of X are: numbers, text,
-        categories, dates; `columns_` keeps it.
+        Categorical columns: a mask, or their numbers or names. They hold integers from 0 to 65535. With
+        "from_dtype" `fit` derives the kind of each column (numbers, text, categories, dates) from X by
+        `hforest.tabular.columns` and stores it in `columns_`.
     average : bool
-        Whether the states that held-out samples compare are averages over the steps before them.
+        Whether the states compared on held-out samples are averages over the preceding steps.
     share : float, optional
-        Share of the hinge trees in the prediction; the rest is the grown forest's. By default held-out
-        samples choose it.
+        Weight of the hinge trees in the prediction, 0 to 1; the grown forest has the rest. By default it is
+        selected on held-out samples.
     class_weight : "balanced" or mapping from labels, optional
         Factor of the sample weights of each class; "balanced" gives the classes equal weight.
     n_jobs : int, optional
-        Number of threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the
-        number of `hforest.get_num_threads()`.
+        Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
+        default is `hforest.get_num_threads()`.
     random_state : int, RandomState or None
-        Source of the seed; an int is the `rng` of the function.
+        Source of the seed; an int is passed as `rng` to the function.
 
     Attributes
     ----------
     model_ : hforest.tabular.Model
-        For `hforest.tabular.predict` and `hforest.tabular.save`.
+        The fitted model, for `hforest.tabular.predict` and `hforest.tabular.save`.
     n_iter_ : int
-        Steps of the member that was trained longest, in `fit`.
+        Largest number of steps of a member in `fit`.
     t_ : int
-        Steps of `partial_fit` after its first batch.
+        Number of steps of `partial_fit` after its first batch.
     feature_importances_ : (n_features_in_,) array of float64
-        Shares of the features in the gains of the grown forests' splits.
+        Share of each feature in the total gain of the grown forests' splits.
     classes_ : (n_classes,) array
-        Labels, ascending.
+        Labels in ascending order.
     n_classes_ : int
         Number of classes.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : (n_features_in_,) array of str
-        Names of the columns of a DataFrame; only where all are text.
+        Column names of a DataFrame; set only if all names are strings.
 
     Examples
     --------
@@ -208,21 +208,22 @@ class HingeForestClassifier(Classifier, _Hinge):
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Learns a batch of samples.
+        """Trains on a batch of samples and returns the estimator.
 
-        The first call fits the recipe to its samples, without held-out ones and with all of the prediction
-        from hinge trees (`share` 1, unless it is given): they settle the units of columns and the grown
-        forests, and should tell of the table. Each later call, also one after `fit`, is one pass of
-        `hforest.tabular.partial_fit` over its samples, in their order. `fit` begins anew.
+        The first call fits a model to its samples, without held-out samples and with `share` 1 unless it is
+        given. It fixes the scaling of columns and the grown forests, so its samples should be representative.
+        Each later call, also after `fit`, is one pass of `hforest.tabular.partial_fit` over its samples in
+        order. `fit` starts from scratch.
 
         Parameters
         ----------
         X : (n_samples, n_features) array-like of real numbers
-            Samples, finite; steps are of `batch_size` of them, at `learning_rate`.
+            One batch, which is divided into steps of `batch_size` samples at `learning_rate`. NaN is accepted
+            where `fit` accepts it.
         y : (n_samples,) array-like of labels
             Labels.
         classes : array-like of labels, optional
-            All labels of all batches: needed in the first call, unless after `fit`.
+            All labels of all batches: required in the first call, unless `fit` was called before.
         sample_weight : (n_samples,) array-like, optional
             Weights of the samples, at least 0, not all 0.
 
@@ -234,63 +235,63 @@ class HingeForestClassifier(Classifier, _Hinge):
 
 
 class HingeForestRegressor(Regressor, _Hinge):
-    """Hinge trees that start as a grown forest and learn on, for targets: `hforest.tabular.fit`.
-    The trees are those of Lay et al. 2018, eq. 10; the start and the training are not that paper's.
+    """Regressor of hinge trees that start from a grown forest: `hforest.tabular.fit`. Hinge trees are those
+    of Lay et al. 2018, eq. 10; initialisation and training differ from the paper.
 
     Parameters
     ----------
     n_estimators : int
-        Trees of a member; hforest's `n_trees`.
+        Number of trees per member; `n_trees` in hforest.
     n_members : int
-        Number of models, whose predictions are averaged. Each holds out other samples.
+        Number of models whose predictions are averaged. Each holds out different samples.
     n_projections : int
         Number of inner products of a member, each of two random columns before training; 0 for none.
     max_iter : int, optional
-        Maximum number of Adam's steps of a member; by default 15 passes over the samples, 400 to 1500 steps.
-        hforest's `steps`.
+        Maximum number of Adam steps per member; `steps` in hforest. By default 15 passes over the samples,
+        but 400 to 1500 steps.
     batch_size : int, optional
         Number of samples per step; by default 128.
     learning_rate : float, optional
         Learning rate of Adam; by default 0.012. hforest's `lr`.
     validation_fraction : float
-        Share of the samples that a member holds out, 0 to 0.5. Training ends when states get no better on
-        them, and the best is kept. With 0, or of fewer than 8 samples, the last state is kept. hforest's
-        `validation`.
+        Share of the samples that a member holds out, 0 to 0.5; `validation` in hforest. Training ends when
+        the loss on them stops improving, and the best state is kept. With 0, or fewer than 8 samples held
+        out, the last state is kept.
     max_depth : int, optional
-        Decisions of a hinge tree, by default 4; hforest's `depth`. The grown forest has no limit.
+        Decisions of a hinge tree, by default 4; `depth` in hforest. The grown forest has no limit.
     scaling : "auto", "deviations" or "normal"
         How columns are scaled.
     categorical_features : "from_dtype", or array-like of bool, int or str, optional
-        A mask of columns that are categories, or their numbers or names: whole numbers 0 to 65535. With
-        "from_dtype" `fit` learns by `hforest.tabular.columns` what the columns of X are: numbers, text,
-        categories, dates; `columns_` keeps it.
+        Categorical columns: a mask, or their numbers or names. They hold integers from 0 to 65535. With
+        "from_dtype" `fit` derives the kind of each column (numbers, text, categories, dates) from X by
+        `hforest.tabular.columns` and stores it in `columns_`.
     average : bool
-        Whether the states that held-out samples compare are averages over the steps before them.
+        Whether the states compared on held-out samples are averages over the preceding steps.
     share : float, optional
-        Share of the hinge trees in the prediction; the rest is the grown forest's. By default held-out
-        samples choose it.
+        Weight of the hinge trees in the prediction, 0 to 1; the grown forest has the rest. By default it is
+        selected on held-out samples.
     n_jobs : int, optional
-        Number of threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the
-        number of `hforest.get_num_threads()`.
+        Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
+        default is `hforest.get_num_threads()`.
     random_state : int, RandomState or None
-        Source of the seed; an int is the `rng` of the function.
+        Source of the seed; an int is passed as `rng` to the function.
 
     Attributes
     ----------
     model_ : hforest.tabular.Model
-        For `hforest.tabular.predict` and `hforest.tabular.save`.
+        The fitted model, for `hforest.tabular.predict` and `hforest.tabular.save`.
     n_iter_ : int
-        Steps of the member that was trained longest, in `fit`.
+        Largest number of steps of a member in `fit`.
     t_ : int
-        Steps of `partial_fit` after its first batch.
+        Number of steps of `partial_fit` after its first batch.
     feature_importances_ : (n_features_in_,) array of float64
-        Shares of the features in the gains of the grown forests' splits.
+        Share of each feature in the total gain of the grown forests' splits.
     n_outputs_ : int
         Number of targets.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : (n_features_in_,) array of str
-        Names of the columns of a DataFrame; only where all are text.
+        Column names of a DataFrame; set only if all names are strings.
 
     Examples
     --------
@@ -323,16 +324,17 @@ class HingeForestRegressor(Regressor, _Hinge):
         keep(locals())
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Learns a batch of samples, as `HingeForestClassifier.partial_fit`.
+        """Trains on a batch of samples and returns the estimator; see `HingeForestClassifier.partial_fit`.
 
-        The first call also settles the unit of the targets: their means and deviations.
+        The first call also fixes the scaling of the targets: their means and standard deviations.
 
         Parameters
         ----------
         X : (n_samples, n_features) array-like of real numbers
-            Samples, finite; steps are of `batch_size` of them, at `learning_rate`.
+            One batch, which is divided into steps of `batch_size` samples at `learning_rate`. NaN is accepted
+            where `fit` accepts it.
         y : (n_samples,) or (n_samples, n_outputs) array-like of targets
-            What the forest learns.
+            Labels or targets.
         sample_weight : (n_samples,) array-like, optional
             Weights of the samples, at least 0, not all 0.
 

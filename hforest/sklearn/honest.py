@@ -1,4 +1,4 @@
-"""Honest forests: splits of each tree from some samples, values of its leaves from others."""
+"""Honest forests: the splits of a tree come from some samples, its leaf values from others."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -24,12 +24,12 @@ _GROWERS: dict[str, Callable[..., tree.Forest]] = {
 
 
 def _learned(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings that say what is learned."""
+    """Returns the settings for labels or targets."""
     return {name: settings[name] for name in ("task", "n_classes") if name in settings}
 
 
 class _Honest(GrownForest):
-    """Forests of honest trees, of any kind of splits."""
+    """Base class of forests of honest trees, with splits of any kind."""
 
     trees: Literal["classic", "oblique"]
     groups: Sequence[ArrayLike] | None
@@ -60,7 +60,7 @@ class _Honest(GrownForest):
         return tree.refit(grown, x, y, counts=counts.leaf, **_learned(settings))
 
     def _views(self, n_features: int, settings: dict[str, Any]) -> dict[str, Any]:
-        """Settings of oblique trees whose projections keep to groups of columns."""
+        """Returns settings of oblique trees with each projection within one group of columns."""
         groups: Any = self.groups
         if groups is None:
             return {}
@@ -83,15 +83,15 @@ class _Honest(GrownForest):
 
     @property
     def counts_(self) -> stats.HonestCounts:
-        """Returns how often each tree has each sample, for its splits and for the values of its leaves.
+        """Returns how often each sample was drawn for the splits and for the leaf values of each tree.
 
-        Drawn again from the seed at each access.
+        Computed from the seed at each access.
         """
         check_is_fitted(self)
         return stats.honest_counts(**self._draws)
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:  # type: ignore[override]
-        """Grows the forest.
+        """Grows the forest and returns the estimator.
 
         Parameters
         ----------
@@ -99,7 +99,7 @@ class _Honest(GrownForest):
             Samples, finite, or NaN for missing values: an array, a pandas or polars DataFrame, or a sparse
             matrix.
         y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
-            What the forest learns.
+            Labels or targets.
 
         Returns
         -------
@@ -109,33 +109,33 @@ class _Honest(GrownForest):
 
 
 class HonestForestClassifier(Classifier, _Honest):
-    """Honest forest for classes: `hforest.stats.honest_counts`, a forest on some of the samples of each tree,
-    and `hforest.tree.refit` on the others.
+    """Honest forest classifier: some of each tree's samples grow its splits, the others give its leaf values
+    (`hforest.stats.honest_counts`, `hforest.tree.refit`).
 
     Parameters
     ----------
     n_estimators : int
-        Number of trees; hforest's `n_trees`.
+        Number of trees; `n_trees` in hforest.
     trees : "classic", "extra" or "oblique"
-        What grows the splits: `hforest.classic.grow`, `hforest.classic.grow_extra`, or
+        Function that grows the splits: `hforest.classic.grow`, `hforest.classic.grow_extra`, or
         `hforest.manifold.grow` with sparse projections.
     draw : "fixed" or "bootstrap"
-        How trees draw samples, as `hforest.stats.honest_counts` explains: distinct samples, equally many of
-        each class, or samples with replacement.
+        How trees draw samples: a fixed number of distinct samples of each class, or samples with replacement.
+        See `hforest.stats.honest_counts`.
     in_bag : float, optional
         With "fixed" the share of the samples of each class that a tree has, above 0 and below 1; by default
         0.8. With "bootstrap" the number of draws per sample, at most 100; by default 1.6.
     structure_share : float
-        Share of a tree's distinct samples that grow the splits, above 0 and below 1; the others are for the
-        leaves.
+        Share of a tree's distinct samples that grow the splits, above 0 and below 1; the others give the leaf
+        values.
     criterion : "gini" or "entropy"
         Impurity.
     max_depth : int, optional
         Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
-        A node with fewer samples is a leaf; a sample that is drawn twice counts once.
+        A node with fewer samples is a leaf. A sample that was drawn more than once counts once.
     min_samples_leaf : int
-        Minimum number of samples on each side of a split; a sample that is drawn twice counts once.
+        Minimum number of samples on each side of a split. A sample that was drawn more than once counts once.
     min_weight_fraction_leaf : float
         Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     max_features : "sqrt", "log2", int, float or None
@@ -144,45 +144,46 @@ class HonestForestClassifier(Classifier, _Honest):
     density : float
         Mean number of features in a projection of oblique trees.
     n_projections : int or list of ints, optional
-        Projections sampled at a node of oblique trees, with `groups` of each group; by default the root of
-        the number of features, or of those of the group, rounded up.
+        Number of projections sampled at a node of oblique trees, per group with `groups`. By default the
+        square root of the number of features (of the group), rounded up.
     groups : list of array-likes of int or str, optional
-        Views: columns, by number or name, to which the projections of oblique trees keep, as
-        `hforest.project.grouped_distribution` explains; every column is in one group.
+        Groups (views) of columns, by number or name; every column is in one group. Each projection of an
+        oblique tree uses columns of one group; see `hforest.project.grouped_distribution`.
     min_impurity_decrease : float
         Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
     max_bins : int, optional
-        1 to 256: bins of a feature between which thresholds are compared. By default all are (exact).
+        Maximum number of bins per feature, 1 to 256: thresholds lie between bins. By default all thresholds
+        are compared (exact).
     oob_score : bool or callable
         Whether to score out-of-bag predictions: by accuracy, or by ``oob_score(y, predicted)``.
     n_jobs : int, optional
-        Number of threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the
-        number of `hforest.get_num_threads()`.
+        Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
+        default is `hforest.get_num_threads()`.
     random_state : int, RandomState or None
-        Source of the seed; an int is the `rng` of the function.
+        Source of the seed; an int is passed as `rng` to the function.
 
     Attributes
     ----------
     forest_ : hforest.tree.Forest
-        For the functions of `hforest.tree`.
+        The fitted model, for functions of `hforest.tree`.
     classes_ : (n_classes,) array
-        Labels, ascending.
+        Labels in ascending order.
     n_classes_ : int
         Number of classes.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : (n_features_in_,) array of str
-        Names of the columns of a DataFrame; only where all are text.
+        Column names of a DataFrame; set only if all names are strings.
     feature_importances_ : (n_features_in_,) array of float64
-        Shares of the features in the gains of the splits.
+        Share of each feature in the total gain of all splits.
     counts_ : hforest.stats.HonestCounts
-        How often each tree has each sample; the first tree in the first row.
+        How often each sample was drawn for each tree, one row per tree.
     oob_score_ : float
-        Score of the samples that some tree did not draw; with `oob_score`.
+        Score of the out-of-bag predictions; set with `oob_score`.
     oob_decision_function_ : (n_samples, n_classes) array
-        Out-of-bag probabilities, NaN for a sample that every tree drew; with `oob_score`.
+        Out-of-bag probabilities, NaN for a sample that every tree drew; set with `oob_score`.
     oob_votes_ : (n_samples,) array of int64
-        How many trees did not draw a sample; with `oob_score`.
+        Number of trees that did not draw a sample; set with `oob_score`.
 
     Examples
     --------
@@ -227,27 +228,27 @@ class HonestForestRegressor(Regressor, _Honest):
     Parameters
     ----------
     n_estimators : int
-        Number of trees; hforest's `n_trees`.
+        Number of trees; `n_trees` in hforest.
     trees : "classic", "extra" or "oblique"
-        What grows the splits: `hforest.classic.grow`, `hforest.classic.grow_extra`, or
+        Function that grows the splits: `hforest.classic.grow`, `hforest.classic.grow_extra`, or
         `hforest.manifold.grow` with sparse projections.
     draw : "fixed" or "bootstrap"
-        How trees draw samples, as `hforest.stats.honest_counts` explains: distinct samples, equally many of
-        each class, or samples with replacement.
+        How trees draw samples: a fixed number of distinct samples of each class, or samples with replacement.
+        See `hforest.stats.honest_counts`.
     in_bag : float, optional
         With "fixed" the share of the samples that a tree has, above 0 and below 1; with "bootstrap" the
         number of draws per sample, at most 100. None: 0.8, and 1.6.
     structure_share : float
-        Share of a tree's distinct samples that grow the splits, above 0 and below 1; the others are for the
-        leaves.
+        Share of a tree's distinct samples that grow the splits, above 0 and below 1; the others give the leaf
+        values.
     criterion : "squared_error"
         Impurity.
     max_depth : int, optional
         Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
-        A node with fewer samples is a leaf; a sample that is drawn twice counts once.
+        A node with fewer samples is a leaf. A sample that was drawn more than once counts once.
     min_samples_leaf : int
-        Minimum number of samples on each side of a split; a sample that is drawn twice counts once.
+        Minimum number of samples on each side of a split. A sample that was drawn more than once counts once.
     min_weight_fraction_leaf : float
         Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     max_features : "sqrt", "log2", int, float or None
@@ -256,43 +257,44 @@ class HonestForestRegressor(Regressor, _Honest):
     density : float
         Mean number of features in a projection of oblique trees.
     n_projections : int or list of ints, optional
-        Projections sampled at a node of oblique trees, with `groups` of each group; by default the root of
-        the number of features, or of those of the group, rounded up.
+        Number of projections sampled at a node of oblique trees, per group with `groups`. By default the
+        square root of the number of features (of the group), rounded up.
     groups : list of array-likes of int or str, optional
-        Views: columns, by number or name, to which the projections of oblique trees keep, as
-        `hforest.project.grouped_distribution` explains; every column is in one group.
+        Groups (views) of columns, by number or name; every column is in one group. Each projection of an
+        oblique tree uses columns of one group; see `hforest.project.grouped_distribution`.
     min_impurity_decrease : float
         Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
     max_bins : int, optional
-        1 to 256: bins of a feature between which thresholds are compared. By default all are (exact).
+        Maximum number of bins per feature, 1 to 256: thresholds lie between bins. By default all thresholds
+        are compared (exact).
     oob_score : bool or callable
         Whether to score out-of-bag predictions: by R2, or by ``oob_score(y, predicted)``.
     n_jobs : int, optional
-        Number of threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the
-        number of `hforest.get_num_threads()`.
+        Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
+        default is `hforest.get_num_threads()`.
     random_state : int, RandomState or None
-        Source of the seed; an int is the `rng` of the function.
+        Source of the seed; an int is passed as `rng` to the function.
 
     Attributes
     ----------
     forest_ : hforest.tree.Forest
-        For the functions of `hforest.tree`.
+        The fitted model, for functions of `hforest.tree`.
     n_outputs_ : int
         Number of targets.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : (n_features_in_,) array of str
-        Names of the columns of a DataFrame; only where all are text.
+        Column names of a DataFrame; set only if all names are strings.
     feature_importances_ : (n_features_in_,) array of float64
-        Shares of the features in the gains of the splits.
+        Share of each feature in the total gain of all splits.
     counts_ : hforest.stats.HonestCounts
-        How often each tree has each sample; the first tree in the first row.
+        How often each sample was drawn for each tree, one row per tree.
     oob_score_ : float
-        Score of the samples that some tree did not draw; with `oob_score`.
+        Score of the out-of-bag predictions; set with `oob_score`.
     oob_prediction_ : (n_samples,) or (n_samples, n_outputs) array
-        Out-of-bag targets, NaN for a sample that every tree drew; with `oob_score`.
+        Out-of-bag predictions, NaN for a sample that every tree drew; set with `oob_score`.
     oob_votes_ : (n_samples,) array of int64
-        How many trees did not draw a sample; with `oob_score`.
+        Number of trees that did not draw a sample; set with `oob_score`.
 
     Examples
     --------
@@ -336,17 +338,17 @@ class HonestForestRegressor(Regressor, _Honest):
         Parameters
         ----------
         X : (n_samples, n_features) array-like of real numbers
-            Samples, finite, with the features of the fit.
+            Samples with the features of the fit. Values are finite; NaN is accepted where `fit` accepts it.
         coverage : float
             Confidence, above 0 and below 1.
 
         Returns
         -------
         hforest.stats.ConfidenceIntervals
-            (mean, standard_error, low, high, noise), of arrays of float64, (n_samples,) or
-            (n_samples, n_outputs) each. They are for means, not for single targets;
-            `hforest.stats.confidence_intervals` says what they leave out. Let `n_estimators` be several times
-            the number of samples of the fit: a warning says for how many samples noise is above 0.9.
+            (mean, standard_error, low, high, noise), of arrays of float64, (n_samples,) or (n_samples,
+            n_outputs) each. Intervals are for means, not for single targets; see
+            `hforest.stats.confidence_intervals` for what they omit. Set `n_estimators` to several times the
+            number of training samples: a warning gives the number of samples with noise above 0.9.
         """
         x = self._samples(X)
         with self._computing():

@@ -1,4 +1,4 @@
-"""The network of Lay et al. 2018: learned inner products, normalised, and a hinge forest above them."""
+"""The network of Lay et al. 2018: learned inner products, their normalisation, and a hinge forest."""
 
 from collections.abc import Mapping
 from numbers import Real
@@ -15,7 +15,7 @@ from .targets import Classifier, Regressor
 
 
 def _units(a: np.ndarray, standardize: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Means and deviations of columns; 0 and 1 where the units are to stay, and 1 for a constant column."""
+    """Returns means and standard deviations of columns: 0 and 1 without scaling; 1 for a constant column."""
     if not standardize:
         return np.zeros(a.shape[1]), np.ones(a.shape[1])
     deviation = a.std(axis=0, dtype=np.float64)
@@ -37,14 +37,14 @@ class _Network(Estimator):
     state_: dict[str, Any]
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Trains the network from random parameters.
+        """Trains the network from random parameters and returns the estimator.
 
         Parameters
         ----------
         X : (n_samples, n_features) array-like of real numbers
-            Samples, finite: an array, a pandas or polars DataFrame. Sparse matrices are refused.
+            Samples, finite: an array, or a pandas or polars DataFrame. Sparse matrices raise TypeError.
         y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
-            What the network learns.
+            Labels or targets.
 
         Returns
         -------
@@ -108,51 +108,52 @@ class _Network(Estimator):
 
 
 class HingeNetworkClassifier(Classifier, _Network):
-    """Network of Lay et al. 2018, Fig. 2, for classes: `hforest.demo.train`.
+    """Classifier with the network of Lay et al. 2018, Fig. 2: `hforest.demo.train`.
 
     Parameters
     ----------
     n_estimators : int
-        Number of trees or ferns; hforest's `n_trees`.
+        Number of trees or ferns; `n_trees` in hforest.
     max_depth : int
-        Decisions on a path, 1 to 30; hforest's `depth`.
+        Number of decisions on a path, 1 to 30; `depth` in hforest.
     kind : "tree" or "fern"
-        The forest's members.
+        Whether the forest consists of trees or ferns.
     n_inner_products : int
-        Learned inner products between the columns and the forest; hforest's `n_features`. 0: the forest
-        compares the normalised columns.
+        Number of learned inner products between the columns and the forest; `n_features` in hforest. With 0
+        the forest reads the normalised columns.
     leaves : "vector" or "scalar"
-        A vector of scores in each leaf, summed over trees (Fig. 2b), or a number, and an inner product of the
-        trees' numbers with each output (Fig. 2a). "scalar" trains with "adagrad" alone.
+        "vector": a leaf holds a vector of scores, which is summed over trees (Fig. 2b). "scalar": a leaf
+        holds a number, and each output is an inner product of the trees' numbers (Fig. 2a); requires
+        "adagrad".
     optimizer : "adam" or "adagrad"
-        What moves the parameters.
+        Optimiser.
     learning_rate : float
-        Of the first steps, above 0; hforest's `lr`.
+        Initial learning rate, above 0; `lr` in hforest.
     lr_half_life : int
-        Steps in which the learning rate halves, ten times at most. 0: it stays.
+        Number of steps after which the learning rate is halved, at most ten times. With 0 it is constant.
     max_iter : int
-        Steps; hforest's `steps`.
+        Number of steps; `steps` in hforest.
     batch_size : int
         Samples of a step.
     validation_fraction : float
-        Share of the samples that is held out, 0 to 0.5. The state of the least error on them is the model;
-        with 0, or of fewer samples than hold out one, it is the last state.
+        Share of the samples that is held out, 0 to 0.5. The model is the state with the least error on them,
+        or the last state if no sample is held out.
     eval_every : int
-        Steps from one evaluation on held-out samples to the next.
+        Number of steps between evaluations on held-out samples.
     standardize : bool
-        Whether training is in columns in standard deviations from their means.
+        Whether columns are standardised before training.
     n_jobs : int, optional
-        Number of threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the
-        number of `hforest.get_num_threads()`.
+        Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
+        default is `hforest.get_num_threads()`.
     random_state : int, RandomState or None
-        Source of the seed; an int is the `rng` of the function.
+        Source of the seed; an int is passed as `rng` to the function.
 
     Attributes
     ----------
     config_ : hforest.demo.Config
         Settings of the network, for the functions of `hforest.demo`.
     state_ : dict
-        Its arrays, for `hforest.demo.predict` on standardised columns.
+        Arrays of the network, for `hforest.demo.predict` on standardised columns.
     n_iter_ : int
         Steps.
     loss_curve_ : list of float
@@ -160,21 +161,20 @@ class HingeNetworkClassifier(Classifier, _Network):
     validation_errors_ : list of float
         Error on held-out samples at each evaluation: share of wrong labels, or 1 - R**2.
     classes_ : (n_classes,) array
-        Labels, ascending.
+        Labels in ascending order.
     n_classes_ : int
         Number of classes.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : (n_features_in_,) array of str
-        Names of the columns of a DataFrame; only where all are text.
+        Column names of a DataFrame; set only if all names are strings.
 
     Notes
     -----
-    Everything begins at random and is learned by gradients, as in the paper: inner products N(0, 1), their
-    normalisation by the batch, random assignment to vertices, N(0, 1) leaves, a softmax loss. Defaults are
-    those of `hforest.demo.Config`: 40 000 steps, as the paper takes on MNIST. Cost: that of the steps.
-    `HingeForestClassifier` begins as a grown forest instead. The paper does not say whether columns were
-    standardised.
+    As in the paper, all parameters are initialised at random and trained by gradients: N(0, 1) inner
+    products, batch normalisation, features assigned to vertices at random, N(0, 1) leaves, softmax loss.
+    Defaults are those of `hforest.demo.Config`: 40 000 steps, as in the paper for MNIST. The paper does not
+    say whether columns were standardised. `HingeForestClassifier` starts from a grown forest instead.
 
     Examples
     --------
@@ -209,51 +209,52 @@ class HingeNetworkClassifier(Classifier, _Network):
 
 
 class HingeNetworkRegressor(Regressor, _Network):
-    """Network of Lay et al. 2018, Fig. 2, for targets: `hforest.demo.train`.
+    """Regressor with the network of Lay et al. 2018, Fig. 2: `hforest.demo.train`.
 
     Parameters
     ----------
     n_estimators : int
-        Number of trees or ferns; hforest's `n_trees`.
+        Number of trees or ferns; `n_trees` in hforest.
     max_depth : int
-        Decisions on a path, 1 to 30; hforest's `depth`.
+        Number of decisions on a path, 1 to 30; `depth` in hforest.
     kind : "tree" or "fern"
-        The forest's members.
+        Whether the forest consists of trees or ferns.
     n_inner_products : int
-        Learned inner products between the columns and the forest; hforest's `n_features`. 0: the forest
-        compares the normalised columns.
+        Number of learned inner products between the columns and the forest; `n_features` in hforest. With 0
+        the forest reads the normalised columns.
     leaves : "vector" or "scalar"
-        A vector of scores in each leaf, summed over trees (Fig. 2b), or a number, and an inner product of the
-        trees' numbers with each output (Fig. 2a). "scalar" trains with "adagrad" alone.
+        "vector": a leaf holds a vector of scores, which is summed over trees (Fig. 2b). "scalar": a leaf
+        holds a number, and each output is an inner product of the trees' numbers (Fig. 2a); requires
+        "adagrad".
     optimizer : "adam" or "adagrad"
-        What moves the parameters.
+        Optimiser.
     learning_rate : float
-        Of the first steps, above 0; hforest's `lr`.
+        Initial learning rate, above 0; `lr` in hforest.
     lr_half_life : int
-        Steps in which the learning rate halves, ten times at most. 0: it stays.
+        Number of steps after which the learning rate is halved, at most ten times. With 0 it is constant.
     max_iter : int
-        Steps; hforest's `steps`.
+        Number of steps; `steps` in hforest.
     batch_size : int
         Samples of a step.
     validation_fraction : float
-        Share of the samples that is held out, 0 to 0.5. The state of the least error on them is the model;
-        with 0, or of fewer samples than hold out one, it is the last state.
+        Share of the samples that is held out, 0 to 0.5. The model is the state with the least error on them,
+        or the last state if no sample is held out.
     eval_every : int
-        Steps from one evaluation on held-out samples to the next.
+        Number of steps between evaluations on held-out samples.
     standardize : bool
-        Whether training is in columns in standard deviations from their means.
+        Whether columns are standardised before training.
     n_jobs : int, optional
-        Number of threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the
-        number of `hforest.get_num_threads()`.
+        Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
+        default is `hforest.get_num_threads()`.
     random_state : int, RandomState or None
-        Source of the seed; an int is the `rng` of the function.
+        Source of the seed; an int is passed as `rng` to the function.
 
     Attributes
     ----------
     config_ : hforest.demo.Config
         Settings of the network, for the functions of `hforest.demo`.
     state_ : dict
-        Its arrays, for `hforest.demo.predict` on standardised columns.
+        Arrays of the network, for `hforest.demo.predict` on standardised columns.
     n_iter_ : int
         Steps.
     loss_curve_ : list of float
@@ -265,11 +266,11 @@ class HingeNetworkRegressor(Regressor, _Network):
     n_features_in_ : int
         Number of features.
     feature_names_in_ : (n_features_in_,) array of str
-        Names of the columns of a DataFrame; only where all are text.
+        Column names of a DataFrame; set only if all names are strings.
 
     Notes
     -----
-    As `HingeNetworkClassifier`, with a squared loss of targets in standard deviations from their means.
+    As for `HingeNetworkClassifier`, with a squared loss of standardised targets.
 
     Examples
     --------

@@ -16,7 +16,7 @@ from .targets import Classifier
 
 
 class _Judge:
-    """Keeps the model of the least loss on held-out samples, and says when training is to end."""
+    """Keeps the model with the least loss on held-out samples, and decides when training ends."""
 
     def __init__(self, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None, patience: int) -> None:
         self._x, self._y, self._weight, self._patience = x, y, weight, patience
@@ -24,7 +24,7 @@ class _Judge:
         self.best: neural.Linear | None = None
 
     def keep(self, model: neural.Linear) -> None:
-        """Judges a model: mean of -log(probability of the label), by weight."""
+        """Evaluates a model by the weighted mean of -log(probability of the label), and keeps the best."""
         p = neural.predict(model, self._x)[np.arange(len(self._y)), self._y]
         losses = -np.log(np.maximum(p.astype(np.float64), 1e-9))
         loss = float(np.average(losses, weights=self._weight))
@@ -33,49 +33,51 @@ class _Judge:
         self.losses.append(loss)
 
     def goes_on(self, done: int, total: int) -> bool:
-        """Returns whether one of the last judgements was the best."""
+        """Returns whether one of the last evaluations was the best so far."""
         return done - 1 - int(np.argmin(self.losses)) < self._patience
 
 
 class NeuralForestClassifier(Classifier, Estimator):
-    """Neural decision forest with linear decision functions, for classes: `hforest.neural.fit` (Zhang 2017,
+    """Neural decision forest classifier with linear decision functions: `hforest.neural.fit` (Zhang 2017,
     Alg. 1).
 
     Parameters
     ----------
     n_estimators : int
-        Number of trees; hforest's `n_trees`.
+        Number of trees; `n_trees` in hforest.
     max_depth : int
-        Decisions on the way to a leaf, 1 to 20; hforest's `depth`.
+        Number of decisions on a path, 1 to 20; `depth` in hforest.
     max_features : int, float, "sqrt" or None
-        Features that each tree reads: a number, a share, the root of their number, or all.
+        Number of features that each tree reads: an int, a fraction (float), the square root of their number,
+        or all (None).
     max_iter : int
-        Passes over the samples, at most; hforest's `epochs`.
+        Maximum number of passes over the samples; `epochs` in hforest.
     batch_size : int
-        Samples of a step of Adam.
+        Number of samples per step of Adam.
     learning_rate, last_learning_rate : float
-        Of the first pass and of pass `max_iter`, with a cosine between them; hforest's `lr` and `last_lr`.
+        Learning rates of the first pass and of pass `max_iter`, with a cosine schedule between them; `lr` and
+        `last_lr` in hforest.
     leaf_iterations : int
-        Iterations of the leaf update; hforest's `n_iter`.
+        Number of iterations of the leaf update; `n_iter` in hforest.
     loss : "tree" or "forest"
         "forest": -log of the forest's mean probability. "tree": the mean over trees of each tree's own -log
         P_T, as Zhang 2017 writes it. For one tree they are the same.
     standardize : bool
-        Whether training is in columns in standard deviations from their means.
+        Whether columns are standardised before training.
     early_stopping : bool
-        Whether samples are held out, training ends when the loss on them gets no better, and the model of
-        the least loss is kept.
+        Whether to hold out samples, stop when the loss on them no longer improves, and keep the model with
+        the least loss.
     validation_fraction : float
-        Share of the samples that is held out, with `early_stopping`.
+        Share of the samples that is held out; used with `early_stopping`.
     n_iter_no_change : int
-        Passes without a lower loss after which training ends, with `early_stopping`.
+        Number of passes without a lower loss after which training ends; used with `early_stopping`.
     class_weight : "balanced" or mapping from labels, optional
         Factor of the sample weights of each class; "balanced" gives the classes equal weight.
     n_jobs : int, optional
-        Number of threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the
-        number of `hforest.get_num_threads()`.
+        Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
+        default is `hforest.get_num_threads()`.
     random_state : int, RandomState or None
-        Source of the seed; an int is the `rng` of the function.
+        Source of the seed; an int is passed as `rng` to the function.
 
     Attributes
     ----------
@@ -88,20 +90,20 @@ class NeuralForestClassifier(Classifier, Estimator):
     validation_losses_ : list of float
         Loss on held-out samples after each pass; with `early_stopping`.
     t_ : int
-        Steps of `partial_fit`, if it was called after `fit`.
+        Number of steps of `partial_fit`, if it was called after `fit`.
     classes_ : (n_classes,) array
-        Labels, ascending.
+        Labels in ascending order.
     n_classes_ : int
         Number of classes.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : (n_features_in_,) array of str
-        Names of the columns of a DataFrame; only where all are text.
+        Column names of a DataFrame; set only if all names are strings.
 
     Notes
     -----
-    Samples are computed in float32. A pass of `fit` fits the leaves in closed form to all samples;
-    `partial_fit` fits them by on-line expectation maximisation, in which late batches count most.
+    Computation is in float32. Each pass of `fit` updates the leaves in closed form from all samples.
+    `partial_fit` updates them by online expectation maximisation, in which recent batches weigh most.
 
     Examples
     --------
@@ -146,12 +148,12 @@ class NeuralForestClassifier(Classifier, Estimator):
         keep(locals())
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Trains the forest.
+        """Trains the forest and returns the estimator.
 
         Parameters
         ----------
         X : (n_samples, n_features) array-like of real numbers
-            Samples, finite: an array, a pandas or polars DataFrame. Sparse matrices are refused.
+            Samples, finite: an array, or a pandas or polars DataFrame. Sparse matrices raise TypeError.
         y : (n_samples,) array-like of labels
             Labels.
         sample_weight : (n_samples,) array-like, optional
@@ -194,19 +196,20 @@ class NeuralForestClassifier(Classifier, Estimator):
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Learns a batch of samples: one pass of `hforest.neural.partial_fit` over them, in their order.
+        """Trains for one pass of `hforest.neural.partial_fit` over a batch, in order; returns the estimator.
 
-        The first call begins a forest, or goes on from the one that `fit` trained, and settles the units of
-        columns with `standardize`: means and deviations of its samples. `fit` begins anew.
+        The first call initialises a forest, or continues from the one that `fit` trained. With `standardize`
+        it fixes the means and deviations of columns. `fit` starts from scratch.
 
         Parameters
         ----------
         X : (n_samples, n_features) array-like of real numbers
-            Samples, finite; steps are of `batch_size` of them, at `learning_rate`.
+            One batch, which is divided into steps of `batch_size` samples at `learning_rate`. NaN is accepted
+            where `fit` accepts it.
         y : (n_samples,) array-like of labels
             Labels.
         classes : array-like of labels, optional
-            All labels of all batches: needed in the first call, unless after `fit`.
+            All labels of all batches: required in the first call, unless `fit` was called before.
         sample_weight : (n_samples,) array-like, optional
             Weights of the samples, at least 0, not all 0.
 
@@ -232,9 +235,9 @@ class NeuralForestClassifier(Classifier, Estimator):
     def _held_out(
         self, x: np.ndarray, y: np.ndarray, sample_weight: Any, seed: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, _Judge]:
-        """Returns samples to learn from, their weights, and who judges on the others.
+        """Returns training samples, their weights, and the `_Judge` of the held-out samples.
 
-        Each class is on both sides if it can be. Samples of weight 0 are on neither.
+        Each class is in both parts if possible. Samples of weight 0 are in neither.
         """
         patience = self.n_iter_no_change
         if not isinstance(patience, Integral) or isinstance(patience, bool) or patience < 1:

@@ -1,4 +1,4 @@
-"""Forests whose splits compare sparse projections, or sums over patches."""
+"""Forests with splits on sparse projections, or on sums over patches."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from .targets import Classifier, Regressor
 
 
 class _Oblique(GrownForest):
-    """Forests on sparse projections."""
+    """Base class of forests on sparse projections."""
 
     _function = staticmethod(manifold.grow)
 
@@ -26,7 +26,7 @@ class _Oblique(GrownForest):
 
 
 class _Manifold(GrownForest):
-    """Forests on sums over patches."""
+    """Base class of forests on sums over patches."""
 
     _function = staticmethod(manifold.grow)
 
@@ -46,21 +46,21 @@ class _Manifold(GrownForest):
 
 
 class ObliqueForestClassifier(Classifier, _Oblique):
-    """Sparse projection oblique forest (SPORF) for classes: `hforest.manifold.grow` (Perry et al. 2019,
+    """Sparse projection oblique forest (SPORF) classifier: `hforest.manifold.grow` (Perry et al. 2019,
     section 2.3).
 
     Parameters
     ----------
     n_estimators : int
-        Number of trees; hforest's `n_trees`.
+        Number of trees; `n_trees` in hforest.
     criterion : "gini" or "entropy"
         Impurity.
     max_depth : int, optional
         Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
-        A node with fewer samples is a leaf; a sample that is drawn twice counts once.
+        A node with fewer samples is a leaf. A sample that was drawn more than once counts once.
     min_samples_leaf : int
-        Minimum number of samples on each side of a split; a sample that is drawn twice counts once.
+        Minimum number of samples on each side of a split. A sample that was drawn more than once counts once.
     min_weight_fraction_leaf : float
         Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     min_impurity_decrease : float
@@ -68,31 +68,31 @@ class ObliqueForestClassifier(Classifier, _Oblique):
     density : float
         Mean number of features in a projection.
     n_projections : int, optional
-        Projections sampled at a node; by default the root of the number of features, rounded up.
+        Number of projections sampled at a node; by default the square root of the number of features, rounded
+        up.
     splitter : "best" or "random"
-        Whether a projection has its best threshold, or a random one (extra trees).
+        Whether a projection has its best threshold or a random one (extra trees).
     categorical_features : "from_dtype", optional
-        By default X holds numbers. With "from_dtype" `fit` learns by `hforest.tabular.columns` what the
-        columns of X are: numbers, dates, ordered categories; `columns_` keeps it. Text and categories without
-        order are refused.
+        By default X holds numbers. With "from_dtype" `fit` derives the kind of each column (numbers, dates,
+        ordered categories) from X by `hforest.tabular.columns` and stores it in `columns_`. Text and
+        unordered categories raise an error.
     bootstrap : bool
-        Whether each tree draws samples with replacement, as many as there are by default.
+        Whether each tree draws samples with replacement.
     max_samples : int or float, optional
-        Number of draws of each tree, or as a float their share of the samples: 1 or more of them, above 1
-        too. With weights that draw a float is a share of the sum of the weights. By default as many as there
-        are samples.
+        Number of samples drawn for each tree. A float is a fraction of the number of samples, or of the sum
+        of the weights with ``bootstrap_weights="draw"``; it may exceed 1. By default the number of samples.
     bootstrap_weights : "multiply" or "draw"
-        Whether weights of samples and classes multiply how often a bootstrap draws a sample, or are what the
-        probabilities of its draws are proportional to, as in scikit-learn 1.9 or newer.
+        "multiply": sample and class weights multiply the number of times that a sample was drawn. "draw": the
+        probability of a draw is proportional to the weight, as in scikit-learn 1.9 or newer.
     oob_score : bool or callable
         Whether to score out-of-bag predictions: by accuracy, or by ``oob_score(y, predicted)``.
     class_weight : "balanced" or mapping from labels, optional
         Factor of the sample weights of each class; "balanced" gives the classes equal weight.
     n_jobs : int, optional
-        Number of threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the
-        number of `hforest.get_num_threads()`.
+        Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
+        default is `hforest.get_num_threads()`.
     random_state : int, RandomState or None
-        Source of the seed; an int is the `rng` of the function.
+        Source of the seed; an int is passed as `rng` to the function.
 
     Attributes
     ----------
@@ -136,20 +136,20 @@ class ObliqueForestClassifier(Classifier, _Oblique):
 
 
 class ObliqueForestRegressor(Regressor, _Oblique):
-    """Sparse projection oblique forest (SPORF) for one or several targets: `hforest.manifold.grow`.
+    """Sparse projection oblique forest (SPORF) regressor for one or several targets: `hforest.manifold.grow`.
 
     Parameters
     ----------
     n_estimators : int
-        Number of trees; hforest's `n_trees`.
+        Number of trees; `n_trees` in hforest.
     criterion : "squared_error"
         Impurity.
     max_depth : int, optional
         Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
-        A node with fewer samples is a leaf; a sample that is drawn twice counts once.
+        A node with fewer samples is a leaf. A sample that was drawn more than once counts once.
     min_samples_leaf : int
-        Minimum number of samples on each side of a split; a sample that is drawn twice counts once.
+        Minimum number of samples on each side of a split. A sample that was drawn more than once counts once.
     min_weight_fraction_leaf : float
         Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     min_impurity_decrease : float
@@ -157,30 +157,29 @@ class ObliqueForestRegressor(Regressor, _Oblique):
     density : float
         Mean number of features in a projection.
     splitter : "best" or "random"
-        Whether a projection has its best threshold, or a random one (extra trees).
+        Whether a projection has its best threshold or a random one (extra trees).
     n_projections : int, optional
-        Projections sampled at a node; by default as many as features, but at most 100 or the root of their
-        number, whichever is greater.
+        Number of projections sampled at a node. By default the number of features, but at most 100 or its
+        square root, whichever is greater.
     categorical_features : "from_dtype", optional
-        By default X holds numbers. With "from_dtype" `fit` learns by `hforest.tabular.columns` what the
-        columns of X are: numbers, dates, ordered categories; `columns_` keeps it. Text and categories without
-        order are refused.
+        By default X holds numbers. With "from_dtype" `fit` derives the kind of each column (numbers, dates,
+        ordered categories) from X by `hforest.tabular.columns` and stores it in `columns_`. Text and
+        unordered categories raise an error.
     bootstrap : bool
-        Whether each tree draws samples with replacement, as many as there are by default.
+        Whether each tree draws samples with replacement.
     max_samples : int or float, optional
-        Number of draws of each tree, or as a float their share of the samples: 1 or more of them, above 1
-        too. With weights that draw a float is a share of the sum of the weights. By default as many as there
-        are samples.
+        Number of samples drawn for each tree. A float is a fraction of the number of samples, or of the sum
+        of the weights with ``bootstrap_weights="draw"``; it may exceed 1. By default the number of samples.
     bootstrap_weights : "multiply" or "draw"
-        Whether weights of samples and classes multiply how often a bootstrap draws a sample, or are what the
-        probabilities of its draws are proportional to, as in scikit-learn 1.9 or newer.
+        "multiply": sample and class weights multiply the number of times that a sample was drawn. "draw": the
+        probability of a draw is proportional to the weight, as in scikit-learn 1.9 or newer.
     oob_score : bool or callable
         Whether to score out-of-bag predictions: by R2, or by ``oob_score(y, predicted)``.
     n_jobs : int, optional
-        Number of threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the
-        number of `hforest.get_num_threads()`.
+        Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
+        default is `hforest.get_num_threads()`.
     random_state : int, RandomState or None
-        Source of the seed; an int is the `rng` of the function.
+        Source of the seed; an int is passed as `rng` to the function.
 
     Attributes
     ----------
@@ -229,53 +228,52 @@ class ManifoldForestClassifier(Classifier, _Manifold):
     Parameters
     ----------
     n_estimators : int
-        Number of trees; hforest's `n_trees`.
+        Number of trees; `n_trees` in hforest.
     criterion : "gini" or "entropy"
         Impurity.
     max_depth : int, optional
         Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
-        A node with fewer samples is a leaf; a sample that is drawn twice counts once.
+        A node with fewer samples is a leaf. A sample that was drawn more than once counts once.
     min_samples_leaf : int
-        Minimum number of samples on each side of a split; a sample that is drawn twice counts once.
+        Minimum number of samples on each side of a split. A sample that was drawn more than once counts once.
     min_weight_fraction_leaf : float
         Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     min_impurity_decrease : float
         Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
     shape : tuple of 1 to 3 ints, then the number of channels with `channels`, optional
-        Shape of one sample, such as (height, width), whose product is the number of features. By default a
-        sample is a signal, (n_features,), and patches are at most as long; `fit` warns of that.
+        Shape of one sample, such as (height, width); its product is the number of features. By default a
+        sample is a signal, (n_features,); `fit` warns of that.
     patch_min : int or tuple of ints
         Smallest size of a patch along each axis.
     patch_max : int or tuple of ints
         Largest size of a patch along each axis; sizes are independent and uniform.
     channels : bool
-        Whether the last axis of `shape` counts channels; a patch lies in one of them.
+        Whether the last axis of `shape` is that of channels; a patch lies within one channel.
     cyclic : bool
-        Whether patches wrap around the borders. If not, corners are uniform over all places where the patch
-        fits.
+        Whether patches wrap around the borders. If not, corners are uniform over all positions where the
+        patch fits.
     n_projections : int, optional
-        Number of patches sampled at a node; by default the root of the number of features, rounded up.
+        Number of patches sampled at a node; by default the square root of the number of features, rounded up.
     splitter : "best" or "random"
         Whether a patch has its best threshold, or a random one (extra trees).
     bootstrap : bool
-        Whether each tree draws samples with replacement, as many as there are by default.
+        Whether each tree draws samples with replacement.
     max_samples : int or float, optional
-        Number of draws of each tree, or as a float their share of the samples: 1 or more of them, above 1
-        too. With weights that draw a float is a share of the sum of the weights. By default as many as there
-        are samples.
+        Number of samples drawn for each tree. A float is a fraction of the number of samples, or of the sum
+        of the weights with ``bootstrap_weights="draw"``; it may exceed 1. By default the number of samples.
     bootstrap_weights : "multiply" or "draw"
-        Whether weights of samples and classes multiply how often a bootstrap draws a sample, or are what the
-        probabilities of its draws are proportional to, as in scikit-learn 1.9 or newer.
+        "multiply": sample and class weights multiply the number of times that a sample was drawn. "draw": the
+        probability of a draw is proportional to the weight, as in scikit-learn 1.9 or newer.
     oob_score : bool or callable
         Whether to score out-of-bag predictions: by accuracy, or by ``oob_score(y, predicted)``.
     class_weight : "balanced" or mapping from labels, optional
         Factor of the sample weights of each class; "balanced" gives the classes equal weight.
     n_jobs : int, optional
-        Number of threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the
-        number of `hforest.get_num_threads()`.
+        Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
+        default is `hforest.get_num_threads()`.
     random_state : int, RandomState or None
-        Source of the seed; an int is the `rng` of the function.
+        Source of the seed; an int is passed as `rng` to the function.
 
     Attributes
     ----------
@@ -329,51 +327,50 @@ class ManifoldForestRegressor(Regressor, _Manifold):
     Parameters
     ----------
     n_estimators : int
-        Number of trees; hforest's `n_trees`.
+        Number of trees; `n_trees` in hforest.
     criterion : "squared_error"
         Impurity.
     max_depth : int, optional
         Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
     min_samples_split : int
-        A node with fewer samples is a leaf; a sample that is drawn twice counts once.
+        A node with fewer samples is a leaf. A sample that was drawn more than once counts once.
     min_samples_leaf : int
-        Minimum number of samples on each side of a split; a sample that is drawn twice counts once.
+        Minimum number of samples on each side of a split. A sample that was drawn more than once counts once.
     min_weight_fraction_leaf : float
         Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     min_impurity_decrease : float
         Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
     shape : tuple of 1 to 3 ints, then the number of channels with `channels`, optional
-        Shape of one sample, such as (height, width), whose product is the number of features. By default a
-        sample is a signal, (n_features,), and patches are at most as long; `fit` warns of that.
+        Shape of one sample, such as (height, width); its product is the number of features. By default a
+        sample is a signal, (n_features,); `fit` warns of that.
     patch_min : int or tuple of ints
         Smallest size of a patch along each axis.
     patch_max : int or tuple of ints
         Largest size of a patch along each axis; sizes are independent and uniform.
     channels : bool
-        Whether the last axis of `shape` counts channels; a patch lies in one of them.
+        Whether the last axis of `shape` is that of channels; a patch lies within one channel.
     cyclic : bool
-        Whether patches wrap around the borders. If not, corners are uniform over all places where the patch
-        fits.
+        Whether patches wrap around the borders. If not, corners are uniform over all positions where the
+        patch fits.
     n_projections : int, optional
-        Number of patches sampled at a node; by default the root of the number of features, rounded up.
+        Number of patches sampled at a node; by default the square root of the number of features, rounded up.
     splitter : "best" or "random"
         Whether a patch has its best threshold, or a random one (extra trees).
     bootstrap : bool
-        Whether each tree draws samples with replacement, as many as there are by default.
+        Whether each tree draws samples with replacement.
     max_samples : int or float, optional
-        Number of draws of each tree, or as a float their share of the samples: 1 or more of them, above 1
-        too. With weights that draw a float is a share of the sum of the weights. By default as many as there
-        are samples.
+        Number of samples drawn for each tree. A float is a fraction of the number of samples, or of the sum
+        of the weights with ``bootstrap_weights="draw"``; it may exceed 1. By default the number of samples.
     bootstrap_weights : "multiply" or "draw"
-        Whether weights of samples and classes multiply how often a bootstrap draws a sample, or are what the
-        probabilities of its draws are proportional to, as in scikit-learn 1.9 or newer.
+        "multiply": sample and class weights multiply the number of times that a sample was drawn. "draw": the
+        probability of a draw is proportional to the weight, as in scikit-learn 1.9 or newer.
     oob_score : bool or callable
         Whether to score out-of-bag predictions: by R2, or by ``oob_score(y, predicted)``.
     n_jobs : int, optional
-        Number of threads while fitting and predicting; below 0 all processors but -1 - n_jobs. By default the
-        number of `hforest.get_num_threads()`.
+        Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
+        default is `hforest.get_num_threads()`.
     random_state : int, RandomState or None
-        Source of the seed; an int is the `rng` of the function.
+        Source of the seed; an int is passed as `rng` to the function.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Classifiers and regressors: labels and targets of any kind, and what they predict."""
+"""Base classes of classifiers and regressors: labels, targets and predictions."""
 
 import warnings
 from collections.abc import Mapping
@@ -16,19 +16,19 @@ from ..core.aliases import ArrayLike
 
 
 def of_classes(class_weight: Any, classes: np.ndarray, y: np.ndarray) -> Any:
-    """Returns `class_weight` of hforest: an array, of a mapping from labels."""
+    """Returns `class_weight` for hforest: a mapping from labels becomes an array."""
     if isinstance(class_weight, Mapping):
         return compute_class_weight(dict(class_weight), classes=classes, y=y)
     return class_weight
 
 
 class Classifier(ClassifierMixin):
-    """Predicts labels of any kind that numpy.unique sorts: text, integers, bools."""
+    """Base class of classifiers, for labels that numpy.unique can sort: text, integers, bools."""
 
     _metric = staticmethod(accuracy_score)
 
     def _learned(self, X: ArrayLike, y: Any) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
-        """Returns samples, numbers of their classes, and what hforest is told of the classes."""
+        """Returns samples, their class numbers, and the settings of hforest for classes."""
         x, y = self._validated(X, y, **self._kinds)
         check_classification_targets(y)
         self.classes_, places = np.unique(y, return_inverse=True)
@@ -41,9 +41,9 @@ class Classifier(ClassifierMixin):
     def _learned_next(
         self, X: ArrayLike, y: Any, classes: Any, sample_weight: Any
     ) -> tuple[np.ndarray, np.ndarray, Any]:
-        """Returns samples of a batch, numbers of their classes, and weights; None for equal ones.
+        """Returns the samples of a batch, their class numbers, and weights (None for equal weights).
 
-        The first batch settles the classes.
+        The first batch fixes the classes.
         """
         first = not hasattr(self, "classes_")
         remedy = "pass the labels of all batches, such as numpy.unique(y)"
@@ -81,12 +81,12 @@ class Classifier(ClassifierMixin):
         self.oob_decision_function_ = outputs
 
     def predict(self, X: ArrayLike) -> np.ndarray:
-        """Returns the most probable class of each sample; of equal ones the first in `classes_`.
+        """Returns the most probable class of each sample; of equal probabilities the first in `classes_`.
 
         Parameters
         ----------
         X : (n_samples, n_features) array-like of real numbers
-            Samples, finite, with the features of the fit.
+            Samples with the features of the fit. Values are finite; NaN is accepted where `fit` accepts it.
 
         Returns
         -------
@@ -100,7 +100,7 @@ class Classifier(ClassifierMixin):
         Parameters
         ----------
         X : (n_samples, n_features) array-like of real numbers
-            Samples, finite, with the features of the fit.
+            Samples with the features of the fit. Values are finite; NaN is accepted where `fit` accepts it.
 
         Returns
         -------
@@ -118,7 +118,7 @@ class Classifier(ClassifierMixin):
         Parameters
         ----------
         X : (n_samples, n_features) array-like of real numbers
-            Samples, finite, with the features of the fit.
+            Samples with the features of the fit. Values are finite; NaN is accepted where `fit` accepts it.
 
         Returns
         -------
@@ -130,7 +130,7 @@ class Classifier(ClassifierMixin):
 
 
 class Regressor(RegressorMixin):
-    """Predicts one target, or several."""
+    """Base class of regressors for one or several targets."""
 
     _metric = staticmethod(r2_score)
 
@@ -140,7 +140,7 @@ class Regressor(RegressorMixin):
         return tags
 
     def _learned(self, X: ArrayLike, y: Any) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
-        """Returns samples, targets, and what hforest is told of them."""
+        """Returns samples, targets, and the settings of hforest for targets."""
         x, y = self._validated(X, y, multi_output=True, y_numeric=True, **self._kinds)
         targets = np.asarray(y)
         if targets.ndim == 2 and targets.shape[1] == 1:
@@ -156,7 +156,7 @@ class Regressor(RegressorMixin):
     def _learned_next(
         self, X: ArrayLike, y: Any, classes: Any, sample_weight: Any
     ) -> tuple[np.ndarray, np.ndarray, Any]:
-        """Returns samples of a batch, targets, and weights; None for equal ones. `classes` is None."""
+        """Returns the samples of a batch, targets, and weights (None if equal). `classes` is None."""
         first = not hasattr(self, "n_outputs_")
         x, y = self._validated(X, y, **self._kinds, multi_output=True, y_numeric=True, reset=first)
         targets = np.asarray(y)
@@ -176,7 +176,7 @@ class Regressor(RegressorMixin):
         Parameters
         ----------
         X : (n_samples, n_features) array-like of real numbers
-            Samples, finite, with the features of the fit.
+            Samples with the features of the fit. Values are finite; NaN is accepted where `fit` accepts it.
 
         Returns
         -------

@@ -1,12 +1,11 @@
-"""Honest forests, and tests of dependence whose p-values hold.
+"""Honest forests, and tests of dependence with valid p-values.
 
-Honest trees grow their splits on some rows and take the values of their leaves from others; rows of neither
-part are predicted out-of-bag. Statistics of these posteriors measure how much x tells of y. Everything is
-built from functions of other subpackages, for forests of any kind.
+The splits of an honest tree come from some rows, its leaf values from others; it predicts the remaining rows
+out-of-bag. Statistics of these posteriors measure the dependence of y on x. All functions work with any
+forest.
 
-Samples, labels and targets are what `numpy.asarray` takes. Everything runs on the CPU; CuPy arrays raise
-TypeError. Wrong kinds and dtypes raise TypeError, wrong shapes and values ValueError, labels out of range
-IndexError.
+Samples, labels and targets are array-likes. Everything runs on the CPU; CuPy arrays raise TypeError. Wrong
+types and dtypes raise TypeError, wrong shapes and values ValueError, labels out of range IndexError.
 """
 
 from .conditional import ConditionalTest, conditional_randomization_test, conditional_test

@@ -52,7 +52,7 @@ _COMPARED = 2000
 
 
 class ConditionalTest(NamedTuple):
-    """A p-value of the generalised covariance measure."""
+    """Result of `conditional_test`: the p-value of the generalised covariance measure."""
 
     p_value: float
     """Above 0 and at most 1."""
@@ -85,7 +85,7 @@ def _columns(name: str, a: ArrayLike, n: int | None = None) -> FloatArray:
 
 
 class _Neighbors(NamedTuple):
-    """Weights of the in-bag rows in the out-of-bag predictions of a forest, as a product of two matrices."""
+    """Weights of in-bag rows in the out-of-bag predictions of a forest, as a product of two matrices."""
 
     weight: SparseArray
     """(n_samples, n_nodes): one over the number of votes and of in-bag rows; empty without a vote."""
@@ -93,11 +93,13 @@ class _Neighbors(NamedTuple):
     """(n_nodes, n_samples): in-bag counts."""
 
     def voted(self) -> Array:
-        """Returns (n_samples,): which rows have a prediction."""
+        """Returns (n_samples,) bool: whether a row has a prediction."""
         return np.diff(self.weight.indptr) > 0
 
     def residuals(self, values: FloatArray) -> FloatArray:
-        """(n_samples, n_values): values minus their predictions; 0 without one, and for rounding errors."""
+        """Returns (n_samples, n_values), values minus predictions; 0 without a prediction or for rounding
+        errors.
+        """
         left = values - self.weight @ (self.in_bag @ values)
         return np.where(self.voted()[:, None] & (abs(left) > _ROUNDING), left, 0.0)
 
@@ -105,7 +107,7 @@ class _Neighbors(NamedTuple):
 def _neighbors(
     of: Problem, goal: supervised.Target, grow: Grower | None, n_trees: int, seed: int
 ) -> _Neighbors:
-    """Returns a forest that predicts from z."""
+    """Returns the weights of a forest that predicts from z."""
     counts = growth.bootstrap_counts(len(of.samples), n_trees, rng=seed)
     forest = grown(grow, of.samples, goal, n_trees, bootstrap=counts, rng=seed)
     leaf = tree.apply(forest, of.rows)
@@ -120,7 +122,7 @@ def _neighbors(
 
 
 def _scaled(values: FloatArray) -> FloatArray:
-    """Columns from 0 to 1, or of 0, whose products neither overflow nor vanish."""
+    """Returns columns scaled to 0 to 1, whose products neither overflow nor underflow; 0 for constant ones."""
     width = np.ptp(values, axis=0)
     scaled: FloatArray = (values - values.min(axis=0)) / np.where(width > 0, width, 1.0)
     return scaled
@@ -138,7 +140,7 @@ def conditional_test(
     progress: Progress = None,
     rng: Rng = None,
 ) -> ConditionalTest:
-    """Tests whether y depends on x given z: whether what forests of z leave of both is correlated.
+    """Returns a p-value for dependence of y on x given z, from the correlation of residuals of forests on z.
 
     Parameters
     ----------
@@ -148,57 +150,58 @@ def conditional_test(
         Labels 0 to n_classes - 1, each of which occurs, of two classes or more; or targets of any real dtype
         in a regression.
     z : (n_samples, n_features) array-like of real numbers, sparse matrix, or Samples
-        What is known already; encoded once for all forests.
+        Conditioning features, encoded once for all forests.
     n_trees : int
         Number of trees of each forest, 1 to 2**20.
     n_bootstrap : int
-        Draws of signs; the least p-value is 1 / (n_bootstrap + 1).
+        Number of draws of signs; the smallest p-value is 1 / (n_bootstrap + 1).
     task : "classification" or "regression"
         Whether y holds labels or targets.
     grow : callable, optional
-        Called as grow(z, y, n_trees=..., bootstrap=..., rng=...), with n_classes or task beside these, where
-        z are Samples; returns a Forest, whose leaf values are not read. By default `hforest.classic.grow`
-        with min_samples_leaf=5; bind settings by functools.partial.
+        Called as grow(z, y, n_trees=..., bootstrap=..., rng=...), with additional n_classes or task, where z
+        is a Samples; returns a Forest, whose leaf values are not read. By default `hforest.classic.grow` with
+        min_samples_leaf=5; bind settings by functools.partial.
     progress : callable or bool, optional
-        Called as progress(done, n_columns) after the forest of each column of x; False ends them, and the
-        test is of the columns so far. True shows a bar.
+        Called as progress(done, n_columns) after the forest of each column of x. If it returns False, only
+        the columns so far are tested. True shows a bar.
     rng : None, int or numpy.random.Generator
         Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
     ConditionalTest
-        The p-value, and the covariances of which it takes the largest.
+        The p-value, and the covariances; the statistic is the largest absolute one.
 
     Raises
     ------
     TypeError, ValueError, IndexError
-        Wrong kind, dtype or shape; numbers out of their range; too few trees for rows to be out-of-bag.
+        Wrong type, dtype or shape; numbers out of range; too few trees for out-of-bag rows.
 
     Warnings
     --------
-    It sees covariance alone: where x tells of y given z in a way that leaves residuals uncorrelated, as in
-    ``y = x**2`` with symmetric x, it has no power. Its p-value holds as n_samples grows, and if the product
-    of the errors of both regressions falls faster than ``1 / n_samples`` (Shah and Peters 2020). No test of
-    conditional independence holds for all distributions and has power, as they show.
+    The test detects only covariance. It has no power if y depends on x given z but residuals are
+    uncorrelated, as in ``y = x**2`` with symmetric x. The p-value is valid asymptotically, if the product of
+    the errors of both regressions falls faster than ``1 / n_samples`` (Shah and Peters 2020). They show that
+    no test of conditional independence with power is valid for all distributions.
 
     Notes
     -----
-    The generalised covariance measure of Shah and Peters 2020, section 3, with another variance. Residuals e
-    of a column of x and u of y are those of out-of-bag predictions from z. These are weighted means of in-bag
-    rows, ``e = (I - V) x`` and ``u = (I - W) y``, so the sum of ``e u`` is a sum over pairs of rows, and both
-    forests give weight to the same ones. The sample variance of ``e u``, which the paper takes, leaves the
-    pairs out and is too small.
+    The generalised covariance measure of Shah and Peters 2020, section 3, with another variance. e are the
+    residuals of a column of x, and u those of y, after out-of-bag predictions from z. Predictions are
+    weighted means of in-bag rows: ``e = (I - V) x`` and ``u = (I - W) y``. So the sum of ``e u`` is a sum
+    over pairs of rows, and both forests weight the same pairs. The paper's sample variance of ``e u`` omits
+    the pairs and is too small.
 
-    Here the sum is compared with those of residuals of residuals, ``(I - V) (g e)`` and ``(I - W) (h u)``,
-    with signs g and h, independent for each row and draw. Given the weights, they have the variance ``sum_ij
-    Q[i, j]**2 e[i]**2 u[j]**2`` with ``Q = (I - V)' (I - W)``, which is that of the sum if y does not depend
-    on x given z. A covariance is a sum divided by the root mean square of its draws. For several columns,
-    classes or targets the statistic is the largest absolute covariance; the signs are the same for all
-    columns. A forest is grown for each column of x, and one for y.
+    Here the sum is compared with sums over residuals of residuals, ``(I - V) (g e)`` and ``(I - W) (h u)``.
+    The signs g and h are independent for each row and draw. Given the weights, these sums have the variance
+    ``sum_ij Q[i, j]**2 e[i]**2 u[j]**2`` with ``Q = (I - V)' (I - W)``. That is the variance of the sum if y
+    does not depend on x given z. A covariance is a sum divided by the root mean square of its draws. For
+    several columns, classes or targets the statistic is the largest absolute covariance; the signs are the
+    same for all columns. A forest is grown for each column of x, and one for y.
 
-    Leaves are small, since predictions of large ones are biased, and products of biases raise the statistic.
-    Cost: n_columns + 1 forests, and for each column and output some nanoseconds for each draw, row and tree.
+    Leaves are small because predictions of large leaves are biased, and products of biases increase the
+    statistic. Cost: n_columns + 1 forests, and for each column and output a few nanoseconds per draw, row and
+    tree.
 
     Examples
     --------
@@ -245,7 +248,7 @@ def conditional_test(
 def _products(
     x_of_z: _Neighbors, y_of_z: _Neighbors, x: FloatArray, y: FloatArray, n_bootstrap: int, seed: int
 ) -> FloatArray:
-    """(1 + n_bootstrap, n_outputs): sums of products of residuals of x and y, and of residuals of these."""
+    """Returns (1 + n_bootstrap, n_outputs), sums of products of residuals of x and y, then of their draws."""
     e, u = x_of_z.residuals(_scaled(x)), y_of_z.residuals(_scaled(y))
     step = max(1, _DRAWN // max(u.size, x_of_z.in_bag.shape[0], y_of_z.in_bag.shape[0]))
     sums = [(e * u).sum(axis=0)[None]]
@@ -274,7 +277,7 @@ def conditional_randomization_test(
     progress: Progress = None,
     rng: Rng = None,
 ) -> PermutationTest:
-    """Tests whether y depends on x given z, where the distribution of x given z can be sampled.
+    """Returns a p-value for dependence of y on x given z, if the distribution of x given z can be sampled.
 
     Parameters
     ----------
@@ -287,20 +290,20 @@ def conditional_randomization_test(
         Finite numbers, of absolute value at most 1e100.
     sampler : callable or "permuted"
         Called as sampler(x, z, rng) with matrices of float64 and a numpy.random.Generator; returns an array
-        of the shape of x, drawn from the distribution of x given z, independent of y and, given z, of x.
-        "permuted" permutes the rows of x, and refuses x and z that measurably depend on each other.
+        of the shape of x, drawn from the distribution of x given z, independently of y and x. "permuted"
+        permutes the rows of x, and raises an error if x and z are measurably dependent.
     statistic : str or callable, optional
         Statistic of out-of-bag posteriors and labels: "information", the default, "accuracy",
         "mutual_information", and of two classes "auc", "sensitivity" or "partial_auc"; in a regression "mse",
-        the default, whose negative is taken. Or a function of (p, y), such as
-        functools.partial(stats.sensitivity, specificity=0.9), which returns a number that is larger with more
-        dependence. Rows without a vote are left out before.
+        the default, of which the negative is used. Or a function of (p, y) that increases with dependence,
+        such as functools.partial(stats.sensitivity, specificity=0.9). Rows without a vote are omitted.
     n_trees : int
         Number of trees of each forest, 1 to 2**20.
     n_permutations : int
-        Draws at most; the least p-value is 1 / (n_permutations + 1).
+        Maximum number of draws; the smallest p-value is 1 / (n_permutations + 1).
     max_exceed : int or None
-        Draws end once this many statistics are as large as the observed one. None makes all.
+        Draws end when this number of statistics is at least as large as the observed one. With None all are
+        made.
     draw : "fixed" or "bootstrap"
         How rows are drawn, as `honest_counts` explains.
     weighting : "counts" or "shares"
@@ -308,12 +311,11 @@ def conditional_randomization_test(
     task : "classification" or "regression"
         Whether y holds labels or targets.
     grow : callable, optional
-        Called as grow(x, y, n_trees=..., bootstrap=..., rng=...), with n_classes or task beside these, where
-        x are Samples; returns a Forest. By default `hforest.classic.grow`; bind settings by
-        functools.partial.
+        Called as grow(x, y, n_trees=..., bootstrap=..., rng=...), with additional n_classes or task, where x
+        is a Samples; returns a Forest. By default `hforest.classic.grow`; bind settings by functools.partial.
     progress : callable or bool, optional
-        Called as progress(done, n_permutations) after each draw; False ends them, and the p-value comes from
-        those so far. True shows a bar.
+        Called as progress(done, n_permutations) after each draw. If it returns False, the p-value comes from
+        the draws so far. True shows a bar.
     rng : None, int or numpy.random.Generator
         Source of random numbers; the same int gives the same result in every call.
 
@@ -325,20 +327,20 @@ def conditional_randomization_test(
     Raises
     ------
     TypeError, ValueError, IndexError
-        Wrong kind, dtype or shape; numbers out of their range; a sampler that returns another shape;
-        "permuted" with x and z that depend on each other; too few rows of a class for `honest_counts`; too
-        few trees for any row to have a vote.
+        Wrong type, dtype or shape; numbers out of range; a sampler that returns another shape; "permuted"
+        with dependent x and z; too few rows of a class for `honest_counts`; too few trees for any row to have
+        a vote.
 
     Notes
     -----
     Candès, Fan, Janson and Lv 2018, section 4: if y does not depend on x given z, x and its samples are
-    exchangeable given y and z, and so are the statistics of honest forests on the columns of both. The
-    p-value holds at every number of rows if the sampler is right, and as nearly as it is. Draws end as in
-    `permutation_test`. Columns are encoded anew for each draw.
+    exchangeable given y and z. So are the statistics of honest forests on the columns of x and z. The p-value
+    is valid for any number of rows if the sampler is exact, and approximately valid if it is approximate.
+    Draws end as in `permutation_test`. Columns are encoded again for each draw.
 
-    "permuted" is the test of CoMIGHT (Curtis et al. 2025). It is right if x does not depend on z, which the
-    distance correlation of ranks decides first, at the level 0.05, from at most 2,000 rows. Cost: up to
-    1 + n_permutations forests.
+    "permuted" is the test of CoMIGHT (Curtis et al. 2025). It is valid if x does not depend on z; the
+    distance correlation of ranks tests this first, at the level 0.05 on at most 2,000 rows. Cost: up to 1 +
+    n_permutations forests.
 
     Examples
     --------
@@ -383,7 +385,7 @@ def _permuted(x: FloatArray, z: FloatArray, rng: np.random.Generator) -> FloatAr
 
 
 def _require_independent(x: FloatArray, z: FloatArray, seed: int) -> None:
-    """Refuses views that measurably depend on each other: by the distance correlation of their ranks."""
+    """Raises an error if views are measurably dependent by the distance correlation of their ranks."""
     from scipy.spatial.distance import cdist
     from scipy.stats import rankdata
 

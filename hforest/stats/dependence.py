@@ -1,4 +1,4 @@
-"""Distance correlation: of distances, or of the leaves that rows share."""
+"""Distance correlation of matrices of distances."""
 
 from typing import NamedTuple
 
@@ -59,7 +59,7 @@ def distance_correlation(of_x: ArrayLike, of_y: ArrayLike) -> DistanceCorrelatio
         Distances of the rows of x, such as those of forests: ``1 - hforest.tree.proximity(forest, x)``.
         Symmetric, finite, of absolute value at most 1e100, at least 4 rows; the diagonal is not read.
     of_y : (n_samples, n_samples) array-like
-        Distances of the same rows of y: absolute differences of targets, or whether labels differ.
+        Distances of y for the same rows: absolute differences of targets, or 1 where labels differ.
 
     Returns
     -------
@@ -69,13 +69,13 @@ def distance_correlation(of_x: ArrayLike, of_y: ArrayLike) -> DistanceCorrelatio
     Raises
     ------
     TypeError, ValueError
-        Wrong kind, dtype or shape; numbers out of their range; a matrix that is not symmetric.
+        Wrong type, dtype or shape; numbers out of range; a matrix that is not symmetric.
 
     Warnings
     --------
-    The p-value is of distances that do not depend on each other if x and y do not. Distances of a forest that
-    was grown on the same y do: such a p-value, as of KMERF (Panda, Shen and Vogelstein, arXiv 1812.00029) on
-    one set of rows, is not valid. Grow the forest on other rows, or let `split_test` do it, with
+    The p-value is valid only if the distances are independent whenever x and y are. Distances of a forest
+    grown on the same y are not: the p-value of KMERF (Panda, Shen and Vogelstein, arXiv 1812.00029) on one
+    set of rows is not valid. Grow the forest on other rows, or use `split_test` with
     ``statistic="distance_correlation"``, whose p-value is exact.
 
     Notes
@@ -83,9 +83,9 @@ def distance_correlation(of_x: ArrayLike, of_y: ArrayLike) -> DistanceCorrelatio
     Székely and Rizzo 2014: with ``A[i, j] = a[i, j] - sum_k a[i, k] / (n - 2) - sum_k a[k, j] / (n - 2) +
     sum_kl a[k, l] / ((n - 1) (n - 2))``, 0 on the diagonal, and B likewise of the other distances, the
     correlation is ``sum A B / sqrt(sum A**2 sum B**2)``. Shen, Panda and Vogelstein 2022: the p-value is the
-    probability of a chi-square variable of one degree of freedom to be at least ``n statistic + 1``, whose
-    upper tail is at least as heavy as that of the statistic of many independent rows, up to levels of about
-    0.05. Cost: some passes over the matrices.
+    probability that a chi-square variable with one degree of freedom is at least ``n statistic + 1``. For
+    many independent rows this is conservative up to levels of about 0.05. Cost: a few passes over the
+    matrices.
 
     Examples
     --------

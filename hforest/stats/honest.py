@@ -1,4 +1,4 @@
-"""Honest forests: which rows each tree grows its splits on, and which give the values of its leaves."""
+"""Honest forests: the rows that grow the splits of each tree, and the rows that give its leaf values."""
 
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -16,9 +16,9 @@ _NEAR = 1e-9  # 0.8 * 5 is 4, whatever it is rounded to
 
 
 class HonestCounts(NamedTuple):
-    """How often each tree has each row, for its splits and for the values of its leaves.
+    """How often each row was drawn for the splits and for the leaf values of each tree.
 
-    Rows of which a tree has neither are out-of-bag: `posterior` predicts them.
+    Rows that a tree uses for neither are out-of-bag: `posterior` predicts them.
     """
 
     structure: IntArray
@@ -37,54 +37,54 @@ def honest_counts(
     first_tree: int = 0,
     rng: Rng = None,
 ) -> HonestCounts:
-    """Returns which rows each tree of an honest forest has for its splits, and which for its leaves.
+    """Returns the rows that each tree of an honest forest uses for its splits, and those for its leaves.
 
     Parameters
     ----------
     y : (n_samples,) array-like of labels, or int
-        Labels of any integer or bool dtype; each class is divided by itself. Or the number of rows, which are
-        then divided as one class: for targets.
+        Labels of any integer or bool dtype: each class is divided separately. Or the number of rows (for
+        targets), which are divided as one class.
     n_trees : int
         Number of trees, 1 to 2**20.
     draw : "fixed" or "bootstrap"
-        "fixed": of each class, each tree has the same number of distinct rows for its splits, and for its
-        leaves. "bootstrap": rows are drawn with replacement; of the distinct ones of each class a part goes
-        to the splits, the others to the leaves, each as often as it was drawn.
+        "fixed": each tree uses the same number of distinct rows of each class for its splits, and for its
+        leaves. "bootstrap": rows are drawn with replacement. A share of the distinct rows of each class grows
+        the splits, the others give the leaf values; each row counts as often as it was drawn.
     in_bag : float, optional
-        With "fixed" the share of the rows of each class that a tree has, above 0 and below 1; by default 0.8.
-        With "bootstrap" the number of draws per row, above 0 and at most 100; by default 1.6.
+        With "fixed" the share of the rows of each class that a tree uses, above 0 and below 1; by default
+        0.8. With "bootstrap" the number of draws per row, above 0 and at most 100; by default 1.6.
     structure_share : float
         Share of a tree's distinct rows that grow the splits, above 0 and below 1.
     first_tree : int
-        Number of the first tree, 0 or more: rows are of trees first_tree to first_tree + n_trees - 1, which
-        is at most 2**20.
+        Number of the first tree, 0 or more: counts are for trees first_tree to first_tree + n_trees - 1,
+        which is at most 2**20.
     rng : None, int or numpy.random.Generator
         Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
     HonestCounts
-        No row is in both parts of a tree. Pass ``counts.structure`` as `bootstrap` to a function that grows
-        forests, and all of it to `posterior`.
+        The two sets of rows of a tree are disjoint. Pass ``counts.structure`` as `bootstrap` to a function
+        that grows forests, and the whole tuple to `posterior`.
 
     Raises
     ------
     TypeError, ValueError
-        Wrong kind or dtype; wrong shape, numbers out of their range; with "fixed" a class of which a tree
-        would have no row for its splits, none for its leaves, or all; with "bootstrap" a tree that would have
-        none for its splits or for its leaves.
+        Wrong type, dtype or shape; numbers out of range. With "fixed", a class of which a tree would have no
+        row for its splits, no row for its leaves, or no out-of-bag row. With "bootstrap", a tree without rows
+        for its splits or for its leaves.
 
     Notes
     -----
-    "bootstrap" with 1.6 draws per row are the draws of MIGHT (Curtis et al. 2025): a row is out-of-bag in
-    about ``exp(-1.6)``, a fifth, of the trees. "fixed" is a departure. Where numbers vary from tree to tree,
-    a row is out-of-bag where its class is rare in the tree, so that out-of-bag posteriors of labels which do
-    not depend on x lean to the other classes; with fixed numbers per class every tree has the same shares.
-    Of a class of n rows, floor(in_bag n) are in the bag, and of these floor(structure_share ...) grow splits:
-    3 rows are enough for the defaults.
+    "bootstrap" with 1.6 draws per row is the sampling of MIGHT (Curtis et al. 2025): a row is out-of-bag in
+    about ``exp(-1.6)``, a fifth, of the trees. "fixed" departs from it. With a bootstrap a row is more often
+    out-of-bag in trees in which its class is rare. So, for labels that do not depend on x, out-of-bag
+    posteriors favour the other classes. With fixed numbers per class all trees have the same class shares. Of
+    a class of n rows, floor(in_bag n) are in-bag; floor(structure_share ...) of these grow splits. With the
+    defaults 3 rows are enough.
 
-    What a tree draws depends on the seed and the number of the tree alone (Philox). Cost: a sort of
-    n_samples words per tree, and 8 bytes per tree and row.
+    The draws of a tree depend only on the seed and the number of the tree (Philox). Cost: a sort of n_samples
+    words per tree, and 8 bytes per tree and row.
 
     Examples
     --------

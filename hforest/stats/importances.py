@@ -1,4 +1,4 @@
-"""Importances of features from the rows that trees did not draw, and tests of them by permuted copies."""
+"""Importances of features from out-of-bag rows, and their tests by permuted copies."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
@@ -30,7 +30,7 @@ from .problem import (
 
 
 class OobImportance(NamedTuple):
-    """Importances of features from out-of-bag rows, means over trees."""
+    """Importances of features from out-of-bag rows, averaged over trees."""
 
     mean: FloatArray
     """(n_features,) float64: not scaled to sum to 1; below 0 where splits happen to hurt."""
@@ -49,22 +49,22 @@ def oob_importance(
     task: Task = "classification",
     n_classes: int | None = None,
 ) -> OobImportance:
-    """Returns importances of features from out-of-bag rows: about 0 for features that tell nothing.
+    """Returns importances of features from out-of-bag rows; about 0 for features independent of y.
 
     Parameters
     ----------
     forest : Forest
         Any forest, axis-aligned or oblique; its leaf values and gains are not read.
     x : (n_samples, n_features) array-like
-        The rows that it was grown on; converted to the dtype of the forest.
+        Training rows of the forest; converted to its dtype.
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
         Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression,
         of absolute value at most 1e100.
     counts : (n_trees, n_samples) array-like of integers
-        The in-bag counts that it was grown on: those of `hforest.growth.bootstrap_counts`, or
-        ``counts.structure`` of `honest_counts`.
+        In-bag counts of the forest: those of `hforest.growth.bootstrap_counts`, or ``counts.structure`` of
+        `honest_counts`.
     by : "mdi_oob" or "ufi"
-        How splits are judged, see Notes.
+        Importance measure, see Notes.
     task : "classification" or "regression"
         Whether y holds labels or targets.
     n_classes : int, optional
@@ -74,7 +74,8 @@ def oob_importance(
     Returns
     -------
     OobImportance
-        Decreases of the Gini impurity, or of the mean squared error summed over outputs, and their errors.
+        Mean decreases of the Gini impurity, or of the mean squared error summed over outputs, with standard
+        errors.
 
     Raises
     ------
@@ -83,15 +84,16 @@ def oob_importance(
 
     Notes
     -----
-    `hforest.tree.importance` by gain judges a split by the rows that chose it, which favours features of many
-    values and deep nodes. Here t is a node with the sides l and r; m is the mean of indicators of classes, or
-    of targets, over in-bag rows, q that over out-of-bag rows, o the number of out-of-bag rows:
+    `hforest.tree.importance` by gain evaluates a split on the rows that selected it, which favours features
+    with many values, and deep nodes. Here t is a node with the sides l and r. m is the mean of class
+    indicators, or of targets, over in-bag rows, and q over out-of-bag rows; o is the number of out-of-bag
+    rows.
 
     "mdi_oob": a split adds ``o(l) o(r) / o(t) (m(l) - m(r)) (q(l) - q(r)) / o(root)`` to its feature. Li,
     Wang, Basu, Kumbier and Yu 2019 add ``(o(l) m(l) q(l) + o(r) m(r) q(r) - o(t) m(t) q(t)) / o(root)``. The
-    departure replaces m(t) by ``(o(l) m(l) + o(r) m(r)) / o(t)``. m(t) weighs the sides by in-bag rows. A
-    split that cuts off few in-bag rows cuts off a larger share of others, so that theirs is below 0 on
-    average for features that tell nothing beside others that tell much.
+    departure replaces m(t) by ``(o(l) m(l) + o(r) m(r)) / o(t)``. m(t) weights the sides by in-bag rows. A
+    split that separates few in-bag rows separates a larger share of out-of-bag rows. So their measure is
+    below 0 on average for an irrelevant feature beside relevant ones.
 
     "ufi" (Zhou and Hooker 2021): a split adds ``w(t) H(t) - w(l) H(l) - w(r) H(r)``, where w is
     the share of the in-bag rows, and H half the sum of the in-bag impurity and of the mean squared distance
@@ -100,13 +102,13 @@ def oob_importance(
 
     Both have the expectation 0 for a feature that is independent of y and the other features together, in
     trees of single features: given the in-bag rows and the sides, out-of-bag labels of a node are then
-    exchangeable. A projection adds in equal parts to its features whose weight is not 0, so that a feature
-    that tells nothing has a part of what its neighbors tell; `importance_test` allows for that.
+    exchangeable. A projection adds equally to all features with a non-zero weight, so an irrelevant feature
+    receives part of the importance of its neighbours; `importance_test` allows for that.
 
-    Errors say how far the mean over these trees is from that over infinitely many, on the same rows. They do
-    not say how much importances vary from one set of rows to another, which is more: by `importance_test`.
-    Features of many values have larger errors. A tree without out-of-bag rows is left out. Cost: that of
-    `hforest.tree.apply`, and a pass over rows and nodes for each class or output.
+    Standard errors measure the deviation from the mean over infinitely many trees on the same rows. They do
+    not include the larger variation between sets of rows; see `importance_test`. Features with many values
+    have larger errors. Trees without out-of-bag rows are omitted. Cost: that of `hforest.tree.apply`, and a
+    pass over rows and nodes for each class or output.
 
     Examples
     --------
@@ -131,7 +133,7 @@ def oob_importance(
 
 
 class Part(NamedTuple):
-    """In-bag or out-of-bag rows of splits, of both sides, and of the whole tree: counts and sums."""
+    """Counts and sums of in-bag or out-of-bag rows of splits, of both sides, and of the whole tree."""
 
     node: FloatArray
     left: FloatArray
@@ -146,7 +148,7 @@ Gain = Callable[[Part, Part], FloatArray]
 def importance_of(
     forest: Forest, leaf: IntArray, goal: supervised.Target, often: IntArray, gain_of: Gain
 ) -> OobImportance:
-    """As `oob_importance`, of the leaves of the rows; nothing is checked but that rows are out-of-bag."""
+    """Returns `oob_importance` from the leaves of the rows; checks only that there are out-of-bag rows."""
     values = outputs(goal)
     if goal.labels is None:
         values = values - values.mean(axis=0)
@@ -156,7 +158,7 @@ def importance_of(
     levels = tree.splits(forest)
 
     def sums(counts: IntArray) -> FloatArray:
-        """(n_nodes, 2 + n_outputs): rows of each node, sums of their squared lengths and of their values."""
+        """Returns (n_nodes, 2 + n_outputs): rows of each node, sums of squared norms and of values."""
         of_node = held(forest, leaf, counts, np.column_stack([(values**2).sum(axis=1), values]))
         for at in reversed(levels):
             of_node[at] = of_node[child[at]] + of_node[child[at] + 1]
@@ -173,7 +175,7 @@ def importance_of(
 
 
 def means(sums: FloatArray) -> FloatArray:
-    """Sums divided by the rows of their nodes: of squared lengths, and of each value; 0 without rows."""
+    """Returns means per node: of squared norms, and of each value; 0 without rows."""
     mean: FloatArray = np.divide(sums, sums[:, :1], out=np.zeros_like(sums), where=sums[:, :1] > 0)
     return mean[:, 1:]
 
@@ -202,7 +204,7 @@ _GAINS = {"mdi_oob": _mdi_oob, "ufi": _ufi}
 
 
 def _of_features(forest: Forest, gain: FloatArray, judged: np.ndarray) -> OobImportance:
-    """Sums over the splits of each feature in each tree that has out-of-bag rows: their means and errors."""
+    """Returns means and standard errors of each feature's sums over splits, over trees with out-of-bag rows."""
     import scipy.sparse
 
     shape = (len(gain), int(forest.n_features))
@@ -226,7 +228,7 @@ def _of_features(forest: Forest, gain: FloatArray, judged: np.ndarray) -> OobImp
 
 
 class ImportanceTest(NamedTuple):
-    """Importances of features, or sets of features, beside those of permuted copies."""
+    """Result of `importance_test`: p-values and importances of features, or sets, and of permuted copies."""
 
     p_value: FloatArray
     """(n_sets,) float64: of each feature or set by itself, above 0 and at most 1."""
@@ -252,7 +254,7 @@ def importance_test(
     progress: Progress = None,
     rng: Rng = None,
 ) -> ImportanceTest:
-    """Tests which features, or sets of them, tell of y, by their importance among that of permuted copies.
+    """Returns p-values of features, or sets of features, from their importance among permuted copies.
 
     Parameters
     ----------
@@ -262,69 +264,69 @@ def importance_test(
         Labels 0 to n_classes - 1, each of which occurs, of two classes or more; or targets of any real dtype
         in a regression.
     columns : int, (n_sets,) array-like of ints, or list of array-likes of ints, optional
-        Features to test, each by itself; or sets of features, of each of which the samples are permuted as a
-        whole. Sets may overlap. By default every feature by itself.
+        Features to test separately, or sets of features. The rows of a set are permuted together; sets may
+        overlap. By default every feature separately.
     by : "mdi_oob", "ufi" or "error"
-        How splits are judged, as `oob_importance` explains: a forest with copies is grown for each set. Or by
-        the error of one forest, for all sets, on rows that it was not grown on.
+        Importance measure. "mdi_oob" and "ufi" are those of `oob_importance`, in a forest with copies for
+        each set. "error" is the error of one forest for all sets, on rows that it was not grown on.
     n_trees : int
         Number of trees of each forest, 1 to 2**20.
     n_copies : int, optional
-        Permuted copies of a set, 1 to 2**20; the least p-value is 1 / (n_copies + 1). By default 99, or
-        ``20 n_sets - 1`` if that is more, so that an adjusted p-value can be 0.05.
+        Number of permuted copies of a set, 1 to 2**20; the smallest p-value is 1 / (n_copies + 1). By default
+        the larger of 99 and ``20 n_sets - 1``, so that an adjusted p-value can be 0.05.
     task : "classification" or "regression"
         Whether y holds labels or targets.
     grow : callable, optional
-        Called as grow(x, y, n_trees=..., bootstrap=..., rng=...), with n_classes or task beside these, where
-        x are Samples; returns a Forest. By default `hforest.classic.grow`; bind settings by
-        functools.partial.
+        Called as grow(x, y, n_trees=..., bootstrap=..., rng=...), with additional n_classes or task, where x
+        is a Samples; returns a Forest. By default `hforest.classic.grow`; bind settings by functools.partial.
     progress : callable or bool, optional
-        Called as progress(done, n_sets) after each feature or set; False ends them, and the result has those
-        so far. True shows a bar.
+        Called as progress(done, n_sets) after each feature or set. If it returns False, the result has the
+        sets so far. True shows a bar.
     rng : None, int or numpy.random.Generator
         Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
     ImportanceTest
-        P-values, and the importances that they come from.
+        P-values, and the importances from which they are computed.
 
     Raises
     ------
     TypeError, ValueError, IndexError
-        Wrong kind, dtype or shape; numbers out of their range; columns out of range; too few trees for any
-        to have out-of-bag rows; by "error" a class of less than 3 rows.
+        Wrong type, dtype or shape; numbers out of range; columns out of range; too few trees for out-of-bag
+        rows; with "error", a class with fewer than 3 rows.
 
     Warnings
     --------
-    The hypothesis is that a feature, or a set of features, is independent of y and of the other features, all
-    together. A feature that tells nothing of y beside another one on which it depends is no case of it, and
-    may be rejected; for this question use `conditional_test`.
+    The null hypothesis is that a feature, or set, is jointly independent of y and of the other features. A
+    feature that depends on another one does not satisfy it and may be rejected, even if it is irrelevant
+    given that other one. For this question use `conditional_test`.
 
     Notes
     -----
-    For each set a forest is grown on the other features, the set, and permutations of its rows, at places
-    drawn at random. Under the hypothesis the set and its copies are exchangeable, and so are their
-    importances; the p-value is ``(1 + g) / (1 + n_copies)`` with g copies that are as important. It holds at
-    every number of rows and trees, for every function that grows forests, oblique ones too. Copies of all
-    features in one forest would hold as well, but hide the features among ``n_features n_copies`` copies.
+    For each set a forest is grown on the other features, the set, and permuted copies of its rows, in random
+    column order. Under the null hypothesis the set and its copies are exchangeable, and so are their
+    importances. The p-value is ``(1 + g) / (1 + n_copies)``, where g copies are at least as important as the
+    set. It is valid for any number of rows and trees, and for any forest, also oblique ones. Copies of all
+    features in one forest would also be valid, but would hide the features among ``n_features n_copies``
+    copies.
 
-    By "error" one forest is grown, on half of the rows of each class. The importance of a set is by how much
-    the mean squared error on the others, of targets or of class shares, rises where the set is permuted
-    (`hforest.tree.permutation_importance`), on average over the copies; that of a copy is the same mean minus
-    its own rise. The forest knows nothing of these rows: under the hypothesis the set and its permutations
-    are exchangeable, and the p-value is exact. This is the holdout randomization test (Tansey, Veitch, Zhang,
-    Rabadan and Blei 2022) with permutations. It has less power, since the forest sees half of the rows, and
-    is the one for many sets, or sets of many columns, of which copies take memory.
+    With "error" one forest is grown on half of the rows of each class. The importance of a set is the mean
+    increase, over the copies, of the mean squared error (of targets or class shares) on the other rows when
+    the set is permuted (`hforest.tree.permutation_importance`). The importance of a copy is this mean minus
+    its own increase. The forest does not depend on these rows: under the null hypothesis the set and its
+    permutations are exchangeable, and the p-value is exact. This is the holdout randomization test (Tansey,
+    Veitch, Zhang, Rabadan and Blei 2022) with permutations. It has less power, since the forest is grown on
+    half of the rows, but suits many sets, or sets of many columns, whose copies would take memory.
 
-    Labels permuted beside all features (Altmann, Tolosi, Sander and Lengauer 2010) hold where no feature
-    tells anything, and need not elsewhere.
+    Permuted labels (Altmann, Tolosi, Sander and Lengauer 2010) give valid p-values if no feature is relevant,
+    but not in general.
 
-    Holm 1979: the k-th least p-value of m, counted from 0, is multiplied by m - k, and is no less than those
-    before; the probability of one wrong rejection or more among all sets is then at most the level, however
-    they depend. Equal importances, such as those of features without a split, count as larger. Cost: a forest
-    of n_features features and n_copies copies of the set, for each set; by "error" one forest, and n_copies
-    predictions of half of the rows for each set.
+    Holm 1979: the k-th smallest of m p-values, counted from 0, is multiplied by m - k, and is at least the
+    previous one. Then the probability of any false rejection among all sets is at most the level, under any
+    dependence. Ties, such as features without a split, count as larger. Cost: for each set a forest on
+    n_features features and n_copies copies of the set; with "error" one forest, and n_copies predictions of
+    half of the rows per set.
 
     Examples
     --------
@@ -354,7 +356,7 @@ def _beside_copies(
     by: str, of: Problem, rows: FloatArray, sets: list[IntArray], n_trees: int, n_copies: int,
     grow: Grower | None, progress: Progress, seed: int,
 ) -> tuple[FloatArray, FloatArray]:  # fmt: skip
-    """(n_sets,) importances of sets and (n_sets, n_copies) of their copies, in a forest of both for each."""
+    """Returns importances of sets, (n_sets,), and of copies, (n_sets, n_copies), from one forest per set."""
     n, n_features = rows.shape
     importance: list[FloatArray] = []
     with reporting(progress, len(sets), "column") as report:
@@ -386,7 +388,7 @@ def _rises(
     of: Problem, rows: FloatArray, sets: list[IntArray], n_trees: int, n_copies: int, grow: Grower | None,
     progress: Progress, seed: int,
 ) -> tuple[FloatArray, FloatArray]:  # fmt: skip
-    """As `_beside_copies`, of mean rises of the error of one forest on rows that it was not grown on."""
+    """Returns importances as `_beside_copies`, from increases of one forest's error on other rows."""
     first, second = split_rows(of.goal.labels, len(rows), 0.5, seed)
     of_forest = seed_of(seed, 0)
     counts = growth.bootstrap_counts(len(first), n_trees, rng=of_forest)
@@ -401,7 +403,7 @@ def _rises(
 
 
 def _holm(p: FloatArray, n: int) -> FloatArray:
-    """P-values after Holm, of n hypotheses of which some may not have p-values."""
+    """Returns p-values adjusted by Holm's method for n hypotheses, some of which may lack p-values."""
     order = np.argsort(p, kind="stable")
     adjusted = np.empty_like(p)
     adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * (n - np.arange(len(p)))), 1)

@@ -18,7 +18,7 @@ _MOST_COUNTED = 1 << 22
 
 
 class ConfidenceIntervals(NamedTuple):
-    """Where the means of targets given x lie with a given confidence."""
+    """Result of `confidence_intervals`: means of targets given x, with intervals."""
 
     mean: FloatArray
     """(n_samples, n_outputs) float64: means over the trees."""
@@ -41,14 +41,14 @@ def confidence_intervals(
     Parameters
     ----------
     forest : Forest
-        Leaf values are means of targets, or shares of classes: of an honest forest those that
-        `hforest.tree.refit` returns with ``counts=counts.leaf``. 2 trees or more.
+        Forest of at least 2 trees; leaf values are means of targets, or shares of classes. For an honest
+        forest they come from `hforest.tree.refit` with ``counts=counts.leaf``.
     counts : HonestCounts
-        From `honest_counts` with the number of training rows as y: what the forest was grown and refitted
-        with. ``HonestCounts(c, c)`` with in-bag counts c is for an ordinary forest. All trees have as many
-        rows.
+        Counts with which the forest was grown and refitted, from `honest_counts` with the number of training
+        rows as y. For an ordinary forest pass ``HonestCounts(c, c)`` with its in-bag counts c. All trees have
+        the same number of rows.
     x : (n_samples, n_features) array-like of real numbers
-        New rows, which the forest was not grown on; converted to the dtype of the forest.
+        New rows, on which the forest was not grown; converted to its dtype.
     coverage : float
         Confidence, above 0 and below 1.
 
@@ -60,29 +60,30 @@ def confidence_intervals(
     Raises
     ------
     TypeError, ValueError, IndexError
-        As for `hforest.tree.apply`; CuPy arrays; counts of another number of trees, trees that have different
-        numbers of rows, or that all have the same ones.
+        As for `hforest.tree.apply`; CuPy arrays; counts for another number of trees; trees with different
+        numbers of rows; trees that all have the same rows.
 
     Notes
     -----
-    The infinitesimal jackknife. With N[b, i] how often tree b has row i, for splits or leaves, and T[b] the
-    prediction of tree b, the variance is ``f sum_i cov_i**2`` with ``cov_i = cov(N[:, i], T)`` over the B
-    trees. f is 1 for draws with replacement (Wager, Hastie and Efron 2014), and ``n (n - 1) / (n - s)**2``
-    for s of n rows without it (Wager and Athey 2018, eq. 8). B trees add ``f sum_i var(N[:, i]) var(T) / B``
-    to it on average, which is subtracted: of a bootstrap that is ``n var(T) / B`` (Wager, Hastie and Efron
-    2014). With labels of strata as the y of `honest_counts` f is an approximation.
+    The variance is that of the infinitesimal jackknife. N[b, i] is the number of times that tree b uses row
+    i, for splits or leaves; T[b] is the prediction of tree b. The variance is ``f sum_i cov_i**2`` with
+    ``cov_i = cov(N[:, i], T)`` over the B trees. f is 1 for draws with replacement (Wager, Hastie and Efron
+    2014), and ``n (n - 1) / (n - s)**2`` for s of n rows without it (Wager and Athey 2018, eq. 8). The finite
+    number of trees B adds ``f sum_i var(N[:, i]) var(T) / B`` on average, which is subtracted; for a
+    bootstrap that is ``n var(T) / B`` (Wager, Hastie and Efron 2014). With labels of strata as the y of
+    `honest_counts` f is an approximation.
 
-    A departure: ``var(T) / B``, by which a mean over B trees varies about that of infinitely many, is added.
-    Where the difference is below 0 it is taken as 0. Of a share a of the rows the
-    subtracted term is about ``a / (1 - a) n var(T) / B``, and its standard deviation ``(2 / n)**0.5`` of it:
-    that of the variance is about ``(2 / n)**0.5 noise / (1 - noise)`` of the variance. So trees should be
-    several times as many as training rows, of few rows ten times.
+    As a departure, ``var(T) / B``, the variance of a mean over B trees about that of infinitely many, is
+    added. A negative difference is replaced by 0. Of a share a of the rows the subtracted term is about ``a /
+    (1 - a) n var(T) / B``, and its standard deviation ``(2 / n)**0.5`` of it: that of the variance is about
+    ``(2 / n)**0.5 noise / (1 - noise)`` of the variance. So use several times as many trees as training rows,
+    or ten times as many for few rows.
 
     Intervals are normal, ``mean +- z standard_error``. They are for the mean of targets given x, not for the
-    targets (`hforest.classic.prediction_intervals`), and leave out the bias of the forest, such as near the
+    targets (`hforest.classic.prediction_intervals`), and omit the bias of the forest, such as near the
     boundary of the training rows. Predictions are rounded to multiples of a power of two, at most 2**-30 of
-    their range, so that sums are exact: results have the same bits at every number of threads. Cost: that of
-    `hforest.tree.apply`, and a multiplication and an addition for each tree, row, new row and output.
+    their range, so sums are exact: results are bit-identical for any number of threads. Cost: that of
+    `hforest.tree.apply`, and a multiplication and an addition per tree, row, new row and output.
 
     Examples
     --------
@@ -118,7 +119,7 @@ def confidence_intervals(
 
 
 def _draws(counts: HonestCounts) -> tuple[IntArray, float]:
-    """(n_trees, n) how often each tree has each row, and the factor of their infinitesimal jackknife."""
+    """Returns (n_trees, n) how often each tree uses each row, and the factor f of the jackknife."""
     in_bag = np.maximum(counts.structure, counts.leaf)  # of honest trees one of both is 0
     n_trees, n = in_bag.shape
     sizes = in_bag.sum(axis=1, dtype=np.int64)
@@ -141,9 +142,9 @@ def _draws(counts: HonestCounts) -> tuple[IntArray, float]:
 def _of_rows(
     predicted: FloatArray, in_bag: IntArray, factor: float
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Returns (n_samples, n_outputs) means, standard errors, and shares of the Monte Carlo bias in variances.
+    """Returns (n_samples, n_outputs) means, standard errors, and the shares of Monte Carlo bias in variances.
 
-    predicted (n_trees, n_samples, n_outputs) has what each tree predicts.
+    predicted (n_trees, n_samples, n_outputs) holds the predictions of each tree.
     """
     n_trees, n = in_bag.shape
     mean = predicted.mean(axis=0)

@@ -1,4 +1,4 @@
-"""Tests of independence by permuted labels: with forests regrown, and with rows split once."""
+"""Tests of independence by permuted labels: with a forest per permutation, or with one forest."""
 
 from collections.abc import Callable
 from functools import partial
@@ -48,7 +48,9 @@ _PERMUTED = 1 << 22
 
 
 class HonestDraws:
-    """Statistics of honest forests on data of a number, 0 if observed; each has random numbers of its own."""
+    """Statistics of honest forests on numbered draws of the data, 0 being the observed one; each has its own
+    random numbers.
+    """
 
     def __init__(
         self, goal: supervised.Target, grow: Grower | None, statistic: StatisticName | Statistic | None,
@@ -62,7 +64,7 @@ class HonestDraws:
         self.grow, self.seed = grow, check.seed(rng)
 
     def statistic_of(self, of: Problem, number: int) -> tuple[float, int]:
-        """Returns the statistic of one honest forest, and how many rows have votes."""
+        """Returns the statistic of one honest forest, and the number of rows with votes."""
         seed, goal = seed_of(self.seed, 2 * number), of.goal
         stratum: Any = len(of.samples) if goal.labels is None else goal.labels
         counts = honest_counts(stratum, self.n_trees, draw=self.draw, rng=seed)
@@ -86,7 +88,7 @@ def permutation_test(
     progress: Progress = None,
     rng: Rng = None,
 ) -> PermutationTest:
-    """Tests whether y depends on x: honest forests grown on permuted labels, the whole procedure each time.
+    """Returns a p-value for dependence of y on x, from honest forests grown on permuted labels.
 
     Parameters
     ----------
@@ -99,15 +101,15 @@ def permutation_test(
     statistic : str or callable, optional
         Statistic of out-of-bag posteriors and labels: "information", the default, "accuracy",
         "mutual_information", and of two classes "auc", "sensitivity" or "partial_auc"; in a regression "mse",
-        the default, whose negative is taken. Or a function of (p, y), such as
-        functools.partial(stats.sensitivity, specificity=0.9), which returns a number that is larger with more
-        dependence. Rows without a vote are left out before.
+        the default, of which the negative is used. Or a function of (p, y) that increases with dependence,
+        such as functools.partial(stats.sensitivity, specificity=0.9). Rows without a vote are omitted.
     n_trees : int
         Number of trees of each forest, 1 to 2**20.
     n_permutations : int
-        Permutations at most; the least p-value is 1 / (n_permutations + 1).
+        Maximum number of permutations; the smallest p-value is 1 / (n_permutations + 1).
     max_exceed : int or None
-        Permutations end once this many statistics are as large as the observed one. None makes all.
+        Permutations end when this number of statistics is at least as large as the observed one. With None
+        all are made.
     draw : "fixed" or "bootstrap"
         How rows are drawn, as `honest_counts` explains.
     weighting : "counts" or "shares"
@@ -115,11 +117,10 @@ def permutation_test(
     task : "classification" or "regression"
         Whether y holds labels or targets.
     grow : callable, optional
-        Called as grow(x, y, n_trees=..., bootstrap=..., rng=...), with n_classes or task beside these, where
-        x are Samples; returns a Forest. By default `hforest.classic.grow`; bind settings by
-        functools.partial.
+        Called as grow(x, y, n_trees=..., bootstrap=..., rng=...), with additional n_classes or task, where x
+        is a Samples; returns a Forest. By default `hforest.classic.grow`; bind settings by functools.partial.
     progress : callable or bool, optional
-        Called as progress(done, n_permutations) after each permutation; False ends them, and the p-value
+        Called as progress(done, n_permutations) after each permutation. If it returns False, the p-value
         comes from those so far. True shows a bar.
     rng : None, int or numpy.random.Generator
         Source of random numbers; the same int gives the same result in every call.
@@ -127,24 +128,24 @@ def permutation_test(
     Returns
     -------
     PermutationTest
-        The p-value, the observed statistic, and those of permuted labels.
+        The p-value, the observed statistic, and the statistics of permuted labels.
 
     Raises
     ------
     TypeError, ValueError, IndexError
-        Wrong kind, dtype or shape; numbers out of their range; too few rows of a class for `honest_counts`;
-        too few trees for any row to have a vote.
+        Wrong type, dtype or shape; numbers out of range; too few rows of a class for `honest_counts`; too few
+        trees for any row to have a vote.
 
     Notes
     -----
-    If y does not depend on x, the observed statistic and those of permuted labels are exchangeable, for each
-    comes from the same procedure with random numbers of its own. So the p-value holds at every number of
-    rows, columns and trees: ``P(p <= a) <= a``. To permute labels against one fixed forest's posteriors does
-    not have this property, since the forest knows the labels in their order.
+    If y does not depend on x, the observed statistic and those of permuted labels are exchangeable: each
+    comes from the same procedure with its own random numbers. So the p-value is valid for any number of rows,
+    columns and trees: ``P(p <= a) <= a``. Permuting labels against the posteriors of one fixed forest is not
+    valid, because that forest was grown on the observed labels.
 
     Besag and Clifford 1991: with h = max_exceed statistics at least as large as the observed one after l
-    permutations p is h / l, else (1 + g) / (1 + n_permutations) with g of them. Large p-values end soon.
-    Equal statistics count as larger. Cost: up to 1 + n_permutations forests.
+    permutations p is h / l, else (1 + g) / (1 + n_permutations) with g of them. Tests with large p-values end
+    early. Ties count as larger. Cost: up to 1 + n_permutations forests.
 
     Examples
     --------
@@ -188,7 +189,7 @@ _without_labels = partial(classic.grow_random, min_samples_leaf=5)
 
 
 def split_rows(y: Any, n: int, share: float, seed: int) -> tuple[IntArray, IntArray]:
-    """Rows for the structure, and the others, in ascending order; of each class the same share."""
+    """Returns the rows for the splits, and the others, ascending, with the same share of each class."""
     stratum = np.zeros(n, np.int64) if y is None else y
     sizes = np.bincount(stratum)
     sizes = sizes[sizes > 0]
@@ -215,7 +216,7 @@ OfOrders = Callable[[IntArray], list[float]]
 def _of_posteriors(
     weight: FloatArray, actual: Any, values: FloatArray, function: Statistic
 ) -> tuple[OfOrders, int]:
-    """Statistics of posteriors, and the number of rows that have votes."""
+    """Returns a function of permutations for statistics of posteriors, and the number of rows with votes."""
     voted = weight.sum(axis=1) > 0
     if voted.sum() < 2:
         raise ValueError(
@@ -261,7 +262,7 @@ def split_test(
     progress: Progress = None,
     rng: Rng = None,
 ) -> PermutationTest:
-    """Tests whether y depends on x with one forest: grown on some rows, its leaves hold the labels of others.
+    """Returns an exact p-value for dependence of y on x, from one forest grown on a part of the rows.
 
     Parameters
     ----------
@@ -271,63 +272,63 @@ def split_test(
         Labels 0 to n_classes - 1, each of which occurs, of two classes or more; or targets of any real dtype
         in a regression.
     statistic : str or callable, optional
-        Of out-of-bag posteriors and labels: "information", the default, "accuracy", "mutual_information", and
-        of two classes "auc", "sensitivity" or "partial_auc"; in a regression "mse", the default, whose
-        negative is taken. Or a function of (p, y), such as functools.partial(stats.sensitivity,
-        specificity=0.9), which returns a number that is larger with more dependence. Rows without a vote are
-        left out before. Or "distance_correlation", of the leaves that rows share, and of labels or targets.
+        Statistic of out-of-bag posteriors and labels: "information", the default, "accuracy",
+        "mutual_information", and of two classes "auc", "sensitivity" or "partial_auc"; in a regression "mse",
+        the default, of which the negative is used. Or a function of (p, y) that increases with dependence,
+        such as functools.partial(stats.sensitivity, specificity=0.9). Rows without a vote are omitted. Or
+        "distance_correlation", between common leaves of rows and labels or targets.
     structure_share : float
-        Share of the rows of each class that the forest is grown on, below 1. With 0 no label grows it: it is
-        grown on normal numbers as targets, and all rows are tested.
+        Share of the rows of each class on which the forest is grown, 0 or more and below 1. With 0 the forest
+        is grown on random normal targets instead of labels, and all rows are tested.
     n_trees : int
         Number of trees, 1 to 2**20.
     n_permutations : int
-        Permutations; the least p-value is 1 / (n_permutations + 1).
+        Number of permutations; the smallest p-value is 1 / (n_permutations + 1).
     weighting : "counts" or "shares"
         How trees are averaged, as `posterior` explains.
     task : "classification" or "regression"
         Whether y holds labels or targets.
     grow : callable, optional
-        Called as grow(x, y, n_trees=..., rng=...), with n_classes or task beside these, where x are Samples;
+        Called as grow(x, y, n_trees=..., rng=...), with additional n_classes or task, where x is a Samples;
         returns a Forest. By default `hforest.classic.grow`, with a structure_share of 0
         `hforest.classic.grow_random` with min_samples_leaf=5; bind settings by functools.partial.
     progress : callable or bool, optional
-        Called as progress(done, n_permutations) after some permutations; False ends them, and the p-value
-        comes from those so far. True shows a bar.
+        Called as progress(done, n_permutations) after a batch of permutations. If it returns False, the
+        p-value comes from those so far. True shows a bar.
     rng : None, int or numpy.random.Generator
         Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
     PermutationTest
-        The p-value, the observed statistic, and those of permuted labels.
+        The p-value, the observed statistic, and the statistics of permuted labels.
 
     Raises
     ------
     TypeError, ValueError, IndexError
-        Wrong kind, dtype or shape; numbers out of their range; too few rows of a class; too few trees for any
-        row to have a vote.
+        Wrong type, dtype or shape; numbers out of range; too few rows of a class; too few trees for any row
+        to have a vote.
 
     Notes
     -----
     The posterior of a row in the second part comes from the other rows of this part: ``sum_j W[i, j] 1[y[j] =
-    k] / sum_j W[i, j]``, where W[i, j] counts the trees in whose leaves both are. W depends on the labels of
-    the first part alone. So permutations of the labels of the second part are exchangeable with their order
-    if y does not depend on x, and the p-value is exact, at every number of rows, columns and trees. Its power
-    is less than that of `permutation_test`, since splits see a share of the rows. A row that no other row
-    shares a leaf with has no vote, whatever the permutation.
+    k] / sum_j W[i, j]``, where W[i, j] is the number of trees in which both rows reach the same leaf. W
+    depends only on the labels of the first part. So, if y does not depend on x, the labels of the second part
+    and their permutations are exchangeable, and the p-value is exact for any number of rows, columns and
+    trees. Its power is less than that of `permutation_test`, since splits use only a part of the rows. A row
+    that shares no leaf with another row has no vote under any permutation.
 
-    With a structure_share of 0, W depends on no label, and the p-value is exact as well. All rows are tested,
-    so power is larger where all of a few columns tell; random splits find nothing among many columns that do
-    not, where power goes to the level.
+    With a structure_share of 0, W does not depend on labels, and the p-value is also exact. All rows are
+    tested, so power is larger if there are few columns, all relevant. With many irrelevant columns random
+    splits have no power beyond the level.
 
-    "distance_correlation" is that of `distance_correlation`, of one minus the proximity of the rows by W and
-    of the Euclidean distance of targets, or whether labels differ: the statistic of KMERF (Panda, Shen and
-    Vogelstein, arXiv 1812.00029), with a forest that does not know the labels which are permuted.
+    "distance_correlation" is `distance_correlation` between two distances of rows: one minus their proximity
+    by W, and the Euclidean distance of targets (or 1 if labels differ). It is the statistic of KMERF (Panda,
+    Shen and Vogelstein, arXiv 1812.00029), with a forest that is independent of the permuted labels.
 
-    Statistics that are equal to rounding count as larger. With "counts" and labels all products are of whole
-    numbers, and exact. Cost: one forest, and one product of W with the permuted labels; 8 bytes for each pair
-    of rows of the second part.
+    Statistics that are equal up to rounding count as larger. With "counts" and labels all products are of
+    integers, and exact. Cost: one forest, a product of W with the permuted labels, and 8 bytes per pair of
+    rows of the second part.
 
     Examples
     --------

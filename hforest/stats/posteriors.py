@@ -1,4 +1,4 @@
-"""Out-of-bag predictions of honest forests: posteriors of classes or means of targets, and who votes."""
+"""Out-of-bag predictions of honest forests: posteriors of classes or means of targets, and votes."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ WEIGHTINGS = ("counts", "shares")
 
 
 class Posterior(NamedTuple):
-    """What out-of-bag trees say of each row."""
+    """Result of `posterior`: predictions of each row by its out-of-bag trees."""
 
     p: FloatArray
     """(n_samples, n_classes) float64: shares of the classes, which sum to 1, or (n_samples, n_outputs) means
@@ -38,23 +38,23 @@ def posterior(
     Parameters
     ----------
     forest : Forest
-        Grown with ``bootstrap=counts.structure``, by any function; its leaf values are not read.
+        Forest grown with ``bootstrap=counts.structure`` by any function; its leaf values are not read.
     x : (n_samples, n_features) array-like of real numbers
-        The rows that it was grown on; converted to the dtype of the forest.
+        Training rows of the forest; converted to its dtype.
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
         Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression,
         of absolute value at most 1e100.
     counts : HonestCounts
-        From `honest_counts`. ``HonestCounts(c, c)`` with in-bag counts c makes the out-of-bag posteriors of
-        an ordinary forest.
+        Result of `honest_counts`. For out-of-bag posteriors of an ordinary forest pass ``HonestCounts(c, c)``
+        with its in-bag counts c.
     task : "classification" or "regression"
         Whether y holds labels or targets.
     n_classes : int, optional
         Number of classes, at most 2**20. By default the largest label plus 1, and every class must occur.
         Classification only.
     weighting : "counts" or "shares"
-        "counts" adds up the rows in the leaves of all trees and normalises once, so that a leaf of many rows
-        counts more; "shares" is the mean of the shares, or means, of the leaves.
+        "counts" sums the rows in the leaves of all trees and normalises once, so leaves with more rows have
+        more weight. "shares" averages the class shares, or means, of the leaves.
 
     Returns
     -------
@@ -68,12 +68,12 @@ def posterior(
 
     Notes
     -----
-    A tree votes for a row that is in neither of its parts, and that reaches a leaf which holds rows of its
-    second part: ``sum_m n_m(x, k) / sum_m sum_k n_m(x, k)`` over these trees, where n_m(x, k) is how many
-    rows of class k the leaf of x holds. A row for which no tree votes has NaN: more trees, or a smaller
-    `in_bag`, leave fewer of them. With "counts" and labels all sums are of whole numbers, and exact. Results
-    have the same bits at every number of threads. Cost: that of `hforest.tree.apply`, and a pass over the
-    rows and classes for each tree.
+    A tree votes for a row that it does not use, if the row reaches a leaf that holds rows of ``counts.leaf``.
+    The posterior is ``sum_m n_m(x, k) / sum_m sum_k n_m(x, k)`` over these trees, where n_m(x, k) is the
+    number of rows of class k in the leaf of x. Rows without a vote are NaN; more trees, or a smaller
+    `in_bag`, reduce their number. With "counts" and labels all sums are of integers, and exact. Results are
+    bit-identical for any number of threads. Cost: that of `hforest.tree.apply`, and a pass over the rows and
+    classes for each tree.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def checked_counts(counts: HonestCounts, n_trees: int, n: int | None = None) -> 
 def posterior_of(
     forest: Forest, leaf: IntArray, goal: supervised.Target, counts: HonestCounts, weighting: Weighting
 ) -> Posterior:
-    """As `posterior`, of the leaves of the rows; nothing is checked."""
+    """Returns `posterior` from the leaves of the rows, without checks."""
     of_leaf = held(forest, leaf, counts.leaf, outputs(goal))
     filled = of_leaf[:, :1] > 0
     if weighting == "shares":

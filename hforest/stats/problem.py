@@ -1,4 +1,4 @@
-"""What the tests share: checked rows and targets, forests from the caller's function, sequential p-values."""
+"""Common parts of the tests: checked rows and targets, the caller's forests, sequential p-values."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +21,9 @@ MAX_PERMUTATIONS = 2**31 - 1
 
 
 class PermutationTest(NamedTuple):
-    """A p-value from the statistics of the data and of drawn data, exchangeable under the hypothesis."""
+    """P-value from the statistics of the data and of drawn data, which are exchangeable under the null
+    hypothesis.
+    """
 
     p_value: float
     """Above 0 and at most 1."""
@@ -55,7 +57,7 @@ def rows_of(goal: supervised.Target, rows: Any) -> supervised.Target:
 
 
 class Problem(NamedTuple):
-    """Rows and what is to be learned of them, checked."""
+    """Checked rows, and their labels or targets."""
 
     samples: Samples
     """Encoded once for all forests."""
@@ -65,7 +67,7 @@ class Problem(NamedTuple):
 
 
 def problem(x: ArrayLike | Samples, y: ArrayLike, task: Task, *, name: str = "x") -> Problem:
-    """Returns checked arguments x, of another name perhaps, and y of a test."""
+    """Returns the checked arguments x (under a given name) and y of a test."""
     check.on_cpu(**{name: x, "y": y})
     check.require(
         not isinstance(x, Windows | Bins), name, "an array, a sparse matrix or Samples", type(x).__name__,
@@ -89,7 +91,7 @@ def problem(x: ArrayLike | Samples, y: ArrayLike, task: Task, *, name: str = "x"
 
 @contextmanager
 def renamed(old: str, new: str) -> Iterator[None]:
-    """Makes the errors of a `with` block about one argument name another one."""
+    """Replaces the argument name in errors of a `with` block."""
     try:
         yield
     except (TypeError, ValueError, IndexError) as error:
@@ -99,7 +101,7 @@ def renamed(old: str, new: str) -> Iterator[None]:
 
 
 def encoded_as(of: Problem, rows: Any, columns: Any = slice(None)) -> Samples:
-    """Returns other rows of some columns of a problem, with its categories and bins."""
+    """Returns new values of some columns of a problem, with its categories and bins."""
     mask = of.samples.categorical
     categorical = None if mask is None else mask[columns]
     return growth.samples(rows, categorical=categorical, max_bins=of.samples.max_bins)
@@ -114,12 +116,12 @@ def dense_rows(of: Problem) -> FloatArray:
 
 
 def settings_of(goal: supervised.Target) -> dict[str, Any]:
-    """Returns keyword arguments that tell a function which grows forests what is learned."""
+    """Returns the keyword arguments n_classes or task of a function that grows forests."""
     return {"task": "regression"} if goal.labels is None else {"n_classes": goal.n_outputs}
 
 
 def grown(grow: Grower | None, x: Any, goal: supervised.Target, n_trees: int, **settings: Any) -> Forest:
-    """Returns the forest of a caller's function, of checked kind and size, or a random forest."""
+    """Returns the forest of a caller's function, after checks of type and size, or a random forest."""
     function = classic.grow if grow is None else grow
     forest = function(x, learned(goal), n_trees=n_trees, **settings, **settings_of(goal))
     check.instance(
@@ -134,7 +136,7 @@ def grown(grow: Grower | None, x: Any, goal: supervised.Target, n_trees: int, **
 
 
 def check_grower(grow: Any, goal: supervised.Target, *names: str) -> None:
-    """Checks that `grow` is None or a function to be called as forests are grown, with these settings."""
+    """Checks that `grow` is None or a function that accepts the arguments for growing, and these names."""
     settings = ["n_trees", *names, *settings_of(goal)]
     check.function("grow", grow, ", ".join(["x", "y", *(f"{name}=..." for name in settings)]))
 
@@ -164,7 +166,7 @@ def float_numbers(name: str, a: ArrayLike) -> FloatArray:
 
 
 def leaf_values(forest: Forest, leaf: IntArray) -> FloatArray:
-    """Returns (n_samples, n_trees, n_outputs) float64: what each tree predicts."""
+    """Returns the predictions of each tree, (n_samples, n_trees, n_outputs) float64."""
     start = forest.tree_start[:-1]
     row = (start + np.arange(len(start))) // 2 + forest.left[start + leaf]
     values: FloatArray = forest.value[row].astype(np.float64)
@@ -185,7 +187,7 @@ def members(forest: Forest, leaf: IntArray, counts: IntArray | None = None) -> S
 
 
 def held(forest: Forest, leaf: IntArray, counts: IntArray, values: FloatArray) -> FloatArray:
-    """(n_nodes, 1 + n_values): how many rows each leaf holds, and sums of their values; 0 in splits."""
+    """Returns (n_nodes, 1 + n_values): number of rows in each leaf, and sums of their values; 0 in splits."""
     with check.memory("n_classes", "sums of leaves", 8 * len(forest.feature) * (1 + values.shape[1])):
         sums: FloatArray = members(forest, leaf, counts).T @ np.column_stack([np.ones(len(values)), values])
     return sums
@@ -198,10 +200,10 @@ Draw = Callable[[int], tuple[float, int]]
 def sequential(
     draw: Draw, n_permutations: int, max_exceed: int | None, progress: Progress
 ) -> PermutationTest:
-    """Returns a p-value (Besag and Clifford 1991): draws end once max_exceed of them reach the observed one.
+    """Returns a p-value (Besag and Clifford 1991): draws end when max_exceed of them reach the observed one.
 
-    With h of them after l draws the p-value is h / l. If all draws are made before, or a report ends them, it
-    is (1 + g) / (1 + n) with g as large among n.
+    With h of them after l draws the p-value is h / l. If all draws were made, or a report ended them, it is
+    (1 + g) / (1 + n), where g of n draws reach the observed one.
     """
     n_permutations = checked_draws(n_permutations)
     if max_exceed is not None:
@@ -227,7 +229,7 @@ def checked_draws(n_permutations: Any) -> int:
 
 
 def reached(observed: Any, null: FloatArray) -> np.ndarray:
-    """Returns which statistics are as large as the observed one of their row, to rounding of the largest."""
+    """Returns which statistics reach the observed one of their row, up to rounding of the largest."""
     unit = np.maximum(abs(observed), abs(null).max(axis=-1))
     as_large: np.ndarray = null >= (observed - 1e-12 * unit)[..., None]
     return as_large

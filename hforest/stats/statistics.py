@@ -1,4 +1,4 @@
-"""Statistics of posteriors: what they say of the labels, each of a whole data set in one number."""
+"""Statistics of posteriors and labels, one number per data set."""
 
 from collections.abc import Callable
 from typing import Any
@@ -82,7 +82,7 @@ def information_of(p: FloatArray, y: IntArray, least: float = 1e-6) -> float:
 
 
 def information(p: ArrayLike, y: ArrayLike, *, least: float = 1e-6, missing: Missing = "error") -> float:
-    """Returns information about the labels in nats: their entropy minus the log loss of the posteriors.
+    """Returns the information of posteriors about labels, in nats: entropy of the labels minus log loss.
 
     Parameters
     ----------
@@ -91,10 +91,9 @@ def information(p: ArrayLike, y: ArrayLike, *, least: float = 1e-6, missing: Mis
     y : (n_samples,) array-like of labels
         Labels 0 to n_classes - 1 of any integer or bool dtype.
     least : float
-        A smaller probability of a row's label counts as this one, so that no single row decides; above 0 and
-        at most 1.
+        Lower bound of the probability of a row's label, so that no single row dominates; above 0, at most 1.
     missing : "error" or "omit"
-        What becomes of rows without a vote: an error, or they are left out.
+        Whether rows without a vote raise an error or are omitted.
 
     Returns
     -------
@@ -104,13 +103,13 @@ def information(p: ArrayLike, y: ArrayLike, *, least: float = 1e-6, missing: Mis
     Raises
     ------
     TypeError, ValueError, IndexError
-        Wrong kind, dtype or shape; numbers out of their range; rows without a vote; no row.
+        Wrong type, dtype or shape; numbers out of range; rows without a vote; no row.
 
     Notes
     -----
-    ``H(Y) + mean(log p[i, y[i]])``, where H(Y) is that of the shares of the labels in y. In expectation over
-    new rows it is at most the mutual information of x and y (Cover and Thomas 2006, theorem 2.6.3): it has no
-    bonus for posteriors that are sharp and wrong, as `mutual_information` has.
+    ``H(Y) + mean(log p[i, y[i]])``, where H(Y) is the entropy of the label shares in y. Its expectation over
+    new rows is at most the mutual information of x and y (Cover and Thomas 2006, theorem 2.6.3). Unlike
+    `mutual_information`, it does not reward posteriors that are sharp but wrong.
 
     Examples
     --------
@@ -128,7 +127,7 @@ def mutual_information_of(p: FloatArray, y: IntArray) -> float:
 
 
 def mutual_information(p: ArrayLike, y: ArrayLike, *, missing: Missing = "error") -> float:
-    """Returns the plug-in estimate of mutual information in nats. It measures how sharp posteriors are.
+    """Returns the plug-in estimate of mutual information in nats, which measures the sharpness of posteriors.
 
     Parameters
     ----------
@@ -137,7 +136,7 @@ def mutual_information(p: ArrayLike, y: ArrayLike, *, missing: Missing = "error"
     y : (n_samples,) array-like of labels
         Labels 0 to n_classes - 1 of any integer or bool dtype.
     missing : "error" or "omit"
-        What becomes of rows without a vote: an error, or they are left out.
+        Whether rows without a vote raise an error or are omitted.
 
     Returns
     -------
@@ -147,14 +146,13 @@ def mutual_information(p: ArrayLike, y: ArrayLike, *, missing: Missing = "error"
     Raises
     ------
     TypeError, ValueError, IndexError
-        Wrong kind, dtype or shape; numbers out of their range; rows without a vote; no row.
+        Wrong type, dtype or shape; numbers out of range; rows without a vote; no row.
 
     Warnings
     --------
-    It does not look at whether p[i] is right about y[i]: only the shares of the labels enter. Posteriors that
-    are sharp and wrong have as much of it as those that are right, and posteriors of few trees or small
-    leaves have more than those of many. It estimates mutual information where p is calibrated. Use
-    `information`, which needs no such condition.
+    It does not compare p[i] with y[i]: only label shares enter. Posteriors that are sharp and wrong have the
+    same value as correct ones; those of few trees or small leaves have larger values. It estimates mutual
+    information only if p is calibrated. `information` needs no such condition.
 
     Notes
     -----
@@ -199,7 +197,7 @@ def auc(p: ArrayLike, y: ArrayLike, *, missing: Missing = "error") -> float:
     y : (n_samples,) array-like of labels
         0 or 1, both of which occur.
     missing : "error" or "omit"
-        What becomes of rows without a vote: an error, or they are left out.
+        Whether rows without a vote raise an error or are omitted.
 
     Returns
     -------
@@ -209,7 +207,7 @@ def auc(p: ArrayLike, y: ArrayLike, *, missing: Missing = "error") -> float:
     Raises
     ------
     TypeError, ValueError, IndexError
-        Wrong kind, dtype or shape; numbers out of their range; rows without a vote; rows of one class alone.
+        Wrong type, dtype or shape; numbers out of range; rows without a vote; rows of only one class.
 
     Notes
     -----
@@ -234,7 +232,7 @@ def sensitivity_of(p: FloatArray, y: IntArray, specificity: float = 0.98) -> flo
 def sensitivity(
     p: ArrayLike, y: ArrayLike, *, specificity: float = 0.98, missing: Missing = "error"
 ) -> float:
-    """Returns the sensitivity at a specificity: the largest true positive rate with few enough false ones.
+    """Returns the sensitivity at a specificity: the largest true positive rate at that true negative rate.
 
     Parameters
     ----------
@@ -243,9 +241,9 @@ def sensitivity(
     y : (n_samples,) array-like of labels
         0 or 1, both of which occur.
     specificity : float
-        Least true negative rate, 0 to 1.
+        Minimum true negative rate, 0 to 1.
     missing : "error" or "omit"
-        What becomes of rows without a vote: an error, or they are left out.
+        Whether rows without a vote raise an error or are omitted.
 
     Returns
     -------
@@ -255,13 +253,13 @@ def sensitivity(
     Raises
     ------
     TypeError, ValueError, IndexError
-        Wrong kind, dtype or shape; numbers out of their range; rows without a vote; rows of one class alone.
+        Wrong type, dtype or shape; numbers out of range; rows without a vote; rows of only one class.
 
     Notes
     -----
     S@98 of Curtis et al. 2025 with the default. Thresholds are the distinct scores: rows of equal score are
-    called positive together, as in the ROC, so that a tie which holds too many rows of class 0 is left out as
-    a whole; nothing is interpolated between thresholds.
+    positive together, as in the ROC curve. A tie with too many rows of class 0 is therefore excluded as a
+    whole. There is no interpolation between thresholds.
 
     Examples
     --------
@@ -297,20 +295,20 @@ def partial_auc(p: ArrayLike, y: ArrayLike, *, specificity: float = 0.9, missing
     y : (n_samples,) array-like of labels
         0 or 1, both of which occur.
     specificity : float
-        Least true negative rate of the part, at least 0 and below 1.
+        Minimum true negative rate of the region, 0 or more and below 1.
     missing : "error" or "omit"
-        What becomes of rows without a vote: an error, or they are left out.
+        Whether rows without a vote raise an error or are omitted.
 
     Returns
     -------
     float
-        ``(1 + (A - m) / (M - m)) / 2`` of the area A, where M = 1 - specificity is the largest, and m = M**2
-        / 2 the one below the diagonal.
+        ``(1 + (A - m) / (M - m)) / 2`` of the area A, where M = 1 - specificity is the largest possible area,
+        and m = M**2 / 2 the area below the diagonal.
 
     Raises
     ------
     TypeError, ValueError, IndexError
-        Wrong kind, dtype or shape; numbers out of their range; rows without a vote; rows of one class alone.
+        Wrong type, dtype or shape; numbers out of range; rows without a vote; rows of only one class.
 
     Notes
     -----
@@ -346,7 +344,7 @@ def accuracy(p: ArrayLike, y: ArrayLike, *, missing: Missing = "error") -> float
     y : (n_samples,) array-like of labels
         Labels 0 to n_classes - 1 of any integer or bool dtype.
     missing : "error" or "omit"
-        What becomes of rows without a vote: an error, or they are left out.
+        Whether rows without a vote raise an error or are omitted.
 
     Returns
     -------
@@ -356,11 +354,11 @@ def accuracy(p: ArrayLike, y: ArrayLike, *, missing: Missing = "error") -> float
     Raises
     ------
     TypeError, ValueError, IndexError
-        Wrong kind, dtype or shape; numbers out of their range; rows without a vote; no row.
+        Wrong type, dtype or shape; numbers out of range; rows without a vote; no row.
 
     Notes
     -----
-    Of equal posteriors the lowest class counts.
+    Of equal posteriors the lowest class is predicted.
 
     Examples
     --------
@@ -385,17 +383,17 @@ def mse(p: ArrayLike, y: ArrayLike, *, missing: Missing = "error") -> float:
     y : (n_samples,) or (n_samples, n_outputs) array-like
         Targets of any real dtype, of absolute value at most 1e100.
     missing : "error" or "omit"
-        What becomes of rows without a vote: an error, or they are left out.
+        Whether rows without a vote raise an error or are omitted.
 
     Returns
     -------
     float
-        Mean over rows and outputs. Tests take its negative, for larger statistics are evidence.
+        Mean over rows and outputs. Tests use its negative, so that larger statistics mean more dependence.
 
     Raises
     ------
     TypeError, ValueError, IndexError
-        Wrong kind, dtype or shape; infinity; rows without a vote; no row.
+        Wrong type, dtype or shape; infinity; rows without a vote; no row.
 
     Notes
     -----

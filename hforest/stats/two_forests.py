@@ -1,4 +1,4 @@
-"""The comparison of two forests by exchanged trees, as published. Its share is no p-value."""
+"""Comparison of two forests by exchanged trees, as published. Its share is not a valid p-value."""
 
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ _EXCHANGED = 1 << 22
 
 
 class TwoForestTest(NamedTuple):
-    """How a forest compares with one that has some columns permuted, beside exchanges of their trees."""
+    """Result of `two_forest_test`: the difference of errors, and the differences after exchanges of trees."""
 
     share: float
     """Share of the exchanges, the observed one among them, whose difference is as large. Not a p-value."""
@@ -52,7 +52,7 @@ def two_forest_test(
     progress: Progress = None,
     rng: Rng = None,
 ) -> TwoForestTest:
-    """Compares a forest with one grown on permuted columns, by exchanges of their trees.
+    """Returns a comparison of a forest with one grown on permuted columns, by exchanges of their trees.
 
     Parameters
     ----------
@@ -62,45 +62,44 @@ def two_forest_test(
         Labels 0 to n_classes - 1, each of which occurs, of two classes or more; or targets of any real dtype
         in a regression.
     x_test : (n_test, n_features) array-like of real numbers
-        Rows on which the forests are compared, at least one; best none that they were grown on.
+        Rows on which the forests are compared, at least one; preferably not rows of x.
     y_test : (n_test,) array-like of labels, or (n_test,) or (n_test, n_outputs) array-like of targets
         As y.
     columns : int, or (n_columns,) array-like of ints
-        Numbers of the columns of x whose rows are permuted, together, for the second forest.
+        Columns of x whose rows are permuted together for the second forest.
     n_trees : int
         Number of trees of each forest, 1 to 2**19.
     n_subsample : int, optional
-        Distinct rows that each tree draws, 1 to n_samples; by default ``n_samples**0.6``, rounded.
+        Number of distinct rows that each tree draws, 1 to n_samples; by default ``n_samples**0.6``, rounded.
     n_permutations : int
-        Exchanges of trees.
+        Number of exchanges of trees.
     task : "classification" or "regression"
         Whether y holds labels or targets.
     grow : callable, optional
-        Called as grow(x, y, n_trees=..., bootstrap=..., rng=...), with n_classes or task beside these, where
-        x are Samples; returns a Forest. By default `hforest.classic.grow`; bind settings by
-        functools.partial.
+        Called as grow(x, y, n_trees=..., bootstrap=..., rng=...), with additional n_classes or task, where x
+        is a Samples; returns a Forest. By default `hforest.classic.grow`; bind settings by functools.partial.
     progress : callable or bool, optional
-        Called as progress(done, n_permutations) after some exchanges; False ends them, and the share comes
-        from those so far. True shows a bar.
+        Called as progress(done, n_permutations) after a batch of exchanges. If it returns False, the share
+        comes from those so far. True shows a bar.
     rng : None, int or numpy.random.Generator
         Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
     TwoForestTest
-        The share, the difference of errors, and those after exchanges.
+        The share, the difference of errors, and the differences after exchanges.
 
     Raises
     ------
     TypeError, ValueError, IndexError
-        Wrong kind, dtype or shape; numbers out of their range; columns out of range.
+        Wrong type, dtype or shape; numbers out of range; columns out of range.
 
     Warnings
     --------
     The share is not a valid p-value. Trees of one forest share one permutation of the columns and one set of
-    rows, so the difference of two forests does not vanish as trees are added, while the spread of exchanged
-    trees does: the more trees, the more often the share is small although nothing depends on the columns.
-    Use `conditional_test`, or `permutation_test` for all columns together.
+    rows, so the difference of two forests does not vanish as trees are added, but the spread of exchanged
+    trees does. The more trees, the more often the share is small although nothing depends on the columns. Use
+    `conditional_test`, or `permutation_test` for all columns together.
 
     Notes
     -----
@@ -146,7 +145,9 @@ def two_forest_test(
     whole = predicted.sum(axis=1, keepdims=True)
 
     def differences(first: FloatArray) -> FloatArray:
-        """By how much the errors of the other trees are larger, of columns of 1 for the first forest."""
+        """Returns how much larger the error of the other trees is; columns are 1 for trees of the first
+        forest.
+        """
         of_first = predicted @ first
         errors = [(((a / n_trees) - actual[:, None]) ** 2).mean(axis=0) for a in (of_first, whole - of_first)]
         result: FloatArray = errors[1] - errors[0]

@@ -1,15 +1,14 @@
-"""One recipe for ordinary tables: hinge forests that start as grown forests and go on learning.
+"""Hinge forests for tables: they start from grown forests and are trained further.
 
-`fit` does everything from raw columns to a model: columns are put to a common unit, numbers take the place of
-missing values and categories, trees are grown on them
-and on sparse random inner products, hinge trees start as the grown trees, and thresholds, leaf weights and
-inner products are trained together by Adam, with early stopping on held-out rows. A `Model` is a tuple of
-arrays: `save` and `load` keep it in one file, `predict` applies it. Everything is built from public functions
-of other subpackages.
+`fit` returns a model from raw columns. It scales columns, encodes missing values and categories as numbers,
+and grows trees on the columns and on sparse random inner products. Hinge trees start from the grown trees.
+Adam then trains thresholds, leaf weights and inner products together, with early stopping on held-out rows. A
+`Model` is a tuple of arrays: `save` and `load` store it in one file, `predict` applies it. The package uses
+only public functions of other subpackages.
 
-Samples, labels and targets are what `numpy.asarray` takes. Models are fitted and applied on the CPU; CuPy
-arrays raise TypeError. Wrong kinds and dtypes raise TypeError, wrong shapes and values ValueError, labels
-out of range IndexError.
+Samples, labels and targets are array-likes. Models are fitted and applied on the CPU; CuPy arrays raise
+TypeError. Wrong types and dtypes raise TypeError, wrong shapes and values ValueError, labels out of range
+IndexError.
 """
 
 from .columns import Columns, columns, describe, numbers

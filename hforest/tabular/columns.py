@@ -1,7 +1,7 @@
-"""Columns of a table: what each one is, and the numbers that are made of it.
+"""Columns of a table: the kind of each column, and its conversion to numbers.
 
-`columns` learns from a table what each of its columns is; `numbers` makes a matrix of that table, or of
-another one with the same columns; `describe` tells it as text.
+`columns` returns the kind of each column of a table. `numbers` converts that table, or another one with the
+same columns, to a matrix. `describe` returns a text about the columns.
 """
 
 from collections.abc import Callable, Sequence
@@ -61,10 +61,10 @@ FEATURES = ("value", "level", "rank", *PARTS)
 
 
 class Columns(NamedTuple):
-    """What `columns` learned of a table: plain arrays, which `save` keeps with a model.
+    """Kinds and categories of the columns of a table: plain arrays, which `save` stores with a model.
 
-    A column has features, columns of the matrix that `numbers` makes: one where it holds numbers or
-    categories, several where it holds dates, none where it was constant or empty.
+    The features of a column are its columns in the matrix of `numbers`: one for numbers or categories,
+    several for dates, none for a constant or empty column.
     """
 
     names: np.ndarray
@@ -96,7 +96,7 @@ class Columns(NamedTuple):
 
     @property
     def feature_names(self) -> list[str]:
-        """Names of the features: those of the columns, of dates with the part, such as "pickup, hour"."""
+        """Returns names of the features: those of the columns; for dates with the part, as "pickup, hour"."""
         names = self.names.tolist()
         return [
             f"{names[j]}, {part}" if part in PARTS else names[j]
@@ -122,7 +122,7 @@ def _plain(text: str) -> str:
 
 
 def _texts_of(numbers: FloatArray) -> tuple[tuple[str, ...], IntArray]:
-    """Returns levels of numbers that are categories, ascending, and codes."""
+    """Returns the distinct numbers of a categorical column in ascending order, and codes."""
     present = ~np.isnan(numbers)
     some, places = np.unique(numbers[present], return_inverse=True)
     codes = np.full(len(numbers), -1)
@@ -171,7 +171,7 @@ def _of_levels(values: Values, categorical: bool) -> tuple[tuple[str, ...], tupl
 
 
 def _learned(values: Values, n_rows: int, categorical: bool, chosen: bool) -> _Column:
-    """What a column is; `categorical`: by their dtypes columns may be categories, `chosen`: this one is."""
+    """Returns the kind of a column; `categorical`: dtypes decide; `chosen`: the column is categorical."""
     absent = missing_rows(values, n_rows)
     share = float(absent.mean())
     kind, low, high = values.kind, np.nan, np.nan
@@ -207,7 +207,7 @@ def _learned(values: Values, n_rows: int, categorical: bool, chosen: bool) -> _C
 
 
 def _names(categorical: Any) -> list[str]:
-    """Returns the names that `categorical` lists; none of a word."""
+    """Returns the names that `categorical` lists; none for "from_dtype"."""
     if categorical is None or (isinstance(categorical, str) and categorical == "from_dtype"):
         return []
     remedy = 'pass "from_dtype", None or a list of names'
@@ -220,7 +220,7 @@ def _names(categorical: Any) -> list[str]:
 
 
 def learned(name: str, table: Any, categorical: Any) -> tuple[Columns, FloatArray]:
-    """Returns `columns` and `numbers` of one table, which messages call `name`."""
+    """Returns `columns` and `numbers` of one table; messages use its `name`."""
     chosen = set(_names(categorical))
     names, readers, n_rows = opened(name, table)
     unknown = sorted(chosen.difference(names))
@@ -264,7 +264,7 @@ def _stacked(features: Sequence[FloatArray], n_rows: int) -> FloatArray:
 
 
 def _features(levels: Sequence[str], parts: Sequence[str], values: Values, n_rows: int) -> list[FloatArray]:
-    """The features of a column, each (n_rows,) float64, of values that may be those of another table."""
+    """Returns the features of a column, each (n_rows,) float64, for values of this or another table."""
     if values.kind == MISSING:
         return [np.full(n_rows, np.nan)] * len(parts)
     return [_feature(levels, part, values) for part in parts]
@@ -287,7 +287,7 @@ def _feature(levels: Sequence[str], part: str, values: Values) -> FloatArray:
 
 
 def _check_kind(learned: str, values: Values, of_levels: bool) -> None:
-    """Checks that values are of a kind that stands for the kind of a column of the table that was learned."""
+    """Checks that the kind of values is compatible with the kind of the fitted column."""
     kind = values.kind
     groups = (("number", "boolean"), ("date", "datetime"), LEVELS, (learned,))
     alike = next(group for group in groups if learned in group)
@@ -304,7 +304,7 @@ def _check_kind(learned: str, values: Values, of_levels: bool) -> None:
 
 
 def converted(name: str, columns: Columns, table: Any) -> FloatArray:
-    """Returns `numbers` of checked columns and a table, which messages call `name`."""
+    """Returns `numbers` for checked columns and a table; messages use its `name`."""
     names, readers, n_rows = opened(name, table)
     wanted, kinds = columns.names.tolist(), columns.kinds.tolist()
     if not is_table(table):
@@ -341,7 +341,7 @@ def converted(name: str, columns: Columns, table: Any) -> FloatArray:
 
 
 def check_columns(name: str, columns: Any) -> int:
-    """Checks that a value is a whole `Columns`; returns the number of features."""
+    """Returns the number of features of a `Columns`, after checking that it is valid."""
     remedy = "pass what columns returned"
     check.instance(name, columns, Columns, "a Columns", remedy)
     check.on_cpu(**{f"{name}.{field}": a for field, a in columns._asdict().items()})
@@ -396,7 +396,7 @@ def check_columns(name: str, columns: Any) -> int:
 def columns(
     table: Table, *, categorical: Literal["from_dtype"] | Sequence[str] | None = "from_dtype"
 ) -> Columns:
-    """Learns what each column of a table is.
+    """Returns the kind of each column of a table, for `numbers`.
 
     Parameters
     ----------
@@ -405,8 +405,8 @@ def columns(
         array with fields, or a mapping from names to arrays of one length. The columns of a matrix
         (n_rows, n_columns) are called "0", "1", ... At least one row.
     categorical : "from_dtype", None, or sequence of str
-        Which columns are categories: those of text and of categorical dtypes; none, and text is refused; or,
-        besides those of text and of categorical dtypes, these, which may hold whole numbers.
+        Which columns are categorical. "from_dtype": those of text and of categorical dtypes. None: no column;
+        text is an error. Names: these columns, which may hold integers, and those of "from_dtype".
 
     Returns
     -------
@@ -416,10 +416,10 @@ def columns(
     Raises
     ------
     TypeError, ValueError
-        No table; columns of one name; for all columns at once: values of several kinds, text where
-        `categorical` is None, infinity, more than 65536 categories or one of more than 1000 characters.
+        Not a table; duplicate column names. One error lists all faulty columns: values of several kinds, text
+        with `categorical` None, infinity, more than 65536 categories or one of more than 1000 characters.
     ImportError
-        A data frame without narwhals.
+        A data frame, if narwhals is not installed.
 
     Notes
     -----
@@ -435,8 +435,8 @@ def columns(
     one value without gaps, no value    none
     ==================================  ===================================================================
 
-    None, NaN, NaT and pandas.NA are missing values. An object column is of the kind that all of its values
-    have. An Enum of polars is a categorical dtype without order. Cost: a pass over the table, and of text a
+    None, NaN, NaT and pandas.NA are missing values. The kind of an object column is that of all its values.
+    An Enum of polars is an unordered categorical dtype. Cost: a pass over the table, and for text a hash
     table of its values.
 
     Examples
@@ -460,12 +460,12 @@ def columns(
 
 
 def numbers(columns: Columns, table: Table) -> FloatArray:
-    """Returns the numbers of a table: a matrix of features, NaN where a value is missing.
+    """Returns a table as a matrix of features, NaN where a value is missing.
 
     Parameters
     ----------
     columns : Columns
-        From the function `columns`, of this table or of another one with the same columns.
+        Result of `columns` for this table, or for another one with the same columns.
     table : data frame, structured array, mapping or matrix
         As for `columns`. Columns are matched by name, in any order; those of a matrix by position. Columns
         without features may be absent.
@@ -473,16 +473,16 @@ def numbers(columns: Columns, table: Table) -> FloatArray:
     Returns
     -------
     (n_rows, n_features) array of float64
-        A category that did not occur before is missing. ``columns.categorical`` tells which features are
-        categories.
+        A category that is not in `columns` is NaN. ``columns.categorical`` is the mask of categorical
+        features.
 
     Raises
     ------
     TypeError, ValueError
-        No table; for all columns at once: missing ones, others, other kinds of values (text where numbers
-        were, a time zone where none was), infinity; `columns` whose arrays contradict each other.
+        Not a table; invalid `columns`. One error lists all faulty columns: missing or unknown ones, values of
+        another kind (such as text in place of numbers, or a time zone where there was none), infinity.
     ImportError
-        A data frame without narwhals.
+        A data frame, if narwhals is not installed.
 
     Examples
     --------
@@ -493,22 +493,22 @@ def numbers(columns: Columns, table: Table) -> FloatArray:
 
 
 def describe(columns: Columns) -> str:
-    """Returns a text with a line for each column of a table: what it holds, and what its features are.
+    """Returns a text with one line per column of a table: its content and its features.
 
     Parameters
     ----------
     columns : Columns
-        From the function `columns`.
+        Result of `columns`.
 
     Returns
     -------
     str
-        Lines of name, kind, range or categories, share of missing values, and features.
+        Name, kind, range or categories, share of missing values, and features.
 
     Raises
     ------
     TypeError, ValueError
-        No `Columns`; one whose arrays contradict each other.
+        Not a `Columns`, or an invalid one.
 
     Examples
     --------

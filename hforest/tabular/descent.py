@@ -1,4 +1,5 @@
-"""Stochastic gradient descent on a hinge forest and the features learned before it (Lay et al. 2018, Alg. 2).
+"""Stochastic gradient descent on a hinge forest and the learned features that it reads (Lay et al. 2018, Alg.
+2).
 
 The members of `tabular` and the networks of `demo` are trained by this loop.
 """
@@ -20,15 +21,16 @@ def steps(
     rate: Callable[[int], float],
     errors: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> Iterator[tuple[int, float, float]]:
-    """Makes a step on each batch; yields its number, above `first`, its learning rate and the loss before it.
+    """Takes a step on each batch; yields its number, above `first`, its learning rate and the loss before it.
 
-    A batch is a tuple of samples, and of what `loss` takes after the scores, whose gradient it returns, too.
+    A batch is a tuple of samples and of further arguments of `loss`, which returns loss and gradient of
+    scores.
 
-    * ``features(x)`` returns what the forest reads, z, and a function of (grad_z, step, lr) that moves what z
-      is made with;
+    * ``features(x)`` returns the input z of the forest, and a function of (grad_z, step, lr) that updates the
+      parameters of z;
     * ``forward(z, step=, lr=)`` returns scores and a route;
-    * ``backward(grad, route, z, step=, lr=)`` moves the forest, and returns grad_z;
-    * ``errors()`` is the context of a step.
+    * ``backward(grad, route, z, step=, lr=)`` updates the forest, and returns grad_z;
+    * ``errors()`` returns a context manager for a step.
     """
     for step, (x, *targets) in enumerate(batches, first + 1):
         lr = rate(step)

@@ -1,4 +1,4 @@
-"""What the trees read of a table with missing values or categories: numbers in their place."""
+"""Encoding of missing values and categories as numbers that the trees read."""
 
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ FLOAT32 = np.dtype(np.float32)
 
 
 class Encoding(NamedTuple):
-    """How numbers take the place of missing values and categories. Columns are in the common unit."""
+    """Encoding of missing values and categories as numbers; columns are scaled."""
 
     fill: FloatArray
     """(n_features,) float32: medians of the training rows."""
@@ -45,13 +45,13 @@ class Encoding(NamedTuple):
 
 
 def _known(z: FloatArray, missing: Any, of: Any, empty: float) -> FloatArray:
-    """Returns a number of the known values of each column, float32."""
+    """Returns a statistic of the known values of each column, float32."""
     columns = [column[~unknown] for column, unknown in zip(z.T, missing.T, strict=True)]
     return np.array([of(column) if column.size else empty for column in columns], np.float32)
 
 
 def _predictors(z: FloatArray, missing: Any, fill: FloatArray, imputed: IntArray) -> IntArray:
-    """Returns the columns of the largest correlations with each imputed column, over rows that know both."""
+    """Returns the columns most correlated with each imputed column, over rows where both are known."""
     centred = np.where(missing, 0, z - fill).astype(np.float64)
     there, squares = (~missing).astype(np.float64), centred**2
     products = centred[:, imputed].T @ centred
@@ -63,7 +63,7 @@ def _predictors(z: FloatArray, missing: Any, fill: FloatArray, imputed: IntArray
 
 
 def _design(filled: FloatArray, missing: Any, rows: IntArray, predictors: IntArray) -> FloatArray:
-    """Returns what a regression reads, (n_rows, 2 * n_predictors + 1) float64."""
+    """Returns the design matrix of a regression, (n_rows, 2 * n_predictors + 1) float64."""
     some = np.ix_(rows, predictors)
     return np.concatenate([filled[some], missing[some], np.ones((len(rows), 1))], axis=1, dtype=np.float64)
 
@@ -85,7 +85,7 @@ def _regressions(
 
 
 def _refilled(encoding: Encoding, slopes: FloatArray, z: FloatArray, filled: FloatArray) -> FloatArray:
-    """Returns columns with the predictions of a round in place of missing values, from those before it."""
+    """Returns columns with missing values replaced by a round's predictions from the previous columns."""
     missing, after = np.isnan(z), filled.copy()
     for j, predictors, beta in zip(encoding.imputed, encoding.predictors, slopes, strict=True):
         rows = np.flatnonzero(missing[:, j])
@@ -96,7 +96,7 @@ def _refilled(encoding: Encoding, slopes: FloatArray, z: FloatArray, filled: Flo
 
 
 def fit_numbers(z: FloatArray, seed: int) -> Encoding:
-    """Returns how missing values of numbers are filled in, from training rows with NaN.
+    """Returns the imputation of missing numbers, from training rows with NaN.
 
     `z` is (n_samples, n_features) float32.
     """
@@ -125,17 +125,17 @@ def filled_in(encoding: Encoding, z: FloatArray) -> FloatArray:
 
 
 def without_categories(x: FloatArray, categorical: Any) -> FloatArray:
-    """Returns columns of numbers; those of categories are 0."""
+    """Returns the columns, with 0 in categorical ones."""
     return x if categorical is None else np.where(categorical, x.dtype.type(0), x)
 
 
 def encoded(
     encoding: Encoding, z: FloatArray, x: FloatArray, codes: FloatArray | None = None
 ) -> tuple[FloatArray, FloatArray | None]:
-    """Returns what hinge trees and inner products read, and what grown trees read: None for the same.
+    """Returns the inputs of hinge trees and inner products, and of grown trees (None if they are equal).
 
-    Both are (n_samples, n_encoded) float32, the latter with NaN. `z` has numbers in the common unit, and 0
-    for categories, which are in `x`; `codes` are those of training rows.
+    Both are (n_samples, n_encoded) float32, the latter with NaN. `z` has scaled numbers, and 0 in categorical
+    columns, whose values are in `x`; `codes` are those of training rows.
     """
     # Forests that were grown without missing values refuse them.
     numbers, native = filled_in(encoding, z), z if encoding.imputed.size else None
@@ -151,8 +151,7 @@ def fit_encoding(
 ) -> tuple[Encoding, Rows]:
     """Returns the encoding of training rows `x`, and the rows with encoded columns.
 
-    ``rows.x`` has numbers in the common unit, and 0 in columns of categories, of which `categorical` is a
-    mask or None.
+    ``rows.x`` has scaled numbers, and 0 in categorical columns; `categorical` is their mask or None.
     """
     encoding, codes = fit_numbers(rows.x, seed), None
     if categorical is not None:
@@ -165,10 +164,10 @@ def fit_encoding(
 def columns(
     scaling: Scaling, encoding: Encoding | None, x: FloatArray
 ) -> tuple[FloatArray, FloatArray | None]:
-    """Returns what the trees read of samples, as `encoded`.
+    """Returns the inputs of the trees for samples, as `encoded` does.
 
-    Where the training rows had neither missing values nor categories (`encoding` is None) 0, the mean, takes
-    the place of missing values.
+    If the training rows had neither missing values nor categories (`encoding` is None), 0, the mean, replaces
+    missing values.
     """
     if encoding is not None:
         categorical = None if encoding.levels is None else encoding.levels.categorical
@@ -179,14 +178,14 @@ def columns(
 
 
 def knowing(forest: Forest) -> Forest:
-    """Returns a forest that takes missing values: one that was grown on rows without any sends them left."""
+    """Returns a forest that accepts missing values; if it was grown without any, they go left."""
     if forest.default_left.size:
         return forest
     return forest._replace(default_left=(forest.feature != -1).astype(np.uint8))
 
 
 def check_encoding(name: str, encoding: Any, n_features: int) -> int:
-    """Checks a whole `Encoding` of a table of so many columns; returns the number of encoded columns."""
+    """Returns the number of encoded columns of an `Encoding`, after checking it for a number of columns."""
     remedy = "pass what fit returned"
     check.instance(name, encoding, Encoding, "an Encoding", remedy)
     check_numpy({f"{name}.{field}": a for field, a in encoding._asdict().items() if field != "levels"})

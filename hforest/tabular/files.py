@@ -1,4 +1,4 @@
-"""A model as one file of plain arrays."""
+"""Files of models: plain arrays."""
 
 import os
 from functools import partial
@@ -34,12 +34,12 @@ LAYOUT = models.Layout(
 
 
 def write(file: str, model: Model, **more: Any) -> None:
-    """Writes a checked model, and arrays beside it."""
+    """Writes a checked model and further arrays."""
     models.save(file, model, tabular_format=FORMAT, n_members=len(model.members), **more)
 
 
 def save(file: str | os.PathLike[str], model: Model) -> None:
-    """Writes a model to an .npz file, whole or not at all.
+    """Writes a model to an .npz file, atomically.
 
     Parameters
     ----------
@@ -51,14 +51,15 @@ def save(file: str | os.PathLike[str], model: Model) -> None:
     Raises
     ------
     TypeError, ValueError, IndexError
-        Something else; a model whose arrays contradict each other.
+        Not a model, or an invalid one.
     OSError
-        The file cannot be written, or is a folder, a device or another special file; an existing file stays.
+        The file cannot be written, or is a folder, a device or another special file. An existing file is
+        unchanged.
 
     Notes
     -----
-    Plain arrays, no pickles, under the names of the fields: "scaling/<name>", "columns/<name>",
-    "members/<i>/<name>", "members/<i>/forest/<name>".
+    The file holds plain arrays, no pickles, under the names of the fields: "scaling/<name>",
+    "columns/<name>", "members/<i>/<name>", "members/<i>/forest/<name>".
 
     Examples
     --------
@@ -77,7 +78,7 @@ def save(file: str | os.PathLike[str], model: Model) -> None:
 
 
 def load(file: str | os.PathLike[str]) -> Model:
-    """Reads what `save` wrote.
+    """Returns the model in a file that `save` wrote.
 
     Parameters
     ----------
@@ -92,9 +93,9 @@ def load(file: str | os.PathLike[str]) -> Model:
     Raises
     ------
     FileNotFoundError, PermissionError
-        The file does not exist; the file must not be read.
+        The file does not exist, or may not be read.
     ValueError
-        Not such a file, a damaged one, or one whose arrays contradict each other.
+        Not a file of `save`, or a damaged or invalid one.
 
     Examples
     --------

@@ -34,12 +34,12 @@ MIN_HELD_OUT = 8
 
 
 def default_steps(n_samples: int, batch_size: int) -> int:
-    """Steps at most, by the data's size: so many passes over the rows, within bounds."""
+    """Returns the default maximum of steps: a fixed number of passes over the rows, within bounds."""
     return int(min(MAX_STEPS, max(MIN_STEPS, PASSES * n_samples // batch_size)))
 
 
 class _Targets:
-    """Labels as they are, or targets in deviations."""
+    """Labels, or standardised targets."""
 
     def __init__(self, target: supervised.Target) -> None:
         self.center, self.scale = np.zeros(target.n_outputs), np.ones(target.n_outputs)
@@ -58,7 +58,7 @@ class _Targets:
 
 
 def _numbers_of(x: ArrayLike, categorical: Any) -> tuple[ArrayLike, Columns | None, Any]:
-    """The numbers of a table, its columns, and which numbers are categories; of an array what was given."""
+    """Returns the numbers of a table, its columns, and the categorical ones; an array stays as it is."""
     if not is_table(x):
         return x, None, categorical
     of_table, numbers = learned("x", x, "from_dtype" if categorical is None else categorical)
@@ -93,7 +93,7 @@ def _validation_rows(
 
 
 def _parts(n: int, n_members: int, share: float, rng: np.random.Generator) -> list[IntArray]:
-    """Rows that each member holds out: disjoint parts as far as they go, none where they would be too few."""
+    """Returns the held-out rows of each member: disjoint as far as possible, none if they are too few."""
     size = int(share * n)
     if size < MIN_HELD_OUT:
         return [np.zeros(0, np.int64)] * n_members
@@ -125,14 +125,14 @@ def fit(
     progress: Progress = None,
     rng: Rng = None,
 ) -> Model:
-    """Returns a model of a table: hinge trees that start as a grown forest and are then trained by gradients.
+    """Returns a model of a table: hinge trees that start from a grown forest, trained by gradients.
 
     Parameters
     ----------
     x : (n_samples, n_features) array_like of real numbers, or a table
-        Samples, at least one, finite or NaN for missing values, in any units: columns are put to a common
-        one. A data frame, an array with fields or a mapping is read as the function `columns` says, and
-        `predict` takes tables with the same columns.
+        Samples, at least one, finite or NaN for missing values, in any units: columns are scaled. A data
+        frame, structured array or mapping is read by `columns`; `predict` then takes tables with the same
+        columns.
     y : (n_samples,) array_like of labels, or (n_samples,) or (n_samples, n_outputs) array_like of targets
         Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression.
         Number other labels with ``numpy.unique(y, return_inverse=True)[1]``.
@@ -142,47 +142,49 @@ def fit(
         Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
         1, and every class must occur. Classification only.
     sample_weight : (n_samples,) array_like, optional
-        Weights of the samples, at least 0, not all 0. A sample of weight 0 counts for nothing.
+        Weights of the samples, at least 0, not all 0. A sample of weight 0 has no influence.
     class_weight : "balanced", mapping, or (n_classes,) array-like, optional
         Factors of the sample weights of each class. Classes that a mapping omits have factor 1; "balanced"
         gives all classes that occur the same total weight.
     categorical : (n_features,) array_like of bools, or array_like of feature numbers, optional
-        Columns of categories: whole numbers 0 to 65535, or NaN. Their order means nothing; columns of
-        ordered categories are better left as numbers. Of a table: names of columns that are categories
-        beside those of text and of categorical dtypes.
+        Categorical columns, which hold integers from 0 to 65535, or NaN. Their order is not used; leave
+        ordered categories as numbers. For a table: names of categorical columns besides those of text and of
+        categorical dtypes.
     scaling : "auto", "deviations" or "normal"
-        Units of the columns: deviations from the mean, or quantiles of a normal distribution at the ranks of
-        the values; "auto" takes the latter where a column has long tails (kurtosis above 12).
+        Scaling of the columns. "deviations": standard deviations from the mean; "normal": normal quantiles of
+        the ranks; "auto": "normal" for columns with long tails (kurtosis above 12), else "deviations".
     n_members : int
-        Models of which predictions are averaged. Each holds out other rows. Of at most 20 000 rows as many
-        are fitted at the same time as there are threads (`set_num_threads`).
+        Number of models whose predictions are averaged. Each holds out different rows. With at most 20 000
+        rows members are fitted in parallel, one per thread (`set_num_threads`).
     n_trees : int
         Trees of a member.
     depth : int, optional
-        Decisions of a hinge tree, 1 to 30, with ``n_trees * 2**depth`` at most 2**24. By default 6, in a
-        regression 4. The grown forest has no limit.
+        Depth of a hinge tree, 1 to 30, with ``n_trees * 2**depth`` at most 2**24. By default 6, in a
+        regression 4. The depth of the grown forest is not limited.
     n_projections : int
-        Inner products of a member, each of two columns at random before training; 0 for none.
+        Number of inner products per member, initially of two random columns each; 0 for none.
     steps : int, optional
-        Steps of Adam of a member, at most; 0 leaves the start. By default 15 passes over the rows, 400 to
-        1500 steps.
+        Maximum number of Adam steps per member; with 0 there is no training. By default 15 passes over the
+        rows, but 400 to 1500 steps.
     batch_size : int, optional
-        Samples of a step; by default 128.
+        Number of samples per step; by default 128.
     lr : float, optional
         Learning rate; by default 0.012.
     average : bool
-        Whether states that are judged are averages over the steps before them, late ones weighing most.
+        Whether states evaluated on held-out rows are averages over the preceding steps, with the largest
+        weights for the last steps.
     share : float, optional
-        Share of the hinge trees in the prediction, 0 to 1; the rest is the grown forest's. By default
-        held-out rows choose it, and it is 1 without such rows.
+        Weight of the hinge trees in the prediction, 0 to 1; the grown forest has the rest. By default it is
+        selected on held-out rows, and 1 without them.
     validation : float or pair (x, y)
-        Share of the rows that a member holds out, 0 to 0.5, or samples and labels or targets of your own.
-        States are judged on them: training ends when they get no better, and the best is kept. With 0, or
-        where it makes fewer than 8 rows, nothing is held out, and the last state is kept.
+        Share of the rows that a member holds out, 0 to 0.5, or a pair of samples and labels or targets.
+        Training ends when the loss on them stops improving, and the best state is kept. With 0, or fewer than
+        8 rows, nothing is held out, and the last state is kept.
     progress : callable or bool, optional
-        Called as progress(done, total) with the steps so far, of at most total in all members: after every
-        step where members are fitted in turn, else some times a second. False ends the training and returns
-        the members that have begun, each with its best state. True shows a bar.
+        Called as progress(done, total) with the number of steps so far and their maximum over all members:
+        after every step, or a few times per second if members are fitted in parallel. If it returns False,
+        training ends, and the members that have started are returned with their best states. True shows a
+        bar.
     rng : None, int or numpy.random.Generator
         Source of random numbers; the same int gives the same result in every call.
 
@@ -194,20 +196,19 @@ def fit(
     Raises
     ------
     TypeError, ValueError, IndexError, MemoryError
-        Wrong kind, dtype or device; wrong shape, infinity, a number out of its range, categories that are no
-        whole numbers from 0 to 65535; columns or labels out of range or, without `n_classes`, labels with
-        gaps; a learning rate with which training diverges; no memory.
+        Wrong type, dtype or device; wrong shape; infinity; a number out of range; categories other than
+        integers from 0 to 65535; columns or labels out of range; without `n_classes`, labels with gaps; a
+        learning rate with which training diverges; not enough memory.
 
     Notes
     -----
-    Columns in a common unit and sparse random inner products of them, in their deviations, are the features
-    of a forest (`classic.grow`). Hinge trees take its splits, and leaf weights by ridge regression
-    (`hinge.from_forest`) of what the forest's out-of-bag predictions leave. Then Adam moves
-    thresholds, leaf weights and inner products (`hinge.adam_backward`) with softmax or squared loss.
-    Grown trees read NaN as it is. For hinge trees and inner products ridge regressions on the other columns
-    fill it in; categories are numbers to all trees, statistics of the targets and indicators (`Encoding`).
-    docs/tabular.md has what each part is worth. Cost: that of growing the forest and of the start, and about
-    half a millisecond a step.
+    A forest (`classic.grow`) is grown on the scaled columns and on standardised sparse random inner products
+    of them. Hinge trees start with its splits; ridge regression (`hinge.from_forest`) on the residuals of its
+    out-of-bag predictions gives their leaf weights. Adam (`hinge.adam_backward`) then trains thresholds, leaf
+    weights and inner products with softmax or squared loss. Grown trees read NaN directly. For hinge trees
+    and inner products, ridge regressions on other columns impute missing values. All trees read categories as
+    target statistics and indicators (`Encoding`). docs/tabular.md measures the effect of each part. Cost:
+    growing the forest, the ridge regression, and about half a millisecond per step.
 
     Examples
     --------
@@ -294,9 +295,9 @@ def fit(
 def _side_by_side(
     fitted: Callable[[int, Report], tuple[Member, bool]], n: int, steps: int, threads: int, report: Report
 ) -> list[Member]:
-    """Members `fitted(i, report)`, as many at a time as there are threads, fewer where `report` says to stop.
+    """Returns members `fitted(i, report)`, fitted one per thread; fewer if `report` ends the training.
 
-    `report` is called from this thread alone, with the steps of all members so far.
+    `report` is called only from this thread, with the number of steps of all members so far.
     """
     done, stop = [0] * n, threading.Event()
 
@@ -339,7 +340,7 @@ def _side_by_side(
 
 
 def check_converged(member: Member) -> None:
-    """Checks that training has left finite numbers."""
+    """Checks that the trained parameters are finite."""
     for a in (member.kernel, member.thresholds, member.weights):
         if not bool(np.isfinite(a).all()):
             raise ValueError(

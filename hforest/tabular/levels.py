@@ -1,4 +1,4 @@
-"""Columns of categories as numbers that hinge trees and inner products read: statistics of the targets."""
+"""Categorical columns as numbers that hinge trees and inner products read: statistics of the targets."""
 
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ UNKNOWN = -1
 
 
 class Levels(NamedTuple):
-    """Categories of columns, and the numbers that stand for them: encoded columns."""
+    """Categories of columns, and the numbers that encode them."""
 
     categorical: Any
     """(n_features,) bool: columns of categories."""
@@ -36,13 +36,13 @@ class Levels(NamedTuple):
 
 
 def _places(levels: IntArray, column: FloatArray) -> IntArray:
-    """Returns which of the categories of a column each value is; 0 for others and NaN."""
+    """Returns the number of the category of each value of a column; 0 for unknown ones and NaN."""
     after = np.minimum(np.searchsorted(levels, column), len(levels) - 1)
     return np.where(levels[after] == column, after, 0)
 
 
 def _statistics(place: IntArray, n_levels: int, y: FloatArray, weight: FloatArray) -> FloatArray:
-    """Returns smoothed means of y at each category less the mean of all, (n_levels, n_outputs) float64."""
+    """Returns smoothed means of y per category minus the overall mean, (n_levels, n_outputs) float64."""
     mean = np.average(y, axis=0, weights=weight)
     size = np.bincount(place, weight, n_levels)
     sums = np.stack([np.bincount(place, weight * column, n_levels) for column in y.T], axis=1)
@@ -52,7 +52,7 @@ def _statistics(place: IntArray, n_levels: int, y: FloatArray, weight: FloatArra
 def _target_codes(
     place: IntArray, n_levels: int, y: FloatArray, weight: FloatArray, fold: IntArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Returns statistics, (n_levels, n) of all rows and (n_samples, n) of the other folds at each row."""
+    """Returns target statistics: (n_levels, n) from all rows, (n_samples, n) from the other folds."""
     means = _statistics(place, n_levels, y, weight)
     size = np.sqrt(np.bincount(place, weight, n_levels))
     n = min(max(y.shape[1] - 1, 1), N_STATISTICS)
@@ -69,7 +69,7 @@ def _target_codes(
 
 
 def _indicators(place: IntArray, n_levels: int) -> FloatArray:
-    """Returns an indicator of each category that occurs, but of one of two, in deviations: (n_levels, n)."""
+    """Returns standardised indicators of the categories that occur, one for two categories: (n_levels, n)."""
     there = np.unique(place)
     chosen = there[1:] if len(there) <= 2 else there
     indicators = (np.arange(n_levels)[:, None] == chosen).astype(float)
@@ -80,9 +80,9 @@ def _indicators(place: IntArray, n_levels: int) -> FloatArray:
 def fit_levels(
     rows: Rows, x: FloatArray, categorical: Any, task: Task, n_outputs: int, seed: int
 ) -> tuple[Levels, FloatArray]:
-    """Returns the categories of training rows, and the encoded columns of categories at these rows.
+    """Returns the categories of training rows, and their encoded categorical columns.
 
-    `x` (n_samples, n_features) has categories, whole numbers or NaN, in the columns of `categorical`.
+    `x` (n_samples, n_features) has integers or NaN in the columns of `categorical`.
     """
     n = len(x)
     weight = np.ones(n) if rows.weight is None else rows.weight / rows.weight.mean()
@@ -108,7 +108,7 @@ def fit_levels(
 
 
 def codes_of(levels: Levels, x: FloatArray) -> FloatArray:
-    """Returns the encoded columns of categories at samples, (n_samples, n) float32."""
+    """Returns the encoded categorical columns of samples, (n_samples, n) float32."""
     begin, codes = 0, [np.zeros((len(x), 0), np.float32)]
     for j in np.flatnonzero(levels.categorical):
         known = levels.levels[levels.start[j] : levels.start[j + 1]]
@@ -119,7 +119,7 @@ def codes_of(levels: Levels, x: FloatArray) -> FloatArray:
 
 
 def merged(levels: Levels, numbers: FloatArray, codes: FloatArray) -> FloatArray:
-    """Returns (n_samples, n_encoded) float32: the columns of numbers, and the codes of categories."""
+    """Returns (n_samples, n_encoded) float32: numeric columns and encoded categories."""
     of_categories = np.repeat(levels.categorical, levels.widths)
     encoded = np.empty((len(codes), len(of_categories)), np.float32)
     encoded[:, of_categories] = codes
@@ -128,7 +128,7 @@ def merged(levels: Levels, numbers: FloatArray, codes: FloatArray) -> FloatArray
 
 
 def check_levels(name: str, levels: Any, n_features: int) -> int:
-    """Checks a whole `Levels` of so many columns; returns the number of encoded columns."""
+    """Returns the number of encoded columns of a `Levels`, after checking it for a number of columns."""
     remedy = "pass what fit returned"
     check.instance(name, levels, Levels, "Levels", remedy)
     check_numpy({f"{name}.{field}": a for field, a in levels._asdict().items()})

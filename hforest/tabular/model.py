@@ -1,4 +1,4 @@
-"""What a model of a table is, its checks, and predictions."""
+"""Models of tables: fields, checks, predictions."""
 
 from typing import Any, NamedTuple
 
@@ -20,11 +20,11 @@ FLOAT64 = np.dtype(np.float64)
 
 
 class Member(NamedTuple):
-    """Hinge trees and the grown forest that they began as, with the inner products that each of them reads.
+    """Hinge trees and the grown forest from which they started, with the inner products that each reads.
 
-    With ``z = [x, x @ kernel]`` of columns in a common unit the trees give
-    ``hinge.forward(z, thresholds, features, weights, aggregate="sum") + intercept + offset * g``. g are the
-    forest's targets, or the logarithms of its shares of classes; of classes these are scores (softmax).
+    With ``z = [x, x @ kernel]`` of scaled columns x the trees return ``hinge.forward(z, thresholds, features,
+    weights, aggregate="sum") + intercept + offset * g``. g are the predictions of the forest: targets, or
+    logarithms of class shares. For classes the result is scores (softmax).
     """
 
     kernel: FloatArray
@@ -68,7 +68,7 @@ class Model(NamedTuple):
 
 
 def inputs(x: FloatArray, kernel: FloatArray) -> FloatArray:
-    """Returns the columns and the inner products side by side, float32."""
+    """Returns the columns followed by the inner products, float32."""
     n_features = x.shape[1]
     z = np.empty((len(x), n_features + kernel.shape[1]), np.float32)
     z[:, :n_features] = x
@@ -93,7 +93,7 @@ def probabilities(scores: FloatArray) -> FloatArray:
 
 
 def offset_of(y: FloatArray, task: Task) -> FloatArray:
-    """Returns what the outputs of the trees are added to: logarithms of smoothed shares, or targets; float32.
+    """Returns the offset of the trees' outputs: logarithms of smoothed shares, or targets; float32.
 
     `y` (n_samples, n_outputs) are predictions of the forest.
     """
@@ -103,7 +103,7 @@ def offset_of(y: FloatArray, task: Task) -> FloatArray:
 
 
 def forest_inputs(x: FloatArray, kernel: FloatArray, native: FloatArray | None) -> FloatArray:
-    """Returns what a grown forest reads, float32: the columns, with NaN in `native`, and inner products."""
+    """Returns the input of a grown forest, float32: columns, with NaN from `native`, and inner products."""
     z = inputs(x, kernel)
     if native is not None:
         z[:, : x.shape[1]] = native
@@ -111,14 +111,14 @@ def forest_inputs(x: FloatArray, kernel: FloatArray, native: FloatArray | None) 
 
 
 def forest_outputs(member: Member, x: FloatArray, native: FloatArray | None = None) -> FloatArray:
-    """Returns what the grown forest alone predicts, (n_samples, n_outputs) float64; `x` in a common unit."""
+    """Returns predictions of the grown forest alone, (n_samples, n_outputs) float64; `x` is scaled."""
     return tree.predict(member.forest, forest_inputs(x, member.grown_kernel, native)).astype(np.float64)
 
 
 def trees_scores(member: Member, x: FloatArray, grown: FloatArray | None, task: Task) -> FloatArray:
-    """Returns scores of classes, or targets in deviations, (n_samples, n_outputs) float32.
+    """Returns class scores, or standardised targets, (n_samples, n_outputs) float32.
 
-    `grown` are the `forest_outputs` of the samples; None will do where the member's `offset` is 0.
+    `grown` are the `forest_outputs` of the samples, or None if the member's `offset` is 0.
     """
     t, f, w = member.thresholds, member.features, member.weights
     y = hinge.forward(inputs(x, member.kernel), t, f, w, aggregate="sum") + member.intercept
@@ -130,7 +130,7 @@ def trees_scores(member: Member, x: FloatArray, grown: FloatArray | None, task: 
 
 
 def trees_outputs(member: Member, x: FloatArray, grown: FloatArray | None, task: Task) -> FloatArray:
-    """Returns what the hinge trees predict, (n_samples, n_outputs) float64, as `trees_scores` scores."""
+    """Returns predictions of the hinge trees, (n_samples, n_outputs) float64; see `trees_scores`."""
     y = trees_scores(member, x, grown, task)
     return probabilities(y) if task == "classification" else y.astype(np.float64)
 
@@ -177,7 +177,7 @@ def _check_member(name: str, member: Any, n_features: int, n_outputs: int) -> No
 
 
 def check_model(name: str, model: Any) -> int:
-    """Checks that a value is a whole `Model`; returns the number of columns that samples have."""
+    """Returns the number of columns of a model's samples, after checking that the `Model` is valid."""
     check.instance(name, model, Model, "a Model", "fit or load one")
     check.choice(f"{name}.task", model.task, supervised.TASKS)
     n_features = check_scaling(f"{name}.scaling", model.scaling)
@@ -205,7 +205,7 @@ def check_model(name: str, model: Any) -> int:
 
 
 def check_width(x: FloatArray, n_features: int) -> None:
-    """Checks that samples have the columns of the table that a model was fitted on."""
+    """Checks that samples have the number of columns that a model was fitted on."""
     if x.shape[1] != n_features:
         raise ValueError(
             f"x: expected the {n_features} columns that the model was fitted on, got {x.shape[1]}; pass "
@@ -214,39 +214,39 @@ def check_width(x: FloatArray, n_features: int) -> None:
 
 
 def numbers_of(model: Model, x: ArrayLike) -> ArrayLike:
-    """Returns the numbers of a table by the columns of a model; of a model without columns x as it is."""
+    """Returns a table as numbers, by the columns of a model; without columns x itself."""
     return x if model.columns is None else converted("x", model.columns, x)
 
 
 def predict(model: Model, x: ArrayLike) -> FloatArray:
-    """Class probabilities, or targets, of the rows of a table.
+    """Returns class probabilities, or predicted targets, of the rows of a table.
 
     Parameters
     ----------
     model : Model
         From `fit` or `load`.
     x : (n_samples, n_features) array_like of real numbers, or a table
-        Samples in the units of the table that the model was fitted on, finite or NaN for missing values.
-        Numbers outside of the range that a column had there are taken as the nearest in it, and categories
-        that it had not as missing. Of a model that was fitted on a data frame: a table with its columns, as
-        `numbers` takes it.
+        Samples in the units of the training table, finite or NaN for missing values. Numbers outside the
+        training range of a column are clipped to it; unknown categories are treated as missing. If the model
+        was fitted on a data frame: a table with the same columns, see `numbers`.
 
     Returns
     -------
     (n_samples, n_classes) or (n_samples, n_outputs) array of float64
-        Probabilities, whose rows sum to 1, or targets in their units; (n_samples,) in a regression of one
+        Probabilities, whose rows sum to 1, or targets in the units of training; (n_samples,) for a single
         target.
 
     Raises
     ------
     TypeError, ValueError, IndexError
-        Wrong kind, dtype or device; wrong shape or infinity; a model whose arrays contradict each other.
+        Wrong type, dtype or device; wrong shape; infinity; an invalid model.
 
     Notes
     -----
-    The mean over members of ``share * trees + (1 - share) * forest``. A model of rows without missing values
-    takes the mean of a column in their place. Cost: a product with the learned inner
-    products, n_trees paths of hinge trees, and where share is below 1 as many of the grown forest.
+    The prediction is the mean over members of ``share * trees + (1 - share) * forest``. If the training rows
+    had no missing values, a missing value is replaced by the mean of its column. Cost: a matrix product with
+    the learned inner products, and n_trees paths through hinge trees; the same number through the grown
+    forest if share is below 1.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Constants of the recipe, and what its steps pass on: settings, rows, losses."""
+"""Constants of `fit`, and records that its parts exchange: settings, rows, losses."""
 
 from typing import NamedTuple
 
@@ -43,7 +43,7 @@ SHARES = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
 class Settings(NamedTuple):
-    """Settings of `fit`, checked."""
+    """Checked settings of `fit`."""
 
     task: Task
     n_classes: int | None
@@ -58,7 +58,7 @@ class Settings(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Rows of a table with columns in a common unit."""
+    """Rows of a table with scaled columns."""
 
     x: FloatArray
     """(n_samples, n_encoded) float32, finite: what hinge trees and inner products read."""

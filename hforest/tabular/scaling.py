@@ -1,4 +1,4 @@
-"""Scaling of a table in a common unit: deviations, or normal scores where a column has long tails."""
+"""Scaling of columns: standard deviations from the mean, or normal scores for long tails."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ N_KNOTS = 256
 
 
 class Scaling(NamedTuple):
-    """How columns of a table are put to a common unit."""
+    """Scaling of the columns of a table."""
 
     low: FloatArray
     """(n_features,) float64: least values of the training rows; lower ones are taken as these."""
@@ -44,7 +44,7 @@ def deviations(scaling: Scaling, x: FloatArray) -> FloatArray:
 
 
 def transformed(scaling: Scaling, x: FloatArray) -> FloatArray:
-    """Returns (n_samples, n_features) float32, from samples in the units of the table.
+    """Returns scaled columns, (n_samples, n_features) float32, from samples in the units of the table.
 
     Numbers are finite; NaN stays NaN.
     """
@@ -77,7 +77,7 @@ def _moments(x: FloatArray, low: FloatArray, high: FloatArray) -> tuple[FloatArr
 
 
 def _normal_scores(values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Knots of a column and the normal quantiles of their ranks, standardised over the rows."""
+    """Returns knots of a column and the normal quantiles of their ranks, standardised over the rows."""
     knots, counts = np.unique(values, return_counts=True)
     rank = (np.cumsum(counts) - 0.5 * counts) / len(values)
     if len(knots) > N_KNOTS:
@@ -94,9 +94,9 @@ def _normal_scores(values: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def measure(x: FloatArray, kind: str) -> Scaling:
-    """Returns the units of the columns of `x`, (n_samples, n_features) of float32 or float64.
+    """Returns the scaling of the columns of `x`, (n_samples, n_features) of float32 or float64.
 
-    Missing values (NaN) count for nothing.
+    Missing values (NaN) are ignored.
     """
     x = x.astype(np.float64)
     low, high = x.min(axis=0), x.max(axis=0)
@@ -122,14 +122,14 @@ def measure(x: FloatArray, kind: str) -> Scaling:
 
 
 def check_numpy(arrays: Mapping[str, Any]) -> None:
-    """Checks that what stands under these names are NumPy arrays."""
+    """Checks that the values with these names are NumPy arrays."""
     for name, a in arrays.items():
         if type(a) not in check.NUMPY_TYPES:
             raise TypeError(f"{name}: expected a NumPy array, got {type(a).__name__}; pass what fit returned")
 
 
 def check_scaling(name: str, scaling: Any) -> int:
-    """Checks that a value is a whole `Scaling`; returns the number of columns."""
+    """Returns the number of columns of a `Scaling`, after checking that it is valid."""
     check.instance(name, scaling, Scaling, "a Scaling", "pass what fit returned")
     real, sizes = np.dtype(np.float64), check.Sizes()
     arrays = {f"{name}.{field}": a for field, a in scaling._asdict().items()}

@@ -1,4 +1,4 @@
-"""The start of a member: a grown forest, and hinge trees that correct it by ridge regression."""
+"""Initialisation of a member: a grown forest, and hinge trees that correct it by ridge regression."""
 
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ class Start(NamedTuple):
 
 
 def _random_kernel(x: FloatArray, n_projections: int, rng: np.random.Generator) -> FloatArray:
-    """Returns sparse random inner products with a deviation of 1 over the rows."""
+    """Returns sparse random inner products with a standard deviation of 1 over the rows."""
     n_features = x.shape[1]
     kernel = np.zeros((n_features, n_projections), np.float32)
     for j in range(n_projections):
@@ -38,7 +38,7 @@ def _random_kernel(x: FloatArray, n_projections: int, rng: np.random.Generator) 
 
 
 def drawn(rows: Rows, rng: np.random.Generator) -> IntArray:
-    """As many rows, each as often as its weight says: systematic resampling."""
+    """Returns the same number of rows, each repeated by its weight (systematic resampling)."""
     n = len(rows.x)
     if rows.weight is None:
         return np.arange(n)
@@ -56,7 +56,7 @@ class _Grown(NamedTuple):
 def _grown(
     rows: Rows, y: FloatArray, kernel: FloatArray, settings: Settings, rng: np.random.Generator
 ) -> _Grown:
-    """Trees on plain columns, then trees on columns and inner products, as one forest.
+    """Returns one forest: trees on columns, then trees on columns and inner products.
 
     `y` (n_samples, n_outputs) has shares of the classes, or targets.
     """
@@ -87,7 +87,7 @@ def _grown(
 
 
 def _of_numbers(forest: Forest, x: FloatArray) -> Forest:
-    """Returns a forest with the splits of one, which reads numbers `x` in place of missing values."""
+    """Returns a forest with the splits of another, which reads imputed numbers `x`."""
     if not forest.default_left.size:
         return forest
     # A split that finds missing values sends all numbers left.
@@ -98,7 +98,7 @@ def _of_numbers(forest: Forest, x: FloatArray) -> Forest:
 
 
 def begin(rows: Rows, held: Rows | None, settings: Settings, rng: np.random.Generator) -> Start:
-    """Grows a forest, and fits hinge trees with its splits to what it leaves out of bag."""
+    """Returns a grown forest, and hinge trees with its splits fitted to its out-of-bag residuals."""
     task, classes = settings.task, settings.task == "classification"
     kernel = _random_kernel(rows.x, settings.n_projections, rng)
     y = np.eye(settings.n_classes or 1)[rows.y] if classes else rows.y.astype(np.float64)

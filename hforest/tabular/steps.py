@@ -1,4 +1,4 @@
-"""Further steps of a fitted model on rows that come later."""
+"""Further training of a fitted model on new rows."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ BATCH_SIZE, LEARNING_RATE = 64, 0.006
 
 
 class TrainingState(NamedTuple):
-    """What `partial_fit` keeps between its calls, beside the model."""
+    """State that `partial_fit` needs in its next call, besides the model."""
 
     moments: tuple[Moments, ...]
     """One of each member."""
@@ -87,25 +87,25 @@ def partial_fit(
     batch_size: int | None = None,
     lr: float | None = None,
 ) -> tuple[Model, TrainingState]:
-    """Returns a model whose hinge trees have learned some more rows, and the state to go on from.
+    """Returns a model trained on further rows, and the state for the next call.
 
     Parameters
     ----------
     model : Model
-        From `fit`, on rows that tell the units of the columns and all classes, and then from the call before.
-        It is not changed.
+        Result of `fit`, or of the previous call; not modified. Rows of `fit` fix the scaling of columns and
+        the classes, so they should be representative.
     x : (n_samples, n_features) array_like of real numbers, or a table
-        Samples in the units of the table that the model was fitted on, finite or NaN for missing values, at
-        least one. They are taken once, in their order. Numbers outside of the range that a column had in
-        `fit` are taken as the nearest in it, and categories that it had not as missing.
+        Samples, at least one, in the units of the table of `fit`, finite or NaN for missing values. They are
+        read once, in order. Numbers outside the range of a column in `fit` are clipped to it; unknown
+        categories are treated as missing.
     y : (n_samples,) array_like of labels, or (n_samples,) or (n_samples, n_outputs) array_like of targets
-        As `fit` took them.
+        Labels or targets, as for `fit`.
     state : TrainingState, optional
-        From the call before. By default Adam begins anew.
+        State of the previous call. By default Adam starts from zero moments.
     sample_weight : (n_samples,) array_like, optional
         Weights of the samples, at least 0, not all 0; samples of weight 0 are left out. By default 1.
     batch_size : int, optional
-        Samples of a step of Adam; by default 64.
+        Number of samples per Adam step; by default 64.
     lr : float, optional
         Learning rate; by default 0.006. It rises over the first 25 steps.
 
@@ -119,14 +119,14 @@ def partial_fit(
     Raises
     ------
     TypeError, ValueError, IndexError
-        As from `fit` and `predict`; a state of another model.
+        As for `fit` and `predict`; a state of another model.
 
     Notes
     -----
-    Adam moves thresholds, leaf weights and inner products of each member by the gradient of a batch's softmax
-    or squared loss, as in `fit`: of the member's hinge trees, to whose outputs the multiple ``offset`` of the
-    forest's predictions is added. A sample of weight w counts w times in it. The grown forests stay as they
-    are. Cost: about half a millisecond a step and member, and the forests' predictions.
+    Adam trains thresholds, leaf weights and inner products of each member, as in `fit`, on the softmax or
+    squared loss of a batch. The loss is that of the member's hinge trees, plus ``offset`` times the
+    predictions of its grown forest. A sample of weight w counts w times. Grown forests do not change. Cost:
+    about half a millisecond per step and member, and the forests' predictions.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Reading of tables: every column as plain arrays, whatever library has made the table.
+"""Readers of tables: every column as plain arrays, from any library.
 
 Data frames of pandas, polars and Arrow are read through narwhals; structured arrays, mappings and matrices
-without it. Nothing here knows what a column becomes: `columns` decides that.
+without it. The conversion to features is in `columns`.
 """
 
 from collections import Counter, defaultdict
@@ -45,7 +45,7 @@ _DAY = np.timedelta64(1, "D")
 
 
 class Values(NamedTuple):
-    """What a column of a table holds. One of the arrays is there, of the kind."""
+    """Values of a column of a table. Only the array of its kind is set."""
 
     kind: str
     numbers: Any = None
@@ -60,7 +60,7 @@ class Values(NamedTuple):
 
 
 class ColumnError(Exception):
-    """What is wrong with one column: what was expected, what was got, and the remedy, as one text."""
+    """Error of one column: expected, got and remedy in one text."""
 
     def __init__(self, expected: str, got: str, remedy: str, error: type[Exception] = ValueError) -> None:
         super().__init__(f"expected {expected}, got {got}; {remedy}")
@@ -68,7 +68,7 @@ class ColumnError(Exception):
 
 
 class Faults:
-    """Collects what is wrong with the columns of a table, so that one error lists all."""
+    """Collects the faults of the columns of a table, so that one error lists them all."""
 
     def __init__(self, name: str, expected: str, remedy: str) -> None:
         """`name` is that of the table in messages; `expected` and `remedy` head a list of several faults."""
@@ -77,12 +77,12 @@ class Faults:
         self._errors: set[type[Exception]] = set()
 
     def add(self, place: str, fault: ColumnError) -> None:
-        """Adds a fault of a place such as "column 'age'"."""
+        """Adds a fault at a place such as "column 'age'"."""
         self._texts.append(f"{place}: {fault}")
         self._errors.add(fault.error)
 
     def check(self) -> None:
-        """Raises the error of all faults; of several kinds it is ValueError."""
+        """Raises one error for all faults; ValueError if their types differ."""
         if not self._texts:
             return
         error = self._errors.pop() if len(self._errors) == 1 else ValueError
@@ -95,7 +95,7 @@ class Faults:
 
 
 def shown(names: Iterable[str], most: int = 8) -> str:
-    """Returns names in quotes, the first of many."""
+    """Returns names in quotes, only the first few of many."""
     quoted = [repr(name) for name in names]
     return ", ".join(quoted[:most]) + (f", ... ({len(quoted)})" if len(quoted) > most else "")
 
@@ -184,7 +184,7 @@ def _opened_frame(name: str, table: Any) -> tuple[list[str], list[Reader], int]:
 
 
 def of_array(a: np.ndarray) -> Values:
-    """Returns what a column holds, (n_rows,) of any dtype."""
+    """Returns the values of a column, (n_rows,) of any dtype."""
     kind = a.dtype.kind
     if a.ndim != 1:
         raise ColumnError("one value in a row", f"arrays of shape {a.shape[1:]}", "make a column of each")
@@ -209,7 +209,7 @@ def of_array(a: np.ndarray) -> Values:
 
 
 def _group(kind: type) -> str:
-    """Returns the kind of the values of a Python type; "" of others."""
+    """Returns the kind of the values of a Python type; "" for unknown types."""
     if kind is type(None) or kind.__name__ in ("NAType", "NaTType"):
         return MISSING
     for group, types in (
@@ -265,7 +265,7 @@ def _mixed(a: np.ndarray, groups: Mapping[type, str], occurring: set[str]) -> Co
 
 
 def _of_group(kind: str, values: np.ndarray, present: np.ndarray) -> Values:
-    """Returns `values` of one kind: those of the rows in which `present` (n_rows,) is True."""
+    """Returns `Values` of one kind; `values` are those of the rows where `present` (n_rows,) is True."""
     if kind == "text":
         levels, some = encoded(values)
         codes = np.full(len(present), -1)
@@ -300,7 +300,7 @@ def _of_group(kind: str, values: np.ndarray, present: np.ndarray) -> Values:
 
 
 def encoded(texts: Iterable[str]) -> tuple[tuple[str, ...], IntArray]:
-    """Returns the different texts in order of first occurrence, and the place of each text among them."""
+    """Returns distinct texts in order of first occurrence, and the index of each text among them."""
     places: defaultdict[str, int] = defaultdict()
     places.default_factory = places.__len__  # of a new text: the number of texts before it
     codes = np.fromiter(map(places.__getitem__, texts), np.int64)

@@ -1,4 +1,4 @@
-"""Training of a member: Adam on thresholds, leaf weights and inner products, judged by held-out rows."""
+"""Training of a member: Adam on thresholds, leaf weights and inner products, with held-out rows."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from .start import Start, begin
 
 
 class Moments(NamedTuple):
-    """What Adam keeps of a member."""
+    """Adam's moments of a member."""
 
     trees: hinge.AdamState
     """Of thresholds and leaf weights."""
@@ -37,7 +37,7 @@ LEARNED = ("thresholds", "weights", "kernel")
 
 
 def copied(member: Member) -> Member:
-    """Returns a member with copies of what training changes."""
+    """Returns a member with copies of the trained arrays."""
     return member._replace(**{name: getattr(member, name).copy() for name in LEARNED})
 
 
@@ -48,7 +48,7 @@ Batch = tuple[FloatArray, FloatArray | IntArray, FloatArray | None, FloatArray |
 def steps(
     member: Member, moments: Moments, batches: Iterable[Batch], task: Task, first: int, lr: float
 ) -> Iterator[tuple[int, float, float]]:
-    """Makes a step of Adam on each batch, after `first` ones, in place, as `descent.steps` does."""
+    """Takes an Adam step on each batch, in place, after `first` steps; yields as `descent.steps` does."""
     kernel = member.kernel
     trees = member.thresholds, member.features, member.weights, moments.trees
     n_trees, n_outputs = len(member.weights), member.weights.shape[2]
@@ -90,7 +90,7 @@ def steps(
 
 
 def _drawn(rows: Rows, size: int, n_batches: int, rng: np.random.Generator) -> Iterator[IntArray]:
-    """Rows of mini-batches: permutations, or draws by weight."""
+    """Yields rows of mini-batches: from permutations, or drawn by weight."""
     n, left = len(rows.x), np.zeros(0, np.int64)
     cumulative = None if rows.weight is None else np.cumsum(rows.weight / rows.weight.sum())
     for _ in range(n_batches):
@@ -103,7 +103,7 @@ def _drawn(rows: Rows, size: int, n_batches: int, rng: np.random.Generator) -> I
 
 
 class _Judged(NamedTuple):
-    """The best mixture of the outputs of hinge trees and of a grown forest on held-out rows."""
+    """Best mixture of the outputs of hinge trees and of a grown forest on held-out rows."""
 
     loss: float
     factor: float
@@ -124,7 +124,7 @@ def _best_mixture(scores: FloatArray, grown: FloatArray, held: Rows, settings: S
 
 
 class _Judge:
-    """Keeps the state that has, mixed with the grown forest, the least loss on held-out rows."""
+    """Keeps the state whose mixture with the grown forest has the least loss on held-out rows."""
 
     def __init__(self, start: Start, held: Rows | None, settings: Settings) -> None:
         member = start.member
@@ -137,7 +137,7 @@ class _Judge:
             self._waited = 0
 
     def __call__(self, state: list[FloatArray]) -> bool:
-        """Judges what is learned; returns whether training is to go on."""
+        """Evaluates the current state; returns whether training continues."""
         learned: dict[str, Any] = dict(zip(LEARNED, (a.astype(np.float32) for a in state), strict=True))
         member = self._member._replace(**learned)
         if self._held is None:
@@ -169,7 +169,7 @@ def _trained(
     report: Callable[[int], bool],
     rng: np.random.Generator,
 ) -> tuple[Member, bool]:
-    """Returns the member after training, and whether it was not stopped by `report`."""
+    """Returns the trained member, and False if `report` stopped its training."""
     member, offset = start.member, start.offset
     trained, moments = copied(member), zeros(member)
     state = [getattr(trained, name) for name in LEARNED]
@@ -199,7 +199,7 @@ def _trained(
 def member_of(
     rows: Rows, held: Rows | None, settings: Settings, report: Callable[[int], bool], rng: np.random.Generator
 ) -> tuple[Member, bool]:
-    """Returns a member fitted to rows, judged on held-out ones, and whether to go on with the next one."""
+    """Returns a member fitted to rows with held-out rows, and whether to continue with the next one."""
     with unchecked(), np.errstate(over="ignore", invalid="ignore"):
         start = begin(rows, held, settings, rng)
         return _trained(start, rows, held, settings, report, rng)

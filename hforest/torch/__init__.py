@@ -1,7 +1,7 @@
 """Hinge and neural forests in PyTorch: operators with gradients, and modules.
 
-Needs PyTorch 2.4 or newer: ``pip install -e '.[torch]'``. Import it by its name, `import hforest.torch`;
-`import hforest` does not import PyTorch.
+Requires PyTorch 2.4 or newer: ``pip install -e '.[torch]'``. Write `import hforest.torch`; `import hforest`
+does not import PyTorch.
 """
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING

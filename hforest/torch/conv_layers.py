@@ -16,7 +16,7 @@ Ints = int | tuple[int, ...]
 
 
 class _HingeConv(Forest):
-    """What the modules for one, two and three axes share."""
+    """Base class of the modules for one, two and three spatial axes."""
 
     n_axes = 0
 
@@ -82,9 +82,9 @@ class _HingeConv(Forest):
         self.in_channels, self.groups, self.vector_features = in_channels, groups, vector_features
 
     def forward(self, x: Tensor, vector: Tensor | None = None) -> Tensor:
-        """Returns the outputs, (n_images, *outputs, *out), or with the trees before them.
+        """Returns the outputs, (n_images, *outputs, *out), or (n_images, n_trees, *outputs, *out).
 
-        `vector` is (n_images, vector_features), where the layer has such.
+        `vector` is (n_images, vector_features) for a layer with `vector_features`, else None.
         """
         if x.ndim != 2 + self.n_axes or x.shape[1] != self.in_channels:
             raise ValueError(
@@ -119,9 +119,9 @@ class _HingeConv(Forest):
 
 
 class HingeConv1d(_HingeConv):
-    """A hinge forest at each window of a sequence, (n, in_channels, length).
+    """Hinge forest applied to each window of a sequence, (n, in_channels, length).
 
-    As `HingeConv2d` with one axis in space.
+    As `HingeConv2d` with one spatial axis.
 
     Examples
     --------
@@ -135,36 +135,36 @@ class HingeConv1d(_HingeConv):
 
 
 class HingeConv2d(_HingeConv):
-    """A hinge forest at each window of an image: convolution with a forest in place of a linear map.
+    """Hinge forest applied to each window of an image: convolution with a forest in place of a linear map.
 
     Parameters
     ----------
     in_channels : int
-        Channels of the input (n, in_channels, height, width).
+        Number of channels of the input (n, in_channels, height, width).
     n_trees, depth : int
-        Trees or ferns, and levels of each.
+        Number of trees or ferns, and their depth.
     kernel_size : int or tuple of ints
         Size of the windows.
     outputs : int or tuple of ints
-        Shape of a leaf's weights. The result is (n, *outputs, height, width) of the windows.
+        Shape of a leaf's weights. The result is (n, *outputs, out_height, out_width), one output per window.
     stride, padding, dilation : int or tuple of ints
-        As in `torch.nn.Conv2d`; padding is with zeros.
+        As in `torch.nn.Conv2d`, with zero padding.
     groups : int
-        Parts of the channels; each has n_trees / groups trees, which see its channels alone. With
-        `aggregate` it has outputs / groups of the outputs.
+        Number of groups of channels. Each group has n_trees / groups trees, which read only its channels.
+        With `aggregate` each group gives outputs / groups of the outputs.
     vector_features : int
-        Numbers of a vector that comes with each image, ``layer(x, vector)``: a vertex compares a number of
-        the window or of the vector, which has a channel of its own (x is copied with them). Windows whose
-        middle is in the padding read 0.
+        Length of a vector that is passed with each image, ``layer(x, vector)``: a vertex compares a value of
+        the window or of the vector. Each vector value becomes a channel, for which x is copied. Windows
+        centred in the padding read 0.
     kind : "tree" or "fern"
         A tree has 2**depth - 1 vertices. A fern has depth vertices, one per level.
     margin : "column" or "projection"
-        Vertices compare numbers of the window, or its inner products with vectors of their own, which are
-        learned.
+        Vertices compare values of the window, or its inner products with learned vectors, one per vertex.
     aggregate : "sum", "mean" or None
-        Outputs of the trees are added, averaged, or kept apart: (n, n_trees, *outputs, height, width).
+        Whether outputs of trees are summed, averaged, or returned separately (None): (n, n_trees, *outputs,
+        out_height, out_width).
     sparse : bool
-        Make the gradient of `weights` sparse, for `RowAdam`.
+        Whether the gradient of `weights` is sparse, for `RowAdam`.
     generator : torch.Generator, optional
         Source of random numbers; by default PyTorch's own.
     device : torch.device, optional
@@ -180,8 +180,8 @@ class HingeConv2d(_HingeConv):
 
     Notes
     -----
-    The start is that of `hforest.hinge.init` (Lay et al. 2018, Alg. 1). Windows are read
-    by index arithmetic: no tensor of all windows is made, forward or backward.
+    Parameters are initialised by `hforest.hinge.init` (Lay et al. 2018, Alg. 1). Windows are read by index
+    arithmetic: neither pass allocates a tensor of all windows.
 
     Examples
     --------
@@ -195,9 +195,9 @@ class HingeConv2d(_HingeConv):
 
 
 class HingeConv3d(_HingeConv):
-    """A hinge forest at each window of a volume, (n, in_channels, depth, height, width).
+    """Hinge forest applied to each window of a volume, (n, in_channels, depth, height, width).
 
-    As `HingeConv2d` with three axes in space.
+    As `HingeConv2d` with three spatial axes.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Calls with CUDA tensors: CuPy arrays of the same memory, on PyTorch's current stream."""
+"""Calls with CUDA tensors, through CuPy arrays of the same memory on PyTorch's current stream."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -10,7 +10,7 @@ from ..core.extras import missing
 
 
 def import_cupy() -> Any:
-    """Returns the module CuPy, which functions on CUDA tensors need."""
+    """Returns the module CuPy, which functions on CUDA tensors require."""
     try:
         import cupy
     except ImportError as error:
@@ -19,10 +19,10 @@ def import_cupy() -> Any:
 
 
 def call(kernel: Callable[..., Any], arguments: Sequence[Any]) -> Any:
-    """Returns the results of a kernel as tensors (or None); memory goes both ways through DLPack, uncopied.
+    """Returns the results of a kernel as tensors (or None). DLPack passes memory both ways without copies.
 
-    CuPy's pool reuses memory in the order of the stream that it was allocated on, so a result that is read on
-    another stream must outlive that reading, as `Tensor.record_stream` cannot know memory of CuPy.
+    CuPy's pool reuses memory in the order of the stream of its allocation. So a result that another stream
+    reads must stay alive until then: `Tensor.record_stream` does not apply to CuPy's memory.
     """
     cupy = import_cupy()
     with _stream(next(a.device for a in arguments if isinstance(a, torch.Tensor))):
@@ -41,7 +41,7 @@ def as_array(t: torch.Tensor) -> Any:
 
 
 def stream_of(t: torch.Tensor) -> AbstractContextManager[Any]:
-    """Returns PyTorch's current stream as CuPy's, for a tensor on a GPU; nothing for one on the CPU."""
+    """Returns a context of PyTorch's current stream in CuPy for a GPU tensor; an empty one on the CPU."""
     return _stream(t.device) if t.is_cuda else nullcontext()
 
 

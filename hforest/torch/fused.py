@@ -1,4 +1,4 @@
-"""A step of Adam in the backward pass: forests whose parameters move as soon as their gradients are known."""
+"""Adam steps within the backward pass, which updates a forest as soon as its gradients are computed."""
 
 import weakref
 from typing import Any
@@ -15,7 +15,7 @@ from .rows import Settings
 
 
 def settings_of(group: dict[str, Any]) -> Settings:
-    """Returns lr, both betas, eps and weight decay of a group of parameters."""
+    """Returns lr, both betas, eps and weight decay of a parameter group."""
     betas = group["betas"]
     if not isinstance(betas, (tuple, list)) or len(betas) != 2:
         raise TypeError(f"betas: expected two numbers, got {betas!r}; pass (beta1, beta2)")
@@ -25,7 +25,7 @@ def settings_of(group: dict[str, Any]) -> Settings:
 
 
 def _without_decay(settings: Settings) -> tuple[float, float, float, float]:
-    """Returns lr, both betas and eps: steps in the backward pass have no weight decay."""
+    """Returns lr, both betas and eps: steps in the backward pass do not support weight decay."""
     *numbers, weight_decay = settings
     if weight_decay:
         raise ValueError(
@@ -38,20 +38,20 @@ def _without_decay(settings: Settings) -> tuple[float, float, float, float]:
 
 
 class FusedForest:
-    """Thresholds and leaf weights that the backward pass moves, and Adam's state of both.
+    """Thresholds and leaf weights that the backward pass updates, with their Adam state.
 
-    Both parameters hold it in their `rows.Missed`, so that either can take its missed steps alone.
+    Both parameters refer to it in their `rows.Missed`, so each can take its missed steps by itself.
 
     Parameters
     ----------
     owner : Optimizer
-        While it lives, the backward pass moves the forest.
+        Optimiser. While it exists, the backward pass updates the forest.
     settings : (lr, beta1, beta2, eps, weight_decay)
-        Of the next step.
+        Settings of the next step.
     tables : (Tensor, Tensor)
         Thresholds and weights.
     state : (dict, dict)
-        Of the optimiser, for each of the two: step, exp_avg and exp_avg_sq. Changed in place.
+        Optimiser state of each: step, exp_avg and exp_avg_sq. Updated in place.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class FusedForest:
         return int(self.state[1]["step"])
 
     def arrays(self) -> tuple[Any, Any, hinge.AdamState]:
-        """Returns thresholds, weights and the state as arrays of the same memory."""
+        """Returns thresholds, weights and state as arrays that share their memory."""
         tensors = []
         for p, state, last in zip(self.data, self.state, self.last, strict=True):
             rows.fits(state, p)
@@ -85,7 +85,7 @@ class FusedForest:
         return t, w, hinge.AdamState(*moments)
 
     def flush(self) -> None:
-        """Takes all missed steps; nothing where none was taken since the last time."""
+        """Takes all missed steps; does nothing if there was no step since the last call."""
         if self.moved:
             lr, beta1, beta2, eps = _without_decay(self.settings)
             hinge.adam_sync(*self.arrays(), self.step, lr, beta1=beta1, beta2=beta2, eps=eps)
@@ -115,7 +115,7 @@ class FusedForest:
         return grad_x
 
     def moves(self, learns: list[bool]) -> bool:
-        """Returns whether a pass that learns (thresholds, weights) moves them; refuses one of them alone."""
+        """Returns whether a pass updates (thresholds, weights); an error if it requires only one gradient."""
         if learns[0] != learns[1]:
             raise RuntimeError(
                 "step_in_backward: expected gradients of both thresholds and weights, or of neither, got one "
@@ -125,7 +125,7 @@ class FusedForest:
         return learns[0]
 
     def of(self, thresholds: Tensor, weights: Tensor) -> "FusedForest | None":
-        """Returns the forest that the next backward pass moves, or None."""
+        """Returns the forest that the next backward pass updates, or None."""
         owner: Any = self.owner()
         if owner is None:  # nobody moves it any more
             rows.settle(thresholds)

@@ -1,4 +1,4 @@
-"""A neural decision forest as the head of any network (Zhang 2017, section 2)."""
+"""A neural decision forest as the head of a network (Zhang 2017, section 2)."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ _BLOCK_BYTES = 2**28
 
 
 class NeuralForest(nn.Module):
-    """Class probabilities by trees whose vertices send a sample both ways, in shares (Zhang 2017, section 2).
+    """Neural decision forest that returns class probabilities, with soft routing (Zhang 2017, section 2).
 
     Parameters
     ----------
@@ -24,10 +24,10 @@ class NeuralForest(nn.Module):
     n_trees, depth, n_classes : int
         At least 1; depth at most 20.
     linear : bool
-        Decision functions are linear in the input (Zhang 2017), or they are its columns.
+        Whether decision functions are linear in the input (Zhang 2017), or the columns of the input.
     n_functions : int, optional
-        Decision functions that the vertices of all trees share: each vertex has one of them, drawn at random,
-        as the 2015 paper (Kontschieder et al.) connects trees to a network. By default a vertex has its own.
+        Number of decision functions that the vertices of all trees share, as in Kontschieder et al. 2015:
+        each vertex uses one of them, chosen at random. By default each vertex has its own.
     loss : "forest" or "tree"
         "forest": -log of the forest's mean probability. "tree": the mean over trees of each tree's own -log
         P_T, as Zhang 2017 writes it. For one tree they are the same.
@@ -41,21 +41,22 @@ class NeuralForest(nn.Module):
     Attributes
     ----------
     linear : torch.nn.Linear or None
-        From in_features to the decision functions.
+        Linear layer from in_features to the decision functions.
     index : (n_trees, 2**depth - 1) buffer of int32, or None
-        Decision function of each vertex, where they are shared.
+        Decision function of each vertex if they are shared.
     leaves : (n_trees, 2**depth, n_classes) buffer
-        Class probabilities; uniform at the start. `update_leaves` fits them; gradients do not.
+        Class probabilities, initially uniform. `update_leaves` fits them; they have no gradient.
 
     Raises
     ------
     TypeError, ValueError
-        Sizes out of range; without `linear` an in_features that is not the number of decision functions.
+        Sizes out of range; without `linear`, in_features different from the number of decision functions.
 
     Notes
     -----
-    Algorithm 1 of Zhang 2017 in a loop of one's own: at the start of every epoch `update_leaves` on features
-    of the training set, then for each batch ``head.loss(body(x), y).backward()`` and a step of the optimiser.
+    A training loop for Algorithm 1 of Zhang 2017: at the start of each epoch call `update_leaves` on the
+    features of the training set. Then, for each batch, call ``head.loss(body(x), y).backward()`` and take a
+    step of the optimiser.
 
     Examples
     --------
@@ -141,7 +142,7 @@ class NeuralForest(nn.Module):
         Returns
         -------
         f : (n_samples, n_trees, 2**depth - 1) tensor, or (n_samples, n_functions) where they are shared
-            In log odds of going left.
+            Log odds of going left.
         """
         if not inside_autocast(x):
             same_dtype("x", x, "leaves", self.leaves)
@@ -195,23 +196,24 @@ class NeuralForest(nn.Module):
         Parameters
         ----------
         x : (n_samples, in_features) tensor
-            What `forward` takes, of the whole training set.
+            Input of `forward` for the whole training set.
         y : (n_samples,) tensor of any integer dtype
             Labels, 0 to n_classes - 1.
         n_iter : int
             Iterations.
         restart : bool
-            Begin with uniform leaves, not with the present ones: a class of probability 0 in a leaf keeps it.
+            Whether to start from uniform leaves instead of the current ones, in which a probability of 0
+            remains 0.
 
         Raises
         ------
         TypeError, ValueError, IndexError
-            As `hforest.neural.update_leaves`, which runs on the host.
+            As `hforest.neural.update_leaves`, which runs on the CPU.
 
         Notes
         -----
-        Trees are fitted some at a time, so that their decision functions take at most 256 MiB, or those of
-        one tree. Shared ones are computed all at once.
+        Trees are fitted in groups whose decision functions take at most 256 MiB, or one at a time. Shared
+        decision functions are computed all at once.
         """
         n_vertices = 2**self.depth - 1
         x = x.to(self.leaves.dtype)

@@ -34,10 +34,8 @@ def _forward_mode() -> bool:
 
 
 def untraced() -> bool:
-    """Returns whether nothing traces or transforms a call.
-
-    That is compilation, export, fake tensors, dispatch modes (counters of operators, tracers), function
-    transforms (`torch.func`) and forward-mode derivatives.
+    """Returns whether nothing traces or transforms a call: compilation, export, fake tensors, dispatch modes
+    (counters of operators, tracers), function transforms (`torch.func`) and forward-mode derivatives.
     """
     if torch.compiler.is_compiling() or _modes is None or _transforms is None or _forward_mode():
         return False
@@ -45,7 +43,7 @@ def untraced() -> bool:
 
 
 def eager(*tensors: Tensor) -> bool:
-    """Returns whether a call may skip the dispatcher: plain dense CPU tensors of no half type, `untraced`."""
+    """Returns whether a call may skip the dispatcher: dense CPU tensors, no half types, `untraced`."""
     for t in tensors:
         if type(t) not in _PLAIN or not t.is_cpu or t.layout is not _DENSE or t.dtype in _NO_ARRAY:
             return False
@@ -53,9 +51,9 @@ def eager(*tensors: Tensor) -> bool:
 
 
 def check(**tensors: Tensor | None) -> None:
-    """Checks that arguments are dense tensors on one device, without tangents, integers without gradients.
+    """Checks that arguments are dense tensors on one device, without tangents or integer gradients.
 
-    Operators have no kernels for tensors that are sparse, quantised or in a layout of a library.
+    Operators have no kernels for sparse or quantised tensors or for layouts of other libraries.
     """
     first_name, first = "", None
     for name, t in tensors.items():
@@ -94,7 +92,7 @@ def check(**tensors: Tensor | None) -> None:
 
 
 def same_dtype(name: str, t: Tensor, like: str, learned: Tensor) -> None:
-    """Checks that an input has the dtype of what a layer holds. Half types are left to what comes after."""
+    """Checks that an input has the dtype of the layer's tensors. Half types are checked later."""
     if t.dtype == learned.dtype or t.dtype in _HALF or learned.dtype in _HALF:
         return
     words = {torch.float32: "float", torch.float64: "double"}
@@ -117,7 +115,7 @@ def full_precision(*tensors: Tensor) -> tuple[Tensor, ...]:
 
 
 def array(name: str, t: Tensor) -> np.ndarray:
-    """Returns a CPU tensor's memory as a C-contiguous array; copies only what is not contiguous."""
+    """Returns a CPU tensor as a C-contiguous array, with a copy only if it is not contiguous."""
     if t.dtype in _HALF:
         raise TypeError(
             f"{name}: expected dtype float32 or float64, got {_dtype(t)}; convert it with {name}.float(), "
@@ -137,20 +135,20 @@ def _dtype(t: Tensor) -> str:
 
 
 class Operator:
-    """The operator `torch.ops.hforest.<name>`, which plain CPU tensors call without the dispatcher.
+    """Operator `torch.ops.hforest.<name>`; calls with plain CPU tensors skip the dispatcher.
 
     Parameters
     ----------
     name, schema : str
-        Arguments and results, in PyTorch's language of schemas.
+        Name, and arguments and results as a PyTorch schema.
     kernel : function
-        Takes arrays (NumPy, on CUDA CuPy) in place of the tensors, under the schema's names, and returns
-        a new array or a tuple of new arrays.
+        Takes NumPy arrays (CuPy arrays on CUDA) under the schema's names and returns a new array or a tuple
+        of new arrays.
     fake : function
         Takes fake tensors and returns empty ones with the shapes and dtypes of the results.
     setup, backward : functions, optional
-        As `torch.library.register_autograd` takes them: the gradient with respect to the first
-        result. The backward pass of an operator without them, which computes gradients, is refused.
+        Functions for `torch.library.register_autograd`: the gradient with respect to the first result.
+        Without them a backward pass through the operator is an error.
     """
 
     def __init__(
@@ -184,7 +182,7 @@ class Operator:
         )
 
     def __call__(self, *arguments: Any) -> Any:
-        """Returns the results; of an operator with a gradient the first."""
+        """Returns the results; only the first one of an operator with a gradient."""
         tensors = [a for a in arguments if isinstance(a, Tensor)]
         plain, learns = eager(*tensors), torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
         if plain and learns and self._function is not None:
@@ -222,5 +220,5 @@ def _autocast(overload: Any, device: str) -> Callable[..., Any]:
 
 
 def no_second_derivative(ctx: Any, *_: Any) -> Any:
-    """The backward pass of operators that compute gradients."""
+    """Raises the error for a backward pass through an operator that computes gradients."""
     raise RuntimeError("hforest.torch: expected first derivatives, got a second one; call backward once")

@@ -1,4 +1,4 @@
-"""A hinge forest as a module: parameters, starts, maps, and the states of HingeTreeForTorch."""
+"""A hinge forest as a module: parameters, initialisation, maps, and states of HingeTreeForTorch."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -16,7 +16,7 @@ _DTYPES: dict[torch.dtype, type] = {torch.float32: np.float32, torch.float64: np
 
 
 def numpy_dtype(dtype: torch.dtype | None) -> type:
-    """Returns float32 or float64 of NumPy; None means PyTorch's default dtype."""
+    """Returns NumPy's float32 or float64 for a PyTorch dtype; None means PyTorch's default dtype."""
     dtype = torch.get_default_dtype() if dtype is None else dtype
     if dtype not in _DTYPES:
         raise TypeError(f"dtype: expected float32 or float64, got {dtype}; pass torch.float32")
@@ -24,18 +24,18 @@ def numpy_dtype(dtype: torch.dtype | None) -> type:
 
 
 def seed(generator: torch.Generator | None) -> int:
-    """Returns a seed for NumPy's random numbers, drawn from PyTorch's: `torch.manual_seed` fixes it."""
+    """Returns a seed for NumPy drawn from PyTorch's generator, so `torch.manual_seed` fixes it."""
     device = "cpu" if generator is None else generator.device
     return int(torch.randint(2**63 - 1, (), generator=generator, device=device))
 
 
 def host(t: Tensor) -> np.ndarray:
-    """Returns a tensor as a C-contiguous NumPy array, copied from a GPU where it is on one."""
+    """Returns a tensor as a C-contiguous NumPy array, copied from the GPU if necessary."""
     return t.detach().cpu().contiguous().numpy()
 
 
 class Forest(nn.Module):
-    """What modules of hinge forests share: their tensors, and the states of HingeTreeForTorch."""
+    """Base class of hinge forest modules: their tensors, and loading of HingeTreeForTorch states."""
 
     thresholds: nn.Parameter
     weights: nn.Parameter
@@ -89,18 +89,18 @@ class Forest(nn.Module):
 
 
 def _reversed_bits(depth: int) -> Tensor:
-    """Returns for each leaf HingeTreeForTorch's leaf of the same decisions: the bits in reverse order."""
+    """Returns, for each leaf, HingeTreeForTorch's number of that leaf: its bits in reverse order."""
     leaf = torch.arange(2**depth)
     return sum(((leaf >> level) & 1) << (depth - 1 - level) for level in range(depth))
 
 
 class HingeForest(Forest):
-    """Random hinge trees or ferns as a layer (Lay et al. 2018).
+    """Layer of randomly initialised hinge trees or ferns (Lay et al. 2018).
 
     Parameters
     ----------
     in_features : int
-        Columns of the input: its axis 1.
+        Size of axis 1 of the input.
     n_trees, depth : int
         At least 1; depth at most 30.
     outputs : int or sequence of int
@@ -113,12 +113,12 @@ class HingeForest(Forest):
         None keeps the outputs of trees separate; "sum" and "mean" combine them, in float64 in the order of
         the trees.
     features : "random" or "sequential"
-        Columns that vertices compare at the start; see `hforest.hinge.init`.
+        Initial columns of the vertices; see `hforest.hinge.init`.
     scale : float
-        Standard deviation of the weights at the start; the paper's 0.01.
+        Standard deviation of the initial weights; 0.01 as in the paper.
     sparse : bool
-        Make the gradient of `weights` sparse, as in `hinge_forest`, for `RowAdam`: the steps of dense Adam at
-        the cost of the leaves that a batch reaches. Recommended for training on the CPU.
+        Whether the gradient of `weights` is sparse, for `RowAdam`: its steps equal those of dense Adam, at a
+        cost proportional to the leaves that a batch reaches. Recommended for training on the CPU.
     generator : torch.Generator, optional
         Source of random numbers; by default PyTorch's own.
     device : torch.device, optional
@@ -129,8 +129,8 @@ class HingeForest(Forest):
     Attributes
     ----------
     thresholds : (n_trees, n_vertices) Parameter
-        n_vertices is 2**depth - 1 for trees and depth for ferns. The start is U(-3, 3), so normalise the
-        input (`RunningNorm`), or set the thresholds from samples (`median_thresholds`, `greedy_init`).
+        n_vertices is 2**depth - 1 for trees and depth for ferns. Initial values are U(-3, 3), so normalise
+        the input (`RunningNorm`), or set thresholds from samples (`median_thresholds`, `greedy_init`).
     weights : (n_trees, 2**depth, *outputs) Parameter
     features : (n_trees, n_vertices) buffer of int32, or (n_trees, n_vertices, in_features) Parameter
 
@@ -141,11 +141,11 @@ class HingeForest(Forest):
 
     Notes
     -----
-    The start is that of `hforest.hinge.init`, with a seed drawn from `generator`.
+    Parameters are initialised by `hforest.hinge.init` with a seed drawn from `generator`.
 
     `load_state_dict` also takes the state of RandomHingeForest and RandomHingeFern of HingeTreeForTorch,
-    whose keys are `thresholds`, `ordinals` and `weights`. There the first decision is the least significant
-    bit of a leaf's number; here it is the most significant one.
+    whose keys are `thresholds`, `ordinals` and `weights`. In that library the first decision is the least
+    significant bit of a leaf's number; here it is the most significant one.
 
     Examples
     --------
@@ -192,7 +192,7 @@ class HingeForest(Forest):
         Parameters
         ----------
         x : (n, in_features) or (n, in_features, *spatial) tensor
-            Every point of `spatial` is a sample of its own.
+            Each position of `spatial` is one sample.
 
         Returns
         -------
@@ -202,7 +202,7 @@ class HingeForest(Forest):
         Raises
         ------
         TypeError, ValueError
-            As `hinge_forest`; an x with another axis 1.
+            As `hinge_forest`; axis 1 of x is not in_features.
         """
         self._check(x)
         if x.dim() == 2:
@@ -247,7 +247,7 @@ class HingeForest(Forest):
         Raises
         ------
         TypeError, ValueError
-            As `hforest.hinge.median_thresholds`, which runs on the host; for projections.
+            As `hforest.hinge.median_thresholds`, which runs on the CPU; ``margin="projection"``.
         """
         medians = hinge.median_thresholds(host(self._rows(x)), self._columns(), kind=self.kind)
         self.thresholds.copy_(torch.from_numpy(medians))
@@ -280,14 +280,14 @@ class HingeForest(Forest):
         Returns
         -------
         intercept : tensor of shape `outputs`
-            The mean of the targets, which the weights leave out: the greedy start predicts
-            ``forest(x) + intercept``. Without `aggregate` each tree predicts it.
+            Mean of the targets, which the weights do not include: the prediction is ``forest(x) +
+            intercept``. Without `aggregate` that holds for each tree.
 
         Raises
         ------
         TypeError, ValueError, IndexError
-            As `hforest.hinge.greedy_init`, which runs on the host; for ferns and projections; targets that do
-            not fit to `outputs`.
+            As `hforest.hinge.greedy_init`, which runs on the CPU; ferns; ``margin="projection"``; targets
+            that do not match `outputs`.
         """
         if self.kind != "tree":
             raise ValueError("kind: expected 'tree', got 'fern'; use median_thresholds for ferns")
@@ -316,10 +316,10 @@ class HingeForest(Forest):
     # ------------------------------------------------------------------------------------- thresholds
 
     def thresholds_consistent(self) -> Tensor:
-        """Returns where both children of a vertex can be reached, a (n_trees, n_vertices) tensor of bools.
+        """Returns whether both children of each vertex can be reached, (n_trees, n_vertices) bool.
 
-        See `hforest.hinge.thresholds_consistent`. Decisions of a fern do not depend on each other: True.
-        Of columns, as `repair_thresholds`.
+        See `hforest.hinge.thresholds_consistent`. Always True for a fern, whose decisions are independent.
+        Requires ``margin="column"``, as does `repair_thresholds`.
         """
         f = self._columns()
         if self.kind == "fern":
@@ -329,9 +329,9 @@ class HingeForest(Forest):
 
     @torch.no_grad()
     def repair_thresholds(self) -> None:
-        """Moves thresholds that contradict an ancestor to where both children can be reached.
+        """Changes thresholds that contradict an ancestor so that both children can be reached.
 
-        See `hforest.hinge.repair_thresholds`. A fern has none.
+        See `hforest.hinge.repair_thresholds`. Thresholds of a fern never change.
         """
         f = self._columns()
         if self.kind == "tree":
@@ -369,7 +369,7 @@ class HingeForest(Forest):
         Raises
         ------
         TypeError, ValueError, IndexError
-            As `hforest.hinge.traverse`, which runs on the host, as in the other maps.
+            As `hforest.hinge.traverse`. This and the other maps run on the CPU.
         """
         return self._map(self._route(x).leaf, x)
 
@@ -387,7 +387,7 @@ class HingeForest(Forest):
         return self._map(self._route(x).margin, x)
 
     def path_map(self, x: Tensor) -> Tensor:
-        """Returns the features that are compared on the way of each sample, root first.
+        """Returns the columns that are compared on the path of each sample, root first.
 
         Parameters
         ----------
@@ -396,7 +396,7 @@ class HingeForest(Forest):
         Returns
         -------
         feature : (n, n_trees, *spatial, depth) tensor of int32
-            In a fern they are the same for all samples. Of columns.
+            The same for all samples in a fern. Requires ``margin="column"``.
         """
         features, leaf = self._columns(), self._route(x).leaf
         if self.kind == "tree":
@@ -415,7 +415,7 @@ class HingeForest(Forest):
         Returns
         -------
         counts : (n_trees, 2**depth) tensor of int64
-            A leaf is reached by some sample where it is above 0.
+            Above 0 for each leaf that some sample reaches.
         """
         counts = hinge.leaf_counts(self._route(x).leaf, 2**self.depth)
         return torch.from_numpy(counts).to(x.device)

@@ -130,8 +130,8 @@ def neural_forest(
         Class probabilities of each leaf, pi: at least 0, with sum 1. With ``task="regression"`` any finite
         numbers.
     index : (n_trees, 2**depth - 1) tensor of int32, optional
-        Decision function of each vertex, 0 to n_functions - 1, which several vertices and trees may share.
-        Not learned.
+        Decision function of each vertex, 0 to n_functions - 1; vertices and trees may share one. It is not
+        trained.
     task : "classification" or "regression"
 
     Returns
@@ -142,22 +142,22 @@ def neural_forest(
     Raises
     ------
     TypeError, ValueError, IndexError
-        As `hforest.neural.forward` and `backward`, whose messages these are. Tensors on different devices;
-        half types outside `torch.autocast`; integers that require a gradient.
+        As `hforest.neural.forward` and `backward`, with their messages. Tensors on different devices; half
+        types outside `torch.autocast`; integers that require a gradient.
     RuntimeError
         A second derivative.
 
     Notes
     -----
     p and the gradient with respect to f are bit-identical to those of `hforest.neural.forward` and
-    `backward`; see `neural_loss` for the loss of labels, which is exact where p is too small for its
-    dtype. Zhang 2017 fits the leaves by a closed-form update (`hforest.neural.update_leaves`,
-    `NeuralForest.update_leaves`). If they require a gradient, it is
+    `backward`. For training on labels see `neural_loss`, which is exact even if p underflows. Zhang 2017 fits
+    the leaves by a closed-form update (`hforest.neural.update_leaves`, `NeuralForest.update_leaves`). If the
+    leaves require a gradient, it is
 
         dL/dleaves[m, l, k] = sum over samples of mu[n, m, l] dL/dp[n, k] / n_trees,
 
-    with mu in at most 64 MiB at a time (or that of one sample). Probabilities stay such if they are a softmax
-    of what is learned.
+    where at most 64 MiB of mu are in memory at a time (or those of one sample). To keep leaves probabilities,
+    compute them as the softmax of trained parameters.
 
     Examples
     --------
@@ -195,8 +195,8 @@ def neural_loss(
     y : (n_samples,) tensor of any integer or bool dtype
         Labels, 0 to n_classes - 1.
     index : (n_trees, 2**depth - 1) tensor of int32, optional
-        Decision function of each vertex, 0 to n_functions - 1, which several vertices and trees may share.
-        Not learned.
+        Decision function of each vertex, 0 to n_functions - 1; vertices and trees may share one. It is not
+        trained.
     loss : "forest" or "tree"
         "forest": -log of the forest's mean probability. "tree": the mean over trees of each tree's own -log
         P_T, as Zhang 2017 writes it. For one tree they are the same.
@@ -204,23 +204,23 @@ def neural_loss(
     Returns
     -------
     loss : tensor without axes
-        Mean over the samples, in nats; 0 for no samples. Infinite where a sample's class has probability 0 in
+        Mean over the samples, in nats; 0 without samples. Infinite if a sample's class has probability 0 in
         every leaf.
 
     Raises
     ------
     TypeError, ValueError, IndexError
-        As `hforest.neural.loss_backward`, whose messages these are. Tensors on different devices; half types
-        outside `torch.autocast`; leaves that require a gradient.
+        As `hforest.neural.loss_backward`, with its messages. Tensors on different devices; half types outside
+        `torch.autocast`; leaves that require a gradient.
     RuntimeError
         A second derivative.
 
     Notes
     -----
-    The loss is that of `hforest.neural.loss_backward`, rounded to the dtype of f, and the gradient has its
-    bits times the gradient of what follows. Both come from one pass, also without gradients. Samples whose
-    probability leaves the range of the dtype are computed in float64 logarithms, so saturated decisions have
-    exact gradients; ``neural_forest(f, leaves).log()`` has not.
+    The loss is that of `hforest.neural.loss_backward`, rounded to the dtype of f. The gradient is
+    bit-identical to its gradient times the incoming gradient. One pass computes both. Samples whose
+    probability underflows are computed with float64 logarithms, so saturated decisions have exact gradients,
+    unlike ``neural_forest(f, leaves).log()``.
 
     Examples
     --------

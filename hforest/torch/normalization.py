@@ -53,8 +53,8 @@ _update_operator = torch.ops.hforest.normalize_update.default
 
 
 class RunningNorm(nn.Module):
-    """Features in running standard deviations from their running mean (Lay et al. 2018, section 4); no
-    learned scale or shift.
+    """Normalisation of features by their running mean and standard deviation (Lay et al. 2018, section 4),
+    without a learned scale or shift.
 
     Parameters
     ----------
@@ -68,16 +68,16 @@ class RunningNorm(nn.Module):
     Attributes
     ----------
     mean, var : (n_features,) buffers
-        Running mean and variance; zeros and ones at the start.
+        Running mean and variance, initially 0 and 1.
     step : buffer of int64 without axes
-        Updates so far.
+        Number of updates.
 
     Notes
     -----
-    z = (x - mean) / sqrt(var + 1e-7), in training and in use. In training the statistics move towards those
-    of the batch after it was normalised, by `hforest.layers.normalize_update`: mean <- a mean + (1 - a) batch
-    mean with a = min(step / (step + 1), 0.99). They are constants in the gradient. So the first batch is
-    normalised with mean 0 and variance 1. Results have the bits of `hforest.layers.normalize` and
+    z = (x - mean) / sqrt(var + 1e-7), in training and in evaluation. In training each forward pass then
+    updates the statistics by `hforest.layers.normalize_update`: mean <- a mean + (1 - a) batch mean with a =
+    min(step / (step + 1), 0.99). So the first batch is normalised with mean 0 and variance 1. Statistics are
+    constants in the gradient. Results are bit-identical to `hforest.layers.normalize` and
     `normalize_backward`.
 
     Examples
@@ -118,7 +118,7 @@ class RunningNorm(nn.Module):
         Raises
         ------
         TypeError, ValueError
-            As `hforest.layers.normalize` and `normalize_update`; an x with another axis 1.
+            As `hforest.layers.normalize` and `normalize_update`; axis 1 of x is not n_features.
         """
         check(x=x)
         if x.dim() < 2 or x.shape[1] != self.n_features:

@@ -23,7 +23,7 @@ from .library import (
 
 
 def per_axis(name: str, a: Any, n_axes: int) -> list[int]:
-    """Returns one number for each axis in space."""
+    """Returns one number per spatial axis."""
     numbers = list(a) if isinstance(a, tuple | list) else [a] * n_axes
     if len(numbers) != n_axes or not all(isinstance(i, int) and not isinstance(i, bool) for i in numbers):
         raise TypeError(
@@ -57,9 +57,9 @@ def gradients(
     grad_y: Any, route: Any, x: Any, x_shape: Any, features: Any, weights: Any, words: dict[str, Any], *,
     sparse: bool = False, trusted: bool = False,
 ) -> hinge.Gradients:  # fmt: skip
-    """Returns the gradients of a call for arrays; x may be None where its shape is enough.
+    """Returns the gradients of a call for arrays; x may be None if only its shape is needed.
 
-    Everything but `grad_y` and columns is trusted where it is what a checked forward pass read and returned.
+    With `trusted`, arrays that a checked forward pass read or returned are not checked again.
     """
     like, x_shape, vertices = route[1], tuple(x_shape), features.shape[:2]
     grad_x, thresholds, run = np.empty_like(like, shape=x_shape), None, cast(Any, hinge.kernels)
@@ -191,7 +191,7 @@ def _sparse(grad: hinge.RowGradient, shape: Any) -> Tensor:
 
 
 class _Forest(torch.autograd.Function):
-    """The same without the dispatcher, for plain CPU tensors; and sparse gradients of the weights."""
+    """Autograd function for plain CPU tensors, without the dispatcher; also returns sparse gradients."""
 
     @staticmethod
     def forward(
@@ -295,14 +295,14 @@ def hinge_forest(
     ----------
     x : (n_samples, n_features) tensor of float32 or float64
         Samples, finite; n_samples may be 0. With `windows`, images (n_images, channels, *space) with one to
-        three axes of space.
+        three spatial axes.
     thresholds : (n_trees, n_vertices) tensor, dtype of x
         Thresholds, in the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has
         depth vertices, the first for the leaf's most significant bit. An infinite threshold sends all samples
         to one side.
     features : (n_trees, n_vertices) tensor of int32, or (n_trees, n_vertices, n_features) tensor, dtype of x
-        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite
-        vector, which is learned; the vertex compares its inner product with x.
+        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite,
+        learned vector, whose inner product with x the vertex compares.
     weights : (n_trees, 2**depth, *outputs) tensor, dtype of x
         Leaf weights; outputs have any shape.
     kind : "tree" or "fern"
@@ -310,42 +310,42 @@ def hinge_forest(
     margin : "column" or "projection"
         Vertices compare columns of x, or inner products of x with learned vectors.
     windows : hforest.hinge.Windows, optional
-        Samples are the windows of images; columns are numbers of the window in the order of
-        `torch.nn.functional.unfold`: the channel first. Sizes are those of `torch.nn.functional.conv2d`.
+        Samples are windows of images. Columns are the values of a window in the order of
+        `torch.nn.functional.unfold`, channel by channel. Output sizes are those of
+        `torch.nn.functional.conv2d`.
     aggregate : "sum", "mean" or None
         None keeps the outputs of trees separate; "sum" and "mean" combine them, in float64 in the order of
         the trees.
     sparse : bool
-        Make the gradient of the weights a sparse COO tensor of the leaves that the batch reached, as
-        `torch.nn.Embedding` does: sparse axes (tree, leaf), dense axes outputs, rows ascending
-        and each once. For plain CPU tensors; `torch.compile` breaks the graph there. What `RowAdam` is for.
+        Whether the gradient of the weights is a sparse COO tensor of the leaves that the batch reaches, for
+        `RowAdam`, as in `torch.nn.Embedding`. Sparse axes are (tree, leaf), dense axes outputs; rows are
+        ascending and unique. For plain CPU tensors; `torch.compile` breaks the graph.
 
     Returns
     -------
     y : (n_samples, *outputs) tensor, or (n_samples, n_trees, *outputs) without `aggregate`
         Dtype of x (float32 for half types inside `torch.autocast`). With `windows` (n_images, *outputs,
-        *out), or (n_images, n_trees, *outputs, *out): a view, in memory the outputs are last, as in the
-        memory format torch.channels_last.
+        *out), or (n_images, n_trees, *outputs, *out): a view whose outputs are last in memory, as in
+        torch.channels_last.
 
     Raises
     ------
     TypeError, ValueError, IndexError
-        As `hforest.hinge.forward`, whose messages these are; in the backward pass as `backward`.
-        Tensors on different devices, sparse or quantised ones; half types outside `torch.autocast`; `sparse`
-        of tensors that are not plain CPU tensors.
+        As `hforest.hinge.forward`, with its messages; in the backward pass as `backward`. Tensors that are
+        sparse, quantised or on different devices; half types outside `torch.autocast`; `sparse` for tensors
+        that are not plain CPU tensors.
     RuntimeError
-        A second derivative; a pass that `RowAdam.step_in_backward` refuses.
+        A second derivative; a pass that `RowAdam.step_in_backward` does not support.
 
     Notes
     -----
-    Results have the bits of `hforest.hinge.forward` and `backward`. CPU tensors are read in place, after a
-    copy if they are not contiguous. The backward pass uses the route of the forward pass, 12 bytes for each
-    sample and tree in float32, and x only for projections; without gradients nothing is stored. It checks the
-    gradient of y, and what the forward pass has checked only where hooks of saved tensors may have replaced
-    it. `hforest.set_num_threads` and OMP_NUM_THREADS set the number of threads, `torch.set_num_threads` does
-    not.
+    Results are bit-identical to `hforest.hinge.forward` and `backward`. CPU tensors are read in place; those
+    that are not contiguous are copied. The forward pass stores its route for the backward pass (12 bytes per
+    sample and tree in float32), and x for projections; without gradients it stores nothing.
+    `hforest.set_num_threads` and OMP_NUM_THREADS set the number of threads; `torch.set_num_threads` has no
+    effect.
 
-    Plain CPU tensors skip PyTorch's dispatcher. Compiled, exported and CUDA tensors go through the operator
+    Plain CPU tensors skip PyTorch's dispatcher. Compiled, exported and CUDA calls use the operator
     ``torch.ops.hforest.hinge_forest``.
 
     Examples

@@ -1,4 +1,4 @@
-"""Adam whose step costs what the batch touched: rows of leaf tables are moved when they are next read."""
+"""Adam for sparse gradients: a row of a leaf table takes its missed steps when it is next read."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -30,53 +30,54 @@ def _by_memory(like: Tensor, *tensors: Tensor) -> list[Any]:
 
 
 class RowAdam(torch.optim.Optimizer):
-    """Adam for networks with hinge forests: the steps of dense Adam at the cost of the touched rows.
+    """Adam optimiser for networks with hinge forests: the steps of dense Adam at the cost of the rows
+    reached.
 
-    A parameter whose gradient is a sparse tensor, as `sparse=True` makes that of leaf weights, is a table of
-    rows. A step moves the rows that have a gradient; the others take the steps that they have missed when
-    they are next read. All other parameters are moved by dense Adam at every step.
+    A parameter with a sparse gradient (leaf weights with ``sparse=True``) is a table of rows. A step updates
+    the rows that have a gradient. The other rows take the steps that they missed when they are next read. All
+    other parameters take dense Adam steps.
 
     Parameters
     ----------
     params : iterable of Tensor or dict
-        Parameters of float32 or float64, or groups of them, as for every optimiser.
+        Parameters of float32 or float64, or parameter groups, as for any optimiser.
     lr : float
         Learning rate, in the unit of the parameters. At least 0.
     betas : (float, float)
-        Decay of the first and the second moment, 0 to 0.999999.
+        Decay rates of the first and the second moment, 0 to 0.999999.
     eps : float
         Added to the root of the corrected second moment, in the unit of the gradients. It is a normal number
         of the parameters' dtype: at least 1.2e-38 for float32.
     weight_decay : float
-        Decoupled decay, as that of `torch.optim.AdamW`: a step multiplies a parameter by 1 - lr weight_decay,
-        which is above 0, before it moves it. Rows that miss steps take it in closed form.
+        Decoupled weight decay as in `torch.optim.AdamW`: a step first multiplies a parameter by 1 - lr
+        weight_decay, which must be above 0. Missed steps apply it in closed form.
 
     Raises
     ------
     TypeError, ValueError
-        A setting of another type or out of its range; parameters of another dtype.
+        A setting of the wrong type or out of range; parameters of another dtype.
 
     Notes
     -----
-    The parameters are those of `torch.optim.Adam` on dense gradients (Kingma & Ba 2015, Alg. 1) to rounding;
-    `hforest.optim.adam`, `adam_rows` and `adam_catch_up` compute them. Parameters without gradient (`grad` is
-    None) take no step, as there.
+    Up to rounding, parameters equal those of `torch.optim.Adam` on dense gradients (Kingma & Ba 2015, Alg.
+    1). `hforest.optim.adam`, `adam_rows` and `adam_catch_up` compute them. Parameters whose `grad` is None
+    take no step, as in `torch.optim.Adam`.
 
-    Whatever reads a table takes its missed steps first: functions and modules of `hforest.torch` and
-    `torch.nn.functional.embedding` those of the rows that they read, every other function of PyTorch, copies,
-    casts, slices, pickles and `state_dict` those of all rows, which costs a few dense steps. What this needs
-    is kept by the parameter, whose class is a subclass of Parameter while it has missed steps: the optimiser
-    may go first. A table whose memory another tensor, an array or a process reads (a view, a `state_dict`
-    that is kept) misses no steps: all of its rows are moved at every step. Call `flush()` before what reads
-    memory without PyTorch's Python functions: TorchScript, `torch.utils.dlpack.to_dlpack`, and
-    `torch.func.grad`, `vjp` and `functionalize` by a table.
+    Every read of a table first takes missed steps. Functions and modules of `hforest.torch` and
+    `torch.nn.functional.embedding` take those of the rows that they read. All other functions of PyTorch,
+    copies, casts, slices, pickles and `state_dict` take those of all rows, which costs a few dense steps. The
+    parameter itself stores the state for this, so it may outlive the optimiser; its class is a subclass of
+    Parameter while it has missed steps. If another tensor, array or process shares a table's memory (a view,
+    a stored `state_dict`), every step updates all of its rows. Call `flush()` before memory is read without
+    PyTorch's Python functions: by TorchScript, by `torch.utils.dlpack.to_dlpack`, or by `torch.func.grad`,
+    `vjp` and `functionalize` with respect to a table.
 
-    A change of a group's `lr`, `betas`, `eps` or `weight_decay` flushes the group's tables at the next step
-    with the settings of the missed steps: change them once in many steps. With `weight_decay` a change of
-    `lr` also computes the tables of missed steps anew (half a second).
+    After a change of a group's `lr`, `betas`, `eps` or `weight_decay` the next step flushes the group's
+    tables with the old settings, so change them rarely. With `weight_decay` a change of `lr` also recomputes
+    the coefficients of missed steps (half a second).
 
-    Cost of a step for a table: that of its touched rows; a dense step for other parameters. Memory: two
-    moments, and 8 bytes a row.
+    Cost of a step: proportional to the rows reached for a table, a dense step for other parameters. Memory:
+    two moments, and 8 bytes per row.
 
     Examples
     --------
@@ -102,7 +103,7 @@ class RowAdam(torch.optim.Optimizer):
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Adds a group of parameters with settings of its own.
+        """Adds a parameter group with its own settings.
 
         Parameters
         ----------
@@ -144,7 +145,7 @@ class RowAdam(torch.optim.Optimizer):
         Parameters
         ----------
         closure : function, optional
-            Called first; computes gradients again and returns the loss.
+            Called before the step; computes gradients and returns the loss.
 
         Returns
         -------
@@ -153,8 +154,8 @@ class RowAdam(torch.optim.Optimizer):
         Raises
         ------
         TypeError, ValueError, IndexError
-            A gradient of another dtype, device or layout; a row outside the parameter; settings out of their
-            range; a parameter of another shape, dtype or device than at its last step.
+            A gradient of another dtype, device or layout; a row outside the parameter; settings out of range;
+            a parameter whose shape, dtype or device changed since its last step.
         """
         loss = None
         if closure is not None:
@@ -236,21 +237,21 @@ class RowAdam(torch.optim.Optimizer):
     # ------------------------------------------------------------------------- missed steps
 
     def take_missed_steps(self, table: Tensor, rows: Tensor | None = None) -> None:
-        """Brings rows of a table to the last step.
+        """Takes the missed steps of rows of a table, in place.
 
-        What reads a table does it by itself: see the notes on `RowAdam`.
+        Functions that read a table call it themselves: see the notes of `RowAdam`.
 
         Parameters
         ----------
         table : Tensor
-            A parameter. One that never had a sparse gradient has missed no step.
+            A parameter. Without a sparse gradient before, it has no missed steps.
         rows : (n_rows,) Tensor of int64, optional
-            Rows of the flattened sparse axes of its gradient, ascending, each once; by default all.
+            Rows of the flattened sparse axes of its gradient, ascending and unique; by default all.
 
         Raises
         ------
         TypeError, ValueError, IndexError
-            Rows of another dtype or device; not ascending; outside the table.
+            Rows of another dtype or device, not ascending, or outside the table.
         """
         pending = tables.missed(table)
         if rows is None:
@@ -259,11 +260,10 @@ class RowAdam(torch.optim.Optimizer):
             pending.take(as_array(rows.contiguous()))
 
     def step_in_backward(self, thresholds: Tensor, weights: Tensor, *, on: bool = True) -> None:
-        """Lets the backward pass move a forest: the same steps, without its gradients in memory.
+        """Makes the backward pass take a forest's steps, without storing its gradients.
 
-        From now on `loss.backward()` moves these thresholds and weights, whose `grad` stays None, and `step`
-        the other parameters: `hforest.hinge.adam_forward` and `adam_backward` in place of forward and
-        backward.
+        From then on `loss.backward()` updates these thresholds and weights, whose `grad` stays None, by
+        `hforest.hinge.adam_forward` and `adam_backward`. `step` updates the other parameters.
 
         Parameters
         ----------
@@ -272,23 +272,22 @@ class RowAdam(torch.optim.Optimizer):
             Parameters of one `HingeForest`, or of a convolution, with ``margin="column"``, on the CPU,
             contiguous, in one group of this optimiser.
         on : bool
-            False goes back to gradients and `step`.
+            False restores gradients and updates by `step`.
 
         Raises
         ------
         TypeError, ValueError
-            Tensors that are not parameters of one group; on a GPU; that have made different numbers of steps;
-            a subclass of Parameter.
+            Tensors that are not parameters of one group, are on a GPU, have taken different numbers of steps,
+            or are of a subclass of Parameter.
 
         Notes
         -----
-        For loops of one forward and one backward pass a step: a second backward pass before the next forward
-        pass is an error, and gradients cannot be added up, clipped or inspected. Outputs are summed or
-        averaged over the trees. The result is that of `step` to rounding (`aggregate` of "sum" or "mean").
-
-        Frozen parameters are not moved, and neither are those of a pass that does not ask for their
-        gradients, as `torch.autograd.grad(loss, x)`. A pass for one of them alone, as where the other is
-        frozen, and `torch.autograd.grad` by them are errors. The forest moves while this optimiser lives.
+        For training loops with one forward and one backward pass per step. A second backward pass before the
+        next forward pass is an error; gradients cannot be accumulated, clipped or inspected. `aggregate` must
+        be "sum" or "mean". Up to rounding the result is that of `step`. Frozen parameters are not updated;
+        nor are those of a pass that does not require their gradients, such as `torch.autograd.grad(loss, x)`.
+        A pass that requires the gradient of only one of the two is an error, as is `torch.autograd.grad` with
+        respect to them. Updates end with the lifetime of this optimiser.
 
         Examples
         --------
@@ -338,8 +337,8 @@ class RowAdam(torch.optim.Optimizer):
     def flush(self) -> None:
         """Takes the missed steps of all rows of all tables.
 
-        Functions of PyTorch that read a table do it by themselves; see the notes on `RowAdam`. Cost: a few
-        dense steps for rows with missed steps, one reading of the table for the others.
+        Functions of PyTorch that read a table do so themselves; see the notes of `RowAdam`. Cost: a few dense
+        steps for rows with missed steps, one read of the table for the others.
         """
         for group in self.param_groups:
             for p in group["params"]:
@@ -367,9 +366,9 @@ class RowAdam(torch.optim.Optimizer):
 
         Notes
         -----
-        Calls `flush()`, so that the parameters fit to it, those of a `model.state_dict()` taken before it
-        included (its tensors share the model's memory), but not those of a file written before it. A run that
-        goes on after it and one that is resumed from it have the same bits.
+        Calls `flush()`, so the model's parameters match the state. So do the tensors of an earlier
+        `model.state_dict()`, which share the model's memory, but not those of a file written earlier. A run
+        that continues after this call is bit-identical to one that resumes from its result.
         """
         self.flush()
         whole = super().state_dict()
@@ -380,20 +379,20 @@ class RowAdam(torch.optim.Optimizer):
         return whole
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes over a state: one of `state_dict()`, or one of `torch.optim.Adam` or `AdamW`.
+        """Loads a state of `state_dict()`, or of `torch.optim.Adam` or `AdamW`.
 
         Load the model's parameters first.
 
         Parameters
         ----------
         state_dict : dict
-            Its tensors are copied.
+            State; its tensors are copied.
 
         Raises
         ------
         TypeError, ValueError
-            Another form, other parameters, settings out of range; weight decay that is not decoupled,
-            AMSGrad or maximisation.
+            A state of another structure or for other parameters; settings out of range; weight decay that is
+            not decoupled, AMSGrad or maximisation.
         """
         for group in state_dict["param_groups"]:
             for name in _REFUSED:

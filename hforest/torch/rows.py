@@ -1,8 +1,8 @@
-"""Tables with missed steps of Adam: the state is on the parameter, and what reads it takes the steps first.
+"""Tables with missed steps of Adam: the parameter holds the state, and every read takes the steps first.
 
-While a table has missed steps its class is `TableParameter` or `TableTensor`, not Parameter or Tensor. Every
-function of PyTorch that reads or writes it then calls `__torch_function__` first, which takes the missed
-steps of all rows and gives the class back. Functions of this package take those of the rows that they read.
+While a table has missed steps, its class is `TableParameter` or `TableTensor` instead of Parameter or Tensor.
+Functions of PyTorch that read or write it then call `__torch_function__` first, which takes the missed steps
+of all rows and restores the class. Functions of this package take those of the rows that they read.
 """
 
 import copy
@@ -39,14 +39,14 @@ _use_count = getattr(torch._C, "_storage_Use_Count", None)
 
 
 class Memory:
-    """Arrays of the memory of tensors, kept for later calls, which modes and transforms do not see."""
+    """Cached arrays that share the memory of tensors; modes and transforms of PyTorch do not see them."""
 
     def __init__(self) -> None:
         self._places: list[int] = []
         self._arrays: list[Any] = []
 
     def arrays(self, *tensors: Tensor) -> list[Any]:
-        """Returns the tensors' memory as NumPy or CuPy arrays."""
+        """Returns NumPy or CuPy arrays that share the tensors' memory."""
         places = [t.data_ptr() for t in tensors]
         if places == self._places:
             return self._arrays
@@ -62,20 +62,20 @@ class Memory:
 
 
 class Missed:
-    """What a table needs so that its rows can take the steps that they have missed.
+    """State from which the rows of a table take the steps that they missed.
 
     Parameters
     ----------
     table : Tensor
         Contiguous.
     state : dict
-        step, exp_avg and exp_avg_sq: the optimiser's own, which its later steps change.
+        step, exp_avg and exp_avg_sq of the optimiser, which its later steps update.
     n_rows : int
         Rows of the flattened sparse axes.
     settings : (lr, beta1, beta2, eps, weight_decay)
-        Of the missed steps.
+        Settings of the missed steps.
     forest : FusedForest, optional
-        The forest that moves the table in the backward pass, whose steps these are.
+        The forest whose backward pass takes the steps of the table.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Missed:
         self.table = weakref.ref(table)
 
     def arrays(self) -> list[Any]:
-        """Returns table and moments as (n_rows, n_values) arrays, and the rows' last steps."""
+        """Returns table and moments as (n_rows, n_values) arrays, and the last step of each row."""
         moments = (self.state[name] for name in MOMENTS)
         *tables, last = self._memory.arrays(self.data, *moments, self.last)
         return [*(a.reshape(len(last), -1) for a in tables), last]
@@ -107,7 +107,7 @@ class Missed:
         self.state["step"] = step
 
     def take(self, rows: Any = None) -> None:
-        """Brings rows, an ascending array of int64, or all rows to the last step."""
+        """Takes the missed steps of rows, an ascending array of int64, or of all rows."""
         with LOCK:
             if self.forest is not None:
                 self.forest.flush()
@@ -271,25 +271,25 @@ def missed(t: Any) -> Missed | None:
 
 
 def plain(t: Tensor) -> Tensor:
-    """Returns a plain tensor of the same memory, whose rows are as they are."""
+    """Returns a plain tensor that shares the memory, without taking missed steps."""
     pending = missed(t)
     return t if pending is None else pending.data
 
 
 def attach(table: Tensor, pending: Missed) -> None:
-    """Lets a table miss steps: what reads it takes them."""
+    """Marks a table as having missed steps, which every read takes first."""
     table.__dict__[_ATTRIBUTE] = pending
     table.__class__ = _TABLES[type(table)]
 
 
 def release(table: Tensor) -> None:
-    """Gives the plain class back."""
+    """Restores the plain class of a table."""
     table.__class__ = CLASSES.get(type(table), type(table))
     table.__dict__.pop(_ATTRIBUTE, None)
 
 
 def settle(t: Tensor) -> None:
-    """Takes the missed steps of all rows; a table that no backward pass moves is a plain tensor then."""
+    """Takes the missed steps of all rows; then the table is plain unless a backward pass updates it."""
     pending = missed(t)
     if pending is not None:
         with LOCK:
@@ -299,12 +299,12 @@ def settle(t: Tensor) -> None:
 
 
 def may_miss(table: Tensor) -> bool:
-    """Returns whether the class of a tensor can tell who reads it."""
+    """Returns whether the class of a tensor allows reads to be intercepted."""
     return type(table) in _TABLES
 
 
 def alone(data: Tensor) -> bool:
-    """Returns whether no tensor, array or process but the table reads the memory `Missed.data`."""
+    """Returns whether no other tensor, array or process shares the memory `Missed.data`."""
     # The table, `Missed.data` and on the CPU the array in `Memory` hold it.
     return _owners(data) == _ONE + 1 + data.is_cpu and not (
         data.is_cpu and data.untyped_storage().is_shared()
@@ -325,7 +325,7 @@ COUNTS = _use_count is not None
 
 
 def forest_of(thresholds: Tensor, weights: Tensor) -> Any:
-    """Returns the forest of both that the next backward pass moves, or None."""
+    """Returns the forest of both parameters that the next backward pass updates, or None."""
     pending, other = missed(weights), missed(thresholds)
     if pending is None or other is None or pending.forest is None or pending.forest is not other.forest:
         return None
@@ -333,7 +333,7 @@ def forest_of(thresholds: Tensor, weights: Tensor) -> Any:
 
 
 def read_as(thresholds: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns plain tensors of the same memory; what a compiler sees stays as it is."""
+    """Returns plain tensors that share the memory; under a compiler the tensors themselves."""
     tables = type(thresholds) in CLASSES or type(weights) in CLASSES
     if tables and not torch.compiler.is_compiling():
         return plain(thresholds), plain(weights)
@@ -343,10 +343,10 @@ def read_as(thresholds: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
 def forward(
     run: Any, x: Tensor, thresholds: Tensor, features: Tensor, weights: Tensor, words: dict[str, Any]
 ) -> Any:
-    """Returns what `hinge.forward` or `forward_with_route` does, for CPU tensors that may have missed steps.
+    """Returns the result of `hinge.forward` or `forward_with_route` for CPU tensors with missed steps.
 
-    Routes, takes the missed steps of the rows that a batch reads, and then adds the rows: bit-identical to
-    the plain function on weights whose steps are taken.
+    Routes samples, takes the missed steps of the rows that the batch reads, then sums the rows. The result is
+    bit-identical to that of the plain function after `flush()`.
     """
     pending = None
     if type(thresholds) in CLASSES or type(weights) in CLASSES:

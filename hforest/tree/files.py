@@ -36,7 +36,8 @@ def save(file: str | os.PathLike[str], forest: Forest) -> None:
     TypeError, ValueError, IndexError
         Not a Forest; a forest that `check` refuses.
     OSError
-        The file cannot be written, or is a folder, a device or another special file; an existing file stays.
+        The file cannot be written, or is a folder, a device or another special file. An existing file is
+        unchanged.
 
     Notes
     -----
@@ -75,7 +76,7 @@ def load(file: str | os.PathLike[str]) -> Forest:
     Raises
     ------
     FileNotFoundError, PermissionError
-        The file does not exist; the file must not be read.
+        The file does not exist, or may not be read.
     ValueError
         Another kind of file, a damaged file, a newer format, or arrays that contradict each other.
     MemoryError
