@@ -241,8 +241,8 @@ def test_another_text_of_a_parameter_is_seen_and_mended(parameter_texts, tmp_pat
         ),
         "sklearn/grown.py": ("Samples, finite, with", "Samples with", "sklearn.GrownForest.apply", "X"),
         "tree/files.py": (
-            "The file does not exist; the",
-            "The",
+            "The file does not exist, or",
+            "The file",
             "tree.load",
             "FileNotFoundError, PermissionError",
         ),
