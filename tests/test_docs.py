@@ -239,7 +239,7 @@ def test_another_text_of_a_parameter_is_seen_and_mended(parameter_texts, tmp_pat
             "hinge.traverse",
             "windows",
         ),
-        "sklearn/grown.py": ("Samples, finite, with", "Samples with", "sklearn.GrownForest.apply", "X"),
+        "sklearn/grown.py": ("Values are finite; ", "", "sklearn.GrownForest.apply", "X"),
         "tree/files.py": (
             "The file does not exist, or",
             "The file",

@@ -1,13 +1,13 @@
 """Cascades of forests, level by level, and multi-grained scanning (gcForest).
 
 Zhou and Feng, *Deep Forest: Towards an Alternative to Deep Neural Networks*, 2017 (arXiv:1702.08835); Zhang
-2017, section 3, shows the cascade. A level is some forests; their class vectors, side by side with the input,
-are the input of the next level. While it grows, the class vectors of a training sample come from trees that
-were grown without it. A `Cascade` is a tuple of forests and plain numbers: `save` and `load` keep it in one
-file of plain arrays, `predict` applies it. Everything is built from public functions of other subpackages.
+2017, section 3, shows the cascade. A level consists of several forests. Their class vectors, concatenated
+with the input, are the input of the next level. During growth, the class vectors of a training sample come
+from trees that were grown without it. A `Cascade` is a tuple of forests and plain numbers: `save` and `load`
+store it in one file of plain arrays, `predict` applies it.
 
-Samples and labels are what `numpy.asarray` takes. Cascades are grown on the CPU; CuPy arrays raise TypeError.
-Wrong kinds and dtypes raise TypeError, wrong shapes and values ValueError, labels out of range IndexError.
+Samples and labels are array-likes. Cascades are grown on the CPU; CuPy arrays raise TypeError. Wrong types
+and dtypes raise TypeError, wrong shapes and values ValueError, labels out of range IndexError.
 """
 
 from .files import load, save

@@ -1,4 +1,4 @@
-"""A cascade or scanner as one file of plain arrays."""
+"""Files of cascades and scanners: plain arrays."""
 
 import math
 import os
@@ -14,7 +14,7 @@ from .windows import Scanner, _geometry, check_scanner
 
 
 def _check_agree(where: str, forest: Forest, n_features: int, n_classes: int, dtype: np.dtype) -> None:
-    """A forest has the features, the classes and the dtype that its place asks for."""
+    """Checks that a forest has the features, the classes and the dtype of its position."""
     for name, got, wanted in (
         ("n_features", int(forest.n_features), n_features),
         ("n_classes", forest.value.shape[1], n_classes),
@@ -78,19 +78,19 @@ _LAYOUT = models.Layout(
 
 
 def save(file: str | os.PathLike[str], grown: Cascade | Scanner) -> None:
-    """Writes a cascade or a scanner to an .npz file, whole or not at all.
+    """Writes a cascade or a scanner to an .npz file, atomically.
 
     Parameters
     ----------
     file : path
         File to write; an existing one is replaced.
     grown : Cascade or Scanner
-        What to write.
+        Cascade or scanner to write.
 
     Raises
     ------
     TypeError, ValueError
-        Something else; a cascade or scanner without forests.
+        Neither a cascade nor a scanner; one without forests.
     OSError
         The file cannot be written, or is a folder, a device or another special file. An existing file is
         unchanged.
@@ -98,8 +98,8 @@ def save(file: str | os.PathLike[str], grown: Cascade | Scanner) -> None:
     Notes
     -----
     Plain arrays, no pickles: a forest's arrays under "levels/<level>/<forest>/<name>" or
-    "forests/<forest>/<name>", numbers and words under their names. The file and its folder are forced to the
-    disk: after a loss of power the path holds the older file or the new one.
+    "forests/<forest>/<name>", numbers and words under their names. The file and its folder are flushed to
+    disk: after a power failure the path holds the old file or the new one.
 
     Examples
     --------
@@ -127,7 +127,7 @@ def save(file: str | os.PathLike[str], grown: Cascade | Scanner) -> None:
 
 
 def load(file: str | os.PathLike[str]) -> Cascade | Scanner:
-    """Reads what `save` wrote.
+    """Returns the cascade or scanner in a file that `save` wrote.
 
     Parameters
     ----------

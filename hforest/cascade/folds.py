@@ -48,7 +48,7 @@ def key(seed: int, *place: int) -> np.random.Generator:
 
 
 def part(forest: Forest, first: int, last: int) -> Forest:
-    """Trees first to last - 1 of a forest."""
+    """Returns the trees first to last - 1 of a forest."""
     a, b = int(forest.tree_start[first]), int(forest.tree_start[last])
     rows = slice((a + first) // 2, (b + last) // 2)
     oblique = bool(forest.indptr.size)
@@ -84,7 +84,7 @@ def _probabilities(name: str, p: np.ndarray) -> np.ndarray:
 
 
 def predicted(forest: Forest, x: np.ndarray | growth.Windows) -> np.ndarray:
-    """Class vectors of samples; both arguments have been checked."""
+    """Returns class vectors of samples; both arguments have been checked."""
     with check.unchecked():
         return tree.predict(forest, x)
 
@@ -150,7 +150,7 @@ def grow_folds(
 def out_of_fold_vectors(
     name: str, forest: Forest, x: np.ndarray, fold: np.ndarray, n_folds: int
 ) -> np.ndarray:
-    """Class vectors of the training samples, each from the trees grown without it."""
+    """Returns class vectors of the training samples, each from the trees grown without it."""
     n_trees = (forest.tree_start.size - 1) // n_folds
     vectors = np.empty((len(x), forest.value.shape[1]), forest.value.dtype)
     for k in range(n_folds):
@@ -178,7 +178,7 @@ def grow_bootstrap(
 def out_of_bag_vectors(
     name: str, forest: Forest, samples: Samples, seed: int, place: tuple[int, ...]
 ) -> np.ndarray:
-    """Class vectors of the training samples, each from the trees whose bootstrap sample lacks it."""
+    """Returns class vectors of training samples, each from trees whose bootstrap sample lacks it."""
     x, y, weight = samples
     counts = in_bag_counts(len(x), forest.tree_start.size - 1, seed, place)
     with check.unchecked():

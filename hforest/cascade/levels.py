@@ -37,12 +37,12 @@ class Cascade(NamedTuple):
 
 
 def default_forests(n_trees: int = 500) -> tuple[Grower, ...]:
-    """Returns the level of Zhou and Feng 2017: four random forests and four completely random ones.
+    """Returns the functions of a level: four random and four completely random forests (Zhou and Feng 2017).
 
     Parameters
     ----------
     n_trees : int
-        Trees of a forest, for each fold.
+        Number of trees per forest and fold.
 
     Returns
     -------
@@ -248,10 +248,10 @@ def grow(
     Parameters
     ----------
     x : (n_samples, n_features) array_like, or a list or tuple of such arrays
-        Samples, at least one, finite or NaN for missing values where the growers take them (those of
-        hforest.classic and hforest.manifold do), of any real dtype; computed in float32 if that holds every
-        number of their dtype, else in float64. Of several arrays (grains, from `scan_vectors`) level l reads
-        array l mod n_grains; all are computed in one dtype.
+        Samples, at least one, of any real dtype, finite, or NaN for missing values if all functions accept
+        them (those of hforest.classic and hforest.manifold do). Computation is in float32 if it represents
+        every number of the dtype, else in float64. With several arrays (grains, from `scan_vectors`) level l
+        reads array l mod n_grains, and all share one dtype.
     y : (n_samples,) array_like of any integer dtype or bool
         Labels, 0 to n_classes - 1.
     forests : sequence of functions, optional
@@ -259,33 +259,36 @@ def grow(
         int32, and returns a classification Forest of the dtype of x with a fixed number of trees; by default
         `default_forests()`.
     sample_weight : (n_samples,) array_like of real numbers, optional
-        Weights of the samples, at least 0, not all 0; those of weight 0 are left out. The functions are then
-        given `sample_weight`, too, and validation accuracies are by weight. By default equal ones.
+        Weights of the samples, at least 0, not all 0; samples of weight 0 are omitted. The functions then
+        also receive `sample_weight`, and validation accuracies are weighted. By default all weights are
+        equal.
     class_weight : "balanced", mapping, or (n_classes,) array-like, optional
         Factors of the sample weights of each class. Classes that a mapping omits have factor 1; "balanced"
         gives all classes that occur the same total weight.
     class_vectors : "out_of_fold" or "out_of_bag"
-        Class vectors of training samples by cross-validation, or from the trees whose bootstrap sample lacks
-        them: with three folds a third of the work. With "out_of_bag" each function is also given `bootstrap`,
-        as `classic.grow` takes it, and is a functools.partial that binds n_trees.
+        Whether class vectors of training samples come from cross-validation, or from the trees whose
+        bootstrap sample lacks them, at a third of the cost of three folds. With "out_of_bag" each function
+        must be a functools.partial that binds n_trees, and also receives `bootstrap`, as for `classic.grow`.
     n_folds : int
-        2 or more; every class that is present has at least so many samples. Unused with "out_of_bag".
+        Number of folds, 2 or more; each class that occurs has at least n_folds samples. Not used with
+        "out_of_bag".
     patience : int
-        Growth stops after so many rounds without a better validation accuracy than before them. A round is
-        one level for each grain; of a single array each level is a round.
+        Number of rounds without a better validation accuracy after which growth stops. A round is one level
+        per grain; for a single array each level is a round.
     max_levels : int
-        Levels at most, not rounds; growth can end within a round.
+        Maximum number of levels (not rounds); growth can end within a round.
     n_classes : int, optional
         Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
         1, and every class must occur.
     resume : Cascade, optional
-        What checkpoint was last called with, in a growth with the same arguments: growth continues there, to
-        the same bits.
+        Last argument of `checkpoint` in a call with the same arguments: growth continues from it. The result
+        is bit-identical to that of one call.
     checkpoint : callable, optional
-        Called as checkpoint(cascade) after every level with all levels so far. Save them to resume later.
+        Called as checkpoint(cascade) after every level with all levels so far, which can be saved to resume
+        later.
     progress : callable or bool, optional
-        Called as progress(done, max_levels) after every level; False ends the growth and returns the best of
-        the levels so far. True shows a bar.
+        Called as progress(done, max_levels) after every level. If it returns False, growth ends and the
+        levels up to the best one so far are returned. True shows a bar.
     rng : None, int or numpy.random.Generator
         Source of random numbers; the same int gives the same result in every call. To continue from `resume`
         pass the same int.
@@ -298,17 +301,17 @@ def grow(
     Raises
     ------
     TypeError, ValueError, IndexError
-        Wrong kind or dtype, or CuPy arrays; wrong shape, a number out of its range, a class of fewer samples
-        than folds; labels out of range or, without `n_classes`, with gaps; a function that cannot be called
-        with its arguments; another cascade in `resume`, or one whose fields contradict its forests: all these
-        before the first forest grows. A forest whose values are not shares.
+        Before the first forest grows: wrong type or dtype; CuPy arrays; wrong shape; a number out of range; a
+        class with fewer samples than folds; labels out of range; without `n_classes`, labels with gaps; a
+        function that does not accept its arguments; an invalid or different cascade in `resume`. Later: a
+        forest whose values are not shares.
 
     Notes
     -----
-    A level's score is the accuracy of the mean of its forests' class vectors, each from trees that were grown
-    without the sample. A sample that is in the bootstrap sample of every tree gets the shares of the classes.
-    Memory: twice the input with one level's vectors, and the trees. Cost: that of n_levels n_forests
-    n_folds forests, or n_levels n_forests out of bag.
+    A level's score is the accuracy of the mean class vector of its forests, from trees grown without the
+    sample. A sample in the bootstrap sample of every tree has the class shares as its class vector. Memory:
+    twice the input with one level's vectors, and the trees. Cost: that of n_levels n_forests n_folds forests,
+    or n_levels n_forests out of bag.
 
     Examples
     --------
@@ -382,7 +385,7 @@ def grow(
 
 
 def predict(cascade: Cascade, x: ArrayLike | Sequence[ArrayLike]) -> FloatArray:
-    """Class probabilities: the mean of the last level's class vectors.
+    """Returns class probabilities: the mean of the last level's class vectors.
 
     Parameters
     ----------
@@ -390,7 +393,8 @@ def predict(cascade: Cascade, x: ArrayLike | Sequence[ArrayLike]) -> FloatArray:
         From `grow` or `load`.
     x : (n_samples, n_features) array_like, or a list or tuple of such arrays
         Samples, finite, of any real dtype, with the grains that the cascade was grown on; converted to the
-        dtype of its forests. NaN where all forests that read the grain were grown with missing values.
+        dtype of its forests. NaN is accepted if all forests that read the grain were grown with missing
+        values.
 
     Returns
     -------

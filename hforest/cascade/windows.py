@@ -194,7 +194,7 @@ def grow_scanner(
     progress: Progress = None,
     rng: Rng = None,
 ) -> tuple[Scanner, FloatArray]:
-    """Forests on the windows of one grain, and the class vectors of the training samples.
+    """Returns forests on the windows of one grain, and the class vectors of the training samples.
 
     Parameters
     ----------
@@ -212,16 +212,16 @@ def grow_scanner(
     forests : sequence of functions, optional
         As for `grow`; by default a random forest and a completely random one, of 500 trees.
     n_folds : int
-        2 or more. Samples, with all their windows, are spread over folds; the class vectors of a sample come
-        from trees that were grown without its windows.
+        Number of folds, 2 or more. Folds contain samples with all their windows; the class vectors of a
+        sample come from trees that were grown without its windows.
     max_windows : int, optional
-        Windows of each sample that a forest learns from, sampled at random; by default all of them.
+        Number of windows per sample, sampled at random, on which a forest is grown; by default all.
     n_classes : int, optional
         Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
         1, and every class must occur.
     progress : callable or bool, optional
-        Called as progress(done, n_forests) after every forest; False ends the growth and returns the scanner
-        of the forests so far, with their class vectors. True shows a bar.
+        Called as progress(done, n_forests) after every forest. If it returns False, growth ends, and the
+        scanner of the forests so far is returned with their class vectors. True shows a bar.
     rng : None, int or numpy.random.Generator
         Source of random numbers; the same int gives the same result in every call.
 
@@ -230,7 +230,7 @@ def grow_scanner(
     scanner : Scanner
         For `scan_vectors` and `save`.
     vectors : (n_samples, n_windows * n_forests * n_classes) array of float32 or float64
-        For `grow`: window by window, in it forest by forest.
+        Input of `grow`, ordered by window, then forest, then class.
 
     Raises
     ------
@@ -239,10 +239,10 @@ def grow_scanner(
 
     Notes
     -----
-    Zhou and Feng 2017, multi-grained scanning. To be classified, windows are read in place, a quarter of a
-    million at a time. To be learned from by `hforest.classic` they are, too, if they have more elements than
-    x, with 20 bytes a window. For other functions those of the training folds are copied: of the n_samples
-    min(max_windows, n_windows) windows a ``1 - 1 / n_folds`` part.
+    Zhou and Feng 2017, multi-grained scanning. Prediction reads windows in place, a quarter of a million at a
+    time. Functions of `hforest.classic` also read them in place if they have more elements than x, with 20
+    bytes per window. For other functions the windows of the training folds are copied: a share ``1 - 1 /
+    n_folds`` of n_samples min(max_windows, n_windows) windows.
 
     Examples
     --------
@@ -315,7 +315,7 @@ def check_scanner(name: str, scanner: Scanner) -> None:
 
 
 def scan_vectors(scanner: Scanner, x: ArrayLike) -> FloatArray:
-    """Class vectors of all windows of new samples, side by side.
+    """Returns the class vectors of all windows of new samples, concatenated.
 
     Parameters
     ----------
@@ -327,7 +327,7 @@ def scan_vectors(scanner: Scanner, x: ArrayLike) -> FloatArray:
     Returns
     -------
     (n_samples, n_windows * n_forests * n_classes) array, dtype of the forests
-        As `grow_scanner` returns them for training samples; here all trees take part.
+        Ordered as the `vectors` of `grow_scanner`; here each comes from all trees.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Forests on Dask arrays and DataFrames, whose partitions stay where they are.
 
-Needs Dask with its distributed scheduler: ``pip install -e '.[dask]'``. Import it by its name,
-`import hforest.dask`; `import hforest` does not import Dask.
+Requires Dask with its distributed scheduler: ``pip install -e '.[dask]'``. Write `import hforest.dask`;
+`import hforest` does not import Dask.
 """
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING

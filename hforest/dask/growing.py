@@ -46,11 +46,11 @@ def grow(
     Parameters
     ----------
     client : distributed.Client
-        Of a cluster of this machine, of many, or one that adapts its size.
+        Client of a local, distributed or adaptive cluster.
     x : dask.array.Array or dask.dataframe.DataFrame
         (n_rows, n_features) real numbers, finite or NaN for missing values.
     y : dask.array.Array, dask.dataframe.Series or DataFrame
-        Labels or targets, in partitions of the same rows; an array is rechunked like x.
+        Labels or targets, in partitions with the same rows as x; an array is rechunked like x.
     n_trees : int
         Number of trees, 1 to 2**20.
     sample_weight : dask.array.Array or dask.dataframe.Series, optional
@@ -114,16 +114,16 @@ def grow(
     Raises
     ------
     TypeError, ValueError, IndexError, MemoryError
-        As from `hforest.scale.grow_by_rows`, with the number of the partition; no Dask collection, other
-        partitions.
+        As for `hforest.scale.grow_by_rows`, with the number of the partition; not a Dask collection;
+        partitions that do not match.
     distributed.KilledWorker
         Several workers ended during one task.
 
     Notes
     -----
-    A task computes the histograms of a partition, and tasks add them in pairs; the driver gets the sum. What
-    a worker held that ends is computed again by Dask, from the collections on: the forest is the same. Keep
-    collections that cost much in memory with ``client.persist``. Cost: for each level and partition a few
+    A task computes the histograms of a partition, and further tasks add them; the driver receives the sum. If
+    a worker ends, Dask recomputes its results from the collections: the forest is the same. Keep collections
+    that are expensive to compute in memory with ``client.persist``. Cost: for each level and partition a few
     tasks of about a millisecond; partitions of 100000 rows and more are best.
 
     Examples

@@ -1,9 +1,9 @@
-"""The main job: the network of Lay et al. 2018 with a hinge forest inside, trained on real data.
+"""The network of Lay et al. 2018 with a hinge forest, trained on real data.
 
-`start`, `step`, `train`, `predict` and `error_rate` are the network (Fig. 2a to 2c),
-`load_data`, `hold_out` and `save_checkpoint` its data sets and model files, `select_features` finds the
-columns that matter before it. `python -m hforest` runs them. They call the other subpackages' public
-functions only, as a user's training loop would.
+`start`, `step`, `train`, `predict` and `error_rate` are the network (Fig. 2a to 2c), `load_data`, `hold_out`
+and `save_checkpoint` handle data sets and model files, and `select_features` selects columns before training.
+`python -m hforest` runs them. They call only public functions of other subpackages, as a user's training loop
+would.
 """
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING

@@ -1,11 +1,11 @@
 """Hinge forests and neural decision forests in JAX: functions with gradients, on the CPU.
 
-Needs JAX 0.5 or newer: ``pip install -e '.[jax]'``. Import it by its name, `import hforest.jax`;
-`import hforest` does not import JAX.
+Requires JAX 0.5 or newer: ``pip install -e '.[jax]'``. Write `import hforest.jax`; `import hforest` does not
+import JAX.
 
 The functions take and return JAX arrays and work under `jax.jit`, `jax.grad`, `jax.vmap` and
-`jax.checkpoint`, in float32 and float64. XLA calls the functions of `hforest.hinge` and `hforest.neural`
-on its own buffers, through its interface of foreign functions, which the module `foreign` implements.
+`jax.checkpoint`, in float32 and float64. XLA calls the functions of `hforest.hinge` and `hforest.neural` on
+its own buffers through its foreign function interface; the module `foreign` implements the handlers.
 """
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""What XLA calls: functions of NumPy arrays that read XLA's buffers and write their results into others.
+"""Functions that XLA calls: they read XLA's buffers as NumPy arrays and write results into others.
 
 Each takes its settings (a text of JSON), the arrays of the arguments and those of the results, in this order.
 """

@@ -110,20 +110,19 @@ def hinge_forest(
     Raises
     ------
     TypeError, ValueError
-        Wrong dtype, shape or setting, while JAX traces the call, with the messages of
-        `hforest.hinge.forward`. A second derivative.
+        Wrong dtype, shape or setting, with the messages of `hforest.hinge.forward`, when JAX traces the call.
+        A second derivative.
     ValueError, IndexError
-        NaN, or a column outside x, where the program runs: the same messages in the class of error that JAX
-        raises for a failed program, where it raises it (at `jax.block_until_ready` at the latest).
+        NaN, or a column outside x, when the program runs. The message is the same, but JAX chooses the
+        exception class and the time (at the latest at `jax.block_until_ready`).
 
     Notes
     -----
-    y and gradients have the bits of `hforest.hinge.forward` and `backward`. The backward pass uses the route
-    of the forward pass, 12 bytes for each sample and tree in float32, and routes nothing again; x is kept
-    only where a margin's gradient reads it, as that of inner products does. Without a gradient nothing is
-    stored. `jax.vmap` over x alone is one call with all samples, and so is the gradient of it; a batch of
-    parameters is a loop, and so is `jax.vmap` of a gradient. It runs on the CPU alone. Forward-mode and
-    second derivatives are refused.
+    y and gradients are bit-identical to `hforest.hinge.forward` and `backward`. The forward pass stores its
+    route for the backward pass (12 bytes per sample and tree in float32), and x for projections; without
+    gradients it stores nothing. `jax.vmap` over x alone is one call with all samples, as is its gradient; a
+    batch of parameters is a loop, as is `jax.vmap` of a gradient. The function runs only on the CPU.
+    Forward-mode and second derivatives raise an error.
 
     Examples
     --------
@@ -178,18 +177,18 @@ def neural_forest(
     Raises
     ------
     TypeError, ValueError
-        Wrong dtype, shape or setting, while JAX traces the call: the messages of `hforest.neural.forward`.
-        A second derivative.
+        Wrong dtype, shape or setting, with the messages of `hforest.neural.forward`, when JAX traces the
+        call. A second derivative.
     ValueError, IndexError
-        NaN or infinity, leaves that are no probabilities, an index outside f, where the program runs: as
+        NaN or infinity, leaves that are not probabilities, or an index outside f, when the program runs: see
         `hinge_forest`.
 
     Notes
     -----
     p and the gradient with respect to f are bit-identical to those of `hforest.neural.forward` and
-    `backward`. The gradient with respect to leaves, computed only where it is asked for, is a product of
-    matrices in float64 over parts of the samples:
-    dL/dpi_lk = sum over samples of mu_l dL/dp_k, divided by n_trees. `jax.vmap` as in `hinge_forest`.
+    `backward`. The gradient with respect to leaves, computed only on request, is a matrix product in float64
+    over blocks of samples: dL/dpi_lk = sum over samples of mu_l dL/dp_k, divided by n_trees. `jax.vmap` as in
+    `hinge_forest`.
 
     Examples
     --------

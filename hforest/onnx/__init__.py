@@ -1,10 +1,10 @@
 """Forests as ONNX models.
 
-`to_onnx` makes a model of a `hforest.tree.Forest` that onnxruntime and other runtimes of ONNX apply: splits
-by features, categories and projections, missing values, class shares with labels, or values.
+`to_onnx` converts a `hforest.tree.Forest` to a model for onnxruntime and other ONNX runtimes. It supports
+splits on features, categories and projections, missing values, class shares with labels, and regression.
 
-Needs onnx 1.16 or newer: ``pip install -e '.[onnx]'``. Import it by its name, `import hforest.onnx`;
-`import hforest` does not import onnx.
+Requires onnx 1.16 or newer: ``pip install -e '.[onnx]'``. Write `import hforest.onnx`; `import hforest` does
+not import onnx.
 """
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING

@@ -136,16 +136,16 @@ def to_onnx(
     classes : (n_outputs,) array_like of integers or text, optional
         Labels of the classes of a classification.
     dtype : dtype, optional
-        Of the model's samples: by default that of the forest. float32 for a forest of float64: thresholds are
-        rounded down, which changes no decision for samples that are float32 numbers.
+        Dtype of the model's samples; by default that of the forest. With float32 for a forest of float64,
+        thresholds are rounded down, which changes no decision for float32 samples.
 
     Returns
     -------
     onnx.ModelProto
         Its input is "x", (n_samples, n_features) of `dtype`. Without `classes` its output is "values",
-        (n_samples, n_outputs) float32: what `hforest.tree.predict` returns, to rounding. Else they are
-        "label", (n_samples,) int64 or text, the class of the largest share, the first of equals, and
-        "shares", (n_samples, n_outputs) float32.
+        (n_samples, n_outputs) float32: the result of `hforest.tree.predict` up to rounding. With `classes`
+        its outputs are "label" and "shares". "label", (n_samples,) int64 or text, is the class with the
+        largest share (the first of equals); "shares" is (n_samples, n_outputs) float32.
 
     Raises
     ------
@@ -156,13 +156,13 @@ def to_onnx(
     Notes
     -----
     Trees are a TreeEnsembleRegressor (ai.onnx.ml 3), with splits by categories a TreeEnsemble (ai.onnx.ml 5,
-    onnxruntime 1.20 or newer) in which each tree stands once for each output. A forest with projections
-    first multiplies samples by a matrix with a column for each distinct projection and feature that a
-    split reads, in float64, which is rounded to the dtype of the forest; a sum is rounded once, but in the
-    order of the runtime, so that a sample next to a threshold may change its side. Missing values go where
-    the forest sends them; a forest that knows none sends NaN right. Leaf values are added by the
-    runtime in float32 (float64 if `dtype` is), so that labels of nearly equal shares may differ.
-    Cost: microseconds a node; n_features * n_columns numbers for projections.
+    onnxruntime 1.20 or newer) in which each tree stands once for each output. A forest with projections first
+    multiplies samples by a matrix with a column for each distinct projection and feature that a split reads,
+    in float64, which is rounded to the dtype of the forest; a sum is rounded once, but in the order of the
+    runtime, so that a sample next to a threshold may change its side. Missing values go where the forest
+    sends them, or right if the forest was grown without any. The runtime adds leaf values in float32 (float64
+    if `dtype` is), so labels may differ for nearly equal shares. Cost: microseconds per node; n_features *
+    n_columns numbers for projections.
 
     Examples
     --------

@@ -1,10 +1,10 @@
-"""Pictures of trees, of the features that matter to a forest of images, and of decisions in two dimensions.
+"""Plots of trees, of feature importances on images, and of decisions in two dimensions.
 
-Each function draws on the axes of Matplotlib that it is given, or on those of a new figure, and returns them.
-docs/plots.md shows how.
+Each function draws on given Matplotlib axes, or on those of a new figure, and returns them. docs/plots.md has
+examples.
 
-Needs Matplotlib 3.8 or newer: ``pip install -e '.[plot]'``. Import it by its name, `import hforest.plot`;
-`import hforest` does not import Matplotlib.
+Requires Matplotlib 3.8 or newer: ``pip install -e '.[plot]'``. Write `import hforest.plot`; `import hforest`
+does not import Matplotlib.
 """
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING

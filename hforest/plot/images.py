@@ -85,7 +85,7 @@ def importance(
     cmap: str = "magma",
     ax: Axes | None = None,
 ) -> Axes:
-    """Draws the importances of features as an image with a colour bar, or of a signal as bars.
+    """Draws feature importances as an image with a colour bar, or as bars for a signal; returns the axes.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def importance(
         Whether to count the splits that compare a feature (Perry et al. 2019, section 3.2), or to sum their
         gains. A patch adds its count or gain to each of its features.
     channel : int, optional
-        Which channel of a shape (height, width, channels) to draw; by default the sum over them.
+        Channel to draw, for a shape (height, width, channels); by default their sum.
     cmap : str
         Name of a colormap of Matplotlib, for images.
     ax : matplotlib.axes.Axes, optional
@@ -112,7 +112,7 @@ def importance(
     Raises
     ------
     TypeError, ValueError, IndexError
-        As for `importance_image`; a channel that there is not, or of a shape without channels.
+        As for `importance_image`; a channel that does not exist, or for a shape without channels.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What stands in the boxes of a tree."""
+"""Texts in the boxes of a tree."""
 
 import textwrap
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Where the boxes of a tree stand."""
+"""Positions of the boxes of a tree."""
 
 import numpy as np
 from numpy.typing import NDArray

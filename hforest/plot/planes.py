@@ -1,4 +1,4 @@
-"""What a function of two numbers decides, over a rectangle."""
+"""Plots of the decisions of a function of two numbers over a rectangle."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -66,7 +66,7 @@ def regions(
     resolution: int = 300,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draws what a function decides over the plane: its classes, or its targets.
+    """Draws the predictions of a function over the plane: classes or targets; returns the axes.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def regions(
     class_names : sequence of str, optional
         A name for each class, by default class 0, class 1, ...
     resolution : int
-        Points along each axis at which the function is asked, 2 to 4000.
+        Number of points along each axis at which the function is evaluated, 2 to 4000.
     ax : matplotlib.axes.Axes, optional
         Where to draw; by default on a new figure.
 
@@ -97,8 +97,8 @@ def regions(
 
     Notes
     -----
-    A point has the colour of the class of the largest share, the paler the smaller that is; white is an even
-    share. Cost: ``resolution**2`` predictions.
+    A point has the colour of the class with the largest share, paler for smaller shares; white means equal
+    shares. Cost: ``resolution**2`` predictions.
 
     Examples
     --------

@@ -107,7 +107,7 @@ def tree(
     fontsize: float = 9.0,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draws a tree: splits and leaves as boxes with text, the root on top.
+    """Draws a tree with splits and leaves as boxes, the root on top, and returns the axes.
 
     Parameters
     ----------
@@ -120,14 +120,14 @@ def tree(
     class_names : sequence of str, optional
         A name for each class, by default class 0, class 1, ...
     max_depth : int, optional
-        Deepest level to draw, by default all. Of its splits the number of leaves below is written.
+        Deepest level to draw, by default all. Splits on it show the number of leaves below them.
     max_terms : int
-        Terms of a projection that are written, those of the largest weights; shares of classes, or targets,
-        of a leaf.
+        Maximum number of terms shown: those of a projection with the largest weights; class shares, or
+        targets, of a leaf.
     fontsize : float
-        Of all text, in points. It is smaller where the tree would not fit: in `ax`, or in 60 inches.
+        Size of all text in points. It is reduced if the tree does not fit in `ax`, or in 60 inches.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; by default on a new figure whose size is that of the tree. Its axes are turned off.
+        Axes to draw on, which are turned off; by default those of a new figure that fits the tree.
 
     Returns
     -------
@@ -148,11 +148,11 @@ def tree(
 
     The values of leaves are shares of classes where `class_names` is given, or where the forest has at least
     two outputs which are nowhere negative and sum to 1 in every leaf. The box of such a leaf has the colour
-    of the class of the largest share, the paler the smaller that is; of other leaves the first output is
-    coloured, between its least and its largest number in the tree.
+    of the class with the largest share, paler for smaller shares. For other leaves the colour shows the first
+    output, between its minimum and maximum in the tree.
 
-    Places are those of Reingold and Tilford 1981, for boxes of the size of their text. Text does not grow
-    with the figure when that is resized later. Cost: some milliseconds a node.
+    The layout is that of Reingold and Tilford 1981, for boxes of the size of their text. Text does not scale
+    when the figure is resized later. Cost: a few milliseconds per node.
 
     Examples
     --------

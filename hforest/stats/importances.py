@@ -204,7 +204,7 @@ _GAINS = {"mdi_oob": _mdi_oob, "ufi": _ufi}
 
 
 def _of_features(forest: Forest, gain: FloatArray, judged: np.ndarray) -> OobImportance:
-    """Returns means and standard errors of each feature's sums over splits, over trees with votes."""
+    """Returns means and standard errors over trees of each feature's sums over splits."""
     import scipy.sparse
 
     shape = (len(gain), int(forest.n_features))

@@ -1,11 +1,12 @@
 """Models of treelite as forests, and forests as models of treelite.
 
-treelite reads models of XGBoost, LightGBM, scikit-learn and cuML. `from_treelite` makes an `Ensemble` of such
-a model: a `hforest.tree.Forest` and what turns its means into the model's predictions; `predict` and
-`predict_margin` apply it. `to_treelite` makes a model of an axis-aligned forest.
+treelite reads models of XGBoost, LightGBM, scikit-learn and cuML. `from_treelite` converts such a model to an
+`Ensemble`: a `hforest.tree.Forest`, with the scales, offsets and function that turn its means into the
+model's predictions. `predict` and `predict_margin` apply it. `to_treelite` converts an axis-aligned forest to
+a treelite model.
 
-Needs treelite 4: ``pip install -e '.[treelite]'``. Import it by its name, `import hforest.treelite`;
-`import hforest` does not import treelite.
+Requires treelite 4: ``pip install -e '.[treelite]'``. Write `import hforest.treelite`; `import hforest` does
+not import treelite.
 """
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING

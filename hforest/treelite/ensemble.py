@@ -1,4 +1,4 @@
-"""What a model of treelite becomes, and its predictions."""
+"""Ensembles from treelite models, and their predictions."""
 
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ POSTPROCESSORS = (
 
 
 class Ensemble(NamedTuple):
-    """A forest and what turns the means over its trees into the predictions of a model.
+    """A forest, and the scales, offsets and function that turn its means into the predictions of a model.
 
     The margin of output k is ``scale[k] * mean[k] + base_score[k]``, where mean is what
     `hforest.tree.predict` returns. Outputs are those of the first target, then of the second, ...
@@ -68,15 +68,15 @@ def _check_transform(ensemble: Ensemble, n_outputs: int) -> None:
 
 
 def predict_margin(ensemble: Ensemble, x: np.ndarray) -> np.ndarray:
-    """Sums (or means) of leaf values and base scores, before the function of the margin.
+    """Returns margins: sums (or means) of leaf values plus base scores, before the function of the margin.
 
     Parameters
     ----------
     ensemble : Ensemble
         From `from_treelite`.
     x : (n_samples, n_features) array-like
-        Samples, of any real dtype; they are converted to the dtype of the forest. NaN is a missing value;
-        infinity is refused.
+        Samples of any real dtype, converted to that of the forest. NaN is a missing value; infinity raises
+        ValueError.
 
     Returns
     -------
@@ -120,20 +120,20 @@ def predict_margin(ensemble: Ensemble, x: np.ndarray) -> np.ndarray:
 
 
 def predict(ensemble: Ensemble, x: np.ndarray) -> np.ndarray:
-    """Predictions of the model: the function of the margin, such as the sigmoid, of `predict_margin`.
+    """Returns predictions of the model: its function (such as the sigmoid) of `predict_margin`.
 
     Parameters
     ----------
     ensemble : Ensemble
         From `from_treelite`.
     x : (n_samples, n_features) array-like
-        Samples, of any real dtype; they are converted to the dtype of the forest. NaN is a missing value;
-        infinity is refused.
+        Samples of any real dtype, converted to that of the forest. NaN is a missing value; infinity raises
+        ValueError.
 
     Returns
     -------
     (n_samples, n_outputs) array, dtype of the forest
-        Probabilities, counts or targets; of two classes one column, the probability of the second.
+        Probabilities, counts or targets; for two classes one column, the probability of the second class.
 
     Raises
     ------

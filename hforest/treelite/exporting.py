@@ -53,9 +53,9 @@ def to_treelite(forest: tree.Forest) -> treelite.Model:
 
     Notes
     -----
-    A forest that knows no missing values sends NaN right in treelite. An unknown category goes where
-    the forest sends it; treelite drops the fraction of a number at a split by categories. Several targets of
-    a regression are the classes of a model that returns means. Cost: about 5 microseconds a node.
+    In treelite, NaN goes right if the forest was grown without missing values. Unknown categories go where
+    the forest sends them; treelite drops the fraction of a number at a categorical split. Several regression
+    targets become the classes of a model that returns means. Cost: about 5 microseconds per node.
 
     Examples
     --------

@@ -208,7 +208,7 @@ def _columns(header: treelite.model.HeaderAccessor, n_classes: np.ndarray) -> li
 
 
 def from_treelite(model: treelite.Model, *, dtype: np.dtype | type | str | None = None) -> Ensemble:
-    """Returns a model of treelite as a forest and what turns its means into the model's predictions.
+    """Returns an `Ensemble`, a forest with the same predictions, from a treelite model.
 
     Parameters
     ----------
@@ -217,32 +217,30 @@ def from_treelite(model: treelite.Model, *, dtype: np.dtype | type | str | None 
         hand. Splits by numbers and categories, with any directions of missing values; sums or averages;
         several targets and classes.
     dtype : dtype, optional
-        Of the forest: by default that of the model's thresholds, float32 of XGBoost and float64 of LightGBM
-        and scikit-learn. float32 halves the memory that a walk reads; then thresholds are rounded down,
-        which changes no decision for samples that are float32 numbers, and leaf values are rounded.
+        Dtype of the forest; by default that of the model's thresholds: float32 for XGBoost, float64 for
+        LightGBM and scikit-learn. float32 halves the memory that prediction reads. Thresholds are then
+        rounded down, which changes no decision for float32 samples, and leaf values are rounded.
 
     Returns
     -------
     Ensemble
-        NumPy arrays. Its predictions are equal to those of the model to rounding, and its leaves are the
-        same.
+        Ensemble of NumPy arrays. Predictions equal those of the model up to rounding; leaves are the same.
 
     Raises
     ------
     TypeError
-        No model of treelite; a dtype that is neither float32 nor float64.
+        Not a treelite model; a dtype other than float32 and float64.
     ValueError
         No trees, splits by ==, a function of the margin that `predict` does not know, leaf values that are
         not finite in the dtype; float64 of a model whose thresholds are float32.
 
     Notes
     -----
-    XGBoost compares with ``<`` in float32: a threshold becomes the next smaller float32 number. A class tree
-    of boosting has its value in the column of its class and 0 in the others. Departures: a number
-    that is no integer is an unknown category here, where XGBoost and LightGBM drop its fraction;
-    scikit-learn rounds its samples to float32, which dtype=numpy.float32 does here. Nodes are put in
-    breadth-first order, all trees at once. Cost: less than a microsecond a node, and a tenth of a millisecond
-    a tree.
+    XGBoost compares with ``<`` in float32: a threshold becomes the next smaller float32 number. The leaf
+    values of a boosting tree of one class are in the column of that class; the other columns are 0.
+    Departures: a number that is not an integer is an unknown category here, but XGBoost and LightGBM drop its
+    fraction. scikit-learn rounds samples to float32; here dtype=numpy.float32 does so. Nodes are in
+    breadth-first order. Cost: less than a microsecond per node, and a tenth of a millisecond per tree.
 
     Examples
     --------

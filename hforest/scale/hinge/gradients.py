@@ -15,7 +15,7 @@ from ..rows.workers import Workers
 def gather_gradients(
     comm: Communicator | None, shards: Sequence[Sequence[hinge.RowGradient | FloatArray]]
 ) -> list[hinge.RowGradient | FloatArray]:
-    """Returns the sums of all workers' gradients, with the same bits on every worker.
+    """Returns the sums of all workers' gradients, bit-identical on every worker.
 
     Parameters
     ----------
@@ -23,8 +23,8 @@ def gather_gradients(
         `TorchComm`, `MpiComm`, or an object with their methods and attributes; None: one worker alone. Every
         worker calls this function.
     shards : sequence of sequences
-        Of this worker: for each of its parts of the batch the gradients of all parameters in one order, as
-        arrays of float32 or float64, or as `hinge.RowGradient` from `hinge.backward_sparse`. Finite. A
+        Gradients of this worker's parts of the batch: for each part those of all parameters in a fixed order,
+        as arrays of float32 or float64, or as `hinge.RowGradient` from `hinge.backward_sparse`. Finite. A
         worker may have one part, several or none.
 
     Returns

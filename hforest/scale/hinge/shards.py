@@ -51,7 +51,7 @@ class ShardGradients(NamedTuple):
 
 
 class HingeShards:
-    """A hinge forest in training whose trees lie on several workers: the same bits on any number of them.
+    """Hinge forest in training with its trees divided among workers; bit-identical for any number of workers.
 
     Parameters
     ----------

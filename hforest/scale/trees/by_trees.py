@@ -60,10 +60,10 @@ def grow_by_trees(
         Further keyword arguments of `grow`, such as ``{"max_features": 3}``. In-bag counts, an array as
         "bootstrap", are divided among the tasks.
     n_tasks : int, optional
-        Into how many ranges the trees are divided; by default 16. A few times the number of workers is best:
-        one worker is not left alone with the last range. At most n_trees are made.
+        Number of ranges into which the trees are divided, at most n_trees; by default 16. A few times the
+        number of workers balances the load best.
     retries : int
-        How often a range is submitted again whose worker died, 0 or more.
+        Number of times that a range is submitted again after its worker died, 0 or more.
     first_tree : int
         Number of the first tree, 0 or more; first_tree + n_trees is at most 2**20. Calls with the same
         arguments and the same int as rng grow ranges of one forest: its trees are bit-identical for any
