@@ -409,6 +409,19 @@ def test_what_the_readme_says_of_tables_is_what_the_record_has():
     ) in " ".join(page("README.md").split())
 
 
+def test_the_difference_of_forests_and_the_cnn_is_that_of_the_records(script):
+    pixels, seeds = script("co2_pixels"), (1, 2)
+    forests = [
+        r for r in record("co2_pixels") if r["part"] == "test" and r["trees"] == 64 and r["seed"] in seeds
+    ]
+    networks = [r for r in record("pixels_torch") if r["learner"] == "CNN" and r["seed"] in seeds]
+    assert len(forests) == len(networks) == 2
+    means = [np.mean([100 * r["scores"][0]["mean_jaccard"] for r in of]) for of in (networks, forests)]
+    interval = pixels.interval(pixels.resampled(networks) - pixels.resampled(forests))
+    said = f"it is {means[0] - means[1]:.1f} points below (95 % over images: {interval})"
+    assert said in " ".join(page("docs/images.md").split())
+
+
 # Norouzi et al. 2015, Table I: errors of CO2 forests with 10, 30 and 1000 trees
 CO2 = {"letter": (3.2, 2.3, 1.8), "usps": (5.8, 5.9, 5.5), "mnist": (2.5, 2.0, 1.9), "connect4": (17.1, 15.7, 14.7)}  # fmt: skip
 
