@@ -1,4 +1,4 @@
-"""Hashes of the results of every subpackage, to show that a change keeps every bit.
+"""Prints hashes of results of every subpackage, to show that a change keeps results bit-identical.
 
     python bench/bits.py > before.txt            # before the change
     python bench/bits.py --compare before.txt    # after it; exit status 1 where a line differs or is missing

@@ -1,4 +1,4 @@
-"""What the benches share: timing, the machine's highest measured rates, records, progress bars."""
+"""Common parts of the benches: timing, the machine's highest measured rates, records, progress bars."""
 
 import argparse
 import importlib.util

@@ -1,4 +1,4 @@
-"""Two checkouts of hforest in turn: the times of the new one's benches over those of the old one's.
+"""Runs the benches of two checkouts of hforest alternately and prints ratios of their times, new to old.
 
     python bench/compare.py OLD [--benches grow predict hinge co2 neural] [--rounds 3] [--data DIR]
         [--simd avx512] [--json FILE]

@@ -1,4 +1,4 @@
-"""What the parts of bits.py share: hashes of arrays, and the samples that the parts compute with."""
+"""Common parts of the bits scripts: hashes of arrays, and samples."""
 
 import hashlib
 from collections.abc import Iterator

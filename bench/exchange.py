@@ -1,4 +1,4 @@
-"""Boosted trees of XGBoost and LightGBM, applied by hforest and by others that apply them.
+"""Times of boosted trees of XGBoost and LightGBM, applied by hforest and by other libraries.
 
     python bench/exchange.py [--models xgboost ...] [--rows 1 100000] [--missing 0 0.1] [--json FILE]
 

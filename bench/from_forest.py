@@ -1,4 +1,4 @@
-"""Hinge and neural forests that start as grown forests: what is lost and gained before any training.
+"""Errors of hinge and neural forests that start from grown forests, before any training.
 
     python bench/from_forest.py --data DIR [--tables churn ...] [--rows 9000] [--splits 2] [--json FILE]
 

@@ -1,4 +1,4 @@
-"""How soon long calls notice Ctrl-C: seconds from the signal to KeyboardInterrupt, for each kind of call.
+"""Latency of Ctrl-C: seconds from the signal to KeyboardInterrupt, for each kind of long call.
 
     python bench/interrupts.py                   # sizes of tens of seconds; up to 4 GB
     python bench/interrupts.py --small           # those of tests/test_interrupts.py

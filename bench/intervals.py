@@ -1,4 +1,4 @@
-"""How often hforest.stats.confidence_intervals hold the mean of targets, in simulated regressions.
+"""Coverage of hforest.stats.confidence_intervals for the mean of targets, in simulated regressions.
 
     python bench/intervals.py --sets 40 --json bench/results/intervals.json      # an hour on one core
     python bench/intervals.py --cells "waves 200 *" --sets 100                   # some cells

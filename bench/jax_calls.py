@@ -1,4 +1,4 @@
-"""Times of calls of hforest.jax beside the NumPy functions that they call: what JAX and XLA add to a call.
+"""Times of calls of hforest.jax and of the NumPy functions that they call: the overhead of JAX and XLA.
 
     python bench/jax_calls.py [--repeats 200] [--json FILE]
 

@@ -1,4 +1,4 @@
-"""Quantiles of quantile regression forests beside the package quantile-forest, and proximities.
+"""Quantiles of quantile regression forests and proximities, compared with the package quantile-forest.
 
     python bench/leaves.py [--threads 1 2] [--repeats 5] [--proximity]
 

@@ -1,4 +1,4 @@
-"""A hinge layer beside an MLP head: error, time a step, learning rate, weight decay, normalisation.
+"""A hinge layer beside an MLP head: error, time per step, learning rate, weight decay, normalisation.
 
     python bench/mlp_head.py --data DIR --json bench/results/mlp_head.json
     python bench/mlp_head.py --times --json bench/results/mlp_head.json

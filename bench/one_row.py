@@ -1,4 +1,4 @@
-"""One row through a forest: as it is, prepared, without its checks, and in other libraries.
+"""Times of predicting one row: plain forest, prepared forest, without checks, and other libraries.
 
     python bench/one_row.py [--models letter ...] [--data FILE] [--repeats 15] [--json FILE]
 

@@ -1,4 +1,4 @@
-"""Applying forests, beside scikit-learn on the very same trees.
+"""Times of applying forests, and of scikit-learn on the same trees.
 
     python bench/predict.py [--shapes n,F,M,D,K ...] [--threads 1 2] [--json FILE]
 

@@ -1,4 +1,4 @@
-"""Rows over workers: time, bytes and memory of processes of a machine, beside one process with their threads.
+"""Growing by rows on several processes: time, bytes sent and memory, beside one process with threads.
 
     python bench/scale.py forest --rows 1000000 --features 30 --classes 2 --trees 10 --json FILE
     python bench/scale.py forest --rows 500000 --projections 6

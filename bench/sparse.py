@@ -1,4 +1,4 @@
-"""Sparse matrices: growing and applying forests beside scikit-learn's, processor seconds a tree.
+"""Sparse matrices: growing and applying forests beside scikit-learn's, processor seconds per tree.
 
     python bench/sparse.py [--shapes 20000x20000 100000x100000] [--per-row 50] [--trees 4] [--json FILE]
     python bench/sparse.py --table FILE

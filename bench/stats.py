@@ -1,4 +1,4 @@
-"""How often the tests of hforest.stats reject data sets in which nothing depends, at the level 0.05.
+"""Rejection rates of the tests of hforest.stats under independence, at the level 0.05.
 
     python bench/stats.py --sets 2000 --cells "[!c]* 64 * *" "[!c]* 256 * *" --json bench/results/stats.json
     python bench/stats.py --cells "permutation 64 *" --sets 50            # some cells

@@ -1,4 +1,4 @@
-"""How often tests of hforest.stats, and a t-test that knows the column, see a dependence at the level 0.05.
+"""Power of the tests of hforest.stats, and of a t-test of the relevant column, at the level 0.05.
 
     python bench/stats_power.py --sets 200 --json bench/results/stats_power.json --plot FILE
 

@@ -1,4 +1,4 @@
-"""Seconds of what tests on forests are made of: many honest trees on few rows and many columns.
+"""Times of the parts of tests on forests: many honest trees on few rows and many columns.
 
     python bench/stats_speed.py --threads 1 2 --json bench/results/stats_speed.json
 

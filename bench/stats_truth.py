@@ -1,4 +1,4 @@
-"""How far out-of-bag estimates of hforest.stats lie from those of the true posterior, on the same rows.
+"""Errors of out-of-bag estimates of hforest.stats against the true posterior, on the same rows.
 
     python bench/stats_truth.py --sets 50 --json bench/results/stats_truth.json
 

@@ -1,4 +1,4 @@
-"""What each part of the recipe for tables is worth: errors of `tabular.fit` without it.
+"""Ablation of `tabular.fit`: its errors without each of its parts.
 
     python bench/tabular_ablation.py --data DIR [--tables letter ...] [--parts recipe start ...]
                                      [--rows 12000] [--splits 1] [--held-out] [--threads 1] [--json FILE]

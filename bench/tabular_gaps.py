@@ -1,4 +1,4 @@
-"""Missing values and categories in `tabular.fit`: errors by what hinge trees read, on held-out training rows.
+"""Missing values and categories in `tabular.fit`: errors by encoding for hinge trees, on held-out rows.
 
     python bench/tabular_gaps.py --data DIR [DIR ...] [--tables letter ...] [--kinds random value]
                                  [--methods medians ...] [--rows 2000] [--members 1] [--json FILE]

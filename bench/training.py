@@ -1,5 +1,5 @@
-"""One training step of the MNIST network of Lay et al. 2018: gradients and exact Adam, at the cost of what a
-batch touches.
+"""One training step of the MNIST network of Lay et al. 2018: gradients and exact Adam at the cost of the
+rows that a batch reaches.
 
     python bench/training.py [--kinds tree fern] [--depths 6 8 10 12 14] [--threads 1] [--json FILE]
 

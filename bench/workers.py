@@ -1,4 +1,4 @@
-"""Processes of one machine that exchange by torch.distributed (gloo) or MPI."""
+"""Processes of one machine that communicate by torch.distributed (gloo) or MPI."""
 
 import json
 import os

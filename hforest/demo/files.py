@@ -50,7 +50,7 @@ class Data(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """What a model file holds."""
+    """Contents of a model file."""
 
     config: Config
     state: State
@@ -244,25 +244,26 @@ def load_data(path: str | os.PathLike[str], *, n_train: int | None = None) -> Da
 
 
 def hold_out(data: Data, n_rows: int, *, rng: Rng = None) -> Data:
-    """Returns the training rows of a task in two parts: the second one takes the place of the test rows.
+    """Returns a task whose training rows are divided in two: the second part replaces the test rows.
 
     Parameters
     ----------
     data : Data
     n_rows : int
-        Rows of the second part, 1 to n_samples - 1. They are drawn; both parts keep the order of the rows.
+        Number of rows of the second part, 1 to n_samples - 1, drawn at random; both parts keep the order of
+        rows.
     rng : None, int or numpy.random.Generator
         Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
     Data
-        With the classes of `data`, so that `train` takes it; a class may be absent from either part.
+        Task for `train`, with the classes of `data`; a class may be absent from either part.
 
     Raises
     ------
     TypeError, ValueError
-        No `Data`; a number out of its range.
+        Not a `Data`; a number out of range.
 
     Examples
     --------
@@ -295,7 +296,7 @@ def _check_data(data: Data) -> None:
 
 
 def save_checkpoint(path: str | os.PathLike[str], config: Config, state: State, data: Data) -> None:
-    """Writes a run's whole state, and replaces an older file only when the new one is complete.
+    """Writes the complete state of a run; an older file is replaced only when the new one is complete.
 
     Parameters
     ----------
@@ -304,7 +305,7 @@ def save_checkpoint(path: str | os.PathLike[str], config: Config, state: State, 
     config : Config
         Settings of the network and of its training.
     state : dict
-        As `train` gives it to `checkpoint`, or leaves it.
+        State, as `train` passes it to `checkpoint` or leaves it at the end.
     data : Data
         Its checksum is stored, so that a run is not resumed on other data, and its classes, so that
         predictions can be mapped back to labels.
@@ -314,8 +315,8 @@ def save_checkpoint(path: str | os.PathLike[str], config: Config, state: State, 
     TypeError, ValueError
         Classes that are Python objects; a network for regression.
     OSError
-        The file cannot be written; an older file at that path is unchanged. A folder, a device or another
-        thing that is no regular file.
+        The file cannot be written, or is a folder, a device or another special file. An older file is
+        unchanged.
     """
     path = check.path("path", path)
     check_model(config, state)
@@ -330,7 +331,7 @@ def save_checkpoint(path: str | os.PathLike[str], config: Config, state: State, 
 
 
 def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
-    """Returns what `save_checkpoint` wrote, checked so that it can be run.
+    """Returns the checkpoint in a file that `save_checkpoint` wrote, after checks.
 
     Parameters
     ----------
@@ -344,8 +345,7 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     Raises
     ------
     FileNotFoundError, PermissionError, ValueError
-        No such file; a file that may not be read; a damaged file, one that is no checkpoint, or one of
-        another version.
+        The file does not exist, or may not be read; it is damaged, not a checkpoint, or of another version.
     """
     checkpoint: Checkpoint = models.load(check.path("path", path), _LAYOUT)
     return checkpoint
@@ -384,7 +384,7 @@ _LAYOUT = models.Layout(
 
 
 def is_checkpoint(path: str | os.PathLike[str]) -> bool:
-    """Returns whether a file holds the head of a checkpoint, of any format.
+    """Returns whether a file starts with the header of a checkpoint of any version.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ State = dict[str, Any]
 
 @dataclass(frozen=True)
 class Config:
-    """What a run does; two runs with equal configs and data give the same bits on one machine.
+    """Settings of a run; runs with equal settings and data are bit-identical on one machine.
 
     Parameters
     ----------
@@ -30,36 +30,36 @@ class Config:
     depth : int
         Decisions on a path, 1 to 30.
     n_features : int
-        Learned inner products between the data and the forest (Lay et al. 2018, Fig. 2a, 2b). 0: the forest
-        compares the normalised columns of the data.
+        Number of learned inner products between data and forest (Lay et al. 2018, Fig. 2a, 2b). With 0 the
+        forest reads the normalised columns.
     n_kernels : int
-        Learned 5x5 convolutions with stride 3 of square images (Lay et al. 2018, Fig. 2c) instead of inner
-        products; 0: inner products.
+        Number of learned 5x5 convolutions with stride 3 on square images, which replace inner products (Lay
+        et al. 2018, Fig. 2c); 0 for inner products.
     optimizer : "adam" or "adagrad"
     lr : float
         Learning rate of the first steps, above 0.
     lr_half_life : int
-        Steps in which the learning rate halves, ten times at most: it is lr * 2**-min(10, step /
-        lr_half_life). 0: it stays.
+        Number of steps after which the learning rate is halved, at most ten times: it is lr * 2**-min(10,
+        step / lr_half_life). With 0 it is constant.
     batch_size : int
-        Samples of a mini-batch.
+        Number of samples per mini-batch.
     steps : int
-        Mini-batches of the whole run.
+        Number of mini-batches of the whole run.
     eval_every : int
-        Steps from one evaluation to the next; weights are brought up to date then.
+        Number of steps between evaluations, at which weights take their missed steps.
     seed : int
-        Of parameters and batches, at least 0.
+        Seed of parameters and batches, at least 0.
     leaves : "vector" or "scalar"
-        A vector of scores in each leaf, summed over trees (Lay et al. 2018, Fig. 2b, 2c), or a number, and an
-        inner product of the trees' numbers with each output (Fig. 2a, of the UCI data). "scalar" trains with
-        "adagrad" alone, as in the paper.
+        "vector": a leaf holds a vector of scores, which is summed over trees (Lay et al. 2018, Fig. 2b, 2c).
+        "scalar": a leaf holds a number, and each output is an inner product of the trees' numbers (Fig. 2a,
+        for UCI data); requires "adagrad", as in the paper.
     task : "classification" or "regression"
         Softmax loss of labels, or squared loss of targets.
 
     Raises
     ------
     TypeError, ValueError
-        A setting of another type; outside its range; scalar leaves with Adam.
+        A setting of the wrong type or out of range; scalar leaves with Adam.
     """
 
     kind: Kind = "tree"
@@ -104,7 +104,7 @@ class Config:
 def learning_rate(config: Config, step: int) -> float:
     """Returns the learning rate of a step, of which the first is 1.
 
-    It does not depend on `config.steps`: a run that goes further has the bits of a longer one.
+    It does not depend on `config.steps`: a continued run is bit-identical to a longer one.
     """
     half_lives = step / config.lr_half_life if config.lr_half_life else 0.0
     return config.lr * 0.5 ** min(10.0, half_lives)
@@ -114,12 +114,12 @@ WINDOW, STRIDE = 5, 3
 
 
 def parameters(config: Config) -> tuple[str, ...]:
-    """Names of the arrays of a state that an optimiser moves."""
+    """Returns the names of the arrays of a state that an optimiser updates."""
     return ("kernel", "thresholds", "weights", *(("mixing",) if config.leaves == "scalar" else ()))
 
 
 def n_outputs(state: State) -> int:
-    """Classes or targets of a state."""
+    """Returns the number of classes or targets of a state."""
     return int(state["mixing" if "mixing" in state else "weights"].shape[-1])
 
 
@@ -131,7 +131,7 @@ def first_layer(config: Config, n_inputs: int) -> tuple[tuple[int, ...], int]:
     config : Config
         Settings of the network and of its training.
     n_inputs : int
-        Columns of the data; with `config.n_kernels` the pixels of a square image.
+        Number of columns of the data; with `config.n_kernels` the pixels of a square image.
 
     Returns
     -------
@@ -141,7 +141,7 @@ def first_layer(config: Config, n_inputs: int) -> tuple[tuple[int, ...], int]:
     Raises
     ------
     ValueError
-        Kernels, and columns that are no square image of at least 5x5.
+        Convolutions, but columns that are not a square image of at least 5x5.
     """
     if not config.n_kernels:
         return (n_inputs, config.n_features), config.n_features or n_inputs

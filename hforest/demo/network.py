@@ -131,8 +131,8 @@ def _loss(config: Config, scores: FloatArray, y: Array) -> tuple[float, FloatArr
 
 
 def step(config: Config, state: State, x: ArrayLike, y: ArrayLike) -> float:
-    """Makes one step of stochastic gradient descent (Lay et al. 2018, Alg. 2) in place and returns the loss
-    before it.
+    """Takes a step of stochastic gradient descent in place and returns the loss before it (Lay et al. 2018,
+    Alg. 2).
 
     Parameters
     ----------
@@ -159,8 +159,8 @@ def step(config: Config, state: State, x: ArrayLike, y: ArrayLike) -> float:
 
     Notes
     -----
-    Only leaf weights that the batch reaches are read, updated and brought up to date: the cost of a step does
-    not grow with the number of leaves.
+    A step reads and updates only the leaf weights that the batch reaches: its cost does not grow with the
+    number of leaves.
 
     Examples
     --------
@@ -209,7 +209,7 @@ def predict(config: Config, state: State, x: ArrayLike) -> FloatArray:
     config : Config
         Settings of the network and of its training.
     state : dict
-        Changed: leaf weights that no recent batch has read are brought up to date first.
+        State, modified in place: leaf weights first take their missed steps.
     x : (n_samples, n_inputs) array of real numbers
         Converted to the dtype of the state.
 
@@ -269,7 +269,7 @@ def error_rate(config: Config, state: State, x: ArrayLike, y: ArrayLike) -> floa
     config : Config
         Settings of the network and of its training.
     state : dict
-        Changed: leaf weights that no recent batch has read are brought up to date first.
+        State, modified in place: leaf weights first take their missed steps.
     x : (n_samples, n_inputs) array of real numbers
         Converted to the dtype of the state.
     y : (n_samples,) array of integers or bools, or (n_samples, n_outputs) array of real numbers
@@ -339,7 +339,7 @@ def train(
     checkpoint: Callable[[State], object] | None = None,
     progress: Progress = None,
 ) -> dict[str, np.ndarray]:
-    """Makes the steps from `state["step"]` to `config.steps` and returns the history of evaluations.
+    """Takes the steps from `state["step"]` to `config.steps` and returns the history of evaluations.
 
     Parameters
     ----------
@@ -348,8 +348,8 @@ def train(
     state : dict
         From `start` or `load_checkpoint`; changed.
     x_train, x_test : (n_samples, n_inputs) arrays of real numbers
-        Converted to the dtype of the state; on one device with it. The rows to test on may be those of
-        `hold_out`, so that the test set is left for `error_rate` at the end, as `python -m hforest` does.
+        Converted to the dtype of the state; on one device with it. Test rows may be those of `hold_out`,
+        which leaves the test set for `error_rate` at the end, as in `python -m hforest`.
     y_train, y_test : (n_samples,) arrays of integers or bools, or (n_samples, n_outputs) of real numbers
         Labels 0 to n_classes - 1, or targets.
     checkpoint : callable, optional
@@ -357,8 +357,8 @@ def train(
         one). All weights are up to date then, and the history so far is in the state (history_step,
         history_loss, history_error).
     progress : callable or bool, optional
-        Called as progress(done, total) after every step; False ends the training and returns the history so
-        far, and `train` goes on from that state to the same bits. True shows a bar.
+        Called as progress(done, total) after every step. If it returns False, training ends and the history
+        so far is returned; a further `train` on that state gives bit-identical results. True shows a bar.
 
     Returns
     -------
@@ -378,8 +378,8 @@ def train(
     No state is selected by its error. The least test error over the evaluations is what Lay et al. 2018
     report in their second set of experiments.
 
-    With `config.lr_half_life`, leaf weights and thresholds that no batch has reached for some steps make up
-    for these at the rate of the step that reaches them.
+    With `config.lr_half_life`, leaf weights and thresholds take missed steps at the learning rate of the step
+    that next reaches them.
     """
     check_progress(progress)
     check.function("checkpoint", checkpoint, "state")

@@ -1,4 +1,4 @@
-"""Which columns of the data matter: greedy hinge trees, grown again and again on the better half."""
+"""Selection of columns: greedy hinge trees are grown repeatedly, each time on the better half of columns."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from ..core.progress import check_progress, reporting
 def split_gains(
     x: ArrayLike, y: ArrayLike, thresholds: FloatArray, features: IntArray, *, n_classes: int | None = None
 ) -> np.ndarray:
-    """Returns how much the vertices that compare a column decrease the Gini impurity, summed over all trees.
+    """Returns, for each column, the total decrease of Gini impurity by the vertices that compare it.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def select_features(
     progress: Progress = None,
     rng: Rng = None,
 ) -> np.ndarray:
-    """Returns the columns that matter for a classification, also where no column does so alone.
+    """Returns columns that are relevant for a classification, including those that are so only jointly.
 
     Greedy hinge trees are grown on the remaining columns, a third of which are sampled at each vertex; the
     half of the columns with the smaller gains is dropped; and so on until `n_selected` remain.
@@ -104,12 +104,12 @@ def select_features(
     y : (n_samples,) array of integers or bools
         Labels 0 to n_classes - 1, each occurring.
     n_selected : int
-        Columns to keep, 1 to n_features.
+        Number of columns to keep, 1 to n_features.
     n_trees, depth : int
         Of the greedy trees of each round.
     progress : callable or bool, optional
-        Called as progress(done, total) after every round; False ends the search and returns the columns that
-        remain then, more than `n_selected`. True shows a bar.
+        Called as progress(done, total) after every round. If it returns False, the search ends and the
+        columns that remain are returned, more than `n_selected`. True shows a bar.
     rng : None, int or numpy.random.Generator
         Source of random numbers; the same int gives the same result in every call.
 
@@ -127,10 +127,9 @@ def select_features(
     Notes
     -----
     Recursive elimination (I. Guyon et al., *Gene selection for cancer classification using support vector
-    machines*, 2002) with the gains of trees in place of a linear machine's weights. Lay et al. 2018,
-    section 7, leave sparse learnable features to future work; the network of inner products fails where most
-    columns are noise. Cost: that of `hinge.greedy_init`; the first round costs more than all others
-    together.
+    machines*, 2002) with the gains of trees in place of a linear machine's weights. Lay et al. 2018, section
+    7, leave sparse learnable features to future work; the network of inner products fails if most columns are
+    noise. Cost: that of `hinge.greedy_init`; the first round costs more than all others together.
 
     Examples
     --------

@@ -311,9 +311,9 @@ def importance_test(
     features in one forest would also be valid, but would hide the features among ``n_features n_copies``
     copies.
 
-    With "error" one forest is grown on half of the rows of each class. The importance of a set is the mean
-    increase, over the copies, of the mean squared error (of targets or class shares) on the other rows when
-    the set is permuted (`hforest.tree.permutation_importance`). The importance of a copy is this mean minus
+    With "error" one forest is grown on half of the rows of each class. Permuting a set increases the mean
+    squared error (of targets or class shares) on the other rows (`hforest.tree.permutation_importance`); the
+    importance of the set is the mean increase over the copies. The importance of a copy is this mean minus
     its own increase. The forest does not depend on these rows: under the null hypothesis the set and its
     permutations are exchangeable, and the p-value is exact. This is the holdout randomization test (Tansey,
     Veitch, Zhang, Rabadan and Blei 2022) with permutations. It has less power, since the forest is grown on

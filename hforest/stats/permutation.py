@@ -314,9 +314,9 @@ def split_test(
     The posterior of a row in the second part comes from the other rows of this part: ``sum_j W[i, j] 1[y[j] =
     k] / sum_j W[i, j]``, where W[i, j] is the number of trees in which both rows reach the same leaf. W
     depends only on the labels of the first part. So, if y does not depend on x, the labels of the second part
-    and their permutations are exchangeable, and the p-value is exact for any number of rows, columns and
-    trees. Its power is less than that of `permutation_test`, since splits use only a part of the rows. A row
-    that shares no leaf with another row has no vote under any permutation.
+    and their permutations are exchangeable. The p-value is exact for any number of rows, columns and trees.
+    Its power is less than that of `permutation_test`, since splits use only a part of the rows. A row that
+    shares no leaf with another row has no vote under any permutation.
 
     With a structure_share of 0, W does not depend on labels, and the p-value is also exact. All rows are
     tested, so power is larger if there are few columns, all relevant. With many irrelevant columns random

@@ -97,7 +97,7 @@ def two_forest_test(
     Warnings
     --------
     The share is not a valid p-value. Trees of one forest share one permutation of the columns and one set of
-    rows, so the difference of two forests does not vanish as trees are added, but the spread of exchanged
+    rows. So, as trees are added, the difference of two forests does not vanish, but the spread of exchanged
     trees does. The more trees, the more often the share is small although nothing depends on the columns. Use
     `conditional_test`, or `permutation_test` for all columns together.
 
