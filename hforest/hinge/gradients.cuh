@@ -110,7 +110,7 @@ __device__ static inline size row_of(const Sums &a, size tree, int index) {
     return low - a.start[tree];
 }
 
-// Sums n numbers, from `first` on, of the rows of a tree in block_memory. row(index) is the row of a leaf or vertex, or -1.
+// Sums n numbers, from `first` on, of the rows of a tree in block_memory. row_of_index(index) is the row, or -1.
 // All warps see all samples; each adds those of its rows, in order, and keeps a number in a register while its row stays
 // the same. A tile has term.most() samples, term.fetch(begin, n) reads what they add, and term(begin, i, factor, k) is what
 // sample begin + i adds to number k of its row.

@@ -1,10 +1,9 @@
 """Neural decision forests on a GPU (Zhang 2017, section 2); kernels in gpu.cu.
 
-Samples go in chunks, so that scratch does not grow with them; a block takes pairs of a sample and a tree
-through all levels. Work goes
-to the caller's stream, and nothing here waits for the device. Likelihoods run in float64 logarithms
-throughout: a second path for the rare sample whose products leave float32 would make the threads of a
-warp diverge.
+Samples are divided into chunks, so that scratch does not grow with them. A block takes pairs of a sample and
+a tree through all levels. Work goes to the caller's stream, and nothing here waits for the device. Likelihoods
+are in float64 logarithms throughout: a second path for the rare sample whose products leave float32 would
+make the threads of a warp diverge.
 """
 
 from collections.abc import Callable, Iterator
@@ -57,7 +56,6 @@ class _Chunk:
         self.part = slice(first, first + n)
         self.n_samples, self.n_pairs, self.n_vertices = n, n * n_trees, n_vertices
         self.row = 2 * n_vertices + 1
-        self.depth = (n_vertices + 1).bit_length() - 1
         # Without an index the kernels get some array of int32 that they do not read.
         vertices = array_module(f).empty((1, 1), np.int32) if index is None else index
         self.xp, self.dtype = array_module(f), f.dtype
@@ -72,11 +70,11 @@ class _Chunk:
         return self.xp.empty((self.n_pairs, self.row), dtype)
 
     def is_local(self, itemsize: int) -> bool:
-        """Whether rows of numbers of so many bytes fit the shared memory of a block."""
+        """Returns whether rows of numbers of itemsize bytes fit the shared memory of a block."""
         return self.each * self.row * itemsize <= launcher.compiler.block_bytes() // LOCAL
 
     def levels(self, kernel: str, *args: Any, itemsize: int = 0) -> None:
-        """Launch a kernel that goes through levels; rows in shared memory have so many bytes a number."""
+        """Launches a kernel that goes through levels; itemsize: bytes of a number in shared memory, or 0."""
         n_blocks, n_bytes = -(-self.n_pairs // self.each), itemsize * self.each * self.row
         launch(_PACKAGE, kernel, self.dtype, n_blocks, (self.functions, *args), launcher.THREADS, n_bytes)
 
