@@ -1,9 +1,9 @@
 """Neural decision forests on a GPU (Zhang 2017, section 2); kernels in gpu.cu.
 
 Samples are divided into chunks, so that scratch does not grow with them. A block takes pairs of a sample and
-a tree through all levels. Work goes to the caller's stream, and nothing here waits for the device. Likelihoods
-are in float64 logarithms throughout: a second path for the rare sample whose products leave float32 would
-make the threads of a warp diverge.
+a tree through all levels. Work goes to the caller's stream, and nothing here waits for the device.
+Likelihoods are in float64 logarithms throughout: a second path for the rare sample whose products leave
+float32 would make the threads of a warp diverge.
 """
 
 from collections.abc import Callable, Iterator
