@@ -50,7 +50,7 @@ cdef void _fit(
     const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, const hf_split* start, real* w,
     hf_members* m
 ) noexcept nogil:
-    # Writes w (OUT (n_features + 1,)), fitted from the start x[column] - threshold, and the node's samples (OUT).
+    # Writes w (OUT (n_features + 1,)), fitted from x[column] - threshold as the start, and the samples (OUT).
     cdef const hf_hyperplanes* h = <const hf_hyperplanes*> t.source.data
     cdef hf_hyperplane_workspace* work = <hf_hyperplane_workspace*> r.source
     cdef int64_t j, n_features = h.columns.n_columns
