@@ -7,7 +7,7 @@ constexpr int LANES = 16, BLOCK = 128, TOGETHER = BLOCK / LANES;
 constexpr int HALVINGS = 3;
 constexpr double ABSENT = 0x1p-20;
 
-// Samples with what they learn: labels (log losses) or targets (squared losses). Sample i is row i of x or, if
+// Samples with their labels (log losses) or targets (squared losses). Sample i is row i of x or, if
 // has_rows, row rows[i], followed by the constant -1. theta and table are (2, n_outputs).
 struct Samples {
     const real *x;         // IN  (n_rows, n_features)

@@ -119,7 +119,7 @@ ctypedef void (*hf_scan)(
 ) noexcept nogil
 
 
-# A candidate source: what the candidates of a node are made from.
+# A candidate source, from which the candidates of a node come.
 cdef struct hf_source:
     const void* data       # IN  the struct of the source
     bint has_short_bins   # IN  bins fit in 16 bits

@@ -143,7 +143,7 @@ def leaf_counts(leaf, counts):
 
 
 def adam_forward(kind, x, parameters, state, step, settings, divisor, route, y):
-    """Takes the missed steps of what a batch reads; then Lay et al. 2018, Alg. 3 and eq. 10."""
+    """Takes the missed steps of the rows read, then writes outputs (Lay et al. 2018, Alg. 3 and eq. 10)."""
     catch_up(kind == "fern", x, parameters, state, step, settings, route)
     leaf_outputs(route[0], route[1], parameters[2], divisor, y)
 

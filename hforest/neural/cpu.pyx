@@ -355,7 +355,7 @@ cdef _backward(
 
 
 def backward(grad_p, f, index, leaves, grad_f):
-    """Writes the gradient with respect to f, given that with respect to the result of `forward`, grad_p."""
+    """Writes the gradient of any loss, from its gradient grad_p with respect to the result of `forward`."""
     if f.shape[0] == 0:
         return
     if f.dtype.itemsize == 4:

@@ -46,14 +46,14 @@ typedef struct {
     void (*forward)(
         const hf_forest *a, ptrdiff_t first, int count, unsigned char *workspace, double *total, void *p);
 
-    /* Writes the gradient given labels; with `forest` (one loss of all trees) without a factor per sample.
+    /* Writes the gradient of the labels' loss; with `forest` (one loss of all trees) without a factor per sample.
        y: IN (n_samples,); workspace (4 n_vertices + 2) rows; likelihood: OUT (n_trees, row); total and p: as in
        `forward`, or p is NULL; grad_f: OUT (n_samples, n_functions) */
     void (*labels)(
         const hf_forest *a, const int32_t *y, int forest, ptrdiff_t first, int count, unsigned char *workspace,
         double *likelihood, double *total, void *grad_f, void *p);
 
-    /* Writes the gradient given that of any loss with respect to the result of `forward`.
+    /* Writes the gradient of any loss, from its gradient with respect to the result of `forward`.
        grad_p: IN (n_samples, n_classes); workspace (4 n_vertices + 2 + n_classes) rows;
        grad_f: OUT (n_samples, n_functions) */
     void (*outputs)(

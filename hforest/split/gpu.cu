@@ -30,7 +30,7 @@ extern "C" __global__ void impurity(
     out[i] = (real)((criterion == HF_GINI ? 1.0 : 0.0) - total);
 }
 
-// Samples with what they learn, and their values for each candidate.
+// Samples with their labels or targets, and their values for each candidate.
 struct Samples {
     const real *values;    // IN  (n_candidates, n)
     const size *order;     // IN  (n_candidates, n): samples in ascending order of their values

@@ -422,7 +422,7 @@ CODE static HF_APART void T(forward_tile)(
     T(means)(a, total, first, count, p);
 }
 
-/* The part of the gradient given labels that plain products yield. likelihood[m, s] = P of tree m. If P of a tree is
+/* Writes the part of the labels' gradient that plain products yield. likelihood[m, s] = P of tree m. If P of a tree is
    too small for plain products, its gradient is 0 if each tree has a loss of its own, and undefined otherwise. If p is
    not NULL, it receives the result of `forward_tile`, with `total` as workspace for the sums. */
 CODE static HF_APART void T(labels_tile)(
@@ -458,7 +458,7 @@ CODE static HF_APART void T(labels_tile)(
     if (p) T(means)(a, total, first, count, p);
 }
 
-/* The gradient given that of any loss with respect to p, grad_p (n_samples, n_classes). */
+/* Writes the gradient of any loss, from its gradient grad_p (n_samples, n_classes) with respect to p. */
 CODE static HF_APART void T(outputs_tile)(
     const hf_forest *a, const void *by_p, ptrdiff_t first, int count, unsigned char *workspace, void *by_f) {
     HF_COUNT("neural", __func__);
