@@ -75,7 +75,7 @@ struct Children {
     unsigned long long *__restrict__ key; // (2 n_nodes,)
     int *__restrict__ sample;             // (n_samples,) of the part
     double *__restrict__ sample_weight;   // (n_samples,)
-    unsigned long long *__restrict__ sum; // (2 n_nodes, n_outputs), 0 before: sums of whole weights; or empty
+    unsigned long long *__restrict__ sum; // (2 n_nodes, n_outputs), 0 before: sums of integer weights; or empty
     size n_trees, is_whole;
 };
 
