@@ -100,8 +100,8 @@ struct Entries {
 
 // The pairs of a part, `slots` per node, and their splits: the best thresholds, written by the scans, or random ones,
 // written by random_splits. For integer class weights, keys have label and weight of the sample in their low bits and
-// are sorted themselves. Otherwise the best thresholds use `order` and leave greatest and threshold unset; random
-// thresholds need no order.
+// are sorted themselves; otherwise the scans read them by `order`. Only random splits use greatest and threshold, and
+// they need neither sorted nor order.
 struct Pairs {
     const unsigned long long *key;              // (n_samples * slots,)
     const unsigned long long *sorted;           // (n_samples * slots,): the keys in ascending order; or null
