@@ -4,7 +4,7 @@
 #   scorer       nodes                             bins      cost per candidate          in
 #   sorted scan  all; the only one for targets,    all       n log n                     sorted_scan.pyx
 #                real weights, entropy, and
-#                leaves of a least size or weight
+#                a minimum leaf size or weight
 #   pairwise     few samples, small weight         8 bits    n**2 / lanes                pairwise.pyx
 #                                                  32 bits
 #   histogram    more samples                      8 bits    n + bins * classes / lanes  histogram.pyx
@@ -34,14 +34,14 @@ cdef enum:
 
 
 cdef inline bint has_least(const hf_task* t) noexcept nogil:
-    # Returns whether both sides of a split must hold more than one sample.
+    # Returns whether the sides of a split have a minimum size or weight.
     return t.min_leaf > 1 or t.min_weight_fraction > 0
 
 
 cdef inline int scorer_of_bytes(
     const hf_task* t, const hf_workspace* r, int64_t n, double weight, int64_t n_bins
 ) noexcept nogil:
-    # Returns the scorer of a node of n samples, for columns of bins of 8 bits.
+    # Returns the scorer of a node of n samples, for columns of 8-bit bins.
     if r.kind != HF_KEYS_32 or has_least(t) or weight >= HISTOGRAM_WEIGHT:
         return SORTED_SCAN
     if t.path == HF_PATH_PLAIN:
