@@ -21,8 +21,8 @@
 
 constexpr size BOOTSTRAP = 1, CHILDREN = 2, CANDIDATES = 3, THRESHOLD = 4, DIRECTION = 5;
 constexpr double LARGEST_DOUBLE = 1.7976931348623157e308;
-constexpr int BLOCK = 128; // threads per block
-constexpr size LARGE = 256; // samples of a node that one thread processes, at most
+constexpr int BLOCK = 128; // threads per block, as in gpu_builder.py
+constexpr size LARGE = 256; // samples of a node that one thread processes, at most; as in gpu_builder.py
 
 // The learning target: labels, whose sums are weights by class, or targets, whose sums are deviations from the node's
 // mean. has_labels distinguishes the two, because an empty CuPy array is null too.

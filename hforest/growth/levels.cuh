@@ -1,7 +1,7 @@
 // The step from a level to the next: sums of nodes, the list of pending nodes, and the move of samples to children.
 
-constexpr int NODES = 8;       // nodes per thread of settle; also in gpu_level.py
-constexpr size SIDES = 2048;   // samples per tile of sides and move_samples; also in gpu_level.py
+constexpr int NODES = 8;       // nodes per thread of settle; gpu_levels.py has NODES * BLOCK
+constexpr size SIDES = 2048;   // samples per tile of sides and move_samples; gpu_builder.py's TILE
 
 // ---------------------------------------------------------------------------------------------------- sums
 
