@@ -5,7 +5,6 @@ import os
 import sys
 from typing import NamedTuple
 
-import numpy as np
 import pytest
 from host import nvrtc
 from host.compiler import SUBPACKAGES
