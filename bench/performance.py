@@ -100,7 +100,7 @@ def kernels() -> str:
 
 
 def peers() -> str:
-    """Hinge forests beside PyTorch and NumPy, one run."""
+    """Hinge forests beside torch.compile, one run."""
     of = rows("hinge_peers")
     body = []
     for shape, kind in shapes(of):
@@ -108,23 +108,18 @@ def peers() -> str:
             (row["job"], row["rung"]): row["ns_per_pair"]
             for row in only(of, shape=shape, kind=kind, threads=1)
         }
-        one = [found["forward", rung] for rung in ("hforest", "torch.compile", "torch")]
-        rungs = ("hforest", "hforest sparse", "torch.compile", "torch", "numpy")
-        two = [found.get(("forward+backward", rung)) for rung in rungs]
-        dense, sparse, compiled = (found["forward+backward", rung] for rung in rungs[:3])
-        ratios = f"{one[1] / one[0]:.1f}x, {compiled / dense:.1f}x, {compiled / sparse:.1f}x"
-        cells = [", ".join("–" if a is None else significant(a) for a in part) for part in (one, two)]
+        one = [found["forward", rung] for rung in ("hforest", "torch.compile")]
+        two = [found["forward+backward", rung] for rung in ("hforest", "hforest sparse", "torch.compile")]
+        ratios = f"{one[1] / one[0]:.1f}x, {two[2] / two[0]:.1f}x, {two[2] / two[1]:.1f}x"
+        cells = [", ".join(map(significant, part)) for part in (one, two)]
         body.append([",".join(map(str, shape)), f"{kind}s", *cells, ratios])
-    head = ["shape", "kind", "forward: hforest, torch.compile, torch"]
-    head += ["forward and backward: hforest dense, sparse, torch.compile, torch, numpy"]
+    head = ["shape", "kind", "forward: hforest, torch.compile"]
+    head += ["forward and backward: hforest dense, sparse, torch.compile"]
     return markdown([*head, "torch.compile over hforest: forward, dense, sparse"], body)
 
 
 SETS = ("synthetic", "letter", "usps", "mnist")
-OWN = (
-    "exact", "binned", "extra", "completely random", "sparse", "patches to 2x2", "patches to 3x3",
-    "patches to 8x8",
-)  # fmt: skip
+OWN = ("exact", "binned", "extra", "completely random", "sparse", "patches to 8x8")
 OTHERS = ("scikit-learn", "scikit-learn, extra trees", "scikit-learn-intelex")
 
 
@@ -156,7 +151,7 @@ def ratios() -> str:
     pairs += [("binned", "scikit-learn"), ("binned", "scikit-learn-intelex")]
     pairs += [("extra", "scikit-learn, extra trees"), ("sparse", "ydf, oblique")]
     pairs += [("sparse", "treeple, oblique")]
-    pairs += [(f"patches to {n}x{n}", f"treeple, patches to {n}x{n}") for n in (2, 3, 8)]
+    pairs += [("patches to 8x8", "treeple, patches to 8x8")]
     body = []
     for rung, peer in pairs:
         cells = []
@@ -306,7 +301,7 @@ TABLES: dict[str, Callable[[], str]] = {
 }
 
 
-ON_PAGE = ("training", "peers", "growing", "ratios", "compared", "large", "applying", "cascades")
+ON_PAGE = ("training", "peers", "growing", "ratios", "large", "applying", "cascades")
 """Those of docs/performance-tables.md."""
 
 

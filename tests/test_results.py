@@ -365,6 +365,15 @@ def test_what_pages_say_of_pytorch_is_what_the_record_has():
     assert f" {said['sparse']}" in page("docs/performance.md"), said
 
 
+def test_what_the_page_says_of_a_later_version_is_what_the_record_has():
+    ratios = {}
+    for row in record("compare"):
+        ratios.setdefault(row["bench"], []).append(row["ratio"])
+    means = ", ".join(f"{name} {np.exp(np.mean(np.log(of))):.2f}" for name, of in ratios.items())
+    assert f": {means}. The largest" in page("docs/performance.md")
+    assert f"forests, {max(max(of) for of in ratios.values()):.1f}." in page("docs/performance.md")
+
+
 def test_what_the_readme_says_of_tables_is_what_the_record_has():
     errors, seconds = {}, {}
     for row in record("tabular_public"):
