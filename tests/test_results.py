@@ -196,7 +196,6 @@ MORE = [
     ("images", "pixels_torch", "table", "pixels_torch", "seconds"),
     ("images", "co2_pixels", "curves_table", "co2_pixels", "scores"),
     ("images", "co2_pixels", "differences_table", "co2_pixels", "scores"),
-    ("images", "co2_pixels", "rounds_table", "co2_pixels", "scores"),
 ]
 
 
