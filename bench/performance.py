@@ -108,14 +108,14 @@ def peers() -> str:
             (row["job"], row["rung"]): row["ns_per_pair"]
             for row in only(of, shape=shape, kind=kind, threads=1)
         }
-        one = [found["forward", rung] for rung in ("hforest", "torch.compile")]
-        two = [found["forward+backward", rung] for rung in ("hforest", "hforest sparse", "torch.compile")]
-        ratios = f"{one[1] / one[0]:.1f}x, {two[2] / two[0]:.1f}x, {two[2] / two[1]:.1f}x"
-        cells = [", ".join(map(significant, part)) for part in (one, two)]
-        body.append([",".join(map(str, shape)), f"{kind}s", *cells, ratios])
-    head = ["shape", "kind", "forward: hforest, torch.compile"]
-    head += ["forward and backward: hforest dense, sparse, torch.compile"]
-    return markdown([*head, "torch.compile over hforest: forward, dense, sparse"], body)
+        jobs = [("forward", "hforest")]
+        jobs += [("forward+backward", rung) for rung in ("hforest", "hforest sparse")]
+        ours = [found[job] for job in jobs]
+        over = [f"{found[job, 'torch.compile'] / found[job, rung]:.1f}x" for job, rung in jobs]
+        cells = [", ".join(map(significant, ours)), ", ".join(over)]
+        body.append([",".join(map(str, shape)), f"{kind}s", *cells])
+    head = ["shape", "kind", "hforest: forward, dense, sparse"]
+    return markdown([*head, "torch.compile over hforest"], body)
 
 
 SETS = ("synthetic", "letter", "usps", "mnist")
