@@ -151,13 +151,13 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         "--batch",
         type=int,
         metavar="N",
-        help="samples of a mini-batch (53; of a table 64)",
+        help="samples of a mini-batch (53; of a table 128)",
     )
     add(
         "--steps",
         type=int,
         help="mini-batches (8000, on the digits by adam 1000; of each of three members of a table by its "
-        "rows, at most 3000)",
+        "rows, at most 1500)",
     )
     add("--eval-every", type=int, metavar="STEPS", help="steps between evaluations (500, on the digits 50)")
     add(

@@ -31,7 +31,7 @@ def _learned(settings: dict[str, Any]) -> dict[str, Any]:
 class _Honest(GrownForest):
     """Base class of forests of honest trees, with splits of any kind."""
 
-    trees: Literal["classic", "oblique"]
+    trees: Literal["classic", "extra", "oblique"]
     groups: Sequence[ArrayLike] | None
     _function = staticmethod(classic.grow)
     _draws: dict[str, Any]
@@ -199,7 +199,7 @@ class HonestForestClassifier(Classifier, _Honest):
         self,
         n_estimators: int = 100,
         *,
-        trees: Literal["classic", "oblique"] = "classic",
+        trees: Literal["classic", "extra", "oblique"] = "classic",
         draw: Draw = "fixed",
         in_bag: float | None = None,
         structure_share: float = 0.5,
@@ -311,7 +311,7 @@ class HonestForestRegressor(Regressor, _Honest):
         self,
         n_estimators: int = 100,
         *,
-        trees: Literal["classic", "oblique"] = "classic",
+        trees: Literal["classic", "extra", "oblique"] = "classic",
         draw: Draw = "fixed",
         in_bag: float | None = 0.5,
         structure_share: float = 0.5,
