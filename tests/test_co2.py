@@ -729,10 +729,10 @@ def test_settings_of_a_search_are_checked_once_and_seeds_repeat():
 
 def test_a_search_by_out_of_bag_errors_needs_bootstraps():
     x, y, _, _, _ = problem(60, 3)
-    with pytest.raises(ValueError, match=r"^settings\['bootstrap'\]: expected none without held_out"):
+    with pytest.raises(ValueError, match=r"^settings\['bootstrap'\]: expected no value without held_out"):
         co2.search(x, y, 2, settings={"bootstrap": False}, rng=0)
     with pytest.raises(
-        ValueError, match=r"^n_trees: expected so many that some tree does not draw some sample, got 2"
+        ValueError, match=r"^n_trees: expected enough trees that at least one sample is out-of-bag, got 2"
     ):
         co2.search(x[:1], [0], 2, rng=0)
 
@@ -1046,8 +1046,8 @@ def test_weights_that_leave_the_range_of_numbers_are_refused():
     labels, targets = (x[:, 0] > 0) * 1, x[:, 0] * 1e14
     tiny, uneven = np.full(60, 1e-200), np.where(labels > 0, 1e10, 1e-95)
     for weight, message in (
-        (tiny, "some weights of at least 1e-60"),
-        (uneven, "weights of 0 or within a factor"),
+        (tiny, "at least one weight of at least 1e-60"),
+        (uneven, "weights that are 0 or within a factor"),
     ):
         for call in (
             lambda a: co2.grow(x, labels, 1, sample_weight=a, rng=0, **QUICK),
@@ -1056,7 +1056,7 @@ def test_weights_that_leave_the_range_of_numbers_are_refused():
         ):
             with pytest.raises(ValueError, match=f"sample_weight: expected {message}"):
                 call(weight)
-    with pytest.raises(ValueError, match="class_weight: expected weights of 0 or within a factor"):
+    with pytest.raises(ValueError, match="class_weight: expected weights that are 0 or within a factor"):
         co2.grow(x, labels, 1, class_weight=[1e-95, 1], rng=0, **QUICK)
     # Gains of 1e45 are no numbers of float32.
     heavy = {"task": "regression", "sample_weight": np.full(60, 1e15), "rng": 0} | QUICK

@@ -503,10 +503,10 @@ def test_numbers_of_no_kind():
 def test_paths():
     assert check.path("file", "a.npz") == check.path("file", Path("a.npz")) == "a.npz"
     for value in (None, 3, 1j, ["a"], object(), b"a.npz"):
-        with pytest.raises(TypeError, match="^file: expected a path, got .*; pass such as"):
+        with pytest.raises(TypeError, match="^file: expected a path, got .*; pass a path such as"):
             check.path("file", value)
     for value in ("", "a\0b"):
-        with pytest.raises(ValueError, match="^file: expected a path, got .*; pass such as"):
+        with pytest.raises(ValueError, match="^file: expected a path, got .*; pass a path such as"):
             check.path("file", value)
 
 
@@ -517,7 +517,7 @@ def test_using_takes_a_word():
 
 
 def test_memory_that_there_is_not():
-    message = "^n: expected weights that fit into memory, got [0-9]+ bytes of them; choose fewer"
+    message = "^n: expected weights that fit into memory, got [0-9]+ bytes; choose fewer"
     with pytest.raises(ValueError, match=message), check.memory("n", "weights", 2**62):
         pytest.fail("the block is entered")
     with pytest.raises(MemoryError, match=message), check.memory("n", "weights", 7):

@@ -109,9 +109,7 @@ def test_a_closed_client(client):
     with distributed.Client(client.cluster) as other:
         pass
     x = dask.array.from_array(np.eye(4))
-    with pytest.raises(
-        ValueError, match="^client: expected a client that is connected, got one that is closed; "
-    ):
+    with pytest.raises(ValueError, match="^client: expected a connected client, got a closed one; "):
         hforest.dask.grow(other, x, x[:, 0] > 0, 2)
 
 

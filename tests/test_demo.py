@@ -132,7 +132,7 @@ def test_scalar_leaves_need_adagrad_and_classes_a_checkpoint(tmp_path):
     assert loaded.config == config
     np.testing.assert_array_equal(loaded.state["mixing"], state["mixing"])
     config = demo.Config(n_trees=3, depth=2, task="regression")
-    with pytest.raises(ValueError, match="config: expected a network for classes"):
+    with pytest.raises(ValueError, match="config: expected a network for classification"):
         demo.save_checkpoint(tmp_path / "r.npz", config, demo.start(config, 64, 10), data)
     with pytest.raises(ValueError, match="y: expected 10 targets of a sample, got 1"):
         demo.step(config, demo.start(config, 64, 10), data.x_train[:3], np.zeros(3))
@@ -746,7 +746,7 @@ def test_old_formats_are_refused(checkpoint):
     head = json.loads(str(good["head"])) | {"format": 1}
     np.savez(checkpoint, **{**good, "head": np.array(json.dumps(head))})
     with pytest.raises(
-        ValueError, match="format 2, got format 1; start anew without --resume, or resume with the version"
+        ValueError, match="format 2, got format 1; start again without --resume, or resume with the version"
     ):
         demo.load_checkpoint(checkpoint)
 
@@ -924,7 +924,7 @@ def test_histories_of_wrong_kinds(name):
         state = demo.start(CONFIG, 5, 2) | {f"history_{name}": value}
         before = _bytes(demo.start(CONFIG, 5, 2))
         with pytest.raises(
-            TypeError, match=rf"^state\['history_{name}'\]: expected a row of numbers, got .*; pass"
+            TypeError, match=rf"^state\['history_{name}'\]: expected a 1-D array, got .*; pass"
         ):
             demo.train(CONFIG, state, X, Y, X, Y)
         assert {n: a for n, a in _bytes(state).items() if n in before} == before

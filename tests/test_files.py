@@ -218,8 +218,8 @@ def not_files(tmp_path):
         (tmp_path / "pipe", OSError, "got a named pipe"),
         ("/dev/null", OSError, "got a device"),
         (tmp_path, IsADirectoryError, "got a folder"),
-        (tmp_path / "no" / "a.npz", FileNotFoundError, "make the folder"),
-        (f"{tmp_path}/new/", IsADirectoryError, "add a name"),
+        (tmp_path / "no" / "a.npz", FileNotFoundError, "create it"),
+        (f"{tmp_path}/new/", IsADirectoryError, "add a file name"),
         (__file__ + "/a.npz", NotADirectoryError, "a path through a file"),
     ]
 
@@ -558,11 +558,11 @@ def changed(name, value):
         (changed("class_vectors", "other"), "class_vectors is 'other'"),
         (changed("class_vectors", "out_of_bag"), "n_folds is 2"),
         (changed("n_forests", 1), "not 5"),
-        (changed("n_forests", 3), "called 'levels/0/2/n_features'"),
+        (changed("n_forests", 3), "without the array 'levels/0/2/n_features'"),
         (changed("n_forests", -1), "n_forests is -1"),
         (changed("n_levels", 1), "scores are"),
         (changed("n_levels", 0), "n_levels is 0"),
-        (changed("n_levels", 10**9), "called 'levels/2/0"),
+        (changed("n_levels", 10**9), "without the array 'levels/2/0"),
         (lambda arrays: {n: a.astype(np.float64) if n.startswith("levels/1") and a.dtype == np.float32 else a for n, a in arrays.items()}, "dtype of levels/1/0 is float64, not float32"),
         (changed("levels/0/0/value", [["a"]]), "forest.value"),
         (changed("levels/0/0/left", [10**6]), "forest.left"),
@@ -670,9 +670,9 @@ def test_outputs_that_are_no_files_are_refused_before_any_work(tmp_path, capsys,
             assert FOUR_PARTS.match(capsys.readouterr().err)
     for option in ("--save", "--plot"):
         assert main([*SMALL, option, str(tmp_path / "no" / "a.png")]) == 2
-        assert "make the folder" in capsys.readouterr().err
+        assert "create it" in capsys.readouterr().err
         assert main([*SMALL, option, ""]) == 2
-        assert "add a name" in capsys.readouterr().err
+        assert "add a file name" in capsys.readouterr().err
     assert names(tmp_path) == ["pipe"]
 
 
@@ -706,12 +706,12 @@ def test_save_does_not_replace_the_data(tmp_path, capsys):
         for resume in ([], ["--resume"]):
             options = ["--data", str(path), "--train", "2", "--kind", "tree", *resume]
             assert main([*SMALL, *options, "--save", str(save)]) == 2
-            assert "--save: expected another file than --data" in capsys.readouterr().err
+            assert "--save: expected a different file from --data" in capsys.readouterr().err
     assert main([*SMALL, "--data", str(path), "--train", "2", "--kind", "tree", "--plot", str(path)]) == 2
     capsys.readouterr()
     picture = str(tmp_path / "m.png")
     assert main([*SMALL, "--kind", "tree", "--save", picture, "--plot", picture]) == 2
-    assert "--plot: expected another file than --save" in capsys.readouterr().err
+    assert "--plot: expected a different file from --save" in capsys.readouterr().err
     assert path.read_bytes() == before
 
 

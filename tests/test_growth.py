@@ -170,9 +170,11 @@ def test_draws_that_are_refused():
         growth.bootstrap_counts(5, 2, n_draws=0)
     with pytest.raises(TypeError, match="^n_draws: expected an int"):
         growth.bootstrap_counts(5, 2, n_draws=0.5)
-    with pytest.raises(ValueError, match="^n_samples: expected 1 or more to draw from, got 0"):
+    with pytest.raises(ValueError, match="^n_samples: expected at least 1 to draw from, got 0"):
         growth.bootstrap_counts(0, 2, n_draws=1)
-    with pytest.raises(ValueError, match="^sample_weight: expected some above 0, got zeros alone"):
+    with pytest.raises(
+        ValueError, match="^sample_weight: expected at least one weight above 0, got only zeros"
+    ):
         growth.bootstrap_counts(2, 2, sample_weight=[0, 0])
     with pytest.raises(ValueError, match=r"^sample_weight: expected shape \(n_samples,\)"):
         growth.bootstrap_counts(2, 2, sample_weight=[1, 1, 1])
@@ -463,7 +465,8 @@ def test_a_tree_that_draws_no_sample_is_refused(grow):
     same_bits(some, grow(x, y, 4, bootstrap=counts.astype(np.uint8), rng=0))
     counts[2] = 0
     with pytest.raises(
-        ValueError, match="^bootstrap: expected rows that each draw a sample, got zeros alone in row 2; draw"
+        ValueError,
+        match="^bootstrap: expected at least one sample in each row, got only zeros in row 2; draw",
     ):
         grow(x, y, 4, bootstrap=counts, rng=0)
 
@@ -530,8 +533,8 @@ def test_orders_of_y_do_not_depend_on_batches_and_threads(threads):
     ("change", "kind", "message"),
     [
         (lambda a: a[:2], ValueError, r"y_order: expected shape \(n_trees, n_samples\) = \(3, 50\), got"),
-        (lambda a: a + 1, IndexError, "y_order: expected numbers of samples below 50, got 1 to 50; samples"),
-        (lambda a: a - 1, IndexError, "y_order: expected numbers of samples below 50, got -1 to 48; samples"),
+        (lambda a: a + 1, IndexError, "y_order: expected sample indices below 50, got 1 to 50; sample"),
+        (lambda a: a - 1, IndexError, "y_order: expected sample indices below 50, got -1 to 48; sample"),
         (lambda a: a / 2, TypeError, "y_order: expected an array of an integer dtype, got float64; pass"),
     ],
 )
@@ -543,7 +546,7 @@ def test_wrong_orders_of_y(change, kind, message):
 
 def test_orders_of_y_are_refused_beside_class_weights():
     x, y = samples(50, 3, 3, np.float32, 0, False)
-    with pytest.raises(ValueError, match="class_weight: expected None beside y_order, got class weights"):
+    with pytest.raises(ValueError, match="class_weight: expected None with y_order, got class weights"):
         make(x, y, n_trees=1, y_order=np.arange(50)[None], class_weight="balanced")
 
 
@@ -635,11 +638,11 @@ def test_class_weights_times_weights_stay_in_range(backend):
         np.testing.assert_array_equal(extreme.feature, usual.feature)
         np.testing.assert_allclose(extreme.value, usual.value, rtol=1e-12)
     with pytest.raises(
-        ValueError, match=r"class_weight: expected weights of 0 or within a factor of .*; set"
+        ValueError, match=r"class_weight: expected weights that are 0 or within a factor of .*; set"
     ):
         classic.grow(x, y, 2, class_weight=[1.0, 1e-95], rng=0)
     with pytest.raises(
-        ValueError, match=r"sample_weight: expected weights of 0 or within a factor of .*; set"
+        ValueError, match=r"sample_weight: expected weights that are 0 or within a factor of .*; set"
     ):
         growth.grow(bins, y, 2, sample_weight=np.where(y > 0, 1e50, 1e-50), rng=0)
 
@@ -650,7 +653,7 @@ def test_the_greatest_factor_between_weights():
     growth.grow(bins, y, 2, sample_weight=np.where(y > 0, 2.0**300, 1.0), rng=0)
     more = np.nextafter(2.0**300, np.inf)
     with pytest.raises(
-        ValueError, match=r"sample_weight: expected weights of 0 or within .* of 2.03704e\+90"
+        ValueError, match=r"sample_weight: expected weights that are 0 or within .* of 2.03704e\+90"
     ):
         growth.grow(bins, y, 2, sample_weight=np.where(y > 0, more, 1.0), rng=0)
 
@@ -698,7 +701,7 @@ def test_chains_equal_the_reference(n, settings):
         ({"y": np.arange(10) % 3 * 2, "n_classes": True}, TypeError, "n_classes: expected an int"),
         ({"sample_weight": -np.ones(10)}, ValueError, "sample_weight: expected numbers from 0 to 1e\\+100"),
         ({"sample_weight": np.full(10, np.nan)}, ValueError, "sample_weight: expected finite"),
-        ({"sample_weight": np.zeros(10)}, ValueError, "sample_weight: expected some above 0"),
+        ({"sample_weight": np.zeros(10)}, ValueError, "sample_weight: expected at least one weight above 0"),
         ({"sample_weight": np.ones((10, 1))}, ValueError, "sample_weight: expected shape"),
         ({"sample_weight": ["1"] * 10}, TypeError, "sample_weight: expected an array of real numbers"),
         ({"n_trees": 0}, ValueError, "n_trees: expected"),
@@ -934,8 +937,8 @@ def test_bad_windows():
     for change, error, message in (
         ({"base": windows.base.astype(np.int32)}, TypeError, "base: expected dtype int64"),
         ({"base": windows.base + 12}, IndexError, "inside the 72 numbers of x"),
-        ({"base": windows.base - 1}, IndexError, "got some from -1"),
-        ({"offset": windows.offset - 1}, IndexError, "got some from -1"),
+        ({"base": windows.base - 1}, IndexError, "got windows from -1"),
+        ({"offset": windows.offset - 1}, IndexError, "got windows from -1"),
         ({"offset": windows.offset[:0]}, ValueError, "n_columns"),
         ({"x": windows.x.astype(np.int64)}, TypeError, "float32 or float64"),
         ({"x": windows.x * np.nan}, ValueError, "x: expected finite"),
@@ -1816,7 +1819,7 @@ def test_samples_are_encoded_once(name, layout, monkeypatch):
     assert_same(first, grow(x, y, 2, rng=0))
     if layout == "sparse":
         with pytest.raises(
-            TypeError, match="x: .*Columns in place of numbers: pass what the samples were made"
+            TypeError, match="x: .*Columns in place of numbers: pass the data that the samples were made"
         ):
             tree.predict(first, given)
     else:

@@ -1557,7 +1557,7 @@ def test_bad_out(margin):
     locked.flags.writeable = False
     refused(hinge.forward, locked, ValueError, "^out: expected a writable array")
     both, r = np.empty((6, 2), np.int32), np.empty((6, 2))
-    message = "out leaf: expected memory of its own.*overlaps out vertex"
+    message = "out leaf: expected memory that no other argument uses.*overlaps out vertex"
     refused(hinge.traverse, (both, r, both), ValueError, message)
     x = np.zeros((6, 2))
     features = np.zeros((2, 3), np.int32) if margin == "column" else np.zeros((2, 3, 2))
@@ -1566,7 +1566,7 @@ def test_bad_out(margin):
         hinge.traverse,
         out,
         ValueError,
-        "out margin: expected memory of its own.*overlaps x",
+        "out margin: expected memory that no other argument uses.*overlaps x",
         x=x,
         features=features,
     )
@@ -1586,7 +1586,12 @@ def test_bad_out(margin):
     )
     refused(hinge.backward, g["x"], TypeError, "^out: expected Gradients, got ndarray")
     fresh = hinge.Gradients(*(None if g[name].dtype == np.int32 else g[name].copy() for name in FORWARD))
-    refused(hinge.backward, fresh._replace(x=g["x"]), ValueError, "^out grad_x: expected memory of its own")
+    refused(
+        hinge.backward,
+        fresh._replace(x=g["x"]),
+        ValueError,
+        "^out grad_x: expected memory that no other argument uses",
+    )
     refused(hinge.backward, fresh._replace(weights=y), ValueError, "^out grad_weights: expected shape")
     refused(hinge.backward, fresh._replace(weights=None), TypeError, "^out grad_weights: expected")
     refused(hinge.backward_sparse, fresh, TypeError, "^out: expected")

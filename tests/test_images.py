@@ -452,7 +452,7 @@ X, Y = shifted(shape=(2, 10, 12, 2))
         ({"labels": Y + 1.5}, TypeError, "labels: expected labels of an integer"),
         ({"n_classes": 1}, IndexError, "labels: expected 0 <= label < n_classes = 1, got 1"),
         ({"labels": 2 * Y}, ValueError, "none of class 1"),
-        ({"labels": 0 * Y, "void": 0}, ValueError, "labels: expected some pixels"),
+        ({"labels": 0 * Y, "void": 0}, ValueError, "labels: expected at least one labelled pixel"),
         ({"images": X[..., 0]}, ValueError, "labels: expected shape"),
         ({"images": X[0, 0]}, ValueError, "images: expected shape"),
         ({"images": X[:, :, :, :0]}, ValueError, "images: expected shape"),
@@ -461,8 +461,8 @@ X, Y = shifted(shape=(2, 10, 12, 2))
         ({"images": np.where(X > 1, np.nan, X)}, ValueError, "images: .*nan"),
         ({"window": 4}, ValueError, "window: expected odd sizes"),
         ({"window": (3, 6)}, ValueError, "window: expected odd sizes"),
-        ({"window": 11}, ValueError, "window: expected at most 10 pixels along axis 0 of space, got 11"),
-        ({"window": (9, 13)}, ValueError, "window: expected at most 12 pixels along axis 1 of space, got 13"),
+        ({"window": 11}, ValueError, "window: expected at most 10 pixels along spatial axis 0, got 11"),
+        ({"window": (9, 13)}, ValueError, "window: expected at most 12 pixels along spatial axis 1, got 13"),
         ({"window": (3, 3, 3)}, ValueError, "window: expected an int or a tuple of 2"),
         ({"window": 9, "step": 3}, ValueError, "step: expected a divisor of"),
         ({"border": "mirror"}, ValueError, "border: expected one of"),
@@ -498,7 +498,7 @@ def model():
     [
         ({"images": X[..., :1]}, ValueError, "images: expected n_channels = 2, got 1; pass the channels"),
         ({"images": X[:, :3]}, ValueError, "window: expected at most 3 pixels"),
-        ({"images": X[:, 0]}, ValueError, "images: expected 2 axes of space, got 1"),
+        ({"images": X[:, 0]}, ValueError, "images: expected 2 spatial axes, got 1"),
         ({"images": X + np.inf}, ValueError, "images: "),
         ({"weight_back": 1.1}, ValueError, "weight_back"),
         ({"max_memory": 0}, ValueError, "max_memory"),
@@ -569,7 +569,7 @@ def test_gradients_of_signals_and_volumes():
     assert abs(line[0, 10, 0] - 1) < 0.01
     volume = np.broadcast_to(np.arange(12.0)[:, None, None, None], (1, 12, 12, 12, 1))
     assert abs(images.gradients(volume, 0)[0, 6, 6, 6, 0] - 1) < 0.01
-    with pytest.raises(ValueError, match="n_orientations: expected 0 for images without two axes"):
+    with pytest.raises(ValueError, match="n_orientations: expected 0 for images without two spatial axes"):
         images.gradients(volume, 4)
 
 
@@ -646,8 +646,8 @@ def test_absent_classes_are_not_averaged():
         (lambda: images.confusion(Y, Y + 2), IndexError, "predicted: expected 0 <= label"),
         (lambda: images.confusion(Y + 2, Y, 2), IndexError, "labels: expected 0 <= label"),
         (lambda: images.confusion(Y, Y - 1), IndexError, "predicted: "),
-        (lambda: images.scores([[0, 0], [0, 0]]), ValueError, "counts: expected some pixels"),
-        (lambda: images.scores([[1, -1], [0, 0]]), ValueError, "counts: expected no negative"),
+        (lambda: images.scores([[0, 0], [0, 0]]), ValueError, "counts: expected at least one pixel"),
+        (lambda: images.scores([[1, -1], [0, 0]]), ValueError, "counts: expected numbers of at least 0"),
         (lambda: images.scores([[1.5]]), ValueError, "counts: expected whole numbers"),
         (lambda: images.scores([["1"]]), TypeError, "counts: expected an array of real numbers"),
         (lambda: images.scores([[np.nan]]), ValueError, "counts: "),

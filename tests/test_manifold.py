@@ -268,7 +268,7 @@ def test_a_distribution_takes_the_place_of_a_projection():
         ({"y": np.full(20, -1, np.int32)}, IndexError, "y: expected labels of at least 0, got -1"),
         ({"n_classes": 1}, IndexError, "n_classes = 1, got 1"),
         ({"sample_weight": -np.ones(20)}, ValueError, "sample_weight: expected numbers from 0"),
-        ({"sample_weight": np.zeros(20)}, ValueError, "sample_weight: expected some above 0"),
+        ({"sample_weight": np.zeros(20)}, ValueError, "sample_weight: expected at least one weight above 0"),
         ({"class_weight": {5: 1.0}}, ValueError, "class_weight: expected 0 to 1, got 5"),
         ({"class_weight": "even"}, ValueError, "class_weight: expected one of 'balanced'"),
         ({"x": np.full((20, 16), np.inf)}, ValueError, "x: expected finite"),

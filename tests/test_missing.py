@@ -507,7 +507,7 @@ def test_a_set_at_a_leaf_is_found():
     indptr = forest.category_indptr.copy()
     leaf = int(np.flatnonzero(forest.feature == -1)[0])
     indptr[leaf + 1 :] = np.minimum(indptr[leaf + 1 :] + 1, forest.category_bits.size)
-    with pytest.raises(ValueError, match="sets of categories at splits by features alone"):
+    with pytest.raises(ValueError, match="sets of categories only at splits by features"):
         tree.check(forest._replace(category_indptr=indptr))
 
 
@@ -564,11 +564,16 @@ def test_forests_of_scikit_learn_keep_where_missing_values_go():
             [[1.0]],
             [1],
             IndexError,
-            "categorical: expected numbers of features below n_features = 1, got 1 to 1",
+            "categorical: expected feature indices below n_features = 1, got 1 to 1",
         ),
-        ([[1.0]], [-1], IndexError, "categorical: expected numbers of features"),
-        ([[1.0]], [True, False], ValueError, "categorical: expected a mask of n_features = 1 bools, got 2"),
-        ([[1.0]], [0.0], TypeError, "categorical: expected a mask of bools or numbers of features"),
+        ([[1.0]], [-1], IndexError, "categorical: expected feature indices"),
+        (
+            [[1.0]],
+            [True, False],
+            ValueError,
+            "categorical: expected a boolean mask of length n_features = 1, got 2",
+        ),
+        ([[1.0]], [0.0], TypeError, "categorical: expected a boolean mask or feature indices"),
         ([[1.0]], ["a"], TypeError, "categorical: expected"),
         ([[1.0]], [[0]], TypeError, "categorical: expected"),
         ([[1.0]], np.array([None]), TypeError, "categorical: expected"),
@@ -593,7 +598,7 @@ def test_windows_have_neither():
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"missing": None}, TypeError, "bins.missing: expected an array beside categorical"),
+        ({"missing": None}, TypeError, "bins.missing: expected an array with categorical"),
         ({"missing": np.array([9, -1])}, IndexError, "bins.missing: expected -1 or bins below"),
         ({"missing": np.array([0.0, 1])}, TypeError, "bins.missing: expected dtype int64"),
         ({"categorical": np.array([1, 0])}, TypeError, "bins.categorical: expected dtype bool"),

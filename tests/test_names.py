@@ -81,7 +81,7 @@ def answered(name):
 def test_dir_shows_public_names_alone(owner):
     if owner.__name__ != "hforest.growth.by_level":
         assert dir(owner) == sorted(owner.__all__)
-        assert "dir() lists the names" in answer(owner, "no_such_name")
+        assert "call dir() for a list of them" in answer(owner, "no_such_name")
         assert "no_such_name" not in answer(owner, "_private")[:20]
 
 

@@ -215,7 +215,7 @@ def test_a_class_that_comes_late_is_learned():
         ({"lr": 0.0}, ValueError, "lr"),
         ({"loss": "sum"}, ValueError, "loss"),
         ({"standardize": 1}, TypeError, "standardize"),
-        ({"sample_weight": [0, 0, 0]}, ValueError, "sample_weight: expected some above 0"),
+        ({"sample_weight": [0, 0, 0]}, ValueError, "sample_weight: expected at least one weight above 0"),
         ({"state": ()}, TypeError, "state: expected an OnlineState, got tuple; pass"),
         ({"state": {"mass": np.zeros((4, 8, 2))}}, ValueError, "state.mass: expected shape"),
         ({"state": {"m": np.zeros((4, 5, 7))}}, TypeError, "state.m: expected"),

@@ -577,7 +577,7 @@ BAD = [
     ({"v": np.zeros((2, 3)).T}, ValueError, "v", "ascontiguousarray"),
     ({"param": frozen(np.ones((3, 2)))}, ValueError, "param", "copy"),
     ({"v": frozen(np.zeros((3, 2)))}, ValueError, "v", "copy"),
-    ({"m": SHARED, "v": SHARED}, ValueError, "m: expected memory of its own", "copy"),
+    ({"m": SHARED, "v": SHARED}, ValueError, "m: expected memory that no other argument uses", "copy"),
     ({"step": 0}, ValueError, "step", "range"),
     ({"step": 1.0}, TypeError, "step", "integer"),
     ({"lr": -1.0}, ValueError, "lr", "range"),

@@ -196,7 +196,9 @@ def test_outputs_overlap_nothing(name):
                 pair = rf"({re.escape(output)}: .*{re.escape(other)};|{re.escape(other)}: .*{re.escape(output)};)"
                 with pytest.raises(ValueError, match=pair) as caught:
                     _function(name)(**call)
-                assert "expected memory of its own, got an array that overlaps" in str(caught.value)
+                assert "expected memory that no other argument uses, got an array that overlaps" in str(
+                    caught.value
+                )
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -233,7 +235,8 @@ def test_inputs_that_are_converted_first(name, dtype):
     expected = expected[1] if isinstance(expected, tuple) else expected
     out, shared = _out_and(expected.shape, expected.dtype, given)
     with pytest.raises(
-        ValueError, match=f"^out: expected memory of its own, got an array that overlaps {argument};"
+        ValueError,
+        match=f"^out: expected memory that no other argument uses, got an array that overlaps {argument};",
     ):
         _function(name)(**call | {argument: shared, "out": out})
     np.testing.assert_array_equal(shared, given)

@@ -262,7 +262,7 @@ def test_trees_of_too_many_nodes_are_refused():
     assert forest.feature.size > 1000
     wide = classic.grow(x, np.arange(3000.0), 1, task="regression", rng=0)
     with pytest.raises(
-        ValueError, match="max_depth: expected a depth of at most 2000 nodes, got None .*; pass"
+        ValueError, match="max_depth: expected a depth with at most 2000 nodes, got None .*; pass"
     ):
         hp.tree(wide)
     assert len(boxes(hp.tree(wide, max_depth=2))) == 7

@@ -141,8 +141,8 @@ def test_no_work():
         (3, "None, True or a function, got int"),
         ("bar", "None, True or a function, got str"),
         (np.array([True, False]), "None, True or a function, got ndarray"),
-        (lambda: None, "called with .done, total., got one that cannot be .too many positional"),
-        (lambda done, total, unit: None, "called with .done, total., got one that cannot be .missing"),
+        (lambda: None, "accepts .done, total., got one that does not .too many positional"),
+        (lambda done, total, unit: None, "accepts .done, total., got one that does not .missing"),
     ],
 )
 def test_what_cannot_be_called_is_refused_before_any_work(argument, fault):
@@ -158,7 +158,7 @@ def test_what_cannot_be_called_is_refused_before_any_work(argument, fault):
         lambda: tree.permutation_importance(classic.grow(x, y, 1), x, y, progress=argument),
     )
     for call in calls:
-        with pytest.raises(TypeError, match=f"^progress: expected (a function to be )?{fault}.*; pass "):
+        with pytest.raises(TypeError, match=f"^progress: expected (a function that )?{fault}.*; pass "):
             call()
 
 
@@ -177,5 +177,5 @@ def test_checkpoints_are_functions_of_one_argument():
         lambda: demo.train(config, demo.start(config, 2, 2), x, y, x, y, checkpoint=bad),
     )
     for call in calls:
-        with pytest.raises(TypeError, match="^checkpoint: expected a function to be called with .*; pass "):
+        with pytest.raises(TypeError, match="^checkpoint: expected a function that accepts .*; pass "):
             call()

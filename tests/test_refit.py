@@ -191,7 +191,7 @@ def test_wrong_arguments():
     counts = counts.copy()
     counts[3] = 0
     with pytest.raises(
-        ValueError, match="^counts: expected rows that each hold a sample, got zeros alone in row 3; "
+        ValueError, match="^counts: expected at least one sample in each row, got only zeros in row 3; "
     ):
         tree.refit(forest, x, y, counts=counts)
     with pytest.raises(ValueError, match='^empty: expected "prune" with task="regression", got "abstain"'):
