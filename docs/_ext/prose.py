@@ -1,8 +1,8 @@
 """Checks the English of the pages: python docs/_ext/prose.py
 
-Reads README.md and docs/*.md without code and formulas. Words of RULES are errors. So are sentences of more
-than 30 words outside of tables; a colon or semicolon ends one, too. Pages in LONG may have a number of them.
-Exits with 1 where there is an error. The page of contributing has the rules.
+Reads README.md and docs/*.md without code and formulas. Matches of RULES are errors. So are sentences of more
+than 30 words outside of tables; a colon or semicolon also ends a sentence. Pages in LONG may have some long
+sentences. Exits with 1 if there is an error. docs/contributing.md has the rules.
 """
 
 import re
@@ -20,16 +20,16 @@ RULES = {
     r"\b(?:gradients?|derivatives?|differentiable) by (?!default|finite|central|rows?\b)": "with respect to",
     r"\b(?:samples|rows|bytes|cache|seconds|threads) a (?:core|row|tree|node|step|call|second)\b": "per",
 }
-"""Regular expressions, and what to write."""
+"""Regular expressions, and the words to write instead."""
 LONG = {
     "jax.md": 1, "promises.md": 1,
     "tabular.md": 2,
 }  # fmt: skip
-"""Pages with sentences that are still too long, and how many: numbers only fall."""
+"""Number of long sentences that a page may have; numbers may only decrease."""
 
 
 def prose(text: str) -> str:
-    """Returns a page with the same lines, without code, comments, formulas, addresses of links."""
+    """Returns a page with the same lines, without code, comments, formulas and addresses of links."""
     for pattern, instead in (
         (r"^(```|:::).*?^\1$|<!--.*?-->|\$\$.*?\$\$", ""),
         (r"`[^`]*`|\$[^$\n]+\$", "X"),
