@@ -1,4 +1,4 @@
-"""Random forests: what users of scikit-learn expect of them."""
+"""Random forests: behaviour that users of scikit-learn expect."""
 
 import numpy as np
 import pytest
@@ -190,7 +190,7 @@ def test_features_sampled(monkeypatch, max_features, n_sampled):
 
 @pytest.mark.parametrize("grow", [classic.grow, classic.grow_extra])
 def test_default_settings(grow):
-    # The root of the features, in a regression all; 100 trees.
+    # The square root of the number of features, in a regression all; 100 trees.
     x, y = blobs(40, 9)
     for task, n_sampled in (("classification", 3), ("regression", 9)):
         got = grow(x, y, task=task, rng=0)
@@ -334,7 +334,7 @@ def same_forest(got, want):
 
 
 class Table:
-    """What has numbers in it and knows how to become an array."""
+    """An object of numbers that converts itself to an array."""
 
     def __init__(self, a):
         self.a = a

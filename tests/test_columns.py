@@ -1,4 +1,4 @@
-"""Columns of tables: what is learned of each, the numbers that are made of it, and errors that name columns."""
+"""Columns of tables: properties that are learned, features made from them, and errors that name columns."""
 
 import datetime as dt
 import decimal
@@ -134,7 +134,7 @@ def test_every_library_gives_the_same_numbers(source):
         "nothing": "missing",
     }
     assert kinds == {name: name for name in VALUES} | others
-    # What one library's table taught holds for the other one's.
+    # Properties learned from the table of one library apply to the table of another.
     assert np.array_equal(tabular.numbers(columns, of_numpy(VALUES)), x, equal_nan=True)
     assert np.array_equal(tabular.numbers(tabular.columns(of_numpy(VALUES)), table), x, equal_nan=True)
 
@@ -176,7 +176,7 @@ def test_columns_are_matched_by_name(source):
     columns = tabular.columns(source(values))
     swapped = tabular.numbers(columns, source({"b": ["y", "x"], "c": [1, 2], "a": [8, 9]}))
     assert swapped.tolist() == [[8, 1], [9, 0]]
-    # A column that was dropped may be absent, or be another one.
+    # A dropped column may be absent or different.
     assert tabular.numbers(columns, source({"a": [8], "b": ["y"]})).tolist() == [[8, 1]]
     assert tabular.numbers(columns, source({"a": [8], "b": ["y"], "c": ["text"]})).tolist() == [[8, 1]]
 
@@ -230,7 +230,7 @@ def test_categorical_dtypes_keep_their_order():
     )
     assert of_plain == ["s", "m", "xl"]
     assert of_whole == ["3", "20", "100"]
-    # Text and whole numbers stand for categories of the same values, in another file, say.
+    # Text and whole numbers represent the same categories, for example in another file.
     plain = table.assign(ordered=text, plain=text, whole=[20, 3, 3, 100, 4])
     y = tabular.numbers(columns, plain)
     assert np.array_equal(y[:, :2], x[:, :2], equal_nan=True)

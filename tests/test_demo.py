@@ -20,7 +20,7 @@ from hforest.__main__ import DIGITS, main
 SMALL = ["--n-trees", "6", "--depth", "4", "--n-features", "12", "--steps", "60", "--eval-every", "20"]
 SMALL += ["--no-plot"]
 DATA = ["--lr", str(DIGITS["lr"]), "--lr-half-life", str(DIGITS["lr_half_life"])]
-"""With --data the same rates as without."""
+"""The same error rates with --data as without."""
 
 
 def arrays(path):
@@ -491,7 +491,7 @@ def test_lines_where_there_is_no_terminal(capsys):
 
 
 class Terminal(io.StringIO):
-    """A stream that says that it is a terminal."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self):
         return True
@@ -585,7 +585,7 @@ def test_the_learning_rate_halves(monkeypatch, optimizer):
 
 @pytest.mark.parametrize("kind", ["tree", "fern"])
 def test_a_checkpoint_without_a_half_life_goes_on_as_before(tmp_path, kind):
-    """Files of earlier versions: a constant rate, and all training rows."""
+    """Files of earlier versions have a constant rate and all training rows."""
     data, config, whole = small_run(kind=kind)
     demo.train(config, whole, *data[:4])
     _, _, state = small_run(kind=kind)
@@ -638,7 +638,7 @@ def test_a_picture_of_a_path_replaces_no_file_of_others(kind, tmp_path, capsys):
     assert picture.read_bytes() == b"of others: hforest"
     picture.unlink()
     assert main(options) == 0
-    assert main(options) == (0 if kind != "jpg" else 2)  # which has no place for the name of its program
+    assert main(options) == (0 if kind != "jpg" else 2)  # which does not name its program
 
 
 def test_no_picture_without_matplotlib(tmp_path, monkeypatch, capsys):
@@ -852,7 +852,7 @@ READ = {
     "NaN": ("kernel", "thresholds", "weights", "mean", "var"),
     "below 0": ("features", "var"),
 }
-"""The arrays of whose numbers a step takes note."""
+"""The arrays whose values affect a step."""
 
 
 @pytest.mark.filterwarnings("error")

@@ -1,4 +1,4 @@
-"""Data sets of the main job: samples of any dtype, labels of any kind, files that are refused."""
+"""Data sets of the main job: samples of any dtype, labels of any type, and files that are refused."""
 
 import numpy as np
 import pytest

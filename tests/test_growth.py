@@ -1,4 +1,4 @@
-"""The engine: bins, in-bag counts, and trees that equal the reference's."""
+"""Growth: bins, in-bag counts, and trees that equal those of the reference implementation."""
 
 import contextlib
 import itertools
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.kernels
 
 
 def make(x, y, *, n_trees=3, n_classes=3, max_bins=None, **settings):
-    """Trees on x; with n_classes None of a regression."""
+    """Returns trees on x; with n_classes None those of a regression."""
     bins = growth.encode(x, max_bins=max_bins)
     task = "regression" if n_classes is None else "classification"
     settings = {"max_features": min(2, x.shape[1]), "rng": 1} | settings
@@ -45,7 +45,7 @@ def assert_same(got, want):
 
 
 def both(*args, **settings):
-    """The same trees by the CPU backend and by the reference implementation."""
+    """Returns the same trees from the CPU backend and from the reference implementation."""
     got = make(*args, **settings)
     with hforest.using("reference"):
         want = make(*args, **settings)
@@ -120,7 +120,7 @@ def test_bootstrap_counts():
 
 
 def reference_draws(seed, tree, n_draws, weight):
-    """How often a tree draws each sample, draw by draw."""
+    """Returns how often a tree draws each sample, computed draw by draw."""
     key, counts = philox.keys(philox.philox(seed, tree, 0))[0], np.zeros(len(weight), int)
     equal = all(w == weight[0] for w in weight)
     for i in range(n_draws):
@@ -400,7 +400,7 @@ def test_progress_and_its_end(stop):
 
 
 def test_small_trees_without_progress_grow_in_one_batch(monkeypatch):
-    # Each batch waits for its threads, which takes longer than these trees where other processes run.
+    # Each batch waits for its threads, which takes longer than these trees if other processes run.
     sizes = []
     grow = cpu.grow
     monkeypatch.setattr(cpu, "grow", lambda *args: (sizes.append(args[-1].n_trees), grow(*args))[1])
@@ -503,7 +503,7 @@ def test_columns_that_do_not_stay_in_cache(shape, grow, settings):
 @pytest.mark.parametrize("grow", [classic.grow, manifold.grow])
 @pytest.mark.parametrize("kind", ["labels", "weighted labels", "a target", "targets"])
 def test_trees_learn_y_in_their_own_order(kind, grow, bootstrap, backend):
-    """Each is the tree of its number in a call with its y."""
+    """Each tree equals that of its number in a call with its y."""
     rng = np.random.default_rng(0)
     x, n, n_trees = rng.normal(size=(40, 4)), 40, 3
     y = {"a target": rng.normal(size=n), "targets": rng.normal(size=(n, 2))}.get(kind, rng.integers(0, 3, n))
@@ -554,12 +554,12 @@ def test_orders_of_y_are_refused_beside_class_weights():
 
 
 def scaled_by(trees, target_exponent):
-    """Trees of targets times 2**target_exponent."""
+    """Returns trees of targets times 2**target_exponent."""
     return trees._replace(value=np.ldexp(trees.value, target_exponent))
 
 
 def shares(trees):
-    """Gains as shares of the largest."""
+    """Returns gains divided by the largest."""
     return trees.gain / trees.gain.max()
 
 
@@ -674,7 +674,7 @@ def test_targets_beyond_float32_are_refused():
     "settings", [{}, {"criterion": "entropy"}, {"sample_weight": 0.3}, {"n_classes": None}]
 )
 def test_chains_equal_the_reference(n, settings):
-    # Labels that alternate along the only feature: each split parts off one sample.
+    # Labels that alternate along the only feature: each split separates one sample.
     x, y = np.arange(float(n))[:, None], np.arange(n, dtype=np.int32) % 2
     if "sample_weight" in settings:
         settings = {"sample_weight": np.full(n, settings["sample_weight"])}
@@ -780,7 +780,7 @@ def test_bad_bins():
 
 
 class Table:
-    """What has numbers in it and knows how to become an array."""
+    """An object of numbers that converts itself to an array."""
 
     def __init__(self, a):
         self.a = a
@@ -790,7 +790,7 @@ class Table:
 
 
 def layouts(a):
-    """The numbers of a matrix, otherwise."""
+    """Returns the numbers of a matrix in other layouts."""
     wide = np.zeros((2 * a.shape[0], 2 * a.shape[1]), a.dtype)
     wide[::2, 1::2] = a
     yield np.asfortranarray(a)
@@ -990,7 +990,7 @@ def same_bits(got, want):
 
 
 def moved(a, move):
-    """An array, or a tuple of arrays and others, elsewhere."""
+    """Returns an array, or a tuple with arrays, on another device."""
     if hasattr(a, "_fields"):
         return type(a)(*(moved(part, move) for part in a))
     return move(a) if hasattr(a, "dtype") else a
@@ -998,7 +998,7 @@ def moved(a, move):
 
 @pytest.fixture(params=["host", *ON_GPU])
 def cuda(request):
-    """Calls a function in the CUDA backend; arrays come and go as NumPy's."""
+    """Calls a function in the CUDA backend; arguments and results are NumPy arrays."""
     with entered(request.param):
         pass  # skips where it cannot run
 
@@ -1051,7 +1051,7 @@ def test_host_bins(cuda, dtype, n, most):
 )
 @pytest.mark.parametrize("weights", ["one", "whole", "real"])
 def test_host_trees_are_those_of_the_cpu(cuda, monkeypatch, dtype, n_outputs, settings, weights, memory):
-    # However few trees grow at a time: the memory bounds that.
+    # Memory limits the number of trees that grow at a time; results do not depend on it.
     monkeypatch.setattr("hforest.growth.gpu_levels.memory", lambda xp: memory)
     rng = np.random.default_rng(0)
     x, y = samples(100, 6, 3, dtype, 0, False)
@@ -1066,7 +1066,7 @@ def test_host_trees_are_those_of_the_cpu(cuda, monkeypatch, dtype, n_outputs, se
 
 @pytest.mark.parametrize("weights", ["one", "real"])
 def test_host_levels_of_many_nodes_are_those_of_the_cpu(cuda, monkeypatch, dtype, weights):
-    # More nodes than a block settles, and more blocks than one.
+    # More nodes than one block handles, and more than one block.
     widths, level = [], gpu_levels._level
     monkeypatch.setattr(
         gpu_levels,
@@ -1178,7 +1178,7 @@ DISTRIBUTIONS = {
 
 
 def projected(x, y, distribution, *, n_classes=3, n_trees=2, **settings):
-    """Trees on projections; with n_classes None of a regression."""
+    """Returns trees on projections; with n_classes None those of a regression."""
     task = "regression" if n_classes is None else "classification"
     settings = {"n_projections": 4, "rng": 1} | settings
     return growth.grow_projected(x, y, n_trees, distribution, task=task, n_classes=n_classes, **settings)
@@ -1775,7 +1775,7 @@ def test_large_samples_of_any_dtype_grow_the_forest_of_the_converted_ones(name, 
 @pytest.mark.parametrize("layout", ["array", "Fortran order", "every second"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_bins_of_32_bits_read_thresholds_from_the_samples(dtype, layout, missing):
-    """Trees on samples, of which no table of values is made, are those on bins, which have it."""
+    """Trees on samples without a table of values equal those on bins, which have one."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal((70_000, 3)).astype(dtype)
     x[:, 1] = np.round(x[:, 1], 1)
@@ -2095,7 +2095,7 @@ def test_the_least_weight_chooses_the_split():
     "kind", ["numbers", "categories", "sparse", "projections", "hyperplanes", "random thresholds"]
 )
 def test_trees_give_back_their_memory(kind, task, threads):
-    # Bytes of the C library's heap in use after a call.
+    # Returns the bytes of the C library's heap in use after a call.
     rng = np.random.default_rng(0)
     x = rng.integers(0, 60, (60, 4)).astype(np.float64)
     y = rng.integers(0, 3, 60) if task == "classification" else rng.normal(size=60)

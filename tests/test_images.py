@@ -1,4 +1,4 @@
-"""Forests on windows of images: known answers, draws, borders, channels, scores, refusals."""
+"""Forests on windows of images: known answers, samples, borders, channels, scores, errors."""
 
 from functools import partial
 
@@ -17,7 +17,7 @@ def noise(*shape, seed=0):
 
 
 def shifted(axis=2, by=3, shape=(3, 24, 26, 1)):
-    """Images, and labels that are the sign of the value some pixels before, around the borders."""
+    """Returns images, and labels: the sign of the value some pixels before, cyclic at the borders."""
     x = noise(*shape)
     return x, np.roll(x[..., 0] > 0, by, axis=axis)
 
@@ -47,7 +47,7 @@ def test_a_class_by_the_value_three_pixels_to_the_left(name):
     assert right(model, new, label, np.s_[:, :, 3:]) > (
         0.9 if name in ("classic", "function", "co2") else 0.75
     )
-    # A window that does not reach there tells nothing.
+    # A window that does not reach that pixel has no information.
     small = images.fit(x, y, GROWERS[name] if name != "patch" else classic.grow, window=5, **SHORT)
     assert right(small, new, label, np.s_[:, :, 3:]) < 0.65
 
@@ -88,7 +88,7 @@ def test_every_step_th_pixel_is_read():
 
 
 def naive(x, pixel, frame):
-    """Windows by slices of padded images."""
+    """Returns windows as slices of padded images."""
     whole, r = windows.padded(x, frame), frame.radius
     rows = []
     for i in pixel:
@@ -130,7 +130,7 @@ def test_copies_in_blocks_are_the_same(monkeypatch):
 def test_unit_norm_of_any_range():
     x = np.array([[3.0, 4.0], [0, 0], [3e300, 4e300], [3e-300, 4e-300]])
     assert np.allclose(windows.to_unit_norm(x), [[0.6, 0.8], [0, 0], [0.6, 0.8], [0.6, 0.8]], rtol=1e-15)
-    assert windows.inverse_deviations(np.full((9, 1), 0.1)) == 1  # constant: rounding is no deviation
+    assert windows.inverse_deviations(np.full((9, 1), 0.1)) == 1  # rounding is no deviation
 
 
 def test_windows_of_unit_norm_do_not_see_the_contrast():
@@ -171,7 +171,7 @@ def test_windows_in_place_grow_what_copies_grow():
         two = images.fit(x, y, lambda *a, grow=grow, **b: grow(*a, **b), window=7, **SHORT)
         assert (images.predict(one, x) == images.predict(two, x)).all()
     oc1 = images.fit(x, y, partial(co2.grow, splitter="oc1", max_depth=1), window=3, n_trees=1, n_pixels=90)
-    assert right(oc1, x, y) > 0.3  # which reads copies
+    assert right(oc1, x, y) > 0.3  # this path reads copies
     # max_bins makes bins of a draw.
     model = images.fit(x, y, partial(classic.grow, max_bins=16, max_features=None), window=7, **SHORT)
     assert right(model, x, y, np.s_[:, :, 3:]) > 0.9
@@ -271,7 +271,7 @@ def test_windows_fit_into_max_memory():
     images.fit(x, y, grow, window=7, n_trees=1, max_memory=10_000, rng=0)
     assert seen == [10_000 // (49 * 4) * 49 * 4]
     images.fit(x, y, grow, window=7, n_trees=1, void=1, n_classes=1, rng=0)
-    assert seen[1:] == [(y == 0).sum() * 49 * 4]  # as many pixels as there are
+    assert seen[1:] == [(y == 0).sum() * 49 * 4]  # all pixels
     with pytest.raises(ValueError, match=r"n_pixels: expected at most 51 windows .* got 52; draw fewer"):
         images.fit(x, y, grow, window=7, n_trees=1, n_pixels=52, max_memory=10_000, rng=0)
     with pytest.raises(ValueError, match="max_memory: expected at least 196 bytes"):
@@ -283,7 +283,7 @@ def test_windows_fit_into_max_memory():
 
 
 def test_shares_are_weighted_back():
-    # Nothing to see: a leaf alone, whose shares are those of the draw, and then of the images.
+    # Constant images: a single leaf has the class shares of the sample, and then those of the images.
     y = np.zeros((1, 10, 10), int)
     y[0, 0] = 1
     model = images.fit(np.zeros((1, 10, 10, 1)), y, partial(classic.grow, bootstrap=False), window=1, n_trees=3,
@@ -554,7 +554,7 @@ def test_boxes_are_means():
 @pytest.mark.parametrize(("down", "right_", "place"), [(0, 1, 0), (1, 1, 1), (2, 0.1, 1), (1, -1, 3), (-1, -1, 1), (0, -3, 0)])  # fmt: skip
 def test_gradients_of_ramps(down, right_, place):
     row, column = np.mgrid[:21, :21]
-    ramp = 0.1 * row  # a weaker channel, which is not seen
+    ramp = 0.1 * row  # a weaker channel, which is not used
     x = np.stack([ramp, down * row + right_ * column], axis=-1)[None].astype(float)
     found = images.gradients(x)[0, 10, 10]
     size = np.hypot(down, right_)

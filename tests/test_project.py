@@ -1,4 +1,4 @@
-"""Projections: what is drawn, and its values."""
+"""Projections: distributions of samples, and values."""
 
 import itertools
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.kernels
 
 
 def rows(projections):
-    """Each projection as a list of (feature, weight)."""
+    """Returns each projection as a list of (feature, weight)."""
     indptr, indices, data = projections
     return [
         list(zip(indices[a:b].tolist(), data[a:b].tolist(), strict=True))
@@ -31,7 +31,7 @@ def test_sparse_projections_are_what_they_should_be():
     n, n_features, density = 20_000, 30, 2.0
     drawn = rows(project.sample(project.sparse_distribution(n_features, density), n, rng=0))
     counts = np.array([len(row) for row in drawn])
-    # Poisson, with none made one.
+    # Poisson, with 0 replaced by 1.
     expected = np.exp(-density) * np.cumprod([1, density, density / 2, density / 3, density / 4])
     expected[1] += expected[0]
     shares = np.bincount(counts, minlength=20)[:5] / n
@@ -302,7 +302,7 @@ def test_seeds():
 
 
 def test_a_growing_tree_draws_from_the_same_distribution():
-    # A root's candidates are those of its key, and one candidate is taken whatever it scores.
+    # The candidates of a root follow from its key, and a single candidate is taken whatever its score.
     x = np.random.default_rng(0).normal(size=(30, 12))
     y = np.arange(30) % 2
     sparse = project.sparse_distribution(12, 4.0)

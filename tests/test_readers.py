@@ -1,4 +1,5 @@
-"""`python -m hforest --data FILE --target NAME`: CSV and Parquet files with named columns, and what is predicted."""
+"""`python -m hforest --data FILE --target NAME`: CSV and Parquet files with named columns, and
+predictions."""
 
 import csv
 import datetime as dt
@@ -26,7 +27,7 @@ def lines(capsys):
 
 @pytest.fixture
 def people(tmp_path):
-    """A table of which the class follows from two numbers, with dates, a constant and numbers of rows."""
+    """Returns a table whose class follows from two numbers, with dates, a constant and row numbers."""
     rng = np.random.default_rng(0)
     n = 300
     age, hours = rng.integers(17, 91, n), rng.normal(40, 10, n)
@@ -222,7 +223,7 @@ def test_a_model_of_a_file_predicts_other_files(people, tmp_path, capsys):
     for other in (str(path), written(tmp_path / "thesis.csv", "all of it")):
         assert main(["predict", model, new, "--out", other]) == 2
     assert (tmp_path / "thesis.csv").read_text() == "all of it"
-    # Archives go by position.
+    # Columns of archives are matched by position.
     assert main(["predict", model, new, "--out", str(tmp_path / "out.npz")]) == 0
     with np.load(tmp_path / "out.npz") as file:
         assert file["labels"].tolist() == [row[0] for row in predicted[:5]]

@@ -1,4 +1,4 @@
-"""Forests that grow on workers: the bits of one call, and errors of workers that end."""
+"""Forests that grow on workers: bit-identical to one call, and errors of workers that end."""
 
 import functools
 import multiprocessing
@@ -36,7 +36,7 @@ def processes(kind="spawn", n=2):
 
 
 class AtOnce(Executor):
-    """An executor that runs a task when it is submitted, in this process."""
+    """An executor that runs each task at once, in this process."""
 
     def __init__(self):
         self.carried = []
@@ -151,7 +151,7 @@ def test_samples_are_shipped_once_a_worker(tmp_path):
                 executor, workers.grow_counted, workers.Counted(x, str(tmp_path)), y, 20, n_tasks=20, rng=3
             )
     assert_same(got, classic.grow(x, y, 20, rng=3))
-    # The second call ships them again. A worker may get them twice if the other one is late.
+    # The second call sends them again. A worker may get them twice if the other one is late.
     assert 2 <= len(workers.notes(tmp_path)) <= 6
     assert len(set(workers.notes(tmp_path))) <= 2
 
