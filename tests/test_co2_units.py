@@ -1,4 +1,4 @@
-"""CO2 forests fit stumps in standard deviations: no unit of a column or of the targets changes a forest."""
+"""CO2 forests fit stumps in standard deviations: units of columns and targets do not change a forest."""
 
 import numpy as np
 import pytest
@@ -66,7 +66,7 @@ def test_units_of_targets_do_not_matter():
 
 
 def test_constant_columns_and_samples_without_weight():
-    # Rounding leaves the third column some deviation, which is none.
+    # Rounding leaves the third column a tiny deviation, which counts as 0.
     constant = np.column_stack([X[:, :2], np.full(400, 0.1), np.zeros(400)])
     forest = grow(constant, Y)
     same = constant.copy()

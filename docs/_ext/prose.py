@@ -1,8 +1,8 @@
 """Checks the English of the pages: python docs/_ext/prose.py
 
-Reads README.md and docs/*.md without code and formulas. Words of RULES are errors. So are sentences of more
-than 30 words outside of tables; a colon or semicolon ends one, too.
-Exits with 1 where there is an error. The page of contributing has the rules.
+Reads README.md and docs/*.md without code and formulas. Matches of RULES are errors. So are sentences of more
+than 30 words outside of tables; a colon or semicolon also ends a sentence.
+Exits with 1 if there is an error. docs/contributing.md has the rules.
 """
 
 import re
@@ -20,11 +20,11 @@ RULES = {
     r"\b(?:gradients?|derivatives?|differentiable) by (?!default|finite|central|rows?\b)": "with respect to",
     r"\b(?:samples|rows|bytes|cache|seconds|threads) a (?:core|row|tree|node|step|call|second)\b": "per",
 }
-"""Regular expressions, and what to write."""
+"""Regular expressions, and the words to write instead."""
 
 
 def prose(text: str) -> str:
-    """Returns a page with the same lines, without code, comments, formulas, addresses of links."""
+    """Returns a page with the same lines, without code, comments, formulas and addresses of links."""
     for pattern, instead in (
         (r"^(```|:::).*?^\1$|<!--.*?-->|\$\$.*?\$\$", ""),
         (r"`[^`]*`|\$[^$\n]+\$", "X"),

@@ -196,7 +196,7 @@ def grow(
     backend = dispatch.backend(_PACKAGE, numbers)
     if isinstance(x, Windows):
         check.require(
-            oc1 is None, "splitter", '"co2" for windows', repr(splitter), "copy the windows to an array"
+            oc1 is None, "splitter", '"co2" for windows', repr(splitter), "copy the windows into an array"
         )
         if not backend.READS_WINDOWS:
             x = numbers = rows_of(x)
