@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from hforest import co2, tree
+from hforest.co2 import units
 
 RNG = np.random.default_rng(4)
 X = RNG.normal(size=(400, 5))
@@ -47,6 +48,17 @@ def test_units_of_columns_do_not_matter(dtype):
     factor, shift = np.array([1e-12, 3, -1e12, 1e6, 0.1]), np.array([1e-11, -7, 3e12, 0, 1])
     q = tree.predict(grow((x * factor + shift).astype(dtype), Y), (unseen * factor + shift).astype(dtype))
     assert (p.argmax(axis=1) == q.argmax(axis=1)).mean() > 0.95
+
+
+def test_nodes_are_converted_in_blocks_with_equal_bits(monkeypatch):
+    plain, of_x = grow(X, Y, standardize=False), units.of_samples(X, np.ones(len(X)))
+    want = units.with_units(plain._replace(data=plain.data.copy()), of_x, None)
+    monkeypatch.setattr(units, "_VALUES", 7 * X.shape[1])  # seven nodes
+    got = units.with_units(plain, of_x, None)
+    assert len(plain.feature) % 7  # the last block is smaller
+    assert (got.data == want.data).all()
+    assert (got.threshold == want.threshold).all()
+    assert (want.threshold != plain.threshold).any()
 
 
 def test_units_of_targets_do_not_matter():

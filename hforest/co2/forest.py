@@ -233,6 +233,7 @@ def grow(
     batch = machine.get_num_threads() if dispatch.array_module(numbers) is np else None
     trees = unchecked.in_batches(grow_some, growth, batch)
     forest = _forest(trees, target.n_outputs, numbers, x.shape[1])
+    del trees  # as large as the forest
     return forest if of_x is None else units.with_units(forest, of_x, of_y)
 
 
