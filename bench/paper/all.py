@@ -279,10 +279,10 @@ def compared(paper: str, ours: list[float]) -> tuple[str, str]:
 
 
 def line(cell: Cell, rows: list[Row]) -> str:
-    """Returns the line of a cell."""
+    """Returns the line of a cell, or "" where there is no run."""
     ours = figures(cell, rows)
     if not ours:
-        return f"| {cell.name} | {cell.paper} | not run | – | – | 0 | – |"
+        return ""
     mean = f"{statistics.mean(ours):.2f}"
     difference, interval = compared(cell.paper, ours)
     return f"| {cell.name} | {cell.paper} | {mean} | {difference} | {interval} | {len(ours)} | {cell.looks} |"
@@ -328,8 +328,10 @@ def page(records: dict[str, list[Row]]) -> str:
                 "",
                 f"| {table.unit} | paper | ours | difference | interval | runs | test samples |",
                 "|---|---|---|---|---|---|---|",
-                *(line(cell, rows) for cell in cells),
+                *filter(None, (line(cell, rows) for cell in cells)),
             ]
+            missing = "; ".join(f"{cell.name}: {cell.paper}" for cell in cells if not figures(cell, rows))
+            lines += ["", f"Not run, with the paper's figures: {missing}."] if missing else []
         else:
             lines[-1] += " No figure of the paper can be compared; ours are on that page."
         lines += [""]
