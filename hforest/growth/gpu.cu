@@ -135,6 +135,7 @@ struct Kept {
 
 // ------------------------------------------------------------------------------------------ random numbers
 
+// key (n_trees,), OUT: the keys of the roots of trees `first` to first + n_trees - 1. One thread per tree.
 extern "C" __global__ void tree_keys(size seed, size first, size n_trees, unsigned long long *__restrict__ key) {
     const size m = thread_number();
     if (m < n_trees) key[m] = hf_draw_key(hf_philox((uint64_t)seed, (uint64_t)(first + m), 0), 0);
