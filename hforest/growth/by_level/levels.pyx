@@ -39,7 +39,7 @@ ctypedef fused code_t:
 
 cdef enum:
     BLOCK = 1 << 14    # rows whose bins a thread computes together
-    STREAM_ROWS = 13   # random numbers for the rows from which bins are made
+    STREAM_ROWS = 13   # stream of the words that select the rows from which bins are made
 
 
 # ----------------------------------------------------------------------------- keys
