@@ -5,7 +5,6 @@ import os
 import sys
 from typing import NamedTuple
 
-import numpy as np
 import pytest
 from host import nvrtc
 from host.compiler import SUBPACKAGES
@@ -190,14 +189,15 @@ def test_a_call_on_the_stub_that_waits_is_seen(counts, monkeypatch):
 
 # ------------------------------------------------------------------------------------------------- spills
 
-DTYPES = [
-    pytest.param(np.float32, marks=pytest.mark.slow, id="float32"),
-    pytest.param(np.float64, id="float64"),
-]
 
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("architecture", [80, 90, 100])
+@pytest.mark.parametrize(
+    ("architecture", "dtype"),
+    [
+        *((architecture, "float64") for architecture in (80, 90, 100)),  # it needs more registers
+        pytest.param(90, "float32", marks=pytest.mark.slow),
+        *(pytest.param(architecture, "float32", marks=pytest.mark.nightly) for architecture in (80, 100)),
+    ],
+)
 @pytest.mark.parametrize("subpackage", SUBPACKAGES)
 def test_nvrtc_spills_no_register(subpackage, architecture, dtype):
     if nvrtc.library() is None:
