@@ -167,19 +167,21 @@ NAMES = {"engine": "`growth` on one machine", "one": "`comm=None`", "torch": "gl
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Returns the table of a record in Markdown."""
-    lines = [
-        "| rows | features | classes | trees | run | workers | threads each | seconds | MB a worker gives "
-        "| MB of memory in all |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+    """Returns the table of a record in Markdown: the columns in which rows differ."""
+    cells = [
+        {
+            "rows": f"{row['rows']:,}",
+            **{name: str(row[name]) for name in ("features", "classes", "trees")},
+            "run": NAMES[row["kind"]],
+            "seconds": f"{row['seconds']:#.3g}",
+            "MB a worker sends": f"{row['bytes'] / 1e6:.1f}",
+            "MB of memory in all": str(row["peak_mb"]),
+        }
+        for row in rows
     ]
-    for row in rows:
-        lines.append(
-            f"| {row['rows']:,} | {row['features']} | {row['classes']} | {row['trees']} "
-            f"| {NAMES[row['kind']]} | {row['workers']} | {row['threads']} | {row['seconds']:#.3g} "
-            f"| {row['bytes'] / 1e6:.1f} | {row['peak_mb']} |"
-        )
-    return "\n".join(lines)
+    heads = [name for name in cells[0] if len({cell[name] for cell in cells}) > 1] or list(cells[0])
+    lines = [" | ".join(cell[name] for name in heads) for cell in cells]
+    return "\n".join([f"| {' | '.join(heads)} |", "|" + "---|" * len(heads), *(f"| {a} |" for a in lines)])
 
 
 def forest(args: argparse.Namespace) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ fused step of `hforest.demo` in one process. Times are those of the steps alone.
 
 import argparse
 import hashlib
+import itertools
 import json
 import os
 import statistics
@@ -175,21 +176,18 @@ def run(kind: str, size: int, threads: int, case: dict[str, Any], folder: Path) 
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Returns the table in Markdown: milliseconds a step, and what is sent."""
-    lines = [
-        "| forest | processes | threads each | ms a step | KB a worker sends a step | test error, % | hash |",
-        "|---|---|---|---|---|---|---|",
+    """Returns the table in Markdown: milliseconds per step, and the errors of the demo and of the workers."""
+    lines = []
+    for name, group in itertools.groupby(rows, key=lambda row: f"{row['trees']} {row['forest']}s"):
+        of = [row for row in group if row["comm"] != "one"]
+        cells = [f"{row['ms_median']:.1f}" for row in of] + [f"{row['error']:.2f}" for row in (of[0], of[-1])]
+        lines.append(f"| {' | '.join([name, *cells])} |")
+    runs = [
+        f"demo, threads: {row['threads']}" if row["comm"] == "demo" else f"processes: {row['workers']}"
+        for row in of
     ]
-    for row in rows:
-        if row["comm"] == "one":
-            continue
-        demo_step = row["comm"] == "demo"
-        sent = "–" if row["workers"] == 1 else f"{row['bytes'] / 1e3:.0f}"
-        lines.append(
-            f"| {row['trees']} {row['forest']}s | {'1, demo' if demo_step else row['workers']} "
-            f"| {row['threads']} | {row['ms_median']:.1f} | {sent} | {row['error']:.2f} | `{row['hash']}` |"
-        )
-    return "\n".join(lines)
+    head = ["forest", *runs, "demo's error", "error"]
+    return "\n".join([f"| {' | '.join(head)} |", "|" + "---|" * len(head), *lines])
 
 
 def main() -> None:

@@ -411,9 +411,9 @@ def table(rows: Rows, part: str) -> str:
     heads = [f"{n} thread{'s' * (n > 1)}" for n in counts]
     titles = ["hforest.torch, NumPy", "overhead"]
     if part == "step":
-        titles = ["least, median", "processor", "fastest PyTorch / this"]
+        titles = ["median", "fastest PyTorch / this"]
     elif part == "convolution":
-        titles = ["least, median", "peak MB"]
+        titles = ["median", "peak MB"]
     lines = [f"| {key} | {' | '.join(f'{head}: {title}' for head in heads for title in titles)} |"]
     lines.append("|---" * (1 + len(heads) * len(titles)) + "|")
     for name in names:
@@ -426,11 +426,10 @@ def table(rows: Rows, part: str) -> str:
                 ours, numpy = row["least"]
                 cells += [f"{ours:.0f}, {numpy:.0f}", f"{ours - numpy:.0f}"]
             elif part == "convolution":
-                cells += [f"{row['least']:.0f}, {row['median']:.0f}", f"{row['peak_mb']:.0f}"]
+                cells += [f"{row['median']:.0f}", f"{row['peak_mb']:.0f}"]
             else:
                 peers = [r["median"] for r in rows if r["threads"] == n and r["rung"].startswith("torch")]
-                cells += [f"{row['least']:.1f}, {row['median']:.1f}", f"{row['processor']:.1f}"]
-                cells.append(f"{min(peers) / row['median']:.1f}")
+                cells += [f"{row['median']:.1f}", f"{min(peers) / row['median']:.1f}"]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

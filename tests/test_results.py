@@ -156,15 +156,7 @@ TABLES = {
     "table3": ("results-hinge", "table3", "table3", "rows", (), "least"),
     "manifold": ("results-manifold", "manifold", "manifold", "rows", (), "error"),
     "co2_table1": ("results-co2", "co2_table1", "co2_table1", "runs", (), "errors"),
-    "co2_choices": ("results-co2", "co2_choices", "co2_choices", "runs", (), "error"),
-    "co2_fig1": ("results-co2", "co2_fig1", "co2_fig1", "rows", ([4, 6, 8, 10, 12, 15, 20],), "leaves"),
-    **{
-        f"co2_search, {group}": ("results-co2", "co2_search", "co2_search", "rows", (group,), "errors")
-        for group in (
-            "letter", "usps", "letter, q", "usps, q", "letter, 10 trees", "mnist", "connect4",
-            "connect4, 5 trees", "shuttle",
-        )
-    },
+    "co2_fig1": ("results-co2", "co2_fig1", "co2_fig1", "rows", ([4, 8, 12, 20],), "leaves"),
     "co2_pixels": ("images", "co2_pixels", "co2_pixels", "rows", (), "seconds"),
     "shallow_neural": ("results-neural", "shallow_neural", "neural_paper", "rows", (), "error"),
     "cascade": ("results-cascade", "cascade", "cascade", "rows", (), "accuracy"),
@@ -175,21 +167,18 @@ TABLES = {
     "mlp_head": ("torch-mlp-head", "mlp_head", "mlp_head", "trials", (), "errors"),
     "scale_rows": ("scale", "scale", "scale_rows", "rows", (), "seconds"),
     "scale_projections": ("scale", "scale", "scale_projections", "rows", (), "seconds"),
-    "scale_levels": ("scale", "scale", "scale_levels", "rows", (), "seconds"),
     "scale_hinge": ("scale", "scale_hinge", "scale_hinge", "rows", (), "ms_median"),
     "torch_layers, calls": ("torch-training", "torch_layers", "torch_layers", "rows", ("calls",), "least"),
-    "torch_layers, convolution": ("torch-training", "torch_layers", "torch_layers", "rows", ("convolution",), "least"),
+    "torch_layers, convolution": ("torch-training", "torch_layers", "torch_layers", "rows", ("convolution",), "median"),
     "gpu": ("performance-tables", "gpu", "gpu", "rows", (), "gpu"),
     "gpu_counts, jobs": ("developer-notes", "gpu_counts", "gpu_counts", "rows", ("jobs",), "steps"),
     "gpu_counts, calls": ("developer-notes", "gpu_counts", "gpu_counts", "calls", ("calls",), "checked"),
-    "torch_layers, step": ("torch-training", "torch_layers", "torch_layers", "rows", ("step",), "least"),
+    "torch_layers, step": ("torch-training", "torch_layers", "torch_layers", "rows", ("step",), "median"),
 }  # fmt: skip
 
 
 # further tables of the same records: page, script, function, record, key, what changes a record
 MORE = [
-    ("results-manifold", "manifold", "peers_table", "manifold", "error"),
-    ("results-manifold", "manifold", "least", "manifold", "error"),
     ("results-manifold", "manifold", "seconds_table", "manifold", "seconds"),
     ("results-cascade", "cascade", "memory_table", "cascade", "peak_mb"),
     ("torch-mlp-head", "mlp_head", "heads_table", "mlp_head", "errors"),
@@ -205,14 +194,9 @@ TABULAR = [
     ("results-tables", "tabular_public", "summary_table", "regression"),
     ("results-tables", "tabular_public", "errors_table", "classification"),
     ("results-tables", "tabular_public", "errors_table", "regression"),
-    ("results-tables", "tabular_public", "losses_table", "classification"),
     ("results-tables", "tabular_judge_five", "summary_table", "classification"),
-    ("results-tables", "tabular_judge_five", "errors_table", "classification"),
     ("results-tables", "tabular_seconds", "summary_table", "classification"),
-    ("results-tables", "tabular_seconds", "summary_table", "regression"),
     ("results-tables", "tabular_indicators", "errors_table", "classification"),
-    ("results-tables", "tabular_judge_five", "summary_table", "regression"),
-    ("results-tables", "tabular_judge_five", "errors_table", "regression"),
     ("classic", "tabular_classic_regression", "summary_table", "regression"),
     ("classic", "tabular_regression_judge", "errors_table", "regression"),
     ("manifold", "tabular_projections", "summary_table", "classification"),
@@ -224,6 +208,7 @@ TABULAR = [
 ]
 
 SHOWN = {
+    "tabular_public, errors_table": ("hinge", "rf", "et", "lightgbm", "xgboost", "catboost"),
     "tabular_co2_choose": (
         "rf", "co2", "co2:n_trees=10", "co2:nu=10,lr=0.01,bootstrap=True,min_samples_oblique=1",
         "co2:nu=4,lr=0.1,bootstrap=False,min_samples_oblique=50",
@@ -234,11 +219,11 @@ SHOWN = {
         "rf", "classic:max_features=0.6", "classic", "extra:max_features=0.6", "extra"
     ),
 }  # fmt: skip
-"""Records of which pages show some methods."""
+"""Records, or functions of them, of which pages show some methods."""
 
 
-def shown(name):
-    rows, methods = record(name), SHOWN.get(name)
+def shown(name, function):
+    rows, methods = record(name), SHOWN.get(name, SHOWN.get(f"{name}, {function}"))
     return rows if methods is None else [row for row in rows if row["method"] in methods]
 
 
@@ -266,7 +251,7 @@ def test_tables_are_those_of_the_records(name, script):
 @pytest.mark.parametrize("name", TABLES)
 def test_a_changed_record_is_seen(name, script):
     page, module, file, key, more, figure = TABLES[name]
-    rows = [{**row, figure: changed(row[figure])} for row in record(file, key)]
+    rows = [{**row, figure: changed(row.get(figure))} for row in record(file, key)]
     assert not stands_on(f"{page}.md", script(module).table(rows, *more))
 
 
@@ -280,6 +265,15 @@ def test_further_tables_are_those_of_the_records(page, module, name, file, figur
     assert not stands_on(f"{page}.md", made(other))
 
 
+def test_the_page_shows_each_classifier_that_errs_less_than_morf(script):
+    errors = {}
+    for row in record("manifold"):
+        errors.setdefault((row["data"], row["size"]), {}).setdefault(row["method"], []).append(row["error"])
+    means = [{method: np.mean(of) for method, of in found.items()} for found in errors.values()]
+    better = {method for of in means for method, mean in of.items() if mean < of["MORF"]}
+    assert better == {"SVM", "CNN"} < set(script("manifold").SHOWN)
+
+
 def test_importance_on_empty_pixels_is_that_of_the_record(script):
     shares, made = record("manifold", "importance"), script("manifold").importance_table
     assert stands_on("results-manifold.md", made(shares))
@@ -288,7 +282,7 @@ def test_importance_on_empty_pixels_is_that_of_the_record(script):
 
 @pytest.mark.parametrize(("page", "file", "name", "task"), TABULAR)
 def test_tables_of_ordinary_tables_are_those_of_the_records(page, file, name, task, script):
-    table, rows = getattr(script("tabular"), name), shown(file)
+    table, rows = getattr(script("tabular"), name), shown(file, name)
     assert stands_on(f"{page}.md", table(rows, task)), f"run tabular.py --table {file}.json"
     other = [
         {
@@ -320,8 +314,10 @@ def test_the_table_of_missing_values_is_that_of_the_record(script):
 
 def test_tables_of_performance_are_those_of_the_records(script):
     performance = script("performance")
-    for name, table in performance.TABLES.items():
-        assert stands_on("performance-tables.md", table()), f"run bench/performance.py {name}"
+    for name in performance.ON_PAGE:
+        assert stands_on("performance-tables.md", performance.TABLES[name]()), (
+            f"run bench/performance.py {name}"
+        )
 
 
 def test_a_changed_record_of_performance_is_seen(script, monkeypatch):
@@ -329,20 +325,12 @@ def test_a_changed_record_of_performance_is_seen(script, monkeypatch):
     read = performance.rows
 
     def slower(name):
-        figures = (
-            "forest_ms",
-            "ns_per_pair",
-            "seconds",
-            "seconds_per_row",
-            "microseconds",
-            "more_bytes",
-            "ratio",
-        )
-        return [{key: 3 * a if key in figures else a for key, a in row.items()} for row in read(name)]
+        figures = ("forest_ms", "ns_per_pair", "seconds", "seconds_per_row", "against", "ratio")
+        return [{key: changed(a) if key in figures else a for key, a in row.items()} for row in read(name)]
 
     monkeypatch.setattr(performance, "rows", slower)
-    for name, table in performance.TABLES.items():
-        assert not stands_on("performance-tables.md", table()), name
+    for name in performance.ON_PAGE:
+        assert not stands_on("performance-tables.md", performance.TABLES[name]()), name
 
 
 def page(name):
@@ -373,6 +361,15 @@ def test_what_pages_say_of_pytorch_is_what_the_record_has():
         assert f" {said['forward']}" in text, said
         assert f" {said['dense']}" in text, said
     assert f" {said['sparse']}" in page("docs/performance.md"), said
+
+
+def test_what_the_page_says_of_a_later_version_is_what_the_record_has():
+    ratios = {}
+    for row in record("compare"):
+        ratios.setdefault(row["bench"], []).append(row["ratio"])
+    means = ", ".join(f"{name} {np.exp(np.mean(np.log(of))):.2f}" for name, of in ratios.items())
+    assert f": {means}. The largest" in page("docs/performance.md")
+    assert f"forests, {max(max(of) for of in ratios.values()):.1f}." in page("docs/performance.md")
 
 
 def test_what_the_readme_says_of_tables_is_what_the_record_has():

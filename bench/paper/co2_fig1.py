@@ -128,7 +128,7 @@ def main() -> None:
             print(key, len(forest.value), curves["validation"][-1], file=sys.stderr)
             record.write()
     rows = record.rows
-    print(table(rows, [d for d in (4, 6, 8, 10, 12, 15, 20) if d <= args.depth]))
+    print(table(rows, [d for d in (4, 8, 12, 20) if d <= args.depth]))
     if args.data and importlib.util.find_spec("matplotlib"):
         draw(rows, args.png)
 

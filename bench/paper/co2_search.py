@@ -211,13 +211,6 @@ def table(rows: list[dict[str, Any]], group: str) -> str:
     trials = PLAN[group]
     found = {i: [row for row in rows if any(key.items() <= row.items() for key in keys(group, t))]
              for i, t in enumerate(trials)}  # fmt: skip
-    if group in ("letter", "usps"):
-        steps = list(dict.fromkeys(t.settings["lr"] for t in trials))
-        lines = ["| nu | " + " | ".join(f"lr = {a:g}" for a in steps) + " |", "|---|" + "---|" * len(steps)]
-        for nu in dict.fromkeys(t.settings["nu"] for t in trials):
-            cells = [cell(group, found[i], 30) for i, t in enumerate(trials) if t.settings["nu"] == nu]
-            lines.append(f"| {nu:g} | {' | '.join(cells)} |")
-        return "\n".join(lines)
     codings = len({t.coding for t in trials}) > 1
     names = [name for name in ("nu", "lr", "max_features") if any(name in t.settings for t in trials)]
     names += [name for name in DEFAULTS if any(name in t.settings for t in trials)]

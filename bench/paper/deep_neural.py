@@ -167,26 +167,19 @@ def run(settings: Settings, folder: Path, held_out: int) -> dict[str, Any]:
 
 def table(rows: list[dict[str, Any]]) -> str:
     """Markdown: a line for the seeds of each setting."""
-    lines = [
-        "| head | moved by | epochs | tested on | error %, mean ± deviation | each seed | threads "
-        "| processor seconds a run |"
-    ]
-    lines.append("|---" * 8 + "|")
+    lines = ["| head | tested on | error | each seed | processor seconds |", "|---" * 5 + "|"]
     groups: dict[Any, list[dict[str, Any]]] = {}
     for row in rows:
-        settings = row["settings"]
+        settings = {**row["settings"], "seed": 0}
         on = f"{row['held_out']} held-out training samples" if row["held_out"] else "the test samples"
-        key = row["held_out"] == 0, settings["head"], settings["shift"], settings["epochs"], on
-        groups.setdefault((*key, row["threads"]), []).append(row)
-    for (_, head, shift, epochs, on, threads), some in sorted(groups.items()):
+        key = row["held_out"] == 0, settings["head"], json.dumps(settings), on
+        groups.setdefault(key, []).append(row)
+    for (_, head, _, on), some in sorted(groups.items()):
         errors = [row["error"] for row in sorted(some, key=lambda row: row["settings"]["seed"])]
         spread = f" ± {statistics.stdev(errors):.2f}" if len(errors) > 1 else ""
         each = ", ".join(f"{error:.2f}" for error in errors)
         seconds = statistics.mean(row["processor_seconds"] for row in some)
-        lines.append(
-            f"| {head} | {shift} | {epochs} | {on} | {statistics.mean(errors):.2f}{spread} | {each} "
-            f"| {threads} | {seconds:.0f} |"
-        )
+        lines.append(f"| {head} | {on} | {statistics.mean(errors):.2f}{spread} | {each} | {seconds:.0f} |")
     return "\n".join(lines)
 
 

@@ -1,5 +1,5 @@
-// AdaGrad (float64 inside) and Adam (in the dtype), dense and by rows: one thread an element, the operations
-// and their order those of the CPU backend, so that the bits are the same.
+// AdaGrad (float64 inside) and Adam (in the dtype), dense and by rows. One thread per element; the operations and their
+// order are those of the CPU backend, so that results are bit-identical.
 
 #include "optim/adam.cuh"
 
@@ -32,17 +32,17 @@ extern "C" __global__ void adam(
     if (i < n) adam_one(param + i, grad[i], m + i, v + i, rate, scale, a);
 }
 
-// Rows of a parameter that a step visits, and its moments.
+// The rows of a parameter, and of its moments, that a step visits.
 struct Rows {
     real* param;      // IN and OUT (n_rows, width)
     real* m;          // IN and OUT (n_rows, width)
     real* v;          // IN and OUT (n_rows, width)
-    const size* rows; // IN  (n_visited,): different rows
-    const size* last; // IN  (n_rows,): the step that each row has reached
+    const size* rows; // IN  (n_visited,): distinct rows
+    const size* last; // IN  (n_rows,): the last step that each row has taken
     size n, width;    // n = n_visited * width
 };
 
-// grad (n_visited, width), IN. A thread is an element of a row.
+// grad (n_visited, width), IN. One thread per element of a row.
 extern "C" __global__ void adam_rows(
     Rows r, const real* grad, size step, double rate, double scale, Adam a, Missed missed
 ) {
@@ -53,7 +53,7 @@ extern "C" __global__ void adam_rows(
     adam_one(r.param + at, grad[i], r.m + at, r.v + at, rate, scale, a);
 }
 
-// A thread is an element of a row.
+// One thread per element of a row.
 extern "C" __global__ void adam_catch_up(Rows r, size step, Adam a, Missed missed) {
     size i = thread_number();
     if (i >= r.n) return;
@@ -61,7 +61,7 @@ extern "C" __global__ void adam_catch_up(Rows r, size step, Adam a, Missed misse
     take_missed(r.param + at, r.m + at, r.v + at, r.last[row], step, a, missed);
 }
 
-// A kernel of its own: in the kernels above every element of a row reads the step that the row had reached.
+// This is a separate kernel, because in the kernels above every element of a row reads the row's last step.
 extern "C" __global__ void reach(const size* rows, size* last, size step, size n) {
     size i = thread_number();
     if (i < n) last[rows[i]] = step;

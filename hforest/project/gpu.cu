@@ -1,4 +1,4 @@
-// Projections: a thread owns a value. Neighbouring threads are neighbouring samples of one projection.
+// Projections. One thread per value; adjacent threads take adjacent samples of one projection.
 
 __device__ static inline real value_of(
     const real *row, size first, size last, const int *indices, const real *data
