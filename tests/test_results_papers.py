@@ -1,4 +1,4 @@
-"""bench/paper/all.py: its page is that of the records, its commands are taken, its runs go on and end."""
+"""bench/paper/all.py: its page equals the records, scripts accept its commands, and runs resume and end."""
 
 import json
 import re
@@ -96,7 +96,7 @@ def test_scripts_take_the_commands(papers, monkeypatch):
 
 
 def test_a_script_that_fails_is_named_and_the_page_is_written(papers, monkeypatch, tmp_path, capsys):
-    """The other scripts run; a record that is there is on the page."""
+    """The other scripts run; an existing record is on the page."""
     (tmp_path / "failing.py").write_text("raise SystemExit(3)")
     (tmp_path / "working.py").write_text(
         "import json, sys\nopen(sys.argv[-1], 'w').write(json.dumps({'rows': [{'data': 'a', 'error': 2.25}]}))"

@@ -381,20 +381,20 @@ def bad(name, shards, x, grad_y):
     ("name", "error", "message"),
     [
         ("NaN", ValueError, "^x: expected .*on worker 1"),
-        ("other samples", ValueError, "^x: expected the same on every worker.* on worker 1; pass the same"),
-        ("samples", ValueError, "^x: expected the same on every worker.* on worker 1; pass the same"),
+        ("other samples", ValueError, "^x: expected the same value on every worker.* on worker 1; pass the same"),
+        ("samples", ValueError, "^x: expected the same value on every worker.* on worker 1; pass the same"),
         ("list", TypeError, "^x: expected a numpy.ndarray.*on worker 1"),
         ("features", (IndexError, ValueError), "^(x|features): expected .*on worker 1"),
         ("grad_y", ValueError, "^grad_y: expected finite.*on worker 1"),
-        ("other grad_y", ValueError, "^grad_y: expected the same on every worker"),
+        ("other grad_y", ValueError, "^grad_y: expected the same value on every worker"),
         ("grad_y shape", ValueError, "^grad_y: expected shape.*on worker 1"),
-        ("route", ValueError, "^route: expected that of .*on worker 1"),
+        ("route", ValueError, "^route: expected the route of .*on worker 1"),
         ("no route", TypeError, "^route: expected a ShardRoute.*on worker 1"),
-        ("call", ValueError, "^comm: expected the same on every worker, got backward after 0 steps on worker 0 "
+        ("call", ValueError, "^comm: expected the same value on every worker, got backward after 0 steps on worker 0 "
                              "and forward after 0 steps on worker 1"),
-        ("input gradient", ValueError, "^input_gradient: expected the same on every worker"),
+        ("input gradient", ValueError, "^input_gradient: expected the same value on every worker"),
         ("rate", ValueError, "^lr: expected .*on worker 1"),
-        ("other rate", ValueError, "^lr: expected the same on every worker, got 0.01 on worker 0 and 0.02"),
+        ("other rate", ValueError, "^lr: expected the same value on every worker, got 0.01 on worker 0 and 0.02"),
         ("rows", IndexError, "^gradients.weights.rows: expected .*on worker 1"),
         ("gradients", TypeError, "^gradients: expected ShardGradients.*on worker 1"),
     ],
@@ -430,17 +430,17 @@ def test_what_is_wrong_on_one_worker_is_raised_on_all(name, error, message, size
         ({"thresholds": "half"}, ValueError, "^(thresholds|features|n_trees): expected .*"),
         ({"thresholds": "float"}, TypeError, "^weights: expected dtype float64.*on worker 1"),
         ({"thresholds": "nan"}, ValueError, "^thresholds: expected .*on worker 1"),
-        ({"weights": "other"}, ValueError, "^parameters: expected the same on every worker"),
-        ({"n_chunks": 3}, ValueError, "^n_chunks: expected the same on every worker, got 16 on worker 0 and 3 on worker 1"),
+        ({"weights": "other"}, ValueError, "^parameters: expected the same value on every worker"),
+        ({"n_chunks": 3}, ValueError, "^n_chunks: expected the same value on every worker, got 16 on worker 0 and 3 on worker 1"),
         ({"n_chunks": 22}, ValueError, "^n_chunks: expected 1 to 21, got 22.*on worker 1"),
-        ({"aggregate": "mean"}, ValueError, "^aggregate: expected the same on every worker"),
+        ({"aggregate": "mean"}, ValueError, "^aggregate: expected the same value on every worker"),
         ({"aggregate": None}, ValueError, "^aggregate: expected .*on worker 1"),
-        ({"beta1": 0.8}, ValueError, "^beta1: expected the same on every worker"),
+        ({"beta1": 0.8}, ValueError, "^beta1: expected the same value on every worker"),
         ({"beta1": 2}, ValueError, "^beta1: expected .*on worker 1"),
-        ({"steps": 3}, ValueError, "^steps: expected the same on every worker, got 0 on worker 0 and 3 on worker 1"),
+        ({"steps": 3}, ValueError, "^steps: expected the same value on every worker, got 0 on worker 0 and 3 on worker 1"),
         ({"n_trees": 4}, ValueError, "^thresholds: expected the 2 trees 2 to 3 of 4, got 21.*on worker 1"),
         ({"state": 3}, TypeError, "^state: expected an AdamState, got int.*on worker 1"),
-        ({"state": "old", "steps": 3}, ValueError, "^state.thresholds_last: expected 3 = steps in every row"),
+        ({"state": "old", "steps": 3}, ValueError, "^state.thresholds_last: expected steps = 3 in every row"),
     ],
 )  # fmt: skip
 def test_forests_and_settings_that_are_refused(change, error, message):
@@ -603,7 +603,7 @@ def test_gradients_that_are_refused(change, error, message):
 
 
 def test_no_gradients():
-    with pytest.raises(ValueError, match="^shards: expected a part on some worker, got none; pass"):
+    with pytest.raises(ValueError, match="^shards: expected a part on at least one worker, got none; pass"):
         scale.gather_gradients(None, [])
 
 

@@ -65,9 +65,9 @@ def test_damaged_messages_are_refused_or_are_other_values(value):
     data = messages.encoded(value)
     rng = np.random.default_rng(0)
     for end in {*range(0, len(data), 7), len(data) - 1}:
-        with pytest.raises(ValueError, match="^bytes that are no message"):
+        with pytest.raises(ValueError, match="^bytes that are not a message"):
             messages.decoded(data[:end])
-    with pytest.raises(ValueError, match="^bytes that are no message"):
+    with pytest.raises(ValueError, match="^bytes that are not a message"):
         messages.decoded(data + b"0")
     for _ in range(200):
         changed = bytearray(data)
@@ -90,7 +90,7 @@ def with_text(text):
     ],
 )  # fmt: skip
 def test_texts_that_are_no_message(text):
-    with pytest.raises(ValueError, match="^bytes that are no message"):
+    with pytest.raises(ValueError, match="^bytes that are not a message"):
         messages.decoded(with_text(text))
 
 
@@ -122,7 +122,7 @@ class Hostile:
 
 def test_nothing_that_a_worker_sends_is_executed():
     comm = Hostile(pickle.dumps(Bomb()))
-    pattern = "^comm: expected messages of hforest, got from worker 1 bytes that are no message"
+    pattern = "^comm: expected messages of hforest, got from worker 1 bytes that are not a message"
     with pytest.raises(RuntimeError, match=pattern):
         scale.grow_by_rows(comm, np.eye(4), np.arange(4), 2, rng=0)
     with pytest.raises(RuntimeError, match=pattern):

@@ -209,7 +209,7 @@ def test_a_tree_that_draws_no_row_of_any_part_is_refused(cuts):
     same(on_one_machine(x, y, bootstrap=counts), grown(cuts, x, y, bootstrap=counts))
     counts[2] = 0
     with pytest.raises(
-        ValueError, match="^bootstrap: expected rows that each draw a sample, got zeros alone in row 2"
+        ValueError, match="^bootstrap: expected at least one sample in each row, got only zeros in row 2"
     ):
         grown(cuts, x, y, bootstrap=counts)
 
@@ -316,7 +316,7 @@ def test_an_engine_of_parts_in_a_list(task):
 
 
 def test_settings_that_no_engine_takes():
-    with pytest.raises(TypeError, match="^settings: expected Settings, got dict; pass those of"):
+    with pytest.raises(TypeError, match="^settings: expected Settings, got dict; pass the settings"):
         scale.grow_on_engine(Parts(), [], {})
     settings = by_level.check_settings(1, bootstrap=np.ones((1, 3), int))
     with pytest.raises(TypeError, match='^bootstrap: expected "poisson" or False, got in-bag counts; parts'):
@@ -545,11 +545,15 @@ def bad(name, x, y):
         ("infinity", ValueError, "^x: expected .*on worker 1"),
         ("labels", IndexError, "^y: expected .*on worker 1"),
         ("label dtype", TypeError, "^y: expected .*on worker 1"),
-        ("columns", ValueError, "^x: expected the same on every worker, got 7 on worker 0 and 5 on worker 1"),
+        (
+            "columns",
+            ValueError,
+            "^x: expected the same value on every worker, got 7 on worker 0 and 5 on worker 1",
+        ),
         ("text", TypeError, "^x: expected .*on worker 1"),
         ("weights", ValueError, "^sample_weight: expected whole numbers.*on worker 1"),
         ("length", ValueError, "^y: expected .*on worker 1"),
-        ("depth", ValueError, "^limits: expected the same on every worker"),
+        ("depth", ValueError, "^limits: expected the same value on every worker"),
         ("seedless trees", ValueError, "^max_bins: expected .*on worker 1"),
     ],
 )
@@ -614,7 +618,7 @@ def test_an_error_in_a_level_is_raised_on_all(monkeypatch):
         ({"n_trees": 0}, "n_trees: expected"),
         ({"min_weight_fraction_leaf": 0.6}, "min_weight_fraction_leaf: expected"),
         ({"y": np.zeros(3, int), "n_classes": None, "labels": (0, 2)}, "y: expected labels 0 to 2 that each"),
-        ({"sample_weight": np.zeros(3, int)}, "sample_weight: expected some above 0"),
+        ({"sample_weight": np.zeros(3, int)}, "sample_weight: expected at least one weight above 0"),
         ({"rows": 0}, "x: expected at least 1 sample"),
     ],
 )

@@ -425,7 +425,7 @@ def test_numbers_of_draws_that_are_refused():
     for wrong in (True, "half", [3]):
         with pytest.raises(TypeError, match="^max_samples: expected"):
             small("RandomForestClassifier", max_samples=wrong).fit(X, Y)
-    with pytest.raises(ValueError, match="^sample_weight: expected some above 0"):
+    with pytest.raises(ValueError, match="^sample_weight: expected at least one weight above 0"):
         small("RandomForestClassifier", bootstrap_weights="draw").fit(X, Y, sample_weight=np.zeros(150))
 
 
@@ -595,10 +595,10 @@ def test_honest_forests_of_views(name):
     for wrong, message in (
         (
             [["c9"]],
-            "^groups: expected names of columns of X, got 'c9'; pass X as a DataFrame that has them, or",
+            "^groups: expected column names of X, got 'c9'; pass X as a DataFrame with these columns, or",
         ),
         ([[0]], "^groups: expected all of n_features = "),
-        ([[0], [0]], r"^groups\[1\]: expected columns that are in no group before"),
+        ([[0], [0]], r"^groups\[1\]: expected columns that no earlier group has"),
         (3, "^groups: expected a list of groups of columns, got int"),
     ):
         with pytest.raises((TypeError, ValueError), match=message):
@@ -620,7 +620,7 @@ def test_honest_forests_that_are_refused():
             small("HonestForestClassifier", **settings).fit(X, Y)
     with pytest.raises(ValueError, match="^y: expected classes of which each tree has rows for its splits"):
         small("HonestForestClassifier").fit(X[:102], Y[:102])
-    with pytest.raises(ValueError, match="^X: expected 3 samples or more, got 2 samples"):
+    with pytest.raises(ValueError, match="^X: expected at least 3 samples, got 2"):
         small("HonestForestRegressor").fit(X[:2], [1.0, 2.0])
 
 
@@ -855,7 +855,7 @@ def test_classes_of_batches(name):
         model.partial_fit(X[order], TEXT[order])
     assert (model.predict(X[Y == 2]) == "virginica").mean() > 0.5
     model.partial_fit(X, TEXT, classes=["virginica", "versicolor", "setosa"])
-    with pytest.raises(ValueError, match="classes: expected those of the first call, .*; pass None"):
+    with pytest.raises(ValueError, match="classes: expected the classes of the first call, .*; pass None"):
         model.partial_fit(X, TEXT, classes=["virginica", "setosa"])
     with pytest.raises(
         ValueError, match=r"y: expected labels of classes = .*, got \['rosa'\]; pass the labels"
@@ -1127,10 +1127,10 @@ def test_samples_that_are_no_numbers_have_a_remedy(name):
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame(X)
     for column, words in (
-        (pandas.date_range("2020", periods=len(X)), "make numbers of dates"),
+        (pandas.date_range("2020", periods=len(X)), "convert dates to numbers"),
         (pandas.Categorical(["u", "v", "w"] * 50), "number the categories"),
         (np.array(["u", "v", "w"] * 50, object), "number the categories"),
-        (np.array([0.5, 1, pandas.NA] * 50, object), "make NaN of them"),
+        (np.array([0.5, 1, pandas.NA] * 50, object), "replace them by NaN"),
     ):
         with pytest.raises(
             (TypeError, ValueError), match=f"^X: expected numbers, got .* at index .*; .*{words}"
@@ -1210,7 +1210,7 @@ def test_columns_of_categories_have_numbers_masks_or_names(name):
     for model in found:
         assert model.forest_.category_bits.size
         np.testing.assert_array_equal(model.predict_proba(frame), found[0].predict_proba(frame))
-    with pytest.raises(ValueError, match="categorical_features: expected names of columns of X, got 'e'"):
+    with pytest.raises(ValueError, match="categorical_features: expected column names of X, got 'e'"):
         getattr(hs, name)(categorical_features=["e"]).fit(frame, y)
     with pytest.raises(IndexError, match="categorical_features: expected numbers of features"):
         getattr(hs, name)(categorical_features=[4]).fit(frame, y)
@@ -1231,7 +1231,7 @@ def test_hinge_forests_learn_missing_values_and_categories(name):
         assert model.feature_importances_.argmax() == 3
         np.testing.assert_allclose(model.feature_importances_.sum(), 1)
         assert model.score(frame, target) > 0.5
-    with pytest.raises(ValueError, match="categorical_features: expected names of columns of X, got 'e'"):
+    with pytest.raises(ValueError, match="categorical_features: expected column names of X, got 'e'"):
         small(name, categorical_features=["e"]).fit(frame, target)
     classes = {"classes": np.unique(y)} if name.endswith("Classifier") else {}
     model = small(name, categorical_features=["d"]).partial_fit(frame[:200], target[:200], **classes)

@@ -361,7 +361,7 @@ def test_rows_without_a_vote(name):
     ):
         function(p, target)
     assert function(p, target, missing="omit") == want
-    with pytest.raises(ValueError, match="^p: expected a vote for some row, got NaN in all; "):
+    with pytest.raises(ValueError, match="^p: expected a vote for at least one row, got only NaN; "):
         function(p * np.nan, target, missing="omit")
     with pytest.raises(ValueError, match="^missing: expected one of 'error', 'omit', got 'drop'"):
         function(p, target, missing="drop")
@@ -647,7 +647,9 @@ def test_distance_correlations_are_those_of_loops():
     with pytest.raises(ValueError, match=r"^of_x: expected shape .* n_samples of at least 4, got \(3, 3\)"):
         stats.distance_correlation(a[:3, :3], b)
     settings = {"statistic": "distance_correlation", "task": "regression", "structure_share": 0}
-    with pytest.raises(ValueError, match="^y: expected 4 rows or more for the leaves, got 3; pass more rows"):
+    with pytest.raises(
+        ValueError, match="^y: expected at least 4 rows for the leaves, got 3; pass more rows"
+    ):
         stats.split_test(x[:3, None], y[:3], **settings)
 
 
@@ -819,7 +821,7 @@ def test_views_are_permuted_where_they_do_not_depend_on_each_other():
     for x in (0.5 * z + noise, np.exp(5 * (np.sin(2 * z) + 0.3 * noise))):
         with pytest.raises(
             ValueError,
-            match=r"^sampler: expected x that does not depend on z, to be permuted, got a distance",
+            match=r"^sampler: expected x that is independent of z, got a distance",
         ):
             stats.conditional_randomization_test(x, y, z, "permuted", **settings)
         stats.conditional_randomization_test(x, y, z, permute, **settings)
@@ -833,7 +835,7 @@ def test_dependence_of_views_is_judged_by_some_of_many_rows():
     conditional._require_independent(x, z, 0)
     with pytest.raises(ValueError, match="^sampler: "):
         conditional._require_independent(x + 0.3 * z, z, 0)
-    with pytest.raises(ValueError, match="^x: expected 4 rows or more to permute, got 3"):
+    with pytest.raises(ValueError, match="^x: expected at least 4 rows, got 3"):
         conditional._require_independent(x[:3], z[:3], 0)
 
 
@@ -885,9 +887,9 @@ def test_wrong_arguments():
         ValueError, match="^statistic: expected a function that returns a finite number, got nan"
     ):
         stats.permutation_test(x, y, statistic=lambda p, y: np.nan, n_trees=20)
-    with pytest.raises(TypeError, match=r"^statistic: expected a function to be called with \(p, y\)"):
+    with pytest.raises(TypeError, match=r"^statistic: expected a function that accepts \(p, y\)"):
         stats.permutation_test(x, y, statistic=lambda p: 1.0)
-    with pytest.raises(ValueError, match="^y: expected labels of two classes or more, got one class"):
+    with pytest.raises(ValueError, match="^y: expected labels of at least two classes, got one class"):
         stats.permutation_test(x, 0 * y)
     with pytest.raises(
         TypeError, match="^grow: expected a function that returns a hforest.tree.Forest, got NoneType"
@@ -909,7 +911,7 @@ def test_wrong_arguments():
     ):
         stats.conditional_test(x[1:, 0], y, x)
     with pytest.raises(
-        IndexError, match="^columns: expected numbers of features below n_features = 4, got 4 to 4"
+        IndexError, match="^columns: expected feature indices below n_features = 4, got 4 to 4"
     ):
         stats.two_forest_test(x, y, x, y, 4)
     with pytest.raises(
@@ -934,7 +936,7 @@ def test_rows_that_tell_nothing_or_too_little(name):
         return np.min(of.share if name == "two forests" else of.p_value)
 
     for part in (slice(None), slice(1)):
-        with pytest.raises(ValueError, match="^y: expected labels of two classes or more, got one class; "):
+        with pytest.raises(ValueError, match="^y: expected labels of at least two classes, got one class; "):
             result(x[part], 0 * y[part])
     with pytest.raises(ValueError, match="^y: expected labels 0 to 7 that each occur, got none of class 1; "):
         result(x[:4], np.array([0, 7, 0, 7]))
@@ -946,7 +948,7 @@ def test_rows_that_tell_nothing_or_too_little(name):
     if name in ("permutation", "randomization"):
         few = "^y: expected classes of which each tree has rows for its splits, for its leaves and out-of-bag, got 1"
     elif name in ("split", "correlation", "error"):
-        few = "^y: expected classes of 1 row or more for the structure and 2 or more for the leaves, got 0 and 1"
+        few = "^y: expected classes with at least 1 row for the structure and 2 for the leaves, got 0 and 1"
     else:  # no class is divided
         assert 0 < result(x[:4], np.arange(4)) <= 1
         return
@@ -960,9 +962,7 @@ def test_one_row_of_targets():
         ValueError, match="^n_trees: expected trees with out-of-bag rows, got none; grow more"
     ):
         stats.importance_test(x, y, task="regression", n_trees=20)
-    with pytest.raises(
-        ValueError, match="^n_trees: expected leaves that several rows share, got votes for 0"
-    ):
+    with pytest.raises(ValueError, match="^n_trees: expected leaves with several rows, got votes for 0"):
         stats.split_test(x, y, task="regression", structure_share=0)
     with pytest.raises(ValueError, match="^n_trees: expected rows that are out-of-bag in all forests, got 0"):
         stats.conditional_test(x[:, :1], y, x[:, 1:], task="regression")
@@ -1405,7 +1405,7 @@ def test_importances_by_the_error_of_one_forest(task):
     np.testing.assert_allclose(test.null, rise.mean(axis=1)[:, None] - rise)
     part = stats.importance_test(x, y, columns=sets, progress=lambda done, total: False, **settings)
     same([part.p_value, part.adjusted], [test.p_value[:1], 3 * test.p_value[:1]])
-    with pytest.raises(ValueError, match="^y: expected classes of 1 row or more for the structure"):
+    with pytest.raises(ValueError, match="^y: expected classes with at least 1 row for the structure"):
         stats.importance_test(x[:4], [0, 1, 1, 1], by="error")
 
 
@@ -1464,7 +1464,7 @@ def test_importances_need_out_of_bag_rows():
 
 def test_rows_with_a_vote_for_some_classes_are_refused():
     with pytest.raises(
-        ValueError, match="^p: expected rows without NaN, or of NaN alone .* got both in row 1"
+        ValueError, match="^p: expected rows without NaN, or of only NaN .* got both in row 1"
     ):
         stats.sensitivity([[0.5, 0.5], [np.inf, np.nan], [0.2, 0.8]], [0, 1, 1], missing="omit")
 

@@ -206,23 +206,21 @@ def test_bad_input():
     for wrong in (np.zeros(3, int), 1, np.zeros((2, 2, 2), int)):
         with pytest.raises(ValueError, match=r"^counts.structure: expected shape"):
             stats.confidence_intervals(forest, stats.HonestCounts(wrong, wrong), x)
-    with pytest.raises(ValueError, match="^counts: expected trees of different rows"):
+    with pytest.raises(ValueError, match="^counts: expected different rows in the trees"):
         stats.confidence_intervals(forest, stats.HonestCounts(ones, ones), x)
-    with pytest.raises(
-        ValueError, match="^counts: expected trees that all have the same number of rows, got"
-    ):
+    with pytest.raises(ValueError, match="^counts: expected the same number of rows in all trees, got"):
         stats.confidence_intervals(
             forest, stats.HonestCounts(ones, growth.poisson_counts(N, N_TREES, rng=0)), x
         )
     for none in (np.zeros((N_TREES, 0), int), 0 * ones):
         with pytest.raises(
-            ValueError, match="^counts: expected trees that all have the same number .* 0 to 0"
+            ValueError, match="^counts: expected the same number of rows in all trees.* 0 to 0"
         ):
             stats.confidence_intervals(forest, stats.HonestCounts(none, none), x)
     many = counts.structure * 2**20
     with pytest.raises(ValueError, match=r"^counts: expected counts that sum to less than 2\*\*22"):
         stats.confidence_intervals(forest, stats.HonestCounts(many, many), x)
-    with pytest.raises(ValueError, match="^forest: expected 2 trees or more, got 1"):
+    with pytest.raises(ValueError, match="^forest: expected at least 2 trees, got 1"):
         stats.confidence_intervals(only(forest, 0), stats.HonestCounts(*(c[:1] for c in counts)), x)
     assert stats.confidence_intervals(forest, counts, x[:0]).mean.shape == (0, 1)
     with hforest.unchecked():

@@ -391,7 +391,7 @@ def test_a_pass_that_comes_too_late_is_refused(change):
     else:
         y.backward(retain_graph=True)
     before = copy.deepcopy(net.state_dict())
-    with pytest.raises(RuntimeError, match="backward: expected one forward and one backward pass a step"):
+    with pytest.raises(RuntimeError, match="backward: expected one forward and one backward pass per step"):
         y.backward()
     for k, v in net.state_dict().items():
         assert torch.equal(v, before[k])
@@ -447,7 +447,7 @@ def test_gradients_by_what_moves_are_refused():
     net, _optimizer, plain, _ = trained("backward")
     for p in ([net.weights], [net.thresholds, net.weights]):
         with pytest.raises(
-            RuntimeError, match=r"one by torch.autograd.grad; call optimizer.step_in_backward"
+            RuntimeError, match=r"a call of torch.autograd.grad; call optimizer.step_in_backward"
         ):
             torch.autograd.grad(net(batch(net, 0)[0]).sum(), p)
     with pytest.raises(RuntimeError, match="or of neither"):

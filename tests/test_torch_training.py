@@ -414,7 +414,7 @@ def test_wrong_parameters_and_gradients():
     optimizer.step()
     table.grad = sparse([[1]], torch.ones(1, 4), (2, 4))
     with pytest.raises(
-        ValueError, match="grad: expected a sparse gradient by 8 rows as before, got one by 2"
+        ValueError, match="grad: expected a sparse gradient with 8 rows as in earlier steps, got 2 rows"
     ):
         optimizer.step()
     turned = torch.nn.Parameter(torch.zeros(4, 2).T)
@@ -431,7 +431,7 @@ def test_wrong_parameters_and_gradients():
 def test_adam_with_weight_decay_is_not_loaded():
     p = torch.nn.Parameter(torch.zeros(2))
     adam = torch.optim.Adam([p], weight_decay=0.1)
-    with pytest.raises(ValueError, match="state_dict: expected decoupled weight decay, as RowAdam has it"):
+    with pytest.raises(ValueError, match="state_dict: expected decoupled weight decay as in RowAdam"):
         ht.RowAdam([p]).load_state_dict(adam.state_dict())
 
 
@@ -440,7 +440,7 @@ def test_steps_in_backward_that_cannot_be():
     x = torch.ones(2, 5, dtype=torch.float64)
     first, second = net(x).sum(), net(x).sum()
     first.backward()
-    with pytest.raises(RuntimeError, match="one forward and one backward pass a step"):
+    with pytest.raises(RuntimeError, match="one forward and one backward pass per step"):
         second.backward()
     net[1].weights.grad = torch.zeros_like(net[1].weights)
     with pytest.raises(ValueError, match="grad: expected None for parameters that move in the backward pass"):
@@ -450,7 +450,7 @@ def test_steps_in_backward_that_cannot_be():
     with pytest.raises(ValueError, match="weight_decay: expected 0 for parameters that move in the backward"):
         decaying.step_in_backward(net[1].thresholds, net[1].weights)
     forest = ht.HingeForest(5, 2, 2)
-    with pytest.raises(ValueError, match="thresholds: expected parameters of one group of this optimiser"):
+    with pytest.raises(ValueError, match="thresholds: expected parameters in one group of this optimiser"):
         optimizer.step_in_backward(forest.thresholds, forest.weights)
 
 

@@ -350,7 +350,7 @@ def test_read_only_and_shared_memory():
     hinge.adam_forward(**a)
     a = call()
     a["state"] = a["state"]._replace(thresholds_v=a["state"].thresholds_m)
-    with pytest.raises(ValueError, match="expected memory of its own"):
+    with pytest.raises(ValueError, match="expected memory that no other argument uses"):
         hinge.adam_forward(**a)
 
 

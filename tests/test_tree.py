@@ -134,7 +134,7 @@ def test_out_is_used():
     assert tree.apply(STUMP, X, out=leaf) is leaf
     with pytest.raises(ValueError, match="out: expected shape"):
         tree.vote_shares(STUMP, X, out=np.empty((2, 2)))
-    with pytest.raises(ValueError, match="out: expected memory of its own"):
+    with pytest.raises(ValueError, match="out: expected memory that no other argument uses"):
         tree.predict(STUMP, X, out=X)
 
 
@@ -456,7 +456,8 @@ def test_a_forest_predicts_rows_of_the_other_dtype():
 def test_out_must_not_overlap_the_forest():
     single = joined([([-1], [0.0], [0])] * 3, 1, 2, np.float64)
     with pytest.raises(
-        ValueError, match="out: expected memory of its own, got an array that overlaps forest.left"
+        ValueError,
+        match="out: expected memory that no other argument uses, got an array that overlaps forest.left",
     ):
         tree.apply(single, np.zeros((1, 1)), out=single.left.reshape(1, 3))
     with pytest.raises(TypeError, match="out: expected dtype float64"):
@@ -483,7 +484,7 @@ def test_bad_kinds():
             TypeError, match="forest: .* got ndarray and the forest as x; swap them: the forest"
         ):
             function(X, STUMP)
-    with pytest.raises(TypeError, match="got ndarray; pass what grow returns"):
+    with pytest.raises(TypeError, match="got ndarray; pass the result of grow"):
         tree.permutation_importance(X, np.zeros(len(X)), STUMP)
     with pytest.raises(TypeError, match="forest.left: expected dtype int32"):
         tree.check(STUMP._replace(left=STUMP.left.astype(np.int64)))
@@ -602,9 +603,11 @@ def test_permutation_importance_of_sets_of_features():
         same = tree.permutation_importance(forest, x, y, columns=columns, **settings)
         assert same.tobytes() == whole.tobytes()
     assert tree.permutation_importance(forest, x, y, columns=1, **settings).shape == (1, 2)
-    with pytest.raises(IndexError, match=r"^columns\[1\]: expected numbers of features below n_features = 3"):
+    with pytest.raises(IndexError, match=r"^columns\[1\]: expected feature indices below n_features = 3"):
         tree.permutation_importance(forest, x, y, columns=[[0], [3]])
-    with pytest.raises(ValueError, match=r"^columns\[0\]: expected the number of a column or more, got none"):
+    with pytest.raises(
+        ValueError, match=r"^columns\[0\]: expected the index of at least one column, got none"
+    ):
         tree.permutation_importance(forest, x, y, columns=[[]])
 
 
@@ -644,7 +647,7 @@ def test_permutation_importance_of_targets_and_progress():
         (
             {"task": "classification", "y": np.full(200, 1, np.int32)},
             IndexError,
-            "y: .*; pass labels as the forest",
+            "y: .*; pass labels of the classes",
         ),
         (
             {"task": "classification", "y": np.full(200, -1)},
@@ -749,7 +752,7 @@ def test_scikit_learn_tree_and_strangers():
     with pytest.raises(ValueError, match="one output"):
         tree.from_sklearn(trees.DecisionTreeClassifier().fit(x, np.stack([y, y], 1)))
     for stranger in (3, None, trees.DecisionTreeClassifier):
-        with pytest.raises(TypeError, match="model: expected trees of scikit-learn that are averaged, got"):
+        with pytest.raises(TypeError, match="model: expected averaged trees of scikit-learn, got"):
             tree.from_sklearn(stranger)
 
 

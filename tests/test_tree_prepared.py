@@ -332,7 +332,8 @@ def test_forests_of_a_gpu_are_refused(monkeypatch):
 
 def test_functions_that_do_not_walk_say_what_to_pass():
     with pytest.raises(
-        TypeError, match=r"forest: expected a hforest\.tree\.Forest, got Prepared; pass its attribute forest"
+        TypeError,
+        match=r"forest: expected a hforest\.tree\.Forest, got Prepared; pass its attribute .forest.",
     ):
         tree.check(prepare(STUMP))
     assert tree.check(prepare(STUMP).forest)

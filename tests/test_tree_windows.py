@@ -166,7 +166,7 @@ def test_out_is_used_and_apart():
     out = np.empty((5, 3), np.float32)
     assert tree.predict(forest, windows, out=out) is out
     assert (out == tree.predict(forest, copies)).all()
-    with pytest.raises(ValueError, match="out: expected memory of its own"):
+    with pytest.raises(ValueError, match="out: expected memory that no other argument uses"):
         tree.predict(forest, windows, out=windows.x.ravel()[:15].reshape(5, 3))
 
 

@@ -414,7 +414,9 @@ def test_an_empty_set_of_categories():
 def test_what_is_refused():
     x, _, two, _ = samples(0.0)
     oblique = manifold.grow(x, two.astype(np.int32), 2, rng=0)
-    with pytest.raises(ValueError, match="projections; treelite has none: pass a forest of hforest.classic"):
+    with pytest.raises(
+        ValueError, match="projections; treelite has no projections: pass a forest of hforest.classic"
+    ):
         exchange.to_treelite(oblique)
     with pytest.raises(TypeError, match="forest: expected a hforest.tree.Forest, got int"):
         exchange.to_treelite(1)

@@ -120,7 +120,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     """Mean error in percent and deviation, and the paper's with 10, 30 and 1000 trees."""
     lines = ["| data | forest | 10 trees | 30 trees | 1000 trees | paper |", "|---|---|---|---|---|---|"]
     for name in SETTINGS:
-        for method, label in METHODS.items():
+        for method in METHODS:
             of = [row for row in rows if (row["data"], row["method"]) == (name, method)]
             if not of:
                 continue
@@ -131,7 +131,7 @@ def table(rows: list[dict[str, Any]]) -> str:
                 spread = f" ± {statistics.stdev(errors):.{digits}f}" if len(errors) > 1 else ""
                 cells.append(f"{statistics.mean(errors):.{digits}f}{spread}" if errors else "–")
             paper = ", ".join(str(a) for a in PAPER.get((name, method), ())) or "–"
-            lines.append(f"| {name} | {label} | {' | '.join(cells)} | {paper} |")
+            lines.append(f"| {name} | {method} | {' | '.join(cells)} | {paper} |")
     return "\n".join(lines)
 
 

@@ -45,7 +45,7 @@ class _Honest(GrownForest):
     def _drawn(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> dict[str, Any]:
         n = x.shape[0]
         if n < 3:
-            raise ValueError(f"X: expected 3 samples or more, got {n} samples; pass more rows")
+            raise ValueError(f"X: expected at least 3 samples, got {n}; pass more rows")
         self._draws = {
             **self._settings(stats.honest_counts),
             "y": n if settings["task"] == "regression" else y,
@@ -356,8 +356,8 @@ class HonestForestRegressor(Regressor, _Honest):
         n_noisy = np.count_nonzero((intervals.noise > 0.9).any(axis=1))
         if n_noisy:
             warnings.warn(
-                f"of the variances of {n_noisy} of {len(intervals.mean)} samples more than nine tenths are "
-                "Monte Carlo bias, and standard errors are rough; raise n_estimators",
+                f"more than nine tenths of the variance is Monte Carlo bias for {n_noisy} of "
+                f"{len(intervals.mean)} samples, whose standard errors are unreliable; raise n_estimators",
                 UserWarning,
                 stacklevel=2,
             )
