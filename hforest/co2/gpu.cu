@@ -106,6 +106,7 @@ extern "C" __global__ void terms(
     factor[i] = (real)(turn * s.weight[i]);
 }
 
+// out (1,), OUT: the sum of term (n,), IN, in order. A single thread computes it.
 extern "C" __global__ void total(const double *__restrict__ term, size n, double *__restrict__ out) {
     if (thread_number() > 0) return;
     double sum = 0;
@@ -127,6 +128,7 @@ extern "C" __global__ void chunk_slopes(
     slope[i] = sum;
 }
 
+// grad (n_features,), OUT: the sums of slope (n_chunks, n_features), IN, over chunks in order. One thread per feature.
 extern "C" __global__ void chunk_sums(
     const real *__restrict__ slope, size n_features, size n_chunks, double *__restrict__ grad
 ) {

@@ -1,6 +1,7 @@
 """The tree builder: grows one tree, depth-first, from a candidate source.
 
-A node requests its best split from the source, is partitioned by it, and appends two pending nodes:
+For each node, the builder requests the best split from the source, partitions the node's samples by it, and
+appends two pending nodes. The sources are:
 
     classic, cascade   column_source.pyx     columns of bins
     manifold           projections.pyx       random projections

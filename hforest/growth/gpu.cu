@@ -21,8 +21,8 @@
 
 constexpr size BOOTSTRAP = 1, CHILDREN = 2, CANDIDATES = 3, THRESHOLD = 4, DIRECTION = 5;
 constexpr double LARGEST_DOUBLE = 1.7976931348623157e308;
-constexpr int BLOCK = 128; // threads per block
-constexpr size LARGE = 256; // samples of a node that one thread processes, at most
+constexpr int BLOCK = 128; // threads per block, as in gpu_builder.py
+constexpr size LARGE = 256; // samples of a node that one thread processes, at most; as in gpu_builder.py
 
 // The learning target: labels, whose sums are weights by class, or targets, whose sums are deviations from the node's
 // mean. has_labels distinguishes the two, because an empty CuPy array is null too.
@@ -135,6 +135,7 @@ struct Kept {
 
 // ------------------------------------------------------------------------------------------ random numbers
 
+// key (n_trees,), OUT: the keys of the roots of trees `first` to first + n_trees - 1. One thread per tree.
 extern "C" __global__ void tree_keys(size seed, size first, size n_trees, unsigned long long *__restrict__ key) {
     const size m = thread_number();
     if (m < n_trees) key[m] = hf_draw_key(hf_philox((uint64_t)seed, (uint64_t)(first + m), 0), 0);

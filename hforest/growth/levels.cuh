@@ -1,7 +1,7 @@
 // The step from a level to the next: sums of nodes, the list of pending nodes, and the move of samples to children.
 
-constexpr int NODES = 8;       // nodes per thread of settle; also in gpu_level.py
-constexpr size SIDES = 2048;   // samples per tile of sides and move_samples; also in gpu_level.py
+constexpr int NODES = 8;       // nodes per thread of settle; gpu_levels.py has NODES * BLOCK
+constexpr size SIDES = 2048;   // samples per tile of sides and move_samples; gpu_builder.py's TILE
 
 // ---------------------------------------------------------------------------------------------------- sums
 
@@ -57,8 +57,8 @@ __device__ static inline void sum_up_large(const Target &y, const Level &level, 
 }
 
 // Writes the total, mean and weight of the nodes of a level; and to mixed (n_nodes,), 0 before, whether the samples of
-// a node differ. large (n_large,), IN: the parents that are large or, with is_root, nothing, since every node may be
-// large. n_blocks: blocks that take one large node each, or 0; all other threads compute one sum each.
+// a node differ. large (n_large,), IN: the large parents; not read with is_root, since every node may be large then.
+// n_blocks: blocks that take one large node each, or 0; all other threads compute one sum each.
 extern "C" __global__ void sum_up(
     Target y, Level level, const size *__restrict__ large, size is_root, size n_blocks, int *__restrict__ mixed
 ) {

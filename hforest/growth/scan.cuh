@@ -9,8 +9,8 @@
 //         large pairs   one block            scan_large
 //         small pairs   one thread           scan_small
 
-constexpr size RUN = 32;   // samples of a large pair that one thread scans; also in gpu_level.py
-constexpr int NEAR = 17;   // sums per thread in shared memory, at most; odd, so that threads use different banks
+constexpr size RUN = 32;   // samples of a large pair that one thread scans
+constexpr int NEAR = 17;   // sums per thread in shared memory; odd, to use different banks; also in gpu_builder.py
 constexpr int TILE = 2560; // sums of a tile of scan_large and sum_up, and
 constexpr int ROWS = 1024; // samples of it, at most
 

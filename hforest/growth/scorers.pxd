@@ -54,8 +54,8 @@ cdef inline int scorer_of_bytes(
 cdef inline int scorer_of_bins(
     const hf_task* t, const hf_workspace* r, int64_t n, double weight, bint are_bytes
 ) noexcept nogil:
-    # Returns the scorer of a node of n samples, for 32-bit bins. 8-bit bins that come here, because
-    # scorer_of_bytes chose neither of the others, are sorted.
+    # Returns the scorer of a node of n samples, for 32-bit bins. 8-bit bins come here if scorer_of_bytes
+    # chose no other scorer, and are sorted.
     if are_bytes and weight < HISTOGRAM_WEIGHT:
         return SORTED_SCAN
     if r.kind == HF_FLOATS or has_least(t) or n <= 2 or weight >= WIDE_WEIGHT:

@@ -8,8 +8,8 @@ from hforest.growth.task cimport hf_pending, hf_split, hf_task, hf_workspace
 ctypedef struct hf_stored_in_node:
     uint32_t* place   # (t.n,)  position of a sample in r.sample when its node was placed
     int32_t* at       # (n,)    for each of k values: the position of its sample in the node
-    int32_t* entry    # (n,)    its number in the column
-    int32_t* bin     # (n,)    its bin
+    int32_t* entry    # (n,)    the number of the value in the column
+    int32_t* bin     # (n,)    the bin of the value
     # For nodes of few samples: the number of the last node in which a column stores a value. A column that
     # stores none is not read.
     uint32_t* seen    # (n_columns,)

@@ -77,7 +77,7 @@ cdef double _score_side(
 cdef hf_split best_random_stored(
     const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, double weight
 ) noexcept nogil:
-    # Does the work of best_random_column for integer weights and Gini, without missing values and categories.
+    # Does the work of _best_random_column for integer weights, Gini, no missing values and no categories.
     cdef hf_column_workspace* work = <hf_column_workspace*> r.columns
     cdef const hf_columns* c = work.columns
     cdef hf_split best = no_split(), split = no_split()

@@ -28,7 +28,7 @@ cdef extern from "core/watch.h" nogil:
     void hf_start_watch(hf_watch* watch, int is_main_thread)
 
 cdef enum:
-    EAGER = 1023          # vertices per tree that move at every step; equals training.EAGER
+    EAGER = 1023          # vertices per tree that move at every step; equals shared.EAGER
     EAGER_LEVELS = 10
     AHEAD = 8             # samples between the prefetch of a leaf's row and its use
 

@@ -35,7 +35,7 @@ cdef struct Run:
 
 
 cdef Windows windows_of(windows, Py_ssize_t n_images, taps):
-    """Returns the struct of `windows`, the NamedTuple of geometry.py, and of taps (n_taps, 4) int64."""
+    """Returns the struct of `windows`, a Geometry of core/windows.py, and of taps (n_taps, 4) int64."""
     cdef Windows w
     cdef int axis
     for axis in range(3):

@@ -1,6 +1,6 @@
 """Adam for rows of parameters, one step or many missed ones (Kingma & Ba 2015; tables.py), in the arithmetic
-of their dtype: memory bounds a step, and a vector holds twice as many float32 lanes. Used by this backend,
-and by backends that update parameters while they compute gradients.
+of their dtype: memory limits the speed of a step, and a vector has twice as many lanes of float32 as of
+float64. Used by this backend, and by backends that update parameters while they compute gradients.
 """
 
 from libc.float cimport DBL_MAX, DBL_MIN, FLT_MAX, FLT_MIN

@@ -3,6 +3,7 @@
 
 #include "optim/adam.cuh"
 
+// Takes a step of AdaGrad for one element.
 __device__ static inline void adagrad_one(real* p, real g, real* state, double lr) {
     double gradient = g, h = *state;
     double root = sqrt(h * h + gradient * gradient);
@@ -11,11 +12,14 @@ __device__ static inline void adagrad_one(real* p, real g, real* state, double l
     *state = (real)h;
 }
 
+// param and state (n,), IN and OUT; grad (n,), IN.
 extern "C" __global__ void adagrad(real* param, const real* grad, real* state, double lr, size n) {
     size i = thread_number();
     if (i < n) adagrad_one(param + i, grad[i], state + i, lr);
 }
 
+// param and state (n_rows, width), IN and OUT at rows (n_visited,), IN; grad (n_visited, width), IN. n is the number of
+// elements of grad.
 extern "C" __global__ void adagrad_rows(
     real* param, const size* rows, const real* grad, real* state, double lr, size n, size width
 ) {
@@ -25,6 +29,7 @@ extern "C" __global__ void adagrad_rows(
     adagrad_one(param + at, grad[i], state + at, lr);
 }
 
+// param, m and v (n,), IN and OUT; grad (n,), IN.
 extern "C" __global__ void adam(
     real* param, const real* grad, real* m, real* v, double rate, double scale, Adam a, size n
 ) {
