@@ -1429,7 +1429,7 @@ def test_what_is_no_word_is_refused_elsewhere(value):
         (3, TypeError, "windows: expected Windows or None, got int; pass hforest.hinge.Windows"),
         ((3, 1, 0, 1), TypeError, "windows: expected Windows or None, got tuple"),
         (Windows(6), ValueError, "kernel_size: expected kernels inside .* at most 5 .* got 6"),
-        (Windows((3,)), ValueError, "kernel_size: expected an int or one int for each of the 2 axes"),
+        (Windows((3,)), ValueError, "kernel_size: expected an int or one int for each of the 2 spatial axes"),
         (Windows(0), ValueError, "kernel_size: expected"),
         (Windows(2.5), TypeError, "kernel_size: expected"),
         (Windows(True), TypeError, "kernel_size: expected"),
@@ -1471,7 +1471,7 @@ def test_more_windows_than_an_int32_counts_are_refused():
 def test_what_is_no_route_is_refused(route):
     g = good()
     for function in BACK:
-        with pytest.raises(TypeError, match=r"^route: expected \(leaf, margin, vertex\), got .*; pass what"):
+        with pytest.raises(TypeError, match=r"^route: expected \(leaf, margin, vertex\), got .*; pass "):
             function(g["grad_y"], route, *(g[name] for name in FORWARD))
 
 
@@ -1647,7 +1647,7 @@ def test_starts_from_numbers_near_the_largest(dtype, big):
     for kind in KINDS:
         assert -big / 2 <= hinge.median_thresholds(x, np.zeros((1, 1), np.int32), kind=kind) < big
     with pytest.raises(
-        ValueError, match="^x: expected samples and targets whose leaf weights .*, got others; scale"
+        ValueError, match="^x: expected samples and targets whose leaf weights .*, got larger ones; scale"
     ):
         hinge.greedy_init(x, y * 1e99, 1, 1, task="regression")
 

@@ -652,7 +652,7 @@ def test_bad_input_with_labels(changes, error, name, remedy):
     [
         (np.ones(3), ValueError, "expected shape"),
         (-np.ones(4), ValueError, "expected numbers from 0"),
-        (np.zeros(4), ValueError, "some above 0"),
+        (np.zeros(4), ValueError, "at least one weight above 0"),
         ([1.0, np.nan, 1.0, 1.0], ValueError, "finite"),
         (["a"] * 4, TypeError, "expected"),
     ],
