@@ -2,7 +2,7 @@
 
     python bench/performance.py [TABLE ...]
 
-Each table's command makes its record anew; it is on the page. Nothing is measured here.
+The page has the command that makes the record of each table again. Nothing is measured here.
 """
 
 import argparse
@@ -268,7 +268,7 @@ PREDICTORS = {"sklearn": "scikit-learn", "onnx": "onnxruntime", "xgboost": "xgbo
 
 
 def applying() -> str:
-    """Thousand rows per second."""
+    """Returns thousands of rows per second."""
     body = []
     for shape, label in FORESTS.items():
         of = [row for row in rows("predict") if tuple(row["shape"]) == shape and row["rows"] > 1]

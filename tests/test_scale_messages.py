@@ -1,5 +1,4 @@
-"""Messages between workers: values arrive unchanged, damaged ones raise, nothing is executed, no worker
-hangs."""
+"""Messages between workers: values arrive unchanged, damaged ones raise, nothing is executed, no worker hangs."""
 
 import pickle
 import sys

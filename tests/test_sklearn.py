@@ -76,8 +76,7 @@ def parts(name):
 
 
 def mixed(name, **settings):
-    """Returns an estimator whose leaves have several classes or targets, so that weights change
-    predictions."""
+    """Returns an estimator whose leaves have several classes or targets, so that weights change predictions."""
     return small(
         name, **settings, **({} if name.startswith(("Hinge", "Neural")) else {"min_samples_leaf": 8})
     )
@@ -463,8 +462,7 @@ def test_weights_that_draw_the_bootstrap(name):
 
 
 def test_weights_that_draw_are_as_samples_repeated():
-    """As scikit-learn requires, forests on samples with whole weights and on repeated samples agree on
-    average."""
+    """As scikit-learn requires, forests on samples with whole weights and on repeated samples agree on average."""
     rng = np.random.default_rng(0)
     x = rng.uniform(size=(60, 1))
     y, weight = x[:, 0] + rng.normal(size=60), rng.integers(0, 4, 60)

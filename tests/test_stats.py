@@ -928,8 +928,7 @@ NAMES = list(of_every_test(np.zeros((4, 2)), np.zeros(4), np.zeros((4, 2))))
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("name", NAMES)
 def test_rows_that_tell_nothing_or_too_little(name):
-    """One class, classes without rows, constant columns and targets raise an error or have a large
-    p-value."""
+    """One class, classes without rows, constant columns and targets raise an error or have a large p-value."""
     x, y = rows()
 
     def result(x, y, **settings):
@@ -1028,8 +1027,7 @@ def test_distance_correlations_hold_their_level(share):
 @pytest.mark.parametrize("by", ["mdi_oob", "ufi"])
 @pytest.mark.parametrize("grow", ["classic", "oblique"])
 def test_importance_tests_hold_their_level(by, grow):
-    """Features have 2 or many values, beside an informative one; adjusted p-values are for all features
-    together."""
+    """Features have 2 or many values, beside an informative one; adjusted p-values are for all features together."""
     single = []
 
     def least(seed):
@@ -1156,8 +1154,7 @@ def test_the_bench_of_importances(script, monkeypatch, capsys):
 
 
 def test_the_bench_has_mdi_oob_as_published(script):
-    """Li et al. 2019: the mean over out-of-bag rows of y times the changes of predictions by splits on the
-    path."""
+    """Li et al. 2019: the mean over out-of-bag rows of y times the changes of predictions by splits on the path."""
     bench = script("stats")
     x, y = rows(50, n_classes=3)
     counts = growth.bootstrap_counts(50, 4, rng=0)
@@ -1300,8 +1297,7 @@ def test_importances_of_classes_by_their_shares():
 @pytest.mark.parametrize("by", ["mdi_oob", "ufi"])
 @pytest.mark.parametrize("signal", [False, True])
 def test_features_that_tell_nothing_have_no_importance(by, signal):
-    """Features have 2 to 1,000 categories, with and without an informative one; errors grow with the
-    categories."""
+    """Features have 2 to 1,000 categories, with and without an informative one; errors grow with the categories."""
     rng = np.random.default_rng(0)
     got, by_gain = [], []
     for seed in range(60):

@@ -1,5 +1,4 @@
-"""CuPy on the stub device: differences between a GPU and NumPy. HFOREST_STUB runs them, see
-stub/__init__.py."""
+"""CuPy on the stub device: differences between a GPU and NumPy. HFOREST_STUB runs them, see stub/__init__.py."""
 
 import os
 
@@ -219,8 +218,7 @@ def test_forests_reach_the_same_leaves_by_small_numbers(cupy, missing):
 
 
 def test_small_numbers_are_converted(cupy):
-    """Targets and weights are converted to float64, samples to the dtype of a forest: CuPy would make them
-    0."""
+    """Targets and weights are converted to float64, samples to the dtype of a forest: CuPy would make them 0."""
     x, y, weight = _numbers(70), _numbers(70, 2), small(np.arange(70) % 4, FLOAT)
     settings = {"task": "regression", "rng": 0}
     forest = classic.grow(x, y, 3, sample_weight=weight, **settings)

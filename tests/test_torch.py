@@ -659,7 +659,8 @@ def test_bad_words_and_gradients(kind):
         "features: expected dtype int32, got float32" in message(run, x, t, f.float().requires_grad_(), w)[1]
     )
     assert (
-        "weights: expected a tensor on cpu like x, got a tensor on meta" in message(run, x, t, f, w.to("meta"))[1]
+        "weights: expected a tensor on cpu like x, got a tensor on meta"
+        in message(run, x, t, f, w.to("meta"))[1]
     )
     assert "x: expected a dense tensor" in message(run, x.detach().to_sparse(), t, f, w)[1]
     with pytest.raises(ValueError, match="^sparse: expected False where tensors are on a GPU"):
@@ -740,8 +741,7 @@ def test_threads_follow_hforests_own_setting(kind, form, threads):
 
 
 def soft_problem(dtype=np.float32, shared=False, n=20, n_trees=3, depth=3, n_classes=4, scale=1.0):
-    """Returns decision functions, leaves, labels and the index of shared functions (or None), as NumPy
-    arrays."""
+    """Returns decision functions, leaves, labels and the index of shared functions (or None), as NumPy arrays."""
     rng = np.random.default_rng(0)
     width = (5,) if shared else (n_trees, 2**depth - 1)
     f = (scale * rng.normal(size=(n, *width))).astype(dtype)

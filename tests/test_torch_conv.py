@@ -169,8 +169,7 @@ def test_generator_repeats_the_start():
 
 @kinds
 def test_states_of_hinge_tree_for_torch(kind):
-    """One tree per output and channel, which reads that channel; leaves have the least significant bit
-    first."""
+    """One tree per output and channel, which reads that channel; leaves have the least significant bit first."""
     torch.manual_seed(0)
     n_out, channels, depth = 3, 2, 3
     n_vertices = 2**depth - 1 if kind == "tree" else depth

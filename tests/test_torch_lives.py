@@ -1,5 +1,4 @@
-"""RowAdam: whatever happens to an optimiser and a model, values equal those of dense Adam, or an error is
-raised."""
+"""RowAdam: whatever happens to an optimiser and a model, values equal those of dense Adam, or an error is raised."""
 
 import copy
 import gc
@@ -731,8 +730,7 @@ class Life:
         assert in_child(check)
 
     def die(self):
-        """Model, optimiser, parameters, a view and a graph are deleted in any order; the others stay
-        valid."""
+        """Model, optimiser, parameters, a view and a graph are deleted in any order; the others stay valid."""
         self.train()
         net = self.worlds[0][1]
         x = batch(net, self.step)[0] if net.thresholds.requires_grad == net.weights.requires_grad else None

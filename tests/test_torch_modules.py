@@ -51,8 +51,7 @@ def words(forest):
 
 
 def network():
-    """Returns the network of Lay et al. 2018, Fig. 2c, for a vector: inner products, normalisation,
-    forest."""
+    """Returns the network of Lay et al. 2018, Fig. 2c, for a vector: inner products, normalisation, forest."""
     return nn.Sequential(
         nn.Linear(6, 8, bias=False), ht.RunningNorm(8), ht.HingeForest(8, 10, 4, 3, scale=1.0)
     )

@@ -157,8 +157,7 @@ def test_dense_parameters_have_the_bits_of_hforest(real):
 
 
 def network(mode, kind="tree", depth=4, dtype=torch.float64, lr=0.01):
-    """Returns a linear map and a forest with an optimiser: dense Adam, rows, or steps in the backward
-    pass."""
+    """Returns a linear map and a forest with an optimiser: dense Adam, rows, or steps in the backward pass."""
     generator = torch.Generator().manual_seed(3)
     forest = ht.HingeForest(
         5, 6, depth, 3, kind=kind, sparse=mode != "adam", scale=1.0, generator=generator, dtype=dtype

@@ -21,8 +21,7 @@ pytestmark = pytest.mark.kernels
 
 
 def random_forest(n_trees, depth, n_features, n_outputs, dtype, seed, oblique=False, stop=0.2):
-    """Returns trees of random shape, breadth-first; thresholds are multiples of 1/4, so that inputs tie with
-    them."""
+    """Returns trees of random shape, breadth-first; thresholds are multiples of 1/4, so that inputs tie with them."""
     rng = np.random.default_rng(seed)
     parts = {"feature": [], "threshold": [], "left": [], "entries": []}
     sizes = []
@@ -474,7 +473,9 @@ def test_a_forest_without_features_has_nothing_to_permute():
     for n in (1, 3, 3000):  # row by row, in blocks
         np.testing.assert_array_equal(tree.predict(single, np.zeros((n, 0))), np.ones((n, 2)))
         np.testing.assert_array_equal(tree.apply(single, np.zeros((n, 0))), np.zeros((n, 1)))
-    with pytest.raises(ValueError, match="^n_features: expected at least 1, got 0; pass samples with features"):
+    with pytest.raises(
+        ValueError, match="^n_features: expected at least 1, got 0; pass samples with features"
+    ):
         tree.permutation_importance(single, np.zeros((3, 0)), np.zeros(3, np.int32))
 
 
@@ -1108,8 +1109,7 @@ def test_numbers_at_the_edges(way, dtype):
 
 @functools.cache
 def large_forests(dtype):
-    """Returns forests, inputs and leaves: more nodes than 16 bits count, or too many features for columns to
-    pay."""
+    """Returns forests, inputs and leaves: more nodes than 16 bits count, or too many features for columns to pay."""
     rng = np.random.default_rng(0)
     large = random_forest(2, 17, 3, 2, dtype, 1, stop=0.02)
     assert np.diff(large.tree_start).max() > 2**16

@@ -1,5 +1,4 @@
-"""Results from the samples in leaves: quantiles, proximities, intervals, SHAP's dictionary; files of
-forests."""
+"""Results from the samples in leaves: quantiles, proximities, intervals, SHAP's dictionary; files of forests."""
 
 import itertools
 import math
@@ -179,8 +178,7 @@ def multiset(forest, x, row, counts):
 
 @pytest.mark.parametrize("in_bag", [False, True])
 def test_quantiles_are_numpys(in_bag):
-    """Linear ones are bit-identical to those of pooled targets, inverted ones to NumPy's with Meinshausen's
-    weights."""
+    """Linear ones are bit-identical to those of pooled targets, inverted ones to NumPy's with Meinshausen's weights."""
     forest, (x, y) = grown(), problem()
     counts = COUNTS if in_bag else np.ones_like(COUNTS)
     targets = tree.leaf_targets(forest, x, y, counts=COUNTS if in_bag else None)

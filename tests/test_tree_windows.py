@@ -16,8 +16,7 @@ FUNCTIONS = (tree.apply, tree.predict, tree.vote_shares)
 
 
 def windows_of(n, n_columns, dtype, seed=0):
-    """Returns overlapping windows with offsets of both signs, and a copy; some begin and end at the ends of
-    x."""
+    """Returns overlapping windows with offsets of both signs, and a copy; some begin and end at the ends of x."""
     rng = np.random.default_rng(seed)
     size = 3 * max(n_columns, 20)
     x = (rng.integers(-4, 5, (3, size // 3)) / 4).astype(dtype)
@@ -63,8 +62,7 @@ def few_entries(forest):
 
 
 def many_entries(forest):
-    """Returns the forest with 0 to 60 entries in each projection, and 40 in each root, limited by the
-    features."""
+    """Returns the forest with 0 to 60 entries in each projection, and 40 in each root, limited by the features."""
     rng, n_features = np.random.default_rng(3), int(forest.n_features)
     feature = forest.feature.copy()
     inner = forest.tree_start[:-1][feature[forest.tree_start[:-1]] != -1]
