@@ -1,5 +1,4 @@
-"""bench/gpu_counts.py: CUDA kernels need no more resources than before; a kernel that needs more is
-detected."""
+"""bench/gpu_counts.py: CUDA kernels need no more resources than before; a kernel that needs more is detected."""
 
 import functools
 import os
