@@ -94,9 +94,9 @@ def moved(xp: Any, *arrays: Any) -> tuple[Any, ...]:
 # --------------------------------------------------------------------------------------------------- jobs
 
 
-def hinge_arrays(xp: Any, dtype: Any, kind: Any = "tree", n: int = 1000) -> tuple[Any, ...]:
+def hinge_arrays(xp: Any, dtype: Any, kind: Any = "tree") -> tuple[Any, ...]:
     parameters = hinge.init(100, 8, 784, 10, kind=kind, dtype=dtype, rng=0)
-    return moved(xp, numbers(n, 784, dtype=dtype), *parameters)
+    return moved(xp, numbers(1000, 784, dtype=dtype), *parameters)
 
 
 def hinge_forward(xp: Any, dtype: Any, kind: Any = "tree") -> Job:
@@ -105,7 +105,7 @@ def hinge_forward(xp: Any, dtype: Any, kind: Any = "tree") -> Job:
 
 
 def hinge_backward(xp: Any, dtype: Any, kind: Any = "tree") -> Job:
-    arrays = hinge_arrays(xp, dtype, kind, 2000)
+    arrays = hinge_arrays(xp, dtype, kind)
     y, route = hinge.forward_with_route(*arrays, kind=kind, aggregate="sum")
     return Job(
         lambda: hinge.backward(y, route, *arrays, kind=kind, aggregate="sum"), (y, tuple(route), arrays)

@@ -37,7 +37,7 @@ ADDING = 512
 DOT = 8
 """Threads that share an inner product; gpu.cu knows this number."""
 
-TOGETHER, MANY = 8, 2000
+TOGETHER, MANY = 8, 1000
 """Samples of neighbouring threads in `backward_slopes` and, from MANY samples on, in `backward_x`: few blocks
 of eight samples leave multiprocessors idle. gradients.cuh knows the first number."""
 
