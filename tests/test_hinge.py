@@ -17,7 +17,7 @@ import hforest
 from hforest import hinge
 from hforest.core import dispatch, machine
 from hforest.core.windows import geometry
-from hforest.hinge import Windows, kernels, shared
+from hforest.hinge import Windows, gpu, kernels, shared
 
 pytestmark = pytest.mark.kernels
 
@@ -1651,11 +1651,17 @@ def test_starts_from_numbers_near_the_largest(dtype, big):
 @kinds
 @margins
 @aggregates
-@pytest.mark.parametrize("outputs", [1, 10, 37])
-def test_gradients_have_the_bits_of_the_cpu(fast_backend, dtype, kind, margin, aggregate, outputs):
+@pytest.mark.parametrize(
+    ("n_samples", "outputs", "many"), [(600, 1, 600), (603, 10, 600), (600, 37, 601), (1, 3, 1), (9, 3, 1)]
+)
+def test_gradients_have_the_bits_of_the_cpu(
+    fast_backend, dtype, kind, margin, aggregate, n_samples, outputs, many, monkeypatch
+):
+    # Of `many` samples and more, a GPU turns routes over.
+    monkeypatch.setattr(gpu, "MANY", many)
     rng = np.random.default_rng(outputs)
     parameters = hinge.init(4, 4, 6, outputs, kind=kind, margin=margin, scale=0.5, dtype=dtype, rng=rng)
-    x = rng.normal(size=(600, 6)).astype(dtype)
+    x = rng.normal(size=(n_samples, 6)).astype(dtype)
     words = {"kind": kind, "margin": margin, "aggregate": aggregate}
 
     def gradients(x, *parameters):
