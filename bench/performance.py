@@ -256,7 +256,7 @@ PREDICTORS = {
 
 
 def applying() -> str:
-    """Thousand rows per second, and microseconds of one row; one thread."""
+    """Returns thousands of rows per second, and microseconds per single row, on one thread."""
     body = []
     for shape, label in FORESTS.items():
         cells = []

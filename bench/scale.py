@@ -1,13 +1,13 @@
-"""Growing by rows on several processes: time, bytes sent and memory, beside one process with threads.
+"""Time, bytes sent and memory of growing by rows on several processes, beside one process with threads.
 
     python bench/scale.py forest --rows 1000000 --features 30 --classes 2 --trees 10 --json FILE
     python bench/scale.py forest --rows 500000 --projections 6
     python bench/scale.py level --json FILE
 
 `forest` grows one forest on one machine's engine, on one worker, and on processes of one thread each that
-exchange by torch.distributed (gloo) or MPI; it checks that hashes but the engine's, whose bins are made of
-all rows, are equal. `level` measures a level against rows, features, classes and workers: the mean of the
-first six levels, in which no node is gathered; the least of three runs.
+exchange by torch.distributed (gloo) or MPI; it checks that all hashes are equal, except that of the engine,
+whose bins are made from all rows. `level` measures a level against rows, features, classes and workers: the
+mean of the first six levels, in which no node is gathered, as the minimum of three runs.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def samples(first: int, last: int, n_features: int, n_classes: int) -> tuple[np.
 
 
 class Counted:
-    """A communicator that counts the bytes that this worker gives."""
+    """A communicator that counts the bytes that this worker sends."""
 
     def __init__(self, comm: scale.Communicator) -> None:
         self._comm, self.rank, self.size = comm, comm.rank, comm.size

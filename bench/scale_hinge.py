@@ -1,4 +1,4 @@
-"""Hinge training over workers: letter's network on 1, 2 and 4 processes of one machine, beside hforest.demo.
+"""Times of hinge training: letter's network on 1, 2 and 4 processes of one machine, beside hforest.demo.
 
     python bench/scale_hinge.py --data DIR [--kinds tree fern] [--trees 100] [--steps 1000] [--json FILE]
 
@@ -7,8 +7,8 @@ trees or ferns of depth 10 with 26 class scores in a leaf, softmax, Adam 0.005, 
 letter.npz, whose first 16 000 rows are the training samples. Each process of one thread owns a range of the
 trees (`scale.HingeShards`) and exchanges by torch.distributed (gloo) or MPI. After the last step every
 process prints a hash of all that was trained (kernel, normalisation, all trees and their moments); the bench
-ends with an error unless all hashes of a kind are equal, whatever the number of processes. "demo" is the
-fused step of `hforest.demo` in one process. Times are those of the steps alone.
+ends with an error unless all hashes of a kind are equal for every number of processes. "demo" is the fused
+step of `hforest.demo` in one process. Times are those of the steps alone.
 """
 
 import argparse
@@ -31,7 +31,7 @@ BATCH, LR = 53, 0.005
 
 
 class Counted:
-    """A communicator that counts the messages and bytes that this worker gives."""
+    """A communicator that counts the messages and bytes that this worker sends."""
 
     def __init__(self, comm: scale.Communicator) -> None:
         self.comm, self.rank, self.size = comm, comm.rank, comm.size
@@ -39,7 +39,7 @@ class Counted:
         self.allreduce, self.alltoall = comm.allreduce, comm.alltoall
 
     def allgather(self, data: bytes) -> list[bytes]:
-        """Returns what each worker gave."""
+        """Returns the bytes that each worker passed."""
         self.n_messages += 1
         self.n_bytes += len(data)
         return self.comm.allgather(data)

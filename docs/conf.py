@@ -1,5 +1,4 @@
-"""Configuration of the site: the pages of this folder, and a page for each public function from its
-docstring.
+"""Configuration of the site: the pages of this folder, and a page for each public function.
 
     python -m sphinx -W --keep-going -b html docs docs/_build/html
 

@@ -44,8 +44,7 @@ hypothesis.settings.register_profile("some", hypothesis.settings.get_profile("al
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Sets the number of examples before tests are imported, fewer if slow tests are left out; checks
-    --for."""
+    """Sets the number of examples before tests are imported, fewer if slow tests are left out; checks --for."""
     folder = config.getoption("folder")
     if folder is not None and not (HEADERS / Path(folder).name).is_dir():
         raise pytest.UsageError(

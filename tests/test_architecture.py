@@ -122,8 +122,7 @@ print(json.dumps([modules, errors]))
 
 @pytest.fixture(scope="module")
 def without_libraries():
-    """Returns the modules that importing hforest imports, and the error of each integration without its
-    library."""
+    """Returns the modules that importing hforest imports, and the error of each integration without its library."""
     command = [sys.executable, "-c", WITHOUT_LIBRARIES, json.dumps(WITH_LIBRARY)]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120, cwd=ROOT)
     return json.loads(done.stdout)
@@ -460,8 +459,7 @@ IN_PLACE = {"optim/cpu.pyx", "hinge/steps.pyx"}
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.pyx")), ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_units_of_work_ask_the_watch(path):
-    """A dynamic loop is a prange whose units call hf_begin first, so that Ctrl-C ends it: see
-    core/watch.h."""
+    """A dynamic loop is a prange whose units call hf_begin first, so that Ctrl-C ends it: see core/watch.h."""
     text = path.read_text(encoding="utf-8")
     if str(path.relative_to(PACKAGE)) in IN_PLACE:
         return

@@ -170,8 +170,7 @@ def test_scanner_windows_in_order():
     [((12,), 4, 1, None), ((6, 5), 3, (2, 1), None), ((4, 5, 2), (2, 3), 1, 3), ((5, 5), 2, 1, 8)],
 )
 def test_scanners_read_windows_in_place(dtype, shape, window, stride, most):
-    """Results are bit-identical to those on copies, which other functions than partials of classic
-    receive."""
+    """Results are bit-identical to those on copies, which other functions than partials of classic receive."""
     x, y = blobs(60, int(np.prod(shape)), dtype=dtype)
     readers = (
         partial(classic.grow, n_trees=4),

@@ -1122,8 +1122,7 @@ def test_a_history_is_a_list():
 
 
 def windows_and_copies(dtype, n_columns=12, n=300, collide=False):
-    """Returns windows in two rows of an array, with gaps, a copy of them, and labels that depend on some
-    numbers."""
+    """Returns windows in two rows of an array, with gaps, a copy of them, and labels that depend on some numbers."""
     rng = np.random.default_rng(0)
     width = 2 * n_columns + 16
     x = rng.normal(size=(30, width)).astype(dtype)

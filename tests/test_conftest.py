@@ -1,5 +1,4 @@
-"""Selection of tests: without slow tests every pair of values of two axes; with --for the files of one
-folder."""
+"""Selection of tests: without slow tests every pair of values of two axes; with --for the files of one folder."""
 
 import ast
 import itertools

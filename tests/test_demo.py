@@ -134,7 +134,7 @@ def test_scalar_leaves_need_adagrad_and_classes_a_checkpoint(tmp_path):
     config = demo.Config(n_trees=3, depth=2, task="regression")
     with pytest.raises(ValueError, match="config: expected a network for classification"):
         demo.save_checkpoint(tmp_path / "r.npz", config, demo.start(config, 64, 10), data)
-    with pytest.raises(ValueError, match="y: expected 10 targets of a sample, got 1"):
+    with pytest.raises(ValueError, match="y: expected 10 targets per sample, got 1"):
         demo.step(config, demo.start(config, 64, 10), data.x_train[:3], np.zeros(3))
 
 
@@ -295,7 +295,7 @@ def test_resume_refuses_other_options_and_data(checkpoint, tmp_path, capsys):
     assert main([*base, *DATA, "--data", str(tmp_path / "other.npz")]) == 2
     assert "expected a run on the same data" in capsys.readouterr().err
     for classes, words in (
-        (np.array(list("abcdefghij")), "got one on 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 (now 'a', 'b',"),
+        (np.array(list("abcdefghij")), "got a run on 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 (now 'a', 'b',"),
         (np.arange(10) + 1, "(now 1, 2,"),
         (np.arange(10.0), "(now 0.0, 1.0,"),
     ):
@@ -782,7 +782,7 @@ def test_states_with_an_array_of_a_wrong_kind(optimizer, kind, value, tmp_path):
         del state[name]
         for call in _uses(config, state):
             with pytest.raises(
-                ValueError, match=f"^state: expected the arrays .*, got none called '{name}'; "
+                ValueError, match=f"^state: expected all arrays .*, got none called '{name}'; "
             ):
                 call()
 

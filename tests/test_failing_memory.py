@@ -68,8 +68,7 @@ ALLOCATIONS = {
 
 
 def fail_at_each(kind):
-    """Lets each allocation of the arenas fail in turn; prints the number of allocations. Runs under
-    failing.c."""
+    """Lets each allocation of the arenas fail in turn; prints the number of allocations. Runs under failing.c."""
     shim, run = ctypes.CDLL(None), _calls()[kind]
     shim.fail_at.argtypes = [ctypes.c_char_p, ctypes.c_long]
     hforest.set_num_threads(1)  # other threads have heaps of their own

@@ -1,5 +1,4 @@
-"""Vector bodies of the scorers of growth and of CO2's stumps in plain C: every width on every processor, and
-NEON."""
+"""Vector bodies of the scorers of growth and of CO2's stumps in plain C: every width on every processor, and NEON."""
 
 import platform
 import shutil

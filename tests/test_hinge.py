@@ -17,7 +17,7 @@ import hforest
 from hforest import hinge
 from hforest.core import dispatch, machine
 from hforest.core.windows import geometry
-from hforest.hinge import Windows, kernels, shared
+from hforest.hinge import Windows, gpu, kernels, shared
 
 pytestmark = pytest.mark.kernels
 
@@ -88,8 +88,7 @@ def grid(rng, shape, dtype=np.float64):
 
 
 def problem(kind, margin, case, dtype=np.float64, seed=0, coarse=False):
-    """Returns x, thresholds, features and weights, which are coarse: many ties and equal margins, exact
-    sums."""
+    """Returns x, thresholds, features and weights, which are coarse: many ties and equal margins, exact sums."""
     rng = np.random.default_rng(seed)
     settings = {"kind": kind, "margin": margin, "scale": 1.0, "dtype": dtype, "rng": rng}
     t, f, w = hinge.init(case.n_trees, case.depth, n_columns(case), case.outputs, **settings)
@@ -168,8 +167,7 @@ def test_windows_are_rows(backend, dtype, kind, margin, case):
 
 @margins
 def test_padding_learns_nothing(backend, margin):
-    """A window in the padding compares with 0. It has a gradient for its threshold, but none for the
-    image."""
+    """A window in the padding compares with 0. It has a gradient for its threshold, but none for the image."""
     x, t, w = np.ones((1, 1, 1)), np.array([[0.5]]), np.array([[2.0, 3.0]])
     f = np.array([[0]], np.int32) if margin == "column" else np.array([[[1.0]]])
     words = {"margin": margin, "windows": Windows(1, padding=1), "aggregate": "sum"}
@@ -491,8 +489,7 @@ def test_vector_paths_of_windows_have_the_bits_of_the_plain_one(simd, dtype, kin
 
 
 def by_numpy(margin, arrays, route, each, real):
-    """Returns margins, outputs and gradients by plain NumPy in one dtype, from gradients of the trees'
-    outputs."""
+    """Returns margins, outputs and gradients by plain NumPy in one dtype, from gradients of the trees' outputs."""
     x, t, f, w = (a if a.dtype.kind == "i" else a.astype(real) for a in arrays)
     (leaf, r, vertex), each, trees = route, each.astype(real), np.arange(len(w))
     r, rows, picked, samples = r.astype(real), w[trees, leaf], f[trees, vertex], np.arange(len(x))[:, None]
@@ -1153,8 +1150,7 @@ def test_greedy_with_nothing_to_split():
 
 
 def reachable(t, f, v):
-    """Returns by brute force whether some x reaches each child of v; candidates are between and on all
-    thresholds."""
+    """Returns by brute force whether some x reaches each child of v; candidates are between and on all thresholds."""
     values = np.unique(t)
     tries = np.concatenate([values, (values[1:] + values[:-1]) / 2, [values[0] - 1, values[-1] + 1]])
     path, child = [], v
@@ -1429,7 +1425,7 @@ def test_what_is_no_word_is_refused_elsewhere(value):
         (3, TypeError, "windows: expected Windows or None, got int; pass hforest.hinge.Windows"),
         ((3, 1, 0, 1), TypeError, "windows: expected Windows or None, got tuple"),
         (Windows(6), ValueError, "kernel_size: expected kernels inside .* at most 5 .* got 6"),
-        (Windows((3,)), ValueError, "kernel_size: expected an int or one int for each of the 2 axes"),
+        (Windows((3,)), ValueError, "kernel_size: expected an int or one int for each of the 2 spatial axes"),
         (Windows(0), ValueError, "kernel_size: expected"),
         (Windows(2.5), TypeError, "kernel_size: expected"),
         (Windows(True), TypeError, "kernel_size: expected"),
@@ -1471,7 +1467,7 @@ def test_more_windows_than_an_int32_counts_are_refused():
 def test_what_is_no_route_is_refused(route):
     g = good()
     for function in BACK:
-        with pytest.raises(TypeError, match=r"^route: expected \(leaf, margin, vertex\), got .*; pass what"):
+        with pytest.raises(TypeError, match=r"^route: expected \(leaf, margin, vertex\), got .*; pass "):
             function(g["grad_y"], route, *(g[name] for name in FORWARD))
 
 
@@ -1647,7 +1643,7 @@ def test_starts_from_numbers_near_the_largest(dtype, big):
     for kind in KINDS:
         assert -big / 2 <= hinge.median_thresholds(x, np.zeros((1, 1), np.int32), kind=kind) < big
     with pytest.raises(
-        ValueError, match="^x: expected samples and targets whose leaf weights .*, got others; scale"
+        ValueError, match="^x: expected samples and targets whose leaf weights .*, got larger ones; scale"
     ):
         hinge.greedy_init(x, y * 1e99, 1, 1, task="regression")
 
@@ -1655,11 +1651,17 @@ def test_starts_from_numbers_near_the_largest(dtype, big):
 @kinds
 @margins
 @aggregates
-@pytest.mark.parametrize("outputs", [1, 10, 37])
-def test_gradients_have_the_bits_of_the_cpu(fast_backend, dtype, kind, margin, aggregate, outputs):
+@pytest.mark.parametrize(
+    ("n_samples", "outputs", "many"), [(600, 1, 600), (603, 10, 600), (600, 37, 601), (1, 3, 1), (9, 3, 1)]
+)
+def test_gradients_have_the_bits_of_the_cpu(
+    fast_backend, dtype, kind, margin, aggregate, n_samples, outputs, many, monkeypatch
+):
+    # Of `many` samples and more, a GPU turns routes over.
+    monkeypatch.setattr(gpu, "MANY", many)
     rng = np.random.default_rng(outputs)
     parameters = hinge.init(4, 4, 6, outputs, kind=kind, margin=margin, scale=0.5, dtype=dtype, rng=rng)
-    x = rng.normal(size=(600, 6)).astype(dtype)
+    x = rng.normal(size=(n_samples, 6)).astype(dtype)
     words = {"kind": kind, "margin": margin, "aggregate": aggregate}
 
     def gradients(x, *parameters):

@@ -224,8 +224,7 @@ except KeyboardInterrupt:
     [((["-m"], ["python", "-m", "hforest"]), "interrupted"), ((["-m"], ["python", "-m", "other"]), "lost")],
 )
 def test_the_command_keeps_an_interrupt_that_python_drops(argv, printed):
-    """The import system drops it if Ctrl-C arrives in one of its callbacks; a library must not change
-    hooks."""
+    """The import system drops it if Ctrl-C arrives in one of its callbacks; a library must not change hooks."""
     done = subprocess.run(
         [sys.executable, "-c", _DROPPED.format(argv=argv)],
         capture_output=True,

@@ -121,8 +121,7 @@ def test_hinge_has_the_bits_of_numpy(kind, dtype, aggregate, outputs, compiled):
 
 @KINDS
 def test_large_results_are_written_in_place(kind):
-    """Results above calls.SMALL are written through `out`, smaller ones are copied; both are
-    bit-identical."""
+    """Results above calls.SMALL are written through `out`, smaller ones are copied; both are bit-identical."""
     x, thresholds, features, weights = problem(kind, n=300, n_trees=40, depth=12, outputs=(8,))
     assert x.nbytes < hj.calls.SMALL < 1 << 22 < weights.nbytes, "huge pages are asked for too"
     y = jax.jit(lambda *a: hj.hinge_forest(*a, aggregate=None, kind=kind))(x, thresholds, features, weights)
@@ -146,8 +145,7 @@ MARGINS = pytest.mark.parametrize("margin", ["column", "projection"])
 
 
 def read(kind, margin, case, dtype=np.float32):
-    """Returns rows or images, parameters of a forest that reads them, differentiable arguments and
-    settings."""
+    """Returns rows or images, parameters of a forest that reads them, differentiable arguments and settings."""
     shape, windows = WINDOWS[case]
     rng = np.random.default_rng(0)
     x = rng.normal(size=shape).astype(dtype)

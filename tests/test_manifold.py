@@ -249,7 +249,7 @@ def test_a_distribution_takes_the_place_of_a_projection():
         (
             {"distribution": AXIS},
             TypeError,
-            r"shape: expected None with a distribution, got \(4, 4\); pass one",
+            r"shape: expected None with a distribution, got \(4, 4\); pass only one",
         ),
         (
             {"distribution": AXIS, "shape": None, "projection": "patch"},

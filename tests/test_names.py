@@ -1,5 +1,4 @@
-"""Names from habit: attributes and keywords of other libraries point to those of hforest; types for
-checkers."""
+"""Names from habit: attributes and keywords of other libraries point to those of hforest; types for checkers."""
 
 import importlib
 import inspect

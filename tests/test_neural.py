@@ -556,8 +556,7 @@ def test_no_samples_leave_the_leaves_alone(backend, dtype):
 
 
 def test_digits_are_learned(data):
-    """Ten random linear trees with fitted leaves are far better than guessing; a few steps of descent
-    help."""
+    """Ten random linear trees with fitted leaves are far better than guessing; a few steps of descent help."""
     from hforest import demo, optim
 
     x, y, x_test, y_test = demo.load_digits()[:4]
@@ -652,7 +651,7 @@ def test_bad_input_with_labels(changes, error, name, remedy):
     [
         (np.ones(3), ValueError, "expected shape"),
         (-np.ones(4), ValueError, "expected numbers from 0"),
-        (np.zeros(4), ValueError, "some above 0"),
+        (np.zeros(4), ValueError, "at least one weight above 0"),
         ([1.0, np.nan, 1.0, 1.0], ValueError, "finite"),
         (["a"] * 4, TypeError, "expected"),
     ],
@@ -773,8 +772,7 @@ def test_labels_of_any_integer_dtype(backend, label_dtype):
 
 @pytest.mark.parametrize("depth", [9, 10, 11])
 def test_units_of_samples_do_not_show(dtype, depth):
-    """Trees of a page and more take 64 samples at a time, smaller ones a tile; a single sample is computed
-    alone."""
+    """Trees of a page and more take 64 samples at a time, smaller ones a tile; a single sample is computed alone."""
     f, leaves, y = problem(131, 2, depth, 3, dtype)
     p, (_, grad) = neural.forward(f, leaves), neural.loss_backward(f, leaves, y, loss="tree")
     np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-5)

@@ -240,10 +240,18 @@ def test_leaves_are_coloured_by_class_and_share():
         (TypeError, {"forest": 3}, "forest: expected a hforest.tree.Forest"),
         (IndexError, {"tree": 3}, "tree: expected 0 <= tree < n_trees = 3, got 3; choose"),
         (TypeError, {"tree": 0.5}, "tree: expected an int, got float; pass"),
-        (ValueError, {"feature_names": ["a"]}, "feature_names: expected n_features = 5 names, got 1; name"),
+        (
+            ValueError,
+            {"feature_names": ["a"]},
+            "feature_names: expected n_features = 5 names, got 1; pass one name",
+        ),
         (TypeError, {"feature_names": "abcde"}, "feature_names: expected a sequence of str, got str; pass"),
         (TypeError, {"class_names": [1, 2, 3]}, r"class_names\[0\]: expected a str, got int; pass"),
-        (ValueError, {"class_names": ["a"]}, "class_names: expected n_classes = 3 names, got 1; name"),
+        (
+            ValueError,
+            {"class_names": ["a"]},
+            "class_names: expected n_classes = 3 names, got 1; pass one name",
+        ),
         (ValueError, {"max_depth": -1}, "max_depth: expected 0 to .*, got -1; pass"),
         (ValueError, {"max_terms": 0}, "max_terms: expected 1 to .*, got 0; pass"),
         (ValueError, {"fontsize": 0}, "fontsize: expected a finite number above 0, got 0.0; pass"),
@@ -391,7 +399,7 @@ def test_regions_of_one_sample_and_of_many_points():
     [
         (TypeError, {"predict": FOREST}, "predict: expected a function of .*, got Forest; pass"),
         (ValueError, {"predict": lambda x: x[:3]}, r"predict: expected a function from .* got float64 of shape \(3, 2\); pass"),
-        (ValueError, {"predict": lambda x: x * np.nan}, "predict: expected finite numbers, got NaN or infinity; mend"),
+        (ValueError, {"predict": lambda x: x * np.nan}, "predict: expected finite numbers, got NaN or infinity; correct"),
         (ValueError, {"x": X}, r"x: expected shape \(n_samples, 2\), got \(300, 5\); choose"),
         (TypeError, {"x": [["a", "b"]]}, "x: expected an array of real numbers, got list; pass"),
         (ValueError, {"x": np.zeros((0, 2))}, r"x: expected shape"),
@@ -401,7 +409,7 @@ def test_regions_of_one_sample_and_of_many_points():
         (TypeError, {"y": Y.astype(str)}, "y: expected labels of an integer or bool dtype, got .*; number"),
         (IndexError, {"y": Y + 1}, "y: expected labels 0 <= y < n_classes = 3, got 1 to 3; number"),
         (ValueError, {"resolution": 1}, "resolution: expected 2 to 4000, got 1; pass"),
-        (ValueError, {"class_names": ["a"]}, "class_names: expected n_classes = 3 names, got 1; name"),
+        (ValueError, {"class_names": ["a"]}, "class_names: expected n_classes = 3 names, got 1; pass one name"),
         (TypeError, {"ax": pyplot}, "ax: expected matplotlib.axes.Axes, got module; pass"),
     ],
 )  # fmt: skip

@@ -1,5 +1,4 @@
-"""`python -m hforest --data FILE --target NAME`: CSV and Parquet files with named columns, and
-predictions."""
+"""`python -m hforest --data FILE --target NAME`: CSV and Parquet files with named columns, and predictions."""
 
 import csv
 import datetime as dt

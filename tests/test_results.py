@@ -166,7 +166,6 @@ TABLES = {
     "memory": ("memory", "memory", "memory", "rows", (), "own"),
     "mlp_head": ("torch-mlp-head", "mlp_head", "mlp_head", "trials", (), "errors"),
     "scale_rows": ("scale", "scale", "scale_rows", "rows", (), "seconds"),
-    "scale_projections": ("scale", "scale", "scale_projections", "rows", (), "seconds"),
     "scale_hinge": ("scale", "scale_hinge", "scale_hinge", "rows", (), "ms_median"),
     "torch_layers, convolution": ("torch-training", "torch_layers", "torch_layers", "rows", ("convolution",), "median"),
     "gpu": ("performance-tables", "gpu", "gpu", "rows", (), "gpu"),

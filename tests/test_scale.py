@@ -95,7 +95,7 @@ def test_the_number_of_workers_and_tasks_changes_nothing(n_workers, n_tasks):
     with ThreadPoolExecutor(n_workers) as executor:
         got = scale.grow_by_trees(executor, classic.grow, x, y, N_TREES, n_tasks=n_tasks, rng=3)
     assert_same(got, classic.grow(x, y, N_TREES, rng=3))
-    assert worker._held == {}  # nothing is left in this process
+    assert worker._held == {}  # no range is left in this process
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
@@ -161,7 +161,7 @@ def test_one_task_carries_the_samples_of_one_worker():
     executor = AtOnce()
     scale.grow_by_trees(executor, classic.grow, x, y, 12, n_tasks=12, rng=3)
     assert sum(executor.carried) == 1
-    assert len(executor.carried) == 12 + 12  # each was submitted once in vain
+    assert len(executor.carried) == 12 + 12  # each failed once after its submission
 
 
 def test_few_bins_are_shipped_in_place_of_samples():
@@ -312,7 +312,7 @@ def test_a_range_that_fails_too_often(retries):
     with pytest.raises(RuntimeError, match=message) as caught:
         scale.grow_by_trees(executor, workers.fail, x, y, 8, n_tasks=1, retries=retries)
     assert isinstance(caught.value.__cause__, OSError)
-    assert len(executor.carried) == 2 + 2 * retries - retries  # the samples stay where a range fails
+    assert len(executor.carried) == 2 + 2 * retries - retries  # samples are kept if a range fails
 
 
 @pytest.mark.parametrize("error", [TypeError, ValueError, IndexError])
@@ -453,7 +453,7 @@ def dask_executor():
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 def test_dask(dask_executor, tmp_path):
     check_three_kinds(dask_executor)
-    # The scheduler gives the tasks of a worker that has ended to another one.
+    # The scheduler moves the tasks of a worker that has ended to another worker.
     x, y = samples()
     settings = {"folder": str(tmp_path)}
     start = time.monotonic()

@@ -1,4 +1,4 @@
-"""Sparse matrices: bins, growing and walks are those of the dense array, bit for bit, on every backend."""
+"""Sparse matrices: bins, growing and walks are bit-identical to those of the dense array on every backend."""
 
 import re
 import subprocess
@@ -28,7 +28,7 @@ FORMATS = {
 
 
 def unsorted(a):
-    """The same matrix, its columns in descending order."""
+    """Returns the same matrix with columns in descending order."""
     for f in range(len(a.indptr) - 1):
         part = slice(a.indptr[f], a.indptr[f + 1])
         a.indices[part], a.data[part] = a.indices[part][::-1].copy(), a.data[part][::-1].copy()
@@ -37,7 +37,7 @@ def unsorted(a):
 
 
 def problem(seed, n, *, density=0.2, missing=False, dtype=np.float32, n_features=None, categories=0):
-    """An array of few numbers that are not 0, and labels."""
+    """Returns an array with few nonzero numbers, and labels."""
     rng = np.random.default_rng(seed)
     d = int(rng.integers(2, 30)) if n_features is None else n_features
     x = np.where(rng.random((n, d)) < density, np.round(rng.normal(size=(n, d)), 1), 0)

@@ -1,4 +1,4 @@
-"""Confidence intervals of subsampled forests: against loops, known variances and bits; bad input."""
+"""Confidence intervals of subsampled forests: against loops, known variances, recorded bits; bad input."""
 
 import functools
 import importlib.util
@@ -31,7 +31,7 @@ def honest(x, y, n_trees=N_TREES, grow=classic.grow, rng=0, **settings):
 
 
 def reference(forest, counts, x):
-    """(mean, variance) by loops over new rows, outputs and training rows."""
+    """Returns (mean, variance) by loops over new rows, outputs and training rows."""
     in_bag = np.maximum(counts.structure, counts.leaf).astype(float)
     n_trees, n = in_bag.shape
     size = in_bag[0].sum()
@@ -60,7 +60,7 @@ def _members():
 
 
 def only(forest, m):
-    """Tree m of a forest."""
+    """Returns a forest of tree m alone."""
     key = id(forest), m
     if key not in _members():
         start, stop = forest.tree_start[m : m + 2]
@@ -144,7 +144,7 @@ def test_bits_of_blocks_and_threads(monkeypatch):
 
 
 def test_products_are_exact_in_any_order():
-    """Sums of whole numbers below 2**53: another order of the trees changes no bit."""
+    """Sums of whole numbers below 2**53 are bit-identical in any order of the trees."""
     rng = np.random.default_rng(0)
     predicted = rng.normal(size=(500, 4, 1)) * 10.0 ** np.arange(4)[:, None]
     predicted -= predicted.mean(axis=0)
@@ -173,7 +173,7 @@ def test_few_trees_are_said():
 
 
 def test_intervals_hold_the_mean():
-    """Of a function that is nearly linear in the middle, where forests have little bias."""
+    """The function is nearly linear in the middle, where forests have little bias."""
     held, z = [], []
     for seed in range(30):
         rng = np.random.default_rng(seed)

@@ -6,16 +6,16 @@ data.
     python bench/paper/co2_table1.py
 
 DIR holds letter, usps, mnist, connect4, isolet, optdigits and shuttle as .npz, and where bench/data.py made
-them satimage, pendigits, protein, sensit and covertype; of these, those not there are left out and named.
+them satimage, pendigits, protein, sensit and covertype; those that are missing are left out and named.
 Without --data nothing is grown and the table of the record is printed. A cell is the mean test error in
 percent over seeds, with their deviation. With `--png FILE` Fig. 2 is drawn from the record, error
 over number of trees, by matplotlib. SETTINGS are what co2_search.py and results-co2.md say.
 
 A run is one seed of one forest, grown in parts of 50 trees, of which only the votes are kept. The first 10
 and 30 trees of a forest are the forest of 10 and of 30, so one growth fills a row. Errors are written after
-each part. Started again the script goes on with the rest; with `--votes` that is in the middle of a forest,
-whose votes so far are in that folder, and without it the forest begins anew. Rows name their settings, so
-that runs with other settings are not mixed.
+each part. Started again, the script continues with the rest. With `--votes` it continues within a forest,
+whose votes so far are in that folder; without it the forest starts again. Rows contain their settings, so
+that runs with different settings are not mixed.
 """
 
 import argparse
@@ -81,7 +81,7 @@ SIZES = (10, 30, 1000)
 
 
 def looks(name: str, method: str) -> str:
-    """What the test samples of a row were used for before its errors were taken."""
+    """Returns the use of the test samples of a row before its errors were taken."""
     return LOOKED.get(name, "held out") if method == "CO2" else "held out"
 
 

@@ -40,7 +40,7 @@ import hforest
 
 @dataclass(frozen=True)
 class Settings:
-    """What a run does."""
+    """Settings of a run."""
 
     head: str = "forest"
     """ "forest" or "softmax"."""
@@ -103,7 +103,7 @@ def moved(x: Any, by: int, low: float) -> Any:
 
 
 def run(settings: Settings, folder: Path, held_out: int) -> dict[str, Any]:
-    """One training; the row of the record."""
+    """Trains once and returns the row of the record."""
     import torch
 
     torch.manual_seed(settings.seed)
@@ -166,7 +166,7 @@ def run(settings: Settings, folder: Path, held_out: int) -> dict[str, Any]:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Markdown: a line for the seeds of each setting."""
+    """Returns Markdown with one line for the seeds of each setting."""
     lines = ["| head | tested on | error | each seed | processor seconds |", "|---" * 5 + "|"]
     groups: dict[Any, list[dict[str, Any]]] = {}
     for row in rows:

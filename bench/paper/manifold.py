@@ -11,9 +11,9 @@ sizes, 500 trees, patches up to 3x3, the 10 000 official test images. Fig. 4: ho
 threes against fives, 100 images of each. DIR holds mnist.npz. The classifiers beside the forests are those
 of manifold_peers.py.
 
-A run is one seed of one method at one size; its error is written as soon as it is known, and started
-again the script goes on with the rest. It ends with Markdown tables and, where matplotlib is installed,
-the pictures. Without --data it makes no run.
+A run is one seed of one method at one size; its error is written as soon as it is known. Started again, the
+script continues with the rest. It ends with Markdown tables and, if matplotlib is installed, the pictures.
+Without --data it makes no run.
 """
 
 import argparse
@@ -66,7 +66,7 @@ MNIST_PATCH: dict[str, Any] = {"shape": (28, 28), "patch_max": 3}
 def grow(
     method: str, x: Any, y: Any, n_classes: int, n_trees: int, patch: Any, n_projections: int, seed: int
 ) -> tree.Forest:
-    """One forest of one method. A small sample may lack a class, so their number is given."""
+    """Returns a forest of one method; n_classes is passed, since a small sample may lack a class."""
     if method == "RF":
         return classic.grow(x, y, n_trees, max_features=n_projections, n_classes=n_classes, rng=seed)
     kind: dict[str, Any] = {"projection": "sparse"} if method == "SPORF" else patch

@@ -13,8 +13,7 @@ logger = logging.getLogger(__name__)
 
 
 def mathml(latex: str, display: str, node: nodes.Element) -> str:
-    """Returns the MathML of a formula; if conversion fails, logs a warning and returns the formula as
-    code."""
+    """Returns the MathML of a formula; if conversion fails, logs a warning and returns code."""
     try:
         # += and -= as one operator.
         latex = re.sub(r"\\mathrel\{([+-])\}=", r"\\text{ \1= }", latex.replace("\n", " "))

@@ -18,7 +18,7 @@ from ..core.windows import Geometry
 from ..optim import gpu as optimizer
 from ..optim.exact import rate_and_scale
 from .chunks import forward_in_chunks
-from .shared import EAGER, AdamState, Arrays, Gradients, Kind, Route, Settings
+from .shared import EAGER, AdamState, Arrays, Gradients, Kind, Route, Settings, new_route
 
 PACKAGE = Path(__file__).parent
 
@@ -36,6 +36,10 @@ ADDING = 512
 
 DOT = 8
 """Threads that share an inner product; gpu.cu knows this number."""
+
+TOGETHER, MANY = 8, 1000
+"""Samples of neighbouring threads in `backward_slopes` and, from MANY samples on, in `backward_x`: few blocks
+of eight samples leave multiprocessors idle. gradients.cuh knows the first number."""
 
 
 class Routing(NamedTuple):
@@ -70,14 +74,26 @@ class Routed(NamedTuple):
     grad_y: FloatArray
     leaf: IntArray
     margin: FloatArray
+    vertex: IntArray
     weights: FloatArray
-    n_samples: int
-    n_trees: int
     grad_trees: int
     n_leaves: int
     n_outputs: int
     divisor: float
+    slope: FloatArray | None
+
+
+class Pairs(NamedTuple):
+    """As gradients.cuh declares it."""
+
+    leaf: Any
+    margin: Any
+    vertex: Any
     slope: FloatArray
+    n_samples: int
+    n_trees: int
+    sample_step: int
+    tree_step: int
 
 
 class Moved(NamedTuple):
@@ -184,18 +200,19 @@ def leaf_outputs(
 def _sums(
     index: IntArray,
     factor: FloatArray,
+    sizes: tuple[int, int, int, int],
     n_slots: int,
     width: int,
-    rows: Any,
     divisor: float,
-    sums: FloatArray | None,
+    sums: FloatArray | None = None,
+    rows: Any = None,
 ) -> Sums:
-    # rows: None, or (start, rows).
-    (n_samples, n_trees), (start, numbers) = index.shape, rows or (None, None)
-    n_rows = n_slots if rows is None else min(n_samples, n_slots)
+    # sizes: n_samples to tree_step. rows: None, or (start, rows).
+    start, numbers = rows or (None, None)
+    n_rows = n_slots if rows is None else min(sizes[0], n_slots)
     n_numbers = _whole_rows(n_rows, width)
-    sizes = n_samples, n_trees, n_trees, 1, n_slots, width, -(-n_rows * width // n_numbers), n_numbers
-    return Sums(index, factor, start, numbers, *sizes, divisor, sums)
+    n_parts = -(-n_rows * width // n_numbers)
+    return Sums(index, factor, start, numbers, *sizes, n_slots, width, n_parts, n_numbers, divisor, sums)
 
 
 def _whole_rows(n_rows: int, width: int) -> int:
@@ -234,29 +251,45 @@ def _backward_images(
     places = array_module(slope).empty(vertex.shape, np.int32)
     args = (vertex, features, n_samples, n_trees, features.shape[1], windows, n_places, places)
     launch_each(PACKAGE, "window_places", slope.dtype, vertex.size, args)
-    n, n_numbers = vertex.size // n_images, _whole_rows(n_places, 1)
-    sizes = n, n_images, 1, n, n_places, 1, -(-n_places // n_numbers), n_numbers
-    sums = Sums(places, slope, None, None, *sizes, 1.0, grad_x)
+    n = vertex.size // n_images
+    sums = _sums(places, slope, (n, n_images, 1, n), n_places, 1, 1.0, grad_x)
     _launch_sums("backward_images", (sums,))
 
 
-def _routed(grad_y: FloatArray, route: Route, weights: FloatArray, divisor: float) -> Routed:
-    # With an array for the slopes of eq. 11.
+def _routed(
+    grad_y: FloatArray, route: Route, weights: FloatArray, divisor: float, slope: FloatArray | None = None
+) -> Routed:
     n_trees, n_leaves, n_outputs = weights.shape
-    slope = array_module(route.margin).empty(route.margin.shape, route.margin.dtype)
     grad_trees = n_trees if grad_y.ndim == 3 else 1
-    sizes = len(slope), n_trees, grad_trees, n_leaves, n_outputs
-    return Routed(grad_y, route.leaf, route.margin, weights, *sizes, divisor, slope)
+    return Routed(grad_y, *route, weights, grad_trees, n_leaves, n_outputs, divisor, slope)
 
 
-def _backward_x(a: Routed, vertex: IntArray, features: IntArray, grad_x: FloatArray) -> None:
+def _pairs(route: Route, turned: bool) -> Pairs:
+    # With an array for the slopes of eq. 11; if turned, with trees first, and others for a copy of the route.
+    (n_samples, n_trees), empty, dtype = route.leaf.shape, array_module(route.leaf).empty, route.margin.dtype
+    if not turned:
+        slope = empty((n_samples, n_trees), dtype)
+        return Pairs(None, None, None, slope, n_samples, n_trees, n_trees, 1)
+    step = -(-n_samples // TOGETHER) * TOGETHER
+    copy, slope = new_route(route.leaf, (n_trees, step), dtype), empty((n_trees, step), dtype)
+    return Pairs(*copy, slope, n_samples, n_trees, 1, step)
+
+
+def _backward_x(
+    grad_y: FloatArray, route: Route, features: IntArray, weights: FloatArray, divisor: float,
+    grad_x: FloatArray,
+) -> Pairs:  # fmt: skip
     # Writes the slopes, too.
     n_samples, n_features = grad_x.shape
-    n_bytes = n_features * grad_x.itemsize
-    is_local = int(n_bytes <= launcher.compiler.block_bytes() // 8)
-    args = (a, vertex, features, features.shape[1], n_features, is_local, grad_x)
-    threads = _threads(max(a.n_trees, n_features))
-    launch(PACKAGE, "backward_x", grad_x.dtype, n_samples, args, threads, is_local * n_bytes)
+    n_bytes, most = n_features * grad_x.itemsize, launcher.compiler.block_bytes() // 4
+    together = TOGETHER if n_samples >= MANY and TOGETHER * n_bytes <= most else 1
+    pairs, is_local = _pairs(route, together > 1), int(n_bytes <= most)
+    a = _routed(grad_y, route, weights, divisor)
+    args = (a, pairs, features, features.shape[1], n_features, together, is_local, grad_x)
+    threads = _threads(max(pairs.n_trees, n_features) * together)
+    n_blocks = -(-n_samples // together)
+    launch(PACKAGE, "backward_x", grad_x.dtype, n_blocks, args, threads, is_local * together * n_bytes)
+    return pairs if together > 1 else pairs._replace(**route._asdict())
 
 
 def backward(
@@ -281,37 +314,43 @@ def backward(
             if grad is not None:
                 grad.fill(0)
         return
-    (n_trees, n_vertices), (_, n_leaves, n_outputs) = features.shape[:2], weights.shape
-    a, dtype = _routed(grad_y, route, weights, divisor), route.margin.dtype
+    n_vertices, (_, n_leaves, n_outputs) = features.shape[1], weights.shape
     by_vertex, by_leaf = (None, None) if rows is None else rows
     if margin == "column" and windows is None:
-        _backward_x(a, route.vertex, features, grads.x)
+        pairs = _backward_x(grad_y, route, features, weights, divisor, grads.x)
     else:
-        launch_each(PACKAGE, "backward_slopes", dtype, a.slope.size, (a,))
-    if margin == "column" and windows is not None:
-        _backward_images(route.vertex, features, a.slope, windows, grads.x)
-    if margin != "column":
-        n_columns = windows.n_columns if windows else grads.x.shape[1]
-        pull = Pull(route.vertex, a.slope, len(a.slope), n_columns, n_trees, n_vertices)
-        _pull(margin, pull, x, features, windows, by_vertex, grads)
-    leaves = _sums(route.leaf, route.margin, n_leaves, n_outputs, by_leaf, divisor, grads.weights)
-    vertices = _sums(route.vertex, a.slope, n_vertices, 1, by_vertex, 1.0, grads.thresholds)
+        dtype, pairs = route.margin.dtype, _pairs(route, True)
+        slope = array_module(route.margin).empty(route.margin.shape, dtype)
+        a = _routed(grad_y, route, weights, divisor, slope)
+        launch_each(PACKAGE, "backward_slopes", dtype, pairs.slope.size, (a, pairs))
+        _pull(margin, route.vertex, slope, pairs, x, features, windows, by_vertex, grads)
+    sizes = pairs[4:]
+    leaves = _sums(pairs.leaf, pairs.margin, sizes, n_leaves, n_outputs, divisor, grads.weights, by_leaf)
+    vertices = _sums(pairs.vertex, pairs.slope, sizes, n_vertices, 1, 1.0, grads.thresholds, by_vertex)
     n_tile, n_bytes = _tile(leaves)
-    _launch_sums("backward_parameters", (grad_y, a.grad_trees, n_tile, leaves, vertices), n_bytes)
+    grad_trees = 1 if grad_y.ndim < 3 else len(weights)
+    _launch_sums("backward_parameters", (grad_y, grad_trees, n_tile, leaves, vertices), n_bytes)
 
 
 def _pull(
-    margin: str, a: Pull, x: FloatArray | None, features: Array, windows: Geometry | None, rows: Any,
-    grads: Gradients,
+    margin: str, vertex: IntArray, slope: FloatArray, pairs: Pairs, x: FloatArray | None, features: Array,
+    windows: Geometry | None, rows: Any, grads: Gradients,
 ) -> None:  # fmt: skip
     # Gradients with respect to x and, where they are learned, to features.
-    dtype, places = a.slope.dtype, () if windows is None else (grads.x.size,)
+    if margin == "column" and windows is not None:
+        _backward_images(vertex, features, slope, windows, grads.x)
+        return
+    n_columns, n_vertices = windows.n_columns if windows else grads.x.shape[1], features.shape[1]
+    pull = Pull(vertex, slope, pairs.n_samples, n_columns, pairs.n_trees, n_vertices)
     kernel, arguments = _with_windows(f"pull_x_{margin}", windows)
-    launch_each(PACKAGE, kernel, dtype, grads.x.size, (x, *arguments, features, a, *places, grads.x))
+    places = () if windows is None else (grads.x.size,)
+    args = (x, *arguments, features, pull, *places, grads.x)
+    launch_each(PACKAGE, kernel, slope.dtype, grads.x.size, args)
     if grads.features is not None:
         kernel, arguments = _with_windows(f"pull_features_{margin}", windows)
-        sums = _sums(a.vertex, a.slope, a.n_vertices, features.shape[2], rows, 1.0, grads.features)
-        _launch_sums(kernel, (x, *(arguments or (a.n_columns,)), sums))
+        width, to = features.shape[2], grads.features
+        sums = _sums(pairs.vertex, pairs.slope, pairs[4:], n_vertices, width, 1.0, to, rows)
+        _launch_sums(kernel, (x, *(arguments or (n_columns,)), sums))
 
 
 def touched(index: IntArray, n_slots: int, start: Array, rows: Array) -> None:
@@ -382,10 +421,10 @@ def adam_backward(
         route = Route(
             zeros((1, n_trees), np.int32), zeros((1, n_trees), dtype), zeros((1, n_trees), np.int32)
         )
-    a = _routed(grad_y, route, weights, divisor)
-    _backward_x(a, route.vertex, features, grad_x)
-    leaves = _moving(route.leaf, route.margin, n_leaves, 0, n_outputs, divisor)
-    vertices = _moving(route.vertex, a.slope, n_vertices, EAGER, 1, 1.0)
+    pairs = _backward_x(grad_y, Route(*route), features, weights, divisor, grad_x)
+    sizes = pairs[4:]
+    leaves = _moving(_sums(pairs.leaf, pairs.margin, sizes, n_leaves, n_outputs, divisor), 0)
+    vertices = _moving(_sums(pairs.vertex, pairs.slope, sizes, n_vertices, 1, 1.0), EAGER)
     n_tile, n_bytes = _tile(leaves)
     n_before = max(-(-n_bytes // 8), vertices.n_numbers)
     numbered = max(-(-n_leaves // leaves.n_parts), -(-n_vertices // vertices.n_parts))
@@ -401,16 +440,9 @@ def adam_backward(
     launch(PACKAGE, "adam_parameters", grad_x.dtype, n_blocks, args, threads, 8 * (n_before + numbered))
 
 
-def _moving(
-    index: IntArray, factor: FloatArray, n_slots: int, n_eager: int, width: int, divisor: float
-) -> Sums:
+def _moving(a: Sums, n_eager: int) -> Sums:
     # Sums of the rows that move in a step: the first n_eager, and those that samples touch. A part is as many
     # rows as a block can number with two ints each.
-    n_parts = -(-n_slots // (launcher.compiler.block_bytes() // 10 // 8))
-    n_rows = min(-(-n_slots // n_parts), n_eager + len(index))
-    n_samples, n_trees = index.shape
-    n_numbers = _whole_rows(n_rows, width)
-    return Sums(
-        index, factor, None, None, n_samples, n_trees, n_trees, 1, n_slots, width, n_parts, n_numbers,
-        divisor, None,
-    )  # fmt: skip
+    n_parts = -(-a.n_slots // (launcher.compiler.block_bytes() // 10 // 8))
+    n_rows = min(-(-a.n_slots // n_parts), n_eager + a.n_samples)
+    return a._replace(n_parts=n_parts, n_numbers=_whole_rows(n_rows, a.width))

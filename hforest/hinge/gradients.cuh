@@ -19,24 +19,45 @@ struct Routed {
     const real *__restrict__ grad_y;   // IN (n_samples, grad_trees, n_outputs)
     const int *__restrict__ leaf;      // IN (n_samples, n_trees)
     const real *__restrict__ margin;   // IN (n_samples, n_trees)
+    const int *__restrict__ vertex;    // IN (n_samples, n_trees)
     const real *__restrict__ weights;  // IN (n_trees, n_leaves, n_outputs)
-    size n_samples, n_trees, grad_trees, n_leaves, n_outputs;
+    size grad_trees, n_leaves, n_outputs;
     double divisor;
-    real *__restrict__ slope;          // OUT (n_samples, n_trees)
+    real *__restrict__ slope;          // OUT (n_samples, n_trees) or null
+};
+
+// The slopes that sums over samples read, and a copy of the route or null. A pair is sample * sample_step + tree * tree_step.
+struct Pairs {
+    int *__restrict__ leaf;     // OUT or null
+    real *__restrict__ margin;  // OUT or null
+    int *__restrict__ vertex;   // OUT or null
+    real *__restrict__ slope;   // OUT
+    size n_samples, n_trees, sample_step, tree_step;
 };
 
 // Writes and returns the slope of a pair. Trees share a row of grad_y when they are aggregated (grad_trees is 1).
-__device__ static inline real write_slope(const Routed &a, size sample, size tree) {
-    const size pair = sample * a.n_trees + tree;
-    const real *w = a.weights + (tree * a.n_leaves + a.leaf[pair]) * a.n_outputs;
+__device__ static inline real write_slope(const Routed &a, const Pairs &to, size sample, size tree) {
+    const size pair = sample * to.n_trees + tree, at = sample * to.sample_step + tree * to.tree_step;
+    const int leaf = a.leaf[pair];
+    const real margin = a.margin[pair];
+    const real *w = a.weights + (tree * a.n_leaves + leaf) * a.n_outputs;
     const real *g = a.grad_y + (sample * a.grad_trees + tree % a.grad_trees) * a.n_outputs;
-    return a.slope[pair] = slope_of(a.margin[pair], w, g, a.n_outputs, a.divisor);
+    const real slope = slope_of(margin, w, g, a.n_outputs, a.divisor);
+    if (a.slope) a.slope[pair] = slope;
+    if (to.leaf) {
+        to.leaf[at] = leaf;
+        to.margin[at] = margin;
+        to.vertex[at] = a.vertex[pair];
+    }
+    return to.slope[at] = slope;
 }
 
-// A thread is a pair.
-extern "C" __global__ void backward_slopes(Routed a) {
-    const size pair = thread_number();
-    if (pair < a.n_samples * a.n_trees) write_slope(a, pair / a.n_trees, pair % a.n_trees);
+constexpr int TOGETHER = 8;  // samples of neighbouring threads: 32 bytes or more of Pairs; gpu.py knows this number
+
+// A thread is a pair; neighbours are TOGETHER samples of a tree.
+extern "C" __global__ void backward_slopes(Routed a, Pairs to) {
+    const size i = thread_number(), row = i / TOGETHER / to.n_trees, sample = row * TOGETHER + i % TOGETHER;
+    if (sample < to.n_samples) write_slope(a, to, sample, i / TOGETHER % to.n_trees);
 }
 
 // Of what a block adds up at a time, an element a thread: numbers, where they go to, and the warps that add them, or -1.
@@ -53,33 +74,34 @@ __device__ static inline void for_own(int n, const Add &add) {
             add(some + __ffs(own) - 1);
 }
 
-// Slopes, and eq. 11 with respect to the input. A block is a sample, a warp owns the features that leave its number when
-// divided by that of the warps, and adds the slopes of theirs, in the order of the trees: in block_memory where the
-// features fit (is_local is 1).
+// Slopes, and eq. 11 with respect to the input. A block is `together` samples, neighbouring threads are those of a tree. A
+// warp owns the sums whose place leaves its number when divided by that of the warps, and adds the slopes of theirs, in
+// the order of the trees: in block_memory where they fit (is_local is 1).
 extern "C" __global__ void backward_x(
-    Routed a, const int *__restrict__ vertex, const int *__restrict__ features, size n_vertices, size n_features,
+    Routed a, Pairs to, const int *__restrict__ features, size n_vertices, size n_features, size together,
     size is_local, real *__restrict__ grad_x
 ) {
-    const size sample = blockIdx.x;
-    real *const out = grad_x + sample * n_features, *const sum = is_local ? (real *)block_memory : out;
-    for (size f = threadIdx.x; f < n_features; f += blockDim.x) sum[f] = 0;
-    for (size first = 0; first < a.n_trees; first += blockDim.x) {
-        const size tree = first + threadIdx.x;
+    const size begin = blockIdx.x * together, n = min(together, to.n_samples - begin), n_sums = n * n_features;
+    const unsigned i = threadIdx.x % (unsigned)together, each = blockDim.x / (unsigned)together;
+    real *const out = grad_x + begin * n_features, *const sum = is_local ? (real *)block_memory : out;
+    for (size f = threadIdx.x; f < n_sums; f += blockDim.x) sum[f] = 0;
+    for (size first = 0; first < to.n_trees; first += each) {
+        const size tree = first + threadIdx.x / (unsigned)together, sample = begin + i;
         __syncthreads();
         owner[threadIdx.x] = -1;
-        if (tree < a.n_trees) {
-            const int feature = features[tree * n_vertices + vertex[sample * a.n_trees + tree]];
-            place[threadIdx.x] = feature;
-            factor[threadIdx.x] = write_slope(a, sample, tree);
-            owner[threadIdx.x] = feature % (int)(blockDim.x / 32);
+        if (tree < to.n_trees && i < n) {
+            const int at = (int)(i * n_features) + features[tree * n_vertices + a.vertex[sample * to.n_trees + tree]];
+            place[threadIdx.x] = at;
+            factor[threadIdx.x] = write_slope(a, to, sample, tree);
+            owner[threadIdx.x] = at % (int)(blockDim.x / 32);
         }
         __syncthreads();
-        for_own((int)min((size)blockDim.x, a.n_trees - first), [=](int i) {
-            if (threadIdx.x % 32 == 0) sum[place[i]] += factor[i];
+        for_own((int)min((size)blockDim.x, (to.n_trees - first) * together), [=](int j) {
+            if (threadIdx.x % 32 == 0) sum[place[j]] += factor[j];
         });
     }
     __syncthreads();
-    for (size f = threadIdx.x; is_local && f < n_features; f += blockDim.x) out[f] = sum[f];
+    for (size f = threadIdx.x; is_local && f < n_sums; f += blockDim.x) out[f] = sum[f];
 }
 
 // ------------------------------------------------------------------------- gradients of the parameters

@@ -146,7 +146,7 @@ def fit(
     the number of the draw only.
 
     Memory: the images with their borders in float32 or float64, for `hforest.classic` their bins too (1 to 4
-    bytes a number), for `hforest.manifold` their numbers as bytes where they are such, for `hforest.co2` at
+    bytes per number), for `hforest.manifold` their numbers as bytes where they are such, for `hforest.co2` at
     most 512 MB of windows at a time; the windows of a draw, and what `grow` makes of them.
 
     Examples

@@ -36,8 +36,7 @@ def _arrays(**arguments: Any) -> list[jax.Array]:
 
 
 def _bound(name: str, function: Callable[..., Any], arrays: list[jax.Array], **settings: Any) -> jax.Array:
-    """Returns a forest after checks of dtypes, shapes, settings; `function` is the public one on NumPy
-    arrays."""
+    """Returns a forest after checks of dtypes, shapes and settings; `function` is the one on NumPy arrays."""
     shapes = tuple((a.shape, a.dtype) for a in arrays)
     # Strings and None are keys of the cache. Other values are errors, or windows with numbers of any type.
     words = all(a is None or isinstance(a, str) for a in settings.values())

@@ -121,8 +121,8 @@ extern "C" __global__ void means(
 
 // Likelihoods below all vertices, in logarithms: of the leaves those of the probability of each sample's class.
 extern "C" __global__ void ascend_logs(
-    Functions a, const real* __restrict__ leaves, const int* __restrict__ y, size n_classes, size n_pairs, size each,
-    size is_local, double* logs
+    Functions a, size n_pairs, size each, size is_local, const real* __restrict__ leaves, const int* __restrict__ y,
+    size n_classes, double* logs
 ) {
     const Block block(n_pairs, each, a.n_vertices, is_local);
     const size n_leaves = a.n_vertices + 1;
@@ -181,7 +181,7 @@ struct Shares {
 
 // A of all vertices: the sum over the leaves below, divided by P (Zhang 2017); the root's is 1. logs as of ascend_logs.
 extern "C" __global__ void descend_shares(
-    Functions a, const double* __restrict__ logs, size n_pairs, size each, size is_local, Shares out
+    Functions a, size n_pairs, size each, size is_local, const double* __restrict__ logs, Shares out
 ) {
     const Block block(n_pairs, each, a.n_vertices, is_local);
     double* const rows = block.rows(out.rows);
@@ -234,8 +234,8 @@ extern "C" __global__ void leaf_products(
 }
 
 // Values of all vertices from those of the leaves, which are in `value`.
-extern "C" __global__ void ascend(Functions a, size n_pairs, size each, double* value) {
-    const Block block(n_pairs, each, a.n_vertices, 0);
+extern "C" __global__ void ascend(Functions a, size n_pairs, size each, size is_local, double* value) {
+    const Block block(n_pairs, each, a.n_vertices, is_local);
     double* const rows = block.rows(value);
     block.levels(true, [&](size i, size v) {
         double* row = rows + i * block.step;

@@ -62,7 +62,7 @@ class _Chunk:
         self.functions = Functions(
             f[self.part], vertices, int(index is not None), f.shape[1], n_trees, n_vertices
         )
-        # Pairs of a block: two leaves a thread.
+        # Pairs per block: two leaves per thread.
         self.each = max(1, 2 * launcher.THREADS // (n_vertices + 1))
 
     def empty(self, dtype: np.dtype | type) -> Array:
@@ -70,13 +70,14 @@ class _Chunk:
         return self.xp.empty((self.n_pairs, self.row), dtype)
 
     def is_local(self, itemsize: int) -> bool:
-        """Returns whether rows of numbers of itemsize bytes fit the shared memory of a block."""
-        return self.each * self.row * itemsize <= launcher.compiler.block_bytes() // LOCAL
+        """Returns whether rows of numbers of itemsize bytes, not of 0, fit the shared memory of a block."""
+        return 0 < self.each * self.row * itemsize <= launcher.compiler.block_bytes() // LOCAL
 
     def levels(self, kernel: str, *args: Any, itemsize: int = 0) -> None:
-        """Launches a kernel that goes through levels; itemsize: bytes of a number in shared memory, or 0."""
-        n_blocks, n_bytes = -(-self.n_pairs // self.each), itemsize * self.each * self.row
-        launch(_PACKAGE, kernel, self.dtype, n_blocks, (self.functions, *args), launcher.THREADS, n_bytes)
+        """Launches a kernel that goes through levels, in shared memory if is_local(itemsize)."""
+        n_blocks, is_local = -(-self.n_pairs // self.each), int(self.is_local(itemsize))
+        every, n_bytes = (self.functions, self.n_pairs, self.each, is_local), itemsize * self.each * self.row
+        launch(_PACKAGE, kernel, self.dtype, n_blocks, (*every, *args), launcher.THREADS, is_local * n_bytes)
 
 
 def _chunks(f: Array, index: Array | None, n_trees: int, n_vertices: int) -> Iterator[_Chunk]:
@@ -86,9 +87,8 @@ def _chunks(f: Array, index: Array | None, n_trees: int, n_vertices: int) -> Ite
 
 
 def _mu(chunk: _Chunk) -> Array:
-    mu, size = chunk.empty(chunk.dtype), chunk.dtype.itemsize
-    is_local = chunk.is_local(size)
-    chunk.levels("descend", chunk.n_pairs, chunk.each, int(is_local), mu, itemsize=size * is_local)
+    mu = chunk.empty(chunk.dtype)
+    chunk.levels("descend", mu, itemsize=chunk.dtype.itemsize)
     return mu
 
 
@@ -114,19 +114,16 @@ def forward(f: Array, index: Array | None, leaves: Array, p: Array) -> None:
 
 def _logs(chunk: _Chunk, leaves: Array, y: Array) -> Array:
     # Returns the logarithm of the likelihood below every vertex and leaf.
-    logs, is_local = chunk.empty(np.float64), chunk.is_local(8)
-    args = (leaves, y[chunk.part], leaves.shape[2], chunk.n_pairs, chunk.each, int(is_local), logs)
-    chunk.levels("ascend_logs", *args, itemsize=8 * is_local)
+    logs = chunk.empty(np.float64)
+    chunk.levels("ascend_logs", leaves, y[chunk.part], leaves.shape[2], logs, itemsize=8)
     return logs
 
 
 def _shares(chunk: _Chunk, logs: Array, out: Shares) -> None:
     # Writes A of every leaf, or the gradient.
-    is_local = chunk.is_local(8)
-    if out.rows is None and not is_local:
+    if out.rows is None and not chunk.is_local(8):
         out = out._replace(rows=chunk.empty(np.float64))
-    args = (logs, chunk.n_pairs, chunk.each, int(is_local), out)
-    chunk.levels("descend_shares", *args, itemsize=8 * is_local)
+    chunk.levels("descend_shares", logs, out, itemsize=8)
 
 
 def _users(index: Array, n_functions: int) -> tuple[Array, Array]:
@@ -177,7 +174,7 @@ def backward(grad_p: Array, f: Array, index: Array | None, leaves: Array, grad_f
         value = chunk.empty(np.float64)
         args = (grad_p[chunk.part], leaves, n_trees, n_leaves - 1, n_classes, chunk.n_pairs, value)
         launch_each(_PACKAGE, "leaf_products", f.dtype, chunk.n_pairs * n_leaves, args)
-        chunk.levels("ascend", chunk.n_pairs, chunk.each, value)
+        chunk.levels("ascend", value)
         grad, gather = _gathered(chunk, users, grad_f)
         gradient = (chunk.functions, value, _mu(chunk), chunk.n_pairs, grad)
         launch_each(_PACKAGE, "gradient_by_outputs", f.dtype, chunk.n_pairs * chunk.n_vertices, gradient)

@@ -72,8 +72,7 @@ def regressor(forest: tree.Forest, columns: Columns, x: str, values: str) -> onn
 
 
 def _members(forest: tree.Forest, node: int) -> tuple[np.ndarray, bool]:
-    """Returns the categories to list at a split, and whether these go right; all others go left or right
-    instead."""
+    """Returns the categories to list at a split, and whether they go right; others go to the other side."""
     words = forest.category_bits[int(forest.category_indptr[node]) : int(forest.category_indptr[node + 1])]
     goes_left = (words[:, None] >> np.arange(_WORD, dtype=np.uint32) & 1).astype(bool).ravel()
     unknown_left = bool(forest.default_left[node] & 2)

@@ -24,8 +24,7 @@ def of_classes(n_classes: int) -> NDArray[np.float64]:
 
 
 def of_shares(shares: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Returns colours (n, 3) of the classes with the largest of (n, n_classes) shares, paler for smaller
-    ones."""
+    """Returns (n, 3) colours of the classes with the largest shares, paler for smaller shares."""
     n_classes = shares.shape[1]
     largest = shares.argmax(axis=1)
     share = shares[np.arange(len(shares)), largest].astype(np.float64)

@@ -45,7 +45,7 @@ class _Honest(GrownForest):
     def _drawn(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> dict[str, Any]:
         n = x.shape[0]
         if n < 3:
-            raise ValueError(f"X: expected at least 3 samples, got {n}; pass more rows")
+            raise ValueError(f"X: expected at least 3 samples, got {n} samples; pass more rows")
         self._draws = {
             **self._settings(stats.honest_counts),
             "y": n if settings["task"] == "regression" else y,

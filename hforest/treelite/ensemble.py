@@ -29,8 +29,8 @@ class Ensemble(NamedTuple):
     """
 
     forest: tree.Forest | tree.Prepared
-    """n_trees trees of n_outputs values a leaf. A tree of one class has 0 in the others. For single samples:
-    what `hforest.tree.prepare` makes of them."""
+    """n_trees trees of n_outputs values per leaf. A tree of one class has 0 in the others. For single
+    samples: what `hforest.tree.prepare` makes of them."""
     scale: np.ndarray
     """(n_outputs,) float64: n_trees where trees are added; where they are averaged, n_trees / the number of
     trees of this output."""

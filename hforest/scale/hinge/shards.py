@@ -207,8 +207,7 @@ class HingeShards:
         self._slices = [slice(a - starts[0], b - starts[0]) for a, b in itertools.pairwise(starts)]
 
     def _exchange(self, call: str, function: Callable[[], Any], **arrays: FloatArray) -> list[Any]:
-        """Returns all workers' results of a function, after a check that all make this call on these
-        arrays."""
+        """Returns all workers' results of a function, after checking that calls and arrays agree."""
 
         def checked() -> tuple[str, list[str], Any]:
             sent = function()
