@@ -32,9 +32,9 @@ a forest of 100 trees has shares of 0. --scale changes the columns after loading
 from the mean (both by the rows for fitting), by random powers of ten, 1e-12 to 1e12, or from columns of at
 most 16 whole numbers to an indicator of each.
 
---table, --figure and --ranks read only the methods of --methods, if it is passed. --ranks has the mean ranks
-by error over the tables, classes and targets, on which all methods have errors, and the least difference of
-mean ranks that is significant at the level .05 by Nemenyi's test (Demsar, Statistical comparisons of
+--table, --figure and --ranks read only the methods of --methods, if it is passed. --ranks draws the mean
+ranks by error over the tables, classes and targets, on which all methods have errors. It also has the
+critical difference of mean ranks at the level .05 by Nemenyi's test (Demsar, Statistical comparisons of
 classifiers over multiple data sets, JMLR 7, 2006, section 3.2.2); bars join methods that differ by less. The
 json record keeps its rows, so the same command continues after a stop.
 """
