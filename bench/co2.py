@@ -4,7 +4,7 @@
 
 A step gathers `batch` of n rows at random, multiplies them with w, takes losses, adds up the slopes and moves
 w and theta; NumPy does the same on the same batches, and its surrogate must agree before anything is timed.
-The floor of a step is the time to read its rows at the measured copy rate, with two flops per number in a
+The floor of a step is the time to read its rows at the measured copy rate. Flops are two per number in a
 product, and two more if the sample moves w. "start" is the choice of the split from q sampled features of a
 node of n samples without ties; beside it is a tree's root of scikit-learn, if installed. hforest also reads
 the rows once more, for the first surrogate. With --data DIR, which holds mnist.npz, MNIST's root is timed

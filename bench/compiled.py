@@ -1,8 +1,8 @@
 """torch.compile in the benches: one static graph for each function, in a process of its own, or an error.
 
-PyTorch compiles a function again for every shape and gradient mode, and after eight times (its limit for one
-code object in a process) runs it without compiling, with no more than a warning. A time measured then is not
-that of torch.compile.
+PyTorch compiles a function again for every shape and gradient mode. After eight times (its limit for one code
+object in a process) it runs the function without compiling, and only warns. A time measured then is not that
+of torch.compile.
 """
 
 import multiprocessing

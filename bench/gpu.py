@@ -5,12 +5,12 @@
 Needs CuPy and a GPU. It measures the copy rate of the GPU, runs the tests of the GPU, and then each job. The
 result of the GPU must be bit-identical to that of the CPU before anything is timed. Columns:
 
-gpu      microseconds a call, from the host: the median over repeats of a loop of calls and one wait
-graph    the same calls without Python: replays of a CUDA graph, where a call can be captured (no waits)
+gpu      microseconds per call, from the host: the median over repeats of a loop of calls and one wait
+graph    the same calls without Python: replays of a CUDA graph, if a call can be captured (no waits)
 cpu      the same function on this machine's CPU, with all its threads
-share    the least bytes that the call reads and writes, at the rate of the copy, in percent of gpu (of graph
-         where there is one)
-peers    the same job of other libraries on the same GPU: compiled PyTorch, XGBoost, cuML where installed
+share    the time to copy the minimum number of bytes that the call reads and writes, in percent of gpu (of
+         graph if there is one)
+peers    the same job of other libraries on the same GPU, if installed: compiled PyTorch, XGBoost, cuML
 
 A job that fails has its error in the record, and the next one runs. With the same record, jobs that this GPU
 and these sources have run are not run again. No job begins after --minutes.

@@ -16,10 +16,10 @@ The bench ends with an error if a random forest of hforest has an error of more 
 scikit-learn.
 
 Trees are grown to purity on bootstrap samples with five candidates per node, except for these: LightGBM and
-XGBoost, in forest mode, grow a tree for each class by gradients, on 63 % of the rows, with at most 4096
-leaves (LightGBM) or 16 levels (XGBoost), since more would exhaust the memory of the machine. Their time per
-tree is for all classes. scikit-learn-intelex, LightGBM, XGBoost and `binned` put values into at most 256
-bins; the others are exact. Libraries that are not installed are left out.
+XGBoost, in forest mode, grow a tree for each class by gradients, on 63 % of the rows. They have at most 4096
+leaves (LightGBM) or 16 levels (XGBoost), since more would exhaust the memory. Their time per tree is for all
+classes. scikit-learn-intelex, LightGBM, XGBoost and `binned` put values into at most 256 bins; the others are
+exact. Libraries that are not installed are left out.
 """
 
 import argparse

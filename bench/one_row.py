@@ -12,8 +12,8 @@ The rungs:
     unchecked    the same inside `unchecked()`
     prepared     tree.predict(tree.prepare(forest), x)
     estimator    RandomForestClassifier.predict_proba of hforest.sklearn, of letter
-    others       where they are installed: onnxruntime and treelite's GTIL on the same trees (of boosted trees
-                 treelite alone), scikit-learn and scikit-learn-intelex on trees of their own as many as deep,
+    others       if they are installed: onnxruntime and treelite's GTIL on the same trees (of boosted trees
+                 only treelite), scikit-learn and scikit-learn-intelex on their own, equally large trees,
                  the library that boosted the trees, daal4py on its trees
 
 Boosted models are converted by treelite; LightGBM's is walked in float64. Results are compared first. A time

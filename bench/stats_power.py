@@ -102,7 +102,7 @@ def measure(cell: tuple[int, int, str, float], n_sets: int, known: list[dict[str
 
 
 def text(row: dict[str, Any]) -> str:
-    """A line of Markdown."""
+    """Returns a line of Markdown."""
     shares = [
         f"{np.mean(np.array(row[name]['p']) <= LEVEL):.2f} ({1e3 * row[name]['seconds']:.0f})"
         for name in TESTS
@@ -111,7 +111,7 @@ def text(row: dict[str, Any]) -> str:
 
 
 def figure(rows: list[dict[str, Any]], path: Path) -> None:
-    """Power by effect, a picture for each number of columns."""
+    """Draws the power by effect, with a picture for each number of columns."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,9 +1,9 @@
-"""Times of the parts of tests on forests: many honest trees on few rows and many columns.
+"""Times of the parts of tests with forests: many honest trees on few rows and many columns.
 
     python bench/stats_speed.py --threads 1 2 --json bench/results/stats_speed.json
 
-Normal columns, two classes. Each line is measured on a tenth of the trees or less and scaled up, in seconds
-of the wall; before it is timed, the same call on fewer trees is compared with one of one thread, bit for bit.
+Normal columns, two classes. Each line is measured on at most a tenth of the trees and scaled up, in seconds
+of wall time. Before it is timed, the same call on fewer trees must be bit-identical to that on one thread.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from hforest.tree import Forest
 
 Grow = Callable[[int], Any]
 Line = tuple[str, float, int, int, Grow]
-"""What is measured, seconds that it may take on two threads, all trees, trees measured, and the call."""
+"""Name, limit of seconds on two threads, all trees, measured trees, and the call."""
 
 
 def grower(n: int, d: int, grow: Callable[..., Forest], **settings: Any) -> Grow:
@@ -75,7 +75,7 @@ def lines() -> list[Line]:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether results have the same bits."""
+    """Returns whether results are bit-identical."""
     if isinstance(a, tuple | list):
         return len(a) == len(b) and all(same(*pair) for pair in zip(a, b, strict=True))
     return bool(np.array_equal(a, b))

@@ -8,8 +8,8 @@ over data sets, of an estimate minus the same statistic of the true posterior, a
 last table has the mean AUC of labels that do not depend on the columns, 64 rows and 256 columns, by how
 rows are drawn.
 
-leaf      the least number of rows of a leaf, of those that grow the splits; "chosen" is that of the least
-          out-of-bag log loss, for each data set by itself
+leaf      the minimum number of rows in a leaf, among those that grow the splits; "chosen" has the smallest
+          out-of-bag log loss, separately for each data set
 """
 
 import argparse
@@ -58,7 +58,7 @@ def posteriors(
 
 
 def differences(n: int, d: int, n_trees: int, max_features: float, number: int) -> Iterator[dict[str, Any]]:
-    """Of one data set each estimate minus that of the truth."""
+    """Returns each estimate minus the true value, for one data set."""
     rng = np.random.default_rng([number, d])
     x, y, truth = rows_of(n, d, 1.0, rng)
     seed = int(rng.integers(2**62))

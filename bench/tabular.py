@@ -1,4 +1,4 @@
-"""Ordinary tables: every kind of forest here beside other libraries, all at their defaults, one thread.
+"""Errors and times on ordinary tables: all forests beside other libraries, at defaults, on one thread.
 
     python bench/tabular.py --data DIR [DIR ...] [--tables NAME ... | --half choose judge public]
         [--methods NAME ...] [--splits 5] [--rows 20000] [--held-out] [--seconds S] [--no-categorical]
@@ -7,37 +7,36 @@
     python bench/tabular.py --figure FILE OUT.png     # error over time, both against the random forest
     python bench/tabular.py --ranks FILE OUT.png      # mean ranks, with their critical difference
 
-A table is an npz file in one of the folders, of x and y, or of x_train, y_train, x_test and y_test, which
-are joined. A split draws at most `rows` rows at random with its number as the seed, two thirds for fitting
-and the rest for the test. With --held-out a quarter of the rows for fitting takes the place of the test
-rows, which nothing sees then: so settings are chosen, on the tables of CHOOSE alone. Those of JUDGE took no
-part in any choice; those of PUBLIC neither, and nothing was measured on them before the public comparison.
+A table is an npz file in one of the folders, of x and y, or of x_train, y_train, x_test and y_test, which are
+joined. A split draws at most `rows` rows at random with its number as the seed, two thirds for fitting and
+the rest for the test. With --held-out a quarter of the rows for fitting replaces the test rows, which are
+then not read. Settings are chosen in this way, only on the tables of CHOOSE. Those of JUDGE were used for no
+choice. Neither were those of PUBLIC, on which nothing was measured before the public comparison.
 
-A method is a name of METHODS, or `name:setting=value,...` with arguments of its public function or
-estimator: "co2:nu=10,bootstrap=True"; n_projections may also be 'sqrt' or 'features' (100 at most). With
---seconds, a method that has a space in SPACES draws settings from it for so many seconds. Each is judged on
-a fifth of the rows for fitting, the defaults first; the best one is fitted on all of them. Methods that are
-not installed, or refuse a table, are left out.
+A method is a name of METHODS, or `name:setting=value,...` with arguments of its public function or estimator,
+such as "co2:nu=10,bootstrap=True"; n_projections may also be 'sqrt' or 'features' (100 at most). With
+--seconds, a method with a space in SPACES draws settings from it for this time. Each is evaluated on a fifth
+of the rows for fitting, the defaults first; the best one is fitted on all of them. Methods that are not
+installed, or refuse a table, are left out.
 
 Columns of categories (CATEGORIES in tabular_data.py) are passed as such to the methods that take them; the
 others read their codes as numbers, as all do with --no-categorical or --scale. With --gaps a fifth of the
-values is missing, of the rows for fitting and of the test, at random or more often the greater the value is
-in its column; methods that refuse NaN are left out.
+values is missing in the rows for fitting and for the test: at random, or more often for larger values of a
+column. Methods that refuse NaN are left out.
 
-Seconds are of the processor, which one thread spends: other work on the machine hardly moves them. Errors
-are in percent of labels, or 1 - R2 in percent. The log loss of class probabilities (natural logarithm) is
-the mean over the test rows whose label occurs among the rows for fitting; the others, of which no method has
-a probability, are left out of it. Probabilities below the eps of float32, 1.2e-7, count as eps in all
-methods: a forest of 100 trees has shares of 0. --scale changes the columns after loading: to [0, 1],
-to deviations from the mean (both by the rows for fitting), by random powers of ten, 1e-12 to 1e12, or from
-columns of at most 16 whole numbers to an indicator of each.
+Seconds are processor time of one thread, which other work on the machine hardly changes. Errors are in
+percent of labels, or 1 - R2 in percent. The log loss of class probabilities (natural logarithm) is the mean
+over the test rows whose label occurs among the rows for fitting; the others, for which no method has a
+probability, are left out. Probabilities below the eps of float32, 1.2e-7, count as eps for all methods, since
+a forest of 100 trees has shares of 0. --scale changes the columns after loading: to [0, 1], to deviations
+from the mean (both by the rows for fitting), by random powers of ten, 1e-12 to 1e12, or from columns of at
+most 16 whole numbers to an indicator of each.
 
---table, --figure and --ranks read the methods of --methods alone, where it is there. --ranks has the mean
-ranks by error over the tables, classes and targets, on which all methods have errors, and the least
-difference of mean ranks that is significant at the level .05 by Nemenyi's test (Demsar, Statistical
-comparisons of classifiers over multiple data sets, JMLR 7, 2006, section 3.2.2); bars join methods that
-differ by less.
-The json record keeps its rows, so the same command goes on where it was stopped.
+--table, --figure and --ranks read only the methods of --methods, if it is passed. --ranks draws the mean
+ranks by error over the tables, classes and targets, on which all methods have errors. It also has the
+critical difference of mean ranks at the level .05 by Nemenyi's test (Demsar, Statistical comparisons of
+classifiers over multiple data sets, JMLR 7, 2006, section 3.2.2); bars join methods that differ by less. The
+json record keeps its rows, so the same command continues after a stop.
 """
 
 import argparse
@@ -80,9 +79,9 @@ from hforest import cascade, classic, co2, manifold, neural, tree
 BASE = "rf"
 """The method that others are compared with."""
 NAMES = {"rf": "random forest's"}
-"""Of methods that others are compared with, in heads of tables."""
+"""Short names of methods that others are compared with, in heads of tables."""
 EPS = float(np.finfo(np.float32).eps)
-"""The least probability in a log loss."""
+"""Minimum probability in a log loss."""
 
 Settings = dict[str, Any]
 Predict = Callable[[np.ndarray], np.ndarray]
@@ -97,7 +96,8 @@ def _answers(p: np.ndarray, data: Data) -> np.ndarray:
 
 
 def _categorical(data: Data) -> tuple[Predict, Settings]:
-    """A change of samples, missing categories to NaN, and the argument that names columns of categories."""
+    """Returns a conversion of missing categories to NaN, and the argument that names columns of
+    categories."""
     columns = list(data.categorical)
     if not columns:
         return lambda x: x, {}
@@ -111,7 +111,7 @@ def _categorical(data: Data) -> tuple[Predict, Settings]:
 
 
 def _grown(grow: Callable[..., Any], given: Settings, data: Data, settings: Settings) -> Predict:
-    """A grown forest; `given` are settings in place of the function's own defaults."""
+    """Returns a grown forest; `given` are settings that replace defaults of the function."""
     settings = {"n_trees": 100, **given, **settings}
     n_features = data.x.shape[1]
     if isinstance(settings.get("n_projections"), str):
@@ -156,7 +156,7 @@ def _hinge(data: Data, settings: Settings) -> Predict:
 
 
 def _texts(column: np.ndarray) -> np.ndarray:
-    """Categories as texts that are no numbers; missing ones are empty."""
+    """Returns categories as non-numeric text; missing ones are empty."""
     missing = ~(column >= 0)
     codes = np.where(missing, 0, column).astype(np.int64).astype(str)
     return np.where(missing, "", np.char.add("c", codes))
@@ -342,13 +342,13 @@ def parsed(method: str) -> tuple[str, Settings]:
 
 
 def fit(method: str, data: Data, settings: Settings) -> Predict:
-    """A fitted model: what predicts by it."""
+    """Returns a function that predicts with a fitted model."""
     kind = METHODS[parsed(method)[0]]
     return kind.fit(data if kind.categorical else data._replace(categorical=()), settings)
 
 
 def installed(method: str) -> bool:
-    """Whether the package that a method needs is there."""
+    """Returns whether the package that a method needs is installed."""
     try:
         importlib.import_module(METHODS[parsed(method)[0]].needs)
     except ImportError:
@@ -360,25 +360,27 @@ def installed(method: str) -> bool:
 
 
 def labels_of(p: np.ndarray) -> np.ndarray:
-    """Labels of class probabilities; labels and targets as they are."""
+    """Returns the labels of class probabilities; labels and targets unchanged."""
     return p.argmax(axis=1) if p.ndim == 2 else p
 
 
 def log_loss(p: np.ndarray, y: np.ndarray) -> float:
-    """Mean of -ln of the probabilities of labels, which are at least EPS; rows with label -1 are left out."""
+    """Returns the mean of -ln of the probabilities of labels, at least EPS, over rows with labels other than
+    -1."""
     rows = np.flatnonzero(y >= 0)
     return float(-np.log(np.maximum(p[rows, y[rows]], EPS)).mean())
 
 
 def error(p: np.ndarray, y: np.ndarray, n_classes: int | None) -> float:
-    """Percent of wrong labels, or of the variance that is not explained."""
+    """Returns the percentage of wrong labels, or of unexplained variance."""
     if n_classes is None:
         return float(100 * ((p - y) ** 2).mean() / y.var())
     return float(100 * (p != y).mean())
 
 
 def search(method: str, data: Data, seconds: float) -> Settings:
-    """The settings of least error on a fifth of the samples, of those that were tried in so many seconds."""
+    """Returns the settings of smallest error on a fifth of the samples, among those tried in the time
+    limit."""
     name, given = parsed(method)
     rng, end = np.random.default_rng([data.seed, 2]), time.process_time() + seconds
     held = np.arange(len(data.y)) % 5 == 0  # the samples are in random order
@@ -403,7 +405,7 @@ def search(method: str, data: Data, seconds: float) -> Settings:
 
 
 def measure(method: str, path: Path, key: Settings) -> Settings:
-    """The row of one method, table and split."""
+    """Returns the row of one method, table and split."""
     names = ("rows", "split", "held_out", "scale", "categorical", "gaps")
     data, x_test, y_test = load(path, *(key[name] for name in names))
     name, settings = parsed(method)
@@ -426,7 +428,7 @@ def measure(method: str, path: Path, key: Settings) -> Settings:
 
 
 OLD = {"categorical": False, "gaps": None}
-"""Of rows of records that do not say it."""
+"""Values for rows of records that lack them."""
 
 
 def versions() -> dict[str, str]:
@@ -442,7 +444,7 @@ def versions() -> dict[str, str]:
 def run(options: argparse.Namespace) -> None:
     """Measures what the record does not have."""
     hforest.set_num_threads(1)
-    warnings.filterwarnings("ignore")  # of peers: unfinished networks, missing column names
+    warnings.filterwarnings("ignore")  # warnings of peers: unfinished networks, missing column names
     tables = options.tables or [name for half in options.half for name in HALVES[half]]
     asked = options.methods or list(METHODS)
     methods = [name for name in asked if installed(name)]
@@ -487,7 +489,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _skipped(path: Path, key: Settings) -> bool:
-    """Whether a method is for classes alone and the table a regression."""
+    """Returns whether a method is only for classification and the table a regression."""
     if not METHODS[parsed(key["method"])[0]].classes_only:
         return False
     with np.load(path) as file:
@@ -499,14 +501,14 @@ def _skipped(path: Path, key: Settings) -> bool:
 
 
 class Summary(NamedTuple):
-    """What the splits of all tables of a task say about methods."""
+    """Results of methods over the splits of all tables of a task."""
 
     tables: list[str]
     methods: list[str]
     errors: np.ndarray
     """(n_tables, n_methods) means over splits, NaN where there are none."""
     seconds: np.ndarray
-    """As errors: means of the seconds of fitting."""
+    """Means of the seconds of fitting, in the form of errors."""
     ranks: np.ndarray
     """(n_methods,) mean rank by error over tables; equal errors share a rank."""
     ratios: np.ndarray
@@ -520,7 +522,7 @@ class Summary(NamedTuple):
 
 
 def _ranks(errors: np.ndarray) -> np.ndarray:
-    """Ranks in each row, 1 for the least; equal errors share a rank, NaN has none."""
+    """Returns ranks in each row, 1 for the smallest; equal errors share a rank, NaN has none."""
     less = (errors[:, None, :] < errors[:, :, None]).sum(axis=2)
     equal = (errors[:, None, :] == errors[:, :, None]).sum(axis=2)
     return np.where(np.isnan(errors), np.nan, less + (equal + 1) / 2)
@@ -532,7 +534,7 @@ def _geometric(a: np.ndarray, base: np.ndarray, which: np.ndarray) -> np.ndarray
 
 
 def summary(rows: list[Settings], task: str, base: str = BASE) -> Summary | None:
-    """The summary of the rows of a task, against the method `base`; None without rows."""
+    """Returns the summary of the rows of a task, relative to the method `base`; None without rows."""
     by: dict[tuple[str, str], list[Settings]] = {}
     for row in rows:
         if row["task"] == task:
@@ -577,7 +579,7 @@ def _errors(row: np.ndarray) -> list[str]:
 
 
 def summary_table(rows: list[Settings], task: str = "classification", base: str = BASE) -> str:
-    """A line for each method: mean rank, error, log loss and seconds of fitting against the method `base`."""
+    """Returns a line per method: mean rank, error, log loss and seconds of fitting relative to `base`."""
     found = summary(rows, task, base)
     assert found is not None, f"no rows of a {task}"
     columns = {"error": (found.ratios, 3), "log loss": (found.loss_ratios, 3), "seconds": (found.times, 2)}
@@ -596,14 +598,14 @@ def summary_table(rows: list[Settings], task: str = "classification", base: str 
 
 
 def errors_table(rows: list[Settings], task: str = "classification") -> str:
-    """A line for each table, a column for each method: errors in percent, means over splits."""
+    """Returns a line per table and a column per method: errors in percent, means over splits."""
     found = summary(rows, task)
     assert found is not None, f"no rows of a {task}"
     return _by_table(found, [_errors(row) for row in found.errors])
 
 
 def losses_table(rows: list[Settings], task: str = "classification") -> str:
-    """As `errors_table`: log losses."""
+    """Returns log losses in the form of `errors_table`."""
     found = summary(rows, task)
     assert found is not None, f"no rows of a {task}"
     return _by_table(found, [[_number(a, 3) for a in row] for row in found.losses])
@@ -615,7 +617,7 @@ def _by_table(found: Summary, figures: list[list[str]]) -> str:
 
 
 def tables_of(rows: list[Settings], base: str = BASE) -> str:
-    """All tables of a record, under headings."""
+    """Returns all tables of a record, under headings."""
     parts = []
     for task in ("classification", "regression"):
         found = summary(rows, task)
@@ -631,7 +633,7 @@ def tables_of(rows: list[Settings], base: str = BASE) -> str:
 
 
 def critical_difference(n_methods: int, n_tables: int, level: float = 0.05) -> float:
-    """The least difference of two mean ranks of Nemenyi's test (Demsar 2006, 3.2.2)."""
+    """Returns the critical difference of mean ranks of Nemenyi's test (Demsar 2006, 3.2.2)."""
     from scipy import stats
 
     q = stats.studentized_range.ppf(1 - level, n_methods, np.inf) / math.sqrt(2)
@@ -639,7 +641,8 @@ def critical_difference(n_methods: int, n_tables: int, level: float = 0.05) -> f
 
 
 def mean_ranks(rows: list[Settings]) -> tuple[list[str], np.ndarray, int, int]:
-    """Methods and their mean ranks, ascending, over tables that all have errors on; how many of how many."""
+    """Returns methods by mean rank over the tables on which all have errors; the number of these and of all
+    tables."""
     methods = list(dict.fromkeys(row["method"] for row in rows))
     parts = []
     for task in ("classification", "regression"):
@@ -661,7 +664,7 @@ def mean_ranks(rows: list[Settings]) -> tuple[list[str], np.ndarray, int, int]:
 
 
 def alike(ranks: np.ndarray, difference: float) -> list[tuple[int, int]]:
-    """First and last of the longest runs of ascending ranks that differ by less than `difference`."""
+    """Returns first and last of the longest runs of ascending ranks that differ by less than `difference`."""
     ends = [int(np.searchsorted(ranks, rank + difference)) - 1 for rank in ranks]
     return [
         (first, last)
@@ -675,7 +678,7 @@ def _ours(method: str) -> bool:
 
 
 def ranks_figure(rows: list[Settings], path: Path) -> None:
-    """Mean ranks on a line, and bars over those that Nemenyi's test does not tell apart."""
+    """Draws mean ranks on a line, and bars over those that Nemenyi's test does not separate."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -719,7 +722,7 @@ def ranks_figure(rows: list[Settings], path: Path) -> None:
 
 
 def figure(rows: list[Settings], path: Path) -> None:
-    """Error against the random forest's over time against its, a panel for each task."""
+    """Draws error over time, both relative to the random forest, with a panel for each task."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -46,9 +46,9 @@ CATEGORIES = {
 }
 """Columns of categories, determined only by column names and descriptions of the tables.
 
-Numbers stay those whose codes have an order (nursery, ranks and files of krkopt), indicators (connect4, dna),
-columns of two values where the other columns are numbers, identifiers (telephone numbers of churn), and
-columns whose names do not say what they are (sleep, mv).
+These columns stay numbers: codes with an order (nursery, ranks and files of krkopt), indicators (connect4,
+dna), and columns of two values beside numbers. So do identifiers (telephone numbers of churn), and columns
+whose names have no clear meaning (sleep, mv).
 """
 SCALES = ("raw", "unit", "deviations", "powers", "indicators")
 FEW = 16

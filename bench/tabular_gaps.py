@@ -5,15 +5,15 @@
     python bench/tabular_gaps.py --data DIR [DIR ...] --categories [--methods numbers ...] [--json FILE]
     python bench/tabular_gaps.py --table FILE         # the means of a record
 
-Tables are those of CHOOSE in tabular_data.py. Of 9000 rows drawn at random two thirds are for training; the
-rest, for tests, is left alone. Of the training rows `rows`, three quarters at most, are fitted, and errors
-are on the others: percent of labels, or 1 - R2 in percent. One thread; seconds are of the processor.
+Tables are those of CHOOSE in tabular_data.py. Two thirds of 9000 random rows are for training; the rest, for
+tests, is not read. Models are fitted on `rows` of the training rows, at most three quarters, and errors are
+on the others: percent of labels, or 1 - R2 in percent. One thread; seconds are of the processor.
 
 A fifth of all values is removed, also from the rows that errors are on: at random, or by value, each with a
 chance of 0.4 times its rank in its column (0 for the least, 1 for the greatest). In all methods but lightgbm
-the grown forest reads NaN. For hinge trees and inner products "medians" take its place, "indicators" adds an
-indicator of the gaps of each column to the table, "forests" has 20 regression trees for each column, on the
-others, and "regressions" is `tabular.fit`.
+the grown forest reads NaN. For hinge trees and inner products "medians" replace it. "indicators" adds an
+indicator of missing values for each column; "forests" has 20 regression trees for each column, on the others;
+"regressions" is `tabular.fit`.
 
 With --categories, tables that have some: connect4 and dna with their indicators put together to 42 and 60
 columns of categories, nursery, three columns of kddcup, the sex of abalone, eight columns of adult, in which

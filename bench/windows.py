@@ -8,7 +8,7 @@ before. Each runs in its own process; its memory is the peak above that of the i
     python bench/windows.py --data camvid.npz --grow 256000 --depth 8 [--copies] [--json FILE]
 
 Forests are grown on windows of 31 x 31 x 3 numbers around labelled pixels of the training images, as many of
-each class, and predict the class of each pixel of a test image, whose border is padded by 15 pixels. Copies
+each class. They predict the class of each pixel of a test image, whose border is padded by 15 pixels. Copies
 of the windows are made a million numbers at a time. Before anything is timed, both must be bit-identical, and
 some windows must equal the reference implementation. "checked" is a call that checks the forest; the others
 run inside `unchecked()`.

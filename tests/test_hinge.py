@@ -1643,7 +1643,8 @@ def test_starts_from_numbers_near_the_largest(dtype, big):
     for kind in KINDS:
         assert -big / 2 <= hinge.median_thresholds(x, np.zeros((1, 1), np.int32), kind=kind) < big
     with pytest.raises(
-        ValueError, match="^x: expected samples and targets whose leaf weights .*, got larger ones; scale"
+        ValueError,
+        match="^x: expected samples and targets whose leaf weights .*, got infinite or NaN ones; scale",
     ):
         hinge.greedy_init(x, y * 1e99, 1, 1, task="regression")
 

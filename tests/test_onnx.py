@@ -195,7 +195,7 @@ def test_what_is_refused():
     with pytest.raises(TypeError, match="classes: expected integers or text, got float64"):
         exchange.to_onnx(forest, classes=[0.5, 1, 2, 3])
     with pytest.raises(
-        ValueError, match=r"classes: expected shape \(n_outputs,\) = \(4,\), got \(2,\); pass a label"
+        ValueError, match=r"classes: expected shape \(n_outputs,\) = \(4,\), got \(2,\); pass one label"
     ):
         exchange.to_onnx(forest, classes=["a", "b"])
     with pytest.raises(

@@ -255,8 +255,8 @@ def powers_of_ten(exponents):
 def touch_at_random(dtype, n_rows=200, width=4, n_steps=5000):
     """Returns distances of row-sparse, dense and exact parameters after steps that miss most rows.
 
-    The distances are rows to dense, rows to exact and dense to exact, relative to the final numbers and to the
-    largest numbers of all steps, at which they were rounded.
+    The distances are rows to dense, rows to exact and dense to exact. They are relative to the final numbers,
+    and to the largest numbers of all steps, at which rounding happened.
     """
     rng = np.random.default_rng(5)
     touched = np.concatenate([[1.0] * 5, [0.0005] * 50, powers_of_ten(rng.uniform(-3.7, 0, n_rows - 55))])

@@ -1,4 +1,4 @@
-"""Conversion of samples, labels, targets, weights and settings: what is taken, what comes out, what is refused."""
+"""Conversion of samples, labels, targets, weights and settings: accepted inputs, results and errors."""
 
 import re
 from decimal import Decimal
@@ -22,7 +22,7 @@ def foreign(dtype):
 
 
 class Table:
-    """Not an array, but convertible to one, as tables are."""
+    """An object that is not an array but converts to one, like a table."""
 
     def __init__(self, a):
         self.a = a
@@ -32,7 +32,7 @@ class Table:
 
 
 class Subclass(np.ndarray):
-    """An array with a type of its own."""
+    """An array of another type."""
 
 
 # ------------------------------------------------------------------------------------------- samples
@@ -54,7 +54,7 @@ def test_the_rule_of_dtypes(given, order):
         assert out.flags.c_contiguous
         assert out.flags.aligned
         assert out.tolist() == [[1, 0, 1], [0, 1, 1]]
-    # A forest that exists decides.
+    # An existing forest decides.
     for dtype in (np.float32, np.float64):
         assert supervised.matrix("x", x, np.dtype(dtype)).dtype == dtype
 
@@ -151,7 +151,7 @@ def test_tables_of_pandas():
         supervised.labels("y", pandas.Series(["u", "v"], dtype=object), 2)
 
 
-# A column that is refused, with words of the remedy, and what the remedy makes of it.
+# A column that is refused, words of the remedy, and the result of the remedy.
 COLUMNS = {
     "dates": (
         lambda pd: pd.Series(pd.to_datetime(["2020-01-01", "2020-01-03"])), "convert dates to numbers", "days",
@@ -184,7 +184,7 @@ COLUMNS = {
 }  # fmt: skip
 
 
-# A table of Float64 alone becomes an array with NaN.
+# A table of only Float64 becomes an array with NaN.
 @pytest.mark.libraries
 @pytest.mark.parametrize(
     ("name", "beside"), [(name, b) for name in COLUMNS for b in (True, False) if b or name != "pandas.NA"]
@@ -210,7 +210,7 @@ def test_what_is_wrong_with_samples():
 
 
 class Sparse:
-    """numpy.asarray makes an object without axes of it, as of SciPy's sparse matrices."""
+    """numpy.asarray returns an object without axes, as for SciPy's sparse matrices."""
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ FAST = {"n_members": 1, "n_trees": 20, "depth": 4, "n_projections": 30, "steps":
 
 
 def table(n=600, seed=0):
-    """Three classes by an oblique and a plain split, with long tails, categories and a constant column."""
+    """Returns a table of three classes by an oblique and an axis-aligned split, with skewed and constant
+    columns."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, 6))
     x[:, 3] = np.exp(2 * x[:, 3])
@@ -29,7 +30,7 @@ def table(n=600, seed=0):
 
 @functools.cache
 def small_model():
-    """A model of 100 rows, which no test changes."""
+    """Returns a model of 100 rows, which no test changes."""
     return tabular.fit(*table(100), n_classes=3, validation=0.0, **FAST, rng=0)
 
 
@@ -207,7 +208,7 @@ def test_rows_of_ones_own_are_judged_by():
 
 @pytest.mark.parametrize("factor", [0.4, 0.6, 0.8, 1.0])
 def test_scores_that_are_too_sure_are_lowered(factor):
-    """Of 1000 held-out rows with the true log-odds divided by a factor, this one has the least loss."""
+    """On 1000 held-out rows with the true log-odds divided by a factor, this factor has the smallest loss."""
     share = np.repeat([0.1, 0.3, 0.7, 0.9], 250)
     y = (np.arange(1000) % 250 < 250 * share).astype(np.int32)
     scores = np.column_stack([0 * share, np.log(share / (1 - share)) / factor]).astype(np.float32)
@@ -409,7 +410,7 @@ def test_training_that_diverges_is_an_error(monkeypatch):
 
 
 def gaps(n=900, share=0.2, seed=0):
-    """Two classes by a sum of columns, each of which two others tell of; a share of the values is missing."""
+    """Returns two classes by a sum of columns, each of which two others predict; some values are missing."""
     rng = np.random.default_rng(seed)
     causes = rng.normal(size=(n, 3))
     x = np.hstack([causes, causes + 0.3 * rng.normal(size=(n, 3)), causes * 50 + 7])
@@ -473,7 +474,7 @@ def test_tables_with_missing_values_are_learned(task):
 
 
 def test_a_gap_alone_tells_of_the_class():
-    # Only the forest, which reads NaN itself, can know it: a number takes the place of NaN for hinge trees.
+    # Only the forest can use it, since it reads NaN; for hinge trees a number replaces NaN.
     rng = np.random.default_rng(0)
     x = rng.normal(size=(600, 2))
     y = (rng.random(600) < 0.5).astype(int)
@@ -530,7 +531,8 @@ def test_rows_of_ones_own_may_have_gaps():
 
 
 def zones(n=900, seed=0):
-    """Numbers, 60 zones and 4 kinds, whose effects do not follow their numbers; gaps in all of them."""
+    """Returns numbers, 60 zones and 4 kinds, whose effects are unrelated to their codes; all have missing
+    values."""
     rng = np.random.default_rng(seed)
     effect, zone, kind = rng.normal(size=60), rng.integers(0, 60, n), rng.integers(0, 4, n)
     x = np.column_stack([rng.normal(size=n), 7 * zone, rng.normal(size=n), kind])
@@ -562,7 +564,7 @@ def test_categories_are_learned(task):
 
 
 def test_categories_are_names():
-    """Other numbers in the same order are the same categories, also where gaps of numbers are filled in."""
+    """Other codes in the same order are the same categories, also if missing numbers are filled in."""
     x, score = zones(300)
     other = np.column_stack([x[:, 0], x[:, 1] ** 2 / 7, x[:, 2:]])
     a, b = (tabular.fit(rows, score > 0, categorical=[1, 3], **FAST, rng=0) for rows in (x, other))
@@ -605,7 +607,7 @@ def test_codes_of_categories():
     assert (at_rows[:, 1:] == levels.codes_of(found, x)[:, 1:]).all()
     np.testing.assert_allclose(at_rows[:, 1:].mean(axis=0), 0, atol=1e-6)
     np.testing.assert_allclose(at_rows[:, 1:].std(axis=0), 1, rtol=1e-5)
-    # One of two categories has no indicator: the statistic tells the same.
+    # One of two categories has no indicator: the statistic has the same information.
     two = levels.fit_levels(rows, np.where(x == 3, 3.0, 9.0), np.array([True]), "regression", 1, 0)[0]
     assert two.widths.tolist() == [1]
     many = levels.fit_levels(
@@ -685,7 +687,7 @@ CHANGES = [
 
 @functools.cache
 def model_of_gaps():
-    """A model of 100 rows with missing values and categories, which no test changes."""
+    """Returns a model of 100 rows with missing values and categories, which no test changes."""
     x, score = zones(100)
     x[::9, ::2] = np.nan
     return tabular.fit(x, score > 0, categorical=[1, 3], validation=0.0, **FAST, rng=0)
@@ -770,7 +772,7 @@ def test_levels_of_another_kind_are_refused():
 
 
 def flat(a):
-    """All arrays of nested tuples."""
+    """Yields all arrays of nested tuples."""
     return [b for part in a for b in flat(part)] if isinstance(a, tuple) else [np.asarray(a)]
 
 

@@ -1,4 +1,4 @@
-"""Parallel loops under OpenMP's settings and runtimes: they end, and Ctrl-C ends them, whatever the team."""
+"""Parallel loops end, and Ctrl-C ends them, with all settings, runtimes and teams of OpenMP."""
 
 import ctypes.util
 import hashlib
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs 
 
 
 def _llvm():
-    """The file name of LLVM's OpenMP runtime, which offers GCC's interface too."""
+    """Returns the file name of LLVM's OpenMP runtime, which also has GCC's interface."""
     name = ctypes.util.find_library("omp")
     if sys.platform != "linux" or name is None:
         pytest.skip("needs libomp on Linux: apt install libomp5")

@@ -1,4 +1,4 @@
-"""Operators in PyTorch: bits of the NumPy functions, gradients, compilers, bad input."""
+"""Operators in PyTorch: bit-identical to the NumPy functions; gradients, compilers, bad input."""
 
 import weakref
 from functools import partial
@@ -23,7 +23,7 @@ pytestmark = [
 
 kinds = pytest.mark.parametrize("kind", ["tree", "fern"])
 aggregates = pytest.mark.parametrize("aggregate", ["sum", "mean", None])
-# What vertices read, the windows, and the shape of x.
+# The margin, the windows, and the shape of x.
 FORMS = {
     "columns": ("column", None, (30, 6)),
     "projections": ("projection", None, (30, 6)),
@@ -40,7 +40,7 @@ main_forms = pytest.mark.parametrize("form", MAIN)
 
 
 def problem(kind, form="columns", outputs=(2,), dtype=np.float32, n=None, n_trees=4, depth=3):
-    """A batch and a forest as NumPy arrays, and the words for `hinge`."""
+    """Returns a batch and a forest as NumPy arrays, and the settings for `hinge`."""
     margin, windows, shape = FORMS[form]
     shape = shape if n is None else (n, *shape[1:])
     n_features = shape[1]

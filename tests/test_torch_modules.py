@@ -686,7 +686,7 @@ def test_two_processes_train_as_one(tmp_path):
         torch.testing.assert_close(first[name], wanted)
 
 
-def test_p1_network_is_the_numpy_network_step_by_step():
+def test_network_of_lay_2018_is_the_numpy_network_step_by_step():
     """Fig. 2c as modules and as arrays: products are by the same BLAS, all other values bit-identical."""
     from hforest import optim
 

@@ -5,9 +5,9 @@
     python bench/paper/deep_neural.py
 
 Zhang 2017, section 2, and P. Kontschieder, M. Fiterau, A. Criminisi, S. Rota Bulò, *Deep Neural Decision
-Forests*, 2015: the decision functions of the trees are the outputs of a network that is trained end to end,
-and at the start of every epoch the leaves are fitted to all training samples by the closed-form update. In
-the first epoch they are also fitted after 50, 100, 200 and 400 batches, to 10 000 samples: the leaves of a
+Forests*, 2015: the decision functions of the trees are the outputs of a network that is trained end to end.
+At the start of every epoch the leaves are fitted to all training samples by the closed-form update. In the
+first epoch they are also fitted after 50, 100, 200 and 400 batches, to 10 000 samples: the leaves of a
 network that has learned nothing are nearly uniform, and give it small gradients.
 
 Two convolutions of 5x5 (20 and 50 maps), each with 2x2 maxima, 500 linear units with dropout, and a linear

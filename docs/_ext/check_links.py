@@ -1,8 +1,8 @@
 """Checks the links of the built site: python docs/_ext/check_links.py docs/_build/html
 
-Every relative link, picture, script and style sheet of every page must lead to a file, and every ``#part`` to
-an element of that name, except in listings of source, which use only one name of a function. No page may load
-anything from another host. Exits with 1 if a check fails.
+Every relative link, picture, script and style sheet of every page must lead to a file. Every ``#part`` must
+be an element of that name, except in listings of source, which use only one name of a function. No page may
+load anything from another host. Exits with 1 if a check fails.
 """
 
 import sys

@@ -255,16 +255,16 @@ def grow(
     Parameters
     ----------
     x : (n_samples, n_features) array_like, or a list or tuple of such arrays
-        Samples, at least one, of any real dtype, finite, or NaN for missing values if all functions accept
-        them (those of hforest.classic and hforest.manifold do). Computation is in float32 if it represents
-        every number of the dtype, else in float64. With several arrays (grains, from `scan_vectors`) level l
-        reads array l mod n_grains, and all share one dtype.
+        Samples, at least one, of any real dtype. They are finite, or NaN for missing values if all functions
+        accept them (those of hforest.classic and hforest.manifold do). Computation is in float32 if it
+        represents every number of the dtype, else in float64. With several arrays (grains, from
+        `scan_vectors`) level l reads array l mod n_grains, and all share one dtype.
     y : (n_samples,) array_like of any integer dtype or bool
         Labels, 0 to n_classes - 1.
     forests : sequence of functions, optional
         Each is called as grow(x, y, n_classes=..., rng=...) with an array of float32 or float64 and labels of
-        int32, and returns a classification Forest of the dtype of x with a fixed number of trees; by default
-        `default_forests()`.
+        int32, and returns a Forest. The Forest is for classification, has the dtype of x and a fixed number
+        of trees; by default `default_forests()`.
     sample_weight : (n_samples,) array_like of real numbers, optional
         Weights of the samples, at least 0, not all 0; samples of weight 0 are omitted. The functions then
         also receive `sample_weight`, and validation accuracies are weighted. By default all weights are

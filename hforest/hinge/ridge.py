@@ -127,7 +127,7 @@ def rounded(name: str, a: Array, dtype: np.dtype) -> Array:
     if not bool(dispatch.array_module(converted).isfinite(converted).all()):
         raise ValueError(
             f"{name}: expected margins and targets whose leaf weights are in the range of {dtype}, got "
-            "larger ones; scale x or the targets to standard deviation 1, or pass a larger l2"
+            "infinite or NaN ones; scale x or the targets to standard deviation 1, or pass a larger l2"
         )
     return converted
 

@@ -159,12 +159,12 @@ def to_onnx(
     -----
     Trees are a TreeEnsembleRegressor (ai.onnx.ml 3), with splits by categories a TreeEnsemble (ai.onnx.ml 5,
     onnxruntime 1.20 or newer) in which each tree stands once for each output. A forest with projections first
-    multiplies samples by a matrix with a column for each distinct projection and feature that a split reads,
-    in float64, which is rounded to the dtype of the forest; a sum is rounded once, but in the order of the
-    runtime, so that a sample next to a threshold may change its side. Missing values go where the forest
-    sends them, or right if the forest was grown without any. The runtime adds leaf values in float32 (float64
-    if `dtype` is), so labels may differ for nearly equal shares. Cost: microseconds per node; n_features *
-    n_columns numbers for projections.
+    multiplies samples by a matrix with a column for each distinct projection and feature that a split reads.
+    Products are in float64, and rounded to the dtype of the forest; a sum is rounded once, but in the order
+    of the runtime, so that a sample next to a threshold may change its side. Missing values go where the
+    forest sends them, or right if the forest was grown without any. The runtime adds leaf values in float32
+    (float64 if `dtype` is), so labels may differ for nearly equal shares. Cost: microseconds per node;
+    n_features * n_columns numbers for projections.
 
     Examples
     --------

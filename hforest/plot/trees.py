@@ -146,9 +146,9 @@ def tree(
     or categories, "missing: yes" says that missing values go left, too, "unknown: yes" that unknown
     categories do.
 
-    The values of leaves are shares of classes where `class_names` is given, or where the forest has at least
-    two outputs which are nowhere negative and sum to 1 in every leaf. The box of such a leaf has the colour
-    of the class with the largest share, paler for smaller shares. For other leaves the colour shows the first
+    The values of leaves are shares of classes where `class_names` is given, or if the forest has at least two
+    outputs, which are non-negative and sum to 1 in every leaf. The box of such a leaf has the colour of the
+    class with the largest share, paler for smaller shares. For other leaves the colour shows the first
     output, between its minimum and maximum in the tree.
 
     The layout is that of Reingold and Tilford 1981, for boxes of the size of their text. Text does not scale
