@@ -206,9 +206,10 @@ TABLES = {
         "Norouzi et al. 2015, Table II: pixels of CamVid in place of faces",
         (
             f"{PIXELS} --most 2 --channels raw --methods 'random forest' two-probe SPORF patches --curves",
-            f"{PIXELS} --most 1 --channels raw --methods CO2",
+            f"{PIXELS} --most 6 --channels raw --methods CO2 --windows 31",
             f"{PIXELS} --most 2 --channels channels context --methods 'random forest' patches",
-            "pixels_torch.py --data {data} --held-every 3 --seeds 1",
+            f"{PIXELS} --most 1 --channels context 'context 2' --methods patches",
+            "pixels_torch.py --data {data} --held-every 3",
         ),
         "images",
     ),
@@ -316,13 +317,11 @@ def page(records: dict[str, list[Row]]) -> str:
         rows, cells = records[name], list(table.cells())
         taken = sum(row.get("seconds", 0.0) for row in rows) / 3600
         hours = f", {taken:.1f} hours of them timed" if taken else ""
-        lines += [f"## {table.title}", "", "```text"]
-        folders = {"data": "DIR", "results": "bench/results", "work": "WORK"}
-        lines += [f"python bench/paper/{command.format(**folders)}" for command in table.commands]
         lines += [
-            "```",
+            f"## {table.title}",
             "",
-            f"Settings and departures: [{table.page}]({table.page}.md). {len(rows)} rows on record{hours}.",
+            f"`python bench/paper/all.py --data DIR --only {name}`. Settings and departures: "
+            f"[{table.page}]({table.page}.md). {len(rows)} rows on record{hours}.",
         ]
         if cells:
             lines += [
