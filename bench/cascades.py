@@ -51,7 +51,7 @@ def ours(data: Any, n_trees: int, n_levels: int, threads: int) -> float:
 
 
 def with_sklearn(data: Any, n_trees: int, n_levels: int, threads: int) -> float:
-    """The same with scikit-learn's forests."""
+    """Returns the same accuracy with scikit-learn's forests."""
     from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
     from sklearn.model_selection import StratifiedKFold
 

@@ -160,7 +160,7 @@ def start(x: Any, y: Any, n_classes: int, q: int, repeats: int) -> dict[str, Any
 
 
 def sklearn_start(x: Any, y: Any, q: int, repeats: int) -> dict[str, float]:
-    """The same choice in scikit-learn, where it is installed: a root with q candidates less one with one."""
+    """Returns the time of this choice in scikit-learn: a root with q candidates minus one with one."""
     try:
         from sklearn.tree import DecisionTreeClassifier
     except ImportError:
@@ -183,7 +183,7 @@ def start_text(row: dict[str, Any]) -> str:
 
 
 def mnist(folder: Path) -> tuple[Any, Any]:
-    """Its training samples, pixels in [0, 1]."""
+    """Returns the training samples of MNIST, pixels in [0, 1]."""
     file = np.load(folder / "mnist.npz")
     x = np.ascontiguousarray(file["x_train"].reshape(60_000, -1), np.float32) / 255
     return x, file["y_train"].astype(np.int32)

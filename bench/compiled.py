@@ -1,4 +1,4 @@
-"""torch.compile in the benches: one static graph for each function, in a process of its own, or an error.
+"""torch.compile in the benches: one static graph for each function, in a separate process, or an error.
 
 PyTorch compiles a function again for every shape and gradient mode. After eight times (its limit for one code
 object in a process) it runs the function without compiling, and only warns. A time measured then is not that

@@ -38,7 +38,7 @@ PACKED: dict[str, Callable[..., Any]] = {"": open, ".gz": gzip.open, ".bz2": bz2
 
 
 class Source(NamedTuple):
-    """How the arrays of a set are made."""
+    """Recipe for the arrays of a set."""
 
     files: tuple[str, ...]
     """Their names as published."""
@@ -111,7 +111,7 @@ def two(dtype: str, classes: Classes, separator: str | None = ",", **more: Any) 
 
 
 def madelon(x: Path, y: Path, x_test: Path, y_test: Path) -> Arrays:
-    """Labels in files of their own."""
+    """Reads features and labels from separate files."""
     return text(((x, y), (x_test, y_test)), "int16", sign, None)
 
 

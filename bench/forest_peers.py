@@ -94,7 +94,7 @@ def growers(x: Any, y: Any, n_trees: int, threads: int, patches: tuple[int, ...]
 
 
 def onnx_session(model: Any, n_features: int, threads: int) -> Any:
-    """scikit-learn's forest in onnxruntime, as a function of samples; None where that is not installed."""
+    """Returns scikit-learn's forest in onnxruntime as a function of samples, or None without onnxruntime."""
     try:
         import onnxruntime
         from skl2onnx import convert_sklearn
@@ -110,7 +110,7 @@ def onnx_session(model: Any, n_features: int, threads: int) -> Any:
 
 
 def lightgbms(x: Any, y: Any, n_trees: int, depth: int) -> Any:
-    """A forest of lightgbm's for two classes, or None where it is not installed."""
+    """Returns a forest of lightgbm for two classes, or None if it is not installed."""
     try:
         import lightgbm
     except ImportError:
@@ -125,7 +125,7 @@ def lightgbms(x: Any, y: Any, n_trees: int, depth: int) -> Any:
 
 
 def xgboosts(x: Any, y: Any, n_trees: int, depth: int) -> Any:
-    """A forest of xgboost's for two classes, or None where it is not installed."""
+    """Returns a forest of xgboost for two classes, or None if it is not installed."""
     try:
         import xgboost
     except ImportError:

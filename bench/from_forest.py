@@ -78,7 +78,7 @@ def start(kind: str, x: Any, y: Any, forest: Any, task: Any, **settings: Any) ->
 
 
 def per_leaf(x: Any, forest: Any, l2: float) -> Any:
-    """Least squares in each leaf by itself, for the values of its own grown tree less their mean."""
+    """Fits each leaf separately by least squares to the values of its grown tree minus their mean."""
     t, f, w = hinge.from_forest(x, None, forest, tolerance=1.0).parameters
     leaf, margin, _ = hinge.traverse(x, t, f)
     first = forest.tree_start[:-1]

@@ -102,7 +102,7 @@ def hinge_step(shape: tuple[int, ...], xp: Any) -> Job:
 
 
 def torch_step(shape: tuple[int, ...]) -> Call:
-    """The same step in PyTorch, compiled, its kernels launched as one CUDA graph."""
+    """Returns the same step in PyTorch, compiled, with its kernels launched as one CUDA graph."""
     import torch
     from torch_peers import PlainForest
 
@@ -399,8 +399,7 @@ def run(name: str, copied: float) -> dict[str, Any]:
 
 
 def tests(minutes: float) -> dict[str, Any]:
-    """Runs the tests of the GPU in separate processes; returns the number that passed, and the failed
-    ones."""
+    """Runs the tests of the GPU in separate processes; returns the number of passes, and the failures."""
     begin = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")

@@ -340,7 +340,7 @@ def count_resources(rows: list[dict[str, Any]], dtype: Any = np.float32) -> list
 
 
 def share(used: int, sectors: int) -> float:
-    """Bytes used of those of sectors; 1 where there are none."""
+    """Returns the fraction of the bytes of sectors that is used; 1 without sectors."""
     return used / (SECTOR * sectors) if sectors else 1.0
 
 

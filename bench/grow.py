@@ -73,7 +73,7 @@ def load(name: str, folder: Path | None) -> Data | None:
 
 
 def growers(name: str, data: Data, options: argparse.Namespace, threads: int) -> forest_peers.Growers:
-    """What to time: each call grows a forest and returns a function from samples to classes."""
+    """Returns the calls to time; each grows a forest and returns a function from samples to classes."""
     x, y, _, _ = data
     side, patches = int(x.shape[1] ** 0.5), (2, 3, 8) if name in ("usps", "mnist") else ()
 
@@ -193,7 +193,7 @@ def peak(path: str, trees: int, max_bins: int | None) -> int:
 
 
 def memory_of(name: str, x: Any, y: Any, trees: int, max_bins: int | None = None) -> dict[str, Any]:
-    """Peak of memory of growing a forest in a process of its own, beside its samples."""
+    """Returns the peak memory of growing a forest in a separate process, without its samples."""
     with tempfile.TemporaryDirectory() as to:
         np.save(Path(to) / "x.npy", x)
         np.save(Path(to) / "y.npy", y)

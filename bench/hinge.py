@@ -75,7 +75,7 @@ def check(kind: Any, x: Any, t: Any, f: Any, w: Any, grad_y: Any) -> None:
 
 
 def rungs(kind: Any, x: Any, t: Any, f: Any, w: Any, grad_y: Any) -> dict[str, Calls]:
-    """Job -> rung -> the call to time."""
+    """Returns job -> rung -> call to time."""
     words: dict[str, Any] = {"kind": kind, "aggregate": "sum"}
     route = hinge.traverse(x, t, f, kind=kind)
 
@@ -97,7 +97,7 @@ def rungs(kind: Any, x: Any, t: Any, f: Any, w: Any, grad_y: Any) -> dict[str, C
 
 
 def gpu_rungs(kind: Any, arrays: tuple[Any, ...]) -> dict[str, Calls] | None:
-    """The same on a GPU, synchronised, or None where there is none."""
+    """Returns the same calls on a GPU, synchronised, or None without a GPU."""
     try:
         import cupy
 

@@ -54,7 +54,7 @@ def fused(kind: Any, arrays: tuple[np.ndarray, ...]) -> tuple[hinge.Route, Calls
 
 
 def layered(kind: Any, arrays: tuple[np.ndarray, ...], route: hinge.Route) -> Calls:
-    """The same by a matrix product and trees on its columns; gradients along the same route."""
+    """Returns the same by a matrix product and trees on its columns; gradients use the same route."""
     x, t, p, w, grad_y = arrays
     words: dict[str, Any] = {"kind": kind, "aggregate": "sum"}
     flat, features = p.reshape(-1, x.shape[1]), np.arange(t.size, dtype=np.int32).reshape(t.shape)

@@ -156,14 +156,14 @@ def grower(name: str, x: Any, y: Any, n_trees: int, threads: int) -> Callable[[]
 
 
 def forget_peak() -> None:
-    """Lets the peak of this process's memory start anew, where the system can."""
+    """Resets the memory peak of this process, if the system can."""
     path = Path("/proc/self/clear_refs")
     if path.exists():
         path.write_text("5")
 
 
 def measure(name: str, folder: Path, n: int, n_trees: int, threads: int) -> dict[str, Any]:
-    """One measurement, in a process of its own: prints a line of json."""
+    """Returns one measurement, taken in a separate process."""
     hforest.set_num_threads(threads)
     x, y = np.fromfile(folder / "x", np.float32).reshape(-1, N_FEATURES), np.fromfile(folder / "y", np.int32)
     x, y, x_test, y_test = x[:n], y[:n], x[n:], y[n:]
@@ -227,7 +227,7 @@ def check(best: dict[str, dict[str, Any]]) -> None:
 
 
 def against(name: str, best: dict[str, dict[str, Any]]) -> dict[str, float]:
-    """How many times as long its peers took."""
+    """Returns the times of peers relative to that of hforest."""
     taken = {peer: found["seconds"] for peer, found in best.items() if "seconds" in found}
     return {
         peer: taken[peer] / taken[name] for peer in PEERS.get(name, []) if peer in taken and name in taken

@@ -41,8 +41,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
 
 
 def load(folder: Path, test: bool) -> list[Any]:
-    """Returns training and test samples of unit deviation; without `test` held-out ones instead of test
-    ones."""
+    """Returns training and test samples of unit deviation; without `test` held-out ones for testing."""
     import torch
 
     with np.load(folder / "letter.npz") as file:

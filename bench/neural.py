@@ -106,7 +106,7 @@ def numpy_parts(f: Any, leaves: Any, y: Any, jobs: tuple[str, ...]) -> None:
 
 
 def torch_rungs(f: Any, leaves: Any, y: Any, threads: int) -> dict[str, Calls]:
-    """Job -> rung -> what to time with PyTorch; empty where it is not installed."""
+    """Returns job -> rung -> call to time with PyTorch; empty if it is not installed."""
     try:
         torch: Any = importlib.import_module("torch")
     except ImportError:
@@ -140,7 +140,7 @@ def torch_rungs(f: Any, leaves: Any, y: Any, threads: int) -> dict[str, Calls]:
 
 
 def plainly(call: Callable[[], Any], path: str) -> Callable[[], Any]:
-    """The same call on another vector path."""
+    """Returns the same call on another vector path."""
 
     def timed() -> None:
         best = machine.simd()
@@ -154,7 +154,7 @@ def plainly(call: Callable[[], Any], path: str) -> Callable[[], Any]:
 
 
 def rungs(f: Any, leaves: Any, y: Any) -> dict[str, Callable[[], Any]]:
-    """Job -> what to time."""
+    """Returns job -> rung -> call to time."""
     start = neural.uniform_leaves(
         leaves.shape[0], leaves.shape[1].bit_length() - 1, leaves.shape[2], dtype=f.dtype
     )
@@ -191,7 +191,7 @@ def extra_memory(call: Callable[[], Any]) -> float | None:
 
 
 def gpu_rungs(f: Any, leaves: Any, y: Any) -> Calls:
-    """The same on a GPU, synchronised; empty where there is none."""
+    """Returns the same calls on a GPU, synchronised; empty without a GPU."""
     try:
         import cupy
 

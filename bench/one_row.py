@@ -123,7 +123,7 @@ def of_letter(options: argparse.Namespace) -> tuple[dict[str, Call], Any, int]:
 
 
 def of_boosted(name: str) -> tuple[dict[str, Call], Any, int]:
-    """The same of boosted trees."""
+    """Returns the same for boosted trees."""
     import treelite
 
     from hforest import treelite as exchange

@@ -18,7 +18,7 @@ Rows = list[dict[str, Any]]
 
 
 def rows(name: str) -> Rows:
-    """Of a record."""
+    """Returns the rows of a record."""
     found: Rows = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))["rows"]
     return found
 
@@ -145,7 +145,7 @@ def growing() -> str:
 
 
 def ratios() -> str:
-    """How many times as fast as other libraries, each in its run."""
+    """Returns the speed relative to other libraries, each in its run."""
     of = rows("grow")
     pairs = [("exact", "scikit-learn"), ("exact", "scikit-learn-intelex"), ("exact", "ydf")]
     pairs += [("binned", "scikit-learn"), ("binned", "scikit-learn-intelex")]
@@ -167,7 +167,7 @@ def ratios() -> str:
 
 
 def paths() -> str:
-    """How many times as fast as scikit-learn on each vector path."""
+    """Returns the speed relative to scikit-learn on each vector path."""
     of = rows("grow_paths")
     body = []
     for rung in ("exact", "binned", "sparse"):

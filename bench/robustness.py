@@ -119,7 +119,7 @@ def child(name: str, n: int, megabytes: int | None) -> None:
 
 
 def in_child(name: str, n: int, megabytes: int | None = None) -> dict[str, Any]:
-    """What `child` prints in a process of its own, or how that process ended."""
+    """Returns the output of `child` in a separate process, or the way in which that process ended."""
     words = [sys.executable, __file__, "--child", name, "--n-samples", str(n)]
     words += [] if megabytes is None else ["--megabytes", str(megabytes)]
     run = subprocess.run(words, capture_output=True, text=True)

@@ -106,7 +106,7 @@ def timed_levels(comm: Counted) -> list[tuple[float, int, int]]:
 
 
 def work(kind: str, case: dict[str, Any]) -> None:
-    """What a process runs: prints a line of json."""
+    """Runs the work of a process, and prints a line of json."""
     comm = None if kind == "engine" else Counted(communicator(kind))
     rank, size = (0, 1) if comm is None else (comm.rank, comm.size)
     n = case["rows"]

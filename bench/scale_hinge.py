@@ -125,7 +125,7 @@ def digest(arrays: list[np.ndarray]) -> str:
 
 
 def work(kind: str, case: dict[str, Any], folder: Path) -> None:
-    """What a process runs: prints a line of json."""
+    """Runs the work of a process, and prints a line of json."""
     data = demo.load_data(folder / "letter.npz", n_train=16000)
     config = demo.Config(kind=case["forest"], n_trees=case["trees"], batch_size=BATCH, lr=LR)
     state = demo.start(config, data.x_train.shape[1], data.n_classes)

@@ -131,7 +131,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """Runs each kind on each matrix in a process of its own."""
+    """Runs each kind on each matrix in a separate process."""
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument("--shapes", nargs="+", default=["20000x20000", "100000x100000"])

@@ -43,7 +43,7 @@ def check(values: Any, y: Any, n_classes: int, criterion: Any) -> None:
 
 
 def stump(values: Any, y: Any, criterion: str) -> Callable[[], Any] | None:
-    """scikit-learn's search over one node, or None where it is not installed."""
+    """Returns scikit-learn's search over one node, or None if it is not installed."""
     try:
         from sklearn.tree import DecisionTreeClassifier
     except ImportError:

@@ -51,7 +51,7 @@ POOLED, EACH = (0.046, 0.054), (0.035, 0.065)
 GROUPS = 10
 """Groups of ranks, at most, whose frequencies chi-square compares."""
 DEPENDENCES = ("linear 0", "linear 0.5", "linear 0.9", "sine")
-"""How views depend on each other."""
+"""Kinds of dependence between views."""
 BATCH = 50
 """Sets of one cell before the next one's."""
 
@@ -247,7 +247,7 @@ CATEGORIES = (2, 4, 10, 100, 1000)
 
 
 def as_published(inside: Part, outside: Part) -> np.ndarray:
-    """What a split adds to MDI-oob of Li et al. 2019: the mean of a node weighs sides by in-bag rows."""
+    """Returns the contribution of a split to MDI-oob (Li et al. 2019), with sides weighted by in-bag rows."""
     whole, left, right = (
         (of[:, :1] * means(of) * means(within))[:, 1:].sum(axis=1)
         for within, of in zip(inside[:3], outside[:3], strict=True)

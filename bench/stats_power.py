@@ -45,7 +45,7 @@ Test = Callable[[np.ndarray, np.ndarray, int], float]
 
 
 def published(x: np.ndarray, y: np.ndarray, seed: int) -> float:
-    """The share that two forests give; a third of the rows is for the comparison."""
+    """Returns the share of exchanged trees of two forests; a third of the rows is for the comparison."""
     train, test = slice(None, 2 * len(x) // 3), slice(2 * len(x) // 3, None)
     every = np.arange(x.shape[1])
     return stats.two_forest_test(

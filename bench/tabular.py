@@ -96,8 +96,7 @@ def _answers(p: np.ndarray, data: Data) -> np.ndarray:
 
 
 def _categorical(data: Data) -> tuple[Predict, Settings]:
-    """Returns a conversion of missing categories to NaN, and the argument that names columns of
-    categories."""
+    """Returns a conversion of missing categories to NaN, and the argument for columns of categories."""
     columns = list(data.categorical)
     if not columns:
         return lambda x: x, {}
@@ -365,8 +364,7 @@ def labels_of(p: np.ndarray) -> np.ndarray:
 
 
 def log_loss(p: np.ndarray, y: np.ndarray) -> float:
-    """Returns the mean of -ln of the probabilities of labels, at least EPS, over rows with labels other than
-    -1."""
+    """Returns the mean of -ln of the probabilities of labels, at least EPS, without rows of label -1."""
     rows = np.flatnonzero(y >= 0)
     return float(-np.log(np.maximum(p[rows, y[rows]], EPS)).mean())
 
@@ -379,8 +377,7 @@ def error(p: np.ndarray, y: np.ndarray, n_classes: int | None) -> float:
 
 
 def search(method: str, data: Data, seconds: float) -> Settings:
-    """Returns the settings of smallest error on a fifth of the samples, among those tried in the time
-    limit."""
+    """Returns the settings of smallest error on a fifth of the samples, among those tried in time."""
     name, given = parsed(method)
     rng, end = np.random.default_rng([data.seed, 2]), time.process_time() + seconds
     held = np.arange(len(data.y)) % 5 == 0  # the samples are in random order
@@ -506,7 +503,7 @@ class Summary(NamedTuple):
     tables: list[str]
     methods: list[str]
     errors: np.ndarray
-    """(n_tables, n_methods) means over splits, NaN where there are none."""
+    """(n_tables, n_methods) means over splits, NaN if there are none."""
     seconds: np.ndarray
     """Means of the seconds of fitting, in the form of errors."""
     ranks: np.ndarray
@@ -516,7 +513,7 @@ class Summary(NamedTuple):
     times: np.ndarray
     """(n_methods,) geometric mean of seconds over BASE's."""
     losses: np.ndarray
-    """(n_tables, n_methods) mean log losses over splits, NaN where there are none."""
+    """(n_tables, n_methods) mean log losses over splits, NaN if there are none."""
     loss_ratios: np.ndarray
     """(n_methods,) geometric mean of log losses over BASE's, of tables on which none is 0."""
 
@@ -641,8 +638,7 @@ def critical_difference(n_methods: int, n_tables: int, level: float = 0.05) -> f
 
 
 def mean_ranks(rows: list[Settings]) -> tuple[list[str], np.ndarray, int, int]:
-    """Returns methods by mean rank over the tables on which all have errors; the number of these and of all
-    tables."""
+    """Returns methods by mean rank over tables with all errors, the number of these, and of all tables."""
     methods = list(dict.fromkeys(row["method"] for row in rows))
     parts = []
     for task in ("classification", "regression"):

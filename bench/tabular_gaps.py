@@ -53,7 +53,7 @@ COLUMNS = {
 }  # fmt: skip
 """Columns that --categories takes as categories."""
 INDICATORS = {"connect4": 3, "dna": 3}
-"""Indicators that stand for one column of these tables; none of them is 1 for one more category."""
+"""Indicators that represent one column of these tables; all are 0 for one further category."""
 
 Table = dict[str, Any]
 
@@ -163,7 +163,7 @@ METHODS: dict[str, Method] = {
     "forest alone": lambda data, seed, **more: _fitted(data, seed, steps=0, share=0.0, **more),
     "lightgbm": lambda data, seed, **more: _boosted(data, seed),
 }
-"""What takes the place of missing values, by its name."""
+"""Replacements of missing values, by name."""
 
 
 # ------------------------------------------------------------------------------------------- categories
@@ -194,7 +194,7 @@ OF_CATEGORIES: dict[str, Method] = {
     ),
     "catboost, categories": lambda data, seed, **more: _of_catboost(data, seed),
 }
-"""What columns of categories are taken as, by its name."""
+"""Interpretations of columns of categories, by name."""
 
 
 # -------------------------------------------------------------------------------------------- record

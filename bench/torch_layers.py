@@ -178,7 +178,7 @@ PLAIN: dict[str, tuple[str, tuple[bool, bool], dict[str, bool]]] = {
 """Rungs in plain PyTorch: how leaf weights are read; compiled network, optimiser; settings of Adam."""
 
 _steps: dict[str, Callable[[int], float]] = {}
-"""Of this process: the rung that it takes steps of."""
+"""The rung of which this process takes steps."""
 
 
 def networks() -> tuple[Any, Callable[[], Any], Callable[[str], Any]]:
@@ -348,7 +348,7 @@ def _kilobytes(name: str) -> int:
 
 
 def _peak(name: str, way: str, threads: int) -> float:
-    """MB of memory at the peak of a call above what is there before; for a process of its own, on Linux."""
+    """Returns the peak memory of a call in MB above that before; for a separate process on Linux."""
     import torch
 
     hforest.set_num_threads(threads)

@@ -1,4 +1,4 @@
-"""A worker with rows of its own, started by torchrun's environment variables or mpiexec; see test_scale_rows.py.
+"""A worker with its own rows, started by torchrun's environment variables or mpiexec; see test_scale_rows.py.
 
 row_worker.py torch|mpi CASE     prints a hash of the forest, or the error and how long it took
 """

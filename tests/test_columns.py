@@ -74,7 +74,7 @@ SOURCES = [
 
 @pytest.fixture(autouse=True)
 def narwhals(request):
-    """Frames are read through narwhals: tests of them are skipped where it is missing."""
+    """Skips a test of data frames if narwhals, which reads them, is missing."""
     source = getattr(request.node, "callspec", None)
     if source is not None and source.params.get("source") in FRAMES:
         pytest.importorskip("narwhals")

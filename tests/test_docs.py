@@ -34,7 +34,7 @@ INTEGRATIONS = {
     "plot": "3.8",
     "dask": "2024.8",
 }
-"""With the oldest version of the library."""
+"""Libraries with their oldest supported version."""
 LIBRARY = {"plot": "matplotlib"}
 """Libraries of integrations that have another name."""
 PAGE_NEEDS = {

@@ -1151,7 +1151,7 @@ def test_a_host_bootstrap_without_weight_takes_every_sample(cuda):
 
 
 def of_views(distribution):
-    """The same, of three views, one of a single column; a node samples four projections."""
+    """Returns the same for three views, one of a single column; a node samples four projections."""
     last = distribution.n_features - 1
     views = [[4, 0, 2], [1, 3, *range(5, last)], [last]]
     return project.grouped_distribution(distribution, views, [1, 2, 1])

@@ -985,7 +985,7 @@ def size(test, n_sets=200):
 @pytest.mark.slow
 @pytest.mark.parametrize("statistic", ["information", "auc"])
 def test_valid_tests_hold_their_level(statistic):
-    """Of 200 null sets more than 20 are rejected with probability 0.001 where the level is 0.05."""
+    """At the level 0.05, more than 20 of 200 null sets are rejected with probability 0.001."""
 
     def permuted(seed):
         settings = {"statistic": statistic, "n_trees": 30, "n_permutations": 99, "max_exceed": 5, "rng": seed}

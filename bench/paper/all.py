@@ -223,7 +223,7 @@ TABLES = {
         _deep,
     ),
 }
-"""In the order of the runs: short ones first, PyTorch's last."""
+"""Tables in the order of the runs: short ones first, those with PyTorch last."""
 NO_SCRIPT = {
     "Lay et al. 2018, Table 2, human activity and poker's test file": "no data; isolet and sampled hands",
     "Norouzi et al. 2015, Table I, SatImage, Pendigits, Protein, SensIT, Covertype": (
@@ -269,7 +269,7 @@ def figures(cell: Cell, rows: list[Row]) -> list[float]:
 
 
 def compared(paper: str, ours: list[float]) -> tuple[str, str]:
-    """Returns ours - the paper's, and its interval of 95 % where there are several runs."""
+    """Returns ours - the paper's, and its interval of 95 % if there are several runs."""
     plain = re.fullmatch(r"([\d.]+)( ± [\d.]+)?", paper)
     if not plain:
         return "–", "–"
@@ -291,7 +291,7 @@ def line(cell: Cell, rows: list[Row]) -> str:
 
 
 def read(results: Path) -> dict[str, list[Row]]:
-    """Returns the rows of every table's record; none where there is no file."""
+    """Returns the rows of every table's record; empty without a file."""
     found = {}
     for name, table in TABLES.items():
         path = results / f"{name}.json"

@@ -117,7 +117,7 @@ CODING = {
     "usps": "in [0, 1]",
     "optdigits": "in [0, 1]",
 }
-"""How features are coded unless a script asks for another coding."""
+"""Default codings of features."""
 
 
 TRAINED_ON = {"letter": 15_000, "connect4": 55_000, "covertype": 500_000}

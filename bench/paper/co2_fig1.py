@@ -35,7 +35,7 @@ PARTS = ("training", "validation")
 
 
 def settings(kind: str) -> dict[str, Any]:
-    """Of one tree; names as in the records."""
+    """Returns the settings of one tree, with names as in the records."""
     base = co2_data.SETTINGS["mnist"]
     if kind == "univariate":
         return {"max_features": base["max_features"], "bootstrap": False}

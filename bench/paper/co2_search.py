@@ -165,7 +165,7 @@ FOLDS = {"shuttle": 5}
 
 
 def number(value: Any) -> str:
-    """Of a table's cell."""
+    """Returns the text of a number in a table."""
     if value is None:
         return ""
     return f"{value:g}" if not isinstance(value, bool) else "yes" if value else "no"

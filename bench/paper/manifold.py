@@ -80,7 +80,7 @@ def simulated(name: str, size: int, seed: int) -> tuple[Any, Any, Any, Any]:
 
 
 def mnist(folder: Path, size: int, seed: int) -> tuple[Any, Any, Any, Any]:
-    """Some training images, drawn anew for each seed, and the official test images."""
+    """Returns random training images, which depend on the seed, and the official test images."""
     file = np.load(folder / "mnist.npz")
     chosen = np.random.default_rng(seed).permutation(60_000)[:size]
     x, x_test = (file[key].reshape(len(file[key]), -1).astype(np.float32) for key in ("x_train", "x_test"))
