@@ -14,7 +14,7 @@ from hforest.co2.rows cimport HF_LANES, HF_TOGETHER, hf_rows, real
 from hforest.co2.stump_fit cimport fit_hyperplane, hf_stump_workspace, start_stump
 from hforest.core.machine cimport hf_has_stopped, hf_stopped
 from hforest.core.arena cimport hf_arena, take, take_zeros
-from hforest.growth.builder cimport reserve_entries
+from hforest.growth.builder cimport add_entries
 from hforest.growth.column_source cimport best_column, start_columns
 from hforest.growth.node_orders cimport fill_sides, hf_column_workspace
 from hforest.growth.node_samples cimport score_sides
@@ -145,14 +145,8 @@ cdef bint _write(
 ) noexcept nogil:
     # Writes the hyperplane, or the feature, of a node.
     cdef hf_hyperplane_workspace* work = <hf_hyperplane_workspace*> r.source
-    cdef int64_t e
     tree.feature[v] = -2 if work.n_entries else <int32_t> split.column
-    if not reserve_entries(tree, work.n_entries):
-        return False
-    for e in range(work.n_entries):
-        tree.indices[tree.n_entries + e], tree.data[tree.n_entries + e] = work.index[e], work.factor[e]
-    tree.n_entries += work.n_entries
-    return True
+    return add_entries(t, tree, work.index, work.factor, work.n_entries)
 
 
 cdef hf_source source_of_hyperplanes(const hf_hyperplanes* hyperplanes) noexcept nogil:

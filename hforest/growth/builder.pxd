@@ -1,3 +1,4 @@
+from cython cimport floating
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from hforest.growth.task cimport hf_task, hf_tree
@@ -25,5 +26,7 @@ cdef bint grow_tree(
     const hf_task* t, int64_t number, const int32_t* counts, const int32_t* order, hf_tree* tree
 ) noexcept nogil
 cdef bint add_words(hf_tree* tree, int64_t v, const uint32_t* words, int64_t n) noexcept nogil
-cdef bint reserve_entries(hf_tree* tree, int64_t n) noexcept nogil
+cdef bint add_entries(
+    const hf_task* t, hf_tree* tree, const uint32_t* index, const floating* factor, int64_t n
+) noexcept nogil
 cdef void order_tree(const hf_arrays* to, int64_t n_outputs, bint single) noexcept nogil

@@ -11,6 +11,7 @@ The random draws of a node depend only on its key, and its key only on the paren
 in which nodes grow does not change a tree.
 """
 
+from cython cimport floating
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
@@ -68,16 +69,28 @@ cdef bint _push(hf_workspace* r, hf_tree* tree, hf_pending node) noexcept nogil:
     return _add_node(tree)
 
 
-cdef bint reserve_entries(hf_tree* tree, int64_t n) noexcept nogil:
-    # Reserves space for n entries of a projection after tree.n_entries; returns whether there was memory.
-    cdef int64_t capacity = 2 * tree.entry_capacity + n + 256
-    if tree.n_entries + n <= tree.entry_capacity:
-        return True
-    resize(&tree.arena, &tree.indices, capacity * 4)
-    resize(&tree.arena, &tree.data, capacity * 8)
-    if tree.arena.failed:
-        return False
-    tree.entry_capacity = capacity
+cdef inline void _put(void* to, int64_t at, double value, bint single) noexcept nogil:
+    if single:
+        (<float*> to)[at] = <float> value
+    else:
+        (<double*> to)[at] = value
+
+
+cdef bint add_entries(
+    const hf_task* t, hf_tree* tree, const uint32_t* index, const floating* factor, int64_t n
+) noexcept nogil:
+    # Appends the entries of a projection, in the dtype of the samples; returns whether there was memory.
+    cdef int64_t e, capacity = 2 * tree.entry_capacity + n + 256
+    if tree.n_entries + n > tree.entry_capacity:
+        resize(&tree.arena, &tree.indices, capacity * 4)
+        resize(&tree.arena, &tree.data, capacity * (4 if t.single else 8))
+        if tree.arena.failed:
+            return False
+        tree.entry_capacity = capacity
+    for e in range(n):
+        tree.indices[tree.n_entries + e] = index[e]
+        _put(tree.data, tree.n_entries + e, factor[e], t.single)
+    tree.n_entries += n
     return True
 
 
@@ -232,19 +245,12 @@ cdef bint grow_tree(
     return fine and not hf_has_stopped(t.watch)
 
 
-cdef inline void _put(void* to, int64_t at, double value, bint single) noexcept nogil:
-    if single:
-        (<float*> to)[at] = <float> value
-    else:
-        (<double*> to)[at] = value
-
-
 cdef void order_tree(const hf_arrays* to, int64_t n_outputs, bint single) noexcept nogil:
     # Writes a tree, its leaves and its projections in breadth-first order. Before node v is written,
     # to.left[v] holds the number of the node in the depth-first tree.
     cdef const hf_tree* tree = to.tree
-    cdef int64_t v, e, k, first, count, known = 1, n_leaves = 0, n_entries = 0, n_words = 0
-    cdef int64_t size = n_outputs * (4 if single else 8)
+    cdef int64_t v, k, first, count, known = 1, n_leaves = 0, n_entries = 0, n_words = 0
+    cdef int64_t width = 4 if single else 8, size = n_outputs * width
     cdef int32_t old
     cdef char* value
     to.left[0] = 0
@@ -275,9 +281,8 @@ cdef void order_tree(const hf_arrays* to, int64_t n_outputs, bint single) noexce
             # The left child is processed next, so its first entry follows the last one of this node.
             first = tree.indptr[old]
             count = tree.indptr[tree.left[old]] - first
-            for e in range(count):
-                to.indices[n_entries + e] = <int32_t> tree.indices[first + e]
-                _put(to.data, n_entries + e, tree.data[first + e], single)
+            memcpy(to.indices + n_entries, tree.indices + first, 4 * count)
+            memcpy(<char*> to.data + n_entries * width, <char*> tree.data + first * width, count * width)
             n_entries += count
         to.left[v] = <int32_t> known
         for k in range(2):

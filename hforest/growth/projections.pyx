@@ -13,7 +13,7 @@ from libc.string cimport memset
 from hforest.core.arena cimport hf_arena, take, take_zeros
 from hforest.core.machine cimport hf_stopped, hf_stopped_after
 from hforest.growth.bodies cimport hf_code_of_float, hf_float_of_code
-from hforest.growth.builder cimport add_words, reserve_entries
+from hforest.growth.builder cimport add_entries, add_words
 from hforest.growth.missing_values cimport default_sides, n_missing, split_missing
 from hforest.growth.projected_values cimport draw_entries, prefetch_values, project_values
 from hforest.growth.random_thresholds cimport split_values, write_sides
@@ -452,7 +452,6 @@ cdef bint _write(
     cdef const hf_projections* p = <const hf_projections*> t.source.data
     cdef hf_projection_workspace* work = <hf_projection_workspace*> r.source
     cdef const hf_entries* entries = &work.entries
-    cdef int64_t e
     draw_entries(p, work.best, &work.entries)
     if t.has_defaults and not add_words(tree, v, NULL, 0):
         return False
@@ -460,13 +459,7 @@ cdef bint _write(
         tree.feature[v] = <int32_t> entries.index[0]
         return True
     tree.feature[v] = -2
-    if not reserve_entries(tree, entries.n):
-        return False
-    for e in range(entries.n):
-        tree.indices[tree.n_entries + e] = entries.index[e]
-        tree.data[tree.n_entries + e] = entries.factor[e]
-    tree.n_entries += entries.n
-    return True
+    return add_entries(t, tree, entries.index, entries.factor, entries.n)
 
 
 cdef hf_source source_of_projections(const hf_projections* projections) noexcept nogil:

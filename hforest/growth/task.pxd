@@ -93,7 +93,7 @@ cdef struct hf_tree:
     # Projections: node v has entries indptr[v] to indptr[v + 1] - 1, the last node those up to n_entries.
     int64_t* indptr
     uint32_t* indices
-    double* data
+    void* data         # (n_entries,), float or double
     int64_t n_entries
     int64_t entry_capacity
     # For trees that handle missing values or categories: node v has n_words[v] words from word_at[v] on.

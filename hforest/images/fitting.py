@@ -177,7 +177,7 @@ def fit(
     pool = drawing.pools(of_pixel, n_classes, frame.margin)
     n_pixels = _n_pixels(n_pixels, n_bytes, max_memory, len(pool.pixel))
     factor = drawing.factors(pool, n_pixels, bool(balance))
-    whole = windows.padded(x, frame)
+    x = windows.padded(x, frame)
     seed = check.seed(rng)
 
     forests: list[Forest] = []
@@ -186,7 +186,7 @@ def fit(
     with progresses.reporting(progress, n_trees, "tree") as report:
         for i, first in enumerate(range(0, n_trees, per_draw)):
             pixel = drawing.drawn(pool, n_pixels, bool(balance), seed, i, 1)[0]
-            places = windows.around(whole, pixel, frame)
+            places = windows.around(x, pixel, frame)
             if in_place:
                 samples = growth.samples(places) if samples is None else samples.moved(places.base)
             elif not normalize:
