@@ -111,8 +111,7 @@ def per_axis(a, n):
 
 
 def places(x_shape, windows):
-    """Returns slices of padded images by position in a window, the padding, the window counts and the
-    kernel."""
+    """Returns slices of padded images by position in a window, the padding, the window counts and the kernel."""
     n_axes = len(x_shape) - 2
     kernel, stride, padding, dilation = (per_axis(a, n_axes) for a in windows)
     size = [x_shape[2 + i] + 2 * padding[i] for i in range(n_axes)]

@@ -25,7 +25,7 @@ def test_paths_have_the_bits_of_the_plain_loop(tmp_path, level):
     checked = [line.split(":")[0] for line in done.stdout.splitlines()]
     assert checked == [*(name for name in machine.simd_paths() if name != "plain"), "64 bytes"]
     assert done.stdout.count(" 0 disagreements") == len(checked)
-    # Numbers of samples for which all paths were changed to fail.
+    # With "spoil" the program changes one result, and the comparison must fail.
     done = run(program, "spoil")
     assert done.returncode == 1
     assert " 0 disagreements" not in done.stdout

@@ -25,7 +25,7 @@ class Limit(NamedTuple):
     steps: int
     """Maximum number of consecutive accesses of a warp, over all launches."""
     blocks: int
-    """Minimum fraction of lanes with work, in the kernel with most steps."""
+    """Minimum number of blocks with work, in the kernel with most steps."""
 
 
 LIMITS = {

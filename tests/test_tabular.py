@@ -17,8 +17,7 @@ FAST = {"n_members": 1, "n_trees": 20, "depth": 4, "n_projections": 30, "steps":
 
 
 def table(n=600, seed=0):
-    """Returns a table of three classes by an oblique and an axis-aligned split, with skewed and constant
-    columns."""
+    """Returns a table of three classes by an oblique and an axis-aligned split, with skewed and constant columns."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, 6))
     x[:, 3] = np.exp(2 * x[:, 3])
@@ -531,8 +530,7 @@ def test_rows_of_ones_own_may_have_gaps():
 
 
 def zones(n=900, seed=0):
-    """Returns numbers, 60 zones and 4 kinds, whose effects are unrelated to their codes; all have missing
-    values."""
+    """Returns numbers, 60 zones and 4 kinds, whose effects are unrelated to their codes; all have missing values."""
     rng = np.random.default_rng(seed)
     effect, zone, kind = rng.normal(size=60), rng.integers(0, 60, n), rng.integers(0, 4, n)
     x = np.column_stack([rng.normal(size=n), 7 * zone, rng.normal(size=n), kind])

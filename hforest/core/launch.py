@@ -98,7 +98,7 @@ def structs(source: str) -> dict[str, Struct]:
             if match is None:
                 raise TypeError(
                     f"struct {name}: expected members `type *name;` or `size names;` or `double names;`, got "
-                    f"`{declaration};`; declare each pointer by itself, and no member of another size"
+                    f"`{declaration};`; declare each pointer separately, and only members of these types"
                 )
             types |= dict.fromkeys(match[2].split(", "), match[1])
         codes = [_CODE.get(of, "N") for of in types.values()]
@@ -118,7 +118,9 @@ def by_value(a: Any, declared: dict[str, Struct], address: Callable[[Array], int
     types, is_number, layout, dtype = declared[name]
     if a._fields != tuple(types):
         there, here = ", ".join(types), ", ".join(a._fields)
-        raise TypeError(f"{name}: expected the members of gpu.cu, {there}; got {here}; give both the same")
+        raise TypeError(
+            f"{name}: expected the members {there} of gpu.cu, got {here}; declare the same members in both"
+        )
     words = [
         value if number else 0 if value is None else address(value)
         for value, number in zip(a, is_number, strict=True)

@@ -124,7 +124,7 @@ def _compressed(name: str, a: Any, by_columns: bool, dtype: np.dtype | None) -> 
         major = int(np.searchsorted(indptr, at, side="right")) - 1
         place = (int(indices[at]), major) if by_columns else (major, int(indices[at]))
         raise ValueError(
-            f"{name}: expected each place stored once, got entry {place} twice or more; call "
+            f"{name}: expected each entry to be stored once, got entry {place} repeatedly; call "
             f"{name}.sum_duplicates()"
         )
     numbers = converted_numbers(data, dtype)

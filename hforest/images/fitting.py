@@ -28,8 +28,8 @@ def _check_grower(grow: Any) -> None:
     check.called_with("grow", grow, "x, y, n_trees=..., n_classes=..., first_tree=..., rng=...", remedy)
     bound = [name for name in _OURS if isinstance(grow, partial) and name in grow.keywords]
     check.require(
-        not bound, "grow", f"a function without {', '.join(_OURS)}, which fit passes", f"{bound} bound",
-        "pass n_trees and rng to fit",
+        not bound, "grow", f"a function that leaves {', '.join(_OURS)} to fit",
+        f"one that binds {', '.join(bound)}", "pass n_trees and rng to fit",
     )  # fmt: skip
 
 

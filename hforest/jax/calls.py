@@ -60,7 +60,7 @@ def _hinge_routed(text: str, *arrays: np.ndarray) -> None:
 
 
 def _hinge_backward(text: str, *arrays: Any) -> None:
-    """Writes gradients of a hinge forest; values are not checked, since the forward call has done so."""
+    """Writes gradients of a hinge forest; checks only values that may differ since the forward call."""
     grad_y, leaf, margin, vertex, x, features, weights = arrays[:7]
     grad_x, grad_thresholds, *learned, grad_weights = arrays[7:]
     settings = settings_of(text)

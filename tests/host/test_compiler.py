@@ -243,7 +243,7 @@ def test_another_struct_is_refused():
 def test_other_members_than_those_of_the_source_are_refused():
     pointers, k, numbers = _structs()
     swapped = NamedTuple("Numbers", [("m", int), ("n", int), ("h", float)])(*numbers)
-    with pytest.raises(TypeError, match=r"expected the members of gpu.cu, n, m, h; got m, n, h"):
+    with pytest.raises(TypeError, match=r"expected the members n, m, h of gpu.cu, got m, n, h"):
         _kernel("takes_structs", pointers, k, swapped)
 
 
