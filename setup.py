@@ -2,10 +2,10 @@
 
 Environment variables:
 
-HFOREST_OPENMP   "1": fail when OpenMP does not work; "0": build without it; unset: use it if it works.
+HFOREST_OPENMP   "1": fail if OpenMP does not work; "0": build without OpenMP; unset: use it if it works.
 HFOREST_DEBUG    "1": bounds-checked, unoptimised kernels with debug symbols.
 HFOREST_SANITIZE "address", "undefined" or "address,undefined": kernels with these sanitizers, which end the
-                 process at a finding. AddressSanitizer's runtime is preloaded to run them:
+                 process at the first error. Preload AddressSanitizer's runtime to run them:
                  ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD=$(gcc -print-file-name=libasan.so) python ...
 """
 
@@ -25,7 +25,7 @@ from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
 BUILD = Path("build")
-SHARED = "hforest._cyutility"  # Cython's own code for memoryviews, once for all modules
+SHARED = "hforest._cyutility"  # Cython's code for memoryviews, compiled once for all modules
 DEBUG = os.environ.get("HFOREST_DEBUG", "0") == "1"
 SANITIZE = os.environ.get("HFOREST_SANITIZE", "")
 if SANITIZE not in ("", "address", "undefined", "address,undefined"):
@@ -47,12 +47,12 @@ int main(void) {
 }
 """
 
-# Compile flags, link flags; tried in this order.
+# Pairs of compile flags and link flags, in the order in which they are tried.
 OPENMP_FLAGS = [(["-fopenmp"], ["-fopenmp"]), (["-Xpreprocessor", "-fopenmp"], ["-lomp"])]
 
 
 def openmp_flags(compiler):
-    """The first pair of flags with which a parallel loop compiles, links, runs and counts right."""
+    """Returns the first flags with which a parallel loop compiles, links and runs correctly, or None."""
     for compile_flags, link_flags in OPENMP_FLAGS:
         with tempfile.TemporaryDirectory() as folder:
             source = Path(folder, "probe.c")
@@ -69,9 +69,9 @@ def openmp_flags(compiler):
 
 
 class Build(build_ext):
-    """build_ext that translates and compiles modules side by side, and only those whose files have changed.
+    """A build_ext that translates and compiles modules in parallel, and only those whose files have changed.
 
-    What is compiled with one set of flags is kept in a folder of its own, also by an editable installation.
+    Each set of flags has its own build folder, also in an editable installation.
     """
 
     def finalize_options(self):
@@ -79,7 +79,7 @@ class Build(build_ext):
         self.parallel = self.parallel or os.cpu_count()
         if sys.platform == "win32" and self.compiler is None:
             self.compiler = (
-                "mingw32"  # GCC of MinGW-w64: the kernels use vector types that MSVC does not have
+                "mingw32"  # GCC of MinGW-w64: the kernels use vector types, which MSVC does not have
             )
         platform = f"{sysconfig.get_platform()}-{sys.implementation.cache_tag}"
         self.build_temp = str(BUILD / f"{platform}-openmp{OPENMP}{'-debug' * DEBUG}-{SANITIZE}".rstrip("-"))
@@ -105,19 +105,19 @@ class Build(build_ext):
         super().build_extensions()
 
     def copy_extensions_to_source(self):
-        self.force = True  # what lies there may be younger, of other flags
+        self.force = True  # the copies in the source tree may be newer, but built with other flags
         super().copy_extensions_to_source()
 
 
 def translate(extensions):
-    """Writes the C of modules whose files changed, and makes it the sources of all modules."""
+    """Writes the C code of modules whose files have changed, and makes it the source of every module."""
     folder = BUILD / f"cython-{Cython.__version__}{'-debug' * DEBUG}"
     tree = create_dependency_tree(quiet=True)
     stale = []
     for extension in extensions:
         source = extension.name.replace(".", "/")
         translated = folder / f"{source}.c"
-        # Cython's own files are new in every environment that pip makes for a build.
+        # Files of Cython itself are ignored: they are new in every environment that pip makes for a build.
         files = map(Path, tree.all_dependencies(f"{source}.pyx") if extension.sources else [])
         changed = [file.stat().st_mtime for file in files if file.resolve().is_relative_to(ROOT)]
         if not translated.exists() or translated.stat().st_mtime < max(changed, default=0):
@@ -144,28 +144,28 @@ def translate(extensions):
 
 
 def headers(depfile):
-    """The headers of the package that a compiler listed as read; none before the first time."""
+    """Returns the headers of the package that the compiler read last time; none before the first time."""
     listed = depfile.read_text(encoding="utf-8").split() if depfile.exists() else []
     return [path for path in listed if path.startswith("hforest")]
 
 
 def extension(name, sources):
-    """A module with the project's flags."""
+    """Returns an extension module with the project's flags."""
     import numpy
 
-    # No -ffast-math, no -march=native, no contraction: every machine gives the same bits.
+    # No -ffast-math, no -march=native, no contraction: results are bit-identical on all machines.
     flags = [
         "-std=gnu11",
         "-ffp-contract=off",
         "-fno-math-errno",
-        "-falign-loops=64",  # a loop of few vectors takes half as long again across cache lines
+        "-falign-loops=64",  # a short vector loop across cache lines takes about 1.5 times as long
         "-MMD",  # lists the headers that each module reads
         "-Wall",
         "-Wno-unused-function",
         "-Wno-maybe-uninitialized",
     ]
     if sys.platform == "win32":
-        # The stack has 16 bytes of alignment there, and GCC takes it to have 32 for vectors (its bug 54412).
+        # The Windows stack is aligned to 16 bytes, but GCC assumes 32 for vectors (GCC bug 54412).
         flags += ["-Wa,-muse-unaligned-vector-move", "-DMS_WIN64="]
     if DEBUG:
         flags += ["-O0", "-g"]

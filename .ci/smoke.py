@@ -1,4 +1,4 @@
-"""What an installed release must do without a compiler and a checkout; its argument is the version."""
+"""Checks an installed release without a compiler and a checkout; the argument is the expected version."""
 
 import importlib
 import pkgutil
@@ -16,7 +16,7 @@ assert "site-packages" in home.parts
 assert version("hforest") == hforest.__version__ == sys.argv[1]
 assert hforest.show_config("dicts")["openmp"]
 assert (home / "py.typed").exists()
-# Every module that needs no optional library.
+# Imports every module that needs no optional library.
 for module in pkgutil.walk_packages(hforest.__path__, "hforest.", onerror=lambda _: None):
     if module.name.split(".")[1] not in hforest.core.habits.BY_THEIR_OWN_NAME and "main" not in module.name:
         importlib.import_module(module.name)

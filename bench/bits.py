@@ -1,7 +1,7 @@
 """Prints hashes of results of every subpackage, to show that a change keeps results bit-identical.
 
     python bench/bits.py > before.txt            # before the change
-    python bench/bits.py --compare before.txt    # after it; exit status 1 where a line differs or is missing
+    python bench/bits.py --compare before.txt    # after it; exit status 1 if a line differs or is missing
 
 A line is the vector path, the name of a result, and the first 16 digits of the SHA-256 of its arrays, dtypes
 and shapes included. All vector paths of the processor are hashed in turn. Compare lines of one machine and
@@ -29,7 +29,7 @@ def parts() -> Iterator[Callable[[Task], Results]]:
 
 
 def results() -> Results:
-    """Names and hashes of the results of all subpackages, in both dtypes."""
+    """Yields names and hashes of the results of all subpackages, in both dtypes."""
     for dtype in (np.float32, np.float64):
         task = make_task(dtype)
         for part in parts():
@@ -39,7 +39,7 @@ def results() -> Results:
 
 
 def main() -> int:
-    """Print or compare the lines."""
+    """Prints or compares the lines."""
     parser = argparse.ArgumentParser(description="Hashes of results, to show that a change keeps every bit.")
     parser.add_argument("--paths", nargs="*", default=list(machine.simd_paths()), help="vector paths (all)")
     parser.add_argument("--compare", metavar="FILE", help="lines printed before: print what differs")

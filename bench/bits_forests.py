@@ -1,4 +1,4 @@
-"""The parts of bits.py on grown forests, neural forests, cascades, and what forests are made of."""
+"""Parts of bits.py on grown forests, neural forests, cascades, and components of forests."""
 
 import sys
 import tempfile
@@ -80,7 +80,7 @@ def of_grown_forests(task: Task) -> Results:
 
 
 def of_tables(task: Task) -> Results:
-    """Forests of tables with missing values, categories and zeros that are not stored."""
+    """Forests on tables with missing values, categories and implicit zeros."""
     rng = np.random.default_rng(1)
     x, y = task.x.copy(), task.labels
     x[:, 5] = rng.integers(0, 20, 500)
@@ -166,7 +166,7 @@ def of_samples(task: Task) -> Results:
 
 
 def of_applied_forests(task: Task) -> Results:
-    """What is computed with a grown forest."""
+    """Results of functions that take a grown forest."""
     x, y = task.x, task.labels
     forest = classic.grow(x, y, 20, rng=7)
     counts = growth.bootstrap_counts(500, 20, rng=7)

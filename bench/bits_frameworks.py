@@ -1,6 +1,6 @@
-"""The parts of bits.py on PyTorch and JAX: functions with gradients, layers and optimisers, where installed.
+"""Parts of bits.py on PyTorch and JAX, if installed: functions with gradients, layers and optimisers.
 
-As in bits_hinge.py results are named by the case, and what the frameworks' functions are called is said once.
+As in bits_hinge.py, results have the names of cases, and names of functions occur once.
 """
 
 import importlib.util
@@ -16,7 +16,7 @@ import hforest
 
 
 def installed(module: str) -> bool:
-    """Whether a framework can be imported."""
+    """Returns whether a framework can be imported."""
     return importlib.util.find_spec(module) is not None
 
 
@@ -24,7 +24,7 @@ def installed(module: str) -> bool:
 
 
 def torch_forest(case: Case, x: Any, p: Any, aggregate: Aggregate, sparse: bool = False) -> Any:
-    """Outputs of a forest as a tensor."""
+    """Returns the outputs of a forest as a tensor."""
     import hforest.torch as ht
 
     windows = hforest.hinge.Windows(**case.windows) if case.windows else None
@@ -33,12 +33,12 @@ def torch_forest(case: Case, x: Any, p: Any, aggregate: Aggregate, sparse: bool 
 
 
 def torch_forms(case: Case) -> tuple[str, ...]:
-    """The forms of the gradient of weights that are hashed; both have the same numbers in every case."""
+    """Yields the forms of the gradient of weights to hash; both have the same numbers in every case."""
     return ("dense", "sparse") if case.margin == "column" and not case.windows else ("dense",)
 
 
 def jax_forest(case: Case, x: Any, p: Any, aggregate: Aggregate) -> Any:
-    """Outputs of a forest as an array of JAX."""
+    """Returns the outputs of a forest as an array of JAX."""
     import hforest.jax as hj
 
     windows = hforest.hinge.Windows(**case.windows) if case.windows else None
@@ -46,7 +46,7 @@ def jax_forest(case: Case, x: Any, p: Any, aggregate: Aggregate) -> Any:
 
 
 def in_jax(case: Case) -> bool:
-    """Whether JAX has functions of this case."""
+    """Returns whether JAX has functions of this case."""
     return case.margin == "column" and not case.windows
 
 
@@ -54,7 +54,7 @@ def in_jax(case: Case) -> bool:
 
 
 def plain(a: Any) -> Any:
-    """Tensors and what contains them as arrays; a sparse tensor as its rows and values."""
+    """Returns tensors and containers of tensors as arrays; a sparse tensor as its rows and values."""
     import torch
 
     if isinstance(a, torch.Tensor):
@@ -70,7 +70,7 @@ def plain(a: Any) -> Any:
 
 
 def tensor_results(key: str, y: Any, tensors: Iterable[tuple[str, Any]]) -> Results:
-    """Hashes of outputs, and of gradients after a backward pass whose gradient of y is y."""
+    """Yields hashes of outputs, and of gradients after a backward pass with y as the gradient of y."""
     yield f"{key} forward", digest(plain(y))
     y.backward(y.detach())
     for name, tensor in tensors:
@@ -122,13 +122,13 @@ def torch_functions(task: Task) -> Results:
 
 
 def soft(task: Task) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Decision functions (100, 4, 7), labels, and leaves that are not uniform."""
+    """Returns decision functions (100, 4, 7), labels, and leaves that are not uniform."""
     leaves = np.random.default_rng(4).random((4, 8, 3)).astype(task.x.dtype)
     return task.decisions, task.labels[:100], leaves / leaves.sum(axis=2, keepdims=True)
 
 
 def made(task: Task, cls: Any, *sizes: Any, **settings: Any) -> Any:
-    """A layer in the dtype of the task, from a generator of its own."""
+    """Returns a layer in the dtype of the task, from its own generator."""
     import torch
 
     generator = torch.Generator().manual_seed(5)
@@ -136,7 +136,7 @@ def made(task: Task, cls: Any, *sizes: Any, **settings: Any) -> Any:
 
 
 def projections(task: Task, kind: Any, aggregate: Aggregate) -> Any:
-    """A forest of projections that loads a start of random vectors by their former name."""
+    """Returns a forest of projections that loads random vectors by their former name."""
     import torch
 
     import hforest.torch as ht
@@ -236,7 +236,7 @@ def torch_soft_layers(task: Task) -> Results:
 
 
 def trained(task: Task, kind: str, form: str, aggregate: str = "sum") -> tuple[Any, Any]:
-    """A forest after twelve steps of RowAdam on dense or sparse gradients, or in the backward pass."""
+    """Returns a forest after twelve steps of RowAdam: dense, sparse, or in the backward pass."""
     import torch
 
     import hforest.torch as ht
@@ -303,7 +303,7 @@ def of_jax(task: Task) -> Results:
         return
     import jax
 
-    # JAX before 0.8 has the context manager in jax.experimental alone.
+    # JAX before 0.8 has the context manager only in jax.experimental.
     x64: Any = getattr(jax, "enable_x64", None)
     if x64 is None:
         x64 = vars(jax.experimental)["enable_x64"]

@@ -1,7 +1,7 @@
-"""The parts of bits.py on hinge: operators, training steps, maps of leaves and starts.
+"""Parts of bits.py on hinge: operators, training steps, functions of routes, and starts.
 
-Results are named by the case (kind, margin, windows, aggregate), never by functions, so that files of hashes
-from before and after a change of names can be compared. What hinge calls its functions is said once, below.
+Results have the names of cases (kind, margin, windows, aggregate), not of functions. So hashes from before
+and after a change of names can be compared. The names of functions occur once, below.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ Aggregate = Literal["sum", "mean"] | None
 
 
 class Case(NamedTuple):
-    """What a hinge forest reads: the kind, the margin, and the windows of images, if any."""
+    """A case of a hinge forest: the kind, the margin, and the windows of images, if any."""
 
     kind: Literal["tree", "fern"]
     margin: Literal["column", "projection"] = "column"
@@ -34,7 +34,7 @@ def _words(case: Case) -> dict[str, Any]:
 
 
 def init(case: Case, *sizes: Any, **settings: Any) -> hinge.Parameters:
-    """The start of a forest that compares columns; `parameters` draws vectors for the other margin."""
+    """Returns the start of a forest of columns; `parameters` draws vectors for the other margin."""
     return hinge.init(*sizes, kind=case.kind, **settings)
 
 
@@ -59,7 +59,7 @@ def gradients(
     case: Case, grad_y: np.ndarray, route: hinge.Route, x: np.ndarray, p: Arrays, aggregate: Aggregate,
     sparse: bool,
 ) -> dict[str, Any]:  # fmt: skip
-    """Gradients by the name of the argument: arrays or, where sparse, x's and rows of the others."""
+    """Returns gradients by name of argument: arrays, or with `sparse` rows for all but x."""
     run = hinge.backward_sparse if sparse else hinge.backward
     by = run(grad_y, route, x, *p, **_words(case), aggregate=aggregate)._asdict()
     return {{"features": "vectors"}.get(name, name): a for name, a in by.items() if a is not None}
@@ -68,7 +68,7 @@ def gradients(
 def adam_step(
     case: Case, x: np.ndarray, target: float, p: Arrays, state: hinge.AdamState, step: int, aggregate: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A fused step towards a target: y and the gradient with respect to x. Parameters and state change."""
+    """Takes a fused step towards a target; returns y and the gradient with respect to x."""
     words: Any = {**_words(case), "aggregate": aggregate}
     t, f, w = p
     y, route = hinge.adam_forward(x, t, f, w, state, step, 0.01, **words)
@@ -201,7 +201,7 @@ def of_steps(task: Task) -> Results:
 
 
 def of_leaf_maps(task: Task) -> Results:
-    """What follows from routes: rows, counts and paths of leaves, outputs, fitted weights."""
+    """Functions of routes: rows, counts and paths of leaves, outputs, fitted weights."""
     x = task.x
     for kind in KINDS:
         case, key = Case(kind), f"hinge {kind} leaves"

@@ -1,4 +1,4 @@
-"""The parts of bits.py on what is built from hinge: shards, tables, networks of demo, and saved files."""
+"""Parts of bits.py on models that contain hinge forests: shards, tables, networks of demo, saved files."""
 
 import io
 import tempfile
@@ -83,7 +83,7 @@ def of_models(task: Task) -> Results:
 
 
 def network(task: Task, kind: Any, **more: Any) -> tuple[demo.Config, demo.Data, Any, Any]:
-    """A small network of demo on images of 36 pixels, trained: settings, data, state and history."""
+    """Trains a small network of demo on images of 36 pixels; returns settings, data, state and history."""
     images = task.x.reshape(-1)[: 166 * 36].reshape(166, 36)
     y = task.labels[:166]
     data = demo.Data(images[:120], y[:120], images[120:], y[120:], np.array(["a", "b", "c"]))
@@ -95,7 +95,7 @@ def network(task: Task, kind: Any, **more: Any) -> tuple[demo.Config, demo.Data,
 
 
 def arrays_of(state: Any, but: str = "seconds") -> list[Any]:
-    """The arrays of a dictionary in the order of their names, but for times."""
+    """Returns the arrays of a dictionary in the order of their names, without times."""
     return [state[name] for name in sorted(state) if but not in name]
 
 
@@ -115,14 +115,14 @@ def of_networks(task: Task) -> Results:
 
 
 def archive(path: Path) -> list[Any]:
-    """Names and arrays of an .npz file, but for times."""
+    """Returns names and arrays of an .npz file, without times."""
     with np.load(path) as found:
         names = sorted(name for name in found.files if "seconds" not in name)
         return [np.array(names), *(found[name] for name in names)]
 
 
 def of_files(task: Task) -> Results:
-    """What every saver writes, and what is read back and applied."""
+    """Files that every saver writes, and results of the models read from them."""
     x, y = task.x, task.labels
     missing = np.where(x > 2, np.nan, x)
     missing[:, 5] = np.arange(500) % 7
@@ -171,7 +171,7 @@ def of_files(task: Task) -> Results:
 
 
 def torch_files(task: Task) -> Results:
-    """Layers and RowAdam that go on from a file of PyTorch."""
+    """Layers and RowAdam that continue from a file of PyTorch."""
     if not installed("torch"):
         return
     import torch

@@ -1,15 +1,15 @@
-"""Growing a cascade, beside the same levels of scikit-learn's forests and, where installed, deep-forest.
+"""Times of growing a cascade, beside the same levels with scikit-learn and, if installed, deep-forest.
 
     python bench/cascades.py [--data DIR] [--trees 50] [--levels 2] [--threads 1] [--repeats 1] [--json FILE]
 
 The published level: four random and four completely random forests, 3 folds, class vectors of the folds
 beside the input. scikit-learn's random forests are bootstrapped, its ExtraTrees sample one feature and a
-random threshold at a node. All grow the same number of levels, and must be about as accurate on the test
-samples, before their times are compared; a time is that of growing the cascade and classifying the test
-samples, the least of --repeats taken in turn. The data are the digits that are built in, and with --data DIR,
-which holds letter.npz, the 16 000 samples of letter.
+random threshold at a node. All grow the same number of levels. Before times are compared, accuracies on the
+test samples must be similar. A time includes growing the cascade and classifying the test samples, and is the
+minimum of --repeats taken in turn. The data are the digits that are built in, and with --data DIR, which
+holds letter.npz, the 16 000 samples of letter.
 
-With --json, a file that exists keeps the rows of other data, numbers of trees, levels and threads.
+With --json, an existing file keeps rows with other data, numbers of trees, levels and threads.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def load(name: str, folder: Path | None) -> tuple[Any, Any, Any, Any]:
 
 
 def ours(data: Any, n_trees: int, n_levels: int, threads: int) -> float:
-    """Accuracy of the best level of `hforest.cascade`, all levels grown."""
+    """Returns the accuracy of the best level of `hforest.cascade`; all levels are grown."""
     x, y, x_test, y_test = data
     level = [partial(classic.grow, n_trees=n_trees)] * 4 + [partial(classic.grow_random, n_trees=n_trees)] * 4
     grown = cascade.grow(x, y, level, max_levels=n_levels, patience=n_levels, rng=0)
@@ -97,7 +97,7 @@ PEERS: dict[str, Callable[..., float]] = {
 
 
 def compare(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Least time and accuracy of every library that is installed."""
+    """Measures the minimum time and the accuracy of every installed library."""
     data = load(name, options.data)
     rows: dict[str, dict[str, Any]] = {}
     for _ in range(options.repeats):

@@ -1,14 +1,14 @@
-"""Fitting oblique stumps: a mini-batch step against NumPy, a node's start, a tree.
+"""Times of fitting oblique stumps: a mini-batch step beside NumPy, the start of a node, a tree.
 
     python bench/co2.py [--shapes n,F,K,batch ...] [--threads 1] [--data DIR] [--json FILE]
 
 A step gathers `batch` of n rows at random, multiplies them with w, takes losses, adds up the slopes and moves
-w and theta; NumPy does the same on the same batches, and must come to the same surrogate before anything is
-timed. The floor of a step is a read of its rows at the rate at which this machine reads and writes a copy,
-and two flops for each number in a product, two more where the sample moves w. "start" is the choice of the
-split from q sampled features of a node of n samples, each number different; in scikit-learn, where it is
-installed, that of a tree's root. hforest also reads the rows once more, for the first surrogate. With --data
-DIR, which holds mnist.npz, MNIST's root is timed too, and trees are grown on it.
+w and theta; NumPy does the same on the same batches, and its surrogate must agree before anything is timed.
+The floor of a step is the time to read its rows at the measured copy rate, with two flops per number in a
+product, and two more if the sample moves w. "start" is the choice of the split from q sampled features of a
+node of n samples without ties; beside it is a tree's root of scikit-learn, if installed. hforest also reads
+the rows once more, for the first surrogate. With --data DIR, which holds mnist.npz, MNIST's root is timed
+too, and trees are grown on it.
 """
 
 import argparse
@@ -54,7 +54,7 @@ def problem(shape: tuple[int, ...]) -> tuple[Any, ...]:
 
 
 class Numpy:
-    """The steps of `fit_stump` as one would write them in NumPy."""
+    """The steps of `fit_stump` written in NumPy."""
 
     def __init__(self, x: Any, y: Any, w: Any, n_classes: int):
         self.x, self.y, self.w, self.k = x, y, w.copy(), n_classes
@@ -96,7 +96,7 @@ class Numpy:
 
 
 def check(shape: tuple[int, ...]) -> None:
-    """NumPy's surrogate after an epoch is that of hforest."""
+    """Checks that NumPy's surrogate after an epoch equals that of hforest."""
     x, y, w = problem((1000, *shape[1:]))
     peer = Numpy(x, y, w, shape[2])
     key = int(np.random.default_rng(0).integers(2**64, dtype=np.uint64))
@@ -110,7 +110,7 @@ def check(shape: tuple[int, ...]) -> None:
 
 
 def steps(shape: tuple[int, ...], repeats: int) -> dict[str, Any]:
-    """A step's time here and in NumPy, in one run."""
+    """Measures the time of a step in hforest and in NumPy, in one run."""
     x, y, w = problem(shape)
     n, n_features, n_classes, batch = shape
     peer = Numpy(x, y, w, n_classes)

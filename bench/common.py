@@ -32,7 +32,7 @@ def labels(n: int, n_classes: int) -> np.ndarray:
 
 
 def need(install: str, *modules: str) -> None:
-    """Ends the program with what to install where modules are missing."""
+    """Ends the program with the command that installs missing modules."""
     missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing:
         script = Path(sys.argv[0]).name
@@ -50,7 +50,7 @@ def seconds(
 ) -> list[float]:
     """Returns `repeats` times of one call; short calls run in a loop of at least `least` seconds.
 
-    With `clock=time.process_time` they are the processor's, which other processes disturb less.
+    With `clock=time.process_time` they are processor times, which other processes disturb less.
     """
     call()
     begin = clock()
@@ -80,7 +80,7 @@ def side_by_side(
 
 
 def sizes_like(example: str) -> Callable[[str], tuple[int, ...]]:
-    """Returns a reader, for argparse, of as many sizes, 1 or more, as an example such as "1000,25,7" has."""
+    """Returns a reader for argparse of positive sizes, as many as in an example such as "1000,25,7"."""
     n = example.count(",") + 1
     number = {3: "three", 4: "four", 5: "five"}[n]
 
@@ -90,12 +90,12 @@ def sizes_like(example: str) -> Callable[[str], tuple[int, ...]]:
             raise argparse.ArgumentTypeError(f"expected {number} sizes such as {example}, got {text}")
         return sizes
 
-    read.__name__ = "shape"  # argparse names it where a size is no number
+    read.__name__ = "shape"  # argparse shows this name if a size is not a number
     return read
 
 
 def plainly(call: Callable[[], Any]) -> Callable[[], Any]:
-    """The same call on the path without vector instructions."""
+    """Returns the same call on the path without vector instructions."""
 
     def timed() -> None:
         best = machine.simd()
@@ -153,7 +153,7 @@ def spread(taken: list[float]) -> float:
 
 
 class Bar:
-    """A progress(done, total) that shows tqdm's bar with a name; without tqdm it prints the notes only."""
+    """A progress(done, total) that shows tqdm's bar with a name; without tqdm it only prints notes."""
 
     def __init__(self, name: str, first: int = 0) -> None:
         self._name, self._first = name, first

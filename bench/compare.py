@@ -4,10 +4,10 @@
         [--simd avx512] [--json FILE]
 
 OLD is a checkout of another commit, built in place; the new one is that of this script. A round runs each
-bench of both checkouts, in processes of their own, one thread; which of them comes first changes from round
-to round. Each checkout runs its own script, which checks results before it takes times; rows that both have
-are compared, by the least time of all rounds. Rows of other libraries and of the reference are left out. Run
-it in an environment that holds no peer, for their times are thrown away.
+bench of both checkouts, each in its own process on one thread. The order alternates between rounds. Each
+checkout runs its own script, which checks results before it takes times; rows that both have are compared, by
+the least time of all rounds. Rows of other libraries and of the reference are left out. Run it in an
+environment without peers, since their times are not used.
 """
 
 import argparse
@@ -37,7 +37,7 @@ OTHERS = ("reference", "numpy", "torch", "scikit", "treeple", "ydf", "xgboost", 
 
 
 def times(path: Path) -> dict[str, float]:
-    """A bench's record as `{name of a row: time}`, rows of hforest alone."""
+    """Returns a bench's record as `{name of a row: time}`, only rows of hforest."""
     found = {}
     for row in json.loads(path.read_text())["rows"]:
         field = next((f for f in TIMES if f in row), None)
@@ -51,7 +51,7 @@ def times(path: Path) -> dict[str, float]:
 
 
 def run(checkout: Path, bench: str, options: argparse.Namespace, directory: str) -> dict[str, float]:
-    """The times of one run of a checkout's bench."""
+    """Returns the times of one run of a checkout's bench."""
     out = Path(directory) / "record.json"
     out.unlink(missing_ok=True)
     command = [sys.executable, f"bench/{bench}.py", "--threads", "1", "--json", str(out), *BENCHES[bench]]
@@ -67,7 +67,7 @@ def run(checkout: Path, bench: str, options: argparse.Namespace, directory: str)
 
 
 def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """One row of the record for each row that both checkouts' benches have."""
+    """Returns one row for each row that the benches of both checkouts have."""
     least: dict[tuple[str, str], dict[str, float]] = {}
     checkouts = {"old": options.old.resolve(), "new": ROOT}
     total = options.rounds * len(options.benches) * 2

@@ -1,8 +1,8 @@
 """torch.compile in the benches: one static graph for each function, in a process of its own, or an error.
 
 PyTorch compiles a function again for every shape and gradient mode, and after eight times (its limit for one
-code object in a process) runs it without compiling, with no more than a warning. A time taken then is not one
-of torch.compile.
+code object in a process) runs it without compiling, with no more than a warning. A time measured then is not
+that of torch.compile.
 """
 
 import multiprocessing
@@ -18,7 +18,7 @@ def compiled(
 
     A graph break, a compiler that fails, a second compilation of the same code in this process, and a call
     that does not compile are errors. `fullgraph=False` is for optimisers, whose step PyTorch itself breaks
-    before its one graph. The settings of PyTorch that see to it are those of the process.
+    before its one graph. The settings of PyTorch for this apply to the whole process.
     """
     import torch
     from torch._dynamo.utils import counters
@@ -48,5 +48,5 @@ def compiled(
 
 
 def new_process() -> ProcessPoolExecutor:
-    """Returns an executor of one process that starts afresh, in which PyTorch has compiled nothing."""
+    """Returns an executor of one new process, in which PyTorch has compiled nothing."""
     return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))

@@ -2,7 +2,7 @@
 
     python bench/counts.py [--root DIR] [--json]
 
-Lines are those of files, by subpackage and kind. Named numbers are what somebody chose or tuned: numbers with
+Lines are counted in files, by subpackage and kind. Named numbers were chosen or tuned: they are numbers with
 a name in upper case (`#define`, members of an enum, `constexpr`, assignments of a module), but for 0 and 1,
 which are switches. Parameters of Python functions are counted without those that are keyword-only. DIR is a
 checkout (default: the one of this file).
@@ -35,17 +35,17 @@ class Function(NamedTuple):
 
 
 def sources(root: Path) -> list[Path]:
-    """The files of the package, without what Cython or a compiler made."""
+    """Returns the files of the package, without generated ones."""
     return sorted(path for path in (root / "hforest").rglob("*") if path.suffix in KINDS)
 
 
 def without_comments(text: str) -> str:
-    """C code without comments, and with the continued lines of macros joined."""
+    """Returns C code without comments, and with the continued lines of macros joined."""
     return re.sub(r"/\*.*?\*/|//[^\n]*", " ", text.replace("\\\n", "\n"), flags=re.DOTALL)
 
 
 def closing(text: str, begin: int) -> int:
-    """The place after the bracket that closes the one before `begin`."""
+    """Returns the index after the bracket that closes the one before `begin`."""
     depth = 1
     while depth and begin < len(text):
         depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(text[begin], 0)
@@ -54,7 +54,7 @@ def closing(text: str, begin: int) -> int:
 
 
 def n_parameters(text: str) -> int:
-    """Parameters of a list between brackets: its commas that stand in no further bracket, and one."""
+    """Returns the number of parameters between brackets: commas outside of inner brackets, and one."""
     depth, n = 0, 1
     for letter in text:
         depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(letter, 0)
@@ -103,7 +103,7 @@ def python_functions(path: Path, name: str) -> Iterator[Function]:
 
 
 def functions(root: Path = ROOT) -> list[Function]:
-    """Every function with a body; stubs repeat those of their modules and are left out."""
+    """Yields every function with a body; stubs are left out, since they repeat those of modules."""
     readers = {
         "Cython": cython_functions,
         "C header": c_functions,
@@ -138,7 +138,7 @@ def named_numbers(root: Path = ROOT) -> list[tuple[str, str, str]]:
 
 
 def counts(root: Path = ROOT) -> dict[str, Any]:
-    """What the command prints, as tables."""
+    """Returns the tables that the command prints."""
     lines: dict[str, Counter[str]] = {}
     long = []
     for path in sources(root):

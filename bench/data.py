@@ -3,11 +3,11 @@
     python bench/data.py --from FOLDER --to DIR [--only letter ...]
     python bench/data.py --list
 
-FOLDER holds the files that --list names; each may be packed (.gz, .bz2; unpack .Z before). A set whose files
-are not all there is left out and named. Nothing is downloaded. Values are not changed but for: labels as
-0..K-1, categories as codes in the order of the publisher's description, decimals as the nearest float32
-(g50c: float64). Rows stay in the order of the files. Where a sha256 is known, that of the arrays is compared;
-a set that differs is written and named, and the script ends with 1.
+FOLDER holds the files that --list names; each may be packed (.gz, .bz2; unpack .Z before). A set with missing
+files is left out and named. Nothing is downloaded. Values are unchanged except for these: labels as 0..K-1,
+categories as codes in the order of the publisher's description, decimals as the nearest float32 (g50c:
+float64). Rows stay in the order of the files. If a sha256 is known, that of the arrays is compared; a set
+that differs is written and named, and the script ends with 1.
 
 Sets without an official split have the arrays x and y, the others x_train, y_train, x_test, y_test. Tables of
 the Penn Machine Learning Benchmarks (NAME.tsv.gz) have x, y and names, and go to DIR/tabular and
@@ -47,12 +47,12 @@ class Source(NamedTuple):
 
 
 def opened(path: Path) -> IO[bytes]:
-    """Returns the file, or what a packed one holds, for reading."""
+    """Returns a file, or the contents of a compressed one, for reading."""
     return next(read(f"{path}{end}", "rb") for end, read in PACKED.items() if Path(f"{path}{end}").exists())
 
 
 def lines(paths: Iterable[Path]) -> list[str]:
-    """Returns the lines of a file; of several files those of equal number joined by a space."""
+    """Returns the lines of a file; with several files, lines of equal number joined by a space."""
     parts = []
     for path in paths:
         with opened(path) as file:
@@ -62,7 +62,7 @@ def lines(paths: Iterable[Path]) -> list[str]:
 
 
 def number(first: int = 0) -> Classes:
-    """Labels that are written as numbers, from `first` on."""
+    """Returns a reader of labels that are numbers from `first` on."""
     return lambda text: round(float(text)) - first
 
 
@@ -292,7 +292,7 @@ SOURCES = {
 
 LISTED = [line.split(maxsplit=2) for line in Path(__file__).with_suffix(".sha256").read_text().splitlines()]
 SHA256 = {name: digest for digest, name, _ in LISTED}
-"""Of the arrays that the records were made with; see `checksum`."""
+"""Checksums of the arrays on which the records were made; see `checksum`."""
 
 
 def checksum(arrays: Arrays) -> str:

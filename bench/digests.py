@@ -10,13 +10,13 @@ LATER = (
     "missing", "categorical", "default_left", "category_indptr", "category_bits", "features_m", "features_v",
     "encoding", "columns",
 )  # fmt: skip
-"""Fields that tuples gained: where missing values and categories go, moments, columns of tables."""
+"""Fields that were added to tuples: for missing values, categories, moments, columns of tables."""
 
 
 def digest(*arrays: Any) -> str:
-    """The first 16 digits of the SHA-256 of arrays, nested tuples and None.
+    """Returns the first 16 digits of the SHA-256 of arrays, nested tuples and None.
 
-    Fields of LATER that are empty or None are left out: a tuple that gained them keeps its digits.
+    Fields of LATER that are empty or None are left out, so that tuples with new fields keep their digits.
     """
     h = hashlib.sha256()
 
@@ -38,7 +38,7 @@ def digest(*arrays: Any) -> str:
 
 
 class Task(NamedTuple):
-    """Samples, and what is learned from them."""
+    """Samples with their labels and targets."""
 
     x: np.ndarray
     labels: np.ndarray

@@ -17,10 +17,10 @@ are compared with those of the library that trained the model. The rungs:
     lleaves          LightGBM's trees as machine code, with --lleaves FILE: compiling them takes minutes,
                      so that the code is kept in the file, for one share of missing values
 
-Single rows are 1000 different ones in turn: the branches of one row alone would all be predicted. gtil is
-timed on at most 10,000 rows, and its time multiplied. One thread by default. Figures are the median of
-repeats taken in turn, of one call; hforest runs inside `unchecked()`, whose checks of values of all nodes
-are for forests of unknown origin. With --json what is measured is written after each number of rows.
+Single rows are 1000 different ones in turn: the processor would predict all branches of a repeated row. gtil
+is timed on at most 10,000 rows, and its time multiplied. One thread by default. Figures are the median of
+repeats taken in turn, of one call; hforest runs inside `unchecked()`, since checks of all nodes are for
+forests of unknown origin. With --json results are written after each number of rows.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""A fern layer as conditional compute: in place of a wide feed-forward layer, with as many parameters.
+"""A fern layer as conditional computation, in place of a wide feed-forward layer of as many parameters.
 
     python bench/fern_layer.py --data DIR [--search] [--json FILE]
     python bench/fern_layer.py
@@ -8,17 +8,17 @@ to its input, batch normalisation, a linear map to the classes. The layer is one
 
 * dense: 64 -> 2048 -> 64 with ReLU between, 264 256 parameters;
 * ferns: `HingeForest` of kind "fern", 64 outputs in a leaf: 64 ferns of depth 6 (262 528 parameters) or 16 of
-  depth 8 (262 272). A sample reads one row of 64 weights a fern;
-* none: no layer, to see what a layer brings.
+  depth 8 (262 272). A sample reads one row of 64 weights per fern;
+* none: no layer, to show the effect of a layer.
 
-Samples 1 to 13 000 train and the next 3000 choose: the learning rate and depth of the least error there, in
-the trials of --search, are in CHOSEN. Then the first 16 000 samples train, and the last 4000 test once for
-each of three seeds. Adam (ferns: `RowAdam` with sparse gradients), batch 128, 15 epochs, the rate falls by a
-half cosine to a hundredth.
+Samples 1 to 13 000 are for training, and the next 3000 for choices: CHOSEN has the learning rate and depth
+with the smallest error there in the trials of --search. Then layers are trained on the first 16 000 samples
+and tested once on the last 4000, with three seeds. Adam (ferns: `RowAdam` with sparse gradients), batch 128,
+15 epochs, the rate falls by a half cosine to a hundredth.
 
-Multiply-adds are those of one sample in the layer alone; the comparisons of ferns stand beside them.
-Milliseconds are of 256 samples in evaluation, the least of many calls that take turns: the layer alone, and
-the whole network; and of a training step with 128 samples.
+Multiply-adds are those of one sample in the layer; comparisons of ferns are separate. Milliseconds are for
+256 samples in evaluation, in the layer and in the whole network, and for a training step with 128 samples;
+they are minima of many calls that take turns.
 """
 
 import argparse
@@ -48,7 +48,8 @@ TRAIN, HELD_OUT = 16_000, 3000
 
 
 def load(folder: Path, test: bool) -> list[Any]:
-    """Training and test samples, of unit deviation; without `test` held-out ones, and no test sample."""
+    """Returns training and test samples of unit deviation; without `test` held-out ones instead of test
+    ones."""
     import torch
 
     with np.load(folder / "letter.npz") as file:
@@ -142,7 +143,7 @@ def search(folder: Path) -> list[dict[str, Any]]:
 
 
 def costs() -> dict[str, dict[str, Any]]:
-    """Of each layer: parameters, multiply-adds, comparisons, least milliseconds of calls that take turns."""
+    """Measures for each layer parameters, multiply-adds, comparisons and minimum milliseconds of calls."""
     import torch
     from torch.nn import functional
 
@@ -191,7 +192,7 @@ def costs() -> dict[str, dict[str, Any]]:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Markdown: a line a layer."""
+    """Returns Markdown with one line per layer."""
     lines = [
         "| layer | chosen | error % | parameters | multiply-adds | comparisons "
         "| layer ms | network ms | step ms |",

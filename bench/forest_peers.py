@@ -1,13 +1,13 @@
-"""Forests of other libraries, for bench/grow.py and bench/predict.py: whichever of them are installed.
+"""Forests of other libraries for bench/grow.py and bench/predict.py, if they are installed.
 
     scikit-learn, scikit-learn-intelex (oneDAL), treeple, ydf        growing, with the settings of hforest
     scikit-learn, xgboost, lightgbm, onnxruntime (by skl2onnx)       applying
 
-Growing is to purity, on bootstraps, with the root of the number of features as candidates of a node.
-treeple's oblique forest and ydf's draw 1.5 features a projection on average, and as many projections as a
-node has candidates; treeple's patches have hforest's least and greatest sizes. lightgbm and xgboost grow a
-tree for each class and round, so they apply forests of their own for two classes alone, of as many trees as
-deep.
+Trees are grown to purity on bootstrap samples, with the square root of the number of features as candidates
+of a node. The oblique forests of treeple and ydf draw 1.5 features per projection on average, and as many
+projections as a node has candidates; treeple's patches have the minimum and maximum sizes of hforest.
+lightgbm and xgboost grow a tree for each class and round, so they apply their own forests, only for two
+classes, with the same number and depth of trees.
 """
 
 from collections.abc import Callable

@@ -2,8 +2,8 @@
 
     python bench/from_forest.py --data DIR [--tables churn ...] [--rows 9000] [--splits 2] [--json FILE]
 
-DIR holds the tables as npz files of x and y. Of `rows` rows drawn at random two thirds are for growing;
-columns and targets are in deviations of these. A forest of 100 trees of depth 8 is grown, by columns and by
+DIR holds the tables as npz files of x and y. Two thirds of `rows` random rows are for growing; columns and
+targets are in standard deviations of these. A forest of 100 trees of depth 8 is grown, by columns and by
 sparse projections, and beside it one without a limit of depth. Test errors are in percent: of labels, or of
 the variance of targets.
 
@@ -15,7 +15,7 @@ the variance of targets.
     chosen     the same, with the l2 that has the least error on a fifth of the rows for growing, held out
     soft       `neural.from_forest`, scale 10
 
-The l2 of "per leaf" is chosen in the same way. Nothing is chosen by a test error.
+The l2 of "per leaf" is chosen in the same way. Test errors decide nothing.
 
 With --train, test errors after training instead: of the forest by columns ("grown"), of hinge trees that
 start as it, before and after 2000 steps of Adam (batch 64, rate 0.001 falling to a tenth), and for tables of

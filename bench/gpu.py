@@ -1,9 +1,9 @@
-"""The CUDA backend on a GPU: its tests, then kernels and whole jobs beside the CPU.
+"""Tests and times of the CUDA backend on a GPU: kernels and whole jobs beside the CPU.
 
     python bench/gpu.py [--minutes 9] [--only "hinge*" ...] [--skip-tests] [--json bench/results/gpu.json]
 
-Needs CuPy and a GPU. First the rate at which the GPU copies, then the tests of the GPU, then each job: the
-result of the GPU is compared with that of the CPU, bit for bit, before anything is timed. Columns:
+Needs CuPy and a GPU. It measures the copy rate of the GPU, runs the tests of the GPU, and then each job. The
+result of the GPU must be bit-identical to that of the CPU before anything is timed. Columns:
 
 gpu      microseconds a call, from the host: the median over repeats of a loop of calls and one wait
 graph    the same calls without Python: replays of a CUDA graph, where a call can be captured (no waits)
@@ -45,12 +45,12 @@ Call = Callable[[], Any]
 
 
 class Job(NamedTuple):
-    """A call, and what it has to read and write at least."""
+    """A call, and the minimum number of bytes that it reads and writes."""
 
     call: Call
     bytes: float = 0.0
     once: bool = False
-    """Too long for a loop: timed a few times."""
+    """Whether the call is too long for a loop, and timed only a few times."""
 
 
 # ------------------------------------------------------------------------------------------ hinge forests
@@ -67,7 +67,7 @@ def hinge_arrays(xp: Any, shape: tuple[int, ...], kind: Any = "tree") -> tuple[A
 
 
 def pairs_bytes(shape: tuple[int, ...]) -> float:
-    """Of each pair of sample and tree: the vertices on the way, the columns and a leaf, four bytes each."""
+    """Returns the bytes of all pairs of sample and tree: path, columns and leaf, four bytes per number."""
     n, n_trees, depth, _, n_outputs = shape
     return 4.0 * n * n_trees * (3 * depth + n_outputs)
 
@@ -311,7 +311,7 @@ def flat(result: Any) -> Iterator[np.ndarray]:
 
 
 def difference(ours: Any, theirs: Any) -> str:
-    """ "" where both have the same bits, otherwise what differs."""
+    """Returns "" if both are bit-identical, otherwise a description of the difference."""
     a, b = list(flat(ours)), list(flat(theirs))
     if [(i.shape, i.dtype) for i in a] != [(i.shape, i.dtype) for i in b]:
         return f"shapes {[i.shape for i in a]}, {[i.shape for i in b]}"
@@ -324,7 +324,7 @@ def difference(ours: Any, theirs: Any) -> str:
 
 
 def timed(call: Call, wait: Call, once: bool, repeats: int = 5) -> list[float]:
-    """Microseconds a call, after a first one: loops of some 50 ms and one wait each, or single calls."""
+    """Returns microseconds per call, after a first one: loops of about 50 ms and a wait, or single calls."""
 
     def loop(n: int) -> float:
         begin = time.perf_counter()
@@ -341,7 +341,7 @@ def timed(call: Call, wait: Call, once: bool, repeats: int = 5) -> list[float]:
 
 
 def graph_time(call: Call) -> float | None:
-    """Microseconds of a replay of the call as a CUDA graph; None where the call cannot be captured."""
+    """Returns microseconds per replay of the call as a CUDA graph; None if it cannot be captured."""
     import cupy
 
     stream = cupy.cuda.Stream(non_blocking=True)
@@ -364,7 +364,7 @@ def graph_time(call: Call) -> float | None:
 
 
 def bandwidth() -> float:
-    """Bytes a second that a copy of 2 GB on the device reads and writes."""
+    """Returns the bytes per second that a copy of 2 GB on the device reads and writes."""
     import cupy
 
     source = cupy.ones(1 << 28, np.float32)
@@ -399,7 +399,8 @@ def run(name: str, copied: float) -> dict[str, Any]:
 
 
 def tests(minutes: float) -> dict[str, Any]:
-    """Runs the tests of the GPU in processes of their own; returns how many passed, and those that failed."""
+    """Runs the tests of the GPU in separate processes; returns the number that passed, and the failed
+    ones."""
     begin = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
@@ -419,7 +420,7 @@ def tests(minutes: float) -> dict[str, Any]:
             pytest.wait(60 * minutes)
         except subprocess.TimeoutExpired:
             finished = False
-            pytest.send_signal(signal.SIGINT)  # it reports what has run
+            pytest.send_signal(signal.SIGINT)  # it reports the tests that ran
             try:
                 pytest.wait(30)
             except subprocess.TimeoutExpired:
@@ -439,7 +440,7 @@ def tests(minutes: float) -> dict[str, Any]:
 
 
 def sources() -> str:
-    """A digest of the sources that decide what a row measures."""
+    """Returns a digest of the sources on which a row depends."""
     paths = sorted(
         p for p in (ROOT / "hforest").rglob("*") if p.suffix in (".py", ".cu", ".cuh", ".h", ".pyx")
     )
@@ -457,7 +458,7 @@ def shown(microseconds: float | None) -> str:
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """The table of the page: of each job the times, and how often the GPU's is in the CPU's."""
+    """Returns the table of the page: times of each job, and the CPU's time divided by the GPU's."""
     lines = ["| job | GPU | as a CUDA graph | CPU | CPU / GPU |", "|---|---|---|---|---|"]
     for row in rows:
         times = " | ".join(shown(row[name]) for name in ("gpu", "graph", "cpu"))

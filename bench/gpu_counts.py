@@ -1,18 +1,17 @@
-"""Counts what the CUDA kernels ask of a GPU, without one: memory, threads, launches, waits, registers.
+"""Counts the resources of the CUDA kernels without a GPU: memory, threads, launches, waits, registers.
 
     python bench/gpu_counts.py [--parts kernels calls resources] [--only JOB ...] [--dtype float32]
         [--all] [--json FILE]
 
-Nothing is timed. Each job is a call of a public function. There are three parts. With --json, a part that is
-not asked for keeps the figures of the record; with `--parts` and none of them the tables of the record are
-printed:
+Nothing is timed. Each job is a call of a public function. There are three parts. With --json, parts that are
+not selected keep the figures of the record; with an empty `--parts` the tables of the record are printed:
 
-* kernels: the host build runs the kernels as C++ and counts what each warp asks of memory
+* kernels: the host build runs the kernels as C++ and counts the memory accesses of each warp
   (tests/host/counts.cpp). Needs GCC 12 or later.
 * calls: launches and waits, and copies to and from the device, of CuPy on the stub device (tests/stub). Needs
   HFOREST_STUB and its environment.
-* resources: registers, spills and shared memory as NVRTC's assembler says them, and the share of the threads
-  of a multiprocessor that they allow. Needs NVRTC: pip install -e '.[nvrtc]'.
+* resources: registers, spills and shared memory as reported by NVRTC's assembler, and the share of the
+threads of a multiprocessor that they allow. Needs NVRTC: pip install -e '.[nvrtc]'.
 
 Columns of jobs and kernels:
 
@@ -34,8 +33,8 @@ table     gigabytes of x, of its bins, and of the values that bins stand for
 sample    bytes of a tree for each of its samples, while it grows
 trees     gigabytes of 100 trees, and how many grow at once in 40 GB, half of what an 80 GB GPU has
 
-The least of a job are the bytes of its arguments and its results, once each. Kernels of CuPy (sorts, sums)
-are among the launches; their memory is not counted.
+The minimum of a job is the bytes of its arguments and its results, once each. Launches include kernels of
+CuPy (sorts, sums); their memory is not counted.
 """
 
 import argparse

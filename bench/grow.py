@@ -1,11 +1,11 @@
-"""Growing forests: random, oblique and manifold forests, beside those of other libraries.
+"""Times of growing random, oblique and manifold forests, beside those of other libraries.
 
     python bench/grow.py [--data DIR] [--sets synthetic letter usps mnist] [--threads 1 2] [--rungs WORD ...]
         [--json FILE]
 
 Trees are grown to purity. Every forest's test error is printed beside its time; the bench ends with an error
 if that of a random forest exceeds scikit-learn's by more than two points. Peers are those of forest_peers.py
-that are installed; with --rungs only rungs are run whose names hold one of the words. DIR holds letter.npz,
+that are installed; with --rungs only rungs run whose names contain one of the words. DIR holds letter.npz,
 usps.npz and mnist.npz; sets without their file are left out.
 
 After the sets the bench measures the time of a node with few and with many features, at equal candidates and
@@ -230,7 +230,7 @@ def memory(folder: Path | None) -> list[dict[str, Any]]:
 
 
 def single_trees(repeats: int, n_trees: int = 30) -> list[dict[str, Any]]:
-    """Seconds of calls that grow a tree each on the same `growth.samples`, beside one call for all trees.
+    """Measures seconds of calls that each grow a tree on the same `growth.samples`, and of one call for all.
 
     Forests of both are compared. Processor time, so that other programs on the machine count little.
     """
@@ -263,7 +263,7 @@ def single_trees(repeats: int, n_trees: int = 30) -> list[dict[str, Any]]:
 
 
 def views(repeats: int, n_trees: int = 50) -> list[dict[str, Any]]:
-    """Processor time a tree on two views, a tenth and the rest of the columns, at equal candidates a node.
+    """Measures processor time per tree on two views, a tenth and the rest of the columns.
 
     One group of all columns is compared with no groups.
     """

@@ -3,15 +3,15 @@
     python bench/hinge.py [--shapes n,F,M,D,K ...] [--kinds tree fern] [--jobs forward ...] [--threads 1 2]
                           [--dtype float32] [--peers] [--clock processor] [--json FILE [--append]]
 
-Every rung is checked against the reference before it is timed. Figures are nanoseconds per sample and
-tree, the median over repeats taken in turn with the spread (half the range, in percent of the median).
-With --peers each shape and kind has a process of its own, in which PyTorch compiles once (bench/compiled.py).
+Every rung is checked against the reference before it is timed. Figures are nanoseconds per sample and tree,
+the median over repeats taken in turn, with the spread (half the range, in percent of the median). With
+--peers each shape and kind has its own process, in which PyTorch compiles once (bench/compiled.py).
 
 The floor of a traversal is counted in loads: at each of D levels a tree reads the number of a feature, a
-threshold and the input (3 D loads), a fern the input only (D loads; its decisions are the same for
-every sample). The bench measures how many independent loads a second this machine makes from L1 and
-from L2, and prints each rung's share of that. Forward and backward are counted in bytes: a row of K
-weights read for each pair (forward), read and a row of gradients added (backward).
+threshold and the input (3 D loads), a fern the input only (D loads; its decisions are the same for every
+sample). The bench measures the number of independent loads per second that this machine makes from L1 and
+from L2, and prints each rung's share of that. Forward and backward are counted in bytes: a row of K weights
+read for each pair (forward), read and a row of gradients added (backward).
 """
 
 import argparse
@@ -129,7 +129,7 @@ def loads_and_bytes(kind: Any, job: str, depth: int, n_outputs: int, itemsize: i
 
 
 def problem(kind: Any, shape: tuple[int, ...], dtype: np.dtype) -> tuple[Any, ...]:
-    """x, thresholds, features, weights and a gradient by the summed outputs."""
+    """Returns x, thresholds, features, weights and a gradient with respect to the summed outputs."""
     n, n_features, n_trees, depth, n_outputs = shape
     rng = np.random.default_rng(0)
     t, f, w = hinge.init(n_trees, depth, n_features, n_outputs, kind=kind, dtype=dtype, rng=rng)

@@ -3,11 +3,10 @@
     python bench/hinge_linear.py [--shapes n,F,M,D,K ...] [--kinds tree fern] [--dtype float32] [--json FILE]
 
 The layer is ``z = x @ features.reshape(-1, F).T``, then `forward` with a column of z for each vertex; back,
-`backward` and two products with its gradient with respect to z. The fused functions compute the
-inner products on the paths of the samples alone, and touch one row of projections for each sample and
-tree. All on one thread, NumPy's products too. Both are checked against each other, and the fused ones
-against the reference, before they are timed. Figures are milliseconds a call, the least of repeats taken
-in turn.
+`backward` and two products with its gradient with respect to z. The fused functions compute only the inner
+products on the paths of the samples, and update one row of projections for each sample and tree. All run on
+one thread, including NumPy's products. Both are checked against each other, and the fused ones against the
+reference, before they are timed. Figures are milliseconds per call, the minimum of repeats taken in turn.
 """
 
 import os
@@ -33,7 +32,7 @@ Calls = dict[str, Callable[[], Any]]
 
 
 def problem(kind: Any, shape: tuple[int, ...], dtype: np.dtype) -> tuple[np.ndarray, ...]:
-    """x, thresholds, projections, weights and a gradient by the summed outputs."""
+    """Returns x, thresholds, projections, weights and a gradient with respect to the summed outputs."""
     n, n_features, n_trees, depth, n_outputs = shape
     rng = np.random.default_rng(0)
     t, _, w = hinge.init(n_trees, depth, 1, n_outputs, kind=kind, dtype=dtype, rng=rng)
@@ -72,7 +71,7 @@ def layered(kind: Any, arrays: tuple[np.ndarray, ...], route: hinge.Route) -> Ca
 
 
 def check(kind: Any, arrays: tuple[np.ndarray, ...], calls: Calls, layer: Calls, route: hinge.Route) -> None:
-    """Raises where the two differ by more than rounding, or routes of a few samples from the reference."""
+    """Raises if the two differ by more than rounding, or if some routes differ from the reference."""
     x, t, p, *_ = arrays
     y, _ = calls["forward"]()
     other, plain = layer["forward"]()

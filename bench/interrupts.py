@@ -3,10 +3,9 @@
     python bench/interrupts.py                   # sizes of tens of seconds; up to 4 GB
     python bench/interrupts.py --small           # those of tests/test_interrupts.py
     python bench/interrupts.py encode grow       # calls whose name contains one of these words
-    python bench/interrupts.py --alone           # how long each call takes by itself, too
+    python bench/interrupts.py --alone           # also the time of each call without an interrupt
 
-A call is interrupted three times, at other moments. Calls from other threads than Python's main one never see
-signals.
+A call is interrupted three times, at different moments. Only calls from Python's main thread see signals.
 """
 
 import argparse
@@ -253,11 +252,11 @@ CALLS: dict[str, Callable[[bool], Call]] = {
     "split.best_split": _best_split,
     "cascade.grow": _cascade,
 }
-"""By name, what prepares a call of the small or the full size; alone it takes seconds, or tens of seconds."""
+"""Functions by name that prepare a call; it takes seconds if small, or tens of seconds in full size."""
 
 
 def latency(call: Call, delay: float) -> float | None:
-    """Seconds from a signal, which comes `delay` seconds after the call's start, to KeyboardInterrupt.
+    """Returns seconds from a signal, sent `delay` seconds after the start of the call, to KeyboardInterrupt.
 
     None if the call ends before.
     """

@@ -44,7 +44,7 @@ FUNCTIONS = {"waves": waves, "steps": steps}
 
 
 class Cell(NamedTuple):
-    """What is measured."""
+    """A cell of the simulation."""
 
     function: str
     n: int
@@ -76,7 +76,7 @@ def new_rows(d: int) -> np.ndarray:
 
 
 def one_set(cell: Cell, number: int) -> dict[str, Any]:
-    """Which intervals of one data set hold the mean, and the means and variances of all new rows."""
+    """Returns which intervals of one data set contain the mean, and means and variances of all new rows."""
     rng = np.random.default_rng([number, cell.n, cell.d])
     x = rng.uniform(size=(cell.n, cell.d))
     y = FUNCTIONS[cell.function](x) + rng.normal(size=cell.n)
@@ -94,7 +94,7 @@ def one_set(cell: Cell, number: int) -> dict[str, Any]:
 
 
 def table(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Lines of Markdown: coverage at 95 %, and standard errors and biases as shares of the true deviation."""
+    """Returns lines of Markdown: coverage at 95 %, and standard errors and biases over the true deviation."""
     yield (
         "| function | rows | columns | in_bag | sets | inside: coverage | error | bias "
         "| boundary: coverage | error | bias |"

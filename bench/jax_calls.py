@@ -2,10 +2,10 @@
 
     python bench/jax_calls.py [--repeats 200] [--json FILE]
 
-A small problem, so that the calls and not the kernels take the time: 8 samples, 5 trees of depth 3, float32.
+The problem is small, so that calls take the time rather than kernels: 8 samples, 5 trees of depth 3, float32.
 JAX's functions are compiled (`jax.jit`) and called with arrays of JAX. Results are compared bit for bit
-before anything is timed. Each figure is the least of many, measured in turn, in microseconds a call; "JAX
-adds" is the difference. A row of two calls (forward and backward) has the half of it.
+before anything is timed. Each figure is the minimum of many, measured in turn, in microseconds per call; "JAX
+adds" is the difference. A row of two calls (forward and backward) has half of it.
 """
 
 import argparse

@@ -1,17 +1,16 @@
-"""One call of each kernel around forests: projections, layers, optimisers, OC1, surrogate and its gradient.
+"""Times of a call of each other kernel: projections, layers, optimisers, OC1, surrogate and its gradient.
 
     python bench/kernels.py [--only project conv2d ...] [--threads 1] [--scale 1.0] [--repeats 7]
         [--json FILE]
 
 Runs on `pip install .` alone. A rung "numpy" is the same in NumPy or SciPy, "reference" the reference
-implementation (OC1 has no other peer), "plain" hforest without vector instructions. Every rung must come to
-hforest's result before anything is timed. Figures are microseconds a call, the median over repeats taken in
+implementation (OC1 has no other peer), "plain" hforest without vector instructions. Every rung must return
+hforest's result before anything is timed. Figures are microseconds per call, the median over repeats taken in
 turn, with the spread (half the range, in percent of the median) and the time over hforest's. "floor" is the
-time in which this machine copies, between memory and memory, what a call reads and writes at least, in
-percent of the call: above 100 where the arrays stay in a cache.
---scale multiplies the number of rows. Hinge trees, neural forests, splits, fits of stumps, growth and
-prediction have benches of their own: hinge.py, neural.py, split.py, co2.py, grow.py and predict.py; the
-convolution of a forest, which needs PyTorch, is in torch_layers.py.
+time to copy in memory the minimum number of bytes that a call reads and writes, in percent of the call. It is
+above 100 if the arrays stay in a cache. --scale multiplies the number of rows. Hinge trees, neural forests,
+splits, fits of stumps, growth and prediction have benches of their own: hinge.py, neural.py, split.py,
+co2.py, grow.py and predict.py; the convolution of a forest, which needs PyTorch, is in torch_layers.py.
 """
 
 import argparse
@@ -172,7 +171,7 @@ def stump(n: int, d: int, n_classes: int) -> tuple[Any, ...]:
 
 
 def losses(x: Any, y: Any, w: Any, *thetas: Any) -> tuple[Any, ...]:
-    """Products and the log losses of the sides, as one would write them in NumPy."""
+    """Returns products and the log losses of the sides, written in NumPy."""
     products = (x @ w).astype(np.float64)
     return products, *(special.logsumexp(t.astype(np.float64)) - t[y] for t in thetas)
 
@@ -235,7 +234,7 @@ JOBS: dict[str, Callable[[float], Job]] = {
 
 
 def same(ours: Any, theirs: Any) -> None:
-    """Two results are equal but for rounding."""
+    """Returns whether two results are equal up to rounding."""
     several = isinstance(ours, tuple)
     for a, b in zip(ours, theirs, strict=True) if several else [(ours, theirs)]:
         scale = float(np.abs(b).max())

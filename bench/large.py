@@ -1,4 +1,4 @@
-"""Growing on large tables: 0.5, 1 and 5 million rows of 30 float32 columns, beside other libraries.
+"""Times of growing on tables of 0.5, 1 and 5 million rows of 30 float32 columns, beside other libraries.
 
     python bench/large.py [--rows 500000 1000000 5000000] [--tables clusters skewed] [--trees 1 10]
         [--threads 1 2] [--only WORD ...] [--limit SECONDS] [--repeats 1] [--json FILE]
@@ -9,17 +9,17 @@
 23 classes from four rows in ten down to a few. Both are made here, with 50 000 rows more to test on.
 
 Each measurement is a process of its own with a time limit. It first grows on 20 000 rows and tests the
-forest, which must err less than the largest class alone; then it grows on all rows. Its figures are the
-wall time of growing, with what the library must do to take a NumPy array; the memory that growing takes on
-top of the table at its peak, in multiples of the table; and the test error of the forest that was timed.
-The bench ends with an error where a random forest of hforest errs more than two points above scikit-
-learn's.
+forest, whose error must be below that of the largest class; then it grows on all rows. Its figures are the
+wall time of growing, with what the library must do to take a NumPy array; the peak of memory that growing
+takes in addition to the table, in multiples of the table; and the test error of the forest that was timed.
+The bench ends with an error if a random forest of hforest has an error of more than two points above that of
+scikit-learn.
 
-Trees are grown to purity on bootstraps with five candidates a node, but for these: LightGBM and XGBoost, in
-forest mode, grow a tree for each class by gradients, on 63 % of the rows, with at most 4096 leaves
-(LightGBM) or 16 levels (XGBoost), beyond which their memory is that of the machine. Their time a tree is
-for all classes. scikit-learn-intelex, LightGBM, XGBoost and `binned` put values into at most 256 bins; the
-others are exact. Libraries that are not installed are left out.
+Trees are grown to purity on bootstrap samples with five candidates per node, except for these: LightGBM and
+XGBoost, in forest mode, grow a tree for each class by gradients, on 63 % of the rows, with at most 4096
+leaves (LightGBM) or 16 levels (XGBoost), since more would exhaust the memory of the machine. Their time per
+tree is for all classes. scikit-learn-intelex, LightGBM, XGBoost and `binned` put values into at most 256
+bins; the others are exact. Libraries that are not installed are left out.
 """
 
 import argparse
@@ -186,7 +186,7 @@ def measure(name: str, folder: Path, n: int, n_trees: int, threads: int) -> dict
 
 
 def in_a_process(name: str, folder: Path, n: int, n_trees: int, threads: int, limit: float) -> dict[str, Any]:
-    """The measurement, or why there is none."""
+    """Returns the measurement, or the reason why it is missing."""
     command = [sys.executable, __file__, "--measure", name, str(folder), str(n), str(n_trees), str(threads)]
     # Pools of threads that a library starts by itself.
     environment = {**os.environ, **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))}
@@ -235,7 +235,7 @@ def against(name: str, best: dict[str, dict[str, Any]]) -> dict[str, float]:
 
 
 def outcome(row: dict[str, Any]) -> str:
-    """What a measurement found, in words."""
+    """Returns the result of a measurement as text."""
     if "seconds" not in row:
         return f"over {row['limit']:g} s" if "limit" in row else f"failed: {row['failed']}"
     against = ", ".join(f"{ratio:.1f}x {peer}" for peer, ratio in row["against"].items())
@@ -258,7 +258,7 @@ def installed() -> list[str]:
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:
-    """The table: seconds a tree, times the table's memory, test error."""
+    """Returns the table: seconds per tree, multiples of the table's memory, test error."""
     keys = sorted({(row["table"], row["rows"], row["trees"], row["threads"]) for row in rows})
     lines = ["| forest | table | rows | trees | threads | s a tree | memory | error |", "|---" * 8 + "|"]
     for key in keys:

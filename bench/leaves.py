@@ -3,7 +3,7 @@
     python bench/leaves.py [--threads 1 2] [--repeats 5] [--proximity]
 
 Quantiles: a forest of quantile-forest (all samples of a leaf kept) is converted, so that both read the same
-leaves; the numbers of `method="linear"` are compared before anything is timed. Rows are 5000 samples, levels
+leaves; results of `method="linear"` are compared before anything is timed. Rows are 5000 samples, levels
 three. Calls are timed in turn; figures are the best of the repeats, in milliseconds. --proximity: the matrix
 of 10,000 samples in 500 trees grown to purity; some rows are compared with a plain comparison of leaves.
 """

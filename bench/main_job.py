@@ -3,7 +3,7 @@
     python bench/main_job.py [--steps 1000 2000] [--lr 0.01 0.02 0.04] [--halvings 0 2 4] [--json FILE]
     python bench/main_job.py --test [--json FILE]
 
-The first command reads the training rows alone. It divides them into five parts. For each number of steps,
+The first command reads only the training rows. It divides them into five parts. For each number of steps,
 first learning rate and number of halvings of the rate it trains each kind on four parts, with the fifth held
 out. "Held-out error" is that of the last state, a mean over the parts; "moves" is the standard deviation of
 the held-out errors over the last quarter of a run, evaluated every 25 steps, a mean over parts and kinds. The

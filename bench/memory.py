@@ -6,10 +6,10 @@
     python bench/memory.py --calls --json bench/results/memory.json
     python bench/memory.py --table bench/results/memory.json
 
-Each call runs in a process of its own. "own" is the peak of what the process allocated (RssAnon, sampled
-every two milliseconds) above what it had before the call; pages of the file are not in it, for the system
-takes them back when memory is short. "above" is that without the result. "maxrss" is getrusage's peak of the
-whole process, with pages of the file.
+Each call runs in a process of its own. "own" is the peak of allocated memory (RssAnon, sampled every two
+milliseconds) above that before the call. It excludes pages of the file, which the system reclaims when memory
+is short. "above" is the same without the result. "maxrss" is getrusage's peak of the whole process, with
+pages of the file.
 
 With --calls, each kind of call: x is an array of float32 in memory, in two shapes; "own" is beside it,
 with the result.
@@ -48,7 +48,7 @@ def _file(path: Path, n: int, dtype: np.dtype) -> None:
 
 
 def _own() -> int:
-    """Bytes of this process that are no pages of files."""
+    """Returns the bytes of this process that are not pages of files."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) * 1024
@@ -119,7 +119,7 @@ def measure_case(name: str, n: int, p: int) -> dict[str, float]:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Markdown: megabytes beside x, a line a call."""
+    """Returns Markdown of megabytes in addition to x, one line per call."""
     shapes = " | ".join(f"{n:,} rows, {p} columns" for n, p in SHAPES)
     lines = [f"| MB beside x (16 MB) | {shapes} |", "|---|---|---|"]
     for name in CASES:

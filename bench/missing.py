@@ -4,7 +4,7 @@
     python bench/missing.py --data DIR --categories [--seeds 5] [--json FILE]
     python bench/missing.py --table FILE
 
-Of each table at most 6000 rows are drawn by the seed, two thirds for growing. Then 10 or 30 % of all values
+From each table at most 6000 rows are drawn by the seed, two thirds for growing. Then 10 or 30 % of all values
 are removed, also from the test rows: at random, or by value (a value above its column's median twice as
 likely as another). 100 trees at defaults, one thread. Seconds of growing are processor seconds, the least of
 three (scikit-learn: one), beside those on the table with nothing removed. --categories grows on adult, whose

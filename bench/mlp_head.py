@@ -41,7 +41,8 @@ VALUES: dict[str, tuple[Any, ...]] = {
 
 
 def load(folder: Path, test: bool) -> list[Any]:
-    """Training and test samples, of unit deviation; without `test` held-out ones, and no test sample."""
+    """Returns training and test samples of unit deviation; without `test` held-out ones instead of test
+    ones."""
     import torch
 
     with np.load(folder / "letter.npz") as file:
@@ -145,7 +146,7 @@ def steps() -> dict[str, float]:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Markdown: held-out errors, a line a setting."""
+    """Returns Markdown of held-out errors, one line per setting."""
     lines = ["| setting | MLP, held-out error % | hinge, held-out error % |", "|---|---|---|"]
     words = {"rate": "learning rate", "decay": "weight decay", "norm": "normalisation"}
     of = {(t["head"], t["name"], t["settings"][t["name"]]): t["errors"] for t in rows}
@@ -158,7 +159,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def heads_table(rows: list[dict[str, Any]]) -> str:
-    """Markdown: the test, a line a head."""
+    """Returns Markdown of the test, one line per head."""
     lines = ["| head | settings | parameters | test error % | ms a step |", "|---|---|---|---|---|"]
     for row in rows:
         chosen = ", ".join(f"{name} {value}" for name, value in row["settings"].items())

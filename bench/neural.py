@@ -1,23 +1,22 @@
-"""The ladder of neural decision forests: forward, backward, both, leaf update; all backends, NumPy, PyTorch.
+"""Times of neural decision forests: forward, backward, both, leaf update; all backends, NumPy, PyTorch.
 
     python bench/neural.py [--shapes n,M,D,K ...] [--jobs both ...] [--threads 1 2] [--dtype float32]
                            [--repeats N] [--json FILE]
 
-Every rung is checked before it is timed. Figures are milliseconds a call, the median over repeats taken in
-turn, with the least and the spread (half the range, in percent of the median). "both" is what a training
-step takes from the subpackage: class probabilities, the loss, and its gradient by f.
+Every rung is checked before it is timed. Figures are milliseconds per call, the median over repeats taken in
+turn, with the minimum and the spread (half the range, in percent of the median). "both" is the part of a
+training step: class probabilities, the loss, and its gradient with respect to f.
 
-The floor counts what a sample must cost at least: bytes of f read and of grad_f written against the
-measured copy bandwidth, and operations (see `operations`) against the rate at which the BLAS issues
-multiply-adds (hforest issues no fused ones: a multiplication and an addition count two), whichever takes
-longer. Extra memory is how far the resident set rises above where it stood before the call, results included.
-The rungs with "out" write the gradient to an array that they are given, as a training loop would. NumPy
-works through the samples in parts. PyTorch is timed where it is installed: the same forest as tensors, level
-by level, as it is and compiled (each shape in a process of its own, bench/compiled.py); its "both" is one
-forward pass and autograd's backward pass, hforest's is `loss_backward` with `return_p`. "two calls" is
-`forward` and `loss_backward`, which routes again.
+The floor is the minimum cost of a sample: bytes of f read and of grad_f written against the measured copy
+bandwidth, and operations (see `operations`) against the rate at which the BLAS issues multiply-adds (hforest
+issues no fused ones: a multiplication and an addition count two), whichever takes longer. Extra memory is the
+increase of the resident set by the call, including results. The rungs with "out" write the gradient to an
+existing array, as a training loop would. NumPy works through the samples in parts. PyTorch is timed if it is
+installed: the same forest as tensors, level by level, eager and compiled (each shape in its own process,
+bench/compiled.py); its "both" is one forward pass and autograd's backward pass, hforest's is `loss_backward`
+with `return_p`. "two calls" is `forward` and `loss_backward`, which routes again.
 
-With --json, a file that exists keeps the rows of other shapes, jobs and threads.
+With --json, an existing file keeps rows of other shapes, jobs and threads.
 """
 
 import argparse
@@ -169,7 +168,7 @@ def rungs(f: Any, leaves: Any, y: Any) -> dict[str, Callable[[], Any]]:
 
 
 def resident() -> dict[str, int]:
-    """Bytes of this process in memory now and at most; empty where the system does not tell."""
+    """Returns the current and the peak memory of this process; empty if the system does not report it."""
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
     except OSError:
@@ -179,7 +178,7 @@ def resident() -> dict[str, int]:
 
 
 def extra_memory(call: Callable[[], Any]) -> float | None:
-    """By how many bytes the resident set rises in a call; None where the system does not tell."""
+    """Returns the increase of the resident set in a call; None if the system does not report it."""
     call()
     try:
         ctypes.CDLL(None).malloc_trim(0)  # what the allocator keeps for later would hide what a call takes
@@ -239,7 +238,7 @@ def check(f: Any, leaves: Any, y: Any) -> None:
 
 
 def operations(job: str, n_classes: int, degree: int) -> float:
-    """Arithmetic operations a sample and vertex, with as many leaves as vertices."""
+    """Returns arithmetic operations per sample and vertex, with as many leaves as vertices."""
     # exp: to reduce 7, the polynomial 2 a degree and 4, the exponent 3; the two decisions 6.
     decide = 2 * degree + 20
     return {
@@ -251,12 +250,12 @@ def operations(job: str, n_classes: int, degree: int) -> float:
 
 
 def bytes_moved(job: str, itemsize: int) -> float:
-    """Bytes of f and grad_f a sample and vertex."""
+    """Returns the bytes of f and grad_f per sample and vertex."""
     return itemsize * {"forward": 1, "backward": 2, "both": 2, "update_leaves": 1}[job]
 
 
 def vector_rate(dtype: np.dtype) -> float:
-    """Multiply-adds a second of the BLAS on one thread: how many vector instructions, times their lanes."""
+    """Returns multiply-adds per second of the BLAS on one thread: vector instructions times their lanes."""
     from threadpoolctl import threadpool_limits
 
     a, b = (np.ones((512, 512), dtype) for _ in range(2))
@@ -383,12 +382,12 @@ def reference_rung(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def measured(row: dict[str, Any]) -> tuple[Any, ...]:
-    """What a row is about: a later measurement of the same takes its place."""
+    """Returns the key of a row; a later measurement with the same key replaces it."""
     return *row.get("shape", ()), *(row.get(name) for name in ("threads", "dtype", "job"))
 
 
 def store(path: Path | None, rows: list[dict[str, Any]]) -> None:
-    """Write these rows, and those of the file that they do not replace."""
+    """Writes these rows, and those of the file that they do not replace."""
     if path is None:
         return
     mine = {measured(row) for row in rows}

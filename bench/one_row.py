@@ -16,9 +16,9 @@ The rungs:
                  treelite alone), scikit-learn and scikit-learn-intelex on trees of their own as many as deep,
                  the library that boosted the trees, daal4py on its trees
 
-Boosted models are converted by treelite; LightGBM's is walked in float64. Results are compared first. A
-time is that of 200 calls on 1000 different rows in turn (20 of slow calls), divided by their number, on one
-thread. Figures are the median and the least of repeats taken in turn.
+Boosted models are converted by treelite; LightGBM's is walked in float64. Results are compared first. A time
+is that of 200 calls on 1000 different rows in turn (20 of slow calls), divided by their number, on one
+thread. Figures are the median and the minimum of repeats taken in turn.
 """
 
 import argparse

@@ -1,8 +1,9 @@
-"""Hinge forests as users of NumPy and of PyTorch write them: the peers in bench/hinge.py.
+"""Hinge forests in NumPy and in PyTorch, the peers in bench/hinge.py.
 
-Both are vectorised over samples and trees, level by level, and give the outputs summed over trees and the
-gradients by input, thresholds and weights. PyTorch's are by autograd; with `torch.compile` routing and leaf
-look-up are compiled separately, which was faster than in one. One problem a process: see bench/compiled.py.
+Both are vectorised over samples and trees, level by level. They return the outputs summed over trees, and the
+gradients with respect to input, thresholds and weights, in PyTorch by autograd. With `torch.compile` routing
+and leaf look-up are compiled separately, which was faster than together. Each problem has its own process:
+see bench/compiled.py.
 """
 
 from collections.abc import Callable
@@ -15,7 +16,7 @@ Calls = dict[str, Callable[[], Any]]
 
 
 def depth_of(kind: str, thresholds: Any) -> int:
-    """Levels of a tree or fern."""
+    """Returns the number of levels of a tree or fern."""
     return thresholds.shape[1] if kind == "fern" else (thresholds.shape[1] + 1).bit_length() - 1
 
 
@@ -39,7 +40,7 @@ def numpy_traverse(kind: str, x: Any, thresholds: Any, features: Any) -> tuple[A
 
 
 def numpy_step(kind: str, x: Any, t: Any, f: Any, w: Any, grad_y: Any) -> tuple[Any, Any, Any, Any]:
-    """y, and the gradients by x, thresholds and weights."""
+    """Returns y, and the gradients with respect to x, thresholds and weights."""
     leaf, margin, vertex = numpy_traverse(kind, x, t, f)
     trees, samples = np.arange(len(t)), np.arange(len(x))[:, None]
     rows = w[trees, leaf]
@@ -57,7 +58,7 @@ def numpy_step(kind: str, x: Any, t: Any, f: Any, w: Any, grad_y: Any) -> tuple[
 def torch_step(
     kind: str, arrays: tuple[Any, ...], compiling: bool, threads: int
 ) -> tuple[Callable[[], Any], Callable[[], Any]] | None:
-    """Calls of PyTorch's forward, and of its forward and backward; None where PyTorch is not installed."""
+    """Returns calls of PyTorch's forward, and of its forward and backward; None without PyTorch."""
     try:
         import torch
     except ImportError:
@@ -70,7 +71,7 @@ def torch_step(
     flat_f = f.reshape(-1)
 
     def route(x: Any, t: Any) -> tuple[Any, Any]:
-        # Tensors of one element a sample and tree, int32 where indexing allows it.
+        # Tensors of one element per sample and tree, int32 if indexing allows it.
         v = torch.zeros((n, n_trees), dtype=torch.int32)
         leaf, vertex, lowest, flat_t = v, v, None, t.reshape(-1)
         for level in range(depth):

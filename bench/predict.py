@@ -2,13 +2,13 @@
 
     python bench/predict.py [--shapes n,F,M,D,K ...] [--threads 1 2] [--json FILE]
 
-A forest is grown by scikit-learn where it is installed (else by hforest), at most D deep (0: to purity), and
+A forest is grown by scikit-learn if installed (otherwise by hforest), at most D deep (0: to purity), and
 converted, so that both walk the same nodes. Probabilities are compared, and the leaves of some samples are
 compared with the reference implementation, before anything is timed. onnxruntime, where installed, walks the
-same trees. For two classes xgboost and lightgbm apply forests of their own, of as many trees as deep on the
-same samples (their leaves hold one number, not several classes).
-Figures are thousand rows a second, the best of repeats taken in turn; the second lines of a shape are the
-time of one single row inside `unchecked()`.
+same trees. For two classes xgboost and lightgbm apply their own forests with the same number and depth of
+trees on the same samples (their leaves have one number, not several classes). Figures are thousands of rows
+per second, the maximum of repeats taken in turn; the second lines of a shape are the time of one single row
+inside `unchecked()`.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Memory, memory limits, threads and kills: figures of what docs/promises.md promises.
+"""Measurements for docs/promises.md: memory, memory limits, threads and kills.
 
     python bench/robustness.py                      # all four tables, about three minutes
     python bench/robustness.py --parts memory kills --n-kills 50
@@ -11,7 +11,7 @@ threads   hashes of the results of every subpackage (bench/bits.py) at other num
           several Python threads at once, against one thread: how many differ.
 kills     a process that saves over one file in a loop is killed: what the file holds, what lies beside it.
 
-Linux only. The exit status is 1 where something is broken.
+Linux only. The exit status is 1 if anything is broken.
 """
 
 import argparse
@@ -131,7 +131,7 @@ def in_child(name: str, n: int, megabytes: int | None = None) -> dict[str, Any]:
 
 
 def memory_and_limits(n: int, limits: Iterable[int]) -> int:
-    """Prints a line a call; returns how many ended in something else than an answer or MemoryError."""
+    """Prints one line per call; returns the number that ended neither in an answer nor in MemoryError."""
     limits = list(limits)
     heads = "".join(f"{m:>9} MB" for m in limits)
     print(f"\n{n} samples, 40 features, float32\n{'call':28} inputs  outputs  more MB  of both{heads}")
@@ -159,7 +159,7 @@ def memory_and_limits(n: int, limits: Iterable[int]) -> int:
 
 
 def threads() -> int:
-    """Prints how many results differ from those of one thread; returns the number."""
+    """Prints and returns the number of results that differ from those of one thread."""
 
     def hashes(n_threads: int) -> dict[str, str]:
         hforest.set_num_threads(n_threads)
@@ -199,7 +199,7 @@ def two_cascades() -> list[Any]:
 
 
 def kills(n_kills: int) -> int:
-    """Prints what is left after kills; returns how many files could not be read."""
+    """Prints the state of files after kills; returns the number that could not be read."""
     whole = [digest([list(f) for level in c.levels for f in level]) for c in two_cascades()]
     unread, beside, rng = 0, 0, random.Random(0)
     with tempfile.TemporaryDirectory() as folder:
@@ -228,7 +228,7 @@ def kills(n_kills: int) -> int:
 
 
 def main() -> int:
-    """Print the tables."""
+    """Prints the tables."""
     parser = argparse.ArgumentParser(description="Figures of memory, memory limits, threads and kills.")
     parser.add_argument("--parts", nargs="*", default=["memory", "limits", "threads", "kills"])
     parser.add_argument("--n-samples", type=int, default=100_000)

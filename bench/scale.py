@@ -1,13 +1,13 @@
-"""Growing by rows on several processes: time, bytes sent and memory, beside one process with threads.
+"""Time, bytes sent and memory of growing by rows on several processes, beside one process with threads.
 
     python bench/scale.py forest --rows 1000000 --features 30 --classes 2 --trees 10 --json FILE
     python bench/scale.py forest --rows 500000 --projections 6
     python bench/scale.py level --json FILE
 
 `forest` grows one forest on one machine's engine, on one worker, and on processes of one thread each that
-exchange by torch.distributed (gloo) or MPI; it checks that hashes but the engine's, whose bins are made of
-all rows, are equal. `level` measures a level against rows, features, classes and workers: the mean of the
-first six levels, in which no node is gathered; the least of three runs.
+exchange by torch.distributed (gloo) or MPI; it checks that all hashes are equal, except that of the engine,
+whose bins are made from all rows. `level` measures a level against rows, features, classes and workers: the
+mean of the first six levels, in which no node is gathered, as the minimum of three runs.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def samples(first: int, last: int, n_features: int, n_classes: int) -> tuple[np.
 
 
 class Counted:
-    """A communicator that counts the bytes that this worker gives."""
+    """A communicator that counts the bytes that this worker sends."""
 
     def __init__(self, comm: scale.Communicator) -> None:
         self._comm, self.rank, self.size = comm, comm.rank, comm.size
@@ -167,19 +167,21 @@ NAMES = {"engine": "`growth` on one machine", "one": "`comm=None`", "torch": "gl
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Returns the table of a record in Markdown."""
-    lines = [
-        "| rows | features | classes | trees | run | workers | threads each | seconds | MB a worker gives "
-        "| MB of memory in all |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+    """Returns the table of a record in Markdown: the columns in which rows differ."""
+    cells = [
+        {
+            "rows": f"{row['rows']:,}",
+            **{name: str(row[name]) for name in ("features", "classes", "trees")},
+            "run": NAMES[row["kind"]],
+            "seconds": f"{row['seconds']:#.3g}",
+            "MB a worker sends": f"{row['bytes'] / 1e6:.1f}",
+            "MB of memory in all": str(row["peak_mb"]),
+        }
+        for row in rows
     ]
-    for row in rows:
-        lines.append(
-            f"| {row['rows']:,} | {row['features']} | {row['classes']} | {row['trees']} "
-            f"| {NAMES[row['kind']]} | {row['workers']} | {row['threads']} | {row['seconds']:#.3g} "
-            f"| {row['bytes'] / 1e6:.1f} | {row['peak_mb']} |"
-        )
-    return "\n".join(lines)
+    heads = [name for name in cells[0] if len({cell[name] for cell in cells}) > 1] or list(cells[0])
+    lines = [" | ".join(cell[name] for name in heads) for cell in cells]
+    return "\n".join([f"| {' | '.join(heads)} |", "|" + "---|" * len(heads), *(f"| {a} |" for a in lines)])
 
 
 def forest(args: argparse.Namespace) -> list[dict[str, Any]]:

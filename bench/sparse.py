@@ -3,11 +3,11 @@
     python bench/sparse.py [--shapes 20000x20000 100000x100000] [--per-row 50] [--trees 4] [--json FILE]
     python bench/sparse.py --table FILE
 
-Columns hold whole numbers 1 to 8 in as many rows as words in texts do: that of number i in a share that falls
-with i**-0.7. Labels are the sign of a random weighted sum of all columns, with noise. Two thirds of the rows
-are for growing. Before anything is timed, forests on 2000 rows are compared with those on the array of all
-numbers, bit for bit. One thread; the least of two. Memory is the largest that a process of its own had while
-it made the matrix, grew and predicted.
+Columns have whole numbers 1 to 8 with the frequencies of words in texts: column i in a share of rows that
+falls with i**-0.7. Labels are the sign of a random weighted sum of all columns, with noise. Two thirds of the
+rows are for growing. Before anything is timed, forests on 2000 rows must be bit-identical to those on a dense
+array. One thread; the minimum of two. Memory is the peak of a separate process that makes the matrix, grows
+and predicts.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""Exact best splits beside scikit-learn's stump (the same search over all features of one node).
+"""Times of exact best splits beside scikit-learn's stump (the same search over all features of one node).
 
     python bench/split.py [--shapes n,F,K ...] [--threads 1] [--json FILE]
 
 Before a shape is timed, the split is compared with the reference implementation on its first samples, and its
-gain with the stump's. Figures are nanoseconds a number (one sample of one candidate), medians over repeats
+gain with the stump's. Figures are nanoseconds per number (one sample of one candidate), medians over repeats
 taken in turn. The stump gets Fortran-ordered float32, which saves it a copy.
 """
 

@@ -57,7 +57,7 @@ BATCH = 50
 
 
 class Cell(NamedTuple):
-    """What is measured."""
+    """A cell of the simulation."""
 
     test: str
     n: int
@@ -133,7 +133,7 @@ def sampler(x: np.ndarray, z: np.ndarray, rng: np.random.Generator) -> np.ndarra
 
 
 def refused(x: np.ndarray, y: np.ndarray, z: np.ndarray, seed: int) -> bool:
-    """Whether a view is not permuted, since it measurably depends on the other one."""
+    """Returns whether the test refuses to permute a view, since it measurably depends on the other one."""
     try:
         stats.conditional_randomization_test(x, y, z, "permuted", n_trees=20, n_permutations=1, rng=seed)
     except ValueError as error:
@@ -144,7 +144,7 @@ def refused(x: np.ndarray, y: np.ndarray, z: np.ndarray, seed: int) -> bool:
 
 
 def rank(statistic: float, null: np.ndarray, rng: np.random.Generator) -> int:
-    """How many drawn statistics are larger than the observed one; equal ones are, or not, at random."""
+    """Returns the number of drawn statistics above the observed one; ties are broken at random."""
     equal = abs(null - statistic) <= 1e-12 * max(1.0, abs(statistic))
     return int((~equal & (null > statistic)).sum()) + int(rng.integers(1 + equal.sum()))
 
@@ -203,7 +203,7 @@ def uniform(ranks: list[tuple[int, int]]) -> float:
 
 
 def drawn(test: str, statistic: str) -> int:
-    """How many statistics a test draws at least."""
+    """Returns the minimum number of statistics that a test draws."""
     if statistic in ("covariance", "refused"):
         return N_BOOTSTRAP if statistic == "covariance" else 0
     stops = test in ("permutation", "randomization") or statistic == "view permuted"
@@ -256,9 +256,9 @@ def as_published(inside: Part, outside: Part) -> np.ndarray:
 
 
 def importances(n_sets: int) -> Iterator[str]:
-    """Lines of Markdown: out-of-bag importances of columns of categories that tell nothing of the labels.
+    """Returns lines of Markdown: out-of-bag importances of columns of categories independent of the labels.
 
-    Beside them is a normal column, which tells nothing, or three quarters of the labels by its sign.
+    A further normal column is independent of the labels, or its sign agrees with three quarters of them.
     """
     n, n_trees = 200, 50
     yield f"| normal column | importance | | {' | '.join(map(str, CATEGORIES))} |"
@@ -295,7 +295,7 @@ CORRELATED = ((64, 1, "labels"), (64, 16, "labels"), (128, 1, "targets"), (128, 
 
 
 def correlations(n_sets: int) -> Iterator[str]:
-    """Lines of Markdown: how often tests by distance correlations of forests reject, where nothing depends.
+    """Returns lines of Markdown: rejection rates of distance correlations of forests under independence.
 
     As published a forest knows the rows that are tested. Other forests know half of the rows, or no y. The
     first number of a cell is that of chi-square, the second one that of permutations of y.

@@ -67,7 +67,7 @@ def split(statistic: str, structure_share: float) -> Test:
 
 
 def importance(by: str) -> Test:
-    """The p-value of the first column, which the test is told."""
+    """Returns the p-value of the first column, whose index the test receives."""
     settings: dict[str, Any] = {"columns": 0, "by": by, "n_copies": N_PERMUTATIONS}
     return lambda x, y, seed: float(stats.importance_test(x, y, rng=seed, **settings).p_value[0])
 

@@ -1,12 +1,12 @@
-"""Ablation of `tabular.fit`: its errors without each of its parts.
+"""Errors of `tabular.fit` without each of its parts (ablation).
 
     python bench/tabular_ablation.py --data DIR [--tables letter ...] [--parts recipe start ...]
                                      [--rows 12000] [--splits 1] [--held-out] [--threads 1] [--json FILE]
 
-DIR holds the tables as npz files of x and y, or of x_train and y_train, in itself or in DIR/tabular. Of
-`rows` rows drawn at random two thirds are for training, the rest for testing. With --held-out test rows are
-left alone: three quarters of the training rows are fitted and errors are those on the others. Defaults were
-chosen so, on the tables of CHOOSE in tabular_data.py; those of JUDGE took no part.
+DIR holds the tables as npz files of x and y, or of x_train and y_train, in itself or in DIR/tabular. Two
+thirds of `rows` random rows are for training, the rest for testing. With --held-out the test rows are not
+read: models are fitted on three quarters of the training rows, and errors are on the others. Defaults were
+chosen in this way on the tables of CHOOSE in tabular_data.py, without those of JUDGE.
 
 Errors are of labels, or shares of the variance of targets, in percent, with the seconds of the fit. The last
 lines are errors against those of scikit-learn's random forest (100 trees, its defaults), geometric means over
@@ -48,7 +48,7 @@ PARTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 def load(folder: Path, name: str, rows: int, seed: int, held_out: bool) -> dict[str, Any]:
-    """Rows to fit and rows to judge by."""
+    """Returns rows for fitting and rows for errors."""
     path = folder / f"{name}.npz"
     with np.load(path if path.exists() else folder / "tabular" / f"{name}.npz") as table:
         end = "" if "x" in table else "_train"

@@ -18,13 +18,13 @@ JUDGE = (
     "churn", "coil2000", "ring", "splice", "sleep", "mushroom", "page_blocks", "usps", "isolet", "shuttle",
     "ijcnn1", "poker_train_only", "madelon", "pol", "fried", "mv",
 )  # fmt: skip
-"""Tables that take no part in any choice."""
+"""Tables that are used for no choice."""
 PUBLIC = (
     "car", "german", "led24", "allbp", "mfeat_fourier", "vowel",
     "GAMETES_Epistasis_2_Way_20atts_0.4H_EDM_1_1", "solar_flare_2", "krkopt", "503_wind", "215_2dplanes",
     "4544_GeographicalOriginalofMusic", "588_fri_c4_1000_100", "1199_BNG_echoMonths",
 )  # fmt: skip
-"""Tables for the public comparison alone."""
+"""Tables only for the public comparison."""
 HALVES = {"choose": CHOOSE, "judge": JUDGE, "public": PUBLIC}
 REGRESSIONS = ("abalone",)
 """Tables whose targets are whole numbers."""
@@ -44,7 +44,7 @@ CATEGORIES = {
     "GAMETES_Epistasis_2_Way_20atts_0.4H_EDM_1_1": tuple(range(20)),
     "solar_flare_2": tuple(range(9)),
 }
-"""Columns of categories, by the names of columns and the descriptions of the tables alone.
+"""Columns of categories, determined only by column names and descriptions of the tables.
 
 Numbers stay those whose codes have an order (nursery, ranks and files of krkopt), indicators (connect4, dna),
 columns of two values where the other columns are numbers, identifiers (telephone numbers of churn), and
@@ -52,11 +52,11 @@ columns whose names do not say what they are (sleep, mv).
 """
 SCALES = ("raw", "unit", "deviations", "powers", "indicators")
 FEW = 16
-"""Values of a column of whole numbers that has an indicator for each, at most."""
+"""Maximum number of values of a column of whole numbers that becomes indicators."""
 GAPS = ("random", "value")
-"""By what values are missing."""
+"""How values are removed."""
 SHARE = 0.2
-"""Of the values, those that are missing."""
+"""Share of missing values."""
 
 
 class Data(NamedTuple):
@@ -140,7 +140,7 @@ def load(
 ) -> tuple[Data, np.ndarray, np.ndarray]:
     """Samples for fitting, and samples and their labels or targets for the test.
 
-    Labels are numbered as they occur among the samples for fitting; others are -1, which nobody predicts.
+    Labels are numbered among the samples for fitting; other labels are -1, which no model predicts.
     """
     with np.load(path) as file:
         names = ("x_train", "x_test") if "x_train" in file else ("x",)

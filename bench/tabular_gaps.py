@@ -59,7 +59,7 @@ Table = dict[str, Any]
 
 
 def load(folders: list[Path], name: str, rows: int, seed: int, together: bool) -> Table:
-    """Rows to fit and rows to judge by; `together` makes categories of indicators."""
+    """Returns rows for fitting and rows for errors; `together` converts indicators to categories."""
     with np.load(find(folders, name)) as table:
         end = "" if "x" in table else "_train"
         x, y = table[f"x{end}"].astype(float), table[f"y{end}"]

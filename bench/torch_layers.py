@@ -10,17 +10,18 @@ random order, each after a call of the function that does nothing. The overhead 
 step: a step of the network of Lay et al. 2018 for MNIST (80 convolutions of 5x5 with stride 3, normalisation,
 1000 trees of depth 10 with ten classes in a leaf, batch 53, float32): forward, backward and Adam;
 milliseconds. Beside it the same network in plain PyTorch (bench/torch_peers.py), eager and compiled, with
-PyTorch's Adam: its loop over parameters, its fused kernel, and the step compiled. Each network has a process
-of its own (bench/compiled.py), so that each is compiled once.
+PyTorch's Adam: its loop over parameters, its fused kernel, and the step compiled. Each network has its own
+process (bench/compiled.py), so that each is compiled once.
 
 convolution: forward and backward of `HingeConv2d` on 16 images of 32 channels and 32x32, kernel 5, padding
 2, 64 trees of depth 7, outputs of each tree apart or 32 summed over the trees; milliseconds, and the peak of
 memory above images and parameters (Linux). Beside it `HingeForest` on windows unfolded by PyTorch.
 
-Every part checks its results first: the calls' bits; outputs, gradients and the losses of the first steps of
-the networks. Then calls take turns; of a network's turn the first steps are not counted, as the caches hold
-the arrays of another one. Given are the least and the median. With --json rows of the same part and number of
-threads are replaced. Run it once for each number of threads: compiled code has a fixed one.
+Every part first checks its results: calls must be bit-identical; networks must agree in outputs, gradients
+and losses of the first steps. Then calls take turns. The first steps of a network's turn are not counted,
+since the caches contain the arrays of another network. Figures are the minimum and the median. With --json
+rows of the same part and number of threads are replaced. Run it once for each number of threads: compiled
+code has a fixed one.
 """
 
 import argparse
@@ -210,7 +211,7 @@ def networks() -> tuple[Any, Callable[[], Any], Callable[[str], Any]]:
 
 
 def stepping(rung: str) -> Callable[[int], float]:
-    """What takes the i-th step of a rung and returns its loss."""
+    """Returns a function that takes the i-th step of a rung and returns its loss."""
     import torch
     from torch_peers import stepper
 
@@ -402,7 +403,7 @@ PARTS: dict[str, Callable[[int, int], Rows]] = {"calls": calls, "step": step, "c
 
 
 def table(rows: Rows, part: str) -> str:
-    """Markdown: a line a job or rung, columns of each number of threads."""
+    """Returns Markdown with one line per job or rung, and columns for each number of threads."""
     rows = [row for row in rows if row["part"] == part]
     counts = sorted({row["threads"] for row in rows})
     key = "rung" if part == "step" else "job"
@@ -411,9 +412,9 @@ def table(rows: Rows, part: str) -> str:
     heads = [f"{n} thread{'s' * (n > 1)}" for n in counts]
     titles = ["hforest.torch, NumPy", "overhead"]
     if part == "step":
-        titles = ["least, median", "processor", "fastest PyTorch / this"]
+        titles = ["median", "fastest PyTorch / this"]
     elif part == "convolution":
-        titles = ["least, median", "peak MB"]
+        titles = ["median", "peak MB"]
     lines = [f"| {key} | {' | '.join(f'{head}: {title}' for head in heads for title in titles)} |"]
     lines.append("|---" * (1 + len(heads) * len(titles)) + "|")
     for name in names:
@@ -426,11 +427,10 @@ def table(rows: Rows, part: str) -> str:
                 ours, numpy = row["least"]
                 cells += [f"{ours:.0f}, {numpy:.0f}", f"{ours - numpy:.0f}"]
             elif part == "convolution":
-                cells += [f"{row['least']:.0f}, {row['median']:.0f}", f"{row['peak_mb']:.0f}"]
+                cells += [f"{row['median']:.0f}", f"{row['peak_mb']:.0f}"]
             else:
                 peers = [r["median"] for r in rows if r["threads"] == n and r["rung"].startswith("torch")]
-                cells += [f"{row['least']:.1f}, {row['median']:.1f}", f"{row['processor']:.1f}"]
-                cells.append(f"{min(peers) / row['median']:.1f}")
+                cells += [f"{row['median']:.1f}", f"{min(peers) / row['median']:.1f}"]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

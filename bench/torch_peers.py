@@ -1,8 +1,8 @@
 """MNIST's network of Lay et al. 2018, Fig. 2c, in plain PyTorch, without hforest: the peer in
 bench/torch_layers.py.
 
-The forest goes down level by level for all samples and trees at once; gradients are autograd's. Buffers have
-the same names as hforest's modules, so that one state goes into both.
+The forest is evaluated level by level for all samples and trees at once; gradients are by autograd. Buffers
+have the same names as in hforest's modules, so that both load the same state.
 """
 
 from typing import Any
@@ -85,7 +85,7 @@ class PlainForest(nn.Module):
 def stepper(
     net: Any, optimizer: Any, x: Tensor, y: Tensor, compiling: tuple[bool, bool] = (False, False)
 ) -> Any:
-    """What takes the i-th step and returns its loss; network and optimiser may be compiled."""
+    """Returns a function that takes the i-th step and returns its loss; it may be compiled."""
     forward = compiled(net) if compiling[0] else net
     move = compiled(optimizer.step, fullgraph=False) if compiling[1] else optimizer.step
 

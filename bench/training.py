@@ -45,7 +45,7 @@ def _numpy_adam(p: Any, g: Any, m: Any, v: Any, step: int) -> None:
 
 
 def forest_step(rung: str, kind: Any, arrays: tuple[Any, Any, Any]) -> tuple[Step, Callable[[], None]]:
-    """What does one step of the forest on (features, labels) and returns dL/dx, and what ends a training."""
+    """Returns a function (features, labels) -> dL/dx that takes a step, and one that ends the training."""
     t, f, w = arrays
     words: dict[str, Any] = {"kind": kind, "aggregate": "sum"}
     state = hinge.adam_state(t, w)
@@ -114,7 +114,7 @@ def start(kind: Any, n_trees: int, depth: int, n_features: int) -> tuple[Any, An
 
 
 def check(kind: Any) -> None:
-    """Every rung from one start through the same steps: the same parameters."""
+    """Checks that all rungs have the same parameters after the same steps from one start."""
     rng = np.random.default_rng(1)
     ends = []
     for rung in RUNGS:
@@ -170,8 +170,8 @@ def on_images(step: Step, labels: Any) -> Callable[[int], Any]:
 def timed(calls: dict[str, Callable[[int], Any]], steps: int) -> dict[str, float]:
     """Median milliseconds of a step.
 
-    The calls take turns of several steps. The first few of a turn are not counted, as the caches hold the
-    arrays of another call then, which is not so in a training.
+    The calls take turns of several steps. The first steps of a turn are not counted, since the caches then
+    contain the arrays of another call, unlike in training.
     """
     taken: dict[str, list[float]] = {name: [] for name in calls}
     warm, turn, i = 4, 12, 0

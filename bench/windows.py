@@ -2,19 +2,19 @@
 
     python bench/windows.py --data camvid.npz [--kinds axis probe sparse patch] [--trees 32] [--json FILE]
 
-With --grow one tree is grown on so many windows, in place and, with --copies, on a copy, which is made
-before. Each runs in a process of its own; its memory is the peak above that of the images (Linux):
+With --grow one tree is grown on this number of windows, in place and, with --copies, on a copy that is made
+before. Each runs in its own process; its memory is the peak above that of the images (Linux):
 
     python bench/windows.py --data camvid.npz --grow 256000 --depth 8 [--copies] [--json FILE]
 
-Forests are grown on windows of 31 x 31 x 3 numbers around labelled pixels of the training images, as many
-of each class, and predict the class of each pixel of a test image, whose border is padded by 15 pixels.
-Copies of the windows are made a million numbers at a time. Before anything is timed, both give the same bits,
-and some windows give those of the reference implementation. "checked" is a call that checks the forest; the
-others run inside `unchecked()`.
+Forests are grown on windows of 31 x 31 x 3 numbers around labelled pixels of the training images, as many of
+each class, and predict the class of each pixel of a test image, whose border is padded by 15 pixels. Copies
+of the windows are made a million numbers at a time. Before anything is timed, both must be bit-identical, and
+some windows must equal the reference implementation. "checked" is a call that checks the forest; the others
+run inside `unchecked()`.
 
-Figures are milliseconds a frame and nanoseconds a pixel and tree, the least of repeats taken in turn, on one
-thread of the processor's time, which other processes disturb less.
+Figures are milliseconds per frame and nanoseconds per pixel and tree, the minimum of repeats taken in turn,
+on one thread, in processor time, which other processes disturb less.
 """
 
 import argparse
@@ -65,7 +65,7 @@ def copied(samples: growth.Windows) -> np.ndarray:
 def by_blocks(
     function: Callable[..., np.ndarray], forest: tree.Forest, samples: growth.Windows
 ) -> np.ndarray:
-    """What a function gives for copies of windows, some at a time."""
+    """Returns results of a function on copies of windows, some at a time."""
     step = max(1, BLOCK // len(samples.offset))
     parts = range(0, len(samples.base), step)
     return np.concatenate(
@@ -83,7 +83,7 @@ def training(data: Any, n: int, every: int = 4) -> tuple[growth.Windows, np.ndar
 
 
 def check(forest: tree.Forest, frame: growth.Windows) -> None:
-    """The same bits as of copies, and on some windows as of the reference implementation."""
+    """Checks that results are bit-identical to those on copies, and on some windows to the reference."""
     few = frame._replace(base=frame.base[:: len(frame.base) // 7].copy())
     for function in (tree.apply, tree.predict, tree.vote_shares):
         np.testing.assert_array_equal(function(forest, frame), by_blocks(function, forest, frame))
@@ -133,7 +133,7 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def mean_depth(forest: tree.Forest, frame: growth.Windows) -> float:
-    """Levels that a window walks, on average."""
+    """Returns the mean number of levels that a window walks."""
     depth = np.zeros(forest.feature.size, np.int32)
     for root, stop in zip(forest.tree_start[:-1], forest.tree_start[1:], strict=True):
         for at in range(root, stop):

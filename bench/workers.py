@@ -14,7 +14,8 @@ import hforest
 def run_workers(kind: str, size: int, threads: int, arguments: list[str]) -> list[dict[str, Any]]:
     """Returns the line of json that each process prints: this Python, run with the arguments.
 
-    kind: "mpi", or another for processes that torch.distributed or nothing joins. All must have one "hash".
+    `kind` is "mpi", or another word for processes that are joined by torch.distributed or not at all. All
+    lines must have the same "hash".
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

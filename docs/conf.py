@@ -1,9 +1,9 @@
-"""The site: the pages of this folder, and a page for each public function, made from its docstring.
+"""Configuration of the site: the pages of this folder, and a page for each public function.
 
     python -m sphinx -W --keep-going -b html docs docs/_build/html
 
-Reference pages are written to docs/api when the site is built, from the public names of the subpackages.
-Those of libraries that are not installed are left out, with a note.
+Reference pages are written to docs/api when the site is built, from the public names of the subpackages. If
+the library of an integration is not installed, its pages are left out, with a note.
 """
 
 import ast
@@ -24,12 +24,12 @@ from sphinx.pycode import ModuleAnalyzer
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "_ext")]
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the scripts of the gallery
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # imports of the scripts of the gallery
 
 import hforest  # noqa: E402 (from this checkout)
 
 SOURCE = ""
-"""Public address of the repository, to which each page links; none where it is empty."""
+"""Public address of the repository, to which each page links; without links if empty."""
 
 project = "hforest"
 version = release = hforest.__version__
@@ -42,13 +42,13 @@ source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_build", "_ext", "gallery"]
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence", "dollarmath"]
-html_math_renderer = "mathml"  # browsers draw it without a script or a font of another host
+html_math_renderer = "mathml"  # browsers draw MathML without a script or a font from another host
 suppress_warnings = ["myst.xref_missing"]  # links to files of the repository, which tests/test_docs.py checks
 autosummary_generate = True
 autosummary_imported_members = True
-autosummary.WELL_KNOWN_ABBREVIATIONS += ("eq.", "Alg.", "Fig.")  # a summary goes on behind them
-default_role = "py:obj"  # names in docstrings lead to their pages
-autodoc_typehints = "none"  # signatures are those of help(), and docstrings name the types
+autosummary.WELL_KNOWN_ABBREVIATIONS += ("eq.", "Alg.", "Fig.")  # the summary continues after them
+default_role = "py:obj"  # names in docstrings link to their pages
+autodoc_typehints = "none"  # signatures are those of help(); docstrings name the types
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 html_theme = "pydata_sphinx_theme"
@@ -58,7 +58,7 @@ html_theme_options = {
     "icon_links": [{"name": "Source", "url": SOURCE, "icon": "fa-solid fa-code"}] if SOURCE else [],
 }  # fmt: skip
 html_show_sourcelink = False
-html_context = {"default_mode": "auto"}  # light or dark, as the browser
+html_context = {"default_mode": "auto"}  # light or dark, as in the browser
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_extra_path = ["llms.txt"]
@@ -90,27 +90,27 @@ SUBPACKAGES = {
     "Several workers, other libraries": ["scale", "dask", "onnx", "treelite"],
     "Parts to build forests from": ["growth", "split", "project", "demo"],
 }
-"""Subpackages by what users need, to what those need who write forests of their own."""
+"""Subpackages, from those that users need to those that authors of forests need."""
 OTHERS = set().union(*LAYERS[1:]).difference(*SUBPACKAGES.values())
 if OTHERS:
     SUBPACKAGES["Others"] = sorted(OTHERS)
 LIBRARY = {"plot": "matplotlib"}
 """Libraries of integrations with another name."""
 NESTED = {"growth": ["by_level"]}
-"""Public folders of subpackages, each imported by its own name."""
+"""Public subpackages of subpackages, each imported by its own name."""
 
 
 def _said(what: str, form: str) -> dict[str, str]:
-    """Returns what comments on pages say of functions, as <!-- equation of hinge.traverse -->."""
+    """Returns text by function from comments on pages, such as <!-- equation of hinge.traverse -->."""
     pages = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("*.md"))]
     found = re.findall(rf"^<!-- {what} of ([^:>]+?){form}$", "\n".join(pages), re.MULTILINE | re.DOTALL)
     return {name: text.replace("\n", " ") for names, text in found for name in names.split(", ")}
 
 
 EQUATIONS = _said("equation", r" -->\n\$\$(.+?)\$\$")
-"""Formulas that pages of functions show above the docstring's plain text."""
+"""Formulas that pages of functions show above the plain text of the docstring."""
 REFERENCES = _said("reference", r": (.+?) -->")
-"""Reference implementations of functions that have another name there."""
+"""Names of reference implementations that differ from the names of their functions."""
 
 
 def _title(text: str) -> list[str]:
@@ -132,7 +132,7 @@ def _public(module: Any, modules: bool) -> list[str]:
 
 
 def write_reference(folder: Path) -> None:
-    """Writes a page of each subpackage, with a table of its public names, and a page of all of them."""
+    """Writes a page for each subpackage, with a table of its public names, and a page of all subpackages."""
     folder.mkdir(exist_ok=True)
     index = [*_title("Reference"), "What `import hforest` has itself: :doc:`hforest`.", ""]
     pages = {"hforest": hforest}
@@ -154,7 +154,7 @@ def write_reference(folder: Path) -> None:
         pages |= {f"{name}.{part}": importlib.import_module(f"hforest.{name}.{part}") for part in parts}
     _write(folder / "index.rst", [*index, ".. toctree::", "   :hidden:", "", "   hforest"])
     public = {f"{module.__name__}.{name}" for module in pages.values() for name in _public(module, False)}
-    for path in [*folder.glob("*.rst"), *folder.glob("generated/*.rst")]:  # of earlier builds
+    for path in [*folder.glob("*.rst"), *folder.glob("generated/*.rst")]:  # pages of earlier builds
         if path.stem not in {*pages, *public, "index"}:
             path.unlink()
     for name, module in pages.items():
@@ -171,10 +171,10 @@ def write_reference(folder: Path) -> None:
 
 
 def escape_formulas(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Escapes what reStructuredText reads in formulas of docstrings, which are written for help(): |r*|."""
+    """Escapes formulas such as |r*| in docstrings, which are written for help(), for reStructuredText."""
     in_example = in_table = False
     titles = r"(?<![\w*])\*([A-Z][^*`\n]*(?:\n[^*`\n]+)?[\w.?!])\*(?![\w*])"
-    lines[:] = re.sub(titles, "\0\\1\0", "\n".join(lines)).split("\n")  # stars of titles stay
+    lines[:] = re.sub(titles, "\0\\1\0", "\n".join(lines)).split("\n")  # stars in titles stay
     for i, line in enumerate(lines):
         if re.fullmatch(r"\s*=+( +=+)+", line):
             in_table = i + 1 < len(lines) and bool(lines[i + 1].strip())
@@ -194,7 +194,7 @@ def escape_formulas(app: Any, what: str, name: str, obj: Any, options: Any, line
 
 
 def find_reference(name: str) -> tuple[Path, str] | None:
-    """Returns the file of a reference implementation, such as of hinge.backward, and the function's name."""
+    """Returns the file and the name of the reference implementation of a function such as hinge.backward."""
     package, _, function = name.partition(".")
     for path in sorted((ROOT / "hforest" / package).glob("reference*.py")):
         if f"\ndef {function}(" in path.read_text(encoding="utf-8"):
@@ -227,12 +227,12 @@ def add_equation(app: Any, what: str, name: str, obj: Any, options: Any, lines: 
 
 
 def add_field(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Shows what the source says of a field of a tuple, in place of its number."""
+    """Shows the docstring of a field of a tuple in place of its number."""
     if what != "attribute" or not lines or not lines[0].startswith("Alias for field number"):
         return
     module, owner, field = name.rsplit(".", 2)
     folder = ROOT / module.replace(".", "/")
-    # Tuples name the subpackage that is public as their module: another file defines them.
+    # The module of a tuple is its public subpackage, but another file defines it.
     for path in (*folder.glob("*.py"), *folder.parent.rglob("*.py")):
         if f"\nclass {owner}(" in path.read_text(encoding="utf-8"):
             documented = ModuleAnalyzer.for_file(path, module).find_attr_docs()
@@ -241,7 +241,7 @@ def add_field(app: Any, what: str, name: str, obj: Any, options: Any, lines: lis
 
 
 def list_forests(app: Any, docname: str, source: list[str]) -> None:
-    """Writes pages of forests that the user guide does not list into its list of others."""
+    """Adds the pages on forests that the user guide does not list to its list of other pages."""
     if docname == "forests":
         listed = set(source[0].splitlines())
         pages = "\n".join(name for name in FORESTS if name not in listed)
@@ -249,7 +249,7 @@ def list_forests(app: Any, docname: str, source: list[str]) -> None:
 
 
 def link_gallery(app: Any, doctree: Any) -> None:
-    """Links to scripts of the gallery, which a plain viewer of Markdown shows, lead to their pages here."""
+    """Replaces links to scripts of the gallery, made for viewers of Markdown, by links to their pages."""
     for download in list(doctree.findall(addnodes.download_reference)):
         path = Path(download["reftarget"])
         if "gallery" in path.parts and path.suffix == ".py":
@@ -261,12 +261,12 @@ def link_gallery(app: Any, doctree: Any) -> None:
 
 
 def write_index_entries(app: Any, docname: str, source: list[str]) -> None:
-    """Makes entries of the index, which the search shows first, of comments: <!-- index: save model -->."""
+    """Makes index entries, which the search shows first, from comments such as <!-- index: save model -->."""
     source[0] = re.sub(r"^<!-- index: (.+) -->$", r"```{index} ! \1\n```", source[0], flags=re.MULTILINE)
 
 
 def crop_thumbnails(app: Any) -> None:
-    """Makes thumbnails of the gallery squares: the left part of a wide picture, large enough to be read."""
+    """Crops thumbnails of the gallery to squares: the left part of a wide picture, large enough to read."""
     for path in (Path(__file__).parent / "auto_gallery").rglob("*_thumb.png"):
         picture = path.parents[1] / f"{path.name.removesuffix('_thumb.png')}_001.png"
         if picture.is_file():
@@ -303,7 +303,7 @@ def name_parameters(app: Any, doctree: Any) -> None:
 
 
 def skip_member(app: Any, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool:
-    """Leaves out what scikit-learn adds to every estimator to route metadata."""
+    """Leaves out methods that scikit-learn adds to every estimator to route metadata."""
     return skip or name.endswith("_request") or name == "get_metadata_routing"
 
 

@@ -41,11 +41,12 @@ HELD_OUT = 10
 EXAMPLES = """
 examples:
   python -m hforest                                           both kinds on the digits
-  python -m hforest --data people.csv --target income --save model.npz    a table of your own
-  python -m hforest predict model.npz new.csv --out predicted.csv         what it predicts for other rows
+  python -m hforest --data people.csv --target income --save model.npz    your own table
+  python -m hforest predict model.npz new.csv --out predicted.csv         its predictions for other rows
 
-`python -m hforest predict --help` tells of the last one. Tables are CSV (also .gz), Parquet, or .npz archives
-with arrays x and y. In a CSV file nothing, ?, NA, N/A, #N/A, NaN, nan, null, NULL and None are gaps.
+`python -m hforest predict --help` describes the last one. Tables are CSV (also .gz), Parquet, or .npz
+archives with arrays x and y. In a CSV file empty fields, ?, NA, N/A, #N/A, NaN, nan, null, NULL and None are
+missing values.
 """
 
 
@@ -151,13 +152,13 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         "--batch",
         type=int,
         metavar="N",
-        help="samples of a mini-batch (53; of a table 64)",
+        help="samples of a mini-batch (53; of a table 128)",
     )
     add(
         "--steps",
         type=int,
         help="mini-batches (8000, on the digits by adam 1000; of each of three members of a table by its "
-        "rows, at most 3000)",
+        "rows, at most 1500)",
     )
     add("--eval-every", type=int, metavar="STEPS", help="steps between evaluations (500, on the digits 50)")
     add(
@@ -184,7 +185,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     add("--no-plot", dest="plot", action="store_false", default=None, help="draw nothing")
     options = parser.parse_args(arguments)
     if options.resume and options.save is None:
-        parser.error("--resume needs --save MODEL.npz, the file to go on from")
+        parser.error("--resume needs --save MODEL.npz, the checkpoint to continue from")
     if options.kind is None and options.data:
         options.kind = "table"
     if options.kind == "table":
@@ -192,17 +193,17 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
             parser.error("--kind table needs --data FILE")
         if isinstance(options.plot, str) and Path(options.plot).suffix.lower() in _output.PICTURE_SUFFIXES:
             parser.error(
-                "--plot FILE belongs to a network: pass --kind tree or fern, or a folder for a table"
+                "--plot FILE is for networks: pass --kind tree or fern, or the path of a folder for a table"
             )
         for name in ("resume", "n_kernels", "held_out", "lr_half_life", "eval_every"):
             if getattr(options, name):
-                parser.error(f"--{name.replace('_', '-')} belongs to a network: pass --kind tree or fern")
+                parser.error(f"--{name.replace('_', '-')} is for networks: pass --kind tree or fern")
         if options.device != "cpu" or options.optimizer != "adam":
             parser.error("tables are fitted on the CPU by Adam: pass --kind tree or fern for a network")
         return options
     for name in ("task", "target", "drop", "no_header"):
         if getattr(options, name):
-            parser.error(f"--{name.replace('_', '-')} belongs to a table: leave it out, or pass --kind table")
+            parser.error(f"--{name.replace('_', '-')} is for tables: leave it out, or pass --kind table")
     defaults = NETWORK | {"lr": LEARNING_RATES[options.optimizer]}
     if options.optimizer == "adam" and not options.data:
         defaults |= DIGITS
@@ -243,16 +244,17 @@ def saved(config: demo.Config, data: demo.Data, path: Path) -> State:
     others = [f"{k} {got[k]} (now {wanted[k]})" for k in wanted if k != "steps" and wanted[k] != got[k]]
     if others:
         raise ValueError(
-            f"{path}: expected a run with the same options, got {', '.join(others)}; use the old ones"
+            f"{path}: expected a run with the same options, got {', '.join(others)}; repeat the options of "
+            "that run"
         )
     if not _same(checkpoint.classes, data.classes):
         raise ValueError(
-            f"{path}: expected a run on the same classes, got one on {_shown(checkpoint.classes)} (now "
+            f"{path}: expected a run on the same classes, got a run on {_shown(checkpoint.classes)} (now "
             f"{_shown(data.classes)}); check --data"
         )
     if checkpoint.fingerprint != data.fingerprint:
         raise ValueError(
-            f"{path}: expected a run on the same data, got one on other data; check --data, --train and "
+            f"{path}: expected a run on the same data, got a run on other data; check --data, --train and "
             "--held-out"
         )
     return checkpoint.state
@@ -349,7 +351,8 @@ def run(
             raise ValueError(f"--{expected}, got {config.lr:g}; lower the learning rate") from None
         if state["step"] == 0:
             raise ValueError(
-                f"{options.data}: expected samples whose sums float32 can hold, got numbers that overflow at "
+                f"{options.data}: expected samples whose sums are in the range of float32, got numbers "
+                "that overflow at "
                 f"the first step ({reason}); scale the columns"
             ) from None
         raise ValueError(
@@ -382,7 +385,7 @@ def show_next() -> None:
     python = shlex.quote(sys.orig_argv[0])
     digits = shlex.quote(os.path.relpath(Path(demo.__file__).with_name("digits.npz")))
     print(
-        f"\na table of your own, here the digits: {python} -m hforest --data {digits} --save model.npz"
+        f"\nyour own table, here the digits: {python} -m hforest --data {digits} --save model.npz"
         f"\nwhat it predicts: {python} -m hforest predict model.npz {digits} --out out.npz"
         f"\nnext page: docs/guide.md, or {python} -m pydoc hforest.demo"
     )

@@ -84,7 +84,9 @@ def model_path(save: str, kind: str = "") -> Path:
     """The model file of --save; with a kind that of model.npz is model.kind.npz."""
     path = Path(save)
     if not path.name or save.endswith(os.sep) or path.is_dir():
-        raise IsADirectoryError(f"--save: expected the path of a file, got the folder {save!r}; add a name")
+        raise IsADirectoryError(
+            f"--save: expected the path of a file, got the folder {save!r}; add a file name"
+        )
     return path.with_name(f"{path.stem}.{kind}{path.suffix or '.npz'}") if kind else path
 
 
@@ -95,14 +97,14 @@ def check_outputs(outputs: Iterable[Output], inputs: Mapping[str, str | None]) -
         for other, used in taken:
             if _same_file(path, used):
                 raise ValueError(
-                    f"{option}: expected another file than {other}, got {path}; choose another path"
+                    f"{option}: expected a different file from {other}, got {path}; choose another path"
                 )
         taken.append((option, str(path)))
         files.check_writable(path)
         if is_older is not None and os.path.exists(path) and not is_older(path):
             raise ValueError(
-                f"{option}: expected a new file or {what} written by hforest, got {path}, another or a "
-                "damaged file; choose another path, or remove that file"
+                f"{option}: expected a new file or {what} written by hforest, got {path}, which is a "
+                "damaged file or of another kind; choose another path, or remove that file"
             )
 
 
@@ -118,7 +120,7 @@ def check_archive(path: str) -> None:
         archive = str(Path(path).with_suffix(".npz"))
         raise ValueError(
             f"{path}: expected an .npz archive with arrays x and y, got another file; make one in Python, "
-            "here where the column 'label' is to be predicted:\n"
+            f"for example if the column 'label' is to be predicted:\n"
             f"    table = pandas.read_csv({path!r}); y = numpy.array(table.pop('label').tolist())\n"
             f"    numpy.savez({archive!r}, x=pandas.get_dummies(table).to_numpy(float), y=y)"
         )
@@ -144,7 +146,8 @@ def check_picture(path: str) -> None:
         known = FigureCanvasAgg.get_supported_filetypes()
         if picture_format(path) not in known:
             raise ValueError(
-                f"--plot: expected a picture that ends in .{', .'.join(sorted(known))}, got {path}; rename it"
+                f"--plot: expected a picture that ends in .{', .'.join(sorted(known))}, got {path}; choose "
+                "one of these suffixes"
             )
 
 

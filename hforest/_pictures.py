@@ -31,7 +31,7 @@ def check_folder(folder: str, source: str) -> None:
         os.makedirs(folder, exist_ok=True)
     except FileExistsError:
         raise NotADirectoryError(
-            f"--plot: expected a folder, got the file {folder}; choose another name"
+            f"--plot: expected a folder, got the file {folder}; choose another path"
         ) from None
     names = sorted({name for of_task in NAMES.values() for name in of_task})
     outputs = [
@@ -106,7 +106,7 @@ def _importances(ax: Any, model: tabular.Model, x: Any, y: np.ndarray) -> None:
     labels = [name if len(name) <= 24 else f"{name[:21]}..." for name in (names[j] for j in best)]
     ax.barh(range(len(best)), 100 * rises[best])
     ax.set_yticks(range(len(best)), labels, fontsize=8 if len(best) <= 20 else 6)
-    rise = "error" if model.task == "classification" else "mean squared error, of the variance"
+    rise = "error" if model.task == "classification" else "mean squared error, as a share of the variance"
     ax.set(xlabel=f"rise of the {rise} in % with the column permuted")
 
 

@@ -63,8 +63,8 @@ def _stream(path: str) -> Iterator[TextIO]:
             yield stream
     except (UnicodeDecodeError, csv.Error, EOFError, gzip.BadGzipFile) as error:
         raise ValueError(
-            f"{path}: expected a CSV file in UTF-8, got another one ({error}); save it as UTF-8, and give a "
-            "packed file the suffix .gz"
+            f"{path}: expected a CSV file in UTF-8, got an unreadable file ({error}); save it as "
+            "UTF-8, and give a compressed file the suffix .gz"
         ) from None
 
 
@@ -73,7 +73,7 @@ def _names(path: str, row: Sequence[str], header: bool) -> list[str]:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise ValueError(
-            f"{path}: expected a first line with different names of columns, got {twice[0]!r} twice; rename "
+            f"{path}: expected a first line of unique column names, got {twice[0]!r} twice; rename "
             "one, or pass --no-header if the first line is no header"
         )
     return names
@@ -87,7 +87,7 @@ def _csv(path: str, header: bool, text: Collection[str]) -> dict[str, np.ndarray
         rows = csv.reader(stream, delimiter=max(counts, key=lambda separator: counts[separator]))
         row = next((row for row in rows if row), None)
         if row is None:
-            raise ValueError(f"{path}: expected a line with names of columns, got an empty file; check it")
+            raise ValueError(f"{path}: expected a line of column names, got an empty file; check the file")
         names = _names(path, row, header)
         columns = [_Texts() for _ in names]
         part = [] if header else [row]
@@ -98,7 +98,7 @@ def _csv(path: str, header: bool, text: Collection[str]) -> dict[str, np.ndarray
             for line in (line for line in part if len(line) != len(names)):
                 raise ValueError(
                     f"{path}: expected {len(names)} values in each line, as in the first, got {len(line)}: "
-                    f"{', '.join(line)!r:.100}; put texts with separators in quotes"
+                    f"{', '.join(line)!r:.100}; put text that contains separators in quotes"
                 )
             for column, values in zip(columns, zip(*part, strict=True), strict=True):
                 column.add(values)

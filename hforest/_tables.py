@@ -77,7 +77,7 @@ def _split(path: str, arrays: Mapping[str, np.ndarray], n_train: int | None, see
 def _held_out(path: str, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Returns training rows and test rows."""
     if n < 2:
-        raise ValueError(f"{path}: expected at least 2 samples, got {n}; store more rows")
+        raise ValueError(f"{path}: expected at least 2 samples, got {n}; pass a file with more rows")
     order = np.random.default_rng([seed, 1]).permutation(n)
     return np.sort(order[max(1, n // HELD_OUT) :]), np.sort(order[: max(1, n // HELD_OUT)])
 
@@ -143,13 +143,14 @@ def load_table(options: argparse.Namespace) -> Table:
         targets = [supervised.targets(f"{path}, y", a, len(a)) for a in (y, y_test)]
         if targets[0].shape[1] != targets[1].shape[1]:
             raise ValueError(
-                f"{path}: expected as many targets in y_test as in y_train, got others; store them"
+                f"{path}: expected as many targets per sample in y_test as in y_train, got another number; "
+                "store the same targets"
             )
         return Table(x, targets[0], x_test, targets[1], None, tested_on)
     if y.ndim > 1 or (y.dtype.kind == "f" and bool((y != np.trunc(y)).any())):
         raise ValueError(
-            f"{path}: expected one label a sample for --task classification, got real numbers or rows of "
-            "them; pass --task regression"
+            f"{path}: expected one label per sample for --task classification, got real numbers or several "
+            "values per sample; pass --task regression"
         )
     if (y.dtype.kind in "US") != (y_test.dtype.kind in "US"):
         raise other_kind(path, y, y_test)
@@ -355,8 +356,8 @@ def _load_model(path: str) -> _Loaded:
         target = files.text(arrays.small("target")) if "target" in arrays else None
     if model.task == "classification" and classes.shape != (n_classes,):
         raise ValueError(
-            f"{path}: expected the labels of {n_classes} classes, got an array of shape {classes.shape}; it "
-            "was changed: restore it or fit anew"
+            f"{path}: expected the labels of {n_classes} classes, got an array of shape {classes.shape}; "
+            "the file was changed: restore it or fit a new model"
         )
     of_task = classes if model.task == "classification" else None
     return _Loaded(lambda x: tabular.predict(model, x), of_task, model.columns, target)
@@ -377,8 +378,8 @@ def _rows_of_columns(options: argparse.Namespace, model: _Loaded) -> tuple[Any, 
     columns, target = model.columns, model.target
     if columns is None:
         raise ValueError(
-            f"{options.data}: expected an .npz archive with x, as {options.model} was fitted on one, got a "
-            "file with named columns; store the samples in an archive"
+            f"{options.data}: expected an .npz archive with x, since {options.model} was fitted on an "
+            "archive, got a file with named columns; store the samples in an archive"
         )
     is_text = np.isin(columns.kinds, tables.LEVELS)
     text = set(columns.names[is_text].tolist())

@@ -1,5 +1,6 @@
-"""Fixtures, and which tests run. `backend` runs a test with the reference implementation, the CPU backend, and the CUDA
-backend on the host (compiled as C++); `fast_backend` with the CUDA backend on a GPU too, where there is one."""
+"""Fixtures and the selection of tests. `backend` runs a test with the reference implementation, the CPU
+backend, and the CUDA backend on the host (compiled as C++); `fast_backend` also with the CUDA backend on a
+GPU if there is one."""
 
 import ast
 import contextlib
@@ -10,8 +11,8 @@ import os
 import shutil
 import subprocess
 
-# Before NumPy and hforest load their thread pools: workers of pytest-xdist share the cores, so each uses one thread
-# where a test does not ask for more, and threads that wait give their core away.
+# Before NumPy and hforest load their thread pools: workers of pytest-xdist share the cores. So each uses one
+# thread unless a test sets more, and waiting threads yield their core.
 if "PYTEST_XDIST_WORKER" in os.environ:
     for _name, _value in {
         "OMP_NUM_THREADS": "1",
@@ -43,7 +44,7 @@ hypothesis.settings.register_profile("some", hypothesis.settings.get_profile("al
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Chooses the number of examples, before tests are imported: fewer where slow tests are left out. Checks --for."""
+    """Sets the number of examples before tests are imported, fewer if slow tests are left out; checks --for."""
     folder = config.getoption("folder")
     if folder is not None and not (HEADERS / Path(folder).name).is_dir():
         raise pytest.UsageError(
@@ -60,9 +61,10 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def covering(rows: Sequence[tuple]) -> list[int]:
-    """Returns numbers of rows, in order, that hold between them each pair of values of two columns that any row holds.
+    """Returns ascending indices of rows that together have each pair of values of two columns that occurs in
+    a row.
 
-    Greedy: the row that adds most pairs, and of several the first.
+    The choice is greedy: each time the first of the rows that add most pairs.
     """
     pairs = [set(itertools.combinations(enumerate(row), 2)) for row in rows]
     missing = set().union(*pairs)
@@ -75,7 +77,7 @@ def covering(rows: Sequence[tuple]) -> list[int]:
 
 
 def cases(items: Sequence[pytest.Function]) -> list[tuple]:
-    """Returns of each item of one test function its value on each axis; parameters that are set together are one axis."""
+    """Returns each item's value on each axis of a test function; parameters set together are one axis."""
     together = [mark.args[0] for mark in items[0].iter_markers("parametrize")]
     together = [[a.strip() for a in t.split(",")] if isinstance(t, str) else list(t) for t in together]
     fixtures = set(items[0].callspec.params).difference(*together)
@@ -87,9 +89,10 @@ def cases(items: Sequence[pytest.Function]) -> list[tuple]:
 
 @pytest.hookimpl(tryfirst=True)  # before -m is applied
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Marks tests slow: of a function over three axes or more, those that every pair of values can do without.
+    """Marks tests as slow that are not needed to cover all pairs of values of a function with three or more
+    axes.
 
-    Leaves those marked nightly out, unless -m names the mark.
+    Leaves out tests marked nightly, unless -m names the mark.
     """
     if "nightly" not in config.getoption("markexpr"):
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("nightly")])
@@ -141,7 +144,7 @@ BENCH = ROOT / "bench"
 HEADERS = Path(hforest.__file__).parent
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 PAGES_OF_SEVERAL = {"treelite": "exchange", "onnx": "exchange", "dask": "scale"}
-"""Pages of subpackages that have none of their own name."""
+"""Pages of subpackages without a page of their name."""
 
 several_paths = pytest.mark.skipif(
     machine.simd_paths() == ("plain",),
@@ -151,7 +154,7 @@ several_paths = pytest.mark.skipif(
 
 
 def built(tmp_path: Path, source: str, compiler: str, *flags: str) -> Path:
-    """Returns a program of tests/host, compiled; or skips where the compiler or what it links with is missing."""
+    """Returns a compiled program of tests/host; skips if the compiler or a library is missing."""
     if shutil.which(compiler) is None:
         pytest.skip(f"needs {compiler}")
     program = tmp_path / Path(source).stem
@@ -167,13 +170,13 @@ def built(tmp_path: Path, source: str, compiler: str, *flags: str) -> Path:
 
 
 def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
-    """Returns a finished program with its output; one that takes five minutes fails."""
+    """Returns a finished program with its output; fails after five minutes."""
     return subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=300)
 
 
 @dataclass(frozen=True)
 class Backend:
-    """Where a test runs: a name, and the functions that move arrays there and back."""
+    """A backend under test: its name, and functions that move arrays there and back."""
 
     name: str
     array: Callable[[Any], Any] = lambda a: a
@@ -186,14 +189,14 @@ def _gpu() -> Any:
         import cupy
 
         cupy.cuda.runtime.getDeviceCount()
-    except Exception:  # of many classes: no module, no driver, no device
+    except Exception:  # errors of many classes: no module, no driver, no device
         return None
     return cupy
 
 
 GPU = _gpu()
 ON_GPU = ["gpu"] * (GPU is not None)
-"""Names of backends that need a GPU: none are generated without one."""
+"""Names of backends that need a GPU; empty without one."""
 
 
 def pytest_report_header() -> str | None:
@@ -276,7 +279,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
 
 @pytest.fixture
 def reference() -> Callable[..., Any]:
-    """Calls a function in the reference implementation, in whatever backend the test runs."""
+    """Calls a function in the reference implementation, whatever the backend of the test."""
 
     def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         with dispatch.forced("reference"):
@@ -289,7 +292,7 @@ def reference() -> Callable[..., Any]:
 
 
 def slope(loss: Callable[[], float], x: np.ndarray, step: float = 1e-5) -> np.ndarray:
-    """Central differences of a number by every element of x, in float64."""
+    """Returns central differences of a number with respect to each element of x, in float64."""
     grad = np.empty_like(x)
     for at in np.ndindex(x.shape):
         old = x[at]
@@ -302,13 +305,13 @@ def slope(loss: Callable[[], float], x: np.ndarray, step: float = 1e-5) -> np.nd
 
 
 def error(forest: Any, x: np.ndarray, y: np.ndarray) -> float:
-    """The share of the labels that a forest does not predict."""
+    """Returns the share of labels that a forest does not predict."""
     return float((hforest.tree.predict(forest, x).argmax(axis=1) != y).mean())
 
 
 @pytest.fixture(scope="session")
 def digits() -> tuple[np.ndarray, ...]:
-    """Samples and labels of the handwritten digits: to learn from, and to test on."""
+    """Samples and labels of the handwritten digits, for training and for testing."""
     from hforest import demo
 
     data = demo.load_digits()

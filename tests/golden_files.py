@@ -1,8 +1,8 @@
-"""The formats of the files in tests/data: how each file was written, and what is computed from it.
+"""Formats of the files in tests/data: functions that write each file, and outputs computed from it.
 
-`python tests/golden_files.py` writes the files that are not there yet, and beside each FILE a FILE.expected.npz
-with samples `x` and the arrays that `outputs` computes from them. A file that is there is never written again:
-a new format gets a new name, and what an earlier version wrote must load in every later one.
+`python tests/golden_files.py` writes the missing files, and beside each FILE a FILE.expected.npz with samples
+`x` and the arrays that `outputs` computes from them. An existing file is never written again: a new format
+gets a new name, and files of earlier versions must load in every later one.
 """
 
 import argparse
@@ -29,13 +29,13 @@ class Format:
 
     file: str
     needs: tuple[str, ...]
-    """Packages without which it can be neither written nor read."""
+    """Packages that writing and reading need."""
     write: Callable[[Path], None]
     samples: Callable[[], np.ndarray]
     outputs: Callable[[Path, np.ndarray], Outputs]
     """Loads the file and computes arrays from it and the samples."""
     rtol: float
-    """Relative error of the outputs; 0: to the bit."""
+    """Relative error of the outputs; 0 if they are bit-identical."""
 
     @property
     def expected(self) -> Path:
@@ -56,7 +56,7 @@ def golden(
 
 
 def table(dtype: Any = np.float32, *, missing: bool = False, n: int = N) -> np.ndarray:
-    """Normal numbers; with `missing`, the last column holds categories and a tenth is NaN."""
+    """Returns normal numbers; with `missing`, the last column has categories and a tenth is NaN."""
     rng = np.random.default_rng(5)
     x = rng.normal(size=(n, N_FEATURES)).astype(dtype)
     if missing:
@@ -70,7 +70,7 @@ def labels(x: np.ndarray) -> np.ndarray:
 
 
 def images(n: int = N) -> np.ndarray:
-    """Images of 8x8 pixels, a row each."""
+    """Returns images of 8x8 pixels as rows."""
     return np.random.default_rng(6).normal(size=(n, 64)).astype(np.float32)
 
 
@@ -121,7 +121,7 @@ def _(path: Path) -> None:
 
 @golden("forest_format_1.npz", _of_forest, samples=few)
 def _(path: Path) -> None:
-    # As versions wrote it that knew neither missing values nor categories.
+    # As written by versions without missing values and categories.
     x = table()
     forest = classic.grow(x, labels(x), 3, max_depth=4, rng=0)
     arrays = {name: a for name, a in forest._asdict().items() if name not in tree.forest.OPTIONAL}
@@ -180,7 +180,7 @@ def _(path: Path) -> None:
 
 
 def _named(x: np.ndarray) -> dict[str, np.ndarray]:
-    """A column of texts, dates and numbers, some of them missing."""
+    """Returns columns of text, dates and numbers, with missing values."""
     words = np.array(["red", "green", "blue", None], object)
     colour = words[np.digitize(np.nan_to_num(x[:, 0]), [-0.7, 0.0, 1.5])]
     days = np.datetime64("2024-01-31") + np.nan_to_num(100 * x[:, 1]).astype(np.int64)
@@ -245,7 +245,7 @@ def _(path: Path) -> None:
 
 
 def _modules() -> dict[str, Any]:
-    """A module of each kind, of float64, that takes `table` or, by the names of convolutions, images."""
+    """Returns float64 modules of each kind, which take `table`, or images for convolutions."""
     import torch
 
     import hforest.torch as ht

@@ -1,4 +1,4 @@
-"""Workers for tests of forests on rows of several workers."""
+"""Workers in threads, for tests of forests on rows of several workers."""
 
 import threading
 
@@ -11,7 +11,7 @@ class _Shared:
 
 
 class ThreadComm:
-    """The communicator of a thread; counts the bytes that it gives to others."""
+    """The communicator of a thread; counts the bytes that it sends to others."""
 
     def __init__(self, shared, rank):
         self._shared, self.rank, self.size = shared, rank, shared.size
@@ -42,7 +42,7 @@ class ThreadComm:
 
 
 def run(size, function):
-    """Returns function(comm) of each of `size` threads, or the exceptions that they raised."""
+    """Returns function(comm) for each of `size` threads, or the exception that it raised."""
     shared = _Shared(size)
     results = [None] * size
 

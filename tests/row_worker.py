@@ -14,7 +14,7 @@ from hforest import project, scale
 
 
 def samples(case):
-    """Samples of a case, and settings."""
+    """Returns the samples and settings of a case."""
     rng = np.random.default_rng(0)
     n = 400
     x = rng.normal(size=(n, 6))
@@ -32,7 +32,7 @@ def samples(case):
 
 
 def part(rank, size, *arrays):
-    """The rows of a worker: more on later ones, none on the first of three."""
+    """Returns the rows of a worker: more on later workers, none on the first of three."""
     n = len(arrays[0])
     first, last = (n * r * r // (size * size) for r in (rank, rank + 1))
     if size == 3:
@@ -59,7 +59,7 @@ def communicator(kind):
 
 
 def say(text):
-    """Prints a line in one piece: mpiexec mixes the output of processes."""
+    """Prints a line by one write, since mpiexec mixes the output of processes."""
     os.write(1, f"{text}\n".encode())
 
 

@@ -8,7 +8,7 @@ from hforest import classic
 
 
 def note(folder, text=""):
-    """Writes a file of its own into a folder that all workers share."""
+    """Writes a new file into a folder that all workers share."""
     Path(folder, f"{os.getpid()}-{time.monotonic_ns()}").write_text(text, encoding="utf-8")
 
 
@@ -43,14 +43,14 @@ def grow_slowly(x, y, n_trees, *, first_tree, rng, seconds=0.2):
 
 
 def end_process(x, y, n_trees, *, first_tree, rng, at=5):
-    """Grows trees, but ends the process at tree `at`."""
+    """Returns trees, but ends the process at tree `at`."""
     if first_tree <= at < first_tree + n_trees:
         os._exit(1)
     return classic.grow(x, y, n_trees, first_tree=first_tree, rng=rng)
 
 
 def end_process_once(x, y, n_trees, *, first_tree, rng, folder):
-    """As `end_process`, where no worker has ended before."""
+    """Calls `end_process` if no worker has ended before."""
     if first_tree and not notes(folder):
         note(folder)
         os._exit(1)
@@ -58,7 +58,7 @@ def end_process_once(x, y, n_trees, *, first_tree, rng, folder):
 
 
 def fail_once(x, y, n_trees, *, first_tree, rng, folder):
-    """Raises an error of no argument where no worker has done so before."""
+    """Raises an error that is not about an argument, if no worker has done so before."""
     if first_tree and not notes(folder):
         note(folder)
         raise OSError("no space left on device")

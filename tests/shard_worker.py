@@ -17,7 +17,7 @@ N_STEPS = 12
 
 
 def forest(kind, dtype=np.float32, n_trees=21, depth=4, n_features=5, outputs=(3,), margin="column"):
-    """A forest with leaf weights that are not 0."""
+    """Returns a forest with leaf weights that are not 0."""
     rng = np.random.default_rng(0)
     t, f, w = hinge.init(n_trees, depth, n_features, outputs, kind=kind, margin=margin, dtype=dtype, rng=rng)
     w[...] = rng.normal(size=w.shape)
@@ -25,14 +25,14 @@ def forest(kind, dtype=np.float32, n_trees=21, depth=4, n_features=5, outputs=(3
 
 
 def batch(step, dtype=np.float32, n_features=5, n_classes=3):
-    """Samples and labels of a step."""
+    """Returns the samples and labels of a step."""
     rng = np.random.default_rng([1, step])
     x = rng.normal(size=(16, n_features)).astype(dtype)
     return x, (x[:, :n_classes].argmax(axis=1)).astype(np.int32)
 
 
 def train(shards, n_steps=N_STEPS, dtype=np.float32, lr=lambda step: 0.01):
-    """Makes steps; returns all outputs and gradients of the input."""
+    """Takes steps; returns all outputs and gradients with respect to the input."""
     found = []
     for step in range(shards.steps, n_steps):
         x, labels = batch(step, dtype)
@@ -46,7 +46,7 @@ def train(shards, n_steps=N_STEPS, dtype=np.float32, lr=lambda step: 0.01):
 
 def digest(*arrays):
     found = hashlib.sha256()
-    for a in (a for a in arrays if a is not None):  # a state of columns has no moments of features
+    for a in (a for a in arrays if a is not None):  # with columns, a state has no moments of features
         found.update(f"{a.dtype} {a.shape}".encode() + np.ascontiguousarray(a).tobytes())
     return found.hexdigest()
 
@@ -70,7 +70,7 @@ def main(kind, case):
     if kind == "torch":
         import torch
 
-        torch.distributed.destroy_process_group()  # else a process may abort while the others end
+        torch.distributed.destroy_process_group()  # otherwise a process may abort while the others end
 
 
 if __name__ == "__main__":

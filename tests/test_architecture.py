@@ -1,4 +1,4 @@
-"""The architecture: who may import whom, what a subpackage contains, one signature for all backends, the words."""
+"""Architecture: allowed imports, contents of subpackages, one signature for all backends, and words."""
 
 import ast
 import importlib
@@ -19,7 +19,7 @@ import hforest
 PACKAGE = Path(hforest.__file__).parent
 ROOT = Path(__file__).resolve().parents[1]
 
-# From the bottom up. A subpackage imports from lower layers; within a layer only what ALLOWED names.
+# From the bottom up. A subpackage imports from lower layers; within a layer only from those in ALLOWED.
 LAYERS = [
     {"core"},
     {"split", "tree", "growth", "project", "layers", "optim"},
@@ -30,9 +30,9 @@ LAYERS = [
     {"torch", "jax", "sklearn", "treelite", "onnx", "plot", "dask"},
 ]
 INTEGRATIONS = LAYERS[-2] | LAYERS[-1]
-"""Optional: each is imported by its own name alone, and uses public functions only."""
+"""Optional packages: each is imported only by its own name, and uses only public functions."""
 NO_LIBRARY = {"scale"}
-"""Integrations that need no library: they take what a caller's library made."""
+"""Integrations that need no library: they take objects of a caller's library."""
 LIBRARY = {"plot": "matplotlib"}
 """Libraries of integrations that have another name."""
 LAYER = {name: level for level, layer in enumerate(LAYERS) for name in layer}
@@ -40,14 +40,14 @@ SUBPACKAGES = sorted(
     path.name for path in PACKAGE.iterdir() if path.is_dir() and (path / "__init__.py").exists()
 )
 NESTED = ["growth.by_level"]
-"""Public folders of subpackages: their names are public functions', too."""
+"""Public folders of subpackages, whose names may also be those of public functions."""
 WITH_KERNELS = [name for name in SUBPACKAGES if (PACKAGE / name / "cpu.pyx").exists()]
-# On the CPU alone: OC1, which is a baseline, and what is computed of the samples in leaves.
+# Only on the CPU: OC1, which is a baseline, and values computed from the samples in leaves.
 CPU_ONLY = {"co2": {"fit_oc1"}, "tree": {"group", "quantiles", "count_neighbors", "neighbors", "apply_rows", "predict_rows"}}  # fmt: skip
 
 
 def imported_subpackages(path):
-    """Subpackages that a file imports, by the absolute or relative name."""
+    """Returns the subpackages that a file imports, by absolute or relative name."""
     package = ["hforest", *path.relative_to(PACKAGE).parts[:-1]]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
@@ -64,7 +64,7 @@ def imported_subpackages(path):
 
 
 def imported_names(path):
-    """Names that a file imports from hforest, as (package, name) pairs; the file's own subpackage left out."""
+    """Returns (package, name) for each name that a file imports from other subpackages of hforest."""
     own = path.relative_to(PACKAGE).parts[0]
     package = ["hforest", *path.relative_to(PACKAGE).parts[:-1]]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -122,7 +122,7 @@ print(json.dumps([modules, errors]))
 
 @pytest.fixture(scope="module")
 def without_libraries():
-    """The modules that importing hforest imports, and the error of each integration without its library."""
+    """Returns the modules that importing hforest imports, and the error of each integration without its library."""
     command = [sys.executable, "-c", WITHOUT_LIBRARIES, json.dumps(WITH_LIBRARY)]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120, cwd=ROOT)
     return json.loads(done.stdout)
@@ -140,7 +140,7 @@ def test_an_integration_without_its_library_names_the_remedy(name, without_libra
     assert f"pip install -e '.[{name}]' in the checkout" in error
 
 
-# Each takes milliseconds to import, or brings modules that do.
+# Each takes milliseconds to import, or imports modules that do.
 SLOW_TO_IMPORT = {
     "argparse", "asyncio", "concurrent", "email", "importlib.metadata", "multiprocessing", "numpy.polynomial",
     "socket", "sqlite3", "ssl", "statistics", "subprocess", "tempfile", "unittest",
@@ -161,7 +161,7 @@ def test_importing_hforest_imports_numpy_and_little_else():
 
 
 def hints():
-    """Extras that commands and errors name, with the file that names them."""
+    """Returns the extras in commands and errors, with their file."""
     files = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *PACKAGE.rglob("*.py")]
     for path in sorted([*files, *(ROOT / "bench").rglob("*.py")]):
         text = path.read_text(encoding="utf-8")
@@ -172,7 +172,7 @@ def hints():
             if called.lstrip("_") in ("missing", "command"):
                 extras = node.args[2 if called.endswith("missing") else 0 :]
                 yield from ((path.name, a.value) for a in extras if isinstance(a, ast.Constant))
-        # There is no package on an index yet.
+        # No package is on an index yet.
         assert not re.search(r"""pip install [^\n`]*(["']hforest\b|hforest\[)|pip install hforest""", text), (
             path
         )
@@ -207,9 +207,9 @@ COMPILED = sorted(path for kind in ("*.h", "*.cu", "*.cuh", "*.pyx", "*.pxd") fo
 
 
 def compiled_in(path):
-    """Files below the package, as paths relative to it, that a C or Cython file includes or cimports.
+    """Returns the files of the package that a C or Cython file includes or cimports, as relative paths.
 
-    The compiler's only include folder is the package, so that every include names its subpackage.
+    The package is the only include folder of the compiler, so every include names its subpackage.
     """
     text = path.read_text(encoding="utf-8")
     for name in INCLUDE.findall(text):
@@ -245,7 +245,7 @@ def test_no_header_includes_itself():
 
 
 def imports_of(module_path):
-    """Modules of the same subpackage that a file imports at any level of its code, as paths without suffix."""
+    """Returns the modules of the same subpackage that a file imports anywhere, as paths without suffix."""
     package = module_path.relative_to(PACKAGE).parts[:-1]
     own, found = PACKAGE / package[0], set()
     for node in ast.walk(ast.parse(module_path.read_text(encoding="utf-8"))):
@@ -278,7 +278,7 @@ def refuse_circles(graph):
 
 
 def imports_within(subpackage):
-    """Of each module of a subpackage those of the same subpackage that it imports."""
+    """Returns for each module of a subpackage the modules of that subpackage that it imports."""
     return {
         path.relative_to(PACKAGE / subpackage).with_suffix("").as_posix(): imports_of(path)
         for path in (PACKAGE / subpackage).rglob("*.py")
@@ -350,7 +350,7 @@ def test_backends_have_one_signature(subpackage):
 
 
 def missing(name):
-    """Whether the library that an integration is for is not installed."""
+    """Returns whether the library of an integration is missing."""
     return name not in NO_LIBRARY and importlib.util.find_spec(LIBRARY.get(name, name)) is None
 
 
@@ -397,7 +397,7 @@ def test_signatures_are_readable(function):
         assert repr(signature.parameters["progress"].annotation).startswith("bool | Callable")
 
 
-# The left column of the table of words, as names of arguments.
+# The left column of the table of words in DESIGN, as names of arguments.
 NOT_ARGUMENTS = {
     "class_weights", "sample_weights", "splitter_bins", "max_codes", "eta", "q", "n_drawn", "n_candidates", "n_columns",
     "bags", "folds", "batch", "start", "index_", "callback", "verbose", "random_state", "n_estimators", "seed",
@@ -410,7 +410,7 @@ def test_arguments_have_the_one_name_of_their_concept(function):
     assert not NOT_ARGUMENTS & set(parameters)
 
 
-# Words that have a standard term, with the term. C headers of growth and hinge are not read here.
+# Words with a standard term, and the term. C headers of growth and hinge are not read here.
 NOT_WORDS = {
     "twin": "backend", "twins": "backends", "law": "reference implementation", "door": "public function",
     "doors": "public functions", "furniture": "files", "bags": "bootstrap, in-bag counts", "crown": "top levels",
@@ -441,7 +441,7 @@ def test_words(folder):
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.pyx")), ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_every_parallel_region_says_how_many_threads(path):
-    """OpenMP's own number has no bound, and is another one in every native thread."""
+    """The default number of OpenMP is unbounded, and differs between native threads."""
     text = path.read_text(encoding="utf-8")
     assert "omp_get_max_threads" not in text, "use hf_threads"
     for found in re.finditer(r"\b(prange|parallel)\(", text):
@@ -459,7 +459,7 @@ IN_PLACE = {"optim/cpu.pyx", "hinge/steps.pyx"}
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.pyx")), ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_units_of_work_ask_the_watch(path):
-    """A dynamic loop is a prange whose units begin by hf_begin, so that Ctrl-C ends it: see core/watch.h."""
+    """A dynamic loop is a prange whose units call hf_begin first, so that Ctrl-C ends it: see core/watch.h."""
     text = path.read_text(encoding="utf-8")
     if str(path.relative_to(PACKAGE)) in IN_PLACE:
         return
@@ -473,7 +473,7 @@ def test_units_of_work_ask_the_watch(path):
 
 
 CALLED_BY_C = {"jax/foreign.pyx": ["cdef hf_xla_error* _handle(hf_xla_call* call) noexcept with gil:"]}
-"""Functions that take the GIL and cannot raise, for C calls them; each turns every exception into a value."""
+"""Functions that take the GIL and cannot raise, since C calls them; each converts exceptions to a value."""
 
 
 @pytest.mark.parametrize(
@@ -482,7 +482,7 @@ CALLED_BY_C = {"jax/foreign.pyx": ["cdef hf_xla_error* _handle(hf_xla_call* call
     ids=lambda p: str(p.relative_to(PACKAGE)),
 )
 def test_no_function_that_touches_python_swallows_exceptions(path):
-    """`noexcept` without `nogil` may lose a KeyboardInterrupt, and go on with a value that is half filled."""
+    """`noexcept` without `nogil` may lose a KeyboardInterrupt, and continue with a partly filled value."""
     called_by_c = CALLED_BY_C.get(path.relative_to(PACKAGE).as_posix(), [])
     lines = path.read_text(encoding="utf-8").splitlines()
     for line in called_by_c:
@@ -495,12 +495,12 @@ def test_no_function_that_touches_python_swallows_exceptions(path):
 RUNS_CODE = {
     "pickle", "_pickle", "cPickle", "cloudpickle", "dill", "marshal", "shelve", "copyreg", "runpy", "code",
 }  # fmt: skip
-"""Modules whose readers run what they read."""
+"""Modules whose readers execute their input."""
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_nothing_that_is_read_is_executed(path):
-    """Files and messages are arrays and JSON. mpi4py pickles in the methods with small first letters."""
+    """Files and messages are arrays and JSON. The lower-case methods of mpi4py pickle."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         names = []
         if isinstance(node, ast.Import):
@@ -528,8 +528,9 @@ def test_nothing_unfinished():
 
 # ---------------------------------------------------------------------------------------------- size
 
-# Functions of more than 12 parameters and files of more than 600 lines, as bench/counts.py counts them. Entries leave
-# these lists when they are mended; none may be added. Python functions repeat their Cython backend's parameters.
+# Functions of more than 12 parameters and files of more than 600 lines, as bench/counts.py counts them.
+# Entries leave these lists when they are fixed; none may be added. Python functions repeat their Cython
+# backend's parameters.
 MANY_PARAMETERS: set[str] = set()
 LONG_FILES: set[str] = set()
 

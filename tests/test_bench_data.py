@@ -1,4 +1,4 @@
-"""bench/data.py on small files of the publishers' forms, and on the data sets where they are."""
+"""bench/data.py on small files in the formats of the publishers, and on the data sets if present."""
 
 import bz2
 import gzip
@@ -224,7 +224,7 @@ def test_checksums_are_those_of_the_arrays(data, name):
 
 @shared
 def test_adult_of_its_files(data, tmp_path):
-    """The publisher's text gives every value of the arrays."""
+    """The publisher's text yields every value of the arrays."""
     for part, name in (("train", "adult.data"), ("test", "adult.test")):
         (tmp_path / f"{name}.gz").write_bytes((DATA / "csv" / f"adult-{part}.csv.gz").read_bytes())
     arrays = data.SOURCES["adult"].make(tmp_path / "adult.data", tmp_path / "adult.test")
@@ -261,7 +261,7 @@ def test_mnist_of_its_files(data, tmp_path):
     "name", ["letter", "usps", "abalone", "iris", "yeast", "isolet", "shuttle", "optdigits"]
 )
 def test_first_rows_as_text_give_the_same_values(data, name, tmp_path):
-    """Values and classes that the arrays have are those that the publisher's form would give."""
+    """Values and classes of the arrays equal those in the format of the publisher."""
     n = 40
     with np.load(DATA / f"{name}.npz") as file:
         arrays = {key: file[key][:n] for key in file}

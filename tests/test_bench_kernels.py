@@ -1,4 +1,4 @@
-"""bench/kernels.py: every rung comes to hforest's result, and one that does not ends the bench."""
+"""bench/kernels.py: every variant returns hforest's result, and a different result ends the bench."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Large matrices of other dtypes and layouts: converted in blocks, with the bits of a converted copy."""
+"""Large matrices of other dtypes and layouts: conversion in blocks is bit-identical to a converted copy."""
 
 import re
 import tracemalloc
@@ -29,7 +29,7 @@ def samples(missing=False):
 
 
 def layouts(x, dtype, tmp_path):
-    """The same numbers that a forest of `dtype` does not take as they are."""
+    """Returns the same numbers in layouts and dtypes that a forest of `dtype` converts."""
     other = np.float64 if dtype == np.float32 else np.float32
     mapped = np.memmap(tmp_path / "rows", other, "w+", shape=x.shape)
     mapped[:] = x

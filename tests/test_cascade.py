@@ -52,7 +52,7 @@ def test_windows_are_those_of_loops(shape, window, stride):
         for place in np.ndindex(*grid):
             part = tuple(slice(p * s, p * s + w) for p, s, w in zip(place, stride, window, strict=True))
             np.testing.assert_array_equal(view[(i, *place)], sample[part])
-    # Other strides give views too.
+    # Other strides also return views.
     for other in (np.asfortranarray(x), np.repeat(x, 2, 1)[:, ::2], x[::-1, ::-1].copy()[::-1, ::-1]):
         again = cascade.scan(other, shape, *(tuple(map(int, a)) for a in (window, stride)))
         assert np.shares_memory(again, other)
@@ -76,7 +76,7 @@ def test_bad_windows(shape, window, stride, message):
 
 
 def test_scanner_vectors_come_from_trees_grown_without_windows_of_the_sample():
-    # Trees to purity: had they been grown on a sample's windows, its own class would be certain.
+    # Trees are grown to purity: if they had seen the windows of a sample, its class would be certain.
     x, _ = blobs(30, 16)
     y = np.random.default_rng(3).integers(0, 3, 30).astype(np.int32)
     sharp = [partial(classic.grow, n_trees=4, bootstrap=False, max_features=None)]
@@ -84,7 +84,7 @@ def test_scanner_vectors_come_from_trees_grown_without_windows_of_the_sample():
     seen = cascade.scan_vectors(scanner, x)
     assert vectors.shape == seen.shape == (30, 4 * 3)
     own = np.arange(30)
-    # The trees of two of three folds were grown on the sample; none of them takes part while training.
+    # The trees of two of three folds were grown on the sample; none of them votes in training.
     assert (seen.reshape(30, 4, 3)[own, :, y] >= 2 / 3 - 1e-6).all()
     assert vectors.reshape(30, 4, 3)[own, :, y].mean() < 0.6
 
@@ -139,7 +139,7 @@ def test_scores_of_levels_are_by_weight():
     [
         ({"sample_weight": np.ones(3)}, ValueError, "sample_weight: expected shape"),
         ({"sample_weight": -np.ones(60)}, ValueError, "sample_weight: expected numbers from 0"),
-        ({"sample_weight": np.zeros(60)}, ValueError, "sample_weight: expected some above 0"),
+        ({"sample_weight": np.zeros(60)}, ValueError, "sample_weight: expected at least one weight above 0"),
         ({"class_weight": "even"}, ValueError, "class_weight: expected"),
         ({"class_weight": [1, 1]}, ValueError, "class_weight: expected shape"),
         ({"sample_weight": np.ones(60), "forests": [lambda x, y, n_classes, rng: None]}, TypeError, "sample_weight=..., rng"),
@@ -170,7 +170,7 @@ def test_scanner_windows_in_order():
     [((12,), 4, 1, None), ((6, 5), 3, (2, 1), None), ((4, 5, 2), (2, 3), 1, 3), ((5, 5), 2, 1, 8)],
 )
 def test_scanners_read_windows_in_place(dtype, shape, window, stride, most):
-    """To the bits of copies, which a function that is no partial of classic's is given."""
+    """Results are bit-identical to those on copies, which other functions than partials of classic receive."""
     x, y = blobs(60, int(np.prod(shape)), dtype=dtype)
     readers = (
         partial(classic.grow, n_trees=4),
@@ -292,7 +292,7 @@ def test_parts_with_projections():
 
 @pytest.mark.parametrize("vectors", ["out_of_fold", "out_of_bag"])
 def test_class_vectors_come_from_trees_grown_without_the_sample(vectors):
-    # Labels are noise: they are guessed at chance, unless trees to purity were grown on them.
+    # Labels are noise: predictions are at chance level, unless trees to purity were grown on them.
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(300, 4)), rng.integers(0, 2, 300).astype(np.int32)
     grown = cascade.grow(
@@ -377,7 +377,7 @@ def test_every_grain_is_read_before_growth_stops(seed):
     assert grown.scores[-1] > 0.97
     scores = states[-1].scores
     assert len(scores) % 3 == 0
-    # The last round alone has no better score than the rounds before it.
+    # Only the last round has no better score than the rounds before it.
     best = [max(scores[:k]) for k in range(3, len(scores) + 1, 3)]
     assert all(b > a for a, b in pairwise(best[:-1]))
     assert best[-1] == best[-2]
@@ -490,7 +490,7 @@ def test_files_hold_everything(tmp_path):
 
 def test_files_that_are_not_cascades(tmp_path):
     np.savez(tmp_path / "other.npz", a=np.zeros(3))
-    with pytest.raises(ValueError, match="called 'n_forests'"):
+    with pytest.raises(ValueError, match="without the array 'n_forests'"):
         cascade.load(tmp_path / "other.npz")
     x, y = blobs()
     cascade.save(tmp_path / "c.npz", cascade.grow(x, y, FEW, max_levels=1, rng=0))
@@ -555,7 +555,7 @@ def test_bad_input():
         grow(x, y, [])
     with pytest.raises(TypeError, match="sequence of functions"):
         grow(x, y, FEW[0])
-    with pytest.raises(TypeError, match="bind n_trees"):
+    with pytest.raises(TypeError, match="binds n_trees"):
         grow(x, y, [lambda x, y, **more: None], class_vectors="out_of_bag")
     with pytest.raises(ValueError, match="class_vectors: expected one of 'out_of_fold', 'out_of_bag'"):
         grow(x, y, FEW, class_vectors="all")
@@ -671,7 +671,7 @@ def test_functions_of_other_kinds_are_called():
         def __call__(self, x, y, *, n_classes, rng):
             return classic.grow(x, y, 3, n_classes=n_classes, rng=rng)
 
-    @functools.wraps(classic.grow)  # its own arguments count, not those of the function that it wraps
+    @functools.wraps(classic.grow)  # the arguments of the wrapper count, not those of the wrapped function
     def wrapped(*args, **more):
         return classic.grow(*args, 3, **more)
 
@@ -684,7 +684,7 @@ def test_functions_of_other_kinds_are_called():
 
 
 class Strange:
-    """Samples whose conversion fails in a way of its own."""
+    """Samples whose conversion raises an error of another class."""
 
     def __array__(self, dtype=None, copy=None):
         raise RuntimeError("not now")
@@ -723,7 +723,11 @@ def altered(cascade_, **fields):
         (lambda c: c._replace(n_features=np.array([5, 5])), TypeError, r"\w+.n_features"),
         (lambda c: c._replace(class_vectors=np.array(["a", "b"])), ValueError, r"\w+.class_vectors"),
         (lambda c: c._replace(n_folds=None), TypeError, r"\w+.n_folds"),
-        (lambda c: c._replace(n_folds=7), ValueError, r"\w+.levels\[0\]\[0\]: .*trees of each of 7 folds"),
+        (
+            lambda c: c._replace(n_folds=7),
+            ValueError,
+            r"\w+.levels\[0\]\[0\]: .*trees divisible by n_folds = 7",
+        ),
         (lambda c: c._replace(seed="0"), TypeError, r"\w+.seed"),
         (lambda c: altered(c, threshold=None), TypeError, r"\w+.levels\[0\]\[0\].threshold"),
         (
@@ -825,7 +829,7 @@ def test_no_samples_to_predict():
 
 
 class Table:
-    """What numpy.asarray can read, as a data frame is."""
+    """An object that numpy.asarray can read, like a data frame."""
 
     def __init__(self, a):
         self.a = a
@@ -839,7 +843,7 @@ def frame(a):
 
 
 def same(a, b):
-    """Whether two cascades or scanners have the same bits."""
+    """Returns whether two cascades or scanners are bit-identical."""
     forests = [(*level,) for level in a.levels] if isinstance(a, cascade.Cascade) else [a.forests]
     others = [(*level,) for level in b.levels] if isinstance(b, cascade.Cascade) else [b.forests]
     pairs = [
@@ -946,7 +950,7 @@ def test_false_ends_the_growth_of_a_cascade():
     )  # fmt: skip
     assert order == [1, (1, 4), 2, (2, 4)]
     assert same(grown, cascade.grow(x, y, FEW, patience=5, max_levels=2, rng=0))
-    # Other answers go on.
+    # Other return values continue the growth.
     order.clear()
     cascade.grow(x, y, FEW, patience=5, max_levels=3, rng=0, progress=lambda done, total: order.append(done))
     assert order == [1, 2, 3]
@@ -1000,7 +1004,7 @@ def _grown():
     )
 
 
-# Values that a field refuses besides those of no kind.
+# Values that a field refuses in addition to those of wrong types.
 _REFUSED = {
     "n_classes": (0, 3, 2.0), "n_features": ((), (5,), 4), "class_vectors": ("in_bag",), "n_folds": (0, 3, 1.5),
     "seed": (-1, 2**70, 0.5), "scores": ((), (2.0,), (None,), 0.5), "levels": ((1,), ((),), ((None,),), 3),

@@ -1,4 +1,4 @@
-"""Random forests: what users of scikit-learn expect of them."""
+"""Random forests: behaviour that users of scikit-learn expect."""
 
 import numpy as np
 import pytest
@@ -190,7 +190,7 @@ def test_features_sampled(monkeypatch, max_features, n_sampled):
 
 @pytest.mark.parametrize("grow", [classic.grow, classic.grow_extra])
 def test_default_settings(grow):
-    # The root of the features, in a regression all; 100 trees.
+    # The square root of the number of features, in a regression all; 100 trees.
     x, y = blobs(40, 9)
     for task, n_sampled in (("classification", 3), ("regression", 9)):
         got = grow(x, y, task=task, rng=0)
@@ -259,9 +259,13 @@ def test_edges():
         ({"n_classes": 2}, IndexError, "n_classes = 2, got 2"),
         ({"sample_weight": -np.ones(20)}, ValueError, "sample_weight: expected numbers from 0"),
         ({"sample_weight": np.full(20, np.nan)}, ValueError, "sample_weight: expected finite"),
-        ({"sample_weight": np.zeros(20)}, ValueError, "sample_weight: expected some above 0"),
+        ({"sample_weight": np.zeros(20)}, ValueError, "sample_weight: expected at least one weight above 0"),
         ({"sample_weight": np.ones(19)}, ValueError, "sample_weight: expected shape"),
-        ({"class_weight": np.zeros(3)}, ValueError, "class_weight: expected some samples of weight above 0"),
+        (
+            {"class_weight": np.zeros(3)},
+            ValueError,
+            "class_weight: expected at least one sample of weight above 0",
+        ),
         ({"class_weight": "even"}, ValueError, "class_weight: expected one of 'balanced'"),
         ({"class_weight": {7: 1.0}}, ValueError, "class_weight"),
         ({"class_weight": {0: -1.0}}, ValueError, "class_weight"),
@@ -330,7 +334,7 @@ def same_forest(got, want):
 
 
 class Table:
-    """What has numbers in it and knows how to become an array."""
+    """An object of numbers that converts itself to an array."""
 
     def __init__(self, a):
         self.a = a
@@ -485,13 +489,13 @@ def test_windows_in_bins_give_the_same_forest():
 
 def test_bad_bins():
     bins, y = growth.encode(np.arange(6.0).reshape(6, 1)), [0, 1] * 3
-    with pytest.raises(ValueError, match=r"^max_bins: expected None for bins, got int; give it to encode$"):
+    with pytest.raises(ValueError, match=r"^max_bins: expected None for bins, got int; pass it to encode$"):
         classic.grow(bins, y, 1, max_bins=8)
     with pytest.raises(
-        ValueError, match=r"^categorical: expected None for bins, got list; give it to encode$"
+        ValueError, match=r"^categorical: expected None for bins, got list; pass it to encode$"
     ):
         classic.grow_random(bins, y, 1, categorical=[0])
     with pytest.raises(IndexError, match=r"^x.bins: expected numbers below n_bins = 6, got 7; call encode"):
         classic.grow(bins._replace(bins=bins.bins + np.uint8(2)), y, 1)
-    with pytest.raises(TypeError, match=r"^x.base: expected it with x.offset or neither"):
+    with pytest.raises(TypeError, match=r"^x.base: expected x.base and x.offset together"):
         classic.grow(bins._replace(base=np.zeros(6, np.int64)), y, 1)

@@ -15,7 +15,7 @@ from hforest.demo import load_digits
 pytestmark = pytest.mark.kernels
 
 LOSSES = ("log", "squared")
-# Beyond float64 where there is such a type.
+# More precise than float64 if there is such a type.
 WIDEST = np.longdouble("1e400") if np.finfo(np.longdouble).max > np.finfo(np.float64).max else np.inf
 QUICK = {"stump": StumpSettings(batch_size=10, min_steps=5), "max_rounds": 4, "lr": 0.1}
 
@@ -34,7 +34,7 @@ def problem(n, n_features, n_outputs=3, loss="log", dtype=np.float64, seed=0):
 
 
 def losses(theta, y):
-    """Eq 3 or 4 of every sample, from the definition."""
+    """Returns eq. 3 or 4 for each sample, from the definition."""
     if y.ndim == 2:
         return ((y - theta) ** 2).sum(axis=1)
     return np.log(np.exp(theta - theta.max()).sum()) + theta.max() - theta[y]
@@ -122,7 +122,7 @@ def test_gradient_is_central_differences(backend, loss):
         p = x @ w
         gap = losses(theta0, y) - losses(theta1, y) - 2 * p
         if min(abs(p).min(), abs(gap).min()) < 1e-2:
-            continue  # near a kink
+            continue  # near a point without a derivative
         checked += 1
         grads = co2.surrogate_grad(x, y, w, theta0, theta1, loss=loss)
         for at, grad in zip((w, theta0, theta1), grads, strict=True):
@@ -222,7 +222,7 @@ def test_a_stump_of_a_pair_is_the_stump_of_that_name(loss, convex_rounds):
 
 
 def test_a_pair_takes_rows_of_any_kind():
-    """Rows of y reach the functions as they are: here pairs of text."""
+    """The functions receive rows of y unchanged: here pairs of strings."""
     rng = np.random.default_rng(0)
     x = np.column_stack([rng.normal(size=(200, 2)), -np.ones(200)])
     side = x[:, 0] + x[:, 1] > 0
@@ -499,7 +499,7 @@ def test_oc1_searches_among_sides_of_a_least_weight():
 
 
 def test_oc1_leaves_no_better_step():
-    # Where the search without jumps ends, no single weight can lower the entropy: tried on a fine grid.
+    # When the search without jumps ends, no single weight lowers the entropy; a fine grid checks this.
     x, y, w, _, _ = problem(40, 3, seed=3)
     found = co2.fit_oc1(x, y, w, n_classes=3, jumps=0)
     there = impurity(found, x, y)
@@ -581,7 +581,7 @@ def test_leaf_values_are_those_of_the_samples_that_reach_them(dtype):
 
 
 def test_a_stump_that_empties_a_side_gives_way():
-    # Rare labels without a pattern: the bound is least where all go one way.
+    # Rare labels without a pattern: the bound is smallest if all samples go to one side.
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(300, 3)), (rng.random(300) < 0.1).astype(np.int32)
     forest = co2.grow(x, y, 2, nu=0.01, bootstrap=False, rng=0)
@@ -720,7 +720,7 @@ def test_settings_of_a_search_are_checked_once_and_seeds_repeat():
     assert co2.search(x, y, 2, **call).error.shape == (2,)
     with pytest.raises(ValueError, match="class_weight"):
         co2.search(x, y, 2, nu=[1, 10], lr=[0.1], settings={"class_weight": [1, np.nan, 1]})
-    # A class that only the held-out part has is still a class of the forest.
+    # A class that occurs only in the held-out part is still a class of the forest.
     rare = np.zeros(60, int)
     rare[np.random.default_rng(0).permutation(60)[0]] = 1
     call = {"nu": [1], "lr": [0.1], "held_out": 0.2, "settings": {"max_rounds": 0}}
@@ -729,10 +729,10 @@ def test_settings_of_a_search_are_checked_once_and_seeds_repeat():
 
 def test_a_search_by_out_of_bag_errors_needs_bootstraps():
     x, y, _, _, _ = problem(60, 3)
-    with pytest.raises(ValueError, match=r"^settings\['bootstrap'\]: expected none without held_out"):
+    with pytest.raises(ValueError, match=r"^settings\['bootstrap'\]: expected no value without held_out"):
         co2.search(x, y, 2, settings={"bootstrap": False}, rng=0)
     with pytest.raises(
-        ValueError, match=r"^n_trees: expected so many that some tree does not draw some sample, got 2"
+        ValueError, match=r"^n_trees: expected enough trees that at least one sample is out-of-bag, got 2"
     ):
         co2.search(x[:1], [0], 2, rng=0)
 
@@ -741,7 +741,7 @@ def test_a_search_by_out_of_bag_errors_needs_bootstraps():
 
 
 class Table:
-    """What is no array but gives one, as a DataFrame does."""
+    """An object that is not an array but converts to one, like a DataFrame."""
 
     def __init__(self, a):
         self.a = a
@@ -1046,8 +1046,8 @@ def test_weights_that_leave_the_range_of_numbers_are_refused():
     labels, targets = (x[:, 0] > 0) * 1, x[:, 0] * 1e14
     tiny, uneven = np.full(60, 1e-200), np.where(labels > 0, 1e10, 1e-95)
     for weight, message in (
-        (tiny, "some weights of at least 1e-60"),
-        (uneven, "weights of 0 or within a factor"),
+        (tiny, "at least one weight of at least 1e-60"),
+        (uneven, "weights that are 0 or within a factor"),
     ):
         for call in (
             lambda a: co2.grow(x, labels, 1, sample_weight=a, rng=0, **QUICK),
@@ -1056,9 +1056,9 @@ def test_weights_that_leave_the_range_of_numbers_are_refused():
         ):
             with pytest.raises(ValueError, match=f"sample_weight: expected {message}"):
                 call(weight)
-    with pytest.raises(ValueError, match="class_weight: expected weights of 0 or within a factor"):
+    with pytest.raises(ValueError, match="class_weight: expected weights that are 0 or within a factor"):
         co2.grow(x, labels, 1, class_weight=[1e-95, 1], rng=0, **QUICK)
-    # Gains of 1e45 are no numbers of float32.
+    # Gains of 1e45 are beyond float32.
     heavy = {"task": "regression", "sample_weight": np.full(60, 1e15), "rng": 0} | QUICK
     with pytest.raises(ValueError, match=r"sample_weight: expected weights .* in the range of float32"):
         co2.grow(x, targets, 1, **heavy)
@@ -1122,7 +1122,7 @@ def test_a_history_is_a_list():
 
 
 def windows_and_copies(dtype, n_columns=12, n=300, collide=False):
-    """Windows in two rows of an array, with gaps, and a copy of them; labels that some numbers tell."""
+    """Returns windows in two rows of an array, with gaps, a copy of them, and labels that depend on some numbers."""
     rng = np.random.default_rng(0)
     width = 2 * n_columns + 16
     x = rng.normal(size=(30, width)).astype(dtype)

@@ -1,9 +1,10 @@
-"""CO2 forests fit stumps in standard deviations: no unit of a column or of the targets changes a forest."""
+"""CO2 forests fit stumps in standard deviations: units of columns and targets do not change a forest."""
 
 import numpy as np
 import pytest
 
 from hforest import co2, tree
+from hforest.co2 import units
 
 RNG = np.random.default_rng(4)
 X = RNG.normal(size=(400, 5))
@@ -49,6 +50,17 @@ def test_units_of_columns_do_not_matter(dtype):
     assert (p.argmax(axis=1) == q.argmax(axis=1)).mean() > 0.95
 
 
+def test_nodes_are_converted_in_blocks_with_equal_bits(monkeypatch):
+    plain, of_x = grow(X, Y, standardize=False), units.of_samples(X, np.ones(len(X)))
+    want = units.with_units(plain._replace(data=plain.data.copy()), of_x, None)
+    monkeypatch.setattr(units, "_VALUES", 7 * X.shape[1])  # seven nodes
+    got = units.with_units(plain, of_x, None)
+    assert len(plain.feature) % 7  # the last block is smaller
+    assert (got.data == want.data).all()
+    assert (got.threshold == want.threshold).all()
+    assert (want.threshold != plain.threshold).any()
+
+
 def test_units_of_targets_do_not_matter():
     both = np.column_stack([TARGETS, 3 * X[:, 0]])
     settings = {"task": "regression", "min_samples_leaf": 3}
@@ -66,7 +78,7 @@ def test_units_of_targets_do_not_matter():
 
 
 def test_constant_columns_and_samples_without_weight():
-    # Rounding leaves the third column some deviation, which is none.
+    # Rounding leaves the third column a tiny deviation, which counts as 0.
     constant = np.column_stack([X[:, :2], np.full(400, 0.1), np.zeros(400)])
     forest = grow(constant, Y)
     same = constant.copy()

@@ -1,4 +1,4 @@
-"""Columns of tables: what is learned of each, the numbers that are made of it, and errors that name columns."""
+"""Columns of tables: properties that are learned, features made from them, and errors that name columns."""
 
 import datetime as dt
 import decimal
@@ -134,7 +134,7 @@ def test_every_library_gives_the_same_numbers(source):
         "nothing": "missing",
     }
     assert kinds == {name: name for name in VALUES} | others
-    # What one library's table taught holds for the other one's.
+    # Properties learned from the table of one library apply to the table of another.
     assert np.array_equal(tabular.numbers(columns, of_numpy(VALUES)), x, equal_nan=True)
     assert np.array_equal(tabular.numbers(tabular.columns(of_numpy(VALUES)), table), x, equal_nan=True)
 
@@ -166,7 +166,7 @@ def test_a_matrix_has_numbered_columns_and_goes_by_position():
     assert np.array_equal(tabular.numbers(columns, a), a[:, [0, 2]], equal_nan=True)
     named = tabular.columns({"p": a[:, 0], "q": a[:, 2]})
     assert np.array_equal(tabular.numbers(named, a[:, [0, 2]]), a[:, [0, 2]], equal_nan=True)
-    with pytest.raises(ValueError, match="^table: expected 3 columns, got 2; pass them in the order"):
+    with pytest.raises(ValueError, match="^table: expected 3 columns, got 2; pass the columns in the order"):
         tabular.numbers(columns, a[:, :2])
 
 
@@ -176,7 +176,7 @@ def test_columns_are_matched_by_name(source):
     columns = tabular.columns(source(values))
     swapped = tabular.numbers(columns, source({"b": ["y", "x"], "c": [1, 2], "a": [8, 9]}))
     assert swapped.tolist() == [[8, 1], [9, 0]]
-    # A column that was dropped may be absent, or be another one.
+    # A dropped column may be absent or different.
     assert tabular.numbers(columns, source({"a": [8], "b": ["y"]})).tolist() == [[8, 1]]
     assert tabular.numbers(columns, source({"a": [8], "b": ["y"], "c": ["text"]})).tolist() == [[8, 1]]
 
@@ -230,7 +230,7 @@ def test_categorical_dtypes_keep_their_order():
     )
     assert of_plain == ["s", "m", "xl"]
     assert of_whole == ["3", "20", "100"]
-    # Text and whole numbers stand for categories of the same values, in another file, say.
+    # Text and whole numbers represent the same categories, for example in another file.
     plain = table.assign(ordered=text, plain=text, whole=[20, 3, 3, 100, 4])
     y = tabular.numbers(columns, plain)
     assert np.array_equal(y[:, :2], x[:, :2], equal_nan=True)
@@ -281,9 +281,9 @@ def test_chosen_columns_are_categories():
 @pytest.mark.parametrize(
     ("categorical", "error", "words"),
     [
-        (["zap"], ValueError, "^categorical: expected names of columns of table: 'zip', 'day', 'half', got 'zap'"),
+        (["zap"], ValueError, "^categorical: expected column names of table: 'zip', 'day', 'half', got 'zap'"),
         ("zip", TypeError, '^categorical: expected "from_dtype", None or a list of names, got str'),
-        ([3], TypeError, "^categorical: expected names of columns, got int"),
+        ([3], TypeError, "^categorical: expected column names, got int"),
         (["day"], TypeError, "^table, column 'day': expected categories, got dates; leave it out of categorical"),
         (["half"], ValueError, "^table, column 'half': expected whole numbers as categories, got 0.5; "),
     ],
@@ -337,10 +337,10 @@ def test_all_faults_are_listed_at_once(source):
         "column 'more': expected a column that was learned, got one that was not; drop it",
         "column 'n': expected numbers, got text such as 'one'; convert the column",
         "column 't': expected text, got numbers; convert the column",
-        f"column 'd': expected {without}, got {with_zone}; set or drop the time zone, as it was",
-        f"column 'z': expected {with_zone}, got {without}; set or drop the time zone, as it was",
+        f"column 'd': expected {without}, got {with_zone}; set or drop the time zone, as in the first table",
+        f"column 'z': expected {with_zone}, got {without}; set or drop the time zone, as in the first table",
         "column 'f': expected finite numbers, or NaN for missing values, got inf in row 1; clip or drop it",
-        "column 'gone': expected a column of numbers, got none of that name; add it, or rename one",
+        "column 'gone': expected a column of numbers, got no column of that name; add or rename a column",
     ]
     with pytest.raises(
         TypeError, match="^table, column 'n': expected numbers, got text such as 'one'; convert"
@@ -355,7 +355,7 @@ def test_all_faults_are_listed_at_once(source):
         ([dt.date(2020, 1, 1), 3, 4], "values of one kind, got dates such as datetime.date.2020, 1, 1. and numbers such as 3"),
         ([b"x", b"y", b"x"], "numbers, text, dates or booleans, got bytes such as b'x'"),
         ([[1], [2], [3]], "numbers, text, dates or booleans, got list such as .1."),
-        ([dt.datetime(2020, 1, 1), dt.datetime(2020, 1, 1, tzinfo=UTC), None], "a time zone, or without one, got some with"),
+        ([dt.datetime(2020, 1, 1), dt.datetime(2020, 1, 1, tzinfo=UTC), None], "all have a time zone, or none, got dates with"),
         ([2**2000, 1, 2], "numbers that NumPy can hold"),
         ([1j, 2j, 3j], "numbers, text, dates or booleans, got complex such as 1j"),
         ([np.inf, 1.0, 2], "finite numbers, or NaN for missing values, got inf in row 0"),
@@ -372,7 +372,7 @@ def test_mixed_kinds_show_an_example_of_each():
     with pytest.raises(TypeError) as error:
         tabular.columns({"a": np.array([1, "two", None, 2.5], object), "b": np.zeros(4, "c16")})
     assert [line.strip() for line in str(error.value).splitlines()[1:]] == [
-        "column 'a': expected values of one kind, got numbers such as 1 and text such as 'two'; convert the column to one",
+        "column 'a': expected values of one kind, got numbers such as 1 and text such as 'two'; convert the column to one kind",
         "column 'b': expected numbers, text, dates or booleans, got dtype complex128; convert or drop it",
     ]
 
@@ -401,11 +401,11 @@ def test_missing_values_of_objects():
         ({"a": np.zeros(3), "b": np.zeros(2)}, ValueError, "^table\\['b'\\]: expected 3 values"),
         ({"a": np.zeros((2, 2))}, ValueError, "^table\\['a'\\]: expected 2 values"),
         ({"a": 3}, ValueError, "^table\\['a'\\]: expected some values"),
-        ({1: np.zeros(2), "1": np.zeros(2)}, ValueError, "^table: expected columns of different names, got '1' more"),
-        (np.zeros((2, 2), [("a", float)]), ValueError, "^table: expected a structured array of one axis"),
-        (np.zeros(2, [("a", float, (3,))]), ValueError, "^table, column 'a': expected one value in a row"),
+        ({1: np.zeros(2), "1": np.zeros(2)}, ValueError, "^table: expected unique column names, got '1' more"),
+        (np.zeros((2, 2), [("a", float)]), ValueError, "^table: expected a structured array with one axis"),
+        (np.zeros(2, [("a", float, (3,))]), ValueError, "^table, column 'a': expected one value per row"),
         (np.ma.zeros((2, 2)), TypeError, "^table: expected an array without a mask"),
-        ({"a": DURATIONS}, TypeError, "^table, column 'a': expected dates or durations in a unit"),
+        ({"a": DURATIONS}, TypeError, "^table, column 'a': expected dates or durations with a unit"),
         ({"a": np.array([b"\xff", b"x"])}, TypeError, "^table, column 'a': expected text in UTF-8"),
     ],
 )  # fmt: skip
@@ -419,9 +419,7 @@ def test_frames_that_cannot_be_read():
     pandas, polars = (pytest.importorskip(name) for name in ("pandas", "polars"))
     pytest.importorskip("narwhals")
     twice = pandas.DataFrame([[1, 2], [3, 4]], columns=["a", "a"])
-    with pytest.raises(
-        ValueError, match="^table: expected columns of different names, got 'a' more than once"
-    ):
+    with pytest.raises(ValueError, match="^table: expected unique column names, got 'a' more than once"):
         tabular.columns(twice)
     with pytest.raises(
         TypeError, match="^table: expected a data frame of pandas, polars or Arrow in memory, got polars"
@@ -528,7 +526,7 @@ def test_a_model_of_a_table_is_that_of_its_numbers(source, tmp_path):
     inside = tabular.fit(frame, y, **FAST, validation=(frame, y), rng=0)
     assert inside.scaling.low.tolist() == model.scaling.low.tolist()
     with pytest.raises(
-        ValueError, match="^x, column 'a': expected a column of numbers, got none of that name"
+        ValueError, match="^x, column 'a': expected a column of numbers, got no column of that name"
     ):
         tabular.predict(model, {name: table[name] for name in ("b", "day")})
 
@@ -571,7 +569,7 @@ def test_a_file_without_columns_is_read(tmp_path):
     ("field", "change", "words"),
     [
         ("names", lambda a: a[:-1], "kinds: expected text of shape"),
-        ("names", lambda a: np.repeat(a[:1], len(a)), "names: expected different names"),
+        ("names", lambda a: np.repeat(a[:1], len(a)), "names: expected unique names"),
         ("kinds", lambda a: np.array(["x"] * len(a)), "kinds: expected words of number"),
         ("kinds", lambda a: a[::-1].copy(), "parts: expected features of a column of"),
         ("parts", lambda a: np.array(["days"] * len(a)), "parts: expected features of a column of numbers"),
@@ -580,12 +578,12 @@ def test_a_file_without_columns_is_read(tmp_path):
         ("level_start", lambda a: a + 1, "level_start: expected 0, ..., n_levels"),
         ("level_start", lambda a: a.astype(np.int32), "level_start: expected dtype int64"),
         ("source", lambda a: a + 1, "source: expected 0 <= column < n_columns = 4"),
-        ("source", lambda a: a[::-1].copy(), "source: expected 0 <= column < n_columns = 4, nowhere falling"),
+        ("source", lambda a: a[::-1].copy(), "source: expected 0 <= column < n_columns = 4, in non-decreasing order"),
         ("missing", lambda a: a[1:], "missing: expected shape"),
-        ("low", lambda a: a + np.inf, "low: expected finite ranges"),
-        ("high", lambda a: a * 1e9, "low: expected finite ranges, of dates those of datetime64"),
+        ("low", lambda a: a + np.inf, "low: expected NaN or finite ranges"),
+        ("high", lambda a: a * 1e9, "low: expected NaN or finite ranges, for dates within datetime64"),
         ("levels", lambda a: np.zeros(3), "levels: expected text of shape"),
-        ("high", None, "none of its arrays called 'columns/high'"),
+        ("high", None, "a file without the array 'columns/high'"),
     ],
 )  # fmt: skip
 def test_changed_files_are_refused(field, change, words, tmp_path):

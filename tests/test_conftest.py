@@ -1,4 +1,4 @@
-"""Which tests run: without the slow ones every pair of values of two axes; with --for the files of one folder."""
+"""Selection of tests: without slow tests every pair of values of two axes; with --for the files of one folder."""
 
 import ast
 import itertools
@@ -12,7 +12,7 @@ AXES = [(2, 2, 2), (9, 2, 3), (4, 5, 2, 3), (2,) * 7]
 
 
 def lost(rows, kept):
-    """Pairs of values of two columns that rows hold, and kept ones do not."""
+    """Returns the pairs of values of two columns that occur in rows, but not in the selected rows."""
     pairs = [
         {((i, row[i]), (j, row[j])) for row in some for i in range(len(row)) for j in range(i)}
         for some in (rows, kept)
@@ -21,7 +21,7 @@ def lost(rows, kept):
 
 
 @pytest.mark.parametrize("sizes", AXES)
-@pytest.mark.parametrize("step", [1, 3])  # with 3, some combinations alone
+@pytest.mark.parametrize("step", [1, 3])  # with 3 columns, only some combinations
 def test_every_pair_is_covered(sizes, step):
     rows = list(itertools.product(*map(range, sizes)))[::step]
     kept = covering(rows)
@@ -29,7 +29,7 @@ def test_every_pair_is_covered(sizes, step):
     assert kept == covering(rows)
     assert not lost(rows, [rows[i] for i in kept])
     assert step > 1 or len(kept) < len(rows)
-    # A pair that no kept row holds is seen.
+    # A pair that no selected row has is reported.
     (i, a), (j, b) = min(lost(rows, []))
     assert lost(rows, [rows[k] for k in kept if (rows[k][i], rows[k][j]) != (a, b)])
 
@@ -58,7 +58,7 @@ class Item:
 
 
 def collected(items, expression=""):
-    """Returns how many items are left out."""
+    """Returns the number of items that are left out."""
     n_out = []
     hook = SimpleNamespace(pytest_deselected=lambda items: n_out.append(len(items)))
     pytest_collection_modifyitems(SimpleNamespace(getoption={"markexpr": expression}.get, hook=hook), items)
@@ -82,7 +82,8 @@ def test_nightly_tests_run_where_the_mark_is_named():
 
 
 def test_what_is_skipped_without_a_library_is_marked():
-    """`-m libraries` runs it. Files without the mark have a step of their own; tqdm and threadpoolctl are there."""
+    """`-m libraries` runs it. Files without the mark have their own step; tqdm and threadpoolctl are always
+    installed."""
     for path in (ROOT / "tests").glob("test_*.py"):
         text = path.read_text(encoding="utf-8")
         for node in ast.parse(text).body if "mark.libraries" in text else ():
@@ -93,7 +94,7 @@ def test_what_is_skipped_without_a_library_is_marked():
 
 
 def test_every_pair_is_not_slow():
-    """Of three axes: a fixture, (a, b) together, and c. What says slow of itself stays slow."""
+    """Three axes: a fixture, (a, b) together, and c. Tests with the mark slow stay slow."""
     together = [(0, 0), (0, 1), (1, 0), (1, 1)]
     items = [
         Item(fixture, a, b, c, slow=(a, b) == (1, 1))

@@ -101,7 +101,7 @@ def test_using():
 
 
 class FakeCupy:
-    """Stands for CuPy: has arrays of its own class."""
+    """Replaces CuPy, with its own class of arrays."""
 
     class ndarray:
         dtype = np.dtype(np.float64)
@@ -431,7 +431,7 @@ def test_the_number_of_threads_is_bounded_in_every_thread():
 
 @pytest.mark.slow
 def test_first_calls_of_all_kinds_from_several_threads_at_once():
-    # An interpreter without GIL goes on without it.
+    # An interpreter without GIL keeps running without it.
     with_gil = not sysconfig.get_config_var("Py_GIL_DISABLED") or os.environ.get("PYTHON_GIL") == "1"
     run = subprocess.run(
         [sys.executable, "-c", RESULTS + AT_ONCE], capture_output=True, text=True, timeout=300,
@@ -503,10 +503,10 @@ def test_numbers_of_no_kind():
 def test_paths():
     assert check.path("file", "a.npz") == check.path("file", Path("a.npz")) == "a.npz"
     for value in (None, 3, 1j, ["a"], object(), b"a.npz"):
-        with pytest.raises(TypeError, match="^file: expected a path, got .*; pass such as"):
+        with pytest.raises(TypeError, match="^file: expected a path, got .*; pass a path such as"):
             check.path("file", value)
     for value in ("", "a\0b"):
-        with pytest.raises(ValueError, match="^file: expected a path, got .*; pass such as"):
+        with pytest.raises(ValueError, match="^file: expected a path, got .*; pass a path such as"):
             check.path("file", value)
 
 
@@ -517,7 +517,7 @@ def test_using_takes_a_word():
 
 
 def test_memory_that_there_is_not():
-    message = "^n: expected weights that fit into memory, got [0-9]+ bytes of them; choose fewer"
+    message = "^n: expected weights that fit into memory, got [0-9]+ bytes; choose fewer"
     with pytest.raises(ValueError, match=message), check.memory("n", "weights", 2**62):
         pytest.fail("the block is entered")
     with pytest.raises(MemoryError, match=message), check.memory("n", "weights", 7):
@@ -548,7 +548,7 @@ def test_items_of_an_argument():
 
 
 def _settings():
-    """Calls with sizes that no memory holds, which an error names at once."""
+    """Returns calls with sizes beyond any memory, which raise at once."""
     x, y, big = np.zeros((4, 2)), np.array([0, 1, 0, 1]), 2**30
     bins = hforest.growth.encode(x)
     sparse = hforest.project.sparse_distribution(2)

@@ -1,4 +1,4 @@
-"""Forests on Dask collections: the bits of one machine, also where a worker ends."""
+"""Forests on Dask collections: bit-identical to those of one machine, even if a worker ends."""
 # ruff: noqa: E402 (modules that need Dask are imported where it is known to be there)
 
 import os
@@ -61,7 +61,7 @@ def test_frames(client):
 
 
 def test_a_worker_that_is_killed(monkeypatch):
-    """Its partitions and their states are computed again."""
+    """Dask recomputes its partitions and their states."""
     monkeypatch.setattr(planning, "_BATCH", 2)
     x, y, settings = row_worker.samples("classification")
     want = scale.grow_by_rows(None, x, y, 6, rng=5, **settings)
@@ -109,9 +109,7 @@ def test_a_closed_client(client):
     with distributed.Client(client.cluster) as other:
         pass
     x = dask.array.from_array(np.eye(4))
-    with pytest.raises(
-        ValueError, match="^client: expected a client that is connected, got one that is closed; "
-    ):
+    with pytest.raises(ValueError, match="^client: expected a connected client, got a closed one; "):
         hforest.dask.grow(other, x, x[:, 0] > 0, 2)
 
 

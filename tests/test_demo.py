@@ -20,7 +20,7 @@ from hforest.__main__ import DIGITS, main
 SMALL = ["--n-trees", "6", "--depth", "4", "--n-features", "12", "--steps", "60", "--eval-every", "20"]
 SMALL += ["--no-plot"]
 DATA = ["--lr", str(DIGITS["lr"]), "--lr-half-life", str(DIGITS["lr_half_life"])]
-"""With --data the same rates as without."""
+"""The same error rates with --data as without."""
 
 
 def arrays(path):
@@ -132,9 +132,9 @@ def test_scalar_leaves_need_adagrad_and_classes_a_checkpoint(tmp_path):
     assert loaded.config == config
     np.testing.assert_array_equal(loaded.state["mixing"], state["mixing"])
     config = demo.Config(n_trees=3, depth=2, task="regression")
-    with pytest.raises(ValueError, match="config: expected a network for classes"):
+    with pytest.raises(ValueError, match="config: expected a network for classification"):
         demo.save_checkpoint(tmp_path / "r.npz", config, demo.start(config, 64, 10), data)
-    with pytest.raises(ValueError, match="y: expected 10 targets of a sample, got 1"):
+    with pytest.raises(ValueError, match="y: expected 10 targets per sample, got 1"):
         demo.step(config, demo.start(config, 64, 10), data.x_train[:3], np.zeros(3))
 
 
@@ -295,7 +295,7 @@ def test_resume_refuses_other_options_and_data(checkpoint, tmp_path, capsys):
     assert main([*base, *DATA, "--data", str(tmp_path / "other.npz")]) == 2
     assert "expected a run on the same data" in capsys.readouterr().err
     for classes, words in (
-        (np.array(list("abcdefghij")), "got one on 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 (now 'a', 'b',"),
+        (np.array(list("abcdefghij")), "got a run on 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 (now 'a', 'b',"),
         (np.arange(10) + 1, "(now 1, 2,"),
         (np.arange(10.0), "(now 0.0, 1.0,"),
     ):
@@ -491,7 +491,7 @@ def test_lines_where_there_is_no_terminal(capsys):
 
 
 class Terminal(io.StringIO):
-    """A stream that says that it is a terminal."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self):
         return True
@@ -585,7 +585,7 @@ def test_the_learning_rate_halves(monkeypatch, optimizer):
 
 @pytest.mark.parametrize("kind", ["tree", "fern"])
 def test_a_checkpoint_without_a_half_life_goes_on_as_before(tmp_path, kind):
-    """Files of earlier versions: a constant rate, and all training rows."""
+    """Files of earlier versions have a constant rate and all training rows."""
     data, config, whole = small_run(kind=kind)
     demo.train(config, whole, *data[:4])
     _, _, state = small_run(kind=kind)
@@ -638,7 +638,7 @@ def test_a_picture_of_a_path_replaces_no_file_of_others(kind, tmp_path, capsys):
     assert picture.read_bytes() == b"of others: hforest"
     picture.unlink()
     assert main(options) == 0
-    assert main(options) == (0 if kind != "jpg" else 2)  # which has no place for the name of its program
+    assert main(options) == (0 if kind != "jpg" else 2)  # which does not name its program
 
 
 def test_no_picture_without_matplotlib(tmp_path, monkeypatch, capsys):
@@ -746,7 +746,7 @@ def test_old_formats_are_refused(checkpoint):
     head = json.loads(str(good["head"])) | {"format": 1}
     np.savez(checkpoint, **{**good, "head": np.array(json.dumps(head))})
     with pytest.raises(
-        ValueError, match="format 2, got format 1; start anew without --resume, or resume with the version"
+        ValueError, match="format 2, got format 1; start again without --resume, or resume with the version"
     ):
         demo.load_checkpoint(checkpoint)
 
@@ -782,7 +782,7 @@ def test_states_with_an_array_of_a_wrong_kind(optimizer, kind, value, tmp_path):
         del state[name]
         for call in _uses(config, state):
             with pytest.raises(
-                ValueError, match=f"^state: expected the arrays .*, got none called '{name}'; "
+                ValueError, match=f"^state: expected all arrays .*, got none called '{name}'; "
             ):
                 call()
 
@@ -852,7 +852,7 @@ READ = {
     "NaN": ("kernel", "thresholds", "weights", "mean", "var"),
     "below 0": ("features", "var"),
 }
-"""The arrays of whose numbers a step takes note."""
+"""The arrays whose values affect a step."""
 
 
 @pytest.mark.filterwarnings("error")
@@ -924,7 +924,7 @@ def test_histories_of_wrong_kinds(name):
         state = demo.start(CONFIG, 5, 2) | {f"history_{name}": value}
         before = _bytes(demo.start(CONFIG, 5, 2))
         with pytest.raises(
-            TypeError, match=rf"^state\['history_{name}'\]: expected a row of numbers, got .*; pass"
+            TypeError, match=rf"^state\['history_{name}'\]: expected a 1-D array, got .*; pass"
         ):
             demo.train(CONFIG, state, X, Y, X, Y)
         assert {n: a for n, a in _bytes(state).items() if n in before} == before

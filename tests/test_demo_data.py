@@ -1,4 +1,4 @@
-"""Data sets of the main job: samples of any dtype, labels of any kind, files that are refused."""
+"""Data sets of the main job: samples of any dtype, labels of any type, and files that are refused."""
 
 import numpy as np
 import pytest
@@ -61,12 +61,12 @@ def test_own_data(tmp_path, capsys):
         (
             {"x": np.ones((9, 2)), "y": np.array([*"aaaaaabca"])},
             ["--train", "5"],
-            "got 'b', 'c' in y_test alone",
+            "got 'b', 'c' only in y_test",
         ),
         (
             {"x": np.ones((9, 2)), "y": np.arange(9)},
             ["--train", "2"],
-            "got 2, 3, 4, 5, 6, ... in y_test alone",
+            "got 2, 3, 4, 5, 6, ... only in y_test",
         ),
         (
             {"x": np.full((9, 2), np.nan), "y": np.ones(9, int)},

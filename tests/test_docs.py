@@ -1,4 +1,4 @@
-"""The documentation runs: docstring examples, the guide's code, README's commands and links."""
+"""Documentation: docstring examples, code of the pages, commands of the README, and links all work."""
 
 import doctest
 import importlib.util
@@ -21,10 +21,10 @@ SUBPACKAGES = [
     for _, name, folder in pkgutil.iter_modules(hforest.__path__)
     if folder and name not in ("core", "demo")
 ]
-"""Those with a page."""
+"""Subpackages with a page."""
 
 
-# Optional libraries, and what needs them: the pages and modules of these names.
+# Optional libraries of the pages and modules of these names.
 INTEGRATIONS = {
     "torch": None,
     "jax": None,
@@ -44,7 +44,7 @@ PAGE_NEEDS = {
 }
 """Libraries of pages with another name."""
 PAGES_OF_SEVERAL_LIBRARIES = ("README.md", "index.md", "scale.md")
-"""Pages whose blocks run where the libraries that they import are installed."""
+"""Pages whose blocks run if the libraries that they import are installed."""
 
 
 def need(name):
@@ -78,7 +78,7 @@ def test_examples_are_found():
 
 
 def importable(block):
-    """Whether all libraries that a block imports are installed."""
+    """Returns whether all libraries that a block imports are installed."""
     names = re.findall(r"^(?:import|from) (\w+)", block, re.MULTILINE)
     # load_wine(as_frame=True) makes a data frame of pandas, which tabular reads by narwhals.
     names += ["pandas", "narwhals"] if "as_frame" in block else []
@@ -124,7 +124,7 @@ def test_page_names_every_function(subpackage):
         assert f"`{name}`" in text, name
 
 
-# Papers have authors and a year: a number of the project's own ("p" and a digit) says nothing to a reader. Lines with
+# Papers have authors and a year: an internal number ("p" and a digit) means nothing to a reader. Lines with
 # p0 have numbered quantities.
 PAPER_NUMBER = re.compile(
     r"^(?!.*\bp0\b).*(?:\bp[1-5]\b|\bpapers? [1-5]\b(?!\.\d))", re.IGNORECASE | re.MULTILINE
@@ -214,7 +214,6 @@ def test_what_the_rules_of_english_forbid_is_seen(prose):
         assert error.startswith(f"page.md:{text.count(chr(10)) + 1}: ")
     long = "- " + "word " * 20 + "\n  " + "word " * 11 + "end."
     assert prose.check("page.md", "A `code\nof lines`.\n\n" + long)[0].startswith("page.md:4: more than 30")
-    assert "lower the number" in prose.check("tabular.md", "Short.")[0]
 
 
 @pytest.fixture
@@ -317,7 +316,7 @@ def f(a):
 
 @pytest.fixture
 def part(parameter_texts, tmp_path):
-    """A subpackage of one file, and its table of texts."""
+    """Returns a subpackage of one file, and its table of texts."""
     path = tmp_path / "part" / "of.py"
     path.parent.mkdir()
     path.write_text(DOCUMENTED, encoding="utf-8")

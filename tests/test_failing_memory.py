@@ -1,4 +1,4 @@
-"""Calls where memory ends: at each allocation in turn, a MemoryError, and all memory is given back."""
+"""Calls without enough memory: if any single allocation fails, they raise MemoryError and free all memory."""
 
 import ctypes
 import os
@@ -20,7 +20,7 @@ TESTS = Path(__file__).resolve().parent
 
 
 def _calls():
-    """Calls by name: growth of two trees of each kind, then what is done with trees."""
+    """Returns calls by name: growth of two trees of each kind, then functions of trees."""
     rng = np.random.default_rng(0)
     x, y, z = rng.integers(0, 60, (80, 4)).astype(np.float64), rng.integers(0, 3, 80), rng.normal(size=80)
     few, gaps = scipy.sparse.csr_array(x * (rng.random(x.shape) < 0.3)), np.where(x > 50, np.nan, x)
@@ -64,11 +64,11 @@ ALLOCATIONS = {
     "predict a wide prepared row": 1, "predict wide prepared rows": 1, "check": 1,
     "quantiles": 6, "proximity": 6, "split of classes": 3, "split of targets": 3,
 }  # fmt: skip
-"""The least number of allocations of a call; others have at least 10."""
+"""Minimum number of allocations of a call; other calls have at least 10."""
 
 
 def fail_at_each(kind):
-    """Lets one allocation of the arenas after the other fail; prints how many there are. Runs under failing.c."""
+    """Lets each allocation of the arenas fail in turn; prints the number of allocations. Runs under failing.c."""
     shim, run = ctypes.CDLL(None), _calls()[kind]
     shim.fail_at.argtypes = [ctypes.c_char_p, ctypes.c_long]
     hforest.set_num_threads(1)  # other threads have heaps of their own

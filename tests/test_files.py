@@ -1,4 +1,4 @@
-"""Files of arrays: whole or not at all, damage as one error, in all that is saved and loaded."""
+"""Files of arrays: written completely or not at all; damage raises one kind of error in all loaders."""
 
 import errno
 import io
@@ -36,7 +36,7 @@ def names(folder):
 
 @pytest.fixture(params=[False, True], ids=["open", "closed"])
 def each_way(request, monkeypatch):
-    """Parts that are renamed while they are open, and closed before as on Windows."""
+    """Runs a test with files renamed while open, and closed before as on Windows."""
     monkeypatch.setattr(files, "CLOSES_FIRST", request.param or files.CLOSES_FIRST)
 
 
@@ -119,7 +119,7 @@ def test_an_exception_leaves_the_old_file_and_no_part(tmp_path, monkeypatch, err
 
 
 def test_an_interrupt_inside_of_zipfile_is_raised(tmp_path, monkeypatch):
-    """Which, where a member is open, closes with an error of its own."""
+    """If a member is open, zipfile closes with another error."""
 
     def interrupted(stream, **arrays):
         try:
@@ -142,7 +142,7 @@ def test_a_child_of_a_process_that_saves_can_save_to_the_same_path(tmp_path):
         stream.write(b"of the parent")
         child = os.fork()
         if child == 0:
-            signal.alarm(20)  # what a child that hangs dies of
+            signal.alarm(20)  # ends a child that hangs
             files.write_npz(path, ARRAYS)
             os._exit(0)
         time.sleep(0.3)  # until the child waits for the lock
@@ -218,8 +218,8 @@ def not_files(tmp_path):
         (tmp_path / "pipe", OSError, "got a named pipe"),
         ("/dev/null", OSError, "got a device"),
         (tmp_path, IsADirectoryError, "got a folder"),
-        (tmp_path / "no" / "a.npz", FileNotFoundError, "make the folder"),
-        (f"{tmp_path}/new/", IsADirectoryError, "add a name"),
+        (tmp_path / "no" / "a.npz", FileNotFoundError, "create it"),
+        (f"{tmp_path}/new/", IsADirectoryError, "add a file name"),
         (__file__ + "/a.npz", NotADirectoryError, "a path through a file"),
     ]
 
@@ -292,7 +292,7 @@ def encrypted():
 
 
 def hidden_members():
-    # The comment of the first member swallows the entries of the others.
+    # The comment of the first member contains the entries of the others.
     content = bytearray(archive([(f"{name}.npy", GOOD) for name in "abc"]))
     content[content.index(b"PK\1\2") + 33] = 0x7F
     return bytes(content)
@@ -335,7 +335,7 @@ def test_damage_of_every_kind_is_one_error(tmp_path, content):
     ) as caught:
         files.read_npz(path, "arrays")
     assert FOUR_PARTS.match(str(caught.value))
-    # These read no array that is none of their fields.
+    # These read only arrays of their fields.
     for load in (demo.load_checkpoint, demo.load_data, cascade.load, tabular.load, tree.load):
         with pytest.raises(ValueError, match=r"bad\.npz: expected ") as caught:
             load(path)
@@ -410,7 +410,7 @@ def _table_data(path):
     ids=lambda write: write.__name__,
 )  # fmt: skip
 def test_loading_takes_three_times_the_fields_at_most(tmp_path, write):
-    """Members that are no field are not read: 128 MB of zeros are 130 KB in a compressed file."""
+    """Members that are not fields are not read: 128 MB of zeros are 130 KB in a compressed file."""
     path = tmp_path / "file.npz"
     load = write(path)
     fields = files.read_npz(path, "a file")
@@ -432,7 +432,7 @@ def test_loading_takes_three_times_the_fields_at_most(tmp_path, write):
 
 @pytest.mark.parametrize("write", [_forest_file, _cascade_file, _scanner_file, _table_model, _checkpoint])
 def test_numbers_that_are_large_arrays_are_refused_unread(tmp_path, write):
-    """The header says how many there are."""
+    """The header has their number."""
     path = tmp_path / "file.npz"
     load = write(path)
     fields = files.read_npz(path, "a file")
@@ -482,7 +482,7 @@ def test_what_is_not_there_or_no_file(tmp_path):
 
 
 def same(a, b):
-    """Whether two results are equal to the last bit."""
+    """Returns whether two results are bit-identical."""
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
     if isinstance(a, dict):
@@ -558,11 +558,11 @@ def changed(name, value):
         (changed("class_vectors", "other"), "class_vectors is 'other'"),
         (changed("class_vectors", "out_of_bag"), "n_folds is 2"),
         (changed("n_forests", 1), "not 5"),
-        (changed("n_forests", 3), "called 'levels/0/2/n_features'"),
+        (changed("n_forests", 3), "without the array 'levels/0/2/n_features'"),
         (changed("n_forests", -1), "n_forests is -1"),
         (changed("n_levels", 1), "scores are"),
         (changed("n_levels", 0), "n_levels is 0"),
-        (changed("n_levels", 10**9), "called 'levels/2/0"),
+        (changed("n_levels", 10**9), "without the array 'levels/2/0"),
         (lambda arrays: {n: a.astype(np.float64) if n.startswith("levels/1") and a.dtype == np.float32 else a for n, a in arrays.items()}, "dtype of levels/1/0 is float64, not float32"),
         (changed("levels/0/0/value", [["a"]]), "forest.value"),
         (changed("levels/0/0/left", [10**6]), "forest.left"),
@@ -670,9 +670,9 @@ def test_outputs_that_are_no_files_are_refused_before_any_work(tmp_path, capsys,
             assert FOUR_PARTS.match(capsys.readouterr().err)
     for option in ("--save", "--plot"):
         assert main([*SMALL, option, str(tmp_path / "no" / "a.png")]) == 2
-        assert "make the folder" in capsys.readouterr().err
+        assert "create it" in capsys.readouterr().err
         assert main([*SMALL, option, ""]) == 2
-        assert "add a name" in capsys.readouterr().err
+        assert "add a file name" in capsys.readouterr().err
     assert names(tmp_path) == ["pipe"]
 
 
@@ -706,12 +706,12 @@ def test_save_does_not_replace_the_data(tmp_path, capsys):
         for resume in ([], ["--resume"]):
             options = ["--data", str(path), "--train", "2", "--kind", "tree", *resume]
             assert main([*SMALL, *options, "--save", str(save)]) == 2
-            assert "--save: expected another file than --data" in capsys.readouterr().err
+            assert "--save: expected a different file from --data" in capsys.readouterr().err
     assert main([*SMALL, "--data", str(path), "--train", "2", "--kind", "tree", "--plot", str(path)]) == 2
     capsys.readouterr()
     picture = str(tmp_path / "m.png")
     assert main([*SMALL, "--kind", "tree", "--save", picture, "--plot", picture]) == 2
-    assert "--plot: expected another file than --save" in capsys.readouterr().err
+    assert "--plot: expected a different file from --save" in capsys.readouterr().err
     assert path.read_bytes() == before
 
 
@@ -829,7 +829,7 @@ def test_a_full_disk_is_an_error(options):
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a disk that is always full, of Linux")
 def test_output_that_is_left_after_a_full_disk_goes_nowhere(monkeypatch, capsys):
-    with open("/dev/full", "w") as full:  # and nothing is raised where it is closed
+    with open("/dev/full", "w") as full:  # and closing it raises nothing
         monkeypatch.setattr(sys, "stdout", full)
         assert main(SMALL) == 2
     assert capsys.readouterr().err.startswith("error: [Errno")
@@ -838,7 +838,7 @@ def test_output_that_is_left_after_a_full_disk_goes_nowhere(monkeypatch, capsys)
 @posix
 @pytest.mark.slow
 def test_closed_streams(tmp_path):
-    """No file gets the number of a stream that the caller closed, and the exit status stays."""
+    """No file gets the descriptor of a stream that the caller closed, and the exit status is unchanged."""
     command = f'"{sys.executable}" -m hforest {" ".join(SMALL)} --kind tree'
     for more, closed, status in (
         (f"--save {tmp_path}/m.npz", "<&- >&- 2>&-", 0),

@@ -1,4 +1,4 @@
-"""Hinge trees and neural trees that start as grown forests: routes, weights, inner products, soft decisions."""
+"""Hinge and neural trees that start from grown forests: routes, weights, inner products, soft decisions."""
 
 import itertools
 import json
@@ -18,7 +18,7 @@ KINDS = ("classic", "regression", "deep", "stumps", "one leaf")
 
 
 def samples(n=60, n_features=4, dtype=np.float64, seed=0):
-    """Numbers of which many are equal, and labels that depend on them."""
+    """Returns numbers with many ties, and labels that depend on them."""
     rng = np.random.default_rng(seed)
     x = (rng.integers(-4, 5, (n, n_features)) / 2).astype(dtype)
     y = (x[:, 0] + x[:, 1] * x[:, 2] > 0.3).astype(np.int32) + (x[:, 3] > 1)
@@ -33,7 +33,7 @@ def grown(kind, x, y):
 
 
 def on_thresholds(forest, x):
-    """The samples, and others in which columns have the values of thresholds."""
+    """Returns the samples, and others in which columns have the values of thresholds."""
     split = forest.feature >= 0
     more = np.repeat(x, 2, axis=0)
     for i, (f, t) in enumerate(zip(forest.feature[split], forest.threshold[split], strict=True)):
@@ -51,7 +51,7 @@ def reference_start(forest, depth):
 
 
 def nodes_at(forest, x, depth):
-    """The node after `depth` splits on the way of each sample in each tree, or its leaf."""
+    """Returns the node after `depth` splits on the path of each sample in each tree, or its leaf."""
     paths = [[tree.path(forest, row, m) for m in range(len(forest.tree_start) - 1)] for row in x]
     return np.array([[path[min(depth, len(path) - 1)] for path in row] for row in paths])
 
@@ -114,7 +114,7 @@ def test_copies_below_leaves_change_neither_margins_nor_vertices():
     short, long = (hinge.traverse(new, p.thresholds, p.features) for p in (low, high))
     np.testing.assert_array_equal(short.margin, long.margin)
     np.testing.assert_array_equal(short.vertex, long.vertex)
-    # All leaves that stand for one grown leaf have its weights: outputs stay, in leaves that nobody reaches too.
+    # All leaves that represent one grown leaf have its weights, including leaves that no sample reaches.
     reached = reference_start(forest, 7)[2]
     for m, nodes in enumerate(reached):
         for node in np.unique(nodes):
@@ -544,11 +544,11 @@ COLUMNS = {
     "hinge.md": ["table", "no limit", "grown", "start", "trained"],
     "neural.md": ["table", "random start", "from a forest"],
 }
-"""Heads of the pages' tables."""
+"""Column heads of the tables on pages."""
 
 
 def rows_of(page, columns):
-    """Rows of the table of a page whose head has these columns, as lists of cells."""
+    """Returns the rows of the table of a page with these column heads, as lists of cells."""
     head = "| " + " | ".join(columns) + " |"
     lines = (ROOT / "docs" / page).read_text(encoding="utf-8").split(head, 1)[1].splitlines()[2:]
     return [

@@ -1,4 +1,4 @@
-"""Files that earlier versions wrote load, and give the outputs that they gave then."""
+"""Files of earlier versions load, and produce the same outputs as then."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""The engine: bins, in-bag counts, and trees that equal the reference's."""
+"""Growth: bins, in-bag counts, and trees that equal those of the reference implementation."""
 
 import contextlib
 import itertools
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.kernels
 
 
 def make(x, y, *, n_trees=3, n_classes=3, max_bins=None, **settings):
-    """Trees on x; with n_classes None of a regression."""
+    """Returns trees on x; with n_classes None those of a regression."""
     bins = growth.encode(x, max_bins=max_bins)
     task = "regression" if n_classes is None else "classification"
     settings = {"max_features": min(2, x.shape[1]), "rng": 1} | settings
@@ -45,7 +45,7 @@ def assert_same(got, want):
 
 
 def both(*args, **settings):
-    """The same trees by the CPU backend and by the reference implementation."""
+    """Returns the same trees from the CPU backend and from the reference implementation."""
     got = make(*args, **settings)
     with hforest.using("reference"):
         want = make(*args, **settings)
@@ -120,7 +120,7 @@ def test_bootstrap_counts():
 
 
 def reference_draws(seed, tree, n_draws, weight):
-    """How often a tree draws each sample, draw by draw."""
+    """Returns how often a tree draws each sample, computed draw by draw."""
     key, counts = philox.keys(philox.philox(seed, tree, 0))[0], np.zeros(len(weight), int)
     equal = all(w == weight[0] for w in weight)
     for i in range(n_draws):
@@ -170,9 +170,11 @@ def test_draws_that_are_refused():
         growth.bootstrap_counts(5, 2, n_draws=0)
     with pytest.raises(TypeError, match="^n_draws: expected an int"):
         growth.bootstrap_counts(5, 2, n_draws=0.5)
-    with pytest.raises(ValueError, match="^n_samples: expected 1 or more to draw from, got 0"):
+    with pytest.raises(ValueError, match="^n_samples: expected at least 1 to draw from, got 0"):
         growth.bootstrap_counts(0, 2, n_draws=1)
-    with pytest.raises(ValueError, match="^sample_weight: expected some above 0, got zeros alone"):
+    with pytest.raises(
+        ValueError, match="^sample_weight: expected at least one weight above 0, got only zeros"
+    ):
         growth.bootstrap_counts(2, 2, sample_weight=[0, 0])
     with pytest.raises(ValueError, match=r"^sample_weight: expected shape \(n_samples,\)"):
         growth.bootstrap_counts(2, 2, sample_weight=[1, 1, 1])
@@ -398,7 +400,7 @@ def test_progress_and_its_end(stop):
 
 
 def test_small_trees_without_progress_grow_in_one_batch(monkeypatch):
-    # Each batch waits for its threads, which takes longer than these trees where other processes run.
+    # Each batch waits for its threads, which takes longer than these trees if other processes run.
     sizes = []
     grow = cpu.grow
     monkeypatch.setattr(cpu, "grow", lambda *args: (sizes.append(args[-1].n_trees), grow(*args))[1])
@@ -463,7 +465,8 @@ def test_a_tree_that_draws_no_sample_is_refused(grow):
     same_bits(some, grow(x, y, 4, bootstrap=counts.astype(np.uint8), rng=0))
     counts[2] = 0
     with pytest.raises(
-        ValueError, match="^bootstrap: expected rows that each draw a sample, got zeros alone in row 2; draw"
+        ValueError,
+        match="^bootstrap: expected at least one sample in each row, got only zeros in row 2; draw",
     ):
         grow(x, y, 4, bootstrap=counts, rng=0)
 
@@ -500,7 +503,7 @@ def test_columns_that_do_not_stay_in_cache(shape, grow, settings):
 @pytest.mark.parametrize("grow", [classic.grow, manifold.grow])
 @pytest.mark.parametrize("kind", ["labels", "weighted labels", "a target", "targets"])
 def test_trees_learn_y_in_their_own_order(kind, grow, bootstrap, backend):
-    """Each is the tree of its number in a call with its y."""
+    """Each tree equals that of its number in a call with its y."""
     rng = np.random.default_rng(0)
     x, n, n_trees = rng.normal(size=(40, 4)), 40, 3
     y = {"a target": rng.normal(size=n), "targets": rng.normal(size=(n, 2))}.get(kind, rng.integers(0, 3, n))
@@ -530,8 +533,8 @@ def test_orders_of_y_do_not_depend_on_batches_and_threads(threads):
     ("change", "kind", "message"),
     [
         (lambda a: a[:2], ValueError, r"y_order: expected shape \(n_trees, n_samples\) = \(3, 50\), got"),
-        (lambda a: a + 1, IndexError, "y_order: expected numbers of samples below 50, got 1 to 50; samples"),
-        (lambda a: a - 1, IndexError, "y_order: expected numbers of samples below 50, got -1 to 48; samples"),
+        (lambda a: a + 1, IndexError, "y_order: expected sample indices below 50, got 1 to 50; sample"),
+        (lambda a: a - 1, IndexError, "y_order: expected sample indices below 50, got -1 to 48; sample"),
         (lambda a: a / 2, TypeError, "y_order: expected an array of an integer dtype, got float64; pass"),
     ],
 )
@@ -543,7 +546,7 @@ def test_wrong_orders_of_y(change, kind, message):
 
 def test_orders_of_y_are_refused_beside_class_weights():
     x, y = samples(50, 3, 3, np.float32, 0, False)
-    with pytest.raises(ValueError, match="class_weight: expected None beside y_order, got class weights"):
+    with pytest.raises(ValueError, match="class_weight: expected None with y_order, got class weights"):
         make(x, y, n_trees=1, y_order=np.arange(50)[None], class_weight="balanced")
 
 
@@ -551,12 +554,12 @@ def test_orders_of_y_are_refused_beside_class_weights():
 
 
 def scaled_by(trees, target_exponent):
-    """Trees of targets times 2**target_exponent."""
+    """Returns trees of targets times 2**target_exponent."""
     return trees._replace(value=np.ldexp(trees.value, target_exponent))
 
 
 def shares(trees):
-    """Gains as shares of the largest."""
+    """Returns gains divided by the largest."""
     return trees.gain / trees.gain.max()
 
 
@@ -635,11 +638,11 @@ def test_class_weights_times_weights_stay_in_range(backend):
         np.testing.assert_array_equal(extreme.feature, usual.feature)
         np.testing.assert_allclose(extreme.value, usual.value, rtol=1e-12)
     with pytest.raises(
-        ValueError, match=r"class_weight: expected weights of 0 or within a factor of .*; set"
+        ValueError, match=r"class_weight: expected weights that are 0 or within a factor of .*; set"
     ):
         classic.grow(x, y, 2, class_weight=[1.0, 1e-95], rng=0)
     with pytest.raises(
-        ValueError, match=r"sample_weight: expected weights of 0 or within a factor of .*; set"
+        ValueError, match=r"sample_weight: expected weights that are 0 or within a factor of .*; set"
     ):
         growth.grow(bins, y, 2, sample_weight=np.where(y > 0, 1e50, 1e-50), rng=0)
 
@@ -650,7 +653,7 @@ def test_the_greatest_factor_between_weights():
     growth.grow(bins, y, 2, sample_weight=np.where(y > 0, 2.0**300, 1.0), rng=0)
     more = np.nextafter(2.0**300, np.inf)
     with pytest.raises(
-        ValueError, match=r"sample_weight: expected weights of 0 or within .* of 2.03704e\+90"
+        ValueError, match=r"sample_weight: expected weights that are 0 or within .* of 2.03704e\+90"
     ):
         growth.grow(bins, y, 2, sample_weight=np.where(y > 0, more, 1.0), rng=0)
 
@@ -671,7 +674,7 @@ def test_targets_beyond_float32_are_refused():
     "settings", [{}, {"criterion": "entropy"}, {"sample_weight": 0.3}, {"n_classes": None}]
 )
 def test_chains_equal_the_reference(n, settings):
-    # Labels that alternate along the only feature: each split parts off one sample.
+    # Labels that alternate along the only feature: each split separates one sample.
     x, y = np.arange(float(n))[:, None], np.arange(n, dtype=np.int32) % 2
     if "sample_weight" in settings:
         settings = {"sample_weight": np.full(n, settings["sample_weight"])}
@@ -698,7 +701,7 @@ def test_chains_equal_the_reference(n, settings):
         ({"y": np.arange(10) % 3 * 2, "n_classes": True}, TypeError, "n_classes: expected an int"),
         ({"sample_weight": -np.ones(10)}, ValueError, "sample_weight: expected numbers from 0 to 1e\\+100"),
         ({"sample_weight": np.full(10, np.nan)}, ValueError, "sample_weight: expected finite"),
-        ({"sample_weight": np.zeros(10)}, ValueError, "sample_weight: expected some above 0"),
+        ({"sample_weight": np.zeros(10)}, ValueError, "sample_weight: expected at least one weight above 0"),
         ({"sample_weight": np.ones((10, 1))}, ValueError, "sample_weight: expected shape"),
         ({"sample_weight": ["1"] * 10}, TypeError, "sample_weight: expected an array of real numbers"),
         ({"n_trees": 0}, ValueError, "n_trees: expected"),
@@ -777,7 +780,7 @@ def test_bad_bins():
 
 
 class Table:
-    """What has numbers in it and knows how to become an array."""
+    """An object of numbers that converts itself to an array."""
 
     def __init__(self, a):
         self.a = a
@@ -787,7 +790,7 @@ class Table:
 
 
 def layouts(a):
-    """The numbers of a matrix, otherwise."""
+    """Returns the numbers of a matrix in other layouts."""
     wide = np.zeros((2 * a.shape[0], 2 * a.shape[1]), a.dtype)
     wide[::2, 1::2] = a
     yield np.asfortranarray(a)
@@ -934,8 +937,8 @@ def test_bad_windows():
     for change, error, message in (
         ({"base": windows.base.astype(np.int32)}, TypeError, "base: expected dtype int64"),
         ({"base": windows.base + 12}, IndexError, "inside the 72 numbers of x"),
-        ({"base": windows.base - 1}, IndexError, "got some from -1"),
-        ({"offset": windows.offset - 1}, IndexError, "got some from -1"),
+        ({"base": windows.base - 1}, IndexError, "got windows from -1"),
+        ({"offset": windows.offset - 1}, IndexError, "got windows from -1"),
         ({"offset": windows.offset[:0]}, ValueError, "n_columns"),
         ({"x": windows.x.astype(np.int64)}, TypeError, "float32 or float64"),
         ({"x": windows.x * np.nan}, ValueError, "x: expected finite"),
@@ -987,7 +990,7 @@ def same_bits(got, want):
 
 
 def moved(a, move):
-    """An array, or a tuple of arrays and others, elsewhere."""
+    """Returns an array, or a tuple with arrays, on another device."""
     if hasattr(a, "_fields"):
         return type(a)(*(moved(part, move) for part in a))
     return move(a) if hasattr(a, "dtype") else a
@@ -995,7 +998,7 @@ def moved(a, move):
 
 @pytest.fixture(params=["host", *ON_GPU])
 def cuda(request):
-    """Calls a function in the CUDA backend; arrays come and go as NumPy's."""
+    """Calls a function in the CUDA backend; arguments and results are NumPy arrays."""
     with entered(request.param):
         pass  # skips where it cannot run
 
@@ -1048,7 +1051,7 @@ def test_host_bins(cuda, dtype, n, most):
 )
 @pytest.mark.parametrize("weights", ["one", "whole", "real"])
 def test_host_trees_are_those_of_the_cpu(cuda, monkeypatch, dtype, n_outputs, settings, weights, memory):
-    # However few trees grow at a time: the memory bounds that.
+    # Memory limits the number of trees that grow at a time; results do not depend on it.
     monkeypatch.setattr("hforest.growth.gpu_levels.memory", lambda xp: memory)
     rng = np.random.default_rng(0)
     x, y = samples(100, 6, 3, dtype, 0, False)
@@ -1063,7 +1066,7 @@ def test_host_trees_are_those_of_the_cpu(cuda, monkeypatch, dtype, n_outputs, se
 
 @pytest.mark.parametrize("weights", ["one", "real"])
 def test_host_levels_of_many_nodes_are_those_of_the_cpu(cuda, monkeypatch, dtype, weights):
-    # More nodes than a block settles, and more blocks than one.
+    # More nodes than one block handles, and more than one block.
     widths, level = [], gpu_levels._level
     monkeypatch.setattr(
         gpu_levels,
@@ -1175,7 +1178,7 @@ DISTRIBUTIONS = {
 
 
 def projected(x, y, distribution, *, n_classes=3, n_trees=2, **settings):
-    """Trees on projections; with n_classes None of a regression."""
+    """Returns trees on projections; with n_classes None those of a regression."""
     task = "regression" if n_classes is None else "classification"
     settings = {"n_projections": 4, "rng": 1} | settings
     return growth.grow_projected(x, y, n_trees, distribution, task=task, n_classes=n_classes, **settings)
@@ -1772,7 +1775,7 @@ def test_large_samples_of_any_dtype_grow_the_forest_of_the_converted_ones(name, 
 @pytest.mark.parametrize("layout", ["array", "Fortran order", "every second"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_bins_of_32_bits_read_thresholds_from_the_samples(dtype, layout, missing):
-    """Trees on samples, of which no table of values is made, are those on bins, which have it."""
+    """Trees on samples without a table of values equal those on bins, which have one."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal((70_000, 3)).astype(dtype)
     x[:, 1] = np.round(x[:, 1], 1)
@@ -1816,7 +1819,7 @@ def test_samples_are_encoded_once(name, layout, monkeypatch):
     assert_same(first, grow(x, y, 2, rng=0))
     if layout == "sparse":
         with pytest.raises(
-            TypeError, match="x: .*Columns in place of numbers: pass what the samples were made"
+            TypeError, match="x: .*Columns in place of numbers: pass the data that the samples were made"
         ):
             tree.predict(first, given)
     else:
@@ -2092,7 +2095,7 @@ def test_the_least_weight_chooses_the_split():
     "kind", ["numbers", "categories", "sparse", "projections", "hyperplanes", "random thresholds"]
 )
 def test_trees_give_back_their_memory(kind, task, threads):
-    # Bytes of the C library's heap in use after a call.
+    # Returns the bytes of the C library's heap in use after a call.
     rng = np.random.default_rng(0)
     x = rng.integers(0, 60, (60, 4)).astype(np.float64)
     y = rng.integers(0, 3, 60) if task == "classification" else rng.normal(size=60)

@@ -1,4 +1,4 @@
-"""The vector bodies of growth's scorers and CO2's stumps as C alone: every width on every processor, and NEON."""
+"""Vector bodies of the scorers of growth and of CO2's stumps in plain C: every width on every processor, and NEON."""
 
 import platform
 import shutil

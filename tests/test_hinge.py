@@ -1,6 +1,6 @@
 """Hinge trees and ferns: known answers, the reference implementation against its backends, gradients, bad input.
 
-By the kind, the margin, what a forest reads (rows, or windows of images), the aggregate, the backend and the dtype.
+Tests run over kinds, margins, inputs (rows, or windows of images), aggregates, backends and dtypes.
 """
 
 import itertools
@@ -30,7 +30,7 @@ aggregates = pytest.mark.parametrize("aggregate", AGGREGATES)
 
 
 class Case(NamedTuple):
-    """The shape of x, a forest, and the windows of images that it reads, if any."""
+    """The shape of x, a forest, and the windows of images that it reads, or None."""
 
     shape: tuple[int, ...]
     n_trees: int
@@ -88,7 +88,7 @@ def grid(rng, shape, dtype=np.float64):
 
 
 def problem(kind, margin, case, dtype=np.float64, seed=0, coarse=False):
-    """x, thresholds, features, weights. Coarse: ties at thresholds and equal margins are everywhere, sums are exact."""
+    """Returns x, thresholds, features and weights, which are coarse: many ties and equal margins, exact sums."""
     rng = np.random.default_rng(seed)
     settings = {"kind": kind, "margin": margin, "scale": 1.0, "dtype": dtype, "rng": rng}
     t, f, w = hinge.init(case.n_trees, case.depth, n_columns(case), case.outputs, **settings)
@@ -99,7 +99,7 @@ def problem(kind, margin, case, dtype=np.float64, seed=0, coarse=False):
 
 
 def pushed(grads):
-    """The gradients that there are, by name."""
+    """Returns the gradients that exist, by name."""
     return {name: a for name, a in grads._asdict().items() if a is not None}
 
 
@@ -138,7 +138,7 @@ def unfolded(x, windows):
 
 
 def folded(grad, x_shape, windows):
-    """The sum of the gradients of windows at each number of an image, in float64."""
+    """Returns the sum of the gradients of windows at each number of an image, in float64."""
     at, padding, _, kernel = places(x_shape, windows)
     padded = np.zeros((*x_shape[:2], *(n + 2 * p for n, p in zip(x_shape[2:], padding, strict=True))))
     grad = grad.reshape(*grad.shape[:-1], x_shape[1], *kernel).astype(np.float64)
@@ -151,7 +151,7 @@ def folded(grad, x_shape, windows):
 @margins
 @images
 def test_windows_are_rows(backend, dtype, kind, margin, case):
-    """Routes, outputs and gradients of the parameters have the bits of the unfolded windows as rows."""
+    """Routes, outputs and gradients of parameters are bit-identical to those of unfolded windows as rows."""
     arrays = x, *parameters = problem(kind, margin, case, dtype, coarse=True)
     got, windows = everything(kind, margin, case, arrays, "sum"), unfolded(x, case.windows)
     rows = np.ascontiguousarray(windows.reshape(-1, windows.shape[-1]))
@@ -167,7 +167,7 @@ def test_windows_are_rows(backend, dtype, kind, margin, case):
 
 @margins
 def test_padding_learns_nothing(backend, margin):
-    """A window in the padding compares with 0 and moves its threshold, but no number of the image."""
+    """A window in the padding compares with 0. It has a gradient for its threshold, but none for the image."""
     x, t, w = np.ones((1, 1, 1)), np.array([[0.5]]), np.array([[2.0, 3.0]])
     f = np.array([[0]], np.int32) if margin == "column" else np.array([[[1.0]]])
     words = {"margin": margin, "windows": Windows(1, padding=1), "aggregate": "sum"}
@@ -181,7 +181,7 @@ def test_padding_learns_nothing(backend, margin):
 
 @margins
 def test_memory_does_not_grow_with_the_kernel(margin):
-    """No array of all windows is made: 49 times the images here."""
+    """No array of all windows is allocated, which would be 49 times the images here."""
     import tracemalloc
 
     case = Case((64, 4, 32, 32), 4, 3, (), Windows(7, padding=3))
@@ -204,7 +204,7 @@ BY_HAND = {
         [[0, 1, -1]], [[0, 1, 1]], [[1, 10, 100, 1000]], [[-2, 0], [-2, 3], [0.25, -1], [4, -0.5], [0, 9]],
         [0, 1, 2, 3, 1],  # x0 = 0 is a tie: left
         [-1, -2, 0, 0.5, 0],
-        [1, 0, 2, 2, 0],  # |-2| = |2|: the root stays
+        [1, 0, 2, 2, 0],  # |-2| = |2|: the vertex remains the root
         [1, 20, 0, 500, 0],
         [[0, -1], [-10, 0], [0, 0], [0, 1000], [0, 0]], [[10, 1, -1000]], None, [[1, 2, 0, 0.5]],
     ),
@@ -250,7 +250,7 @@ def test_by_hand(backend, dtype, kind, margin):
 
 
 def values(margin, rows, f):
-    """What vertices compare with their thresholds, (n_rows, n_trees, n_vertices)."""
+    """Returns the values that vertices compare with thresholds, (n_rows, n_trees, n_vertices)."""
     return rows[:, f] if margin == "column" else np.einsum("nf,mvf->nmv", rows, f)
 
 
@@ -258,8 +258,8 @@ def values(margin, rows, f):
 @margins
 @reads
 def test_forward_is_equation_10(backend, kind, margin, case):
-    """The sum over all leaves of w_l min over the path of ReLU(d(x - t)), written out (Lay et al. 2018,
-    eq. 8-10).
+    """The output is the sum over all leaves of w_l min over the path of ReLU(d(x - t)) (Lay et al. 2018, eq.
+    8-10).
     """
     case = case._replace(depth=3, outputs=())
     x, t, f, w = problem(kind, margin, case, coarse=True)
@@ -288,7 +288,7 @@ def test_a_fern_of_depth_one_is_a_tree_of_depth_one(backend, dtype, margin, case
 
 
 def test_the_sum_of_an_inner_product_has_its_order(backend):
-    """Eight partial sums in float64, added in the order that the reference writes out."""
+    """Eight partial sums in float64 are added in the order of the reference implementation."""
     rng, words = np.random.default_rng(0), {"kind": "fern", "margin": "projection"}
     for n_features in (1, 7, 8, 9, 40, 77):
         x, p = rng.normal(size=(50, n_features)), rng.normal(size=(50, 1, n_features))
@@ -310,7 +310,7 @@ def test_the_sum_of_an_inner_product_has_its_order(backend):
 @aggregates
 @pytest.mark.parametrize("coarse", [False, True], ids=["generic", "ties"])
 def test_projections_equal_a_forest_on_a_linear_layer(backend, kind, aggregate, coarse):
-    """z = x P', then a forest that reads an output of its own at each vertex."""
+    """z = x P', followed by a forest in which each vertex reads its own column of z."""
     x, t, p, w = problem(kind, "projection", Case((40, 11), 5, 4, 3), coarse=coarse)
     flat = p.reshape(-1, 11)
     z, features = np.ascontiguousarray(x @ flat.T), np.arange(t.size, dtype=np.int32).reshape(t.shape)
@@ -337,7 +337,7 @@ CPU = Backend("cpu")
 
 
 def everything(kind, margin, case, arrays, aggregate, backend=CPU):
-    """What the operators return, by name. Functions that share a result share its bits."""
+    """Returns all results of the operators by name. Results that functions share are bit-identical."""
     x, t, f, w = (backend.array(a) for a in arrays)
     words = words_of(kind, margin, case)
     y, route = hinge.forward_with_route(x, t, f, w, **words, aggregate=aggregate)
@@ -363,9 +363,9 @@ EXACT = {"leaf", "margin", "vertex", "rows_thresholds", "rows_features", "rows_w
 
 
 def assert_close(got, want, exact, case):
-    """One rounding of a float64 sum each: two neighbouring numbers at most, relative to the largest term.
+    """Asserts that arrays differ by at most the rounding of a float64 sum, relative to the largest term.
 
-    Sums over many samples, and of windows, have other orders.
+    Sums over many samples, and over windows, have different orders.
     """
     eps = np.finfo(want["margin"].dtype).eps * (1 if case.windows is None and case.shape[0] <= 256 else 4)
     assert got.keys() == want.keys()
@@ -461,7 +461,7 @@ VECTORS = {
 @pytest.mark.parametrize("path", [name for name in machine.simd_paths() if name != "plain"])
 @pytest.mark.parametrize("coarse", [False, True], ids=["generic", "ties"])
 def test_vector_paths_have_the_bits_of_the_plain_one(simd, dtype, kind, margin, path, coarse):
-    """Infinite thresholds and zeros of either sign, too."""
+    """This includes infinite thresholds and zeros of either sign."""
     for seed, case in enumerate(VECTORS[margin]):
         x, t, *_ = arrays = problem(kind, margin, case, dtype, seed, coarse)
         t[0, ::3] = np.inf
@@ -489,7 +489,7 @@ def test_vector_paths_of_windows_have_the_bits_of_the_plain_one(simd, dtype, kin
 
 
 def by_numpy(margin, arrays, route, each, real):
-    """Margins, outputs and gradients by plain NumPy in one dtype, for the gradients of the trees' outputs."""
+    """Returns margins, outputs and gradients by plain NumPy in one dtype, from gradients of the trees' outputs."""
     x, t, f, w = (a if a.dtype.kind == "i" else a.astype(real) for a in arrays)
     (leaf, r, vertex), each, trees = route, each.astype(real), np.arange(len(w))
     r, rows, picked, samples = r.astype(real), w[trees, leaf], f[trees, vertex], np.arange(len(x))[:, None]
@@ -621,12 +621,12 @@ def test_weights_beyond_32_bits():
 
 
 def assert_central_differences(words, arrays, aggregate):
-    """The gradients of a sum of outputs with random signs are those of steps either way."""
+    """Asserts that gradients of a sum of outputs with random signs equal central differences."""
     x, t, f, w = arrays
     y, route = hinge.forward_with_route(x, t, f, w, **words, aggregate=aggregate)
     g, step = np.random.default_rng(3).normal(size=y.shape), 1e-6
     grads = hinge.backward(g, route, x, t, f, w, **words, aggregate=aggregate)
-    # Away from kinks: no decision changes and no other margin becomes the least within the step.
+    # Away from points without a derivative: no decision changes, and no other margin becomes the smallest.
     rows = unfolded(x, words["windows"])
     r = np.sort(abs(values(words["margin"], rows.reshape(-1, rows.shape[-1]), f) - t), axis=2)
     assert r[..., 0].min() > 20 * step
@@ -641,7 +641,7 @@ def assert_central_differences(words, arrays, aggregate):
         np.testing.assert_allclose(grad.ravel(), want, rtol=1e-6, atol=1e-7 * abs(want).max(), err_msg=name)
 
 
-# Cases without kinks for either margin, of which seed 0 has none here.
+# Cases without such points for either margin; with seed 0 there are none.
 SMOOTH = [
     Case((5, 4), 3, 2, (3, 2)),
     Case((5, 4), 3, 2),
@@ -671,7 +671,7 @@ def test_margin_zero_has_no_gradient(backend, kind, margin):
 
 @margins
 def test_backward_never_traverses(backend, margin):
-    """The gradient follows the route it is given, not the arrays that made it."""
+    """The gradient follows the route argument, not the arrays from which the route came."""
     t, w = np.full((1, 3), np.nan), np.array([[1.0, 2.0, 4.0, 8.0]])
     route = hinge.Route(np.array([[3]], np.int32), np.array([[-0.5]]), np.array([[2]], np.int32))
     if margin == "column":
@@ -740,7 +740,7 @@ def test_an_aggregate_is_an_entry(backend, monkeypatch, dtype, kind, margin, cas
     want = ENTRIES[word].combine(flat)
     assert found["y"].tobytes() == want.tobytes()
     assert found["y"].shape == (*route.leaf.shape[:-1], *w.shape[2:])
-    # The gradients are those of the outputs apart, as the entry pulls them back.
+    # The gradients equal those of separate outputs, through the derivative of the aggregate.
     grad_y = np.random.default_rng(1).normal(size=found["y"].shape).astype(dtype)
     pulled = ENTRIES[word].pull(grad_y.reshape(want.shape), flat).reshape(apart.shape)
     for name, a in pushed(hinge.backward(pulled, route, x, t, f, w, **words)).items():
@@ -786,7 +786,7 @@ def test_kernels_have_the_bits_of_the_checked_functions(backend, dtype, kind, ma
             assert getattr(found, name).tobytes() == want[name].tobytes(), name
     for y in outputs:
         assert y.tobytes() == want["y"].tobytes()
-    # Thresholds are not read, nor x where its shape is enough: that of what receives its gradient.
+    # Thresholds are not read. Neither is x if its shape is enough, which is that of its gradient.
     read = x if margin == "projection" else None
     grad_y = np.random.default_rng(1).normal(size=want["y"].shape).astype(dtype)
     grads = hinge.Gradients(*(
@@ -850,7 +850,7 @@ def test_no_samples(backend, dtype, kind, margin, aggregate, case):
 
 
 def spoilt(result):
-    """The arrays of a result, with other numbers in them."""
+    """Returns the arrays of a result with other numbers."""
     if isinstance(result, tuple):
         return (
             type(result)(*map(spoilt, result)) if hasattr(result, "_fields") else tuple(map(spoilt, result))
@@ -859,7 +859,7 @@ def spoilt(result):
 
 
 def leaves(result):
-    """The arrays of a result, one after the other."""
+    """Yields the arrays of a result."""
     return [a for part in result for a in leaves(part)] if isinstance(result, tuple) else [result]
 
 
@@ -1026,7 +1026,7 @@ def test_medians_with_ties_and_empty_vertices(dtype):
     f = np.zeros((1, 7), np.int32)
     t = hinge.median_thresholds(x, f)
     assert t[0, 0] == 0.5
-    assert t[0, 1] == 0.5  # one value only: the nearest ancestor's samples decide
+    assert t[0, 1] == 0.5  # only one value: the samples of the nearest ancestor decide
     assert t[0, 2] == 1.5
     leaf, _, _ = hinge.traverse(x, t, f)
     assert len({(v, tuple(ls)) for v, ls in zip(x.ravel(), leaf.tolist(), strict=True)}) == 3
@@ -1040,7 +1040,7 @@ def test_neighbouring_floats_are_split(dtype):
     high = np.nextafter(low, dtype(2), dtype=dtype)
     t = hinge.median_thresholds(np.array([[low], [high]]), np.zeros((1, 1), np.int32), kind="fern")
     assert low <= t.item() < high
-    # The sum of the two overflows, their middle does not.
+    # The sum of the two overflows, but their midpoint does not.
     big = np.finfo(dtype).max
     t = hinge.median_thresholds(np.array([[big / 2], [big]], dtype), np.zeros((1, 1), np.int32), kind="fern")
     assert big / 2 <= t.item() < big
@@ -1053,7 +1053,7 @@ def test_greedy_start_for_classes():
     t, f, w = hinge.greedy_init(x, y, 5, 2, max_features=5, rng=0)
     assert w.shape == (5, 4, 4)
     assert f.dtype == np.int32
-    # With every feature on offer the root must be one of the two that matter, and so must its child.
+    # With all features as candidates, the root and its child must use the two informative ones.
     assert set(np.unique(f)) == {1, 3}
     leaf, _, _ = hinge.traverse(x, t, f)
     for m in range(5):
@@ -1065,7 +1065,7 @@ def test_greedy_start_for_classes():
 
 
 def test_greedy_split_is_the_best_one(dtype):
-    """The root against all splits of all features, by the Gini impurity as it is defined."""
+    """The root is compared with all splits of all features, by the definition of the Gini impurity."""
     rng = np.random.default_rng(4)
     x = grid(rng, (60, 4), dtype)
     y = rng.integers(0, 3, 60).astype(np.int32)
@@ -1122,7 +1122,7 @@ def test_greedy_bools_and_absent_classes():
     np.testing.assert_array_equal(wide.thresholds, expected.thresholds)
     np.testing.assert_array_equal(wide.weights[..., [0, 2]], expected.weights)
     assert not wide.weights[..., [1, 3]].any()
-    # The advice of the message works.
+    # The remedy in the message works.
     with pytest.raises(ValueError, match="none of class 1") as caught:
         hinge.greedy_init(x, 2 * y, 2, 3, rng=0)
     assert "numpy.unique(y, return_inverse=True)[1]" in str(caught.value)
@@ -1150,14 +1150,14 @@ def test_greedy_with_nothing_to_split():
 
 
 def reachable(t, f, v):
-    """Brute force: does some x reach each child of v? Candidates lie between and on all thresholds."""
+    """Returns by brute force whether some x reaches each child of v; candidates are between and on all thresholds."""
     values = np.unique(t)
     tries = np.concatenate([values, (values[1:] + values[:-1]) / 2, [values[0] - 1, values[-1] + 1]])
     path, child = [], v
     while child:
         path.append(((child - 1) // 2, child % 2 == 0))
         child = (child - 1) // 2
-    # Features are independent, so only those ancestors matter that read v's own.
+    # Features are independent, so only ancestors matter that read the feature of v.
     ok = [x for x in tries if all((x > t[a]) == right for a, right in path if f[a] == f[v])]
     return any(x > t[v] for x in ok) and any(not x > t[v] for x in ok)
 
@@ -1184,7 +1184,7 @@ def test_repair(dtype):
     ok = hinge.thresholds_consistent(t, f)
     assert not ok.all()
     assert hinge.thresholds_consistent(repaired, f).all()
-    # From the root down: what was consistent under a path that did not move has not moved.
+    # From the root down: a consistent threshold is unchanged if its path is unchanged.
     np.testing.assert_array_equal(repaired[2:, 0], t[2:, 0])
     assert (repaired != t).mean() < 0.9
     np.testing.assert_array_equal(hinge.repair_thresholds(repaired, f), repaired)
@@ -1240,7 +1240,7 @@ READS = {"rows": Case((6, 3), 2, 2, 4), "windows": Case((2, 3, 5, 6), 2, 2, 4, W
 
 
 def good(kind="tree", margin="column", read="rows"):
-    """Arguments of the gradients, those of the outputs among them."""
+    """Returns arguments of the gradients, including the gradients of the outputs."""
     case = READS[read]
     arrays = problem(kind, margin, case)
     y, route = hinge.forward_with_route(*arrays, **words_of(kind, margin, case))
@@ -1248,7 +1248,7 @@ def good(kind="tree", margin="column", read="rows"):
 
 
 def call(function, given, words):
-    """Calls an operator with the arguments that it takes, of `good`."""
+    """Calls an operator with its arguments from `good`."""
     given = {**given, "route": hinge.Route(*(given[name] for name in hinge.Route._fields))}
     names = ("grad_y", "route") if "backward" in function.__name__ else ()
     names += FORWARD[: 3 if function is hinge.traverse else 4]
@@ -1270,8 +1270,8 @@ AHEAD, BACK = OPERATORS[:3], OPERATORS[3:]
 operators = pytest.mark.parametrize("function", OPERATORS, ids=lambda function: function.__name__)
 NAN, ANY = np.nan, ""
 BAD = [
-    # margin and what it reads, or any; functions; argument, how it is spoilt, error, words of the message, in which
-    # {V} stands for the number of vertices
+    # margin and input, or any; functions; argument, change that makes it invalid, error, part of the message,
+    # in which {V} stands for the number of vertices
     (ANY, "rows", OPERATORS, "x", lambda a: a.astype(np.float16), TypeError, "float32 or float64, got float16"),
     (ANY, "rows", AHEAD, "x", lambda a: a.astype(">f8"), TypeError, "float32 or float64"),
     (ANY, "rows", AHEAD, "x", lambda a: a.astype(object), TypeError, "object"),
@@ -1425,7 +1425,7 @@ def test_what_is_no_word_is_refused_elsewhere(value):
         (3, TypeError, "windows: expected Windows or None, got int; pass hforest.hinge.Windows"),
         ((3, 1, 0, 1), TypeError, "windows: expected Windows or None, got tuple"),
         (Windows(6), ValueError, "kernel_size: expected kernels inside .* at most 5 .* got 6"),
-        (Windows((3,)), ValueError, "kernel_size: expected an int or one int for each of the 2 axes"),
+        (Windows((3,)), ValueError, "kernel_size: expected an int or one int for each of the 2 spatial axes"),
         (Windows(0), ValueError, "kernel_size: expected"),
         (Windows(2.5), TypeError, "kernel_size: expected"),
         (Windows(True), TypeError, "kernel_size: expected"),
@@ -1458,7 +1458,7 @@ def test_windows_of_another_size(function):
 
 
 def test_more_windows_than_an_int32_counts_are_refused():
-    # Inside the public functions a missing check would fill the memory.
+    # Without the check, a public function would fill the memory.
     with pytest.raises(ValueError, match="^n_windows: expected 0 to 2147483647, got 4800280004"):
         geometry("x", (1, 1, 2, 2), Windows(1, 1, (30000, 40000)))
 
@@ -1467,7 +1467,7 @@ def test_more_windows_than_an_int32_counts_are_refused():
 def test_what_is_no_route_is_refused(route):
     g = good()
     for function in BACK:
-        with pytest.raises(TypeError, match=r"^route: expected \(leaf, margin, vertex\), got .*; pass what"):
+        with pytest.raises(TypeError, match=r"^route: expected \(leaf, margin, vertex\), got .*; pass "):
             function(g["grad_y"], route, *(g[name] for name in FORWARD))
 
 
@@ -1557,7 +1557,7 @@ def test_bad_out(margin):
     locked.flags.writeable = False
     refused(hinge.forward, locked, ValueError, "^out: expected a writable array")
     both, r = np.empty((6, 2), np.int32), np.empty((6, 2))
-    message = "out leaf: expected memory of its own.*overlaps out vertex"
+    message = "out leaf: expected memory that no other argument uses.*overlaps out vertex"
     refused(hinge.traverse, (both, r, both), ValueError, message)
     x = np.zeros((6, 2))
     features = np.zeros((2, 3), np.int32) if margin == "column" else np.zeros((2, 3, 2))
@@ -1566,7 +1566,7 @@ def test_bad_out(margin):
         hinge.traverse,
         out,
         ValueError,
-        "out margin: expected memory of its own.*overlaps x",
+        "out margin: expected memory that no other argument uses.*overlaps x",
         x=x,
         features=features,
     )
@@ -1586,7 +1586,12 @@ def test_bad_out(margin):
     )
     refused(hinge.backward, g["x"], TypeError, "^out: expected Gradients, got ndarray")
     fresh = hinge.Gradients(*(None if g[name].dtype == np.int32 else g[name].copy() for name in FORWARD))
-    refused(hinge.backward, fresh._replace(x=g["x"]), ValueError, "^out grad_x: expected memory of its own")
+    refused(
+        hinge.backward,
+        fresh._replace(x=g["x"]),
+        ValueError,
+        "^out grad_x: expected memory that no other argument uses",
+    )
     refused(hinge.backward, fresh._replace(weights=y), ValueError, "^out grad_weights: expected shape")
     refused(hinge.backward, fresh._replace(weights=None), TypeError, "^out grad_weights: expected")
     refused(hinge.backward_sparse, fresh, TypeError, "^out: expected")
@@ -1638,7 +1643,7 @@ def test_starts_from_numbers_near_the_largest(dtype, big):
     for kind in KINDS:
         assert -big / 2 <= hinge.median_thresholds(x, np.zeros((1, 1), np.int32), kind=kind) < big
     with pytest.raises(
-        ValueError, match="^x: expected samples and targets whose leaf weights .*, got others; scale"
+        ValueError, match="^x: expected samples and targets whose leaf weights .*, got larger ones; scale"
     ):
         hinge.greedy_init(x, y * 1e99, 1, 1, task="regression")
 

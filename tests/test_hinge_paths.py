@@ -1,4 +1,4 @@
-"""Routing's vector paths as C alone: natively, under sanitizers, and for a processor that is not here."""
+"""Vector paths of routing in plain C: natively, under sanitizers, and for other processors."""
 
 import platform
 import shutil
@@ -25,7 +25,7 @@ def test_paths_have_the_bits_of_the_plain_loop(tmp_path, level):
     checked = [line.split(":")[0] for line in done.stdout.splitlines()]
     assert checked == [*(name for name in machine.simd_paths() if name != "plain"), "64 bytes"]
     assert done.stdout.count(" 0 disagreements") == len(checked)
-    # Samples that all paths were spoilt for.
+    # Numbers of samples for which all paths were changed to fail.
     done = run(program, "spoil")
     assert done.returncode == 1
     assert " 0 disagreements" not in done.stdout
@@ -54,7 +54,7 @@ def test_neon_has_the_bits_of_the_plain_loop(tmp_path):
 @pytest.mark.parametrize("kind", ["tree", "fern"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_threads_share_the_tiles_of_few_samples(simd, threads, dtype, kind, path):
-    # Fewer blocks than threads: trees are shared out, and the input is transposed by all threads first.
+    # Fewer blocks than threads: threads divide the trees, after all of them have transposed the input.
     rng = np.random.default_rng(1)
     for n, n_features, n_trees in ((40, 700, 600), (97, 19, 400)):
         t, f, _ = hinge.init(n_trees, 5, n_features, kind=kind, dtype=dtype, rng=rng)

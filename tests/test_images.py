@@ -1,4 +1,4 @@
-"""Forests on windows of images: known answers, draws, borders, channels, scores, refusals."""
+"""Forests on windows of images: known answers, samples, borders, channels, scores, errors."""
 
 from functools import partial
 
@@ -17,7 +17,7 @@ def noise(*shape, seed=0):
 
 
 def shifted(axis=2, by=3, shape=(3, 24, 26, 1)):
-    """Images, and labels that are the sign of the value some pixels before, around the borders."""
+    """Returns images, and labels: the sign of the value some pixels before, cyclic at the borders."""
     x = noise(*shape)
     return x, np.roll(x[..., 0] > 0, by, axis=axis)
 
@@ -47,7 +47,7 @@ def test_a_class_by_the_value_three_pixels_to_the_left(name):
     assert right(model, new, label, np.s_[:, :, 3:]) > (
         0.9 if name in ("classic", "function", "co2") else 0.75
     )
-    # A window that does not reach there tells nothing.
+    # A window that does not reach that pixel has no information.
     small = images.fit(x, y, GROWERS[name] if name != "patch" else classic.grow, window=5, **SHORT)
     assert right(small, new, label, np.s_[:, :, 3:]) < 0.65
 
@@ -88,7 +88,7 @@ def test_every_step_th_pixel_is_read():
 
 
 def naive(x, pixel, frame):
-    """Windows by slices of padded images."""
+    """Returns windows as slices of padded images."""
     whole, r = windows.padded(x, frame), frame.radius
     rows = []
     for i in pixel:
@@ -130,7 +130,7 @@ def test_copies_in_blocks_are_the_same(monkeypatch):
 def test_unit_norm_of_any_range():
     x = np.array([[3.0, 4.0], [0, 0], [3e300, 4e300], [3e-300, 4e-300]])
     assert np.allclose(windows.to_unit_norm(x), [[0.6, 0.8], [0, 0], [0.6, 0.8], [0.6, 0.8]], rtol=1e-15)
-    assert windows.inverse_deviations(np.full((9, 1), 0.1)) == 1  # constant: rounding is no deviation
+    assert windows.inverse_deviations(np.full((9, 1), 0.1)) == 1  # rounding is no deviation
 
 
 def test_windows_of_unit_norm_do_not_see_the_contrast():
@@ -171,7 +171,7 @@ def test_windows_in_place_grow_what_copies_grow():
         two = images.fit(x, y, lambda *a, grow=grow, **b: grow(*a, **b), window=7, **SHORT)
         assert (images.predict(one, x) == images.predict(two, x)).all()
     oc1 = images.fit(x, y, partial(co2.grow, splitter="oc1", max_depth=1), window=3, n_trees=1, n_pixels=90)
-    assert right(oc1, x, y) > 0.3  # which reads copies
+    assert right(oc1, x, y) > 0.3  # this path reads copies
     # max_bins makes bins of a draw.
     model = images.fit(x, y, partial(classic.grow, max_bins=16, max_features=None), window=7, **SHORT)
     assert right(model, x, y, np.s_[:, :, 3:]) > 0.9
@@ -271,7 +271,7 @@ def test_windows_fit_into_max_memory():
     images.fit(x, y, grow, window=7, n_trees=1, max_memory=10_000, rng=0)
     assert seen == [10_000 // (49 * 4) * 49 * 4]
     images.fit(x, y, grow, window=7, n_trees=1, void=1, n_classes=1, rng=0)
-    assert seen[1:] == [(y == 0).sum() * 49 * 4]  # as many pixels as there are
+    assert seen[1:] == [(y == 0).sum() * 49 * 4]  # all pixels
     with pytest.raises(ValueError, match=r"n_pixels: expected at most 51 windows .* got 52; draw fewer"):
         images.fit(x, y, grow, window=7, n_trees=1, n_pixels=52, max_memory=10_000, rng=0)
     with pytest.raises(ValueError, match="max_memory: expected at least 196 bytes"):
@@ -283,7 +283,7 @@ def test_windows_fit_into_max_memory():
 
 
 def test_shares_are_weighted_back():
-    # Nothing to see: a leaf alone, whose shares are those of the draw, and then of the images.
+    # Constant images: a single leaf has the class shares of the sample, and then those of the images.
     y = np.zeros((1, 10, 10), int)
     y[0, 0] = 1
     model = images.fit(np.zeros((1, 10, 10, 1)), y, partial(classic.grow, bootstrap=False), window=1, n_trees=3,
@@ -452,7 +452,7 @@ X, Y = shifted(shape=(2, 10, 12, 2))
         ({"labels": Y + 1.5}, TypeError, "labels: expected labels of an integer"),
         ({"n_classes": 1}, IndexError, "labels: expected 0 <= label < n_classes = 1, got 1"),
         ({"labels": 2 * Y}, ValueError, "none of class 1"),
-        ({"labels": 0 * Y, "void": 0}, ValueError, "labels: expected some pixels"),
+        ({"labels": 0 * Y, "void": 0}, ValueError, "labels: expected at least one labelled pixel"),
         ({"images": X[..., 0]}, ValueError, "labels: expected shape"),
         ({"images": X[0, 0]}, ValueError, "images: expected shape"),
         ({"images": X[:, :, :, :0]}, ValueError, "images: expected shape"),
@@ -461,8 +461,8 @@ X, Y = shifted(shape=(2, 10, 12, 2))
         ({"images": np.where(X > 1, np.nan, X)}, ValueError, "images: .*nan"),
         ({"window": 4}, ValueError, "window: expected odd sizes"),
         ({"window": (3, 6)}, ValueError, "window: expected odd sizes"),
-        ({"window": 11}, ValueError, "window: expected at most 10 pixels along axis 0 of space, got 11"),
-        ({"window": (9, 13)}, ValueError, "window: expected at most 12 pixels along axis 1 of space, got 13"),
+        ({"window": 11}, ValueError, "window: expected at most 10 pixels along spatial axis 0, got 11"),
+        ({"window": (9, 13)}, ValueError, "window: expected at most 12 pixels along spatial axis 1, got 13"),
         ({"window": (3, 3, 3)}, ValueError, "window: expected an int or a tuple of 2"),
         ({"window": 9, "step": 3}, ValueError, "step: expected a divisor of"),
         ({"border": "mirror"}, ValueError, "border: expected one of"),
@@ -498,7 +498,7 @@ def model():
     [
         ({"images": X[..., :1]}, ValueError, "images: expected n_channels = 2, got 1; pass the channels"),
         ({"images": X[:, :3]}, ValueError, "window: expected at most 3 pixels"),
-        ({"images": X[:, 0]}, ValueError, "images: expected 2 axes of space, got 1"),
+        ({"images": X[:, 0]}, ValueError, "images: expected 2 spatial axes, got 1"),
         ({"images": X + np.inf}, ValueError, "images: "),
         ({"weight_back": 1.1}, ValueError, "weight_back"),
         ({"max_memory": 0}, ValueError, "max_memory"),
@@ -554,7 +554,7 @@ def test_boxes_are_means():
 @pytest.mark.parametrize(("down", "right_", "place"), [(0, 1, 0), (1, 1, 1), (2, 0.1, 1), (1, -1, 3), (-1, -1, 1), (0, -3, 0)])  # fmt: skip
 def test_gradients_of_ramps(down, right_, place):
     row, column = np.mgrid[:21, :21]
-    ramp = 0.1 * row  # a weaker channel, which is not seen
+    ramp = 0.1 * row  # a weaker channel, which is not used
     x = np.stack([ramp, down * row + right_ * column], axis=-1)[None].astype(float)
     found = images.gradients(x)[0, 10, 10]
     size = np.hypot(down, right_)
@@ -569,7 +569,7 @@ def test_gradients_of_signals_and_volumes():
     assert abs(line[0, 10, 0] - 1) < 0.01
     volume = np.broadcast_to(np.arange(12.0)[:, None, None, None], (1, 12, 12, 12, 1))
     assert abs(images.gradients(volume, 0)[0, 6, 6, 6, 0] - 1) < 0.01
-    with pytest.raises(ValueError, match="n_orientations: expected 0 for images without two axes"):
+    with pytest.raises(ValueError, match="n_orientations: expected 0 for images without two spatial axes"):
         images.gradients(volume, 4)
 
 
@@ -646,8 +646,8 @@ def test_absent_classes_are_not_averaged():
         (lambda: images.confusion(Y, Y + 2), IndexError, "predicted: expected 0 <= label"),
         (lambda: images.confusion(Y + 2, Y, 2), IndexError, "labels: expected 0 <= label"),
         (lambda: images.confusion(Y, Y - 1), IndexError, "predicted: "),
-        (lambda: images.scores([[0, 0], [0, 0]]), ValueError, "counts: expected some pixels"),
-        (lambda: images.scores([[1, -1], [0, 0]]), ValueError, "counts: expected no negative"),
+        (lambda: images.scores([[0, 0], [0, 0]]), ValueError, "counts: expected at least one pixel"),
+        (lambda: images.scores([[1, -1], [0, 0]]), ValueError, "counts: expected numbers of at least 0"),
         (lambda: images.scores([[1.5]]), ValueError, "counts: expected whole numbers"),
         (lambda: images.scores([["1"]]), TypeError, "counts: expected an array of real numbers"),
         (lambda: images.scores([[np.nan]]), ValueError, "counts: "),

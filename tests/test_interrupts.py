@@ -1,4 +1,4 @@
-"""Ctrl-C: long calls end soon, with KeyboardInterrupt, and the library works after them."""
+"""Ctrl-C: long calls soon end with KeyboardInterrupt, and the library works afterwards."""
 
 import os
 import signal
@@ -58,7 +58,7 @@ def test_every_call_of_the_table_is_tested(interrupts):
     assert list(interrupts.CALLS) == NAMES
 
 
-# Calls that are quick to prepare: of the engine, of many classes, of a loop over trees and of one over samples.
+# Calls with little preparation: growth, many classes, a loop over trees and one over samples.
 QUICK = {"growth.encode", "classic.grow, entropy", "classic.grow, many classes", "neural.backward"}
 
 
@@ -76,7 +76,7 @@ def test_a_long_call_is_interrupted(name, interrupts, two_threads):
 
 
 def test_a_node_with_many_random_projections_is_interrupted(interrupts, two_threads):
-    """One node and one thread: the projections that are left are not computed."""
+    """One node and one thread: the remaining projections are not computed."""
     x = np.random.default_rng(0).normal(size=(100_000, 4)).astype(np.float32)
     settings = {"n_projections": 20_000, "splitter": "random", "max_depth": 1, "rng": 0}
     seconds = interrupts.latency(
@@ -92,13 +92,13 @@ class _Interrupted(Exception):
 
 @pytest.mark.parametrize("block", [hforest.unchecked, lambda: hforest.using("reference")])
 def test_a_block_that_is_interrupted_gives_its_setting_back(block):
-    """Also while the exception is kept, as an interactive Python keeps the last one."""
+    """Also while the exception is referenced, as interactive Python does with the last one."""
     rng, kept, came = np.random.default_rng(0), [], False
 
     def handler(number, frame):
         nonlocal came
         came = True
-        raise _Interrupted  # which Python drops inside of a callback, such as one of its collections
+        raise _Interrupted  # Python drops it inside of a callback, such as one of a garbage collection
 
     before = signal.signal(signal.SIGALRM, handler)
     try:
@@ -120,7 +120,7 @@ def test_a_block_that_is_interrupted_gives_its_setting_back(block):
 @pytest.mark.parametrize("kind", ["tree", "fern"])
 @pytest.mark.parametrize("margin", ["column", "projection"])
 def test_windows_are_interrupted_a_thousand_times(kind, margin, two_threads):
-    """Signals at random times in short calls: most hit Python and the preparation of a call, not its loops."""
+    """Signals come at random times in short calls: most arrive in Python or in the preparation of a call."""
     rng = np.random.default_rng(0)
     x = rng.random((2, 3, 9, 9), dtype=np.float32)
     words = {"kind": kind, "margin": margin}
@@ -192,7 +192,7 @@ print("interrupted", last - 1)
 
 @pytest.mark.parametrize("margin", ["column", "projection"])
 def test_an_exception_in_the_preparation_of_windows_is_raised(margin):
-    """The code of a Python property may run a handler of a signal, wherever the compiled code reads it."""
+    """A Python property may run a signal handler wherever compiled code reads it."""
     done = subprocess.run(
         [sys.executable, "-c", _EACH_PROPERTY, margin], capture_output=True, text=True, timeout=120, cwd=ROOT
     )
@@ -224,7 +224,7 @@ except KeyboardInterrupt:
     [((["-m"], ["python", "-m", "hforest"]), "interrupted"), ((["-m"], ["python", "-m", "other"]), "lost")],
 )
 def test_the_command_keeps_an_interrupt_that_python_drops(argv, printed):
-    """As the import system does where Ctrl-C comes in one of its callbacks; a library changes no hook."""
+    """The import system drops it if Ctrl-C arrives in one of its callbacks; a library must not change hooks."""
     done = subprocess.run(
         [sys.executable, "-c", _DROPPED.format(argv=argv)],
         capture_output=True,
@@ -293,7 +293,7 @@ def test_a_step_in_place_is_finished(interrupts):
 
 
 def test_calls_of_another_thread_go_on(two_threads):
-    """Python runs signal handlers in its main thread alone, which may be waiting."""
+    """Python runs signal handlers only in its main thread, which may be waiting."""
     x = np.random.default_rng(0).random((200_000, 20), dtype=np.float32)
     done = []
     worker = threading.Thread(target=lambda: done.append(growth.encode(x)))

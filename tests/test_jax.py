@@ -1,4 +1,4 @@
-"""hforest.jax: bits of the NumPy functions, gradients, transformations, errors, and XLA's interface."""
+"""hforest.jax: bit-identical to the NumPy functions; gradients, transformations, errors, XLA's interface."""
 
 import ctypes
 import functools
@@ -47,7 +47,7 @@ def pytest_generate_tests(metafunc):
 
 
 def problem(kind, dtype=np.float32, n=9, n_trees=5, depth=3, outputs=(2,), n_features=6, seed=0):
-    """Samples, and the parameters of a forest whose leaf weights are not 0."""
+    """Returns samples, and the parameters of a forest whose leaf weights are not 0."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, n_features)).astype(dtype)
     thresholds, features, weights = hinge.init(
@@ -57,7 +57,7 @@ def problem(kind, dtype=np.float32, n=9, n_trees=5, depth=3, outputs=(2,), n_fea
 
 
 def soft(dtype=np.float32, n=9, n_trees=3, depth=3, n_classes=4, indexed=False, seed=0):
-    """Decision functions, leaves, and an index or None."""
+    """Returns decision functions, leaves, and an index or None."""
     rng = np.random.default_rng(seed)
     shape = (n, 6) if indexed else (n, n_trees, 2**depth - 1)
     leaves = rng.random((n_trees, 2**depth, n_classes)) + 0.1
@@ -67,13 +67,13 @@ def soft(dtype=np.float32, n=9, n_trees=3, depth=3, n_classes=4, indexed=False, 
 
 
 def same(a, b):
-    """Whether arrays have one dtype, one shape and the same bits."""
+    """Returns whether arrays have the same dtype and shape, and are bit-identical."""
     a, b = np.asarray(a), np.asarray(b)
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
 def numpy_gradients(kind, x, thresholds, features, weights, aggregate, grad_y=None):
-    """Gradients of sum(y * grad_y), of sum(y) without one."""
+    """Returns gradients of sum(y * grad_y), or of sum(y) without grad_y."""
     words = {"kind": kind, "aggregate": aggregate}
     y, route = hinge.forward_with_route(x, thresholds, features, weights, **words)
     g = np.ones_like(y) if grad_y is None else grad_y(y)
@@ -121,7 +121,7 @@ def test_hinge_has_the_bits_of_numpy(kind, dtype, aggregate, outputs, compiled):
 
 @KINDS
 def test_large_results_are_written_in_place(kind):
-    """Results above calls.SMALL are written by `out`, below it they are copied: the same bits."""
+    """Results above calls.SMALL are written through `out`, smaller ones are copied; both are bit-identical."""
     x, thresholds, features, weights = problem(kind, n=300, n_trees=40, depth=12, outputs=(8,))
     assert x.nbytes < hj.calls.SMALL < 1 << 22 < weights.nbytes, "huge pages are asked for too"
     y = jax.jit(lambda *a: hj.hinge_forest(*a, aggregate=None, kind=kind))(x, thresholds, features, weights)
@@ -145,7 +145,7 @@ MARGINS = pytest.mark.parametrize("margin", ["column", "projection"])
 
 
 def read(kind, margin, case, dtype=np.float32):
-    """Rows or images with the parameters of a forest that reads them, what has a gradient, and the words."""
+    """Returns rows or images, parameters of a forest that reads them, differentiable arguments and settings."""
     shape, windows = WINDOWS[case]
     rng = np.random.default_rng(0)
     x = rng.normal(size=shape).astype(dtype)
@@ -409,7 +409,7 @@ def test_vmap_over_samples_is_one_call(kind, dtype, calls):
     )
     assert calls == ["hinge_forest"]
     calls.clear()
-    # A sample at a time, as models of single samples are written; axis 1 is mapped.
+    # Models are written for single samples; axis 1 is mapped.
     y = jax.vmap(lambda x: hj.hinge_forest(x[None], thresholds, features, weights, kind=kind)[0], 1, 1)(x.T)
     assert same(y.T, hinge.forward(x, thresholds, features, weights, aggregate="sum", kind=kind))
     assert calls == ["hinge_forest"]
@@ -503,7 +503,7 @@ def test_vmap_of_neural(indexed, calls):
 
 
 def message(call):
-    """The class and the text of the error that a call raises."""
+    """Returns the class and the text of the error that a call raises."""
     with pytest.raises((TypeError, ValueError, IndexError)) as caught:
         call()
     return type(caught.value), str(caught.value)
@@ -603,7 +603,7 @@ def test_wrong_words(words):
     ids=str,
 )
 def test_wrong_windows(windows):
-    """Also where right ones of equal numbers have been taken before."""
+    """Also after a call with valid windows of equal numbers."""
     x = np.zeros((2, 4, 9), np.float32)
     p = hinge.init(5, 3, 12, rng=0)
     hj.hinge_forest(x, *p, windows=hinge.Windows(3, 2))
@@ -629,7 +629,7 @@ def test_wrong_neural_arguments():
 
 
 def runtime_error(call):
-    """The text of the error with which a program ends: a ValueError, or JAX's own class of RuntimeError."""
+    """Returns the text of the error that ends a program: a ValueError, or JAX's class of RuntimeError."""
     with pytest.raises((ValueError, RuntimeError)) as caught:
         jax.block_until_ready(call())
     return str(caught.value)
@@ -712,7 +712,7 @@ def test_second_and_forward_derivatives_are_refused(kind):
     def loss(x):
         return hj.hinge_forest(x, t, f, w, kind=kind).sum()
 
-    text = "hforest.jax: expected first derivatives, got a second one; differentiate once"
+    text = "hforest.jax: expected at most first derivatives, got a second derivative; differentiate once"
     for function in (loss, jax.jit(loss)):
         with pytest.raises(TypeError, match=text):
             jax.grad(lambda x, function=function: jax.grad(function)(x).sum())(x)
@@ -755,14 +755,14 @@ def test_a_step_called_from_several_threads():
 
 
 def python(code):
-    """Runs a program of Python; returns what it prints."""
+    """Runs a Python program and returns its output."""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def test_an_interrupted_call_raises_keyboard_interrupt():
-    """XLA knows errors alone: the program ends with one, then the main thread raises the interrupt again."""
+    """XLA has only errors: the program ends with one, and the main thread then raises the interrupt again."""
     code = """
 import time
 import jax, numpy as np, hforest.jax
@@ -913,7 +913,7 @@ def handler():
 
 
 def frame(major=0, **fields):
-    """A call frame of a runtime of this version, and the errors that the handler makes."""
+    """Returns a call frame of a runtime of this version, and the list of errors that the handler creates."""
     errors = []
 
     def create(arguments):
@@ -930,7 +930,7 @@ def test_the_handler_tells_its_version():
     metadata = Metadata(struct_size=ctypes.sizeof(Metadata), traits=99)
     extension = MetadataExtension(ctypes.sizeof(MetadataExtension), 1, None, ctypes.pointer(metadata))
     call, errors = frame(extensions=ctypes.addressof(extension))
-    call.api = None  # not given by each runtime
+    call.api = None  # not every runtime passes this
     assert handler()(ctypes.byref(call)) is None
     assert (metadata.version.major, metadata.version.minor) == foreign.VERSION == (0, 1)
     assert metadata.traits == 0
@@ -976,7 +976,7 @@ def test_programs_of_others_are_refused():
         ("import jax; del jax.ffi; sys.modules['jax.ffi'] = None", "hforest.jax: expected JAX 0.5 or newer, got "),
         (
             "import jax.ffi\ndef refuse(*a, **k): raise ValueError('version 0.1')\njax.ffi.register_ffi_target = refuse",
-            "hforest.jax: expected a JAX that takes foreign functions of version 0.1, got ",
+            "hforest.jax: expected a JAX version that supports version 0.1 of the foreign function interface, got ",
         ),
     ],
     ids=["no jax", "old jax", "other version"],

@@ -1,11 +1,10 @@
-"""bench/gpu_counts.py: the CUDA kernels ask for no more than they did; a kernel that asks for more is seen."""
+"""bench/gpu_counts.py: CUDA kernels need no more resources than before; a kernel that needs more is detected."""
 
 import functools
 import os
 import sys
 from typing import NamedTuple
 
-import numpy as np
 import pytest
 from host import nvrtc
 from host.compiler import SUBPACKAGES
@@ -17,16 +16,16 @@ on_host = pytest.mark.skipif(not can_count(), reason="no GCC 12 or later, to cou
 
 
 class Limit(NamedTuple):
-    """What the kernels of a job may ask for, all together."""
+    """Resources that all kernels of a job may use together."""
 
     share: float
-    """Of the bytes of the sectors that blocks read or write, those used: at least."""
+    """Minimum fraction used of the bytes in sectors that blocks read or write."""
     traffic: float
-    """Bytes of these sectors for each byte of the arguments and results: at most."""
+    """Maximum number of bytes in these sectors per byte of arguments and results."""
     steps: int
-    """Accesses of a warp, one after the other, over all launches: at most."""
+    """Maximum number of consecutive accesses of a warp, over all launches."""
     blocks: int
-    """That have work, of the kernel with most steps: at least."""
+    """Minimum fraction of lanes with work, in the kernel with most steps."""
 
 
 LIMITS = {
@@ -66,7 +65,7 @@ CALLS = {
     "optim.adam": (1, 0, 1, 0),
     "optim.adam_rows": (9, 4, 2, 0),
 }
-"""At most; an optimised kernel lowers them."""
+"""Upper limits; an optimised kernel lowers them."""
 LEVEL = (17, 1)
 """Launches and waits of a level of a tree."""
 
@@ -77,7 +76,7 @@ def counts(script):
 
 
 def beyond(counts, name, limit):
-    """Returns in what the kernels of a job are beyond a limit."""
+    """Returns the names of the limits that the kernels of a job exceed."""
     rows = counts.count_kernels(name)
     total = {key: sum(row[key] for row in rows) for key in ("block_sectors", "block_bytes", "steps")}
     longest = max(rows, key=lambda row: row["steps"])
@@ -99,7 +98,7 @@ def test_kernels_ask_for_no_more_memory(name, counts):
 
 @pytest.fixture
 def changed(monkeypatch):
-    """Compiles kernels with a text in place of another."""
+    """Compiles kernels after replacing a part of their source."""
 
     def change(old, new):
         whole = launch.source
@@ -148,7 +147,7 @@ stub_device = pytest.mark.skipif(
 
 
 def more_calls(counts, name, limit):
-    """Returns which counts of a job's call are beyond a limit."""
+    """Returns the names of the limits that the counts of a job's call exceed."""
     row = counts.count_calls(name)
     found = [row[checks][key] for checks in ("checked", "unchecked") for key in ("launches", "waits")]
     return [n for n, most in zip(found, limit, strict=True) if n > most]
@@ -191,14 +190,15 @@ def test_a_call_on_the_stub_that_waits_is_seen(counts, monkeypatch):
 
 # ------------------------------------------------------------------------------------------------- spills
 
-DTYPES = [
-    pytest.param(np.float32, marks=pytest.mark.slow, id="float32"),
-    pytest.param(np.float64, id="float64"),
-]
 
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("architecture", [80, 90, 100])
+@pytest.mark.parametrize(
+    ("architecture", "dtype"),
+    [
+        *((architecture, "float64") for architecture in (80, 90, 100)),  # it needs more registers
+        pytest.param(90, "float32", marks=pytest.mark.slow),
+        *(pytest.param(architecture, "float32", marks=pytest.mark.nightly) for architecture in (80, 100)),
+    ],
+)
 @pytest.mark.parametrize("subpackage", SUBPACKAGES)
 def test_nvrtc_spills_no_register(subpackage, architecture, dtype):
     if nvrtc.library() is None:
@@ -213,7 +213,7 @@ def test_nvrtc_spills_no_register(subpackage, architecture, dtype):
 
 
 def test_occupancy(counts):
-    # Of the tables of NVIDIA's occupancy calculator: by registers, by warps, by blocks, by shared memory.
+    # From NVIDIA's occupancy calculator: limits by registers, warps, blocks and shared memory.
     assert counts.occupancy(90, 32, 0, 128) == 1
     assert counts.occupancy(90, 64, 0, 256) == 0.5
     assert counts.occupancy(80, 255, 0, 128) == 8 / 64

@@ -1,4 +1,4 @@
-"""Manifold forests: simulations, accuracy on them, and what callers get wrong."""
+"""Manifold forests: simulations, accuracy on them, and wrong arguments."""
 
 import itertools
 
@@ -131,7 +131,7 @@ def test_regression():
 
 @pytest.mark.parametrize("kind", ["sparse", "probe"])
 def test_default_number_of_projections_of_a_regression(kind):
-    # As many as features, but at most 100 or the root of their number.
+    # As many as features, but at most 100 or the square root of their number.
     rng = np.random.default_rng(0)
     for n_features, n_projections in ((2, 2), (7, 7), (99, 99), (100, 100), (101, 100), (10_201, 101)):
         x, y = rng.random((12, n_features)), np.arange(12) % 2
@@ -249,7 +249,7 @@ def test_a_distribution_takes_the_place_of_a_projection():
         (
             {"distribution": AXIS},
             TypeError,
-            r"shape: expected None with a distribution, got \(4, 4\); pass one",
+            r"shape: expected None with a distribution, got \(4, 4\); pass only one",
         ),
         (
             {"distribution": AXIS, "shape": None, "projection": "patch"},
@@ -268,7 +268,7 @@ def test_a_distribution_takes_the_place_of_a_projection():
         ({"y": np.full(20, -1, np.int32)}, IndexError, "y: expected labels of at least 0, got -1"),
         ({"n_classes": 1}, IndexError, "n_classes = 1, got 1"),
         ({"sample_weight": -np.ones(20)}, ValueError, "sample_weight: expected numbers from 0"),
-        ({"sample_weight": np.zeros(20)}, ValueError, "sample_weight: expected some above 0"),
+        ({"sample_weight": np.zeros(20)}, ValueError, "sample_weight: expected at least one weight above 0"),
         ({"class_weight": {5: 1.0}}, ValueError, "class_weight: expected 0 to 1, got 5"),
         ({"class_weight": "even"}, ValueError, "class_weight: expected one of 'balanced'"),
         ({"x": np.full((20, 16), np.inf)}, ValueError, "x: expected finite"),
@@ -366,7 +366,7 @@ def test_patches_of_another_projection(projection, name):
         call = {"shape": (2, 2), "patch_max": 2} | {name: value}
         with pytest.raises(TypeError, match=rf"^{name}(\[[01]\])?: expected .*, got .*; "):
             manifold.grow(x, y, 1, projection=projection, **call)
-    if projection != "patch":  # values are read by patches alone
+    if projection != "patch":  # only patches read these values
         manifold.grow(x, y, 1, projection=projection, shape=(7,), patch_min=9, patch_max=(2, 3, 4, 5))
 
 

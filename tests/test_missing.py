@@ -18,7 +18,7 @@ FAST = ["cpu", "host", *ON_GPU]
 
 
 def problem(rng, n, dtype, *, n_outputs, categorical):
-    """Samples of few distinct values, some of them missing; labels, or targets where n_outputs is given."""
+    """Returns samples of few distinct values, some of them missing; labels, or targets with n_outputs."""
     d = int(rng.integers(1, 5))
     x = np.round(rng.normal(size=(n, d)), 1).astype(dtype)
     columns = np.flatnonzero(rng.random(d) < 0.6) if categorical else np.zeros(0, int)
@@ -52,7 +52,7 @@ def as_forest(trees, n_features, indptr=None, indices=None, data=None):
 
 
 def impurity(y, weight, squared):
-    """Weighted impurity of a node, from the definition: squared error, or Gini."""
+    """Returns the weighted impurity of a node, from the definition: squared error, or Gini."""
     if not len(y):
         return 0.0
     if squared:
@@ -233,7 +233,7 @@ def test_vector_paths_and_threads_grow_the_same_trees(simd, threads, splitter):
     ],
 )
 def test_bins_of_8_bits_and_of_16_grow_the_same_trees(simd, n, n_classes, settings):
-    # Those of 8 bits have scorers of their own, and columns with missing values twice.
+    # Bins of 8 bits have their own scorers, and columns with missing values have two.
     rng = np.random.default_rng(n)
     x = rng.normal(size=(n, 20)).astype(np.float32)
     x[:, 5:10] = rng.integers(0, 3, (n, 5))
@@ -295,7 +295,8 @@ def test_a_node_without_missing_values_sends_them_to_the_side_of_more_samples():
     ("task", "n_classes"), [("classification", 2), ("classification", 4), ("regression", 1)]
 )
 def test_the_best_of_all_sets_is_found(seed, task, n_classes):
-    # Two classes and one target: Fisher's order holds the best set. More classes: up to four categories all sets.
+    # Two classes or one target: Fisher's order contains the best set. More classes: all sets of up to four
+    # categories.
     rng = np.random.default_rng(seed)
     k = 7 if n_classes < 3 else 4
     squared = task == "regression"
@@ -507,7 +508,7 @@ def test_a_set_at_a_leaf_is_found():
     indptr = forest.category_indptr.copy()
     leaf = int(np.flatnonzero(forest.feature == -1)[0])
     indptr[leaf + 1 :] = np.minimum(indptr[leaf + 1 :] + 1, forest.category_bits.size)
-    with pytest.raises(ValueError, match="sets of categories at splits by features alone"):
+    with pytest.raises(ValueError, match="sets of categories only at splits by features"):
         tree.check(forest._replace(category_indptr=indptr))
 
 
@@ -564,11 +565,16 @@ def test_forests_of_scikit_learn_keep_where_missing_values_go():
             [[1.0]],
             [1],
             IndexError,
-            "categorical: expected numbers of features below n_features = 1, got 1 to 1",
+            "categorical: expected feature indices below n_features = 1, got 1 to 1",
         ),
-        ([[1.0]], [-1], IndexError, "categorical: expected numbers of features"),
-        ([[1.0]], [True, False], ValueError, "categorical: expected a mask of n_features = 1 bools, got 2"),
-        ([[1.0]], [0.0], TypeError, "categorical: expected a mask of bools or numbers of features"),
+        ([[1.0]], [-1], IndexError, "categorical: expected feature indices"),
+        (
+            [[1.0]],
+            [True, False],
+            ValueError,
+            "categorical: expected a boolean mask of length n_features = 1, got 2",
+        ),
+        ([[1.0]], [0.0], TypeError, "categorical: expected a boolean mask or feature indices"),
         ([[1.0]], ["a"], TypeError, "categorical: expected"),
         ([[1.0]], [[0]], TypeError, "categorical: expected"),
         ([[1.0]], np.array([None]), TypeError, "categorical: expected"),
@@ -593,7 +599,7 @@ def test_windows_have_neither():
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"missing": None}, TypeError, "bins.missing: expected an array beside categorical"),
+        ({"missing": None}, TypeError, "bins.missing: expected an array with categorical"),
         ({"missing": np.array([9, -1])}, IndexError, "bins.missing: expected -1 or bins below"),
         ({"missing": np.array([0.0, 1])}, TypeError, "bins.missing: expected dtype int64"),
         ({"categorical": np.array([1, 0])}, TypeError, "bins.categorical: expected dtype bool"),

@@ -1,4 +1,4 @@
-"""The measure of the tests' strength, on a package of one file with one file of tests."""
+"""Mutation tests, on a package of one file with one file of tests."""
 
 import ast
 import os
@@ -81,7 +81,7 @@ RAISE = 'raise ValueError(f"n: expected {0}, got " + str(n - 1)) # 1 + 1'
 
 
 def by_line(text, file="hforest/toy.py"):
-    """Returns the changes of a file as 'operator: line => what it becomes'."""
+    """Returns the changes of a file as 'operator: line => changed line'."""
     return {f"{m.operator}: {' => '.join(m.change(text))}" for m in mutants(file, text)}
 
 
@@ -163,7 +163,7 @@ def test_drawn_mutants_stay_when_other_lines_change():
     assert len(drawn) == n_lines
     assert command.draw(texts, "2", 100) != drawn
     moved = b"# more\n\n" + TOY
-    # Lines of one text are drawn each for itself.
+    # Lines of equal text are drawn separately.
     twice = {"hforest/toy.py": TOY + b"\n\ndef f(a):\n    a += 1\n" + b"    b = 3\n" * 30}
     n_same = [m.change(twice["hforest/toy.py"])[0] == "b = 3" for m in command.draw(twice, "1", 20)]
     assert 0 < sum(n_same) < 20
@@ -174,7 +174,7 @@ def test_drawn_mutants_stay_when_other_lines_change():
 
 @pytest.fixture
 def toy(tmp_path):
-    """A checkout of the toy, with git."""
+    """A checkout of the toy package, with git."""
     root = tmp_path / "checkout"
     files = {
         "hforest/__init__.py": "", "hforest/toy.py": TOY.decode(), "tests/test_toy.py": TESTS,

@@ -1,4 +1,4 @@
-"""Names from habit: attributes and keywords of other libraries lead to those of hforest; types that checkers see."""
+"""Names from habit: attributes and keywords of other libraries point to those of hforest; types for checkers."""
 
 import importlib
 import inspect
@@ -21,7 +21,7 @@ MODULES = {name: importlib.import_module(f"hforest.{name}") for name in [*PACKAG
 
 
 def rows(heading):
-    """The cells of the tables below a heading of the page, header rows left out."""
+    """Returns the cells of the tables below a heading of the page, without header rows."""
     text = PAGE.read_text(encoding="utf-8")
     part = text.split(f"\n## {heading}\n")[1].split("\n## ")[0] if heading else text
     for table in re.findall(r"(?:^\|.*\n)+", part, re.MULTILINE):
@@ -30,7 +30,7 @@ def rows(heading):
 
 
 def words(cell):
-    """The last names of what stands between backquotes, before a parenthesis."""
+    """Returns the last names of words between backquotes, without calls."""
     return [re.match(r"[\w.]*", span)[0].split(".")[-1] for span in re.findall(r"`([^`]*)`", cell)]
 
 
@@ -55,7 +55,7 @@ def test_a_name_of_another_library_is_answered_by_its_counterpart(name):
             assert target in MODULES[package].__all__, target
 
 
-# Left columns that are no attributes: what has no counterpart, modules, names of other libraries' modules.
+# Left columns that are not attributes: names without counterpart, modules, names in other modules.
 ELSEWHERE = {
     "CascadeForestRegressor", "batches", "best_splits", "causal_forest", "edges",
     "instrumental_forest", "nodes", "partial_mode", "parts", "planning", "use_predictor",
@@ -81,7 +81,7 @@ def answered(name):
 def test_dir_shows_public_names_alone(owner):
     if owner.__name__ != "hforest.growth.by_level":
         assert dir(owner) == sorted(owner.__all__)
-        assert "dir() lists the names" in answer(owner, "no_such_name")
+        assert "call dir() for a list of them" in answer(owner, "no_such_name")
         assert "no_such_name" not in answer(owner, "_private")[:20]
 
 
@@ -164,7 +164,7 @@ def test_words_and_results_are_typed(function):
 
 
 def stability():
-    """(stable, experimental) names of each package, as the page of stability has them."""
+    """Returns (stable, experimental) names of each package, from the page of stability."""
     text = (PAGE.parent / "stability.md").read_text(encoding="utf-8").split("\n## Names\n")[1]
     for package, *cells in re.findall(r"^\| `(hforest[\w.]*)` \| (.*) \| (.*) \|$", text, re.MULTILINE):
         yield package, [re.findall(r"`(\w+)`", cell) for cell in cells]

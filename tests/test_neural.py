@@ -39,7 +39,7 @@ def problem(n, n_trees, depth, n_classes, dtype=np.float64, seed=0, scale=2.0):
 
 
 def shared(n, n_trees, depth, n_classes, n_functions=6, dtype=np.float64, seed=0):
-    """The same with few functions that vertices share."""
+    """Returns the same problem with few functions that vertices share."""
     rng = np.random.default_rng(seed)
     _, leaves, y = problem(n, n_trees, depth, n_classes, dtype, seed)
     f = (2 * rng.normal(size=(n, n_functions))).astype(dtype)
@@ -47,7 +47,7 @@ def shared(n, n_trees, depth, n_classes, n_functions=6, dtype=np.float64, seed=0
 
 
 def by_formula(f):
-    """mu as Zhang 2017 writes it, leaf by leaf, in extended precision."""
+    """Returns mu by the formula of Zhang 2017, leaf by leaf, in extended precision."""
     n, n_trees, n_vertices = f.shape
     depth = (n_vertices + 1).bit_length() - 1
     d = 1 / (1 + np.exp(-f.astype(np.longdouble)))
@@ -103,7 +103,7 @@ def test_loss_backward_by_hand(backend, dtype):
 
 
 def test_leaf_update_by_hand(backend, dtype):
-    """Both leaves reached alike: pi is the class frequency; one iteration is enough."""
+    """Samples reach both leaves equally, so pi is the class frequency after one iteration."""
     f = np.zeros((4, 1, 1), dtype)
     y = np.array([0, 0, 0, 1], np.int32)
     leaves = neural.update_leaves(f, y, neural.uniform_leaves(1, 1, 2, dtype=dtype), 1)
@@ -150,7 +150,7 @@ def close(got, want, dtype):
     for a, b in zip(got, want, strict=True):
         assert a.shape == b.shape
         assert a.dtype == b.dtype
-        # Gradients are differences of numbers up to 1, and may cancel to nothing.
+        # Gradients are differences of numbers up to 1, and may cancel.
         scale = abs(b[np.isfinite(b)]).max(initial=0.1)
         np.testing.assert_allclose(
             a, b, rtol=tolerance(dtype)["rtol"] * 10, atol=tolerance(dtype)["rtol"] * scale
@@ -206,7 +206,7 @@ def test_any_shape_and_size_of_decisions(fast_backend, dtype, shape, scale, seed
 @losses
 @pytest.mark.parametrize("sharing", [False, True], ids=["own", "shared"])
 def test_loss_backward_gives_what_forward_gives(backend, dtype, shape, loss, sharing):
-    """The probabilities have the bits of `forward`, and asking for them changes nothing else."""
+    """The probabilities are bit-identical to those of `forward`, and returning them changes nothing else."""
     f, leaves, y, index = shared(*shape, dtype=dtype) if sharing else (*problem(*shape, dtype), None)
     value, grad, p = neural.loss_backward(f, leaves, y, index=index, loss=loss, return_p=True)
     assert p.tobytes() == neural.forward(f, leaves, index=index).tobytes()
@@ -237,7 +237,7 @@ def test_an_index_is_a_gather(backend, dtype, n_functions):
 
 
 def sigmoid_error(dtype):
-    """Largest error of d and 1 - d in units of the last place, over many decisions."""
+    """Returns the largest error of d and 1 - d in units of the last place, over many decisions."""
     end = 85.99 if dtype == np.float32 else 706.9
     f = np.concatenate([np.linspace(-end, end, 200001), np.geomspace(1e-30, 1, 50001)]).astype(dtype)
     mu = neural.route(f.reshape(-1, 1, 1))[:, 0]
@@ -336,7 +336,7 @@ def test_gradient_is_central_differences(backend, loss, depth):
 @losses
 @pytest.mark.parametrize("size", [40.0, pytest.param(800.0, marks=pytest.mark.slow), 1e4])
 def test_gradient_at_saturated_decisions(backend, loss, size):
-    """Impossible classes on the way of saturated decisions: P is far below the least float64."""
+    """Impossible classes on the path of saturated decisions: P is far below the smallest float64."""
     rng = np.random.default_rng(3)
     f = size * rng.choice([-1.0, 1.0], (6, 2, 7)) + rng.normal(size=(6, 2, 7))
     leaves = np.zeros((2, 8, 3))
@@ -433,7 +433,7 @@ def test_deep_trees(dtype, depth, size):
 
 
 def test_tiny_products_in_a_deep_tree_are_exact(dtype):
-    """P is the product of 15 small decisions: 10**-105 in all, and its logarithm is right."""
+    """P is the product of 15 small decisions, 10**-105, and its logarithm is exact."""
     f = np.zeros((1, 1, 2**15 - 1), dtype)
     f[0, 0, 2 ** np.arange(15) - 1] = -16.0  # the leftmost path
     leaves = np.zeros((1, 2**15, 2), dtype)
@@ -450,7 +450,7 @@ def test_tiny_products_in_a_deep_tree_are_exact(dtype):
 
 
 def log_likelihood(f, leaves, y):
-    """Of every tree, in extended precision."""
+    """Returns the log-likelihood of every tree, in extended precision."""
     p = np.einsum("nml,mln->nm", by_formula(f), leaves[:, :, y].astype(np.longdouble))
     return np.log(p).sum(axis=0)
 
@@ -486,7 +486,7 @@ def test_iterations_add_up(backend, dtype):
 
 
 @pytest.mark.parametrize("sharing", [False, True])
-@pytest.mark.parametrize("scale", [2.0, 60.0])  # with the larger one products of decisions leave float32
+@pytest.mark.parametrize("scale", [2.0, 60.0])  # with the larger one products of decisions are beyond float32
 def test_weights_count_samples(backend, dtype, sharing, scale):
     f, leaves, y = problem(30, 3, 3, 4, dtype, scale=scale)
     index = None
@@ -556,7 +556,7 @@ def test_no_samples_leave_the_leaves_alone(backend, dtype):
 
 
 def test_digits_are_learned(data):
-    """Ten random linear trees with fitted leaves alone beat guessing by far; a little descent helps."""
+    """Ten random linear trees with fitted leaves are far better than guessing; a few steps of descent help."""
     from hforest import demo, optim
 
     x, y, x_test, y_test = demo.load_digits()[:4]
@@ -651,7 +651,7 @@ def test_bad_input_with_labels(changes, error, name, remedy):
     [
         (np.ones(3), ValueError, "expected shape"),
         (-np.ones(4), ValueError, "expected numbers from 0"),
-        (np.zeros(4), ValueError, "some above 0"),
+        (np.zeros(4), ValueError, "at least one weight above 0"),
         ([1.0, np.nan, 1.0, 1.0], ValueError, "finite"),
         (["a"] * 4, TypeError, "expected"),
     ],
@@ -772,7 +772,7 @@ def test_labels_of_any_integer_dtype(backend, label_dtype):
 
 @pytest.mark.parametrize("depth", [9, 10, 11])
 def test_units_of_samples_do_not_show(dtype, depth):
-    """Trees of a page and more go 64 samples at a time, smaller ones a tile at a time; a lone sample alone."""
+    """Trees of a page and more take 64 samples at a time, smaller ones a tile; a single sample is computed alone."""
     f, leaves, y = problem(131, 2, depth, 3, dtype)
     p, (_, grad) = neural.forward(f, leaves), neural.loss_backward(f, leaves, y, loss="tree")
     np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-5)
@@ -785,7 +785,7 @@ def test_units_of_samples_do_not_show(dtype, depth):
 
 @pytest.mark.parametrize("shape", [(40, 3, 4, 3), (300, 2, 9, 4), (1100, 1, 12, 2)])
 def test_kept_routes_give_the_same_bits(dtype, shape):
-    """Iterations of one call keep mu; calls of one iteration each do not."""
+    """Iterations of one call store mu; separate calls of one iteration do not."""
     f, leaves, y = problem(*shape, dtype)
     step = leaves
     for _ in range(4):

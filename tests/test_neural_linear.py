@@ -88,7 +88,7 @@ def test_weights_of_batches_count(digits):
 
 
 def test_the_loss_of_an_epoch_is_the_mean_by_weight(dtype):
-    # With steps of almost no length, batches of samples of other weights have the loss of all samples.
+    # With steps of almost no length, weighted batches have the loss of all samples.
     x, y = blobs(dtype=dtype)
     weight = np.where(np.arange(120) % 4, 0.1, 10)
     losses: list[float] = []
@@ -215,7 +215,7 @@ def test_a_class_that_comes_late_is_learned():
         ({"lr": 0.0}, ValueError, "lr"),
         ({"loss": "sum"}, ValueError, "loss"),
         ({"standardize": 1}, TypeError, "standardize"),
-        ({"sample_weight": [0, 0, 0]}, ValueError, "sample_weight: expected some above 0"),
+        ({"sample_weight": [0, 0, 0]}, ValueError, "sample_weight: expected at least one weight above 0"),
         ({"state": ()}, TypeError, "state: expected an OnlineState, got tuple; pass"),
         ({"state": {"mass": np.zeros((4, 8, 2))}}, ValueError, "state.mass: expected shape"),
         ({"state": {"m": np.zeros((4, 5, 7))}}, TypeError, "state.m: expected"),
@@ -284,7 +284,7 @@ def test_training_goes_on_to_the_same_bits(digits):
 
 @pytest.mark.parametrize("standardize", [True, False])
 def test_the_start_is_a_model_of_x_as_it_is(dtype, standardize):
-    # One step of almost no length: what is returned has the decision functions of the start.
+    # One step of almost no length: the result has the decision functions of the start.
     x, y = blobs(dtype=dtype)
     x = x * np.array([1, 10, 0.01, 1, 3, 1], dtype) + np.array([0, 50, 0, -2, 7, 1], dtype)
     model = model_of(dtype=dtype)
@@ -312,7 +312,7 @@ def test_training_does_not_depend_on_units():
 def test_a_start_on_samples_has_their_units(dtype):
     x, _ = blobs(2000, dtype=dtype, n_classes=1)
     x = x * np.array([1, 100, 1e-3, 5, 1, 1], dtype) + np.array([0, 1, 0, -7, 9, 0], dtype)
-    x[:, 5] = 3  # a constant column counts for nothing
+    x[:, 5] = 3  # a constant column has no influence
     f = neural.decisions(neural.linear_init(50, 3, 6, 3, x=x, scale=2.0, dtype=dtype, rng=0), x)
     assert abs((f**2).mean() ** 0.5 - 2 * (6 / 6) ** 0.5) < 0.2
     with pytest.raises(ValueError, match="x: expected n_features = 5 columns, got 6"):
@@ -373,7 +373,7 @@ def test_a_seed_from_any_rng():
 
 
 class Table:
-    """What is no array but gives one, as a DataFrame does."""
+    """An object that is not an array but converts to one, like a DataFrame."""
 
     def __init__(self, a):
         self.a = a

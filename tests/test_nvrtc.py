@@ -24,7 +24,7 @@ def nvrtc():
 
 
 def _warnings(log):
-    # NVRTC's own lines announce that an old architecture will be dropped.
+    # NVRTC announces that it will drop an old architecture.
     return [line for line in log.splitlines() if "warning" in line and not line.startswith("nvrtc:")]
 
 
@@ -57,7 +57,7 @@ def _parameters(image):
 
 
 def _passed(source, dtype):
-    """Returns (offset, size) of what launch.py passes to each kernel."""
+    """Returns (offset, size) of the parameters that launch.py passes to each kernel."""
     declared, passed = launch.structs(source), {}
     for name, parameters in signatures(source, np.dtype(dtype)).items():
         sizes = [declared[p.type].layout.size if p.members else 8 for p in parameters]

@@ -16,14 +16,14 @@ N, N_FEATURES = 2000, 9
 
 
 def samples(dtype, seed=0):
-    """Samples and labels of four classes."""
+    """Returns samples and labels of four classes."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(N, N_FEATURES)).astype(dtype)
     return x, np.digitize(x[:, 0] + x[:, 1] * x[:, 2], [-1, 0, 1]).astype(np.int32)
 
 
 def run(model, x):
-    """All outputs by onnxruntime on one thread."""
+    """Returns all outputs of onnxruntime on one thread."""
     runtime = pytest.importorskip("onnxruntime", minversion="1.20", reason="needs onnxruntime 1.20 or newer")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = 1
@@ -32,7 +32,7 @@ def run(model, x):
 
 
 def of_leaves(forest):
-    """The forest with an output for each tree: the number of the leaf in that tree."""
+    """Returns the forest with one output per tree, the number of the leaf in that tree."""
     sizes = np.diff(forest.tree_start)
     of = np.repeat(np.arange(len(sizes)), sizes)
     leaf = np.flatnonzero(forest.feature == -1)
@@ -44,13 +44,13 @@ def of_leaves(forest):
 
 
 def leaves(forest, x, **settings):
-    """(n_samples, n_trees): the leaves that samples reach in the ONNX model."""
+    """Returns the leaves (n_samples, n_trees) that samples reach in the ONNX model."""
     means = run(exchange.to_onnx(of_leaves(forest), **settings), x)[0]
     return np.rint(means * (len(forest.tree_start) - 1)).astype(int)
 
 
 def flipped(a, b):
-    """Share of the samples that differ in a tree."""
+    """Returns the share of the samples that differ in at least one tree."""
     return float((a != b).any(axis=1).mean())
 
 
@@ -83,14 +83,14 @@ def test_labels_and_shares():
 
 
 def test_float64_in_float32():
-    """Thresholds are rounded down: float32 samples keep their leaves, others flip rarely, and so many."""
+    """Thresholds are rounded down: float32 samples keep their leaves, and others rarely change them."""
     rng = np.random.default_rng(1)
     x, y = samples(np.float64)
     forest = classic.grow(x, y, 12, rng=0)
     single = x.astype(np.float32)
     found = leaves(forest, single, dtype=np.float32)
     np.testing.assert_array_equal(found, tree.apply(forest, single))
-    # Thresholds to the nearest float32 number would move samples that stand on them.
+    # Thresholds rounded to nearest would move samples that equal them.
     split = forest.feature == 0
     at = np.zeros((2 * int(split.sum()), N_FEATURES), np.float32)
     at[:, 0] = np.concatenate([forest.threshold[split].astype(np.float32)] * 2)
@@ -117,7 +117,7 @@ def test_oblique_forests(dtype):
     print(f"share of samples of an oblique {np.dtype(dtype)} forest whose leaf flips: {share:.5f}")
     assert share < 0.002
     np.testing.assert_allclose(run(model, x)[0], tree.predict(forest, x), atol=2e-6 if share == 0 else 0.1)
-    # A column for each distinct projection, none twice.
+    # One column for each distinct projection.
     (weight,) = (onnx.numpy_helper.to_array(a) for a in model.graph.initializer if a.name == "projections")
     assert len(np.unique(weight, axis=1).T) == weight.shape[1] <= (forest.feature != -1).sum()
 
@@ -151,7 +151,7 @@ CATEGORIES = np.array([[c, t] for c in (0, 1, 2, 3, 40, 63, 64, 1000, -1, np.nan
 @pytest.mark.parametrize("n_outputs", [1, 2])
 @pytest.mark.parametrize("default_left", [0, 1, 2, 3])
 def test_categories(default_left, n_outputs, dtype):
-    """Two trees: a split by the categories 0, 2 and 63, one by a number below it, and a leaf alone."""
+    """Two trees: a split by the categories 0, 2 and 63 above one by a number, and a single leaf."""
     bits = np.array([0b101, 1 << 31], np.uint32)
     forest = tree.Forest(
         n_features=np.array(2),
@@ -177,7 +177,7 @@ def test_categories(default_left, n_outputs, dtype):
 
 
 def test_the_reference_evaluator_agrees():
-    """The operators are those of the standard, not of one runtime."""
+    """The operators follow the standard, not one runtime."""
     x, y = samples(np.float32)
     forest = classic.grow(x, y, 3, max_depth=4, rng=0)
     label, shares = ReferenceEvaluator(exchange.to_onnx(forest, classes=[4, 5, 6, 7])).run(

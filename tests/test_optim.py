@@ -1,4 +1,4 @@
-"""Optimisers: the equations, rows against dense, missed steps, bad input."""
+"""Optimisers: equations, row forms against dense forms, missed steps, bad input."""
 
 import hashlib
 import importlib
@@ -24,7 +24,7 @@ LR = 0.05
 
 
 class Adam:
-    """Kingma & Ba 2015, Alg. 1, in extended precision where there is one: independent of the library."""
+    """Kingma & Ba 2015, Alg. 1, in extended precision if available; independent of the library."""
 
     def __init__(self, param, lr=LR, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0):
         self.param = param.astype(np.longdouble)
@@ -83,7 +83,7 @@ def test_adagrad_rows_have_the_bits_of_dense(backend, dtype, trailing):
     rng = np.random.default_rng(1)
     dense = rng.normal(size=(11, *trailing)).astype(dtype)
     sparse, (h_dense, h_sparse) = dense.copy(), zeros_like(dense, 2)
-    # With h**2 below the least float64 a zero gradient must not wipe h out.
+    # With h**2 below the smallest float64, a zero gradient must not set h to 0.
     h_dense[2] = h_sparse[2] = np.finfo(dtype).tiny
     for _ in range(6):
         rows = np.flatnonzero(rng.random(11) < 0.4)
@@ -176,7 +176,7 @@ def test_rows_equal_dense(backend, dtype, beta1, beta2, eps, trailing, weight_de
     assert last.tolist() == [n_steps] * n_rows
     # Stored moments of float32 are rounded at each touch, and a motion is their quotient.
     close = {"rtol": 1e-4, "atol": 1e-4} if dtype == np.float32 else {"rtol": 1e-11, "atol": 1e-12}
-    if weight_decay:  # which brings numbers back from far away, where they were rounded
+    if weight_decay:  # this returns numbers from large values, at which they were rounded
         close["atol"] *= max(1.0, float(abs(expected.param).max()))
     np.testing.assert_allclose(param, expected.param.astype(float), **close)
 
@@ -220,7 +220,7 @@ def test_missed_steps(start, missed, eps, weight_decay):
 
 @pytest.mark.parametrize("step", [7, 300, 2000])
 def test_a_row_whose_second_moment_is_infinite_stands_still(backend, dtype, step):
-    """As in dense steps, which divide by infinity: the squared gradient of a row has overflowed."""
+    """The squared gradient of a row has overflowed: dense steps also divide by infinity."""
     param, m, v, last = (
         np.ones((2, 3), dtype),
         np.ones((2, 3), dtype),
@@ -253,10 +253,10 @@ def powers_of_ten(exponents):
 
 
 def touch_at_random(dtype, n_rows=200, width=4, n_steps=5000):
-    """Row-sparse, dense and exact parameters after thousands of steps, most of which miss most rows.
+    """Returns distances of row-sparse, dense and exact parameters after steps that miss most rows.
 
-    The distances rows to dense, rows to exact and dense to exact: against the numbers at the end, and against the
-    largest values that they had on the way, where their roundings happened.
+    The distances are rows to dense, rows to exact and dense to exact, relative to the final numbers and to the
+    largest numbers of all steps, at which they were rounded.
     """
     rng = np.random.default_rng(5)
     touched = np.concatenate([[1.0] * 5, [0.0005] * 50, powers_of_ten(rng.uniform(-3.7, 0, n_rows - 55))])
@@ -289,7 +289,7 @@ def touch_at_random(dtype, n_rows=200, width=4, n_steps=5000):
 @pytest.mark.slow
 def test_thousands_of_steps_float64():
     at_the_end, on_the_way = touch_at_random(np.float64)
-    # The dense form alone is up to 1.5e-12 from the truth here, at numbers that end near 0.
+    # The dense form is up to 1.5e-12 from the exact values here, for numbers that end near 0.
     assert at_the_end[0] <= 1e-12
     assert on_the_way[0] <= 2e-14
     assert on_the_way[1] <= 2 * on_the_way[2]
@@ -434,7 +434,7 @@ def test_betas_without_polynomials_take_every_step(beta1, beta2):
 
 @pytest.mark.parametrize(("beta1", "beta2"), [(0.9, 0.8), (0.5, 0.0), (0.0, 0.9)])
 def test_missed_steps_end_when_the_moment_has_underflowed(backend, dtype, beta1, beta2):
-    # With NaN and infinite moments too, as of a training that diverged.
+    # Also with NaN and infinite moments, as after a training that diverged.
     m = np.array([[0.3, 0.0, -2e-30, np.nan, np.inf]], dtype)
     results = []
     for step in (8, 10**5, 10**9):  # the first one builds what is built once
@@ -577,7 +577,7 @@ BAD = [
     ({"v": np.zeros((2, 3)).T}, ValueError, "v", "ascontiguousarray"),
     ({"param": frozen(np.ones((3, 2)))}, ValueError, "param", "copy"),
     ({"v": frozen(np.zeros((3, 2)))}, ValueError, "v", "copy"),
-    ({"m": SHARED, "v": SHARED}, ValueError, "m: expected memory of its own", "copy"),
+    ({"m": SHARED, "v": SHARED}, ValueError, "m: expected memory that no other argument uses", "copy"),
     ({"step": 0}, ValueError, "step", "range"),
     ({"step": 1.0}, TypeError, "step", "integer"),
     ({"lr": -1.0}, ValueError, "lr", "range"),

@@ -14,7 +14,7 @@ from hforest.core import machine
 
 
 def impurity(criterion, y, weight):
-    """The weight of a node times its impurity: Gini, entropy in bits, or variance."""
+    """Returns the weight of a node times its impurity: Gini, entropy in bits, or variance."""
     total = sum(weight)
     if criterion == "squared_error":
         mean = sum(w * t for w, t in zip(weight, y, strict=True)) / total
@@ -26,7 +26,7 @@ def impurity(criterion, y, weight):
 
 
 def splits(criterion, x, y, weight, min_samples_leaf):
-    """The decrease of the impurity at each split of a node: {(feature, threshold): decrease}."""
+    """Returns the decrease of the impurity at each split of a node: {(feature, threshold): decrease}."""
     found = {}
     before = impurity(criterion, y, weight)
     for feature in range(len(x[0])):
@@ -41,7 +41,7 @@ def splits(criterion, x, y, weight, min_samples_leaf):
 
 
 def follow(forest, v, criterion, x, y, weight, *, max_depth, min_samples_leaf):
-    """Asserts that node v and those below it are CART's; returns how many nodes these are."""
+    """Asserts that node v and its descendants are those of CART; returns the number of these nodes."""
     n_outputs = forest.value.shape[1]
     possible = splits(criterion, x, y, weight, min_samples_leaf) if len(set(y)) > 1 and max_depth > 0 else {}
     if not possible:
@@ -56,7 +56,7 @@ def follow(forest, v, criterion, x, y, weight, *, max_depth, min_samples_leaf):
     best = max(possible.values())
     feature, threshold = int(forest.feature[v]), float(forest.threshold[v])
     assert feature >= 0, "a node that CART splits is a leaf"
-    # Of splits that decrease the impurity alike any may be taken, the lowest threshold of a feature.
+    # Among splits with equal decrease any feature may be chosen, with its lowest threshold.
     assert possible[feature, threshold] == pytest.approx(best, rel=1e-9, abs=1e-9)
     alike = [t for (f, t), d in possible.items() if f == feature and d > best - 1e-12 * abs(best)]
     assert threshold == min(alike)
@@ -107,7 +107,7 @@ def test_the_oracle_sees_a_wrong_threshold():
 
 
 def losses(task, theta, y):
-    """Eq. 3 or eq. 4 for all samples, and their gradients with respect to theta."""
+    """Returns eq. 3 or eq. 4 for all samples, and the gradients with respect to theta."""
     if task == "regression":
         return ((y - theta) ** 2).sum(axis=1), 2 * (theta - y)
     shares = np.exp(theta - theta.max())
@@ -123,7 +123,7 @@ def surrogate(task, w, thetas, x, y, weight):
 
 
 def algorithm_1(task, x, y, w, weight, thetas, *, nu, eta, tau, momentum, n_rounds):
-    """The values of the surrogate, and the w and thetas of the lowest, with all samples in every step."""
+    """Returns the values of the surrogate, and w and thetas of the lowest; each step uses all samples."""
     speed, theta_speed = np.zeros_like(w), np.zeros_like(thetas)
     history = [surrogate(task, w, thetas, x, y, weight)]
     best = (w, thetas)
@@ -145,7 +145,7 @@ def algorithm_1(task, x, y, w, weight, thetas, *, nu, eta, tau, momentum, n_roun
 
 
 def start_thetas(task, x, y, w, weight, smooth, n_classes):
-    """Line 2: from the outputs of each side of w."""
+    """Returns the thetas of line 2, from the targets on each side of w."""
     right = x @ w >= 0
     if task == "regression":
         return np.stack([np.average(y[side], axis=0, weights=weight[side]) for side in (~right, right)])

@@ -1,7 +1,7 @@
-"""Every array that a call writes has memory of its own: no other array of the call overlaps it.
+"""No array that a call writes overlaps another array of the call.
 
-Functions that write into arrays are found by introspection, and what a good call changes is what it writes: a new
-function without a call here fails.
+Introspection finds the functions that write into arrays; the arrays that a valid call changes are those that
+it writes. A new function without a call here fails.
 """
 
 import importlib
@@ -26,7 +26,7 @@ PROJECTIONS = project.sample(project.sparse_distribution(4), 5, dtype=np.float64
 
 
 def _hinge(kind, margin, windows):
-    """Calls of hinge's operators by name; images have one pixel, and a window."""
+    """Returns calls of hinge's operators by name; images have one pixel and one window."""
     words = {"kind": kind, "margin": margin, "windows": windows}
     x = X if windows is None else X[:, :, None]
     t, f, w = hinge.init(2, 3, 4, (2,), kind=kind, margin=margin, dtype=np.float64, rng=0)
@@ -102,7 +102,7 @@ def _function(name):
 
 
 def _parts(value, name):
-    """The parts of a tuple, each with the name that messages give it."""
+    """Returns the parts of a tuple with their names in messages."""
     for field, a in zip(getattr(value, "_fields", ("y", "route")), value, strict=True):
         if name != "out":
             yield f"{name}.{field}", a
@@ -113,7 +113,7 @@ def _parts(value, name):
 
 
 def _arrays(value, name):
-    """The arrays in a value, by the names that messages give them."""
+    """Returns the arrays in a value by their names in messages."""
     if isinstance(value, np.ndarray):
         yield name, value
     elif isinstance(value, dict | tuple):
@@ -122,7 +122,7 @@ def _arrays(value, name):
 
 
 def _replaced(value, arrays, name=""):
-    """The value with other arrays in it, by name."""
+    """Returns the value with arrays replaced by name."""
     if isinstance(value, dict):
         return {key: _replaced(a, arrays, key) for key, a in value.items()}
     if isinstance(value, tuple):
@@ -136,7 +136,7 @@ def _copies(name):
 
 
 def _written(name):
-    """The arrays that a good call changes."""
+    """Returns the names of the arrays that a valid call changes."""
     arrays = _copies(name)
     for key, a in arrays.items():
         if key.startswith("out"):
@@ -147,11 +147,11 @@ def _written(name):
 
 
 def _overlapping(a, b, offset):
-    """Copies of two arrays in one buffer, the second at an offset."""
+    """Returns copies of two arrays in one buffer, the second at an offset."""
     buffer = np.zeros(a.nbytes + b.nbytes + offset, np.uint8)
     views = [np.ndarray(part.shape, part.dtype, buffer, start) for part, start in ((a, 0), (b, offset))]
     for view, part in zip(views, (a, b), strict=True):
-        view[...] = part  # the second, which is read, is whole
+        view[...] = part  # the second, which is read, is complete
     return views
 
 
@@ -187,16 +187,18 @@ def test_outputs_overlap_nothing(name):
         assert written == [key for key in arrays if key.startswith("out")]
     for output in written:
         for other, b in arrays.items():
-            # At the same place, and with the first number of one in the last place of the other.
+            # At the same address, and with the first number of one at the last number of the other.
             for offset in {0, (arrays[output].nbytes - 1) // 8 * 8}:
-                if other == output or not b.size:  # an empty array lies nowhere
+                if other == output or not b.size:  # an empty array has no memory
                     continue
                 first, second = _overlapping(arrays[output], b, offset)
                 call = _replaced(CALLS[name], {**_copies(name), output: first, other: second})
                 pair = rf"({re.escape(output)}: .*{re.escape(other)};|{re.escape(other)}: .*{re.escape(output)};)"
                 with pytest.raises(ValueError, match=pair) as caught:
                     _function(name)(**call)
-                assert "expected memory of its own, got an array that overlaps" in str(caught.value)
+                assert "expected memory that no other argument uses, got an array that overlaps" in str(
+                    caught.value
+                )
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -209,7 +211,7 @@ def test_outputs_are_writable(name):
 
 
 def _out_and(shape, dtype, x):
-    """An array for a result in the memory of a copy of x, and that copy."""
+    """Returns an array for a result in the memory of a copy of x, and that copy."""
     buffer = np.zeros(max(x.nbytes, int(np.prod(shape)) * np.dtype(dtype).itemsize), np.uint8)
     given = np.ndarray(x.shape, x.dtype, buffer)
     given[...] = x
@@ -233,7 +235,8 @@ def test_inputs_that_are_converted_first(name, dtype):
     expected = expected[1] if isinstance(expected, tuple) else expected
     out, shared = _out_and(expected.shape, expected.dtype, given)
     with pytest.raises(
-        ValueError, match=f"^out: expected memory of its own, got an array that overlaps {argument};"
+        ValueError,
+        match=f"^out: expected memory that no other argument uses, got an array that overlaps {argument};",
     ):
         _function(name)(**call | {argument: shared, "out": out})
     np.testing.assert_array_equal(shared, given)

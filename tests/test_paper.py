@@ -1,4 +1,4 @@
-"""The scripts that reproduce the tables of Lay et al. 2018: poker's rules, the grid, interrupted runs."""
+"""Scripts that reproduce the tables of Lay et al. 2018: rules of poker, the grid, interrupted runs."""
 
 import json
 import sys
@@ -136,7 +136,7 @@ def test_selected_columns_do_not_depend_on_their_order():
 
 
 def test_split_gains_by_hand():
-    # A tree of depth 2 whose left child splits its samples for nothing.
+    # A tree of depth 2 whose left child splits its samples without a gain.
     x = np.array([[0, 0], [0, 1], [1, 0], [1, 1]], np.float64)
     y = np.array([0, 0, 1, 2], np.int32)
     t, f = np.full((1, 3), 0.5), np.array([[0, 1, 1]], np.int32)

@@ -1,7 +1,7 @@
-"""What pages and sources say of the papers stands in their texts: figures as quoted, numbers of equations,
-algorithms, sections, tables and figures.
+"""Statements of pages and sources about the papers agree with their texts: quoted numbers, and numbers of
+equations, algorithms, sections, tables and figures.
 
-The texts are not part of the checkout; the tests that read them skip where they are not beside it.
+The texts are not part of the checkout; tests that read them skip if they are missing.
 """
 
 import re
@@ -24,7 +24,7 @@ SUBJECTS = {
     "co2": "Norouzi et al. 2015",
     "manifold": "Perry et al. 2019",
 }
-"""The paper of a page, docs/NAME.md and docs/results-NAME.md, where the page names none."""
+"""The paper of the pages docs/NAME.md and docs/results-NAME.md if the text names none."""
 SUFFIXES = (".py", ".pyx", ".pxd", ".h", ".cu", ".md", ".toml")
 ITEM = r"(?:\d{1,2}(?:\.\d+)?[a-d]?|[IVX]+)(?!\w|\.\d)"
 LOCATOR = re.compile(rf"\b((?i:eq|alg|fig|table|section))s?\.? ({ITEM}(?:(?:, | and |-|–){ITEM})*)")
@@ -41,7 +41,7 @@ def text_of(paper: str) -> str:
 
 
 def stands(kind: str, item: str, text: str) -> bool:
-    """Whether the paper has an equation, algorithm, section, table or figure of this number."""
+    """Returns whether the paper has an equation, algorithm, section, table or figure of this number."""
     number, part = re.fullmatch(r"([\d.]+|[IVX]+)([a-d]?)", item).groups()
     number = re.escape(number)
     pattern = {
@@ -65,9 +65,9 @@ def expanded(items: str) -> list[str]:
 
 
 def locators(path: Path, text: str) -> list[tuple[str, str, str]]:
-    """Returns (paper, kind, item) of what a source says of the four papers with numbered places.
+    """Returns (paper, kind, item) for each reference of a source to a numbered item of the four papers.
 
-    A place belongs to the work that is named last before it in its paragraph or row, or to the page's paper.
+    An item belongs to the work named last before it in its paragraph or row, or to the page's paper.
     """
     own = SUBJECTS.get(path.stem.removeprefix("results-")) if path.suffix == ".md" else None
     found = []
@@ -103,7 +103,7 @@ def test_places_in_the_papers_exist(paper):
 
 
 def figures(page: str) -> list[tuple[str, str]]:
-    """Returns (row or sentence, number) of all figures that a page of results quotes of its paper: cells of
+    """Returns (row or sentence, number) of all numbers that a page of results quotes from its paper: cells of
     columns "paper", and numbers after the word.
     """
     found, columns = [], []
@@ -141,7 +141,7 @@ ROWS = {"tree": "Random Hinge Forest", "fern": "Random Hinge Ferns"}
 
 @pytest.mark.parametrize("script", ["table2", "table3"])
 def test_figures_of_hinge_tables_stand_in_their_rows(script):
-    """Each figure stands in the paper's row: of the data set in Table 2, of the kind of forest in Table 3."""
+    """Each number is in the paper's row of the data set (Table 2) or of the kind of forest (Table 3)."""
     text = text_of("Lay et al. 2018")
     source = (ROOT / "bench" / "paper" / f"{script}.py").read_text(encoding="utf-8")
     checked = 0
@@ -152,7 +152,7 @@ def test_figures_of_hinge_tables_stand_in_their_rows(script):
         start = ROWS[kind] if script == "table3" else name
         lines = [line for line in text.splitlines() if line.startswith(start + " ")]
         number = rf"(?<![\d.]){re.escape(mean)}0?\s*\({re.escape(deviation)}\)"
-        more = [text] if script == "table3" and name == "mnist" else []  # 1000 trees stand in section 6
+        more = [text] if script == "table3" and name == "mnist" else []  # 1000 trees are in section 6
         assert any(re.search(number, line) for line in [*lines, *more]), (
             f"{name}, {kind}: {mean} ({deviation})"
         )

@@ -1,4 +1,4 @@
-"""Each scorer and each vector body is taken by a public call on its path, and none on another path."""
+"""A public call runs each scorer and each vector body on its path, and on no other path."""
 
 import importlib
 import pkgutil

@@ -1,4 +1,4 @@
-"""Pictures: where boxes stand, what they say, colours, images of importances, regions of decisions."""
+"""Plots: positions and text of boxes, colours, images of importances, decision regions."""
 
 import importlib.util
 import sys
@@ -31,7 +31,7 @@ def closed():
 
 
 def boxes(ax):
-    """Texts of nodes with their frames, in pixels as they are drawn."""
+    """Returns texts of nodes with their frames, in pixels of the drawing."""
     ax.figure.canvas.draw()
     return {text: text.get_bbox_patch().get_window_extent() for text in ax.texts if text.get_bbox_patch()}
 
@@ -44,7 +44,7 @@ def nodes(forest, m):
 
 
 def random_tree(n_splits, rng):
-    """Children of a random tree, breadth-first."""
+    """Returns the children of a random tree, breadth-first."""
     left, right, leaves = [-1], [-1], [0]
     for _ in range(n_splits):
         v = leaves.pop(int(rng.integers(len(leaves))))
@@ -82,11 +82,11 @@ def test_boxes_of_a_level_keep_their_distance(n_splits):
 
 
 def test_subtrees_stand_as_close_as_they_can():
-    # A root with two splits whose inner leaves decide.
+    # A root with two splits whose inner leaves determine the distance.
     left, right = np.array([1, 3, 5, -1, -1, -1, -1]), np.array([2, 4, 6, -1, -1, -1, -1])
     centre = layout.tidy(left, right, np.full(7, 2.0), 1.0)
     assert centre.tolist() == [0, -3, 3, -4.5, -1.5, 1.5, 4.5]
-    # A mirrored tree has mirrored places.
+    # A mirrored tree has mirrored positions.
     mirrored = layout.tidy(right, left, np.full(7, 2.0), 1.0)
     assert mirrored.tolist() == [0, 3, -3, 4.5, 1.5, -1.5, -4.5]
 
@@ -167,7 +167,7 @@ def test_a_tree_of_one_leaf():
 
 
 def written(weights, threshold=1.0, *, n_shown=3, names=None):
-    """The text of a split by a projection of features 0, 1, ..."""
+    """Returns the text of a split by a projection of features 0, 1, ..."""
     n = len(weights)
     forest = tree.Forest(
         n_features=np.array(max(n, 1)), tree_start=np.array([0, 3]), feature=np.array([-2, -1, -1], np.int32),
@@ -189,7 +189,7 @@ def test_projections_are_written_by_their_largest_weights():
 
 
 def node(**fields):
-    """Labels of a forest of one split by feature 0 of float32, with fields of missing values and categories."""
+    """Returns labels of a forest of one split by feature 0, with fields of missing values and categories."""
     forest = SimpleNamespace(
         feature=np.array([0], np.int32),
         threshold=np.array([fields.pop("threshold", 0.5)], np.float32),
@@ -240,10 +240,18 @@ def test_leaves_are_coloured_by_class_and_share():
         (TypeError, {"forest": 3}, "forest: expected a hforest.tree.Forest"),
         (IndexError, {"tree": 3}, "tree: expected 0 <= tree < n_trees = 3, got 3; choose"),
         (TypeError, {"tree": 0.5}, "tree: expected an int, got float; pass"),
-        (ValueError, {"feature_names": ["a"]}, "feature_names: expected n_features = 5 names, got 1; name"),
+        (
+            ValueError,
+            {"feature_names": ["a"]},
+            "feature_names: expected n_features = 5 names, got 1; pass one name",
+        ),
         (TypeError, {"feature_names": "abcde"}, "feature_names: expected a sequence of str, got str; pass"),
         (TypeError, {"class_names": [1, 2, 3]}, r"class_names\[0\]: expected a str, got int; pass"),
-        (ValueError, {"class_names": ["a"]}, "class_names: expected n_classes = 3 names, got 1; name"),
+        (
+            ValueError,
+            {"class_names": ["a"]},
+            "class_names: expected n_classes = 3 names, got 1; pass one name",
+        ),
         (ValueError, {"max_depth": -1}, "max_depth: expected 0 to .*, got -1; pass"),
         (ValueError, {"max_terms": 0}, "max_terms: expected 1 to .*, got 0; pass"),
         (ValueError, {"fontsize": 0}, "fontsize: expected a finite number above 0, got 0.0; pass"),
@@ -262,7 +270,7 @@ def test_trees_of_too_many_nodes_are_refused():
     assert forest.feature.size > 1000
     wide = classic.grow(x, np.arange(3000.0), 1, task="regression", rng=0)
     with pytest.raises(
-        ValueError, match="max_depth: expected a depth of at most 2000 nodes, got None .*; pass"
+        ValueError, match="max_depth: expected a depth with at most 2000 nodes, got None .*; pass"
     ):
         hp.tree(wide)
     assert len(boxes(hp.tree(wide, max_depth=2))) == 7
@@ -391,7 +399,7 @@ def test_regions_of_one_sample_and_of_many_points():
     [
         (TypeError, {"predict": FOREST}, "predict: expected a function of .*, got Forest; pass"),
         (ValueError, {"predict": lambda x: x[:3]}, r"predict: expected a function from .* got float64 of shape \(3, 2\); pass"),
-        (ValueError, {"predict": lambda x: x * np.nan}, "predict: expected finite numbers, got NaN or infinity; mend"),
+        (ValueError, {"predict": lambda x: x * np.nan}, "predict: expected finite numbers, got NaN or infinity; correct"),
         (ValueError, {"x": X}, r"x: expected shape \(n_samples, 2\), got \(300, 5\); choose"),
         (TypeError, {"x": [["a", "b"]]}, "x: expected an array of real numbers, got list; pass"),
         (ValueError, {"x": np.zeros((0, 2))}, r"x: expected shape"),
@@ -401,7 +409,7 @@ def test_regions_of_one_sample_and_of_many_points():
         (TypeError, {"y": Y.astype(str)}, "y: expected labels of an integer or bool dtype, got .*; number"),
         (IndexError, {"y": Y + 1}, "y: expected labels 0 <= y < n_classes = 3, got 1 to 3; number"),
         (ValueError, {"resolution": 1}, "resolution: expected 2 to 4000, got 1; pass"),
-        (ValueError, {"class_names": ["a"]}, "class_names: expected n_classes = 3 names, got 1; name"),
+        (ValueError, {"class_names": ["a"]}, "class_names: expected n_classes = 3 names, got 1; pass one name"),
         (TypeError, {"ax": pyplot}, "ax: expected matplotlib.axes.Axes, got module; pass"),
     ],
 )  # fmt: skip

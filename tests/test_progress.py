@@ -1,4 +1,4 @@
-"""The protocol of progress: what each kind of argument does, bars with and without tqdm, stops."""
+"""Protocol of progress: kinds of arguments, bars with and without tqdm, stopping."""
 
 import builtins
 import sys
@@ -12,7 +12,7 @@ from hforest.core.progress import reporting
 
 
 def work(argument, total=5, unit="tree"):
-    """Units that a loop of `total` finishes."""
+    """Returns the number of units that a loop over `total` finishes."""
     done = 0
     with reporting(argument, total, unit) as report:
         for i in range(total):
@@ -24,7 +24,7 @@ def work(argument, total=5, unit="tree"):
 
 @pytest.fixture
 def no_tqdm(monkeypatch):
-    """As where tqdm is not installed."""
+    """Runs a test as if tqdm were not installed."""
     real = builtins.__import__
 
     def without(name, *args, **kwargs):
@@ -69,7 +69,7 @@ def test_a_bar_without_tqdm(no_tqdm, monkeypatch, capsys):
             assert report(done) is True
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.splitlines() == ["tree 2 of 5", "tree 5 of 5"]  # at most one a second, and the last
+    assert err.splitlines() == ["tree 2 of 5", "tree 5 of 5"]  # at most one per second, and the last
 
 
 @pytest.mark.parametrize("answer", [None, True, np.True_, 0, 1, "", [], np.int64(0)])
@@ -104,7 +104,7 @@ def test_objects_that_can_be_called():
             self.n += 1
 
         def __bool__(self):
-            return False  # an object's truth is not what counts
+            return False  # the truth value of an object does not matter
 
     counter = Counter()
     assert work(counter) == 5
@@ -141,8 +141,8 @@ def test_no_work():
         (3, "None, True or a function, got int"),
         ("bar", "None, True or a function, got str"),
         (np.array([True, False]), "None, True or a function, got ndarray"),
-        (lambda: None, "called with .done, total., got one that cannot be .too many positional"),
-        (lambda done, total, unit: None, "called with .done, total., got one that cannot be .missing"),
+        (lambda: None, "accepts .done, total., got one that does not .too many positional"),
+        (lambda done, total, unit: None, "accepts .done, total., got one that does not .missing"),
     ],
 )
 def test_what_cannot_be_called_is_refused_before_any_work(argument, fault):
@@ -158,7 +158,7 @@ def test_what_cannot_be_called_is_refused_before_any_work(argument, fault):
         lambda: tree.permutation_importance(classic.grow(x, y, 1), x, y, progress=argument),
     )
     for call in calls:
-        with pytest.raises(TypeError, match=f"^progress: expected (a function to be )?{fault}.*; pass "):
+        with pytest.raises(TypeError, match=f"^progress: expected (a function that )?{fault}.*; pass "):
             call()
 
 
@@ -177,5 +177,5 @@ def test_checkpoints_are_functions_of_one_argument():
         lambda: demo.train(config, demo.start(config, 2, 2), x, y, x, y, checkpoint=bad),
     )
     for call in calls:
-        with pytest.raises(TypeError, match="^checkpoint: expected a function to be called with .*; pass "):
+        with pytest.raises(TypeError, match="^checkpoint: expected a function that accepts .*; pass "):
             call()

@@ -1,4 +1,4 @@
-"""Projections: what is drawn, and its values."""
+"""Projections: distributions of samples, and values."""
 
 import itertools
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.kernels
 
 
 def rows(projections):
-    """Each projection as a list of (feature, weight)."""
+    """Returns each projection as a list of (feature, weight)."""
     indptr, indices, data = projections
     return [
         list(zip(indices[a:b].tolist(), data[a:b].tolist(), strict=True))
@@ -31,7 +31,7 @@ def test_sparse_projections_are_what_they_should_be():
     n, n_features, density = 20_000, 30, 2.0
     drawn = rows(project.sample(project.sparse_distribution(n_features, density), n, rng=0))
     counts = np.array([len(row) for row in drawn])
-    # Poisson, with none made one.
+    # Poisson, with 0 replaced by 1.
     expected = np.exp(-density) * np.cumprod([1, density, density / 2, density / 3, density / 4])
     expected[1] += expected[0]
     shares = np.bincount(counts, minlength=20)[:5] / n
@@ -207,7 +207,7 @@ def test_a_node_samples_the_root_of_each_group_by_default():
         (
             [[0, 1], [1, 2]],
             ValueError,
-            r"groups\[1\]: expected columns .* no group before, got column 1 of groups\[0\]",
+            r"groups\[1\]: expected columns that no earlier group has, got column 1 of groups\[0\]",
         ),
         (
             [[0, 1, 2, 2]],
@@ -217,22 +217,26 @@ def test_a_node_samples_the_root_of_each_group_by_default():
         (
             [[0], [1]],
             ValueError,
-            r"groups: expected all of n_features = 3 columns, got none with column 2, one of 1",
+            r"groups: expected all of n_features = 3 columns, got no group with column 2, the first of 1 missing",
         ),
-        ([[0, 1, 2], []], ValueError, r"groups\[1\]: expected at least one column, got none; leave"),
+        ([[0, 1, 2], []], ValueError, r"groups\[1\]: expected at least one column index, got none; remove"),
         ([], ValueError, "groups: expected at least one group"),
         ([[0, 1], [2, 3]], IndexError, r"groups\[1\]: expected columns 0 to 2, got 3; "),
         ([[0, 1, -1]], IndexError, r"groups\[0\]: expected columns 0 to 2, got -1; "),
         (
             [[0, 1], 2],
             TypeError,
-            r"groups\[1\]: expected a list of numbers of columns, got int64 of shape \(\); ",
+            r"groups\[1\]: expected a list of column indices, got int64 of shape \(\); ",
         ),
-        ([[0.0, 1.0, 2.0]], TypeError, r"groups\[0\]: expected a list of numbers of columns, got float64"),
-        ([[True, True, False]], TypeError, r"groups\[0\]: expected a list of numbers of columns, got bool"),
+        ([[0.0, 1.0, 2.0]], TypeError, r"groups\[0\]: expected a list of column indices, got float64"),
+        ([[True, True, False]], TypeError, r"groups\[0\]: expected a list of column indices, got bool"),
         ([[0, [1, 2]]], TypeError, r"groups\[0\]: expected an array, got list"),
-        ("012", TypeError, "groups: expected a list of groups of columns, got str; pass such as"),
-        (None, TypeError, "groups: expected a list of groups of columns, got NoneType"),
+        (
+            "012",
+            TypeError,
+            "groups: expected a list of groups of column indices, got str; pass a list such as",
+        ),
+        (None, TypeError, "groups: expected a list of groups of column indices, got NoneType"),
     ],
 )
 def test_bad_groups(groups, error, message):
@@ -250,7 +254,7 @@ def test_bad_groups(groups, error, message):
     [
         (0, ValueError, r"n_projections\[0\]: expected 1 to"),
         ([1, 0], ValueError, r"n_projections\[1\]: expected 1 to"),
-        ([1], ValueError, r"n_projections: expected an int or 2 of them, got \[1\]; give one for each group"),
+        ([1], ValueError, r"n_projections: expected an int or 2 ints, got \[1\]; pass one int per group"),
         (1.5, TypeError, r"n_projections\[0\]: expected an int, got float"),
         ([2**19, 2**19 + 1], ValueError, "n_projections: expected a sum of at most 1048576, got 1048577"),
     ],
@@ -262,9 +266,9 @@ def test_bad_numbers_of_projections_of_groups(n_projections, error, message):
 
 def test_patches_have_no_groups():
     patches = project.patch_distribution((3,), patch_max=2)
-    with pytest.raises(ValueError, match="distribution: expected single features, .* got patches; "):
+    with pytest.raises(ValueError, match="distribution: expected axis-aligned, .* got patches; "):
         project.grouped_distribution(patches, [[0, 1, 2]])
-    with pytest.raises(ValueError, match=r"distribution\.groups: expected \(\) for patches, got some; "):
+    with pytest.raises(ValueError, match=r"distribution\.groups: expected \(\) for patches, got groups; "):
         project.sample(patches._replace(groups=((0, 1, 2),), n_projections=(1,)), 2)
     with pytest.raises(TypeError, match="distribution: expected hforest"):
         project.grouped_distribution(3, [[0, 1, 2]])
@@ -298,7 +302,7 @@ def test_seeds():
 
 
 def test_a_growing_tree_draws_from_the_same_distribution():
-    # A root's candidates are those of its key, and one candidate is taken whatever it scores.
+    # The candidates of a root follow from its key, and a single candidate is taken whatever its score.
     x = np.random.default_rng(0).normal(size=(30, 12))
     y = np.arange(30) % 2
     sparse = project.sparse_distribution(12, 4.0)
@@ -396,7 +400,7 @@ def test_out():
         ({"x": np.ones((3, 4), order="F")}, ValueError, "x: expected a C-contiguous array"),
         ({"x": np.full((3, 4), np.inf)}, ValueError, "x: expected finite"),
         ({"indptr": np.array([0, 1, 3])}, ValueError, "indptr: expected 0, ..., n_entries = 2"),
-        ({"indptr": np.array([0, 3, 2])}, ValueError, "nowhere falling"),
+        ({"indptr": np.array([0, 3, 2])}, ValueError, "in non-decreasing order"),
         ({"indptr": np.array([1, 1, 2])}, ValueError, "indptr: expected 0"),
         ({"indptr": np.array([0, 1, 2], np.int32)}, TypeError, "indptr: expected dtype int64"),
         ({"indptr": np.zeros(0, np.int64)}, ValueError, "n_projections"),
@@ -476,7 +480,8 @@ def test_out_shares_no_memory_with_an_input(name):
     shared[...] = given
     out = buffer[:48].view(np.float64).reshape(2, 3)
     with pytest.raises(
-        ValueError, match=f"out: expected memory of its own, got an array that overlaps {name};"
+        ValueError,
+        match=f"out: expected memory that no other argument uses, got an array that overlaps {name};",
     ):
         project.project(**(call | {name: shared}), out=out)
     np.testing.assert_array_equal(shared, given)

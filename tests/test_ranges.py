@@ -1,4 +1,4 @@
-"""Forests that are grown in ranges of trees, and joined: the same bits as in one call."""
+"""Forests grown in ranges of trees and joined are bit-identical to those of one call."""
 
 import functools
 
@@ -67,12 +67,12 @@ def bits(forest):
 
 
 def _tree(arrays, m):
-    """The bits of one tree, whatever stands before it. Arrays are those of a Forest without n_features."""
+    """Returns the arrays of one tree, independent of its position, as in a Forest without n_features."""
     (start, feature, threshold, left, value, gain, default, set_start, words, *projections) = arrays
     a, b = int(start[m]), int(start[m + 1])
     rows = slice((a + m) // 2, (b + m + 1) // 2)
     parts = [feature[a:b], threshold[a:b], left[a:b], value[rows], gain[a:b], default[a:b]]
-    if set_start.size and set_start[b] > set_start[a]:  # else the tree alone has no such arrays
+    if set_start.size and set_start[b] > set_start[a]:  # otherwise a single tree has no such arrays
         parts += [np.diff(set_start[a : b + 1]), words[set_start[a] : set_start[b]]]
     if projections and projections[0].size:
         indptr, indices, data = projections
@@ -94,7 +94,7 @@ def test_ranges_are_parts_of_the_forest(name, backend, dtype):
     grow = _arguments(name, dtype)
     whole = _arrays(grow(N_TREES))
     trees = [_tree(whole, m) for m in range(N_TREES)]
-    assert len(set(trees)) > 1  # else first_tree would not show
+    assert len(set(trees)) > 1  # otherwise first_tree would have no effect
     for first, count in RANGES:
         some = _arrays(grow(count, first_tree=first))
         assert [_tree(some, m) for m in range(count)] == trees[first : first + count], first
@@ -262,7 +262,7 @@ def test_missing_values_that_some_forests_know():
         match=r"^forests\[2\].default_left: expected none as in forests\[0\], got n_nodes numbers; ",
     ):
         tree.join([plain, plain, knows])
-    # The advice works.
+    # The remedy works.
     left = plain._replace(default_left=(plain.feature != -1).astype(np.uint8))
     joined = tree.join([knows, left])
     x, _ = samples(np.float64, missing=True)
@@ -284,9 +284,9 @@ def _other(**settings):
         ("ab", TypeError, "forests: expected a sequence of forests, got str; "),
         (_other(), TypeError, "forests: expected a sequence of forests, got Forest; "),
         ([_other(), 3], TypeError, "forests[1]: expected a hforest.tree.Forest, got int; "),
-        ([_other(), _other(dtype=np.float32)], TypeError, "forests[1]: expected dtype = float64 as forests[0] has, got float32; "),
-        ([_other(), _other(n_features=6)], ValueError, "forests[1]: expected n_features = 5 as forests[0] has, got 6; "),
-        ([_other(), _other(n_classes=4)], ValueError, "forests[1]: expected n_outputs = 3 as forests[0] has, got 4; "),
+        ([_other(), _other(dtype=np.float32)], TypeError, "forests[1]: expected dtype = float64 as in forests[0], got float32; "),
+        ([_other(), _other(n_features=6)], ValueError, "forests[1]: expected n_features = 5 as in forests[0], got 6; "),
+        ([_other(), _other(n_classes=4)], ValueError, "forests[1]: expected n_outputs = 3 as in forests[0], got 4; "),
         ([_other()._replace(left=np.zeros(3, np.int32))], ValueError, "forests[0].left: expected shape "),
         ([_other(), _other()._replace(left=_other().left * 0)], IndexError, "forests[1]: expected nodes that lead to leaves"),
     ],

@@ -1,4 +1,4 @@
-"""`python -m hforest --data FILE --target NAME`: CSV and Parquet files with named columns, and what is predicted."""
+"""`python -m hforest --data FILE --target NAME`: CSV and Parquet files with named columns, and predictions."""
 
 import csv
 import datetime as dt
@@ -26,7 +26,7 @@ def lines(capsys):
 
 @pytest.fixture
 def people(tmp_path):
-    """A table of which the class follows from two numbers, with dates, a constant and numbers of rows."""
+    """Returns a table whose class follows from two numbers, with dates, a constant and row numbers."""
     rng = np.random.default_rng(0)
     n = 300
     age, hours = rng.integers(17, 91, n), rng.normal(40, 10, n)
@@ -117,11 +117,11 @@ def test_many_rows_are_read_in_parts(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "t.csv: expected a line with names of columns, got an empty file"),
+        (b"", "t.csv: expected a line of column names, got an empty file"),
         (b"a,b\n1,2\n1,2,3\n", "t.csv: expected 2 values in each line, as in the first, got 3: '1, 2, 3'"),
-        (b"a,a\n1,2\n", "t.csv: expected a first line with different names of columns, got 'a' twice"),
-        (b"a,b\n\xff,1\n", "t.csv: expected a CSV file in UTF-8, got another one"),
-        (b"a,b\n" + b"x" * 200_000 + b",1\n", "t.csv: expected a CSV file in UTF-8, got another one .field larger"),
+        (b"a,a\n1,2\n", "t.csv: expected a first line of unique column names, got 'a' twice"),
+        (b"a,b\n\xff,1\n", "t.csv: expected a CSV file in UTF-8, got an unreadable file"),
+        (b"a,b\n" + b"x" * 200_000 + b",1\n", "t.csv: expected a CSV file in UTF-8, got an unreadable file .field larger"),
         (None, "t.csv: expected a table, got no such file; check the path"),
     ],
 )  # fmt: skip
@@ -134,7 +134,9 @@ def test_files_that_cannot_be_read(content, words, tmp_path, capsys):
 
 def test_a_file_that_is_not_packed(tmp_path):
     (tmp_path / "t.csv.gz").write_bytes(b"a,b\n1,2\n")
-    with pytest.raises(ValueError, match="expected a CSV file in UTF-8, got another one .Not a gzipped file"):
+    with pytest.raises(
+        ValueError, match="expected a CSV file in UTF-8, got an unreadable file .Not a gzipped file"
+    ):
         _readers.read(str(tmp_path / "t.csv.gz"))
 
 
@@ -220,7 +222,7 @@ def test_a_model_of_a_file_predicts_other_files(people, tmp_path, capsys):
     for other in (str(path), written(tmp_path / "thesis.csv", "all of it")):
         assert main(["predict", model, new, "--out", other]) == 2
     assert (tmp_path / "thesis.csv").read_text() == "all of it"
-    # Archives go by position.
+    # Columns of archives are matched by position.
     assert main(["predict", model, new, "--out", str(tmp_path / "out.npz")]) == 0
     with np.load(tmp_path / "out.npz") as file:
         assert file["labels"].tolist() == [row[0] for row in predicted[:5]]
@@ -319,7 +321,7 @@ def test_options_of_columns_and_archives(tmp_path, capsys):
     assert "--target: expected a file with named columns (.csv, " in capsys.readouterr().err
     assert main(["--data", path, *SMALL, "--save", model]) == 0
     assert main(["predict", model, written(tmp_path / "t.csv", "a,b\n1,2\n")]) == 2
-    assert "t.csv: expected an .npz archive with x, as" in capsys.readouterr().err
+    assert "t.csv: expected an .npz archive with x, since" in capsys.readouterr().err
 
 
 def test_other_columns_are_named(people, tmp_path, capsys):
@@ -331,7 +333,7 @@ def test_other_columns_are_named(people, tmp_path, capsys):
     assert main(["predict", model, new]) == 2
     assert [line.strip() for line in capsys.readouterr().err.splitlines()[1:]] == [
         "column 'age': expected numbers, got text such as 'forty'; convert the column",
-        "column 'day': expected a column of dates, got none of that name; add it, or rename one",
+        "column 'day': expected a column of dates, got no column of that name; add or rename a column",
     ]
 
 

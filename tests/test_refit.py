@@ -38,7 +38,7 @@ FORESTS = forests()
 
 
 def in_leaf(forest, m, node, leaf, counts):
-    """Samples of a tree's leaf, each as often as the tree holds it."""
+    """Returns the samples of a tree's leaf, each as often as the tree has it."""
     return np.repeat(np.arange(len(leaf)), np.where(leaf[:, m] == node, counts[m], 0))
 
 
@@ -50,7 +50,7 @@ def held_below(forest, m, node, leaf, counts):
 
 
 def reference_shape(forest, m, node, leaf, counts):
-    """The tree below a node, in nested tuples, without splits that have an empty side."""
+    """Returns the tree below a node as nested tuples, without splits that have an empty side."""
     at = int(forest.tree_start[m]) + node
     if forest.feature[at] == -1:
         return tuple(in_leaf(forest, m, node, leaf, counts).tolist())
@@ -191,7 +191,7 @@ def test_wrong_arguments():
     counts = counts.copy()
     counts[3] = 0
     with pytest.raises(
-        ValueError, match="^counts: expected rows that each hold a sample, got zeros alone in row 3; "
+        ValueError, match="^counts: expected at least one sample in each row, got only zeros in row 3; "
     ):
         tree.refit(forest, x, y, counts=counts)
     with pytest.raises(ValueError, match='^empty: expected "prune" with task="regression", got "abstain"'):

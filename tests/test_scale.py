@@ -1,4 +1,4 @@
-"""Forests that grow on workers: the bits of one call, and errors of workers that end."""
+"""Forests that grow on workers: bit-identical to one call, and errors of workers that end."""
 
 import functools
 import multiprocessing
@@ -36,7 +36,7 @@ def processes(kind="spawn", n=2):
 
 
 class AtOnce(Executor):
-    """An executor that runs a task when it is submitted, in this process."""
+    """An executor that runs each task at once, in this process."""
 
     def __init__(self):
         self.carried = []
@@ -95,7 +95,7 @@ def test_the_number_of_workers_and_tasks_changes_nothing(n_workers, n_tasks):
     with ThreadPoolExecutor(n_workers) as executor:
         got = scale.grow_by_trees(executor, classic.grow, x, y, N_TREES, n_tasks=n_tasks, rng=3)
     assert_same(got, classic.grow(x, y, N_TREES, rng=3))
-    assert worker._held == {}  # nothing is left in this process
+    assert worker._held == {}  # no range is left in this process
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
@@ -151,7 +151,7 @@ def test_samples_are_shipped_once_a_worker(tmp_path):
                 executor, workers.grow_counted, workers.Counted(x, str(tmp_path)), y, 20, n_tasks=20, rng=3
             )
     assert_same(got, classic.grow(x, y, 20, rng=3))
-    # The second call ships them again. A worker may get them twice if the other one is late.
+    # The second call sends them again. A worker may get them twice if the other one is late.
     assert 2 <= len(workers.notes(tmp_path)) <= 6
     assert len(set(workers.notes(tmp_path))) <= 2
 
@@ -161,7 +161,7 @@ def test_one_task_carries_the_samples_of_one_worker():
     executor = AtOnce()
     scale.grow_by_trees(executor, classic.grow, x, y, 12, n_tasks=12, rng=3)
     assert sum(executor.carried) == 1
-    assert len(executor.carried) == 12 + 12  # each was submitted once in vain
+    assert len(executor.carried) == 12 + 12  # each failed once after its submission
 
 
 def test_few_bins_are_shipped_in_place_of_samples():
@@ -289,7 +289,7 @@ def test_a_worker_that_ends_is_an_error_that_names_the_trees():
     message = str(caught.value)
     assert message.startswith("executor: expected workers that grow trees ")
     assert "got BrokenProcessPool: " in message
-    assert message.endswith("start new ones, and call again")
+    assert message.endswith("start new workers, and call again")
     assert set(multiprocessing.active_children()) == before  # nothing is left
 
 
@@ -308,13 +308,11 @@ def test_failed_ranges_are_grown_again(tmp_path):
 def test_a_range_that_fails_too_often(retries):
     x, y = samples()
     executor = AtOnce()
-    message = (
-        r"^executor: expected workers that grow trees 0 to 7, got OSError: no space left on device; see that "
-    )
+    message = r"^executor: expected workers that grow trees 0 to 7, got OSError: no space left on device; check that "
     with pytest.raises(RuntimeError, match=message) as caught:
         scale.grow_by_trees(executor, workers.fail, x, y, 8, n_tasks=1, retries=retries)
     assert isinstance(caught.value.__cause__, OSError)
-    assert len(executor.carried) == 2 + 2 * retries - retries  # the samples stay where a range fails
+    assert len(executor.carried) == 2 + 2 * retries - retries  # samples are kept if a range fails
 
 
 @pytest.mark.parametrize("error", [TypeError, ValueError, IndexError])
@@ -339,7 +337,7 @@ def test_a_worker_that_exits_does_not_end_the_program(error):
         ThreadPoolExecutor(2) as executor,
         pytest.raises(
             RuntimeError,
-            match=rf"^executor: expected workers that grow trees 0 to 7, got {error.__name__}: 3; see that ",
+            match=rf"^executor: expected workers that grow trees 0 to 7, got {error.__name__}: 3; check that ",
         ),
     ):
         scale.grow_by_trees(executor, grow, x, y, 8, n_tasks=1)
@@ -368,7 +366,7 @@ def test_functions_that_return_other_trees():
         TypeError, match=r"^grow: expected a function that returns a hforest.tree.Forest, got a int; "
     ):
         scale.grow_by_trees(AtOnce(), workers.no_forest, x, y, 8)
-    with pytest.raises(TypeError, match=r"got a Trees; pass such as hforest.classic.grow$"):
+    with pytest.raises(TypeError, match=r"got a Trees; pass a function such as hforest.classic.grow$"):
         scale.grow_by_trees(AtOnce(), growth.grow, growth.encode(x), y, 8)
 
 
@@ -388,11 +386,11 @@ def no_settings(x, y, n_trees, *, first_tree, rng):
     ("change", "error", "message"),
     [
         ({"executor": None}, TypeError, "executor: expected an object with the method submit, got NoneType; pass "),
-        ({"grow": 3}, TypeError, "grow: expected a function, got int; pass such as hforest.classic.grow"),
-        ({"grow": lambda x, y: 0}, TypeError, "grow: expected a function to be called with (x, y, n_trees=..., first_tree=..., rng=...), got "),
-        ({"grow": no_settings, "settings": {"q": 1}}, TypeError, "grow: expected a function to be called with (x, y, n_trees=..., first_tree=..., rng=..., q=...), got "),
-        ({"settings": {"rng": 1}}, ValueError, "settings: expected further arguments of grow, got 'rng'; pass it to grow_by_trees"),
-        ({"settings": 3}, TypeError, "settings: expected None or a mapping, got int; pass such as "),
+        ({"grow": 3}, TypeError, "grow: expected a function, got int; pass a function such as hforest.classic.grow"),
+        ({"grow": lambda x, y: 0}, TypeError, "grow: expected a function that accepts (x, y, n_trees=..., first_tree=..., rng=...), got "),
+        ({"grow": no_settings, "settings": {"q": 1}}, TypeError, "grow: expected a function that accepts (x, y, n_trees=..., first_tree=..., rng=..., q=...), got "),
+        ({"settings": {"rng": 1}}, ValueError, "settings: expected other arguments of grow, got 'rng'; pass it to grow_by_trees"),
+        ({"settings": 3}, TypeError, "settings: expected None or a mapping, got int; pass a mapping such as "),
         ({"settings": {"bootstrap": np.ones((3, 60), int)}}, ValueError, "bootstrap: expected in-bag counts of n_trees = 4 trees, got 3; "),
         ({"n_trees": 0}, ValueError, "n_trees: expected 1 to 1048576, got 0; "),
         ({"n_tasks": 0}, ValueError, "n_tasks: expected at least 1, got 0; "),
@@ -455,7 +453,7 @@ def dask_executor():
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 def test_dask(dask_executor, tmp_path):
     check_three_kinds(dask_executor)
-    # The scheduler gives the tasks of a worker that has ended to another one.
+    # The scheduler moves the tasks of a worker that has ended to another worker.
     x, y = samples()
     settings = {"folder": str(tmp_path)}
     start = time.monotonic()

@@ -1,4 +1,4 @@
-"""Hinge forests on several workers: the bits of one worker, whatever their number."""
+"""Hinge forests on several workers are bit-identical to those on one worker."""
 
 import itertools
 import re
@@ -18,7 +18,7 @@ DTYPES = (np.float32, np.float64)
 
 
 def results(size, work):
-    """What each of some workers returns; raises the first error."""
+    """Returns the results of all workers; raises the first error."""
     found = row_comms.run(size, work)
     for one in found:
         if isinstance(one, Exception):
@@ -27,7 +27,7 @@ def results(size, work):
 
 
 def same(a, b):
-    a = [one for one in a if one is not None]  # what a state of columns has not
+    a = [one for one in a if one is not None]  # a state of columns lacks these
     assert len(a) == len(b)
     for one, other in zip(a, b, strict=True):
         assert one.dtype == other.dtype
@@ -38,7 +38,7 @@ def same(a, b):
 
 
 def pairwise(parts):
-    """The sum of arrays in the fixed binary tree: the left half of a power of two, then what is right of it."""
+    """Returns the sum of arrays in the fixed binary tree; the left part has a power of two of them."""
     if len(parts) == 1:
         return parts[0]
     half = 1 << ((len(parts) - 1).bit_length() - 1)
@@ -48,7 +48,7 @@ def pairwise(parts):
 def reference(
     kind, parameters, n_chunks, dtype, n_steps=N_STEPS, lr=lambda step: 0.01, aggregate="sum", margin="column"
 ):
-    """Outputs, gradients and parameters of one process: the fused steps of hinge, a chunk at a time."""
+    """Returns outputs, gradients and parameters of one process, by the fused steps of hinge per chunk."""
     words = {"kind": kind, "margin": margin}
     n_trees = len(parameters[0])
     starts = [n_trees * c // n_chunks for c in range(n_chunks + 1)]
@@ -89,7 +89,7 @@ def sync(parts, states, step, lr):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n_chunks", [None, 21, 5, 1])
 def test_the_bits_of_one_process(kind, dtype, n_chunks):
-    """Outputs, gradients of the input, parameters and moments, of 1 to 5 workers."""
+    """Outputs, gradients of the input, parameters and moments are compared for 1 to 5 workers."""
     parameters = forest(kind, dtype)
     want = reference(kind, parameters, n_chunks or 16, dtype)
 
@@ -101,7 +101,7 @@ def test_the_bits_of_one_process(kind, dtype, n_chunks):
         for found in results(size, work):
             for a, b in zip(found, want, strict=True):
                 same(a, b)
-    # Other chunks are other bits: the comparison above sees the order of sums.
+    # Other chunks change the bits, so the comparison above depends on the order of sums.
     other = reference(kind, parameters, 1, dtype)
     assert any(
         (a != b).any() for a, b in zip(other[0], reference(kind, parameters, 16, dtype)[0], strict=True)
@@ -128,7 +128,7 @@ def test_the_mean_of_trees_and_rates_that_change(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_inner_products_have_the_bits_of_one_process(kind):
-    """Also where trees are deep: all vertices move at every step. Workers without trees are among them."""
+    """Also for deep trees, in which all vertices move at every step, and for workers without trees."""
     for sizes, n_steps in (({}, N_STEPS), ({"n_trees": 2, "depth": 11}, 3)):
         parameters = forest(kind, margin="projection", **sizes)
         n_chunks = min(5, len(parameters.weights))
@@ -152,7 +152,7 @@ def test_inner_products_have_the_bits_of_one_process(kind):
 
 
 def dense_numpy(kind, parameters, n_steps):
-    """Dense steps of Adam in NumPy on the forest as a whole."""
+    """Returns the results of dense steps of Adam in NumPy on the whole forest."""
     words = {"kind": kind, "aggregate": "sum"}
     t, f, w = (a.copy() for a in parameters)
     moments = [np.zeros_like(a) for a in (t, t, w, w)]
@@ -337,7 +337,7 @@ def test_bytes_of_a_step():
 
 
 def bad(name, shards, x, grad_y):
-    """Calls of a worker, of which one is wrong."""
+    """Calls of a worker, one of which is wrong."""
     lr = 0.01
     if name == "NaN":
         x = np.where(np.arange(x.size).reshape(x.shape) == 7, np.nan, x).astype(x.dtype)
@@ -381,20 +381,20 @@ def bad(name, shards, x, grad_y):
     ("name", "error", "message"),
     [
         ("NaN", ValueError, "^x: expected .*on worker 1"),
-        ("other samples", ValueError, "^x: expected the same on every worker.* on worker 1; pass the same"),
-        ("samples", ValueError, "^x: expected the same on every worker.* on worker 1; pass the same"),
+        ("other samples", ValueError, "^x: expected the same value on every worker.* on worker 1; pass the same"),
+        ("samples", ValueError, "^x: expected the same value on every worker.* on worker 1; pass the same"),
         ("list", TypeError, "^x: expected a numpy.ndarray.*on worker 1"),
         ("features", (IndexError, ValueError), "^(x|features): expected .*on worker 1"),
         ("grad_y", ValueError, "^grad_y: expected finite.*on worker 1"),
-        ("other grad_y", ValueError, "^grad_y: expected the same on every worker"),
+        ("other grad_y", ValueError, "^grad_y: expected the same value on every worker"),
         ("grad_y shape", ValueError, "^grad_y: expected shape.*on worker 1"),
-        ("route", ValueError, "^route: expected that of .*on worker 1"),
+        ("route", ValueError, "^route: expected the route of .*on worker 1"),
         ("no route", TypeError, "^route: expected a ShardRoute.*on worker 1"),
-        ("call", ValueError, "^comm: expected the same on every worker, got backward after 0 steps on worker 0 "
+        ("call", ValueError, "^comm: expected the same value on every worker, got backward after 0 steps on worker 0 "
                              "and forward after 0 steps on worker 1"),
-        ("input gradient", ValueError, "^input_gradient: expected the same on every worker"),
+        ("input gradient", ValueError, "^input_gradient: expected the same value on every worker"),
         ("rate", ValueError, "^lr: expected .*on worker 1"),
-        ("other rate", ValueError, "^lr: expected the same on every worker, got 0.01 on worker 0 and 0.02"),
+        ("other rate", ValueError, "^lr: expected the same value on every worker, got 0.01 on worker 0 and 0.02"),
         ("rows", IndexError, "^gradients.weights.rows: expected .*on worker 1"),
         ("gradients", TypeError, "^gradients: expected ShardGradients.*on worker 1"),
     ],
@@ -430,17 +430,17 @@ def test_what_is_wrong_on_one_worker_is_raised_on_all(name, error, message, size
         ({"thresholds": "half"}, ValueError, "^(thresholds|features|n_trees): expected .*"),
         ({"thresholds": "float"}, TypeError, "^weights: expected dtype float64.*on worker 1"),
         ({"thresholds": "nan"}, ValueError, "^thresholds: expected .*on worker 1"),
-        ({"weights": "other"}, ValueError, "^parameters: expected the same on every worker"),
-        ({"n_chunks": 3}, ValueError, "^n_chunks: expected the same on every worker, got 16 on worker 0 and 3 on worker 1"),
+        ({"weights": "other"}, ValueError, "^parameters: expected the same value on every worker"),
+        ({"n_chunks": 3}, ValueError, "^n_chunks: expected the same value on every worker, got 16 on worker 0 and 3 on worker 1"),
         ({"n_chunks": 22}, ValueError, "^n_chunks: expected 1 to 21, got 22.*on worker 1"),
-        ({"aggregate": "mean"}, ValueError, "^aggregate: expected the same on every worker"),
+        ({"aggregate": "mean"}, ValueError, "^aggregate: expected the same value on every worker"),
         ({"aggregate": None}, ValueError, "^aggregate: expected .*on worker 1"),
-        ({"beta1": 0.8}, ValueError, "^beta1: expected the same on every worker"),
+        ({"beta1": 0.8}, ValueError, "^beta1: expected the same value on every worker"),
         ({"beta1": 2}, ValueError, "^beta1: expected .*on worker 1"),
-        ({"steps": 3}, ValueError, "^steps: expected the same on every worker, got 0 on worker 0 and 3 on worker 1"),
+        ({"steps": 3}, ValueError, "^steps: expected the same value on every worker, got 0 on worker 0 and 3 on worker 1"),
         ({"n_trees": 4}, ValueError, "^thresholds: expected the 2 trees 2 to 3 of 4, got 21.*on worker 1"),
         ({"state": 3}, TypeError, "^state: expected an AdamState, got int.*on worker 1"),
-        ({"state": "old", "steps": 3}, ValueError, "^state.thresholds_last: expected 3 = steps in every row"),
+        ({"state": "old", "steps": 3}, ValueError, "^state.thresholds_last: expected steps = 3 in every row"),
     ],
 )  # fmt: skip
 def test_forests_and_settings_that_are_refused(change, error, message):
@@ -494,7 +494,7 @@ def test_training_that_has_diverged_is_told_to_all():
 
 
 def data_parallel(comm, parameters, n_parts, n_steps=N_STEPS):
-    """Training in which each worker has some parts of each batch, and all trees."""
+    """Trains a forest; each worker has some parts of each batch, and all trees."""
     t, f, w = (a.copy() for a in parameters)
     t_m, t_v = np.zeros_like(t), np.zeros_like(t)
     flat = w.reshape(-1, *w.shape[2:])
@@ -526,14 +526,14 @@ def test_batches_over_workers():
     parameters = forest("tree", np.float64)
     whole = dense_numpy("tree", parameters, N_STEPS)
 
-    # One part a worker: the same on all workers, and the numbers of one process.
+    # One part per worker: all workers agree, and equal one process up to rounding.
     for size in (1, 2, 3):
         found = results(size, lambda comm: data_parallel(comm, parameters, comm.size))
         for one in found:
             same(one, found[0])
         for a, b in zip(found[0][:3], whole, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-11)
-    # Fixed parts: the bits do not depend on the number of workers, an idle one included.
+    # Fixed parts: the bits do not depend on the number of workers, even with an idle one.
     want = results(1, lambda comm: data_parallel(comm, parameters, 4))[0]
     for size in (2, 3, 4, 5):
         for one in results(size, lambda comm: data_parallel(comm, parameters, 4)):
@@ -541,7 +541,7 @@ def test_batches_over_workers():
 
 
 def test_gradients_are_added_in_the_order_of_parts():
-    """Numbers whose sum depends on the order in float64; rounded once."""
+    """The sum of these numbers depends on the order in float64; it is rounded once."""
     values = [1e16, 1.0, -1e16, 1.0]
     parts = [
         [hinge.RowGradient(np.array([1, i + 2]), np.array([[a], [1.0]])), np.array([a, 1.0])]
@@ -603,7 +603,7 @@ def test_gradients_that_are_refused(change, error, message):
 
 
 def test_no_gradients():
-    with pytest.raises(ValueError, match="^shards: expected a part on some worker, got none; pass"):
+    with pytest.raises(ValueError, match="^shards: expected a part on at least one worker, got none; pass"):
         scale.gather_gradients(None, [])
 
 
@@ -636,7 +636,7 @@ def test_a_process_that_is_killed_ends_the_others(size):
     for rank, survivor in zip((0, 2), (first, *last), strict=False):
         seconds, _, message = survivor[0].partition(" ")
         assert float(seconds) < 30
-        # A survivor may see first that the other one has ended for the same reason.
+        # A surviving worker may first notice that another one has ended for the same reason.
         text = f"RuntimeError: comm: expected messages with every worker, got on worker {rank}: worker "
         assert re.match(re.escape(text) + f"[^{rank}] ended: ", message), message
         ended.add(message.removeprefix(text)[0])

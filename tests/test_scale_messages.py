@@ -1,4 +1,4 @@
-"""Messages between workers: values as they were, damaged ones refused, nothing executed, nobody left waiting."""
+"""Messages between workers: values arrive unchanged, damaged ones raise, nothing is executed, no worker hangs."""
 
 import pickle
 import sys
@@ -61,13 +61,13 @@ def test_other_values_are_not_sent(value):
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
 def test_damaged_messages_are_refused_or_are_other_values(value):
-    """No error but ValueError, and no array larger than the message."""
+    """The only error is ValueError, and no array is larger than the message."""
     data = messages.encoded(value)
     rng = np.random.default_rng(0)
     for end in {*range(0, len(data), 7), len(data) - 1}:
-        with pytest.raises(ValueError, match="^bytes that are no message"):
+        with pytest.raises(ValueError, match="^bytes that are not a message"):
             messages.decoded(data[:end])
-    with pytest.raises(ValueError, match="^bytes that are no message"):
+    with pytest.raises(ValueError, match="^bytes that are not a message"):
         messages.decoded(data + b"0")
     for _ in range(200):
         changed = bytearray(data)
@@ -90,7 +90,7 @@ def with_text(text):
     ],
 )  # fmt: skip
 def test_texts_that_are_no_message(text):
-    with pytest.raises(ValueError, match="^bytes that are no message"):
+    with pytest.raises(ValueError, match="^bytes that are not a message"):
         messages.decoded(with_text(text))
 
 
@@ -103,7 +103,7 @@ class Bomb:
 
 
 class Hostile:
-    """The communicator of a worker beside one that sends what it likes."""
+    """The communicator of a worker whose peer sends arbitrary bytes."""
 
     rank, size = 0, 2
 
@@ -122,7 +122,7 @@ class Hostile:
 
 def test_nothing_that_a_worker_sends_is_executed():
     comm = Hostile(pickle.dumps(Bomb()))
-    pattern = "^comm: expected messages of hforest, got from worker 1 bytes that are no message"
+    pattern = "^comm: expected messages of hforest, got from worker 1 bytes that are not a message"
     with pytest.raises(RuntimeError, match=pattern):
         scale.grow_by_rows(comm, np.eye(4), np.arange(4), 2, rng=0)
     with pytest.raises(RuntimeError, match=pattern):
@@ -146,7 +146,7 @@ def test_nothing_that_a_worker_sends_is_executed():
     ids=str,
 )  # fmt: skip
 def test_rows_of_another_worker_that_contradict_each_other(change, monkeypatch):
-    """Compiled code takes labels and codes as places in its arrays."""
+    """Compiled code uses labels and bins as indices of its arrays."""
     gathered, changed = parts.gathered, []
 
     def other(part, state, nodes):
@@ -208,7 +208,7 @@ def test_progress_that_raises_on_one_worker_ends_all(error):
 
 
 class _Tensor:
-    """An array with the method of a tensor that TorchComm calls."""
+    """An array with the methods of a tensor that TorchComm calls."""
 
     def __init__(self, a):
         self._a = a
@@ -221,7 +221,7 @@ class _Tensor:
 
 
 class _Torch:
-    """torch.distributed as worker 1 of three sees it, of which the others send what the test says."""
+    """Replaces torch.distributed for worker 1 of three; the test chooses the messages of the others."""
 
     uint8 = np.uint8
 
@@ -264,7 +264,7 @@ class _Torch:
 
 
 def test_messages_of_torch_that_are_longer_than_those_before(monkeypatch):
-    """The ends of messages follow their beginnings, of this worker and of others."""
+    """The rest of each message follows its beginning, for this worker and for others."""
     torch = _Torch([])
     monkeypatch.setitem(sys.modules, "torch", torch)
     comm = scale.TorchComm()

@@ -1,4 +1,4 @@
-"""Forests on rows of several workers: one machine's bits, whatever the partition."""
+"""Forests on rows of several workers are bit-identical to those of one machine, for any partition."""
 
 import contextlib
 import itertools
@@ -48,7 +48,7 @@ some_partitions = pytest.mark.parametrize(
 
 
 def samples(n=200, n_classes=2, missing=False, categories=False, dtype=np.float64, seed=0):
-    """Samples with columns of few and of many values, a constant one, and labels that depend on them."""
+    """Returns samples with columns of few values, of many and of one, and labels that depend on them."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, 7))
     x[:, 1] = rng.integers(0, 5, n)
@@ -66,14 +66,14 @@ def samples(n=200, n_classes=2, missing=False, categories=False, dtype=np.float6
 
 
 def divided(cuts, *arrays):
-    """The parts of arrays, as tuples."""
+    """Returns the parts of arrays as tuples."""
     n = len(arrays[0])
     at = [0, *(round(n * cut) for cut in cuts)]
     return [tuple(a[i:j] for a in arrays) for i, j in itertools.pairwise(at)]
 
 
 def grown(cuts, x, y, *, bootstrap="poisson", sample_weight=None, **settings):
-    """The forest of each worker, which are the same."""
+    """Returns the forest of the workers, after a check that all are equal."""
     given = divided(cuts, x, y)
     counts = [bootstrap] * len(cuts)
     if isinstance(bootstrap, np.ndarray):
@@ -102,7 +102,7 @@ def same(a, b):
 
 
 def as_forest(trees, n_features):
-    """Trees on features as a forest."""
+    """Returns trees on features as a forest."""
     arrays = {name: getattr(trees, name) for name in growth.Trees._fields}
     return Forest(
         n_features=np.array(n_features), **arrays, indptr=np.zeros(0, np.int64),
@@ -111,7 +111,7 @@ def as_forest(trees, n_features):
 
 
 def on_one_machine(x, y, *, max_bins=256, categorical=None, max_features=None, **settings):
-    """What the engine of one machine grows on the same bins."""
+    """Returns the trees of one machine on the same bins."""
     bins = growth.encode(x, max_bins=max_bins, categorical=categorical)
     return growth.grow(bins, y, N_TREES, max_features=max_features or "sqrt", rng=3, **settings)
 
@@ -194,7 +194,7 @@ def test_weights_and_counts(threads, n_threads, cuts):
     x, y, _ = samples(n_classes=10)
     weight = np.random.default_rng(2).integers(0, 4, len(y))
     counts = growth.bootstrap_counts(len(y), N_TREES, rng=8)
-    counts[1] = weight == 0  # a tree that takes every row, for it draws none of weight above 0
+    counts[1] = weight == 0  # a tree that takes every row, since it draws no row of weight above 0
     settings = {"bootstrap": counts, "sample_weight": weight}
     want = on_one_machine(x, y, **settings)
     threads(n_threads)
@@ -209,7 +209,7 @@ def test_a_tree_that_draws_no_row_of_any_part_is_refused(cuts):
     same(on_one_machine(x, y, bootstrap=counts), grown(cuts, x, y, bootstrap=counts))
     counts[2] = 0
     with pytest.raises(
-        ValueError, match="^bootstrap: expected rows that each draw a sample, got zeros alone in row 2"
+        ValueError, match="^bootstrap: expected at least one sample in each row, got only zeros in row 2"
     ):
         grown(cuts, x, y, bootstrap=counts)
 
@@ -253,7 +253,7 @@ def test_bins_of_sampled_rows(monkeypatch):
     bins = growth.Bins(part.codes, known.edges.low, known.edges.high, x.dtype, missing=known.edges.missing)
     one_machine = growth.grow(bins, y, N_TREES, bootstrap="poisson", rng=3)
     same(one_machine, want)
-    # Leaves hold the in-bag rows that reach them.
+    # Leaves have the shares of the in-bag rows that reach them.
     counts = growth.poisson_counts(3000, N_TREES, rng=3)
     found = hforest.tree.apply(want, x)
     first_leaf = np.cumsum([0, *np.add.reduceat(want.feature == -1, want.tree_start[:-1])])
@@ -268,7 +268,7 @@ def test_bins_of_sampled_rows(monkeypatch):
 
 
 class Parts:
-    """An engine whose parts lie in a list."""
+    """An engine whose parts are a list."""
 
     n_tasks = 2
 
@@ -316,7 +316,7 @@ def test_an_engine_of_parts_in_a_list(task):
 
 
 def test_settings_that_no_engine_takes():
-    with pytest.raises(TypeError, match="^settings: expected Settings, got dict; pass those of"):
+    with pytest.raises(TypeError, match="^settings: expected Settings, got dict; pass the settings"):
         scale.grow_on_engine(Parts(), [], {})
     settings = by_level.check_settings(1, bootstrap=np.ones((1, 3), int))
     with pytest.raises(TypeError, match='^bootstrap: expected "poisson" or False, got in-bag counts; parts'):
@@ -352,7 +352,7 @@ def test_bins_of_columns_without_values_and_of_many_bins():
 
 
 def test_a_call_starts_no_threads_of_python(monkeypatch):
-    """Ctrl-C in their locks leaves these to nobody, and the call waits for ever."""
+    """Ctrl-C inside of their locks would leave these locked, and the call would hang."""
 
     def start(self):
         raise AssertionError("a thread")
@@ -365,7 +365,7 @@ def test_a_call_starts_no_threads_of_python(monkeypatch):
 @pytest.mark.parametrize("name", ["reference", "cpu"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_subtrees_grow_from_their_keys(name, dtype):
-    """A node of a tree, grown alone, has the nodes that it has in the tree."""
+    """A subtree that is grown alone equals that in the tree."""
     with hforest.using(name) if name == "reference" else contextlib.nullcontext():
         x, y, _ = samples(n=60, n_classes=3, missing=True, categories=True, dtype=dtype)
         bins = growth.encode(x, categorical=[5, 6])
@@ -394,7 +394,7 @@ def test_subtrees_grow_from_their_keys(name, dtype):
 
 
 def depth_one(forest):
-    """The arrays of the first split alone; a leaf's number is its side."""
+    """Returns the arrays of only the first split; a leaf's number is its side."""
     return {
         "tree_start": np.array([0, 3]), "feature": np.array([forest.feature[0], -1, -1], np.int32),
         "threshold": forest.threshold[:3], "left": np.array([1, 0, 1], np.int32), "gain": forest.gain[:3],
@@ -417,7 +417,7 @@ PROJECTIONS = {
 
 
 def projected(x, y, distribution, **settings):
-    """What the engine of one machine grows, as a forest."""
+    """Returns the trees of one machine as a forest."""
     trees, *entries = growth.grow_projected(
         x, y, N_TREES, distribution, n_projections=4, bootstrap="poisson", rng=3, **settings
     )
@@ -428,7 +428,7 @@ def projected(x, y, distribution, **settings):
 @pytest.mark.parametrize("max_gathered", [0, pytest.param(25, marks=pytest.mark.rows), None])
 @pytest.mark.parametrize("name", PROJECTIONS)
 def test_projections_do_not_depend_on_the_partition(name, max_gathered, cuts):
-    """With a bin for each value they are those of one machine."""
+    """With one bin per value they equal those of one machine."""
     distribution, of_samples = PROJECTIONS[name]
     x, y, _ = samples(n=150, **of_samples)
     want = projected(x, y, distribution)
@@ -464,11 +464,11 @@ def test_projected_regressions_do_not_depend_on_the_partition(n_outputs, max_gat
 
 @some_partitions
 def test_projections_of_sampled_rows(monkeypatch, cuts):
-    """Bins of sampled rows: leaves hold the in-bag rows that reach them, and none could be split."""
+    """With bins of sampled rows, leaves have the shares of their in-bag rows, and none could be split."""
     monkeypatch.setattr(projected_trees, "_SAMPLED", 40)
     x, y, _ = samples(n=3000, n_classes=3, missing=True)
     x[:, 3:] = 0
-    x[17, 4] = 1  # a value that samples miss
+    x[17, 4] = 1  # a value that no sampled row has
     settings = {"distribution": project.sparse_distribution(7), "n_projections": 3, "max_bins": 16}
     want = scale.grow_by_rows(None, x, y, N_TREES, rng=3, max_gathered=0, **settings)
     same(want, grown(cuts, x, y, max_gathered=0, **settings))
@@ -516,7 +516,7 @@ def test_projections_that_are_refused(settings, message):
 
 
 def bad(name, x, y):
-    """Arguments of a worker, of which one is wrong."""
+    """Returns arguments of a worker, one of which is wrong."""
     x, y, settings = x.copy(), y.copy(), {}
     if name == "infinity":
         x[0, 0] = np.inf
@@ -545,11 +545,15 @@ def bad(name, x, y):
         ("infinity", ValueError, "^x: expected .*on worker 1"),
         ("labels", IndexError, "^y: expected .*on worker 1"),
         ("label dtype", TypeError, "^y: expected .*on worker 1"),
-        ("columns", ValueError, "^x: expected the same on every worker, got 7 on worker 0 and 5 on worker 1"),
+        (
+            "columns",
+            ValueError,
+            "^x: expected the same value on every worker, got 7 on worker 0 and 5 on worker 1",
+        ),
         ("text", TypeError, "^x: expected .*on worker 1"),
         ("weights", ValueError, "^sample_weight: expected whole numbers.*on worker 1"),
         ("length", ValueError, "^y: expected .*on worker 1"),
-        ("depth", ValueError, "^limits: expected the same on every worker"),
+        ("depth", ValueError, "^limits: expected the same value on every worker"),
         ("seedless trees", ValueError, "^max_bins: expected .*on worker 1"),
     ],
 )
@@ -572,7 +576,7 @@ def test_what_is_wrong_on_one_worker_is_raised_on_all(name, error, message):
 
 
 def test_an_error_in_a_level_is_raised_on_all(monkeypatch):
-    """In each of the calls of a worker's functions, one after the other."""
+    """The error occurs in each call of a worker's functions in turn."""
     x, y, _ = samples()
     given = divided(PARTITIONS["three"], x, y)
     named = [
@@ -614,7 +618,7 @@ def test_an_error_in_a_level_is_raised_on_all(monkeypatch):
         ({"n_trees": 0}, "n_trees: expected"),
         ({"min_weight_fraction_leaf": 0.6}, "min_weight_fraction_leaf: expected"),
         ({"y": np.zeros(3, int), "n_classes": None, "labels": (0, 2)}, "y: expected labels 0 to 2 that each"),
-        ({"sample_weight": np.zeros(3, int)}, "sample_weight: expected some above 0"),
+        ({"sample_weight": np.zeros(3, int)}, "sample_weight: expected at least one weight above 0"),
         ({"rows": 0}, "x: expected at least 1 sample"),
     ],
 )
@@ -631,7 +635,7 @@ def test_settings_that_are_refused(settings, message):
     ("bootstrap", "factor"), [(False, 1), ("poisson", 12), (np.array([[0, 4, 1], [5, 0, 0]], np.int32), None)]
 )
 def test_the_greatest_weight_of_a_sum_counts_the_bootstrap(bootstrap, factor):
-    """Scales of sums follow it: poisson counts are at most 12, and those in arrays are known."""
+    """Scales of sums depend on it: Poisson counts are at most 12, and counts in arrays are known."""
     settings = by_level.check_settings(2, bootstrap=bootstrap, rng=0)
     given = parts.RawPart(np.zeros((3, 1)), [0, 1, 1], [3, 2, 7], bootstrap if factor is None else None)
     assert parts.describe(given, settings).max_weight == (7 * factor if factor else 15)
@@ -648,7 +652,7 @@ def test_targets_in_fixed_point_have_all_places_that_sums_leave(n_drawn, places)
 
 
 def test_no_memory_for_a_level_is_an_error():
-    # The widest slot has 2**58 bins, which no memory holds; the node has another slot alone.
+    # The widest slot has 2**58 bins, beyond any memory; the node has only another slot.
     cells = np.array([0, 1, 2**58, 1])
     arrays = np.ones((1, 3), np.int64), np.ones((1, 3), np.int64), cells, np.zeros(1, np.int64)
     with pytest.raises(MemoryError, match="grow_by_rows: no memory to score"):
@@ -681,7 +685,7 @@ def test_progress_ends_all_workers(monkeypatch):
 
 
 def test_bytes_of_a_level():
-    """Sums are of int32 where they fit; a root's histogram is n_bins (n_classes + 1) numbers a feature."""
+    """Sums are int32 if they fit; a root's histogram has n_bins (n_classes + 1) numbers per feature."""
     x, y, _ = samples(n=2000, n_classes=10)
     sent = {}
 
@@ -702,7 +706,7 @@ WORKER = Path(__file__).with_name("row_worker.py")
 
 
 def processes(kind, size, case, worker=WORKER):
-    """What each worker's process prints, and its exit status."""
+    """Returns the output of each worker's process, and its exit status."""
     path = os.pathsep.join([str(WORKER.parents[1]), os.environ.get("PYTHONPATH", "")])
     more = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "WORLD_SIZE": str(size)}
     command = [sys.executable, str(worker), kind, case]

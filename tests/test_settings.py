@@ -1,4 +1,4 @@
-"""Settings that the functions which grow forests share: criteria, limits, sampled features, bins; messages."""
+"""Settings shared by the functions that grow forests: criteria, limits, sampled features, bins; messages."""
 
 import re
 

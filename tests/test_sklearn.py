@@ -1,4 +1,4 @@
-"""Estimators: scikit-learn's checks and tools, the same numbers as the functions, bad input."""
+"""Estimators: scikit-learn's checks and tools, agreement with the functions, bad input."""
 # ruff: noqa: E402 (modules that need scikit-learn are imported where it is known to be there)
 
 import importlib.util
@@ -39,10 +39,10 @@ X, Y = load_iris(return_X_y=True)
 X_TARGETS, TARGETS = (a[:150] for a in load_diabetes(return_X_y=True))
 TEXT = np.array(["setosa", "versicolor", "virginica"], object)[Y]
 
-# Where the warning is the test, pytest.warns sees it.
+# pytest.warns catches the warning if a test expects it.
 pytestmark = pytest.mark.filterwarnings("ignore:shape. expected the shape of a sample:UserWarning")
 
-# Small sizes by the name of the kind, and what the function of hforest is given for the same forest.
+# Small sizes by kind, and the arguments of the function of hforest that grows the same forest.
 HINGE = {"n_members": 2, "n_projections": 10, "max_iter": 60, "max_depth": 4}
 NETWORK = {"max_iter": 300, "max_depth": 4, "n_inner_products": 20}
 SIZES = {
@@ -60,7 +60,7 @@ BOOTSTRAPPED = [name for name in GROWN if name in WEIGHTED]
 
 
 def small(name, **settings):
-    """An estimator of eight trees."""
+    """Returns an estimator of eight trees."""
     kind = name.removesuffix("Classifier").removesuffix("Regressor")
     return getattr(hs, name)(**{"n_estimators": 8, "random_state": 0, **SIZES.get(kind, {}), **settings})
 
@@ -70,13 +70,13 @@ def data(name):
 
 
 def parts(name):
-    """Samples to learn from, what they stand for, and other samples."""
+    """Returns training samples, their targets, and other samples."""
     x, y = data(name)
     return x[::2], y[::2], x[1::2]
 
 
 def mixed(name, **settings):
-    """An estimator whose leaves hold several classes or targets, so that weights change what they predict."""
+    """Returns an estimator whose leaves have several classes or targets, so that weights change predictions."""
     return small(
         name, **settings, **({} if name.startswith(("Hinge", "Neural")) else {"min_samples_leaf": 8})
     )
@@ -134,7 +134,7 @@ DEFAULTS = parametrize_with_checks(
     [getattr(hs, name)() for name in KINDS],
     expected_failed_checks=lambda e: EXEMPT.get(type(e).__name__, {}),
 )
-# It sets max_iter to 1000, which is no default: a minute of leaf updates.
+# The check sets max_iter to 1000, a minute of leaf updates; the default is smaller.
 LONG = {("NeuralForestClassifier", "check_class_weight_classifiers")}
 # They train by gradients.
 TRAINED = (
@@ -191,7 +191,7 @@ def of_honest(x, y, task):
 
 
 def of_network(x, y, task):
-    """Units, steps and outputs by hand."""
+    """Returns the outputs of the network, computed with explicit units and steps."""
     z = ((x - x.mean(axis=0, dtype=float)) / x.std(axis=0, dtype=float)).astype(np.float32)
     goal = y if task == "classification" else ((y - y.mean()) / y.std())[:, None]
     config = demo.Config(n_trees=8, depth=4, n_features=20, steps=300, eval_every=300, task=task, seed=0)
@@ -298,7 +298,7 @@ def test_defaults_are_those_of_the_function(name):
             "lr",
         ):  # docs/sklearn.md names it
             continue
-        # What None and "auto" stand for is tested with the predictions above.
+        # The predictions above test the meaning of None and "auto".
         assert given[theirs].default in (value, None, "auto"), parameter
 
 
@@ -425,7 +425,7 @@ def test_numbers_of_draws_that_are_refused():
     for wrong in (True, "half", [3]):
         with pytest.raises(TypeError, match="^max_samples: expected"):
             small("RandomForestClassifier", max_samples=wrong).fit(X, Y)
-    with pytest.raises(ValueError, match="^sample_weight: expected some above 0"):
+    with pytest.raises(ValueError, match="^sample_weight: expected at least one weight above 0"):
         small("RandomForestClassifier", bootstrap_weights="draw").fit(X, Y, sample_weight=np.zeros(150))
 
 
@@ -445,7 +445,7 @@ def test_weights_that_draw_the_bootstrap(name):
         expected = tree.predict(classic.grow(x, y, 8, task=task, bootstrap=counts, rng=0), x)
         expected = expected if name in CLASSIFIERS else expected[:, 0]
         assert same_bits(outputs(clone(model).fit(x, y, sample_weight=weight), x), expected)
-    # Whatever a sample of weight 0 is, it changes nothing but the units of CO2 forests.
+    # A sample of weight 0 changes only the units of CO2 forests.
     x_other, y_other = np.where(weight[:, None] > 0, x, x[:1]), np.where(weight > 0, y, y[0])
     one, other = (
         outputs(clone(model).fit(*data, sample_weight=weight), x) for data in ((x, y), (x_other, y_other))
@@ -462,7 +462,7 @@ def test_weights_that_draw_the_bootstrap(name):
 
 
 def test_weights_that_draw_are_as_samples_repeated():
-    """What scikit-learn asks for: forests on samples with whole weights, and on samples repeated, agree on average."""
+    """As scikit-learn requires, forests on samples with whole weights and on repeated samples agree on average."""
     rng = np.random.default_rng(0)
     x = rng.uniform(size=(60, 1))
     y, weight = x[:, 0] + rng.normal(size=60), rng.integers(0, 4, 60)
@@ -553,7 +553,7 @@ def test_honest_intervals():
     np.testing.assert_allclose(got.mean, model.predict(new), rtol=1e-6)
     copy = pickle.loads(pickle.dumps(model)).predict_interval(new, coverage=0.8)
     assert all(same_bits(a, b) for a, b in zip(got, copy, strict=True))
-    model.set_params(in_bag=0.3, n_estimators=3)  # what was drawn stays
+    model.set_params(in_bag=0.3, n_estimators=3)  # sampled values stay
     assert same_bits(model.predict_interval(new, coverage=0.8).low, got.low)
     two = small("HonestForestRegressor", n_estimators=900).fit(
         X_TARGETS, np.stack([TARGETS, -TARGETS], axis=1)
@@ -570,7 +570,7 @@ def test_honest_intervals():
 
 @pytest.mark.parametrize("name", ["HonestForestClassifier", "HonestForestRegressor"])
 def test_honest_forests_of_views(name):
-    """The candidates of a node keep to groups of columns, which have numbers or names."""
+    """The candidates of a node come from groups of columns, given by index or name."""
     x, y = data(name)
     groups = [[2, 0], list(range(3, x.shape[1])), [1]]
     settings = {"trees": "oblique", "density": 2.0, "n_projections": [1, 2, 1]}
@@ -595,10 +595,10 @@ def test_honest_forests_of_views(name):
     for wrong, message in (
         (
             [["c9"]],
-            "^groups: expected names of columns of X, got 'c9'; pass X as a DataFrame that has them, or",
+            "^groups: expected column names of X, got 'c9'; pass X as a DataFrame with these columns, or",
         ),
         ([[0]], "^groups: expected all of n_features = "),
-        ([[0], [0]], r"^groups\[1\]: expected columns that are in no group before"),
+        ([[0], [0]], r"^groups\[1\]: expected columns that no earlier group has"),
         (3, "^groups: expected a list of groups of columns, got int"),
     ):
         with pytest.raises((TypeError, ValueError), match=message):
@@ -620,7 +620,7 @@ def test_honest_forests_that_are_refused():
             small("HonestForestClassifier", **settings).fit(X, Y)
     with pytest.raises(ValueError, match="^y: expected classes of which each tree has rows for its splits"):
         small("HonestForestClassifier").fit(X[:102], Y[:102])
-    with pytest.raises(ValueError, match="^X: expected 3 samples or more, got 2 samples"):
+    with pytest.raises(ValueError, match="^X: expected at least 3 samples, got 2 samples"):
         small("HonestForestRegressor").fit(X[:2], [1.0, 2.0])
 
 
@@ -754,7 +754,7 @@ def test_early_stopping_of_neural_forests():
     losses = model.validation_losses_
     best = int(np.argmin(losses))
     assert len(losses) == len(model.loss_curve_) == model.n_iter_ == best + 1 + 3 < 60
-    # The kept model is that of the least loss: the held-out samples, drawn again, give it.
+    # The final model has the smallest loss, as the held-out samples, drawn again, show.
     from sklearn.model_selection import train_test_split
 
     _, held, _, labels = train_test_split(x, y, test_size=0.25, stratify=y, random_state=0)
@@ -773,7 +773,7 @@ STEPPED = ["HingeForestClassifier", "HingeForestRegressor", "NeuralForestClassif
 
 
 def in_batches(model, x, y, n=5, **settings):
-    """The model after `partial_fit` with n batches."""
+    """Returns the model after `partial_fit` with n batches."""
     for rows in np.array_split(np.arange(len(x)), n):
         model.partial_fit(x[rows], y[rows], **settings)
         settings = {}
@@ -794,7 +794,7 @@ def test_batches_are_learned(name):
     in_batches(model, x[300:2500], y[300:2500], 10)
     assert model.score(x[2500:], y[2500:]) > early + 0.01
     assert model.t_ == {"H": 10 * 4, "N": 5 + 10 * 4}[name[0]]
-    # What is kept between calls is pickled, too.
+    # The state between calls is pickled, too.
     in_batches(begun, x[300:2500], y[300:2500], 10)
     assert same_bits(outputs(begun, x), outputs(model, x))
 
@@ -855,7 +855,7 @@ def test_classes_of_batches(name):
         model.partial_fit(X[order], TEXT[order])
     assert (model.predict(X[Y == 2]) == "virginica").mean() > 0.5
     model.partial_fit(X, TEXT, classes=["virginica", "versicolor", "setosa"])
-    with pytest.raises(ValueError, match="classes: expected those of the first call, .*; pass None"):
+    with pytest.raises(ValueError, match="classes: expected the classes of the first call, .*; pass None"):
         model.partial_fit(X, TEXT, classes=["virginica", "setosa"])
     with pytest.raises(
         ValueError, match=r"y: expected labels of classes = .*, got \['rosa'\]; pass the labels"
@@ -934,7 +934,7 @@ def test_manifold_forests_take_samples_as_signals_by_default():
 # --------------------------------------------------------------------------- tables
 
 
-# scikit-learn 1.6 asks polars 1 in a way that warns, and finds no names in frames of polars 2.
+# scikit-learn 1.6 causes a warning of polars 1, and finds no names in frames of polars 2.
 @pytest.mark.filterwarnings("ignore:Support for the dataframe interchange protocol:DeprecationWarning")
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 @pytest.mark.parametrize("name", KINDS)
@@ -1006,7 +1006,7 @@ def test_grown_forests_are_prepared_once(tmp_path, monkeypatch):
     model = small("RandomForestClassifier").fit(X, TEXT)
     expected, text = outputs(model, X), pickle.dumps(model)
     sizes = sum(a.nbytes for a in model.forest_)
-    assert len(text) < sizes + 5000  # the arrays stand there once
+    assert len(text) < sizes + 5000  # the arrays are stored once
     assert isinstance(model._forest(), tree.Prepared)
     joblib.dump(model, tmp_path / "model.joblib")
     for again in (pickle.loads(text), joblib.load(tmp_path / "model.joblib")):
@@ -1019,7 +1019,7 @@ def test_grown_forests_are_prepared_once(tmp_path, monkeypatch):
     other = small("RandomForestClassifier", random_state=1).fit(X, TEXT)
     model.forest_ = other.forest_._replace(gain=other.forest_.gain.copy())
     assert same_bits(outputs(model, X), outputs(other, X))
-    # A model of an earlier version holds its forest alone.
+    # A model of an earlier version has only its forest.
     state = {name: value for name, value in vars(other).items() if name != "_prepared"}
     old = object.__new__(type(other))
     old.__setstate__(state)
@@ -1127,10 +1127,10 @@ def test_samples_that_are_no_numbers_have_a_remedy(name):
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame(X)
     for column, words in (
-        (pandas.date_range("2020", periods=len(X)), "make numbers of dates"),
+        (pandas.date_range("2020", periods=len(X)), "convert dates to numbers"),
         (pandas.Categorical(["u", "v", "w"] * 50), "number the categories"),
         (np.array(["u", "v", "w"] * 50, object), "number the categories"),
-        (np.array([0.5, 1, pandas.NA] * 50, object), "make NaN of them"),
+        (np.array([0.5, 1, pandas.NA] * 50, object), "replace them by NaN"),
     ):
         with pytest.raises(
             (TypeError, ValueError), match=f"^X: expected numbers, got .* at index .*; .*{words}"
@@ -1210,7 +1210,7 @@ def test_columns_of_categories_have_numbers_masks_or_names(name):
     for model in found:
         assert model.forest_.category_bits.size
         np.testing.assert_array_equal(model.predict_proba(frame), found[0].predict_proba(frame))
-    with pytest.raises(ValueError, match="categorical_features: expected names of columns of X, got 'e'"):
+    with pytest.raises(ValueError, match="categorical_features: expected column names of X, got 'e'"):
         getattr(hs, name)(categorical_features=["e"]).fit(frame, y)
     with pytest.raises(IndexError, match="categorical_features: expected numbers of features"):
         getattr(hs, name)(categorical_features=[4]).fit(frame, y)
@@ -1231,7 +1231,7 @@ def test_hinge_forests_learn_missing_values_and_categories(name):
         assert model.feature_importances_.argmax() == 3
         np.testing.assert_allclose(model.feature_importances_.sum(), 1)
         assert model.score(frame, target) > 0.5
-    with pytest.raises(ValueError, match="categorical_features: expected names of columns of X, got 'e'"):
+    with pytest.raises(ValueError, match="categorical_features: expected column names of X, got 'e'"):
         small(name, categorical_features=["e"]).fit(frame, target)
     classes = {"classes": np.unique(y)} if name.endswith("Classifier") else {}
     model = small(name, categorical_features=["d"]).partial_fit(frame[:200], target[:200], **classes)
@@ -1301,7 +1301,7 @@ def test_categories_that_forests_do_not_know_are_refused_by_name(name):
         pytest.skip("these forests know categories")
     frame, y = frame_of()
     with pytest.raises(
-        ValueError, match="^X: expected columns of numbers or dates, .* got .'colour'.; write them as"
+        ValueError, match="^X: expected columns of numbers or dates, .* got .'colour'.; encode them as"
     ):
         small(name, categorical_features="from_dtype").fit(frame, y.astype(int))
 
@@ -1335,7 +1335,7 @@ def test_sparse_matrices_are_arrays_of_all_their_numbers(name, kind):
         else {}
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # eight trees draw some samples always
+        warnings.simplefilter("ignore", UserWarning)  # eight trees all draw some samples
         model, dense = (small(name, **settings).fit(a, y) for a in (sparse, x))
     for function in ("predict", "apply"):
         np.testing.assert_array_equal(getattr(model, function)(sparse), getattr(dense, function)(x))
@@ -1360,12 +1360,12 @@ def test_which_estimators_take_sparse_matrices():
 
 @pytest.mark.parametrize("name", sorted(set(hs.__all__)))
 def test_flags_are_true_or_false(name):
-    """Neither the first number of an array nor the truth of a list counts."""
+    """Neither the first number of an array nor the truth value of a list is taken."""
     estimator = getattr(hs, name)
     y = TARGETS if name.endswith("Regressor") else Y
     x = X_TARGETS if name.endswith("Regressor") else X
     for flag, value in estimator().get_params().items():
-        if isinstance(value, bool) and flag != "bootstrap":  # of which the function says more
+        if isinstance(value, bool) and flag != "bootstrap":  # the function has a longer message
             for given in ([1, 2], np.array([1, 2]), np.array([True]), 1, None):
                 with pytest.raises(
                     TypeError, match=rf"^{flag}: expected True( or|,) False.*; pass one of them$"

@@ -1,4 +1,4 @@
-"""Sparse matrices: bins, growing and walks are those of the dense array, bit for bit, on every backend."""
+"""Sparse matrices: bins, growing and walks are bit-identical to those of the dense array on every backend."""
 
 import re
 import subprocess
@@ -28,7 +28,7 @@ FORMATS = {
 
 
 def unsorted(a):
-    """The same matrix, its columns in descending order."""
+    """Returns the same matrix with columns in descending order."""
     for f in range(len(a.indptr) - 1):
         part = slice(a.indptr[f], a.indptr[f + 1])
         a.indices[part], a.data[part] = a.indices[part][::-1].copy(), a.data[part][::-1].copy()
@@ -37,7 +37,7 @@ def unsorted(a):
 
 
 def problem(seed, n, *, density=0.2, missing=False, dtype=np.float32, n_features=None, categories=0):
-    """An array of few numbers that are not 0, and labels."""
+    """Returns an array with few nonzero numbers, and labels."""
     rng = np.random.default_rng(seed)
     d = int(rng.integers(2, 30)) if n_features is None else n_features
     x = np.where(rng.random((n, d)) < density, np.round(rng.normal(size=(n, d)), 1), 0)
@@ -304,9 +304,9 @@ def matrix(**changes):
         (matrix(data=np.array([1.0, np.inf, 3, 4])), ValueError, "x.data: expected finite numbers, or NaN"),
         (matrix(indices=np.array([0, 1, 0, 7])), IndexError, "x.indices: expected 0 <= index < 2, got 0 to 7"),
         (matrix(indices=np.array([0, -1, 0, 1])), IndexError, "x.indices: expected 0 <= index < 2, got -1"),
-        (matrix(indptr=np.array([0, 3, 2, 4])), ValueError, "x.indptr: expected 4 numbers from 0, ascending"),
-        (matrix(indptr=np.array([0, 1, 2, 99])), ValueError, "x.indptr: expected 4 numbers from 0, ascending"),
-        (matrix(indptr=np.array([0, 1])), ValueError, "x.indptr: expected 4 numbers from 0, ascending"),
+        (matrix(indptr=np.array([0, 3, 2, 4])), ValueError, "x.indptr: expected 4 ascending numbers from 0"),
+        (matrix(indptr=np.array([0, 1, 2, 99])), ValueError, "x.indptr: expected 4 ascending numbers from 0"),
+        (matrix(indptr=np.array([0, 1])), ValueError, "x.indptr: expected 4 ascending numbers from 0"),
         (scipy.sparse.csr_array((0, 2)), ValueError, "x: expected 1 to 2**31 - 1 samples, got 0"),
         (scipy.sparse.csr_array((1, 2**31)), ValueError, "x: expected at most 2**31 - 1 samples and features"),
         (scipy.sparse.csr_array((3, 0)), ValueError, "x: expected 1 to 2**31 - 1 features, got 0"),
@@ -349,7 +349,7 @@ def test_functions_on_arrays_name_those_that_take_matrices():
         ({"indptr": np.array([0, 1, 9])}, IndexError, "bins.stored.indptr: expected 0, ..., 4"),
         ({"indices": np.array([0, 2, 1, 9], np.int32)}, IndexError, "bins.stored.indices: expected samples 0 to 2"),
         ({"indices": np.array([2, 0, 1, 2], np.int32)}, IndexError, "bins.stored.indices: expected samples 0 to 2"),
-        ({"default": np.array([0, 9], np.int32)}, IndexError, "bins: expected numbers below the bins"),
+        ({"default": np.array([0, 9], np.int32)}, IndexError, "bins: expected bins below the number of bins"),
         ({"table": np.array([0, 6, 6])}, IndexError, "bins.stored.table: expected 0, ..., 6"),
         ({"n_samples": 0}, ValueError, "stored.n_samples: expected 1 to"),
         ({"default": np.zeros(2)}, TypeError, "bins.stored.default: expected dtype int32"),

@@ -22,7 +22,7 @@ LABEL = np.array([1, 2, 1, 1, 1, 1, 3, 3, 2, 3], np.int32) - 1
 
 
 def weighted_impurity(y, w, n_classes, criterion):
-    """W H of one branch, from the definition."""
+    """Returns W H of one branch, from the definition."""
     if criterion == "squared_error":
         y = y.reshape(len(y), -1).astype(float)
         mean = (w[:, None] * y).sum(0) / w.sum()
@@ -33,7 +33,7 @@ def weighted_impurity(y, w, n_classes, criterion):
 
 
 def brute_force(values, y, weights, n_classes, criterion, min_samples_leaf=1):
-    """Gain by candidate and threshold, from the definition: no order, no sums kept."""
+    """Returns gains by candidate and threshold, from the definition, without sorting or running sums."""
     heavy = weights > 0
     values, y, weights = values[:, heavy], y[heavy], weights[heavy].astype(float)
     gains = {}
@@ -51,7 +51,7 @@ def brute_force(values, y, weights, n_classes, criterion, min_samples_leaf=1):
 
 
 def goals(criterion, n_classes):
-    """The settings that say what y is."""
+    """Returns the settings of the task."""
     return {"task": "regression"} if criterion == "squared_error" else {"n_classes": n_classes}
 
 
@@ -205,14 +205,14 @@ def test_nothing_to_split(backend, dtype):
     assert best_split(values, y, sample_weight=np.zeros(3, dtype)).candidate == -1
     assert best_split(np.zeros((1, 0)), np.zeros(0), task="regression").candidate == -1
     assert best_split(values, y, n_classes=1, min_samples_leaf=2).candidate == -1
-    # A pure node can be split, with gain 0; more classes than samples are no trouble.
+    # A pure node can be split with gain 0; there may be more classes than samples.
     assert best_split(values, y, n_classes=1000) == (0, 0.5, 0.0)
 
 
 def test_ties_go_to_the_lowest(backend, dtype):
     values = np.array([[3, 1, 2, 0], [0, 1, 2, 3], [0, 1, 2, 3]], dtype)
     y = np.array([0, 1, 1, 0], np.int32)
-    # Cutting off the first or the last sample is equally good in candidates 1 and 2.
+    # Separating the first or the last sample is equally good in candidates 1 and 2.
     assert best_split(values[1:].copy(), y, n_classes=2)[:2] == (0, 0.5)
     y = np.array([0, 0, 1, 1], np.int32)
     assert best_split(values, y, n_classes=2)[:2] == (1, 1.5)
@@ -433,7 +433,7 @@ def test_unchecked_skips_the_look_at_values():
 
 
 def bins_of(value, max_bins):
-    """Bins from the definition: the place of the middle of a value's samples, in shares of all samples."""
+    """Returns bins from the definition: the middle rank of a value's samples, as a share of all samples."""
     distinct, counts = np.unique(value, return_counts=True)
     if len(distinct) <= max_bins:
         return {v: i for i, v in enumerate(distinct)}

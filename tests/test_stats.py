@@ -1,4 +1,4 @@
-"""Honest forests, statistics of their posteriors, and tests: against loops, known answers and other libraries."""
+"""Honest forests, statistics of posteriors, and tests, against loops, known answers and other libraries."""
 
 import functools
 import itertools
@@ -169,7 +169,7 @@ def test_posteriors_are_those_of_loops(kind, draw, weighting):
 
 
 def test_splits_see_structure_rows_alone():
-    """Trees are those of a forest to which all other rows have other labels."""
+    """Trees equal those of a forest in which all other rows have other labels."""
     x, y = rows()
     counts = stats.honest_counts(y, 1, rng=0)
     others = counts.structure[0] == 0
@@ -220,7 +220,7 @@ def test_posteriors_have_the_same_bits_at_every_number_of_threads(threads):
 
 
 def of_every_test(x, y, z, **settings):
-    """Results of all tests by their names."""
+    """Returns the results of all tests by name."""
     trees = {"n_trees": 20, "rng": 0, **settings}
     drawn = {**trees, "n_permutations": 19}
     both = np.column_stack([x, z])
@@ -244,7 +244,7 @@ def of_every_test(x, y, z, **settings):
 
 
 def test_the_same_p_values_over_processes(threads):
-    """Trees that worker processes grow are those of one call, and so is all that comes from them."""
+    """Trees of worker processes equal those of one call, and so do all results."""
     x, _ = rows()
     labels, targets = x[:, 0] > 0, x[:, 0] ** 2
     threads(1)
@@ -280,7 +280,7 @@ def test_p_values_have_the_same_bits_at_every_number_of_threads(threads, task):
 
 
 def test_fixed_draws_have_no_bias_where_labels_do_not_depend_on_x():
-    """In trees of one leaf, every row gets the shares of all; with other draws less of its own class."""
+    """In trees of one leaf every row has the shares of all rows; with other draws its own class has less."""
     _, y = null(48)
     x = np.zeros((48, 1))
     for draw in ("fixed", "bootstrap"):
@@ -361,7 +361,7 @@ def test_rows_without_a_vote(name):
     ):
         function(p, target)
     assert function(p, target, missing="omit") == want
-    with pytest.raises(ValueError, match="^p: expected a vote for some row, got NaN in all; "):
+    with pytest.raises(ValueError, match="^p: expected a vote for at least one row, got only NaN; "):
         function(p * np.nan, target, missing="omit")
     with pytest.raises(ValueError, match="^missing: expected one of 'error', 'omit', got 'drop'"):
         function(p, target, missing="drop")
@@ -373,7 +373,7 @@ def test_statistics_refuse():
         stats.information(2 * p, y)
     with pytest.raises(ValueError, match="^p: expected two classes, got 3; pass numpy.stack"):
         stats.auc(np.full((80, 3), 1 / 3), y)
-    with pytest.raises(ValueError, match="^y: expected rows of both classes, got class 0 alone"):
+    with pytest.raises(ValueError, match="^y: expected rows of both classes, got only class 0"):
         stats.sensitivity(p, 0 * y)
     with pytest.raises(ValueError, match="^specificity: expected a number below 1, got 1.0"):
         stats.partial_auc(p, y, specificity=1.0)
@@ -410,7 +410,7 @@ def test_p_values_of_sequences():
 
 @pytest.mark.parametrize("max_exceed", [None, 3, 10])
 def test_sequential_p_values_hold(max_exceed):
-    """Of exchangeable statistics, p-values at or below a level are as rare as it says."""
+    """For exchangeable statistics, p-values are at or below a level at most as often as the level."""
     rng = np.random.default_rng(0)
     p = []
     for _ in range(3000):
@@ -438,14 +438,14 @@ def test_permutation_test_sees_dependence():
 
 
 def test_the_observed_statistic_is_that_of_the_parts():
-    """What the test computes is what the public functions compute one after another."""
+    """The test computes the same as the public functions in sequence."""
     x, y = rows()
     test = stats.permutation_test(x, y, statistic="auc", n_trees=40, n_permutations=1, rng=7)
     seed = draws.seed_of(supervised.check.seed(7), 0)
     counts = stats.honest_counts(y, 40, rng=seed)
     forest = classic.grow(x, y, 40, bootstrap=counts.structure, n_classes=2, rng=seed)
     assert test.statistic == stats.auc(stats.posterior(forest, x, y, counts).p, y)
-    # And that of the first permutation.
+    # And the statistic of the first permutation.
     order = draws.permutation(supervised.check.seed(7), 3, N)
     seed = draws.seed_of(supervised.check.seed(7), 2)
     counts = stats.honest_counts(y[order], 40, rng=seed)
@@ -585,7 +585,7 @@ def test_split_test_reports_and_stops():
 
 @pytest.mark.parametrize("grow", [None, functools.partial(classic.grow, min_samples_leaf=5)])
 def test_trees_without_labels(grow):
-    """The forest is that of targets which the labels don't change, on all rows."""
+    """The forest learns targets on all rows that do not depend on the labels."""
     x, y = rows(40, d=2)
     grown = []
 
@@ -647,7 +647,9 @@ def test_distance_correlations_are_those_of_loops():
     with pytest.raises(ValueError, match=r"^of_x: expected shape .* n_samples of at least 4, got \(3, 3\)"):
         stats.distance_correlation(a[:3, :3], b)
     settings = {"statistic": "distance_correlation", "task": "regression", "structure_share": 0}
-    with pytest.raises(ValueError, match="^y: expected 4 rows or more for the leaves, got 3; pass more rows"):
+    with pytest.raises(
+        ValueError, match="^y: expected at least 4 rows for the leaves, got 3; pass more rows"
+    ):
         stats.split_test(x[:3, None], y[:3], **settings)
 
 
@@ -694,7 +696,7 @@ def test_covariances_have_the_variance_of_a_sum_over_pairs_of_rows():
     seed = supervised.check.seed(3)
 
     def residuals(target, number):
-        """Residuals and the matrix that makes them."""
+        """Returns residuals and the matrix that computes them."""
         of = draws.seed_of(seed, number)
         counts = growth.bootstrap_counts(150, 50, rng=of)
         settings = {"bootstrap": counts, "task": "regression", "rng": of}
@@ -819,7 +821,7 @@ def test_views_are_permuted_where_they_do_not_depend_on_each_other():
     for x in (0.5 * z + noise, np.exp(5 * (np.sin(2 * z) + 0.3 * noise))):
         with pytest.raises(
             ValueError,
-            match=r"^sampler: expected x that does not depend on z, to be permuted, got a distance",
+            match=r"^sampler: expected x that is independent of z, got a distance",
         ):
             stats.conditional_randomization_test(x, y, z, "permuted", **settings)
         stats.conditional_randomization_test(x, y, z, permute, **settings)
@@ -833,7 +835,7 @@ def test_dependence_of_views_is_judged_by_some_of_many_rows():
     conditional._require_independent(x, z, 0)
     with pytest.raises(ValueError, match="^sampler: "):
         conditional._require_independent(x + 0.3 * z, z, 0)
-    with pytest.raises(ValueError, match="^x: expected 4 rows or more to permute, got 3"):
+    with pytest.raises(ValueError, match="^x: expected at least 4 rows, got 3"):
         conditional._require_independent(x[:3], z[:3], 0)
 
 
@@ -885,9 +887,9 @@ def test_wrong_arguments():
         ValueError, match="^statistic: expected a function that returns a finite number, got nan"
     ):
         stats.permutation_test(x, y, statistic=lambda p, y: np.nan, n_trees=20)
-    with pytest.raises(TypeError, match=r"^statistic: expected a function to be called with \(p, y\)"):
+    with pytest.raises(TypeError, match=r"^statistic: expected a function that accepts \(p, y\)"):
         stats.permutation_test(x, y, statistic=lambda p: 1.0)
-    with pytest.raises(ValueError, match="^y: expected labels of two classes or more, got one class"):
+    with pytest.raises(ValueError, match="^y: expected labels of at least two classes, got one class"):
         stats.permutation_test(x, 0 * y)
     with pytest.raises(
         TypeError, match="^grow: expected a function that returns a hforest.tree.Forest, got NoneType"
@@ -909,7 +911,7 @@ def test_wrong_arguments():
     ):
         stats.conditional_test(x[1:, 0], y, x)
     with pytest.raises(
-        IndexError, match="^columns: expected numbers of features below n_features = 4, got 4 to 4"
+        IndexError, match="^columns: expected feature indices below n_features = 4, got 4 to 4"
     ):
         stats.two_forest_test(x, y, x, y, 4)
     with pytest.raises(
@@ -926,7 +928,7 @@ NAMES = list(of_every_test(np.zeros((4, 2)), np.zeros(4), np.zeros((4, 2))))
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("name", NAMES)
 def test_rows_that_tell_nothing_or_too_little(name):
-    """One class, classes without rows, constant columns and targets: an error, or a p-value that is large."""
+    """One class, classes without rows, constant columns and targets raise an error or have a large p-value."""
     x, y = rows()
 
     def result(x, y, **settings):
@@ -934,7 +936,7 @@ def test_rows_that_tell_nothing_or_too_little(name):
         return np.min(of.share if name == "two forests" else of.p_value)
 
     for part in (slice(None), slice(1)):
-        with pytest.raises(ValueError, match="^y: expected labels of two classes or more, got one class; "):
+        with pytest.raises(ValueError, match="^y: expected labels of at least two classes, got one class; "):
             result(x[part], 0 * y[part])
     with pytest.raises(ValueError, match="^y: expected labels 0 to 7 that each occur, got none of class 1; "):
         result(x[:4], np.array([0, 7, 0, 7]))
@@ -946,7 +948,7 @@ def test_rows_that_tell_nothing_or_too_little(name):
     if name in ("permutation", "randomization"):
         few = "^y: expected classes of which each tree has rows for its splits, for its leaves and out-of-bag, got 1"
     elif name in ("split", "correlation", "error"):
-        few = "^y: expected classes of 1 row or more for the structure and 2 or more for the leaves, got 0 and 1"
+        few = "^y: expected classes with at least 1 row for the structure and 2 for the leaves, got 0 and 1"
     else:  # no class is divided
         assert 0 < result(x[:4], np.arange(4)) <= 1
         return
@@ -960,9 +962,7 @@ def test_one_row_of_targets():
         ValueError, match="^n_trees: expected trees with out-of-bag rows, got none; grow more"
     ):
         stats.importance_test(x, y, task="regression", n_trees=20)
-    with pytest.raises(
-        ValueError, match="^n_trees: expected leaves that several rows share, got votes for 0"
-    ):
+    with pytest.raises(ValueError, match="^n_trees: expected leaves with several rows, got votes for 0"):
         stats.split_test(x, y, task="regression", structure_share=0)
     with pytest.raises(ValueError, match="^n_trees: expected rows that are out-of-bag in all forests, got 0"):
         stats.conditional_test(x[:, :1], y, x[:, 1:], task="regression")
@@ -978,7 +978,7 @@ def test_a_bar_is_shown(capsys):
 
 
 def size(test, n_sets=200):
-    """How many of some null data sets a test takes for dependent at the level 0.05."""
+    """Returns the number of null data sets that a test rejects at the level 0.05."""
     return sum(test(seed) <= 0.05 for seed in range(n_sets))
 
 
@@ -1027,7 +1027,7 @@ def test_distance_correlations_hold_their_level(share):
 @pytest.mark.parametrize("by", ["mdi_oob", "ufi"])
 @pytest.mark.parametrize("grow", ["classic", "oblique"])
 def test_importance_tests_hold_their_level(by, grow):
-    """Of features of 2 and of many values, beside one that tells much; adjusted: of all features together."""
+    """Features have 2 or many values, beside an informative one; adjusted p-values are for all features together."""
     single = []
 
     def least(seed):
@@ -1046,7 +1046,7 @@ def test_importance_tests_hold_their_level(by, grow):
 @pytest.mark.slow
 @pytest.mark.parametrize("by", ["mdi_oob", "error"])
 def test_importance_tests_of_sets_hold_their_level(by):
-    """Of three sets that tell nothing, two of them with a column in common, beside a column that tells much."""
+    """Three sets carry no information, and two of them share a column; another column is informative."""
     single = []
 
     def least(seed):
@@ -1081,7 +1081,7 @@ def test_the_generalised_covariance_measure_holds_its_level(dependence, script):
 
 @pytest.mark.slow
 def test_what_is_no_p_value_does_not_hold_a_level():
-    """The share of exchanged trees, and labels permuted against one forest's posteriors."""
+    """Such values are the share of exchanged trees, and labels permuted against one forest's posteriors."""
 
     def two_forests(seed):
         x, y = null(120, 4, seed)
@@ -1154,7 +1154,7 @@ def test_the_bench_of_importances(script, monkeypatch, capsys):
 
 
 def test_the_bench_has_mdi_oob_as_published(script):
-    """Li et al. 2019: the mean over out-of-bag rows of y times what splits add to predictions on their way."""
+    """Li et al. 2019: the mean over out-of-bag rows of y times the changes of predictions by splits on the path."""
     bench = script("stats")
     x, y = rows(50, n_classes=3)
     counts = growth.bootstrap_counts(50, 4, rng=0)
@@ -1213,7 +1213,7 @@ def test_unchecked():
 
 
 def reference_importance(forest, x, values, counts, by):
-    """Split by split, row by row."""
+    """Returns importances, computed split by split and row by row."""
     total = np.zeros((len(counts), x.shape[1]))
     for m in range(len(counts)):
         first, stop = forest.tree_start[m : m + 2]
@@ -1243,7 +1243,7 @@ def reference_importance(forest, x, values, counts, by):
                 (a, _, of_a), (b, _, of_b) = parts(left), parts(left + 1)
                 if not len(of_a) or not len(of_b):
                     continue
-                # As Li et al. 2019, the mean of the node weighed by the out-of-bag rows of its sides.
+                # As in Li et al. 2019, the mean of the node is weighted by the out-of-bag rows of its sides.
                 node = (len(of_a) * a + len(of_b) * b) / (len(of_a) + len(of_b))
                 both = [*of_a, *of_b]
                 products = [m @ values[i].sum(axis=0) for m, i in ((a, of_a), (b, of_b), (node, both))]
@@ -1279,7 +1279,7 @@ def test_importances_are_those_of_loops(kind, by):
 
 
 def test_importances_of_classes_by_their_shares():
-    """Of labels, H of Zhou and Hooker is one minus the product of in-bag and out-of-bag shares."""
+    """For labels, H of Zhou and Hooker is one minus the product of in-bag and out-of-bag shares."""
     x = np.array([[0.0], [0.0], [1.0], [1.0], [0.0], [1.0], [1.0], [1.0]])
     y = np.array([0, 0, 1, 1, 0, 1, 0, 1])
     counts = np.array([[1, 1, 1, 1, 0, 0, 0, 0]])
@@ -1297,7 +1297,7 @@ def test_importances_of_classes_by_their_shares():
 @pytest.mark.parametrize("by", ["mdi_oob", "ufi"])
 @pytest.mark.parametrize("signal", [False, True])
 def test_features_that_tell_nothing_have_no_importance(by, signal):
-    """Of 2 to 1,000 categories, beside a feature that tells much, too; errors grow with the categories."""
+    """Features have 2 to 1,000 categories, with and without an informative one; errors grow with the categories."""
     rng = np.random.default_rng(0)
     got, by_gain = [], []
     for seed in range(60):
@@ -1336,7 +1336,7 @@ def test_importances_beside_permuted_copies(by):
     for wrong in ([[0, 3]], [[0], []], [0.5]):
         with pytest.raises((IndexError, ValueError, TypeError), match=r"^columns(\[\d\])?: expected"):
             stats.importance_test(x, y, columns=wrong, **settings)
-    # A copy is the feature in another order, with a forest of its own seed: the importances of the whole.
+    # A copy is the permuted feature; its forest has its own seed: importances of the whole.
     of = draws.seed_of(supervised.check.seed(0), 1)
     order = np.argsort(draws.of_trees(of, 0, 100, 100), axis=1, kind="stable")
     place = draws.permutation(of, 0, 100)[0]
@@ -1351,7 +1351,7 @@ def test_importances_beside_permuted_copies(by):
 
 @pytest.mark.parametrize("grow", ["classic", "oblique"])
 def test_importances_of_sets_of_features(grow):
-    """Of a set its copies are permuted as a whole, and importances are sums; sets may overlap."""
+    """The copies of a set are permuted together, and importances are sums; sets may overlap."""
     x, y = rows(100, d=4)
     settings = {"n_trees": 30, "n_copies": 19, "grow": GROWERS[grow], "rng": 0}
     test = stats.importance_test(x, y, columns=[[3, 0], range(1, 3), [2]], **settings)
@@ -1373,7 +1373,7 @@ def test_importances_of_sets_of_features(grow):
 
 @pytest.mark.parametrize("task", ["classification", "regression"])
 def test_importances_by_the_error_of_one_forest(task):
-    """It is grown on half of the rows, once; the others are predicted with the rows of a set permuted."""
+    """It is grown once on half of the rows; the others are predicted with permuted rows of a set."""
     x, y = rows(100, d=4)
     if task == "regression":
         y = np.stack([x[:, 0], x[:, 0] ** 2], axis=1)
@@ -1405,19 +1405,19 @@ def test_importances_by_the_error_of_one_forest(task):
     np.testing.assert_allclose(test.null, rise.mean(axis=1)[:, None] - rise)
     part = stats.importance_test(x, y, columns=sets, progress=lambda done, total: False, **settings)
     same([part.p_value, part.adjusted], [test.p_value[:1], 3 * test.p_value[:1]])
-    with pytest.raises(ValueError, match="^y: expected classes of 1 row or more for the structure"):
+    with pytest.raises(ValueError, match="^y: expected classes with at least 1 row for the structure"):
         stats.importance_test(x[:4], [0, 1, 1, 1], by="error")
 
 
 def test_p_values_after_holm():
-    """By hand: the least times 5, then 4, 3, ..., none less than one before."""
+    """The smallest is multiplied by 5, the next ones by 4, 3, ...; none is smaller than the one before."""
     p = np.array([0.02, 0.01, 0.5, 0.04, 0.03])
     got = hforest.stats.importances._holm(p, 5)
     np.testing.assert_allclose(got, [0.08, 0.05, 0.5, 0.09, 0.09])
 
 
 def test_p_values_do_not_depend_on_the_unit_of_targets():
-    """Differences of 1e-30 are no rounding where all numbers are as small."""
+    """Differences of 1e-30 are not rounding if all numbers are as small."""
     x, _ = rows(80, d=2)
     y = x[:, 0] + 0.3 * x[:, 1] ** 2
     settings = {"task": "regression", "n_trees": 10, "rng": 0}
@@ -1464,7 +1464,7 @@ def test_importances_need_out_of_bag_rows():
 
 def test_rows_with_a_vote_for_some_classes_are_refused():
     with pytest.raises(
-        ValueError, match="^p: expected rows without NaN, or of NaN alone .* got both in row 1"
+        ValueError, match="^p: expected rows without NaN, or of only NaN .* got both in row 1"
     ):
         stats.sensitivity([[0.5, 0.5], [np.inf, np.nan], [0.2, 0.8]], [0, 1, 1], missing="omit")
 
@@ -1491,7 +1491,7 @@ def test_the_bench_of_power(script, monkeypatch, tmp_path, capsys):
         assert len(rows[0][name]["p"]) == 2
         assert max(rows[1][name]["p"]) <= 0.05
     assert min(rows[2]["t-test"]["p"]) > max(rows[2]["permutation, auc"]["p"])
-    bench.main()  # nothing is measured again
+    bench.main()  # no importance is computed again
     assert json.loads(path.read_text())["rows"] == rows
     assert (tmp_path / "power.png").stat().st_size > 1000
     assert "| 64 | 1 | mean 4 | 1.00" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Confidence intervals of subsampled forests: against loops, known variances and bits; bad input."""
+"""Confidence intervals of subsampled forests: against loops, known variances, recorded bits; bad input."""
 
 import functools
 import importlib.util
@@ -31,7 +31,7 @@ def honest(x, y, n_trees=N_TREES, grow=classic.grow, rng=0, **settings):
 
 
 def reference(forest, counts, x):
-    """(mean, variance) by loops over new rows, outputs and training rows."""
+    """Returns (mean, variance) by loops over new rows, outputs and training rows."""
     in_bag = np.maximum(counts.structure, counts.leaf).astype(float)
     n_trees, n = in_bag.shape
     size = in_bag[0].sum()
@@ -60,7 +60,7 @@ def _members():
 
 
 def only(forest, m):
-    """Tree m of a forest."""
+    """Returns a forest of tree m alone."""
     key = id(forest), m
     if key not in _members():
         start, stop = forest.tree_start[m : m + 2]
@@ -144,7 +144,7 @@ def test_bits_of_blocks_and_threads(monkeypatch):
 
 
 def test_products_are_exact_in_any_order():
-    """Sums of whole numbers below 2**53: another order of the trees changes no bit."""
+    """Sums of whole numbers below 2**53 are bit-identical in any order of the trees."""
     rng = np.random.default_rng(0)
     predicted = rng.normal(size=(500, 4, 1)) * 10.0 ** np.arange(4)[:, None]
     predicted -= predicted.mean(axis=0)
@@ -173,7 +173,7 @@ def test_few_trees_are_said():
 
 
 def test_intervals_hold_the_mean():
-    """Of a function that is nearly linear in the middle, where forests have little bias."""
+    """The function is nearly linear in the middle, where forests have little bias."""
     held, z = [], []
     for seed in range(30):
         rng = np.random.default_rng(seed)
@@ -206,23 +206,21 @@ def test_bad_input():
     for wrong in (np.zeros(3, int), 1, np.zeros((2, 2, 2), int)):
         with pytest.raises(ValueError, match=r"^counts.structure: expected shape"):
             stats.confidence_intervals(forest, stats.HonestCounts(wrong, wrong), x)
-    with pytest.raises(ValueError, match="^counts: expected trees of different rows"):
+    with pytest.raises(ValueError, match="^counts: expected different rows in the trees"):
         stats.confidence_intervals(forest, stats.HonestCounts(ones, ones), x)
-    with pytest.raises(
-        ValueError, match="^counts: expected trees that all have the same number of rows, got"
-    ):
+    with pytest.raises(ValueError, match="^counts: expected the same number of rows in all trees, got"):
         stats.confidence_intervals(
             forest, stats.HonestCounts(ones, growth.poisson_counts(N, N_TREES, rng=0)), x
         )
     for none in (np.zeros((N_TREES, 0), int), 0 * ones):
         with pytest.raises(
-            ValueError, match="^counts: expected trees that all have the same number .* 0 to 0"
+            ValueError, match="^counts: expected the same number of rows in all trees.* 0 to 0"
         ):
             stats.confidence_intervals(forest, stats.HonestCounts(none, none), x)
     many = counts.structure * 2**20
     with pytest.raises(ValueError, match=r"^counts: expected counts that sum to less than 2\*\*22"):
         stats.confidence_intervals(forest, stats.HonestCounts(many, many), x)
-    with pytest.raises(ValueError, match="^forest: expected 2 trees or more, got 1"):
+    with pytest.raises(ValueError, match="^forest: expected at least 2 trees, got 1"):
         stats.confidence_intervals(only(forest, 0), stats.HonestCounts(*(c[:1] for c in counts)), x)
     assert stats.confidence_intervals(forest, counts, x[:0]).mean.shape == (0, 1)
     with hforest.unchecked():
@@ -242,7 +240,8 @@ def bench(monkeypatch):
 def test_the_table_on_the_page_is_that_of_the_record(bench):
     rows = json.loads((ROOT / "bench" / "results" / "intervals.json").read_text())["rows"]
     assert {row["function"] for row in rows} == set(bench.FUNCTIONS)
-    assert "\n".join(bench.table(rows)) in (ROOT / "docs" / "stats.md").read_text(encoding="utf-8")
+    shown = [row for row in rows if row["function"] == "waves"]
+    assert "\n".join(bench.table(shown)) in (ROOT / "docs" / "stats.md").read_text(encoding="utf-8")
 
 
 def test_the_script_of_coverage(bench, tmp_path, monkeypatch, capsys):

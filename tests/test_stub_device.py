@@ -1,4 +1,4 @@
-"""CuPy on the stub device: what differs between a GPU and NumPy. HFOREST_STUB runs them, see stub/__init__.py."""
+"""CuPy on the stub device: differences between a GPU and NumPy. HFOREST_STUB runs them, see stub/__init__.py."""
 
 import os
 
@@ -87,7 +87,7 @@ def test_a_copy_beyond_an_array_is_refused(cupy):
 
 
 def test_parameters_are_copied_by_their_declared_size(cupy):
-    """As the driver does: what follows a number that is passed with too few bytes is not 0."""
+    """As by the driver: the bytes after a parameter with too few bytes are not 0."""
     code = 'extern "C" __global__ void take(long long *a, long long n) { *a = n; }'
     a = cupy.zeros(1, np.int64)
     cupy.RawModule(code=code).get_function("take")((1,), (1,), (a, np.int64(-5)))
@@ -151,7 +151,7 @@ def test_bins_and_trees_of_small_numbers(cupy, max_bins, missing):
 def test_launches_and_waits_of_a_level_depend_on_nothing(
     cupy, counted, monkeypatch, regression, projected, most
 ):
-    """Nor on the number of trees and nodes; CuPy's sort, which is not counted, comes on top."""
+    """Nor on the number of trees and nodes; the launches of CuPy's sort are not counted."""
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(900, 6)), rng.normal(size=900) if regression else rng.integers(0, 2, 900)
     x, there = cupy.asarray(x.astype(FLOAT)), cupy.asarray(y)
@@ -218,7 +218,7 @@ def test_forests_reach_the_same_leaves_by_small_numbers(cupy, missing):
 
 
 def test_small_numbers_are_converted(cupy):
-    """Targets and weights into float64, samples into the dtype of a forest: CuPy's conversions make them 0."""
+    """Targets and weights are converted to float64, samples to the dtype of a forest: CuPy would make them 0."""
     x, y, weight = _numbers(70), _numbers(70, 2), small(np.arange(70) % 4, FLOAT)
     settings = {"task": "regression", "rng": 0}
     forest = classic.grow(x, y, 3, sample_weight=weight, **settings)

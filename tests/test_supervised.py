@@ -154,15 +154,15 @@ def test_tables_of_pandas():
 # A column that is refused, with words of the remedy, and what the remedy makes of it.
 COLUMNS = {
     "dates": (
-        lambda pd: pd.Series(pd.to_datetime(["2020-01-01", "2020-01-03"])), "make numbers of dates", "days",
+        lambda pd: pd.Series(pd.to_datetime(["2020-01-01", "2020-01-03"])), "convert dates to numbers", "days",
         lambda column: (column - column.min()) / np.timedelta64(1, "D"), [0, 2],
     ),
     "dates of a time zone": (
-        lambda pd: pd.Series(pd.to_datetime(["2020-01-01", "2020-01-03"], utc=True)), "make numbers of dates", "days",
+        lambda pd: pd.Series(pd.to_datetime(["2020-01-01", "2020-01-03"], utc=True)), "convert dates to numbers", "days",
         lambda column: (column - column.min()) / np.timedelta64(1, "D"), [0, 2],
     ),
     "durations": (
-        lambda pd: pd.Series(pd.to_timedelta([36, 48], unit="h")), "make numbers of durations", "days",
+        lambda pd: pd.Series(pd.to_timedelta([36, 48], unit="h")), "convert durations to numbers", "days",
         lambda column: column / np.timedelta64(1, "D"), [1.5, 2],
     ),
     "categories": (
@@ -174,11 +174,11 @@ COLUMNS = {
         lambda column: np.unique(column, return_inverse=True)[1], [1, 0],
     ),
     "pandas.NA": (
-        lambda pd: pd.Series([1.5, None], dtype="Float64"), "make NaN of them", "to_numpy(float, na_value=numpy.nan)",
+        lambda pd: pd.Series([1.5, None], dtype="Float64"), "replace them by NaN", "to_numpy(float, na_value=numpy.nan)",
         lambda column: column.to_numpy(float, na_value=np.nan), [1.5, np.nan],
     ),
     "NA among objects": (
-        lambda pd: pd.Series([1.5, pd.NA], dtype=object), "make NaN of them", "to_numpy(float, na_value=numpy.nan)",
+        lambda pd: pd.Series([1.5, pd.NA], dtype=object), "replace them by NaN", "to_numpy(float, na_value=numpy.nan)",
         lambda column: column.to_numpy(float, na_value=np.nan), [1.5, np.nan],
     ),
 }  # fmt: skip
@@ -228,7 +228,7 @@ class Sparse:
         (
             Sparse(),
             TypeError,
-            "x: expected an array of real numbers, got Sparse; make a sparse matrix dense with x.toarray()",
+            "x: expected an array of real numbers, got Sparse; if it is a sparse matrix, pass x.toarray()",
         ),
         ({"a": 1}, TypeError, "x: expected an array of real numbers, got dict"),
         ([[1, 2], [3]], TypeError, "x: expected an array, got list"),
@@ -243,8 +243,8 @@ class Sparse:
             TypeError,
             "x: expected an array of real numbers, got dtype <U1; number the categories",
         ),
-        (np.zeros((2, 2), "M8[s]"), TypeError, "got dtype datetime64[s]; make numbers of dates"),
-        (np.zeros((2, 2), "m8[s]"), TypeError, "got dtype timedelta64[s]; make numbers of durations"),
+        (np.zeros((2, 2), "M8[s]"), TypeError, "got dtype datetime64[s]; convert dates to numbers"),
+        (np.zeros((2, 2), "m8[s]"), TypeError, "got dtype timedelta64[s]; convert durations to numbers"),
         (
             np.array([[1, None]], object),
             TypeError,
@@ -270,7 +270,7 @@ def test_sparse_matrices_of_scipy():
     for make in (sparse.csr_array, sparse.csc_matrix):
         with pytest.raises(
             TypeError,
-            match=r"^x: expected an array of real numbers, got cs.*; make .* dense with x.toarray\(\)",
+            match=r"^x: expected an array of real numbers, got cs.*; if it is .* pass x.toarray\(\)",
         ):
             supervised.matrix("x", make(np.eye(3)))
         assert supervised.matrix("x", make(np.eye(3)).toarray()).tolist() == np.eye(3).tolist()
@@ -536,7 +536,7 @@ def test_no_weights_are_ones():
         (
             [0, 0, 0],
             ValueError,
-            "sample_weight: expected some above 0, got zeros alone; give some samples weight",
+            "sample_weight: expected at least one weight above 0, got only zeros; pass a weight above 0 for at least one sample",
         ),
         (["a", "b", "c"], TypeError, "sample_weight: expected an array of real numbers"),
     ],
@@ -585,7 +585,7 @@ def test_class_weight_does_not_write_into_its_arguments():
         (
             [0, 1, 0],
             ValueError,
-            "class_weight: expected some samples of weight above 0, got none; raise some of them",
+            "class_weight: expected at least one sample of weight above 0, got none; raise the weight of a class",
         ),
         ({3: 1}, ValueError, "class_weight: expected 0 to 2, got 3"),
         ({"a": 1}, TypeError, "class_weight: expected an int, got str"),

@@ -55,13 +55,13 @@ def problem(kind, form="columns", outputs=(2,), dtype=np.float32, n=None, n_tree
 
 
 def tensors(*arrays, learn=True):
-    """The arrays as tensors, of which those of real numbers require gradients."""
+    """Returns the arrays as tensors; those of real numbers require gradients."""
     found = [torch.tensor(a) for a in arrays]
     return [a.requires_grad_(learn and a.is_floating_point()) for a in found]
 
 
 def settings(words, x, aggregate):
-    """The words as the operator takes them."""
+    """Returns the settings in the form that the operator takes."""
     windows = words["windows"]
     if windows is not None:
         windows = [i for a in windows for i in (a if isinstance(a, tuple) else (a,) * (x.ndim - 2))]
@@ -73,18 +73,18 @@ def operator(*arguments, route=True):
 
 
 def numpy_step(arrays, words, grad_y, aggregate):
-    """y and the gradients with respect to x, thresholds, features and weights, of the NumPy functions."""
+    """Returns y and the gradients with respect to x, thresholds, features and weights, by NumPy functions."""
     y, route = hinge.forward_with_route(*arrays, **words, aggregate=aggregate)
     return y, *hinge.backward(grad_y(y), route, *arrays, **words, aggregate=aggregate)
 
 
 def channels_first(y, n_axes):
-    """y with the positions of windows behind the outputs."""
+    """Returns y with the positions of windows after the outputs."""
     return np.moveaxis(y, tuple(range(1, 1 + n_axes)), tuple(range(-n_axes, 0))) if n_axes else y
 
 
 def same_bits(tensor, array):
-    """Whether a tensor has the dtype, the shape and the bits of an array."""
+    """Returns whether a tensor has the dtype and shape of an array, and is bit-identical to it."""
     a = tensor.detach().numpy()
     return a.dtype == array.dtype and a.shape == array.shape and a.tobytes() == array.tobytes()
 
@@ -98,7 +98,7 @@ def ones_like(y):
 
 
 def of(given):
-    """The gradients of tensors; None where there is none."""
+    """Returns the gradients of tensors; None for those without one."""
     return [a.grad for a in given]
 
 
@@ -279,7 +279,7 @@ def test_fake_tensors_and_shapes_of_symbols(kind, aggregate, form):
 
 
 def turned(a):
-    """A tensor with the same numbers whose axes are in another order in memory."""
+    """Returns a tensor with the same numbers whose axes have another order in memory."""
     axes = tuple(reversed(range(a.ndim)))
     return a.detach().permute(axes).contiguous().permute(axes).requires_grad_(a.requires_grad)
 
@@ -348,7 +348,7 @@ def test_weights_that_change_before_the_backward_pass_are_an_error(kind, form):
 @main_forms
 @pytest.mark.parametrize("sparse", [False, True])
 def test_what_a_graph_keeps(kind, form, sparse):
-    """x only where its gradient reads it, and the route until the backward pass."""
+    """It keeps x only if its gradient reads it, and the route until the backward pass."""
     arrays, words = problem(kind, form)
     given = tensors(*arrays)
     kept = weakref.ref(x := 2 * given[0])
@@ -396,7 +396,7 @@ PACKS = {
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("pack", PACKS)
 def test_hooks_of_saved_tensors(kind, form, sparse, pack):
-    """What hooks return is checked again: the same gradients, or an error."""
+    """Results of hooks are checked again: gradients are the same, or an error is raised."""
     arrays, words = problem(kind, form)
     given, others = tensors(*arrays), tensors(*arrays)
     with torch.autograd.graph.saved_tensors_hooks(*PACKS[pack]):
@@ -446,7 +446,7 @@ def test_data_that_is_replaced_before_the_backward_pass(form, name, change):
 @pytest.mark.parametrize("form", [form for form in MAIN if not form.startswith("proj")])
 @pytest.mark.parametrize("sparse", [False, True])
 def test_columns_whose_data_changes_before_the_backward_pass(form, sparse):
-    """A version of a tensor does not count what its `data` does, and columns are places in memory."""
+    """The version of a tensor ignores changes through `data`, and columns are addresses in memory."""
     arrays, words = problem("tree", form)
     x, t, f, w = tensors(*arrays)
     y = ht.hinge_forest(x, t, f, w, **words, sparse=sparse)
@@ -585,7 +585,7 @@ def test_input_of_another_dtype_than_the_layer(name):
     )  # fmt: skip
     assert message(layer, x.long()) == (TypeError, f"{start}int64; pass x.float()")
     assert "got bool; pass x.float()" in message(layer, x > 0)[1]
-    # What the message says helps.
+    # The remedy in the message works.
     assert layer(x.double().float()).dtype == torch.float32
     layer.double()
     assert layer(x.double()).dtype == torch.float64
@@ -608,7 +608,7 @@ def test_neural_functions_of_two_dtypes():
 
 
 def not_dense(a):
-    """The tensor, sparse, quantised or in a layout of a library, where PyTorch has it such."""
+    """Returns the tensor as sparse, quantised or in a layout of a library, if PyTorch supports it."""
     yield a.to_sparse()
     if a.ndim == 2:
         yield a.to_sparse_csr()
@@ -619,7 +619,7 @@ def not_dense(a):
 
 
 def refuses(function, **given):
-    """Checks that a tensor that is not dense is refused by its name."""
+    """Checks that a tensor that is not dense is refused with its name."""
     for name, a in given.items():
         for b in not_dense(a.detach()):
             with pytest.raises(
@@ -659,7 +659,8 @@ def test_bad_words_and_gradients(kind):
         "features: expected dtype int32, got float32" in message(run, x, t, f.float().requires_grad_(), w)[1]
     )
     assert (
-        "weights: expected a tensor on cpu like x, got one on meta" in message(run, x, t, f, w.to("meta"))[1]
+        "weights: expected a tensor on cpu like x, got a tensor on meta"
+        in message(run, x, t, f, w.to("meta"))[1]
     )
     assert "x: expected a dense tensor" in message(run, x.detach().to_sparse(), t, f, w)[1]
     with pytest.raises(ValueError, match="^sparse: expected False where tensors are on a GPU"):
@@ -688,9 +689,9 @@ def test_derivatives_that_there_are_not(kind, form):
     by_operator = operator(x, t, f, w, *settings(words, arrays[0], "sum"))[0]
     for y in (ht.hinge_forest(x, t, f, w, **words), by_operator):
         (first,) = torch.autograd.grad(y.sum(), x, create_graph=True)
-        with pytest.raises(RuntimeError, match="expected first derivatives"):
+        with pytest.raises(RuntimeError, match="expected at most first derivatives"):
             first.sum().backward()
-    with pytest.raises(RuntimeError, match="expected first derivatives"):
+    with pytest.raises(RuntimeError, match="expected at most first derivatives"):
         torch.autograd.grad(ht.hinge_forest(x, t, f, w, **words, sparse=True).sum(), x, create_graph=True)
     tangent = torch.ones_like(x)
     with pytest.raises(RuntimeError, match="x: expected no forward-mode tangent"):
@@ -740,7 +741,7 @@ def test_threads_follow_hforests_own_setting(kind, form, threads):
 
 
 def soft_problem(dtype=np.float32, shared=False, n=20, n_trees=3, depth=3, n_classes=4, scale=1.0):
-    """Decision functions, leaves, labels and the index of shared functions (or None), as NumPy arrays."""
+    """Returns decision functions, leaves, labels and the index of shared functions (or None), as NumPy arrays."""
     rng = np.random.default_rng(0)
     width = (5,) if shared else (n_trees, 2**depth - 1)
     f = (scale * rng.normal(size=(n, *width))).astype(dtype)
@@ -841,7 +842,7 @@ def test_neural_opcheck(dtype):
 
 
 def test_the_loss_is_exact_where_probabilities_are_not():
-    """A saturated forest in float32: p is 0 in the dtype, the loss and its gradient are not lost."""
+    """In a saturated float32 forest p is 0 in the dtype, but the loss and its gradient are exact."""
     f = torch.full((1, 1, 1), -200.0, requires_grad=True)
     leaves = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
     loss = ht.neural_loss(f, leaves, torch.tensor([0]))
@@ -873,7 +874,7 @@ def test_neural_bad_input():
         assert torch.equal(ht.neural_forest(a.bfloat16(), b), ht.neural_forest(a.bfloat16().float(), b))
         assert ht.neural_loss(a.bfloat16(), b, c).dtype == torch.float32
     for found in (ht.neural_forest(a, b).sum(), ht.neural_loss(a, b, c)):
-        with pytest.raises(RuntimeError, match="expected first derivatives"):
+        with pytest.raises(RuntimeError, match="expected at most first derivatives"):
             torch.autograd.grad(found, a, create_graph=True)[0].sum().backward()
     assert ht.neural_loss(a[:0], b, c[:0]).item() == 0
     assert ht.neural_forest(a[:0], b).shape == (0, 4)
@@ -883,7 +884,7 @@ def test_neural_bad_input():
 
 
 def test_calls_with_cuda_tensors_go_through_dlpack_on_the_current_stream(monkeypatch):
-    """The file that calls CuPy, with NumPy in its place: what it is given, on which stream, and what comes back."""
+    """The file that calls CuPy runs with NumPy in its place: arguments, stream and results are compared."""
     import contextlib
     import sys
     import types

@@ -1,4 +1,4 @@
-"""In one process with PyTorch and scikit-learn, whose wheels bring OpenMP runtimes of their own."""
+"""Calls in one process with PyTorch and scikit-learn, whose wheels contain their own OpenMP runtimes."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""bench/compiled.py: what PyTorch would run without compiling it, or compile a second time, is an error."""
+"""bench/compiled.py: functions that PyTorch would run uncompiled, or compile twice, raise an error."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def compiled(script):
 
 
 def scaled(n):
-    """A function of its own for each n, with the same code, as a peer's functions for each shape."""
+    """Returns a separate function for each n, with the same code, like a peer's functions for each shape."""
 
     def function(x):
         return x * n
@@ -83,7 +83,7 @@ def test_a_compiler_that_fails_is_an_error(script):
 
 
 def test_without_the_check_pytorch_runs_later_shapes_uncompiled():
-    """What is guarded against: over the limit nothing is compiled, and nothing is raised."""
+    """The check guards against this: over the limit PyTorch does not compile, and raises nothing."""
     torch.compiler.reset()
     count = 0
 

@@ -1,4 +1,4 @@
-"""Convolution with hinge forests as modules of PyTorch: windows, groups, vectors, states, bad input."""
+"""PyTorch modules that convolve with hinge forests: windows, groups, vectors, states, bad input."""
 
 import copy
 
@@ -16,7 +16,7 @@ margins = pytest.mark.parametrize("margin", ["column", "projection"])
 
 
 def forest(layer, x, part=slice(None), **words):
-    """The function with the parameters of a layer, or with those of some trees."""
+    """Returns the function with the parameters of a layer, or with those of some trees."""
     parameters = (a[part] for a in (layer.thresholds, layer.features, layer.weights))
     return ht.hinge_forest(x, *parameters, kind=layer.kind, margin=layer.margin, **words)
 
@@ -98,7 +98,7 @@ STEPS = [("column", 1, "rows"), ("projection", 1, "rows"), ("column", 2, "rows")
 @kinds
 @pytest.mark.parametrize(("margin", "groups", "mode"), STEPS)
 def test_steps_of_row_adam(kind, margin, groups, mode):
-    """Those of dense Adam, of the leaves that a batch reads, also in the backward pass."""
+    """They equal those of dense Adam on the leaves that a batch reads, also in the backward pass."""
     settings = {
         "kind": kind,
         "margin": margin,
@@ -169,7 +169,7 @@ def test_generator_repeats_the_start():
 
 @kinds
 def test_states_of_hinge_tree_for_torch(kind):
-    """A tree for each output and channel, which sees that channel; leaves by the least significant bit first."""
+    """One tree per output and channel, which reads that channel; leaves have the least significant bit first."""
     torch.manual_seed(0)
     n_out, channels, depth = 3, 2, 3
     n_vertices = 2**depth - 1 if kind == "tree" else depth
@@ -214,7 +214,7 @@ def test_autocast_computes_in_float32():
 
 
 def test_a_layer_learns():
-    """A network of a convolution and a linear layer tells where a bright square is."""
+    """A network of a convolution and a linear layer finds the position of a bright square."""
     torch.manual_seed(0)
     x = torch.randn(200, 1, 8, 8) / 4
     y = torch.arange(200) % 2

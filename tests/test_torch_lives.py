@@ -1,4 +1,4 @@
-"""RowAdam: whatever becomes of an optimiser and a model, what is read is that of dense Adam, or an error."""
+"""RowAdam: whatever happens to an optimiser and a model, values equal those of dense Adam, or an error is raised."""
 
 import copy
 import gc
@@ -33,7 +33,7 @@ LIVES = 60
 
 
 def make(mode, kind="tree", depth=5, dtype=torch.float32, lr=0.01, seed=0):
-    """A forest and its optimiser: dense Adam, rows, or steps in the backward pass."""
+    """Returns a forest and its optimiser: dense Adam, rows, or steps in the backward pass."""
     generator = torch.Generator().manual_seed(seed)
     net = ht.HingeForest(
         4, 3, depth, 2, kind=kind, sparse=mode != "adam", scale=0.1, generator=generator, dtype=dtype
@@ -67,7 +67,7 @@ def train(net, optimizer, first, last):
 
 
 def trained(mode, last=20, **settings):
-    """A forest and an optimiser after some steps, and the forest of dense Adam."""
+    """Returns a forest and an optimiser after some steps, and the forest of dense Adam."""
     pair, (plain, adam) = make(mode, **settings), make("adam", **settings)
     train(*pair, 0, last)
     train(plain, adam, 0, last)
@@ -107,7 +107,7 @@ def test_an_optimizer_that_is_collected_takes_its_steps_along(mode):
     assert type(net.weights) is torch.nn.Parameter
     for n in (net, plain):
         n.zero_grad()
-        n(x).sum().backward()  # nobody moves it any more
+        n(x).sum().backward()  # no optimiser moves it any more
     same(net, plain)
     close(net.weights.grad.to_dense() if net.weights.grad.is_sparse else net.weights.grad, plain.weights.grad)
 
@@ -236,7 +236,7 @@ def test_what_shares_memory_sees_every_step(mode):
 
 
 class Own(torch.nn.Parameter):
-    """A class that RowAdam does not know."""
+    """A class unknown to RowAdam."""
 
 
 @counts
@@ -343,7 +343,7 @@ def test_compiled_code_reads_tables_that_miss_steps():
 
 
 def dense(net, x):
-    """Outputs of a plain copy, and their gradient with respect to x."""
+    """Returns the outputs of a plain copy, and their gradient with respect to x."""
     plain = copy.deepcopy(net)
     plain.sparse = False
     x = x.clone().requires_grad_()
@@ -391,7 +391,7 @@ def test_a_pass_that_comes_too_late_is_refused(change):
     else:
         y.backward(retain_graph=True)
     before = copy.deepcopy(net.state_dict())
-    with pytest.raises(RuntimeError, match="backward: expected one forward and one backward pass a step"):
+    with pytest.raises(RuntimeError, match="backward: expected one forward and one backward pass per step"):
         y.backward()
     for k, v in net.state_dict().items():
         assert torch.equal(v, before[k])
@@ -419,7 +419,7 @@ def test_gradients_by_the_input_alone_move_nothing(how):
 
 @pytest.mark.parametrize("frozen", ["thresholds", "weights"])
 def test_one_frozen_parameter(frozen):
-    """By gradients it stays and the other moves; in the backward pass it is refused."""
+    """With gradients it is unchanged and the other moves; in the backward pass it is refused."""
     net, optimizer, plain, adam = trained("rows")
     fused, in_backward, _, _ = trained("backward")
     for n, o in ((net, optimizer), (plain, adam)):
@@ -447,7 +447,7 @@ def test_gradients_by_what_moves_are_refused():
     net, _optimizer, plain, _ = trained("backward")
     for p in ([net.weights], [net.thresholds, net.weights]):
         with pytest.raises(
-            RuntimeError, match=r"one by torch.autograd.grad; call optimizer.step_in_backward"
+            RuntimeError, match=r"a call of torch.autograd.grad; call optimizer.step_in_backward"
         ):
             torch.autograd.grad(net(batch(net, 0)[0]).sum(), p)
     with pytest.raises(RuntimeError, match="or of neither"):
@@ -459,7 +459,7 @@ def test_gradients_by_what_moves_are_refused():
 
 
 def in_child(check):
-    """Whether a forked child finds that `check` holds; it has half a minute."""
+    """Returns whether `check` holds in a forked child, which has half a minute."""
     child = os.fork()
     if child == 0:
         threading.Timer(30, os._exit, (2,)).start()
@@ -526,7 +526,7 @@ def test_a_child_that_is_forked_while_a_thread_reads_works():
 
 
 class Life:
-    """A forest under RowAdam and one under dense Adam, to which the same things happen."""
+    """A forest under RowAdam and one under dense Adam, which undergo the same events."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -548,7 +548,7 @@ class Life:
         with torch.no_grad():
             close(*self.both(f), atol)
 
-    # Each method is something that may happen.
+    # Each method is an event.
 
     def train(self):
         first, self.step = self.step, self.step + self.random.randint(1, 5)
@@ -730,7 +730,7 @@ class Life:
         assert in_child(check)
 
     def die(self):
-        """Model, optimiser, parameters, a view and a graph are deleted in any order: what is left is right."""
+        """Model, optimiser, parameters, a view and a graph are deleted in any order; the others stay valid."""
         self.train()
         net = self.worlds[0][1]
         x = batch(net, self.step)[0] if net.thresholds.requires_grad == net.weights.requires_grad else None

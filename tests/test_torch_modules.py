@@ -1,4 +1,4 @@
-"""Modules in PyTorch: equal to the NumPy functions, compiled, exported, saved, in several processes."""
+"""PyTorch modules: equal to the NumPy functions, compiled, exported, saved, in several processes."""
 
 import copy
 import io
@@ -51,7 +51,7 @@ def words(forest):
 
 
 def network():
-    """The network of Lay et al. 2018, Fig. 2c, for a vector: inner products, normalisation, forest."""
+    """Returns the network of Lay et al. 2018, Fig. 2c, for a vector: inner products, normalisation, forest."""
     return nn.Sequential(
         nn.Linear(6, 8, bias=False), ht.RunningNorm(8), ht.HingeForest(8, 10, 4, 3, scale=1.0)
     )
@@ -132,7 +132,7 @@ def test_same_as_a_linear_layer_below_a_forest(kind):
 
 
 def test_projections_learn():
-    """Labels by the sign of a product of two inner products, which no single column tells."""
+    """Labels are the sign of a product of two inner products, which no single column determines."""
     x = torch.randn(600, 8)
     y = ((x @ torch.randn(8)) * (x @ torch.randn(8)) > 0).long()
     layer = ht.HingeForest(8, 40, 4, outputs=2, margin="projection")
@@ -293,7 +293,7 @@ def test_bad_settings_and_input(kind, margin):
 
 
 def lsb_first_outputs(kind, state, x, depth):
-    """Outputs of the forest of a state, its leaves numbered least significant bit first: bit i is decision i."""
+    """Returns outputs of the forest of a state, whose leaves are numbered least significant bit first."""
     t, f, w = (state[name].numpy() for name in ("thresholds", "ordinals", "weights"))
     y = np.zeros((len(x), len(t), *w.shape[2:]), w.dtype)
     for n, row in enumerate(x):
@@ -343,7 +343,7 @@ def test_states_with_the_least_significant_bit_first(kind, extra, depth):
         else net(image)
     )
     assert torch.equal(ours, theirs)
-    # Our own states are loaded as they are.
+    # States of hforest are loaded unchanged.
     again = ht.HingeForest(5, 6, depth, extra, kind=kind, aggregate=None)
     again.load_state_dict(net[1].state_dict())
     assert torch.equal(again(x), net(x))
@@ -409,7 +409,7 @@ def test_operators_of_the_normalisation():
     norm.eval()
     assert torch.autograd.gradcheck(norm, (x,))
     z = norm(x)
-    with pytest.raises(RuntimeError, match="expected first derivatives"):
+    with pytest.raises(RuntimeError, match="expected at most first derivatives"):
         torch.autograd.grad((z**2).sum(), x, create_graph=True)[0].sum().backward()
 
 
@@ -503,7 +503,7 @@ def test_a_head_learns_with_its_body():
 
 
 def training_step(net, parameters, x, y, lr=0.01):
-    """Forward, backward and a step of gradient descent."""
+    """Runs forward, backward and a step of gradient descent."""
     loss = nn.functional.cross_entropy(net(x), y)
     grads = torch.autograd.grad(loss, parameters)
     with torch.no_grad():
@@ -603,7 +603,7 @@ def test_other_devices():
 
 
 class Leaves(torch.utils.data.Dataset):
-    """Samples whose leaves a worker process computes."""
+    """A data set whose leaves a worker process computes."""
 
     def __init__(self, forest, x):
         self.forest, self.x = forest, x
@@ -687,7 +687,7 @@ def test_two_processes_train_as_one(tmp_path):
 
 
 def test_p1_network_is_the_numpy_network_step_by_step():
-    """Fig. 2c as modules and as arrays: the same products by BLAS, all else to the bit."""
+    """Fig. 2c as modules and as arrays: products are by the same BLAS, all other values bit-identical."""
     from hforest import optim
 
     net = network()

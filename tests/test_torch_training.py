@@ -1,4 +1,4 @@
-"""hforest.torch in training: RowAdam against dense Adam, saved and resumed; the paper's networks in modules."""
+"""hforest.torch in training: RowAdam against dense Adam, saved and resumed; networks of Lay et al. 2018."""
 
 import copy
 import io
@@ -33,7 +33,7 @@ def sparse(rows, values, shape):
 
 
 def touched(generator, p, most=6):
-    """A sparse gradient of up to `most` random (tree, leaf) rows, in random order."""
+    """Returns a sparse gradient of up to `most` random (tree, leaf) rows, in random order."""
     n_rows = p.shape[0] * p.shape[1]
     n = int(torch.randint(0, most, (), generator=generator))
     flat = torch.randperm(n_rows, generator=generator)[:n]
@@ -42,7 +42,7 @@ def touched(generator, p, most=6):
 
 
 def tables(optimizer_of, dtype, steps, schedule=None, shape=(5, 8, 3)):
-    """A table after steps whose gradients touch a few of its rows, and a dense parameter beside it."""
+    """Returns a table after steps that touch few of its rows, and a dense parameter."""
     generator = torch.Generator().manual_seed(0)
     table = torch.nn.Parameter(torch.randn(*shape, generator=generator, dtype=dtype))
     dense = torch.nn.Parameter(torch.randn(4, 2, generator=generator, dtype=dtype))
@@ -73,7 +73,7 @@ def test_rows_are_those_of_dense_adam(real, schedule):
     steps = 150
     got = tables(lambda p: ht.RowAdam(p, lr=0.02), real, steps, SCHEDULES[schedule])
     want = tables(lambda p: torch.optim.Adam(p, lr=0.02), torch.float64, steps, SCHEDULES[schedule])
-    if real == torch.float32:  # the same start and gradients, which random numbers of the dtype give
+    if real == torch.float32:  # the same start and gradients, from random numbers of the dtype
         want = tables(lambda p: torch.optim.Adam(p, lr=0.02), real, steps, SCHEDULES[schedule])
     for a, b in zip(got, want, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-13 if real == torch.float64 else 4e-6)
@@ -118,7 +118,7 @@ def test_weight_decay_in_groups_and_states():
     adamw.load_state_dict(copy.deepcopy(optimizer.state_dict()))
     assert [group["weight_decay"] for group in adamw.param_groups] == [0.5, 0.0]
     step(optimizer, params), step(adamw, copies)
-    if "decoupled_weight_decay" in adamw.param_groups[0]:  # else it could be that of Adam
+    if "decoupled_weight_decay" in adamw.param_groups[0]:  # otherwise it could be that of Adam
         optimizer.load_state_dict(adamw.state_dict())
     step(optimizer, params), step(adamw, copies)
     for a, b in zip(params, copies, strict=True):
@@ -127,7 +127,7 @@ def test_weight_decay_in_groups_and_states():
 
 @pytest.mark.skipif(not row_state.COUNTS, reason="this PyTorch lets no rows miss steps")
 def test_missed_steps_matter():
-    """What the other tests compare would differ if rows were not moved by the steps they missed."""
+    """Without missed steps the values that the other tests compare would differ."""
     table = torch.nn.Parameter(torch.zeros(1, 2, dtype=torch.float64))
     optimizer = ht.RowAdam([table], lr=0.1)
     for leaf in (0, 1, 1):
@@ -157,7 +157,7 @@ def test_dense_parameters_have_the_bits_of_hforest(real):
 
 
 def network(mode, kind="tree", depth=4, dtype=torch.float64, lr=0.01):
-    """A linear map and a forest with an optimiser: dense Adam, rows, or steps in the backward pass."""
+    """Returns a linear map and a forest with an optimiser: dense Adam, rows, or steps in the backward pass."""
     generator = torch.Generator().manual_seed(3)
     forest = ht.HingeForest(
         5, 6, depth, 3, kind=kind, sparse=mode != "adam", scale=1.0, generator=generator, dtype=dtype
@@ -176,7 +176,7 @@ def network(mode, kind="tree", depth=4, dtype=torch.float64, lr=0.01):
 
 
 def train(net, optimizer, first, last, dtype=torch.float64, evaluate=()):
-    """Losses of steps, each with batches of its own, and outputs in evaluation."""
+    """Returns the losses of steps, each with its own batches, and outputs in evaluation."""
     losses, outputs = [], []
     for step in range(first, last):
         generator = torch.Generator().manual_seed(step)
@@ -206,7 +206,7 @@ def test_a_network_trains_as_with_dense_adam(mode, kind, depth):
         found.append(parts)
     for (losses, outputs), (want, want_outputs) in zip(*found, strict=True):
         np.testing.assert_allclose(losses, want, rtol=1e-11)
-        for a, b in zip(outputs, want_outputs, strict=True):  # nobody has called flush
+        for a, b in zip(outputs, want_outputs, strict=True):  # flush was not called
             torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
     optimizer.flush()
     for a, b in zip(net.parameters(), plain.parameters(), strict=True):
@@ -414,7 +414,7 @@ def test_wrong_parameters_and_gradients():
     optimizer.step()
     table.grad = sparse([[1]], torch.ones(1, 4), (2, 4))
     with pytest.raises(
-        ValueError, match="grad: expected a sparse gradient by 8 rows as before, got one by 2"
+        ValueError, match="grad: expected a sparse gradient with 8 rows as in earlier steps, got 2 rows"
     ):
         optimizer.step()
     turned = torch.nn.Parameter(torch.zeros(4, 2).T)
@@ -431,7 +431,7 @@ def test_wrong_parameters_and_gradients():
 def test_adam_with_weight_decay_is_not_loaded():
     p = torch.nn.Parameter(torch.zeros(2))
     adam = torch.optim.Adam([p], weight_decay=0.1)
-    with pytest.raises(ValueError, match="state_dict: expected decoupled weight decay, as RowAdam has it"):
+    with pytest.raises(ValueError, match="state_dict: expected decoupled weight decay as in RowAdam"):
         ht.RowAdam([p]).load_state_dict(adam.state_dict())
 
 
@@ -440,7 +440,7 @@ def test_steps_in_backward_that_cannot_be():
     x = torch.ones(2, 5, dtype=torch.float64)
     first, second = net(x).sum(), net(x).sum()
     first.backward()
-    with pytest.raises(RuntimeError, match="one forward and one backward pass a step"):
+    with pytest.raises(RuntimeError, match="one forward and one backward pass per step"):
         second.backward()
     net[1].weights.grad = torch.zeros_like(net[1].weights)
     with pytest.raises(ValueError, match="grad: expected None for parameters that move in the backward pass"):
@@ -450,7 +450,7 @@ def test_steps_in_backward_that_cannot_be():
     with pytest.raises(ValueError, match="weight_decay: expected 0 for parameters that move in the backward"):
         decaying.step_in_backward(net[1].thresholds, net[1].weights)
     forest = ht.HingeForest(5, 2, 2)
-    with pytest.raises(ValueError, match="thresholds: expected parameters of one group of this optimiser"):
+    with pytest.raises(ValueError, match="thresholds: expected parameters in one group of this optimiser"):
         optimizer.step_in_backward(forest.thresholds, forest.weights)
 
 

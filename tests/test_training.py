@@ -1,4 +1,4 @@
-"""The fused step of training: equal to dense gradients and dense Adam, and no dearer than what it touches."""
+"""The fused training step: equal to dense gradients and dense Adam, at the cost of the touched rows."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ kinds = pytest.mark.parametrize("kind", ["tree", "fern"])
 
 
 class Read(NamedTuple):
-    """A margin, the shape of one sample of x, and its windows, if it is an image."""
+    """A margin, the shape of one sample of x, and its windows if it is an image."""
 
     margin: str
     shape: tuple[int, ...]
@@ -60,7 +60,7 @@ def state_of(t, f, w, margin):
 
 
 def fused(kind, read, parameters, stream, aggregate, betas, array=lambda a: a, numpy=lambda a: a):
-    """Outputs, gradients and parameters of the fused steps."""
+    """Returns outputs, gradients and parameters of the fused steps."""
     t, f, w = (array(a.copy()) for a in parameters)
     state, seen, step = state_of(t, f, w, read.margin), [], 0
     words = {**read.words(kind), **betas}
@@ -75,7 +75,7 @@ def fused(kind, read, parameters, stream, aggregate, betas, array=lambda a: a, n
 
 
 def dense(kind, read, parameters, stream, aggregate, betas):
-    """The same by the separate functions, with a step of every parameter."""
+    """Returns the same by the separate functions, with a step of every parameter."""
     t, f, w = (a.copy() for a in parameters)
     state, seen, step = state_of(t, f, w, read.margin), [], 0
     words = {**read.words(kind), "aggregate": aggregate}
@@ -99,7 +99,7 @@ def compare(got, want, dtype):
         np.testing.assert_allclose(a, b, **close)
 
 
-# Columns of rows have a step of their own, with bodies for numbers of outputs.
+# Columns of rows have their own step, with bodies for different numbers of outputs.
 CELLS = [
     *((ROWS, outputs) for outputs in [(), (1,), (3, 2), (10,), (40,)]),
     *((read, outputs) for read in READS[1:] for outputs in [(), (3, 2)]),
@@ -290,7 +290,7 @@ PROJECTIONS = [
             {"state": state_with()},
             TypeError,
             "state.features_m",
-            "adam_state.thresholds, weights, features. makes",
+            "adam_state.thresholds, weights, features. for a margin",
         ),
         (
             {"state": state_with("projection", features_v=np.zeros((2, 3, 2)))},
@@ -350,7 +350,7 @@ def test_read_only_and_shared_memory():
     hinge.adam_forward(**a)
     a = call()
     a["state"] = a["state"]._replace(thresholds_v=a["state"].thresholds_m)
-    with pytest.raises(ValueError, match="expected memory of its own"):
+    with pytest.raises(ValueError, match="expected memory that no other argument uses"):
         hinge.adam_forward(**a)
 
 
@@ -373,7 +373,7 @@ def test_a_state_beyond_the_step_is_refused_and_nothing_changes(kind, read, name
     getattr(state, name)[1, 0] = step_of_row
     arrays = [a for a in (t, f, w, *state) if a is not None]
     before = [a.copy() for a in arrays]
-    match = rf"^state\.{name}: expected 0 <= last <= step.*got {step_of_row} at index \(1, 0\); pass"
+    match = rf"^state\.{name}: expected 0 <= last <= step.*got {step_of_row} at index \(1, 0\); number the"
     with pytest.raises(ValueError, match=match):
         hinge.adam_forward(x, t, f, w, state, 1, LR, **words)
     with pytest.raises(ValueError, match=match):

@@ -1,4 +1,4 @@
-"""Forests as arrays: walks in every backend, what `check` refuses, inspection, conversion."""
+"""Forests as arrays: walks in every backend, errors of `check`, inspection, conversion."""
 
 import doctest
 import functools
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.kernels
 
 
 def random_forest(n_trees, depth, n_features, n_outputs, dtype, seed, oblique=False, stop=0.2):
-    """Trees of random shape, breadth-first; thresholds are multiples of 1/4, so that inputs tie with them."""
+    """Returns trees of random shape, breadth-first; thresholds are multiples of 1/4, so that inputs tie with them."""
     rng = np.random.default_rng(seed)
     parts = {"feature": [], "threshold": [], "left": [], "entries": []}
     sizes = []
@@ -134,7 +134,7 @@ def test_out_is_used():
     assert tree.apply(STUMP, X, out=leaf) is leaf
     with pytest.raises(ValueError, match="out: expected shape"):
         tree.vote_shares(STUMP, X, out=np.empty((2, 2)))
-    with pytest.raises(ValueError, match="out: expected memory of its own"):
+    with pytest.raises(ValueError, match="out: expected memory that no other argument uses"):
         tree.predict(STUMP, X, out=X)
 
 
@@ -378,7 +378,7 @@ def strided(x):
 
 
 class Table:
-    """What numpy.asarray can read, as a data frame is."""
+    """An object that numpy.asarray can read, like a data frame."""
 
     def __init__(self, a):
         self.a = a
@@ -407,7 +407,7 @@ def frame(x):
 @pytest.mark.parametrize("oblique", [False, True])
 def test_rows_are_converted_to_the_dtype_of_the_forest(dtype, given, oblique):
     forest = random_forest(9, 5, 4, 3, dtype, 7, oblique)
-    x = inputs(50, 4, dtype, 3)  # multiples of 1/4: every dtype holds them
+    x = inputs(50, 4, dtype, 3)  # multiples of 1/4, which every dtype represents
     other = given(x)
     for function in (tree.apply, tree.predict, tree.vote_shares):
         want, got = function(forest, x), function(forest, other)
@@ -429,7 +429,8 @@ def test_rows_of_whole_numbers(dtype, kind):
 
 
 def test_rows_of_float64_are_rounded_to_a_forest_of_float32():
-    # The row above the threshold rounds to the threshold, which goes left; a forest of float64 tells them apart.
+    # The row above the threshold rounds to the threshold, which goes left; a forest of float64 separates
+    # them.
     above = np.array([[0, np.nextafter(0.5, 1)]])
     narrow = Forest(*(a.astype(np.float32) if a.dtype == np.float64 else a for a in STUMP))
     assert tree.apply(STUMP, above).item() == 2
@@ -456,7 +457,8 @@ def test_a_forest_predicts_rows_of_the_other_dtype():
 def test_out_must_not_overlap_the_forest():
     single = joined([([-1], [0.0], [0])] * 3, 1, 2, np.float64)
     with pytest.raises(
-        ValueError, match="out: expected memory of its own, got an array that overlaps forest.left"
+        ValueError,
+        match="out: expected memory that no other argument uses, got an array that overlaps forest.left",
     ):
         tree.apply(single, np.zeros((1, 1)), out=single.left.reshape(1, 3))
     with pytest.raises(TypeError, match="out: expected dtype float64"):
@@ -471,7 +473,9 @@ def test_a_forest_without_features_has_nothing_to_permute():
     for n in (1, 3, 3000):  # row by row, in blocks
         np.testing.assert_array_equal(tree.predict(single, np.zeros((n, 0))), np.ones((n, 2)))
         np.testing.assert_array_equal(tree.apply(single, np.zeros((n, 0))), np.zeros((n, 1)))
-    with pytest.raises(ValueError, match="^n_features: expected at least 1, got 0; without features"):
+    with pytest.raises(
+        ValueError, match="^n_features: expected at least 1, got 0; pass samples with features"
+    ):
         tree.permutation_importance(single, np.zeros((3, 0)), np.zeros(3, np.int32))
 
 
@@ -483,7 +487,7 @@ def test_bad_kinds():
             TypeError, match="forest: .* got ndarray and the forest as x; swap them: the forest"
         ):
             function(X, STUMP)
-    with pytest.raises(TypeError, match="got ndarray; pass what grow returns"):
+    with pytest.raises(TypeError, match="got ndarray; pass the result of grow"):
         tree.permutation_importance(X, np.zeros(len(X)), STUMP)
     with pytest.raises(TypeError, match="forest.left: expected dtype int32"):
         tree.check(STUMP._replace(left=STUMP.left.astype(np.int64)))
@@ -582,7 +586,7 @@ def test_permutation_importance_is_the_definition():
 
 
 def test_permutation_importance_of_sets_of_features():
-    """The rows of a set are permuted as a whole; numbers stand for sets of one."""
+    """The rows of a set are permuted together; single numbers are sets of one feature."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(200, 3))
     y = (x[:, 2] > x[:, 0]).astype(np.int32)
@@ -602,9 +606,11 @@ def test_permutation_importance_of_sets_of_features():
         same = tree.permutation_importance(forest, x, y, columns=columns, **settings)
         assert same.tobytes() == whole.tobytes()
     assert tree.permutation_importance(forest, x, y, columns=1, **settings).shape == (1, 2)
-    with pytest.raises(IndexError, match=r"^columns\[1\]: expected numbers of features below n_features = 3"):
+    with pytest.raises(IndexError, match=r"^columns\[1\]: expected feature indices below n_features = 3"):
         tree.permutation_importance(forest, x, y, columns=[[0], [3]])
-    with pytest.raises(ValueError, match=r"^columns\[0\]: expected the number of a column or more, got none"):
+    with pytest.raises(
+        ValueError, match=r"^columns\[0\]: expected the index of at least one column, got none"
+    ):
         tree.permutation_importance(forest, x, y, columns=[[]])
 
 
@@ -644,7 +650,7 @@ def test_permutation_importance_of_targets_and_progress():
         (
             {"task": "classification", "y": np.full(200, 1, np.int32)},
             IndexError,
-            "y: .*; pass labels as the forest",
+            "y: .*; pass labels of the classes",
         ),
         (
             {"task": "classification", "y": np.full(200, -1)},
@@ -749,12 +755,12 @@ def test_scikit_learn_tree_and_strangers():
     with pytest.raises(ValueError, match="one output"):
         tree.from_sklearn(trees.DecisionTreeClassifier().fit(x, np.stack([y, y], 1)))
     for stranger in (3, None, trees.DecisionTreeClassifier):
-        with pytest.raises(TypeError, match="model: expected trees of scikit-learn that are averaged, got"):
+        with pytest.raises(TypeError, match="model: expected averaged trees of scikit-learn, got"):
             tree.from_sklearn(stranger)
 
 
 def averaging():
-    """Fitted models that average trees, with what they predict."""
+    """Returns fitted models that average trees, and their predictions."""
     trees = pytest.importorskip("sklearn.tree")
     ensemble = pytest.importorskip("sklearn.ensemble")
     rng = np.random.default_rng(0)
@@ -764,7 +770,7 @@ def averaging():
     held = rng.normal(size=(200, 4)).astype(np.float32)
 
     class Subclass(ensemble.RandomForestClassifier):
-        """Adds nothing that matters."""
+        """A subclass without relevant changes."""
 
     classifiers = [
         *(trees.DecisionTreeClassifier(max_depth=4), trees.ExtraTreeClassifier(random_state=0)),
@@ -805,7 +811,7 @@ def test_bagged_trees_that_know_some_of_the_classes():
 
 
 def others():
-    """Models that predict otherwise than by an average of trees, or that may, by names."""
+    """Returns models, by name, that do not or may not predict by an average of trees."""
     modules = "ensemble", "tree", "multiclass", "multioutput", "linear_model", "pipeline"
     loaded = [pytest.importorskip(f"sklearn.{name}") for name in modules]
     ensemble, trees, multiclass, multioutput, linear, pipeline = loaded
@@ -961,7 +967,7 @@ def way_id(way):
 
 @pytest.fixture(params=WAYS, ids=way_id)
 def way(request, simd):
-    """Each vector path, and gathers where there are any."""
+    """Runs a test on each vector path, and with gathers if available."""
     path, gathers = request.param
     before = machine.gathers()
     simd(path)
@@ -971,7 +977,7 @@ def way(request, simd):
 
 
 def walked(forest, x):
-    """The definition, a level at a time."""
+    """Returns leaves by the definition, level by level."""
     found = np.empty((len(x), len(forest.tree_start) - 1), np.int32)
     for m, root in enumerate(forest.tree_start[:-1]):
         v = np.zeros(len(x), np.int64)
@@ -987,7 +993,7 @@ def walked(forest, x):
 
 
 def joined(trees, n_features, n_outputs, dtype, seed=0, pure=False):
-    """A forest of trees given as (feature, threshold, left), leaves' left not yet filled in."""
+    """Returns a forest from trees (feature, threshold, left); `left` of leaves is filled in."""
     rng = np.random.default_rng(seed)
     sizes = [len(feature) for feature, _, _ in trees]
     rows = [np.where(np.array(f) < 0, np.cumsum(np.array(f) < 0) - 1, left) for f, _, left in trees]
@@ -1005,7 +1011,7 @@ def joined(trees, n_features, n_outputs, dtype, seed=0, pure=False):
 
 
 def chain(length, n_features, rng, right):
-    """Every split has a leaf on one side: as deep as a tree of its size can be."""
+    """Returns a tree of maximum depth: every split has a leaf on one side."""
     n_nodes = 2 * length + 1
     feature, threshold, left = np.full(n_nodes, -1), np.zeros(n_nodes), np.zeros(n_nodes, int)
     split = 0
@@ -1017,7 +1023,7 @@ def chain(length, n_features, rng, right):
 
 
 def with_features_for(forest, x):
-    """With gathers, columns that no tree reads are added: rows are gathered from if there are many features."""
+    """Adds columns that no tree reads for gathers, which need many features."""
     n = 4 * (len(forest.tree_start) - 1) + 1
     if not machine.gathers() or x.shape[1] >= n:
         return forest, x
@@ -1027,7 +1033,7 @@ def with_features_for(forest, x):
 
 
 def check_ways(forest, x, leaves=None):
-    """Leaves are the definition's; sums and votes are those of single rows, which are walked otherwise."""
+    """Checks leaves against the definition, and sums and votes against those of single rows."""
     forest, x = with_features_for(forest, x)
     with hforest.unchecked():
         np.testing.assert_array_equal(tree.apply(forest, x), walked(forest, x) if leaves is None else leaves)
@@ -1103,7 +1109,7 @@ def test_numbers_at_the_edges(way, dtype):
 
 @functools.cache
 def large_forests(dtype):
-    """Forests, inputs and leaves: more nodes than 16 bits count; so many features that columns of them do not pay."""
+    """Returns forests, inputs and leaves: more nodes than 16 bits count, or too many features for columns to pay."""
     rng = np.random.default_rng(0)
     large = random_forest(2, 17, 3, 2, dtype, 1, stop=0.02)
     assert np.diff(large.tree_start).max() > 2**16
@@ -1124,7 +1130,7 @@ def test_large_trees_and_many_features(way, dtype):
 
 
 def test_a_large_tree(way, dtype):
-    """More nodes than 16 bits count, and so many samples that packing them pays."""
+    """More nodes than 16 bits count, and enough samples for packing to pay."""
     forest = forest_of(True, 1, 16, 3, 2, dtype)
     assert len(forest.feature) > 2**16
     check_ways(forest, inputs(4100, 3, dtype))

@@ -1,4 +1,4 @@
-"""What is made of the samples in leaves: quantiles, proximities, intervals and SHAP's dictionary; and files of forests."""
+"""Results from the samples in leaves: quantiles, proximities, intervals, SHAP's dictionary; files of forests."""
 
 import itertools
 import math
@@ -102,11 +102,11 @@ def test_each_damaged_file_is_read_right_or_refused(tmp_path):
             {"forest_format": np.array(3)},
             "got format 3, which a newer version of hforest wrote; update hforest",
         ),
-        ({"forest_format": np.array(0)}, "forest_format is no integer above 0"),
-        ({"forest_format": np.array([1, 1])}, "forest_format is no integer above 0"),
-        ({"forest_format": np.array("1")}, "forest_format is no integer above 0"),
-        ({"left": None}, "got none of its arrays called 'left'; pass a file from save"),
-        ({"forest_format": None}, "called 'forest_format'"),
+        ({"forest_format": np.array(0)}, "forest_format is not an integer above 0"),
+        ({"forest_format": np.array([1, 1])}, "forest_format is not an integer above 0"),
+        ({"forest_format": np.array("1")}, "forest_format is not an integer above 0"),
+        ({"left": None}, "got a file without the array 'left'; pass a file that save wrote"),
+        ({"forest_format": None}, "without the array 'forest_format'"),
         ({"n_features": np.array(1)}, "a feature outside 0 <= feature < n_features"),
         ({"value": np.full((3, 2), np.nan)}, "forest.value"),
         ({"threshold": np.zeros(5, ">f8")}, "dtype"),
@@ -166,7 +166,7 @@ def test_quantiles_are_the_references_at_every_number_of_threads(kind, settings,
 
 
 def multiset(forest, x, row, counts):
-    """(samples, weights in equal trees, counts) of the leaves of a row, by brute force."""
+    """Returns (samples, weights in equal trees, counts) of the leaves of a row, by brute force."""
     leaf, own = tree.apply(forest, x), tree.apply(forest, row[None])[0]
     shares, pooled = np.zeros(len(x)), np.zeros(len(x), int)
     for m in range(N_TREES):
@@ -178,7 +178,7 @@ def multiset(forest, x, row, counts):
 
 @pytest.mark.parametrize("in_bag", [False, True])
 def test_quantiles_are_numpys(in_bag):
-    """Linear ones to the bit those of the pooled targets, inverted ones those of numpy with Meinshausen's weights."""
+    """Linear ones are bit-identical to those of pooled targets, inverted ones to NumPy's with Meinshausen's weights."""
     forest, (x, y) = grown(), problem()
     counts = COUNTS if in_bag else np.ones_like(COUNTS)
     targets = tree.leaf_targets(forest, x, y, counts=COUNTS if in_bag else None)
@@ -244,7 +244,7 @@ def test_quantiles_cover_what_they_say():
 
 @pytest.mark.libraries
 def test_quantiles_of_quantile_forest():
-    """The same numbers on the very same trees, converted."""
+    """The numbers are equal on the same trees, converted."""
     other = pytest.importorskip("quantile_forest", reason="needs quantile-forest")
     x, y = problem(np.float32, 1)
     model = other.RandomForestQuantileRegressor(
@@ -260,7 +260,7 @@ def test_quantiles_of_quantile_forest():
 
 
 def model_as_forest(model):
-    """A forest of quantile-forest as one of scikit-learn: of the same trees."""
+    """Returns a forest of quantile-forest as one of scikit-learn with the same trees."""
     from sklearn.ensemble import RandomForestRegressor
 
     plain = RandomForestRegressor()
@@ -309,7 +309,7 @@ def test_bad_arguments_of_quantiles(change, error, words):
         ({"x": np.zeros((0, 4)), "y": np.zeros(0)}, ValueError, "x: expected 1 to 2**31 - 1 samples, got 0"),
         ({"y": np.zeros(3)}, ValueError, "y: expected shape"),
         ({"y": np.full(N, np.inf)}, ValueError, "y: expected finite"),
-        ({"sample_weight": np.zeros(N)}, ValueError, "sample_weight: expected some above 0"),
+        ({"sample_weight": np.zeros(N)}, ValueError, "sample_weight: expected at least one weight above 0"),
         ({"sample_weight": -np.ones(N)}, ValueError, "sample_weight: expected numbers from 0"),
         ({"counts": COUNTS.T}, ValueError, "counts: expected shape"),
         ({"counts": -COUNTS}, ValueError, "counts: expected counts from 0"),
@@ -356,7 +356,7 @@ def test_near_proximities(least, most, threads):
     p = shares(forest, x, x)
     want = np.where(p >= least, p, 0)
     if most is not None:
-        # Of equal shares the first columns.
+        # Among equal shares the first columns are taken.
         order = np.argsort(-p, axis=1, kind="stable")[:, most:]
         np.put_along_axis(want, order, 0, axis=1)
     for n in (1, 2, 7):
@@ -448,7 +448,7 @@ def test_a_dictionary_predicts_as_its_forest(dtype):
 
 
 def test_weights_and_values_of_nodes():
-    """With the bootstrap samples of a tree its splits hold the means of their own samples."""
+    """With the bootstrap samples of a tree, its splits have the means of their samples."""
     forest, (x, y) = grown(), problem()
     weight = np.random.default_rng(0).random(N)
     for m, part in enumerate(tree.to_dict(forest, x, counts=COUNTS)["trees"]):
@@ -501,7 +501,7 @@ def test_values_of_nodes_without_samples():
 
 
 def shapley(part, row, n_features):
-    """Shapley values of one tree by their definition, with SHAP's expectation along paths."""
+    """Returns the Shapley values of one tree by definition, with SHAP's expectation along paths."""
 
     def expected(v, known):
         left, right = part["children_left"][v], part["children_right"][v]
@@ -556,7 +556,7 @@ def test_bad_arguments_of_to_dict():
         ({"x": x[:0]}, ValueError, "x: expected at least one sample, got 0"),
         ({"x": x[:, :1]}, ValueError, "x: expected shape"),
         ({"counts": COUNTS[:2]}, ValueError, "counts: expected shape"),
-        ({"sample_weight": np.zeros(N)}, ValueError, "sample_weight: expected some above 0"),
+        ({"sample_weight": np.zeros(N)}, ValueError, "sample_weight: expected at least one weight above 0"),
         ({"forest": None}, TypeError, "forest: expected a hforest.tree.Forest"),
     ):
         with pytest.raises(error, match=re.escape(words)) as caught:
@@ -568,13 +568,13 @@ def test_bad_arguments_of_to_dict():
 
 
 class FakeArray:
-    """Stands for an array of CuPy, on device 0."""
+    """Replaces an array of CuPy on device 0."""
 
     data = types.SimpleNamespace(device_id=0)
 
 
 def test_arrays_of_a_gpu_are_refused(monkeypatch):
-    """By an error that says how to copy them."""
+    """The error has the command that copies them."""
     cuda = types.SimpleNamespace(runtime=types.SimpleNamespace(getDevice=lambda: 0))
     module = type("cupy", (), {"ndarray": FakeArray, "cuda": cuda})
     monkeypatch.setitem(__import__("sys").modules, "cupy", module)

@@ -1,4 +1,4 @@
-"""Prepared forests: the bits of the forest for all that it takes, and nothing that can be changed."""
+"""Prepared forests: bit-identical to the forest for all inputs, and immutable."""
 
 import concurrent.futures
 import copy
@@ -25,7 +25,7 @@ FUNCTIONS = (tree.apply, tree.predict, tree.vote_shares)
 
 
 def forest_of(kind, dtype, seed, *, n_trees=20, depth=6, n_features=5, n_outputs=3, pure=False):
-    """Trees of random shape; with `pure` most leaves have one class, others none."""
+    """Returns trees of random shape; with `pure` most leaves have one class, the others none."""
     rng = np.random.default_rng(seed)
     forest = random_forest(n_trees, depth, n_features, n_outputs, dtype, seed, "projections" in kind)
     is_split = forest.feature != -1
@@ -122,7 +122,7 @@ def test_numbers_that_are_not_finite_inside_unchecked(kind, dtype, value):
 
 
 def chain(n_splits, dtype):
-    """One tree of right children, whose splits compare feature 0 with 0, 1, 2, ..."""
+    """Returns one tree of right children, whose splits compare feature 0 with 0, 1, 2, ..."""
     v = np.arange(2 * n_splits + 1)
     split = (v % 2 == 0) & (v < len(v) - 1)
     return Forest(
@@ -332,7 +332,8 @@ def test_forests_of_a_gpu_are_refused(monkeypatch):
 
 def test_functions_that_do_not_walk_say_what_to_pass():
     with pytest.raises(
-        TypeError, match=r"forest: expected a hforest\.tree\.Forest, got Prepared; pass its attribute forest"
+        TypeError,
+        match=r"forest: expected a hforest\.tree\.Forest, got Prepared; pass its attribute .forest.",
     ):
         tree.check(prepare(STUMP))
     assert tree.check(prepare(STUMP).forest)

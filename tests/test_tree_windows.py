@@ -1,4 +1,4 @@
-"""Forests applied to windows, which are read in place: the bits of copies of the windows."""
+"""Forests applied to windows, which are read in place: bit-identical to copies of the windows."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ FUNCTIONS = (tree.apply, tree.predict, tree.vote_shares)
 
 
 def windows_of(n, n_columns, dtype, seed=0):
-    """Windows that overlap, with offsets of both signs, and a copy; some begin and end at the ends of x."""
+    """Returns overlapping windows with offsets of both signs, and a copy; some begin and end at the ends of x."""
     rng = np.random.default_rng(seed)
     size = 3 * max(n_columns, 20)
     x = (rng.integers(-4, 5, (3, size // 3)) / 4).astype(dtype)
@@ -53,7 +53,7 @@ def test_windows_have_the_bits_of_copies_in_every_backend(fast_backend, dtype, r
 
 
 def few_entries(forest):
-    """The forest with at most two entries in each projection."""
+    """Returns the forest with at most two entries in each projection."""
     counts = np.minimum(np.diff(forest.indptr), 2)
     indptr = np.concatenate([[0], np.cumsum(counts)])
     keep = np.concatenate([np.arange(a, a + n) for a, n in zip(forest.indptr, counts, strict=False)])
@@ -62,7 +62,7 @@ def few_entries(forest):
 
 
 def many_entries(forest):
-    """The forest with none to 60 entries in each projection, and 40 in each root, as far as there are features."""
+    """Returns the forest with 0 to 60 entries in each projection, and 40 in each root, limited by the features."""
     rng, n_features = np.random.default_rng(3), int(forest.n_features)
     feature = forest.feature.copy()
     inner = forest.tree_start[:-1][feature[forest.tree_start[:-1]] != -1]
@@ -166,7 +166,7 @@ def test_out_is_used_and_apart():
     out = np.empty((5, 3), np.float32)
     assert tree.predict(forest, windows, out=out) is out
     assert (out == tree.predict(forest, copies)).all()
-    with pytest.raises(ValueError, match="out: expected memory of its own"):
+    with pytest.raises(ValueError, match="out: expected memory that no other argument uses"):
         tree.predict(forest, windows, out=windows.x.ravel()[:15].reshape(5, 3))
 
 

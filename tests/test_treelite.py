@@ -17,7 +17,7 @@ N, N_FEATURES, N_CATEGORIES = 1500, 7, 45
 
 
 def samples(missing, seed=0, categories=False):
-    """Samples, targets, two classes, and four classes."""
+    """Returns samples, targets, two classes and four classes."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(N, N_FEATURES)).astype(np.float32)
     y = x[:, 0] * x[:, 1] + 2 * x[:, 2]
@@ -29,7 +29,7 @@ def samples(missing, seed=0, categories=False):
 
 
 def leaf_by_rule(forest, m, row):
-    """The leaf of tree m that a sample reaches by the rule of a split, in plain steps."""
+    """Returns the leaf of tree m that a sample reaches by the rule of a split, step by step."""
     root, v = int(forest.tree_start[m]), 0
     while forest.feature[root + v] != -1:
         at = root + v
@@ -60,7 +60,7 @@ def shares_of_model(model, x):
 
 
 def close(got, expected, dtype=np.float32):
-    """To rounding of float32: XGBoost adds leaf values in float32, here they are added in float64."""
+    """Compares up to rounding of float32: XGBoost adds leaf values in float32, hforest in float64."""
     scale = max(1.0, float(np.abs(expected).max()))
     tolerance = 4e-6 if dtype == np.float32 else 1e-12
     np.testing.assert_allclose(np.squeeze(got), np.squeeze(expected), rtol=tolerance, atol=tolerance * scale)
@@ -126,7 +126,7 @@ def test_thresholds_of_xgboost_are_less_than_exactly():
         tree.apply(ensemble.forest, x), treelite.gtil.predict_leaf(model, x, nthread=1)
     )
     close(exchange.predict(ensemble, x), booster.inplace_predict(x))
-    # The comparison with the thresholds as they are would be seen.
+    # Comparing with unchanged thresholds would fail the test.
     wrong = ensemble.forest._replace(
         threshold=np.where(
             ensemble.forest.feature >= 0, np.nextafter(ensemble.forest.threshold, np.float32(np.inf)), 0
@@ -218,7 +218,7 @@ def test_prepared_ensembles(missing, dtype):
 
 @pytest.mark.parametrize("more", [{"use_missing": False}, {"zero_as_missing": True}])
 def test_missing_values_of_lightgbm(more):
-    """Without missing values NaN is 0 there; a 0 that is missing is not in treelite, so that none is asked for."""
+    """Without missing values LightGBM reads NaN as 0. Treelite lacks missing zeros, so none are tested."""
     booster, model, x = lightgbms("regression", 0.2, **more)
     if "zero_as_missing" in more:
         x = np.nan_to_num(x, nan=0.5)
@@ -276,7 +276,7 @@ def built(
     default_left=True,
     **parameters,
 ):
-    """One split of feature 0 with leaves -1.5 (left) and 2, and a tree of one leaf of 0.25."""
+    """Returns a split of feature 0 with leaves -1.5 (left) and 2, and a tree of one leaf of 0.25."""
     builder = ModelBuilder(
         threshold_type="float32",
         leaf_output_type="float32",
@@ -324,7 +324,7 @@ def test_functions_of_the_margin(name, parameters):
 @pytest.mark.parametrize("default_left", [False, True])
 @pytest.mark.parametrize("opname", ["<", "<=", ">", ">="])
 def test_comparisons(opname, default_left):
-    """Each at the threshold, at both its neighbours, and for a missing value."""
+    """Each is tested at the threshold, at both its neighbours, and for a missing value."""
     model = built(opname=opname, default_left=default_left)
     up, down = (np.nextafter(np.float32(0.25), np.float32(to)) for to in (1, -1))
     x = np.array([[0.25], [up], [down], [np.nan]], np.float32)
@@ -361,7 +361,7 @@ def test_round_trip_of_a_forest(task, dtype):
 
 
 def with_categories(unknown_left, missing_left):
-    """Two trees: a split by the categories 0, 2 and 63, one by a number below it, and a leaf alone."""
+    """Returns two trees: a split by the categories 0, 2 and 63 above one by a number, and a single leaf."""
     default_left = np.array([missing_left + 2 * unknown_left, 0, 1 - missing_left, 0, 0, 0], np.uint8)
     return tree.Forest(
         n_features=np.array(2),
@@ -414,7 +414,9 @@ def test_an_empty_set_of_categories():
 def test_what_is_refused():
     x, _, two, _ = samples(0.0)
     oblique = manifold.grow(x, two.astype(np.int32), 2, rng=0)
-    with pytest.raises(ValueError, match="projections; treelite has none: pass a forest of hforest.classic"):
+    with pytest.raises(
+        ValueError, match="projections; treelite has no projections: pass a forest of hforest.classic"
+    ):
         exchange.to_treelite(oblique)
     with pytest.raises(TypeError, match="forest: expected a hforest.tree.Forest, got int"):
         exchange.to_treelite(1)

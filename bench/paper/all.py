@@ -1,12 +1,13 @@
-"""Every table and figure of the papers that a script repeats: one command runs them, one page compares them.
+"""Runs the scripts that repeat tables and figures of the papers, and writes a page that compares them.
 
     python bench/paper/all.py --data DIR [--hours 12] [--only table3 ...] [--results FOLDER] [--work FOLDER]
     python bench/paper/all.py
 
 DIR holds the .npz files that bench/data.py makes. The scripts of TABLES run one after another. Each writes a
-run to its record as soon as the run is finished, and started again goes on with the rest; after --hours the
-script in progress is ended. A script that fails (for example where DIR lacks a file) is named at the end, and
-the others run. With an empty folder as --results everything is run anew, and bench/results does not change.
+run to its record as soon as the run is finished, and continues with the rest when started again. After
+--hours the current script is ended. A script that fails (for example where DIR lacks a file) is named at the
+end, and the others run. With an empty folder as --results everything is run again, and bench/results does not
+change.
 
 Without --data nothing is run. In both cases the page is written from the records: docs/results-papers.md for
 those of bench/results, else results-papers.md in the folder. A row has the paper's figure, the mean of the
@@ -53,7 +54,7 @@ class Cell(NamedTuple):
     figure: str = "error"
     """Key of the figure in a row; a dot leads into a dictionary."""
     looks: str = HELD_OUT
-    """What the test samples were used for before the figure was taken."""
+    """Use of the test samples before the figure was taken."""
     scale: tuple[float, float] = (0.0, 1.0)
     """a and b of a + b * figure: the figure in the paper's unit."""
 
@@ -230,7 +231,7 @@ NO_SCRIPT = {
     "Norouzi et al. 2015, section 6.2, Labeled Faces in the Wild": "no data; CamVid",
     "Zhou and Feng 2017, MNIST with all training images and stride 1": "no script",
 }
-"""What is not repeated, and why, or by what else."""
+"""Results that are not repeated, with the reason or a substitute."""
 HEAD = """# All tables and figures of the papers
 
 `python bench/paper/all.py` writes this page from the records in `bench/results`. With `--data DIR` it first
@@ -279,10 +280,10 @@ def compared(paper: str, ours: list[float]) -> tuple[str, str]:
 
 
 def line(cell: Cell, rows: list[Row]) -> str:
-    """Returns the line of a cell."""
+    """Returns the line of a cell, or "" where there is no run."""
     ours = figures(cell, rows)
     if not ours:
-        return f"| {cell.name} | {cell.paper} | not run | – | – | 0 | – |"
+        return ""
     mean = f"{statistics.mean(ours):.2f}"
     difference, interval = compared(cell.paper, ours)
     return f"| {cell.name} | {cell.paper} | {mean} | {difference} | {interval} | {len(ours)} | {cell.looks} |"
@@ -328,8 +329,10 @@ def page(records: dict[str, list[Row]]) -> str:
                 "",
                 f"| {table.unit} | paper | ours | difference | interval | runs | test samples |",
                 "|---|---|---|---|---|---|---|",
-                *(line(cell, rows) for cell in cells),
+                *filter(None, (line(cell, rows) for cell in cells)),
             ]
+            missing = "; ".join(f"{cell.name}: {cell.paper}" for cell in cells if not figures(cell, rows))
+            lines += ["", f"Not run, with the paper's figures: {missing}."] if missing else []
         else:
             lines[-1] += " No figure of the paper can be compared; ours are on that page."
         lines += [""]

@@ -1,4 +1,4 @@
-"""Adult: how many samples a leaf holds at least, chosen by the validation accuracy of small cascades.
+"""Minimum number of samples in a leaf on Adult, chosen by the validation accuracy of small cascades.
 
     python bench/paper/cascade_leaves.py --data DIR [--trees 30]
     python bench/paper/cascade_leaves.py

@@ -1,14 +1,13 @@
-"""What Norouzi et al. 2015 leave open, compared on held-out samples: tau, fall of the step, when to stop,
-start of thetas.
+"""Settings that Norouzi et al. 2015 do not specify, compared on held-out samples.
 
     python bench/paper/co2_choices.py --data DIR [--only letter usps] [--runs N]
     python bench/paper/co2_choices.py
 
-Forests of 10 trees on letter and USPS, of which 20 % of the training samples are held out. Each line changes
+Forests have 10 trees, on letter and USPS with 20 % of the training samples held out. Each line changes
 settings of `hforest.co2.grow`. Figures are held-out errors in percent, means and deviations over seeds, and
 the least seconds that a forest took. Without --data nothing is grown and the table of the record is printed.
-Without --runs the script makes the runs of the record (PLAN). Started again it goes on with the rest; rows
-name all their settings, so that runs with other settings are not mixed.
+Without --runs the script makes the runs of the record (PLAN). Started again, it continues with the rest. Rows
+contain all settings, so that runs with different settings are not mixed.
 """
 
 import argparse

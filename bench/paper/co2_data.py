@@ -45,11 +45,11 @@ SETTINGS = {
     "usps": {"nu": 1.0, "lr": 0.01, "max_features": 28},
     "mnist": {"nu": 10.0, "lr": 0.01, "max_features": 54},
 }
-"""Settings that more than one script uses; results-co2.md says how they were chosen."""
+"""Settings that several scripts use; docs/results-co2.md describes how they were chosen."""
 
 
 PAPER: dict[str, Any] = {"standardize": False, "bootstrap": True, "min_samples_oblique": 1}
-"""The paper's plain form, where the settings of a record say nothing else."""
+"""Settings of the paper's plain form, unless a record has others."""
 
 
 def grow(
@@ -57,8 +57,8 @@ def grow(
 ) -> tree.Forest:
     """A CO2 forest ("CO2"), an OC1 forest without restarts ("OC1") or a random forest ("RF").
 
-    OC1 and random forests take max_features and bootstrap of the settings, which are named as in the records.
-    This is the only place where the scripts of Norouzi et al. 2015 call the library's functions that grow.
+    OC1 and random forests take max_features and bootstrap from the settings, which have the names in the
+    records. Only this function calls functions of the library that grow.
     """
     if method == "CO2":
         of_stump = {name: a for name, a in settings.items() if name in co2.StumpSettings._fields}
@@ -83,14 +83,14 @@ def grow(
 
 
 def standardised(x: np.ndarray, x_test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Zero mean and unit deviation over the training samples."""
+    """Returns samples with mean 0 and deviation 1 over the training samples."""
     mean, deviation = x.mean(axis=0), x.std(axis=0)
     deviation[deviation == 0] = 1
     return (x - mean) / deviation, (x_test - mean) / deviation
 
 
 def ranked(x: np.ndarray, x_test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Shares of the training samples below, equal ones by half; uniform, of zero mean and unit deviation."""
+    """Returns ranks as shares of the training samples, ties by half; uniform, with mean 0 and deviation 1."""
     columns = np.sort(x, axis=0)
 
     def share(a: np.ndarray) -> np.ndarray:
@@ -177,7 +177,7 @@ def held_out(
 
 
 def first_trees(forest: tree.Forest, n_trees: int) -> tree.Forest:
-    """The forest of the first trees alone."""
+    """Returns the forest of only the first trees."""
     n_nodes = int(forest.tree_start[n_trees])
     entries = int(forest.indptr[n_nodes]) if len(forest.indptr) > 1 else 0
     return forest._replace(
@@ -194,5 +194,5 @@ def first_trees(forest: tree.Forest, n_trees: int) -> tree.Forest:
 
 
 def percent_wrong(scores: np.ndarray, y: np.ndarray) -> float:
-    """Error in percent of scores (n, n_classes)."""
+    """Returns the error in percent of scores (n, n_classes)."""
     return 100 * float((scores.argmax(axis=1) != y).mean())

@@ -9,9 +9,9 @@ beside trees of univariate splits that sample as many features at a node. The fi
 the tree of depth d, because a split does not depend on the splits below it, so one growth gives a curve. The
 paper names neither step nor number of features: these are co2_table1.py's for MNIST.
 
-A tree's curve is written as soon as it is known, and started again the script goes on with the next. Without
+A tree's curve is written as soon as it is known; started again, the script continues with the next. Without
 --data nothing is grown and the table of the record is printed; with it the picture is drawn too, by
-matplotlib where it is installed.
+matplotlib if it is installed.
 """
 
 import argparse
@@ -128,7 +128,7 @@ def main() -> None:
             print(key, len(forest.value), curves["validation"][-1], file=sys.stderr)
             record.write()
     rows = record.rows
-    print(table(rows, [d for d in (4, 6, 8, 10, 12, 15, 20) if d <= args.depth]))
+    print(table(rows, [d for d in (4, 8, 12, 20) if d <= args.depth]))
     if args.data and importlib.util.find_spec("matplotlib"):
         draw(rows, args.png)
 

@@ -1,13 +1,13 @@
-"""Settings of CO2 forests compared on held-out training samples: how those of co2_table1.py were chosen.
+"""Compares settings of CO2 forests on held-out training samples, which determined those of co2_table1.py.
 
     python bench/paper/co2_search.py --data DIR [--only letter "letter, 10 trees" usps mnist connect4 ...]
     python bench/paper/co2_search.py [--only ...]
 
 A fifth of the training samples is held out; test samples are never used. For shuttle each fifth is held out
 in turn and errors are added up. A trial is one forest, or one seed of it; its error is written as soon as it
-is known, and started again the script goes on with the rest. Rows name all their settings. Without --data
-nothing is grown and the tables of the record are printed. Settings have the names of `hforest.co2.grow`;
-random forests take max_features and bootstrap of them.
+is known. Started again, the script continues with the rest. Rows contain all settings. Without --data nothing
+is grown and the tables of the record are printed. Settings have the names of `hforest.co2.grow`; random
+forests take max_features and bootstrap of them.
 """
 
 import argparse
@@ -211,13 +211,6 @@ def table(rows: list[dict[str, Any]], group: str) -> str:
     trials = PLAN[group]
     found = {i: [row for row in rows if any(key.items() <= row.items() for key in keys(group, t))]
              for i, t in enumerate(trials)}  # fmt: skip
-    if group in ("letter", "usps"):
-        steps = list(dict.fromkeys(t.settings["lr"] for t in trials))
-        lines = ["| nu | " + " | ".join(f"lr = {a:g}" for a in steps) + " |", "|---|" + "---|" * len(steps)]
-        for nu in dict.fromkeys(t.settings["nu"] for t in trials):
-            cells = [cell(group, found[i], 30) for i, t in enumerate(trials) if t.settings["nu"] == nu]
-            lines.append(f"| {nu:g} | {' | '.join(cells)} |")
-        return "\n".join(lines)
     codings = len({t.coding for t in trials}) > 1
     names = [name for name in ("nu", "lr", "max_features") if any(name in t.settings for t in trials)]
     names += [name for name in DEFAULTS if any(name in t.settings for t in trials)]

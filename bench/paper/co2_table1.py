@@ -6,16 +6,16 @@ data.
     python bench/paper/co2_table1.py
 
 DIR holds letter, usps, mnist, connect4, isolet, optdigits and shuttle as .npz, and where bench/data.py made
-them satimage, pendigits, protein, sensit and covertype; of these, those not there are left out and named.
+them satimage, pendigits, protein, sensit and covertype; those that are missing are left out and named.
 Without --data nothing is grown and the table of the record is printed. A cell is the mean test error in
-percent over seeds, with their deviation and number. With `--png FILE` Fig. 2 is drawn from the record, error
+percent over seeds, with their deviation. With `--png FILE` Fig. 2 is drawn from the record, error
 over number of trees, by matplotlib. SETTINGS are what co2_search.py and results-co2.md say.
 
 A run is one seed of one forest, grown in parts of 50 trees, of which only the votes are kept. The first 10
 and 30 trees of a forest are the forest of 10 and of 30, so one growth fills a row. Errors are written after
-each part. Started again the script goes on with the rest; with `--votes` that is in the middle of a forest,
-whose votes so far are in that folder, and without it the forest begins anew. Rows name their settings, so
-that runs with other settings are not mixed.
+each part. Started again, the script continues with the rest. With `--votes` it continues within a forest,
+whose votes so far are in that folder; without it the forest starts again. Rows contain their settings, so
+that runs with different settings are not mixed.
 """
 
 import argparse
@@ -77,11 +77,11 @@ LOOKED = {
     **dict.fromkeys(("letter, defaults", "connect4, defaults"), "some of its rows chose the defaults"),
 }
 """What test samples chose for CO2 forests, where they chose anything; results-co2.md has the details."""
-SIZES = (10, 30)
+SIZES = (10, 30, 1000)
 
 
 def looks(name: str, method: str) -> str:
-    """What the test samples of a row were used for before its errors were taken."""
+    """Returns the use of the test samples of a row before its errors were taken."""
     return LOOKED.get(name, "held out") if method == "CO2" else "held out"
 
 
@@ -104,7 +104,7 @@ def run(row: dict[str, Any], n_trees: int, data: Any, votes: Path | None, save: 
         begin = time.perf_counter()
         forest = co2_data.grow(row["method"], x, y, count, row["settings"], rng)
         row["seconds"] += time.perf_counter() - begin
-        for m in sorted({a for a in (*SIZES, 1000) if first < a < first + count} | {first + count}):
+        for m in sorted({a for a in SIZES if first < a < first + count} | {first + count}):
             part = co2_data.first_trees(forest, m - first)
             sums = total + (m - first) * tree.predict(part, x_test).astype(np.float64)
             row["errors"][str(m)] = co2_data.percent_wrong(sums, y_test)
@@ -117,13 +117,10 @@ def run(row: dict[str, Any], n_trees: int, data: Any, votes: Path | None, save: 
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Mean error in percent and deviation, and the paper's."""
-    lines = [
-        "| data | forest | 10 trees | 30 trees | most trees | paper: 10 / 30 / 1000 | test samples |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    """Mean error in percent and deviation, and the paper's with 10, 30 and 1000 trees."""
+    lines = ["| data | forest | 10 trees | 30 trees | 1000 trees | paper |", "|---|---|---|---|---|---|"]
     for name in SETTINGS:
-        for method, label in METHODS.items():
+        for method in METHODS:
             of = [row for row in rows if (row["data"], row["method"]) == (name, method)]
             if not of:
                 continue
@@ -132,14 +129,9 @@ def table(rows: list[dict[str, Any]]) -> str:
             for n_trees in SIZES:
                 errors = [row["errors"][str(n_trees)] for row in of if str(n_trees) in row["errors"]]
                 spread = f" ± {statistics.stdev(errors):.{digits}f}" if len(errors) > 1 else ""
-                cells.append(
-                    f"{statistics.mean(errors):.{digits}f}{spread} ({len(errors)})" if errors else "–"
-                )
-            largest = max(of, key=lambda row: row["trees"])
-            n_trees, error = largest["trees"], largest["errors"].get(str(largest["trees"]), 0.0)
-            cells.append(f"{error:.2f} with {n_trees}" if n_trees > max(SIZES) else "–")
-            paper = " / ".join(str(a) for a in PAPER.get((name, method), ())) or "–"
-            lines.append(f"| {name} | {label} | {' | '.join(cells)} | {paper} | {looks(name, method)} |")
+                cells.append(f"{statistics.mean(errors):.{digits}f}{spread}" if errors else "–")
+            paper = ", ".join(str(a) for a in PAPER.get((name, method), ())) or "–"
+            lines.append(f"| {name} | {method} | {' | '.join(cells)} | {paper} |")
     return "\n".join(lines)
 
 
@@ -167,7 +159,7 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
     for axis, name in zip(axes[0], names, strict=True):
         for color, (method, label) in zip(("C0", "C1", "C2"), METHODS.items(), strict=True):
             if (name, method) in PAPER:
-                axis.plot((*SIZES, 1000), PAPER[name, method], "x", color=color)
+                axis.plot(SIZES, PAPER[name, method], "x", color=color)
             for variant, style in ((name, "-"), (f"{name}, no bootstrap", "--")):
                 points = curve(rows, variant, method)
                 if points and (variant == name or method == "CO2"):

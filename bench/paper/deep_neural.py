@@ -40,7 +40,7 @@ import hforest
 
 @dataclass(frozen=True)
 class Settings:
-    """What a run does."""
+    """Settings of a run."""
 
     head: str = "forest"
     """ "forest" or "softmax"."""
@@ -103,7 +103,7 @@ def moved(x: Any, by: int, low: float) -> Any:
 
 
 def run(settings: Settings, folder: Path, held_out: int) -> dict[str, Any]:
-    """One training; the row of the record."""
+    """Trains once and returns the row of the record."""
     import torch
 
     torch.manual_seed(settings.seed)
@@ -166,27 +166,20 @@ def run(settings: Settings, folder: Path, held_out: int) -> dict[str, Any]:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Markdown: a line for the seeds of each setting."""
-    lines = [
-        "| head | moved by | epochs | tested on | error %, mean ± deviation | each seed | threads "
-        "| processor seconds a run |"
-    ]
-    lines.append("|---" * 8 + "|")
+    """Returns Markdown with one line for the seeds of each setting."""
+    lines = ["| head | tested on | error | each seed | processor seconds |", "|---" * 5 + "|"]
     groups: dict[Any, list[dict[str, Any]]] = {}
     for row in rows:
-        settings = row["settings"]
+        settings = {**row["settings"], "seed": 0}
         on = f"{row['held_out']} held-out training samples" if row["held_out"] else "the test samples"
-        key = row["held_out"] == 0, settings["head"], settings["shift"], settings["epochs"], on
-        groups.setdefault((*key, row["threads"]), []).append(row)
-    for (_, head, shift, epochs, on, threads), some in sorted(groups.items()):
+        key = row["held_out"] == 0, settings["head"], json.dumps(settings), on
+        groups.setdefault(key, []).append(row)
+    for (_, head, _, on), some in sorted(groups.items()):
         errors = [row["error"] for row in sorted(some, key=lambda row: row["settings"]["seed"])]
         spread = f" ± {statistics.stdev(errors):.2f}" if len(errors) > 1 else ""
         each = ", ".join(f"{error:.2f}" for error in errors)
         seconds = statistics.mean(row["processor_seconds"] for row in some)
-        lines.append(
-            f"| {head} | {shift} | {epochs} | {on} | {statistics.mean(errors):.2f}{spread} | {each} "
-            f"| {threads} | {seconds:.0f} |"
-        )
+        lines.append(f"| {head} | {on} | {statistics.mean(errors):.2f}{spread} | {each} | {seconds:.0f} |")
     return "\n".join(lines)
 
 

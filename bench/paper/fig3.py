@@ -1,4 +1,4 @@
-"""Lay et al. 2018, Fig. 3: the loss over the steps, for several depths of trees and several numbers of them.
+"""Lay et al. 2018, Fig. 3: the loss over the steps, for several depths and numbers of trees.
 
     python bench/paper/fig3.py --data DIR [--steps 40000] [--only madelon mnist] [--png FILE]
 

@@ -6,8 +6,8 @@
 Convolutions of 5x5 with stride 3 (or inner products, --n-kernels 0), normalisation by running statistics, a
 hinge forest with the classes in its leaves, the sum over trees, softmax; Adam on all parameters. Both
 networks begin with the same numbers and see the same batches, in float64. Prints losses and the largest
-difference of losses and of parameters so far, or stops where they differ by more than 1e-9. The embedded
-digits are used by default, or an .npz file as `hforest.demo.load_data` takes it.
+difference of losses and of parameters so far; stops if they differ by more than 1e-9. The embedded digits are
+used by default, or an .npz file as `hforest.demo.load_data` takes it.
 
 --mode: dense gradients, sparse ones ("rows"), or steps in the backward pass ("backward"): the same results.
 """
@@ -30,7 +30,7 @@ WINDOW, STRIDE = 5, 3
 
 
 def build(config: demo.Config, state: dict[str, Any], mode: str) -> tuple[Any, Any]:
-    """The network with the parameters of a state of `hforest.demo.start`, and its optimiser."""
+    """Returns the network with the parameters of a state of `hforest.demo.start`, and its optimiser."""
     import torch
     from torch import nn
 
@@ -60,7 +60,7 @@ def build(config: demo.Config, state: dict[str, Any], mode: str) -> tuple[Any, A
 
 
 def step(net: Any, optimizer: Any, x: Any, y: Any) -> float:
-    """One step; the loss before it."""
+    """Takes a step; returns the loss before it."""
     loss = net_loss(net, x, y)
     optimizer.zero_grad()
     loss.backward()

@@ -11,9 +11,9 @@ sizes, 500 trees, patches up to 3x3, the 10 000 official test images. Fig. 4: ho
 threes against fives, 100 images of each. DIR holds mnist.npz. The classifiers beside the forests are those
 of manifold_peers.py.
 
-A run is one seed of one method at one size; its error is written as soon as it is known, and started
-again the script goes on with the rest. It ends with Markdown tables and, where matplotlib is installed,
-the pictures. Without --data it makes no run.
+A run is one seed of one method at one size; its error is written as soon as it is known. Started again, the
+script continues with the rest. It ends with Markdown tables and, if matplotlib is installed, the pictures.
+Without --data it makes no run.
 """
 
 import argparse
@@ -37,6 +37,8 @@ from hforest import classic, manifold, tree
 N_TEST = 10_000
 METHODS = ("MORF", "SPORF", "RF")
 ALL = (*METHODS, *PEERS)
+SHOWN = (*METHODS, "SVM", "CNN")
+"""Those of the page: no other classifier has a lower error than MORF at any size."""
 SIMULATIONS: dict[str, dict[str, Any]] = {
     "circle": {
         "draw": manifold.simulate_circle,
@@ -64,7 +66,7 @@ MNIST_PATCH: dict[str, Any] = {"shape": (28, 28), "patch_max": 3}
 def grow(
     method: str, x: Any, y: Any, n_classes: int, n_trees: int, patch: Any, n_projections: int, seed: int
 ) -> tree.Forest:
-    """One forest of one method. A small sample may lack a class, so their number is given."""
+    """Returns a forest of one method; n_classes is passed, since a small sample may lack a class."""
     if method == "RF":
         return classic.grow(x, y, n_trees, max_features=n_projections, n_classes=n_classes, rng=seed)
     kind: dict[str, Any] = {"projection": "sparse"} if method == "SPORF" else patch
@@ -130,19 +132,6 @@ def run(name: str, size: int, method: str, seed: int, folder: Path | None) -> di
     return {"error": error, "seconds": trained - begin, "test_seconds": time.process_time() - trained}
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """Mean error in percent, and deviation, a line for each size."""
-    lines = ["| data | training samples | MORF | SPORF | RF | runs |", "|---|---|---|---|---|---|"]
-    for name, size in dict.fromkeys((row["data"], row["size"]) for row in rows):
-        cells = []
-        for method in METHODS:
-            errors = [r["error"] for r in rows if (r["data"], r["size"], r["method"]) == (name, size, method)]
-            spread = f" ± {statistics.stdev(errors):.2f}" if len(errors) > 1 else ""
-            cells.append(f"{statistics.mean(errors):.2f}{spread}" if errors else "–")
-        lines.append(f"| {name} | {size} | {' | '.join(cells)} | {len(errors)} |")
-    return "\n".join(lines)
-
-
 def cells(rows: list[dict[str, Any]], methods: tuple[str, ...], text: Callable[[Any], str]) -> str:
     """A table of methods: a line for each size, and a cell for the runs of a method."""
     lines = [f"| data | training samples | {' | '.join(methods)} |", "|---" * (2 + len(methods)) + "|"]
@@ -155,19 +144,19 @@ def cells(rows: list[dict[str, Any]], methods: tuple[str, ...], text: Callable[[
     return "\n".join(lines)
 
 
-def peers_table(rows: list[dict[str, Any]]) -> str:
-    """Mean error in percent of MORF and the classifiers that are no forests."""
+def table(rows: list[dict[str, Any]], methods: tuple[str, ...] = SHOWN) -> str:
+    """Mean error in percent, and deviation, a line for each size."""
 
     def text(some: list[dict[str, Any]]) -> str:
-        return f"{statistics.mean(row['error'] for row in some):.2f}"
+        errors = [row["error"] for row in some]
+        return f"{statistics.mean(errors):.2f} ± {statistics.stdev(errors) if len(errors) > 1 else 0:.2f}"
 
-    measured = {(row["data"], row["size"]) for row in rows if row["method"] in PEERS}
-    rows = [row for row in rows if (row["data"], row["size"]) in measured]
-    return cells(rows, ("MORF", *PEERS), text)
+    return cells(rows, methods, text)
 
 
 def seconds_table(rows: list[dict[str, Any]]) -> str:
-    """Median processor milliseconds of training / of the test, in the simulations."""
+    """Median processor milliseconds of training / of the test, the largest size of each simulation."""
+    most = {(name, task["sizes"][-1]) for name, task in SIMULATIONS.items()}
 
     def short(ms: float) -> str:
         return f"{ms:.1f}" if ms < 10 else f"{ms:.0f}"
@@ -177,31 +166,7 @@ def seconds_table(rows: list[dict[str, Any]]) -> str:
             short(1000 * statistics.median(row[key] for row in some)) for key in ("seconds", "test_seconds")
         )
 
-    return cells([row for row in rows if "test_seconds" in row and row["data"] != "mnist"], ALL, text)
-
-
-def least(rows: list[dict[str, Any]]) -> str:
-    """At which sizes which classifiers have a lower mean error than MORF; sizes with all nine."""
-    errors: dict[tuple[str, int], dict[str, list[float]]] = {}
-    for row in rows:
-        errors.setdefault((row["data"], row["size"]), {}).setdefault(row["method"], []).append(row["error"])
-    means = {
-        key: {method: statistics.mean(found) for method, found in of.items()}
-        for key, of in errors.items()
-        if len(of) == len(ALL)
-    }
-    lines = ["| data | training samples | lower error than MORF |", "|---|---|---|"]
-    for data in dict.fromkeys(name for name, _ in means):
-        sizes = [size for name, size in means if name == data]
-        better = {
-            method: [size for size in sizes if means[data, size][method] < means[data, size]["MORF"]]
-            for method in ALL
-        }
-        text = "; ".join(
-            f"{method} at {', '.join(map(str, found))}" for method, found in better.items() if found
-        )
-        lines.append(f"| {data} | {', '.join(map(str, sizes))} | {text or 'none'} |")
-    return "\n".join(lines)
+    return cells([row for row in rows if (row["data"], row["size"]) in most], ALL, text)
 
 
 def importance_table(shares: dict[str, list[float]]) -> str:
@@ -302,8 +267,7 @@ def main() -> None:
     if args.data and "importance" in args.only and not known["importance"]:
         known["importance"] = importance(args.data)
         save()
-    for made in (table, peers_table, least, seconds_table):
-        print(made(rows), end="\n\n")
+    print(table(rows, ALL), seconds_table(rows), sep="\n\n", end="\n\n")
     if known["importance"]:
         print(importance_table(known["importance"]))
     draw(rows, known["importance"], args.json.parent)

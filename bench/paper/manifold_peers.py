@@ -22,7 +22,7 @@ Predictor = Callable[[Any], Any]
 
 
 def cnn(data: str, x: Any, y: Any, shape: tuple[int, ...], n_classes: int, seed: int) -> Predictor:
-    """Trains the CNN; returns what gives labels of samples."""
+    """Trains the CNN; returns a function that predicts labels."""
     import torch
     from torch import nn
 
@@ -40,7 +40,7 @@ def cnn(data: str, x: Any, y: Any, shape: tuple[int, ...], n_classes: int, seed:
         return torch.from_numpy(np.reshape(samples, (len(samples), 1, *shape)))
 
     x_all, y_all = images(x), torch.from_numpy(y).long()
-    net(x_all[:1])  # gives the first dense layer its size
+    net(x_all[:1])  # determines the size of the first dense layer
     adam = torch.optim.Adam(net.parameters(), lr=0.001)
     epochs, batch = (20, 64) if data == "mnist" else (100, len(x))
     losses: list[float] = []
@@ -65,7 +65,7 @@ def cnn(data: str, x: Any, y: Any, shape: tuple[int, ...], n_classes: int, seed:
 def fit(
     method: str, data: str, x: Any, y: Any, shape: tuple[int, ...], n_classes: int, seed: int
 ) -> Predictor:
-    """Trains one classifier; returns what gives labels of samples. The one fit of a single class gives it."""
+    """Trains a classifier; returns a function that predicts labels, the only class if there is one."""
     if len(np.unique(y)) == 1:  # scikit-learn's linear classifiers and SVM refuse it
         return lambda samples: np.full(len(samples), y[0])
     if method == "CNN":

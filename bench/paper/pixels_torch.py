@@ -4,11 +4,11 @@
     python bench/paper/pixels_torch.py
 
 Both networks have the same form: levels of half the size each, with blocks of a convolution of 3 x 3, a
-normalisation, and a rectifier or a hinge tree for each channel; on the way up a block reads the level
-below, enlarged, beside its own. Training, on the images of `co2_pixels.py`: cross-entropy, Adam with a rate
-that rises and falls, images mirrored at random. The epoch of the highest Jaccard score on validation images
-is kept, with the power by which the classes' shares weigh; test images are read with it alone. Without --data
-the table of the record is printed. Seconds are of the processor.
+normalisation, and a rectifier or a hinge tree for each channel; in the decoder a block reads the level below,
+enlarged, and its own level. Training, on the images of `co2_pixels.py`: cross-entropy, Adam with a rate that
+rises and falls, images mirrored at random. The epoch with the highest Jaccard score on validation images is
+kept, with the power of the class shares; test images are read only with these. Without --data the table of
+the record is printed. Seconds are of the processor.
 """
 
 import argparse

@@ -9,9 +9,9 @@ Paper: P. Kontschieder, M. Fiterau, A. Criminisi, S. Rota Bulò, *Deep Neural De
 sNDF. Each tree sees a random part of the features (of images a random square patch); features have mean 0 and
 deviation 1 over the training samples (of images: over all pixels).
 
-There is no validation set: the error given is that of the last state, which was not selected. The least one
-of all epochs and the error of the hard forest made of the last state stand beside it. A run keeps its state
-after every epoch in --state and goes on from there.
+There is no validation set: the error is that of the last state, which was not selected. The table also has
+the smallest error of all epochs, and the error of the hard forest from the last state. A run saves its state
+after every epoch in --state and continues from there.
 
 Without --seeds the script makes the runs of the record (SEEDS); without --data it makes none and prints the
 table of the record. With --held-out the last N training samples take the place of the test samples, which are
@@ -39,7 +39,7 @@ from hforest import neural, tree
 
 @dataclass(frozen=True)
 class Settings:
-    """What a run does."""
+    """Settings of a run."""
 
     n_trees: int
     depth: int
@@ -64,7 +64,7 @@ CHOSEN = {
     **dict.fromkeys(("letter", "usps"), "settings by test error"),
     "mnist": "held out",
 }
-"""What the test samples chose before the last states were tested on them."""
+"""Settings that were chosen on the test samples before the last states were tested."""
 Data = tuple[Any, Any, Any, Any]
 
 
@@ -127,7 +127,7 @@ def fit(
 
 
 def save(path: Path, state: dict[str, Any], model: neural.Linear) -> None:
-    """Replace the file only when the new one is complete."""
+    """Writes the file; replaces the old one only when the new one is complete."""
     part = path.with_name(path.name + ".part")
     with open(part, "wb") as file:
         np.savez(file, state=np.array(json.dumps(state)), **model._asdict())
@@ -181,20 +181,15 @@ def spread(values: list[float]) -> str:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Markdown: test error in percent, paper and measured."""
-    lines = [
-        "| data | paper, sNDF | here, last state | least | hard trees | runs | seconds a run, one thread "
-        "| test samples |",
-        "|---" * 8 + "|",
-    ]
+    """Returns Markdown of the test error in percent, of the paper and measured."""
+    lines = ["| data | paper | last state | least | hard trees | runs | seconds |", "|---" * 7 + "|"]
     for name, paper in PAPER.items():
         mine = [row for row in rows if (row["data"], row["settings"]) == (name, asdict(SETTINGS[name]))]
         if mine:
             cells = [spread([row[key] for row in mine]) for key in ("error", "least", "hard")]
             seconds = statistics.mean(row["seconds"] for row in mine)
             took = f"{seconds:.{0 if seconds >= 1 else 1}f}"
-            more = f"{len(mine)} | {took} | {CHOSEN[name]}"
-            lines.append(f"| {name} | {paper} | {' | '.join(cells)} | {more} |")
+            lines.append(f"| {name} | {paper} | {' | '.join(cells)} | {len(mine)} | {took} |")
     return "\n".join(lines)
 
 

@@ -251,8 +251,8 @@ def text(values: list[float], regression: bool) -> str:
 def table(results: list[dict[str, Any]]) -> str:
     """Returns the table in Markdown: the paper's figures and these."""
     lines = [
-        "| data, kind | trees/depth | paper | here, held out | runs | random forest here | seconds a run |",
-        "|---|---|---|---|---|---|---|",
+        "| data, kind | trees/depth | paper | here, held out | runs | random forest here |",
+        "|---|---|---|---|---|---|",
     ]
     for name, task in TASKS.items():
         runs = [r for r in results if r["task"] == name]
@@ -263,8 +263,7 @@ def table(results: list[dict[str, Any]]) -> str:
         lines.append(
             f"| {name.replace('-', ', ').replace('_', ' ')} | {task.n_trees}/{task.depth} | {task.paper} "
             f"| {text([r['error'] for r in runs], regression)} | {len(runs)} "
-            f"| {text(forests, regression) if forests else '–'} "
-            f"| {statistics.mean(r['seconds'] for r in runs):.0f} |"
+            f"| {text(forests, regression) if forests else '–'} |"
         )
     return "\n".join(lines)
 

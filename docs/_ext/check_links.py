@@ -1,8 +1,8 @@
 """Checks the links of the built site: python docs/_ext/check_links.py docs/_build/html
 
 Every relative link, picture, script and style sheet of every page must lead to a file, and every ``#part`` to
-an element of that name (but those of listings of source, which name a function by one of its names). No page
-may load anything from another host. Exits with 1 where one does not.
+an element of that name, except in listings of source, which use only one name of a function. No page may load
+anything from another host. Exits with 1 if a check fails.
 """
 
 import sys
@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 
 class Page(HTMLParser):
-    """What a page links to, what it loads, and the names of its elements."""
+    """Links of a page, files that it loads, and names of its elements."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class Page(HTMLParser):
 
 
 def main(root: Path) -> int:
-    """Prints the links that lead nowhere and returns their number."""
+    """Prints the broken links and returns their number."""
     found = (path for path in sorted(root.rglob("*.html")) if "_static" not in path.parts)
     pages = {path: Page(path) for path in found}
     bad, checked = [], 0

@@ -1,8 +1,8 @@
 """Checks the search of the built site: python docs/_ext/check_search.py docs/_build/html
 
 Each question must be the main entry of the index on the page that answers it. The search shows such entries
-first: Sphinx's searchtools.js gives 100 points to an entry that is the whole question, at most 15 to titles.
-Exits with 1 where one is not.
+first: Sphinx's searchtools.js gives 100 points to an entry that equals the question, and at most 15 to
+titles. Exits with 1 if a check fails.
 """
 
 import json
@@ -16,11 +16,11 @@ ANSWERS = {
     "GPU": "install",
     "save model": "tabular",
 }
-"""Questions, and the pages that answer them: a comment <!-- index: question --> stands there."""
+"""Questions, and the pages that answer them, which have a comment <!-- index: question -->."""
 
 
 def main(root: Path) -> int:
-    """Prints the questions that lead elsewhere and returns their number."""
+    """Prints the questions whose main entry is on another page, and returns their number."""
     text = (root / "searchindex.js").read_text(encoding="utf-8")
     index = json.loads(text[text.index("(") + 1 : text.rindex(")")])
     bad = 0

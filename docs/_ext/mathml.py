@@ -1,4 +1,4 @@
-"""Formulas as MathML: the browser draws them, without a script and without another host."""
+"""Formulas as MathML, which browsers draw without a script or another host."""
 
 import re
 from html import escape
@@ -13,12 +13,12 @@ logger = logging.getLogger(__name__)
 
 
 def mathml(latex: str, display: str, node: nodes.Element) -> str:
-    """Returns the MathML of a formula; one that cannot be converted is a warning, and shown as code."""
+    """Returns the MathML of a formula; if conversion fails, logs a warning and returns code."""
     try:
         # += and -= as one operator.
         latex = re.sub(r"\\mathrel\{([+-])\}=", r"\\text{ \1= }", latex.replace("\n", " "))
         return convert(latex, display=display)
-    except Exception as error:  # the converter has no one class of errors
+    except Exception as error:  # the converter raises errors of several classes
         logger.warning("formula %r: %s", latex, error, location=node)
         return f"<code>{escape(latex)}</code>"
 

@@ -1,4 +1,4 @@
-"""Pictures of the pages: those of some scripts of the gallery, for readers of the sources.
+"""Writes the pictures of the pages from scripts of the gallery, for readers of the sources.
 
     python docs/_ext/page_pictures.py
 
@@ -30,7 +30,7 @@ def digest(script: str) -> str:
 
 
 def digest_of(picture: Path) -> str:
-    """Returns the digest that a PNG holds of its script."""
+    """Returns the digest of its script that a PNG contains."""
     data, at = picture.read_bytes(), 8
     while at < len(data):
         (size,) = struct.unpack(">I", data[at : at + 4])

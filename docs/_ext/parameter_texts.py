@@ -1,10 +1,10 @@
-"""Parameter texts that several functions share: written from a table into their docstrings.
+"""Writes parameter texts that several functions share from a table into their docstrings.
 
     python docs/_ext/parameter_texts.py            writes the texts into the sources
-    python docs/_ext/parameter_texts.py --check    names what differs from the table; exit status 1
+    python docs/_ext/parameter_texts.py --check    lists differences from the table; exit status 1
 
-parameters.toml has the texts, and says how to add one. Nothing of a docstring changes but the items that the
-table describes. Docstrings are found by syntax tree: the script imports nothing of hforest.
+parameters.toml has the texts, and describes how to add one. Only items in the table change. The script finds
+docstrings by the syntax tree and imports nothing of hforest.
 """
 
 import argparse
@@ -24,7 +24,7 @@ TABLE = Path(__file__).with_name("parameters.toml")
 REMEDY = f"Remedy: change {TABLE.relative_to(ROOT)} and run python {Path(__file__).relative_to(ROOT)}"
 WIDTH = 110
 SHARED = 3
-"""An item that stands in as many docstrings, word for word, belongs in the table."""
+"""An item that occurs word for word in this number of docstrings belongs in the table."""
 
 
 class Text(NamedTuple):
@@ -33,7 +33,7 @@ class Text(NamedTuple):
     place: str
     """Its name in messages, such as "rng.seed"."""
     type: str | None
-    """None: the type that stands in the docstring."""
+    """None keeps the type in the docstring."""
     body: str
 
 
@@ -86,7 +86,7 @@ def read_table(path: Path = TABLE) -> Table:
 
 
 def key_of(table: Table, item: Item, name: str) -> Key | None:
-    """Returns where the table describes one of the parameters of an item."""
+    """Returns the key of the table entry for one of the parameters of an item."""
     keys = [key for key in table if key[:2] == (item.section, name) and fnmatchcase(item.function, key[2])]
     if len(keys) > 1:
         places = ", ".join(sorted({table[key].place for key in keys}))
@@ -113,7 +113,7 @@ def docstrings(path: Path, folder: str) -> Iterator[tuple[str, int, int]]:
 
 
 def items(lines: list[str], function: str, first: int, last: int) -> Iterator[Item]:
-    """Yields what the sections of a docstring, in lines first to last, describe."""
+    """Yields the items in the sections of a docstring, in lines first to last."""
     starts = [last]
     for i in range(last - 1, first, -1):
         title = re.fullmatch(r"(\s*)(\w[\w ]*)", lines[i])
@@ -143,7 +143,7 @@ def wrapped(body: str, indent: str) -> list[str]:
 
 
 def described(item: Item, texts: list[Text | None], lines: list[str]) -> list[str]:
-    """Returns the lines of an item with the texts of the table; parameters described together are divided."""
+    """Returns the lines of an item with texts of the table; parameters with different texts are separated."""
     indent = re.match(r"\s*", lines[item.start])[0]  # type: ignore[index]
     result: list[str] = []
     others: list[str] = []
@@ -162,7 +162,7 @@ def described(item: Item, texts: list[Text | None], lines: list[str]) -> list[st
 
 
 def applied(package: Path, table: Table) -> tuple[dict[Path, str], list[str], list[str]]:
-    """Returns new texts of the files that change; what differs; and what only a change of the table mends."""
+    """Returns new texts of changed files; differences; and differences that only the table can remove."""
     changed: dict[Path, str] = {}
     differences: list[str] = []
     unused = set(table)
@@ -199,7 +199,7 @@ def applied(package: Path, table: Table) -> tuple[dict[Path, str], list[str], li
 
 
 def main(arguments: list[str]) -> int:
-    """Writes or checks; returns the exit status."""
+    """Writes or checks the texts, and returns the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--check", action="store_true", help="name what differs; write nothing")
     parser.add_argument("--package", type=Path, default=ROOT / "hforest", help="folder of the sources")

@@ -1,4 +1,4 @@
-"""How the gallery's pictures look: readable at the width of a page, and of a phone."""
+"""Style of the pictures of the gallery: readable at the width of a page and of a phone."""
 
 import matplotlib as mpl
 

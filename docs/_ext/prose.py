@@ -1,8 +1,8 @@
 """Checks the English of the pages: python docs/_ext/prose.py
 
-Reads README.md and docs/*.md without code and formulas. Words of RULES are errors. So are sentences of more
-than 30 words outside of tables; a colon or semicolon ends one, too. Pages in LONG may have a number of them.
-Exits with 1 where there is an error. The page of contributing has the rules.
+Reads README.md and docs/*.md without code and formulas. Matches of RULES are errors. So are sentences of more
+than 30 words outside of tables; a colon or semicolon also ends a sentence.
+Exits with 1 if there is an error. docs/contributing.md has the rules.
 """
 
 import re
@@ -20,16 +20,11 @@ RULES = {
     r"\b(?:gradients?|derivatives?|differentiable) by (?!default|finite|central|rows?\b)": "with respect to",
     r"\b(?:samples|rows|bytes|cache|seconds|threads) a (?:core|row|tree|node|step|call|second)\b": "per",
 }
-"""Regular expressions, and what to write."""
-LONG = {
-    "jax.md": 1, "promises.md": 1,
-    "tabular.md": 2,
-}  # fmt: skip
-"""Pages with sentences that are still too long, and how many: numbers only fall."""
+"""Regular expressions, and the words to write instead."""
 
 
 def prose(text: str) -> str:
-    """Returns a page with the same lines, without code, comments, formulas, addresses of links."""
+    """Returns a page with the same lines, without code, comments, formulas and addresses of links."""
     for pattern, instead in (
         (r"^(```|:::).*?^\1$|<!--.*?-->|\$\$.*?\$\$", ""),
         (r"`[^`]*`|\$[^$\n]+\$", "X"),
@@ -62,11 +57,9 @@ def check(name: str, text: str) -> list[str]:
         for pattern, instead in RULES.items()
         for found in re.finditer(pattern, line, re.IGNORECASE)
     ]
-    long = long_sentences(text)
-    if len(long) > LONG.get(name, 0):
-        errors += [f"{name}:{line}: more than {MAX_WORDS} words: {sentence}" for line, sentence in long]
-    elif len(long) < LONG.get(name, 0):
-        errors.append(f"{name}: LONG says {LONG[name]}, the page has {len(long)}: lower the number")
+    errors += [
+        f"{name}:{line}: more than {MAX_WORDS} words: {sentence}" for line, sentence in long_sentences(text)
+    ]
     return errors
 
 

@@ -1,4 +1,4 @@
-"""Files of cascades and scanners: plain arrays."""
+"""Files of cascades and scanners, which contain plain arrays."""
 
 import math
 import os
@@ -73,7 +73,7 @@ def _read(archive: files.Archive, name: str) -> Cascade | Scanner:
 
 
 _LAYOUT = models.Layout(
-    "a cascade or scanner that save wrote", _read, "it was changed: restore it or grow anew"
+    "a cascade or scanner that save wrote", _read, "the file was changed: restore it or grow again"
 )
 
 
@@ -117,13 +117,15 @@ def save(file: str | os.PathLike[str], grown: Cascade | Scanner) -> None:
     if isinstance(grown, Cascade):
         check_levels("grown", grown)
         if not grown.levels:
-            raise ValueError("grown.levels: expected at least one level, got none; grow it on")
+            raise ValueError("grown.levels: expected at least one level, got none; continue growing")
         models.save(file, grown, n_levels=len(grown.levels), n_forests=len(grown.levels[0]))
     elif isinstance(grown, Scanner):
         check_scanner("grown", grown)
         models.save(file, grown, n_forests=len(grown.forests))
     else:
-        raise TypeError(f"grown: expected a Cascade or Scanner, got {type(grown).__name__}; grow one")
+        raise TypeError(
+            f"grown: expected a Cascade or Scanner, got {type(grown).__name__}; pass one that was grown"
+        )
 
 
 def load(file: str | os.PathLike[str]) -> Cascade | Scanner:

@@ -1,4 +1,4 @@
-"""What levels and scanners share: folds, and out-of-fold class vectors."""
+"""Folds and out-of-fold class vectors, which levels and scanners share."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -13,7 +13,7 @@ from ..tree import Forest
 from ..tree.callers import grown, join_any
 
 Grower = Callable[..., Forest]
-"""grow(x, y, *, n_classes, rng) -> Forest: such as `classic.grow`, settings bound by functools.partial."""
+"""grow(x, y, *, n_classes, rng) -> Forest, such as `classic.grow`; functools.partial binds settings."""
 
 CLASS_VECTORS = ("out_of_fold", "out_of_bag")
 
@@ -23,7 +23,7 @@ def assign(y: np.ndarray, n_classes: int, n_folds: int, rng: np.random.Generator
     members = np.argsort(y, kind="stable")
     first = 0
     for stop in np.cumsum(np.bincount(y, minlength=n_classes)).tolist():
-        if stop - first > 1:  # the generator draws nothing for fewer
+        if stop - first > 1:  # for fewer the generator draws no number
             rng.shuffle(members[first:stop])
         first = stop
     fold = np.empty(len(y), np.int64)
@@ -32,18 +32,18 @@ def assign(y: np.ndarray, n_classes: int, n_folds: int, rng: np.random.Generator
 
 
 def check_folds(y: np.ndarray, n_classes: int, n_folds: int) -> None:
-    """Checks that every class that is present can be spread over all folds."""
+    """Checks that every class that occurs has at least n_folds samples."""
     counts = np.bincount(y, minlength=n_classes)
     few = np.flatnonzero((counts > 0) & (counts < n_folds))
     if len(few):
         raise ValueError(
-            f"y: expected at least n_folds = {n_folds} samples of each class, got {counts[few[0]]} of class "
-            f"{few[0]}; lower n_folds, or leave such classes out"
+            f"y: expected at least n_folds = {n_folds} samples of each class, got {counts[few[0]]} of "
+            f"class {few[0]}; lower n_folds, or leave out classes with fewer samples"
         )
 
 
 def key(seed: int, *place: int) -> np.random.Generator:
-    """Returns the generator of one place in the cascade, so growth can be resumed anywhere."""
+    """Returns the generator of one place in the cascade, so that growth can be resumed anywhere."""
     return np.random.default_rng([seed, *place])
 
 
@@ -77,8 +77,8 @@ def _probabilities(name: str, p: np.ndarray) -> np.ndarray:
     if bool((abs(total - 1) > 1e-3).any()) or bool((p < 0).any()):
         worst = total[abs(total - 1).argmax()]
         raise ValueError(
-            f"{name}: expected a forest whose leaf values are shares of the classes, which sum to 1, "
-            f"got a sum of {worst:g}; pass growers of classification forests"
+            f"{name}: expected a forest whose leaf values are class shares that sum to 1, got a sum of "
+            f"{worst:g}; pass functions that grow classification forests"
         )
     return p
 
@@ -101,13 +101,13 @@ def check_fit(
     ):
         if expected != got:
             raise ValueError(
-                f"{name}: expected a forest of {what} = {expected} at this place, got {got}; pass what was "
-                "grown or loaded, unchanged"
+                f"{name}: expected a forest of {what} = {expected} at this place, got {got}; pass the "
+                "object that grow or load returned, unchanged"
             )
     if n_trees % n_folds:
         raise ValueError(
-            f"{name}: expected equally many trees of each of {n_folds} folds, got {n_trees} trees; pass what "
-            "was grown or loaded, unchanged"
+            f"{name}: expected a number of trees divisible by n_folds = {n_folds}, got {n_trees}; pass the "
+            "object that grow or load returned, unchanged"
         )
 
 
@@ -117,10 +117,10 @@ class Samples(NamedTuple):
     x: np.ndarray
     y: np.ndarray
     weight: np.ndarray | None
-    """(n_samples,) float64, or None: functions are not given weights."""
+    """(n_samples,) float64, or None if functions receive no weights."""
 
     def more(self, rows: np.ndarray | slice = slice(None)) -> dict[str, Any]:
-        """Returns the argument that functions are given for some of the samples, if any."""
+        """Returns the argument with the weights of some samples, or no argument without weights."""
         return {} if self.weight is None else {"sample_weight": self.weight[rows]}
 
 
@@ -143,7 +143,9 @@ def grow_folds(
         x, y, more = samples.x[others], samples.y[others], samples.more(others)
         forests.append(grown(name, grower, x, y, n_classes, rng=key(seed, *place, k), **more))
     if len({forest.tree_start.size for forest in forests}) > 1:
-        raise ValueError(f"{name}: expected equally many trees at every call, got others; fix n_trees")
+        raise ValueError(
+            f"{name}: expected the same number of trees from every call, got different numbers; fix n_trees"
+        )
     return join_any(forests)
 
 
@@ -160,7 +162,7 @@ def out_of_fold_vectors(
 
 
 def in_bag_counts(n: int, n_trees: int, seed: int, place: tuple[int, ...]) -> np.ndarray:
-    """Returns how often each sample is in the bootstrap sample of each tree."""
+    """Returns the number of times that each bootstrap sample contains each sample."""
     return growth.bootstrap_counts(n, n_trees, rng=key(seed, *place, 1))
 
 
@@ -168,7 +170,7 @@ def grow_bootstrap(
     name: str, grower: Grower, samples: Samples, n_classes: int, n_trees: int, seed: int,
     place: tuple[int, ...],
 ) -> Forest:  # fmt: skip
-    """Returns one forest on bootstrap samples that `in_bag_counts` gives again."""
+    """Returns one forest on the bootstrap samples of `in_bag_counts`."""
     x, y, _ = samples
     counts = in_bag_counts(len(x), n_trees, seed, place)
     rng = key(seed, *place, 0)
@@ -193,10 +195,10 @@ def check_growers(
     forests: Sequence[Grower], class_vectors: ClassVectors = "out_of_fold", *, weighted: bool = False
 ) -> tuple[Grower, ...]:
     """Returns a checked sequence of functions, at least one, that can be called as a level calls them."""
-    remedy = "pass such as functools.partial(hforest.classic.grow, n_trees=500)"
+    remedy = "pass a function such as functools.partial(hforest.classic.grow, n_trees=500)"
     if isinstance(forests, str | bytes) or not isinstance(forests, Sequence):
         raise TypeError(
-            f"forests: expected a sequence of functions, got {type(forests).__name__}; pass such as "
+            f"forests: expected a sequence of functions, got {type(forests).__name__}; pass a list such as "
             "[functools.partial(hforest.classic.grow, n_trees=500)]"
         )
     if not forests:
@@ -219,8 +221,8 @@ def bound_trees(name: str, grower: Grower) -> int:
     """Returns the number of trees that a functools.partial binds."""
     if not isinstance(grower, partial) or "n_trees" not in grower.keywords:
         raise TypeError(
-            f'{name}: expected a functools.partial to bind n_trees with class_vectors="out_of_bag", got '
-            "another function; pass such as functools.partial(hforest.classic.grow, n_trees=500)"
+            f'{name}: expected a functools.partial that binds n_trees for class_vectors="out_of_bag", got '
+            "another function; pass a function such as functools.partial(hforest.classic.grow, n_trees=500)"
         )
     return check.integer(f"{name}.keywords['n_trees']", grower.keywords["n_trees"], 1, check.MAX_TREES)
 

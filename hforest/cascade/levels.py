@@ -20,15 +20,15 @@ class Cascade(NamedTuple):
     """Levels of forests; n_levels of them, the same number of forests in each."""
 
     n_classes: int
-    """Classes."""
+    """Number of classes."""
     n_features: tuple[int, ...]
-    """Features of each grain that `predict` must be given; level l reads grain l mod n_grains."""
+    """Number of features of each grain that `predict` takes; level l reads grain l mod n_grains."""
     class_vectors: ClassVectors
     """Where class vectors of training samples come from: "out_of_fold" or "out_of_bag"."""
     n_folds: int
-    """Folds; a forest holds equally many trees of each, in their order. 1 with "out_of_bag"."""
+    """Number of folds; a forest has the same number of trees of each, in order. 1 with "out_of_bag"."""
     seed: int
-    """All random numbers of the growth depend on it and the place in the cascade."""
+    """Seed, on which, with the place in the cascade, all random numbers of the growth depend."""
     scores: tuple[float, ...]
     """Validation accuracy of each level: of the mean class vectors of training samples, 0 to 1."""
     levels: tuple[tuple[Forest, ...], ...]
@@ -72,10 +72,12 @@ def _grains(x: ArrayLike | Sequence[ArrayLike]) -> tuple[ArrayLike, ...]:
     if not isinstance(x, list | tuple):
         return (x,)
     if not x:
-        raise ValueError("x: expected an array or a sequence of them, got none; pass the samples")
+        raise ValueError(
+            "x: expected an array or a sequence of arrays, got an empty sequence; pass the samples"
+        )
     try:
         several = np.ndim(x[0]) >= 2
-    except Exception:  # of a caller's object; the check of x then says what it is
+    except Exception:  # any error of a caller's object; the check of x then names its type
         several = False
     return tuple(x) if several else (x,)
 
@@ -85,7 +87,7 @@ def _grain_names(grains: Sequence[ArrayLike]) -> list[str]:
 
 
 def _knows_missing(cascade: Cascade, grain: int, n_grains: int) -> bool:
-    """Returns whether the forests that read a grain know missing values."""
+    """Returns whether the forests that read a grain accept missing values."""
     readers = [forest for level in cascade.levels[grain::n_grains] for forest in level]
     return bool(readers) and all(forest.default_left.size for forest in readers)
 
@@ -100,7 +102,7 @@ def _check_lengths(grains: Sequence[FloatArray]) -> None:
 
 
 def _training_grains(x: ArrayLike | Sequence[ArrayLike]) -> tuple[FloatArray, ...]:
-    """Returns samples to learn from; all grains have one dtype, float64 if one of them needs it."""
+    """Returns training samples; all grains have one dtype, float64 if one of them needs it."""
     arrays = _grains(x)
     names = _grain_names(arrays)
     check.on_cpu(**dict(zip(names, arrays, strict=True)))
@@ -111,7 +113,7 @@ def _training_grains(x: ArrayLike | Sequence[ArrayLike]) -> tuple[FloatArray, ..
 
 
 def _input(grain: np.ndarray, vectors: list[np.ndarray]) -> np.ndarray:
-    """Returns what a level reads."""
+    """Returns the input of a level."""
     return np.concatenate([grain, *vectors], axis=1) if vectors else grain
 
 
@@ -120,11 +122,11 @@ def _names(forests: Sequence[Any]) -> list[str]:
 
 
 class _Training(NamedTuple):
-    """What every level of one growth is grown with."""
+    """Arguments that all levels of one growth share."""
 
     y: np.ndarray
     weight: np.ndarray | None
-    """(n_samples,) float64, above 0; None where functions are not given weights."""
+    """(n_samples,) float64, above 0; None if functions receive no weights."""
     n_classes: int
     class_vectors: ClassVectors
     n_folds: int
@@ -163,29 +165,33 @@ def check_levels(name: str, cascade: Cascade, dtype: np.dtype | None = None) -> 
     check.integer(f"{name}.seed", cascade.seed, 0, 2**63 - 1)
     for field in ("n_features", "scores", "levels"):
         value = getattr(cascade, field)
-        check.instance(f"{name}.{field}", value, tuple | list, "a tuple", "pass what was grown or loaded")
+        check.instance(
+            f"{name}.{field}", value, tuple | list, "a tuple", "pass the cascade that grow or load returned"
+        )
     sizes = [
         check.integer(f"{name}.n_features[{g}]", size, 1, check.MAX_COUNT)
         for g, size in enumerate(cascade.n_features)
     ]
     if not sizes:
-        raise ValueError(f"{name}.n_features: expected at least one grain, got none; pass what was grown")
+        raise ValueError(
+            f"{name}.n_features: expected at least one grain, got none; pass the cascade that grow returned"
+        )
     for level, score in enumerate(cascade.scores):
         check.number(f"{name}.scores[{level}]", score, 0.0, 1.0)
     if len(cascade.scores) != len(cascade.levels):
         raise ValueError(
             f"{name}.scores: expected a number for each of {len(cascade.levels)} levels, got "
-            f"{len(cascade.scores)}; pass what was grown or loaded, unchanged"
+            f"{len(cascade.scores)}; pass the cascade that grow or load returned, unchanged"
         )
     before = 0
     for level, row in enumerate(cascade.levels):
         place = f"{name}.levels[{level}]"
-        check.instance(place, row, tuple | list, "a tuple of forests", "pass what was grown")
+        check.instance(place, row, tuple | list, "a tuple of forests", "pass the cascade that grow returned")
         if not row or (level and len(row) != len(cascade.levels[0])):
             expected = len(cascade.levels[0]) or "at least one"
             raise ValueError(
-                f"{place}: expected as many forests as in every level, {expected}, got {len(row)}; pass what "
-                "was grown or loaded, unchanged"
+                f"{place}: expected as many forests as in every level, {expected}, got {len(row)}; pass "
+                "the cascade that grow or load returned, unchanged"
             )
         for i, forest in enumerate(row):
             check_forest(f"{place}[{i}]", forest)
@@ -197,7 +203,7 @@ def check_levels(name: str, cascade: Cascade, dtype: np.dtype | None = None) -> 
 
 
 def _check_resume(resume: Cascade, cascade: Cascade, n_forests: int, dtype: np.dtype) -> None:
-    check.instance("resume", resume, Cascade, "a Cascade", "pass what checkpoint was called with")
+    check.instance("resume", resume, Cascade, "a Cascade", "pass the cascade that checkpoint received")
     check_levels("resume", resume, dtype)
     for name in ("n_classes", "n_features", "class_vectors", "n_folds", "seed"):
         here, there = getattr(cascade, name), getattr(resume, name)
@@ -208,12 +214,13 @@ def _check_resume(resume: Cascade, cascade: Cascade, n_forests: int, dtype: np.d
             )
     if resume.levels and len(resume.levels[0]) != n_forests:
         raise ValueError(
-            f"resume: expected levels of {n_forests} forests, got others; resume with the same forests"
+            f"resume: expected levels of {n_forests} forests, got levels of other sizes; resume with the "
+            "same forests"
         )
 
 
 def _rounds_waited(scores: Sequence[float], n_grains: int) -> int:
-    """Whole rounds after the one with the best score; 0 within a round, whose other grains are to come."""
+    """Returns the number of whole rounds after the round with the best score; 0 within a round."""
     n_rounds, n_more = divmod(len(scores), n_grains)
     if not n_rounds or n_more:
         return 0
@@ -221,7 +228,7 @@ def _rounds_waited(scores: Sequence[float], n_grains: int) -> int:
 
 
 def best(cascade: Cascade) -> Cascade:
-    """Returns the levels up to the best one; of equal ones the first."""
+    """Returns the levels up to the best one, which is the first of equal ones."""
     n_levels = int(np.argmax(cascade.scores)) + 1
     return cascade._replace(scores=cascade.scores[:n_levels], levels=cascade.levels[:n_levels])
 
@@ -417,10 +424,10 @@ def predict(cascade: Cascade, x: ArrayLike | Sequence[ArrayLike]) -> FloatArray:
     >>> hforest.cascade.predict(cascade, x).shape
     (20, 2)
     """
-    check.instance("cascade", cascade, Cascade, "a Cascade", "grow or load one")
+    check.instance("cascade", cascade, Cascade, "a Cascade", "pass a Cascade from grow or load")
     check_levels("cascade", cascade)
     if not cascade.levels:
-        raise ValueError("cascade: expected at least one level, got none; grow or load one")
+        raise ValueError("cascade: expected at least one level, got none; pass a cascade from grow or load")
     arrays = _grains(x)
     names = _grain_names(arrays)
     check.on_cpu(**dict(zip(names, arrays, strict=True)))
@@ -434,8 +441,8 @@ def predict(cascade: Cascade, x: ArrayLike | Sequence[ArrayLike]) -> FloatArray:
     sizes = tuple(grain.shape[1] for grain in grains)
     if sizes != tuple(cascade.n_features):
         raise ValueError(
-            f"x: expected arrays of n_features = {cascade.n_features}, got {sizes}; pass the grains that the "
-            "cascade was grown on"
+            f"x: expected arrays of n_features = {cascade.n_features}, got {sizes}; pass the same grains "
+            "as to grow"
         )
     vectors: list[np.ndarray] = []
     for level, row in enumerate(cascade.levels):

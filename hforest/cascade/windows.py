@@ -18,31 +18,31 @@ from .folds import Grower
 
 Sizes = tuple[int, ...]
 
-_BLOCK = 1 << 18  # windows whose class vectors are computed at a time: a forest is packed anew for each block
+_BLOCK = 1 << 18  # windows per block: each block packs the forest again
 
 
 class Scanner(NamedTuple):
     """Forests that classify windows."""
 
     shape: tuple[int, ...]
-    """Of a sample: (length,), (height, width) or (height, width, channels)."""
+    """Shape of a sample: (length,), (height, width) or (height, width, channels)."""
     window: tuple[int, ...]
-    """Of a window: (length,) or (height, width); it has all channels."""
+    """Shape of a window, (length,) or (height, width); it has all channels."""
     stride: tuple[int, ...]
-    """From a window to the next, along each axis of window."""
+    """Distance from a window to the next, along each axis of window."""
     forests: tuple[Forest, ...]
-    """Their features are a window's elements in C order."""
+    """Forests whose features are the elements of a window in C order."""
 
 
 def _axes(name: str, value: Any, n_axes: int) -> tuple[int, ...]:
     value = check.scalar(value)
     if check.is_integer(value):
         value = (value,) * n_axes
-    check.instance(name, value, tuple | list, f"an int or a tuple of {n_axes}", "give a size for each axis")
+    check.instance(name, value, tuple | list, f"an int or a tuple of {n_axes}", "pass one size per axis")
     if len(value) != n_axes:
         raise ValueError(
             f"{name}: expected an int or a tuple of {n_axes}, got a tuple of {len(value)}; "
-            "give a size for each axis"
+            "pass one size per axis"
         )
     return tuple(check.integer(f"{name}[{i}]", size, 1, 2**31 - 1) for i, size in enumerate(value))
 
@@ -109,7 +109,7 @@ def scan(
         raise ValueError(
             f"x: expected shape (n_samples, n_features), got {x.shape}; pass a row for each sample"
         )
-    if x.shape[1] != math.prod(sizes):  # of any size, unlike numpy.prod
+    if x.shape[1] != math.prod(sizes):  # exact for any size, unlike numpy.prod
         raise ValueError(
             f"shape: expected sizes that multiply to n_features = {x.shape[1]}, got {sizes}; "
             "pass the shape of one sample"
@@ -127,20 +127,20 @@ def _default_forests(n_trees: int = 500) -> tuple[Grower, ...]:
 
 
 def _extent(view: np.ndarray, frame: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
-    """Positions of a window in a sample, elements of a window."""
+    """Returns the number of positions of a window in a sample, and the number of elements of a window."""
     stop = 1 + len(frame)
     return view.shape[1:stop], int(np.prod(view.shape[stop:]))
 
 
 def _places(n_features: int, sizes: Sizes, frame: Sizes, step: Sizes) -> tuple[np.ndarray, np.ndarray]:
-    """Returns where the windows of a sample begin, and how far from there their elements stand."""
+    """Returns the offsets of the windows in a sample, and the offsets of elements in a window."""
     places = scan(np.arange(n_features, dtype=np.int64)[None], sizes, frame, step)[0]
     n_axes = len(frame)
     return places[(..., *(0,) * (places.ndim - n_axes))].ravel(), places[(0,) * n_axes].ravel()
 
 
 def _vectors(forests: Sequence[Forest], x: np.ndarray, sizes: Sizes, frame: Sizes, step: Sizes) -> np.ndarray:
-    """Returns (n, n_windows, n_forests, n_classes): class vectors of windows, which are read in place.
+    """Returns class vectors (n, n_windows, n_forests, n_classes) of windows, which are read in place.
 
     Forests and samples have been checked.
     """
@@ -160,7 +160,7 @@ def _vectors(forests: Sequence[Forest], x: np.ndarray, sizes: Sizes, frame: Size
 def _sampled(
     n_windows: int, members: np.ndarray, n_sampled: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns random windows of some samples, n_sampled of each: the sample and the number of each window."""
+    """Returns the sample and the number of random windows, n_sampled windows per sample."""
     if n_sampled >= n_windows:
         return np.repeat(members, n_windows), np.tile(np.arange(n_windows), len(members))
     chosen = np.concatenate([rng.permutation(n_windows)[:n_sampled] for _ in members])
@@ -168,7 +168,7 @@ def _sampled(
 
 
 def _reads_windows(grower: Grower) -> bool:
-    """Returns whether a grower takes `growth.Windows`; others are given copies."""
+    """Returns whether a grower takes `growth.Windows`; other growers receive copies."""
     return isinstance(grower, partial) and grower.func in (classic.grow, classic.grow_random)
 
 
@@ -300,11 +300,20 @@ def grow_scanner(
 
 def check_scanner(name: str, scanner: Scanner) -> None:
     """Checks that the forests of a caller's scanner are sound and fit its window."""
-    check.instance(name, scanner, Scanner, "a Scanner", "grow or load one")
+    check.instance(name, scanner, Scanner, "a Scanner", "pass a scanner from grow_scanner or load")
     forests = scanner.forests
-    check.instance(f"{name}.forests", forests, tuple | list, "a tuple of forests", "grow or load one")
+    check.instance(
+        f"{name}.forests",
+        forests,
+        tuple | list,
+        "a tuple of forests",
+        "pass a scanner from grow_scanner or load",
+    )
     if not forests:
-        raise ValueError(f"{name}.forests: expected at least one forest, got none; grow or load one")
+        raise ValueError(
+            f"{name}.forests: expected at least one forest, got none; pass a scanner from "
+            "grow_scanner or load"
+        )
     with check.fields_of(name):
         sizes, frame, _ = _geometry(scanner.shape, scanner.window, scanner.stride)
     size = math.prod(frame + sizes[len(frame) :])

@@ -129,7 +129,7 @@ def prediction_intervals(
     if not len(known):
         raise ValueError(
             "errors: expected at least one row without NaN, got none; grow more trees, so that each sample "
-            "is left out by some"
+            "is out-of-bag in at least one tree"
         )
     check.finite("errors", known)
     known = np.sort(known, axis=0)

@@ -19,7 +19,7 @@ MOST = 1e100
 def check_pair(loss: object, words: str = "") -> None:
     """Checks that a loss is a pair of functions of theta and y; `words` are other losses."""
     pair: tuple[Any, ...] = loss if isinstance(loss, tuple) else ()
-    remedy = "pass (value, gradient), both of (theta, y)"
+    remedy = "pass two functions (value, gradient) of (theta, y)"
     check.require(
         len(pair) == 2 and all(map(callable, pair)), "loss", f"{words}a tuple of two functions", repr(loss),
         remedy, ValueError if isinstance(loss, str) else TypeError,
@@ -59,13 +59,13 @@ class Node:
         name = f"loss[{k}]"
         numbers = supervised.real(name, self.loss[k](theta.copy(), y))
         expected = ("(n_samples,)", "(n_samples, n_outputs)")[k]
-        remedy = ("return a number for each row of y", "return a row like theta for each row of y")[k]
+        remedy = ("return a number for each row of y", "return an array of the shape of theta")[k]
         check.require(numbers.shape == shape, name, f"shape {expected} = {shape}", numbers.shape, remedy)
         result = supervised.converted_numbers(numbers, np.dtype(np.float64))
         if check.values_checked() and not (abs(result) <= MOST).all():
             raise ValueError(
                 f"{name}: expected numbers from {-MOST:g} to {MOST:g}, got {result.min():g} to "
-                f"{result.max():g} at theta up to {abs(theta).max():g}; lower lr, or mend the function"
+                f"{result.max():g} at theta up to {abs(theta).max():g}; lower lr, or correct the function"
             )
         return result
 
@@ -113,8 +113,8 @@ def node_and_split(
 
 def start(theta: ArrayLike | None) -> FloatArray:
     """Returns the initial thetas of a stump, as (2, n_outputs) float64."""
-    remedy = "pass such as numpy.zeros((2, n_outputs))"
-    check.require(theta is not None, "theta", "an array beside a loss", None, remedy)
+    remedy = "pass an array such as numpy.zeros((2, n_outputs))"
+    check.require(theta is not None, "theta", "an array with a loss of your own", None, remedy)
     numbers = supervised.real("theta", theta)
     check.on_cpu(theta=numbers)
     check.require(

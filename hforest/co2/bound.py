@@ -71,7 +71,7 @@ def _checked(
     if target.n_outputs != n_outputs:
         raise ValueError(
             f"y: expected shape (n_samples, n_outputs) = ({len(x)}, {n_outputs}), got {target.n_outputs} "
-            "outputs; pass one target for each number of theta0"
+            "outputs; pass one target per column of theta0"
         )
     theta0, theta1 = cast(theta0, _FLOAT64), cast(theta1, _FLOAT64)
     return _Arguments(w, theta0, theta1, x, target.labels, target.targets, weight)

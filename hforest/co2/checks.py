@@ -65,8 +65,8 @@ def moderate_weight(name: str, weight: FloatArray) -> None:
     supervised.similar(name, weight)
     if check.values_checked() and weight.size and 0 < float(weight.max()) < LEAST_WEIGHT:
         raise ValueError(
-            f"{name}: expected some weights of at least {LEAST_WEIGHT:g}, got at most "
-            f"{float(weight.max()):g}; scale them"
+            f"{name}: expected at least one weight of at least {LEAST_WEIGHT:g}, got a largest weight of "
+            f"{float(weight.max()):g}; scale the weights up"
         )
 
 
@@ -78,7 +78,7 @@ def check_gains(
     if supervised.scaled_weight(weight, targets, dtype, n_drawn)[1] < 0:
         raise ValueError(
             f"sample_weight: expected weights whose sum times squared targets is in the range of {dtype}, "
-            f"got weights up to {float(weight.max()):g}; scale them, or y, or pass x as float64"
+            f"got weights up to {float(weight.max()):g}; scale the weights or y, or pass x as float64"
         )
 
 

@@ -1,4 +1,4 @@
-"""Surrogates, oblique stumps and trees of them on the CPU. A thread owns a tree; a stump is fitted by one."""
+"""Surrogates, oblique stumps and trees of stumps on the CPU. One thread grows a tree, or fits a stump."""
 
 import numpy as np
 
@@ -34,9 +34,9 @@ cdef enum:
     CHUNK = 1024      # samples whose slopes are summed in the dtype of x
 
 COPIED = 1 << 29
-"""Bytes of the windows that all threads copy at a time."""
+"""Bytes of windows of which all threads together keep copies at a time."""
 READS_WINDOWS = True
-"""Whether `grow` takes windows where they are; else they are copied to rows."""
+"""Whether `grow` reads windows in place instead of copying them to rows."""
 
 
 cdef hf_rows _rows(x, bint offset):
@@ -67,7 +67,7 @@ cdef class _Stump:
     cdef hf_members m
     cdef hf_arena arena
     cdef hf_stump_workspace s
-    # What `rows` and `m` point to.
+    # Own the arrays to which `rows` and `m` point.
     cdef object x
     cdef const int32_t[::1] labels
     cdef const double[:, ::1] targets
@@ -109,7 +109,7 @@ cdef class _Stump:
 
 
 def surrogate(w, theta0, theta1, x, labels, targets, weight, double[::1] out):
-    """out[0] = the surrogate, a sum over samples (eq. 10)."""
+    """Writes out[0]: the surrogate, a sum over samples (eq. 10)."""
     out[0] = _Stump(x, labels, targets, weight, len(theta0)).surrogate(w, theta0, theta1)
 
 
@@ -117,7 +117,7 @@ def surrogate_grad(
     w, theta0, theta1, x, labels, targets, weight, double[::1] grad_w, double[::1] grad_theta0,
     double[::1] grad_theta1,
 ):
-    """Its subgradient."""
+    """Writes the subgradients of the surrogate with respect to w, theta0 and theta1 (eq. 11)."""
     cdef _Stump stump = _Stump(x, labels, targets, weight, len(theta0))
     cdef hf_stump_workspace* s = &stump.s
     cdef int64_t chunk, first, k, size = stump.rows.n_blocks * HF_LANES * x.dtype.itemsize
@@ -148,7 +148,7 @@ def fit_stump(
     x, labels, targets, weight, schedule, uint64_t key, w, double[::1] theta0, double[::1] theta1,
     double[::1] history,
 ):
-    """Fits w, in place, and theta (Alg. 1); the surrogate at the start and after each round."""
+    """Fits w and theta in place (Alg. 1); history: OUT, the surrogate at the start and after each round."""
     cdef _Stump stump = _Stump(x, labels, targets, weight, theta0.shape[0])
     cdef hf_schedule c = schedule._asdict()
     cdef hf_watch watch
@@ -166,7 +166,7 @@ def fit_oc1(
     x, const int32_t[::1] labels, const double[:, ::1] targets, const double[::1] weight, n_outputs,
     criterion, min_leaf, double least_weight, restarts, jumps, uint64_t key, double[::1] w
 ):
-    """The best of coordinate-wise searches from w and from random starts, in place."""
+    """Replaces w by the best of coordinate-wise searches from w and from random starts."""
     cdef hf_task t
     cdef hf_workspace r
     cdef hf_oc1_workspace o
@@ -199,7 +199,7 @@ def fit_oc1(
 def grow(x, bins, learned, max_features, schedule, search, batch):
     """Appends the trees of a batch to `batch.trees` (OUT), as `grow_projected` of growth does.
 
-    x and bins are units.StandardizedWindows and None, too.
+    x and bins may also be units.StandardizedWindows and None.
     """
     cdef hf_task t = task_of(learned, max_features, batch, x.dtype.itemsize == 4)
     cdef hf_hyperplanes h

@@ -196,7 +196,7 @@ def grow(
     backend = dispatch.backend(_PACKAGE, numbers)
     if isinstance(x, Windows):
         check.require(
-            oc1 is None, "splitter", '"co2" for windows', repr(splitter), "copy the windows to an array"
+            oc1 is None, "splitter", '"co2" for windows', repr(splitter), "copy the windows into an array"
         )
         if not backend.READS_WINDOWS:
             x = numbers = rows_of(x)
@@ -233,6 +233,7 @@ def grow(
     batch = machine.get_num_threads() if dispatch.array_module(numbers) is np else None
     trees = unchecked.in_batches(grow_some, growth, batch)
     forest = _forest(trees, target.n_outputs, numbers, x.shape[1])
+    del trees  # as large as the forest
     return forest if of_x is None else units.with_units(forest, of_x, of_y)
 
 

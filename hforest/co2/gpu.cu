@@ -1,5 +1,5 @@
-// Surrogates and oblique stumps (Norouzi et al. 2015, section 4). Sixteen threads sum a product w.x, each a lane of
-// the reference; sums over samples run in their order, one thread an element, so the bits are those of the reference.
+// Surrogates and oblique stumps (Norouzi et al. 2015, section 4). Sixteen threads compute a product w.x, one per lane
+// of the reference. Sums over samples run in their order, one thread per element, so results are bit-identical to it.
 
 #include "co2/visits.h"
 
@@ -7,8 +7,8 @@ constexpr int LANES = 16, BLOCK = 128, TOGETHER = BLOCK / LANES;
 constexpr int HALVINGS = 3;
 constexpr double ABSENT = 0x1p-20;
 
-// Samples and what they learn: labels (log losses), or targets (squared losses). Sample i is row i of x, or with `rows`
-// rows[i], and then has the constant -1 after its features. theta and table are (2, n_outputs).
+// Samples with their labels (log losses) or targets (squared losses). Sample i is row i of x or, if
+// has_rows, row rows[i], followed by the constant -1. theta and table are (2, n_outputs).
 struct Samples {
     const real *x;         // IN  (n_rows, n_features)
     const int *labels;     // IN  (n_rows,) if has_labels
@@ -18,7 +18,7 @@ struct Samples {
     size has_labels, has_rows, n, n_features, n_outputs;
 };
 
-// How a stump is fitted: the settings of Alg. 1, as stump.py names them.
+// The settings of Alg. 1, with the names of stump.py.
 struct Schedule {
     double nu, eta, momentum, decay, tolerance, smooth;
     size tau, batch, min_steps, patience, max_rounds, convex_rounds, min_samples;
@@ -47,7 +47,7 @@ __device__ static double output_of(const Samples &s, size i, size k) {
     return s.has_labels ? (double)(k == s.labels[row]) : s.targets[row * s.n_outputs + k];
 }
 
-// Writes the log losses of all classes of a side (eq. 3).
+// Writes the log losses of all classes on one side (eq. 3).
 __device__ static void fill_table(const Samples &s, const double *theta, double *table, int side) {
     if (!s.has_labels) return;
     const double *t = theta + side * s.n_outputs;
@@ -66,7 +66,7 @@ __device__ static double slope_of_theta(
     return s.has_labels ? weights[side] * hf_exp(-table[at]) - sums[at] : 2 * (weights[side] * theta[at] - sums[at]);
 }
 
-// w.x by sixteen threads of a block; all threads of the block call it, for rows of their own.
+// Returns w.x, by sixteen threads. All threads of the block call it, sixteen for each row.
 __device__ static real dot(const Samples &s, size i, const real *w, real *lanes) {
     const int lane = threadIdx.x % LANES;
     real sum = 0;
@@ -84,12 +84,12 @@ __device__ static real dot(const Samples &s, size i, const real *w, real *lanes)
 
 // ------------------------------------------------------------------------------ surrogate and gradient
 
-// table (2, n_outputs), OUT; theta (2, n_outputs), IN. A thread is a side.
+// table (2, n_outputs), OUT; theta (2, n_outputs), IN. One thread per side.
 extern "C" __global__ void tables(Samples s, const double *__restrict__ theta, double *__restrict__ table) {
     if (thread_number() < 2) fill_table(s, theta, table, (int)thread_number());
 }
 
-// Writes for each sample its term of eq. 10, the side of the larger bound, and the factor of x in the slope: term,
+// Writes for each sample its term of eq. 10, the side with the larger bound, and the factor of x in the slope: term,
 // side and factor (n,), OUT. w (n_features,), theta and table (2, n_outputs), IN.
 extern "C" __global__ void terms(
     Samples s, const real *__restrict__ w, const double *__restrict__ theta, const double *__restrict__ table,
@@ -106,6 +106,7 @@ extern "C" __global__ void terms(
     factor[i] = (real)(turn * s.weight[i]);
 }
 
+// out (1,), OUT: the sum of term (n,), IN, in order. A single thread computes it.
 extern "C" __global__ void total(const double *__restrict__ term, size n, double *__restrict__ out) {
     if (thread_number() > 0) return;
     double sum = 0;
@@ -113,7 +114,7 @@ extern "C" __global__ void total(const double *__restrict__ term, size n, double
     out[0] = sum;
 }
 
-// A thread is a feature of a chunk of samples.
+// Writes the slopes with respect to w, summed over each chunk of samples. One thread per feature and chunk.
 extern "C" __global__ void chunk_slopes(
     const real *__restrict__ x, const real *__restrict__ factor, size n, size n_features, size chunk, size n_chunks,
     real *__restrict__ slope
@@ -127,6 +128,7 @@ extern "C" __global__ void chunk_slopes(
     slope[i] = sum;
 }
 
+// grad (n_features,), OUT: the sums of slope (n_chunks, n_features), IN, over chunks in order. One thread per feature.
 extern "C" __global__ void chunk_sums(
     const real *__restrict__ slope, size n_features, size n_chunks, double *__restrict__ grad
 ) {
@@ -137,11 +139,12 @@ extern "C" __global__ void chunk_sums(
     grad[j] = sum;
 }
 
-// Samples of which a block has sides and weights in shared memory.
+// Samples whose sides and weights a block holds in shared memory.
 #define TILE 1024
 
-// Writes the slopes of theta: grad0 and grad1 (n_outputs,), OUT. theta and table (2, n_outputs) and side (n,), IN; sums
-// (2, n_outputs) is workspace. A thread is an output of a side; a block reads sides and weights once, some at a time.
+// Writes the slopes with respect to theta: grad0 and grad1 (n_outputs,), OUT. theta and table (2, n_outputs) and side
+// (n,), IN; sums (2, n_outputs) is workspace. One thread per output and side; a block reads sides and weights once, in
+// tiles.
 extern "C" __global__ void theta_slopes(
     Samples s, const double *__restrict__ theta, const double *__restrict__ table, const int *__restrict__ side,
     double *__restrict__ sums, double *__restrict__ grad0, double *__restrict__ grad1
@@ -173,24 +176,24 @@ extern "C" __global__ void theta_slopes(
 
 // ------------------------------------------------------------------------------------------- a stump
 
-// Workspace of the stump that a block fits.
+// The workspace of the stump that a block fits.
 struct Workspace {
     real *w;            // (width,)
-    real *v;            // (width,): the speed of w
+    real *v;            // (width,): the velocity of w
     real *best_w;       // (width,)
     real *factor;       // (n,): factors of x in the slope
     double *theta;      // (2, n_outputs)
-    double *speed;      // (2, n_outputs): of theta
+    double *speed;      // (2, n_outputs): the velocity of theta
     double *best_theta; // (2, n_outputs)
     double *table;      // (2, n_outputs)
     double *sums;       // (2, n_outputs)
     double *term;       // (n,): terms of eq. 10
     int *order;         // (n,): the shuffled samples
     int *sign;          // (n,): of w.x
-    int *side;          // (n,): of the larger bound
+    int *side;          // (n,): the side with the larger bound
 };
 
-// Eq 10 in the shuffled order, into term; signs of w.x.
+// Writes the terms of eq. 10 in the shuffled order to `term`, and the signs of w.x; returns the surrogate.
 __device__ static double surrogate_of(const Samples &s, const Workspace &r, real *lanes, double *shared) {
     for (size first = 0; first < s.n; first += TOGETHER) {
         const size at = first + threadIdx.x / LANES, i = r.order[at < s.n ? at : s.n - 1];
@@ -232,7 +235,7 @@ __device__ static void project(const Samples &s, const Workspace &r, double nu, 
     __syncthreads();
 }
 
-// Alg. 1, line 2.
+// Writes theta of both sides (Alg. 1, line 2).
 __device__ static void start_theta(const Samples &s, const Workspace &r, double smooth, double *shared) {
     for (size at = threadIdx.x; at < 2 * s.n_outputs; at += BLOCK) {
         double sum = 0;
@@ -264,7 +267,7 @@ __device__ static void prepare(const Samples &s, const Workspace &r) {
     __syncthreads();
 }
 
-// A step on the samples at places first to last - 1 of an epoch.
+// Takes a step on the samples at places first to last - 1 of an epoch (Alg. 1, lines 6 to 16).
 __device__ static void step(
     const Samples &s, const Workspace &r, size first, size last, size start, size stride, double eta, double momentum,
     double nu, real *lanes, double *shared
@@ -328,8 +331,8 @@ __device__ static void keep(const Samples &s, const real *w, const double *theta
 }
 
 // Fits stumps (Alg. 1): w (n_stumps, width), IN and OUT; theta (n_stumps, 2, n_outputs), OUT; history (n_stumps,
-// max_rounds + 1), OUT: the surrogate at the start and after each round. A block fits the stump of the samples from
-// first[block] up to first[block + 1] - 1. reals (2 n_stumps width + n,), doubles (8 n_stumps n_outputs + n,) and ints
+// max_rounds + 1), OUT: the surrogate at the start and after each round. One block per stump; it has the samples
+// first[block] to first[block + 1] - 1. reals (2 n_stumps width + n,), doubles (8 n_stumps n_outputs + n,) and ints
 // (3 n,) are workspace, laid out by blocks and samples.
 extern "C" __global__ void fit_stumps(
     Samples all, const size *__restrict__ first, const unsigned long long *__restrict__ keys, Schedule a, real *w,
@@ -353,7 +356,7 @@ extern "C" __global__ void fit_stumps(
     };
     const unsigned long long key = keys[stump];
     history += stump * (a.max_rounds + 1);
-    if (n < a.min_samples) { // w = 0 separates nothing: the univariate split stays
+    if (n < a.min_samples) { // w = 0 separates nothing, so the node keeps the univariate split
         for (size j = threadIdx.x; j < width; j += BLOCK) r.w[j] = 0;
         return;
     }
@@ -411,19 +414,19 @@ extern "C" __global__ void fit_stumps(
 
 // --------------------------------------------------------------------------------------------- trees
 
-// Nodes that are split, each with the samples from begin[a] up to begin[a + 1] - 1, and what limits a split.
+// Nodes that are split, with samples begin[a] to begin[a + 1] - 1, and the limits of their splits.
 struct Nodes {
     const size *begin;         // IN  (n_nodes + 1,)
     const double *total;       // IN  (n_nodes, n_outputs): sums of the samples
-    const double *mean;        // IN  (n_nodes, n_outputs): mean targets; not read of labels
+    const double *mean;        // IN  (n_nodes, n_outputs): mean targets; not read if there are labels
     const double *weight;      // IN  (n_nodes,)
     const double *root_weight; // IN  (n_nodes,): of the node's tree
     size n_nodes, criterion, min_samples_leaf;
     double min_impurity_decrease, min_weight_fraction_leaf;
 };
 
-// w (n_nodes, n_features + 1), 0 before, OUT: univariate splits as stumps. feature and threshold (n_nodes,), IN. A thread
-// is a node.
+// w (n_nodes, n_features + 1), 0 before, OUT: univariate splits as stumps. feature and threshold (n_nodes,), IN. One
+// thread per node.
 extern "C" __global__ void start_stumps(
     const int *__restrict__ feature, const double *__restrict__ threshold, size n_nodes, size n_features,
     real *__restrict__ w
@@ -434,8 +437,8 @@ extern "C" __global__ void start_stumps(
     w[i * (n_features + 1) + n_features] = (real)threshold[i];
 }
 
-// limit (n_nodes,), OUT: the next number below each offset of w: `<= limit` goes left as `w.x < offset`. A thread is a
-// node.
+// limit (n_nodes,), OUT: the next number below each offset of w, so that `<= limit` is equivalent to `w.x < offset`.
+// One thread per node.
 extern "C" __global__ void limits_of_stumps(
     const real *__restrict__ w, size n_nodes, size n_features, double *__restrict__ limit
 ) {
@@ -446,7 +449,7 @@ extern "C" __global__ void limits_of_stumps(
 }
 
 // right (n,), OUT: the sides of samples, computed as in a prediction: sums in double in the order of the features,
-// rounded once. w (n_nodes, n_features + 1) and limit (n_nodes,), IN. A thread is a sample of a node that is split.
+// rounded once. w (n_nodes, n_features + 1) and limit (n_nodes,), IN. One thread per sample of a node that is split.
 extern "C" __global__ void stump_sides(
     Samples s, Nodes nodes, const real *__restrict__ w, const double *__restrict__ limit, size *__restrict__ right
 ) {
@@ -465,16 +468,17 @@ extern "C" __global__ void stump_sides(
     right[i] = (real)sum > limit[low];
 }
 
-// What becomes of a node: its stump, if that leaves both sides enough; else the univariate split, if it gains enough.
+// The choice for a node: its stump if both sides are large enough, else the univariate split if its gain is large
+// enough.
 struct Choice {
     double *__restrict__ left; // workspace (n_nodes, n_outputs)
     size *__restrict__ taken;  // OUT (n_nodes,): 0 a leaf, 1 the univariate split, 2 the stump
     size *__restrict__ n_left; // OUT (n_nodes,): samples on the left
-    double *__restrict__ gain; // IN and OUT (n_nodes,): of the univariate split, or of the stump if it is taken
+    double *__restrict__ gain; // IN and OUT (n_nodes,): of the univariate split; of the stump if it is taken
 };
 
-// Writes the choices of nodes. right and univariate (n,), IN: whether a sample goes right by the stump, and by the
-// univariate split. A thread is a node.
+// Writes the choices for nodes. right and univariate (n,), IN: whether a sample goes right by the stump, and by the
+// univariate split. One thread per node.
 extern "C" __global__ void take_stumps(
     Samples s, Nodes nodes, const size *__restrict__ right, const size *__restrict__ univariate, Choice choice
 ) {

@@ -5,12 +5,12 @@ from hforest.growth.columns cimport hf_columns
 from hforest.growth.task cimport hf_source
 
 
-# Hyperplanes w.x = offset, fitted in each node.
+# Hyperplanes w.x = offset, one fitted in each node.
 ctypedef struct hf_hyperplanes:
-    hf_columns columns       # where a fit starts
-    hf_rows rows             # x, with the offset
-    hf_schedule schedule     # of CO2's stumps,
-    bint has_search          # or OC1's search in their place
+    hf_columns columns       # for the univariate split from which a fit starts
+    hf_rows rows             # rows of x, with the offset
+    hf_schedule schedule     # of CO2's stumps
+    bint has_search          # OC1's search is used instead
     hf_oc1 search
 
 cdef hf_source source_of_hyperplanes(const hf_hyperplanes* hyperplanes) noexcept nogil

@@ -1,7 +1,7 @@
 """Candidate source: hyperplanes (Norouzi et al. 2015, section 5).
 
-A node finds the best of its random univariate splits, fits a stump from there, and splits its samples by it.
-Where the stump leaves a side empty, as w = 0 does, the univariate split stays.
+A node computes the best of its random univariate splits, fits a stump from it, and splits its samples by the
+stump. If the stump leaves a side empty, as w = 0 does, the node keeps the univariate split.
 """
 
 from libc.math cimport INFINITY, nextafter, nextafterf
@@ -24,13 +24,13 @@ from hforest.growth.task cimport hf_pending, hf_source, hf_split, hf_task, hf_tr
 ctypedef struct hf_hyperplane_workspace:
     hf_stump_workspace stump
     hf_oc1_workspace search
-    uint32_t* index      # (n_features,): the entries of the best hyperplane that are not 0
+    uint32_t* index      # (n_features,): the features of the best hyperplane whose weight is not 0
     double* factor
-    int64_t n_entries    # 0: the univariate split stays
+    int64_t n_entries    # 0: the node keeps the univariate split
 
 
 cdef bint _start_tree(const hf_task* t, hf_workspace* r) noexcept nogil:
-    # Takes the workspace of a tree; returns whether there was memory.
+    # Allocates the workspace of a tree; returns whether there was memory.
     cdef const hf_hyperplanes* h = <const hf_hyperplanes*> t.source.data
     cdef hf_arena* arena = &r.arena
     cdef hf_hyperplane_workspace* work
@@ -50,7 +50,7 @@ cdef void _fit(
     const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, const hf_split* start, real* w,
     hf_members* m
 ) noexcept nogil:
-    # Writes w (OUT (n_features + 1,)), which begins at x[column] - threshold, and the node's samples (OUT).
+    # Writes w (OUT (n_features + 1,)), fitted from x[column] - threshold as the start, and the samples (OUT).
     cdef const hf_hyperplanes* h = <const hf_hyperplanes*> t.source.data
     cdef hf_hyperplane_workspace* work = <hf_hyperplane_workspace*> r.source
     cdef int64_t j, n_features = h.columns.n_columns
@@ -75,7 +75,7 @@ cdef void _fill_sides(
     const hf_rows* rows, const hf_members* m, const hf_hyperplane_workspace* work, real limit,
     uint8_t* goes_right
 ) noexcept nogil:
-    # Writes the sides of samples, from projections as tree.predict has them: sums in float64, in the order
+    # Writes the sides of samples from projections computed as in tree.predict: sums in float64, in the order
     # of the entries, rounded once.
     cdef const void* row[8]  # HF_TOGETHER
     cdef double sum[8]
@@ -96,7 +96,7 @@ cdef hf_split _split_by(
     const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, double weight, hf_split start,
     real* w
 ) noexcept nogil:
-    # Returns the split by the hyperplane that is fitted from a univariate split, or that split.
+    # Returns the split by the hyperplane fitted from a univariate split, or the univariate split.
     cdef const hf_hyperplanes* h = <const hf_hyperplanes*> t.source.data
     cdef hf_hyperplane_workspace* work = <hf_hyperplane_workspace*> r.source
     cdef hf_split split = start
@@ -111,7 +111,7 @@ cdef hf_split _split_by(
     for j in range(n_features):
         work.index[work.n_entries], work.factor[work.n_entries] = <uint32_t> j, w[j]
         work.n_entries += w[j] != 0
-    # `value <= limit` is `value < w[n_features]`.
+    # `value <= limit` is equivalent to `value < w[n_features]`.
     if real is float:
         limit = nextafterf(w[n_features], -INFINITY)
     else:
@@ -143,7 +143,7 @@ cdef hf_split _best_split(
 cdef bint _write(
     const hf_task* t, hf_workspace* r, const hf_split* split, hf_tree* tree, int64_t v
 ) noexcept nogil:
-    # Writes the hyperplane of a node, or its feature.
+    # Writes the hyperplane, or the feature, of a node.
     cdef hf_hyperplane_workspace* work = <hf_hyperplane_workspace*> r.source
     cdef int64_t e
     tree.feature[v] = -2 if work.n_entries else <int32_t> split.column

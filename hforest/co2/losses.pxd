@@ -8,27 +8,27 @@ cdef extern from "core/series.h" nogil:
     double hf_log2(double a)
 
 
-# The samples of a node, in arrays (n,) of their own.
+# The samples of a node, with arrays (n,) of their own.
 ctypedef struct hf_members:
     int64_t n
     const uint32_t* sample    # row of x and of the targets
     const int32_t* label      # or NULL for targets
     const double* targets     # (n_rows, n_outputs), or NULL
     const double* weight
-    uint32_t* order           # the order in which they are visited
-    int8_t* sign              # of w_old.x
-    # Of windows, copies of rows: those of the first n_copied samples, then room for HF_TOGETHER; else NULL.
+    uint32_t* order           # the order in which samples are visited
+    int8_t* sign              # sign of w_old.x
+    # For windows, copies of rows: of the first n_copied samples, and space for HF_TOGETHER more; else NULL.
     char* copies
     int64_t n_copied
 
-# theta of both sides, (n_outputs,), and the log loss of each class there.
+# theta (n_outputs,) of both sides, and the log loss of each class there.
 ctypedef struct hf_losses:
     int64_t n_outputs
     double* theta[2]
     double* loss[2]
 
-# Samples of each side: the weight of each class, or the weighted sum of the targets, (n_outputs,); their
-# weight.
+# Sums over the samples of each side, (n_outputs,): the weights by class, or the weighted targets; and the
+# weight of the side.
 ctypedef struct hf_pull:
     double* sum[2]
     double weight[2]
@@ -53,8 +53,8 @@ cdef double add_slopes(
 cdef inline double theta_slope(
     const hf_members* m, const hf_losses* losses, const hf_pull* pull, int side, int64_t k
 ) noexcept nogil:
-    # Returns the slope by theta[k] of the loss of a side's samples: W softmax(theta)[k] - sum[k] for labels,
-    # 2 (W theta[k] - sum[k]) for targets.
+    # Returns the derivative of the loss of a side with respect to theta[k]: W softmax(theta)[k] - sum[k] for
+    # labels, 2 (W theta[k] - sum[k]) for targets.
     if m.label != NULL:
         return pull.weight[side] * hf_exp(-losses.loss[side][k]) - pull.sum[side][k]
     return 2 * (pull.weight[side] * losses.theta[side][k] - pull.sum[side][k])

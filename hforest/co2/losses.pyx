@@ -1,8 +1,8 @@
 """The surrogate of a split's loss and its subgradients (Norouzi et al. 2015, eq. 3, 4, 10 and 11).
 
-Losses are summed in float64. Rows of x lie far apart in memory: HF_TOGETHER of them are read together, while
-those after them are prefetched. Windows are copied: once for a node as many as there is room for, the others
-HF_TOGETHER at a time, again in each pass.
+Losses are summed in float64. Rows of x are far apart in memory: HF_TOGETHER of them are read together, while
+the next ones are prefetched. Windows are copied. For each node, copies of as many as memory allows are kept;
+the others are copied HF_TOGETHER at a time in each pass.
 """
 
 from libc.math cimport fabs
@@ -36,7 +36,7 @@ cdef void write_losses(const hf_members* m, const hf_losses* losses) noexcept no
 cdef inline double _loss_of(
     const hf_members* m, const hf_losses* losses, int side, int64_t at
 ) noexcept nogil:
-    # Returns the loss of sample `at` on a side: eq. 3, or eq. 4, ||y - theta||**2.
+    # Returns the loss of sample `at` on a side: eq. 3, or for targets eq. 4, ||y - theta||**2.
     cdef const double* y
     cdef const double* theta = losses.theta[side]
     cdef double sum = 0
@@ -50,7 +50,7 @@ cdef inline double _loss_of(
 
 
 cdef void copy_members(const hf_rows* rows, hf_members* m) noexcept nogil:
-    # Copies the windows of as many samples as there is room for.
+    # Copies the windows of the first samples, up to rows.room.
     cdef int64_t i
     m.n_copied = 0 if m.copies == NULL else min(m.n, rows.room)
     for i in range(m.n_copied):
@@ -58,15 +58,15 @@ cdef void copy_members(const hf_rows* rows, hf_members* m) noexcept nogil:
 
 
 cdef inline bint _are_copied_here(const hf_members* m) noexcept nogil:
-    # Returns whether some rows are copied when they are needed.
+    # Returns whether some rows are copied each time they are read.
     return m.copies != NULL and m.n_copied < m.n
 
 
 cdef void fill_rows(
     const hf_rows* rows, const hf_members* m, const uint32_t* order, int64_t first, const void** row
 ) noexcept nogil:
-    # Writes where the rows of samples order[first] to order[first + HF_TOGETHER - 1] begin, of windows those
-    # of their copies; in the place of those beyond the last sample, its row.
+    # Writes the addresses of the rows of samples order[first] to order[first + HF_TOGETHER - 1]; for windows,
+    # those of their copies. Places beyond the last sample get the row of the last.
     #
     # order  IN (m.n,), or NULL: samples are in their order
     cdef int64_t size = row_bytes(rows), at, after, i
@@ -88,9 +88,10 @@ cdef void fill_rows(
 cdef inline void _next_rows(
     const hf_rows* rows, const hf_members* m, int64_t first, const void** row, const void** after
 ) noexcept nogil:
-    # Writes where the rows of samples from order[first] on begin, and the ones after them, to be prefetched.
+    # Writes the addresses of the rows of samples from order[first] on, and of the next rows, to be
+    # prefetched.
     #
-    # after  IN, OUT  those of the call before; of rows that are copied when they are needed, OUT
+    # after  IN, OUT  those of the previous call; only OUT for rows that are copied each time
     if _are_copied_here(m):
         fill_rows(rows, m, m.order, first, row)
         memcpy(after, row, HF_TOGETHER * sizeof(row[0]))
@@ -118,7 +119,7 @@ cdef void write_products(
 cdef double sum_surrogate(
     const hf_members* m, const hf_losses* losses, const double* product
 ) noexcept nogil:
-    # Returns the surrogate, a sum over samples; writes the signs of the products w.x.
+    # Returns the surrogate, a sum over samples; writes the signs of w.x.
     cdef double total = 0, p, left, right
     cdef int64_t i, at
     for i in range(m.n):
@@ -134,11 +135,11 @@ cdef double add_slopes(
     const hf_rows* rows, const hf_members* m, const hf_losses* losses, const void* w, int64_t first,
     int64_t last, void* slope, hf_pull* pull
 ) noexcept nogil:
-    # Adds the subgradients of eq. 11 of samples order[first] to order[last - 1]; returns their weight.
+    # Adds the subgradients (eq. 11) of samples order[first] to order[last - 1]; returns their weight.
     #
     # w       IN (n_blocks, 16)
-    # slope   IN, OUT (n_blocks, 16), by w
-    # pull    IN, OUT, by theta
+    # slope   IN, OUT (n_blocks, 16), with respect to w
+    # pull    IN, OUT, with respect to theta
     cdef const void* row[8]  # HF_TOGETHER
     cdef const void* after[8]
     cdef const void* moving[8]
@@ -157,11 +158,11 @@ cdef double add_slopes(
         n_moving = 0
         for r in range(<int> min(HF_TOGETHER, last - first)):
             at, p = m.order[first + r], product[r]
-            # Alg. 1, line 8: the side of the larger bound.
+            # Alg. 1, line 8: the side with the larger bound.
             right = not _loss_of(m, losses, 0, at) - p >= _loss_of(m, losses, 1, at) + p
             add_pull(m, losses, pull, right, at)
             weight += m.weight[at]
-            # Lines 9 and 12, as a gradient: turn x.
+            # Alg. 1, lines 9 and 12, as a gradient: turn x.
             turn = (1 if right else -1) - m.sign[at]
             moving[n_moving], factor[n_moving] = row[r], turn * m.weight[at]
             n_moving += turn != 0

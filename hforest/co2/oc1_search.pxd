@@ -4,22 +4,22 @@ from hforest.core.arena cimport hf_arena
 from hforest.growth.task cimport hf_pending, hf_task, hf_workspace
 
 
-# oc1.py's Search.
+# Search of oc1.py as a struct.
 ctypedef struct hf_oc1:
     int64_t restarts
     int64_t jumps
 
-# Rows of n_features numbers, followed by a constant -1 if `width` is n_features + 1; arrays for the samples
-# of a node.
+# Rows of n_features elements, followed by an implied -1 if `width` is n_features + 1; and arrays over the
+# samples of a node.
 ctypedef struct hf_oc1_workspace:
     const void* x
     int64_t n_features
     int64_t width
     bint single
     double* value         # (n,): w.x
-    double* along         # (n,): the factor of the number that is searched
-    uint64_t* order       # (2 n,): keys of the numbers at which samples change sides, and scratch
-    uint32_t* place       # (2 n,): these samples, and scratch
+    double* along         # (n,): the factor of the weight that is searched
+    uint64_t* order       # (2 n,): keys of the values at which samples change sides, and scratch
+    uint32_t* place       # (2 n,): the samples of these values, and scratch
     double* w             # (width,)
     double* best
     double* direction

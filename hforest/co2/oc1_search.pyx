@@ -1,9 +1,9 @@
 """Oblique splits by coordinate-wise search: OC1.
 
 Murthy, Kasif and Salzberg, A system for induction of oblique decision trees, JAIR 1994. Each weight in turn
-takes the best of all values, the others fixed, by a scan of the values at which a sample changes sides;
-random directions and restarts lead out of local optima. Unlike theirs, a weight does not move where the
-impurity stays equal. Where a call is to end, functions return early.
+takes its best value, with the others fixed, by a scan of the values at which a sample changes sides. Random
+directions and restarts escape local optima. Unlike in the paper, a weight does not move if the impurity stays
+equal. If the call has to stop, functions return early.
 """
 
 from libc.math cimport INFINITY, fabs
@@ -25,10 +25,10 @@ cdef extern from "core/order.h" nogil:
 cdef enum:
     STREAM_RESTART = 10
     STREAM_JUMP = 11
-    CYCLES = 100         # through all weights, at most
+    CYCLES = 100         # passes over all weights, at most
 
 
-# What lies on the two sides of a split, besides the workspace's r.left and r.right.
+# The two sides of a split, besides the sums r.left and r.right of the workspace.
 ctypedef struct hf_sides:
     double left_weight
     double right_weight
@@ -39,7 +39,7 @@ cdef void start_oc1(
     hf_oc1_workspace* o, hf_arena* arena, const void* x, int64_t n_features, bint offset, bint single,
     int64_t n
 ) noexcept nogil:
-    # Takes the workspace of searches on at most n samples.
+    # Allocates the workspace of searches on at most n samples.
     o.x, o.n_features, o.width, o.single = x, n_features, n_features + offset, single
     o.value, o.along = <double*> take(arena, n * 8), <double*> take(arena, n * 8)
     o.order, o.place = <uint64_t*> take(arena, n * 16), <uint32_t*> take(arena, n * 8)
@@ -48,7 +48,7 @@ cdef void start_oc1(
 
 
 cdef inline double _number(const hf_oc1_workspace* o, int64_t row, int64_t j) noexcept nogil:
-    # Returns the number of a feature, or the constant after the last.
+    # Returns a feature of a row, or -1 after the last feature.
     if j == o.n_features:
         return -1
     if o.single:
@@ -84,7 +84,7 @@ cdef inline void _put(
 cdef inline void _change_side(
     const hf_task* t, hf_workspace* r, int64_t i, bint right, hf_sides* sides
 ) noexcept nogil:
-    # Moves sample i of the tree to the right side, or to the left one.
+    # Moves sample i of the tree to the right side, or to the left side.
     cdef double w = r.weight[i]
     cdef const double* y
     cdef double* here = r.left if right else r.right
@@ -112,7 +112,7 @@ cdef void _clear(const hf_task* t, hf_workspace* r, hf_sides* sides) noexcept no
 cdef inline double _score(
     const hf_task* t, const hf_workspace* r, const hf_sides* sides, int64_t n
 ) noexcept nogil:
-    # Returns the score of the sides of n samples, or -INFINITY if one holds too few or is too light.
+    # Returns the score of the sides of n samples; -INFINITY if one has too few samples or too little weight.
     if sides.n_left < t.min_leaf or n - sides.n_left < t.min_leaf:
         return -INFINITY
     if not (sides.left_weight > 0 and sides.right_weight > 0):
@@ -128,7 +128,7 @@ cdef inline double _score(
 cdef double _score_of_w(
     const hf_task* t, hf_workspace* r, const hf_pending* node, const hf_oc1_workspace* o
 ) noexcept nogil:
-    # Returns the score of the sides of o.value: right where it is at least 0.
+    # Returns the score of the sides by o.value: samples with at least 0 go right.
     cdef hf_sides sides
     cdef int64_t i, n = node.last - node.first
     _clear(t, r, &sides)
@@ -140,8 +140,8 @@ cdef double _score_of_w(
 cdef double _search_line(
     const hf_task* t, hf_workspace* r, const hf_pending* node, hf_oc1_workspace* o, double* step
 ) noexcept nogil:
-    # Writes the number a for which the sides of value + a along score best to step[0]. Returns that score,
-    # or -INFINITY if no a leaves enough on both sides.
+    # Writes to step[0] the number a for which the sides of value + a * along score best. Returns this score,
+    # or -INFINITY if for no a both sides are large enough.
     cdef const uint64_t* order = o.order
     cdef const uint32_t* place = o.place
     cdef hf_sides sides
@@ -150,7 +150,7 @@ cdef double _search_line(
     cdef int swapped
     _clear(t, r, &sides)
     for i in range(n):
-        # At a = -infinity. A sample changes sides at a = -value / along.
+        # The sides at a = -infinity; a sample changes sides at a = -value / along.
         along = o.along[i]
         _put(t, r, node.first + i, along < 0 or (along == 0 and o.value[i] >= 0), &sides)
         if along != 0:
@@ -177,7 +177,7 @@ cdef double _search_line(
 
 
 cdef void _step(hf_oc1_workspace* o, int64_t n, double step) noexcept nogil:
-    # Writes the products w.x after a step of `along`.
+    # Updates the products w.x after a step of `along`.
     cdef int64_t i
     for i in range(n):
         o.value[i] += step * o.along[i]
@@ -186,8 +186,8 @@ cdef void _step(hf_oc1_workspace* o, int64_t n, double step) noexcept nogil:
 cdef double _climb(
     const hf_task* t, hf_workspace* r, const hf_pending* node, hf_oc1_workspace* o, double score
 ) noexcept nogil:
-    # Changes o.w, one weight after another, until no single weight raises the score, which begins at `score`.
-    # Returns the score at the end.
+    # Changes o.w, one weight after another, until no single weight raises the score, which is `score` at the
+    # start. Returns the final score.
     cdef const uint32_t* sample = r.sample + node.first
     cdef int64_t i, j, n = node.last - node.first, n_steps = 0, cycle = 0, idle = 0
     cdef double step = 0, better
@@ -210,7 +210,7 @@ cdef double _climb(
 
 
 cdef void _draw(uint64_t key, uint64_t number, uint64_t stream, double* w, int64_t width) noexcept nogil:
-    # Writes random numbers from -1 to 1, determined by the key, to w (width,).
+    # Writes uniform random numbers between -1 and 1, determined by key, number and stream, to w (width,).
     cdef uint64_t draws = hf_draw_key(hf_philox(key, number, stream), 0)
     cdef int64_t j
     for j in range(width):
@@ -221,8 +221,8 @@ cdef double _jump(
     const hf_task* t, hf_workspace* r, const hf_pending* node, const hf_oc1* c, uint64_t key,
     hf_oc1_workspace* o, double score, uint64_t* n_jumps
 ) noexcept nogil:
-    # Moves o.w along random directions and climbs on from there, until c.jumps in a row do not raise the
-    # score. Returns the score at the end.
+    # Moves o.w along random directions, each followed by _climb, until c.jumps of them in a row do not raise
+    # the score. Returns the final score.
     cdef int64_t j, n = node.last - node.first, n_failed = 0, n_steps = 0
     cdef double step = 0, better
     while n_failed < c.jumps:
@@ -248,7 +248,7 @@ cdef void search_hyperplane(
 ) noexcept nogil:
     # Searches from w and from random starts.
     #
-    # w   IN, OUT (width,): the best, scaled so that its largest number is 1
+    # w   IN, OUT (width,): the best, scaled so that its largest absolute value is 1
     cdef double best = -INFINITY, score, largest = 0
     cdef uint64_t n_jumps = 0
     cdef int64_t j, restart

@@ -1,6 +1,6 @@
-/* The rows of x that a stump works on, for Cython (rows.pxd) and C, and the table of the loops over them.
+/* The rows of x on which a stump is fitted, for Cython (rows.pxd) and C, and the table of the loops over them.
 
-   A row of 20 features, for example, with its implied offset and zeros, in blocks of 16 lanes:
+   An example: a row of 20 features, with its implied offset and zeros, in blocks of 16 lanes:
 
        block 0   | x0 x1 ... x15                 |     n_full = 1
        block 1   | x16 x17 x18 x19 -1 0 0 ... 0  |     n_blocks = 2 */
@@ -25,12 +25,12 @@ typedef struct {
 struct hf_rows {
     const hf_row_loops *loops;
     const void *x; /* (n, n_features), float if `single`, else double */
-    int64_t n, n_features, n_full, n_blocks; /* blocks of a row: whole ones, and all */
-    int single, offset;                      /* offset: whether a constant -1 is implied after the features */
-    /* Of windows, whose rows are copied in standard deviations (growth/columns.pxd); else NULL and 0. */
-    const int64_t *place; /* (n_features,): from the place of a window */
+    int64_t n, n_features, n_full, n_blocks; /* blocks of a row: full ones, and all */
+    int single, offset;                      /* offset: whether a constant -1 follows the features */
+    /* For windows, whose rows are standardized copies (growth/columns.pxd); else NULL and 0. */
+    const int64_t *place; /* (n_features,): positions relative to that of a window */
     const double *mean, *deviation;
-    int64_t room; /* rows of a node that a tree copies once */
+    int64_t room; /* rows of a node that a tree copies once, at most */
 };
 
 #endif

@@ -1,4 +1,5 @@
-# The rows of x that a stump works on, and the loops over them: plain ones here, of vectors in simd/.
+# The rows of x on which a stump is fitted, and the loops over them: scalar ones in rows.pyx, vector ones in
+# simd/.
 
 from libc.stdint cimport int64_t, uint32_t
 
@@ -31,7 +32,7 @@ cdef extern from "co2/rows.h" nogil:
         const double* deviation
         int64_t room
 
-# Copies a window in standard deviations to a row (OUT (n_blocks, 16)), and prefetches the window `after`.
+# Writes a standardized window to a row (OUT (n_blocks, 16)), and prefetches the window `after`.
 cdef void copy_window(const hf_rows* rows, uint32_t sample, uint32_t after, void* row) noexcept nogil
 
 # Returns the loops of a dtype and a vector path.
@@ -39,12 +40,12 @@ cdef const hf_row_loops* loops_of(bint single, int path) noexcept nogil
 
 
 cdef inline int64_t row_bytes(const hf_rows* rows) noexcept nogil:
-    # Returns the bytes of a row; of a copy of a window those of whole blocks.
+    # Returns the bytes of a row; for the copy of a window, those of whole blocks.
     return (rows.n_features if rows.place == NULL else rows.n_blocks * HF_LANES) * (4 if rows.single else 8)
 
 
 cdef inline real fold(real* lane) noexcept nogil:
-    # Returns the sum of sixteen lanes (IN, OUT), added by halves.
+    # Returns the sum of sixteen lanes (IN, OUT), added by halves; this order is that of all backends.
     cdef int i
     for i in range(8):
         lane[i] += lane[i + 8]

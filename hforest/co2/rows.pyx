@@ -1,8 +1,8 @@
-"""The loops of a stump over rows of x in plain Cython, and the choice of a vector path's.
+"""The loops of a stump over rows of x in scalar Cython, and the choice of those of a vector path.
 
-Each loop has vector bodies of the same signature and results in simd/. A row is divided into blocks of
-sixteen numbers, as rows.h draws them; w and slopes have as many numbers: (n_blocks, 16). A dot product sums
-lane by lane, block after block, then folds the lanes by halves; a sum of rows adds them in their order. Every
+Each loop has vector versions of the same signature and results in simd/. A row is divided into blocks of
+sixteen elements, as drawn in rows.h; w and slopes have the same blocks: (n_blocks, 16). A dot product sums
+each lane over the blocks, then folds the lanes by halves; a sum of rows adds them in their order. Every
 operation is one rounding in the dtype of x.
 """
 
@@ -70,7 +70,7 @@ cdef inline double _dot(
 cdef void _dots(
     const hf_rows* rows, const void* const* row, const void* const* after, const void* w, double* product
 ) noexcept nogil:
-    # Writes w.x of HF_TOGETHER rows to `product` (OUT), and prefetches as many rows `after`.
+    # Writes w.x of HF_TOGETHER rows to `product` (OUT), and prefetches the HF_TOGETHER rows `after`.
     cdef int r
     for r in range(HF_TOGETHER):
         if rows.single:
@@ -90,7 +90,7 @@ cdef inline void _add_row(const hf_rows* rows, const real* row, real factor, rea
 cdef void _add_rows(
     const hf_rows* rows, const void* const* row, const double* factor, int n, void* sum
 ) noexcept nogil:
-    # sum (IN, OUT) += factor[r] row[r] of n rows, in their order.
+    # Adds factor[r] row[r] of n rows to sum (IN, OUT), in the order of r.
     cdef int r
     for r in range(n):
         if rows.single:

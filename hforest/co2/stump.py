@@ -165,16 +165,16 @@ def fit_stump(
     settings = schedule(nu, lr, max_rounds, stump)
     if loss is not None:
         any_loss.check_pair(loss)
-        remedy = "leave it out: y is what the loss takes"
+        remedy = "leave it out: the loss decides what y holds"
         for name, value, default in (("task", task, "classification"), ("n_classes", n_classes, None)):
             same = type(value) is type(default) and value == default
-            check.require(same, name, f"{default!r} beside a loss", repr(value), remedy)
+            check.require(same, name, f"{default!r} with a loss of your own", repr(value), remedy)
         node = any_loss.node_and_split(x, y, w, loss, sample_weight)
         start = any_loss.start(theta)
         values = np.full(settings.max_rounds + 1, np.nan)
         fitted, (theta0, theta1) = descend(node, settings, check.seed(rng), w, start, values)
     else:
-        remedy = "leave it out, or pass a loss"
+        remedy = "leave it out, or pass two functions as loss"
         check.require(theta is None, "theta", "None without a loss", type(theta).__name__, remedy)
         x, samples, n_outputs = checks.samples_and_split(x, y, w, sample_weight, task, n_classes)
         xp = dispatch.array_module(x)

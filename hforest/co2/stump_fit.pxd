@@ -6,37 +6,37 @@ from hforest.core.arena cimport hf_arena
 from hforest.core.machine cimport hf_watch
 
 
-# stump.py's Schedule.
+# Schedule of stump.py as a struct.
 ctypedef struct hf_schedule:
     double nu
     double eta
     double momentum
-    double decay          # eta is multiplied by it after rounds that lower the surrogate
+    double decay          # factor of eta after rounds that lower the surrogate
     double tolerance      # by a smaller share than this
-    double smooth         # added to the weight of each class before a theta is its logarithm
+    double smooth         # added to the weight of each class before the logarithm in the first theta
     int64_t tau
     int64_t batch
-    int64_t min_steps     # steps of a round at least: small nodes have few batches
-    int64_t patience      # rounds without progress after which eta is still kept
+    int64_t min_steps     # steps per round at least, because small nodes have few batches
+    int64_t patience      # rounds without progress after which eta still stays
     int64_t max_rounds
-    int64_t convex_rounds   # first rounds, which take the sign of w_old.x as 0
-    int64_t min_samples   # fewer are not fitted: w = 0
+    int64_t convex_rounds   # first rounds, in which the sign of w_old.x is taken as 0
+    int64_t min_samples   # nodes with fewer samples are not fitted: w = 0
 
-# w, v, slope and best_w: (n_blocks, 16) of the dtype of x, zeros after the last feature.
+# w, v, slope and best_w: (n_blocks, 16) with the dtype of x, zeros after the last feature and the offset.
 ctypedef struct hf_stump_workspace:
     void* w
-    void* v               # the speed of w
+    void* v               # the velocity of w
     void* slope
     void* best_w
     hf_losses losses
     hf_pull pull
-    double* speed[2]      # (n_outputs,): of theta
+    double* speed[2]      # (n_outputs,): the velocity of theta
     double* best_theta[2]
     uint32_t* order       # (n,)
     uint32_t* shuffled
     int8_t* sign
     double* product       # (n,): w.x of each sample
-    double* start         # (n_blocks, 16): w in float64, for OC1
+    double* start         # (n_blocks, 16): w in float64, for OC1's search
     char* copies          # (room + HF_TOGETHER,) rows of windows; else NULL
 
 cdef void start_stump(

@@ -1,6 +1,6 @@
 """Fits one oblique split (Norouzi et al. 2015, Alg. 1): convex-concave steps on the surrogate of eq. 10.
 
-Steps are taken by mini-batches with momentum, for w and theta alike.
+Steps on mini-batches, with momentum, change w and theta together.
 """
 
 from libc.math cimport sqrt
@@ -23,11 +23,11 @@ cdef extern from "co2/visits.h" nogil:
     void hf_shuffle(uint64_t key, uint32_t* order, int64_t n)
 
 cdef enum:
-    HALVINGS = 3   # times that eta is lowered; then the stump is done
+    HALVINGS = 3   # number of times that eta is lowered before the fit ends
 
-# Share of `smooth` that is added to a class that the node does not hold, so that its logarithm is finite.
+# Share of `smooth` that is added to a class without samples in the node, so that its logarithm is finite.
 cdef double ABSENT = 2.0**-20
-# A rounding less than 1, so that a w that is scaled onto the ball lies in it.
+# Slightly below 1, so that rounding leaves a w that is scaled onto the ball inside of it.
 cdef double INSIDE_FLOAT = 1 - 2.0**-22
 cdef double INSIDE_DOUBLE = 1 - 2.0**-50
 
@@ -39,7 +39,7 @@ cdef inline size_t _w_bytes(const hf_rows* rows) noexcept nogil:
 cdef void start_stump(
     hf_stump_workspace* s, hf_arena* arena, const hf_rows* rows, int64_t n, int64_t n_outputs
 ) noexcept nogil:
-    # Takes the workspace of stumps on at most n samples.
+    # Allocates the workspace of stumps on at most n samples.
     cdef int64_t size = _w_bytes(rows), k = n_outputs
     cdef int side
     s.losses.n_outputs = n_outputs
@@ -79,7 +79,7 @@ cdef void _project(const hf_rows* rows, real* w, double nu) noexcept nogil:
 cdef void _move(
     const hf_rows* rows, real* w, real* v, const real* slope, double momentum, double rate, double nu
 ) noexcept nogil:
-    # v (IN, OUT) = momentum v - rate slope; w (IN, OUT) += v, and is projected onto the ball.
+    # Sets v (IN, OUT) = momentum v - rate slope and w (IN, OUT) += v, and projects w onto the ball.
     cdef real keep = <real> momentum, step = <real> -rate
     cdef int64_t j
     for j in range(rows.n_blocks * HF_LANES):
@@ -91,7 +91,7 @@ cdef void _move(
 cdef void _order_epoch(
     uint64_t key, uint64_t epoch, const uint32_t* shuffled, uint32_t* order, int64_t n
 ) noexcept nogil:
-    # Writes the order of an epoch: every sample once, in even strides over `shuffled` from a random start.
+    # Writes the order of an epoch: each sample once, in equal strides over `shuffled` from a random start.
     cdef hf_visits visits = hf_draw_visits(key, epoch, n)
     cdef int64_t i, at = visits.start
     for i in range(n):
@@ -108,8 +108,8 @@ cdef void clear_pull(hf_stump_workspace* s) noexcept nogil:
 
 
 cdef void _start_theta(const hf_members* m, const hf_schedule* c, hf_stump_workspace* s) noexcept nogil:
-    # Writes theta of both sides of w.x, whose signs are set (Alg. 1, line 2): logarithms of smoothed shares
-    # of the classes, or means of the targets.
+    # Writes theta of both sides of w.x, whose signs are set (Alg. 1, line 2): logarithms of smoothed class
+    # shares, or means of the targets.
     cdef double added = 0, both, share
     cdef double* sum
     cdef double* weight = s.pull.weight
@@ -137,8 +137,8 @@ cdef void _step(
     const hf_rows* rows, const hf_members* m, const hf_schedule* c, double eta, int64_t first, int64_t last,
     hf_stump_workspace* s
 ) noexcept nogil:
-    # Moves w and theta by one step on the samples order[first] to order[last - 1] (Alg. 1, lines 6 to 16):
-    # v = momentum v - eta / W slope, w += v; the same for theta.
+    # Moves w and theta by one step on samples order[first] to order[last - 1] (Alg. 1, lines 6 to 16): v =
+    # momentum v - eta / W slope, w += v; the same for theta.
     cdef double rate, slope
     cdef int64_t k
     cdef int side
@@ -167,7 +167,8 @@ cdef double _surrogate(const hf_rows* rows, const hf_members* m, hf_stump_worksp
 cdef double _start(
     const hf_rows* rows, const hf_members* m, const hf_schedule* c, uint64_t key, hf_stump_workspace* s
 ) noexcept nogil:
-    # Projects w, and writes the theta of its sides, the signs of w.x and speeds of 0; returns the surrogate.
+    # Projects w, and writes the theta of its sides, the signs of w.x and zero velocities; returns the
+    # surrogate.
     cdef int side
     hf_shuffle(key, s.shuffled, m.n)
     if rows.single:
@@ -201,11 +202,11 @@ cdef void fit_hyperplane(
     const hf_rows* rows, hf_members* m, const hf_schedule* c, uint64_t key, hf_stump_workspace* s,
     double* history, hf_watch* watch
 ) noexcept nogil:
-    # Runs Alg. 1: writes the best w and theta of those at the start and after the rounds. Ends early where
-    # `watch` says so.
+    # Runs Alg. 1: writes the w and theta with the least surrogate among those at the start and after each
+    # round. Ends early if `watch` says so.
     #
     # s.w       IN, OUT (n_blocks, 16)
-    # history   OUT (max_rounds + 1,) or NULL: the surrogate of each of these
+    # history   OUT (max_rounds + 1,) or NULL: the surrogate at the start and after each round
     cdef int64_t batch, n_steps, n_epochs, _, first, last, round = 0, waiting = 0, n_lowered = 0, n_done = 0
     cdef int64_t work
     cdef uint64_t epoch = 0
@@ -236,7 +237,7 @@ cdef void fit_hyperplane(
                     return
                 _step(rows, m, c, eta, first, last, s)
                 first = last
-        # w_old = w (line 4): its signs come with the surrogate.
+        # w_old = w (Alg. 1, line 4): _surrogate also writes its signs.
         before = value
         value = _surrogate(rows, m, s)
         round += 1

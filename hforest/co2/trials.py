@@ -43,7 +43,8 @@ def _values(name: str, values: Any) -> list[Any]:
     one_axis = values.ndim == 1 if isinstance(values, np.ndarray) else isinstance(values, Sequence)
     if not one_axis or isinstance(values, str | bytes):
         raise TypeError(
-            f"{name}: expected a sequence of values, got {type(values).__name__}; pass such as [{name}]"
+            f"{name}: expected a sequence of values, got {type(values).__name__}; pass a list such as "
+            f"[{name}]"
         )
     return list(values)
 
@@ -62,7 +63,7 @@ def _grid(
     ]
     if not grid:
         raise ValueError(
-            "nu, lr, max_features: expected at least one setting, got none; pass such as nu=[10]"
+            "nu, lr, max_features: expected at least one setting, got none; pass, for example, nu=[10]"
         )
     return grid
 
@@ -71,7 +72,7 @@ def _fixed(settings: Mapping[str, object] | None) -> dict[str, Any]:
     """Returns further arguments of `grow`: neither those that `search` sets nor arrays over samples."""
     if settings is not None and not isinstance(settings, Mapping):
         raise TypeError(
-            f"settings: expected None or a mapping, got {type(settings).__name__}; pass such as "
+            f"settings: expected None or a mapping, got {type(settings).__name__}; pass a dict such as "
             '{"max_depth": 8}'
         )
     fixed = dict(settings or {})
@@ -80,7 +81,7 @@ def _fixed(settings: Mapping[str, object] | None) -> dict[str, Any]:
     for name in fixed:
         if name not in known:
             raise ValueError(
-                f"settings: expected names of further arguments of grow, got {name!r}; choose from "
+                f"settings: expected names of other arguments of grow, got {name!r}; choose from "
                 + ", ".join(sorted(known))
             )
     return fixed
@@ -112,7 +113,8 @@ def _held_out(n: int, share: float, seed: int) -> _Part:
     n_held = int(check.number("held_out", share, 0.0, 1.0, open_low=True) * n)
     if not 0 < n_held < n:
         raise ValueError(
-            f"held_out: expected a share that leaves samples on both sides, got {share} of {n}; pass such as "
+            f"held_out: expected a share that leaves samples on both sides, got {share} of {n}; pass a "
+            "share such as "
             "0.2"
         )
     order = np.random.default_rng(seed).permutation(n)
@@ -122,15 +124,15 @@ def _held_out(n: int, share: float, seed: int) -> _Part:
 def _bootstraps(n: int, n_trees: int, fixed: Mapping[str, Any], seed: int) -> _Part:
     if "bootstrap" in fixed:
         raise ValueError(
-            "settings['bootstrap']: expected none without held_out, for out-of-bag errors need bootstraps, "
-            f"got {type(fixed['bootstrap']).__name__}; pass held_out=0.2"
+            "settings['bootstrap']: expected no value without held_out, since out-of-bag errors need "
+            f"bootstrap samples, got {type(fixed['bootstrap']).__name__}; pass held_out=0.2"
         )
     counts = bootstrap_counts(n, check.integer("n_trees", n_trees, 1, check.MAX_TREES), rng=seed)
     judges = np.flatnonzero((counts == 0).any(axis=0))
     if not len(judges):
         raise ValueError(
-            "n_trees: expected so many that some tree does not draw some sample, got "
-            f"{n_trees} that draw all {n}; pass more, or held_out=0.2"
+            f"n_trees: expected enough trees that at least one sample is out-of-bag, got {n_trees} that "
+            f"draw all {n}; pass a larger n_trees, or held_out=0.2"
         )
     return _Part(None, judges, counts)
 
@@ -250,7 +252,11 @@ def search(
 def _tried(trials: Trials) -> list[tuple[Any, ...]]:
     """Returns the rows of a caller's trials."""
     check.instance(
-        "trials", trials, Trials, "a Trials", "pass what search returned or what checkpoint was called with"
+        "trials",
+        trials,
+        Trials,
+        "a Trials",
+        "pass the value that search returned or that checkpoint received",
     )
     sizes: check.Sizes = {}
     with check.fields_of("trials"):

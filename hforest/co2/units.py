@@ -75,7 +75,8 @@ def with_units(forest: Forest, x: Units, y: Units | None) -> Forest:
     """Returns a forest that was grown on standardised columns and targets, converted to the original units.
 
     A split ``sum w_j (x_j - m_j) / s_j > t`` is ``sum (w_j / s_j) x_j > t + sum w_j m_j / s_j``; both sides
-    are multiplied by the power of two that puts the largest number of w between 1/2 and 1.
+    are multiplied by the power of two that puts the largest number of w between 1/2 and 1. On the CPU
+    `forest.data` is overwritten.
     """
     xp, real = dispatch.array_module(forest.threshold), forest.threshold.dtype
     feature, indptr, indices = (dispatch.to_numpy(a) for a in (forest.feature, forest.indptr, forest.indices))
@@ -83,19 +84,21 @@ def with_units(forest: Forest, x: Units, y: Units | None) -> Forest:
     single = np.flatnonzero(feature >= 0)
     f = feature[single]
     threshold[single] = threshold[single] * x.deviation[f] + x.mean[f]
-    data = dispatch.to_numpy(forest.data) / x.deviation[indices]
-    node = np.repeat(np.arange(len(feature)), np.diff(indptr))
-    shift = np.zeros(len(feature))
-    np.add.at(shift, node, data * x.mean[indices])
-    largest = np.zeros(len(feature))
-    np.maximum.at(largest, node, np.abs(data))
-    exponent = -np.frexp(largest)[1]
+    data = dispatch.to_numpy(forest.data)
+    shift, exponent = np.zeros(len(feature)), np.zeros(len(feature), np.int32)
+    block = max(1, _VALUES // len(x.mean))  # nodes
+    for first in range(0, len(feature), block):
+        begin = indptr[first : first + block + 1]
+        of, some = slice(first, first + block), slice(begin[0], begin[-1])
+        node = np.repeat(np.arange(len(begin) - 1), np.diff(begin))
+        scaled, largest = data[some] / x.deviation[indices[some]], np.zeros(len(begin) - 1)
+        np.add.at(shift[of], node, scaled * x.mean[indices[some]])
+        np.maximum.at(largest, node, np.abs(scaled))
+        exponent[of] = -np.frexp(largest)[1]
+        data[some] = np.ldexp(scaled, exponent[of][node])
     oblique = feature == -2
     threshold[oblique] = np.ldexp(threshold + shift, exponent)[oblique]
-    forest = forest._replace(
-        threshold=xp.asarray(threshold.astype(real)),
-        data=xp.asarray(np.ldexp(data, exponent[node]).astype(real)),
-    )
+    forest = forest._replace(threshold=xp.asarray(threshold.astype(real)), data=xp.asarray(data))
     if y is None:
         return forest
     value = dispatch.to_numpy(forest.value) * y.deviation + y.mean

@@ -5,7 +5,7 @@
 
 enum { HF_STREAM_ORDER = 8, HF_STREAM_EPOCH = 9 };
 
-/* Writes a permutation of 0 to n - 1 that depends on the key alone, by a Fisher-Yates shuffle. order: OUT (n,). */
+/* Writes a permutation of 0 to n - 1 that depends only on the key, by a Fisher-Yates shuffle. order: OUT (n,). */
 HF_BOTH void hf_shuffle(uint64_t key, uint32_t *order, int64_t n) {
     hf_draw draw = {{0, 0, 0, 0}};
     for (int64_t i = 0; i < n; ++i) order[i] = (uint32_t)i;
@@ -18,12 +18,12 @@ HF_BOTH void hf_shuffle(uint64_t key, uint32_t *order, int64_t n) {
     }
 }
 
-/* Visit i of an epoch is place (start + i stride) mod n of the permutation; stride < n, and prime to n. */
+/* Visit i of an epoch takes place (start + i stride) mod n of the permutation; stride < n is coprime to n. */
 typedef struct {
     int64_t start, stride;
 } hf_visits;
 
-/* Returns the visits of an epoch to n > 0 places. */
+/* Returns the visits of an epoch over n > 0 places. */
 HF_BOTH hf_visits hf_draw_visits(uint64_t key, uint64_t epoch, int64_t n) {
     const hf_draw draw = hf_philox(key, epoch, HF_STREAM_EPOCH);
     const int64_t start = hf_below(draw.word[0], (uint32_t)n);

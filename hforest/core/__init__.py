@@ -6,7 +6,7 @@ from pathlib import Path
 # Without this an import of the package without compiled modules would only name a missing module.
 if importlib.util.find_spec("hforest.core.machine") is None:
     raise ImportError(
-        f"hforest: expected compiled extension modules in {Path(__file__).parent}, got the sources; run "
+        f"hforest: expected compiled extension modules in {Path(__file__).parent}, got only the sources; run "
         f"'pip install -e .' in {Path(__file__).parents[2]} (it needs a C compiler), or import an installed "
         "hforest from another folder"
     )

@@ -1,16 +1,17 @@
 from libc.stdint cimport int64_t
 
 
-# What precedes the memory of each block; it keeps malloc's alignment.
+# The header of each block. Its size keeps malloc's alignment for the array after it.
 cdef struct hf_block:
     hf_block* before
     hf_block* next
 
 
-# Memory that is given back together, by `release`. One of zeros is empty. One thread at a time changes it.
+# Memory that is freed together, by `release`. An arena of zeros is empty. Only one thread at a time may
+# change it.
 cdef struct hf_arena:
     hf_block* last
-    bint failed       # memory was out once: nothing more is handed out
+    bint failed       # an allocation has failed: all later ones fail too
 
 cdef bint resize(hf_arena* arena, void* array, int64_t n_bytes) noexcept nogil
 cdef void* take(hf_arena* arena, int64_t n_bytes) noexcept nogil

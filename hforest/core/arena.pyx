@@ -1,12 +1,12 @@
-"""Arenas: all memory of a call, of a thread or of a tree, and whether there was enough of it.
+"""Arenas: all memory of a call, a thread or a tree, with one check of whether there was enough of it.
 
     work.value, work.index = <float*> take(arena, 4 * n), <uint32_t*> take(arena, 4 * n)
-    if arena.failed:                        asked once, after all that is taken
+    if arena.failed:                        checked once, after all allocations
         return False
     ...
     release(arena)
 
-A block holds one array and no more, so that AddressSanitizer sees what is read or written beyond it:
+A block holds a single array, so that AddressSanitizer detects accesses beyond it:
 
     arena.last --> | before, next | array |       `before` and `next`: the arena's other blocks
 """
@@ -16,9 +16,9 @@ from libc.string cimport memset
 
 
 cdef bint resize(hf_arena* arena, void* array, int64_t n_bytes) noexcept nogil:
-    # Gives an array another size; returns whether there was memory.
+    # Changes the size of an array; returns whether there was memory.
     #
-    # array  IN, OUT  the address of a pointer: NULL, or what this arena handed out
+    # array  IN, OUT  the address of a pointer: NULL, or an array of this arena
     cdef void** at = <void**> array
     cdef hf_block* block = <hf_block*> at[0]
     cdef bint is_new = block == NULL
@@ -41,7 +41,7 @@ cdef bint resize(hf_arena* arena, void* array, int64_t n_bytes) noexcept nogil:
 
 
 cdef void* take(hf_arena* arena, int64_t n_bytes) noexcept nogil:
-    # Returns memory for an array; NULL if there is none, now or before.
+    # Returns memory for an array; NULL if this allocation or an earlier one failed.
     cdef void* array = NULL
     resize(arena, &array, n_bytes)
     return array
@@ -55,7 +55,7 @@ cdef void* take_zeros(hf_arena* arena, int64_t n_bytes) noexcept nogil:
 
 
 cdef void release(hf_arena* arena) noexcept nogil:
-    # Gives all memory back; the arena is empty.
+    # Frees all memory; the arena is then empty.
     cdef hf_block* block = arena.last
     while block != NULL:
         arena.last = block.before

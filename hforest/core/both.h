@@ -1,5 +1,5 @@
-/* Included first by the headers that the C compiler and NVRTC both compile. Such a header includes only others of its
-   kind; launch.py puts their texts in the place of their includes. HF_BOTH stands before a function for both. */
+/* Included first by headers that both the C compiler and NVRTC compile. Such a header includes only headers of this
+   kind; launch.py replaces the includes by their texts. HF_BOTH precedes functions for both. */
 #ifndef HFOREST_BOTH_H
 #define HFOREST_BOTH_H
 

@@ -172,7 +172,9 @@ def at_least_one(sizes: Sizes, *names: str) -> None:
     """Checks that none of the named sizes is 0."""
     for name in names:
         if sizes[name] < 1:
-            raise ValueError(f"{name}: expected at least 1, got {sizes[name]}; only n_samples may be 0")
+            raise ValueError(
+                f"{name}: expected at least 1, got {sizes[name]}; pass larger arrays: only n_samples may be 0"
+            )
 
 
 def tree_depth(name: str, a: Array) -> int:
@@ -181,7 +183,7 @@ def tree_depth(name: str, a: Array) -> int:
     if not 1 <= depth <= MAX_DEPTH or a.shape[1] != 2**depth - 1:
         raise ValueError(
             f"{name}: expected shape (n_trees, 2**depth - 1) with 1 <= depth <= {MAX_DEPTH}, "
-            f"got {tuple(a.shape)}; pass a column for each vertex, 7 for depth 3"
+            f"got {tuple(a.shape)}; pass one column per vertex: 7 for depth 3"
         )
     return depth
 
@@ -191,7 +193,7 @@ def fern_depth(name: str, a: Array) -> int:
     if a.ndim != 2 or not 1 <= a.shape[1] <= MAX_DEPTH:
         raise ValueError(
             f"{name}: expected shape (n_ferns, depth) with 1 <= depth <= {MAX_DEPTH}, "
-            f"got {tuple(a.shape)}; pass a column for each decision"
+            f"got {tuple(a.shape)}; pass one column per decision"
         )
     return a.shape[1]
 
@@ -200,7 +202,7 @@ DROP = "impute or drop such samples"
 """Remedy for NaN and infinity in samples."""
 OF_LAYERS = f"{DROP}, or lower the learning rate if layers before this one computed them"
 """Remedy if samples may come from other layers of a network."""
-DIVERGED = "training has diverged, go back to a checkpoint or lower the learning rate"
+DIVERGED = "training has diverged: go back to a checkpoint or lower the learning rate"
 """Remedy for NaN in parameters."""
 
 
@@ -333,8 +335,8 @@ def steps(name: str, a: Array, reached: int, what: str) -> None:
     def fail(flat: int) -> None:
         index, value = _where(a, flat)
         raise ValueError(
-            f"{name}: expected 0 <= last <= {what} = {reached}, got {value} at index {index}; pass the steps "
-            "1, 2, ... in order, each once, and the state of these parameters"
+            f"{name}: expected 0 <= last <= {what} = {reached}, got {value} at index {index}; number the "
+            "steps 1, 2, ... without gaps, and pass the state of these parameters"
         )
 
     values(a, gpu.STEP, fail, reached + 1)
@@ -350,8 +352,8 @@ def rows(name: str, a: Array, n_rows: int) -> None:
         "pass the rows that belong to this parameter", IndexError,
     )  # fmt: skip
     require(
-        (a[1:] > a[:-1]).all(), name, "strictly increasing rows", "some out of order or twice",
-        "pass rows as hforest.hinge's sparse gradients give them, or numpy.unique(rows)",
+        (a[1:] > a[:-1]).all(), name, "strictly increasing rows", "rows out of order or repeated",
+        "pass numpy.unique(rows), or the rows of a sparse gradient of hforest.hinge",
     )  # fmt: skip
 
 
@@ -373,7 +375,10 @@ def outputs(written: Mapping[str, Array], read: Mapping[str, Any]) -> None:
             # C-contiguous arrays overlap if their bounds do.
             overlap = xp.may_share_memory(a, b) and b.size
             overlap = overlap and (b.flags.c_contiguous or xp.shares_memory(a, b))
-            require(not overlap, name, "memory of its own", f"an array that overlaps {other}", "pass a copy")
+            require(
+                not overlap, name, "memory that no other argument uses", f"an array that overlaps {other}",
+                "pass a copy",
+            )  # fmt: skip
         others.append((name, a))
 
 
@@ -418,7 +423,7 @@ def memory(name: str, what: str, n_bytes: int) -> Iterator[None]:
     MemoryError
         The system has less memory.
     """
-    message = f"{name}: expected {what} that fit into memory, got {n_bytes} bytes of them; choose fewer"
+    message = f"{name}: expected {what} that fit into memory, got {n_bytes} bytes; choose fewer"
     if n_bytes >= 2**62:
         raise ValueError(message)
     try:
@@ -494,7 +499,7 @@ def choice(name: str, value: Any, options: Collection[Any]) -> Any:
 
 def path(name: str, value: Any) -> str:
     """Returns the path of a file as a str, from a str or a path object."""
-    remedy = 'pass such as "model.npz"'
+    remedy = 'pass a path such as "model.npz"'
     instance(name, value, str | os.PathLike, "a path", remedy)
     text = os.fsdecode(value)
     require(text and "\0" not in text, name, "a path", repr(text), remedy)
@@ -528,7 +533,7 @@ def called_with(name: str, value: Callable[..., object], arguments: str, remedy:
     names = [word.removesuffix("=...") for word in words if word.endswith("=...")]
     fault = _misfit(value, len(words) - len(names), names)
     require(
-        not fault, name, f"a function to be called with ({arguments})", f"one that cannot be ({fault})",
+        not fault, name, f"a function that accepts ({arguments})", f"one that does not ({fault})",
         remedy, TypeError,
     )  # fmt: skip
 
@@ -563,7 +568,7 @@ def same(name: str, values: Sequence[Any], remedy: str) -> None:
     """Checks that all workers passed the same value."""
     for rank, value in enumerate(values):
         got = f"{values[0]} on worker 0 and {value} on worker {rank}"
-        require(value == values[0], name, "the same on every worker", got, remedy)
+        require(value == values[0], name, "the same value on every worker", got, remedy)
 
 
 def seed(rng: Any) -> int:

@@ -1,12 +1,12 @@
-// Precedes the gpu.cu of every subpackage (launch.py joins them). `real` is float or double: the launcher compiles with
-// -Dreal=... Sizes and flat indices have 64 bits, because n_samples * n_trees exceeds 32.
+// Precedes the gpu.cu of every subpackage (launch.py concatenates them). `real` is float or double: the launcher
+// compiles with -Dreal=... Sizes and flat indices have 64 bits, because n_samples * n_trees may exceed 32 bits.
 
 #include "core/philox.h"
 #include "core/score.h"
 
 typedef int64_t size;
 
-// Shared memory of a block, of as many bytes as the launch says.
+// Shared memory of a block; the launch sets its size.
 #ifdef __CUDACC_RTC__
 extern __shared__ double block_memory[];
 #endif
@@ -20,13 +20,13 @@ __device__ static inline real magnitude(real a) { return fabs(a); }
 
 __device__ static inline double sign(real a) { return (double)(a > 0) - (double)(a < 0); }
 
-// Returns a threshold between two values of `real`, as in score.h.
+// Returns a threshold between two values of `real`, as score.h does.
 __device__ static inline double between(double low, double high) {
     return sizeof(real) == 4 ? hf_between_f32(low, high) : hf_between_f64(low, high);
 }
 
-// Returns the sum of `own` over the threads of the block before this one; in shared, one element a thread, the sums up to
-// each thread. All threads of the block call it.
+// Returns the sum of `own` over the threads of the block before this one, and writes the sum up to and including each
+// thread to shared (one element per thread). All threads of the block call it.
 template <typename T> __device__ static inline T sum_before(T own, T *shared) {
     const int t = (int)threadIdx.x;
     shared[t] = own;

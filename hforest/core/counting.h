@@ -1,4 +1,4 @@
-/* Counts the calls of vector bodies and of scorers, in bounds-checked builds alone: tests look whether each is taken.
+/* Counts the calls of vector bodies and of scorers, only in bounds-checked builds: tests check that each is used.
    machine.pyx owns the list of the counters of all extension modules, and _bodies_taken returns them. */
 #ifndef HFOREST_COUNTING_H
 #define HFOREST_COUNTING_H
@@ -17,7 +17,7 @@ typedef struct hf_counter {
     struct hf_counter *next;
 } hf_counter;
 
-/* The capsule of the head of the list. */
+/* The name of the capsule with the head of the list. */
 #define HF_COUNTERS "hforest.core.machine._counters"
 
 #if defined(HF_DEBUG) && defined(Py_PYTHON_H) && !defined(HF_OWNS_COUNTERS)
@@ -36,7 +36,7 @@ static void hf_count(hf_counter *c, const char *package, const char *body) {
     c->next = __atomic_exchange_n(hf_counters, c, __ATOMIC_ACQ_REL);
 }
 
-/* Counts a call of a body of a subpackage; the first statement of a C function passes __func__. */
+/* Counts a call of a body of a subpackage. A C function passes __func__ in its first statement. */
 #define HF_COUNT(package, body)             \
     do {                                    \
         static hf_counter counter_;         \

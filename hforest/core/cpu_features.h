@@ -1,12 +1,12 @@
-/* Vector extensions of the running processor, as the compiler's runtime reports them: it checks that the operating
-   system saves the wide registers too. */
+/* Vector extensions of the running processor, as the compiler's runtime reports them; it also checks that the operating
+   system saves the wide registers. */
 #ifndef HFOREST_CPU_FEATURES_H
 #define HFOREST_CPU_FEATURES_H
 
-/* HF_GATHERS: gather instructions of AVX-512 are faster than single loads. On AMD they are slower. */
+/* HF_GATHERS: AVX-512 gather instructions are faster than single loads. On AMD they are slower. */
 enum { HF_AVX2 = 1, HF_AVX512 = 2, HF_NEON = 4, HF_GATHERS = 8 };
 
-/* Returns the flags above that hold. */
+/* Returns the set of flags that hold. */
 static int hf_cpu_features(void) {
     int found = 0;
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
@@ -46,8 +46,8 @@ static inline void omp_set_num_threads(int n) { (void)n; }
 
 enum { HF_MAX_THREADS = 1024 /* more overflow the stack of the OpenMP runtime's calling thread */ };
 
-/* Returns the number of threads that a parallel region of the calling thread may have. Each native thread has a setting
-   of its own, which begins with that of the environment and has no bound. */
+/* Returns the number of threads that a parallel region of the calling thread may have. Each native thread has its own
+   setting, whose initial value comes from the environment and may exceed HF_MAX_THREADS. */
 static inline int hf_threads(void) {
     const int n = omp_get_max_threads();
     return n < HF_MAX_THREADS ? n : HF_MAX_THREADS;

@@ -33,7 +33,7 @@ def on_current_device(name: str, a: Any) -> None:
     if here != there:
         raise ValueError(
             f"{name}: expected device {here}, the current one, got device {there}; call inside "
-            f"`with cupy.cuda.Device({there}):`, with all arrays there"
+            f"`with cupy.cuda.Device({there}):`, and pass arrays of one device"
         )
 
 
@@ -111,6 +111,6 @@ def using(backend: Literal["reference"]) -> AbstractContextManager[None]:
     if not isinstance(backend, str) or backend != "reference":
         raise ValueError(
             f"backend: expected 'reference', got {backend!r}; "
-            "CPU and GPU are chosen by the arrays that a call is given"
+            "leave it out: the arrays of a call decide between CPU and GPU"
         )
     return forced(backend)

@@ -81,13 +81,15 @@ def _target(path: FilePath) -> str:
         error = IsADirectoryError if stat.S_ISDIR(mode) else OSError
         raise error(f"{name}: expected a new or a regular file, got {_kind(mode)}; choose the path of a file")
     if not os.path.basename(name):
-        raise IsADirectoryError(f"{name!r}: expected the path of a file, got that of a folder; add a name")
+        raise IsADirectoryError(
+            f"{name!r}: expected the path of a file, got the path of a folder; add a file name"
+        )
     target = os.path.realpath(name)
     folder = os.path.dirname(target)
     if not os.path.isdir(folder):
         raise FileNotFoundError(
-            f"{name}: expected a file in a folder that exists, got the folder {folder}, which does not; "
-            "make the folder, or choose another path"
+            f"{name}: expected a file in a folder that exists, got {folder}, which does not exist; create "
+            "it, or choose another path"
         )
     return target
 
@@ -209,7 +211,7 @@ def check_writable(path: FilePath) -> None:
     except OSError as error:
         raise type(error)(
             f"{os.fsdecode(path)}: expected a file that can be written, got an error ({error.strerror}); "
-            "choose another path, or change the rights of the folder"
+            "choose another path, or change the permissions of the folder"
         ) from None
 
 
@@ -259,17 +261,17 @@ def _check_members(archive: zipfile.ZipFile, stream: BinaryIO, size: int) -> Non
     end = stream.read(22)
     members = archive.infolist()
     if len(end) < 22 or end[:4] != b"PK\5\6":
-        raise ValueError("bytes after its end")
+        raise ValueError("bytes after the end of the archive")
     count = struct.unpack_from("<H", end, 10)[0]
     if count not in (len(members), 0xFFFF):
-        raise ValueError(f"{len(members)} members of {count}")
+        raise ValueError(f"{len(members)} of {count} members")
     if len(set(archive.namelist())) != len(members):
-        raise ValueError("two members of one name")
+        raise ValueError("two members with the same name")
     for info in members:
         if not info.filename.endswith(".npy"):
-            raise ValueError(f"a member {info.filename!r} that is no array")
+            raise ValueError(f"a member {info.filename!r} that is not an array")
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise ValueError(f"a member {info.filename!r} of an unknown compression")
+            raise ValueError(f"a member {info.filename!r} in an unknown compression")
         ratio = 1 if info.compress_type == zipfile.ZIP_STORED else _MAX_RATIO
         if info.compress_size > size or info.file_size > ratio * info.compress_size:
             raise ValueError(f"a member {info.filename!r} larger than the file")
@@ -356,7 +358,7 @@ class Archive(Mapping[str, np.ndarray]):
                 or stream.tell() + math.prod(shape) * dtype.itemsize != info.file_size
             ):
                 raise ValueError(
-                    f"{info.filename!r} of another size than its shape {shape} and dtype {dtype}"
+                    f"{info.filename!r} in a size that contradicts its shape {shape} and dtype {dtype}"
                 )
         return shape, dtype
 
@@ -408,7 +410,9 @@ def _unreadable(name: str, what: str, error: Exception) -> Exception:
     if isinstance(error, FileNotFoundError):
         return FileNotFoundError(f"{name}: expected {what}, got no such file; check the path")
     if isinstance(error, PermissionError):
-        return PermissionError(f"{name}: expected {what}, got a file that may not be read; change its rights")
+        return PermissionError(
+            f"{name}: expected {what}, got a file without permission to read; change its permissions"
+        )
     if isinstance(error, MemoryError):
         return MemoryError(
             f"{name}: expected arrays that fit into memory, got larger ones ({error}); free memory, or store "
@@ -417,13 +421,13 @@ def _unreadable(name: str, what: str, error: Exception) -> Exception:
     if isinstance(error, _PythonObjectsError):
         return ValueError(
             f"{name}: expected {what}, got Python objects in the array {str(error)!r}, which are not loaded; "
-            "if you trust the file, write its numbers and texts to another one:\n"
+            "if you trust the file, write its numbers and texts to a new one:\n"
             f"    file = numpy.load({name!r}, allow_pickle=True)\n"
             "    numpy.savez('new.npz', **{name: numpy.array(a.tolist()) for name, a in file.items()})"
         )
     return ValueError(
         f"{name}: expected {what}, got an unreadable file ({type(error).__name__}: {error}); "
-        "it is damaged, truncated or of another kind: restore it or start anew"
+        "it is damaged, truncated or of another format: restore it or create a new one"
     )
 
 

@@ -1,24 +1,24 @@
-// What CuPy's own kernels would do with float32 subnormals as 0. A thread owns a number.
+// Operations in which CuPy's own kernels would flush float32 subnormals to 0. One thread per number.
 
-// wide (n,), OUT: numbers (n,), IN, in float64.
+// wide (n,), OUT: number (n,), IN, in float64.
 extern "C" __global__ void widen(const real *__restrict__ number, size n, double *__restrict__ wide) {
     const size i = thread_number();
     if (i < n) wide[i] = number[i];
 }
 
-// narrow (n,), OUT: numbers (n,), IN, rounded.
+// narrow (n,), OUT: wide (n,), IN, rounded to `real`.
 extern "C" __global__ void round_numbers(const double *__restrict__ number, size n, real *__restrict__ narrow) {
     const size i = thread_number();
     if (i < n) narrow[i] = (real)number[i];
 }
 
-// a (n_rows, width), IN and OUT: each row times its factor (n_rows,), IN, as a `real`.
+// a (n_rows, width), IN and OUT: each row is multiplied by its factor (n_rows,), IN, rounded to `real`.
 extern "C" __global__ void scale_rows(const double *__restrict__ factor, size n_rows, size width, real *__restrict__ a) {
     const size i = thread_number();
     if (i < n_rows * width) a[i] = a[i] * (real)factor[i / width];
 }
 
-// Numbers of `real`, finite (kind 0) or not NaN (1), or indices (2) or steps (3) from 0 to stop - 1.
+// Arrays to be checked: numbers that must be finite (kind 0) or not NaN (1), indices (2) or steps (3) in [0, stop).
 struct Values {
     const real *numbers;
     const int *indices;

@@ -24,12 +24,12 @@ def no_attribute(owner: str, name: str, obj: object) -> AttributeError:
     if owner == "hforest" and name in BY_THEIR_OWN_NAME:
         remedy = f"write import hforest.{name}"
     elif name in NAMES:
-        remedy = f"here it is {NAMES[name]}"
+        remedy = f"use {NAMES[name]}"
     elif homes:
         here = [home for home in homes if owner.startswith(home.rpartition(".")[0])]
         remedy = f"write {' or '.join(here or homes)}"
     else:
-        remedy = "dir() lists the names"
+        remedy = "call dir() for a list of them"
     return AttributeError(f"{owner}: expected one of its names, got {name!r}; {remedy}", name=name, obj=obj)
 
 

@@ -46,15 +46,15 @@ def check_places(base: IntArray, offset: IntArray, size: int, *, some: bool = Tr
         check.at_least_one(sizes, "n_samples", "n_columns")
     if max(sizes["n_samples"], sizes["n_columns"], size) > check.MAX_COUNT:
         raise ValueError(
-            f"base: expected less than 2**31 windows in less than 2**31 numbers, got {sizes['n_samples']} in "
-            f"{size}; take a part of them"
+            "base: expected fewer than 2**31 windows on fewer than 2**31 numbers, got "
+            f"{sizes['n_samples']} on {size}; pass fewer"
         )
     if check.values_checked() and sizes["n_samples"] and sizes["n_columns"]:
         least, first = int(base.min()), int(base.min()) + int(offset.min())
         last = int(base.max()) + int(offset.max())
         if least < 0 or first < 0 or last >= size:
             raise IndexError(
-                f"base: expected windows inside the {size} numbers of x, got some from "
+                f"base: expected windows inside the {size} numbers of x, got windows from "
                 f"{min(least, first)} to {last}; choose base and offset inside x.ravel()"
             )
 

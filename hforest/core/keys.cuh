@@ -1,7 +1,7 @@
-// Numbers as keys: unsigned integers in their order. The array module sorts keys, not numbers: CuPy's own kernels make
-// float32 subnormals 0, and its sort of numbers orders NaN by its sign.
+// Numbers as keys: unsigned integers with the same order. The array module sorts keys instead of numbers, because
+// CuPy's own kernels flush float32 subnormals to 0, and its sort of numbers orders NaN by sign.
 
-// Returns a number as a key of the same order; -0 has the key of 0. `unordered` is the inverse.
+// Returns the key of a number; -0 has the key of 0. `unordered` is the inverse.
 __device__ static inline uint64_t ordered(float a) {
     unsigned bits;
     a += 0.0f;
@@ -27,13 +27,13 @@ __device__ static inline double unordered(uint64_t key, double) {
     return a;
 }
 
-// key (n,), OUT: those of numbers (n,), IN; NaN has the greatest. A thread owns a number.
+// key (n,), OUT: keys of number (n,), IN; NaN has the greatest key. One thread per number.
 extern "C" __global__ void keys_of_numbers(const real *__restrict__ number, size n, unsigned long long *__restrict__ key) {
     const size i = thread_number();
     if (i < n) key[i] = number[i] == number[i] ? ordered(number[i]) : ~0ull;
 }
 
-// number (n,), OUT: those of keys (n,), IN. A thread owns a number.
+// number (n,), OUT: numbers of key (n,), IN. One thread per number.
 extern "C" __global__ void numbers_of_keys(
     const unsigned long long *__restrict__ key, size n, double *__restrict__ number
 ) {

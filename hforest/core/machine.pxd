@@ -1,11 +1,11 @@
 from libc.stdint cimport int32_t, int64_t
 
-# The number of threads of a parallel region: every one names it.
+# The number of threads of a parallel region; every region passes it.
 cdef extern from "core/cpu_features.h" nogil:
     int hf_threads()
 
-# How a long call ends early. Its parallel loops run over hf_units(...) iterations; hf_begin says which of
-# them are to run, and hf_end follows those. The calling thread looks for signals all the time (watch.h).
+# How a long call ends early. Its parallel loops run over hf_units(...) iterations; hf_begin returns which of
+# them have to run, and hf_end follows these. The calling thread checks for signals throughout (watch.h).
 cdef extern from "core/watch.h" nogil:
     ctypedef struct hf_watch:
         bint stopped
@@ -22,19 +22,20 @@ cdef void start_watch(hf_watch* watch) noexcept nogil
 
 
 cdef inline int raise_interrupt(const hf_watch* watch) except -1:
-    # Called with the GIL after the work: the exception of the signal handler is pending.
+    # Called with the GIL after the work; the exception of the signal handler is pending.
     return -1 if watch.interrupted else 0
 
 
 cdef inline int raise_stopped(const hf_watch* watch, str message, int64_t n=0) except -1:
-    # The same for work that takes memory: MemoryError where it was out. A "{}" of the message stands for n.
+    # The same for work that allocates: raises MemoryError if memory ran out. "{}" in the message stands for
+    # n.
     raise_interrupt(watch)
     if watch.stopped:
         raise MemoryError(message.format(n))
     return 0
 
 
-# Returns the vector path in use, one of simd.h's HF_PATH_...
+# Returns the vector path in use, one of HF_PATH_... in simd.h.
 cdef int simd_path() noexcept nogil
 
 # Returns whether gather instructions are faster than single loads on this processor.

@@ -1,5 +1,5 @@
-"""Threads, compiler and processor; values of context variables; the scans by which validation reads every
-array of a call; and two loops with which benches measure the highest rates of memory and of loads."""
+"""Threads, compiler and processor; values of context variables; the scans that validate every array of a
+call; and two loops with which benches measure the highest rates of memory and of loads."""
 
 import os
 
@@ -52,7 +52,7 @@ cdef extern from *:
         hf_counter* next
 
 cdef enum:
-    BLOCK = 1 << 14  # elements of one parallel step of a scan
+    BLOCK = 1 << 14  # elements per unit of work of a scan
 
 
 MAX_THREADS = HF_MAX_THREADS
@@ -60,7 +60,7 @@ cdef unsigned long _main_thread = 0
 
 
 def set_main_thread(unsigned long ident):
-    """Says which thread runs signal handlers: the one with this `threading.Thread.ident`."""
+    """Sets the thread that runs signal handlers: the one with this `threading.Thread.ident`."""
     global _main_thread
     _main_thread = ident
 
@@ -70,9 +70,10 @@ cdef void start_watch(hf_watch* watch) noexcept nogil:
 
 
 cdef class Within:
-    """Gives a context variable a value inside a `with` block.
+    """Sets a context variable for the duration of a `with` block.
 
-    Compiled, since a signal handler may raise between any two steps of Python code: the value would stay.
+    It is compiled because a signal handler may raise between any two steps of Python code, and the value
+    would then stay set.
     """
 
     cdef object _variable, _value, _token
@@ -98,7 +99,7 @@ def openmp():
 
 
 def cpu_features():
-    """Returns the names of this processor's vector extensions that hforest has kernels for."""
+    """Returns the names of this processor's vector extensions for which hforest has kernels."""
     cdef int found = hf_cpu_features()
     return tuple(
         name for name, bit in (("avx2", HF_AVX2), ("avx512", HF_AVX512), ("neon", HF_NEON)) if found & bit
@@ -116,7 +117,7 @@ cdef int simd_path() noexcept nogil:
     return _path
 
 
-# Whether kernels use gather instructions, where the path has them.
+# Whether kernels use gather instructions, if the path has them.
 cdef int _gathers = (hf_cpu_features() & HF_GATHERS) != 0
 
 
@@ -125,21 +126,21 @@ cdef int simd_gathers() noexcept nogil:
 
 
 def gathers():
-    """Returns whether kernels use gather instructions where the vector path has them."""
+    """Returns whether kernels use gather instructions on vector paths that have them."""
     return bool(_gathers)
 
 
 def set_gathers(use):
-    """Lets kernels use gather instructions, or single loads; both give the same bits."""
+    """Selects gather instructions or single loads for kernels; both are bit-identical."""
     global _gathers
     _gathers = bool(use)
 
 
 def simd_paths():
-    """Returns the vector paths that this build and processor can run, from the plainest to the best.
+    """Returns the vector paths that this build and processor can run, from the simplest to the fastest.
 
-    "vector" stands for the compiler's vector types in the instructions that every processor of the
-    architecture has: SSE2 on x86-64, NEON on ARM. A kernel without such a path takes its plain one.
+    "vector" is the compiler's vector types in instructions that every processor of the architecture has: SSE2
+    on x86-64, NEON on ARM. A kernel that lacks a path uses its plain one.
     """
     portable = ("vector",) if HF_VECTORS else ()
     return ("plain", *portable, *(name for name in cpu_features() if name in _PATHS))
@@ -151,7 +152,7 @@ def simd():
 
 
 def set_simd(name):
-    """Chooses the vector path of this process; every path gives the same bits."""
+    """Sets the vector path of this process; all paths are bit-identical."""
     global _path
     if name not in simd_paths():
         raise ValueError(
@@ -161,7 +162,7 @@ def set_simd(name):
     _path = _PATHS[name]
 
 
-# The best path is the last one.
+# The last path is the fastest one.
 set_simd(os.environ.get("HFOREST_SIMD") or (simd_paths())[len(simd_paths()) - 1])
 
 
@@ -177,18 +178,18 @@ def end_threads():
 
 
 def set_num_threads(n):
-    """Lets calls from this Python thread use `n` threads; a build without OpenMP has one."""
+    """Sets the number of threads for calls from this Python thread; a build without OpenMP always has one."""
     omp_set_num_threads(n)
 
 
-# The counters of the bodies that were taken; core/counting.h of every module adds its own.
+# The list of counters; core/counting.h adds those of each module.
 cdef hf_counter* _first_counter = NULL
 _counters = PyCapsule_New(&_first_counter, HF_COUNTERS, NULL)
 
 
 def _bodies_taken():
-    """Returns how often each scorer and vector body was called in this process, by a name such as
-    "hinge.route_tile_f32_avx2"; None but in bounds-checked builds.
+    """Returns the number of calls of each scorer and vector body in this process, by a name such as
+    "hinge.route_tile_f32_avx2"; None except in bounds-checked builds.
     """
     cdef hf_counter* counter = _first_counter
     taken = {}
@@ -206,8 +207,8 @@ ctypedef fused element:
 
 
 cdef inline element _sign(element value, int32_t stop) noexcept nogil:
-    # Returns a number one of whose bits says whether a value is bad. The exponent has all bits set in
-    # infinities and NaNs only: one more sets the bit above it. An integer sets the highest bit.
+    # Returns a number with a bit that is set if the value is bad. Only infinities and NaNs have all exponent
+    # bits set: adding one carries into the bit above. An integer sets the highest bit.
     if element is uint32_t:
         return (value << 1 >> 24) + 1
     elif element is uint64_t:
@@ -234,7 +235,7 @@ cdef bint _any_bad(const element* a, Py_ssize_t n, int32_t stop) noexcept nogil:
 
 
 cdef Py_ssize_t _first_bad(const element* a, Py_ssize_t n, int32_t stop, hf_watch* watch) noexcept nogil:
-    # Once a block has a bad element the others are left out.
+    # After a block with a bad element, the remaining blocks are skipped.
     cdef Py_ssize_t n_blocks = (n + BLOCK - 1) // BLOCK
     cdef int64_t b, i
     cdef int threads = hf_threads()
@@ -298,8 +299,8 @@ def first_outside(cnp.ndarray a, int32_t stop):
 def fits(cnp.ndarray a, dtype, tuple axes, dict sizes):
     """Returns whether an array has this dtype, C order, alignment and these axes.
 
-    An axis is a number, or a name whose size is looked up in `sizes` and stored there where it is new. A last
-    axis of Ellipsis stands for any number of axes.
+    An axis is a number, or a name whose size is looked up in `sizes`; a new name's size is stored there. If
+    the last axis is Ellipsis, any number of axes may follow.
     """
     cdef Py_ssize_t i, n_axes = len(axes), size
     if a.dtype is not dtype or not cnp.PyArray_IS_C_CONTIGUOUS(a) or not cnp.PyArray_ISALIGNED(a):
@@ -321,7 +322,7 @@ def fits(cnp.ndarray a, dtype, tuple axes, dict sizes):
 
 
 cdef (size_t, size_t) _bounds(cnp.ndarray a):
-    # Returns where the bytes of an array begin and end; the same address twice if it has none.
+    # Returns the addresses of the first byte of an array and of the end; equal if it has no bytes.
     cdef size_t first = <size_t> cnp.PyArray_DATA(a), last = first + cnp.PyArray_ITEMSIZE(a)
     cdef Py_ssize_t reach
     cdef int i
@@ -337,9 +338,10 @@ cdef (size_t, size_t) _bounds(cnp.ndarray a):
 
 
 def apart(list written, list read):
-    """Returns whether all are NumPy arrays, and those that are written writable and apart from all others.
+    """Returns whether all are NumPy arrays, those in `written` are writable, and none of these overlaps
+    another.
 
-    Arrays are apart if their bounds are. Cost: some nanoseconds a pair.
+    The bounds of arrays are compared. Cost: some nanoseconds per pair.
     """
     cdef Py_ssize_t i, j, n_written = len(written), n = n_written + len(read)
     cdef size_t[2 * MAX_APART] bounds
@@ -360,13 +362,13 @@ def apart(list written, list read):
 
 
 cdef enum:
-    MAX_APART = 64        # arrays that are compared at once
-    CHUNK = 1 << 20       # bytes of one parallel step of a copy
-    INDICES = 1 << 12     # indices of one parallel step of a gather
+    MAX_APART = 64        # arrays that are compared together, at most
+    CHUNK = 1 << 20       # bytes per unit of work of a copy
+    INDICES = 1 << 12     # indices per unit of work of a gather
 
 
 def copy(unsigned char[::1] target, const unsigned char[::1] source):
-    """Copies bytes with all threads: the bandwidth of memory that a kernel can reach at best."""
+    """Copies bytes with all threads: an upper bound on the memory bandwidth of kernels."""
     cdef Py_ssize_t n = min(target.shape[0], source.shape[0]), n_chunks = (n + CHUNK - 1) // CHUNK, i
     if n == 0:
         return
@@ -384,7 +386,7 @@ cdef int32_t _gather_some(const int32_t* table, const int32_t* index, Py_ssize_t
 
 
 def gather(const int32_t[::1] table, const int32_t[::1] index):
-    """Returns the exclusive or of table[index], with all threads: the rate of independent loads at best.
+    """Returns the exclusive or of table[index], with all threads: an upper bound on the rate of random loads.
 
     Indices are not checked.
     """

@@ -30,7 +30,7 @@ class Layout(NamedTuple):
     read: Reader
     changed: str
     """Remedy if values contradict each other."""
-    missing: str = "none of its arrays called {}; pass a file from save"
+    missing: str = "a file without the array {}; pass a file that save wrote"
     """Got and remedy if an array is missing; {} is its name."""
     other_format: str = ""
     """Expected, got and remedy for a file of an unknown format; {} is its number."""
@@ -48,7 +48,7 @@ def word(archive: Archive, name: str) -> str:
     """Returns a text of a file."""
     a = archive.small(name)
     if a.shape != () or a.dtype.kind != "U":
-        raise ValueError(f"{name} is {text(a)!r}, not a word")
+        raise ValueError(f"{name} is {text(a)!r}, not one string")
     return text(a)
 
 
@@ -61,7 +61,7 @@ def integers(archive: Archive, name: str) -> tuple[int, ...]:
     """Returns a tuple of at least one integer, none below 0."""
     a = archive.small(name)
     if a.ndim != 1 or not a.size or a.dtype.kind not in "iu" or int(a.min()) < 0:
-        raise ValueError(f"{name} is {text(a)}, not a row of integers of at least 0")
+        raise ValueError(f"{name} is {text(a)}, not a 1-D array of integers of at least 0")
     return tuple(int(i) for i in a)
 
 
@@ -132,7 +132,7 @@ def in_format(name: str, newest: int, reader: Reader, older: Mapping[int, Reader
     def read(archive: Archive, prefix: str) -> Any:
         written = archive.small(name)
         if written.shape != () or written.dtype.kind not in "iu" or int(written) < 1:
-            raise ValueError(f"{name} is no integer above 0")
+            raise ValueError(f"{name} is not an integer above 0")
         if int(written) > newest:
             raise OtherFormatError(int(written))
         return (older or {}).get(int(written), reader)(archive, prefix)

@@ -1,4 +1,4 @@
-/* Sorts floating-point numbers: keys of unsigned integers in the same order, and a stable radix sort of such keys. */
+/* Sorting of floating-point numbers: unsigned integer keys in the same order, and a stable radix sort of such keys. */
 #ifndef HFOREST_ORDER_H
 #define HFOREST_ORDER_H
 #include <stdint.h>
@@ -7,7 +7,7 @@
 #include "core/simd.h"
 #include "core/watch.h"
 
-enum { HF_INSERTION = 40 /* up to so many keys, insertion sort is faster than a radix pass with its fixed cost */ };
+enum { HF_INSERTION = 40 /* number of keys up to which insertion sort is faster than a radix pass */ };
 
 /* Returns the key of a number: hf_ordered(a) < hf_ordered(b) if and only if a < b. -0 has the key of 0. */
 HF_INLINE uint64_t hf_ordered(double a) {
@@ -25,7 +25,7 @@ HF_INLINE int32_t hf_code_of_float(float a) {
     return bits ^ (bits >> 31 & 0x7fffffff);
 }
 
-/* Returns the float of a code. */
+/* Returns the float that has a code. */
 HF_INLINE float hf_float_of_code(int32_t code) {
     const int32_t bits = code ^ (code >> 31 & 0x7fffffff);
     float a;
@@ -38,9 +38,9 @@ HF_INLINE float hf_float_of_code(int32_t code) {
    key, index     IN (n,), OUT if 0 is returned
    key2, index2   scratch (n,), OUT if 1 is returned
 
-   Returns -1, and nothing of use, if `watch` says that the call is to end.
+   Returns -1, with undefined contents, if `watch` says that the call has to stop.
 
-   Passes over bytes in which all keys agree are skipped: float32 values, converted to double, take four of eight. */
+   Passes over bytes in which all keys agree are skipped: float32 values converted to double need four of eight. */
 static int hf_sort(
     uint64_t *key, uint32_t *index, uint64_t *key2, uint32_t *index2, int64_t n, hf_watch *watch
 ) {

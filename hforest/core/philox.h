@@ -1,6 +1,6 @@
 /* Philox 4x32-10 (Salmon et al., Parallel random numbers: as easy as 1, 2, 3; SC 2011), a counter-based generator:
-   four words are a function of a key, a counter and a stream, and do not depend on earlier draws. philox.py is the
-   same in Python. */
+   its four words are a function of key, counter and stream, and do not depend on earlier draws. philox.py is the same
+   in Python. */
 #ifndef HFOREST_PHILOX_H
 #define HFOREST_PHILOX_H
 #include "core/both.h"
@@ -26,7 +26,7 @@ HF_BOTH hf_draw hf_philox(uint64_t key, uint64_t counter, uint64_t stream) {
     return draw;
 }
 
-/* Returns words 0 and 1 (which = 0), or 2 and 3 (which = 1), as one word of 64 bits, the first one low. */
+/* Returns words 0 and 1 (which = 0), or 2 and 3 (which = 1), as one 64-bit word, the first one low. */
 HF_BOTH uint64_t hf_draw_key(hf_draw draw, int which) {
     return (uint64_t)draw.word[2 * which + 1] << 32 | draw.word[2 * which];
 }

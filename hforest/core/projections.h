@@ -1,6 +1,6 @@
-/* Entries of random sparse projections (Perry et al. 2019, sections 2.3 and 3; Norouzi et al. 2015, section 6.2),
-   drawn from a key: projections.py is the reference implementation, number by number. A draw costs its entries, not
-   the number of features. */
+/* Entries of random sparse projections (Perry et al. 2019, sections 2.3 and 3; Norouzi et al. 2015, section 6.2), drawn
+   from a key. projections.py is the reference implementation with the same numbers. The cost of a draw is proportional
+   to its entries, not to the number of features. */
 #ifndef HFOREST_PROJECTIONS_H
 #define HFOREST_PROJECTIONS_H
 #include "core/philox.h"
@@ -19,30 +19,30 @@ typedef struct {
     int64_t low[HF_AXES], high[HF_AXES]; /* least and greatest size of a patch along each axis */
     int cyclic;
     int64_t max_entries;
-    /* Of groups: all columns, group by group (n_features,), then the first place and the number of the columns of each
-       candidate's group (n_candidates, 2); without groups n_candidates is 0. */
+    /* Groups: all columns, group by group (n_features,), then for each candidate the first place and the number of
+       columns of its group (n_candidates, 2). Without groups n_candidates is 0. */
     const int32_t *groups;
     int64_t n_candidates;
 } hf_distribution;
 
-/* What a projection is drawn from. */
+/* The input of a projection's draw. */
 typedef struct {
     uint64_t key;
-    const int32_t *group; /* (2,): the first place and the number of the columns of its group; or NULL: all features */
+    const int32_t *group; /* (2,): first place and number of the columns of its group; or NULL: all features */
 } hf_candidate;
 
 typedef struct {
     int64_t corner[HF_AXES], size[HF_AXES], channel;
 } hf_patch;
 
-/* Returns candidate `number` of a node or a seed. */
+/* Returns candidate `number` for the key of a node, or for a seed. */
 HF_BOTH hf_candidate hf_candidate_of(const hf_distribution *a, uint64_t key, uint64_t number) {
     hf_candidate candidate = {hf_draw_key(hf_philox(key, number, HF_STREAM_PROJECTION), 0), 0};
     if (a->n_candidates) candidate.group = a->groups + a->n_features + 2 * (number % (uint64_t)a->n_candidates);
     return candidate;
 }
 
-/* Returns the patch of a projection's draws 0 and 1. */
+/* Returns the patch of a projection, given its draws 0 and 1. */
 HF_BOTH hf_patch hf_patch_of(const hf_distribution *a, hf_draw sizes, hf_draw corners) {
     hf_patch p;
     for (int i = 0; i < HF_AXES; ++i) {
@@ -61,7 +61,7 @@ HF_BOTH int64_t hf_patch_entries(const hf_distribution *a, hf_patch p, uint32_t 
         for (int64_t j = 0; j < p.size[1]; ++j) {
             const int64_t row = p.corner[1] + j - (p.corner[1] + j >= a->shape[1] ? a->shape[1] : 0);
             int64_t at = ((plane * a->shape[1] + row) * a->shape[2] + p.corner[2]) * a->channels + p.channel;
-            /* Of a patch that runs over the end of the row the rest stands at its beginning. */
+            /* The part of a patch beyond the end of a row wraps around to the row's beginning. */
             const int64_t before_end = a->shape[2] - p.corner[2];
             for (int64_t k = 0; k < p.size[2]; ++k, at += a->channels) {
                 if (k == before_end) at -= a->shape[2] * a->channels;
@@ -73,10 +73,10 @@ HF_BOTH int64_t hf_patch_entries(const hf_distribution *a, hf_patch p, uint32_t 
     return n;
 }
 
-/* Writes the entries of a sparse projection, places in its group, whose draw 0 is `first`, and returns their number. */
+/* Writes the entries of a sparse projection, as places in its group, given its draw 0, and returns their number. */
 HF_BOTH int64_t
 hf_sparse_entries(const hf_distribution *a, hf_candidate c, hf_draw first, uint32_t *index, float *weight) {
-    /* How many: Poisson, by inversion. */
+    /* The number of entries: Poisson, by inversion. */
     const double u = hf_unit(first);
     const int64_t n_columns = c.group ? c.group[1] : a->n_features;
     const int64_t most = a->max_entries < n_columns ? a->max_entries : n_columns;
@@ -86,7 +86,7 @@ hf_sparse_entries(const hf_distribution *a, hf_candidate c, hf_draw first, uint3
         p = p * (a->density / (double)count);
     }
     count = count < 1 ? 1 : count;
-    /* Which: Floyd's sampling without replacement. */
+    /* The entries: Floyd's sampling without replacement. */
     for (int64_t i = 0; i < count; ++i) {
         const hf_draw entry = hf_philox(c.key, (uint64_t)(1 + i), HF_STREAM_ENTRY);
         const uint32_t last = (uint32_t)(n_columns - count + i);
@@ -102,7 +102,7 @@ hf_sparse_entries(const hf_distribution *a, hf_candidate c, hf_draw first, uint3
     return count;
 }
 
-/* Writes the entries of a single feature or a difference of two, places in its group, as hf_sparse_entries. */
+/* Does the same for a single feature, or a difference of two. */
 HF_BOTH int64_t
 hf_probe_entries(const hf_distribution *a, hf_candidate c, hf_draw first, uint32_t *index, float *weight) {
     const uint32_t n = (uint32_t)(c.group ? c.group[1] : a->n_features);
@@ -115,7 +115,7 @@ hf_probe_entries(const hf_distribution *a, hf_candidate c, hf_draw first, uint32
     return 2;
 }
 
-/* Writes the entries of a candidate, whose draw 0 is `first`, and returns their number.
+/* Writes the entries of a candidate, given its draw 0, and returns their number.
    index, weight: OUT (a->max_entries,). */
 HF_BOTH int64_t
 hf_draw_projection(const hf_distribution *a, hf_candidate c, hf_draw first, uint32_t *index, float *weight) {

@@ -248,7 +248,7 @@ _ONE_SHAPE = "pass the shape of one sample"
 def _sizes(name: str, value: Any, n_axes: int, of: str = "axis") -> tuple[int, ...]:
     sizes = tuple(value) if isinstance(value, tuple | list) else (value,) * n_axes
     fits = len(sizes) == n_axes
-    check.require(fits, name, f"an int or {n_axes} of them", repr(value), f"give one for each {of}")
+    check.require(fits, name, f"an int or {n_axes} ints", repr(value), f"pass one int per {of}")
     return tuple(check.integer(f"{name}[{i}]", size, 1, check.MAX_COUNT) for i, size in enumerate(sizes))
 
 
@@ -314,7 +314,7 @@ def patch_distribution(
     check_shape(shape)
     n_axes = len(shape) - bool(channels)
     check.require(
-        1 <= n_axes <= AXES, "shape", f"1 to {AXES} sizes, and then the channels if there are any",
+        1 <= n_axes <= AXES, "shape", f"1 to {AXES} sizes, optionally followed by the number of channels",
         repr(shape), _ONE_SHAPE,
     )  # fmt: skip
     sizes = _sizes("shape", shape, len(shape))
@@ -326,7 +326,7 @@ def patch_distribution(
     for i, (least, greatest, size) in enumerate(zip(low, high, sizes, strict=False)):
         check.require(
             least <= greatest <= size, f"patch_max[{i}]", f"patch_min[{i}] = {least} to shape[{i}] = {size}",
-            greatest, "choose patches that fit the sample",
+            greatest, "choose patches that fit in a sample",
         )  # fmt: skip
     front = (1,) * (AXES - n_axes)
 
@@ -340,38 +340,41 @@ def patch_distribution(
 
 
 def _columns_of_groups(groups: Any, n_features: int) -> tuple[tuple[int, ...], ...]:
-    remedy = "pass such as [[0, 1, 2], [3, 4]]"
-    check.instance("groups", groups, tuple | list, "a list of groups of columns", remedy)
-    check.require(len(groups), "groups", "at least one group of columns", "none", remedy)
+    remedy = "pass a list such as [[0, 1, 2], [3, 4]]"
+    check.instance("groups", groups, tuple | list, "a list of groups of column indices", remedy)
+    check.require(len(groups), "groups", "at least one group", "none", remedy)
     arrays = []
     for number, group in enumerate(groups):
         array = np.asarray(to_numpy(as_given(f"groups[{number}]", group)))
         check.require(
             array.ndim == 1 and (array.dtype.kind in "iu" or not array.size), f"groups[{number}]",
-            "a list of numbers of columns", f"{array.dtype} of shape {array.shape}", remedy, TypeError,
+            "a list of column indices", f"{array.dtype} of shape {array.shape}", remedy, TypeError,
         )  # fmt: skip
-        check.require(array.size, f"groups[{number}]", "at least one column", "none", "leave the group out")
+        check.require(
+            array.size, f"groups[{number}]", "at least one column index", "none", "remove the empty group"
+        )
         arrays.append(array)
     columns, group_of = np.concatenate(arrays), np.repeat(np.arange(len(arrays)), [len(a) for a in arrays])
     outside = np.flatnonzero((columns < 0) | (columns >= n_features))
     if outside.size:
         raise IndexError(
             f"groups[{group_of[outside[0]]}]: expected columns 0 to {n_features - 1}, got "
-            f"{columns[outside[0]]}; columns are numbered from 0"
+            f"{columns[outside[0]]}; column indices start at 0"
         )
     uses = np.bincount(columns.astype(np.int64), minlength=n_features)
     if (uses > 1).any():
         twice = int(uses.argmax())
         first, second = group_of[columns == twice][:2]
         raise ValueError(
-            f"groups[{second}]: expected columns that are in no group before, got column {twice} of "
-            f"groups[{first}]; put each column into one group, once"
+            f"groups[{second}]: expected columns that no earlier group has, got column {twice} of "
+            f"groups[{first}]; put each column into exactly one group"
         )
     left = np.flatnonzero(uses == 0)
     if left.size:
         raise ValueError(
-            f"groups: expected all of n_features = {n_features} columns, got none with column {left[0]}, one "
-            f"of {left.size} left out; put them into a group, or make x without them"
+            f"groups: expected all of n_features = {n_features} columns, got no group with column "
+            f"{left[0]}, the first of {left.size} missing columns; put them into a group, or remove them "
+            "from x"
         )
     return tuple(tuple(array.tolist()) for array in arrays)
 
@@ -427,8 +430,8 @@ def grouped_distribution(
     """
     base = check_distribution(distribution)._replace(groups=(), n_projections=())
     check.require(
-        base.kind != PATCH, "distribution", "single features, sparse vectors or differences", "patches",
-        "patches lie in one channel each: pass channels=True to patch_distribution",
+        base.kind != PATCH, "distribution", "axis-aligned, sparse or difference projections", "patches",
+        "pass channels=True to patch_distribution: each patch then lies in one channel",
     )  # fmt: skip
     return _grouped(base, groups, n_projections)
 
@@ -474,14 +477,20 @@ def check_projections(distribution: Distribution, n_projections: Any, task: Task
 def check_n_features(distribution: Distribution, n_features: int) -> None:
     """Checks that a distribution has the number of features of the samples."""
     n = distribution.n_features
-    check.require(n == n_features, "distribution", f"n_features = {n_features}", n, "make it for x")
+    check.require(
+        n == n_features,
+        "distribution",
+        f"n_features = {n_features}",
+        n,
+        "make a distribution for the columns of x",
+    )
 
 
 def check_distribution(value: Distribution) -> Distribution:
     """Returns a new distribution with the same parameters, which checks fields changed by hand."""
     check.instance(
         "distribution", value, Distribution, "hforest.project.Distribution",
-        "call hforest.project.sparse_distribution or the like",
+        "call a function such as hforest.project.sparse_distribution",
     )  # fmt: skip
     with check.fields_of("distribution"):
         return _remade(value)
@@ -493,7 +502,7 @@ def _remade(value: Distribution) -> Distribution:
     if all(isinstance(field, tuple) and not field for field in fields):
         return anew
     check.require(
-        anew.kind != PATCH, "groups", "() for patches", "some", "call hforest.project.patch_distribution"
+        anew.kind != PATCH, "groups", "() for patches", "groups", "call hforest.project.patch_distribution"
     )
     check.instance(
         "n_projections", value.n_projections, tuple, "a tuple of ints", "call grouped_distribution"

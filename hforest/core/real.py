@@ -17,14 +17,14 @@ _NUMBERED = (
     "column.astype('category').cat.codes"
 )
 _REMEDIES = {
-    "M": "make numbers of dates, such as days: (column - column.min()) / numpy.timedelta64(1, 'D')",
-    "m": "make numbers of durations, such as days: column / numpy.timedelta64(1, 'D')",
+    "M": "convert dates to numbers, for example to days: (column - column.min()) / numpy.timedelta64(1, 'D')",
+    "m": "convert durations to numbers, for example to days: column / numpy.timedelta64(1, 'D')",
     "U": _NUMBERED,
     "S": _NUMBERED,
     "T": _NUMBERED,
     "c": "pass the real parts, the imaginary parts or the magnitudes",
-    "NA": "fill or drop missing values, or make NaN of them, in pandas "
-    "with {name}.to_numpy(float, na_value=numpy.nan)",
+    "NA": "fill or drop missing values, or replace them by NaN: in pandas by {name}.to_numpy(float, "
+    "na_value=numpy.nan)",
 }
 """By the kind of a dtype; "NA" for None and pandas.NA."""
 
@@ -51,7 +51,7 @@ def as_given(name: str, a: ArrayLike) -> Array:
     # numpy.ma takes a tenth of a second to load: only possible masked arrays need it.
     check.require(
         type(a) is np.ndarray or not isinstance(a, np.ma.MaskedArray), name, "an array without a mask",
-        "a masked array", "fill or drop what is masked", TypeError,
+        "a masked array", "fill or drop the masked elements", TypeError,
     )  # fmt: skip
     check.require(
         not isinstance(a, Windows), name, "an array", "Windows",
@@ -60,11 +60,11 @@ def as_given(name: str, a: ArrayLike) -> Array:
     try:
         array = np.asarray(a)
     except Exception as error:
-        remedy = "pass the numbers themselves" if hasattr(a, "__array__") else "pass rows of one length"
+        remedy = "pass the numbers themselves" if hasattr(a, "__array__") else "pass rows of equal length"
         raise TypeError(f"{name}: expected an array, got {type(a).__name__} ({error}); {remedy}") from None
     check.require(
         array.dtype.kind != "O" or array.ndim, name, "an array of real numbers", type(a).__name__,
-        f"make a sparse matrix dense with {name}.toarray()", TypeError,
+        f"if it is a sparse matrix, pass {name}.toarray()", TypeError,
     )  # fmt: skip
     return array
 

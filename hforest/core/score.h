@@ -1,5 +1,5 @@
-/* Scores of splits, from the sums of their branches. The operations and their order are those of
-   core/scores.py, so that a score has the same bits everywhere. */
+/* Scores of splits, from the sums of their branches. The operations and their order are those of core/scores.py, so
+   that scores are bit-identical on all backends. */
 #ifndef HFOREST_SCORE_H
 #define HFOREST_SCORE_H
 #include "core/series.h"
@@ -11,7 +11,7 @@ HF_BOTH double hf_xlogx(double a) { return a > 0 ? a * hf_log2(a) : 0.0; }
 /* Returns the score of a branch of weight W and impurity H: -W H plus a term that is the same for all splits of a
    node, so that the best split has the largest sum over its branches.
 
-   sums     IN (n,)  weights of classes, or sums of targets, of the branch; of the other branch where `node` is given
+   sums     IN (n,)  weights by class, or sums of targets, of the branch; with `node`, of the other branch
    node     IN (n,)  the sums of the node, or NULL
    weight   the weight W of the branch */
 HF_BOTH double hf_branch_score(int criterion, const double *sums, const double *node, int64_t n, double weight) {
@@ -27,13 +27,13 @@ HF_BOTH double hf_branch_score(int criterion, const double *sums, const double *
     return total / weight;
 }
 
-/* Returns the score of a branch from its own sums. */
+/* Returns the score of a branch, given its own sums. */
 HF_BOTH double hf_node_score(int criterion, const double *sums, int64_t n, double weight) {
     return hf_branch_score(criterion, sums, NULL, n, weight);
 }
 
 /* Returns a threshold t with low <= t < high, so that `value <= t` sends low to the left and high to the right: the
-   mean, or low where the mean rounds to high. */
+   mean, or low if the mean rounds to high. */
 HF_BOTH double hf_between_f64(double low, double high) {
     const double t = low / 2 + high / 2;
     return t < high && t >= low ? t : low;

@@ -1,5 +1,5 @@
-/* Logarithm and exponential from exact steps and a fixed series: the library functions of C and CUDA differ in the last
-   bit. */
+/* Logarithm and exponential from exact steps and a fixed series, because the library functions of C and CUDA differ in
+   the last bit. */
 #ifndef HFOREST_SERIES_H
 #define HFOREST_SERIES_H
 #include "core/both.h"
@@ -21,10 +21,10 @@ HF_BOTH double hf_log2(double a) {
     return e + s * sum * 2.8853900817779268;
 }
 
-/* Returns exp of a number of at most 0, within two roundings. No call, no branch and no division, so that loops of it
-   become vector code. */
+/* Returns exp of a number that is at most 0, within two roundings. It has no call, branch or division, so that loops
+   over it are vectorised. */
 HF_BOTH double hf_exp(double a) {
-    const double shift = 0x1.8p52; /* a sum with it has no fractional bits: its low bits are the rounded number */
+    const double shift = 0x1.8p52; /* adding this leaves no fractional bits: the low bits are the rounded number */
     const double whole = a * 1.4426950408889634 + shift, k = whole - shift;
     const double r = (a - k * 6.93147180369123816490e-01) - k * 1.90821492927058770002e-10;
     const double r2 = r * r, r4 = r2 * r2;

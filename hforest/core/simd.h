@@ -1,6 +1,6 @@
-/* Vector instructions that kernels may be compiled for; cpu_features.h finds those of the running processor. A function
-   marked HF_AVX512_CODE is compiled for AVX-512 whatever the flags of the build, and called only where the processor
-   has it. */
+/* Vector instructions for which kernels may be compiled; cpu_features.h detects those of the running processor. A
+   function marked HF_AVX512_CODE is compiled for AVX-512 regardless of the flags of the build, and called only if the
+   processor has it. */
 #ifndef HFOREST_SIMD_H
 #define HFOREST_SIMD_H
 #include <stddef.h>
@@ -8,7 +8,7 @@
 /* HF_PATH_VECTOR: the compiler's vector types, in instructions that every processor of the architecture has. */
 enum { HF_PATH_PLAIN = 0, HF_PATH_VECTOR = 1, HF_PATH_AVX2 = 2, HF_PATH_AVX512 = 3 };
 
-/* HF_VECTORS: vectors of 16 bytes are registers, and the compiler converts between vectors of different elements. */
+/* HF_VECTORS: 16-byte vectors fit in registers, and the compiler converts between vectors of different elements. */
 #if (defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 9)) && (defined(__SSE2__) || defined(__ARM_NEON))
 #define HF_VECTORS 1
 #else
@@ -33,7 +33,7 @@ enum { HF_PATH_PLAIN = 0, HF_PATH_VECTOR = 1, HF_PATH_AVX2 = 2, HF_PATH_AVX512 =
 #define HF_PREFETCH(address) ((void)(address))
 #endif
 
-/* Prefetches the cache lines of a small object that is read later. */
+/* Prefetches the cache lines of a small object. */
 static inline void hf_fetch(const void *start, ptrdiff_t n_bytes) {
     const char *at = (const char *)start;
     for (ptrdiff_t i = 0; i < n_bytes; i += 64) HF_PREFETCH(at + i);

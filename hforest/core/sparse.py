@@ -66,14 +66,14 @@ def _check_structure(name: str, a: Any, n_major: int, n_minor: int) -> None:
     )
     check.require(
         fine, f"{name}.indptr",
-        f"{n_major + 1} numbers from 0, ascending, at most as large as indices and data are long", "others",
+        f"{n_major + 1} ascending numbers from 0 to at most the lengths of indices and data", "other numbers",
         f"make the matrix with scipy.sparse.{a.format}_array((data, indices, indptr))",
     )  # fmt: skip
     used = indices[: int(indptr[-1])]
     low, high = (int(used.min()), int(used.max())) if used.size else (0, -1)
     check.require(
         0 <= low and high < n_minor, f"{name}.indices", f"0 <= index < {n_minor}", f"{low} to {high}",
-        "pass a matrix of the right shape", IndexError,
+        "pass indices that fit the shape of the matrix", IndexError,
     )  # fmt: skip
 
 
@@ -87,11 +87,11 @@ def _check_kind(name: str, a: Any) -> tuple[int, int]:
     check.require(a.ndim == 2, name, f"shape ({', '.join(_AXES)})", shape, "pass a row for each sample")
     check.require(
         a.dtype.kind in "biuf", name, "real numbers", f"dtype {a.dtype}",
-        "encode text as numbers, and dates and complex numbers too", TypeError,
+        "encode text, dates and complex numbers as real numbers", TypeError,
     )  # fmt: skip
     check.require(
         max(shape) <= check.MAX_COUNT, name, "at most 2**31 - 1 samples and features", f"shape {shape}",
-        "take a part of them",
+        "pass fewer",
     )  # fmt: skip
     return a.shape
 
@@ -138,7 +138,7 @@ def columns_or_missing(name: str, a: Any) -> tuple[Columns, bool]:
     """
     n_samples, n_features = _check_kind(name, a)
     for count, axis in ((n_samples, "samples"), (n_features, "features")):
-        check.require(count, name, f"1 to 2**31 - 1 {axis}", 0, "pass some to learn from")
+        check.require(count, name, f"1 to 2**31 - 1 {axis}", 0, "pass at least one")
     stored = _compressed(name, a, True, None)
     return Columns(stored), check.finite_or_missing(f"{name}.data", stored.data)
 

@@ -91,7 +91,7 @@ def one_sample(
 ) -> FloatArray:
     """Returns one sample as (n_features,) of `dtype`: C-contiguous, finite, or with NaN if `missing`."""
     numbers = real(name, a)
-    of_shape = f"pass {name}[0], a row of it" if numbers.ndim == 2 else "pass one sample"
+    of_shape = f"pass one of its rows, such as {name}[0]" if numbers.ndim == 2 else "pass one sample"
     check.require(numbers.ndim == 1, name, "shape (n_features,)", tuple(numbers.shape), of_shape)
     converted = converted_numbers(numbers, dtype)
     check_finite(name, converted, numbers, missing, remedy)
@@ -294,8 +294,8 @@ def sample_weight(
 
 def check_some_weight(above_0: object) -> None:
     """Checks that some weights of samples are above 0."""
-    remedy = "give some samples weight"
-    check.require(above_0, "sample_weight", "some above 0", "zeros alone", remedy)
+    remedy = "pass a weight above 0 for at least one sample"
+    check.require(above_0, "sample_weight", "at least one weight above 0", "only zeros", remedy)
 
 
 def similar(name: str, weight: FloatArray) -> None:
@@ -305,7 +305,8 @@ def similar(name: str, weight: FloatArray) -> None:
     greatest = float(weight.max())
     least = float(array_module(weight).where(weight > 0, weight, greatest).min())
     check.require(
-        not greatest / _SPREAD > least, name, f"weights of 0 or within a factor of {_SPREAD:g} of each other",
+        not greatest / _SPREAD > least, name, f"weights that are 0 or within a factor of {_SPREAD:g} of "
+            "each other",
         f"{least:g} and {greatest:g}", "set the small ones to 0",
     )  # fmt: skip
 
@@ -344,7 +345,7 @@ def class_weight(weight: Any, goal: Target, of_samples: FloatArray) -> FloatArra
     if weight is None:
         return of_samples
     check.require(
-        goal.labels is not None, "class_weight", 'None with task="regression"', "some",
+        goal.labels is not None, "class_weight", 'None with task="regression"', "class weights",
         "pass sample_weight instead",
     )  # fmt: skip
     n_classes, xp = goal.n_outputs, array_module(of_samples)
@@ -374,7 +375,13 @@ def class_weight(weight: Any, goal: Target, of_samples: FloatArray) -> FloatArra
     factor, _ = scaled_weight(xp.asarray(factor), None, _FLOAT64, 1)
     total = of_samples * factor[goal.labels]
     above_0 = (total > 0).any()
-    check.require(above_0, "class_weight", "some samples of weight above 0", "none", "raise some of them")
+    check.require(
+        above_0,
+        "class_weight",
+        "at least one sample of weight above 0",
+        "none",
+        "raise the weight of a class",
+    )
     return total
 
 
@@ -393,7 +400,7 @@ def in_bag_counts(name: str, counts: ArrayLike, n_trees: int, n_samples: int) ->
         low, high = int(numbers.min()), int(numbers.max())
         check.require(
             low >= 0 and high <= check.MAX_COUNT, name, "counts from 0 to 2**31 - 1", f"{low} to {high}",
-            "pass how often a tree draws each sample",
+            "pass the number of times that a tree draws each sample",
         )  # fmt: skip
     return converted_numbers(numbers, check.INT32)
 
@@ -401,8 +408,8 @@ def in_bag_counts(name: str, counts: ArrayLike, n_trees: int, n_samples: int) ->
 def check_drawn(name: str, drawn: Any) -> None:
     """Checks that every tree draws a sample; drawn (n_trees,) bool: IN, which trees do."""
     check.require(
-        drawn.all(), name, "rows that each draw a sample", f"zeros alone in row {int((~drawn).argmax())}",
-        "draw samples for each tree, or grow fewer trees",
+        drawn.all(), name, "at least one sample in each row", f"only zeros in row {int((~drawn).argmax())}",
+        "draw at least one sample for each tree, or grow fewer trees",
     )  # fmt: skip
 
 
@@ -469,21 +476,21 @@ def categorical(value: Any, n_features: int, name: str = "categorical") -> np.nd
     columns = _plain(np.asarray(to_numpy(as_given(name, value))))
     check.require(
         columns.ndim == 1 and (columns.dtype.kind in "biu" or not columns.size), name,
-        "a mask of bools or numbers of features", f"{columns.dtype} of shape {columns.shape}",
+        "a boolean mask or feature indices", f"{columns.dtype} of shape {columns.shape}",
         "pass a list such as [0, 3]", TypeError,
     )  # fmt: skip
     if columns.dtype.kind == "b":
         check.require(
-            columns.size == n_features, name, f"a mask of n_features = {n_features} bools",
-            columns.size, "pass one for each feature, or the numbers of some",
+            columns.size == n_features, name, f"a boolean mask of length n_features = {n_features}",
+            columns.size, "pass one bool per feature, or feature indices",
         )  # fmt: skip
         mask = columns.copy()
     else:
         low, high = (int(columns.min()), int(columns.max())) if columns.size else (0, -1)
         check.require(
             0 <= low and high < n_features, name,
-            f"numbers of features below n_features = {n_features}", f"{low} to {high}",
-            "columns are numbered from 0", IndexError,
+            f"feature indices below n_features = {n_features}", f"{low} to {high}",
+            "feature indices start at 0", IndexError,
         )  # fmt: skip
         mask = np.zeros(n_features, bool)
         mask[columns.astype(np.int64)] = True
@@ -496,7 +503,8 @@ def some_columns(value: Any, n_features: int, name: str = "columns") -> IntArray
     mask = categorical([value] if check.is_integer(value) else value, n_features, name)
     if mask is None:
         raise ValueError(
-            f"{name}: expected the number of a column or more, got none; pass such as 0 or [0, 3]"
+            f"{name}: expected the index of at least one column, got none; pass an index or a list such as "
+            "[0, 3]"
         )
     some: IntArray = np.flatnonzero(mask)
     return some
@@ -541,8 +549,8 @@ def refuse_category(name: str, value: float, i: int, f: int) -> NoReturn:
     """Raises the error about the value of sample i in the column of categories f."""
     raise ValueError(
         f"{name}: expected whole numbers 0 to {MAX_CATEGORY} or NaN in columns of categories, got "
-        f"{float(value)} at index ({i}, {f}); number the categories, for example with "
-        "numpy.unique(column, return_inverse=True)[1]"
+        f"{float(value)} at index ({i}, {f}); number the categories, for example by numpy.unique(column, "
+        "return_inverse=True)[1]"
     )
 
 

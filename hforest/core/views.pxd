@@ -1,4 +1,4 @@
-"""Where the numbers of typed memoryviews begin, for structs that hold pointers."""
+"""Addresses of typed memoryviews, for structs that hold pointers."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
@@ -14,10 +14,10 @@ ctypedef fused number:
 
 
 cdef inline const number* start(const number[::1] a) noexcept nogil:
-    # Returns where an array begins, which must outlive it; NULL for None, or of no numbers.
+    # Returns the address of an array, which must outlive it; NULL for None or an empty array.
     return &a[0] if a is not None and a.shape[0] else NULL
 
 
 cdef inline const number* start_of_rows(const number[:, ::1] a) noexcept nogil:
-    # The same of a matrix.
+    # Returns the address of a matrix, which must outlive it; NULL for None or an empty matrix.
     return &a[0, 0] if a is not None and a.shape[0] and a.shape[1] else NULL

@@ -1,6 +1,6 @@
-/* Lets a long call end soon after Ctrl-C. The threads of a call share a flag; the calling thread runs pending signal
-   handlers ten times a second and sets the flag where one raises. Then units of work that have not begun are left out,
-   and long units return early; what was computed is not to be used. */
+/* Ends a long call soon after Ctrl-C. The threads of a call share a flag. The calling thread runs pending signal
+   handlers ten times per second, and sets the flag if one raises. Units of work that have not begun are then skipped,
+   and long units return early; the results must not be used. */
 #ifndef HFOREST_WATCH_H
 #define HFOREST_WATCH_H
 #include <stdint.h>
@@ -17,21 +17,21 @@
 #endif
 
 enum {
-    HF_LOOK_MS = 100,      /* milliseconds between two looks for signals */
-    HF_WORK = 1 << 18,     /* steps of a few nanoseconds between two looks at the flag */
-    HF_SPINS = 20000,      /* rounds of about 25 nanoseconds for which other threads wait for the calling one */
-    HF_YIELDS = 200,       /* times that the calling thread yields before it sleeps, */
-    HF_NAP_NS = 50 * 1000, /* for so long at first, */
+    HF_LOOK_MS = 100,      /* milliseconds between two checks for signals */
+    HF_WORK = 1 << 18,     /* steps of a few nanoseconds between two reads of the flag */
+    HF_SPINS = 20000,      /* rounds of about 25 nanoseconds in which other threads wait for the calling one */
+    HF_YIELDS = 200,       /* times that the calling thread yields before it sleeps */
+    HF_NAP_NS = 50 * 1000, /* duration of the first sleep */
     HF_LONGEST_NAP_NS = 5 * 1000 * 1000
 };
 
 typedef struct {
-    int stopped;       /* nothing more is to be done: a handler raised, or memory is out */
+    int stopped;       /* the call has to stop: a handler raised, or memory ran out */
     int interrupted;   /* a handler raised; the exception is pending in the calling thread */
     int64_t next_look; /* milliseconds of hf_milliseconds */
     int64_t n_units;
-    int64_t n_done;    /* units that have ended or were left out */
-    int caller_waits;  /* the calling thread looks for signals until all units are done */
+    int64_t n_done;    /* units that have ended or were skipped */
+    int caller_waits;  /* the calling thread checks for signals until all units are done */
 } hf_watch;
 
 static void hf_pause(void) {
@@ -74,7 +74,7 @@ static int64_t hf_milliseconds(void) {
 #endif
 }
 
-/* Starts a watch. Signal handlers run in Python's main thread alone: other threads do not look for signals. */
+/* Starts a watch. Signal handlers run only in Python's main thread: other threads do not check for signals. */
 static void hf_start_watch(hf_watch *w, int is_main_thread) {
     w->stopped = w->interrupted = 0;
     w->next_look = is_main_thread ? hf_milliseconds() + HF_LOOK_MS : INT64_MAX;
@@ -83,13 +83,13 @@ static void hf_start_watch(hf_watch *w, int is_main_thread) {
 
 HF_INLINE int hf_has_stopped(const hf_watch *w) { return __atomic_load_n(&w->stopped, __ATOMIC_RELAXED); }
 
-/* Ends a call for another reason than a signal: memory is out. */
+/* Stops a call for a reason other than a signal: memory ran out. */
 static void hf_stop(hf_watch *w) { __atomic_store_n(&w->stopped, 1, __ATOMIC_RELAXED); }
 
 static void hf_look_for_signals(hf_watch *w) {
 #ifdef Py_PYTHON_H
 #if HF_X86
-    const unsigned rounding = __builtin_ia32_stmxcsr(); /* kernels may flush subnormal numbers to 0: handlers do not */
+    const unsigned rounding = __builtin_ia32_stmxcsr(); /* kernels may flush subnormals to 0; handlers must not */
     __builtin_ia32_ldmxcsr(0x1f80u);
 #endif
     const PyGILState_STATE state = PyGILState_Ensure();
@@ -105,7 +105,7 @@ static void hf_look_for_signals(hf_watch *w) {
     w->next_look = hf_milliseconds() + HF_LOOK_MS;
 }
 
-/* Returns whether the call is to end; looks for signals first if this is the calling thread and it is time to. */
+/* Returns whether the call has to stop. The calling thread checks for signals first, if it is time to. */
 static int hf_stopped(hf_watch *w) {
     if (hf_has_stopped(w)) return 1;
     if (omp_get_thread_num() != 0 || hf_milliseconds() < w->next_look) return 0;
@@ -113,7 +113,7 @@ static int hf_stopped(hf_watch *w) {
     return hf_has_stopped(w);
 }
 
-/* The same, but looks only after HF_WORK steps, which are counted in *n_steps. */
+/* The same, but only after HF_WORK steps, which are counted in *n_steps. */
 HF_INLINE int hf_stopped_after(hf_watch *w, int64_t *n_steps, int64_t more) {
     *n_steps += more;
     if (*n_steps < HF_WORK) return 0;
@@ -128,32 +128,33 @@ HF_INLINE int hf_stopped_after(hf_watch *w, int64_t *n_steps, int64_t more) {
                ...
                hf_end(&watch)
 
-   After the units come waiting units, as many as threads. A thread that takes one finds no unit left; at the loop's end
-   the calling thread could not look for signals. In its waiting unit it does, until all units are done. The others wait
-   in theirs for that, so that they leave one to it. A team may be smaller than asked for: nothing counts its threads.
+   The units are followed by waiting units, one per thread. Without them a thread would wait at the loop's end when no
+   unit is left, and the calling thread could not check for signals there. It does so in its waiting unit, until all
+   units are done. The other threads wait in theirs until it has begun, so that one is left for it. A team may be
+   smaller than requested: the number of threads is never used.
 
-   Two words of the pragmas that Cython writes are replaced, in every module that reads this header. Units are taken in
-   their order; LLVM's runtime would share them out beforehand, waiting units included, and balance worse. Variables do
-   not keep their last values after a loop: for these all threads would wait for each other before they begin. */
+   Two words of the pragmas that Cython writes are redefined in every module that includes this header. Units are taken
+   in order: LLVM's runtime would assign them beforehand, including waiting units, and balance the work worse. Variables
+   do not keep their last values after a loop, which would require a barrier of all threads before it. */
 #ifdef _OPENMP
 #define dynamic monotonic : dynamic
 #define lastprivate(variable)
 #endif
 
-/* Returns the number of iterations of such a loop. Called outside of the parallel region. */
+/* Returns the number of iterations of such a loop. It is called outside of the parallel region. */
 static int64_t hf_units(hf_watch *w, int64_t n_units, int n_threads) {
     w->n_units = n_units;
     w->n_done = w->caller_waits = 0;
     return n_units + (n_threads > 1 && n_units > 0 ? n_threads : 0);
 }
 
-/* Returns whether the calling thread can be left to wait for the units that others have. */
+/* Returns whether a waiting thread may leave: the calling thread waits itself, or all units are done. */
 static int hf_can_leave(const hf_watch *w) {
     return __atomic_load_n(&w->caller_waits, __ATOMIC_RELAXED) ||
            __atomic_load_n(&w->n_done, __ATOMIC_RELAXED) >= w->n_units;
 }
 
-/* A waiting unit of another thread. As at a barrier, it spins first where there is a processor for each thread. */
+/* The waiting unit of another thread. Like a barrier, it spins first if there is a processor for each thread. */
 static void hf_wait_for_caller(const hf_watch *w) {
     for (int round = omp_get_num_threads() > omp_get_num_procs() ? HF_SPINS : 0; !hf_can_leave(w); ++round) {
         if (round < HF_SPINS)
@@ -163,7 +164,7 @@ static void hf_wait_for_caller(const hf_watch *w) {
     }
 }
 
-/* A waiting unit of the calling thread: looks for signals until all units are done. */
+/* The waiting unit of the calling thread: checks for signals until all units are done. */
 static void hf_wait_for_units(hf_watch *w) {
     long nap = HF_NAP_NS;
     __atomic_store_n(&w->caller_waits, 1, __ATOMIC_RELAXED);
@@ -178,10 +179,10 @@ static void hf_wait_for_units(hf_watch *w) {
     }
 }
 
-/* Ends a unit that hf_begin let run. */
+/* Ends a unit for which hf_begin returned 1. */
 static void hf_end(hf_watch *w) { __atomic_fetch_add(&w->n_done, 1, __ATOMIC_RELAXED); }
 
-/* Returns whether a unit is to run: it is none to wait in, and the call goes on. */
+/* Returns whether a unit has to run: it is not a waiting unit, and the call continues. */
 static int hf_begin(hf_watch *w, int64_t unit) {
     if (unit < w->n_units) {
         if (!hf_stopped(w)) return 1;

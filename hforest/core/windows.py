@@ -98,7 +98,7 @@ def _axes_in_space(name: str, shape: tuple[int, ...]) -> int:
     # Returns the number of axes after images and channels.
     check.require(
         3 <= len(shape) <= 5, name, "(n_images, channels, *space) with one to three axes in space",
-        f"shape {shape}", "add axes of size 1, or pass windows=None for rows",
+        f"shape {shape}", "insert axes of size 1, or pass windows=None for rows",
     )  # fmt: skip
     return len(shape) - 2
 
@@ -107,8 +107,8 @@ def _per_axis(name: str, a: Ints, n_axes: int, least: int, filler: int) -> tuple
     # Returns one number per axis, padded to three axes at the front.
     numbers = a if isinstance(a, tuple | list) else (a,) * n_axes
     check.require(
-        len(numbers) == n_axes, name, f"an int or one int for each of the {n_axes} axes in space", repr(a),
-        "pass as many as x has axes after its channels",
+        len(numbers) == n_axes, name, f"an int or one int for each of the {n_axes} spatial axes", repr(a),
+        "pass one int for each axis of x after the channels",
     )  # fmt: skip
     return (filler,) * (3 - n_axes) + tuple(check.integer(name, i, least, check.MAX_COUNT) for i in numbers)
 

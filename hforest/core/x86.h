@@ -1,4 +1,4 @@
-/* The intrinsics of x86-64, for the files that call them: GCC reads their header for longer than most modules. */
+/* The intrinsics of x86-64. Only files that use them include this header, which is slow to compile. */
 #ifndef HFOREST_X86_H
 #define HFOREST_X86_H
 #include "core/simd.h"

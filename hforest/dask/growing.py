@@ -1,4 +1,4 @@
-"""Forests on the partitions of Dask collections: the driver decides, workers compute sums of their rows."""
+"""Forests on the partitions of Dask collections: the driver chooses splits, workers sum over their rows."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -54,7 +54,7 @@ def grow(
     n_trees : int
         Number of trees, 1 to 2**20.
     sample_weight : dask.array.Array or dask.dataframe.Series, optional
-        As y: whole numbers 0 to 2**24.
+        Whole numbers 0 to 2**24, in the same form as y.
     criterion : "gini", "entropy" or "squared_error", optional
         Impurity; by default "gini", in a regression "squared_error".
     max_features : "auto", "sqrt", int, float or None
@@ -109,13 +109,14 @@ def grow(
     Returns
     -------
     Forest
-        The bits of ``hforest.scale.grow_by_rows(None, x, y, ...)`` on all rows in the order of partitions.
+        Bit-identical to ``hforest.scale.grow_by_rows(None, x, y, ...)`` on all rows in the order of
+        partitions.
 
     Raises
     ------
     TypeError, ValueError, IndexError, MemoryError
-        As for `hforest.scale.grow_by_rows`, with the number of the partition; not a Dask collection;
-        partitions that do not match.
+        Errors of `hforest.scale.grow_by_rows`, with the number of the partition; arguments that are not Dask
+        collections; partitions that do not match.
     distributed.KilledWorker
         Several workers ended during one task.
 
@@ -148,20 +149,19 @@ def _grow(
     progress: Progress,
     **words: Any,
 ) -> tree.Forest:
-    """As `grow`; `words` are the arguments of `check_settings` beside `bootstrap`."""
+    """Returns the forest of `grow`; `words` are the other arguments of `check_settings`."""
     if not all(callable(getattr(client, name, None)) for name in ("submit", "compute")):
         raise TypeError(
             f"client: expected a distributed.Client, got {type(client).__name__}; pass distributed.Client()"
         )
     if getattr(client, "status", None) in ("closed", "closing"):
         raise ValueError(
-            "client: expected a client that is connected, got one that is closed; make a new "
-            "distributed.Client()"
+            "client: expected a connected client, got a closed one; make a new distributed.Client()"
         )
     if not isinstance(bootstrap, str | bool | np.bool_):
         raise TypeError(
-            f'bootstrap: expected "poisson" or False, got {type(bootstrap).__name__}; in-bag counts are '
-            "taken by hforest.scale.grow_by_rows"
+            f'bootstrap: expected "poisson" or False, got {type(bootstrap).__name__}; '
+            "hforest.scale.grow_by_rows takes in-bag counts"
         )
     words["bootstrap"] = bootstrap
     engine = _Engine(client)
@@ -173,7 +173,7 @@ def _blocks(name: str, a: Any, like: Any) -> list[Any]:
     """Returns the partitions of a collection as delayed values."""
     if not callable(getattr(a, "to_delayed", None)):
         raise TypeError(
-            f"{name}: expected a Dask array or DataFrame, got {type(a).__name__}; pass such as "
+            f"{name}: expected a Dask array or DataFrame, got {type(a).__name__}; pass an array such as "
             f"dask.array.from_array({name}, chunks=100000), or call hforest.scale.grow_by_rows"
         )
     if hasattr(a, "chunks"):
@@ -186,7 +186,7 @@ def _blocks(name: str, a: Any, like: Any) -> list[Any]:
 
 
 def _call(function: Callable[..., Any], number: int, *args: Any) -> Any:
-    """Calls a function of a partition; its errors say which one."""
+    """Returns a function's value for a partition; adds the number of the partition to its errors."""
     try:
         return function(*args)
     except _KINDS as error:
@@ -203,7 +203,7 @@ def _tuple(*values: Any) -> tuple[Any, ...]:
 
 
 class _Engine:
-    """Calls functions of partitions as tasks; a value of each partition is a list of futures."""
+    """Engine that calls functions of partitions as tasks; values of all partitions are a list of futures."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -217,8 +217,8 @@ class _Engine:
         for name, parts in blocks.items():
             if len(parts) != n:
                 raise ValueError(
-                    f"{name}: expected the {n} partitions of x, got {len(parts)}; pass collections that are "
-                    "divided alike"
+                    f"{name}: expected the {n} partitions of x, got {len(parts)}; pass collections with "
+                    "the same partitions"
                 )
         futures = {name: self._client.compute(parts) for name, parts in blocks.items()}
         triples = zip(*(futures.get(name, [None] * n) for name in collections), strict=True)
@@ -236,7 +236,7 @@ class _Engine:
     def collect(
         self, function: Callable[..., Any], handles: Sequence[Any], *args: Any, each: Sequence[Any] = ()
     ) -> list[Any]:
-        """Returns what the partitions' calls return."""
+        """Returns the results of the calls on all partitions."""
         return list(self._client.gather(self.map(function, handles, *args, each=each)))
 
     def total(
@@ -247,7 +247,7 @@ class _Engine:
         shape: tuple[int, ...],
         dtype: np.dtype,
     ) -> Array:
-        """Returns the sum of the partitions' arrays, which tasks add in fours."""
+        """Returns the sum of the arrays of all partitions; each task adds four of them."""
         sums = self.map(function, handles, *args)
         while len(sums) > 1:
             sums = [self._client.submit(_sum, *sums[i : i + 4], pure=False) for i in range(0, len(sums), 4)]
@@ -261,7 +261,7 @@ class _Engine:
         receive: Callable[..., Any],
         args: Sequence[tuple[Any, ...]],
     ) -> list[Any]:
-        """Returns receive([send(*values, item) of each partition], *args) of each item."""
+        """Returns receive([send(*values, item) for each partition], *args) for each item."""
         sent = [self.map(send, handles, item) for item in items]
         results = [
             self._client.submit(receive, futures, *more, pure=False)
@@ -270,5 +270,5 @@ class _Engine:
         return list(self._client.gather(results))
 
     def agree(self, go_on: Callable[[], bool]) -> bool:
-        """Returns go_on(): there is one driver."""
+        """Returns go_on(), since there is only one driver."""
         return go_on()

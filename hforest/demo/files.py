@@ -85,8 +85,8 @@ def samples(path: str | Path, name: str, x: np.ndarray, dtype: np.dtype | None) 
     """Returns samples of a file as rows of a matrix, of a dtype, or of the one that holds their numbers."""
     if x.ndim < 2 or not x.size:
         raise ValueError(
-            f"{path}, {name}: expected shape (n_samples, ...) with a sample and a column at least, got "
-            f"{x.shape}; store a row for each sample"
+            f"{path}, {name}: expected shape (n_samples, ...) with at least one sample and one column, got "
+            f"{x.shape}; store one row per sample"
         )
     return supervised.matrix(f"{path}, {name}", x.reshape(len(x), -1), dtype)
 
@@ -95,7 +95,8 @@ def known(path: str | Path, name: str, y: np.ndarray, n: int, most: int) -> np.n
     """Returns labels or targets of a file, one for each of n samples, or with `most` = 2 a row of them."""
     if y.shape[:1] != (n,) or y.ndim > most:
         raise ValueError(
-            f"{path}, {name}: expected shape (n_samples,) = ({n},), got {y.shape}; store one for each sample"
+            f"{path}, {name}: expected shape (n_samples,) = ({n},), got {y.shape}; store one number per "
+            "sample"
         )
     if y.dtype.kind not in "biufSU":
         raise TypeError(f"{path}, {name}: expected real numbers, bools or text, got {y.dtype}; convert them")
@@ -157,8 +158,8 @@ def _labels(path: str | Path, name: str, y: np.ndarray, n: int) -> np.ndarray:
         wrong = ~(np.isfinite(y) & (y == np.trunc(y)))
         if wrong.any():
             raise ValueError(
-                f"{path}, {name}: expected labels that are whole numbers, got {y[wrong][0]!s}; hforest "
-                "trains classifiers: store classes, not targets of a regression"
+                f"{path}, {name}: expected labels that are whole numbers, got {y[wrong][0]!s}; store class "
+                "labels: targets of a regression need --kind table --task regression"
             )
     return y
 
@@ -182,7 +183,7 @@ def _encoded(
     if len(classes) > supervised.MAX_CLASSES:
         raise ValueError(
             f"{path}: expected labels of at most {supervised.MAX_CLASSES} classes, got {len(classes)}; "
-            "hforest trains classifiers: store classes, not targets of a regression"
+            "store class labels: targets of a regression need --kind table --task regression"
         )
     places = places.reshape(-1).astype(np.int32)
     learned, tested = np.split(places, [len(y_train)])
@@ -191,8 +192,8 @@ def _encoded(
         absent = classes[~occurs]
         named = ", ".join(repr(label.item()) for label in absent[:5]) + (", ..." if len(absent) > 5 else "")
         raise ValueError(
-            f"{path}: expected test labels that occur in training, got {named} in y_test alone; drop those "
-            "samples, or split the data anew"
+            f"{path}: expected test labels that occur in training, got {named} only in y_test; drop those "
+            "samples, or split the data again"
         )
     return learned, tested, classes
 
@@ -322,8 +323,9 @@ def save_checkpoint(path: str | os.PathLike[str], config: Config, state: State, 
     check_model(config, state)
     _check_data(data)
     check.require(
-        config.task == "classification", "config", "a network for classes, which data has", config.task,
-        "store the arrays of a regression by numpy.savez",
+        config.task == "classification", "config", "a network for classification, since data has classes",
+        config.task,
+        "save the arrays of a regression with numpy.savez",
     )  # fmt: skip
     head = {"format": FORMAT, "config": asdict(config), "data": data.fingerprint}
     arrays: dict[str, Any] = {name: to_numpy(a) for name, a in state.items()}
@@ -364,7 +366,7 @@ def _read(arrays: files.Archive, _: str) -> Checkpoint:
         raise models.OtherFormatError(head["format"])
     config, step = Config(**head["config"]), arrays.small("step")
     if step.shape != () or step.dtype.kind not in "iu":
-        raise ValueError(f"the step is no integer, but {step}")
+        raise ValueError(f"the step is {step}, not an integer")
     small = start(Config(config.kind, 1, 1, 1, optimizer=config.optimizer, leaves=config.leaves), 1, 1)
     names = [*small, *(f"history_{name}" for name in (*HISTORY, "pending"))]
     state: State = {name: arrays[name] for name in names if name in arrays} | {"step": int(step)}
@@ -376,10 +378,10 @@ def _read(arrays: files.Archive, _: str) -> Checkpoint:
 _LAYOUT = models.Layout(
     "a checkpoint written by hforest",
     _read,
-    "restore it or start anew without --resume",
-    missing="a file with no {}; restore it or start anew without --resume",
-    other_format=f"a checkpoint written by hforest in format {FORMAT}, got format {{}}; start anew without "
-    "--resume, or resume with the version of hforest that wrote it",
+    "restore it or start again without --resume",
+    missing="a file without {}; restore it or start again without --resume",
+    other_format=f"a checkpoint written by hforest in format {FORMAT}, got format {{}}; start again "
+    "without --resume, or resume with the version of hforest that wrote it",
 )
 
 

@@ -84,7 +84,8 @@ class Config:
         check.choice("task", self.task, supervised.TASKS)
         if self.leaves == "scalar" and self.optimizer == "adam":
             raise ValueError(
-                "leaves: expected 'vector' with optimizer='adam', whose steps sum over trees, got 'scalar'; "
+                "leaves: expected 'vector' with optimizer='adam', whose steps sum gradients over trees, "
+                "got 'scalar'; "
                 "pass optimizer='adagrad'"
             )
         plain: dict[str, int | float] = {
@@ -149,7 +150,7 @@ def first_layer(config: Config, n_inputs: int) -> tuple[tuple[int, ...], int]:
     if side * side != n_inputs or side < WINDOW:
         raise ValueError(
             f"n_kernels: expected 0 or square images of at least {WINDOW}x{WINDOW}, got {n_inputs} columns; "
-            "pass n_kernels=0 to learn inner products"
+            "pass n_kernels=0 for a layer of inner products"
         )
     return (config.n_kernels, WINDOW, WINDOW), config.n_kernels * ((side - WINDOW) // STRIDE + 1) ** 2
 
@@ -248,7 +249,8 @@ def check_model(config: Config, state: State) -> dict[str, Array]:
     for name in (*axes_of, "step"):
         if name not in state:
             raise ValueError(
-                f"state: expected the arrays that start makes, got none called {name!r}; pass a whole state"
+                f"state: expected all arrays of a state, got none called {name!r}; pass the state that "
+                "start returned"
             )
     named = {f"state[{name!r}]": state[name] for name in axes_of}
     check.same_device(**named)
@@ -294,7 +296,7 @@ def check_statistics(state: State) -> None:
             raise ValueError(
                 f"state[{name!r}]: expected finite running statistics, got {state[name][i].item()} at "
                 f"index {i}; "
-                "training has diverged, go back to a checkpoint or lower the learning rate"
+                "training has diverged: go back to a checkpoint or lower the learning rate"
             )
 
 
@@ -316,10 +318,11 @@ def samples(config: Config, state: State, name: str, x: ArrayLike, least: int = 
     if not fits:
         wanted = "the images" if config.n_kernels else f"the {len(kernel)} columns"
         raise ValueError(
-            f"{name}: expected {wanted} that the state was made for, got {n} columns; pass such data"
+            f"{name}: expected {wanted} of the data that the state was started on, got {n} columns; pass "
+            "data with the same columns"
         )
     if len(x) < least:
-        raise ValueError(f"{name}: expected at least {least} sample, got {len(x)}; pass some samples")
+        raise ValueError(f"{name}: expected at least {least} sample, got {len(x)}; pass more samples")
     return x
 
 
@@ -331,8 +334,8 @@ def goals(config: Config, state: State, name: str, y: ArrayLike, x: FloatArray) 
     else:
         goals = cast(supervised.targets(name, y, len(x)), x.dtype)
         check.require(
-            goals.shape[1] == n_outputs(state), name, f"{n_outputs(state)} targets of a sample",
-            goals.shape[1], "pass as many as start was told",
+            goals.shape[1] == n_outputs(state), name, f"{n_outputs(state)} targets per sample",
+            goals.shape[1], "pass as many targets as to start",
         )  # fmt: skip
     check.same_device(x=x, **{name: goals})
     return goals

@@ -125,7 +125,7 @@ def _loss(config: Config, scores: FloatArray, y: Array) -> tuple[float, FloatArr
         return loss(scores, y)
     except ValueError:
         raise ValueError(
-            "weights: expected leaf weights whose sums are finite, got scores that are not; go back to a "
+            "weights: expected leaf weights whose sums are finite, got infinite or NaN scores; go back to a "
             "checkpoint and lower the learning rate"
         ) from None
 
@@ -196,8 +196,8 @@ def _check_features(name: str, a: FloatArray) -> None:
         check.finite(name, a)
     except ValueError:
         raise ValueError(
-            f"{name}: expected samples whose learned features are finite, got one that is not; scale them, "
-            "or go back to a checkpoint and lower the learning rate"
+            f"{name}: expected samples whose learned features are finite, got an infinite or NaN feature; "
+            "scale the samples, or go back to a checkpoint and lower the learning rate"
         ) from None
 
 
@@ -323,7 +323,7 @@ def _appended(state: State, name: str) -> list[float]:
     row = np.asarray(state.get(name, ()))
     if row.ndim != 1 or (row.dtype.kind not in "iuf" and row.size):
         raise TypeError(
-            f"state[{name!r}]: expected a row of numbers, got {type(state[name]).__name__}; pass an array"
+            f"state[{name!r}]: expected a 1-D array, got {type(state[name]).__name__}; pass an array"
         )
     return list(row)
 

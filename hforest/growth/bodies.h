@@ -1,18 +1,18 @@
-/* What the inner loops of the scorers work on. bodies.pyx has the plain ones and says what each computes; simd/bodies.h
-   has those of vectors. */
+/* The data of the inner loops of the scorers. bodies.pyx has the scalar loops and says what each computes;
+   simd/bodies.h has the vector loops. */
 #ifndef HFOREST_GROWTH_BODIES_H
 #define HFOREST_GROWTH_BODIES_H
 #include <stdint.h>
 
-/* Tuned on `python bench/grow.py`. */
+/* Tuned with `python bench/grow.py`. */
 enum {
-    HF_PAIRWISE_SAMPLES = 128, /* samples up to which columns of bins are scored pairwise */
+    HF_PAIRWISE_SAMPLES = 128, /* samples up to which 8-bit bins are scored pairwise */
     HF_PAIRWISE_NUMBERS = HF_PAIRWISE_SAMPLES + 64,
     HF_HISTOGRAM_CLASSES = 32,
     HF_HISTOGRAM_BINS = 256,
-    HF_TILE_CANDIDATES = 16, /* whose bins are read from rows together, */
-    HF_TILE_SAMPLES = 512,   /* and of how many samples, so that these bins stay in L1 */
-    HF_VALUE_PAIRS = 48,     /* samples up to which other values are scored pairwise */
+    HF_TILE_CANDIDATES = 16, /* candidates whose bins are read from rows together, */
+    HF_TILE_SAMPLES = 512,   /* for this number of samples, so that the bins stay in L1 */
+    HF_VALUE_PAIRS = 48,     /* samples up to which 32-bit bins are scored pairwise */
     HF_BUCKETS = 256
 };
 
@@ -21,48 +21,48 @@ typedef union {
     int32_t bits[256];
 } hf_rates;
 
-/* Sums of the splits after each place, and their rates: scores in float32, good to 1 in 2**13. */
+/* Sums of the splits after each place, and their rates: scores in float32, with a relative error below 2**-13. */
 typedef struct {
     uint32_t left_weight[HF_BUCKETS], left_square[HF_BUCKETS], right_square[HF_BUCKETS];
     hf_rates rate;
     uint32_t all, square; /* weight of the node; sum of the squares of its classes' weights */
 } hf_splits;
 
-/* The same in float64: whole numbers, exact below 2**53, of nodes whose weight is too large for sums of 32 bits. */
+/* The same sums as integers in float64, exact below 2**53, for nodes whose weight is too large for 32-bit sums. */
 typedef struct {
     double left_weight[HF_BUCKETS], left_square[HF_BUCKETS], right_square[HF_BUCKETS];
     double all, square;
 } hf_wide_splits;
 
-/* The pairwise scorer of bins. */
+/* The pairwise scorer of 8-bit bins. */
 typedef struct {
-    uint8_t bin[HF_PAIRWISE_NUMBERS]; /* of candidates side by side: simd/pairwise.h */
+    uint8_t bin[HF_PAIRWISE_NUMBERS]; /* interleaved over candidates: simd/pairwise.h */
     uint8_t left_weight[HF_PAIRWISE_NUMBERS];
     uint16_t left_square[2][HF_PAIRWISE_NUMBERS / 2], right_square[2][HF_PAIRWISE_NUMBERS / 2]; /* even, odd numbers */
     hf_rates rate[2];
-    uint32_t sample[HF_PAIRWISE_SAMPLES]; /* class by class */
+    uint32_t sample[HF_PAIRWISE_SAMPLES]; /* ordered by class */
     uint8_t weight[HF_PAIRWISE_SAMPLES];
-    int32_t last[HF_PAIRWISE_SAMPLES]; /* of a class: where its samples end */
+    int32_t last[HF_PAIRWISE_SAMPLES]; /* of a class: the end of its samples */
     uint32_t total[HF_PAIRWISE_SAMPLES];
     int64_t n, n_present;
     uint32_t all, square;
 } hf_pairwise __attribute__((aligned(64)));
 
-/* The pairwise scorer of bins of 32 bits. */
+/* The pairwise scorer of 32-bit bins. */
 typedef struct {
     hf_splits splits;
-    int32_t bin[HF_VALUE_PAIRS + 32]; /* class by class */
+    int32_t bin[HF_VALUE_PAIRS + 32]; /* ordered by class */
     uint32_t weight[HF_VALUE_PAIRS];
     int32_t last[HF_VALUE_PAIRS];
     uint32_t total[HF_VALUE_PAIRS];
-    uint8_t place[HF_VALUE_PAIRS]; /* of a sample of the node */
+    uint8_t place[HF_VALUE_PAIRS]; /* of each sample of the node */
     int64_t n, n_present;
 } hf_value_pairs __attribute__((aligned(64)));
 
-/* The histogram scorer of bins. */
+/* The histogram scorer of 8-bit bins. */
 typedef struct {
     uint16_t counts[4][HF_HISTOGRAM_CLASSES * HF_HISTOGRAM_BINS]; /* of a candidate, by class, then place of the bin */
-    uint16_t *count; /* of the candidate to be scored */
+    uint16_t *count; /* of the candidate that is scored */
     hf_splits splits;
     uint8_t tile[HF_TILE_CANDIDATES][HF_TILE_SAMPLES]; /* bins */
     uint32_t number[HF_TILE_SAMPLES];                  /* 0, 1, ... */
@@ -72,24 +72,24 @@ typedef struct {
     int n_steps, n_bins;
 } hf_histogram __attribute__((aligned(64)));
 
-/* The histogram scorer of bins of 32 bits, with bounds. Bucket c has the place (c % n_steps) * lanes + c / n_steps. */
+/* The histogram scorer of 32-bit bins, with bounds. Bucket c is at place (c % n_steps) * lanes + c / n_steps. */
 typedef struct {
     hf_splits splits;
-    hf_wide_splits wide; /* the sums, where is_wide: splits then has the rates alone */
+    hf_wide_splits wide; /* the sums if is_wide; then splits has only the rates */
     uint32_t count[HF_HISTOGRAM_CLASSES * HF_BUCKETS]; /* by class, then place */
     uint32_t inside[HF_BUCKETS], second[HF_BUCKETS];   /* the two largest weights of a class in a bucket */
     int32_t alive[HF_BUCKETS];
     uint32_t total[HF_HISTOGRAM_CLASSES];
     int64_t n, n_present;
     int log_steps, log_lanes;
-    int is_wide, whole, exact; /* whole: bins are the values; exact: every bucket holds one value */
-    int32_t lowest, usual;     /* usual: a bin that has a bucket of its own, */
-    int32_t usual_place;       /* at this place, which sum_buckets counts: what the other buckets leave */
+    int is_wide, whole, exact; /* whole: bins are the values; exact: each bucket holds one value */
+    int32_t lowest, usual;     /* usual: a frequent bin, with its own bucket */
+    int32_t usual_place;       /* place of this bucket, whose counts sum_buckets computes as the rest of the totals */
     float least, scale;
 } hf_buckets __attribute__((aligned(64)));
 
 typedef struct {
-    int log_lanes; /* log2 of the numbers of 32 bits in a vector */
+    int log_lanes; /* log2 of the 32-bit lanes of a vector */
     void (*sum_pairs)(int per, hf_pairwise *p);
     float (*rate_pairs)(int per, hf_pairwise *p);
     void (*sum_values)(hf_value_pairs *p);

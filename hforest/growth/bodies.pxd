@@ -1,4 +1,4 @@
-# The inner loops of the scorers: plain ones here, of vectors in simd/.
+# The inner loops of the scorers: scalar ones in bodies.pyx, vector ones in simd/.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 
@@ -96,7 +96,7 @@ cdef extern from "growth/bodies.h" nogil:
         void (*find_alive)(hf_buckets* s, float limit) noexcept nogil
         float (*rate)(int n, hf_splits* s) noexcept nogil
 
-# Returns the bodies of a vector path, or those of its sums in float64.
+# Return the functions of a vector path; bodies_of_width returns those with float64 sums if is_wide.
 cdef hf_bodies bodies_of_width(int path, bint is_wide) noexcept nogil
 cdef const hf_bodies* bodies_of(int path) noexcept nogil
 

@@ -1,8 +1,8 @@
-"""The inner loops of the scorers in plain Cython, and the choice of a vector path's.
+"""The inner loops of the scorers in scalar Cython, and the choice of those of a vector path.
 
-Each function here has vector bodies of the same signature and results in simd/, which alone has those of
-pairs of bins of 8 bits. Sums are integers; rates are scores in float32. With l the weight of a class on the
-left of a split and T the class's total, sum (T - l)**2 = sum T**2 - 2 sum T l + sum l**2.
+Each function here has vector versions of the same signature and results in simd/; the pairwise scorer of
+8-bit bins has only vector versions. Sums are integers; rates are scores in float32. With l the weight of a
+class on the left of a split and T the total of the class, sum (T - l)**2 = sum T**2 - 2 sum T l + sum l**2.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
@@ -21,7 +21,7 @@ cdef const hf_bodies* bodies_of(int path) noexcept nogil:
 
 
 cdef void _sum_values(hf_value_pairs* p) noexcept nogil:
-    # Writes the sums of the split after each number of one candidate; samples come class by class.
+    # Writes the sums of the split after each value of one candidate; samples are ordered by class.
     cdef int64_t i, j, k
     cdef uint32_t left, added, square, product
     for i in range(p.n):
@@ -39,7 +39,7 @@ cdef void _sum_values(hf_value_pairs* p) noexcept nogil:
 
 
 cdef void _sum_bins(hf_histogram* h) noexcept nogil:
-    # Writes the sums of the split after each bin, from weights counted by class and bin.
+    # Writes the sums of the split after each bin, from weights by class and bin.
     cdef uint32_t left[32]  # HF_HISTOGRAM_CLASSES
     cdef uint32_t weight, square, product, sum
     cdef int64_t k
@@ -59,7 +59,7 @@ cdef void _sum_bins(hf_histogram* h) noexcept nogil:
 
 
 cdef float _rate(int n, hf_splits* s) noexcept nogil:
-    # Writes the rates of n splits, 0 where a side is empty; returns the largest.
+    # Writes the rates of n splits, 0 if a side is empty; returns the largest.
     cdef int i
     cdef int32_t left_weight, right_weight
     cdef float rate, most = 0
@@ -89,7 +89,7 @@ cdef void _find_range(const int32_t* bin, int64_t n, int32_t* range_) noexcept n
 cdef void _fill_buckets(
     const hf_buckets* s, const int32_t* bin, int64_t n, uint8_t* bucket
 ) noexcept nogil:
-    # Writes the places of n bins' buckets.
+    # Writes the places of the buckets of n bins.
     cdef int64_t i
     for i in range(n):
         bucket[i] = <uint8_t> place_of(s, bucket_of(s, bin[i]))
@@ -103,8 +103,9 @@ ctypedef fused splits_t:
 
 
 cdef void _add_up(hf_buckets* s, splits_t* splits) noexcept nogil:
-    # Counts the bucket at s.usual_place, adds up s.count over the buckets up to each, and writes the sums of
-    # the splits after them, and the two largest weights of a class in each bucket.
+    # Computes the counts of the bucket at s.usual_place, replaces s.count by running sums over the buckets,
+    # and writes the sums of the splits after each bucket, and the two largest weights of a class in each
+    # bucket.
     cdef int size = 1 << (s.log_steps + s.log_lanes), c, i
     cdef uint32_t left[32]  # HF_HISTOGRAM_CLASSES
     cdef uint32_t here, inside, second
@@ -136,15 +137,15 @@ cdef void _add_up(hf_buckets* s, splits_t* splits) noexcept nogil:
 
 
 cdef inline double _share(double square, double weight) noexcept nogil:
-    # Returns g, 0 of nothing.
+    # Returns g of bounds.pyx, 0 for an empty set.
     return square / weight if weight > 0 else 0
 
 
 cdef bint _may_hold(
     const hf_buckets* s, const splits_t* splits, int i, int before, int size, float limit
 ) noexcept nogil:
-    # Returns whether a split in the bucket at place i, after the one at place `before` (-1: none), may score
-    # `limit` or more.
+    # Returns whether a split in the bucket at place i, which follows that at place `before` (-1: none), may
+    # score `limit` or more.
     cdef double left = splits.left_weight[before] if before >= 0 else 0
     cdef double up_to = splits.left_weight[i], here = up_to - left, right = splits.all - up_to
     cdef double g_left = _share(splits.left_square[before] if before >= 0 else 0, left)
@@ -169,7 +170,7 @@ cdef bint _may_hold(
 
 
 cdef void _mark_alive(hf_buckets* s, const splits_t* splits, float limit) noexcept nogil:
-    # Writes to s.alive in which buckets a split may score `limit` or more: bounds.pyx derives the bounds.
+    # Marks in s.alive the buckets in which a split may score `limit` or more; bounds.pyx derives the bounds.
     cdef int size = 1 << (s.log_steps + s.log_lanes), c, i, before = -1
     for c in range(size):
         i = place_of(s, c)
@@ -185,10 +186,10 @@ cdef void _find_alive(hf_buckets* s, float limit) noexcept nogil:
     _mark_alive(s, &s.splits, limit)
 
 
-# Sums in float64. The buckets are few beside the samples of such a node: these have no vector bodies.
+# Sums in float64 have no vector versions: such nodes have many more samples than buckets.
 
 cdef void _sum_wide_buckets(hf_buckets* s) noexcept nogil:
-    # Writes the rates, too.
+    # Writes the sums and the rates.
     cdef hf_wide_splits* a = &s.wide
     cdef int i
     _add_up(s, a)
@@ -219,7 +220,7 @@ cdef hf_bodies bodies_of_width(int path, bint is_wide) noexcept nogil:
     return bodies
 
 
-# The plain path scores no bins of 8 bits pairwise (scorers.pxd).
+# The plain path never scores 8-bit bins pairwise (scorers.pxd).
 plain.log_lanes = 0
 plain.sum_pairs, plain.rate_pairs, plain.sum_values = NULL, NULL, _sum_values
 plain.sum_bins, plain.rate, plain.find_range = _sum_bins, _rate, _find_range

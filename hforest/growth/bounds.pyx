@@ -1,27 +1,27 @@
-"""The histogram scorer with bounds: large nodes, bins of 32 bits, whole weights, Gini.
+"""The histogram scorer with bounds: large nodes, 32-bit bins, integer weights, Gini.
 
-Bins are whole numbers (ranks, sums of whole numbers), or the bits of float32 in the order of the values. The
-range of a candidate's bins is divided into buckets of equal width, and weights are counted by class and
-bucket:
+Bins are integers (ranks, or sums of integers), or the bits of float32 in the order of the values. The range
+of a candidate's bins is divided into buckets of equal width, and weights are summed by class and bucket:
 
     bins       | 3 9 9 4 250 ... |     lowest 3, highest 250, 4 buckets
     buckets    | 0 0 0 0 3   ... |     weights counted by class: count[k][bucket]
-    alive      | no  no  YES no  |     may hold a split better than the best so far: sorted and scanned
+    alive      | no  no  YES no  |     may contain a split better than the best so far: sorted and scanned
 
 Splits between buckets are scored from the counts. With g(a) = sum a_k**2 / sum a_k, a split scores
-g(left) + g(right). In a bucket after samples L and before R it divides the bucket's weights b into d and e. g
-is convex and homogeneous, so g(L + d) <= g(L) + g(d), and g(d) <= max d_k: no split there scores more than
-g(L) + g(R) and the two largest of b. Closer, with p = L / W the shares in L,
+g(left) + g(right). A split inside a bucket, with sums L before it and R after it, divides the bucket's
+weights b into d and e. g is convex and homogeneous, so g(L + d) <= g(L) + g(d), and g(d) <= max d_k. Hence no
+split in the bucket scores more than g(L) + g(R) plus the two largest elements of b. A tighter bound follows,
+with p = L / W the class shares in L, from
 
-    g(L + d) = g(L) + sum d_k (2 p_k - |p|**2) + |d - w p|**2 / (W + w),   w = sum d_k,
+    g(L + d) = g(L) + sum d_k (2 p_k - |p|**2) + |d - w p|**2 / (W + w),   w = sum d_k.
 
-and the last term is at most w (max b_k + w |p|**2) / (W + w), largest where w is all of b; the same for R and
-e. The sum over classes is largest where each goes to the side that it adds more to.
+The last term is at most w (max b_k + w |p|**2) / (W + w), which is largest if w is all of b; the same holds
+for R and e. The sum over classes is largest if each class goes to the side where its term is larger.
 
-Sums are integers of 32 bits, or of nodes of more weight whole numbers in float64.
+Sums are 32-bit integers or, in nodes of larger weight, integers in float64.
 
-Cost: n + buckets * classes / lanes a candidate, and sorting the samples of the buckets that stay alive: of
-most candidates none.
+Cost: n + buckets * classes / lanes per candidate, and sorting the samples in the buckets that stay alive. For
+most candidates there are none.
 """
 
 from libc.math cimport INFINITY
@@ -36,12 +36,12 @@ from hforest.growth.node_scorer cimport hf_scorer, take_split
 from hforest.growth.sorted_scan cimport score_sorted, sort_keys
 from hforest.growth.task cimport HF_COUNT, hf_split, hf_task, hf_workspace, weight_bits
 
-cdef float ROUNDED = 0.999999   # what rounding to float32 may hide of a score, and more
+cdef float ROUNDED = 0.999999   # a bound on the rounding error of scores in float32
 cdef enum:
-    SORTED_STEPS = 3            # what sorting a sample costs, in additions to a bucket
+    SORTED_STEPS = 3            # cost of sorting a sample, in additions to a bucket
 
 
-# Sums of a split, whole numbers.
+# Sums of a split, as integers in float64.
 ctypedef struct hf_sums:
     double left_square
     double right_square
@@ -50,16 +50,17 @@ ctypedef struct hf_sums:
 
 
 cdef inline int _log_buckets(int64_t n) noexcept nogil:
-    # Returns log2 of the number of buckets that pay for n samples.
+    # Returns log2 of the number of buckets that pays for n samples.
     return 5 if n < 64 else 6 if n < 320 else 7 if n < 2048 else 8
 
 
 cdef bint start_buckets(
     const hf_task* t, hf_workspace* r, hf_scorer* scorer, bint whole, bint is_wide
 ) noexcept nogil:
-    # Numbers the classes of a node; returns False if they are too many, or too many for its samples.
+    # Numbers the classes of a node; returns False if there are too many, absolutely or for its number of
+    # samples.
     #
-    # is_wide  whether sums are those of float64
+    # is_wide  whether sums are in float64
     cdef hf_buckets* s = &scorer.buckets
     cdef int64_t i, k, first = scorer.node.first
     cdef int bits = weight_bits(r)
@@ -68,7 +69,7 @@ cdef bint start_buckets(
     s.n, s.splits.all, s.whole, s.is_wide = scorer.node.last - first, <uint32_t> scorer.weight, whole, is_wide
     s.log_lanes = scorer.bodies.log_lanes
     s.n_present = number_classes(t, r, HF_HISTOGRAM_CLASSES, s.total, &s.splits.square)
-    # Counts are added up for all buckets, by vectors; samples are sorted, a dozen steps each.
+    # The running sums over the buckets of each class must cost less than sorting the samples.
     if s.n_present < 0 or SORTED_STEPS * s.n < s.n_present << _log_buckets(s.n) >> max(s.log_lanes - 2, 0):
         return False
     s.wide.all, s.wide.square = scorer.weight, 0
@@ -91,7 +92,8 @@ cdef inline uint32_t _ordered(int32_t bin) noexcept nogil:
 
 
 cdef inline int32_t _usual(const int32_t* bin, int64_t n, int32_t otherwise) noexcept nogil:
-    # Returns one of four bins that equals another of them, or `otherwise`: pixels have a background.
+    # Returns one of four bins that equals another of them, or `otherwise`: pixels often have one background
+    # value.
     cdef int32_t a = bin[0], b = bin[n // 4], c = bin[n // 2], d = bin[3 * n // 4]
     if a == b or a == c or a == d:
         return a
@@ -99,7 +101,7 @@ cdef inline int32_t _usual(const int32_t* bin, int64_t n, int32_t otherwise) noe
 
 
 cdef int _divide(const hf_bodies* bodies, hf_buckets* s, const int32_t* bin) noexcept nogil:
-    # Divides the range of the bins into buckets. Returns 0 if all are equal, -1 if no width divides them.
+    # Divides the range of the bins into buckets. Returns 0 if all bins are equal, -1 if no bucket width fits.
     cdef int32_t[2] ends
     cdef int log_buckets = _log_buckets(s.n)
     cdef float range_
@@ -125,9 +127,9 @@ cdef int _divide(const hf_bodies* bodies, hf_buckets* s, const int32_t* bin) noe
 cdef int _count_bins(
     const hf_bodies* bodies, hf_workspace* r, const int32_t* bin, hf_buckets* s
 ) noexcept nogil:
-    # Writes the bucket of each bin and the weights of the classes in each bucket but that of s.usual. It may
-    # hold most samples: their additions to one count would wait for one another. Returns how many buckets
-    # the counts of a class have.
+    # Writes the bucket of each bin, and the weights by class in each bucket except that of s.usual. The
+    # latter may hold most samples, whose additions to one count would depend on each other. Returns the
+    # number of buckets per class.
     cdef int size = 1 << (s.log_steps + s.log_lanes)
     cdef const uint32_t* slot = r.slot
     cdef const uint8_t* bucket = r.bucket
@@ -146,7 +148,7 @@ cdef int _count_bins(
 
 
 cdef hf_sums _sums_after(const hf_buckets* s, int c) noexcept nogil:
-    # Returns the sums of the split after bucket c; -1: before all.
+    # Returns the sums of the split after bucket c; c = -1: before all buckets.
     cdef hf_sums sums
     cdef int i = place_of(s, c) if c >= 0 else 0
     sums.left_square = sums.left_weight = 0
@@ -169,7 +171,7 @@ cdef inline double _score(hf_sums sums) noexcept nogil:
 
 
 cdef bint _confirm_exact(const hf_buckets* s, float limit, double* best, int32_t* low) noexcept nogil:
-    # Takes the best split where each bucket holds one value.
+    # Writes the best split if each bucket holds one value.
     cdef int c, i
     cdef double score
     cdef bint is_better = False
@@ -186,8 +188,8 @@ cdef bint _confirm_exact(const hf_buckets* s, float limit, double* best, int32_t
 cdef uint64_t* _sort_alive(
     const hf_task* t, hf_workspace* r, const int32_t* bin, hf_buckets* s, int64_t* n_keys
 ) noexcept nogil:
-    # Returns the keys of the samples in buckets that are alive, in order; of the bucket of s.usual alone a
-    # single key.
+    # Returns the sorted keys of the samples in buckets that are alive; the bucket of s.usual has a single
+    # key.
     cdef bint has_usual = s.alive[s.usual_place]
     cdef uint64_t* key = <uint64_t*> r.key
     cdef uint32_t ordered, lowest = <uint32_t> -1, highest = 0
@@ -209,8 +211,8 @@ cdef uint64_t* _sort_alive(
 cdef bint _confirm_alive(
     const hf_task* t, hf_workspace* r, const int32_t* bin, hf_buckets* s, double* best, int32_t* low
 ) noexcept nogil:
-    # Takes the best split within the buckets that are alive: their bins are sorted and scanned. Sums are
-    # whole numbers, which double holds.
+    # Writes the best split inside the buckets that are alive, whose bins are sorted and scanned. Sums are
+    # integers that are exact in float64.
     cdef uint32_t left[32]  # HF_HISTOGRAM_CLASSES
     cdef uint32_t k, had
     cdef int size = 1 << (s.log_steps + s.log_lanes), usual_bucket = bucket_of(s, s.usual)
@@ -226,7 +228,7 @@ cdef bint _confirm_alive(
         if i == 0 or key[i] >> 32 != key[i - 1] >> 32:
             at = bucket_of(s, value)
             if at != bucket:
-                # Sums of what lies before the bucket, of the bucket of one bin with it.
+                # The sums before the bucket; for the bucket of s.usual, the sums including it.
                 bucket = at
                 at += at == usual_bucket
                 sums = _sums_after(s, at - 1)
@@ -263,7 +265,7 @@ cdef inline void _count_call(const hf_buckets* s) noexcept nogil:
 cdef bint score_buckets(
     const hf_task* t, hf_workspace* r, hf_scorer* scorer, const int32_t* bin, hf_split* best
 ) noexcept nogil:
-    # Where no buckets divide the bins they are sorted.
+    # Bins that no buckets divide are sorted.
     cdef const hf_bodies* bodies = &scorer.bodies
     cdef hf_buckets* s = &scorer.buckets
     cdef int divided = _divide(bodies, s, bin), size, i
@@ -284,7 +286,7 @@ cdef bint score_buckets(
         is_better = _confirm_exact(s, limit, &score, &low)
     else:
         bodies.find_alive(s, limit)
-        # In the bucket of one bin there is one split, after it.
+        # The bucket of s.usual has one split, after it.
         s.alive[s.usual_place] = 0 < s.splits.rate.value[s.usual_place] >= limit
         for i in range(size):
             any_alive |= s.alive[i]

@@ -3,20 +3,20 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from hforest.growth.task cimport hf_task, hf_tree
 
 
-# A tree, and where it goes: its part of the arrays of a forest.
+# A tree and the arrays to which it is copied: its part of the arrays of a forest.
 ctypedef struct hf_arrays:
     const hf_tree* tree
     int32_t* feature
     int32_t* left
-    void* threshold       # float or double, as value, gain and data
+    void* threshold       # float or double, as are value, gain and data
     void* value
     void* gain
-    int64_t* indptr       # or NULL: no projections; the first entry is number first_entry
+    int64_t* indptr       # or NULL: no projections; the tree's first entry has the number first_entry
     int64_t first_entry
     int32_t* indices
     void* data
-    uint8_t* default_left  # or NULL: trees know neither missing values nor categories
-    int64_t* word_indptr  # the first word is number first_word
+    uint8_t* default_left  # or NULL: trees handle neither missing values nor categories
+    int64_t* word_indptr  # the tree's first word has the number first_word
     int64_t first_word
     uint32_t* words
 

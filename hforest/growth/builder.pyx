@@ -1,13 +1,14 @@
 """The tree builder: grows one tree, depth-first, from a candidate source.
 
-A node asks the source for its best split, is partitioned by it, and leaves two pending nodes:
+For each node, the builder requests the best split from the source, partitions the node's samples by it, and
+appends two pending nodes. The sources are:
 
     classic, cascade   column_source.pyx     columns of bins
     manifold           projections.pyx       random projections
     co2                co2/hyperplanes.pyx   hyperplanes, fitted from the best column
 
-What a node draws depends on its key alone, and a key on the parent's (Philox), so that no order of growth
-changes a tree.
+The random draws of a node depend only on its key, and its key only on the parent's (Philox). Thus the order
+in which nodes grow does not change a tree.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -23,7 +24,7 @@ from hforest.growth.task cimport (
 
 
 cdef uint64_t tree_key(uint64_t seed, int64_t tree) noexcept nogil:
-    # Returns the key of a tree's root, and of the bootstrap that it draws.
+    # Returns the key of a tree's root, which is also the key of its bootstrap.
     return hf_draw_key(hf_philox(seed, <uint64_t> tree, 0), 0)
 
 
@@ -55,7 +56,7 @@ cdef bint _add_node(hf_tree* tree) noexcept nogil:
 
 
 cdef bint _push(hf_workspace* r, hf_tree* tree, hf_pending node) noexcept nogil:
-    # Appends a leaf that is to be split if it can; returns whether there was memory.
+    # Appends a leaf as a pending node; returns whether there was memory.
     cdef int64_t capacity
     if r.n_pending == r.pending_capacity:
         capacity = 2 * r.n_pending if r.n_pending else 256
@@ -68,7 +69,7 @@ cdef bint _push(hf_workspace* r, hf_tree* tree, hf_pending node) noexcept nogil:
 
 
 cdef bint reserve_entries(hf_tree* tree, int64_t n) noexcept nogil:
-    # Makes room for n entries of a projection after tree.n_entries; returns whether there was memory.
+    # Reserves space for n entries of a projection after tree.n_entries; returns whether there was memory.
     cdef int64_t capacity = 2 * tree.entry_capacity + n + 256
     if tree.n_entries + n <= tree.entry_capacity:
         return True
@@ -100,7 +101,7 @@ cdef bint _write_leaf(
 ) noexcept nogil:
     # Writes the class shares, or the mean target, of a leaf; returns whether there was memory.
     #
-    # weight  0: the leaf is of one class, and nothing of it is summed up
+    # weight  0: the leaf has one class, and its sums have not been computed
     cdef int64_t k, capacity, row = tree.n_rows * t.n_outputs
     cdef double value
     if weight == 0:
@@ -128,7 +129,7 @@ cdef bint _write_leaf(
 
 
 cdef double _base_score(const hf_task* t, hf_workspace* r, double weight) noexcept nogil:
-    # Returns the score of a node that is not split. Called after sum_up.
+    # Returns the score of a node as a leaf. sum_up must be called first.
     cdef int64_t k
     if r.kind == HF_FLOATS:
         return hf_node_score(t.criterion, r.total, t.n_outputs, weight)
@@ -140,7 +141,7 @@ cdef double _base_score(const hf_task* t, hf_workspace* r, double weight) noexce
 cdef bint _may_split(
     const hf_task* t, hf_workspace* r, const hf_pending* node, double* weight
 ) noexcept nogil:
-    # Returns whether a node is to be split, and sums it up; writes its weight, 0 if all samples are of one
+    # Returns whether a node may be split, and computes its sums; writes its weight, 0 if all samples have one
     # class.
     cdef int64_t n = node.last - node.first
     cdef bint pure = is_pure(t, r, node)
@@ -160,7 +161,7 @@ cdef bint _split_node(
     const hf_task* t, hf_workspace* r, hf_tree* tree, const hf_pending* node, uint64_t key,
     const hf_split* split, double gain
 ) noexcept nogil:
-    # Splits a node, and appends its children; returns whether there was memory.
+    # Splits a node and appends its children; returns whether there was memory.
     #
     # key  IN  of the node
     cdef int64_t v = node.at, middle
@@ -176,18 +177,18 @@ cdef bint _split_node(
     left.first, left.last, left.key, left.depth, left.side = node.first, middle, key, node.depth + 1, 0
     right.first, right.last, right.key, right.depth, right.side = middle, node.last, key, node.depth + 1, 1
     left.at, right.at = tree.n_nodes, tree.n_nodes + 1
-    # The left one is pushed last, and taken first.
+    # The left child is pushed last, so that it is processed first.
     return _push(r, tree, right) and _push(r, tree, left)
 
 
 cdef bint grow_tree(
     const hf_task* t, int64_t number, const int32_t* counts, const int32_t* order, hf_tree* tree
 ) noexcept nogil:
-    # Grows tree `number`, or what t.roots has for it; returns False, and a part of it, if memory is out or
-    # the call is to end.
+    # Grows tree `number`, or the node that t.roots has for it. Returns False, and leaves a part of the tree,
+    # if memory runs out or the call has to stop.
     #
-    # counts  IN (t.n,)  how often each sample was drawn; NULL for once
-    # order   IN (t.n,)  whose label or target each sample has; NULL: its own
+    # counts  IN (t.n,)  number of draws of each sample; NULL: one each
+    # order   IN (t.n,)  the sample whose label or target each sample has; NULL: its own
     # tree    OUT        all zeros before
     cdef hf_workspace r
     cdef hf_pending node
@@ -208,14 +209,14 @@ cdef bint grow_tree(
     fine = start_samples(t, &r, counts, order, first, last) and t.source.start(t, &r)
     node.first, node.last = 0, r.n
     fine = fine and _push(&r, tree, node)
-    # Depth-first: the samples of a small subtree stay in cache.
+    # Depth-first order keeps the samples of a small subtree in cache.
     while fine and r.n_pending:
         r.n_pending -= 1
         node = r.pending[r.n_pending]
         tree.indptr[node.at] = tree.n_entries
         split.column = -1
         if _may_split(t, &r, &node, &weight):
-            # A child draws its key only now: most nodes are leaves.
+            # The key of a child is drawn only here, because most nodes are leaves.
             key = node.key
             if node.at:
                 key = hf_draw_key(hf_philox(node.key, 0, HF_STREAM_CHILDREN), node.side)
@@ -239,8 +240,8 @@ cdef inline void _put(void* to, int64_t at, double value, bint single) noexcept 
 
 
 cdef void order_tree(const hf_arrays* to, int64_t n_outputs, bint single) noexcept nogil:
-    # Writes a tree, its leaves and its projections in breadth-first order. Until node v is written,
-    # to.left[v] is its number in the tree.
+    # Writes a tree, its leaves and its projections in breadth-first order. Before node v is written,
+    # to.left[v] holds the number of the node in the depth-first tree.
     cdef const hf_tree* tree = to.tree
     cdef int64_t v, e, k, first, count, known = 1, n_leaves = 0, n_entries = 0, n_words = 0
     cdef int64_t size = n_outputs * (4 if single else 8)
@@ -271,7 +272,7 @@ cdef void order_tree(const hf_arrays* to, int64_t n_outputs, bint single) noexce
             n_leaves += 1
             continue
         if tree.feature[old] == -2:
-            # Its left child was the next node to be looked at.
+            # The left child is processed next, so its first entry follows the last one of this node.
             first = tree.indptr[old]
             count = tree.indptr[tree.left[old]] - first
             for e in range(count):

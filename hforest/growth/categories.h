@@ -1,16 +1,16 @@
-/* The order in which the categories of a node are scanned, for Cython and CUDA. The operations and their order are those
-   of reference_builder.py, so that an order is the same everywhere. */
+/* The order in which the categories of a node are scanned, for Cython and CUDA. Operations and their order are those of
+   reference_builder.py, so that the order of categories is the same on all backends. */
 #ifndef HFOREST_GROWTH_CATEGORIES_H
 #define HFOREST_GROWTH_CATEGORIES_H
 #include "core/both.h"
 
 enum {
-    HF_POWER_STEPS = 16,   /* of the power iteration */
-    HF_ALL_DIVISIONS = 4,  /* categories up to which all divisions are compared, where no order holds the best one */
-    HF_CATEGORY_BITS = 7   /* log2 of the categories whose random sides are one draw */
+    HF_POWER_STEPS = 16,   /* steps of the power iteration */
+    HF_ALL_DIVISIONS = 4,  /* categories up to which all divisions are scored if no order has the best one */
+    HF_CATEGORY_BITS = 7   /* log2 of the number of categories whose random sides come from one draw */
 };
 
-/* Returns the number of a draw of random sides, for a candidate's category, and the word and bit of it there. */
+/* Return the number of the draw of random sides for a candidate's category, and the word and bit of the category. */
 HF_BOTH uint64_t hf_side_number(int64_t candidate, uint32_t category) {
     return (uint64_t)candidate << 16 | category >> HF_CATEGORY_BITS;
 }
@@ -23,8 +23,8 @@ HF_BOTH double hf_dot(const double *a, const double *b, int64_t n) {
     return sum;
 }
 
-/* Writes the score of each of k categories: its share of the last class or its mean, or where there are more classes or
-   outputs its place along the first principal direction of the means (Coppersmith, Hong and Hosking 1999).
+/* Writes the score of each of k categories: its share of the last class, or its mean. With more classes or outputs, the
+   score is the projection on the first principal direction of the means (Coppersmith, Hong and Hosking 1999).
 
    is_ordered  IN       whether there is one output, or two classes
    sums        IN, OUT  (k, n_outputs)  sums of a category's samples; overwritten

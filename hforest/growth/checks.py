@@ -23,7 +23,7 @@ def check_bins(bins: Bins, name: str = "bins") -> None:
         raise TypeError(f"{name}: expected hforest.growth.Bins, got {type(bins).__name__}; call encode(x)")
     if (bins.base is None) != (bins.offset is None):
         raise TypeError(
-            f"{name}.base: expected it with {name}.offset or neither, got one without the other; call "
+            f"{name}.base: expected {name}.base and {name}.offset together, got one without the other; call "
             "encode(x)"
         )
     with check.fields_of(name):
@@ -67,7 +67,8 @@ def _check_stored(bins: Bins) -> None:
         ((stored.default >= 0) & (stored.default < n_bins)).all()
     ):
         raise IndexError(
-            "bins: expected numbers below the bins of their column in stored.table, got larger ones; call "
+            "bins: expected bins below the number of bins of their column in stored.table, got larger "
+            "ones; call "
             "encode(x)"
         )
     indices = stored.indices
@@ -80,7 +81,7 @@ def _check_stored(bins: Bins) -> None:
     ):
         raise IndexError(
             f"stored.indices: expected samples 0 to {stored.n_samples - 1} in ascending order in each "
-            "column, got others; call encode(x)"
+            "column, got other indices; call encode(x)"
         )
     inside = np.ones(sizes["n_bins"], bool)
     inside[stored.table[1:-1]] = False
@@ -88,15 +89,17 @@ def _check_stored(bins: Bins) -> None:
     apart = (high[:-1] < low[1:]) | (low[:-1] == low[1:]) & (high[:-1] == high[1:])
     if not bool((low <= high).all()) or not bool((apart | ~inside[1:]).all()):
         raise ValueError(
-            "low: expected bins in ascending order between low and high, got some that overlap or are not in "
-            "order; call encode(x)"
+            "low: expected bins in ascending order between low and high, got bins that overlap or are out "
+            "of order; call encode(x)"
         )
 
 
 def _check_ascending(name: str, a: IntArray, last: int, step: int) -> None:
     """Checks that numbers go from 0 to `last` in steps of at least `step`."""
     if int(a[0]) or int(a[-1]) != last or bool((np.diff(a) < step).any()):
-        raise IndexError(f"{name}: expected 0, ..., {last} in ascending order, got others; call encode(x)")
+        raise IndexError(
+            f"{name}: expected 0, ..., {last} in ascending order, got other numbers; call encode(x)"
+        )
 
 
 def _check_fields(bins: Bins) -> None:
@@ -125,7 +128,7 @@ def _check_fields(bins: Bins) -> None:
         check.finite(name, a)
     check.at_least_one(sizes, "n_columns", "n_bins", "n_samples")
     if max(sizes["n_samples"], sizes["n_columns"]) > check.MAX_COUNT:
-        raise ValueError("bins: expected less than 2**31 samples and columns, got more; take a part of them")
+        raise ValueError("bins: expected fewer than 2**31 samples and columns, got more; pass fewer")
     if check.values_checked():
         _check_tables(bins.low, bins.high)
     if check.values_checked() and int(bins.bins.max()) >= sizes["n_bins"]:
@@ -139,7 +142,8 @@ def _check_fields(bins: Bins) -> None:
         return
     if sizes["n_columns"] != 1:
         raise ValueError(
-            f"bins: expected one row of bins for all windows, got {sizes['n_columns']}; call encode(x)"
+            f"bins: expected one row of bins, which all windows share, got {sizes['n_columns']}; call "
+            "encode(x)"
         )
     check_places(bins.base, bins.offset, sizes["n_samples"])
 
@@ -147,10 +151,10 @@ def _check_fields(bins: Bins) -> None:
 def _check_kinds(bins: Bins, sizes: check.Sizes) -> None:
     """Checks that bins of missing values exist, and that categories fit into sets of bits."""
     if bins.missing is None:
-        raise TypeError("missing: expected an array beside categorical, got None; call encode(x)")
+        raise TypeError("missing: expected an array with categorical columns, got None; call encode(x)")
     if bins.base is not None:
         raise ValueError(
-            "missing: expected None for windows, got an array; windows know neither missing values nor "
+            "missing: expected None for windows, got an array; windows have neither missing values nor "
             "categories"
         )
     check.same_device(bins=bins.bins, missing=bins.missing)
@@ -178,7 +182,7 @@ def _check_kinds(bins: Bins, sizes: check.Sizes) -> None:
     whole = (named >= 0) & (named <= supervised.MAX_CATEGORY) & (named == named // 1)
     if not bool((whole & (named == last)).all()):
         raise ValueError(
-            f"low: expected categories 0 to {supervised.MAX_CATEGORY}, one a bin, got other numbers; "
+            f"low: expected categories 0 to {supervised.MAX_CATEGORY}, one per bin, got other numbers; "
             "call encode(x, categorical=...)"
         )
 
@@ -192,8 +196,8 @@ def _check_tables(low: FloatArray, high: FloatArray) -> None:
         repeated = (least[:, :-1] == least[:, 1:]) & (most[:, :-1] == most[:, 1:])
         if not bool((least <= most).all()) or not bool((apart | repeated).all()):
             raise ValueError(
-                "low: expected bins in ascending order between low and high, got some that overlap or are "
-                "not in order; call encode(x)"
+                "low: expected bins in ascending order between low and high, got bins that overlap or are "
+                "out of order; call encode(x)"
             )
 
 
@@ -201,7 +205,7 @@ def check_no_categories(categorical: ArrayLike | None) -> None:
     """Checks that windows have no columns of categories."""
     if categorical is not None:
         raise ValueError(
-            "categorical: expected None for windows, got columns; copy the windows to an array to grow on "
+            "categorical: expected None for windows, got columns; copy the windows into an array to grow on "
             "categories"
         )
 
@@ -222,8 +226,8 @@ def check_windows_task(are_windows: bool, task: Task) -> None:
     check.choice("task", task, supervised.TASKS)
     if are_windows and task == "regression":
         raise ValueError(
-            'task: expected "classification" for windows, got "regression"; copy the windows to an array '
-            "to fit targets"
+            'task: expected "classification" for windows, got "regression"; copy the windows into an array '
+            "for regression"
         )
 
 
@@ -248,14 +252,14 @@ def check_order(
         return None
     check.on_cpu(y_order=order)
     check.require(
-        dispatch.array_module(beside) is np, "y_order", "None beside CuPy arrays", "an array",
-        "pass NumPy arrays, or a call for each tree", TypeError,
+        dispatch.array_module(beside) is np, "y_order", "None with CuPy arrays", "an array",
+        "pass NumPy arrays, or call once per tree", TypeError,
     )  # fmt: skip
     numbers = supervised.integers_of_objects(supervised.as_given("y_order", order))
     shape = (n_trees, n_samples)
     check.require(
         numbers.dtype.kind in "iu", "y_order", "an array of an integer dtype", numbers.dtype,
-        "pass numbers of samples, such as permutations", TypeError,
+        "pass sample indices, such as permutations", TypeError,
     )  # fmt: skip
     check.require(
         numbers.shape == shape, "y_order", f"shape (n_trees, n_samples) = {shape}", tuple(numbers.shape),
@@ -264,12 +268,12 @@ def check_order(
     # Backends follow these: they are read inside unchecked(), too.
     low, high = int(numbers.min()), int(numbers.max())
     check.require(
-        0 <= low and high < n_samples, "y_order", f"numbers of samples below {n_samples}", f"{low} to {high}",
-        "samples are numbered from 0", IndexError,
+        0 <= low and high < n_samples, "y_order", f"sample indices below {n_samples}", f"{low} to {high}",
+        "sample indices start at 0", IndexError,
     )  # fmt: skip
     check.require(
-        class_weight is None, "class_weight", "None beside y_order", "class weights",
-        "pass them in sample_weight, which stays with the samples",
+        class_weight is None, "class_weight", "None with y_order", "class weights",
+        "multiply them into sample_weight, which stays with the samples",
     )  # fmt: skip
     return supervised.converted_numbers(numbers, check.INT32)
 

@@ -1,9 +1,9 @@
-"""How a node's bins are read from a column: by one reader, chosen once for all trees.
+"""Readers of a node's bins in a column. One reader is chosen for all trees:
 
-    bins of 8 bits             from the columns, or in nodes of few samples from the samples' rows
-    bins of 16 and 32 bits     from the columns
-    bins of a sparse matrix    what is stored of the node, and the bin of 0 (stored.pyx)
-    standardized windows       their numbers: codes of float32, ranks of float64
+    8-bit bins                 from the columns, or in nodes of few samples from the samples' rows
+    16-bit and 32-bit bins     from the columns
+    bins of a sparse matrix    the stored bins of the node, and the bin of 0 (stored.pyx)
+    standardized windows       from their values: codes of float32, ranks of float64
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -88,7 +88,7 @@ cdef hf_range _read_ranks(
     const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, int64_t column,
     int32_t* bin
 ) noexcept nogil:
-    # Orders the values in the memory of keys, which are made of their ranks.
+    # Sorts the values in the memory of the keys, which are made from the ranks later.
     cdef const uint32_t* sample = r.sample + node.first
     cdef const hf_column_workspace* work = <const hf_column_workspace*> r.columns
     cdef uint64_t* order = <uint64_t*> r.key
@@ -100,7 +100,7 @@ cdef hf_range _read_ranks(
     for i in range(n):
         order[i], place[i] = hf_ordered(number_of(&c.windows, False, sample[i], column)), <uint32_t> i
     swapped = hf_sort(order, place, <uint64_t*> r.key2, work.place2, n, t.watch)
-    if swapped < 0:  # the call is to end
+    if swapped < 0:  # the call has to stop
         memset(bin, 0, n * sizeof(int32_t))
         return range_
     if swapped:
@@ -114,7 +114,7 @@ cdef hf_range _read_ranks(
 cdef void prefetch_column(
     const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, int64_t column
 ) noexcept nogil:
-    # Prefetches what a reader will read.
+    # Prefetches the memory that a reader will read.
     cdef int64_t n = node.last - node.first
     if is_stored(c) or c.offset != NULL or is_by_rows(c, t, n):
         return
@@ -127,7 +127,7 @@ cdef void prefetch_column(
 cdef hf_columns columns_of_windows(
     const hf_standardized* windows, int64_t n_columns, bint single
 ) noexcept nogil:
-    # Returns the columns of windows in standard deviations.
+    # Returns the struct of standardized columns of windows.
     cdef hf_columns c
     memset(&c, 0, sizeof(hf_columns))
     c.windows, c.offset, c.n_columns, c.width = windows[0], windows.offset, n_columns, 4 if single else 8
@@ -136,7 +136,7 @@ cdef hf_columns columns_of_windows(
 
 
 cdef hf_reader reader_of(const hf_columns* c) noexcept nogil:
-    # Returns the reader of columns whose other fields are set.
+    # Returns the reader for columns whose other fields are set.
     if is_stored(c):
         return read_stored
     if c.windows.x != NULL:

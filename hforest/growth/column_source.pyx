@@ -1,9 +1,9 @@
 """Candidate source: columns of bins.
 
-A node samples features without replacement, max_features of them, and on until one of them is not constant in
-it. Of equal scores the first feature wins, and its lowest threshold. Each feature has its best threshold, by
-a scorer, or one random threshold. A column is read by its reader (column_readers.pyx) and scanned in one
-or several orders (node_orders.pyx).
+A node samples max_features features without replacement, and continues until one of them varies in the node.
+Of equal scores the first feature wins, and its lowest threshold. Each feature has its best threshold, found
+by a scorer, or one random threshold. A reader reads a column (column_readers.pyx); it is scanned in one or
+several orders (node_orders.pyx).
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -37,7 +37,7 @@ ctypedef fused real:
 
 
 cdef bint start_columns(const hf_task* t, hf_workspace* r, const hf_columns* c) noexcept nogil:
-    # Takes the workspace of a tree; returns whether there was memory.
+    # Allocates the workspace of a tree; returns whether there was memory.
     cdef hf_arena* arena = &r.arena
     cdef hf_column_workspace* work = <hf_column_workspace*> take_zeros(arena, sizeof(hf_column_workspace))
     cdef uint32_t* column = <uint32_t*> take(arena, c.n_columns * 4)
@@ -63,9 +63,9 @@ cdef int64_t _split_reals(
     const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, uint64_t key,
     int64_t number, real* value, hf_split* split, uint32_t* left
 ) noexcept nogil:
-    # As split_values, of the values of split.column.
+    # Does the work of split_values for the values of split.column.
     #
-    # value  OUT (n,)  these
+    # value  OUT (n,)  these values
     cdef const uint32_t* sample = r.sample + node.first
     cdef const real* values = <const real*> c.values
     cdef int64_t i, stride = c.n_columns if c.offset == NULL else 1, n = node.last - node.first
@@ -78,14 +78,14 @@ cdef int64_t _split_reals(
 cdef hf_split _best_random_column(
     const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, double weight
 ) noexcept nogil:
-    # Returns the best of one random threshold for each sampled feature that is not constant in the node, and
-    # writes the sides of its samples to r.goes_right.
+    # Returns the best of one random threshold for each sampled feature that varies in the node, and writes
+    # the sides of the node's samples to r.goes_right.
     cdef hf_column_workspace* work = <hf_column_workspace*> r.columns
     cdef const hf_columns* c = work.columns
     cdef hf_split best = no_split(), split = no_split()
     cdef hf_sampling sampling
-    cdef uint32_t* left = <uint32_t*> r.key2   # of a candidate,
-    cdef uint32_t* best_left = left + r.n      # and of the best one so far
+    cdef uint32_t* left = <uint32_t*> r.key2   # of a candidate
+    cdef uint32_t* best_left = left + r.n      # of the best candidate so far
     cdef int64_t n_left, n_best_left = 0, number = 0, n_steps = 0
     cdef bint by_values = is_by_values(c, t, node.last - node.first)
     if is_stored(c):
@@ -126,7 +126,8 @@ cdef int64_t _list_twice(
     const hf_task* t, const hf_workspace* r, const hf_pending* node, hf_column_workspace* work,
     int64_t n_sampled
 ) noexcept nogil:
-    # Lists the sampled columns, those with missing values in the node twice; returns how many these are.
+    # Lists the sampled columns, twice if they have missing values in the node; returns the length of the
+    # list.
     cdef const hf_columns* c = work.columns
     cdef const uint8_t* bin
     cdef const uint32_t* sample = r.sample + node.first
@@ -151,7 +152,7 @@ cdef double _number_of(
     const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, const int32_t* bin,
     int64_t column, uint32_t searched
 ) noexcept nogil:
-    # Returns what a bin that the node has in a column stands for.
+    # Returns the value of a bin that the node has in a column.
     #
     # bin  IN (n,)  of the node's samples in the column
     cdef int64_t i, at = 0
@@ -163,7 +164,7 @@ cdef double _number_of(
     if c.windows.x != NULL:
         return number_of(&c.windows, t.single, <uint32_t> at, column)
     number = c.numbers + at * c.strides[0] + column * c.strides[1]
-    # -0 is 0 here.
+    # -0 becomes 0.
     return ((<const float*> number)[0] if t.single else (<const double*> number)[0]) + 0.0
 
 
@@ -192,7 +193,7 @@ cdef hf_split best_column(
     const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, double weight
 ) noexcept nogil:
     # Returns the best split of the features that a node samples, with its threshold, and writes the sides of
-    # its samples to r.goes_right.
+    # the node's samples to r.goes_right.
     cdef hf_column_workspace* work = <hf_column_workspace*> r.columns
     cdef const hf_columns* c = work.columns
     cdef hf_split best = no_split()
@@ -205,7 +206,7 @@ cdef hf_split best_column(
     sampling.key, sampling.n_sampled = key, 0
     if c.are_bytes:
         kind = scorer_of_bytes(t, r, n, weight, c.n_bins)
-    if kind != SORTED_SCAN:  # all candidates at once
+    if kind != SORTED_SCAN:  # scores all candidates together
         while sampling.n_sampled < t.n_candidates:
             sample_feature(&work.features, &sampling)
         count = sampling.n_sampled
@@ -220,7 +221,7 @@ cdef hf_split best_column(
         varies = best.column >= 0
     if is_stored(c):
         place_samples(t, r, &c.stored.rows, node)
-    # One by one; also where all features sampled so far are constant in the node.
+    # Scores features one by one; also if all features sampled so far are constant in the node.
     scorer.score = NULL
     f = sampling.n_sampled
     while f < c.n_columns and (f < t.n_candidates or not varies):

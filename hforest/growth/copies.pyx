@@ -1,14 +1,14 @@
-"""What is made of x once, for all trees on projections of it: bytes, sums over corners (projections.pyx)."""
+"""Copies of x made once for all trees on projections of it: bytes, and prefix sums (projections.pyx)."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memset
 
 
 cdef int whole_row(const real* x, int64_t n_features, uint8_t* bytes) noexcept nogil:
-    # Returns 1 if a sample's numbers are whole and no sum of some of them leaves float32's whole numbers, 2
-    # if they are bytes too, else 0.
+    # Returns 1 if a sample's elements are integers and sums of any of them stay integers that float32 holds,
+    # 2 if they also fit in bytes, else 0.
     #
-    # bytes  OUT (n_features,)  the numbers, as far as they are bytes
+    # bytes  OUT (n_features,)  the elements, as far as they fit in bytes
     cdef double size = 0
     cdef bint fits = True
     cdef int64_t i
@@ -22,9 +22,10 @@ cdef int whole_row(const real* x, int64_t n_features, uint8_t* bytes) noexcept n
 
 
 cdef void fill_corners(const hf_distribution* a, const real* x, corner_t* corners) noexcept nogil:
-    # Writes the sums over corners of one sample: a plane of (shape[1] + 1, shape[2] + 1) for each channel and
-    # plane, its first row and column 0. Sums are unsigned and may overflow: a patch's sum, a difference of
-    # them, is right if it fits by itself. So 16 bits do for patches whose sums stay below 65536.
+    # Writes the two-dimensional prefix sums of one sample: for each channel and plane, (shape[1] + 1,
+    # shape[2] + 1) with zeros in the first row and column. Sums are unsigned and may overflow: the sum of a
+    # patch, a difference of them, is right if it fits itself. So 16 bits suffice for patches whose sums are
+    # below 65536.
     cdef int64_t step = a.shape[2] + 1, plane = (a.shape[1] + 1) * step, c, k, i, j
     cdef const real* row
     cdef corner_t* above

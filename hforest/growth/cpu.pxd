@@ -1,4 +1,4 @@
-# For co2, whose trees grow from another candidate source.
+# Declarations for co2, whose trees grow from a different candidate source.
 
 from libc.stdint cimport int64_t
 

@@ -1,8 +1,8 @@
-"""CPU backend of growth. A thread owns a tree, or a block of columns to encode.
+"""The CPU backend of growth. A thread owns a tree, or a block of columns to be encoded.
 
-    grow, grow_projected   one task for all trees, a thread a tree     builder.pyx
+    grow, grow_projected   one task for all trees, one thread each     builder.pyx
     candidate sources      columns of bins, random projections         column_source.pyx, projections.pyx
-    scorers                scorers.pxd says which node has which  sorted_scan, pairwise, histogram, bounds
+    scorers                chosen by the table in scorers.pxd         sorted_scan, pairwise, histogram, bounds
     vector bodies          inner loops of the scorers                  bodies.pyx, simd/
 """
 
@@ -51,26 +51,26 @@ cdef extern from "core/order.h" nogil:
     )
 
 cdef enum:
-    COLUMNS = 16          # columns that are read together, at most: a row of them is a cache line or two
-    COLUMN_VALUES = 1 << 21   # values of them, at most: of many samples, fewer columns
-    SMALL = 1 << 14       # nodes of trees that become arrays below which a second thread does not pay
-    ENCODED_ALONE = 1 << 15   # values that one thread encodes before a second one would have begun
-    COPIED = 1 << 24      # numbers that NumPy copies between two looks for signals
-    ROWS = 1 << 12        # rows of columns that are copied between two looks for signals
-    BLOCK = 64            # rows of one parallel step
+    COLUMNS = 16          # columns that are read together, at most: a row of them is one or two cache lines
+    COLUMN_VALUES = 1 << 21   # values of these columns, at most: fewer columns if there are many samples
+    SMALL = 1 << 14       # nodes of trees below which a second thread does not pay when arrays are joined
+    ENCODED_ALONE = 1 << 15   # values that one thread encodes while a second one would start
+    COPIED = 1 << 24      # elements that NumPy copies between two checks for signals
+    ROWS = 1 << 12        # rows of columns that are copied between two checks for signals
+    BLOCK = 64            # rows per unit of work
     LARGE_PATCH = 7       # entries of a patch from which four look-ups are cheaper
-    WHOLE = 1 << 24       # up to which float32 holds every whole number
+    WHOLE = 1 << 24       # float32 holds every integer up to this
 
 
 # ------------------------------------------------------------------------------------------------- bootstrap
 
 def bootstrap_counts(uint64_t seed, int64_t first, int32_t[:, ::1] counts):
-    """Writes to counts[m] (OUT) how often tree first + m draws each sample, n times with replacement."""
+    """Writes to counts[m] (OUT) the number of times that tree first + m draws each sample, in n draws."""
     count_draws(seed, first, 0, False, counts)
 
 
 def poisson_counts(uint64_t seed, int64_t first, int64_t first_row, int32_t[:, ::1] counts):
-    """Writes to counts[m] (OUT) how often tree first + m has each of the rows from first_row on."""
+    """Writes to counts[m] (OUT) the Poisson counts of tree first + m for the rows from first_row on."""
     count_draws(seed, first, first_row, True, counts)
 
 
@@ -79,14 +79,14 @@ def poisson_counts(uint64_t seed, int64_t first, int64_t first_row, int32_t[:, :
 # A column to be encoded.
 ctypedef struct hf_column:
     int64_t n
-    int64_t n_bins        # IN  at most
+    int64_t n_bins        # IN  maximum number of bins
     uint32_t* bins        # OUT (n,)
     double* low           # OUT (n_bins,)  the least value of each bin
-    double* high          # OUT (n_bins,)  the greatest
+    double* high          # OUT (n_bins,)  the greatest value of each bin
 
 
-# What sorting a column takes, (n,) each: keys of float32 hold the value's code above the number of the
-# sample, keys of float64 the code alone.
+# Workspace for sorting a column, (n,) each. Keys of float32 hold the code of the value above the number of
+# the sample, keys of float64 only the code.
 ctypedef struct hf_order:
     uint64_t* key
     uint64_t* key2
@@ -95,8 +95,8 @@ ctypedef struct hf_order:
 
 
 cdef int64_t _rank_bytes(const real* value, const hf_column* c) noexcept nogil:
-    # Writes the ranks of whole numbers below 256, such as pixels, without sorting. Returns how many bins
-    # there are; 0, and nothing of use, if the values are others, or more different ones than c.n_bins.
+    # Writes the ranks of integers below 256, such as pixels, without sorting. Returns the number of bins; 0,
+    # with undefined results, if there are other values, or more than c.n_bins distinct ones.
     cdef bint present[256]
     cdef uint32_t rank[256]
     cdef int64_t i, n_distinct = 0
@@ -122,9 +122,9 @@ cdef int64_t _rank_bytes(const real* value, const hf_column* c) noexcept nogil:
 
 
 cdef bint _sort(const real* value, int64_t n, hf_order* o, hf_watch* watch) noexcept nogil:
-    # Writes the keys of the values in order to o.key; returns whether the call goes on.
+    # Writes the sorted keys of the values to o.key; returns whether the call continues.
     cdef int64_t i
-    # Missing values come last, whatever their sign.
+    # Missing values come last, regardless of their sign.
     cdef uint32_t code, lowest = <uint32_t> -1, highest = 0
     cdef int swapped
     if real is float:
@@ -150,9 +150,9 @@ cdef bint _sort(const real* value, int64_t n, hf_order* o, hf_watch* watch) noex
 cdef int64_t _rank(
     const real* value, const hf_column* c, hf_order o, hf_watch* watch
 ) noexcept nogil:
-    # Writes the ranks of the distinct values, or where those are more than c.n_bins, bins of about as many
-    # samples each. Missing values have the bin after the last one. Returns how many bins there are without
-    # it; 0 also if the call is to end.
+    # Writes the ranks of the distinct values or, if there are more than c.n_bins of them, bins with about
+    # equal numbers of samples. Missing values get the bin after the last one. Returns the number of bins
+    # without that one; also 0 if the call has to stop.
     #
     # value   IN (n,)
     cdef int64_t i, stop, n = 0, n_distinct = 1, last = -1, bin = -1, wanted, n_steps = 0
@@ -168,10 +168,10 @@ cdef int64_t _rank(
         stop = i + 1
         while stop < n and o.key[stop] >> shift == o.key[i] >> shift:
             stop += 1
-        # Values and bins of neighbours lie anywhere in memory: a step is slow.
+        # A step is slow, because values and bins of adjacent keys are anywhere in memory.
         if hf_stopped_after(watch, &n_steps, 8 * (stop - i)):
             return 0
-        # A value's bin is where the middle of its samples lies.
+        # The bin of a value is that of its middle sample.
         wanted = bin + 1 if n_distinct <= c.n_bins else (i + stop) * c.n_bins // (2 * n)
         if wanted != bin:
             bin = wanted
@@ -190,7 +190,7 @@ cdef bint _encode_columns(
     const real[:, :] x, Py_ssize_t first, Py_ssize_t last, uint32_t[:, ::1] bins, double[:, ::1] low,
     double[:, ::1] high, int64_t[::1] n_bins, hf_watch* watch,
 ) noexcept nogil:
-    # Encodes the columns first to last - 1; returns whether there was memory.
+    # Encodes columns first to last - 1; returns whether there was memory.
     cdef Py_ssize_t n = x.shape[0], i, f
     cdef hf_arena arena
     cdef real* copy
@@ -226,7 +226,7 @@ cdef void _encode(
 ) noexcept nogil:
     cdef int64_t columns = max(1, min(COLUMNS, COLUMN_VALUES // x.shape[0])), block
     cdef int64_t n_blocks = (x.shape[1] + columns - 1) // columns
-    # Threads cost more than they save on few values.
+    # For few values, starting threads costs more than it saves.
     cdef int threads = 1 if x.shape[0] * x.shape[1] < ENCODED_ALONE else hf_threads()
     for block in prange(hf_units(watch, n_blocks, threads), schedule="dynamic", num_threads=threads):
         if hf_begin(watch, block):
@@ -238,11 +238,11 @@ cdef void _encode(
 
 
 def encode(x, uint32_t[:, ::1] bins, double[:, ::1] low, double[:, ::1] high, int64_t[::1] n_bins):
-    """Writes the rank of each value in its column, or its bin where ranks are more than a row of `low` holds.
+    """Writes the rank of each value in its column, or its bin if there are more ranks than columns of `low`.
 
-    x (n, n_columns), of any strides: IN. bins (n_columns, n) uint32, low and high (n_columns, most) float64
-    and n_bins (n_columns,) int64: OUT. With as many entries as samples, low and high can be one array. NaN
-    has the bin after the last one, which n_bins does not count.
+    x: IN (n, n_columns), with any strides. bins: OUT (n_columns, n) uint32. low and high: OUT (n_columns,
+    most) float64, which can be one array if most = n. n_bins: OUT (n_columns,) int64. NaN has the bin after
+    the last one, which n_bins does not count.
     """
     cdef hf_watch watch
     start_watch(&watch)
@@ -267,7 +267,7 @@ cdef void* _at(cnp.ndarray array, int64_t number):
 
 
 def joined(trees, int64_t n_outputs, dtype, bint projected):
-    """Returns the arrays of trees that `grow` or `grow_projected` appended: see `trees.joined`."""
+    """Returns the arrays of trees that `grow` or `grow_projected` has appended; see `trees.joined`."""
     cdef int64_t m, n_units, n_trees = len(trees)
     cdef hf_arrays part
     cdef cnp.ndarray memory = np.empty(n_trees * sizeof(hf_arrays), np.uint8)
@@ -327,19 +327,19 @@ def joined(trees, int64_t n_outputs, dtype, bint projected):
 
 
 cdef const void* _address_of_bins(a):
-    # Returns where a matrix of uint8, uint16 or uint32 begins,
+    # Returns the address of a matrix of uint8, uint16 or uint32.
     if a.itemsize == 1:
         return start_of_rows[uint8_t](a)
     return <const void*> start_of_rows[uint16_t](a) if a.itemsize == 2 else start_of_rows[uint32_t](a)
 
 
 cdef const void* _address_of_reals(a):
-    # and one of float32 or float64.
+    # Returns the address of a matrix of float32 or float64.
     return <const void*> start_of_rows[float](a) if a.itemsize == 4 else start_of_rows[double](a)
 
 
 cdef hf_roots _roots(roots):
-    # Returns trees.Roots as a task has them.
+    # Returns trees.Roots as the struct of a task.
     cdef hf_roots a
     indptr, key, weight, depth = (None,) * 4 if roots is None else roots
     a.indptr, a.key = start[int64_t](indptr), start[uint64_t](key)
@@ -348,7 +348,7 @@ cdef hf_roots _roots(roots):
 
 
 cdef hf_task task_of(learned, int64_t n_candidates, batch, bint single):
-    # Returns the task of trees, without its source.
+    # Returns the task of a batch of trees, without its source.
     cdef hf_task t
     labels, targets, n_outputs = learned.target
     t.n, t.single, t.path, t.base = len(learned.sample_weight), single, simd_path(), NULL
@@ -362,7 +362,7 @@ cdef hf_task task_of(learned, int64_t n_candidates, batch, bint single):
 
 
 cdef hf_stored_rows _stored_rows(rows, shape):
-    # Returns what stored_rows made, which must outlive it.
+    # Returns the struct of the result of stored_rows, which must outlive it.
     cdef hf_stored_rows a
     indptr, columns = rows
     a.indptr, a.column = start[int64_t](indptr), start[int32_t](columns)
@@ -371,7 +371,7 @@ cdef hf_stored_rows _stored_rows(rows, shape):
 
 
 cdef hf_columns columns_of(bins, workspace, bint random_thresholds):
-    # Returns the columns of bins and of what prepare_columns made of them, which must outlive it.
+    # Returns the struct of bins and of the result of prepare_columns, which must outlive it.
     cdef hf_columns c
     cdef const double[:, ::1] low, high
     cdef cnp.ndarray numbers = bins.values  # or None
@@ -403,7 +403,7 @@ cdef hf_columns columns_of(bins, workspace, bint random_thresholds):
         c.stored.table = start[int64_t](bins.stored.table)
         c.stored.rows = _stored_rows(workspace, bins.shape)
         c.n_bins = int(np.diff(bins.stored.table).max())
-    # Of missing values, every column twice.
+    # With missing values, the 8-bit scorers need the columns twice, which is the workspace.
     c.are_bytes = c.width == 1 and bins.stored is None and (bins.missing is None or workspace is not None)
     c.read = reader_of(&c)
     return c
@@ -438,7 +438,7 @@ cdef object grow_trees(hf_task* t, batch):
 # ---------------------------------------------------------------------------------------------------- columns
 
 def _transposed(a):
-    """Returns a transposed copy of a matrix; looks for signals between its parts."""
+    """Returns a transposed copy of a matrix; checks for signals between parts of it."""
     cdef Py_ssize_t step = max(1, COPIED // a.shape[0]), i
     out = np.empty((a.shape[1], a.shape[0]), a.dtype)
     for i in range(0, len(out), step):
@@ -447,16 +447,16 @@ def _transposed(a):
 
 
 def needs_tables(splitter):
-    """Returns whether `grow` reads the tables of bins also where bins have values."""
+    """Returns whether `grow` reads the tables of bins even if bins have values."""
     return splitter == "random"
 
 
 def prepare_columns(bins, splitter):
-    """Returns what `grow` reads beside the bins, or None.
+    """Returns the arrays that `grow` reads besides the bins, or None.
 
-    For nodes of few samples, samples first: of bins of 8 bits a copy; of wider ones, of one value each, with
-    random thresholds, the values. Of bins of 8 bits with missing values every column twice: these come last,
-    and first. Of a sparse matrix the columns of each sample.
+    Nodes of few samples read rows: a transposed copy of 8-bit bins or, for random thresholds on wider bins of
+    one value each, the values. 8-bit bins with missing values are returned twice, with these last and first.
+    A sparse matrix gets the columns that each sample stores.
     """
     cdef Py_ssize_t i
     columns = bins.bins
@@ -513,7 +513,7 @@ cdef void _fill_corners(
 
 
 def _corners(x, distribution, bint narrow):
-    """Returns sums over the corners of each sample's planes, modulo 2**16 or 2**32."""
+    """Returns prefix sums over the corners of each sample's planes, modulo 2**16 or 2**32."""
     cdef hf_distribution a = distribution_of(distribution, group_table(distribution))
     cdef hf_watch watch
     planes = distribution.channels * distribution.shape[0]
@@ -533,7 +533,7 @@ def _corners(x, distribution, bint narrow):
 
 
 def prepare_projections(x, distribution, bint has_missing):
-    """Returns what `grow_projected` reads in place of x."""
+    """Returns the arrays that `grow_projected` reads in place of x."""
     cdef hf_watch watch
     if isinstance(x, Windows):
         numbers, kind = whole_numbers(x.x, WHOLE // x.shape[1])
@@ -553,14 +553,14 @@ def prepare_projections(x, distribution, bint has_missing):
         numbers = None
     large = distribution.kind == HF_PATCH and distribution.max_entries >= LARGE_PATCH
     if whole and large and not distribution.cyclic:
-        # Modulo 2**16 is enough where no patch's sum, of bytes, reaches that.
+        # 16 bits are enough if the sum of a patch of bytes cannot reach 2**16.
         corners = _corners(x, distribution, whole == 2 and 255 * distribution.max_entries < 2**16)
     columns = _transposed(x if numbers is None else numbers)
     return Prepared(whole > 0, numbers, columns, corners, has_missing, group_table(distribution))
 
 
 def grow_projected(x, workspace, learned, distribution, n_projections, splitter, batch):
-    """Appends trees on random projections, as `grow`."""
+    """Appends trees on random projections to `batch.trees`, as `grow` does for columns."""
     cdef hf_task t = task_of(learned, n_projections, batch, x.dtype.itemsize == 4)
     cdef hf_projections p
     p.distribution, p.x, p.single = distribution_of(distribution, workspace.groups), NULL, t.single

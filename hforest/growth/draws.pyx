@@ -1,4 +1,4 @@
-"""The samples that trees draw."""
+"""In-bag counts: the samples that trees draw."""
 
 from cython.parallel cimport prange
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
@@ -19,7 +19,7 @@ cdef enum:
 
 
 cdef void _bootstrap(uint64_t key, int64_t n, int32_t* count) noexcept nogil:
-    # Writes how often a tree draws each of n samples, n times with replacement.
+    # Writes the number of times that a tree draws each of n samples, in n draws with replacement.
     cdef hf_draw draw
     cdef int64_t i
     memset(count, 0, n * sizeof(int32_t))
@@ -30,7 +30,7 @@ cdef void _bootstrap(uint64_t key, int64_t n, int32_t* count) noexcept nogil:
 
 
 cdef void _poisson(uint64_t key, int64_t first_row, int64_t n, int32_t* count) noexcept nogil:
-    # Writes how often a tree has each of the rows first_row to first_row + n - 1.
+    # Writes the Poisson counts of a tree for rows first_row to first_row + n - 1.
     cdef hf_draw draw
     cdef int64_t i, row
     draw.word[0] = draw.word[1] = draw.word[2] = draw.word[3] = 0
@@ -44,8 +44,8 @@ cdef void _poisson(uint64_t key, int64_t first_row, int64_t n, int32_t* count) n
 cdef int count_draws(
     uint64_t seed, int64_t first, int64_t first_row, bint poisson, int32_t[:, ::1] counts
 ) except -1:
-    # Writes to counts[m] (OUT) how often tree first + m has each sample: of a bootstrap, or from a Poisson
-    # distribution.
+    # Writes to counts[m] (OUT) the number of times that tree first + m has each sample: by a bootstrap, or
+    # from a Poisson distribution.
     cdef int64_t n = counts.shape[1], m, n_units
     cdef int threads = 1 if counts.shape[0] * n < SMALL else hf_threads()
     cdef uint64_t key

@@ -3,14 +3,14 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from hforest.growth.task cimport hf_draw
 
 
-# The features of a tree.
+# The features of a tree, as a permutation.
 ctypedef struct hf_features:
-    uint32_t* column     # (n,): a permutation, whose first ones are the features sampled
-    uint32_t* swapped    # (n,): with which place each sampled one was swapped
+    uint32_t* column     # (n,): the sampled features come first
+    uint32_t* swapped    # (n,): the position with which each sampled feature was swapped
     int64_t n
 
 
-# The features that a node samples: steps of a Fisher-Yates shuffle, undone after the node.
+# The features that a node samples: steps of a Fisher-Yates shuffle, which are undone after the node.
 ctypedef struct hf_sampling:
     uint64_t key
     hf_draw draw

@@ -4,7 +4,7 @@ from hforest.growth.task cimport HF_STREAM_CANDIDATES, hf_below, hf_philox
 
 
 cdef void start_features(hf_features* f, int64_t n, uint32_t* column, uint32_t* swapped) noexcept nogil:
-    # Numbers the features, in memory that must outlive them.
+    # Initializes the permutation in the given memory, which must outlive it.
     cdef int64_t i
     f.n, f.column, f.swapped = n, column, swapped
     for i in range(n):
@@ -27,7 +27,7 @@ cdef uint32_t sample_feature(hf_features* f, hf_sampling* s) noexcept nogil:
 
 
 cdef void undo_sampling(hf_features* f, hf_sampling* s) noexcept nogil:
-    # Puts the features back, so that what the next node samples does not depend on this one.
+    # Undoes the swaps, so that the samples of the next node do not depend on this node.
     cdef uint32_t other, column
     while s.n_sampled > 0:
         s.n_sampled -= 1

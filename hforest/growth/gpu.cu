@@ -1,19 +1,19 @@
-// Trees grow level by level. A level has two nodes for each node that was split before it, the children, or none in
-// their places (of no samples) if it became a leaf. The nodes that are to be split are pending. A pair is a pending node
-// and one of its candidates:
+// Trees grow level by level. A level has two nodes for each node of the previous level: its children or, if it became a
+// leaf, two empty places without samples. The nodes that are to be split are pending. A pair is a pending node with one
+// of its candidates:
 //
 //     sample, sample_weight    | node 0      | node 1 |  node 3 ...   first[v], count[v]: the samples of node v,
-//                                                                     ascending; between nodes are gaps
+//                                                                     ascending; with gaps between nodes
 //     key                      | pair 0,0 | pair 0,1 | pair 1,0 ...   samples of a pending node, once for each
-//                                                                     candidate (slot); part.begin: without gaps
+//                                                                     candidate (slot); part.begin: no gaps
 //
-// The samples of a pair have keys (bin or value), which the array module sorts; scan.cuh scans the thresholds of pairs,
-// and a thread picks the split of a node. Sums of float64 run in the order of reference.py, or are whole numbers. What a
-// node samples depends on its key alone, so these are the trees of the other backends.
-// The work of a level is launched by the counts that its list of pending nodes has, which the host reads once a level.
-// A large node has more than LARGE samples: blocks share its work. A small one is a thread's.
-// Every kernel returns nothing: arguments that are const are IN, the others OUT or, where it says so, workspace.
-// Members of structs are IN but in the kernels that their comment names.
+// The samples of a pair have keys (bins or values), which the array module sorts. scan.cuh scans the thresholds of
+// pairs, and one thread per node picks the split. Sums of float64 run in the order of reference.py, or are integers.
+// The random numbers of a node depend only on its key, so the trees are those of the other backends.
+// The kernels of a level are launched for the numbers of pending nodes and samples, which the host reads once per
+// level. A large node has more than LARGE samples, and blocks share its work; one thread processes a small node.
+// Kernels return nothing. Their const arguments are IN, all others OUT or, where a comment says so, workspace. Members
+// of structs are IN, except in the kernels that their comments name.
 
 #include "core/keys.cuh"
 #include "core/projections.h"
@@ -21,18 +21,18 @@
 
 constexpr size BOOTSTRAP = 1, CHILDREN = 2, CANDIDATES = 3, THRESHOLD = 4, DIRECTION = 5;
 constexpr double LARGEST_DOUBLE = 1.7976931348623157e308;
-constexpr int BLOCK = 128; // threads of a block
-constexpr size LARGE = 256; // samples of a node that one thread goes through, at most
+constexpr int BLOCK = 128; // threads per block, as in gpu_builder.py
+constexpr size LARGE = 256; // samples of a node that one thread processes, at most; as in gpu_builder.py
 
-// What trees learn: labels, whose sums are weights by class, or targets, whose sums are distances from the node's mean.
-// Which of the two is told by a number: an empty array of CuPy is null too.
+// The learning target: labels, whose sums are weights by class, or targets, whose sums are deviations from the node's
+// mean. has_labels distinguishes the two, because an empty CuPy array is null too.
 struct Target {
     const int *labels;     // (n_samples,) if has_labels
     const double *targets; // (n_samples, n_outputs) if not
     size has_labels, n_outputs;
 };
 
-// Where trees stop.
+// Limits of the growth of trees.
 struct Limits {
     size max_depth, min_samples_split, min_samples_leaf;
     double min_impurity_decrease, min_weight_fraction_leaf;
@@ -40,17 +40,17 @@ struct Limits {
 
 // The nodes of a level and their samples.
 struct Level {
-    const size *first;              // (n_nodes,): where the samples of a node begin
-    const size *count;              // (n_nodes,): how many there are; 0: there is no such node
+    const size *first;              // (n_nodes,): position of a node's first sample
+    const size *count;              // (n_nodes,): number of its samples; 0: there is no such node
     const int *tree;                // (n_nodes,); n_trees: there is no such node
     const unsigned long long *key;  // (n_nodes,): of random numbers
-    const double *root_weight;      // (n_trees,); `weight` itself where the nodes are roots
+    const double *root_weight;      // (n_trees,); the same as `weight` if the nodes are roots
     const int *sample;              // (n_samples,)
     const double *sample_weight;    // (n_samples,)
-    double *__restrict__ total;     // (n_nodes, n_outputs): sums of what the samples learn; OUT of sum_up and settle
+    double *__restrict__ total;     // (n_nodes, n_outputs): sums over the samples; OUT of sum_up and settle
     double *__restrict__ mean;      // (n_nodes, n_outputs) of targets, else empty; OUT of sum_up
     double *weight;                 // (n_nodes,): sums of sample_weight; OUT of sum_up and settle
-    real *__restrict__ value;       // (n_nodes, n_outputs): of a leaf here; OUT of settle
+    real *__restrict__ value;       // (n_nodes, n_outputs): value as a leaf; OUT of settle
     int *__restrict__ feature;      // (n_nodes,); OUT of settle (-1) and pick_splits
     double *__restrict__ threshold; // (n_nodes,); OUT of settle (0) and pick_splits
     double *__restrict__ gain;      // (n_nodes,); OUT of settle (0) and pick_splits
@@ -60,10 +60,10 @@ struct Level {
 
 // The pending nodes of a level; OUT of list_pending.
 struct Part {
-    size *__restrict__ node;  // (n_nodes,): their places in the level
-    size *__restrict__ begin; // (n_nodes + 1,): samples before those of each node
-    size *__restrict__ large; // (n_large,): which of them are large
-    size *__restrict__ run;   // (n_large + 1,): runs of a candidate before those of each large node
+    size *__restrict__ node;  // (n_nodes,): their numbers in the level
+    size *__restrict__ begin; // (n_nodes + 1,): number of samples before each node
+    size *__restrict__ large; // (n_large,): those of them that are large
+    size *__restrict__ run;   // (n_large + 1,): runs per candidate before each large node
     size n_nodes, n_samples, n_large, n_runs;
 };
 
@@ -75,18 +75,18 @@ struct Children {
     unsigned long long *__restrict__ key; // (2 n_nodes,)
     int *__restrict__ sample;             // (n_samples,) of the part
     double *__restrict__ sample_weight;   // (n_samples,)
-    unsigned long long *__restrict__ sum; // (2 n_nodes, n_outputs), 0 before: sums of whole weights; or empty
+    unsigned long long *__restrict__ sum; // (2 n_nodes, n_outputs), 0 before: sums of integer weights; or empty
     size n_trees, is_whole;
 };
 
-// Columns of bins. Columns follow each other, or (windows) overlap in one row. low and high: least and greatest value
-// of each bin. width: bytes of a bin.
+// Columns of bins. Columns are contiguous or, for windows, overlap in one row. low and high: least and greatest value
+// of each bin. width: bytes per bin.
 struct Columns {
-    const unsigned char *bins; // (n_columns, n), or of windows (1, size of x)
-    const double *low;         // (n_columns, n_bins), or of windows (1, n_bins); null of projections
+    const unsigned char *bins; // (n_columns, n), or (1, size of x) for windows
+    const double *low;         // (n_columns, n_bins), or (1, n_bins) for windows; null for projections
     const double *high;        // as low
-    const size *base;          // (n,): where a sample begins; or null: no windows
-    const size *offset;        // (n_columns,): the distance of each of its numbers from there; or null
+    const size *base;          // (n,): position of a sample; null: no windows
+    const size *offset;        // (n_columns,): position of a feature relative to the sample's; or null
     size width, n, n_columns, n_bins, n_sampled;
 };
 
@@ -98,18 +98,18 @@ struct Entries {
     size max_entries;
 };
 
-// The pairs of a part, `slots` a node, and their splits: the best thresholds, of the scans, or random ones, of
-// random_splits. Of whole class weights keys have the label and the weight of the sample in their low bits, and are
-// sorted themselves. Otherwise they have an order; where thresholds are random there is none, and where they are the best
-// no greatest and no threshold.
+// The pairs of a part, `slots` per node, and their splits: the best thresholds, written by the scans, or random ones,
+// written by random_splits. For integer class weights, keys have label and weight of the sample in their low bits and
+// are sorted themselves; otherwise the scans read them by `order`. Only random splits use greatest and threshold, and
+// they need neither sorted nor order.
 struct Pairs {
     const unsigned long long *key;              // (n_samples * slots,)
     const unsigned long long *sorted;           // (n_samples * slots,): the keys in ascending order; or null
-    const size *order;                          // (n_samples * slots,): the place of the e-th key in that order; or null
-    double *__restrict__ left;                  // workspace (n_threads of the scan, n_outputs), of random ones (n_pairs, ..)
+    const size *order;                          // (n_samples * slots,): index of the e-th key in that order; or null
+    double *__restrict__ left;                  // workspace (n_threads of the scan, n_outputs), (n_pairs, ..) if random
     unsigned long long *__restrict__ score;     // (n_pairs,): as `ordered`, 0 before; OUT
-    unsigned long long *__restrict__ n_right;   // (n_pairs,): samples on the right, 0: there is no split; 0 before; OUT
-    unsigned long long *__restrict__ greatest;  // (n_pairs,): the greatest key that may lie on the left; OUT
+    unsigned long long *__restrict__ n_right;   // (n_pairs,): samples on the right; 0: no split; 0 before; OUT
+    unsigned long long *__restrict__ greatest;  // (n_pairs,): the greatest key that may go left; OUT
     double *__restrict__ threshold;             // (n_pairs,); OUT
     int *__restrict__ flipped;                  // (n_pairs,): whether keys up to the greatest go right; OUT
     size slots, weight_bits, label_bits, value_bits;
@@ -118,29 +118,30 @@ struct Pairs {
 // The splits of the nodes of a part; OUT of pick_splits.
 struct Split {
     size *__restrict__ chosen;                 // (n_nodes,): a pair, or -1
-    unsigned long long *__restrict__ greatest; // (n_nodes,): the greatest key on the left
-    size *__restrict__ n_left;                 // (n_nodes,): samples on the left, or -1: no split
+    unsigned long long *__restrict__ greatest; // (n_nodes,): the greatest key that goes left
+    size *__restrict__ n_left;                 // (n_nodes,): samples on the left; -1: no split
     unsigned char *__restrict__ right;         // (n_samples,) of the part: whether a sample goes right; OUT of sides
-    size *__restrict__ tail;                   // (tiles of samples,): how many right in the last node there; OUT of sides
+    size *__restrict__ tail;                   // (tiles of samples,): those on the right in the last node; OUT of sides
 };
 
-// Entries of the projections of nodes, one after the other in any order; OUT of pick_splits.
+// Entries of the projections of nodes, contiguous per node, in any order of nodes; OUT of pick_splits.
 struct Kept {
-    size *__restrict__ begin;             // (n_nodes of the level,): where those of a node begin
+    size *__restrict__ begin;             // (n_nodes of the level,): position of a node's first entry
     size *__restrict__ count;             // (n_nodes of the level,), 0 before
     int *__restrict__ index;              // (n_nodes of the part * max_entries,) at most
     float *__restrict__ factor;           // as index
-    unsigned long long *__restrict__ end; // (1,), 0 before: entries of all nodes
+    unsigned long long *__restrict__ end; // (1,), 0 before: number of entries of all nodes
 };
 
 // ------------------------------------------------------------------------------------------ random numbers
 
+// key (n_trees,), OUT: the keys of the roots of trees `first` to first + n_trees - 1. One thread per tree.
 extern "C" __global__ void tree_keys(size seed, size first, size n_trees, unsigned long long *__restrict__ key) {
     const size m = thread_number();
     if (m < n_trees) key[m] = hf_draw_key(hf_philox((uint64_t)seed, (uint64_t)(first + m), 0), 0);
 }
 
-// Adds to counts (n_trees, n), which begin at 0, how often a tree draws a sample. A thread draws four samples.
+// Adds to counts (n_trees, n), 0 before, the number of times that a tree draws a sample. One thread per four draws.
 extern "C" __global__ void bootstrap_counts(
     const unsigned long long *__restrict__ key, size n_trees, size n, int *__restrict__ counts
 ) {
@@ -151,7 +152,7 @@ extern "C" __global__ void bootstrap_counts(
     for (size j = 0; j < 4 && 4 * at + j < n; ++j) atomicAdd(&counts[tree * n + hf_below(draw.word[j], (unsigned)n)], 1);
 }
 
-// Writes to counts (n_trees, n) how often a tree has each of the rows from first_row on.
+// Writes to counts (n_trees, n) the Poisson counts of a tree for the rows from first_row on.
 extern "C" __global__ void poisson_counts(
     const unsigned long long *__restrict__ key, size n_trees, size n, size first_row, int *__restrict__ counts
 ) {
@@ -161,7 +162,7 @@ extern "C" __global__ void poisson_counts(
     counts[i] = hf_poisson(hf_philox(key[i / n], (uint64_t)(row / 4), HF_STREAM_POISSON).word[row % 4]);
 }
 
-// Returns the index of the last of n starts, in ascending order, that is at most i.
+// Returns the index of the last of n ascending starts that is at most i.
 __device__ static inline size segment(const size *start, size n, size i) {
     size low = 0, high = n;
     while (high - low > 1) {
@@ -172,8 +173,8 @@ __device__ static inline size segment(const size *start, size n, size i) {
     return low;
 }
 
-// Adds to sums (n_outputs,) what sample `at` of a level adds: its weight w at its class, or w times its distance from
-// the mean of node v.
+// Adds the terms of sample `at` of a level to sums (n_outputs,): its weight w at its class, or w times its deviation
+// from the mean of node v.
 __device__ static inline void add(const Target &y, const Level &level, size v, size at, double *sums) {
     const size s = level.sample[at];
     const double w = level.sample_weight[at];
@@ -193,12 +194,13 @@ __device__ static inline unsigned bin_at(const Columns &c, size column, size sam
     return ((const unsigned *)c.bins)[at];
 }
 
-// Returns where a row of low and high begins.
+// Returns the position of a column's row in low and high.
 __device__ static inline size row_of_bins(const Columns &c, size column) { return c.base ? 0 : column * c.n_bins; }
 
 #include "growth/orders.cuh"
 
-// Returns whether a column varies among n samples. Thread `lane` of `lanes` calls it: one thread, or all of a block.
+// Returns whether a column varies among n samples. Thread `lane` of `lanes` calls it: a single thread, or all of a
+// block.
 __device__ static inline bool varies(const Columns &c, size column, const int *sample, size n, size lane, size lanes) {
     __shared__ int differs;
     const unsigned bin = bin_at(c, column, sample[0]);
@@ -221,11 +223,12 @@ __device__ static inline bool varies(const Columns &c, size column, const int *s
     return any;
 }
 
-// Writes the columns that a node samples to `column` (n_nodes, slots), n_sampled a node; -1 stands for none. Without
-// replacement, by a Fisher-Yates shuffle whose swaps are looked up backwards in the workspace `swap` (n_nodes,
-// n_columns) instead of being made. If none of the first n_sampled columns varies in the node, the next that varies
-// stands in the first place. A column stands in the slots of all orders in which it may be scanned. Columns that do not
-// vary have no threshold; where more depends on them they are left out. A block owns a large node, a thread a small one.
+// Writes the columns that a node samples to `column` (n_nodes, slots), n_sampled per node; -1 is none. They are sampled
+// without replacement by a Fisher-Yates shuffle, whose swaps are not made but looked up backwards in the workspace
+// `swap` (n_nodes, n_columns). If none of the first n_sampled columns varies in the node, the next one that varies
+// takes the first place. A column is in the slots of all orders in which it may be scanned. Columns that do not vary
+// have no threshold; they are left out if draws or orders depend on it. One block per large node, one thread per small
+// node.
 extern "C" __global__ void draw_columns(
     Columns c, Level level, Part part, Orders o, int *__restrict__ swap, int *__restrict__ column
 ) {
@@ -260,12 +263,12 @@ extern "C" __global__ void draw_columns(
     }
 }
 
-// A key of a part: its pair, its sample, and where that lies in the level.
+// A key of a part: its pair, its sample, and the position of the sample in the level.
 struct Place {
     size pair, sample, at;
 };
 
-// Returns where key e of a part comes from.
+// Returns the pair, sample and position of key e of a part.
 __device__ static inline Place place_of(const Level &level, const Part &part, size slots, size e) {
     const size a = segment(part.begin, part.n_nodes, e / slots), begin = part.begin[a];
     const size count = part.begin[a + 1] - begin, in_node = e - begin * slots;
@@ -273,7 +276,7 @@ __device__ static inline Place place_of(const Level &level, const Part &part, si
     return {a * slots + in_node / count, level.sample[at], at};
 }
 
-// Bits of a key, from the lowest: weight and label of the sample, or none; bin or value. The pair lies above.
+// Bits of a key, from the lowest: weight and label of the sample, or none; then bin or value. The pair is above them.
 struct Bits {
     size weight, label, value;
 };
@@ -286,7 +289,7 @@ packed_key(const Bits &bits, const Target &y, const Level &level, const Place &a
     return (key << bits.label | (uint64_t)y.labels[at.sample]) << bits.weight | (uint64_t)level.sample_weight[at.at];
 }
 
-// key (n_samples * slots,), OUT, with bins or their places of the samples of all pairs. column (n_nodes, slots), IN.
+// Writes key (n_samples * slots,): the bins, or their places, of the samples of all pairs. column (n_nodes, slots), IN.
 extern "C" __global__ void bin_keys(
     Columns c, Target y, Level level, Part part, size slots, Orders o, Bits bits, const int *__restrict__ column,
     unsigned long long *__restrict__ key
@@ -302,8 +305,8 @@ extern "C" __global__ void bin_keys(
     key[e] = packed_key(bits, y, level, at, place);
 }
 
-// Returns hforest.core.projections.Distribution from its numbers: kind, n_features, channels, cyclic, max_entries,
-// n_candidates of groups, then shape, patch_min and patch_max by axis; and from its groups.
+// Returns hforest.core.projections.Distribution, given its numbers (kind, n_features, channels, cyclic, max_entries,
+// n_candidates of groups, then shape, patch_min and patch_max by axis) and its groups.
 __device__ static inline hf_distribution
 distribution_of(const size *numbers, const int *groups, double density, double zero_probability) {
     hf_distribution a;
@@ -324,7 +327,7 @@ distribution_of(const size *numbers, const int *groups, double density, double z
     return a;
 }
 
-// Writes the entries of the projection of each pair. A thread owns a pair.
+// Writes the entries of the projection of each pair. One thread per pair.
 extern "C" __global__ void draw_projections(
     const size *__restrict__ distribution, const int *__restrict__ groups, double density, double zero_probability,
     Level level, Part part, size slots, Orders o, Entries entries
@@ -340,8 +343,9 @@ extern "C" __global__ void draw_projections(
     );
 }
 
-// As bin_keys, of projections of x (n_samples, n_features): values are summed in float64 in the order of the entries
-// and rounded once. A key of float64 has no bits left for the pair, which goes to pair_of (n_samples * slots,) instead.
+// Does the work of bin_keys for projections of x (n_samples, n_features): values are summed in float64 in the order of
+// the entries and rounded once. Float64 keys have no bits left for the pair, which is written to pair_of (n_samples *
+// slots,) instead.
 extern "C" __global__ void value_keys(
     const real *__restrict__ x, size n_features, Target y, Level level, Part part, size slots, Entries entries,
     Orders o, Bits bits, unsigned long long *__restrict__ key, unsigned *__restrict__ pair_of
@@ -370,12 +374,12 @@ __device__ static inline double decrease_of(const Target &y, size criterion, con
     return score - hf_node_score(criterion, level.total + v * y.n_outputs, y.n_outputs, level.weight[v]);
 }
 
-// Returns whether the gain of node v is too small.
+// Returns whether the gain of node v is below the limit.
 __device__ static inline bool too_small(const Limits &limits, const Level &level, size v, double decrease) {
     return decrease / level.root_weight[level.tree[v]] < limits.min_impurity_decrease;
 }
 
-// Returns whether both sides of a split of node v weigh enough.
+// Returns whether the weights on both sides of a split of node v reach the limit.
 __device__ static inline bool enough(const Limits &limits, const Level &level, size v, double left, double right) {
     const double least = limits.min_weight_fraction_leaf * level.root_weight[level.tree[v]];
     return right > 0 && left >= least && right >= least;
@@ -383,7 +387,7 @@ __device__ static inline bool enough(const Limits &limits, const Level &level, s
 
 #include "growth/scan.cuh"
 
-// Returns the random threshold of a node's candidate `number`: uniform from the least value, and below the greatest.
+// Returns the random threshold of a node's candidate `number`: uniform in [least, greatest).
 __device__ static inline double random_threshold(uint64_t key, size number, double least, double greatest) {
     double at = least + hf_unit(hf_philox(key, (uint64_t)number, THRESHOLD)) * (greatest - least);
     if (!(at <= LARGEST_DOUBLE)) at = least / 2 + greatest / 2;
@@ -391,7 +395,7 @@ __device__ static inline double random_threshold(uint64_t key, size number, doub
     return at >= least && at < greatest ? at : least;
 }
 
-// Returns the last bin from `lowest` on, below `highest`, whose values are at most the threshold, or `lowest`.
+// Returns the last bin in [lowest, highest) whose values are at most the threshold, else `lowest`.
 __device__ static inline unsigned last_bin(const double *high, double threshold, unsigned lowest, unsigned highest) {
     while (highest - lowest > 1) {
         const unsigned middle = lowest + (highest - lowest) / 2;
@@ -401,9 +405,9 @@ __device__ static inline unsigned last_bin(const double *high, double threshold,
     return lowest;
 }
 
-// Writes one random threshold of each pair, and its score. A column's number, which its threshold is drawn with, counts
-// those before it that vary in the node; a projection's counts all. column (n_nodes, slots), IN, of columns. A thread
-// owns a pair.
+// Writes one random threshold of each pair, and its score. The number of a column in the draw of its threshold counts
+// the columns before it that vary in the node; that of a projection counts all. column (n_nodes, slots), IN, for
+// columns. One thread per pair.
 extern "C" __global__ void random_splits(
     Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs, Columns c, Orders o,
     const int *__restrict__ column
@@ -469,7 +473,7 @@ extern "C" __global__ void random_splits(
     if (o.kind != PLAIN) pairs.flipped[pair] = flipped;
 }
 
-// Writes the entries of the projection that node v chose, if it is more than a feature, and its feature.
+// Writes the feature of the projection that node v chose and, unless the projection is one feature, its entries.
 __device__ static inline void keep_projection(const Level &level, const Entries &entries, const Kept &kept, size v, size pair) {
     const size from = pair * entries.max_entries, count = entries.n_entries[pair];
     if (count == 1 && entries.weight[from] == 1) {
@@ -486,8 +490,8 @@ __device__ static inline void keep_projection(const Level &level, const Entries 
     level.feature[v] = -2;
 }
 
-// Writes the best pair of each node; of equal ones the first. A node without a split, or whose gain is too small, has
-// -1 samples on its left. column (n_nodes, slots), IN, of columns. A thread owns a node.
+// Writes the best pair of each node; of equal scores the first. A node without a split, or with too small a gain, gets
+// -1 samples on its left. column (n_nodes, slots), IN, for columns. One thread per node.
 extern "C" __global__ void pick_splits(
     Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs, Columns c, Orders o,
     const int *__restrict__ column, Entries entries, Split split, Kept kept

@@ -49,7 +49,7 @@ def memory(xp: ModuleType) -> int:
 
 
 def trees_at_once(xp: ModuleType, n_samples: int) -> int:
-    """Returns how many trees a call grows between two reports, at most; xp: the array module of a device."""
+    """Returns the maximum number of trees that a call grows between two reports; xp is an array module."""
     return max(1, memory(xp) // (_SAMPLE_BYTES * n_samples))
 
 
@@ -81,7 +81,7 @@ class Grown(NamedTuple):
 
 
 def bytes_a_sample(task: Task, candidates: Any) -> int:
-    """Returns how many bytes a tree takes for each of its samples while it grows, at most."""
+    """Returns the maximum number of bytes per sample that a growing tree takes."""
     slots = candidates.slots(task)
     node = (
         _NODE_BYTES

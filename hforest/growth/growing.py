@@ -85,7 +85,7 @@ def bootstrap_counts(
     first_tree = check.first_tree(first_tree, n_trees, check.MAX_COUNT)
     if n_draws is not None:
         n_draws = check.integer("n_draws", n_draws, 1, check.MAX_COUNT)
-        check.require(n_samples > 0, "n_samples", "1 or more to draw from", n_samples, "pass n_draws=None")
+        check.require(n_samples > 0, "n_samples", "at least 1 to draw from", n_samples, "pass n_draws=None")
     if sample_weight is not None:
         check.on_cpu(sample_weight=sample_weight)
         sample_weight = supervised.sample_weight(sample_weight, np.empty(n_samples, np.int8))
@@ -404,8 +404,8 @@ def grow_projected(
     source = samples_of(x)
     if distribution.n_features != source.shape[1]:
         raise ValueError(
-            f"distribution: expected n_features = {source.shape[1]}, got {distribution.n_features}; make it "
-            "for x"
+            f"distribution: expected n_features = {source.shape[1]}, got {distribution.n_features}; make a "
+            "distribution for the columns of x"
         )
     n_projections = check_projections(distribution, n_projections, task)
     growth = check_growth(

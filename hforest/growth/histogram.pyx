@@ -1,7 +1,7 @@
-"""The histogram scorer of columns of bins: large nodes, at most 256 bins, whole weights, Gini.
+"""The histogram scorer of 8-bit bins: large nodes, integer weights, Gini.
 
-Weights are counted by class and bin, and all splits scored from the counts. Sums are the integers of the
-sorted scan. Cost: n + n_bins * n_classes / lanes a candidate.
+Weights are summed by class and bin, and all splits are scored from these sums, which are the integers of the
+sorted scan. Cost: n + n_bins * n_classes / lanes per candidate.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
@@ -17,15 +17,15 @@ from hforest.growth.task cimport (
     HF_COUNT, hf_pending, hf_split, hf_task, hf_workspace, is_perfect,
 )
 
-cdef float NEAR = 0.9995   # as in pairwise.pyx
+cdef float NEAR = 0.9995   # see pairwise.pyx
 
 
 cdef bint _write_slots(
     const hf_task* t, hf_workspace* r, const hf_columns* c, const hf_pending* node, double weight, int lanes,
     hf_histogram* h
 ) noexcept nogil:
-    # Writes where each sample's class is counted, and its weight, to r.key2; returns False if the node has
-    # too many classes.
+    # Writes the position of each sample's class in the counts, and its weight, to r.key2; returns False if
+    # the node has too many classes.
     cdef int64_t i
     cdef int b, lane, size
     cdef uint32_t* slot = <uint32_t*> r.key2
@@ -61,8 +61,8 @@ cdef void _read_tiles(
 cdef void _count(
     const uint8_t** bin, const uint32_t* sample, const uint32_t* slot, int64_t n, hf_histogram* h
 ) noexcept nogil:
-    # Counts the weights of four candidates together: where many samples share a bin, one addition waits for
-    # the one before.
+    # Sums the weights of four candidates together: if many samples share a bin, additions of one candidate
+    # depend on each other.
     cdef const uint8_t* a = bin[0]
     cdef const uint8_t* b = bin[1]
     cdef const uint8_t* c = bin[2]
@@ -92,7 +92,7 @@ cdef bint _is_one_bin(const hf_histogram* h, uint8_t bin, int size) noexcept nog
 
 
 cdef void _confirm(const hf_histogram* h, uint32_t column, float most, hf_split* best) noexcept nogil:
-    # Takes the best split of a candidate where it is better than `best`.
+    # Writes the best split of a candidate to `best` if it is better.
     cdef float limit = <float> best.score * NEAR if best.score > 0 else 0
     cdef int b, best_bin = -1
     cdef double score
@@ -109,7 +109,7 @@ cdef void _confirm(const hf_histogram* h, uint32_t column, float most, hf_split*
     if best_bin < 0:
         return
     best.column, best.low, best.high = column, best_bin, best_bin
-    # Bins without samples add nothing to the weight on the left.
+    # The next bin with samples is the first after which the weight on the left is larger.
     while h.splits.left_weight[h.place[best.high]] == h.splits.left_weight[h.place[best_bin]]:
         best.high += 1
 
@@ -118,12 +118,12 @@ cdef bint best_of_histograms(
     const hf_task* t, hf_workspace* r, const hf_columns* c, const hf_pending* node, double weight,
     const uint32_t* column, int64_t n_candidates, hf_split* best
 ) noexcept nogil:
-    # As best_pairwise; returns False if the node has too many classes.
+    # Does the work of best_pairwise; returns False if the node has too many classes.
     cdef hf_histogram h
     cdef const hf_bodies* bodies = bodies_of(t.path)
     cdef const uint8_t* bin[4]
     cdef const uint32_t* sample = r.sample + node.first
-    cdef const uint32_t* place = sample   # of a sample, in the bins of a candidate
+    cdef const uint32_t* place = sample   # position of a sample in the bins of a candidate
     cdef int64_t i, first, number, n = node.last - node.first, n_steps = 0
     cdef int j, lanes = 1 << bodies.log_lanes, size
     cdef bint by_rows = n <= HF_TILE_SAMPLES and is_by_rows(c, t, n)

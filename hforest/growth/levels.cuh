@@ -1,23 +1,23 @@
-// From a level to the next: sums of its nodes, the list of those that are pending, and samples that move to children.
+// The step from a level to the next: sums of nodes, the list of pending nodes, and the move of samples to children.
 
-constexpr int NODES = 8;       // nodes of a thread of settle; also in gpu_level.py
-constexpr size SIDES = 2048;   // samples of a tile of sides and move_samples; also in gpu_level.py
+constexpr int NODES = 8;       // nodes per thread of settle; gpu_levels.py has NODES * BLOCK
+constexpr size SIDES = 2048;   // samples per tile of sides and move_samples; gpu_builder.py's TILE
 
 // ---------------------------------------------------------------------------------------------------- sums
 
-// Adds the weight of a sample at its class to sums (n_nodes, n_classes) of whole weights.
+// Adds the integer weight of a sample to sum (n_nodes, n_classes), at its class.
 __device__ static inline void add_whole(const Target &y, unsigned long long *sum, size v, size s, double w) {
     atomicAdd(&sum[v * y.n_outputs + y.labels[s]], (unsigned long long)w);
 }
 
-// Adds whole weights to sum (n_nodes, n_classes), OUT, 0 before, where nodes are roots. A thread owns a sample.
+// Adds integer weights to sum (n_nodes, n_classes), OUT, 0 before, for nodes that are roots. One thread per sample.
 extern "C" __global__ void sum_whole(Target y, Level level, unsigned long long *__restrict__ sum) {
     const size i = thread_number();
     if (i >= level.n_samples) return;
     add_whole(y, sum, segment(level.first, level.n_nodes, i), level.sample[i], level.sample_weight[i]);
 }
 
-// Adds up the large node v, as sum_up. A block does.
+// Does the work of sum_up for the large node v. All threads of a block call it.
 __device__ static inline void sum_up_large(const Target &y, const Level &level, size v, int *mixed) {
     __shared__ double tile[2][TILE];
     const size K = y.n_outputs, first = level.first[v], n = level.count[v], one = level.sample[first];
@@ -56,9 +56,9 @@ __device__ static inline void sum_up_large(const Target &y, const Level &level, 
     if (differ) atomicOr(&mixed[v], 1);
 }
 
-// Writes the total, mean and weight of the nodes of a level, and into mixed (n_nodes,), 0 before, whether samples of a
-// node differ. large (n_large,), IN: the parents that were large, or with is_root none: every node may be large. A
-// block owns a large node, or with n_blocks = 0 none does, and a thread one sum of others.
+// Writes the total, mean and weight of the nodes of a level; and to mixed (n_nodes,), 0 before, whether the samples of
+// a node differ. large (n_large,), IN: the large parents; not read with is_root, since every node may be large then.
+// n_blocks: blocks that take one large node each, or 0; all other threads compute one sum each.
 extern "C" __global__ void sum_up(
     Target y, Level level, const size *__restrict__ large, size is_root, size n_blocks, int *__restrict__ mixed
 ) {
@@ -68,7 +68,7 @@ extern "C" __global__ void sum_up(
         if (level.count[v] > LARGE) sum_up_large(y, level, v, mixed);
         return;
     }
-    // Loads may use the read-only cache if the pointers of all stores are __restrict__ variables.
+    // Loads use the read-only cache only if the pointers of all stores are __restrict__ variables.
     double *__restrict__ total = level.total, *__restrict__ mean = level.mean, *__restrict__ weight = level.weight;
     const size i = thread_number() - n_blocks * blockDim.x;
     if (i >= level.n_nodes * K) return;
@@ -102,7 +102,7 @@ extern "C" __global__ void sum_up(
 
 // --------------------------------------------------------------------------------------------- pending nodes
 
-// What is counted of pending nodes.
+// Totals over pending nodes.
 struct Count {
     size nodes, samples, large, runs;
     __device__ Count operator+(const Count &o) const {
@@ -110,20 +110,20 @@ struct Count {
     }
 };
 
-// Returns the counts of one node of n samples.
+// Returns the totals of one node of n samples.
 __device__ static inline Count count_of(size n) {
     return {1, n, n > LARGE, n > LARGE ? (n + RUN - 1) / RUN : 0};
 }
 
-// Returns the counts of the threads of the block before this one.
+// Returns the totals of the threads of the block before this one.
 __device__ static inline Count counts_before(const Count &own) {
     __shared__ Count shared[BLOCK];
     return sum_before(own, shared);
 }
 
-// Finishes the sums of the nodes of a level, writes what they are as leaves, and says which of them are pending: none
-// if may_split is 0. sum (n_nodes, n_classes), IN, with is_whole: sums of whole weights; else mixed (n_nodes,), IN.
-// counts (n_blocks, 4), OUT: of the nodes of a block. A thread owns NODES nodes.
+// Completes the sums of the nodes of a level, writes the nodes as leaves, and marks those that are pending: none if
+// may_split is 0. sum (n_nodes, n_classes), IN if is_whole: sums of integer weights; else mixed (n_nodes,), IN. counts
+// (n_blocks, 4), OUT: totals over the nodes of a block. One thread per NODES nodes.
 extern "C" __global__ void settle(
     Target y, Limits limits, Level level, size may_split, size is_whole, const unsigned long long *__restrict__ sum,
     const int *__restrict__ mixed, unsigned char *__restrict__ pending, size *__restrict__ counts
@@ -164,8 +164,8 @@ extern "C" __global__ void settle(
     mine[3] = all.runs;
 }
 
-// Lists the pending nodes in the part; end (4,), OUT: how many there are, their samples, the large ones and their runs.
-// pending (n_nodes,) and counts (n_blocks, 4), IN. A thread owns NODES nodes.
+// Lists the pending nodes in the part. end (4,), OUT: numbers of pending nodes, of their samples, of large nodes and of
+// their runs. pending (n_nodes,) and counts (n_blocks, 4), IN. One thread per NODES nodes.
 extern "C" __global__ void list_pending(
     Level level, const unsigned char *__restrict__ pending, const size *__restrict__ counts, Part part,
     unsigned long long *__restrict__ end
@@ -204,8 +204,8 @@ extern "C" __global__ void list_pending(
 
 // ----------------------------------------------------------------------------------------------- partition
 
-// Writes whether each sample of a part goes right, or with is_known finds it there, and of each tile of samples how many
-// of its last node do. A block owns a tile.
+// Writes whether each sample of a part goes right, or reads it if is_known; and for each tile of samples, the number of
+// samples of its last node that go right. One block per tile.
 extern "C" __global__ void sides(Level level, Part part, Pairs pairs, Orders o, Split split, size is_known) {
     __shared__ int tail;
     const size slots = pairs.slots, from = blockIdx.x * SIDES, t = threadIdx.x;
@@ -231,7 +231,7 @@ extern "C" __global__ void sides(Level level, Part part, Pairs pairs, Orders o, 
     if (t == 0) split.tail[blockIdx.x] = tail;
 }
 
-// Makes the children of node a of a part.
+// Writes the children of node a of a part.
 __device__ static inline void make_children(const Level &level, const Part &part, const Split &split, const Children &after, size a) {
     const size v = part.node[a], begin = part.begin[a], n_left = split.n_left[a];
     const hf_draw draw = hf_philox(level.key[v], 0, CHILDREN);
@@ -244,11 +244,11 @@ __device__ static inline void make_children(const Level &level, const Part &part
     }
 }
 
-// Writes the children of the nodes of a part, and their samples in order. A block owns a tile of samples.
+// Writes the children of the nodes of a part, and moves the samples to them in order. One block per tile of samples.
 extern "C" __global__ void move_samples(Target y, Level level, Part part, Split split, Children after) {
     constexpr int EACH = (int)SIDES / BLOCK;
-    __shared__ unsigned short before[SIDES]; // samples of the tile before each that go right
-    __shared__ int shared[BLOCK], in_front;  // in_front: such samples of the first node in the tiles before
+    __shared__ unsigned short before[SIDES]; // for each sample of the tile: earlier ones that go right
+    __shared__ int shared[BLOCK], in_front;  // in_front: the same for the first node in earlier tiles
     const size from = blockIdx.x * SIDES, to = from + SIDES < part.n_samples ? from + SIDES : part.n_samples;
     const int t = (int)threadIdx.x;
     for (size i = from + t; i < from + SIDES; i += BLOCK) before[i - from] = i < to && split.right[i];

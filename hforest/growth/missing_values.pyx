@@ -10,7 +10,7 @@ from hforest.growth.task cimport (
 
 
 cdef int64_t n_missing(const void* values, int64_t n, bint single, double* greatest) noexcept nogil:
-    # Returns how many of n values are missing; writes the greatest of the others.
+    # Returns the number of missing values among n; writes the greatest of the others.
     cdef const float* floats = <const float*> values
     cdef const double* doubles = <const double*> values
     cdef double value
@@ -27,7 +27,7 @@ cdef int64_t split_missing(
     const hf_task* t, bint single, const void* values, int64_t n, uint64_t key, int64_t number,
     hf_split* split, uint32_t* left
 ) noexcept nogil:
-    # As split_values, of values of which some are missing: these go left or right by a fair draw.
+    # Does the work of split_values for values with missing ones, which go left or right by a fair draw.
     cdef const float* floats = <const float*> values
     cdef const double* doubles = <const double*> values
     cdef double value, least = INFINITY, greatest = -INFINITY
@@ -53,7 +53,7 @@ cdef int64_t split_missing(
 cdef void default_sides(
     const hf_task* t, const hf_workspace* r, const hf_pending* node, hf_split* split
 ) noexcept nogil:
-    # Writes where missing values go, from the sides of the node's samples.
+    # Writes the side of missing values, taken from the sides of the node's samples.
     cdef int64_t i, n_right = 0, n = node.last - node.first
     if not t.has_defaults:
         return

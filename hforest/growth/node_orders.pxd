@@ -7,22 +7,22 @@ from hforest.growth.feature_sampling cimport hf_features
 from hforest.growth.task cimport hf_pending, hf_split, hf_task, hf_workspace
 
 
-# The workspace of a tree, and the column that a node looks at.
+# The workspace of a tree, and the column that a node scans.
 ctypedef struct hf_orders:
-    int32_t* bin        # (n,)  of each sample, as stored
+    int32_t* bin        # (n,)  the stored bin of each sample
     int32_t* scanned     # (n,)  its place in the order that is scanned
-    int32_t* number      # (n_bins,)  of a bin among those present; -1: absent, also between two columns
-    int32_t* present     # (n_bins,)  bins that the node has, ascending
-    int32_t* place       # (n_bins,)  of a present bin in the order of its category
+    int32_t* number      # (n_bins,)  index of a bin in `present`; -1 if absent, and between two columns
+    int32_t* present     # (n_bins,)  bins of the node, ascending
+    int32_t* place       # (n_bins,)  place of each present category in the order
     int32_t* sorted      # (n_bins,)
-    double* sums         # (n_bins, n_outputs) of categories, and (n_bins,) their weight and score
+    double* sums         # (n_bins, n_outputs) sums of categories; (n_bins,) their weight and score
     double* weight
     double* score
-    double* total        # (n_outputs,)  of the node
+    double* total        # (n_outputs,)  sums of the node
     double* axis         # (2, n_outputs)
-    uint8_t* side        # (n_bins,)  1: a bin goes right, of a random split,
-    uint8_t* best_side   # and of the best split so far
-    uint32_t* words      # the set of categories on the left of the best split
+    uint8_t* side        # (n_bins,)  1: the category goes right, in a random split
+    uint8_t* best_side   # the same for the best split so far
+    uint32_t* words      # the set of categories that the best split sends left
     int64_t n_words
     int64_t n_present
     int32_t missing      # the bin of missing values; -1: the column has none
@@ -30,13 +30,13 @@ ctypedef struct hf_orders:
     bint has_missing     # the node has missing values
 
 
-# The workspace of a tree on columns of bins: r.columns.
+# The workspace of a tree grown on columns of bins: r.columns.
 ctypedef struct hf_column_workspace:
     const hf_columns* columns
     hf_features features
     hf_orders orders
-    uint32_t* twice      # (2 n_columns,): the sampled features, those with missing values twice; or NULL
-    uint32_t* place      # (n,): of windows of float64, to rank their numbers
+    uint32_t* twice      # (2 n_columns,): the sampled features, twice if they have missing values; or NULL
+    uint32_t* place      # (n,): for float64 windows, to rank their values
     uint32_t* place2
 
 cdef void start_orders(const hf_task* t, hf_workspace* r, const hf_columns* c, hf_orders* o) noexcept nogil

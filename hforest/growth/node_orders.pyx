@@ -1,14 +1,15 @@
 """The orders in which a node scans columns with missing values, and columns of categories.
 
-A scorer takes bins in ascending order and finds the best split between two of them. A column of numbers is
-its own order. Other columns are scanned in one or several orders of their bins:
+A scorer takes bins in ascending order and returns the best split between two of them. A column of numbers has
+one order. Other columns are scanned in one or several orders of their bins:
 
-    missing values (?) in the node       0 1 2 3 ?      and  ? 0 1 2 3
-    categories, two classes or a mean    by the share of the second class, or the mean
-    up to four, more classes             {0} {1 2}      and  {1} {0 2}      and  {0 1} {2}
-    others                               along the first principal direction of the means of the classes
+    missing values (?) in the node        0 1 2 3 ?      and  ? 0 1 2 3
+    categories, two classes or a mean     by the share of the second class, or by the mean
+    up to four categories, more classes   {0} {1 2}      and  {1} {0 2}      and  {0 1} {2}
+    more categories, more classes         along the first principal direction of the means of the classes
 
-A missing category is one more category. Of equal scores the first order wins, in it the lowest split.
+Missing values of a categorical column are one more category. Of equal scores the first order wins, and its
+lowest split.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -35,11 +36,11 @@ cdef extern from "growth/categories.h" nogil:
     void hf_place_categories(const double* score, int64_t k, int32_t* order, int32_t* place)
 
 cdef enum:
-    WORDS = 1 << 11   # of a set of categories 0 to 65535
+    WORDS = 1 << 11   # 32-bit words of a set of categories 0 to 65535
 
 
 cdef void start_orders(const hf_task* t, hf_workspace* r, const hf_columns* c, hf_orders* o) noexcept nogil:
-    # Takes the workspace of a tree.
+    # Allocates the workspace of a tree.
     cdef hf_arena* arena = &r.arena
     cdef int64_t n = c.n_bins, k
     o.bin = <int32_t*> take(arena, r.n * 4)
@@ -72,7 +73,7 @@ cdef hf_range _read_column(
 
 
 cdef void _sort_present(int32_t* bin, int64_t k) noexcept nogil:
-    # Shell's sort.
+    # Sorts k bins by Shell's method.
     cdef int64_t gap = 1, i, j
     cdef int32_t one
     while gap < k // 3:
@@ -88,9 +89,9 @@ cdef void _sort_present(int32_t* bin, int64_t k) noexcept nogil:
 
 
 cdef void _find_present(hf_orders* o, int64_t n) noexcept nogil:
-    # Writes the categories that the node has, in ascending order, and their numbers.
+    # Writes the categories of the node to `present`, in ascending order, and their indices to `number`.
     cdef int64_t i
-    for i in range(o.n_present):  # of the column before
+    for i in range(o.n_present):  # clears the entries of the previous column
         o.number[o.present[i]] = -1
     o.n_present = 0
     for i in range(n):
@@ -107,7 +108,7 @@ cdef void _place_categories(
     const hf_task* t, const hf_workspace* r, const hf_pending* node, double weight, bint is_ordered,
     hf_orders* o
 ) noexcept nogil:
-    # Writes the places of the categories that the node has.
+    # Writes the places of the node's categories in their order.
     cdef int64_t i, j, k, n_outputs = t.n_outputs, n = node.last - node.first
     cdef int bits = weight_bits(r)
     cdef uint32_t p, w
@@ -142,8 +143,8 @@ cdef int read_orders(
     const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, double weight,
     int64_t column, hf_orders* o
 ) noexcept nogil:
-    # Reads a column; returns in how many orders it is scanned, 0 if the node has one bin. Called after
-    # sum_up.
+    # Reads a column; returns the number of orders in which it is scanned, 0 if the node has a single bin.
+    # sum_up must be called first.
     cdef int64_t i
     cdef bint ordered = _is_ordered(t)
     cdef hf_range bins = _read_column(t, r, c, node, column, o)
@@ -163,17 +164,17 @@ cdef int read_orders(
 
 
 cdef inline int32_t _place(const hf_orders* o, int number, bint divided, int32_t j) noexcept nogil:
-    # Returns the place of category j of those present.
+    # Returns the place of category o.present[j] in order `number`.
     return 1 - ((number + 1) >> j & 1) if divided else o.place[j]
 
 
 cdef inline bint _is_divided(const hf_task* t, const hf_orders* o) noexcept nogil:
-    # Returns whether all divisions of the categories are compared.
+    # Returns whether all divisions of the categories into two sets are compared.
     return not _is_ordered(t) and o.n_present <= HF_ALL_DIVISIONS
 
 
 cdef const int32_t* fill_order(const hf_task* t, hf_orders* o, int64_t n, int number) noexcept nogil:
-    # Returns the places of a node's samples in an order, 0 or more.
+    # Returns the places of a node's samples in order `number`, counted from 0.
     cdef int64_t i
     cdef bint divided
     if o.categorical:
@@ -191,7 +192,7 @@ cdef const int32_t* fill_order(const hf_task* t, hf_orders* o, int64_t n, int nu
 cdef void keep_order(
     const hf_task* t, hf_orders* o, int64_t n, int number, hf_split* best
 ) noexcept nogil:
-    # Writes what a split between the places best.low and best.high is in bins, and the side of missing
+    # Translates a split between places best.low and best.high into bins, and writes the side of missing
     # values.
     cdef int64_t i
     cdef int32_t j, greatest = 0
@@ -209,7 +210,7 @@ cdef void keep_order(
     best.missing = number
     if number == 1 and best.low > 0:
         best.low, best.high = best.low - 1, best.high - 1
-    elif number == 1:  # missing values against all others: as in the first order
+    elif number == 1:  # missing values against all others: written as in the first order
         for i in range(n):
             greatest = o.bin[i] if greatest < o.bin[i] != o.missing else greatest
         best.low, best.high, best.missing = <uint32_t> greatest, <uint32_t> o.missing, 0
@@ -219,7 +220,7 @@ cdef void keep_column(
     const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, hf_orders* o,
     hf_split* best
 ) noexcept nogil:
-    # As keep_order, of a column of bins that are held twice.
+    # Does the work of keep_order for a column whose bins are stored twice.
     cdef int number = best.column >= c.n_columns
     cdef int64_t i, n = node.last - node.first
     best.column -= number * c.n_columns
@@ -235,8 +236,8 @@ cdef void keep_column(
 cdef int64_t _divide_randomly(
     hf_orders* o, uint64_t key, int64_t number, int64_t n, uint32_t* left
 ) noexcept nogil:
-    # Writes the side of each category, a fair draw, and the places of the samples on the left; returns how
-    # many these are, 0 if there is one category.
+    # Draws the side of each category, and writes the places of the samples that go left; returns their
+    # number, 0 if there is only one category.
     cdef int64_t i, n_left = 0, n_right = 0
     cdef uint32_t category
     cdef hf_draw draw
@@ -259,8 +260,8 @@ cdef int64_t split_randomly(
     const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, uint64_t key,
     int64_t number, hf_orders* o, hf_split* split, uint32_t* left
 ) noexcept nogil:
-    # Writes a random split of split.column, and the places of the samples on its left; returns how many these
-    # are, 0 if the node has one bin. Missing values go left or right by a fair draw.
+    # Writes a random split of split.column, and the places of the samples that go left; returns their number,
+    # 0 if the node has one bin. Missing values go left or right by a fair draw.
     cdef int64_t i, n_left = 0, n = node.last - node.first, table = table_at(c, split.column)
     cdef hf_range bins = _read_column(t, r, c, node, split.column, o)
     cdef int32_t below
@@ -300,15 +301,15 @@ cdef int64_t split_randomly(
 
 
 cdef void keep_sides(hf_orders* o) noexcept nogil:
-    # Keeps the sides of the categories of a random split that is the best so far.
+    # Keeps the sides of the categories in a random split that is the best so far.
     o.side, o.best_side = o.best_side, o.side
 
 
 # --------------------------------------------------------------------------------------------- the best split
 
 cdef void _write_set(const hf_columns* c, hf_orders* o, int64_t n, const hf_split* split) noexcept nogil:
-    # Writes the words of the set of categories that go left. Those that the node has not go to the side of
-    # more samples.
+    # Writes the words of the set of categories that go left. Categories that the node does not have go to the
+    # side with more samples.
     cdef int64_t i
     cdef uint32_t category, greatest = 0
     _find_present(o, n)
@@ -332,8 +333,8 @@ cdef void fill_sides(
     const hf_task* t, hf_workspace* r, const hf_columns* c, const hf_pending* node, hf_orders* o,
     hf_split* split
 ) noexcept nogil:
-    # Writes the sides of a node's samples to r.goes_right, and where those go that the split does not
-    # compare: missing values and categories that the node has not go to the side of more samples.
+    # Writes the sides of a node's samples to r.goes_right, and the sides of values that the split does not
+    # compare. Missing values and categories that the node does not have go to the side with more samples.
     cdef int64_t i, n = node.last - node.first
     _read_column(t, r, c, node, split.column, o)
     if o.categorical:

@@ -3,19 +3,19 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from hforest.growth.task cimport HF_PREFETCH, hf_pending, hf_task, hf_workspace
 
 cdef enum:
-    NEAR_COLUMNS = 1 << 19        # bytes of all columns that stay in L2
-    PREFETCHED_SAMPLES = 512      # of larger nodes processors foresee where the next numbers lie
+    NEAR_COLUMNS = 1 << 19        # size of all columns up to which they stay in L2
+    PREFETCHED_SAMPLES = 512      # samples up to which this pays; hardware prefetches for larger nodes
 
 
 cdef inline bint is_prefetched(int64_t n, int64_t n_bytes) noexcept nogil:
-    # Returns whether a node of n samples has its columns prefetched, which have n_bytes in all.
+    # Returns whether columns of n_bytes in all are prefetched for a node of n samples.
     return n <= PREFETCHED_SAMPLES and n_bytes > NEAR_COLUMNS
 
 
 cdef inline void prefetch_numbers(
     const char* column, int64_t n_all, int size, const uint32_t* sample, int64_t n
 ) noexcept nogil:
-    # Prefetches what n of n_all samples have in a column of numbers of `size` bytes.
+    # Prefetches the elements of n of n_all samples in a column; an element has `size` bytes.
     cdef int64_t i, n_lines = n_all * size // 64 + 1
     for i in range(min(n, n_lines)):
         HF_PREFETCH(column + (<int64_t> sample[i] * size if n < n_lines else 64 * i))

@@ -1,10 +1,10 @@
-"""Samples of a tree and of its nodes: what they weigh, sums over them, and their partition.
+"""Samples of a tree and of its nodes: their weights, sums over them, and their partition.
 
 A node holds the samples node.first to node.last - 1 of the workspace's arrays, in ascending order:
 
     sample    | a b c d e f g h |     before the split of node 0..7
     side      | 0 1 1 0 0 1 0 1 |
-    sample    | a d e g | b c f h |   after it: 0..3 is the left child, 4..7 the right one
+    sample    | a d e g | b c f h |   after it: 0..3 is the left child, 4..7 the right child
 """
 
 from libc.math cimport INFINITY
@@ -19,8 +19,8 @@ from hforest.growth.task cimport (
 )
 
 cdef enum:
-    WHOLE = 1 << 26      # sums of whole weights below this are exact in float64, and their squares too
-    TERMS = 1 << 17      # terms that a table of a log2 a holds at most: 1 MB
+    WHOLE = 1 << 26      # below this, sums of integer weights and their squares are exact in float64
+    TERMS = 1 << 17      # maximum length of a table of a log2 a: 1 MB
 
 
 cdef inline double _weight_of(const hf_task* t, const int32_t* counts, int64_t i) noexcept nogil:
@@ -28,7 +28,7 @@ cdef inline double _weight_of(const hf_task* t, const int32_t* counts, int64_t i
 
 
 cdef bint _allocate(const hf_task* t, hf_workspace* r, double weight, bint whole) noexcept nogil:
-    # One place after the last takes what samples without weight write.
+    # Arrays have one extra element, to which samples without weight are written.
     cdef hf_arena* arena = &r.arena
     cdef int64_t room = r.n + 1, k = t.n_outputs, a
     cdef bint has_terms = (
@@ -59,7 +59,7 @@ cdef bint _allocate(const hf_task* t, hf_workspace* r, double weight, bint whole
 
 
 cdef inline int64_t _learned_of(const int32_t* order, int64_t i) noexcept nogil:
-    # Returns whose label or target sample i has.
+    # Returns the sample whose label or target sample i has.
     return i if order == NULL else order[i]
 
 
@@ -77,11 +77,11 @@ cdef bint start_samples(
     const hf_task* t, hf_workspace* r, const int32_t* counts, const int32_t* order, int64_t first,
     int64_t last
 ) noexcept nogil:
-    # Fills a workspace, all zeros, with those of the samples first to last - 1 that weigh something; with all
-    # where only samples without weight were drawn. Returns whether there was memory. Which samples weigh
-    # something cannot be predicted: nothing branches on it.
+    # Fills a workspace, all zeros before, with the samples first to last - 1 that have weight; with all of
+    # them if only samples without weight were drawn. Returns whether there was memory. The loop does not
+    # branch on the weight, which cannot be predicted.
     #
-    # order  IN (t.n,)  whose label or target each sample has; NULL: its own
+    # order  IN (t.n,)  the sample whose label or target each sample has; NULL: its own
     cdef int64_t i, at = 0
     cdef double w, largest = 0, sum = 0
     cdef bint whole = True, integers
@@ -109,7 +109,7 @@ cdef bint start_samples(
         return False
     for i in range(first, last):
         w = _weight_of(t, counts, i)
-        # With labels in the payload a sample is only ever a place among bins.
+        # With labels in the payload, the sample number is only used as a position among bins.
         r.sample[at] = <uint32_t> (i if t.base == NULL else t.base[i])
         if r.kind != HF_FLOATS:
             r.payload[at] = <uint32_t> t.labels[_learned_of(order, i)] << weight_bits(r) | <uint32_t> w
@@ -122,7 +122,7 @@ cdef bint start_samples(
 
 
 cdef bint is_pure(const hf_task* t, const hf_workspace* r, const hf_pending* node) noexcept nogil:
-    # Returns whether all samples of a node are of one class, or have the same targets.
+    # Returns whether all samples of a node have the same class, or the same targets.
     cdef int64_t i, k
     cdef int bits = weight_bits(r)
     cdef const double* first
@@ -158,8 +158,8 @@ cdef double _sum_counts(const hf_task* t, hf_workspace* r, const hf_pending* nod
 
 
 cdef double sum_up(const hf_task* t, hf_workspace* r, const hf_pending* node) noexcept nogil:
-    # Writes the weights of a node's classes to r.count or r.total, or the sums of its targets minus their
-    # mean to r.total and the mean to r.mean: less is lost in squares. Returns the node's weight.
+    # Writes the weights of a node's classes to r.count or r.total; or the mean of its targets to r.mean and
+    # the sums of targets minus mean, whose squares cancel less, to r.total. Returns the node's weight.
     cdef int64_t i, k
     cdef double w, sum = 0
     cdef const double* row
@@ -190,7 +190,7 @@ cdef double _score_left_counts(
     const hf_task* t, hf_workspace* r, const uint32_t* payload, const uint32_t* left, int64_t n_left,
     double weight
 ) noexcept nogil:
-    # As score_left, of whole weights and Gini: the sums are integers.
+    # Does the work of score_left for integer weights and Gini, in integers.
     cdef int bits = weight_bits(r)
     cdef uint32_t p, mask = (<uint32_t> 1 << bits) - 1
     cdef uint64_t on_left, on_right, left_weight = 0, left_square = 0, right_square = 0
@@ -218,7 +218,7 @@ cdef void _sum_left_targets(
     const hf_task* t, const hf_workspace* r, const hf_pending* node, const uint32_t* left, int64_t n_left,
     double* sum, double* weight
 ) noexcept nogil:
-    # Writes the sums of the left side of one target, as hf_add adds them up.
+    # Writes the sum and the weight of the left side for one target, in the order of hf_add.
     cdef const uint32_t* sample = r.sample + node.first
     cdef const double* weights = r.weight + node.first
     cdef const double* targets = r.targets
@@ -235,10 +235,10 @@ cdef double score_left(
     const hf_task* t, hf_workspace* r, const hf_pending* node, const uint32_t* left, int64_t n_left,
     double weight
 ) noexcept nogil:
-    # Returns the score of a split, as a scan of thresholds computes it; -INFINITY if a side is too small.
-    # Called after sum_up.
+    # Returns the score of a split, as the sorted scan computes it; -INFINITY if a side is too small. sum_up
+    # must be called first.
     #
-    # left  IN (n_left,)  the places in the node of the samples that go left, ascending
+    # left  IN (n_left,)  positions in the node of the samples that go left, ascending
     cdef double left_weight = 0, right_weight
     cdef int64_t i, k
     if n_left < max(t.min_leaf, 1) or node.last - node.first - n_left < max(t.min_leaf, 1):
@@ -267,7 +267,7 @@ cdef double score_left(
 cdef double score_sides(
     const hf_task* t, hf_workspace* r, const hf_pending* node, double weight
 ) noexcept nogil:
-    # As score_left, of the split in r.goes_right.
+    # Does the work of score_left for the split in r.goes_right.
     cdef uint32_t* left = <uint32_t*> r.key2
     cdef int64_t i, n_left = 0
     for i in range(node.last - node.first):
@@ -277,8 +277,8 @@ cdef double score_sides(
 
 
 cdef int64_t partition(hf_workspace* r, const hf_pending* node) noexcept nogil:
-    # Moves the samples of a node that go left before those that go right, in their order. Returns where the
-    # right side begins.
+    # Moves the samples of a node that go left before those that go right, and keeps the order on each side.
+    # Returns the position of the first sample on the right.
     cdef int64_t i, left = node.first, right = 0
     cdef uint8_t side
     for i in range(node.first, node.last):
@@ -303,11 +303,11 @@ cdef int64_t partition(hf_workspace* r, const hf_pending* node) noexcept nogil:
 cdef int64_t number_classes(
     const hf_task* t, hf_workspace* r, int64_t max_classes, uint32_t* total, uint32_t* square
 ) noexcept nogil:
-    # Numbers the classes that a node has, in r.class_number; returns how many they are, or -1 where these are
-    # more than max_classes. Called after sum_up.
+    # Numbers the classes that a node has, in r.class_number; returns their number, or -1 if it exceeds
+    # max_classes. sum_up must be called first.
     #
-    # total   OUT (max_classes,)  the weight of each class by its number
-    # square  OUT                 the sum of the squares of these
+    # total   OUT (max_classes,)  the weight of each class, by its number
+    # square  OUT                 the sum of the squares of these weights
     cdef int64_t k, n_present = 0
     square[0] = 0
     for k in range(t.n_outputs):
@@ -325,10 +325,10 @@ cdef int64_t number_classes(
 cdef void place_by_class(
     const hf_workspace* r, const hf_pending* node, int64_t n_present, int32_t* last, uint8_t* place
 ) noexcept nogil:
-    # Gives the samples of a node, at most 256, places class by class.
+    # Assigns places to the samples of a node, at most 256, ordered by class.
     #
-    # last   OUT (n_present,)  where the samples of a class end
-    # place  OUT (n,)          of each sample of the node
+    # last   OUT (n_present,)  the end of the samples of each class
+    # place  OUT (n,)          the place of each sample of the node
     cdef int64_t i, k, n = node.last - node.first
     cdef int bits = weight_bits(r)
     cdef const uint32_t* payload = r.payload + node.first

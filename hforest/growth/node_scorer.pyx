@@ -1,4 +1,4 @@
-"""The choice of the scorer of a node's candidates: scorers.pxd says which it is."""
+"""The choice of the scorer of a node's candidates, by the table in scorers.pxd."""
 
 from hforest.growth.bounds cimport score_buckets, start_buckets
 from hforest.growth.pairwise cimport score_pairs, start_pairs
@@ -10,10 +10,10 @@ cdef void start_scorer(
     const hf_task* t, hf_workspace* r, const hf_pending* node, double weight, bint whole, bint are_bytes,
     hf_scorer* scorer
 ) noexcept nogil:
-    # Begins a node, which must outlive the scorer.
+    # Starts a scorer for `node`, which must outlive it.
     #
     # whole      whether bins are the values, not codes of float32
-    # are_bytes  whether they are bins of 8 bits, which scorer_of_bytes has left over
+    # are_bytes  whether they are 8-bit bins, for which scorer_of_bytes chose no other scorer
     cdef int kind = scorer_of_bins(t, r, node.last - node.first, weight, are_bytes)
     scorer.node, scorer.weight, scorer.score = node, weight, score_sorted
     if kind == PAIRWISE:

@@ -1,24 +1,24 @@
-// In which orders a node scans columns with missing values, and columns of categories: see node_orders.pyx. A sampled
-// column, or a projection of values of which some are missing, has `n_orders` slots, one for each order:
+// The orders in which a node scans columns with missing values, and columns of categories: see node_orders.pyx. A
+// sampled column, or a projection with missing values, has `n_orders` slots, one for each order:
 //
 //     slots of a node    | column 0: order 0, order 1 | column 1: order 0, order 1 | ...
 //
-// Keys hold places in an order, not bins. Random splits have one order, in which a draw has placed missing values first
+// Keys hold places in an order, not bins. A random split has one order, in which a draw has placed missing values first
 // or last, and each category at place 0 or 1.
 
 #include "growth/categories.h"
 
 enum { PLAIN = 0, COLUMNS = 1, PROJECTIONS = 2 };
 
-// In `place`: NUMBERED - j stands for the j-th category of a node that compares all divisions of its categories.
+// In `place`, NUMBERED - j is the j-th category of a node that scores all divisions of its categories.
 constexpr int NUMBERED = -2;
 
 struct Orders {
-    size kind;                        // PLAIN: there are no such columns
-    size n_orders;                    // slots of a sampled column
+    size kind;                        // PLAIN: no column has several orders
+    size n_orders;                    // slots per sampled column
     size random;                      // whether splits are random
-    const size *missing;              // (n_columns,): the bin of missing values, -1 without
-    const unsigned char *categorical; // (n_columns,): whether bins are categories; or null: none are
+    const size *missing;              // (n_columns,): the bin of missing values, or -1
+    const unsigned char *categorical; // (n_columns,): whether bins are categories; null: none are
     int *__restrict__ place;          // workspace (n_nodes, n_sampled, n_bins); OUT of order_columns: places of bins
     int *__restrict__ sorted;         // workspace, as place
     double *__restrict__ sums;        // workspace (n_nodes, n_sampled, n_bins, n_outputs)
@@ -34,15 +34,15 @@ __device__ static inline bool is_categorical(const Orders &o, size column) {
     return o.categorical && o.categorical[column];
 }
 
-// Returns whether the missing values of a column, or of a projection, are a key of their own.
+// Returns whether the missing values of a column, or of a projection, have a key of their own.
 __device__ static inline bool has_missing_key(const Orders &o, size column) {
     return o.kind == PROJECTIONS || (o.kind == COLUMNS && !is_categorical(o, column) && o.missing[column] >= 0);
 }
 
-// Returns whether an order of the categories holds their best split.
+// Returns whether one order of the categories has their best split.
 __device__ static inline bool is_ordered(const Target &y) { return y.n_outputs <= (y.has_labels ? 2 : 1); }
 
-// Returns the number of a candidate among those of its node that vary: slots without a column do not.
+// Returns the index of a candidate among those of its node that vary; slots without a column do not vary.
 __device__ static inline size varying_number(const int *column, size first, size slot) {
     size number = slot;
     for (size other = 0; other < slot; ++other) number -= column[first + other] < 0;
@@ -54,8 +54,8 @@ __device__ static inline bool draws_left(uint64_t key, size number) {
     return !(hf_philox(key, (uint64_t)number, DIRECTION).word[0] & 1);
 }
 
-// Writes the places of the categories of each sampled column of categories, and takes the slots that it does not need
-// off `column` (n_nodes, n_sampled * count), IN and OUT. A thread owns a sampled column of a node.
+// Writes the places of the categories of each sampled categorical column, and removes the slots that it does not need
+// from `column` (n_nodes, n_sampled * count), IN and OUT. One thread per sampled column of a node.
 extern "C" __global__ void order_columns(
     Target y, Columns c, Level level, Part part, Orders o, int *__restrict__ column
 ) {
@@ -101,7 +101,7 @@ extern "C" __global__ void order_columns(
             is_ordered(y), sums, weight, level.total + v * n_outputs, level.weight[v], k, n_outputs,
             o.axis + i * 2 * n_outputs, score
         );
-        // The places go where the weights were, which are not needed any more.
+        // The places overwrite the weights, which are not read again.
         int32_t *places = (int32_t *)weight;
         hf_place_categories(score, k, sorted, places);
         for (size b = 0; b < c.n_bins; ++b)
@@ -110,7 +110,7 @@ extern "C" __global__ void order_columns(
     for (size other = count; other < o.n_orders; ++other) mine[other] = -1;
 }
 
-// Returns the place of a bin in the order of a pair, slot `slot` of node a of a part.
+// Returns the place of a bin in the order of a pair, which is slot `slot` of node a of a part.
 __device__ static inline unsigned place_of_bin(
     const Columns &c, const Orders &o, const Level &level, const Part &part, const int *column, size a, size slot,
     unsigned bin
@@ -131,12 +131,12 @@ __device__ static inline unsigned place_of_bin(
     return (size)bin == o.missing[own] ? 0 : bin + 1;
 }
 
-// Returns the bin at a place of the order of a column of numbers.
+// Returns the bin at a place in the order of a numerical column.
 __device__ static inline size bin_of_place(const Orders &o, size column, size order, unsigned place) {
     return o.kind == COLUMNS && o.missing[column] >= 0 && (o.random || order > 0) ? (size)place - 1 : (size)place;
 }
 
-// Returns the part of a key that is a place or a value: the pair lies above it, but in keys of float64 values.
+// Returns the bits of a key that are a place or a value. The pair is above them, except in keys of float64 values.
 __device__ static inline uint64_t place_in_key(const Orders &o, uint64_t key) {
     return o.kind == PROJECTIONS && sizeof(real) == 8 ? key : key & 0xffffffffu;
 }
@@ -148,8 +148,8 @@ __device__ static inline uint64_t missing_place(const Orders &o, size column, bo
     return (uint64_t)o.missing[column] + (o.random ? 1 : 0);
 }
 
-// Writes the threshold of the best split of node a from the keys on both sides of it, and where samples go that it does
-// not compare. split.n_left is that of the keys up to the greatest, and becomes that of the left side.
+// Writes the threshold of the best split of node a, given the keys on both sides of it, and the sides of values that it
+// does not compare. split.n_left counts the keys up to the greatest before, and the samples on the left afterwards.
 __device__ static inline void finish_split(
     const Level &level, const Part &part, const Pairs &pairs, const Columns &c, const int *column, const Orders &o,
     const Split &split, size a, uint64_t below, uint64_t above
@@ -159,7 +159,7 @@ __device__ static inline void finish_split(
     const bool categories = o.kind == COLUMNS && is_categorical(o, own);
     const unsigned long long *keys = pairs.key + part.begin[a] * slots + best % slots * n;
     const uint64_t greatest = split.greatest[a];
-    int missing = -1; // 1 or 0: missing values of the node go left or right
+    int missing = -1; // missing values of the node go left (1) or right (0)
     if (categories) {
         for (size i = 0; i < n && missing < 0; ++i)
             if ((size)bin_at(c, own, level.sample[level.first[v] + i]) == o.missing[own]) missing = keys[i] <= greatest;
@@ -197,9 +197,9 @@ __device__ static inline void finish_split(
     level.default_left[v] = (unsigned char)(((missing < 0 ? heavier : missing == 1) ? 1 : 0) | (heavier ? 2 : 0));
 }
 
-// Writes the set of the categories that go left at each node of the level split by them: `words` (n_nodes, max_words),
-// OUT, of which it has n_words (n_nodes,), OUT, 0 before. Categories that the node has not go to the side of more
-// samples. A thread owns a pending node.
+// Writes the set of categories that go left, for each node of the level that splits by categories: `words` (n_nodes,
+// max_words), OUT, of which a node has n_words (n_nodes,), OUT, 0 before. Categories that the node does not have go to
+// the side with more samples. One thread per pending node.
 extern "C" __global__ void category_words(
     Columns c, Level level, Part part, Pairs pairs, Split split, const int *__restrict__ column, Orders o,
     size max_words, unsigned *__restrict__ words, size *__restrict__ n_words

@@ -1,8 +1,8 @@
-"""The pairwise scorer: small nodes, whole weights, Gini.
+"""The pairwise scorer: small nodes, integer weights, Gini.
 
-Every split after every sample: each sample adds its weight to the splits whose bin is not below its own, and
-nothing is sorted. Cost: n**2 / lanes. Sums are the integers of the sorted scan. Rates are first taken in
-float32, and splits near the best one are scored again in float64.
+Every sample defines the split after its bin. Each sample adds its weight to the splits whose bin is not below
+its own, so that nothing is sorted. Cost: n**2 / lanes. Sums are the integers of the sorted scan. Rates are
+computed in float32 first, and splits near the best rate are scored again in float64.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
@@ -20,9 +20,9 @@ from hforest.growth.task cimport (
     HF_COUNT, hf_pending, hf_split, hf_task, hf_workspace, is_perfect, weight_bits,
 )
 
-# Share of the best rate from which a split is scored again: rates are good to 1 in 2**13.
+# Share of the best rate from which a split is scored again: the relative error of rates is below 2**-13.
 cdef float NEAR = 0.9995
-cdef float ROUNDED = 0.999999   # what rounding to float32 may hide of a score, and more
+cdef float ROUNDED = 0.999999   # a bound on the rounding error of scores in float32
 
 
 # ------------------------------------------------------------------------------------------ columns of bins
@@ -30,7 +30,7 @@ cdef float ROUNDED = 0.999999   # what rounding to float32 may hide of a score, 
 cdef void _copy_samples(
     const hf_task* t, hf_workspace* r, const hf_pending* node, double weight, hf_pairwise* p
 ) noexcept nogil:
-    # Copies the samples of a node class by class.
+    # Copies the samples of a node, ordered by class.
     cdef uint8_t place[128]  # HF_PAIRWISE_SAMPLES
     cdef int64_t i
     p.n, p.all = node.last - node.first, <uint32_t> weight
@@ -44,7 +44,7 @@ cdef void _copy_samples(
 cdef void _read(
     const hf_task* t, const hf_columns* c, const uint32_t* column, int per, hf_pairwise* p
 ) noexcept nogil:
-    # Reads the bins of `per` candidates, side by side.
+    # Reads the bins of `per` candidates, interleaved.
     cdef const uint8_t* row
     cdef const uint8_t* bin
     cdef int64_t i
@@ -59,14 +59,14 @@ cdef void _read(
             bin = <const uint8_t*> c.bins + bins_at(c, t, column[j])
             for i in range(p.n):
                 p.bin[i * per + j] = bin[p.sample[i]]
-    memset(p.bin + p.n * per, 255, 64)  # nothing lies on the right of these
+    memset(p.bin + p.n * per, 255, 64)  # fills vectors up with the greatest bin
 
 
 cdef void _confirm(
     const uint32_t* column, int per, int64_t n_candidates, float most, const hf_pairwise* p, hf_split* best
 ) noexcept nogil:
-    # Takes the best split of `per` candidates, the first n_candidates of them, where it is better than
-    # `best`: its column and its lower bin.
+    # Writes the best split of the first n_candidates of `per` candidates to `best`, if it is better: its
+    # column and its lower bin.
     cdef float limit = <float> best.score * NEAR if best.score > 0 else 0
     cdef int64_t i, first, last, number, n_halves = (p.n * per + 1) // 2
     cdef int h, j, winner = -1
@@ -93,7 +93,7 @@ cdef void _confirm(
                     <double> p.left_square[h][i] / <double> left_weight
                     + <double> p.right_square[h][i] / <double> (p.all - left_weight)
                 )
-                # Of equal scores the first candidate, and its lowest split.
+                # Of equal scores, the first candidate and its lowest split win.
                 if score < best.score:
                     continue
                 if score == best.score:
@@ -106,7 +106,7 @@ cdef void _confirm(
 cdef void _find_next(
     const hf_task* t, const hf_columns* c, const hf_pairwise* p, hf_split* best
 ) noexcept nogil:
-    # Writes the least bin of the best split's column above its lower bin.
+    # Writes the least bin of the best split's column that is greater than best.low.
     cdef const uint8_t* bin = <const uint8_t*> c.bins + bins_at(c, t, <uint32_t> best.column)
     cdef int64_t i
     best.high = 256
@@ -135,11 +135,11 @@ cdef void best_pairwise(
         for j in range(per):
             some[j] = column[first + (j if j < count else 0)]
         first += per
-        for j in range(<int> min(per, n_candidates - first)):  # prefetched while these are scored
+        for j in range(<int> min(per, n_candidates - first)):  # prefetches the next candidates
             prefetch_column(t, r, c, node, column[first + j])
         _read(t, c, some, per, &p)
         if memcmp(p.bin, p.bin + per, (p.n - 1) * per) == 0:
-            continue  # none of them varies
+            continue  # no candidate varies
         bodies.sum_pairs(per, &p)
         _confirm(some, per, count, bodies.rate_pairs(per, &p), &p, best)
         if is_perfect(r, best.score, weight):
@@ -151,7 +151,7 @@ cdef void best_pairwise(
 # ------------------------------------------------------------------------------------------ bins of 32 bits
 
 cdef void start_pairs(const hf_task* t, hf_workspace* r, hf_scorer* scorer) noexcept nogil:
-    # Copies the weights of a node's samples, at most HF_VALUE_PAIRS, class by class.
+    # Copies the weights of a node's samples, at most HF_VALUE_PAIRS, ordered by class.
     cdef hf_value_pairs* p = &scorer.pairs
     cdef const hf_pending* node = scorer.node
     cdef int64_t i
@@ -162,7 +162,7 @@ cdef void start_pairs(const hf_task* t, hf_workspace* r, hf_scorer* scorer) noex
     for i in range(p.n):
         p.weight[p.place[i]] = r.payload[node.first + i] & mask
     for i in range(p.n, p.n + 32):
-        p.bin[i] = 0x7fffffff   # nothing lies on the right of these, which fill vectors up
+        p.bin[i] = 0x7fffffff   # fills vectors up with the greatest bin
 
 
 cdef bint score_pairs(

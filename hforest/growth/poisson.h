@@ -5,9 +5,9 @@
 
 enum { HF_STREAM_POISSON = 12 };
 
-/* Returns k with probability exp(-1) / k!, within 2**-32, from a word of 32 bits; at most 12. */
+/* Returns k with probability exp(-1) / k!, within 2**-32, given a 32-bit word; at most 12. */
 HF_BOTH int hf_poisson(uint32_t word) {
-    /* Shares of 2**32 of 0 to k. */
+    /* 2**32 times the probability of at most k. */
     const uint32_t up_to[12] = {1580030168u, 3160060337u, 3950075421u, 4213413783u, 4279248373u, 4292415291u,
                                 4294609777u, 4294923276u, 4294962463u, 4294966817u, 4294967252u, 4294967292u};
     int k = 0;

@@ -1,9 +1,9 @@
-"""Values of random projections of the rows of x, or of windows, whose numbers are read where they lie.
+"""Values of random projections of the rows of x, or of windows, which are read in place.
 
-Where all of x is whole numbers and all sums are exact, values are integers, and sums over patches come from
-sums over corners:
+If all of x is integer and all sums are exact, values are integers, and sums over patches come from
+two-dimensional prefix sums, called corners here:
 
-    corners of a plane, 3 x 3            0 0   0     0          sum of the patch  e f  =  S[2,3] - S[0,3]
+    plane, 3 x 3            its corners  0 0   0     0          sum of the patch  e f  =  S[2,3] - S[0,3]
         a b c                            0 a   a+b   a+b+c                        h i   - S[2,1] + S[0,1]
         d e f               S  =         0 a+d ...                 with rows 0, 1 and columns 1, 2
         g h i                            0 ...
@@ -19,8 +19,8 @@ from hforest.growth.projections cimport (
 from hforest.growth.task cimport HF_PREFETCH, hf_philox, hf_task
 
 cdef enum:
-    ROWS_AHEAD = 12      # samples ahead whose row is prefetched: rows lie far apart
-    LOOKED_UP = 6        # entries of a patch up to which adding them up is cheaper than four look-ups
+    ROWS_AHEAD = 12      # samples between the prefetch of their rows, which are far apart, and their use
+    LOOKED_UP = 6        # entries of a patch up to which summing them is cheaper than four look-ups
 
 
 ctypedef fused number:
@@ -29,8 +29,7 @@ ctypedef fused number:
     double
 
 
-# Where the numbers lie: that of feature f of sample s at x[s * stride + f * step], of windows at
-# x[s + offset[f]].
+# Layout of x: feature f of sample s is x[s * stride + f * step], or x[s + offset[f]] for windows.
 ctypedef struct hf_numbers:
     const void* x
     int64_t stride
@@ -41,7 +40,7 @@ ctypedef struct hf_numbers:
 cdef inline void _prefetch(
     const hf_numbers* a, int size, const uint32_t* sample, int64_t i, int64_t n, int64_t place
 ) noexcept nogil:
-    # Prefetches the row of a later sample: no processor foresees where it lies.
+    # Prefetches the row of a later sample, whose address the hardware cannot predict.
     if (a.stride > 1 or a.offset != NULL) and i + ROWS_AHEAD < n:
         HF_PREFETCH(<const char*> a.x + (sample[i + ROWS_AHEAD] * a.stride + place) * size)
 
@@ -50,7 +49,7 @@ cdef inline void _add_entries(
     int n_samples, const hf_numbers* a, real unused, const uint32_t* sample, const int64_t* place,
     const float* factor, int64_t n_entries, real* value
 ) noexcept nogil:
-    # Writes the values of n_samples, a constant where this is called: one's sum need not wait for another's.
+    # Writes the values of n_samples, a constant in each call: the sums of several samples are independent.
     cdef const real* at[4]
     cdef double sum[4]
     cdef double by
@@ -87,7 +86,7 @@ cdef void _project_whole(
     const hf_numbers* a, number unused, const uint32_t* sample, int64_t n, const int64_t* place,
     const float* factor, int64_t n_entries, int32_t* value
 ) noexcept nogil:
-    # The same of whole numbers, without rounding.
+    # Writes the values of n samples for integer x, without rounding.
     cdef int64_t i, e, stride = a.stride
     cdef const number* at
     cdef int32_t sum
@@ -104,7 +103,7 @@ cdef inline void _add_bytes(
     int n_entries, bint add, const hf_numbers* a, const int64_t* place, const float* factor,
     const uint32_t* sample, int64_t n, int32_t* value
 ) noexcept nogil:
-    # Adds up to four entries; n_entries is a constant where this is called.
+    # Adds up to four entries; n_entries is a constant in each call.
     cdef const uint8_t* at[4]
     cdef int32_t by[4]
     cdef int64_t i, first, stride = a.stride
@@ -126,7 +125,7 @@ cdef void _project_bytes(
     const hf_numbers* a, const uint32_t* sample, int64_t n, const int64_t* place, const float* factor,
     int64_t n_entries, int32_t* value
 ) noexcept nogil:
-    # The same of bytes, four entries at a time.
+    # Writes the values of n samples for x in bytes, four entries at a time.
     cdef int64_t e
     for e in range(0, n_entries, 4):
         if e:
@@ -145,7 +144,7 @@ cdef void _project_corners(
     const hf_distribution* a, hf_patch p, const corner_t* corners, const uint32_t* sample, int64_t n,
     int32_t* value
 ) noexcept nogil:
-    # The same of a patch: four look-ups a plane.
+    # Writes the values of a patch for n samples: four look-ups per plane.
     cdef int64_t step = a.shape[2] + 1, plane = (a.shape[1] + 1) * step, row = a.channels * a.shape[0] * plane
     cdef int64_t top = p.corner[1] * step + p.corner[2], bottom = top + p.size[1] * step, wide = p.size[2]
     cdef const corner_t* first = corners + (p.channel * a.shape[0] + p.corner[0]) * plane
@@ -161,20 +160,20 @@ cdef void _project_corners(
             HF_PREFETCH(first + <int64_t> sample[i + ROWS_AHEAD] * row + bottom)
         for _ in range(p.size[0]):
             difference = at[bottom + wide] - at[bottom] - at[top + wide] + at[top]
-            # Of 16 bits a sum of bytes, of 32 one of either sign.
+            # A 16-bit difference is a sum of bytes, a 32-bit one a sum of either sign.
             sum += difference if corner_t is uint16_t else <int32_t> difference
             at += plane
         value[i] = sum
 
 
 cdef inline int _size_of(const hf_projections* p) noexcept nogil:
-    # Returns the bytes of a number.
+    # Returns the bytes per element of the array that is read.
     return 1 if p.bytes != NULL else 4 if p.single else 8
 
 
 cdef inline hf_numbers _numbers_of(const hf_task* t, const hf_projections* p, int64_t n) noexcept nogil:
-    # Returns where n samples of a node have their numbers read: from rows where these are fewer cache lines
-    # than columns, for all candidates together.
+    # Returns the layout from which n samples of a node are read: rows if these are fewer cache lines than
+    # columns, over all candidates.
     cdef hf_numbers a
     cdef int64_t size = _size_of(p)
     cdef int64_t row = p.distribution.n_features * size // 64 + 1, column = t.n * size // 64 + 1
@@ -191,14 +190,14 @@ cdef inline hf_numbers _numbers_of(const hf_task* t, const hf_projections* p, in
 
 
 cdef void _place_entries(const hf_numbers* a, hf_entries* entries) noexcept nogil:
-    # Writes where the numbers of the entries lie, from a sample's place.
+    # Writes the positions of the entries' elements, relative to the position of a sample.
     cdef int64_t e
     for e in range(entries.n):
         entries.place[e] = entries.index[e] * a.step if a.offset == NULL else a.offset[entries.index[e]]
 
 
 cdef void draw_entries(const hf_projections* p, hf_candidate candidate, hf_entries* entries) noexcept nogil:
-    # Writes the entries of a candidate, unless they are there.
+    # Draws the entries of a candidate, unless they have been drawn.
     if entries.n == 0 or entries.key != candidate.key:
         entries.key = candidate.key
         entries.n = hf_draw_projection(
@@ -231,10 +230,10 @@ cdef void project_values(
     const hf_task* t, const hf_projections* p, const uint32_t* sample, int64_t n, hf_candidate candidate,
     hf_entries* entries, void* value
 ) noexcept nogil:
-    # Writes the values of a candidate, of n samples.
+    # Writes the values of a candidate for n samples.
     #
     # entries  OUT        its entries
-    # value    OUT (n,)   float or double; of whole numbers int32
+    # value    OUT (n,)   float or double; int32 for integer x
     cdef const hf_distribution* a = &p.distribution
     cdef hf_patch patch
     cdef hf_numbers numbers = _numbers_of(t, p, n)
@@ -254,7 +253,7 @@ cdef void project_values(
         entries.key, entries.n = candidate.key, hf_patch_entries(a, patch, entries.index, entries.factor)
     draw_entries(p, candidate, entries)
     _place_entries(&numbers, entries)
-    if p.bytes != NULL and p.offset != NULL and entries.n > 4:  # in one pass, for windows lie far apart
+    if p.bytes != NULL and p.offset != NULL and entries.n > 4:  # in one pass, because windows are far apart
         _project_whole[uint8_t](&numbers, 0, sample, n, place, factor, entries.n, whole)
     elif p.bytes != NULL:
         _project_bytes(&numbers, sample, n, place, factor, entries.n, whole)

@@ -42,27 +42,27 @@ ctypedef fused corner_t:
 
 # The entries of a projection.
 ctypedef struct hf_entries:
-    uint64_t key       # that draws them
-    int64_t n          # 0: none are drawn
+    uint64_t key       # key that draws the entries
+    int64_t n          # 0: not drawn yet
     uint32_t* index    # (max_entries,)
     float* factor
-    int64_t* place     # where their numbers lie, from a sample's place
+    int64_t* place     # position of the element of x, relative to the sample's
 
 
 # Random projections of x.
 ctypedef struct hf_projections:
     hf_distribution distribution
-    const void* x            # (n, n_features), float or double; NULL of a sparse matrix
-    const int64_t* offset    # of windows: (n_features,), from the place of a window; else NULL
-    int64_t n_numbers        # of windows: the size of x
-    hf_stored_numbers stored  # of a sparse matrix; else all NULL
+    const void* x            # (n, n_features), float or double; NULL for a sparse matrix
+    const int64_t* offset    # for windows: (n_features,), relative to the position of a window; else NULL
+    int64_t n_numbers        # for windows: the size of x
+    hf_stored_numbers stored  # for a sparse matrix; else all NULL
     bint single
-    bint whole               # x is whole numbers, and sums of them are exact: values are integers
-    const uint8_t* bytes     # x again, if that holds it, or NULL
-    const void* columns      # x, or bytes, again: (n_features, n_samples); NULL of windows
-    const void* corners      # (n, planes * (shape[1] + 1) * (shape[2] + 1)) sums over corners; or NULL
-    bint narrow              # these have 16 bits, not 32
-    bint random_thresholds   # one of each projection, not the best
+    bint whole               # x holds integers whose sums are exact: values are int32
+    const uint8_t* bytes     # copy of x if all elements fit in bytes, or NULL
+    const void* columns      # copy of x, or of bytes, as (n_features, n_samples); NULL for windows
+    const void* corners      # (n, planes * (shape[1] + 1) * (shape[2] + 1)) prefix sums in two axes; or NULL
+    bint narrow              # the corners have 16 bits, not 32
+    bint random_thresholds   # one random threshold per projection instead of the best
 
 cdef hf_source source_of_projections(const hf_projections* projections) noexcept nogil
 cdef hf_distribution distribution_of(distribution, const int32_t[::1] groups)

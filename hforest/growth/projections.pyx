@@ -1,9 +1,9 @@
 """Candidate source: random projections (Perry et al. 2019; Norouzi et al. 2015, section 6.2), of rows, of
 windows or of a sparse matrix.
 
-A value is summed in float64 in the order of its entries and rounded once to the dtype of x, as a walk down
-the grown tree does it (projected_values.pyx, stored.pyx). Where all of x is whole numbers and all sums are
-exact, values are integers, which sort in fewer passes.
+A value is summed in float64 in the order of its entries and rounded once to the dtype of x, exactly as when
+the grown tree is applied (projected_values.pyx, stored.pyx). If all of x is integer and all sums are exact,
+values are integers, which sort in fewer passes.
 """
 
 from libc.math cimport INFINITY, NAN
@@ -34,20 +34,20 @@ cdef extern from "core/order.h" nogil:
     )
 
 cdef enum:
-    LARGE = 1 << 14      # samples from which each candidate looks for signals
+    LARGE = 1 << 14      # samples from which each candidate checks for signals
 
-cdef int32_t LAST = 0x7fffffff   # no number has this code
+cdef int32_t LAST = 0x7fffffff   # no value has this code
 
 
 # The workspace of a tree.
 ctypedef struct hf_projection_workspace:
-    void* value          # (n,) float, double or int32: of a candidate,
-    void* best_value     # and of the best one so far
-    hf_entries entries   # of a candidate,
-    hf_entries next      # and of the next one
+    void* value          # (n,) float, double or int32: values of a candidate
+    void* best_value     # values of the best candidate so far
+    hf_entries entries   # entries of a candidate
+    hf_entries next      # entries of the next candidate
     hf_candidate best
-    int32_t* code        # (n,): of float32
-    uint64_t* order      # (n,): float64, to be ranked
+    int32_t* code        # (n,): codes of float32
+    uint64_t* order      # (n,): codes of float64, to be ranked
     uint64_t* order2
     uint32_t* place
     uint32_t* place2
@@ -58,7 +58,7 @@ ctypedef struct hf_projection_workspace:
 cdef int64_t _stored_sums(
     hf_workspace* r, const hf_projections* p, const hf_pending* node, hf_candidate candidate
 ) noexcept nogil:
-    # Adds up what a node's samples store of a candidate, as add_stored.
+    # Sums the values that a node's samples store of a candidate, by add_stored.
     cdef hf_projection_workspace* work = <hf_projection_workspace*> r.source
     draw_entries(p, candidate, &work.entries)
     return add_stored(
@@ -116,7 +116,7 @@ cdef const int32_t* _codes_of(
 cdef void _score_codes(
     const hf_task* t, hf_workspace* r, hf_scorer* scorer, bint whole, const int32_t* code, hf_split* best
 ) noexcept nogil:
-    # Scores codes of 32 bits; takes the best split where it is better than `best`.
+    # Scores 32-bit codes; writes the best split if it is better than `best`.
     if scorer.score(t, r, scorer, code, best):
         best.missing = -1
         best.below = _value(whole, <int32_t> best.low)
@@ -127,8 +127,8 @@ cdef void _scan_doubles(
     const hf_task* t, hf_workspace* r, hf_projection_workspace* work, const hf_pending* node, double weight,
     uint64_t missing, hf_split* best
 ) noexcept nogil:
-    # Scores float64 by the sorted scan; takes the best split where it is better than `best`. Keys hold the
-    # ranks of the values. Missing values are ordered as `missing`.
+    # Scores float64 by the sorted scan, with keys that hold the ranks of the values; writes the best split if
+    # it is better than `best`. Missing values are ordered as the code `missing`.
     cdef const double* value = <const double*> work.value
     cdef uint64_t* key = <uint64_t*> r.key
     cdef uint64_t* order = work.order
@@ -152,7 +152,7 @@ cdef void _scan_doubles(
         return
     r.scan(t, r, key, n, weight, best)
     if best.score > before:
-        low, high = best.low, best.high  # no value lies before its rank
+        low, high = best.low, best.high  # the first value of rank r is at index r or later
         while key[low] >> 32 != best.low:
             low += 1
         while key[high] >> 32 != best.high:
@@ -166,8 +166,8 @@ cdef void _score_missing_codes(
     const hf_task* t, hf_workspace* r, hf_projection_workspace* work, hf_scorer* scorer, bint first,
     hf_split* best
 ) noexcept nogil:
-    # Takes the best split of a candidate of float32 whose missing values come first, or last, where it is
-    # better than `best`. Their code is next to the least, or greatest, of the numbers.
+    # Writes the best split of a float32 candidate whose missing values come first, or last, if it is better
+    # than `best`. Their code is next to the least, or to the greatest, of the other codes.
     cdef const float* value = <const float*> work.value
     cdef int32_t* code = work.code
     cdef int32_t least = LAST, greatest = -LAST, missing
@@ -190,8 +190,8 @@ cdef void _score_missing(
     const hf_task* t, hf_workspace* r, const hf_projections* p, hf_projection_workspace* work,
     const hf_pending* node, double weight, double greatest, hf_scorer* scorer, hf_split* best
 ) noexcept nogil:
-    # Takes the best split of a candidate with missing values, which come last, and then first, where it is
-    # better than `best`.
+    # Writes the best split of a candidate whose missing values come last, then first, if it is better than
+    # `best`.
     cdef hf_split split
     cdef int first
     if greatest == -INFINITY:
@@ -213,7 +213,8 @@ cdef void _score_missing(
 # ------------------------------------------------------------------------------------------- sparse matrices
 
 cdef bint _rank_sums(const hf_task* t, hf_workspace* r, int64_t k) noexcept nogil:
-    # Writes the codes of k sums of float64: ranks, of which 0 has rank 0. Returns whether the call goes on.
+    # Writes the codes of k float64 sums: ranks, with rank 0 for the value 0. Returns whether the call
+    # continues.
     cdef hf_stored_in_node* s = <hf_stored_in_node*> r.stored
     cdef hf_projection_workspace* work = <hf_projection_workspace*> r.source
     cdef uint64_t* order = work.order
@@ -229,7 +230,7 @@ cdef bint _rank_sums(const hf_task* t, hf_workspace* r, int64_t k) noexcept nogi
         return False
     if swapped:
         order, place = work.order2, work.place2
-    for j in range(k):  # -1 for each value below 0
+    for j in range(k):  # subtracts 1 for each distinct value below 0
         rank -= order[j] < zero and (j == 0 or order[j] != order[j - 1])
     for j in range(k):
         if j > 0 and order[j] != order[j - 1]:
@@ -241,7 +242,7 @@ cdef bint _rank_sums(const hf_task* t, hf_workspace* r, int64_t k) noexcept nogi
 
 
 cdef double _sum_of_code(const hf_workspace* r, int32_t code) noexcept nogil:
-    # Returns the sum that has a code.
+    # Returns the sum with a given code.
     cdef const hf_stored_in_node* s = <const hf_stored_in_node*> r.stored
     cdef int64_t j = 0
     if code == 0:
@@ -255,9 +256,9 @@ cdef bint _score_stored(
     const hf_task* t, hf_workspace* r, const hf_projections* p, const hf_pending* node, double weight,
     hf_candidate candidate, hf_split* best
 ) noexcept nogil:
-    # Takes the best split of a candidate in a sparse matrix where it is better than `best`. Returns False,
-    # and writes its values to work.value, if many samples store numbers of it, or missing values, or sums are
-    # no integers.
+    # Writes the best split of a candidate in a sparse matrix if it is better than `best`. Returns False, and
+    # writes the values to work.value, if many samples store values of it, or missing values, or if sums are
+    # not integers.
     cdef hf_stored_in_node* s = <hf_stored_in_node*> r.stored
     cdef int64_t n = node.last - node.first, k = _stored_sums(r, p, node, candidate), j
     cdef double before = best.score
@@ -291,8 +292,8 @@ cdef bint _score_stored(
 cdef hf_split _best_projection(
     const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, double weight
 ) noexcept nogil:
-    # Returns the best split of a node's projections, and writes the sides of its samples to r.goes_right; of
-    # equal scores the first one's lowest.
+    # Returns the best split of a node's projections, and writes the sides of the node's samples to
+    # r.goes_right. Of equal scores, the lowest split of the first projection wins.
     cdef const hf_projections* p = <const hf_projections*> t.source.data
     cdef hf_projection_workspace* work = <hf_projection_workspace*> r.source
     cdef hf_split best = no_split()
@@ -313,7 +314,7 @@ cdef hf_split _best_projection(
         candidate, next = next, hf_candidate_of(&p.distribution, key, <uint64_t> number + 1)
         if not stored:
             work.entries, work.next = work.next, work.entries
-            if number + 1 < t.n_candidates:  # prefetched while this one is scored
+            if number + 1 < t.n_candidates:  # prefetches the next candidate
                 prefetch_values(t, p, r.sample + node.first, n, next, &work.next)
         before = best.score
         is_scored = stored and _score_stored(t, r, p, node, weight, candidate, &best)
@@ -349,13 +350,13 @@ cdef hf_split _best_projection(
 cdef hf_split _best_random_projection(
     const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, double weight
 ) noexcept nogil:
-    # Returns the best of one random threshold for each of a node's projections, and writes the sides of its
-    # samples to r.goes_right; of equal scores the first wins.
+    # Returns the best of one random threshold for each of a node's projections, and writes the sides of the
+    # node's samples to r.goes_right. Of equal scores the first projection wins.
     cdef const hf_projections* p = <const hf_projections*> t.source.data
     cdef hf_projection_workspace* work = <hf_projection_workspace*> r.source
     cdef hf_split best = no_split(), split = no_split()
-    cdef uint32_t* left = <uint32_t*> r.key2   # of a candidate,
-    cdef uint32_t* best_left = left + r.n      # and of the best one so far
+    cdef uint32_t* left = <uint32_t*> r.key2   # of a candidate
+    cdef uint32_t* best_left = left + r.n      # of the best candidate so far
     cdef int64_t number, n_left, n_best_left = 0, n = node.last - node.first, n_steps = 0
     cdef hf_candidate candidate
     cdef double greatest
@@ -420,7 +421,7 @@ cdef void _take_entries(hf_arena* arena, int64_t most, hf_entries* entries) noex
 
 
 cdef bint _start_tree(const hf_task* t, hf_workspace* r) noexcept nogil:
-    # Takes the workspace of a tree; returns whether there was memory.
+    # Allocates the workspace of a tree; returns whether there was memory.
     cdef const hf_projections* p = <const hf_projections*> t.source.data
     cdef hf_arena* arena = &r.arena
     cdef hf_projection_workspace* work
@@ -447,7 +448,7 @@ cdef bint _start_tree(const hf_task* t, hf_workspace* r) noexcept nogil:
 cdef bint _write(
     const hf_task* t, hf_workspace* r, const hf_split* split, hf_tree* tree, int64_t v
 ) noexcept nogil:
-    # Writes the best projection, a feature where it is one.
+    # Writes the best projection, as a feature if it is one.
     cdef const hf_projections* p = <const hf_projections*> t.source.data
     cdef hf_projection_workspace* work = <hf_projection_workspace*> r.source
     cdef const hf_entries* entries = &work.entries
@@ -477,8 +478,8 @@ cdef hf_source source_of_projections(const hf_projections* projections) noexcept
 
 
 cdef hf_distribution distribution_of(distribution, const int32_t[::1] groups):
-    # Returns hforest.core.projections.Distribution as the headers know it. `groups` is its group_table, which
-    # must outlive the result.
+    # Returns hforest.core.projections.Distribution as a struct. `groups` is its group_table, which must
+    # outlive the result.
     cdef hf_distribution a
     cdef int i
     a.kind, a.n_features, a.channels = distribution.kind, distribution.n_features, distribution.channels

@@ -136,7 +136,9 @@ class NoArraySamples(Samples):
     __slots__ = ()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        raise TypeError(f"{type(self.x).__name__} in place of numbers: pass what the samples were made from")
+        raise TypeError(
+            f"{type(self.x).__name__} in place of numbers: pass the data that the samples were made from"
+        )
 
     def _matrix(self) -> FloatArray | Columns | Windows:
         raise _no_numbers(type(self.x).__name__)
@@ -268,10 +270,10 @@ def samples(
     """
     n_bins = supervised.max_bins(max_bins)
     if isinstance(x, Samples):
-        _check_none("samples", "give it to growth.samples", max_bins=max_bins, categorical=categorical)
+        _check_none("samples", "pass it to growth.samples", max_bins=max_bins, categorical=categorical)
         return x
     if isinstance(x, Bins):
-        _check_none("bins", "give it to encode", max_bins=max_bins, categorical=categorical)
+        _check_none("bins", "pass it to encode", max_bins=max_bins, categorical=categorical)
         return of_bins(x, "x")
     if isinstance(x, Windows):
         check_windows(x)
@@ -355,11 +357,9 @@ def check_dense(source: Samples) -> FloatArray:
     """Returns the numbers of dense, finite samples as a C-contiguous array."""
     x = source.matrix()
     if isinstance(x, Windows):
-        raise TypeError("x: expected an array of real numbers, got Windows; copy them to an array")
+        raise TypeError("x: expected an array of real numbers, got Windows; copy them into an array")
     if isinstance(x, Columns):
-        raise TypeError(
-            "x: expected an array of real numbers, got a sparse matrix; make it dense with x.toarray()"
-        )
+        raise TypeError("x: expected an array of real numbers, got a sparse matrix; pass x.toarray()")
     if source.has_missing:
         check.finite("x", x)
     return x

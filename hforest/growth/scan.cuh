@@ -1,19 +1,20 @@
-// Thresholds of pairs. The best of a pair lies between neighbours of different key; of equal scores it is the first.
+// Thresholds of pairs. The best threshold of a pair is between adjacent, different keys; of equal scores it is the
+// first.
 //
-//     whole class weights                    keys are sorted, and hold label and weight     any order of sums has their bits
-//         large pairs   runs of RUN keys     count_runs: sums of a run; start_runs: of the runs before it;
+//     integer class weights                  keys are sorted and hold label and weight      sums are exact in any order
+//         large pairs   runs of RUN keys     count_runs: sums of a run; start_runs: sums before a run;
 //                                            score_runs: thresholds of a run; first_best: the first of the best
-//         small pairs   a thread             score_runs
+//         small pairs   one thread           score_runs
 //     targets, other weights                 keys have an order                             sums in the CPU's order
-//         large pairs   a block              scan_large
-//         small pairs   a thread             scan_small
+//         large pairs   one block            scan_large
+//         small pairs   one thread           scan_small
 
-constexpr size RUN = 32;   // samples that a thread goes through of a large pair; also in gpu_level.py
-constexpr int NEAR = 17;   // sums of a thread that lie in shared memory, at most; odd, so that banks differ
+constexpr size RUN = 32;   // samples of a large pair that one thread scans
+constexpr int NEAR = 17;   // sums per thread in shared memory; odd, to use different banks; also in gpu_builder.py
 constexpr int TILE = 2560; // sums of a tile of scan_large and sum_up, and
-constexpr int ROWS = 1024; // its samples, at most
+constexpr int ROWS = 1024; // samples of it, at most
 
-// Writes the score of the threshold after n_left of n samples of node v, and returns whether it is one.
+// Writes the score of the threshold after n_left samples of node v, and returns whether it is allowed as a split.
 __device__ static inline bool scored(
     const Target &y, size criterion, const Limits &limits, const Level &level, size v, const double *sums,
     double left_weight, size n_left, double *score
@@ -32,7 +33,7 @@ struct Run {
     size pair, v, from, to, start; // its places in the pair, whose keys begin at start
 };
 
-// Returns run i of those of all large pairs: `run` of the part counts those of one slot.
+// Returns run i of the runs of all large pairs; part.run counts the runs of one slot.
 __device__ static inline Run run_of(const Level &level, const Part &part, size slots, size i) {
     const size l = segment(part.run, part.n_large, i / slots), in_node = i - part.run[l] * slots;
     const size n_runs = part.run[l + 1] - part.run[l], a = part.large[l], v = part.node[a], n = level.count[v];
@@ -47,13 +48,13 @@ __device__ static inline double add_key(const Pairs &pairs, uint64_t key, double
     return w;
 }
 
-// Returns where the thread keeps its n sums: in shared memory, or if they are too many at `far`.
+// Returns the address of the thread's n sums: in shared memory, or `far` if they do not fit.
 __device__ static inline double *sums_of_thread(size n, double *far) {
     __shared__ double near[BLOCK * NEAR];
     return n <= NEAR ? near + threadIdx.x * NEAR : far;
 }
 
-// start (n_runs * slots, n_classes), OUT: sums of the runs of large pairs. A thread owns a run.
+// start (n_runs * slots, n_classes), OUT: sums of the runs of large pairs. One thread per run.
 extern "C" __global__ void count_runs(Target y, Level level, Part part, Pairs pairs, double *__restrict__ start) {
     const size i = thread_number(), K = y.n_outputs;
     if (i >= part.n_runs * pairs.slots) return;
@@ -64,8 +65,8 @@ extern "C" __global__ void count_runs(Target y, Level level, Part part, Pairs pa
     for (size k = 0; k < K; ++k) start[i * K + k] = sums[k];
 }
 
-// start (n_runs * slots, n_classes), IN and OUT: the sums of a run become those of the runs before it. A block owns a
-// large pair.
+// start (n_runs * slots, n_classes), IN and OUT: the sums of a run are replaced by the sums of all runs before it. One
+// block per large pair.
 extern "C" __global__ void start_runs(Target y, Part part, Pairs pairs, double *__restrict__ start) {
     __shared__ double shared[BLOCK];
     const size l = blockIdx.x / pairs.slots, n = part.run[l + 1] - part.run[l], K = y.n_outputs;
@@ -83,9 +84,9 @@ extern "C" __global__ void start_runs(Target y, Part part, Pairs pairs, double *
     }
 }
 
-// Writes the best score of the pairs, and where small ones have it. start (n_runs * slots, n_classes), IN, workspace
-// afterwards; best (n_runs * slots,), OUT: the score of a run, as `ordered`, and place, OUT: how many samples go left, 0:
-// none. A thread owns a run of a large pair, or a small pair, and others n_threads further on.
+// Writes the best score of each pair and, for small pairs, its place. start (n_runs * slots, n_classes), IN, workspace
+// afterwards. best (n_runs * slots,), OUT: the score of a run, as `ordered`; place, OUT: number of samples that go
+// left, 0: no split. One thread per run of a large pair or per small pair; each continues n_threads further on.
 extern "C" __global__ void score_runs(
     Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs, size n_threads,
     double *__restrict__ start, unsigned long long *__restrict__ best, size *__restrict__ place
@@ -135,7 +136,7 @@ extern "C" __global__ void score_runs(
     }
 }
 
-// Writes where large pairs have their best score first. A thread owns a run.
+// Writes the first place at which a large pair has its best score. One thread per run.
 extern "C" __global__ void first_best(
     Level level, Part part, Pairs pairs, const unsigned long long *__restrict__ best, const size *__restrict__ place
 ) {
@@ -146,8 +147,8 @@ extern "C" __global__ void first_best(
         atomicMax(&pairs.n_right[run.pair], (unsigned long long)(level.count[run.v] - place[i]));
 }
 
-// Writes the best split of the pairs whose nodes have at most `most` samples. A thread owns a pair, and others n_threads
-// further on.
+// Writes the best split of the pairs whose nodes have at most `most` samples. One thread per pair; each continues
+// n_threads further on.
 extern "C" __global__ void scan_small(
     Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs, size most, size n_threads
 ) {
@@ -182,9 +183,9 @@ extern "C" __global__ void scan_small(
     }
 }
 
-// Adds up n numbers `width` apart in the order of their indices, from `sum` on; they become the sums up to them.
+// Replaces n numbers, `width` apart, by their running sums in index order, which start with `sum`; returns the last.
 __device__ static inline double add_in_order(double *number, int n, int width, double sum) {
-    constexpr int TOGETHER = 8; // loads that are under way at a time
+    constexpr int TOGETHER = 8; // loads that are in flight together
     int i = 0;
     for (; i + TOGETHER <= n; i += TOGETHER) {
         double some[TOGETHER];
@@ -196,7 +197,7 @@ __device__ static inline double add_in_order(double *number, int n, int width, d
     return sum;
 }
 
-// Writes what sample `at` of node v adds to (n_outputs + 1,) sums: as `add`, and its weight.
+// Writes the terms of sample `at` of node v for (n_outputs + 1,) sums: those of `add`, and its weight.
 __device__ static inline void write_terms(const Target &y, const Level &level, size v, size at, bool centred, double *out) {
     const size s = level.sample[at], K = y.n_outputs;
     const double w = level.sample_weight[at];
@@ -207,8 +208,8 @@ __device__ static inline void write_terms(const Target &y, const Level &level, s
     out[K] = w;
 }
 
-// Writes the best split of the large pairs. A block owns a pair: its first warps add up a tile, a thread a sum, while
-// the others load the next one; then all score its thresholds.
+// Writes the best split of the large pairs. One block per pair: its first warps sum a tile, one thread per sum, while
+// the others load the next tile; then all threads score the tile's thresholds.
 extern "C" __global__ void scan_large(Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs) {
     __shared__ double tile[2][TILE];
     __shared__ unsigned char differs[2][ROWS];

@@ -1,10 +1,10 @@
-# Which scorer a node's candidates have. All give the same splits where they overlap: the sums of the others
-# are the integers of the sorted scan, and of equal scores the first candidate and its lowest split win.
+# Which scorer a node's candidates have. Where several apply, they give the same splits: all compute the
+# integer sums of the sorted scan, and of equal scores the first candidate and its lowest split win.
 #
-#   scorer       nodes                             bins      a candidate costs           in
+#   scorer       nodes                             bins      cost per candidate          in
 #   sorted scan  all; the only one for targets,    all       n log n                     sorted_scan.pyx
 #                real weights, entropy, and
-#                leaves of a least size or weight
+#                a minimum leaf size or weight
 #   pairwise     few samples, small weight         8 bits    n**2 / lanes                pairwise.pyx
 #                                                  32 bits
 #   histogram    more samples                      8 bits    n + bins * classes / lanes  histogram.pyx
@@ -24,24 +24,24 @@ cdef enum:
     HISTOGRAM
     WIDE_HISTOGRAM
 
-# Tuned on `python bench/grow.py`.
+# Tuned with `python bench/grow.py`.
 cdef enum:
     HISTOGRAM_WEIGHT = 1 << 15   # squares of sums of weights below this fit in 30 bits
-    WIDE_WEIGHT = 1 << 26        # and of weights below this in float64
-    PAIRWISE_WEIGHT = 256        # sums of weights fit in 8 bits, and their squares in 16
-    FEW_SAMPLES = 24             # pairwise pays whatever the number of bins
-    PLAIN_PAIRS = 8              # samples up to which it pays without vectors
+    WIDE_WEIGHT = 1 << 26        # squares of sums of weights below this are exact in float64
+    PAIRWISE_WEIGHT = 256        # sums of weights below this fit in 8 bits, and their squares in 16
+    FEW_SAMPLES = 24             # samples up to which pairwise pays for any number of bins
+    PLAIN_PAIRS = 8              # samples up to which pairwise pays without vectors
 
 
 cdef inline bint has_least(const hf_task* t) noexcept nogil:
-    # Returns whether both sides of a split must hold more than one sample.
+    # Returns whether the sides of a split have a minimum size or weight.
     return t.min_leaf > 1 or t.min_weight_fraction > 0
 
 
 cdef inline int scorer_of_bytes(
     const hf_task* t, const hf_workspace* r, int64_t n, double weight, int64_t n_bins
 ) noexcept nogil:
-    # Returns the scorer of a node of n samples, for columns of bins of 8 bits.
+    # Returns the scorer of a node of n samples, for columns of 8-bit bins.
     if r.kind != HF_KEYS_32 or has_least(t) or weight >= HISTOGRAM_WEIGHT:
         return SORTED_SCAN
     if t.path == HF_PATH_PLAIN:
@@ -54,8 +54,8 @@ cdef inline int scorer_of_bytes(
 cdef inline int scorer_of_bins(
     const hf_task* t, const hf_workspace* r, int64_t n, double weight, bint are_bytes
 ) noexcept nogil:
-    # Returns the scorer of a node of n samples, for bins of 32 bits. Bins of 8 bits for which scorer_of_bytes
-    # has no better one are sorted.
+    # Returns the scorer of a node of n samples, for 32-bit bins. 8-bit bins come here if scorer_of_bytes
+    # chose no other scorer, and are sorted.
     if are_bytes and weight < HISTOGRAM_WEIGHT:
         return SORTED_SCAN
     if r.kind == HF_FLOATS or has_least(t) or n <= 2 or weight >= WIDE_WEIGHT:

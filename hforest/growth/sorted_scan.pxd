@@ -4,7 +4,7 @@ from hforest.core.machine cimport hf_watch
 from hforest.growth.node_scorer cimport hf_scorer
 from hforest.growth.task cimport hf_scan, hf_split, hf_task, hf_workspace
 
-# A key is a bin above a payload, which sorting carries along: 16 bits of each, or 32.
+# A key is a bin above a payload that is sorted along with it: 16 bits each, or 32 bits each.
 ctypedef fused key_t:
     uint32_t
     uint64_t

@@ -1,7 +1,7 @@
-"""The sorted scan: the scorer that is always right, and the only one for targets and real weights.
+"""The sorted scan: the scorer that always applies, and the only one for targets and real weights.
 
-Keys of a candidate are sorted, and every split between two different bins is scored from running sums: the
-reference's order of sums. Cost: n log n, and n * n_outputs where sums are real.
+The keys of a candidate are sorted, and each split between two different bins is scored from running sums, in
+the order of the reference's sums. Cost: n log n, and n * n_outputs for real sums.
 """
 
 from libc.math cimport ceil
@@ -16,9 +16,9 @@ from hforest.growth.task cimport (
 )
 
 cdef enum:
-    INSERTION = 48   # keys up to which insertion beats a radix pass
-    DIGIT = 11       # bits of a radix pass, at most
-    LONG = 1 << 16   # keys from which each pass looks for signals
+    INSERTION = 48   # keys up to which insertion sort is faster than a radix pass
+    DIGIT = 11       # bits per radix pass, at most
+    LONG = 1 << 16   # keys from which each pass checks for signals
 
 cdef uint32_t SIGN = <uint32_t> 1 << 31
 
@@ -29,8 +29,8 @@ cdef extern from * nogil:
 cdef key_t* sort_keys(
     key_t* key, key_t* scratch, int64_t n, uint32_t lowest, uint32_t highest, hf_watch* watch
 ) noexcept nogil:
-    # Sorts by bin, stably; returns where the result lies, `key` or `scratch`. Ends before it is done if
-    # `watch` says that the call is to end.
+    # Sorts by bin, stably; returns the array that holds the result, `key` or `scratch`. Stops early if
+    # `watch` says that the call has to stop.
     #
     # key, scratch      IN, OUT (n,)
     # lowest, highest   IN  the least and the greatest bin
@@ -50,7 +50,7 @@ cdef key_t* sort_keys(
                 j -= 1
             key[j] = k
         return key
-    # Keys may be in order already: those of a sorted column.
+    # The keys of a sorted column are in order already.
     while ordered < n and key[ordered - 1] >> shift <= key[ordered] >> shift:
         ordered += 1
     if ordered == n:
@@ -83,12 +83,12 @@ cdef key_t* sort_keys(
 cdef void _scan_counts(
     const hf_task* t, hf_workspace* r, const key_t* key, int64_t n, double weight, hf_split* best
 ) noexcept nogil:
-    # The best split by Gini in O(1) a sample. All sums are integers, so that no bit depends on the order of
-    # equal bins.
+    # Writes the best split by Gini in O(1) per sample. All sums are integers, so the order of equal bins does
+    # not change a bit of the result.
     cdef int shift = 16 if key_t is uint32_t else 32, half = shift // 2
     cdef key_t low_half = (<key_t> 1 << half) - 1
     cdef uint64_t left_square = 0, right_square = 0, left_weight = 0, w, before, all = <uint64_t> weight
-    cdef uint64_t least = <uint64_t> ceil(r.least_weight)  # weights are whole
+    cdef uint64_t least = <uint64_t> ceil(r.least_weight)  # weights are integers
     cdef int64_t i, k
     cdef uint32_t y, low, high
     cdef double score
@@ -118,14 +118,15 @@ cdef void _scan_counts(
 
 
 cdef inline double _entropy_term(const hf_workspace* r, double a) noexcept nogil:
-    # Returns a log2 a, looked up where a is whole.
+    # Returns a log2 a, from the table if a is an integer.
     return hf_xlogx(a) if r.term == NULL else r.term[<int64_t> a]
 
 
 cdef void _scan_entropy(
     const hf_task* t, hf_workspace* r, const uint64_t* key, int64_t n, double weight, hf_split* best
 ) noexcept nogil:
-    # The best split by entropy: a sample changes one term of either side, and the sums run over the terms.
+    # Writes the best split by entropy. A sample changes one term of each side; running sums are over these
+    # terms.
     cdef double left_weight = 0, right_weight, left, right, score
     cdef int64_t i, k, at, label, n_steps = 0
     cdef uint32_t low, high
@@ -160,7 +161,7 @@ cdef void _scan_entropy(
 cdef void _scan_floats(
     const hf_task* t, hf_workspace* r, const uint64_t* key, int64_t n, double weight, hf_split* best
 ) noexcept nogil:
-    # The best split in float64, O(n_outputs) a split. Payloads are positions in the tree.
+    # Writes the best split in float64, O(n_outputs) per split. Payloads are sample numbers in the tree.
     cdef double left_weight = 0, right_weight, score
     cdef int64_t i, k, at, n_steps = 0
     cdef uint32_t low, high
@@ -190,7 +191,7 @@ cdef void _scan_floats(
 
 
 cdef hf_scan scan_of(const hf_task* t, int kind) noexcept nogil:
-    # Returns the scan of keys of 64 bits of a tree whose sums are of a kind.
+    # Returns the scan for 64-bit keys of a tree whose sums have a representation `kind`.
     if kind != HF_FLOATS:
         return _scan_counts[uint64_t]
     return _scan_entropy if t.labels != NULL and t.criterion == HF_ENTROPY else _scan_floats
@@ -199,7 +200,7 @@ cdef hf_scan scan_of(const hf_task* t, int kind) noexcept nogil:
 cdef bint score_sorted(
     const hf_task* t, hf_workspace* r, hf_scorer* scorer, const int32_t* bin, hf_split* best
 ) noexcept nogil:
-    # With keys of 32 bits, bins are those of 16 bits.
+    # With 32-bit keys, all bins fit in 16 bits.
     cdef const uint32_t* payload = r.payload + scorer.node.first
     cdef uint64_t* key = <uint64_t*> r.key
     cdef uint32_t* short = <uint32_t*> r.key

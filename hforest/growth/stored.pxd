@@ -4,23 +4,23 @@ from hforest.growth.columns cimport hf_columns, hf_range, hf_stored_rows
 from hforest.growth.task cimport hf_pending, hf_split, hf_task, hf_workspace
 
 
-# The workspace of a tree on a sparse matrix: r.stored. A candidate stores k numbers of a node.
+# The workspace of a tree grown on a sparse matrix: r.stored. A candidate stores k values of a node.
 ctypedef struct hf_stored_in_node:
-    uint32_t* place   # (t.n,)  where a sample was in r.sample when its node was placed
-    int32_t* at       # (n,)    of k numbers: the place in the node of its sample,
-    int32_t* entry    # (n,)    its number in the column,
-    int32_t* bin     # (n,)    and its bin
-    # In nodes of few samples: the number of the last node in which a column stores something. A column that
-    # stores nothing needs no look at its numbers.
+    uint32_t* place   # (t.n,)  position of a sample in r.sample when its node was placed
+    int32_t* at       # (n,)    for each of k values: the position of its sample in the node
+    int32_t* entry    # (n,)    the number of the value in the column
+    int32_t* bin     # (n,)    the bin of the value
+    # For nodes of few samples: the number of the last node in which a column stores a value. A column that
+    # stores none is not read.
     uint32_t* seen    # (n_columns,)
-    uint32_t node     # the number of this node; 0: seen is not of it
+    uint32_t node     # the number of this node; 0: `seen` is not up to date
     uint32_t n_nodes
-    # Of a projection: the places in the node of samples that store a number of it, and their sums.
+    # For a projection: positions in the node of the samples that store a value of it, and their sums.
     int32_t* touched  # (n,)
-    double* sum       # (n,)    by place
-    uint8_t* is_touched  # (n,) by place; 0 between two candidates
+    double* sum       # (n,)    by position
+    uint8_t* is_touched  # (n,)  by position; 0 between two candidates
 
-# The numbers of a sparse matrix: those of feature f are number indptr[f] to indptr[f + 1] - 1.
+# The values of a sparse matrix: feature f has values indptr[f] to indptr[f + 1] - 1.
 ctypedef struct hf_stored_numbers:
     const int64_t* indptr    # (n_features + 1,)
     const int32_t* sample    # (n_stored,)  ascending in each feature

@@ -1,13 +1,13 @@
-"""Candidates in a sparse matrix: what is stored of a node's samples, and the best split of it.
+"""Candidates in a sparse matrix: the values that a node's samples store, and the best split of a candidate.
 
-A column stores the numbers of some samples; all others have its bin by default, that of 0:
+A column stores the values of some samples. All others have its default bin, that of 0:
 
     node, r.sample     2 3 5 8 9            stored: at      1    4
     column, sample     1 3 4 9                      entry   1    3     (number in the column)
                                                     bin    c1   c3
 
-With whole weights a split costs as much as what is stored: sums of the samples by default are what is left of
-the node's sums, which are integers. All else is done on the bins of all samples of the node.
+With integer weights the cost of a split is proportional to the number of stored values: the sums of the other
+samples are the sums of the node minus those of the stored ones. All else uses the bins of all samples.
 """
 
 from libc.math cimport INFINITY, ceil
@@ -27,7 +27,7 @@ ctypedef fused bin_t:
 
 
 cdef void start_stored(const hf_task* t, hf_workspace* r, const hf_stored_rows* rows) noexcept nogil:
-    # Takes the workspace of a tree.
+    # Allocates the workspace of a tree.
     cdef hf_arena* arena = &r.arena
     cdef hf_stored_in_node* s = <hf_stored_in_node*> take_zeros(arena, sizeof(hf_stored_in_node))
     cdef int64_t n = r.n
@@ -43,7 +43,7 @@ cdef void start_stored(const hf_task* t, hf_workspace* r, const hf_stored_rows* 
 
 
 cdef inline bint _is_by_rows(const hf_task* t, const hf_stored_rows* rows, int64_t n) noexcept nogil:
-    # Returns whether the rows of n samples are fewer numbers than what their candidates would look at.
+    # Returns whether reading the rows of n samples costs less than searching their candidates' columns.
     cdef int64_t n_stored = rows.indptr[rows.n], of_rows = n * (n_stored // rows.n + 1)
     cdef int64_t looks = max(t.n_candidates, rows.n_columns // of_rows)
     return of_rows <= 2 * looks * min(8 * n, n_stored // rows.n_columns + 1)
@@ -52,8 +52,8 @@ cdef inline bint _is_by_rows(const hf_task* t, const hf_stored_rows* rows, int64
 cdef void place_samples(
     const hf_task* t, hf_workspace* r, const hf_stored_rows* rows, const hf_pending* node
 ) noexcept nogil:
-    # Writes where the samples of a node are and, where these are few, which columns store something of them;
-    # called before its candidates are looked at.
+    # Writes the position of each sample of a node and, for few samples, the columns in which they store a
+    # value. Called before the candidates of the node are read.
     cdef hf_stored_in_node* s = <hf_stored_in_node*> r.stored
     cdef int64_t i, e
     cdef uint32_t sample
@@ -71,7 +71,7 @@ cdef void place_samples(
 
 
 cdef inline bint _is_unseen(const hf_workspace* r, int64_t column) noexcept nogil:
-    # Returns whether a column is known to store nothing of a node.
+    # Returns whether a column is known to store no value of a node.
     cdef const hf_stored_in_node* s = <const hf_stored_in_node*> r.stored
     return s.node and s.seen[column] != s.node
 
@@ -79,17 +79,17 @@ cdef inline bint _is_unseen(const hf_workspace* r, int64_t column) noexcept nogi
 cdef int64_t find_stored(
     const hf_workspace* r, const hf_pending* node, const int32_t* sample, int64_t n_stored
 ) noexcept nogil:
-    # Writes which numbers of a column the samples of a node store, in their order, to `at` and `entry` of
-    # r.stored; returns how many.
+    # Writes the values of a column that the samples of a node store, in their order, to `at` and `entry` of
+    # r.stored; returns their number.
     #
-    # sample  IN (n_stored,)  of each number of the column, ascending
+    # sample  IN (n_stored,)  of each value of the column, ascending
     cdef hf_stored_in_node* s = <hf_stored_in_node*> r.stored
     cdef const uint32_t* of_node = r.sample + node.first
     cdef int64_t i, e, p, low = 0, high, middle, k = 0, steps = 1, n = node.last - node.first
     while (<int64_t> 1 << steps) < n_stored:
         steps += 1
     if n * steps < n_stored:
-        # Few samples: each is looked for among those of the column that follow the last one.
+        # Few samples: a binary search for each, from the position of the previous one on.
         for i in range(n):
             high = n_stored
             while low < high:
@@ -106,7 +106,7 @@ cdef int64_t find_stored(
         return k
     for e in range(n_stored):
         p = s.place[sample[e]]
-        # A sample that is elsewhere, or not in the tree, has a place that another one holds.
+        # The place of a sample of another node, or of none, is that of a different sample.
         if node.first <= p < node.last and r.sample[p] == <uint32_t> sample[e]:
             s.at[k], s.entry[k] = <int32_t> (p - node.first), <int32_t> e
             k += 1
@@ -117,11 +117,11 @@ cdef bint scan_stored(
     const hf_task* t, hf_workspace* r, const hf_pending* node, double weight, const int32_t* at,
     const int32_t* bin, int64_t k, int32_t by_default, hf_split* best
 ) noexcept nogil:
-    # Writes the best split of a candidate to `best` where it scores more than best.score; of equal scores the
-    # lowest. For whole weights and Gini, where less than all samples are stored; called after sum_up. Returns
-    # whether the bins differ in the node.
+    # Writes the best split of a candidate to `best` if it scores more than best.score; of equal scores the
+    # lowest wins. Requires integer weights, Gini, and at least one sample that is not stored; sum_up must be
+    # called first. Returns whether the bins differ in the node.
     #
-    # at, bin  IN (k,)  the places in the node of the stored samples, and their bins
+    # at, bin  IN (k,)  positions in the node of the stored samples, and their bins
     cdef uint64_t* key = <uint64_t*> r.key
     cdef uint32_t middle = <uint32_t> by_default ^ SIGN, ordered, next, lowest = <uint32_t> -1, highest = 0
     cdef uint32_t low = 0, high = 0, y
@@ -145,7 +145,7 @@ cdef bint scan_stored(
     memset(r.count_left, 0, t.n_outputs * sizeof(uint32_t))
     for i in range(t.n_outputs):
         square += <uint64_t> r.count[i] * r.count[i]
-    # Bins below the default, ascending: sums of the left side.
+    # Bins below the default, ascending: running sums of the left side.
     left_square, right_square = 0, square
     for i in range(below):
         y, w = <uint32_t> (<uint32_t> key[i] >> bits), key[i] & mask
@@ -166,7 +166,8 @@ cdef bint scan_stored(
         )
         if score > best_below:
             best_below, low, high = score, ordered, next
-    # Bins above it, descending: sums of the right side. Of equal scores the last one is the lowest split.
+    # Bins above the default, descending: running sums of the right side. Of equal scores the last is the
+    # lowest split.
     memset(r.count_left, 0, t.n_outputs * sizeof(uint32_t))
     left_square, right_square = square, 0
     for i in range(m - 1, below - 1, -1):
@@ -198,8 +199,8 @@ cdef int64_t add_stored(
     hf_workspace* r, const hf_stored_numbers* a, const hf_pending* node, bint single, const uint32_t* index,
     const float* factor, int64_t n_entries
 ) noexcept nogil:
-    # Writes the samples of a node that store a number of a projection to `touched`, and their sums to `sum`;
-    # returns how many. A sum is that over all entries, in their order: others would add 0.
+    # Writes the samples of a node that store a value of a projection to `touched`, and their sums to `sum`;
+    # returns their number. Skipped entries would add 0 to a sum.
     cdef hf_stored_in_node* s = <hf_stored_in_node*> r.stored
     cdef int64_t e, j, k, first, n_touched = 0
     cdef int32_t at
@@ -235,8 +236,8 @@ cdef void _gather(const bin_t* bins, const int32_t* entry, int64_t k, int32_t* b
 cdef int64_t stored_bins(
     const hf_workspace* r, const hf_columns* c, const hf_pending* node, int64_t column
 ) noexcept nogil:
-    # Writes which numbers of a column the samples of a node store to `at` and `bin` of r.stored; returns how
-    # many.
+    # Writes the values of a column that the samples of a node store to `at` and `bin` of r.stored; returns
+    # their number.
     cdef hf_stored_in_node* s = <hf_stored_in_node*> r.stored
     cdef int64_t first = c.stored.indptr[column], k
     if _is_unseen(r, column):
@@ -254,7 +255,7 @@ cdef int64_t stored_bins(
 cdef hf_range stored_range(
     const hf_workspace* r, const hf_columns* c, int64_t column, int64_t k, int64_t n
 ) noexcept nogil:
-    # Returns the range of the bins of n samples of a node, of which k are stored.
+    # Returns the range of the bins of n samples of a node, k of which are stored.
     cdef const hf_stored_in_node* s = <const hf_stored_in_node*> r.stored
     cdef hf_range range_
     cdef int64_t i

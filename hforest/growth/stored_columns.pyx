@@ -1,4 +1,4 @@
-"""The splits of columns of bins in a sparse matrix."""
+"""Splits of columns of bins in a sparse matrix."""
 
 from libc.math cimport INFINITY
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -19,10 +19,11 @@ cdef bint scan_few(
     const hf_task* t, hf_workspace* r, const hf_columns* c, const hf_pending* node, double weight,
     int64_t column, bint* varies, hf_split* best
 ) noexcept nogil:
-    # Scores a candidate of which a node stores few numbers, with whole weights and without missing values or
-    # categories; takes its best split where it is better than `best`. Returns whether it is such a candidate.
+    # Scores a candidate with few stored values in the node, integer weights, and neither missing values nor
+    # categories; writes its best split if it is better than `best`. Returns whether the candidate is of this
+    # kind.
     #
-    # varies  IN, OUT  set where its bins differ in the node
+    # varies  IN, OUT  set if its bins differ in the node
     cdef const hf_stored_in_node* s = <const hf_stored_in_node*> r.stored
     cdef int64_t k
     cdef double before = best.score
@@ -44,8 +45,8 @@ cdef double _score_side(
     const hf_task* t, hf_workspace* r, const hf_columns* c, const hf_pending* node, int64_t k,
     const hf_split* split, double weight
 ) noexcept nogil:
-    # Returns the score of a split of a candidate of which k samples are stored, as score_left computes it:
-    # from the side without the samples that are not stored. -INFINITY if a side is too small.
+    # Returns the score of a split of a candidate with k stored samples, equal to that of score_left. It sums
+    # the side that has no default bins. -INFINITY if a side is too small.
     cdef const hf_stored_in_node* s = <const hf_stored_in_node*> r.stored
     cdef int bits = weight_bits(r)
     cdef uint32_t p, mask = (<uint32_t> 1 << bits) - 1
@@ -76,7 +77,7 @@ cdef double _score_side(
 cdef hf_split best_random_stored(
     const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, double weight
 ) noexcept nogil:
-    # As best_random_column, for whole weights and Gini, without missing values and categories.
+    # Does the work of _best_random_column for integer weights, Gini, no missing values and no categories.
     cdef hf_column_workspace* work = <hf_column_workspace*> r.columns
     cdef const hf_columns* c = work.columns
     cdef hf_split best = no_split(), split = no_split()

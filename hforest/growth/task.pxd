@@ -1,4 +1,4 @@
-# What growing a tree works on: the task, a tree as it grows, and its workspace.
+# The data that growing a tree works on: the task, a growing tree, and its workspace.
 
 from libc.float cimport DBL_MAX, FLT_MAX
 from libc.math cimport INFINITY
@@ -23,12 +23,12 @@ cdef extern from "core/score.h" nogil:
     double hf_between_f64(double low, double high)
 
 cdef extern from "core/counting.h" nogil:
-    void HF_COUNT(const char* package, const char* body)  # both constant
+    void HF_COUNT(const char* package, const char* body)  # both must be string literals
 
 cdef extern from "core/simd.h" nogil:
     void HF_PREFETCH(const void* address)
 
-# Streams of random numbers.
+# Streams of random numbers, which make draws of one key independent.
 cdef enum:
     HF_STREAM_BOOTSTRAP = 1
     HF_STREAM_CHILDREN = 2
@@ -41,9 +41,9 @@ cdef enum:
     HF_MISSING_LEFT = 1
     HF_UNKNOWN_LEFT = 2
 
-# How sums over samples are kept: Gini with whole weights in integers, with keys that hold bin, class and
-# weight (16, 8 and 8 bits; or 32, 16 and 16); everything else in float64, with keys of bin and number of the
-# sample (32 bits).
+# Representation of sums over samples. Gini with integer weights: integers, with keys of bin, class and weight
+# (16, 8 and 8 bits; or 32, 16 and 16). All else: float64, with keys of bin and number of the sample (32 bits
+# each).
 cdef enum:
     HF_KEYS_32 = 0
     HF_KEYS_64 = 1
@@ -53,33 +53,33 @@ cdef struct hf_task
 cdef struct hf_workspace
 
 
-# A node to be split. Its samples are number `first` to last - 1 of the workspace.
+# A pending node. It has samples `first` to last - 1 of the workspace.
 cdef struct hf_pending:
     int64_t first
     int64_t last
-    uint64_t key       # of the parent, but for the root
+    uint64_t key       # key of the parent; of the node itself for the root
     int32_t depth
     int32_t side
-    int64_t at         # its number in a tree that grows depth-first
+    int64_t at         # number of the node in the depth-first tree
 
 
-# A split of a node. Samples with bins up to `low` go left, those from `high` on go right; or, of
+# A split of a node. Samples with bins up to `low` go left, those with bins from `high` on go right; for
 # projections, those with values up to `below`, and from `above` on.
 cdef struct hf_split:
     double score
-    int64_t column     # -1: none
+    int64_t column     # -1: no split
     uint32_t low
     uint32_t high
     double below
     double above
     double threshold
-    int missing        # 1 or 0: missing values of the node go left or right; -1: it has none
-    int default_left   # bits: where those go that the split does not compare
+    int missing        # missing values of the node go left (1) or right (0); -1: it has none
+    int default_left   # bits: sides of values that the split does not compare
 
 
-# A tree as it grows, depth-first. A leaf of one class has left[v] = -1 - class, any other its row of `value`.
+# A growing tree, depth-first. A leaf of one class has left[v] = -1 - class, all others their row of `value`.
 cdef struct hf_tree:
-    hf_arena arena     # of all its arrays
+    hf_arena arena     # owns all arrays below
     int32_t* feature
     int32_t* left
     double* threshold
@@ -90,13 +90,13 @@ cdef struct hf_tree:
     int64_t n_rows
     int64_t node_capacity
     int64_t row_capacity
-    # Projections: node v has the entries indptr[v] to indptr[v + 1] - 1, the last node those up to n_entries.
+    # Projections: node v has entries indptr[v] to indptr[v + 1] - 1, the last node those up to n_entries.
     int64_t* indptr
     uint32_t* indices
     double* data
     int64_t n_entries
     int64_t entry_capacity
-    # Of trees that know missing values or categories: node v has n_words[v] words from word_at[v] on.
+    # For trees that handle missing values or categories: node v has n_words[v] words from word_at[v] on.
     uint8_t* default_left
     int64_t* word_at
     int32_t* n_words
@@ -106,38 +106,38 @@ cdef struct hf_tree:
     bint has_defaults
 
 
-# Returns the best split of a node, with its score and threshold, and writes to r.goes_right the side of each
-# of its samples; column is -1 where there is no split.
+# Returns the best split of a node, with score and threshold, and writes the side of each of its samples to
+# r.goes_right; column is -1 if there is no split.
 ctypedef hf_split (*hf_best_split)(
     const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, double weight
 ) noexcept nogil
 
-# Writes the best split of n sorted keys to `best` where it scores more than best.score; of equal scores the
-# lowest. Called after sum_up.
+# Writes the best split of n sorted keys to `best` if it scores more than best.score; of equal scores the
+# lowest wins. sum_up must be called first.
 ctypedef void (*hf_scan)(
     const hf_task* t, hf_workspace* r, const uint64_t* key, int64_t n, double weight, hf_split* best
 ) noexcept nogil
 
 
-# Where the candidates of a node come from.
+# A candidate source, from which the candidates of a node come.
 cdef struct hf_source:
-    const void* data       # IN  the source's struct
+    const void* data       # IN  the struct of the source
     bint has_short_bins   # IN  bins fit in 16 bits
-    # Takes the source's workspace, for a tree on r.n samples, from r.arena, and chooses r.best_split; returns
-    # whether there was memory.
+    # Allocates the source's workspace, for a tree on r.n samples, from r.arena, and sets r.best_split;
+    # returns whether there was memory.
     bint (*start)(const hf_task* t, hf_workspace* r) noexcept nogil
-    # Writes the feature of node v, or its projection; returns whether there was memory.
+    # Writes the feature or the projection of node v; returns whether there was memory.
     bint (*write)(
         const hf_task* t, hf_workspace* r, const hf_split* split, hf_tree* tree, int64_t v
     ) noexcept nogil
 
 
-# Nodes of other trees, each the root of a tree here. Tree m has the samples indptr[m] to indptr[m + 1] - 1.
+# Nodes of other trees, each of which is a root here. Tree m has samples indptr[m] to indptr[m + 1] - 1.
 cdef struct hf_roots:
-    const int64_t* indptr   # (n_trees + 1,), or NULL: whole trees
+    const int64_t* indptr   # (n_trees + 1,), or NULL: trees grow from their own roots
     const uint64_t* key     # (n_trees,)  the node's key
     const double* weight    # (n_trees,)  the weight of its whole tree
-    const int64_t* depth    # (n_trees,)  the node's depth there
+    const int64_t* depth    # (n_trees,)  the node's depth in its whole tree
 
 
 cdef struct hf_task:
@@ -148,44 +148,44 @@ cdef struct hf_task:
     int path                # vector path
     const int32_t* labels   # (n,), or NULL
     const double* targets   # (n, n_outputs), or NULL
-    const double* weight    # (n,)  before in-bag counts
-    const int64_t* base     # (n,)  where a sample's bins begin, or NULL
+    const double* weight    # (n,)  before multiplication with in-bag counts
+    const int64_t* base     # (n,)  position of a sample's bins, or NULL
     int64_t n_outputs
     int criterion
-    bint has_defaults       # trees know missing values, or categories
-    bint in_floats          # scores in float64 even where integers would do
+    bint has_defaults       # trees handle missing values or categories
+    bint in_floats          # scores use float64 even where integers would do
     int64_t n_candidates
     int64_t max_depth
     int64_t min_split
     int64_t min_leaf
     double min_decrease
-    double min_weight_fraction   # of a tree's weight, in a side of a split
+    double min_weight_fraction   # least share of a tree's weight on each side of a split
     uint64_t seed
     hf_watch* watch
 
 
-# The workspace of one tree. Arrays of samples have r.n numbers, and follow the partition of the nodes.
+# The workspace of one tree. Arrays over samples have r.n elements and are partitioned along with the nodes.
 cdef struct hf_workspace:
-    hf_arena arena          # of all its arrays
+    hf_arena arena          # owns all arrays below
     int kind
     int64_t n
     uint32_t* sample
     uint32_t* sample2
-    uint32_t* payload       # class and weight of a sample; of HF_FLOATS its number in this tree
+    uint32_t* payload       # class and weight of a sample; with HF_FLOATS its number in this tree
     uint32_t* payload2
     double* weight          # HF_FLOATS
     double* weight2
-    const double* targets   # (t.n, n_outputs), of this tree; or NULL
+    const double* targets   # (t.n, n_outputs), targets of this tree; or NULL
     int32_t* label          # HF_FLOATS
     int32_t* label2
     uint8_t* goes_right
-    void* key               # a node's keys, to be sorted: 8 bytes a sample
+    void* key               # keys of a node, to be sorted: 8 bytes per sample
     void* key2
-    double* total           # (n_outputs,), as those below
+    double* total           # (n_outputs,), as are left, right and mean
     double* left
     double* right
     double* mean
-    double* term            # entropy: a log2 a of whole a, or NULL; terms of both sides
+    double* term            # for entropy: a table of a log2 a for integer a, or NULL; terms of both sides
     double* left_term
     double* right_term
     uint32_t* count
@@ -195,23 +195,23 @@ cdef struct hf_workspace:
     int64_t n_pending
     int64_t pending_capacity
     double root_weight
-    double least_weight     # of a side of a split
-    hf_best_split best_split  # of the source
-    hf_scan scan            # of keys of 64 bits
-    uint32_t* slot          # whole weights, of a histogram: a sample's class << 16 | weight,
-    uint8_t* bucket         # and where its bin is counted
-    void* columns           # of columns of bins
-    void* source            # of other sources
-    void* stored            # of a sparse matrix, or NULL
+    double least_weight     # least weight of each side of a split
+    hf_best_split best_split  # function of the source
+    hf_scan scan            # function for 64-bit keys
+    uint32_t* slot          # integer weights, histogram: class << 16 | weight of a sample
+    uint8_t* bucket         # and the place of its bin's bucket
+    void* columns           # workspace for columns of bins
+    void* source            # workspace of other sources
+    void* stored            # workspace for a sparse matrix, or NULL
 
 
 cdef inline double hf_largest(bint single) noexcept nogil:
-    # Returns the largest finite number: the threshold of a split between all numbers and missing values.
+    # Returns the largest finite number, the threshold of a split between all values and the missing ones.
     return FLT_MAX if single else DBL_MAX
 
 
 cdef inline void hf_add(const hf_task* t, const hf_workspace* r, int64_t i, double* sum) noexcept nogil:
-    # Adds weight * (target - mean) of sample i of the tree, or its weight to its class.
+    # Adds the terms of sample i of the tree: weight * (target - mean), or its weight at its class.
     #
     # sum  IN, OUT  (n_outputs,)
     cdef double w = r.weight[i]
@@ -234,18 +234,18 @@ cdef inline hf_split no_split() noexcept nogil:
 
 
 cdef inline int defaults_of(int missing, bint heavier_left) noexcept nogil:
-    # Returns default_left: missing values of the node go left (1), right (0) or, where it has none (-1), to
-    # the side of more samples, as unknown categories do.
+    # Returns default_left. Missing values of the node go left (1) or right (0); if it has none (-1), they go
+    # to the side with more samples, as unknown categories do.
     cdef bint left = heavier_left if missing < 0 else missing == 1
     return (HF_MISSING_LEFT if left else 0) | (HF_UNKNOWN_LEFT if heavier_left else 0)
 
 
 cdef inline int weight_bits(const hf_workspace* r) noexcept nogil:
-    # Returns how many bits of a payload hold the weight; the class lies above.
+    # Returns the number of bits of a payload that hold the weight; the class is above.
     return 8 if r.kind == HF_KEYS_32 else 16
 
 
 cdef inline bint is_perfect(const hf_workspace* r, double score, double weight) noexcept nogil:
-    # Returns whether no split can be better: sides of one class each score their weight. With whole weights
-    # no rounding says so too early, nor lifts another score above it.
+    # Returns whether no split can be better: a side of one class scores its weight. With integer weights,
+    # rounding can neither reach this score too early nor lift another score above it.
     return r.kind != HF_FLOATS and score >= weight

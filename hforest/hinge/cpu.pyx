@@ -1,16 +1,16 @@
 """The CPU backend of random hinge trees and ferns (Lay et al. 2018, Random Hinge Forest).
 
-Each output element is computed by one thread, no sum is shared between threads and nothing is atomic: the
-result has the same bits at every number of threads. The work is in
+Each output element is computed by one thread, no sum is shared between threads and nothing is atomic: results
+are bit-identical at every number of threads. The work is in
 
-route.pyx            routes by columns, Alg. 3, and outputs of them while they are in cache
+route.pyx            routes by columns, Alg. 3, and outputs computed while the routes are in cache
 leaf_sums.pyx        outputs of routed samples, eq. 10
 gradients.pyx        gradients, eq. 11-12
 touched.pyx          rows that a batch touches
-steps.pyx            steps of training
-margin_routes.pyx, margin_gradients.pyx  every other margin, by its body (margin.h)
+steps.pyx            training steps
+margin_routes.pyx, margin_gradients.pyx  all other margins, by their functions (margin.h)
 
-Calls that write results alone stop for a signal (core/watch.h). Steps of Adam are in place and do not.
+Calls that only write results stop at a signal (core/watch.h). Adam's steps are in place and do not stop.
 """
 
 import sys
@@ -31,7 +31,7 @@ from ..core.windows import taps, used_taps
 from .chunks import forward_in_chunks
 
 PAIRS = 1 << 20
-"""Pairs of a sample and a tree that are routed before their leaves are summed: bounds the workspace."""
+"""(sample, tree) pairs that are routed before their leaves are summed; bounds the workspace."""
 
 
 cdef int _route_columns(kind, x, thresholds, features, weights, divisor, y, route, windows) except -1:
@@ -45,7 +45,7 @@ cdef int _route_columns(kind, x, thresholds, features, weights, divisor, y, rout
 
 
 def traverse(kind, margin, x, thresholds, features, route, windows=None):
-    """Lay et al. 2018, Alg. 3, HingeTreeTraversal; ferns have one decision per level."""
+    """Writes routes (Lay et al. 2018, Alg. 3, HingeTreeTraversal); a fern has one decision per level."""
     if margin == "column":
         _route_columns(kind, x, thresholds, features, None, 1, None, route, windows)
         return
@@ -61,7 +61,7 @@ def traverse(kind, margin, x, thresholds, features, route, windows=None):
 
 
 def forward(kind, margin, x, thresholds, features, weights, divisor, y, route=None, windows=None):
-    """Lay et al. 2018, Alg. 3, then eq. 10; leaf, margin and vertex as well if there is a route."""
+    """Writes outputs (Lay et al. 2018, Alg. 3, then eq. 10), and the route unless it is None."""
     if margin == "column":
         _route_columns(kind, x, thresholds, features, weights, divisor, y, route, windows)
         return
@@ -71,7 +71,7 @@ def forward(kind, margin, x, thresholds, features, weights, divisor, y, route=No
 
 
 def leaf_outputs(leaf, margin, weights, divisor, y):
-    """Lay et al. 2018, eq. 10 for known routes, for each tree (y of 3 axes) or summed and divided."""
+    """Writes outputs of known routes (Lay et al. 2018, eq. 10): per tree, or summed if y has 2 axes."""
     cdef Known a
     a.n_samples, a.divisor, a.summed = leaf.shape[0], divisor, y.ndim == 2
     a.forest.n_trees, a.forest.n_leaves, a.forest.n_outputs = weights.shape
@@ -102,9 +102,9 @@ cdef Gradients _gradients(grad_y, route, features, weights, divisor, rows, grads
 
 
 def backward(margin, grad_y, route, x, features, weights, divisor, rows, grads, windows=None):
-    """Lay et al. 2018, eq. 11-12, dense or at touched rows.
+    """Writes gradients (Lay et al. 2018, eq. 11-12), dense or at touched rows.
 
-    rows is None, or those of vertices and of leaves as (start, rows): of tree m at start[m]:start[m + 1].
+    rows is None or, for vertices and for leaves, (start, rows) with tree m at start[m]:start[m + 1].
     """
     cdef Gradients a
     cdef MarginGradients b
@@ -133,21 +133,21 @@ def backward(margin, grad_y, route, x, features, weights, divisor, rows, grads, 
 
 
 def touched(index, n_slots, start, rows):
-    """Distinct values of each index[:, m], as rows m * n_slots + value, at start[m]:start[m + 1]."""
+    """Writes the distinct values of index[:, m] to start[m]:start[m + 1], as rows m * n_slots + value."""
     touched_rows(index, n_slots, start, rows)
 
 
 def leaf_counts(leaf, counts):
-    """Samples in each leaf of each tree."""
+    """Writes the number of samples in each leaf of each tree."""
     count_leaves(leaf, counts)
 
 
 def adam_forward(kind, x, parameters, state, step, settings, divisor, route, y):
-    """Parameters to step - 1, as far as the batch reads them, then Lay et al. 2018, Alg. 3 and eq. 10."""
+    """Takes the missed steps of the rows read, then writes outputs (Lay et al. 2018, Alg. 3 and eq. 10)."""
     catch_up(kind == "fern", x, parameters, state, step, settings, route)
     leaf_outputs(route[0], route[1], parameters[2], divisor, y)
 
 
 def adam_backward(grad_y, route, parameters, state, step, settings, divisor, grad_x):
-    """Lay et al. 2018, eq. 11-12 and a step of Adam, tree by tree."""
+    """Writes grad_x (Lay et al. 2018, eq. 11-12) and takes a step of Adam, tree by tree."""
     step_back(grad_y, route, parameters, state, step, settings, divisor, grad_x)

@@ -24,12 +24,12 @@ ctypedef fused element:
     double
 
 cdef enum:
-    GROUP = 16            # trees whose routes are transposed together: a cache line of float32 a sample
-    SMALL = 1 << 14       # pairs of a sample and a tree below which a second thread does not pay
-    SAMPLES = 16          # samples of a parallel step that share cache lines of an array (n_trees, n_samples)
+    GROUP = 16            # trees whose routes are transposed together: one cache line of float32 per sample
+    SMALL = 1 << 14       # (sample, tree) pairs below which a second thread does not pay
+    SAMPLES = 16          # samples of a unit of work that share cache lines of an array (n_trees, n_samples)
 
 
-# Trees, or ferns (a fern has a vertex a level). Arrays of real are float or double, by itemsize.
+# Trees or ferns; a fern has one vertex per level. `real` is float or double, selected by itemsize.
 cdef struct Forest:
     bint fern
     int depth, itemsize
@@ -39,35 +39,35 @@ cdef struct Forest:
     void* weights         # (n_trees, n_leaves, n_outputs) real, or NULL
 
 
-# Where samples go: element (n, m) of each array is of sample n and tree m.
+# Routes of samples: element (n, m) of each array belongs to sample n and tree m.
 cdef struct Route:
-    int32_t* leaf         # (n_samples, n_trees), or NULL where no route is wanted
+    int32_t* leaf         # (n_samples, n_trees), or NULL if no route is requested
     void* margin          # (n_samples, n_trees) real
     int32_t* vertex       # (n_samples, n_trees)
 
 
 cdef inline int threads_for(Py_ssize_t n_pairs) noexcept nogil:
-    """Returns the number of threads for so many pairs of a sample and a tree."""
+    """Returns the number of threads for n_pairs pairs of a sample and a tree."""
     return 1 if n_pairs < SMALL else hf_threads()
 
 
 cdef inline Py_ssize_t samples_each(Py_ssize_t n_samples, int threads, Py_ssize_t least) noexcept nogil:
-    """Returns the samples of a parallel step, a multiple of `least`: few steps, but several a thread."""
+    """Returns the samples per unit of work: a multiple of `least`, several units per thread if possible."""
     return max(<Py_ssize_t> 1, min(<Py_ssize_t> 32, n_samples // (8 * threads * least))) * least
 
 
 cdef inline Py_ssize_t aligned(Py_ssize_t n_bytes) noexcept nogil:
-    """Returns n_bytes, rounded up to whole pairs of cache lines."""
+    """Returns n_bytes, rounded up to a multiple of two cache lines."""
     return (n_bytes + 127) // 128 * 128
 
 
 cdef inline void* start_of(a):
-    """Returns the first byte of an array, which is C-contiguous; NULL for None."""
+    """Returns the address of a C-contiguous array; NULL for None."""
     return NULL if a is None else cnp.PyArray_DATA(<cnp.ndarray> a)
 
 
 cdef inline Forest forest_of(bint fern, thresholds, features, weights):
-    """Returns the struct of the arrays; thresholds, features or weights may be None."""
+    """Returns the struct of the arrays; each may be None, but not both thresholds and weights."""
     cdef Forest forest
     forest.fern = fern
     forest.itemsize = (weights if thresholds is None else thresholds).itemsize
@@ -81,7 +81,7 @@ cdef inline Forest forest_of(bint fern, thresholds, features, weights):
 
 
 cdef inline Route route_of(route):
-    """Returns the struct of a tuple (leaf, margin, vertex) of arrays, or of None."""
+    """Returns the struct of a tuple (leaf, margin, vertex) of arrays; all NULL for None."""
     cdef Route rows
     leaf, margin, vertex = (None, None, None) if route is None else route
     rows.leaf, rows.vertex = <int32_t*> start_of(leaf), <int32_t*> start_of(vertex)

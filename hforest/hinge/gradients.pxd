@@ -5,19 +5,19 @@ from hforest.hinge.forest cimport Forest, Route, real
 from hforest.hinge.windows cimport Windows
 
 
-# Gradients of a call (Lay et al. 2018, eq. 11-12).
+# A call that computes gradients (Lay et al. 2018, eq. 11-12).
 cdef struct Gradients:
     Forest forest
     Route route           # IN
     Py_ssize_t n_samples, n_features
     double divisor
-    bint shared           # the trees share a gradient: they were summed
+    bint shared           # the trees share one gradient because their outputs were summed
     const void* grad_y    # IN (n_samples, n_outputs) real if shared, else (n_samples, n_trees, n_outputs)
     void* slope           # workspace (n_trees, n_samples) real
     void* grad_x          # OUT (n_samples, n_features) real, or images
-    bint windowed         # samples are windows of images, features are taps
+    bint windowed         # the samples are windows of images, the features are taps
     Windows windows
-    # Dense gradients where the rows are NULL, else those at the rows: of tree m at start[m]:start[m + 1].
+    # Gradients are dense if the rows are NULL, else given at the rows; tree m has rows start[m]:start[m + 1].
     void* grad_thresholds  # OUT (n_trees, n_vertices) real or (n_rows,)
     void* grad_weights    # OUT (n_trees, n_leaves, n_outputs) real or (n_rows, n_outputs)
     const int64_t* vertex_start  # IN (n_trees + 1,)
@@ -25,12 +25,12 @@ cdef struct Gradients:
     const int64_t* leaf_start    # IN (n_trees + 1,)
     const int64_t* leaf_rows     # IN (n_rows,), tree * n_leaves + leaf
 
-# Routes of some samples in a group of trees, transposed: (GROUP, step) each.
+# Routes of n samples in a group of trees, transposed: each array is (GROUP, step).
 cdef struct Columns:
     int32_t* leaf
     void* margin          # real
     int32_t* vertex
-    Py_ssize_t step       # from a tree to the next, see column_step
+    Py_ssize_t step       # elements from one tree to the next, see column_step
 
 cdef extern from "hinge/visits.h" nogil:
     ctypedef struct hf_visits:
@@ -52,12 +52,12 @@ cdef void visit_samples(int path, const hf_visits* a, real* slope) noexcept nogi
 cdef void add_slopes(const int32_t* vertex, const real* slope, Py_ssize_t n, double* total) noexcept nogil
 cdef void take_row(int path, double* total, Py_ssize_t n_outputs, double divisor, real* row) noexcept nogil
 cdef void input_gradients(const Gradients* a, real* grad_x, int threads, hf_watch* watch) noexcept nogil
-# `tag` says float or double, and is not read.
+# `tag` selects float or double and is not read.
 cdef int run_slopes(Gradients a, const real* tag) except -1
 cdef int run_backward(Gradients a, const real* tag) except -1
 
 
 cdef inline Py_ssize_t column_step(Py_ssize_t n) noexcept nogil:
-    # Elements from a column of n samples to the next. No power of two: sixteen columns are written together,
-    # and a set of L1 has fewer lines.
+    # Returns the elements between columns of n samples. The padding of a cache line keeps a power-of-two n
+    # from mapping all sixteen columns, which are written together, to one set of L1.
     return (n + 15) // 16 * 16 + 16

@@ -1,10 +1,10 @@
-"""Gradients by input, thresholds and weights (Lay et al. 2018, eq. 11-12), from known routes.
+"""Gradients with respect to input, thresholds and weights (Lay et al. 2018, eq. 11-12), from known routes.
 
-A thread takes a group of 16 trees, transposes their routes so that the samples of a tree are neighbours, and
-goes through the trees: each sample adds |r| G to the sums of its leaf, and leaves its slope s = sgn(r) w . G,
-which is subtracted from the sum of its vertex. Then threads take samples, and add the slopes to grad_x in the
-order of the trees. Sums over samples run in float64 in the order of the samples; each element is computed by
-one thread.
+A thread takes a group of 16 trees and transposes their routes, so that the samples of a tree are contiguous.
+In each tree, a sample adds |r| G to the sums of its leaf and writes its slope s = sgn(r) w . G, which is
+subtracted from the sum of its vertex. Then threads take samples, and add the slopes to grad_x in the order of
+the trees. Sums over samples run in float64 in the order of the samples; each element is computed by one
+thread.
 """
 
 import numpy as np
@@ -29,25 +29,25 @@ cdef extern from "hinge/simd/visit.h" nogil:
     const hf_visitor* hf_visitor_of(int path, int itemsize)
 
 cdef enum:
-    FEWEST = 4            # outputs that vector bodies take; and one
-    LANES = 8             # partial sums of w . G: element k goes to k % LANES
-    AHEAD = 8             # trees from the prefetch of their slopes to their use
-    STRETCH = 1024        # samples whose routes through a group are transposed together: L2 holds them
-    MAX_SUMS = 1 << 13    # of a tree, if those of a group are to stay in L2
+    FEWEST = 4            # least number of outputs for vector bodies, which also take 1
+    LANES = 8             # partial sums of w . G: element k is added to lane k % LANES
+    AHEAD = 8             # trees between the prefetch of their slopes and their use
+    STRETCH = 1024        # samples whose routes in a group are transposed together: fits in L2
+    MAX_SUMS = 1 << 13    # sums per tree, up to which those of a group stay in L2
 
 
-# How a call is carried out. With one stretch a tree is finished at once, and the next uses the same sums;
-# with several, each tree of a group has a set of its own.
+# How a call is executed. With one stretch of samples a tree is finished before the next, which uses the same
+# sums; with several stretches, each tree of a group has its own sums.
 cdef struct Plan:
     int path, threads, workers
     Py_ssize_t group, stretch, n_sets, n_sums, bytes
     hf_watch* watch
 
 
-# Workspace of a thread. Sums and marks are 0 between trees.
+# Workspace of one thread. Sums and marks are 0 between trees.
 cdef struct Workspace:
     double* sums          # (n_sets, n_leaves * n_outputs + n_vertices)
-    Columns columns       # of `stretch` samples
+    Columns columns       # routes of `stretch` samples
     unsigned char* seen   # (n_leaves,)
 
 
@@ -55,7 +55,7 @@ cdef void load_columns(
     int path, const Route* rows, Py_ssize_t n_trees, Py_ssize_t count, Py_ssize_t at, Py_ssize_t n,
     const Columns* columns, const real* tag,
 ) noexcept nogil:
-    """Writes the routes of n samples in `count` trees, from element `at` of the rows on, to columns."""
+    """Writes the routes of n samples in `count` trees to columns; element `at` of the rows is the first."""
     transpose(path, rows.leaf + at, n_trees, n, count, columns.leaf, columns.step)
     transpose(path, rows.vertex + at, n_trees, n, count, columns.vertex, columns.step)
     transpose(path, <const real*> rows.margin + at, n_trees, n, count, <real*> columns.margin, columns.step)
@@ -67,14 +67,14 @@ cdef inline double _signed(double s, double r) noexcept nogil:
 
 
 cdef void _prefetch_next(const hf_visits* a, Py_ssize_t n, Py_ssize_t row_bytes) noexcept nogil:
-    # What the next tree reads of the leaf of sample n.
+    # Prefetches the rows that the next tree reads of the leaf of sample n.
     cdef int i
     for i in range(a.n_next):
         hf_fetch(<const char*> a.next_rows[i] + a.next_leaf[n] * row_bytes, row_bytes)
 
 
 cdef void _visit_single(const hf_visits* a, real* slope) noexcept nogil:
-    # One output. The dot product of several begins at +0, and so does this one.
+    # One output. Adding +0 gives the sign of zero that a dot product of several outputs has.
     cdef const real* margin = <const real*> a.margin
     cdef const real* g = <const real*> a.grad_y
     cdef const real* w = <const real*> a.weights
@@ -93,7 +93,7 @@ cdef void _visit_single(const hf_visits* a, real* slope) noexcept nogil:
 cdef void visit_samples(int path, const hf_visits* a, real* slope) noexcept nogil:
     """Adds |r| G to the sums of the leaves (eq. 12), and writes slope (n,) = sgn(r) w . G / divisor (eq. 11).
 
-    The dot product runs in eight lanes, which are added in a fixed order.
+    The dot product has eight partial sums, which are added in a fixed order.
     """
     cdef Py_ssize_t n_outputs = a.n_outputs, n, k, i
     cdef const real* margin = <const real*> a.margin
@@ -134,7 +134,7 @@ cdef void visit_samples(int path, const hf_visits* a, real* slope) noexcept nogi
 
 
 cdef void add_slopes(const int32_t* vertex, const real* slope, Py_ssize_t n, double* total) noexcept nogil:
-    """Subtracts the slopes from the sums of the vertices (eq. 11: r falls as t rises)."""
+    """Subtracts the slopes from the sums of their vertices (eq. 11: dr/dt = -1)."""
     cdef Py_ssize_t i
     for i in range(n):
         total[vertex[i]] -= slope[i]
@@ -149,7 +149,7 @@ cdef void take_row(
     if bodies != NULL:
         bodies.take(total, n_outputs, divisor, row)
         return
-    # A division costs more than everything else here, and most divisors are 1.
+    # The division is the most expensive operation here, and most divisors are 1.
     if divisor == 1:
         for k in range(n_outputs):
             row[k] = <real> total[k]
@@ -164,8 +164,8 @@ cdef void _take_all(
     double* total, const int32_t* index, Py_ssize_t n, Py_ssize_t n_rows, Py_ssize_t n_outputs,
     double divisor, unsigned char* seen, real* grad, int path,
 ) noexcept nogil:
-    # Dense gradients of a tree, (n_rows, n_outputs). With few samples most rows are 0: only those that
-    # samples reach are read.
+    # Writes the dense gradients (n_rows, n_outputs) of a tree. With few samples most rows are 0, and only
+    # those that samples reach are read.
     cdef Py_ssize_t i, at
     if n_rows <= 2 * n:
         take_row(path, total, n_rows * n_outputs, divisor, grad)
@@ -184,7 +184,7 @@ cdef void _take_some(
     double* total, const int64_t* start, const int64_t* rows, Py_ssize_t first, Py_ssize_t n_outputs,
     double divisor, real* grad, int path,
 ) noexcept nogil:
-    # Gradients at rows start[0]:start[1] of a tree whose rows are counted from `first`.
+    # Writes the gradients at rows start[0]:start[1] of a tree whose first row is number `first`.
     cdef int64_t i
     for i in range(start[0], start[1]):
         take_row(path, total + (rows[i] - first) * n_outputs, n_outputs, divisor, grad + i * n_outputs)
@@ -214,7 +214,7 @@ cdef void _take_tree(
 cdef void _run_group(
     const Gradients* a, const Plan* plan, Py_ssize_t first, const Workspace* w, real* slopes,
 ) noexcept nogil:
-    # Gradients of the parameters of a group of trees, and their slopes (n_trees, n_samples).
+    # Writes the gradients of the parameters of a group of trees, and their slopes (n_trees, n_samples).
     cdef Py_ssize_t n_samples = a.n_samples, n_trees = a.forest.n_trees, n_outputs = a.forest.n_outputs
     cdef Py_ssize_t count = min(plan.group, n_trees - first), start = 0, n, j, m, step = w.columns.step
     cdef double* sums
@@ -235,7 +235,7 @@ cdef void _run_group(
             visits.grad_y = <const real*> a.grad_y + start * visits.step + (0 if a.shared else m * n_outputs)
             visits.weights = <const real*> a.forest.weights + m * a.forest.n_leaves * n_outputs
             visits.total = sums
-            # Rows of the next tree are prefetched where most of its rows are not read.
+            # Rows of the next tree are prefetched only if the samples read less than all of them.
             visits.next_leaf = NULL
             if j + 1 < count and n < a.forest.n_leaves:
                 visits.next_leaf = visits.leaf + step
@@ -255,7 +255,7 @@ cdef void _run_group(
 
 
 cdef void _input_tile(const Gradients* a, real* grad_x, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
-    # Writes grad_x of samples first to last - 1, which share cache lines of slope.
+    # Writes grad_x of samples first to last - 1, whose slopes share cache lines.
     cdef Py_ssize_t n_trees = a.forest.n_trees, n_vertices = a.forest.n_vertices, n, m
     cdef const real* slope = <const real*> a.slope
     cdef const int32_t* features = a.forest.features
@@ -290,14 +290,14 @@ cdef Plan _plan(const Gradients* a) noexcept nogil:
     cdef Py_ssize_t n_trees = a.forest.n_trees, n_leaves = a.forest.n_leaves
     plan.path, plan.threads, plan.group = simd_path(), threads_for(a.n_samples * n_trees), GROUP
     plan.watch = NULL
-    # Whole groups are transposed fastest by far; with few trees, smaller ones share the work better.
+    # Transposing is by far fastest in whole groups; with few trees, smaller groups balance the work better.
     while plan.group > 4 and n_trees < 3 * plan.threads * plan.group and plan.threads > 1:
         plan.group //= 2
-    # A thread without a group needs no workspace.
+    # Threads without a group get no workspace.
     plan.workers = <int> min(<Py_ssize_t> plan.threads, (n_trees + plan.group - 1) // plan.group)
     plan.n_sums = n_leaves * a.forest.n_outputs + a.forest.n_vertices
-    # Where samples are many, routes are transposed a stretch at a time, so that they stay in L2; but only if
-    # the sums of a group, which are used again by the next stretch, stay in L2 too.
+    # With many samples, routes are transposed one stretch at a time, so that they stay in L2. This pays only
+    # if the sums of a group, which the next stretch uses again, stay in L2 too.
     plan.stretch = max(<Py_ssize_t> STRETCH, n_leaves)
     if plan.stretch >= a.n_samples or plan.n_sums > MAX_SUMS:
         plan.stretch = a.n_samples
@@ -329,7 +329,7 @@ cdef void _run_groups(
 
 
 cdef int run_slopes(Gradients a, const real* tag) except -1:
-    """Writes the slopes and the gradients of thresholds and weights of a call of at least one sample."""
+    """Writes the slopes and the gradients of thresholds and weights; the call has at least one sample."""
     cdef Plan plan = _plan(&a)
     cdef hf_watch watch
     cdef Py_ssize_t unit, n_units = (a.forest.n_trees + plan.group - 1) // plan.group
@@ -347,7 +347,7 @@ cdef int run_slopes(Gradients a, const real* tag) except -1:
 
 
 cdef int run_backward(Gradients a, const real* tag) except -1:
-    """Writes the gradients of a call of at least one sample; `tag` says float or double, and is not read."""
+    """Writes all gradients of a call of at least one sample; `tag` selects float or double."""
     cdef int threads = threads_for(a.n_samples * a.forest.n_trees)
     cdef Slopes slopes
     cdef hf_watch watch

@@ -1,8 +1,18 @@
 """The operators of hinge forests without any check.
 
 Arguments and results are those of the functions of the same names in `hforest.hinge`; every result is written
-into `out`. Arguments that a checked call refuses may make these functions read or write outside the arrays.
-Pass only arrays that a checked call has accepted or returned.
+into `out` (of the functions for Adam ``(y, route)`` and grad_x). The caller guarantees the following.
+Otherwise these functions read or write outside the arrays:
+
+* Arrays are C-contiguous and aligned, on one device, of one dtype (float32 or float64); columns, leaves and
+  vertices are int32.
+* Shapes agree, those of `out` with what a checked call returns; only the axis of samples may be empty. No
+  array of `out` shares memory with another argument.
+* Words are those of the checked functions; columns, leaves and vertices are in their ranges.
+* Steps of Adam are numbered 1, 2, ..., each once, with the same settings.
+
+NaN does not crash: results are NaN, or a sample goes left. `backward` does not read thresholds, and with
+``margin="column"`` not x: both may be None.
 """
 
 import math

@@ -3,14 +3,14 @@ from libc.stdint cimport int32_t
 from hforest.hinge.forest cimport Forest, real
 
 
-# Routes of n samples in neighbouring trees: that of sample s in tree j is at s * sample_step + j * tree_step.
+# Routes of n samples in adjacent trees. That of sample s in tree j is at s * sample_step + j * tree_step.
 cdef struct Group:
     int32_t* leaf
     void* margin          # real
     int32_t* vertex
     Py_ssize_t n, n_trees, sample_step, tree_step
 
-# Outputs of known routes.
+# A call that computes outputs from known routes.
 cdef struct Known:
     Forest forest
     Py_ssize_t n_samples
@@ -25,5 +25,5 @@ cdef void add_outputs(
 cdef void write_outputs(
     const Forest* forest, const Group* group, const real* weights, real* y, Py_ssize_t y_step) noexcept nogil
 cdef void divide_sums(const double* total, Py_ssize_t n, double divisor, real* y) noexcept nogil
-# `tag` says float or double, and is not read.
+# `tag` selects float or double and is not read.
 cdef int sum_leaves(Known a, const real* tag) except -1

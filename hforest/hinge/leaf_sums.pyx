@@ -1,6 +1,6 @@
 """Outputs of routed samples (Lay et al. 2018, eq. 10): the weights of a leaf times the least margin.
 
-They are kept apart, or summed over the trees in float64, in the order of the trees.
+Outputs are written per tree, or summed over the trees in float64 in the order of the trees.
 """
 
 import numpy as np
@@ -13,8 +13,8 @@ from hforest.core.machine cimport hf_begin, hf_end, hf_units, hf_watch, raise_in
 from hforest.hinge.forest cimport Forest, hf_fetch, real, samples_each, threads_for
 
 cdef enum:
-    TOGETHER = 4          # samples summed at once where a leaf is a random line of memory
-    PAIRS_AHEAD = 32      # pairs of a sample and a tree from one prefetch of a leaf to its use
+    TOGETHER = 4          # samples summed together, where each leaf read is a random memory access
+    PAIRS_AHEAD = 32      # (sample, tree) pairs between the prefetch of a leaf and its use
 
 
 cdef void add_outputs(
@@ -33,7 +33,7 @@ cdef void add_outputs(
     cdef real size
     for j in range(group.n_trees):
         if n_outputs == 1 and group.n > TOGETHER:
-            # So many samples read most of a tree's leaves: nothing is prefetched.
+            # With more samples than TOGETHER most leaves of a tree are read: prefetching does not pay.
             for s in range(group.n):
                 at = s * group.sample_step + j * group.tree_step
                 total[s] += <double> (weights[leaf[at]] * <real> fabs(margin[at]))
@@ -106,14 +106,14 @@ cdef void _few_samples(
 
 
 cdef int sum_leaves(Known a, const real* tag) except -1:
-    """Writes the outputs of known routes: y / divisor if summed."""
+    """Writes the outputs of known routes: per tree, or their sum over the trees divided by a.divisor."""
     cdef hf_watch watch
     cdef int threads = threads_for(a.n_samples * a.forest.n_trees)
     cdef Py_ssize_t step = samples_each(a.n_samples, threads, TOGETHER), unit, n_units
     cdef double[:, ::1] total
     if a.n_samples == 0:
         return 0
-    # A row a thread, padded so that threads do not share cache lines.
+    # One row per thread, padded so that threads do not share cache lines.
     total = np.empty((threads, TOGETHER * a.forest.n_outputs + 16 if a.summed else 1))
     start_watch(&watch)
     n_units = hf_units(&watch, (a.n_samples + step - 1) // step, threads)

@@ -1,10 +1,10 @@
-"""Gradients with a margin that is known by its body alone (margin.h; Lay et al. 2018, eq. 11).
+"""Gradients with a margin that is known only as a table of functions (margin.h; Lay et al. 2018, eq. 11).
 
 Slopes and the gradients with respect to thresholds and weights are those of gradients.pyx. Then threads share
-the trees: the samples of a tree are sorted by their vertex, and each row of grad_features is the sum of what
-their slopes pull back, in float64 in the order of the samples. Last, threads share the samples, and add what
-the slopes pull back to grad_x in the order of the trees; of images a thread takes whole ones, and sums in
-float64. Each element is computed by one thread.
+the trees: the samples of a tree are sorted by vertex, and each row of grad_features is the sum of slope times
+dr/df over the samples of its vertex, in float64 in the order of the samples. Last, threads share the samples,
+and add slope times dr/dx to grad_x in the order of the trees. For images, each thread takes whole images and
+sums in float64. Each element is computed by one thread.
 """
 
 import numpy as np
@@ -21,13 +21,13 @@ from hforest.hinge.forest cimport SAMPLES, aligned, real, samples_each, start_of
 from hforest.hinge.windows cimport add_row, fill_rows
 
 cdef enum:
-    TOGETHER = 8          # samples or vertices that a body takes in one call
-    ELEMENTS = 512        # of a row of features that are summed together: L1 holds the sums
-    PART = 64             # elements at least of the part of a tree that a thread takes
-    PAIR = 64             # elements of a row that take as long as a pair of forest.pxd
+    TOGETHER = 8          # samples or vertices that a function of the margin takes per call
+    ELEMENTS = 512        # elements of a row of features that are summed together: L1 holds the sums
+    PART = 64             # least number of elements per row when threads share the rows of a tree
+    PAIR = 64             # elements of a row whose cost equals that of a pair in forest.pxd
 
 
-# Workspace of a thread. `stop` is 0 between units.
+# Workspace of one thread. `stop` is 0 between units of work.
 cdef struct Workspace:
     double* total         # (ELEMENTS,)
     int64_t* stop         # (n_vertices,)
@@ -45,7 +45,7 @@ cdef Workspace _workspace(const MarginGradients* a, unsigned char* start) noexce
 
 
 cdef void _sort_samples(const MarginGradients* a, Py_ssize_t m, const Workspace* w) noexcept nogil:
-    """Writes the samples by their vertex in tree m, in their order, to order; those of v end at stop[v]."""
+    """Writes the samples to `order`, sorted by their vertex in tree m; those of vertex v end at stop[v]."""
     cdef Py_ssize_t n_trees = a.base.forest.n_trees, n
     cdef const int32_t* vertex = a.base.route.vertex + m
     cdef int64_t count, place = 0, i
@@ -61,12 +61,12 @@ cdef void _sort_samples(const MarginGradients* a, Py_ssize_t m, const Workspace*
 
 
 cdef inline int64_t _first_row(const MarginGradients* a, Py_ssize_t m) noexcept nogil:
-    # Of tree m in grad_features.
+    # Returns the first row of tree m in grad_features.
     return m * a.base.forest.n_vertices if a.base.vertex_start == NULL else a.base.vertex_start[m]
 
 
 cdef inline int64_t _vertex_of(const MarginGradients* a, Py_ssize_t m, int64_t row) noexcept nogil:
-    # Of a row of grad_features in tree m.
+    # Returns the vertex of a row of grad_features in tree m.
     return (row if a.base.vertex_rows == NULL else a.base.vertex_rows[row]) - m * a.base.forest.n_vertices
 
 
@@ -74,11 +74,11 @@ cdef void _add_samples(
     const MarginGradients* a, const real* x, const char* features, const real* slope, const int64_t* order,
     Py_ssize_t n, Py_ssize_t first, Py_ssize_t count, const Workspace* w, hf_watch* watch,
 ) noexcept nogil:
-    """Adds what n samples of a vertex pull back to w.total: elements first to first + count - 1 of its row.
+    """Adds slope dr/df of n samples of a vertex to w.total, elements first to first + count - 1 of its row.
 
     It adds fewer samples if the call has stopped.
 
-    x      IN, (n_samples, n_columns), or images
+    x      IN (n_samples, n_columns), or images
     order  IN (n,), the samples
     """
     cdef Py_ssize_t i = 0, j
@@ -106,7 +106,7 @@ cdef void _pull_tree(
     const MarginGradients* a, const real* x, Py_ssize_t m, Py_ssize_t first, Py_ssize_t elements,
     unsigned char* scratch, hf_watch* watch,
 ) noexcept nogil:
-    """Writes elements first to first + elements - 1, as far as there are so many, of the rows of tree m."""
+    """Writes elements first to first + elements - 1, as far as they exist, of the rows of tree m."""
     cdef const real* slope = <const real*> a.base.slope + m * a.base.n_samples
     cdef const char* features
     cdef Workspace w = _workspace(a, scratch)
@@ -138,7 +138,7 @@ cdef void _pull_tree(
 
 
 cdef void _pull_sample(const MarginGradients* a, Py_ssize_t n, const real* sample, real* grad) noexcept nogil:
-    """Writes grad (n_columns,): what the slopes of sample n pull back, in the order of the trees."""
+    """Writes grad (n_columns,): the sum of slope dr/dx of sample n, in the order of the trees."""
     cdef Py_ssize_t n_trees = a.base.forest.n_trees, m = 0
     cdef const real* slope = <const real*> a.base.slope + n
     cdef const int32_t* vertex = a.base.route.vertex + n * n_trees
@@ -170,7 +170,7 @@ cdef void _pull_image(
     const MarginGradients* a, const real* x, Py_ssize_t image, unsigned char* scratch, hf_watch* watch,
     real* grad_x,
 ) noexcept nogil:
-    """Writes grad_x of an image: a sum over windows, trees and columns in their order."""
+    """Writes grad_x of an image: a sum over windows, trees and columns, in that order."""
     cdef Py_ssize_t n_trees = a.base.forest.n_trees, n_vertices = a.base.forest.n_vertices
     cdef Py_ssize_t positions = a.base.n_samples // a.base.windows.n_images, n = image * positions, m, at
     cdef double* total = <double*> scratch
@@ -196,11 +196,11 @@ cdef void _pull_image(
 
 
 cdef int _run_features(MarginGradients* a, const real* x, int threads) except -1:
-    # Gradients with respect to features.
+    # Writes the gradient with respect to features.
     cdef hf_watch watch
     cdef Py_ssize_t n_trees = a.base.forest.n_trees, parts = 1, unit, n_units, elements, n_bytes
     cdef unsigned char[:, ::1] scratch
-    # With few trees, threads share their elements, and each sorts the samples.
+    # With few trees, several threads share the rows of a tree, and each sorts the samples.
     while threads > 1 and parts * n_trees < 4 * threads and a.width // (2 * parts) >= PART:
         parts *= 2
     elements = (a.width + parts - 1) // parts
@@ -220,7 +220,7 @@ cdef int _run_features(MarginGradients* a, const real* x, int threads) except -1
 
 
 cdef int _run_images(MarginGradients* a, const real* x, int threads) except -1:
-    # The gradient with respect to images.
+    # Writes the gradient with respect to images.
     cdef hf_watch watch
     cdef Py_ssize_t unit, n_units
     cdef Py_ssize_t n_bytes = a.base.windows.image * sizeof(double) + 2 * a.n_columns * sizeof(real)
@@ -237,7 +237,7 @@ cdef int _run_images(MarginGradients* a, const real* x, int threads) except -1:
 
 
 cdef int run_margin_backward(MarginGradients a, const real* x) except -1:
-    """Writes the gradients of a call of at least one sample.
+    """Writes all gradients of a call, which has at least one sample.
 
     x  IN (n_samples, n_columns), or images
     """

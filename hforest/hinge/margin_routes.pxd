@@ -3,15 +3,15 @@ from hforest.hinge.projection cimport hf_margin
 from hforest.hinge.windows cimport Windows
 
 
-# Trees, or ferns, with a margin of which the call knows a body alone, and the samples that they route.
+# A call that routes samples through trees or ferns by a margin that it knows only as a table of functions.
 cdef struct MarginCall:
     Forest forest            # its features are NULL
     Route route              # OUT
     const hf_margin* body
     const char* features     # IN (n_trees, n_vertices, row bytes)
-    Py_ssize_t row_bytes     # of a vertex
+    Py_ssize_t row_bytes     # per vertex
     Py_ssize_t n_samples, n_columns
-    bint windowed            # samples are windows of images
+    bint windowed            # the samples are windows of images
     Windows windows
 
 cdef MarginCall margin_call(str margin, bint fern, x, thresholds, features, weights, route, windows, taps)

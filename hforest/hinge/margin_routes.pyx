@@ -1,8 +1,8 @@
-"""Routing by a margin that is known by its body alone (margin.h; Lay et al. 2018, Alg. 3).
+"""Routing by a margin that is known only as a table of functions (margin.h; Lay et al. 2018, Alg. 3).
 
-A unit of work is a block of samples and a group of trees. All samples of the block go through one tree
-before the next, so that the samples and the tree's upper vertices stay in cache. Margins are computed at the
-vertices of a sample's path alone.
+A unit of work is a block of samples and a group of trees. All samples of the block pass one tree before the
+next, so that the samples and the top levels of the tree stay in cache. Margins are computed only at the
+vertices on the path of a sample.
 """
 
 import numpy as np
@@ -19,10 +19,10 @@ from hforest.hinge.projection cimport projection_margin
 from hforest.hinge.windows cimport fill_rows, windows_of
 
 cdef enum:
-    TOGETHER = 8          # samples on one level of a tree: their margins do not wait for each other
-    MAX_BLOCK = 256       # samples of a block at most: a tree is read once for each block
-    BLOCK_BYTES = 1 << 20  # of the input of a block at most, if 64 samples fit: L2 holds it
-    PAIR = 64             # elements of features that take as long as a pair of forest.pxd
+    TOGETHER = 8          # samples at one level of a tree, whose margins are independent of each other
+    MAX_BLOCK = 256       # samples per block at most: a tree is read once per block
+    BLOCK_BYTES = 1 << 20  # input of a block at most, unless 64 samples need more: fits in L2
+    PAIR = 64             # elements of features whose cost equals that of a pair in forest.pxd
 
 
 cdef const hf_margin* _body_of(str margin, int itemsize) except NULL:
@@ -61,7 +61,7 @@ cdef void _route_some(
         for i in range(count):
             r = <real> value[i] - t[v[i]]
             right = r > 0
-            # Strictly closer: on equal margins the vertex nearest the root stays.
+            # Strict comparison: of equal margins, the one nearest the root is kept.
             closer = level == 0 or fabs(r) < fabs(lowest[i])
             lowest[i] = r if closer else lowest[i]
             nearest[i] = v[i] if closer else nearest[i]
@@ -74,7 +74,7 @@ cdef void _route_some(
 
 
 cdef MarginCall margin_call(str margin, bint fern, x, thresholds, features, weights, route, windows, taps):
-    """Returns the struct of the arrays; thresholds or weights, windows and their taps may be None."""
+    """Returns the struct of the arrays; windows, taps, and one of thresholds and weights may be None."""
     cdef MarginCall call
     call.forest = forest_of(fern, thresholds, None, weights)
     call.forest.n_trees, call.forest.n_vertices = features.shape[:2]
@@ -102,7 +102,7 @@ cdef int route_margin(MarginCall call, const real* x) except -1:
     cdef int threads = threads_for(n * n_trees * cost)
     cdef Py_ssize_t n_blocks = (n + block - 1) // block, n_groups, n_units, unit
     cdef real[:, ::1] rows
-    # Neighbouring trees share cache lines of the result; with few blocks, smaller groups share work better.
+    # Adjacent trees share cache lines of the result; with few blocks, smaller groups balance the work better.
     while group > 1 and n_blocks * (n_trees // group) < 4 * threads and threads > 1:
         group //= 2
     n_groups = (n_trees + group - 1) // group
@@ -124,8 +124,8 @@ cdef void _route_unit(
     const MarginCall* call, const real* x, Py_ssize_t first, Py_ssize_t block, Py_ssize_t m,
     Py_ssize_t group, real* rows, hf_watch* watch,
 ) noexcept nogil:
-    # Routes of samples first to first + block - 1 in trees m to m + group - 1, as far as there are so many.
-    # rows (block, n_columns) receives the windows of images.
+    # Routes samples first to first + block - 1, as far as they exist, in trees m to m + group - 1.
+    # rows (block, n_columns) is the workspace for the windows of images.
     cdef Py_ssize_t count = min(block, call.n_samples - first), stop = min(m + group, call.forest.n_trees), n
     cdef int64_t n_steps = 0
     if call.windowed:

@@ -294,7 +294,9 @@ def forward_with_route(
         y, route = dispatch.empty(x)(shape, x.dtype), new_route(x, pairs, x.dtype)
     else:
         if not isinstance(out, tuple) or len(out) != 2 or not isinstance(out[1], tuple):
-            raise TypeError(f"out: expected (y, route), got {type(out).__name__}; pass what a call returned")
+            raise TypeError(
+                f"out: expected (y, route), got {type(out).__name__}; pass the result of an earlier call"
+            )
         dtypes = (x.dtype, np.int32, x.dtype, np.int32)
         shapes = (shape, pairs, pairs, pairs)
         y, *arrays = results(("y", *_ROUTE), (out[0], *out[1]), shapes, dtypes, inputs)
@@ -439,7 +441,9 @@ def _check_gradients(
     out: Any, inputs: dict[str, Array], learned: bool, others: dict[str, Array]
 ) -> Gradients:
     if not isinstance(out, tuple) or len(out) != 4:
-        raise TypeError(f"out: expected Gradients, got {type(out).__name__}; pass what a call returned")
+        raise TypeError(
+            f"out: expected Gradients, got {type(out).__name__}; pass the result of an earlier call"
+        )
     written = {k: a for k, a in zip(inputs, out, strict=True) if k != "features" or learned}
     names, shapes = tuple(f"grad_{k}" for k in written), tuple(inputs[k].shape for k in written)
     dtypes = (inputs["x"].dtype,) * len(names)

@@ -10,5 +10,5 @@ cdef extern from "hinge/margin.h" nogil:
             int count, const void** samples, const void* features, const double* slope, Py_ssize_t first,
             Py_ssize_t n, double* total) noexcept nogil
 
-# Returns the margin r = f . x - t for numbers of itemsize bytes, by the vector body of the path in use.
+# Returns the margin r = f . x - t for elements of itemsize bytes; its functions are those of the vector path.
 cdef const hf_margin* projection_margin(int itemsize) noexcept nogil

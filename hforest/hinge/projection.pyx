@@ -1,5 +1,7 @@
-"""The margin with an inner product at each vertex, r = f . x - t. Lay et al. 2018 have a
-pool of inner products instead (Fig. 2b, section 5); one a vertex is that of Kontschieder et al. 2015.
+"""The margin with an inner product at each vertex, r = f . x - t.
+
+Lay et al. 2018 have a pool of inner products instead (Fig. 2b, section 5); Kontschieder et al. 2015 have one
+inner product per vertex.
 """
 
 from hforest.core.machine cimport simd_path
@@ -9,7 +11,7 @@ cdef extern from "hinge/simd/projection.h" nogil:
     const hf_margin* hf_projection_of(int path, int itemsize)
 
 cdef enum:
-    LANES = 8             # partial sums of an inner product: element k goes to k % LANES
+    LANES = 8             # partial sums of an inner product: element k is added to lane k % LANES
 
 cdef hf_margin single, wide
 single.values, single.pull_x, single.pull_features = _values_f32, _pull_x_f32, _pull_features_f32
@@ -24,7 +26,7 @@ cdef const hf_margin* projection_margin(int itemsize) noexcept nogil:
 
 
 cdef inline double _inner_product(const real* a, const real* b, Py_ssize_t n) noexcept nogil:
-    # Of n elements; the partial sums are added in the order of gradients.pyx.
+    # Returns the inner product of n elements; the partial sums are added in the order of gradients.pyx.
     cdef double lane[LANES]
     cdef Py_ssize_t k = 0, i
     for i in range(LANES):

@@ -127,7 +127,7 @@ def rounded(name: str, a: Array, dtype: np.dtype) -> Array:
     if not bool(dispatch.array_module(converted).isfinite(converted).all()):
         raise ValueError(
             f"{name}: expected margins and targets whose leaf weights are in the range of {dtype}, got "
-            "others; scale x, or the targets, to deviation 1, or pass a larger l2"
+            "larger ones; scale x or the targets to standard deviation 1, or pass a larger l2"
         )
     return converted
 
@@ -210,7 +210,7 @@ def fit_weights(
     dtype = check_leaves(leaf, margin, sizes)
     n_samples = sizes["n_samples"]
     if n_samples < 1:
-        raise ValueError("leaf: expected at least 1 sample, got none; pass routes of samples to learn from")
+        raise ValueError("leaf: expected at least 1 sample, got none; pass the routes of at least one sample")
     check.finite("margin", margin)
     n_leaves = check.integer("n_leaves", n_leaves, 1, 2**check.MAX_DEPTH)
     check.indices("leaf", leaf, n_leaves, "n_leaves")

@@ -2,15 +2,15 @@ from hforest.hinge.forest cimport Forest, Route, real
 from hforest.hinge.windows cimport Windows
 
 
-# What a call routes, and what it writes.
+# The input and the results of a routing call.
 cdef struct Call:
     Forest forest
-    Route route           # OUT, or NULL
+    Route route           # OUT, or NULL pointers
     void* y               # OUT real, or NULL
     bint summed           # y is (n_samples, n_outputs), else (n_samples, n_trees, n_outputs)
     double divisor
     Py_ssize_t n_samples, n_features
-    bint windowed         # samples are windows of images, features are taps
+    bint windowed         # the samples are windows of images, the features are taps
     Windows windows
 
 cdef Call call_of(

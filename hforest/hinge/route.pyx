@@ -1,17 +1,17 @@
-"""Routing of samples (Lay et al. 2018, Alg. 3, HingeTreeTraversal), and what is written of their routes.
+"""Routing of samples (Lay et al. 2018, Alg. 3, HingeTreeTraversal), and the results computed from routes.
 
-A unit of work is a block of samples and some trees. It goes through the trees in groups of 16, whose routes
-stay in cache until they are written: transposed to the rows of the result, or as outputs (Lay et al. 2018,
-eq. 10), or both.
+A unit of work is a block of samples and some trees. The trees are processed in groups of 16, whose routes
+stay in cache until they are transposed to the rows of the result, or used for outputs (Lay et al. 2018, eq.
+10), or both.
 
 way     when                                                         side by side             input
-PLAIN   no vectors, or so few samples or trees that tiles cost more  -                        rows
+PLAIN   no vectors, or too few samples or trees for tiles to pay     -                        rows
 TILES   at least 32 samples (ferns: 8)                               32 samples in one tree   tiles
 ROWS    fewer samples, in trees                                      one sample in 16 trees   rows
 
-Tiles and rows of windows of images are made of the images, a block at a time (windows.pyx).
+Tiles and rows of windows are copied from the images one block at a time (windows.pyx).
 
-Each element is computed by one thread, and all ways give the same bits.
+Each element is computed by one thread, and all ways are bit-identical.
 """
 
 import numpy as np
@@ -42,10 +42,10 @@ cdef extern from "hinge/simd/route.h" nogil:
     hf_router hf_row_router(int path, int itemsize)
 
 cdef enum:
-    MAX_BLOCK = 256       # samples of a block at most: a tree is read once for each block
-    BLOCK_BYTES = 1 << 20  # of the input of a block at most, if 64 samples fit: L2 holds it
-    SUM_BYTES = 1 << 18   # of the sums of a block at most, if 32 samples fit
-    COLUMNS = 256         # of a tile that one thread transposes, where several do
+    MAX_BLOCK = 256       # samples per block at most: a tree is read once per block
+    BLOCK_BYTES = 1 << 20  # input of a block at most, unless 64 samples need more: fits in L2
+    SUM_BYTES = 1 << 18   # sums of a block at most, unless 32 samples need more
+    COLUMNS = 256         # columns of a tile that one thread transposes, if several share a tile
 
 cdef enum Way:
     PLAIN
@@ -53,7 +53,7 @@ cdef enum Way:
     ROWS
 
 
-# How a call is carried out.
+# How a call is executed.
 cdef struct Plan:
     Way way
     int path, threads
@@ -62,11 +62,11 @@ cdef struct Plan:
     Py_ssize_t tile_bytes, sum_bytes, result_bytes
 
 
-# Workspace of a thread.
+# Workspace of one thread.
 cdef struct Workspace:
-    void* tiles           # (n_tiles, n_features, HF_TILE) real, of the block; or rows of windows
+    void* tiles           # real (n_tiles, n_features, HF_TILE), or rows (block, n_features) of windows
     double* total         # (block, n_outputs)
-    Group group           # of GROUP trees and the block
+    Group group           # routes of GROUP trees and the samples of the block
 
 
 cdef Plan _plan(const Call* call) noexcept nogil:
@@ -80,17 +80,17 @@ cdef Plan _plan(const Call* call) noexcept nogil:
     elif not forest.fern and n < HF_TILE:
         plan.way, plan.router = ROWS, hf_row_router(plan.path, forest.itemsize)
     elif n < 8 or (not call.windowed and call.n_features > 8 * forest.n_trees * forest.depth):
-        # Transposing an element of the input costs about as much as a level of a pair.
+        # Transposing one element of the input costs about as much as one level of a (sample, tree) pair.
         plan.way = PLAIN
     block = min(block, max(<Py_ssize_t> 64, BLOCK_BYTES // row))
     if call.summed:
         block = min(block, max(<Py_ssize_t> HF_TILE, SUM_BYTES // (8 * forest.n_outputs)))
         if plan.threads > 1:
             block = min(block, max(<Py_ssize_t> HF_TILE, n // (4 * plan.threads)))
-    # Whole tiles.
+    # A block consists of whole tiles.
     plan.block = min((n + HF_TILE - 1) // HF_TILE, block // HF_TILE) * HF_TILE
     plan.n_blocks = (n + plan.block - 1) // plan.block
-    # Threads share blocks of samples and, where these are few, groups of trees too.
+    # Threads share blocks of samples and, if there are few blocks, groups of trees too.
     plan.tree_step = forest.n_trees
     if plan.threads > 1 and plan.n_blocks < 4 * plan.threads and not call.summed:
         plan.tree_step = (forest.n_trees * plan.n_blocks // (2 * plan.threads) + GROUP) // GROUP * GROUP
@@ -102,7 +102,7 @@ cdef Plan _plan(const Call* call) noexcept nogil:
 
 
 cdef Workspace _workspace(const Plan* plan, unsigned char* start) noexcept nogil:
-    # The results of a tree or, in ROWS, of a sample are neighbours.
+    # The routes of one tree are contiguous; in ROWS, those of one sample.
     cdef Workspace w
     start += 127 - (<size_t> start + 127) % 128
     w.tiles, w.total = start, <double*> (start + plan.tile_bytes)
@@ -118,7 +118,7 @@ cdef void _fill_tile(
     const Call* call, const Plan* plan, const real* x, Py_ssize_t sample, Py_ssize_t first, Py_ssize_t last,
     real* tile,
 ) noexcept nogil:
-    # Writes features first to last - 1 of HF_TILE samples from `sample` on; lanes without a sample hold 0.
+    # Writes features first to last - 1 of the HF_TILE samples that begin at `sample`; unused lanes are 0.
     cdef Py_ssize_t f, s, n = min(call.n_samples - sample, <Py_ssize_t> HF_TILE)
     if call.windowed:
         fill_tile(&call.windows, x, sample, n, first, last, tile)
@@ -136,7 +136,7 @@ cdef void _fill_tile(
 cdef void _fill_together(
     const Call* call, const Plan* plan, const real* x, real* tiles, hf_watch* watch
 ) noexcept nogil:
-    # The tiles of all samples; threads share the features of each.
+    # Writes the tiles of all samples; threads share the features of each tile.
     cdef Py_ssize_t n_features = call.n_features, parts = (n_features + COLUMNS - 1) // COLUMNS
     cdef Py_ssize_t n_units = (call.n_samples + HF_TILE - 1) // HF_TILE * parts, unit, s, f
     for unit in prange(
@@ -153,7 +153,7 @@ cdef void _route_plain(
     const Forest* forest, const real* x, Py_ssize_t n_features, Py_ssize_t tree, const Group* group,
     Py_ssize_t at,
 ) noexcept nogil:
-    """Routes the group's samples in one tree or fern, by the loop whose bits all others have.
+    """Routes the group's samples in one tree or fern, by the loop to which all others are bit-identical.
 
     x      IN (n, n_features)
     group  OUT leaf, margin and vertex, from element `at` on
@@ -170,7 +170,7 @@ cdef void _route_plain(
         for _level in range(forest.depth):
             r = x[f[v]] - t[v]
             right = r > 0
-            # Strictly closer: on equal margins the vertex nearest the root stays.
+            # Strict comparison: of equal margins, the one nearest the root is kept.
             if fabs(r) < fabs(lowest):
                 lowest = r
                 nearest = v
@@ -188,7 +188,7 @@ cdef void _route_group(
     """Routes the group's samples in trees first to first + n_trees - 1.
 
     x      IN (n, n_features)
-    tiles  IN (n_tiles, n_features, HF_TILE), in TILES alone
+    tiles  IN (n_tiles, n_features, HF_TILE), read only in TILES
     group  OUT the routes
     """
     cdef const Forest* forest = &call.forest
@@ -210,7 +210,7 @@ cdef void _route_group(
             continue
         at = (first + j) * forest.n_vertices
         trees.thresholds, trees.features = <const real*> forest.thresholds + at, forest.features + at
-        # The next tree is prefetched where there are enough samples to read most of its lines.
+        # The next tree is prefetched if there are enough samples to read most of its cache lines.
         if forest.n_vertices <= 8 * group.n and first + j + 1 < forest.n_trees:
             hf_fetch(<const real*> trees.thresholds + forest.n_vertices, forest.n_vertices * sizeof(real))
             hf_fetch(trees.features + forest.n_vertices, forest.n_vertices * sizeof(int32_t))
@@ -226,7 +226,7 @@ cdef void _route_group(
 cdef void _store_group(
     const Call* call, const Plan* plan, const Group* group, Py_ssize_t at, real* margin
 ) noexcept nogil:
-    """Writes the routes of a group, from element `at` of the results on; margin is call.route's."""
+    """Writes the routes of a group to the results, from element `at` on; margin is that of call.route."""
     cdef const Route* route = &call.route
     cdef Py_ssize_t step = call.forest.n_trees, count = group.n_trees, s
     if plan.way == ROWS:
@@ -244,7 +244,7 @@ cdef void _run_unit(
     const Call* call, const Plan* plan, Py_ssize_t unit, const real* x, const real* tiles,
     unsigned char* scratch, hf_watch* watch,
 ) noexcept nogil:
-    # tiles: of all samples, or NULL.
+    # tiles  IN of all samples, or NULL.
     cdef const Forest* forest = &call.forest
     cdef Workspace w = _workspace(plan, scratch)
     cdef Py_ssize_t start = unit // plan.n_parts * plan.block, m = unit % plan.n_parts * plan.tree_step, s = 0
@@ -291,7 +291,7 @@ cdef void _run_unit(
 
 
 cdef int run(Call call, const real* x) except -1:
-    """Routes all samples of a call, and writes what it asks for.
+    """Routes all samples of a call, and writes the results that it requests.
 
     x  IN (n_samples, n_features), or images
     """
@@ -307,7 +307,7 @@ cdef int run(Call call, const real* x) except -1:
         return 0
     plan = _plan(&call)
     if call.summed and plan.n_blocks < plan.threads:
-        # Threads share the trees of few samples, and then the samples.
+        # With few samples, threads first share the trees, and then the samples.
         known.forest, known.n_samples, known.summed = call.forest, call.n_samples, True
         known.divisor, known.y = call.divisor, call.y
         route = None
@@ -323,7 +323,7 @@ cdef int run(Call call, const real* x) except -1:
     n_bytes = 128 + plan.tile_bytes + plan.sum_bytes + 3 * plan.result_bytes
     scratch = np.empty((plan.threads, n_bytes), np.uint8)
     if plan.way == TILES and plan.n_parts > 1:
-        # Threads share the trees of a block, whose input is transposed once for all of them.
+        # Several threads share the trees of a block; its input is transposed once for all of them.
         n_tiles = (call.n_samples + HF_TILE - 1) // HF_TILE
         shared = np.empty(n_tiles * HF_TILE * call.n_features + 128 // sizeof(real), dtype)
         tiles = &shared[0]
@@ -344,7 +344,7 @@ cdef int run(Call call, const real* x) except -1:
 cdef Call call_of(
     bint fern, x, thresholds, features, weights, double divisor, y, route, windows, taps
 ):
-    """Returns what a call routes and writes; weights, y, route, windows and their taps may be None."""
+    """Returns the struct of a call; weights, y, route, windows and their taps may be None."""
     cdef Call call
     call.forest, call.route = forest_of(fern, thresholds, features, weights), route_of(route)
     call.y, call.summed, call.divisor = start_of(y), y is not None and y.ndim == 2, divisor

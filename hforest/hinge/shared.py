@@ -175,8 +175,8 @@ def named_route(route: Any) -> dict[str, Array]:
     """Returns the three arrays of a route by their names in messages, after a check of their number."""
     if not isinstance(route, tuple) or len(route) != 3:
         raise TypeError(
-            f"route: expected (leaf, margin, vertex), got {type(route).__name__}; pass what traverse or "
-            "forward_with_route returned"
+            f"route: expected (leaf, margin, vertex), got {type(route).__name__}; pass the route that "
+            "traverse or forward_with_route returned"
         )
     return {"route.leaf": route[0], "route.margin": route[1], "route.vertex": route[2]}
 

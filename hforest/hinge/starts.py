@@ -291,8 +291,8 @@ def greedy_init(
         weights = _fit_leaves(host, targets - targets.mean(axis=0), thresholds, features).astype(dtype)
     if not np.isfinite(weights).all():
         raise ValueError(
-            f"x: expected samples and targets whose leaf weights are in the range of {dtype}, got others; "
-            "scale x, or the targets, to deviation 1"
+            f"x: expected samples and targets whose leaf weights are in the range of {dtype}, got larger "
+            "ones; scale x or the targets to standard deviation 1"
         )
     asarray = dispatch.array_module(x).asarray
     return Parameters(

@@ -1,8 +1,8 @@
-"""Steps of training with exact Adam, which move what a batch touches (training.py).
+"""Training steps with exact Adam that update only the parameters that a batch reads (training.py).
 
 Before a batch is evaluated, the leaves and deep vertices that it reads take the steps that they missed.
-Afterwards the trees are gone through one by one: sums over the samples of a leaf, and Adam's step of the leaf
-while its row is in cache. Steps are in place and finish, whatever signals come.
+Afterwards the trees are processed one by one: sums over the samples of a leaf, then Adam's step of the leaf
+while its row is in cache. Steps are in place, so they run to the end even if a signal arrives.
 """
 
 import numpy as np
@@ -28,19 +28,19 @@ cdef extern from "core/watch.h" nogil:
     void hf_start_watch(hf_watch* watch, int is_main_thread)
 
 cdef enum:
-    EAGER = 1023          # vertices of a tree that move at every step: training.EAGER
+    EAGER = 1023          # vertices per tree that move at every step; equals shared.EAGER
     EAGER_LEVELS = 10
-    AHEAD = 8             # samples from the prefetch of a leaf's row to its use
+    AHEAD = 8             # samples between the prefetch of a leaf's row and its use
 
 
-# Adam's moments of parameters, and the step that each row of them has reached.
+# Adam's moments of a parameter array, and the last step that each of its rows has taken.
 cdef struct Moments:
     void* m               # shape and dtype of the parameters
     void* v
     int64_t* last         # (n_trees, n_vertices) or (n_trees, n_leaves)
 
 
-# A step of a forest.
+# One training step of a forest.
 cdef struct Step:
     Forest forest
     Moments thresholds, weights
@@ -50,7 +50,7 @@ cdef struct Step:
 
 
 cdef int _fill(Step* a, fern, parameters, state, step, settings, double bias1, double bias2) except -1:
-    # The settings' tables have to outlive the struct.
+    # The struct points into the tables in `settings`, which the caller keeps alive.
     lr, beta1, beta2, eps, missed = settings
     a.forest, a.step, a.path = forest_of(fern, parameters[0], parameters[1], parameters[2]), step, simd_path()
     a.adam = adam_settings(parameters[0].itemsize, lr, beta1, beta2, eps, bias1, bias2)
@@ -67,7 +67,7 @@ cdef int _fill(Step* a, fern, parameters, state, step, settings, double bias1, d
 cdef inline void _pass(
     const Step* a, const Moments* moments, real* param, Py_ssize_t row, Py_ssize_t n, int64_t reach
 ) noexcept nogil:
-    # Takes the missed steps, up to `reach`, of a row of n numbers.
+    # Takes the missed steps of one row of n elements, up to step `reach`.
     adam_pass(
         param + row * n, <real*> moments.m + row * n, <real*> moments.v + row * n, n,
         moments.last[row], reach, &a.adam,
@@ -79,11 +79,10 @@ cdef void _descend_tree(
     const Step* a, const real* x, Py_ssize_t n_samples, Py_ssize_t n_features, Py_ssize_t tree,
     const Route* route,
 ) noexcept nogil:
-    """Goes on with the routes of all samples in one tree, from level EAGER_LEVELS on (Lay et al. 2018,
-    Alg. 3).
+    """Continues the routes of all samples in one tree from level EAGER_LEVELS on (Lay et al. 2018, Alg. 3).
 
-    A vertex is brought up to date when a sample reaches it. Level by level, so that what a sample reads next
-    is prefetched while the others are processed.
+    A vertex takes its missed steps when a sample reaches it. The loop runs level by level, so that the next
+    vertex of a sample is prefetched while the other samples are processed.
     """
     cdef Py_ssize_t n, n_trees = a.forest.n_trees, pair, row, start = tree * a.forest.n_vertices
     cdef real* thresholds = <real*> a.forest.thresholds
@@ -95,7 +94,7 @@ cdef void _descend_tree(
         for n in range(n_samples):
             pair = n * n_trees + tree
             row = start + ((<int32_t> 1 << level) - 1) + route.leaf[pair]
-            # Without a first moment a vertex does not move, however many steps it has missed.
+            # With a first moment of 0 a vertex does not move, regardless of the number of steps it missed.
             if first_moment[row] != 0 and a.thresholds.last[row] < a.step - 1:
                 _pass(a, &a.thresholds, thresholds, row, 1, a.step - 1)
             r = x[n * n_features + a.forest.features[row]] - thresholds[row]
@@ -116,7 +115,7 @@ cdef void _descend_tree(
 cdef void _catch_up_tree(
     const Step* a, Py_ssize_t n_samples, Py_ssize_t tree, const int32_t* leaf, real* weights
 ) noexcept nogil:
-    # Leaves that the samples reach take their missed steps: the first sample of a leaf brings it up to date.
+    # Leaves that samples reach take their missed steps when the first of these samples is processed.
     cdef Py_ssize_t n, n_outputs = a.forest.n_outputs, n_trees = a.forest.n_trees, row
     cdef int64_t* last = a.weights.last + tree * a.forest.n_leaves
     weights += tree * a.forest.n_leaves * n_outputs
@@ -141,7 +140,6 @@ cdef void _catch_up_tree(
 cdef void _catch_up(
     const Step* a, const real* x, Py_ssize_t n_samples, Py_ssize_t n_features, const Route* route
 ) noexcept nogil:
-    # Threads share the trees.
     cdef Py_ssize_t m
     for m in prange(
         a.forest.n_trees, schedule="dynamic", chunksize=GROUP,
@@ -153,10 +151,11 @@ cdef void _catch_up(
 
 
 cdef int catch_up(fern, x, parameters, state, step, settings, route) except -1:
-    """Routes a batch; what it reads takes its missed steps up to step - 1 first.
+    """Routes a batch; the parameters that it reads first take their missed steps, up to step - 1.
 
-    parameters  (thresholds, features, weights); state an AdamState; both are changed in place
-    settings    (lr, beta1, beta2, eps, missed), the last from optim.tables
+    parameters  IN and OUT (thresholds, features, weights); features do not change
+    state       IN and OUT, an AdamState
+    settings    (lr, beta1, beta2, eps, missed); `missed` comes from optim.tables
     route       OUT
     """
     cdef Step a
@@ -177,18 +176,18 @@ cdef int catch_up(fern, x, parameters, state, step, settings, route) except -1:
 
 # -------------------------------------------------------------------------------------- after a batch
 
-# Workspace of a thread. Sums, marks and gradients are 0 between trees.
+# Workspace of one thread. Sums, marks and gradients are 0 between trees.
 cdef struct Workspace:
     double* by_leaf       # (n_leaves, n_outputs)
     double* by_vertex     # (n_vertices,)
     unsigned char* seen   # (n_leaves,)
-    void* eager           # (EAGER,) real: gradients of the first levels
+    void* eager           # (EAGER,) real: gradients of the vertices below EAGER
     void* row             # (n_outputs,) real: the gradient of a leaf
     Columns columns
 
 
 cdef Py_ssize_t _workspace(const Gradients* g, Workspace* w, unsigned char* start) noexcept nogil:
-    # Returns the bytes of a workspace, which begins at `start`.
+    # Lays out a workspace that begins at `start`, and returns its size in bytes.
     cdef const Forest* forest = &g.forest
     cdef Py_ssize_t n = 0
     w.by_leaf = <double*> start
@@ -214,7 +213,7 @@ cdef void _move_leaves(
     const Step* a, Py_ssize_t tree, const Workspace* w, const int32_t* leaf, Py_ssize_t n_samples,
     double divisor, real* weights,
 ) noexcept nogil:
-    # Adam's step of the leaves that samples reach.
+    # Takes Adam's step of the leaves that samples reach.
     cdef Py_ssize_t n, row, n_outputs = a.forest.n_outputs
     cdef real* grad = <real*> w.row
     for n in range(n_samples):
@@ -237,13 +236,13 @@ cdef void _move_vertices(
     const Step* a, Py_ssize_t tree, const Workspace* w, const int32_t* vertex, Py_ssize_t n_samples,
     real* thresholds,
 ) noexcept nogil:
-    # Adam's step of all vertices of the first levels, and of the deeper ones that have a gradient.
+    # Takes Adam's step of all vertices below EAGER, and of those deeper vertices that have a gradient.
     cdef Py_ssize_t n, start = tree * a.forest.n_vertices, row
     cdef real* m = <real*> a.thresholds.m
     cdef real* v = <real*> a.thresholds.v
     cdef real* eager = <real*> w.eager
     cdef real grad
-    # A vertex may occur more than once: its sum is used, and set to 0, the first time.
+    # A vertex may occur several times: the first occurrence uses its sum and sets it to 0.
     for n in range(n_samples):
         row = start + vertex[n]
         if vertex[n] < EAGER:
@@ -267,7 +266,7 @@ cdef void _move_vertices(
 cdef void _step_group(
     const Step* a, const Gradients* g, Py_ssize_t first, unsigned char* scratch, real* slopes
 ) noexcept nogil:
-    # A step of GROUP trees, and the slopes (n_trees, n_samples) of the samples in them.
+    # Takes a step of GROUP trees, and writes the slopes (n_trees, n_samples) of the samples in them.
     cdef Py_ssize_t n = g.n_samples, n_trees = a.forest.n_trees, n_outputs = a.forest.n_outputs, j, row
     cdef Py_ssize_t count = min(<Py_ssize_t> GROUP, n_trees - first)
     cdef Workspace w
@@ -280,7 +279,7 @@ cdef void _step_group(
     visits.n, visits.n_outputs, visits.step, visits.divisor = n, n_outputs, n_outputs, g.divisor
     visits.grad_y, visits.total, visits.n_next = g.grad_y, w.by_leaf, 3
     for j in range(count):
-        # Rows of the next tree are prefetched while this one is processed.
+        # Rows of the next tree are prefetched while this tree is processed.
         row = min(first + j + 1, n_trees - 1) * a.forest.n_leaves * n_outputs
         visits.next_leaf = w.columns.leaf + (j + 1) * step if j + 1 < count else NULL
         visits.next_rows[0] = <const real*> a.forest.weights + row
@@ -302,7 +301,7 @@ cdef int _step(Step* a, Gradients* g, const real* tag) except -1:
     cdef unsigned char[:, ::1] scratch = np.zeros((threads, _workspace(g, &w, NULL)), np.uint8)
     slope = np.empty((n_trees, g.n_samples), np.float32 if real is float else np.float64)
     g.slope = start_of(slope)
-    # No look for signals.
+    # Steps are in place: no signal may end them early.
     hf_start_watch(&no_signals, False)
     with nogil:
         for i in prange((n_trees + GROUP - 1) // GROUP, schedule="dynamic", num_threads=threads):
@@ -312,13 +311,14 @@ cdef int _step(Step* a, Gradients* g, const real* tag) except -1:
 
 
 cdef int step_back(grad_y, route, parameters, state, step, settings, double divisor, grad_x) except -1:
-    """Writes grad_x (Lay et al. 2018, eq. 11) and takes step `step` of Adam; arguments as catch_up has them,
-    route IN.
+    """Writes grad_x (Lay et al. 2018, eq. 11) and takes step number `step` of Adam.
+
+    The other arguments are those of catch_up, with route IN.
     """
     cdef Step a
     cdef Gradients g
     if grad_y.shape[0] == 0:
-        # The thresholds of the first levels move all the same, as with a sample whose gradient is zero.
+        # Without samples, thresholds below EAGER still move, as they do for a sample with zero gradient.
         n_trees, dtype = len(parameters[0]), grad_x.dtype
         widths = (grad_y.shape[1], n_trees, grad_x.shape[1])
         grad_y, margin, grad_x = (np.zeros((1, width), dtype) for width in widths)

@@ -1,4 +1,4 @@
-"""Rows that a batch touches: distinct leaves or vertices of each tree, and samples in each leaf."""
+"""Rows that a batch touches: distinct leaves or vertices per tree, and the number of samples in each leaf."""
 
 import numpy as np
 
@@ -15,20 +15,20 @@ cdef extern from "hinge/bits.h" nogil:
     int hf_lowest_bit(uint64_t word)
 
 cdef enum:
-    BYTE_SLOTS = 2048     # slots up to which a byte marks each: L1 holds those of a group
-    BYTES_EACH = 2        # of a sample at most: with more, reading the marks costs more than setting them
-    AHEAD = 32            # samples from the prefetch of their indices to their use
+    BYTE_SLOTS = 2048     # slots up to which one byte marks each: L1 holds the marks of a group
+    BYTES_EACH = 2        # bytes of marks per sample at most: more cost more to scan than to set
+    AHEAD = 32            # samples between the prefetch of their indices and their use
 
 
 cdef Py_ssize_t _list_bytes(
     const unsigned char* seen, Py_ssize_t n_slots, int64_t offset, Py_ssize_t capacity, int64_t* rows
 ) noexcept nogil:
-    # Writes offset + the number of each marked slot; returns the number of them, at most `capacity`.
+    # Writes offset + slot for each marked slot; returns the number of values written, at most `capacity`.
     cdef Py_ssize_t slot, i = 0
     for slot in range(n_slots):
         if i == capacity:
             break
-        # Written whether marked or not: no branch depends on the data.
+        # The write is unconditional, so that no branch depends on the data.
         rows[i] = offset + slot
         i += seen[slot]
     return i
@@ -37,7 +37,7 @@ cdef Py_ssize_t _list_bytes(
 cdef Py_ssize_t _list_bits(
     const uint64_t* seen, Py_ssize_t n_words, int64_t offset, int64_t* rows
 ) noexcept nogil:
-    # Writes offset + the number of each set bit, in ascending order; returns the number of them.
+    # Writes offset + the position of each set bit, in ascending order; returns the number of values written.
     cdef Py_ssize_t word, i = 0
     cdef uint64_t left
     for word in range(n_words):
@@ -53,7 +53,7 @@ cdef void _touched_group(
     const int32_t[:, ::1] index, Py_ssize_t n_slots, Py_ssize_t first, bint by_bytes, unsigned char* seen,
     int64_t[::1] start, int64_t[::1] rows,
 ) noexcept nogil:
-    # The rows of tree m are written at m * capacity, and their number at start[m + 1].
+    # Writes the rows of tree m from m * capacity on, and their number to start[m + 1].
     cdef Py_ssize_t n_words = (n_slots + 63) // 64, n_samples = index.shape[0], n_trees = index.shape[1], s, j
     cdef Py_ssize_t count = min(<Py_ssize_t> GROUP, n_trees - first), capacity = rows.shape[0] // n_trees
     cdef uint64_t* bits = <uint64_t*> seen
@@ -63,7 +63,7 @@ cdef void _touched_group(
         value = &index[s, first]
         if s + AHEAD < n_samples:
             hf_fetch(value + AHEAD * n_trees, count * sizeof(int32_t))
-        # A store of a byte does not wait for the one before, as a bit of the same word does.
+        # Stores of bytes are independent; setting a bit waits for the previous store to the same word.
         if by_bytes:
             for j in range(count):
                 seen[j * n_slots + value[j]] = 1
@@ -99,15 +99,15 @@ cdef void _touched(
 
 
 cdef int touched_rows(index, n_slots, start, rows) except -1:
-    """Writes the distinct values of each index[:, m], as rows m * n_slots + value, at start[m]:start[m + 1].
+    """Writes the distinct values of each index[:, m] as rows m * n_slots + value, at start[m]:start[m + 1].
 
-    The values of a tree are ascending.
+    The rows of a tree are in ascending order.
     """
     cdef hf_watch watch
     if index.shape[0] == 0:
         start[...] = 0
         return 0
-    # A byte a slot, or a bit, for the trees of a group.
+    # One byte or one bit per slot, for each tree of a group.
     by_bytes = n_slots <= min(BYTE_SLOTS, BYTES_EACH * index.shape[0])
     n_bytes = n_slots if by_bytes else (n_slots + 63) // 64 * 8
     seen = np.empty((threads_for(index.size), GROUP * n_bytes), np.uint8)

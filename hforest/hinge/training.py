@@ -155,15 +155,15 @@ def _check_parameters(thresholds: FloatArray, weights: FloatArray) -> None:
 
 
 def _check_state(parameters: dict[str, FloatArray], state: AdamState) -> dict[str, FloatArray]:
-    check.instance("state", state, AdamState, "an AdamState", "adam_state(thresholds, weights) makes one")
+    check.instance("state", state, AdamState, "an AdamState", "call adam_state(thresholds, weights)")
     arrays = {}
     for name in parameters:
         for part in ("m", "v", "last")[: 2 if name == "features" else 3]:
             a = getattr(state, f"{name}_{part}")
             if a is None:
                 raise TypeError(
-                    f"state.{name}_{part}: expected an array, got None; adam_state(thresholds, weights, "
-                    "features) makes the state of a margin whose features are learned"
+                    f"state.{name}_{part}: expected an array, got None; call adam_state(thresholds, "
+                    "weights, features) for a margin whose features are learned"
                 )
             arrays[f"state.{name}_{part}"] = a
     check.same_device(thresholds=parameters["thresholds"], **arrays)

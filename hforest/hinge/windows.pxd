@@ -4,19 +4,19 @@ from hforest.core.machine cimport hf_watch
 from hforest.hinge.forest cimport real
 
 
-# What routing reads of images: a sample is the window of an image at one output position, and a column is a
-# tap, a channel at one place of the window. A window that reaches beyond its image reads zeros there.
+# Layout of the images that routing reads. A sample is the window of an image at one output position. A column
+# is a tap: a channel at one place of the window. A tap outside of the image reads 0.
 cdef struct Windows:
     Py_ssize_t n_images, n_taps
-    Py_ssize_t image              # numbers of an image: channels * size[0] * size[1] * size[2]
+    Py_ssize_t image              # elements of an image: channels * size[0] * size[1] * size[2]
     Py_ssize_t size[3]
     Py_ssize_t out[3]             # output positions along each axis; samples are in C order of (image, *out)
     Py_ssize_t stride[3]
     Py_ssize_t padding[3]
-    const int64_t* taps           # IN (n_taps, 4): place in the image from the window's corner, and by axis
+    const int64_t* taps           # IN (n_taps, 4): index in the image from the corner, and offset per axis
 
 
-# The slopes that go back to images.
+# The slopes that the gradient with respect to images sums.
 cdef struct Slopes:
     Py_ssize_t n_trees, n_vertices, n_samples
     const int32_t* features       # IN (n_trees, n_vertices), taps

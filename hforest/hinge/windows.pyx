@@ -1,13 +1,14 @@
-"""Windows of images as the samples of a traversal, by index arithmetic: no array of all windows is made.
+"""Windows of images as the samples of a traversal. Windows are addressed by index arithmetic and never copied
+into one array.
 
-A window is the part of an image below a kernel at one output position. Routing reads its numbers from a tile
-of 32 windows that stays in cache, as it does for rows:
+A window is the part of an image that the kernel covers at one output position. Routing reads its values from
+a tile of 32 windows that stays in cache, as it does for rows:
 
     image (channels, height, width)         tile (n_taps, 32)
     . . . . . . .                           tap (c, a, b):  x[c, i + a, j + b]  x[c, i + a, j + 1 + b]  ...
     . [a b c] . .   windows at (i, j),
-    . [d e f] . .   (i, j + 1), ...         with stride 1 a row of the tile is a stretch of a row of
-    . . . . . . .                           the image
+    . [d e f] . .   (i, j + 1), ...         with stride 1, a row of the tile is a contiguous part of a
+    . . . . . . .                           row of the image
 """
 
 import numpy as np
@@ -20,21 +21,21 @@ from hforest.core.machine cimport hf_begin, hf_end, hf_stopped_after, hf_units, 
 from hforest.hinge.forest cimport start_of, transpose
 
 cdef extern from "hinge/simd/route.h" nogil:
-    enum: HF_TILE  # a constant: sizes of arrays may be it
+    enum: HF_TILE  # an enum, so that it can be the size of an array
 
 cdef enum:
-    TOGETHER = 16         # samples whose slopes are transposed together: a cache line of float32
+    TOGETHER = 16         # samples whose slopes are transposed together: one cache line of float32
 
 
-# Neighbouring windows of a row of output positions.
+# Adjacent windows in one row of output positions.
 cdef struct Run:
     Py_ssize_t lane, count
-    Py_ssize_t base       # place of the first window's corner in x; windows are stride[2] numbers apart
-    Py_ssize_t corner[3]  # its place along each axis, below 0 in the padding
+    Py_ssize_t base       # index of the first window's corner in x; windows are stride[2] elements apart
+    Py_ssize_t corner[3]  # position of that corner along each axis, negative in the padding
 
 
 cdef Windows windows_of(windows, Py_ssize_t n_images, taps):
-    """Returns the struct of the shape of windows, geometry.py's NamedTuple, and taps (n_taps, 4) int64."""
+    """Returns the struct of `windows`, a Geometry of core/windows.py, and of taps (n_taps, 4) int64."""
     cdef Windows w
     cdef int axis
     for axis in range(3):
@@ -46,7 +47,7 @@ cdef Windows windows_of(windows, Py_ssize_t n_images, taps):
 
 
 cdef inline void _corner(const Windows* w, Py_ssize_t sample, Run* run) noexcept nogil:
-    # The corner of a sample's window, and how many windows follow in its row of output positions.
+    # Writes the corner of a sample's window, and the number of windows from it to the end of its row.
     cdef Py_ssize_t at = sample, place[3]
     cdef int axis = 2
     while axis >= 0:
@@ -61,14 +62,14 @@ cdef inline void _corner(const Windows* w, Py_ssize_t sample, Run* run) noexcept
 cdef inline void _copy(
     const Windows* w, const real* x, const Run* run, const int64_t* tap, real* lanes
 ) noexcept nogil:
-    # lanes OUT (run.count,): the tap of each window of the run.
+    # Writes lanes (run.count,): the tap's value in each window of the run.
     cdef Py_ssize_t i = run.corner[0] + tap[1], j = run.corner[1] + tap[2], k = run.corner[2] + tap[3], lane
     cdef Py_ssize_t low = 0, high = run.count, step = w.stride[2]
     cdef const real* source = x + (run.base + tap[0])
     if i < 0 or i >= w.size[0] or j < 0 or j >= w.size[1]:
         memset(lanes, 0, run.count * sizeof(real))
         return
-    # Windows low to high - 1 have the tap inside the image.
+    # The tap lies inside the image for windows low to high - 1.
     if k < 0:
         low = min(run.count, (step - 1 - k) // step)
     if k + (run.count - 1) * step >= w.size[2]:
@@ -91,7 +92,7 @@ cdef void fill_tile(
     const Windows* w, const real* x, Py_ssize_t sample, Py_ssize_t n, Py_ssize_t first, Py_ssize_t last,
     real* tile,
 ) noexcept nogil:
-    """Writes taps first to last - 1 of the n <= HF_TILE windows from `sample` on; lanes without one hold 0.
+    """Writes taps first to last - 1 of the n <= HF_TILE windows that begin at `sample`; unused lanes are 0.
 
     x     IN (n_images, image)
     tile  OUT (n_taps, HF_TILE)
@@ -116,7 +117,7 @@ cdef void fill_tile(
 cdef void fill_rows(
     const Windows* w, const real* x, Py_ssize_t sample, Py_ssize_t n, real* rows
 ) noexcept nogil:
-    """Writes rows (n, n_taps): the windows from `sample` on."""
+    """Writes rows (n, n_taps) of the n windows that begin at `sample`."""
     cdef Run run
     cdef Py_ssize_t s, tap
     for s in range(n):
@@ -127,7 +128,7 @@ cdef void fill_rows(
 
 
 cdef inline Py_ssize_t _place(const Windows* w, const Run* run, const int64_t* tap) noexcept nogil:
-    # Returns the place of a window's tap in its image, or -1 in the padding.
+    # Returns the index of a window's tap in its image, or -1 in the padding.
     cdef Py_ssize_t i = run.corner[0] + tap[1], j = run.corner[1] + tap[2], k = run.corner[2] + tap[3]
     if i < 0 or i >= w.size[0] or j < 0 or j >= w.size[1] or k < 0 or k >= w.size[2]:
         return -1
@@ -135,7 +136,7 @@ cdef inline Py_ssize_t _place(const Windows* w, const Run* run, const int64_t* t
 
 
 cdef void add_row(const Windows* w, Py_ssize_t sample, const real* row, double* image) noexcept nogil:
-    """Adds row (n_taps,) of a window to the numbers of its image (image,), but for those in the padding."""
+    """Adds row (n_taps,) of a window to its image (image,), except for the taps in the padding."""
     cdef Run run
     cdef Py_ssize_t tap, at
     _corner(w, sample, &run)
@@ -150,7 +151,7 @@ cdef void _image(
     const Windows* w, const Slopes* a, Py_ssize_t image, double* total, real* slope, real* grad_x, int path,
     hf_watch* watch,
 ) noexcept nogil:
-    # Writes grad_x of an image; total (image,) is 0 before and after.
+    # Writes grad_x of an image; the caller's workspace total (image,) is 0 before and after the call.
     cdef Py_ssize_t positions = w.out[0] * w.out[1] * w.out[2], first = image * positions, start = 0
     cdef Py_ssize_t n, s, m, at
     cdef int64_t n_steps = 0
@@ -181,8 +182,8 @@ cdef int image_gradients(
 ) except -1:
     """Writes grad_x (n_images, image): the slopes at the taps of their vertices (Lay et al. 2018, eq. 11).
 
-    Sums run in float64, over the windows of an image in their order and, for each, the trees in theirs. A
-    thread takes whole images.
+    Sums run in float64, over the windows of an image in order and, for each window, over the trees in order.
+    Each thread takes whole images.
     """
     cdef Py_ssize_t unit, n_units
     cdef double[:, ::1] total

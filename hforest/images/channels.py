@@ -61,7 +61,7 @@ def gradients(images: ArrayLike, n_orientations: int = 4, *, sigma: float = 1.0)
     sigma = check.number("sigma", sigma, 0.0, _MAX_SIGMA, open_low=True)
     n_axes = x.ndim - 2
     check.require(
-        n_axes == 2 or not n_orientations, "n_orientations", "0 for images without two axes of space",
+        n_axes == 2 or not n_orientations, "n_orientations", "0 for images without two spatial axes",
         n_orientations, "pass 0",
     )  # fmt: skip
     result = np.zeros((*x.shape[:-1], 1 + n_orientations), x.dtype)
@@ -122,8 +122,8 @@ def boxes(images: ArrayLike, sizes: Sequence[int]) -> FloatArray:
     from scipy import ndimage
 
     x = _images(images)
-    check.instance("sizes", sizes, tuple | list, "a list of ints", "pass such as [3, 7, 15]")
-    check.require(len(sizes), "sizes", "at least one size", "none", "pass such as [3, 7, 15]")
+    check.instance("sizes", sizes, tuple | list, "a list of ints", "pass a list such as [3, 7, 15]")
+    check.require(len(sizes), "sizes", "at least one size", "none", "pass a list such as [3, 7, 15]")
     for i, size in enumerate(sizes):
         size = check.integer(f"sizes[{i}]", size, 1, min(x.shape[1:-1]))
         check.require(size % 2, f"sizes[{i}]", "an odd size", size, "add 1 to it")

@@ -34,8 +34,8 @@ def pools(labels: IntArray, n_classes: int, margin: Sequence[int]) -> Pools:
     """Returns the pixels of checked labels, -1 for void, that are outside of the margins."""
     pixel = np.flatnonzero((labels >= 0) & windows.inside(labels.shape, margin))
     check.require(
-        pixel.size, "labels", "some pixels with a label outside of the margins", "none",
-        "pass labels of more pixels, or a smaller window or margin",
+        pixel.size, "labels", "at least one labelled pixel outside of the margins", "none",
+        "label more pixels, or pass a smaller window or margin",
     )  # fmt: skip
     of_pixel = labels.reshape(-1)[pixel]
     return Pools(pixel[np.argsort(of_pixel, kind="stable")], np.bincount(of_pixel, minlength=n_classes))
@@ -142,7 +142,7 @@ def draw(
     of_pixel, n_classes = windows.check_labels(labels, n_classes, void)
     check.require(
         2 <= of_pixel.ndim <= windows.MAX_SPACE + 1, "labels",
-        "shape (n_images, height, width) with 1 to 3 axes of space", of_pixel.shape,
+        "shape (n_images, height, width) with 1 to 3 spatial axes", of_pixel.shape,
         "pass labels[None] for one image",
     )  # fmt: skip
     margins = windows.sizes_of("margin", margin, of_pixel.ndim - 1, 0)

@@ -28,7 +28,7 @@ _MODEL = models.record(
 _LAYOUT = models.Layout(
     "a model of labels that save wrote",
     models.in_format("images_format", FORMAT, _MODEL),
-    "it was changed: restore it or fit anew",
+    "the file was changed: restore it or fit a new model",
     other_format=f"a model of format {FORMAT}, got format {{}}, which a newer version of hforest wrote; "
     "update hforest",
 )

@@ -23,13 +23,13 @@ _IN_PLACE = (classic.grow, classic.grow_extra, classic.grow_random, manifold.gro
 
 
 def _check_grower(grow: Any) -> None:
-    remedy = "pass such as functools.partial(hforest.classic.grow, max_depth=20)"
+    remedy = "pass a function such as functools.partial(hforest.classic.grow, max_depth=20)"
     check.instance("grow", grow, Callable, "a function", remedy)
     check.called_with("grow", grow, "x, y, n_trees=..., n_classes=..., first_tree=..., rng=...", remedy)
     bound = [name for name in _OURS if isinstance(grow, partial) and name in grow.keywords]
     check.require(
         not bound, "grow", f"a function without {', '.join(_OURS)}, which fit passes", f"{bound} bound",
-        "give n_trees and rng to fit",
+        "pass n_trees and rng to fit",
     )  # fmt: skip
 
 
@@ -46,9 +46,9 @@ def _n_pixels(n_pixels: int | None, n_bytes: int, max_memory: int, n_labelled: i
     check.require(
         most,
         "max_memory",
-        f"at least {n_bytes} bytes, a window",
+        f"at least {n_bytes} bytes, the size of one window",
         max_memory,
-        "raise it, or read fewer pixels",
+        "raise it, or choose a smaller window or a larger step",
     )
     if n_pixels is None:
         return min(_MOST_PIXELS, most, n_labelled)
@@ -146,7 +146,7 @@ def fit(
     the number of the draw only.
 
     Memory: the images with their borders in float32 or float64, for `hforest.classic` their bins too (1 to 4
-    bytes a number), for `hforest.manifold` their numbers as bytes where they are such, for `hforest.co2` at
+    bytes per number), for `hforest.manifold` their numbers as bytes where they are such, for `hforest.co2` at
     most 512 MB of windows at a time; the windows of a draw, and what `grow` makes of them.
 
     Examples

@@ -43,14 +43,16 @@ def frame_of(model: Model) -> Frame:
 
 def check_fields(model: Model) -> None:
     """Checks that the fields of a model fit each other; its forest is checked by `check_forest`."""
-    check.instance("window", model.window, tuple | list, "a tuple of ints", "pass what was fitted or loaded")
-    check.require(1 <= len(model.window) <= 3, "window", "1 to 3 sizes", len(model.window), "fit anew")
+    check.instance(
+        "window", model.window, tuple | list, "a tuple of ints", "pass the model that fit or load returned"
+    )
+    check.require(1 <= len(model.window) <= 3, "window", "1 to 3 sizes", len(model.window), "fit a new model")
     frame = check_frame(model.window, model.step, model.border, len(model.window))
     n_channels = check.integer("n_channels", model.n_channels, 1, check.MAX_COUNT)
     n_features, n_classes = frame.n_features(n_channels), model.forest.value.shape[1]
     check.require(
         int(model.forest.n_features) == n_features, "forest", f"n_features = {n_features}",
-        int(model.forest.n_features), "pass what was fitted or loaded, unchanged",
+        int(model.forest.n_features), "pass the model that fit or load returned, unchanged",
     )  # fmt: skip
     float64 = np.dtype(np.float64)
     check.array("class_factor", model.class_factor, float64, (n_classes,), {})
@@ -59,14 +61,16 @@ def check_fields(model: Model) -> None:
     for name, a, least in (("class_factor", model.class_factor, 0.0), ("scale", model.scale, 1e-300)):
         check.require(
             a is None or bool(((a >= least) & (a <= 1e300)).all()), name,
-            f"finite numbers of at least {least:g}", a, "pass what was fitted or loaded, unchanged",
+            f"finite numbers of at least {least:g}", a, "pass the model that fit or load returned, unchanged",
         )  # fmt: skip
 
 
 def check_model(model: Model) -> None:
     """Returns a checked model of a caller."""
-    check.instance("model", model, Model, "a hforest.images.Model", "fit or load one")
-    check.instance("model.forest", model.forest, Forest, "a hforest.tree.Forest", "fit or load a model")
+    check.instance("model", model, Model, "a hforest.images.Model", "pass a model from fit or load")
+    check.instance(
+        "model.forest", model.forest, Forest, "a hforest.tree.Forest", "pass a model from fit or load"
+    )
     check_forest("model.forest", model.forest)
     with check.fields_of("model"):
         check_fields(model)

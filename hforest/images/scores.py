@@ -102,16 +102,16 @@ def scores(counts: ArrayLike) -> Scores:
     """
     check.on_cpu(counts=counts)
     numbers = real("counts", counts)
-    remedy = "pass what confusion returns, or a sum of such"
+    remedy = "pass the result of confusion, or a sum of such matrices"
     square = numbers.ndim == 2 and numbers.shape[0] == numbers.shape[1] and numbers.size
     check.require(square, "counts", "shape (n_classes, n_classes)", numbers.shape, remedy)
     a = supervised.converted_numbers(numbers, np.dtype(np.float64))
     low, high = a.min(), a.max()  # NaN where one is
-    check.require(low >= 0, "counts", "no negative number and no NaN", low, remedy)
+    check.require(low >= 0, "counts", "numbers of at least 0 without NaN", low, remedy)
     check.require(high < 2**53, "counts", "numbers below 2**53", high, remedy)
     check.require((a == np.floor(a)).all(), "counts", "whole numbers", "fractions", remedy)
     right, of_class, said = np.diagonal(a), a.sum(axis=1), a.sum(axis=0)
-    check.require(a.any(), "counts", "some pixels", "none", "count pixels whose label is not void")
+    check.require(a.any(), "counts", "at least one pixel", "none", "count pixels whose label is not void")
     nan = np.full(len(a), np.nan)
     jaccard = np.divide(right, of_class + said - right, out=nan.copy(), where=of_class + said > 0)
     recall = np.divide(right, of_class, out=nan, where=of_class > 0)

@@ -50,13 +50,13 @@ def check_images(name: str, images: ArrayLike, dtype: np.dtype | None = None) ->
     numbers = real(name, images)
     check.require(
         3 <= numbers.ndim <= MAX_SPACE + 2 and min(numbers.shape[1:]) > 0, name,
-        "shape (n_images, height, width, n_channels) with 1 to 3 axes of space, none of size 0",
+        "shape (n_images, height, width, n_channels) with 1 to 3 spatial axes, none of size 0",
         tuple(numbers.shape), f"pass {name}[..., None] for one channel, {name}[None] for one image",
     )  # fmt: skip
     converted = supervised.converted_numbers(
         numbers, supervised.float_dtype(numbers) if dtype is None else dtype
     )
-    supervised.check_finite(name, converted, numbers, False, "replace such values, or leave the image out")
+    supervised.check_finite(name, converted, numbers, False, "replace such values, or leave out the image")
     return converted
 
 
@@ -93,7 +93,7 @@ def sizes_of(name: str, value: Any, n_axes: int, low: int = 1) -> tuple[int, ...
         value = (value,) * n_axes
     check.require(
         isinstance(value, tuple | list) and len(value) == n_axes, name, f"an int or a tuple of {n_axes}",
-        value if isinstance(value, tuple | list) else type(value).__name__, "give a size for each axis",
+        value if isinstance(value, tuple | list) else type(value).__name__, "pass one size per axis",
         ValueError if isinstance(value, tuple | list) else TypeError,
     )  # fmt: skip
     return tuple(check.integer(name, size, low, check.MAX_COUNT) for size in value)
@@ -110,7 +110,7 @@ def check_frame(window: int | Sequence[int], step: int, border: Border, n_axes: 
     halves = [size // 2 for size in sizes]
     check.require(
         not any(half % step for half in halves), "step", f"a divisor of {halves}, half of the window", step,
-        "choose it so that the middle of the window is read, such as 3 for a window of 31",
+        "choose a step that hits the middle of the window, such as 3 for a window of 31",
     )  # fmt: skip
     return Frame(sizes, step, check.choice("border", border, BORDERS))
 
@@ -118,12 +118,12 @@ def check_frame(window: int | Sequence[int], step: int, border: Border, n_axes: 
 def check_fits(frame: Frame, space: Sequence[int]) -> None:
     """Checks that a window is no larger than an image."""
     check.require(
-        len(space) == len(frame.window), "images", f"{len(frame.window)} axes of space", len(space),
-        "pass images like those that the model was fitted to",
+        len(space) == len(frame.window), "images", f"{len(frame.window)} spatial axes", len(space),
+        "pass images with the spatial axes of the training images",
     )  # fmt: skip
     for i, (size, available) in enumerate(zip(frame.window, space, strict=True)):
         check.require(
-            size <= available, "window", f"at most {available} pixels along axis {i} of space", size,
+            size <= available, "window", f"at most {available} pixels along spatial axis {i}", size,
             "choose a smaller window, or pass larger images",
         )  # fmt: skip
 

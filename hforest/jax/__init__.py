@@ -33,8 +33,8 @@ try:
     _ffi.register_ffi_target(_foreign.NAME, _foreign.capsule(), platform="cpu")
 except Exception as _error:
     raise ImportError(
-        f"hforest.jax: expected a JAX that takes foreign functions of version {_version}, "
-        f"got {_jax.__version__} ({_error}); install another version of jax and jaxlib"
+        f"hforest.jax: expected a JAX version that supports version {_version} of the foreign function "
+        f"interface, got {_jax.__version__} ({_error}); install another version of jax and jaxlib"
     ) from _error
 
 __all__ = ["hinge_forest", "neural_forest"]

@@ -1,6 +1,6 @@
-"""Functions that XLA calls: they read XLA's buffers as NumPy arrays and write results into others.
+"""Functions that XLA calls: they read some of XLA's buffers as NumPy arrays and write results into others.
 
-Each takes its settings (a text of JSON), the arrays of the arguments and those of the results, in this order.
+Each takes its settings (JSON text), the arrays of the arguments and the arrays of the results, in this order.
 """
 
 import functools
@@ -13,17 +13,17 @@ import numpy as np
 from .. import hinge, neural
 
 SMALL = 1 << 16
-"""Bytes of results that are copied: for fewer the checks of `out` take longer than the copy."""
+"""Results of at most this number of bytes are copied: the checks of `out` would take longer."""
 
 CHUNK = 1 << 22
-"""Probabilities of leaves that the gradient of neural leaves holds at a time."""
+"""Number of leaf probabilities that the gradient with respect to neural leaves holds at a time."""
 
 Arrays = tuple[np.ndarray, ...]
 
 
 @functools.lru_cache(maxsize=4096)
 def settings_of(text: str) -> dict[str, Any]:
-    """Returns the settings of a call: arguments that are named, of the public function."""
+    """Returns the settings of a call, which are keyword arguments of the public function."""
     settings: dict[str, Any] = json.loads(text)
     if settings.get("windows") is not None:
         settings["windows"] = hinge.Windows(*settings["windows"])
@@ -31,12 +31,12 @@ def settings_of(text: str) -> dict[str, Any]:
 
 
 def reads_x(text: str) -> bool:
-    """Returns whether the gradient of a hinge forest is made of x; else its shape is enough."""
+    """Returns whether the gradient of a hinge forest reads x; otherwise the shape of x is enough."""
     return hinge.kernels.MARGINS[settings_of(text)["margin"]].gradient_reads_x
 
 
 def _write(results: Arrays, function: Callable[..., Any], *arguments: Any, **settings: Any) -> None:
-    """Calls a public function; its results are written to `results`."""
+    """Calls a public function and writes its results to `results`."""
     if sum(a.nbytes for a in results) > SMALL:
         function(*arguments, **settings, out=results if len(results) > 1 else results[0])
         return
@@ -60,7 +60,7 @@ def _hinge_routed(text: str, *arrays: np.ndarray) -> None:
 
 
 def _hinge_backward(text: str, *arrays: Any) -> None:
-    """The forward call has checked the arrays, or made them; NumPy may have changed the memory of its own."""
+    """Writes gradients of a hinge forest; values are not checked, since the forward call has done so."""
     grad_y, leaf, margin, vertex, x, features, weights = arrays[:7]
     grad_x, grad_thresholds, *learned, grad_weights = arrays[7:]
     settings = settings_of(text)
@@ -84,7 +84,7 @@ def _neural_backward(text: str, grad_p: Any, f: Any, leaves: Any, *others: Any) 
 
 
 def _neural_leaves_backward(text: str, grad_p: Any, f: Any, leaves: Any, *others: Any) -> None:
-    """p is linear in the leaves: dL/dpi_mlk = sum over samples of mu_ml grad_p_k, divided by n_trees."""
+    """Writes dL/dpi_mlk = sum over samples of mu_ml grad_p_k, divided by n_trees: p is linear in pi."""
     *index, grad_leaves = others
     n_trees, n_leaves, n_classes = leaves.shape
     total = np.zeros((n_trees * n_leaves, n_classes))
@@ -104,4 +104,4 @@ FUNCTIONS: dict[str, Callable[..., None]] = {
     "neural_forest_backward": _neural_backward,
     "neural_forest_leaves_backward": _neural_leaves_backward,
 }
-"""By the name that a foreign call has."""
+"""Functions by the names in foreign calls."""

@@ -1,15 +1,15 @@
-"""The handler that XLA calls: it calls a Python function with arrays over XLA's buffers.
+"""The handler that XLA calls. It calls a Python function with arrays over XLA's buffers.
 
-A program of XLA calls the target "hforest" with two attributes, texts:
+An XLA program calls the target "hforest" with two string attributes:
 
-    function   which of `functions` is called
-    setting    its first argument; the arguments' arrays and the results' arrays follow
+    function   the name of one of `functions`
+    setting    its first argument; the arrays of arguments and results follow
 
-The arrays share the memory of XLA's buffers: those of arguments are read-only, those of results are to be
-written. They end with the call. An exception becomes an error of XLA with the exception's text.
+The arrays share the memory of XLA's buffers: those of arguments are read-only, those of results are written.
+They are valid only during the call. An exception becomes an XLA error with the exception's text.
 
-XLA calls the handler on the thread that runs the program or on one of its own, without the GIL: the handler
-takes it. Each call runs in a context of its own: `hforest.using` and `hforest.unchecked` do not reach it.
+XLA calls the handler on the thread that runs the program, or on one of its own, without the GIL; the handler
+acquires it. Each call runs in its own context, so `hforest.using` and `hforest.unchecked` do not apply.
 """
 
 from contextvars import Context
@@ -90,19 +90,19 @@ cdef extern from "jax/foreign.h" nogil:
 cnp.import_array()
 
 NAME = "hforest"
-"""Name of the target."""
+"""The name of the target."""
 
 VERSION = (HF_XLA_MAJOR, HF_XLA_MINOR)
-"""Version of the interface that the handler is written for."""
+"""The version of the interface for which the handler is written."""
 
 functions = {}
-"""Name of a function -> function(setting, *arguments, *results)."""
+"""Maps the name of a function to function(setting, *arguments, *results)."""
 
 
 cdef enum:
     MAX_RANK = 32
 
-# The version is 0: HF_XLA_MAJOR.
+# The version in this text is HF_XLA_MAJOR.
 cdef const char* OTHER_VERSION = (
     b"hforest.jax: expected version 0 of XLA's foreign functions, got another one; "
     b"install a jaxlib of that version"
@@ -138,7 +138,7 @@ cdef object _array(const hf_xla_buffer* buffer, bint writable):
         )
     for axis in range(buffer.rank):
         shape[axis] = <cnp.npy_intp> buffer.dims[axis]
-    # Without elements there may be no memory: NumPy then takes some of its own.
+    # An empty buffer may have no memory: NumPy then allocates some.
     array = cnp.PyArray_SimpleNewFromData(<int> buffer.rank, shape, kind, buffer.data)
     if writable:
         hf_huge_pages(cnp.PyArray_DATA(array), cnp.PyArray_NBYTES(array))
@@ -216,7 +216,7 @@ cdef hf_xla_error* _error(const hf_xla_api* api, int code, const char* message) 
 
 
 cdef hf_xla_error* _handle(hf_xla_call* call) noexcept with gil:
-    # C calls it: an exception that left it would be lost, and the call a success.
+    # C calls this function: an exception that left it would be lost, and the call would succeed.
     cdef hf_xla_metadata* metadata
     cdef hf_xla_error* made
     cdef const char* text = NO_TEXT
@@ -224,7 +224,7 @@ cdef hf_xla_error* _handle(hf_xla_call* call) noexcept with gil:
     cdef bint interrupted
     cdef int code = HF_XLA_INTERNAL
     if call.extensions != NULL and call.extensions.type == HF_XLA_METADATA:
-        # Asked at registration and by compilers: the runtime refuses a version that it does not support.
+        # Queried at registration and by compilers: the runtime refuses a version that it does not support.
         metadata = (<hf_xla_metadata_extension*> call.extensions).metadata
         metadata.version.struct_size = sizeof(hf_xla_version)
         metadata.version.extensions = NULL
@@ -245,11 +245,11 @@ cdef hf_xla_error* _handle(hf_xla_call* call) noexcept with gil:
             code = _code(error)
             message = _text(error).encode("utf-8", "replace").replace(b"\0", b"?")
             text = message
-        except BaseException as another:  # out of memory; or a handler of a signal raised
+        except BaseException as another:  # out of memory, or a signal handler raised
             interrupted = interrupted or isinstance(another, KeyboardInterrupt)
         made = _error(call.api, code, text)
         if interrupted:
-            # The main thread raises it again, after XLA's error. Nothing of Python may run here after this.
+            # The main thread raises it again after XLA's error. No Python code may run here after this.
             PyErr_SetInterrupt()
         return made
 

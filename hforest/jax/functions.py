@@ -36,9 +36,9 @@ def _arrays(**arguments: Any) -> list[jax.Array]:
 
 
 def _bound(name: str, function: Callable[..., Any], arrays: list[jax.Array], **settings: Any) -> jax.Array:
-    """A forest after a check of dtypes, shapes and settings; `function` is the public one of NumPy arrays."""
+    """Returns a forest after checks of dtypes, shapes and settings; `function` is the one on NumPy arrays."""
     shapes = tuple((a.shape, a.dtype) for a in arrays)
-    # Words are a key of the cache, and None; others are errors, or windows, whose numbers may be of any type.
+    # Strings and None are keys of the cache. Other values are errors, or windows with numbers of any type.
     words = all(a is None or isinstance(a, str) for a in settings.values())
     find = _forest if words else _forest.__wrapped__
     return bind(find(name, function, shapes, tuple(settings.items())), *arrays)
@@ -48,13 +48,13 @@ def _bound(name: str, function: Callable[..., Any], arrays: list[jax.Array], **s
 def _forest(
     name: str, function: Callable[..., Any], shapes: tuple[Any, ...], settings: tuple[tuple[str, Any], ...]
 ) -> Forest:
-    """The forest for arrays of these shapes and dtypes, by a call without samples, whose checks these are."""
+    """Returns the forest for arrays of these shapes and dtypes; a call without samples checks them."""
     (shape, dtype), *others = shapes
     parameters = [np.zeros(*other) for other in others]
     named = dict(settings)
     if function is neural.forward and len(parameters) > 1:
         named["index"] = parameters.pop()
-    with unchecked():  # of values: there are none
+    with unchecked():  # values are not checked, since there are none
         try:
             y = function(np.zeros((0, *shape[1:]), dtype), *parameters, **named)
         except (TypeError, ValueError):

@@ -1,6 +1,6 @@
-"""JAX's primitive of a forest: its shape, its program for XLA, its gradient and its batches.
+"""JAX primitive of a forest: shape, program for XLA, gradient and batching.
 
-A forest takes samples first, then its parameters: y = forest(samples, *parameters). `Forest` says which.
+A forest takes samples first, then its parameters: y = forest(samples, *parameters). `Forest` describes it.
 
     jit     the foreign call of the function's name
     grad    a `jax.custom_vjp`, whose backward pass is a foreign call on what the forward pass stored
@@ -23,14 +23,14 @@ from .foreign import NAME
 
 
 class Forest(NamedTuple):
-    """What a call does."""
+    """Description of a call."""
 
     name: str
     """"hinge_forest" or "neural_forest"."""
     settings: str
-    """Named arguments of the public function, as JSON."""
+    """Keyword arguments of the public function, as JSON."""
     outputs: tuple[int, ...]
-    """Axes of y after that of the samples."""
+    """Axes of y after the axis of the samples."""
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
@@ -44,7 +44,9 @@ def _call(
 
 @_call.defjvp
 def _no_second_derivative(*_: Any) -> Any:
-    raise TypeError("hforest.jax: expected first derivatives, got a second one; differentiate once")
+    raise TypeError(
+        "hforest.jax: expected at most first derivatives, got a second derivative; differentiate once"
+    )
 
 
 def _like(a: jax.Array) -> jax.ShapeDtypeStruct:
@@ -67,16 +69,19 @@ def _differentiable(forest: Forest, *arguments: jax.Array) -> jax.Array:
 def _fwd(forest: Forest, *inputs: Any) -> tuple[jax.Array, Any]:
     arguments = tuple(a.value for a in inputs)
     if forest.name == "neural_forest":
-        # Which gradients are wanted, as the structure of a tree: values would be traced.
+        # The structure of a tree says which gradients are needed: values would be traced.
         wanted = tuple(() if a.perturbed else None for a in inputs)
         return _forward(*arguments, forest=forest), (wanted, arguments)
     x, thresholds, features, weights = arguments
     out = _y(forest, x)
-    route = (*out.shape[: x.ndim - 1], len(thresholds))  # images have an axis more, their windows' places too
+    route = (
+        *out.shape[: x.ndim - 1],
+        len(thresholds),
+    )  # images and positions have one axis more
     results = (out, *(jax.ShapeDtypeStruct(route, dtype) for dtype in (jnp.int32, x.dtype, jnp.int32)))
     y, *route_arrays = _call(f"{forest.name}_routed", forest.settings, results, *arguments)
     if not reads_x(forest.settings):
-        # Only the shape of x is needed: an array without elements says it.
+        # Only the shape of x is needed: an array without elements has it.
         x = jnp.zeros((0, *x.shape[1:]), x.dtype)
     return y, (*route_arrays, x, features, weights)
 
@@ -130,7 +135,7 @@ def _run(*arguments: jax.Array, forest: Forest) -> jax.Array:
 
 
 def _jvp(primals: Sequence[jax.Array], tangents: Sequence[Any], *, forest: Forest) -> Any:
-    """Returns the derivative by the arguments that have a tangent, through `jax.custom_vjp`."""
+    """Returns the derivative with respect to arguments that have a tangent, through `jax.custom_vjp`."""
     chosen = [i for i, t in enumerate(tangents) if type(t) is not ad.Zero and t.dtype != jax.dtypes.float0]
 
     def of_chosen(*values: jax.Array) -> jax.Array:
@@ -166,5 +171,5 @@ mlir.register_lowering(_forest, mlir.lower_fun(_forward, multiple_results=False)
 
 
 def bind(forest: Forest, *arguments: jax.Array) -> jax.Array:
-    """Returns y of a forest: samples first, then its parameters. Nothing is checked here."""
+    """Returns y of a forest. Arguments are the samples, then the parameters; nothing is checked here."""
     return _forest.bind(*arguments, forest=forest)

@@ -33,7 +33,7 @@ def _check_conv(
     if kernel[0] > image[0] or kernel[1] > image[1]:
         raise ValueError(
             f"kernels: expected at most the size of the images, (height, width) = {image}, got {kernel}; "
-            "pad the images with numpy.pad or choose smaller kernels"
+            "pad the images with numpy.pad, or choose smaller kernels"
         )
     oh, ow = ((i - k) // stride + 1 for i, k in zip(image, kernel, strict=True))
     n, channels = sizes["n_samples"], sizes["n_channels"]

@@ -2,7 +2,7 @@
 
 constexpr int WARP = 32, MAX_THREADS = 1024;
 
-// Returns op of a number of each thread of a warp, all of which come here, in the order of the threads.
+// Combines the numbers of a warp's threads by op, in the order of the threads; all threads of the warp must call it.
 template <class Op>
 __device__ static inline double of_warp(double number, const Op &op) {
     __shared__ double numbers[MAX_THREADS];
@@ -20,7 +20,7 @@ __device__ static inline double sum_of_warp(double number) {
 }
 
 // scores (n_samples, n_classes), IN; labels (n_samples,), IN. losses (n_samples,), OUT: log sum_k exp(s_k) - s_y. grad
-// (n_samples, n_classes), OUT: (softmax - onehot) / n_samples. A warp is a sample; the block is a multiple of it.
+// (n_samples, n_classes), OUT: (softmax - onehot) / n_samples. One warp per sample; a block consists of whole warps.
 extern "C" __global__ void softmax(
     const real *__restrict__ scores, const int *__restrict__ labels, size n_samples, size n_classes,
     double *__restrict__ losses, real *__restrict__ grad
@@ -40,8 +40,7 @@ extern "C" __global__ void softmax(
     if (lane == 0) losses[sample] = log(total) - ((double)s[label] - top);
 }
 
-// mean (1,), OUT: that of numbers (n,), IN. One block; a thread adds up those that leave its number when divided by that
-// of the threads.
+// result (1,), OUT: the mean of numbers (n,), IN. One block; thread t sums the numbers t, t + n_threads, ...
 extern "C" __global__ void mean(const double *__restrict__ numbers, size n, double *__restrict__ result) {
     __shared__ double sums[MAX_THREADS / WARP];
     double part = 0;

@@ -26,8 +26,8 @@ def _check_var(var: FloatArray) -> None:
     if bool(bad.any()):
         i = int(bad.argmax())
         raise ValueError(
-            f"var: expected variances of at least 0, got {var[i].item()} at index {i}; pass what "
-            "normalize_update keeps, from ones at the start"
+            f"var: expected variances of at least 0, got {var[i].item()} at index {i}; pass the variances "
+            "that normalize_update updates, which are 1 at the start"
         )
 
 

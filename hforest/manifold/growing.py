@@ -43,7 +43,8 @@ def _distribution(
         return probe_distribution(n_features, single_share)
     if shape is None:
         raise ValueError(
-            'shape: expected the shape of a sample for projection="patch", got None; pass such as (28, 28)'
+            'shape: expected the shape of a sample for projection="patch", got None; pass a tuple such as '
+            "(28, 28)"
         )
     distribution = patch_distribution(shape, **patch)
     check.require(
@@ -76,7 +77,7 @@ def _grow(
     for name, value in (("projection", projection), ("shape", shape)):
         check.require(
             distribution is None or value is None, name, "None with a distribution", repr(value),
-            "pass one of them", TypeError,
+            "pass only one of them", TypeError,
         )  # fmt: skip
     if projection is None:
         projection = "sparse" if shape is None else "patch"

@@ -22,7 +22,7 @@ def _depth(name: str, shape: tuple[int, ...], axis: int, text: str) -> int:
     if not 1 <= depth <= MAX_DEPTH or size != 2**depth - 1:
         raise ValueError(
             f"{name}: expected shape {text} with 1 <= depth <= {MAX_DEPTH}, got {tuple(shape)}; "
-            "a tree of depth 3 has 7 vertices"
+            "pass, for example, 7 vertices for depth 3"
         )
     return depth
 
@@ -44,7 +44,7 @@ def functions(f: FloatArray, index: IntArray | None) -> check.Sizes:
         check.indices("index", index, sizes["n_functions"], "n_functions")
     if sizes["n_samples"] > check.MAX_COUNT:
         raise ValueError(
-            f"f: expected at most 2**31 - 1 samples, got {sizes['n_samples']}; pass them in parts"
+            f"f: expected at most 2**31 - 1 samples, got {sizes['n_samples']}; split them into several calls"
         )
     check.finite("f", f, remedy=check.OF_LAYERS)
     return sizes
@@ -55,16 +55,18 @@ def leaf_values(leaves: FloatArray, dtype: np.dtype, sizes: check.Sizes, *, prob
     check.array("leaves", leaves, dtype, ("n_trees", "2**depth", "n_classes"), sizes)
     check.at_least_one(sizes, "n_classes")
     if sizes["n_classes"] > check.MAX_COUNT:
-        raise ValueError(f"leaves: expected at most 2**31 - 1 classes, got {sizes['n_classes']}; merge some")
+        raise ValueError(
+            f"leaves: expected at most 2**31 - 1 classes, got {sizes['n_classes']}; merge some classes"
+        )
     check.finite("leaves", leaves)
     if not probabilities or not check.values_checked():
         return
     worst = abs(leaves.sum(axis=2, dtype=np.float64) - 1).max()
     if float(leaves.min()) < 0 or float(worst) > float(np.finfo(dtype).eps) ** 0.5:
         raise ValueError(
-            f"leaves: expected probabilities that sum to 1 in every leaf, got a least one of "
-            f"{float(leaves.min()):g} and a sum that is {float(worst):g} off; divide by "
-            "leaves.sum(axis=2, keepdims=True), or begin with hforest.neural.uniform_leaves"
+            "leaves: expected probabilities that sum to 1 in every leaf, got a minimum of "
+            f"{float(leaves.min()):g} and a sum that differs from 1 by {float(worst):g}; divide by "
+            "leaves.sum(axis=2, keepdims=True), or start from hforest.neural.uniform_leaves"
         )
 
 
@@ -95,7 +97,7 @@ def outputs_fit(leaves: FloatArray) -> None:
     if size > limit:
         raise ValueError(
             f"leaves: expected numbers of at most {limit:.3g}, so that sums over {len(leaves)} trees stay "
-            f"finite, got one of size {size:.3g}; divide the targets by a constant, such as their deviation"
+            f"finite, got {size:.3g}; divide the targets by a constant, such as their standard deviation"
         )
 
 

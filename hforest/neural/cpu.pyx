@@ -1,8 +1,8 @@
 """Neural decision forests on the CPU (Zhang 2017, section 2).
 
-Parallel loops run over owners of output: tiles of samples for `mu`, `p` and `grad_f`, pairs of a tree and
-a class for the leaves. No sum is shared between threads and nothing is atomic, so the result has the same
-bits at every number of threads; a sample's numbers do not depend on the samples beside it either.
+Parallel loops run over owners of output: tiles of samples for `mu`, `p` and `grad_f`, (tree, class) pairs for
+the leaves. No sum is shared between threads and nothing is atomic, so results are bit-identical at every
+number of threads. The results of a sample do not depend on the other samples either.
 """
 
 import numpy as np
@@ -54,10 +54,10 @@ cdef extern from "neural/tiles.h" nogil:
     const hf_tiles* hf_tiles_of(int single, int path)
 
 cdef enum:
-    LINE = 64             # bytes of a tile's row
+    LINE = 64             # bytes per row of a tile
     SMALL = 1 << 12       # decisions below which a second thread does not pay
     SUMS = 1 << 24        # float64 sums that the leaf update holds at a time (128 MiB)
-    PAIRS = 64            # pairs of a tree and a class that keep many threads busy
+    PAIRS = 64            # (tree, class) pairs per batch that keep many threads busy
     MEMORY = 1 << 28      # bytes of mu that the leaf update may keep between iterations
 
 
@@ -77,7 +77,7 @@ cdef hf_forest _forest(
     const real[:, ::1] f, index, leaves, Py_ssize_t n_trees, Py_ssize_t n_vertices, Py_ssize_t n_classes,
     hf_watch* watch,
 ):
-    # The caller keeps the arrays and the watch alive, and no array is empty.
+    # The caller must keep the arrays and the watch alive, and no array may be empty.
     cdef hf_forest a
     start_watch(watch)
     a.watch = watch
@@ -124,7 +124,7 @@ cdef _route(const real[:, ::1] f, index, real[:, :, ::1] mu):
 
 
 def route(f, index, mu):
-    """mu of every leaf: products of decisions, from the root down."""
+    """Writes mu of every leaf: the product of the decisions on its path."""
     if f.shape[0] == 0:
         return
     if f.dtype.itemsize == 4:
@@ -160,7 +160,7 @@ cdef _forward(const real[:, ::1] f, index, const real[:, :, ::1] leaves, real[:,
 
 
 def forward(f, index, leaves, p):
-    """p = mean over trees of sum_l mu_l pi_l."""
+    """Writes p = mean over trees of sum_l mu_l pi_l."""
     if f.shape[0] == 0:
         return
     if f.dtype.itemsize == 4:
@@ -172,13 +172,13 @@ def forward(f, index, leaves, p):
 # --------------------------------------------------------------------------------------- gradients
 
 cdef struct Loss:
-    # What the tiles of a call share.
+    # The arguments that the tiles of a call share.
     const hf_forest* a
     const int32_t* y
-    bint forest               # one loss of the mean over trees, else one of each tree
+    bint forest               # one loss, of the mean over trees; else one loss per tree
     double* loss
     void* p                   # or NULL
-    # Where likelihoods and sums begin in a workspace, in bytes.
+    # Positions of likelihoods and sums in a workspace, in bytes.
     Py_ssize_t likelihoods
     Py_ssize_t sums
 
@@ -191,14 +191,14 @@ cdef inline Path _path(const hf_forest* a, Py_ssize_t m) noexcept nogil:
 
 
 cdef inline Py_ssize_t _row(const hf_forest* a, Py_ssize_t n, Py_ssize_t m) noexcept nogil:
-    # Where the decision functions of sample n for tree m begin.
+    # Returns the position of sample n's first decision function for tree m.
     return n * a.n_functions + (0 if a.index != NULL else m * a.n_vertices)
 
 
 cdef double _exact(
     const hf_forest* a, Py_ssize_t n, Py_ssize_t m, int32_t y, double* logs, const real* f
 ) noexcept nogil:
-    # Returns log P of tree m for sample n of label y. logs: OUT, 2 n_vertices + 1 numbers.
+    # Returns log P of tree m for sample n with label y. logs: OUT, 2 n_vertices + 1 elements.
     cdef Path path = _path(a, m)
     cdef const real* leaf = <const real*> a.leaves + m * (a.n_vertices + 1) * a.n_classes + y
     return log_likelihood(&path, f + _row(a, n, m), leaf, logs)
@@ -207,7 +207,7 @@ cdef double _exact(
 cdef void _exact_gradient(
     const hf_forest* a, Py_ssize_t n, Py_ssize_t m, double weight, double* logs, real* grad_f
 ) noexcept nogil:
-    # Adds a tree's part of the gradient from the logs that `_exact` wrote, followed by workspace.
+    # Adds a tree's part of the gradient, from the logs that `_exact` wrote, which workspace follows.
     cdef Path path = _path(a, m)
     cdef Py_ssize_t at = _row(a, n, m)
     cdef const real* f = <const real*> a.f + at
@@ -219,8 +219,8 @@ cdef void _exact_gradient(
 cdef void _finish_trees(
     const Loss* w, const hf_tiles* tiles, Py_ssize_t n, const double* likelihood, double* logs, real* grad_f
 ) noexcept nogil:
-    # Sample n's loss where each tree has one, and its gradient where plain products do not give it.
-    # likelihood: P of tree m at [m * row].
+    # Writes the loss of sample n if each tree has a loss, and its gradient for trees where plain products
+    # fail. likelihood: P of tree m is at [m * row].
     cdef double n_samples = w.a.n_samples, n_trees = w.a.n_trees, total = 0, p
     cdef Py_ssize_t m
     for m in range(w.a.n_trees):
@@ -236,7 +236,7 @@ cdef void _finish_trees(
 cdef void _finish_forest(
     const Loss* w, const hf_tiles* tiles, Py_ssize_t n, double* likelihood, double* logs, real* grad_f
 ) noexcept nogil:
-    # The same where the mean over trees has a loss. Its gradient is still to be multiplied by a factor.
+    # Writes the loss of sample n if the mean over trees has a loss, and completes its gradient.
     cdef double n_samples = w.a.n_samples, n_trees = w.a.n_trees, total = 0, high = -HUGE_VAL, weight
     cdef Py_ssize_t m
     cdef int row = tiles.row
@@ -272,7 +272,7 @@ cdef void _finish_forest(
 cdef void _tile_loss(
     const Loss* w, const hf_tiles* tiles, unsigned char* workspace, Py_ssize_t first, real* grad_f
 ) noexcept nogil:
-    # Writes losses and gradients of a tile of samples.
+    # Writes the losses and gradients of a tile of samples.
     cdef double* likelihood = <double*> (workspace + w.likelihoods)
     cdef int count = <int> min(<Py_ssize_t> tiles.row, w.a.n_samples - first), s
     cdef unsigned before = hf_flush()
@@ -320,7 +320,7 @@ cdef _loss_backward(
 
 
 def loss_backward(f, index, leaves, y, forest, loss, grad_f, p):
-    """Each sample's -log P, and the gradient of their mean: d A_right - (1 - d) A_left; p as of `forward`."""
+    """Writes each sample's -log P, the gradient of their mean, d A_right - (1 - d) A_left, and p."""
     if f.shape[0] == 0:
         return
     if f.dtype.itemsize == 4:
@@ -355,7 +355,7 @@ cdef _backward(
 
 
 def backward(grad_p, f, index, leaves, grad_f):
-    """Gradient with respect to f of any loss whose gradient by the result of `forward` is grad_p."""
+    """Writes the gradient of any loss, from its gradient grad_p with respect to the result of `forward`."""
     if f.shape[0] == 0:
         return
     if f.dtype.itemsize == 4:
@@ -367,7 +367,7 @@ def backward(grad_p, f, index, leaves, grad_f):
 # ------------------------------------------------------------------------------------------ leaves
 
 cdef void _normalise(const double[:, :, ::1] total, Py_ssize_t first, real[:, :, ::1] leaves) noexcept nogil:
-    # Rows of trees first, first + 1, ...; a leaf that no sample reaches keeps its row.
+    # Normalises the rows of trees first, first + 1, ...; a leaf that no sample reaches keeps its row.
     cdef Py_ssize_t m, leaf, k
     cdef double mass
     for m in prange(total.shape[0], schedule="static", num_threads=hf_threads()):
@@ -384,8 +384,8 @@ cdef void _expect(
     const hf_forest* a, const hf_tiles* tiles, const int32_t* order, Py_ssize_t n, Py_ssize_t m, int32_t y,
     unsigned char* workspace, unsigned char* memory, bint is_first, double* total, const real* leaves,
 ) noexcept nogil:
-    # Writes the weighted sum over the n samples of class y of the posterior of leaf l of tree m to total[l].
-    # memory: mu of the leaves for every tile of samples, or NULL. workspace: the leaves' column of the
+    # Writes to total[l] the weighted sum, over the n samples of class y, of the posterior of leaf l in tree
+    # m. memory: mu of the leaves for every tile of samples, or NULL. workspace: the leaves' column of the
     # class, then tiles.
     cdef Py_ssize_t n_leaves = a.n_vertices + 1, t = 0, leaf
     cdef real* column = <real*> workspace
@@ -433,12 +433,12 @@ cdef _update_leaves(
         of_samples = weight
         a.weight = &of_samples[0]
     cdef Py_ssize_t first, here, part, n_units, k, m, row = LINE // sizeof(real), n_tiles = 0, step
-    # Where a class's tiles begin among those of a tree.
+    # Number of a class's first tile among the tiles of a tree.
     cdef int64_t[::1] tile = np.empty(n_classes, np.int64)
     for k in range(n_classes):
         tile[k] = n_tiles
         n_tiles += (start[k + 1] - start[k] + row - 1) // row
-    # Trees in flight: enough for all threads, and no more than the sums, or the memory, allow.
+    # Trees per batch: enough for all threads, but not more than SUMS and MEMORY allow.
     cdef Py_ssize_t batch = min(n_trees, max(<Py_ssize_t> 1, SUMS // (n_classes * n_leaves)))
     cdef Py_ssize_t bytes_each = n_tiles * n_leaves * LINE, least = 4 * hf_threads()
     batch = min(batch, max(least, <Py_ssize_t> PAIRS) // n_classes + 1)
@@ -474,7 +474,7 @@ cdef _update_leaves(
 
 
 cdef void _sort_by_class(const int32_t[::1] y, int32_t[::1] order, int64_t[::1] start) noexcept nogil:
-    # start: IN zeros, OUT where each class begins among `order`, and its end.
+    # start: IN zeros, OUT the position of each class in `order`, and the end of the last one.
     cdef Py_ssize_t n
     cdef int64_t k, first = 0, count
     for n in range(y.shape[0]):
@@ -486,17 +486,17 @@ cdef void _sort_by_class(const int32_t[::1] y, int32_t[::1] order, int64_t[::1] 
     for n in range(y.shape[0]):
         order[start[y[n]]] = <int32_t> n
         start[y[n]] += 1
-    # Each class now has the start of the next one.
+    # start[k] is now the position of class k + 1.
     for k in range(start.shape[0] - 1, 0, -1):
         start[k] = start[k - 1]
     start[0] = 0
 
 
 def update_leaves(f, index, y, weight, n_iter, leaves):
-    """The last formula of Zhang 2017, n_iter times, in place; samples count `weight` times, once for None."""
+    """Applies the last formula of Zhang 2017 n_iter times to leaves; weight: per sample, None for 1."""
     if f.shape[0] == 0:
         return
-    # Samples by class, those of a class in their order: a tile then has one label.
+    # Samples are ordered by class, stably, so that a tile has one label.
     order, start = np.empty(len(y), np.int32), np.zeros(leaves.shape[2] + 1, np.int64)
     _sort_by_class(y, order, start)
     if f.dtype.itemsize == 4:

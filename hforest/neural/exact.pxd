@@ -1,4 +1,4 @@
-"""One sample and one tree in logarithms, slow: where products of decisions leave the range of the dtype."""
+"""One sample and one tree in logarithms: slow, used if products of decisions leave the dtype's range."""
 
 from libc.stdint cimport int32_t
 
@@ -8,8 +8,8 @@ ctypedef fused real:
 
 
 cdef struct Path:
-    # A sample and a tree: decision functions (by `index` if it is not NULL), and the leaves' probabilities of
-    # the sample's class, `step` apart.
+    # A sample and a tree: positions of decision functions (`index`, or NULL), and the stride of the leaves'
+    # probabilities of the sample's class.
     Py_ssize_t n_vertices
     const int32_t* index
     Py_ssize_t step

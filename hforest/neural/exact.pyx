@@ -1,10 +1,10 @@
-"""One sample and one tree in logarithms, slow: where products of decisions leave the range of the dtype."""
+"""One sample and one tree in logarithms: slow, used if products of decisions leave the dtype's range."""
 
 from libc.math cimport HUGE_VAL, exp, fabs, log, log1p
 
 
 cdef inline double _log_decision(double f) noexcept nogil:
-    # log sigmoid(f).
+    # Returns log sigmoid(f).
     return f - log1p(exp(f)) if f < 0 else -log1p(exp(-f))
 
 
@@ -13,7 +13,7 @@ cdef inline Py_ssize_t _function(const Path* path, Py_ssize_t i) noexcept nogil:
 
 
 cdef double log_likelihood(const Path* path, const real* row, const real* leaf, double* logs) noexcept nogil:
-    # Writes the log of the likelihood below vertex or leaf i to logs[i]; returns the root's, log P.
+    # Writes the log likelihood below vertex or leaf i to logs[i]; returns that of the root, log P.
     cdef Py_ssize_t i
     cdef double f, left, right, high, low
     for i in range(path.n_vertices + 1):
@@ -29,7 +29,7 @@ cdef double log_likelihood(const Path* path, const real* row, const real* leaf, 
 
 
 cdef void log_shares(const Path* path, const real* row, const double* logs, double* a) noexcept nogil:
-    # Writes the share of P from below vertex or leaf i (A in Zhang 2017) to a[i]. All are 0 where P is.
+    # Writes the share of P from below vertex or leaf i (A in Zhang 2017) to a[i]; all are 0 if P is 0.
     cdef Py_ssize_t i
     cdef double f
     a[0] = logs[0] != -HUGE_VAL

@@ -62,7 +62,7 @@ class _Chunk:
         self.functions = Functions(
             f[self.part], vertices, int(index is not None), f.shape[1], n_trees, n_vertices
         )
-        # Pairs of a block: two leaves a thread.
+        # Pairs per block: two leaves per thread.
         self.each = max(1, 2 * launcher.THREADS // (n_vertices + 1))
 
     def empty(self, dtype: np.dtype | type) -> Array:

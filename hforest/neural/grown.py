@@ -176,8 +176,8 @@ def from_forest(
             weights[m] = decisions.of_tree(vertex[m], features[m])
     if not np.isfinite(weights).all():
         raise ValueError(
-            f"scale: expected decision functions in the range of {dtype}, got others; pass a smaller scale, "
-            "or scale x to mean 0 and deviation 1"
+            f"scale: expected decision functions in the range of {dtype}, got larger ones; pass a smaller "
+            "scale, or scale x to mean 0 and standard deviation 1"
         )
     leaves = _node_values(forest, x, levels(forest))[reached]
     return Linear(features, weights, leaves.astype(dtype))

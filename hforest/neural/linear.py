@@ -43,7 +43,8 @@ def _check_fields(model: Linear) -> check.Sizes:
     depth = (sizes["n_vertices"] + 1).bit_length() - 1
     if depth < 1 or sizes["n_vertices"] != 2**depth - 1:
         raise ValueError(
-            f"weights: expected 2**depth - 1 vertices, got {sizes['n_vertices']}; a tree of depth 3 has 7"
+            f"weights: expected 2**depth - 1 vertices, got {sizes['n_vertices']}; pass, for example, 7 for "
+            "depth 3"
         )
     check.array("leaves", model.leaves, dtype, ("n_trees", 2**depth, "n_classes"), sizes)
     check.at_least_one(sizes, "n_trees", "max_features", "n_classes")

@@ -52,7 +52,7 @@ def _posteriors(f: FloatArray, y: IntArray, leaves: FloatArray, weight: FloatArr
 
 
 def _check_state(state: Any, model: Linear, n_features: int) -> None:
-    check.instance("state", state, OnlineState, "an OnlineState", "pass what partial_fit returned")
+    check.instance("state", state, OnlineState, "an OnlineState", "pass the state that partial_fit returned")
     real = np.dtype(np.float64)
     with check.fields_of("state"):
         for name, shape, dtype in (
@@ -66,7 +66,8 @@ def _check_state(state: Any, model: Linear, n_features: int) -> None:
             a = getattr(state, name)
             if not hasattr(a, "dtype"):
                 raise TypeError(
-                    f"{name}: expected an array, got {type(a).__name__}; pass what partial_fit returned"
+                    f"{name}: expected an array, got {type(a).__name__}; pass the state that partial_fit "
+                    "returned"
                 )
             check.on_cpu(**{name: a})
             check.array(name, a, dtype, shape, {})
@@ -75,7 +76,7 @@ def _check_state(state: Any, model: Linear, n_features: int) -> None:
         if not bool((state.deviation > 0).all()) or bool((state.v < 0).any()) or bool((state.mass < 0).any()):
             raise ValueError(
                 "deviation: expected deviations above 0, second moments and masses of at least 0, got "
-                "others; pass what partial_fit returned"
+                "other values; pass the state that partial_fit returned"
             )
         check.integer("n_steps", int(state.n_steps), 1, check.MAX_COUNT)
 

@@ -54,7 +54,10 @@ def route(f: FloatArray, *, index: IntArray | None = None) -> FloatArray:
     sizes = checks.functions(f, index)
     shape = (sizes["n_samples"], sizes["n_trees"], sizes["2**depth"])
     if np.prod([float(size) for size in shape]) * f.dtype.itemsize >= 2**62:
-        raise ValueError(f"f: expected samples whose mu fits into memory, got {shape}; pass them in parts")
+        raise ValueError(
+            f"f: expected samples whose mu fits into memory, got {shape}; split the samples "
+            "into several calls"
+        )
     mu = dispatch.array_module(f).empty(shape, f.dtype)
     dispatch.backend(_PACKAGE, f).route(checks.flat(f), index, mu)
     return mu

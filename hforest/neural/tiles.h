@@ -1,4 +1,4 @@
-/* Neural decision forests on the CPU: simd/tile.h for each dtype and vector path. */
+/* Neural decision forests on the CPU: includes simd/tile.h for each dtype and vector path. */
 #ifndef HFOREST_NEURAL_TILES_H
 #define HFOREST_NEURAL_TILES_H
 
@@ -17,24 +17,24 @@
 #define HF_PREFETCH_TO_WRITE(address) ((void)(address))
 #endif
 
-/* IN: the forest and its decision functions. f (n_samples, n_functions); index (n_trees, n_vertices), or NULL where the
-   functions are the vertices of all trees in order; leaves (n_trees, n_vertices + 1, n_classes); weight (n_samples,), by
-   which `expect` multiplies posteriors, or NULL for 1. */
+/* IN: the forest and its decision functions. f (n_samples, n_functions); index (n_trees, n_vertices), or NULL if the
+   functions are the vertices of all trees in order; leaves (n_trees, n_vertices + 1, n_classes); weight (n_samples,),
+   the factors of posteriors in `expect`, or NULL for 1. */
 typedef struct {
     const void *f;
     const int32_t *index;
     const void *leaves;
     const double *weight;
     ptrdiff_t n_samples, n_functions, n_trees, n_vertices, n_classes;
-    hf_watch *watch; /* whether the call is to end: then tiles are left unfinished */
+    hf_watch *watch; /* says whether the call has to stop; tiles are then left unfinished */
 } hf_forest;
 
-/* What is computed for a tile, `count` <= row samples from `first` on: a table for each dtype and vector path. Arrays of
-   void have that dtype. workspace: rows of 64 bytes, aligned. Samples whose likelihood is too small for plain products
-   are left to exact.pyx. */
+/* The operations on a tile, `count` <= row samples from `first` on: a table for each dtype and vector path. Arrays of
+   void have that dtype. workspace: rows of 64 bytes, aligned to 64. Samples whose likelihood is too small for plain
+   products are left to exact.pyx. */
 typedef struct {
-    int row;                    /* samples of a tile */
-    double least, least_update; /* likelihoods below which products lose digits; in the leaf update */
+    int row;                    /* samples per tile */
+    double least, least_update; /* likelihoods below which products lose digits, and those for the leaf update */
 
     /* Writes mu of the leaves of tree m.
        workspace (3 n_vertices + 2) rows; mu: OUT (n_samples, n_trees, n_leaves) */
@@ -46,28 +46,28 @@ typedef struct {
     void (*forward)(
         const hf_forest *a, ptrdiff_t first, int count, unsigned char *workspace, double *total, void *p);
 
-    /* Writes the gradient by labels, but for a factor of each sample where `forest` (one loss of all trees).
+    /* Writes the gradient of the labels' loss; with `forest` (one loss of all trees) without a factor per sample.
        y: IN (n_samples,); workspace (4 n_vertices + 2) rows; likelihood: OUT (n_trees, row); total and p: as in
        `forward`, or p is NULL; grad_f: OUT (n_samples, n_functions) */
     void (*labels)(
         const hf_forest *a, const int32_t *y, int forest, ptrdiff_t first, int count, unsigned char *workspace,
         double *likelihood, double *total, void *grad_f, void *p);
 
-    /* Writes the gradient by any loss's gradient.
+    /* Writes the gradient of any loss, from its gradient with respect to the result of `forward`.
        grad_p: IN (n_samples, n_classes); workspace (4 n_vertices + 2 + n_classes) rows;
        grad_f: OUT (n_samples, n_functions) */
     void (*outputs)(
         const hf_forest *a, const void *grad_p, ptrdiff_t first, int count, unsigned char *workspace, void *grad_f);
 
-    /* Adds the weighted posteriors of tree m's leaves for samples of one class to `total` (n_leaves,). Samples whose likelihood
-       is below least_update add nothing.
+    /* Adds the weighted posteriors of tree m's leaves, for samples of one class, to `total` (n_leaves,). Samples whose
+       likelihood is below least_update add nothing.
        order: IN (count,) samples; column: IN (n_leaves,) probabilities of the class; workspace (3 n_vertices + 2) rows;
-       memory: (n_leaves, row), mu of the leaves, OUT the first time, IN afterwards, or NULL; p: OUT (row,) */
+       memory: (n_leaves, row), mu of the leaves, OUT the first time, IN afterwards; or NULL; p: OUT (row,) */
     void (*expect)(
         const hf_forest *a, const int32_t *order, int count, ptrdiff_t m, const void *column, unsigned char *workspace,
         void *memory, int first_time, double *p, double *total);
 
-    /* Multiplies n numbers. */
+    /* Multiplies n elements by a factor. */
     void (*multiply)(void *a, ptrdiff_t n, double factor);
 } hf_tiles;
 
@@ -75,14 +75,14 @@ typedef struct {
 #define HF_LEAST_MASS 0x1p-40
 
 enum {
-    AHEAD = 64,   /* numbers by which rows of f are prefetched ahead */
-    CLASSES = 13, /* sums of a leaf block that fit the sixteen registers of AVX2 */
-    LEAVES = 64,  /* leaves summed in the arrays' dtype before the sum goes into float64 */
+    AHEAD = 64,   /* elements between the prefetch of a row of f and its use */
+    CLASSES = 13, /* sums per block of leaves that fit in the sixteen registers of AVX2 */
+    LEAVES = 64,  /* leaves summed in the arrays' dtype before the sum is added to float64 */
 };
 
-/* Subnormal numbers become 0 inside the kernels: products of decisions pass through them, and processors
-   are slow there. A likelihood that this could touch is below LEAST and done again in logarithms; one whose
-   inverse could lift what was lost to a leaf's mass of HF_LEAST_MASS is below LEAST_UPDATE. */
+/* Flushes subnormal numbers to 0 inside the kernels, because products of decisions pass through them and processors are
+   slow there. A likelihood that this could change is below LEAST and is computed again in logarithms. A likelihood
+   whose inverse could scale the loss of flushing up to HF_LEAST_MASS in a leaf is below LEAST_UPDATE. */
 #if HF_X86
 HF_INLINE unsigned hf_flush(void) {
     const unsigned before = _mm_getcsr();
@@ -127,7 +127,7 @@ HF_INLINE void hf_unflush(unsigned before) { (void)before; }
 #endif
 
 #if HF_X86
-/* row[labels[0..7]] for a row of n <= 32 numbers, held in four registers. */
+/* Returns row[labels[0..7]] for a row of n <= 32 elements, held in four registers. */
 HF_AVX2_CODE HF_INLINE __m256 hf_pick_avx2(const float *row, ptrdiff_t n, const int32_t *labels) {
     HF_COUNT("neural", __func__);
     const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), y = _mm256_loadu_si256((const __m256i *)labels);
@@ -147,7 +147,7 @@ HF_AVX2_CODE HF_INLINE __m256 hf_pick_avx2(const float *row, ptrdiff_t n, const 
 #define LANES 8
 #include "neural/simd/tile.h"
 
-/* row[labels[0..15]] for a row of n <= 32 numbers, held in two registers. */
+/* Returns row[labels[0..15]] for a row of n <= 32 elements, held in two registers. */
 HF_AVX512_CODE HF_INLINE __m512 hf_pick_avx512(const float *row, ptrdiff_t n, const int32_t *labels) {
     HF_COUNT("neural", __func__);
     const __m512i y = _mm512_loadu_si512(labels);

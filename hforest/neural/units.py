@@ -14,7 +14,7 @@ def infinite() -> ValueError:
     """Returns the error for decision functions, or their terms, that are not finite."""
     return ValueError(
         "x: expected samples whose decision functions are finite, got an infinite one; scale x to mean 0 "
-        "and deviation 1, and pass a model whose training has not diverged (a lower lr)"
+        "and standard deviation 1, or train again with a lower lr"
     )
 
 

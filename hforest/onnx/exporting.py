@@ -1,4 +1,4 @@
-"""A forest as an ONNX model: the columns that its splits compare, its trees, and its outputs."""
+"""Conversion of a forest to an ONNX model: columns that splits compare, trees and outputs."""
 
 import numpy as np
 import onnx
@@ -11,7 +11,7 @@ from . import trees
 _TYPES = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.float64): TensorProto.DOUBLE}
 _OPSET = 18
 _IR_VERSION = 10
-"""Of onnx 1.16, the first with TreeEnsemble."""
+"""Version in onnx 1.16, the first with TreeEnsemble."""
 
 
 class _Graph:
@@ -22,7 +22,7 @@ class _Graph:
         self.constants: list[onnx.TensorProto] = []
 
     def add(self, kind: str, *inputs: str, output: str = "", **attributes: int) -> str:
-        """Adds a node of one output and returns the name of that."""
+        """Adds a node with one output and returns the name of the output."""
         output = output or f"{kind.lower()}_{len(self.nodes)}"
         node = helper.make_node(kind, list(inputs), [output])
         node.attribute.extend(helper.make_attribute(name, a) for name, a in attributes.items())
@@ -43,7 +43,7 @@ def _rounded_down(threshold: np.ndarray) -> np.ndarray:
 
 
 def _projections(forest: tree.Forest) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the column of each split, and (n_features, n_columns) the weights of the distinct columns."""
+    """Returns the column of each split, and the weights (n_features, n_columns) of the distinct columns."""
     column = np.zeros(len(forest.feature), np.int64)
     numbers: dict[tuple[bytes, bytes], int] = {}
     entries: list[tuple[np.ndarray, np.ndarray]] = []
@@ -97,8 +97,8 @@ def _classes(forest: tree.Forest, classes: np.ndarray | list | None) -> np.ndarr
         )
     if labels.shape != (n_outputs,):
         raise ValueError(
-            f"classes: expected shape (n_outputs,) = ({n_outputs},), got {labels.shape}; pass a label for "
-            "each class, or None for a regression"
+            f"classes: expected shape (n_outputs,) = ({n_outputs},), got {labels.shape}; pass one label "
+            "per class, or None for regression"
         )
     return labels.astype(np.int64 if labels.dtype.kind in "iu" else object)
 
@@ -112,7 +112,9 @@ def _checked(forest: tree.Forest, dtype: np.dtype | type | str | None) -> np.dty
     forest_dtype = forest.threshold.dtype
     wanted = forest_dtype if dtype is None else np.dtype(dtype)
     if wanted not in _TYPES:
-        raise TypeError(f"dtype: expected float32 or float64, got {wanted}; leave it out for {forest_dtype}")
+        raise TypeError(
+            f"dtype: expected float32 or float64, got {wanted}; leave it out to export {forest_dtype}"
+        )
     if forest_dtype == np.float32 and wanted == np.float64:
         raise ValueError(
             "dtype: expected float32, in which this forest compares, got float64; leave it out, and round "
@@ -218,7 +220,7 @@ def to_onnx(
 
 
 def _add_trees(graph: _Graph, forest: tree.Forest, columns: trees.Columns, source: str, values: str) -> None:
-    """Adds the trees and what makes float32 means of their results."""
+    """Adds the trees and the nodes that compute float32 means of their results."""
     if not forest.category_bits.size:
         graph.nodes.append(trees.regressor(forest, columns, source, values))
         return

@@ -1,4 +1,4 @@
-"""Nodes of ONNX that walk the trees of a forest whose splits read the columns of one matrix."""
+"""ONNX nodes that walk the trees of a forest whose splits read the columns of one matrix."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from onnx import helper, numpy_helper
 from hforest import tree
 
 _WORD = 32
-"""Categories of a word of a set."""
+"""Number of categories in a word of a set."""
 _LEQ, _MEMBER = 0, 6
 """Modes of nodes of TreeEnsemble."""
 
@@ -18,15 +18,15 @@ class Columns(NamedTuple):
     """The splits of a forest as comparisons of columns."""
 
     column: np.ndarray
-    """(n_nodes,): what a split compares; 0 in a leaf."""
+    """(n_nodes,) column that a split compares; 0 in a leaf."""
     threshold: np.ndarray
-    """(n_nodes,), of the dtype of the columns."""
+    """(n_nodes,) thresholds, in the dtype of the columns."""
     missing_left: np.ndarray
-    """(n_nodes,): whether NaN goes left."""
+    """(n_nodes,) whether NaN goes left."""
 
 
 def _trees(forest: tree.Forest) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (n_nodes,) the tree of each node and its number within the tree."""
+    """Returns the tree of each node and its number within the tree, both (n_nodes,)."""
     n_nodes = np.diff(forest.tree_start)
     of = np.repeat(np.arange(len(n_nodes)), n_nodes)
     return of, np.arange(len(of)) - forest.tree_start[of]
@@ -37,7 +37,7 @@ def _leaf_rows(forest: tree.Forest, of: np.ndarray, leaves: np.ndarray) -> np.nd
 
 
 def regressor(forest: tree.Forest, columns: Columns, x: str, values: str) -> onnx.NodeProto:
-    """Returns TreeEnsembleRegressor of opset 3 of ai.onnx.ml: means of leaf values, in float32."""
+    """Returns a TreeEnsembleRegressor (opset 3 of ai.onnx.ml): float32 means of leaf values."""
     of, number = _trees(forest)
     is_leaf = forest.feature == -1
     leaves = np.flatnonzero(is_leaf)
@@ -72,7 +72,7 @@ def regressor(forest: tree.Forest, columns: Columns, x: str, values: str) -> onn
 
 
 def _members(forest: tree.Forest, node: int) -> tuple[np.ndarray, bool]:
-    """Returns the categories to list at a split, and whether these go right: all others go the other way."""
+    """Returns the categories to list at a split, and whether they go right; others go to the other side."""
     words = forest.category_bits[int(forest.category_indptr[node]) : int(forest.category_indptr[node + 1])]
     goes_left = (words[:, None] >> np.arange(_WORD, dtype=np.uint32) & 1).astype(bool).ravel()
     unknown_left = bool(forest.default_left[node] & 2)
@@ -80,13 +80,13 @@ def _members(forest: tree.Forest, node: int) -> tuple[np.ndarray, bool]:
 
 
 class _Branches(NamedTuple):
-    """Splits of a forest as TreeEnsemble has them: a child is a split or a leaf, both numbered from 0."""
+    """Splits in the format of TreeEnsemble: a child is a split or a leaf, both numbered from 0."""
 
     mode: np.ndarray
     threshold: np.ndarray
     column: np.ndarray
     child: list[np.ndarray]
-    """Of samples for which the comparison is true, and of others."""
+    """Children of samples for which the comparison is true, and of other samples."""
     leads_to_leaf: list[np.ndarray]
     tracks_true: np.ndarray
     members: np.ndarray
@@ -115,7 +115,7 @@ def _branches(forest: tree.Forest, columns: Columns) -> _Branches:
             mode[i] = _MEMBER
             members += [categories.astype(dtype), np.array([np.nan], dtype)]
         else:
-            # A list must not be empty: a comparison that is false for every number.
+            # A list must not be empty: this comparison is false for every number.
             threshold[i] = -np.inf
     true, false = np.where(swapped, right, left), np.where(swapped, left, right)
     return _Branches(
@@ -131,7 +131,7 @@ def _branches(forest: tree.Forest, columns: Columns) -> _Branches:
 
 
 def ensemble(forest: tree.Forest, columns: Columns, x: str, sums: str) -> onnx.NodeProto:
-    """Returns TreeEnsemble of opset 5 of ai.onnx.ml, which has splits by categories: sums of leaf values.
+    """Returns a TreeEnsemble (opset 5 of ai.onnx.ml), which sums leaf values and has splits by categories.
 
     A leaf has one value there, so that every tree stands once for each output.
     """

@@ -76,7 +76,7 @@ def _check_last(last: IntArray, rows: IntArray, reached: int, what: str) -> None
         i = int(bad.argmax())
         raise ValueError(
             f"last: expected 0 <= last <= {what} = {reached}, got {int(at[i])} at row {int(rows[i])}; "
-            "pass the steps 1, 2, ... in order and the `last` that belongs to this parameter"
+            "number the steps 1, 2, ... without gaps, and pass the array `last` of this parameter"
         )
 
 

@@ -1,9 +1,9 @@
-// A step of Adam, and steps with zero gradient that were missed: the operations and their order are those of the CPU
-// backend, so that the bits are the same.
+// A step of Adam, and missed steps with zero gradient. The operations and their order are those of the CPU backend, so
+// that results are bit-identical.
 
 // Columns of the tail table: 1 / (1 - beta1**s), 1 / sqrt(1 - beta2**s), the centre, the coefficients.
 #define CENTRE 2
-// Missed steps that are cheaper taken one by one.
+// Number of missed steps that are cheaper taken one by one.
 #define FEW 4
 
 // A subnormal moment becomes 0, as on the CPU.
@@ -18,7 +18,7 @@ struct Adam {
     double shrink; // 1 - lr weight_decay
 };
 
-// Kingma & Ba 2015, Alg. 1; rate = lr / (1 - beta1**step), scale = 1 / sqrt(1 - beta2**step).
+// Takes a step (Kingma & Ba 2015, Alg. 1); rate = lr / (1 - beta1**step), scale = 1 / sqrt(1 - beta2**step).
 __device__ static inline void adam_one(real* p, real g, real* m, real* v, double rate, double scale, const Adam& a) {
     real first = (real)a.beta1 * *m + (real)(1 - a.beta1) * g;
     real second = (real)a.beta2 * *v + (real)(1 - a.beta2) * (g * g);
@@ -27,7 +27,7 @@ __device__ static inline void adam_one(real* p, real g, real* m, real* v, double
     *v = moment(second);
 }
 
-// The tables of missed steps, which tables.py describes.
+// The tables for missed steps; tables.py describes them.
 struct Missed {
     const double* powers; // IN  (3, n_powers)
     const double* decay;  // IN  (4, n_decays)
@@ -38,17 +38,17 @@ struct Missed {
 
 __device__ static inline size saturated(const Missed& t, size step) { return step < t.n_steps ? step : t.n_steps - 1; }
 
-// Returns the row of `tail` of a step.
+// Returns the row of `tail` for a step.
 __device__ static inline const double* tail_of(const Missed& t, size step) {
     return t.tail + saturated(t, step) * t.n_columns;
 }
 
-// Returns the last column of that row that matters.
+// Returns the column of the last coefficient in that row that changes the result.
 __device__ static inline size top_of(const Missed& t, size step) {
     return sizeof(real) == 4 ? t.visible[saturated(t, step)] : t.n_columns - 1;
 }
 
-// Returns beta1, beta2, sqrt(beta2) or shrink to the power n; of large n from the powers 1, 2, 4, 8, ...
+// Returns beta1, beta2, sqrt(beta2) or shrink (which = 0, 1, 2, 3) to the power n; for large n from powers 1, 2, 4, ...
 __device__ static inline double decayed(const Missed& t, int which, size n) {
     if (n < t.n_decays) return t.decay[which * t.n_decays + n];
     const double* squares = t.powers + (which == 3 ? 2 : which > 0) * t.n_powers;
@@ -58,13 +58,13 @@ __device__ static inline double decayed(const Missed& t, int which, size n) {
     return which == 2 ? sqrt(result) : result;
 }
 
-// R of tables.py from the row of its step, whose coefficients end at column `top`.
+// Returns R of tables.py, given the row of its step, whose coefficients end at column `top`.
 __device__ static inline real rest(
     real m, real root, double m_factor, double root_factor, const double* row, size top, real eps
 ) {
     real h = (real)(row[CENTRE] * root_factor) * root;
     real inverse = (real)1 / (h + eps);
-    // Where the second moment is infinite, inverse is 0 and z is any finite number.
+    // If the second moment is infinite, inverse is 0 and z is any finite number.
     const real largest = (real)(sizeof(real) == sizeof(float) ? 3.4028234663852886e38 : 1.7976931348623157e308);
     real z = (h < largest ? h : largest) * inverse, x = z + z - (real)1;
     real total = (real)row[top];
@@ -72,9 +72,9 @@ __device__ static inline real rest(
     return (real)m_factor * m * inverse * total;
 }
 
-// Steps start + 1 to stop with zero gradient: one by one while the polynomials are not exact yet or the
-// steps are few, the others at once. Of those one by one, the ones after the decay of m has underflowed to 0
-// are left out.
+// Takes steps start + 1 to stop with zero gradient. Steps are taken one by one where the polynomials are not exact yet,
+// or if there are few; the others are taken together. Single steps are skipped once the decay of m has underflowed to
+// 0.
 __device__ static inline void take_missed(
     real* p, real* m, real* v, size start, size stop, const Adam& a, const Missed& t
 ) {
@@ -95,14 +95,14 @@ __device__ static inline void take_missed(
             decay *= a.beta1;
             root_decay *= root_beta2;
             const real share = (real)(decay * row[0]);
-            // This step and all later ones add 0. Subnormal products would round to themselves for ever.
+            // This step and all later ones add 0; subnormal products would round to themselves forever.
             if (share == 0 || decay < 2.2250738585072014e-308) {
                 --step;
                 break;
             }
             motion = (real)a.shrink * motion + share * first / ((real)(root_decay * row[1]) * root + eps);
         }
-        // What was taken one by one shrinks in the steps after.
+        // The steps that follow also shrink the move of the steps taken one by one.
         motion = (real)decayed(t, 3, stop - step) * motion;
         if (middle < stop) {
             const double later = decay * decayed(t, 3, stop - middle);

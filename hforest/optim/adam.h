@@ -7,7 +7,7 @@
 
 enum {
     HF_CENTRE = 2,  /* column of the tail table; the coefficients follow */
-    HF_FEW = 4      /* missed steps that are cheaper taken one by one */
+    HF_FEW = 4      /* number of missed steps that are cheaper taken one by one */
 };
 
 typedef struct hf_adam hf_adam;
@@ -22,19 +22,19 @@ typedef struct {
 
 struct hf_adam {
     double lr, beta1, beta2, eps;
-    double shrink;           /* 1 - lr weight_decay, by which each step multiplies p; 1 without */
+    double shrink;           /* 1 - lr weight_decay, by which each step multiplies p; 1 without decay */
     double rate;             /* lr / (1 - beta1**step) */
     double scale;            /* 1 / sqrt(1 - beta2**step) */
     const double *powers;    /* (3, n_powers): beta1, beta2 and shrink to the powers 1, 2, 4, ... */
     const double *decay;     /* (4, n_decays): beta1, beta2, sqrt(beta2), shrink to the powers 0, 1, 2, ... */
     const double *tail;      /* (n_steps, n_columns) */
-    const int64_t *visible;  /* (n_steps): column of the last coefficient that float32 can tell from 0 */
+    const int64_t *visible;  /* (n_steps): column of the last coefficient that changes a float32 result */
     ptrdiff_t n_powers, n_decays, n_steps, n_columns;
     int64_t closed;
     const hf_adam_bodies *bodies; /* of the dtype and the vector path, or NULL */
 };
 
-/* The base to the power n from its powers 1, 2, 4, 8, ...: what the table of decays holds. */
+/* Returns the base to the power n from its powers 1, 2, 4, 8, ..., bit-identical to the table of decays. */
 static double hf_power(const double *squares, int64_t n) {
     double result = 1;
     for (; n > 0; ++squares, n >>= 1)
@@ -49,7 +49,7 @@ static inline double hf_decay(const hf_adam *a, int which, int64_t n) {
     return hf_power(a->powers + (which == 3 ? 2 : which) * a->n_powers, n);
 }
 
-/* Returns the step, or the last one of the tables. */
+/* Returns the step, or the last step of the tables. */
 static inline int64_t hf_saturated(const hf_adam *a, int64_t step) {
     return step < a->n_steps ? step : a->n_steps - 1;
 }
@@ -64,8 +64,8 @@ static inline ptrdiff_t hf_top(const hf_adam *a, int64_t step, int single) {
     return single ? (ptrdiff_t)a->visible[hf_saturated(a, step)] : a->n_columns - 1;
 }
 
-/* Returns the last of the steps start + 1 to stop that are taken one by one: while the polynomials are not exact yet, or
-   all where few are left. */
+/* Returns the last of the steps start + 1 to stop that are taken one by one: those where the polynomials are not exact
+   yet, or all if few are left. */
 static inline int64_t hf_middle(const hf_adam *a, int64_t start, int64_t stop) {
     const int64_t middle = start > a->closed ? start : a->closed;
     return stop - middle <= HF_FEW ? stop : middle;

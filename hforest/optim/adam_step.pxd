@@ -1,6 +1,6 @@
-"""Adam for rows of numbers, one step or many missed ones (Kingma & Ba 2015; tables.py), in the arithmetic of
-their dtype: an optimiser step is bound by memory, and twice the lanes fit a vector. For this backend, and for
-those that update parameters while they compute gradients.
+"""Adam for rows of parameters, one step or many missed ones (Kingma & Ba 2015; tables.py), in the arithmetic
+of their dtype: memory limits the speed of a step, and a vector has twice as many lanes of float32 as of
+float64. Used by this backend, and by backends that update parameters while they compute gradients.
 """
 
 from libc.float cimport DBL_MAX, DBL_MIN, FLT_MAX, FLT_MIN
@@ -36,7 +36,7 @@ ctypedef fused adam_real:
 
 
 cdef inline adam_real flushed(adam_real a) noexcept nogil:
-    # 0 where a is subnormal.
+    # Returns a, or 0 if a is subnormal.
     if adam_real is float:
         return <float> 0 if fabsf(a) < <float> FLT_MIN else a
     else:
@@ -53,7 +53,7 @@ cdef inline adam_real root_of(adam_real a) noexcept nogil:
 cdef inline void adam_step(
     adam_real* p, const adam_real* g, adam_real* m, adam_real* v, Py_ssize_t n, const hf_adam* a
 ) noexcept nogil:
-    # The step whose rate and scale are in a.
+    # Takes the step whose rate and scale are in a.
     cdef adam_real beta1 = <adam_real> a.beta1, rest1 = <adam_real> (1 - a.beta1)
     cdef adam_real beta2 = <adam_real> a.beta2, rest2 = <adam_real> (1 - a.beta2)
     cdef adam_real rate = <adam_real> a.rate, scale = <adam_real> a.scale, eps = <adam_real> a.eps
@@ -73,12 +73,12 @@ cdef inline void adam_step(
 cdef inline adam_real _rest(
     const hf_adam* a, int64_t step, adam_real first, adam_real root, double m_factor, double root_factor
 ) noexcept nogil:
-    # R of tables.py for moments m_factor first and (root_factor root)**2 at a step.
+    # Returns R of tables.py for moments m_factor first and (root_factor root)**2 at a step.
     cdef const double* row = hf_row(a, step)
     cdef Py_ssize_t top = hf_top(a, step, sizeof(adam_real) == 4), j
     cdef adam_real h = <adam_real> (row[HF_CENTRE] * root_factor) * root
     cdef adam_real inverse = 1 / (h + <adam_real> a.eps), total = <adam_real> row[top], z, x
-    # Where the second moment is infinite, inverse is 0 and z is any finite number.
+    # If the second moment is infinite, inverse is 0 and z is any finite number.
     cdef adam_real largest = <adam_real> (FLT_MAX if sizeof(adam_real) == 4 else DBL_MAX)
     z = (h if h < largest else largest) * inverse
     x = (z + z) - 1
@@ -91,8 +91,8 @@ cdef inline void adam_pass(
     adam_real* p, adam_real* m, adam_real* v, Py_ssize_t n, int64_t start, int64_t stop,
     const hf_adam* a,
 ) noexcept nogil:
-    # Steps start + 1 to stop, whose gradients were zero, with the weight decay of each: one by one while the
-    # polynomials are not exact yet or the steps are few, the others at once.
+    # Takes steps start + 1 to stop, with zero gradients and each with its weight decay. Steps are taken one
+    # by one where the polynomials are not exact yet, or if there are few; the others are taken together.
     cdef int64_t middle, s
     cdef double m_factor, v_factor, root_factor, decay, root_decay, later
     cdef adam_real root, motion, share, scale, shrink = <adam_real> a.shrink, shrunk
@@ -118,13 +118,13 @@ cdef inline void adam_pass(
                 decay *= a.beta1
                 root_decay *= sqrt(a.beta2)
                 share = <adam_real> (decay * hf_row(a, s)[0])
-                # This step and all later ones add 0: subnormal products would round to themselves for ever.
+                # This step and all later ones add 0; subnormal products would round to themselves forever.
                 if share == 0 or decay < DBL_MIN:
                     s -= 1
                     break
                 scale = <adam_real> (root_decay * hf_row(a, s)[1])
                 motion = shrink * motion + share * m[i] / (scale * root + <adam_real> a.eps)
-            # What was taken one by one shrinks in the steps after.
+            # The steps that follow also shrink the move of the steps taken one by one.
             motion = <adam_real> hf_decay(a, 3, stop - s) * motion
             if middle < stop:
                 later = hf_decay(a, 3, stop - middle)
@@ -137,11 +137,11 @@ cdef inline void adam_pass(
         v[i] = flushed(<adam_real> (v[i] * <adam_real> v_factor))
 
 
-# Returns the settings for rows of numbers of itemsize bytes and a step with biases bias1 = 1 - beta1**step
-# and bias2; both 0 where only missed steps count.
+# Returns the settings for parameters of itemsize bytes and a step with biases bias1 = 1 - beta1**step and
+# bias2; both are 0 if only missed steps are taken.
 cdef hf_adam adam_settings(
     int itemsize, double lr, double beta1, double beta2, double eps, double bias1, double bias2
 ) noexcept nogil
 
-# Writes pointers into arrays of tables.py that `missed` keeps alive.
+# Writes pointers into the arrays of tables.py, which `missed` keeps alive.
 cdef int adam_tables(hf_adam* a, missed) except -1

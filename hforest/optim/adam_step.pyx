@@ -1,4 +1,4 @@
-"""The settings of Adam (adam_step.pxd): numbers, tables and vector bodies."""
+"""The settings of Adam (adam_step.pxd): scalars, tables and vector bodies."""
 
 from libc.math cimport sqrt
 from libc.stdint cimport int64_t

@@ -1,13 +1,14 @@
 """AdaGrad and Adam on the CPU, dense and by rows.
 
-Parallel loops run over blocks of elements or over rows; an element is computed by one thread, so the bits do
-not depend on the number of threads. AdaGrad computes in float64, Adam (adam_step.pxd) in the dtype.
+Parallel loops run over blocks of elements or over rows. Each element is computed by one thread, so results
+are bit-identical at every number of threads. AdaGrad computes in float64, Adam (adam_step.pxd) in the dtype
+of the parameters.
 
-Moments decay geometrically, so those of rows without gradients pass through the subnormal numbers, on
-which a processor is a hundred times slower and where 0.9 times the least of them rounds to itself. They
-are therefore set to 0 below the smallest normal number; with eps >> 1e-19 no parameter changes by it.
+Moments of rows without gradients decay geometrically and would become subnormal. Processors are about a
+hundred times slower on subnormal numbers, and 0.9 times the least of them rounds to itself. Moments are
+therefore set to 0 below the smallest normal number; with eps >> 1e-19 this changes no parameter.
 
-Steps are in place, so none of them stops for a signal once it has begun.
+Steps are in place, so a step that has begun does not stop for a signal.
 """
 
 from cython.parallel cimport prange
@@ -27,11 +28,11 @@ ctypedef fused real:
     double
 
 cdef enum:
-    BLOCK = 1 << 13       # elements of one parallel step of a dense optimiser
+    BLOCK = 1 << 13       # elements per unit of work of a dense optimiser
     PART = 64             # elements processed together: their float64 copies stay in L1
     SMALL = 1 << 14       # elements below which a second thread does not pay
-    ROWS = 32             # rows of one parallel step; their gaps, and so their costs, differ
-    AHEAD = 8             # rows ahead that are prefetched
+    ROWS = 32             # rows per unit of work; their missed steps, and so their costs, differ
+    AHEAD = 8             # rows between a prefetch and its use
 
 
 cdef int _threads(Py_ssize_t elements) noexcept nogil:
@@ -41,7 +42,7 @@ cdef int _threads(Py_ssize_t elements) noexcept nogil:
 # ---------------------------------------------------------------------------------------- AdaGrad
 
 cdef void _adagrad_part(real* p, const real* g, real* state, Py_ssize_t n, double lr) noexcept nogil:
-    # n <= PART. Selections instead of branches: the loops are vectorised.
+    # n <= PART. The loops select instead of branching, so that they are vectorised.
     cdef Py_ssize_t i
     cdef double slope, old, new
     cdef double gradient[PART]
@@ -88,7 +89,7 @@ cdef void _adagrad_rows(
 
 
 def adagrad(param, grad, state, double lr):
-    """h = sqrt(h**2 + g**2), then a step of lr g / h."""
+    """Sets h = sqrt(h**2 + g**2), then takes a step of lr g / h."""
     if param.dtype.itemsize == 4:
         _adagrad[float](param, grad, state, lr)
     else:
@@ -96,7 +97,7 @@ def adagrad(param, grad, state, double lr):
 
 
 def adagrad_rows(param, rows, grad, state, double lr):
-    """The same at the given rows."""
+    """Takes a step of AdaGrad at the given rows."""
     if param.shape[1] == 0:  # no element has an address
         return
     if param.dtype.itemsize == 4:
@@ -124,7 +125,7 @@ cdef void _adam(
 
 
 def adam(param, grad, m, v, step, double lr, double beta1, double beta2, double eps, double shrink=1):
-    """Kingma & Ba 2015, Alg. 1."""
+    """Takes a step of Adam (Kingma & Ba 2015, Alg. 1)."""
     cdef hf_adam a = _settings(param, step, lr, beta1, beta2, eps)
     a.shrink = shrink
     if param.dtype.itemsize == 4:
@@ -137,7 +138,7 @@ cdef inline void _fetch(
     const int64_t[::1] rows, Py_ssize_t i, real[:, ::1] param, real[:, ::1] m, real[:, ::1] v,
     const int64_t[::1] last,
 ) noexcept nogil:
-    # Rows are far apart in memory; their lines are prefetched while earlier rows are processed.
+    # Rows are far apart in memory; their cache lines are prefetched while earlier rows are processed.
     cdef int64_t row
     if i < rows.shape[0]:
         row = rows[i]
@@ -151,7 +152,8 @@ cdef void _adam_rows(
     real[:, ::1] param, const int64_t[::1] rows, const real[:, ::1] grad, real[:, ::1] m, real[:, ::1] v,
     int64_t[::1] last, int64_t step, const hf_adam* a,
 ) noexcept nogil:
-    # Without gradients (grad is None) rows only take missed steps, up to `step`; else up to the step before.
+    # Without gradients (grad is None), rows only take missed steps, up to `step`; else up to step - 1, then
+    # the step.
     cdef Py_ssize_t n = rows.shape[0], width = param.shape[1], i
     cdef int64_t row, reach = step if grad is None else step - 1
     for i in prange(n, schedule="dynamic", chunksize=ROWS, num_threads=_threads(n * width)):
@@ -166,7 +168,7 @@ cdef void _adam_rows(
 def adam_rows(
     param, rows, grad, m, v, last, step, double lr, double beta1, double beta2, double eps, missed
 ):
-    """Missed steps up to step - 1 with zero gradient, then the step, at the given rows."""
+    """Takes the missed steps up to step - 1 with zero gradient, then the step, at the given rows."""
     cdef hf_adam a = _settings(param, step, lr, beta1, beta2, eps)
     adam_tables(&a, missed)
     if param.shape[1] == 0:
@@ -181,5 +183,5 @@ def adam_rows(
 def adam_catch_up(
     param, rows, m, v, last, step, double lr, double beta1, double beta2, double eps, missed
 ):
-    """Missed steps up to `step` with zero gradient, at the given rows."""
+    """Takes the missed steps up to `step` with zero gradient, at the given rows."""
     adam_rows(param, rows, None, m, v, last, step, lr, beta1, beta2, eps, missed)

@@ -233,8 +233,8 @@ def tables(like: Any, beta1: float, beta2: float, step: int, shrink: float = 1.0
     if n_rows > MAX_STEPS:
         name, beta = ("beta1", beta1) if beta1 > beta2 else ("beta2", beta2)
         raise ValueError(
-            f"step: expected at most {MAX_STEPS - 1} with {name} = {beta}, got {step}; from the first step "
-            f"on pass a {name} of at most 0.9999, which has no limit, or continue with hforest.optim.adam"
+            f"step: expected at most {MAX_STEPS - 1} with {name} = {beta}, got {step}; pass a {name} of at "
+            "most 0.9999 from the first step on, which has no limit, or continue with hforest.optim.adam"
         )
     xp = array_module(like)
     device = 0 if xp is np else int(like.device.id)

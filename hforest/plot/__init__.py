@@ -1,6 +1,6 @@
 """Plots of trees, of feature importances on images, and of decisions in two dimensions.
 
-Each function draws on given Matplotlib axes, or on those of a new figure, and returns them. docs/plots.md has
+Each function draws on given Matplotlib axes, or on those of a new figure, and returns them. docs/plot.md has
 examples.
 
 Requires Matplotlib 3.8 or newer: ``pip install -e '.[plot]'``. Write `import hforest.plot`; `import hforest`

@@ -1,4 +1,4 @@
-"""Checks of what the functions are given, and the axes that they draw on."""
+"""Checks of arguments, and the axes on which functions draw."""
 
 from collections.abc import Sequence
 from numbers import Integral
@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 def integer(name: str, value: Any, low: int, high: int) -> int:
     """Returns an int within low <= value <= high."""
     if not isinstance(value, Integral) or isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name}: expected an int, got {type(value).__name__}; pass such as {low}")
+        raise TypeError(f"{name}: expected an int, got {type(value).__name__}; pass an integer such as {low}")
     number = int(value)
     if not low <= number <= high:
-        raise ValueError(f"{name}: expected {low} to {high}, got {number}; pass a number between them")
+        raise ValueError(f"{name}: expected {low} to {high}, got {number}; pass a number in that range")
     return number
 
 
@@ -24,14 +24,16 @@ def positive(name: str, value: Any) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise TypeError(f"{name}: expected a number, got {type(value).__name__}; pass such as 9.0") from None
+        raise TypeError(
+            f"{name}: expected a number, got {type(value).__name__}; pass a number such as 9.0"
+        ) from None
     if not 0 < number < np.inf:
-        raise ValueError(f"{name}: expected a finite number above 0, got {number}; pass such as 9.0")
+        raise ValueError(f"{name}: expected a finite number above 0, got {number}; pass a number such as 9.0")
     return number
 
 
 def names(name: str, values: Any, n: int, what: str) -> list[str] | None:
-    """Returns n texts as a list: of a list, a tuple, an array or an index of a data frame. None is None."""
+    """Returns n strings as a list, from a list, tuple, array or index of a data frame; None for None."""
     if values is None:
         return None
     sequence = values.tolist() if hasattr(type(values), "tolist") else values
@@ -43,7 +45,7 @@ def names(name: str, values: Any, n: int, what: str) -> list[str] | None:
         if not isinstance(text, str):
             raise TypeError(f"{name}[{i}]: expected a str, got {type(text).__name__}; pass str({text!r})")
     if len(sequence) != n:
-        raise ValueError(f"{name}: expected {what} = {n} names, got {len(sequence)}; name each of them")
+        raise ValueError(f"{name}: expected {what} = {n} names, got {len(sequence)}; pass one name for each")
     return list(sequence)
 
 

@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 LEAST = 0.15
-"""Strength of the colour of a class whose share is no larger than the others'."""
+"""Strength of the colour of a class whose share equals those of all other classes."""
 DARK = 0.5
 """Luminance below which text is white."""
 
 
 def of_classes(n_classes: int) -> NDArray[np.float64]:
-    """Returns (n_classes, 3): red, green and blue of each class, 0 to 1."""
+    """Returns red, green and blue of each class, 0 to 1, as (n_classes, 3)."""
     if n_classes <= 10:
         return np.array(matplotlib.colormaps["tab10"].colors[:n_classes])  # type: ignore[attr-defined]
     if n_classes <= 20:
@@ -24,7 +24,7 @@ def of_classes(n_classes: int) -> NDArray[np.float64]:
 
 
 def of_shares(shares: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Returns (n, 3): the colour of the largest of (n, n_classes) shares, the paler the smaller that is."""
+    """Returns (n, 3) colours of the classes with the largest shares, paler for smaller shares."""
     n_classes = shares.shape[1]
     largest = shares.argmax(axis=1)
     share = shares[np.arange(len(shares)), largest].astype(np.float64)
@@ -34,7 +34,7 @@ def of_shares(shares: NDArray[np.floating]) -> NDArray[np.float64]:
 
 
 def of_values(values: NDArray[np.floating], low: float, high: float) -> NDArray[np.float64]:
-    """Returns (n, 3): colours of n values between the limits."""
+    """Returns colours (n, 3) of n values between the limits."""
     range_ = high / 2 - low / 2  # halves: the range itself may exceed float64
     at = np.clip((values / 2 - low / 2) / range_, 0, 1) if range_ > 0 else np.full(len(values), 0.5)
     colour: NDArray[np.float64] = matplotlib.colormaps["viridis"](at)[:, :3]

@@ -1,4 +1,4 @@
-"""The features that matter to a forest of images or signals."""
+"""Importances of the pixels of images, or of the elements of signals, for a forest."""
 
 import math
 from collections.abc import Sequence
@@ -128,8 +128,8 @@ def importance(
     if channel is not None:
         if image.ndim != 3:
             raise ValueError(
-                f"channel: expected None for a shape without channels, got {channel!r}; pass "
-                "shape=(height, width, channels)"
+                f"channel: expected None for a shape without channels, got {channel!r}; pass a shape "
+                "(height, width, channels)"
             )
         number = checks.integer("channel", channel, 0, 2**31)
         if number >= image.shape[2]:

@@ -1,4 +1,4 @@
-"""Texts in the boxes of a tree."""
+"""Text in the boxes of a tree."""
 
 import textwrap
 from collections.abc import Sequence
@@ -8,17 +8,17 @@ import numpy as np
 from ..tree import Forest
 
 LINE = 26
-"""Characters of a line, at most."""
+"""Maximum number of characters of a line."""
 LINES = 3
-"""Lines of a name, at most."""
+"""Maximum number of lines of a name."""
 CATEGORIES = 6
-"""Categories that are listed, at most."""
+"""Maximum number of categories in a list."""
 SMALL = 0.005
-"""Share of a class that a leaf does not name: it would read 0.00."""
+"""A leaf names no class with a smaller share, which would read 0.00."""
 
 
 def shortened(name: str, length: int) -> str:
-    """Returns a name of at most `length` characters; what lies in its middle is left out."""
+    """Returns a name of at most `length` characters; long names lose their middle."""
     if len(name) <= length:
         return name
     before = length // 2
@@ -26,7 +26,7 @@ def shortened(name: str, length: int) -> str:
 
 
 def together(text: str) -> str:
-    """Returns a text that `wrapped` leaves on one line, where a line holds it."""
+    """Returns a text that `wrapped` keeps on one line if it fits."""
     return text.replace(" ", "\N{NO-BREAK SPACE}") if len(text) <= LINE else text
 
 
@@ -37,12 +37,12 @@ def wrapped(text: str) -> str:
 
 
 class Labels:
-    """Texts of the nodes of one tree, in host arrays; a node has its number in the forest."""
+    """Text of the nodes of one tree in host arrays; nodes have their numbers in the forest."""
 
     def __init__(
         self, forest: Forest, feature_names: Sequence[str] | None, class_names: Sequence[str], max_terms: int
     ) -> None:
-        """`class_names` is empty of a regression."""
+        """`class_names` is empty for a regression."""
         self.forest = forest
         self.feature_names = feature_names
         self.class_names = class_names
@@ -61,7 +61,7 @@ class Labels:
         return shortened(name, LINE * LINES)
 
     def split(self, node: int) -> str:
-        """Returns what a split compares, and where missing values and unknown categories go."""
+        """Returns the text of a split: comparison, and side of missing values and unknown categories."""
         feature, threshold = int(self.forest.feature[node]), self.forest.threshold[node]
         sends = int(self.default_left[node]) if self.default_left.size else 0
         by_categories = self.category_indptr.size and (
@@ -69,7 +69,8 @@ class Labels:
         )
         lines = []
         if by_categories:
-            # Categories that a grown node has not seen go where unknown ones go: the others are listed.
+            # Categories absent from a node during growth go to the side of unknown ones; the others are
+            # listed.
             unknown = bool(sends & 2)
             listed = self._categories(node, unknown)
             lines.append(wrapped(f"{self.name(feature)} {'not ' * unknown}in {{{listed}}}"))
@@ -82,7 +83,7 @@ class Labels:
         return "\n".join(lines)
 
     def _compared(self, node: int) -> str:
-        """The feature, or the terms of the projection of largest weights and the number of the others."""
+        """Returns the feature, or the projection's terms of largest weight and the number of other terms."""
         if self.forest.feature[node] != -2:
             return self.name(int(self.forest.feature[node]))
         entries = slice(int(self.forest.indptr[node]), int(self.forest.indptr[node + 1]))

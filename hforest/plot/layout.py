@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 def tidy(
     left: NDArray[np.integer], right: NDArray[np.integer], width: NDArray[np.floating], gap: float
 ) -> NDArray[np.float64]:
-    """Returns (n_nodes,): the centres of boxes along the horizontal axis, the root's at 0.
+    """Returns the centres of boxes along the horizontal axis, (n_nodes,), with the root at 0.
 
     Reingold and Tilford 1981, with boxes of several widths: subtrees have one shape wherever they stand, two
     subtrees stand as close as their outlines allow, and a parent is in the middle between its children.
@@ -26,9 +26,9 @@ def tidy(
     Cost: n_nodes times the depth of the tree, at most.
     """
     n = len(left)
-    shift = np.zeros(n)  # of a node from its parent
+    shift = np.zeros(n)  # distance of a node from its parent
     outline: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-    """Of subtrees whose parent is not yet placed: least and greatest place of each level, from their root."""
+    """Range of positions of each level, from the root, of subtrees whose parent is not yet placed."""
     for v in range(n - 1, -1, -1):
         root = np.array([-width[v] / 2]), np.array([width[v] / 2])
         if left[v] < 0:

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from . import checks, colours
 
 ROUND = 0.08
-"""Margin around the samples, as a share of their range."""
+"""Margin around the samples, as a fraction of their range."""
 IN_LEGEND = 30
-"""Classes that the legend names, at most."""
+"""Maximum number of classes in the legend."""
 ROWS_OF_LEGEND = 15
 ROWS = 2**14
-"""Rows that the function is called with at a time."""
+"""Number of rows per call of the function."""
 
 
 def _points(name: str, x: Any) -> NDArray[np.float64]:
@@ -24,17 +24,17 @@ def _points(name: str, x: Any) -> NDArray[np.float64]:
         points = np.asarray(x, np.float64)
     except (TypeError, ValueError):
         raise TypeError(
-            f"{name}: expected an array of real numbers, got {type(x).__name__}; pass (n, 2) numbers"
+            f"{name}: expected an array of real numbers, got {type(x).__name__}; pass numbers of shape (n, 2)"
         ) from None
     if points.ndim != 2 or points.shape[1] != 2 or not len(points):
         raise ValueError(f"{name}: expected shape (n_samples, 2), got {points.shape}; choose two columns")
     if not np.isfinite(points).all():
-        raise ValueError(f"{name}: expected finite numbers, got NaN or infinity; leave these samples out")
+        raise ValueError(f"{name}: expected finite numbers, got NaN or infinity; leave out these samples")
     return points
 
 
 def _outputs(predict: Callable[[Any], Any], points: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Returns (n, n_outputs): what `predict` gives for the points; 1 of targets."""
+    """Returns the predictions for points, (n, n_outputs); n_outputs is 1 for targets."""
     parts = []
     for first in range(0, len(points), ROWS):
         rows = points[first : first + ROWS]
@@ -47,13 +47,14 @@ def _outputs(predict: Callable[[Any], Any], points: NDArray[np.float64]) -> NDAr
         ):
             raise ValueError(
                 f"predict: expected a function from ({len(rows)}, 2) to ({len(rows)}, n_classes) shares, or "
-                f"({len(rows)},) targets, got {answers.dtype} of shape {answers.shape}; pass such as "
+                f"({len(rows)},) targets, got {answers.dtype} of shape {answers.shape}; pass a function "
+                "such as "
                 "lambda x: hforest.tree.predict(forest, x)"
             )
         parts.append(answers.reshape(len(rows), -1).astype(np.float64))
     outputs = np.concatenate(parts)
     if not np.isfinite(outputs).all():
-        raise ValueError("predict: expected finite numbers, got NaN or infinity; mend the function")
+        raise ValueError("predict: expected finite numbers, got NaN or infinity; correct the function")
     return outputs
 
 
@@ -113,7 +114,8 @@ def regions(
     """
     if not callable(predict):
         raise TypeError(
-            f"predict: expected a function of (n, 2) samples, got {type(predict).__name__}; pass such as "
+            f"predict: expected a function of (n, 2) samples, got {type(predict).__name__}; pass a "
+            "function such as "
             "lambda x: hforest.tree.predict(forest, x)"
         )
     points = _points("x", x)
@@ -125,7 +127,7 @@ def regions(
         low, high = low - margin, high + margin
     if not np.isfinite(high - low).all():
         raise ValueError(
-            "x: expected samples whose range float64 holds, got a larger one; divide the columns by their "
+            "x: expected samples whose range fits float64, got a larger range; divide the columns by their "
             "maxima"
         )
     # Centres of the pixels.
@@ -161,7 +163,7 @@ def regions(
 
 
 def _labels(y: Any, n: int, n_classes: int) -> NDArray[np.generic]:
-    """Returns labels of classes, or targets where n_classes is 0."""
+    """Returns labels of classes, or targets if n_classes is 0."""
     labels = np.asarray(y)
     if labels.dtype.kind not in ("biu" if n_classes else "biuf"):
         expected = "labels of an integer or bool dtype" if n_classes else "real numbers"
@@ -182,7 +184,7 @@ def _labels(y: Any, n: int, n_classes: int) -> NDArray[np.generic]:
 def _draw_classes(
     ax: Axes, points: NDArray[np.float64], labels: NDArray[np.generic], names: Sequence[str]
 ) -> None:
-    """Draws the samples, and beside the axes a legend of those classes that have some."""
+    """Draws the samples, and beside the axes a legend of the classes that occur."""
     present = np.unique(labels)
     of_classes = colours.of_classes(len(names))
     drawn = []
@@ -194,6 +196,6 @@ def _draw_classes(
             drawn, [str(k) for k in present], loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0,
             fontsize="small", ncols=-(-len(present) // ROWS_OF_LEGEND),
         )  # fmt: skip
-        for k, text in zip(present, legend.get_texts(), strict=True):  # as they are: with $ and _, too
+        for k, text in zip(present, legend.get_texts(), strict=True):  # verbatim, including $ and _
             text.set_parse_math(False)
             text.set_text(names[k])

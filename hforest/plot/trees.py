@@ -17,20 +17,20 @@ from .labels import Labels
 from .layout import tidy
 
 MAX_NODES = 2000
-"""Nodes that are drawn, at most: more take minutes, and none can be read."""
+"""Maximum number of nodes of a drawing: more take minutes and cannot be read."""
 MAX_INCHES = 60.0
-"""Width and height of a new figure, at most; the font is made smaller for what needs more."""
+"""Maximum width and height of a new figure; larger trees have a smaller font."""
 MIN_INCHES = 0.6
 PAD = 0.4
 """Distance of a text from its box, in font sizes."""
 GAP = 0.9
-"""Least distance of two boxes of a level, in font sizes."""
+"""Minimum distance of two boxes of a level, in font sizes."""
 ABOVE = 2.6
 """Distance of two levels, in font sizes."""
 WIDER = 1.03
 """Reserve in the width of a text."""
 SPACING = 1.2
-"""Distance of two lines of text, in font sizes, as Matplotlib has it."""
+"""Distance of two lines of text in Matplotlib, in font sizes."""
 
 
 class Drawn(NamedTuple):
@@ -41,7 +41,7 @@ class Drawn(NamedTuple):
     depth: NDArray[np.int64]
     """(n,)."""
     left: NDArray[np.int64]
-    """(n,) left child among the n; the right one is next to it. -1: a leaf, or below is not drawn."""
+    """(n,) left child among the n, which the right child follows; -1 if no children are drawn."""
     hidden: NDArray[np.bool_]
     """(n,) whether it is a split whose children are not drawn."""
 
@@ -60,8 +60,8 @@ def _drawn(forest: Forest, root: int, max_depth: int | None) -> Drawn:
             depth += [depth[at] + 1] * 2
         if len(node) > MAX_NODES:
             raise ValueError(
-                f"max_depth: expected a depth of at most {MAX_NODES} nodes, got {max_depth} of a tree that "
-                "has more; pass such as max_depth=5"
+                f"max_depth: expected a depth with at most {MAX_NODES} nodes, got {max_depth} for a tree "
+                "with more nodes; pass a smaller depth, such as max_depth=5"
             )
         at += 1
     return Drawn(np.array(node), np.array(depth), np.array(left), np.array(hidden))
@@ -206,7 +206,7 @@ def _are_shares(value: NDArray[np.floating]) -> bool:
 
 
 class Places(NamedTuple):
-    """Where boxes stand, in points; of several boxes (n,)."""
+    """Positions of boxes in points; arrays of several boxes are (n,)."""
 
     centre: NDArray[np.float64]
     middle: NDArray[np.float64]
@@ -222,7 +222,7 @@ def _places(drawn: Drawn, texts: Sequence[str], fontsize: float, scale: float, d
     centre = tidy(drawn.left, np.where(drawn.left >= 0, drawn.left + 1, -1), width, GAP * fontsize)
     tallest = np.zeros(drawn.depth.max() + 1)
     np.maximum.at(tallest, drawn.depth, height)
-    # Levels stand below each other; the boxes of one have one line through their middles.
+    # Levels are below each other; the centres of the boxes of a level are on one line.
     step = tallest[:-1] / 2 + ABOVE * fontsize + tallest[1:] / 2
     middle = -np.concatenate([[0.0], np.cumsum(step)])[drawn.depth]
     low = np.array([(centre - width / 2).min(), (middle - height / 2).min()]) - fontsize
@@ -243,11 +243,11 @@ def _write(
         ax.set_position((0, 0, 1, 1))
     room = np.array(ax.get_window_extent().size) * 72 / dpi
     scale = min(1.0, *(room / at.size))
-    for _ in range(3 if scale < 1 else 0):  # small text is wider, as its glyphs stand on whole pixels
+    for _ in range(3 if scale < 1 else 0):  # small text is wider, since its glyphs start at whole pixels
         at = _places(drawn, texts, fontsize, scale, dpi)
         scale = min(scale, *(room / at.size))
     ax.axis("off")
-    # What the axes have beyond the tree is divided between its two sides.
+    # The space of the axes beside the tree is divided between its two sides.
     spare = np.maximum(room / scale - at.size, 0) / 2
     low, high = at.low - spare, at.low + at.size + spare
     ax.set_xlim(low[0], high[0])
@@ -270,7 +270,7 @@ def _write(
 
 
 def _draw_lines(ax: Axes, drawn: Drawn, at: Places, fontsize: float, scale: float) -> None:
-    """Draws lines from splits to their children, below the boxes, and "yes" and "no" at those of the root."""
+    """Draws lines from splits to children below the boxes, with "yes" and "no" at the lines of the root."""
     split = np.repeat(np.flatnonzero(drawn.left >= 0), 2)
     if not len(split):
         return

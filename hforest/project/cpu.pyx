@@ -12,7 +12,7 @@ ctypedef fused real:
     double
 
 cdef enum:
-    BLOCK = 64            # samples of a block
+    BLOCK = 64            # samples per block
     SMALL = 1 << 14       # values below which a second thread does not pay
 
 
@@ -38,7 +38,7 @@ cdef int _project(
     const real[:, ::1] x, const int32_t[::1] samples, const int64_t[::1] indptr, const int32_t[::1] indices,
     const real[::1] data, real[:, ::1] values,
 ) except -1:
-    # Projects the rows of x that `samples` lists; all if it is None.
+    # Projects the rows of x in `samples`; all rows if it is None.
     cdef int64_t n = values.shape[1], n_blocks = (n + BLOCK - 1) // BLOCK, n_units, block
     cdef int threads = 1 if values.shape[0] * n < SMALL else hf_threads()
     cdef hf_watch watch
@@ -54,12 +54,12 @@ cdef int _project(
 
 
 def project(x, indptr, indices, data, values):
-    """values[p, s] = sum over the entries j of projection p, in their order, of data[j] x[s, indices[j]]."""
+    """Writes values[p, s] = sum over the entries j of projection p, in order, of data[j] x[s, indices[j]]."""
     project_some(x, None, indptr, indices, data, values)
 
 
 def project_some(x, samples, indptr, indices, data, values):
-    """The same for some rows of x."""
+    """Writes the projections of the rows of x in `samples`."""
     if x.dtype.itemsize == 4:
         _project[float](x, samples, indptr, indices, data, values)
     else:

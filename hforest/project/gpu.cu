@@ -1,5 +1,6 @@
-// Projections: a thread owns a value. Neighbouring threads are neighbouring samples of one projection.
+// Projections. One thread per value; adjacent threads take adjacent samples of one projection.
 
+// Returns the projection of a row: entries first to last - 1, summed in double in their order and rounded once.
 __device__ static inline real value_of(
     const real *row, size first, size last, const int *indices, const real *data
 ) {
@@ -8,6 +9,8 @@ __device__ static inline real value_of(
     return (real)total;
 }
 
+// values (n_projections, n), OUT: projections of x (n, n_features), IN. Entry j of a projection has weight data[j] for
+// feature indices[j]; indptr (n_projections + 1,), indices and data, IN.
 extern "C" __global__ void project(
     const real *__restrict__ x, const size *__restrict__ indptr, const int *__restrict__ indices,
     const real *__restrict__ data, size n_features, size n, size n_projections, real *__restrict__ values
@@ -18,6 +21,7 @@ extern "C" __global__ void project(
     values[i] = value_of(x + i % n * n_features, indptr[p], indptr[p + 1], indices, data);
 }
 
+// Does the same for rows samples (n,), IN, of x.
 extern "C" __global__ void project_some(
     const real *__restrict__ x, const int *__restrict__ samples, const size *__restrict__ indptr,
     const int *__restrict__ indices, const real *__restrict__ data, size n_features, size n, size n_projections,

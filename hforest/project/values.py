@@ -14,8 +14,8 @@ def _check_indptr(indptr: IntArray, n_entries: int) -> None:
     host = dispatch.to_numpy(indptr)
     if host[0] != 0 or host[-1] != n_entries or bool((np.diff(host) < 0).any()):
         raise ValueError(
-            f"indptr: expected 0, ..., n_entries = {n_entries}, nowhere falling, got others; "
-            "pass the arrays of one set of projections"
+            f"indptr: expected 0, ..., n_entries = {n_entries}, in non-decreasing order, got other "
+            "numbers; pass the arrays of one set of projections"
         )
 
 

@@ -1,7 +1,7 @@
-"""Growing and training on several workers: processes of one machine, or of many.
+"""Growing and training on several workers, which are processes on one machine or on many.
 
-No engine of its own: workers are started by, and bytes carried by, an executor of `concurrent.futures` or
-what has its methods (Dask, mpi4py, loky), or by torch.distributed or MPI.
+The package has no engine of its own. Other libraries start workers and carry bytes: torch.distributed, MPI,
+or an executor with the methods of `concurrent.futures` (Dask, mpi4py, loky).
 """
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING

@@ -39,7 +39,7 @@ def number_of_threads(n_jobs: object) -> int:
         raise TypeError(f"n_jobs: expected None or an int, got {type(n_jobs).__name__}; {remedy}")
     n = int(n_jobs)
     if n == 0 or n > MAX_THREADS:
-        raise ValueError(f"n_jobs: expected 1 to {MAX_THREADS}, or below 0, got {n}; {remedy}")
+        raise ValueError(f"n_jobs: expected 1 to {MAX_THREADS}, or a negative int, got {n}; {remedy}")
     return n if n > 0 else min(MAX_THREADS, max(1, cpu_count() + 1 + n))
 
 
@@ -126,8 +126,8 @@ class Estimator(BaseEstimator):
         unknown = [name for name in names.ravel().tolist() if name not in known]
         if unknown:
             raise ValueError(
-                f"{parameter}: expected names of columns of X, got {unknown[0]!r}; pass X as a "
-                f"DataFrame that has them{others}, or the numbers of the columns"
+                f"{parameter}: expected column names of X, got {unknown[0]!r}; pass X as a DataFrame with "
+                f"these columns{others}, or column indices"
             )
         return [known.index(name) for name in names.ravel().tolist()]
 
@@ -183,8 +183,9 @@ class Estimator(BaseEstimator):
         categories = self.columns_.source[self.columns_.categorical]
         if len(categories) and "categorical" not in inspect.signature(self._learner()).parameters:
             raise ValueError(
-                "X: expected columns of numbers or dates, since these forests know no categories, got "
-                f"{self.columns_.names[categories].tolist()}; write them as indicators, such as with "
+                "X: expected columns of numbers or dates, since these forests have no splits by "
+                "categories, got "
+                f"{self.columns_.names[categories].tolist()}; encode them as indicators, for example with "
                 "OneHotEncoder"
             )
         return check_X_y(x, *y, **settings) if y else check_array(x, **settings)

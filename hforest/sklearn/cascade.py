@@ -101,7 +101,7 @@ class CascadeForestClassifier(Classifier, Estimator):
         """Returns the functions that grow a level's forests: random ones, then completely random ones."""
         n = self.n_forests
         if not isinstance(n, Integral) or isinstance(n, bool) or n < 1:
-            raise ValueError(f"n_forests: expected an int of at least 1, got {n!r}; pass such as 4")
+            raise ValueError(f"n_forests: expected an int of at least 1, got {n!r}; pass a number such as 4")
         settings = self._settings(classic.grow)
         del settings["class_weight"]
         return (partial(classic.grow, **settings),) * n + (partial(classic.grow_random, **settings),) * n
@@ -114,7 +114,7 @@ class CascadeForestClassifier(Classifier, Estimator):
         for few in np.flatnonzero((counts > 0) & (counts < int(n_folds)))[:1]:
             raise ValueError(
                 f"y: expected at least n_folds = {n_folds} samples of each class, got {counts[few]} "
-                f'sample(s) of class {self.classes_[few]}; lower n_folds, or pass class_vectors="out_of_bag"'
+                f'samples of class {self.classes_[few]}; lower n_folds, or pass class_vectors="out_of_bag"'
             )
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:

@@ -189,7 +189,7 @@ class GrownForest(Estimator):
         seen = ~np.isnan(outputs[:, 0])
         if not seen.all():
             warnings.warn(
-                f"{np.count_nonzero(~seen)} of {len(seen)} samples were drawn by every tree, and have no "
+                f"{np.count_nonzero(~seen)} of {len(seen)} samples were drawn by every tree and have no "
                 "out-of-bag prediction; raise n_estimators",
                 UserWarning,
                 stacklevel=3,

@@ -31,7 +31,7 @@ def _learned(settings: dict[str, Any]) -> dict[str, Any]:
 class _Honest(GrownForest):
     """Base class of forests of honest trees, with splits of any kind."""
 
-    trees: Literal["classic", "oblique"]
+    trees: Literal["classic", "extra", "oblique"]
     groups: Sequence[ArrayLike] | None
     _function = staticmethod(classic.grow)
     _draws: dict[str, Any]
@@ -45,7 +45,7 @@ class _Honest(GrownForest):
     def _drawn(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> dict[str, Any]:
         n = x.shape[0]
         if n < 3:
-            raise ValueError(f"X: expected 3 samples or more, got {n} samples; pass more rows")
+            raise ValueError(f"X: expected at least 3 samples, got {n} samples; pass more rows")
         self._draws = {
             **self._settings(stats.honest_counts),
             "y": n if settings["task"] == "regression" else y,
@@ -199,7 +199,7 @@ class HonestForestClassifier(Classifier, _Honest):
         self,
         n_estimators: int = 100,
         *,
-        trees: Literal["classic", "oblique"] = "classic",
+        trees: Literal["classic", "extra", "oblique"] = "classic",
         draw: Draw = "fixed",
         in_bag: float | None = None,
         structure_share: float = 0.5,
@@ -311,7 +311,7 @@ class HonestForestRegressor(Regressor, _Honest):
         self,
         n_estimators: int = 100,
         *,
-        trees: Literal["classic", "oblique"] = "classic",
+        trees: Literal["classic", "extra", "oblique"] = "classic",
         draw: Draw = "fixed",
         in_bag: float | None = 0.5,
         structure_share: float = 0.5,
@@ -356,8 +356,8 @@ class HonestForestRegressor(Regressor, _Honest):
         n_noisy = np.count_nonzero((intervals.noise > 0.9).any(axis=1))
         if n_noisy:
             warnings.warn(
-                f"of the variances of {n_noisy} of {len(intervals.mean)} samples more than nine tenths are "
-                "Monte Carlo bias, and standard errors are rough; raise n_estimators",
+                f"more than nine tenths of the variance is Monte Carlo bias for {n_noisy} of "
+                f"{len(intervals.mean)} samples, whose standard errors are unreliable; raise n_estimators",
                 UserWarning,
                 stacklevel=2,
             )

@@ -55,7 +55,8 @@ class _Network(Estimator):
             share: Any = self.validation_fraction
             if not isinstance(share, Real) or isinstance(share, bool) or not 0 <= float(share) <= 0.5:
                 raise ValueError(
-                    f"validation_fraction: expected a share of 0 to 0.5, got {share!r}; pass such as 0.1"
+                    f"validation_fraction: expected a share of 0 to 0.5, got {share!r}; pass a number such "
+                    "as 0.1"
                 )
             x, target, of_task = self._learned(X, y)
             seed, settings = self._seed(), self._settings()

@@ -242,12 +242,13 @@ class NeuralForestClassifier(Classifier, Estimator):
         patience = self.n_iter_no_change
         if not isinstance(patience, Integral) or isinstance(patience, bool) or patience < 1:
             raise ValueError(
-                f"n_iter_no_change: expected an int of at least 1, got {patience!r}; pass such as 5"
+                f"n_iter_no_change: expected an int of at least 1, got {patience!r}; pass a number such as 5"
             )
         share: Any = self.validation_fraction
         if not isinstance(share, Real) or not 0 < float(share) < 1:
             raise ValueError(
-                f"validation_fraction: expected a share above 0 and below 1, got {share!r}; pass such as "
+                f"validation_fraction: expected a share above 0 and below 1, got {share!r}; pass a number "
+                "such as "
                 "0.1, or early_stopping=False"
             )
         weight = None
@@ -267,7 +268,7 @@ class NeuralForestClassifier(Classifier, Estimator):
             if not (weight.min() >= 0 and 0 < weight.max() < np.inf):
                 raise ValueError(
                     "sample_weight: expected finite numbers of at least 0, not all 0, got "
-                    f"{weight.min():g} to {weight.max():g}; leave other samples out"
+                    f"{weight.min():g} to {weight.max():g}; leave out other samples"
                 )
             positive = weight > 0
             x, y, weight = x[positive], y[positive], weight[positive]

@@ -33,8 +33,8 @@ class _Manifold(GrownForest):
     def _grow(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> tree.Forest:
         if settings["shape"] is None:
             warnings.warn(
-                "shape: expected the shape of a sample, such as (28, 28), got None: samples are taken as "
-                f"signals; pass shape=({x.shape[1]},) if they are, or use an ObliqueForest if they are not",
+                "shape: expected the shape of a sample, such as (28, 28), got None: samples are treated as "
+                f"1-D signals; pass shape=({x.shape[1]},) if they are, or use an ObliqueForest otherwise",
                 UserWarning,
                 stacklevel=3,
             )

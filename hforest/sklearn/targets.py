@@ -54,7 +54,8 @@ class Classifier(ClassifierMixin):
         known = unique_labels(classes) if classes is not None else self.classes_
         if not first and not np.array_equal(known, self.classes_):
             raise ValueError(
-                f"classes: expected those of the first call, {self.classes_.tolist()}, got {known.tolist()}; "
+                f"classes: expected the classes of the first call, {self.classes_.tolist()}, got "
+                f"{known.tolist()}; "
                 "pass None in later calls"
             )
         places = np.minimum(np.searchsorted(known, y), len(known) - 1)

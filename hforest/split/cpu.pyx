@@ -1,4 +1,4 @@
-"""Impurities and best splits on the CPU. A thread owns a candidate, so no sum is shared."""
+"""Impurities and best splits on the CPU. A thread owns a candidate, so threads share no sum."""
 
 from cython.parallel cimport prange
 from libc.math cimport INFINITY, NAN
@@ -29,17 +29,17 @@ ctypedef fused real:
     double
 
 cdef enum:
-    SMALL = 1 << 12       # numbers below which a second thread does not pay
-    EXACT = 1 << 26       # sums of integers below this are exact in any order, products of two of them too
+    SMALL = 1 << 12       # elements below which a second thread does not pay
+    EXACT = 1 << 26       # sums of integers below this are exact in any order, and so are products of two
 
 
 cdef struct Task:
-    # What all candidates share: n samples with classes, or n rows of n_sums centred targets.
+    # The arguments that all candidates share: n samples with classes, or n rows of n_sums centred targets.
     const int32_t* y          # (n,), or NULL
     const double* outputs     # (n, n_sums), or NULL
     const double* weight      # (n,)
     int64_t n
-    int64_t n_sums            # classes or outputs
+    int64_t n_sums            # number of classes or outputs
     int criterion
     int64_t min_leaf
     int64_t max_bins
@@ -48,18 +48,18 @@ cdef struct Task:
 
 cdef struct Scan:
     # The state of a candidate's scan: samples in the order of their values, and sums of both sides.
-    uint64_t* key             # (n,), the values or their bins
+    uint64_t* key             # (n,), the values as sortable integers, or their bins
     uint32_t* index           # (n,)
     double* total             # (n_sums,)
     double* left
     double* right
     double total_weight
     double left_weight
-    # Squares of the sums, updated instead of summed again where all weights are integers.
+    # Squares of the sums; if all weights are integers, they are updated instead of summed again.
     bint is_whole
     double left_square
     double right_square
-    double gain               # OUT: of the best split, or -inf
+    double gain               # OUT: gain of the best split, or -inf
 
 
 cdef int _impurity(const real[:, ::1] counts, int criterion, real[::1] out) except -1:
@@ -92,7 +92,7 @@ cdef int _impurity(const real[:, ::1] counts, int criterion, real[::1] out) exce
 
 
 def impurity(counts, int criterion, out):
-    """Writes H of every row; 0 if a row is empty."""
+    """Writes the impurity H of every row to out; 0 if a row is empty."""
     if counts.dtype.itemsize == 4:
         _impurity[float](counts, criterion, out)
     else:
@@ -100,8 +100,8 @@ def impurity(counts, int criterion, out):
 
 
 cdef void _make_bins(const Task* t, uint64_t* key) noexcept nogil:
-    # Replaces sorted keys by the numbers of their bins, if they have more than max_bins different values: no
-    # threshold separates equal ones. A value is in the bin where the middle of its samples lies.
+    # If there are more than max_bins distinct values, replaces the sorted keys by their bins, because no
+    # threshold separates equal keys. The bin of a value is that of its middle sample.
     cdef int64_t n = t.n, max_bins = t.max_bins, n_distinct = 1, i, j, stop
     for i in range(1, n):
         n_distinct += key[i] != key[i - 1]
@@ -118,8 +118,8 @@ cdef void _make_bins(const Task* t, uint64_t* key) noexcept nogil:
 
 
 cdef bint _sort(const Task* t, const real[::1] value, Scan* s) noexcept nogil:
-    # Sorts the samples by their values. s.key and s.index have space for (2, n). Returns False if the call is
-    # to end.
+    # Sorts the samples by their values. s.key and s.index have space for (2, n). Returns False if the call
+    # has to stop.
     cdef uint64_t* key2 = s.key + t.n
     cdef uint32_t* index2 = s.index + t.n
     cdef int64_t i
@@ -136,7 +136,7 @@ cdef bint _sort(const Task* t, const real[::1] value, Scan* s) noexcept nogil:
 
 
 cdef void _start(const Task* t, Scan* s) noexcept nogil:
-    # Sums over all samples, which are on the right.
+    # Writes the sums over all samples, which are on the right at first.
     cdef int64_t i, k
     cdef double w
     s.total_weight = s.left_weight = s.left_square = s.right_square = 0
@@ -185,7 +185,8 @@ cdef inline double _score(const Task* t, Scan* s, double right_weight) noexcept 
 
 
 cdef int64_t _scan(const Task* t, Scan* s) noexcept nogil:
-    # Returns the place in the order of the last sample on the left of the best split, or -1; writes s.gain.
+    # Returns the position in the order of the last sample on the left of the best split, or -1; writes
+    # s.gain.
     cdef int64_t best_at = -1, n_steps = 0, i
     cdef double right_weight, score
     s.gain = -INFINITY
@@ -196,7 +197,7 @@ cdef int64_t _scan(const Task* t, Scan* s) noexcept nogil:
         if s.key[i] == s.key[i + 1] or i + 1 < t.min_leaf or t.n - i - 1 < t.min_leaf:
             continue
         right_weight = s.total_weight - s.left_weight
-        if not right_weight > 0:  # lost in rounding
+        if not right_weight > 0:  # the weight on the right is rounded to 0
             continue
         score = _score(t, s, right_weight)
         if score > s.gain:
@@ -207,7 +208,8 @@ cdef int64_t _scan(const Task* t, Scan* s) noexcept nogil:
 
 
 cdef real _best_threshold(const Task* t, const real[::1] value, Scan* s) noexcept nogil:
-    # Returns the best threshold of a candidate, and writes s.gain; NaN and -inf if none is allowed.
+    # Returns the best threshold of a candidate, and writes its gain to s.gain; NaN and -inf if none is
+    # allowed.
     cdef int64_t at
     s.gain = -INFINITY
     if not _sort(t, value, s):
@@ -266,7 +268,7 @@ def class_splits(
     values, const int32_t[::1] y, const double[::1] weights, Py_ssize_t n_classes, int criterion,
     int64_t min_leaf, int64_t max_bins, threshold, gain,
 ):
-    """Writes the best threshold and gain of every candidate, for classes."""
+    """Writes the best threshold and gain of every candidate, for labels."""
     cdef Task t
     t.y, t.outputs, t.n_sums = &y[0], NULL, n_classes
     t.criterion, t.min_leaf, t.max_bins = criterion, min_leaf, max_bins
@@ -277,7 +279,7 @@ def target_splits(
     values, const double[:, ::1] y, const double[::1] weights, int64_t min_leaf, int64_t max_bins,
     threshold, gain,
 ):
-    """The same for squared error; y (n, n_outputs) holds targets minus their mean."""
+    """Writes the best threshold and gain of every candidate, for y (n, n_outputs), targets minus mean."""
     cdef Task t
     t.y, t.outputs, t.n_sums = NULL, &y[0, 0], y.shape[1]
     t.criterion, t.min_leaf, t.max_bins = HF_SQUARED, min_leaf, max_bins

@@ -1,6 +1,6 @@
-// Impurities and best splits. A candidate's sorted samples are divided into `lanes` runs, one for each thread: a
-// thread sums its run, then scans it from the sums of the runs before it. The number of lanes is fixed, so no bit
-// depends on the size of a block.
+// Impurities and best splits. A candidate's sorted samples are divided into `lanes` runs, one per thread. A thread sums
+// its run, then scans it from the sums of the runs before it. The number of lanes is fixed, so that the size of a block
+// changes no bit.
 
 #include "core/keys.cuh"
 
@@ -30,7 +30,7 @@ extern "C" __global__ void impurity(
     out[i] = (real)((criterion == HF_GINI ? 1.0 : 0.0) - total);
 }
 
-// Samples, what they learn, and their values of each candidate.
+// Samples with their labels or targets, and their values for each candidate.
 struct Samples {
     const real *values;    // IN  (n_candidates, n)
     const size *order;     // IN  (n_candidates, n): samples in ascending order of their values
@@ -40,7 +40,7 @@ struct Samples {
     size has_labels, n_candidates, n, n_sums, lanes;
 };
 
-// Adds sample `at` to sums (n_sums + 1,): its class or targets, and last its weight.
+// Adds sample `at` to sums (n_sums + 1,): its weight at its class, or its weighted targets; and last its weight.
 __device__ static inline void add(const Samples &s, size at, double *sums) {
     const double w = s.weight[at];
     if (s.has_labels) sums[s.labels[at]] += w;
@@ -49,8 +49,8 @@ __device__ static inline void add(const Samples &s, size at, double *sums) {
     sums[s.n_sums] += w;
 }
 
-// sums (n_candidates, lanes, n_sums + 1), OUT: sums over runs of samples in the order of the values, the weight last.
-// A thread is a lane of a candidate.
+// sums (n_candidates, lanes, n_sums + 1), OUT: sums over runs of samples in the order of the values, with the weight
+// last. One thread per lane of a candidate.
 extern "C" __global__ void lane_sums(Samples s, double *__restrict__ sums) {
     const size i = thread_number();
     if (i >= s.n_candidates * s.lanes) return;
@@ -61,8 +61,8 @@ extern "C" __global__ void lane_sums(Samples s, double *__restrict__ sums) {
     for (size j = first; j < first + run && j < s.n; ++j) add(s, at[j], mine);
 }
 
-// sums, IN and OUT: the sums of a lane become those of the lanes before it; totals (n_candidates, n_sums), OUT: of
-// all lanes. A thread is a sum of a candidate.
+// sums, IN and OUT: the sums of a lane are replaced by those of all lanes before it; totals (n_candidates, n_sums),
+// OUT: of all lanes. Here n_sums includes the weight. One thread per sum of a candidate.
 extern "C" __global__ void lane_starts(
     double *__restrict__ sums, size n_candidates, size n_sums, size lanes, double *__restrict__ totals
 ) {
@@ -78,9 +78,9 @@ extern "C" __global__ void lane_starts(
     totals[i] = total;
 }
 
-// Whether a threshold may separate the samples at places j and j + 1: their values differ, and if a candidate has
-// more than max_bins (0: any number) different values, so do their bins. A value is in the bin where the middle of
-// its samples lies.
+// Returns whether a threshold may separate the samples at places j and j + 1: their values differ and, if a candidate
+// has more than max_bins (0: any number) distinct values, so do their bins. The bin of a value is that of its middle
+// sample.
 __device__ static inline bool separable(
     const real *value, const size *at, size n, size j, size max_bins, size n_distinct
 ) {
@@ -88,13 +88,13 @@ __device__ static inline bool separable(
     if (!(low < high)) return false;
     if (max_bins == 0 || n_distinct <= max_bins) return true;
     size first = 0, last = j;
-    while (first < last) { // the first sample that is not below low
+    while (first < last) { // searches the first sample that is not below low
         const size middle = (first + last) / 2;
         if (value[at[middle]] < low) first = middle + 1;
         else last = middle;
     }
     size stop = j + 2, end = n;
-    while (stop < end) { // the first above high
+    while (stop < end) { // searches the first sample above high
         const size middle = (stop + end) / 2;
         if (value[at[middle]] > high) end = middle;
         else stop = middle + 1;
@@ -102,9 +102,9 @@ __device__ static inline bool separable(
     return (first + j + 1) * max_bins / (2 * n) != (j + 1 + stop) * max_bins / (2 * n);
 }
 
-// best and best_at (n_candidates, lanes), OUT: the best score in a lane and its place in the order; -1: none. sums,
-// IN and OUT: those of the lanes before; totals (n_candidates, n_sums + 1), IN: of all lanes; n_distinct
-// (n_candidates,), IN: numbers of different values. A thread is a lane of a candidate.
+// best and best_at (n_candidates, lanes), OUT: the best score in a lane and its place in the order; -1: none. sums, IN
+// and OUT: those of the lanes before; totals (n_candidates, n_sums + 1), IN: of all lanes; n_distinct (n_candidates,),
+// IN: numbers of distinct values. One thread per lane of a candidate.
 extern "C" __global__ void scan(
     Samples s, const double *__restrict__ totals, const size *__restrict__ n_distinct, size criterion,
     size min_samples_leaf, size max_bins, double *__restrict__ sums, double *__restrict__ best,
@@ -137,7 +137,7 @@ extern "C" __global__ void scan(
 }
 
 // threshold and gain (n_candidates,), OUT: the best of a candidate's lanes; of equal scores the first, which has the
-// lowest threshold. Candidates without a split are not written.
+// lowest threshold. Candidates without a split are not written. One thread per candidate.
 extern "C" __global__ void pick(
     Samples s, const double *__restrict__ totals, const double *__restrict__ best,
     const size *__restrict__ best_at, size criterion, real *__restrict__ threshold, double *__restrict__ gain

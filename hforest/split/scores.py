@@ -68,8 +68,8 @@ def impurity(
     n_nodes, n_sums = counts.shape
     if squared and n_sums != 3:
         raise ValueError(
-            f"counts: expected shape (n_nodes, 3), got {tuple(counts.shape)}; pass the weight, the sum and "
-            "the sum of squares of each node"
+            f"counts: expected shape (n_nodes, 3), got {tuple(counts.shape)}; pass weight, sum and sum of "
+            "squares of each node"
         )
     check.at_least_one({"n_classes": n_sums}, "n_classes")
     weights = counts[:, :1] if squared else counts
@@ -155,7 +155,7 @@ def best_split(
     values = supervised.matrix("values", values, axes=("n_candidates", "n_samples"))
     n = values.shape[1]
     if n > check.MAX_COUNT:
-        raise ValueError(f"values: expected n_samples < 2**31, got {n}; pass a sample of them")
+        raise ValueError(f"values: expected n_samples < 2**31, got {n}; pass fewer samples")
     labels_or_targets = supervised.target(y, n, task, n_classes)
     number = supervised.criterion(criterion, task)
     min_samples_leaf = check.integer("min_samples_leaf", min_samples_leaf, 1, check.MAX_COUNT)

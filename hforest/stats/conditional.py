@@ -235,7 +235,7 @@ def conditional_test(
     n_rows = int(voted.sum())
     if n_rows < 2:
         raise ValueError(
-            f"n_trees: expected rows that are out-of-bag in all forests, got {n_rows}; grow more trees"
+            f"n_trees: expected rows that are out-of-bag in all forests, got {n_rows} rows; grow more trees"
         )
     product = np.stack(products, axis=1)
     error = np.sqrt((product[1:] ** 2).mean(axis=0))
@@ -372,7 +372,7 @@ def conditional_randomization_test(
         drawn = _columns("sampler", draw_x(columns.copy(), known.copy(), generator))
         check.require(
             drawn.shape == columns.shape, "sampler", f"a function that returns shape {columns.shape}",
-            tuple(drawn.shape), "return a value for each number of x",
+            tuple(drawn.shape), "return an array of the shape of x",
         )  # fmt: skip
         samples = growth.samples(np.hstack([drawn, known]))
         return draws.statistic_of(of._replace(samples=samples, rows=samples.numbers), b)
@@ -389,14 +389,12 @@ def _require_independent(x: FloatArray, z: FloatArray, seed: int) -> None:
     from scipy.spatial.distance import cdist
     from scipy.stats import rankdata
 
-    check.require(
-        len(x) >= LEAST_ROWS, "x", f"{LEAST_ROWS} rows or more to permute", len(x), "pass more rows"
-    )
+    check.require(len(x) >= LEAST_ROWS, "x", f"at least {LEAST_ROWS} rows", len(x), "pass more rows")
     rows = subset(seed, 0, len(x), min(len(x), _COMPARED))
     x, z = (rankdata(a[rows], axis=0) / len(rows) for a in (x, z))
     of = distance_correlation(cdist(x, x), cdist(z, z))
     check.require(
-        of.p_value > _DEPENDENT, "sampler", "x that does not depend on z, to be permuted",
+        of.p_value > _DEPENDENT, "sampler", "x that is independent of z",
         f"a distance correlation of {of.statistic:.2g} (p = {of.p_value:.1g})",
         "use conditional_test, or pass a function that draws x given z",
     )  # fmt: skip

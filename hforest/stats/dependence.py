@@ -46,7 +46,7 @@ def _distances(name: str, a: ArrayLike, n: int | None = None) -> FloatArray:
     )  # fmt: skip
     supervised.bounded(name, numbers, -supervised.MAX_WEIGHT, supervised.MAX_WEIGHT)
     symmetric = not check.values_checked() or bool((numbers == numbers.T).all())
-    check.require(symmetric, name, "a symmetric matrix", "another", f"pass ({name} + {name}.T) / 2")
+    check.require(symmetric, name, "a symmetric matrix", "an asymmetric one", f"pass ({name} + {name}.T) / 2")
     return numbers
 
 

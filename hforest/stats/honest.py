@@ -125,9 +125,9 @@ def _strata(y: Any) -> IntArray:
         labels = np.array(labels.tolist())
     check.require(
         labels.ndim == 1 and labels.dtype.kind in "biu" and labels.size, "y",
-        "labels of shape (n_samples,) and an integer or bool dtype, or the number of rows",
+        "labels of shape (n_samples,) with an integer or bool dtype, or the number of rows",
         f"{labels.dtype} of shape {tuple(labels.shape)}",
-        "pass numpy.unique(y, return_inverse=True)[1], or len(y) for targets",
+        "pass numpy.unique(y, return_inverse=True)[1], or len(y) for regression",
         ValueError if labels.dtype.kind in "biu" else TypeError,
     )  # fmt: skip
     strata: IntArray = np.unique(labels, return_inverse=True)[1]
@@ -150,7 +150,7 @@ def _draw_fixed(
         raise ValueError(
             "y: expected classes of which each tree has rows for its splits, for its leaves and out-of-bag, "
             f"got {sizes[at]} rows of a class: {structure[at]}, {inside[at] - structure[at]} and "
-            f"{sizes[at] - inside[at]}; join such classes to others, or change in_bag and structure_share"
+            f"{sizes[at] - inside[at]}; merge small classes, or change in_bag and structure_share"
         )
     members = np.split(np.argsort(stratum, kind="stable"), np.cumsum(sizes)[:-1])
     for trees in blocks(len(out.structure), len(stratum)):
@@ -180,7 +180,7 @@ def _draw_bootstrap(
             out.leaf[m, order[~for_structure]] = often[order[~for_structure]]
             if not for_structure.any() or for_structure.all():
                 raise ValueError(
-                    "y: expected rows for the splits and for the leaves of each tree, got "
-                    f"{len(order)} distinct rows of tree {first + m}, {int(for_structure.sum())} of them for "
+                    f"y: expected rows for the splits and for the leaves of each tree, got {len(order)} "
+                    f"distinct rows in tree {first + m}, of which {int(for_structure.sum())} are for "
                     "splits; pass more rows, or raise in_bag"
                 )

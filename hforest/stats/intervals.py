@@ -101,11 +101,15 @@ def confidence_intervals(
 
     coverage = check.number("coverage", coverage, 0.0, 1.0, open_low=True)
     check.require(
-        coverage < 1, "coverage", "a number below 1", coverage, "every number is in an interval of coverage 1"
+        coverage < 1,
+        "coverage",
+        "a number below 1",
+        coverage,
+        "an interval of coverage 1 is unbounded: pass a number such as 0.95",
     )
     leaf = leaves(forest, x)
     n_trees = leaf.shape[1]
-    check.require(n_trees > 1, "forest", "2 trees or more", n_trees, "grow more trees")
+    check.require(n_trees > 1, "forest", "at least 2 trees", n_trees, "grow more trees")
     in_bag, factor = _draws(checked_counts(counts, n_trees))
     mean = np.empty((len(leaf), forest.value.shape[1]))
     error, noise = np.empty(mean.shape), np.empty(mean.shape)
@@ -123,13 +127,13 @@ def _draws(counts: HonestCounts) -> tuple[IntArray, float]:
     in_bag = np.maximum(counts.structure, counts.leaf)  # of honest trees one of both is 0
     n_trees, n = in_bag.shape
     sizes = in_bag.sum(axis=1, dtype=np.int64)
-    remedy = "pass those of honest_counts, or HonestCounts(c, c) with c from bootstrap_counts"
+    remedy = "pass the result of honest_counts, or HonestCounts(c, c) with c from bootstrap_counts"
     check.require(
-        n > 0 and sizes.min() == sizes.max() > 0, "counts", "trees that all have the same number of rows",
+        n > 0 and sizes.min() == sizes.max() > 0, "counts", "the same number of rows in all trees",
         f"{sizes.min(initial=0)} to {sizes.max(initial=0)}", remedy,
     )  # fmt: skip
     differ = bool((in_bag != in_bag[0]).any())
-    check.require(differ, "counts", "trees of different rows", "the same rows in all of them", remedy)
+    check.require(differ, "counts", "different rows in the trees", "the same rows in all trees", remedy)
     most = int(in_bag.max())
     check.require(
         n_trees * most < _MOST_COUNTED, "counts", "counts that sum to less than 2**22",

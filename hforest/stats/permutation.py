@@ -198,7 +198,7 @@ def split_rows(y: Any, n: int, share: float, seed: int) -> tuple[IntArray, IntAr
     if not fits.all():
         at = int((~fits).argmax())
         raise ValueError(
-            "y: expected classes of 1 row or more for the structure and 2 or more for the leaves, got "
+            "y: expected classes with at least 1 row for the structure and 2 for the leaves, got "
             f"{in_structure[at]} and {sizes[at] - in_structure[at]}; pass more rows, or change "
             "structure_share"
         )
@@ -220,8 +220,8 @@ def _of_posteriors(
     voted = weight.sum(axis=1) > 0
     if voted.sum() < 2:
         raise ValueError(
-            f"n_trees: expected leaves that several rows share, got votes for {int(voted.sum())} rows; grow "
-            "more trees, or bind min_samples_leaf to grow"
+            f"n_trees: expected leaves with several rows, got votes for {int(voted.sum())} rows; grow "
+            "more trees, or bind a larger min_samples_leaf to grow"
         )
     weight = weight[voted]
     total = weight.sum(axis=1)[:, None, None]
@@ -240,7 +240,7 @@ def _correlations(weight: FloatArray, values: FloatArray) -> OfOrders:
     from scipy.spatial.distance import cdist
 
     check.require(
-        len(values) >= LEAST_ROWS, "y", f"{LEAST_ROWS} rows or more for the leaves", len(values),
+        len(values) >= LEAST_ROWS, "y", f"at least {LEAST_ROWS} rows for the leaves", len(values),
         "pass more rows, or lower structure_share",
     )  # fmt: skip
     # Centred distances and centred proximities differ by their sign alone.

@@ -71,7 +71,7 @@ def problem(x: ArrayLike | Samples, y: ArrayLike, task: Task, *, name: str = "x"
     check.on_cpu(**{name: x, "y": y})
     check.require(
         not isinstance(x, Windows | Bins), name, "an array, a sparse matrix or Samples", type(x).__name__,
-        "pass the numbers that they were made from", TypeError,
+        "pass the data that it was made from", TypeError,
     )  # fmt: skip
     with renamed("x", name):
         samples = growth.samples(x)
@@ -83,7 +83,7 @@ def problem(x: ArrayLike | Samples, y: ArrayLike, task: Task, *, name: str = "x"
     )  # fmt: skip
     goal = supervised.target(y, len(samples), task, None)
     check.require(
-        goal.labels is None or goal.n_outputs > 1, "y", "labels of two classes or more", "one class",
+        goal.labels is None or goal.n_outputs > 1, "y", "labels of at least two classes", "one class",
         "pass rows of several classes",
     )  # fmt: skip
     return Problem(samples, rows, goal)
@@ -130,7 +130,7 @@ def grown(grow: Grower | None, x: Any, goal: supervised.Target, n_trees: int, **
     )  # fmt: skip
     check.require(
         len(forest.tree_start) == n_trees + 1, "grow", f"a forest of n_trees = {n_trees} trees",
-        len(forest.tree_start) - 1, "grow as many as the argument n_trees says",
+        len(forest.tree_start) - 1, "grow as many trees as the argument n_trees says",
     )  # fmt: skip
     return forest
 

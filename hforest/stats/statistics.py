@@ -33,15 +33,15 @@ def _voted(p: FloatArray, missing: Missing) -> np.ndarray:
     voted: Any = ~np.isnan(p).any(axis=1)
     whole = voted | np.isnan(p).all(axis=1)
     check.require(
-        whole.all(), "p", "rows without NaN, or of NaN alone where no tree votes",
+        whole.all(), "p", "rows without NaN, or of only NaN where no tree votes",
         f"both in row {int((~whole).argmax())}", "pass Posterior.p",
     )  # fmt: skip
     if missing == "error" and not voted.all():
         raise ValueError(
             f"p: expected a vote for every row, got NaN in {int((~voted).sum())} of {len(p)} rows, the first "
-            f'{int((~voted).argmax())}; grow more trees, or leave such rows out with missing="omit"'
+            f'{int((~voted).argmax())}; grow more trees, or leave out such rows with missing="omit"'
         )
-    check.require(voted.any(), "p", "a vote for some row", "NaN in all", "grow more trees")
+    check.require(voted.any(), "p", "a vote for at least one row", "only NaN", "grow more trees")
     return voted
 
 
@@ -62,7 +62,7 @@ def _two_classes(p: ArrayLike, y: ArrayLike, missing: Missing) -> tuple[FloatArr
         "pass numpy.stack([1 - p[:, k], p[:, k]], axis=1) and y == k for one class against the others",
     )  # fmt: skip
     both = bool((y == 0).any() and (y == 1).any())
-    check.require(both, "y", "rows of both classes", f"class {int(y[0])} alone", "pass rows of both")
+    check.require(both, "y", "rows of both classes", f"only class {int(y[0])}", "pass rows of both classes")
     return p, y
 
 
@@ -323,7 +323,9 @@ def partial_auc(p: ArrayLike, y: ArrayLike, *, specificity: float = 0.9, missing
     1.0
     """
     specificity = check.number("specificity", specificity, 0.0, 1.0)
-    check.require(specificity < 1, "specificity", "a number below 1", specificity, "pass such as 0.9")
+    check.require(
+        specificity < 1, "specificity", "a number below 1", specificity, "pass a number such as 0.9"
+    )
     return partial_auc_of(*_two_classes(p, y, missing), specificity)
 
 
@@ -409,7 +411,7 @@ def mse(p: ArrayLike, y: ArrayLike, *, missing: Missing = "error") -> float:
     targets = supervised.targets("y", y, len(numbers))
     check.require(
         targets.shape == numbers.shape, "y", f"n_outputs = {numbers.shape[1]} targets for each row",
-        targets.shape[1], "pass a target for each column of p",
+        targets.shape[1], "pass one target per column of p",
     )  # fmt: skip
     voted = _voted(numbers, missing)
     numbers = numbers[voted]
@@ -444,7 +446,7 @@ def chosen(statistic: Any, goal: supervised.Target, *others: str) -> Statistic |
     if statistic is None:
         return next(iter(words.values()))
     if not isinstance(statistic, str):
-        check.instance("statistic", statistic, Callable, "a word or a function", "pass such as 'auc'")
+        check.instance("statistic", statistic, Callable, "a word or a function", "pass a word such as 'auc'")
         check.called_with("statistic", statistic, "p, y", "pass a function of (p, y)")
         return lambda p, y: _number(statistic(p, y))
     return words.get(check.choice("statistic", statistic, (*words, *others)))

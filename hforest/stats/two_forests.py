@@ -124,7 +124,8 @@ def two_forest_test(
     check.on_cpu(x_test=x_test, y_test=y_test)
     test = supervised.matrix("x_test", x_test, of.samples.dtype, ("n_test", "n_features"), missing=True)
     check.require(
-        test.shape[1] == n_features and len(test) > 0, "x_test", f"shape (n_test, {n_features}), some rows",
+        test.shape[1] == n_features and len(test) > 0, "x_test", f"shape (n_test, {n_features}) with at "
+            "least one row",
         tuple(test.shape), "pass rows with the columns of x",
     )  # fmt: skip
     actual = _actual(y_test, len(test), of.goal)
@@ -175,7 +176,7 @@ def _actual(y: ArrayLike, n: int, goal: supervised.Target) -> FloatArray:
     targets = supervised.targets("y_test", y, n)
     check.require(
         targets.shape[1] == goal.n_outputs, "y_test", f"n_outputs = {goal.n_outputs} targets for each row",
-        targets.shape[1], "pass as many as y has",
+        targets.shape[1], "pass as many targets as y has",
     )  # fmt: skip
     flat: FloatArray = targets.ravel()
     return flat

@@ -154,13 +154,13 @@ def _of_levels(values: Values, categorical: bool) -> tuple[tuple[str, ...], tupl
     if len(names) > MAX_LEVELS:
         raise ColumnError(
             f"at most {MAX_LEVELS} categories", f"{len(names)} different values, such as {names[0]!r:.60}",
-            "drop the column if it identifies rows, or make numbers or fewer categories of it",
+            "drop the column if it identifies rows, merge categories, or convert it to numbers",
         )  # fmt: skip
     longest = max(map(len, names), default=0)
     if longest > MAX_LENGTH:
         raise ColumnError(
             f"categories of at most {MAX_LENGTH} characters", f"a text of {longest}",
-            "drop the column, or make numbers of its texts",
+            "drop the column, or convert its text to numbers",
         )  # fmt: skip
     if part == "level" and not categorical:
         raise ColumnError(
@@ -199,7 +199,11 @@ def _learned(values: Values, n_rows: int, categorical: bool, chosen: bool) -> _C
         fraction = ~absent & (values.numbers != np.trunc(values.numbers))
         if fraction.any():
             got = str(values.numbers[fraction.argmax()])
-            raise ColumnError("whole numbers as categories", got, "make text of them, or numbers")
+            raise ColumnError(
+                "whole numbers as categories",
+                got,
+                "convert them to text, or leave the column out of categorical",
+            )
         levels, codes = _texts_of(values.numbers)
         levels, parts = _of_levels(Values("category", codes=codes, levels=levels), True)
         return _Column(kind, share, low, high, levels, parts)
@@ -215,7 +219,7 @@ def _names(categorical: Any) -> list[str]:
         categorical = categorical.tolist()
     check.instance("categorical", categorical, list | tuple, '"from_dtype", None or a list of names', remedy)
     for value in categorical:
-        check.instance("categorical", value, str, "names of columns", remedy)
+        check.instance("categorical", value, str, "column names", remedy)
     return list(categorical)
 
 
@@ -224,10 +228,10 @@ def learned(name: str, table: Any, categorical: Any) -> tuple[Columns, FloatArra
     chosen = set(_names(categorical))
     names, readers, n_rows = opened(name, table)
     unknown = sorted(chosen.difference(names))
-    known = f"names of columns of {name}: {shown(names)}"
-    check.require(not unknown, "categorical", known, shown(unknown), "correct them")
+    known = f"column names of {name}: {shown(names)}"
+    check.require(not unknown, "categorical", known, shown(unknown), "correct these names")
     check.require(n_rows > 0, name, "at least one row", "none", "pass rows to learn from")
-    faults = Faults(name, "columns that can be learned", "mend these columns, or drop them")
+    faults = Faults(name, "columns that can be learned", "correct these columns, or drop them")
     table_of, features = [], []
     for column, read in zip(names, readers, strict=True):
         try:
@@ -296,7 +300,7 @@ def _check_kind(learned: str, values: Values, of_levels: bool) -> None:
             _check_finite(values)
         return
     dates = {learned, kind} <= set(TIMES)
-    remedy = "set or drop the time zone, as it was" if dates else "convert the column"
+    remedy = "set or drop the time zone, as in the first table" if dates else "convert the column"
     got = WORDS[kind]
     if kind in LEVELS and values.levels:
         got += f" such as {values.levels[0]!r:.60}"
@@ -308,7 +312,7 @@ def converted(name: str, columns: Columns, table: Any) -> FloatArray:
     names, readers, n_rows = opened(name, table)
     wanted, kinds = columns.names.tolist(), columns.kinds.tolist()
     if not is_table(table):
-        remedy = "pass them in the order of the first table, or a table with names"
+        remedy = "pass the columns in the order of the first table, or a table with column names"
         check.require(len(names) == len(wanted), name, f"{len(wanted)} columns", len(names), remedy)
         names = wanted
     place = {column: i for i, column in enumerate(names)}
@@ -327,7 +331,9 @@ def converted(name: str, columns: Columns, table: Any) -> FloatArray:
         levels, kind = columns.levels[start[j] : start[j + 1]].tolist(), kinds[j]
         try:
             if column not in place:
-                raise ColumnError(f"a column of {WORDS[kind]}", "none of that name", "add it, or rename one")
+                raise ColumnError(
+                    f"a column of {WORDS[kind]}", "no column of that name", "add or rename a column"
+                )
             values = readers[place[column]]()
             _check_kind(kind, values, bool(levels))
             features += _features(levels, of_column, values, n_rows)
@@ -342,7 +348,7 @@ def converted(name: str, columns: Columns, table: Any) -> FloatArray:
 
 def check_columns(name: str, columns: Any) -> int:
     """Returns the number of features of a `Columns`, after checking that it is valid."""
-    remedy = "pass what columns returned"
+    remedy = "pass the result of columns"
     check.instance(name, columns, Columns, "a Columns", remedy)
     check.on_cpu(**{f"{name}.{field}": a for field, a in columns._asdict().items()})
     sizes: check.Sizes = {}
@@ -364,21 +370,22 @@ def check_columns(name: str, columns: Any) -> int:
         for field, a, known in (("kinds", columns.kinds, KINDS), ("parts", columns.parts, FEATURES)):
             unknown = set(a.tolist()).difference(known)
             check.require(not unknown, field, f"words of {', '.join(known)}", shown(sorted(unknown)), remedy)
-        check.require(len(set(columns.names.tolist())) == n, "names", "different names", "some twice", remedy)
+        check.require(len(set(columns.names.tolist())) == n, "names", "unique names", "repeated ones", remedy)
         check.require(
             start[0] == 0 and start[-1] == sizes["n_levels"] and bool((np.diff(start) >= 0).all()),
-            "level_start", f"0, ..., n_levels = {sizes['n_levels']}, nowhere falling", "others", remedy,
+            "level_start", f"0, ..., n_levels = {sizes['n_levels']}, in non-decreasing order", "other "
+                "numbers", remedy,
         )  # fmt: skip
         check.require(
             not n_features or (0 <= source[0] and source[-1] < n and bool((np.diff(source) >= 0).all())),
-            "source", f"0 <= column < n_columns = {n}, nowhere falling", "others", remedy,
+            "source", f"0 <= column < n_columns = {n}, in non-decreasing order", "other numbers", remedy,
         )  # fmt: skip
         kinds = columns.kinds.tolist()
         low, high = columns.low, columns.high
         bound = np.where([kind in TIMES for kind in kinds], MAX_DAYS, np.finfo(np.float64).max)
         check.require(
             bool((np.isnan(low) | ((abs(low) <= bound) & (abs(high) <= bound))).all()), "low",
-            "finite ranges, of dates those of datetime64[us], or NaN", "others", remedy,
+            "NaN or finite ranges, for dates within datetime64[us]", "other ranges", remedy,
         )  # fmt: skip
         for j, part in zip(source.tolist(), columns.parts.tolist(), strict=True):
             kind, has_levels = kinds[j], bool(start[j] < start[j + 1])

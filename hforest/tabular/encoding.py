@@ -202,7 +202,7 @@ def check_encoding(name: str, encoding: Any, n_features: int) -> int:
         check.rows("imputed", encoding.imputed, n_features)
         check.indices("predictors", encoding.predictors, n_features, "n_features")
         ordered = bool((encoding.low <= encoding.high).all())
-        check.require(ordered, "low", "least values of at most `high`", "greater ones", remedy)
+        check.require(ordered, "low", "minima of at most `high`", "larger ones", remedy)
     if encoding.levels is None:
         return n_features
     return check_levels(f"{name}.levels", encoding.levels, n_features)

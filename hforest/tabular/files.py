@@ -26,10 +26,9 @@ _OLDER = {1: _MODEL(scaling=models.at("columns", _SCALING))}
 LAYOUT = models.Layout(
     "a model of a table that save wrote",
     models.in_format("tabular_format", FORMAT, _MODEL(scaling=_SCALING), _OLDER),
-    "it was changed: restore it or fit anew",
-    other_format="a model of a table that save wrote, got one in which the format is not 1 "
-    f"to {FORMAT}, but {{}}; it was changed, or a newer version of hforest wrote it: restore it, fit anew or "
-    "update hforest",
+    "the file was changed: restore it or fit a new model",
+    other_format=f"a model of a table that save wrote, in format 1 to {FORMAT}, got format {{}}; the file "
+    "was changed, or a newer version of hforest wrote it: restore it, fit a new model or update hforest",
 )
 
 

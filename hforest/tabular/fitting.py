@@ -72,7 +72,7 @@ def _validation_rows(
     if not isinstance(validation, tuple | list) or len(validation) != 2:
         raise TypeError(
             f"validation: expected a share of the rows or a pair (x, y), got {type(validation).__name__}; "
-            "pass 0.15, or samples and their labels"
+            "pass a share such as 0.15, or a tuple of samples and targets"
         )
     check.on_cpu(**{"validation[0]": validation[0], "validation[1]": validation[1]})
     table = validation[0] if of_table is None else converted("validation[0]", of_table, validation[0])
@@ -87,7 +87,8 @@ def _validation_rows(
     targets = supervised.targets("validation[1]", validation[1], len(x))
     if targets.shape[1] != n_outputs:
         raise ValueError(
-            f"validation[1]: expected the {n_outputs} targets of y, got {targets.shape[1]}; pass as many"
+            f"validation[1]: expected the {n_outputs} targets of y, got {targets.shape[1]}; pass as many "
+            "targets"
         )
     return x, supervised.Target(None, targets, n_outputs)
 
@@ -344,6 +345,6 @@ def check_converged(member: Member) -> None:
     for a in (member.kernel, member.thresholds, member.weights):
         if not bool(np.isfinite(a).all()):
             raise ValueError(
-                "lr: expected a learning rate with which training converges, got one with which it diverges; "
-                "lower it"
+                "lr: expected a learning rate with which training converges, got one with which it "
+                "diverges; pass a smaller lr"
             )

@@ -149,12 +149,16 @@ def _check_fields(levels: Levels, n_features: int, remedy: str) -> int:
     sound = levels.start[0] == 0 and levels.start[-1] == n_levels and bool((size >= 0).all())
     sound = sound and bool(((size > 0) == is_category).all())
     check.require(
-        sound, "start", f"0, ..., n_levels = {n_levels}, rising at columns of categories", "others", remedy
+        sound,
+        "start",
+        f"0, ..., n_levels = {n_levels}, increasing at columns of categories",
+        "other numbers",
+        remedy,
     )
     bound = min(check.MAX_COUNT, sizes["n_codes"] + n_features)
     sound = bool(((levels.widths >= 1) & (levels.widths <= bound)).all())
     sound = sound and bool((levels.widths[~is_category] == 1).all())
-    check.require(sound, "widths", "at least 1, and 1 for numbers", "others", remedy)
+    check.require(sound, "widths", "at least 1, and 1 for columns of numbers", "other numbers", remedy)
     n_codes = sum(a * b for a, b in zip(size.tolist(), levels.widths.tolist(), strict=True))
     check.require(n_codes == sizes["n_codes"], "codes", f"{n_codes} numbers", sizes["n_codes"], remedy)
     first = np.zeros(n_levels, bool)
@@ -162,5 +166,7 @@ def _check_fields(levels: Levels, n_features: int, remedy: str) -> int:
     rises = first.copy()
     rises[1:] |= levels.levels[1:] > levels.levels[:-1]
     sound = bool((levels.levels[first] == UNKNOWN).all()) and bool(rises.all())
-    check.require(sound, "levels", "-1 and then numbers that ascend, of each column", "others", remedy)
+    check.require(
+        sound, "levels", "-1 followed by ascending numbers for each column", "other numbers", remedy
+    )
     return int(levels.widths.sum())

@@ -178,12 +178,13 @@ def _check_member(name: str, member: Any, n_features: int, n_outputs: int) -> No
 
 def check_model(name: str, model: Any) -> int:
     """Returns the number of columns of a model's samples, after checking that the `Model` is valid."""
-    check.instance(name, model, Model, "a Model", "fit or load one")
+    check.instance(name, model, Model, "a Model", "pass a model from fit or load")
     check.choice(f"{name}.task", model.task, supervised.TASKS)
     n_features = check_scaling(f"{name}.scaling", model.scaling)
     if model.columns is not None and check_columns(f"{name}.columns", model.columns) != n_features:
         raise ValueError(
-            f"{name}.columns: expected {n_features} features, as {name}.scaling has, got others; pass what "
+            f"{name}.columns: expected {n_features} features, as {name}.scaling has, got another number; "
+            "pass what "
             "fit returned"
         )
     n_encoded = n_features

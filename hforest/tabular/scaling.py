@@ -144,19 +144,21 @@ def check_scaling(name: str, scaling: Any) -> int:
         check.finite(f"{name}.{field}", getattr(scaling, field))
     if not bool((scaling.scale > 0).all()) or bool((scaling.low > scaling.high).any()):
         raise ValueError(
-            f"{name}: expected deviations above 0 and low <= high, got others; pass what fit returned"
+            f"{name}: expected deviations above 0 and low <= high, got other values; pass what fit returned"
         )
     start = scaling.start
     if start[0] != 0 or start[-1] != sizes["n_knots"] or bool((np.diff(start) < 0).any()):
         raise ValueError(
-            f"{name}.start: expected 0, ..., n_knots = {sizes['n_knots']}, nowhere falling, got others; pass "
+            f"{name}.start: expected 0, ..., n_knots = {sizes['n_knots']}, in non-decreasing order, got "
+            "other numbers; pass "
             "what fit returned"
         )
     inner = np.ones(len(scaling.knots), bool)
     inner[start[:-1][start[:-1] < len(inner)]] = False
     if bool((np.diff(scaling.knots, prepend=0.0)[inner] <= 0).any()):
         raise ValueError(
-            f"{name}.knots: expected values that ascend within a column, got others; pass what fit returned"
+            f"{name}.knots: expected ascending values within each column, got other values; pass what fit "
+            "returned"
         )
     with np.errstate(over="ignore"):
         ends = deviations(scaling, np.stack([scaling.low, scaling.high]))

@@ -34,7 +34,8 @@ def _check_state(state: Any, model: Model) -> None:
     check.instance("state", state, TrainingState, "a TrainingState", remedy)
     if not isinstance(state.moments, tuple | list) or len(state.moments) != len(model.members):
         raise ValueError(
-            f"state.moments: expected one of each of {len(model.members)} members, got others; {remedy}"
+            f"state.moments: expected one item per member, {len(model.members)} in all, got another "
+            f"number; {remedy}"
         )
     check.on_cpu(**{"state.n_steps": state.n_steps})
     check.same_device(**{"state.n_steps": state.n_steps})
@@ -51,8 +52,8 @@ def _check_state(state: Any, model: Model) -> None:
         )
         if moment.trees.features_m is not None or moment.trees.features_v is not None:
             raise TypeError(
-                f"state.moments[{i}].trees: expected None as moments of features, which are not learned, got "
-                "others; pass what partial_fit returned"
+                f"state.moments[{i}].trees: expected None as the moments of features, which are not "
+                "learned, got arrays; pass what partial_fit returned"
             )
         t, w = member.thresholds.shape, member.weights.shape
         with check.fields_of(f"state.moments[{i}]"):
@@ -72,7 +73,8 @@ def _check_state(state: Any, model: Model) -> None:
                     check.finite(name, a)
                 elif a.size and not 0 <= int(a.min()) <= int(a.max()) <= int(state.n_steps):
                     raise ValueError(
-                        f"{name}: expected steps from 0 to n_steps = {int(state.n_steps)}, got others; pass "
+                        f"{name}: expected steps from 0 to n_steps = {int(state.n_steps)}, got other "
+                        "numbers; pass "
                         "what partial_fit returned"
                     )
 
@@ -152,7 +154,7 @@ def partial_fit(
         if numbers.shape[1] != len(model.target_center):
             raise ValueError(
                 f"y: expected the {len(model.target_center)} targets of the model, got {numbers.shape[1]}; "
-                "pass as many"
+                "pass as many targets"
             )
         goal = np.ascontiguousarray((numbers - model.target_center) / model.target_scale, np.float32)
     weight = None if sample_weight is None else supervised.sample_weight(sample_weight, x[:, 0])

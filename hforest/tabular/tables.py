@@ -127,7 +127,7 @@ def opened(name: str, table: object) -> tuple[list[str], list[Reader], int]:
     if isinstance(table, np.ndarray):
         as_given(name, table)
         remedy = f"pass {name}.ravel()"
-        check.require(table.ndim == 1, name, "a structured array of one axis", table.shape, remedy)
+        check.require(table.ndim == 1, name, "a structured array with one axis", table.shape, remedy)
         fields = table.dtype.names or ()
         return list(fields), [_later(of_array, table[field]) for field in fields], len(table)
     if isinstance(table, Mapping):
@@ -142,7 +142,7 @@ def _later(function: Callable[[Any], Values], column: Any) -> Reader:
 def _distinct(name: str, names: list[str]) -> list[str]:
     twice = [column for column, count in Counter(names).items() if count > 1]
     check.require(
-        not twice, name, "columns of different names", f"{shown(twice)} more than once", "rename them"
+        not twice, name, "unique column names", f"{shown(twice)} more than once", "rename these columns"
     )
     return names
 
@@ -154,7 +154,7 @@ def _opened_mapping(name: str, table: Mapping[Any, Any]) -> tuple[list[str], lis
         check.require(
             not is_cupy(a) and a.ndim == 1 and len(a) == len(arrays[0]), f"{name}[{column!r}]",
             f"{len(arrays[0]) if arrays[0].ndim else 'some'} values, as many as in each column",
-            f"shape {a.shape}", "pass columns of one length",
+            f"shape {a.shape}", "pass columns of equal length",
         )  # fmt: skip
     return names, [_later(of_array, a) for a in arrays], len(arrays[0]) if arrays else 0
 
@@ -187,12 +187,12 @@ def of_array(a: np.ndarray) -> Values:
     """Returns the values of a column, (n_rows,) of any dtype."""
     kind = a.dtype.kind
     if a.ndim != 1:
-        raise ColumnError("one value in a row", f"arrays of shape {a.shape[1:]}", "make a column of each")
+        raise ColumnError("one value per row", f"arrays of shape {a.shape[1:]}", "pass one column per value")
     if kind in "biuf":
         with np.errstate(over="ignore"):
             return Values("boolean" if kind == "b" else "number", a.astype(np.float64))
     if kind in "Mm" and np.datetime_data(a.dtype)[0] == "generic":
-        raise ColumnError("dates or durations in a unit", f"dtype {a.dtype}", "give them one", TypeError)
+        raise ColumnError("dates or durations with a unit", f"dtype {a.dtype}", "set a unit", TypeError)
     if kind == "M":
         is_date = np.datetime_data(a.dtype)[0] in ("Y", "M", "W", "D")
         return Values("date" if is_date else "datetime", times=a.astype("datetime64[us]"))
@@ -248,7 +248,9 @@ def _of_objects(a: np.ndarray) -> Values:
         return _of_group(kind, a[present], present)
     except (TypeError, ValueError, ArithmeticError) as error:
         raise ColumnError(
-            f"{WORDS[kind]} that NumPy can hold", f"others ({error})", "convert or drop it"
+            f"{WORDS[kind]} that NumPy can hold",
+            f"values outside of its range ({error})",
+            "convert or drop it",
         ) from None
 
 
@@ -261,7 +263,7 @@ def _mixed(a: np.ndarray, groups: Mapping[type, str], occurring: set[str]) -> Co
         )  # fmt: skip
     words = WORDS | {"": "other objects"}
     each = " and ".join(f"{words[group]} such as {examples[group]!r:.80}" for group in sorted(occurring))
-    return ColumnError("values of one kind", each, "convert the column to one", TypeError)
+    return ColumnError("values of one kind", each, "convert the column to one kind", TypeError)
 
 
 def _of_group(kind: str, values: np.ndarray, present: np.ndarray) -> Values:
@@ -277,8 +279,8 @@ def _of_group(kind: str, values: np.ndarray, present: np.ndarray) -> Values:
         zoned = np.fromiter(map(is_not, zones, repeat(None)), bool, len(values))
         if zoned.any():
             if not zoned.all():
-                got = "some with and some without"
-                raise ColumnError("dates with a time zone, or without one", got, "convert them to UTC")
+                got = "dates with and without a time zone"
+                raise ColumnError("dates that all have a time zone, or none", got, "convert them to UTC")
             utc = map(methodcaller("astimezone", UTC), values)
             moments, kind = list(map(methodcaller("replace", tzinfo=None), utc)), "instant"
         times = np.full(len(present), np.datetime64("NaT"), "datetime64[us]")

@@ -56,7 +56,7 @@ class _HingeConv(Forest):
             if groups < 1 or count < 1 or count % groups:
                 raise ValueError(
                     f"{name}: expected a positive multiple of groups = {groups}, got {count}; choose other "
-                    "groups, or aggregate=None for trees apart"
+                    "groups, or aggregate=None for separate outputs of each tree"
                 )
         if vector_features < 0 or (vector_features and (groups > 1 or margin != "column")):
             raise ValueError(
@@ -88,15 +88,15 @@ class _HingeConv(Forest):
         """
         if x.ndim != 2 + self.n_axes or x.shape[1] != self.in_channels:
             raise ValueError(
-                f"x: expected (n_images, {self.in_channels}, *space) with {self.n_axes} axes in space, "
-                f"got shape {tuple(x.shape)}; pass images of that many channels"
+                f"x: expected (n_images, {self.in_channels}, *space) with {self.n_axes} spatial axes, got "
+                f"shape {tuple(x.shape)}; pass images with {self.in_channels} channels"
             )
         wanted = (len(x), self.vector_features) if self.vector_features else None
         actual = None if vector is None else tuple(vector.shape)
         if actual != wanted:
             raise ValueError(
-                f"vector: expected shape {wanted}, got {actual}; vector_features says how many numbers come "
-                "with an image, 0 for no vector"
+                f"vector: expected shape {wanted}, got {actual}; pass vector_features numbers with each "
+                "image, or no vector if it is 0"
             )
         if vector is not None:
             place = vector.to(x.dtype).reshape(*vector.shape, *([1] * self.n_axes))

@@ -118,8 +118,9 @@ class FusedForest:
         """Returns whether a pass updates (thresholds, weights); an error if it requires only one gradient."""
         if learns[0] != learns[1]:
             raise RuntimeError(
-                "step_in_backward: expected gradients of both thresholds and weights, or of neither, got one "
-                f"of the {'weights' if learns[1] else 'thresholds'} alone; freeze both, or call "
+                "step_in_backward: expected gradients of both thresholds and weights, or of neither, got "
+                f"only the gradient of the {'weights' if learns[1] else 'thresholds'}; freeze both, "
+                "or call "
                 "optimizer.step_in_backward(thresholds, weights, on=False)"
             )
         return learns[0]
@@ -171,8 +172,9 @@ class _Step(torch.autograd.Function):
         current = owner is not None and pending is not None and pending.forest is forest
         if not current or forest.step != ctx.step - 1 or torch.is_grad_enabled():
             raise RuntimeError(
-                "backward: expected one forward and one backward pass a step for a forest that moves in the "
-                "backward pass, got more, or the optimiser is gone or has left the forest since; call "
+                "backward: expected one forward and one backward pass per step for a forest that moves in "
+                "the backward pass, got more, or an optimiser that was deleted or no longer moves the "
+                "forest; call "
                 "optimizer.step_in_backward(thresholds, weights, on=False)"
             )
         g, f, x = array("grad_y", grad_y), array("features", features), x if x is None else array("x", x)
@@ -196,6 +198,6 @@ def _asked_for(node: Any) -> bool:
     except RuntimeError:  # of torch.autograd.grad, which is to return it
         raise RuntimeError(
             "step_in_backward: expected no request for gradients of thresholds and weights, which move in "
-            "the backward pass, got one by torch.autograd.grad; call "
+            "the backward pass, got a call of torch.autograd.grad; call "
             "optimizer.step_in_backward(thresholds, weights, on=False)"
         ) from None

@@ -94,7 +94,7 @@ class NeuralForest(nn.Module):
         n_vertices = n_trees * (2**depth - 1)
         width = n_vertices if n_functions is None else n_functions
         if width < 1:
-            raise ValueError(f"n_functions: expected at least 1, got {width}; choose a value in that range")
+            raise ValueError(f"n_functions: expected at least 1, got {width}; choose a larger number")
         if not linear and in_features != width:
             raise ValueError(
                 f"in_features: expected {width}, the number of decision functions, got {in_features}; pass "

@@ -74,8 +74,8 @@ def check(**tensors: Tensor | None) -> None:
             first_name, first = name, t
         elif t.device != first.device:
             raise TypeError(
-                f"{name}: expected a tensor on {first.device} like {first_name}, got one on {t.device}; "
-                f"move it with {name}.to({first_name}.device)"
+                f"{name}: expected a tensor on {first.device} like {first_name}, got a tensor on "
+                f"{t.device}; move it with {name}.to({first_name}.device)"
             )
         if (
             not torch.compiler.is_compiling()
@@ -83,7 +83,9 @@ def check(**tensors: Tensor | None) -> None:
             and t.is_floating_point()
             and forward_ad.unpack_dual(t).tangent is not None
         ):
-            raise RuntimeError(f"{name}: expected no forward-mode tangent, got one; use backward")
+            raise RuntimeError(
+                f"{name}: expected no forward-mode tangent, got one; differentiate by backward"
+            )
         if name in ("index", "y") and t.requires_grad:
             raise TypeError(
                 f"{name}: expected integers without a gradient, got requires_grad=True; "
@@ -221,4 +223,6 @@ def _autocast(overload: Any, device: str) -> Callable[..., Any]:
 
 def no_second_derivative(ctx: Any, *_: Any) -> Any:
     """Raises the error for a backward pass through an operator that computes gradients."""
-    raise RuntimeError("hforest.torch: expected first derivatives, got a second one; call backward once")
+    raise RuntimeError(
+        "hforest.torch: expected at most first derivatives, got a second derivative; call backward once"
+    )

@@ -295,7 +295,8 @@ class HingeForest(Forest):
         classes = task == "classification"
         if classes and len(self.outputs) != 1:
             raise ValueError(
-                f"outputs: expected (n_classes,), got {self.outputs}; make the forest with outputs=n_classes"
+                f"outputs: expected (n_classes,), got {self.outputs}; create the forest with "
+                "outputs=n_classes"
             )
         start = hinge.greedy_init(
             host(self._rows(x)), host(y), self.n_trees, self.depth,
@@ -305,7 +306,7 @@ class HingeForest(Forest):
         if start.weights.shape != self.weights.shape:
             raise ValueError(
                 f"y: expected shape (n_samples, *outputs) = (n_samples, *{self.outputs}), got "
-                f"{tuple(y.shape)}; pass targets of the shape of the outputs"
+                f"{tuple(y.shape)}; pass targets with the shape of the outputs"
             )
         self.thresholds.copy_(torch.from_numpy(start.thresholds))
         self.features.copy_(torch.from_numpy(start.features))
@@ -340,8 +341,8 @@ class HingeForest(Forest):
     def _columns(self) -> np.ndarray:
         if self.margin != "column":
             raise ValueError(
-                f"margin: expected 'column', got {self.margin!r}; make the forest with margin='column', "
-                "under an nn.Linear"
+                f"margin: expected 'column', got {self.margin!r}; create the forest with margin='column', "
+                "after an nn.Linear"
             )
         return host(self.features)
 

@@ -236,7 +236,7 @@ def neural_loss(
     if leaves.requires_grad:
         raise ValueError(
             "leaves: expected leaves without a gradient, got requires_grad=True; fit them with "
-            "hforest.neural.update_leaves, or learn them through neural_forest and a loss of your own"
+            "hforest.neural.update_leaves, or learn them by neural_forest and your own loss"
         )
     f, leaves = full_precision(f, leaves)
     same_dtype("f", f, "leaves", leaves)

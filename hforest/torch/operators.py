@@ -27,8 +27,8 @@ def per_axis(name: str, a: Any, n_axes: int) -> list[int]:
     numbers = list(a) if isinstance(a, tuple | list) else [a] * n_axes
     if len(numbers) != n_axes or not all(isinstance(i, int) and not isinstance(i, bool) for i in numbers):
         raise TypeError(
-            f"{name}: expected an int or one int for each of the {n_axes} axes in space, got {a!r}; "
-            "pass as many as x has axes after its channels"
+            f"{name}: expected an int or one int for each of the {n_axes} spatial axes, got {a!r}; pass "
+            "one int for each axis of x after the channels"
         )
     return numbers
 
@@ -133,8 +133,8 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> Non
 def _backward(ctx: Any, grad_y: Tensor, *_: Any) -> tuple[Any, ...]:
     if not ctx.route:
         raise RuntimeError(
-            "route: expected True where gradients are asked for, got False; call "
-            "hforest.torch.hinge_forest, which chooses it"
+            "route: expected True where gradients are required, got False; call "
+            "hforest.torch.hinge_forest, which sets it"
         )
     *route, x, features, weights = ctx.saved_tensors
     arguments = (grad_y, *route, x, list(ctx.x_shape), features, weights)

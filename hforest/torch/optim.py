@@ -173,7 +173,7 @@ class RowAdam(torch.optim.Optimizer):
                     elif pending is not None and pending.forest is not None:
                         raise ValueError(
                             "grad: expected None for parameters that move in the backward pass, got a "
-                            "gradient by another way; call step_in_backward(thresholds, weights, on=False)"
+                            "gradient from elsewhere; call step_in_backward(thresholds, weights, on=False)"
                         )
                     if p.grad.layout not in (torch.strided, torch.sparse_coo):
                         raise TypeError(
@@ -211,16 +211,16 @@ class RowAdam(torch.optim.Optimizer):
     def _row_step(self, p: Tensor, grad: Tensor, settings: Settings) -> None:
         if not p.is_contiguous():
             raise ValueError(
-                "params: expected a contiguous parameter for a sparse gradient, got one with strides "
-                f"{p.stride()}; make it with .contiguous()"
+                f"params: expected a contiguous parameter for a sparse gradient, got strides {p.stride()}; "
+                "create it with .contiguous()"
             )
         n_rows = math.prod(p.shape[: grad.sparse_dim()])
         state = self._state(p)
         pending = tables.missed(p) or tables.Missed(p, state, n_rows, settings)
         if len(pending.last) != n_rows:
             raise ValueError(
-                f"grad: expected a sparse gradient by {len(pending.last)} rows as before, got one by "
-                f"{n_rows}; keep the number of sparse axes of a parameter's gradient"
+                f"grad: expected a sparse gradient with {len(pending.last)} rows as in earlier steps, got "
+                f"{n_rows} rows; keep the number of sparse axes of the gradient"
             )
         rows, values = _rows_of(grad)
         with tables.LOCK:
@@ -305,7 +305,7 @@ class RowAdam(torch.optim.Optimizer):
         ]
         if len(groups) != 2 or groups[0] is not groups[1]:
             raise ValueError(
-                "thresholds: expected parameters of one group of this optimiser, got tensors of "
+                "thresholds: expected parameters in one group of this optimiser, got tensors of "
                 f"{'two groups' if len(groups) == 2 else 'another one'}; pass a module's own "
                 "thresholds and weights"
             )
@@ -313,8 +313,8 @@ class RowAdam(torch.optim.Optimizer):
         with tables.UNWATCHED():
             if not all(tables.may_miss(p) and p.is_cpu and p.is_contiguous() for p in pair):
                 raise ValueError(
-                    "weights: expected contiguous parameters on the CPU, got others; use step, which moves "
-                    "any"
+                    "weights: expected contiguous parameters on the CPU, got other tensors; use step, "
+                    "which moves all parameters"
                 )
             states = (self._state(thresholds), self._state(weights))
             if on and states[0]["step"] != states[1]["step"]:
@@ -398,13 +398,14 @@ class RowAdam(torch.optim.Optimizer):
             for name in _REFUSED:
                 if group.get(name):
                     raise ValueError(
-                        f"state_dict: expected {name}=0, which RowAdam does not have, got {group[name]}; "
+                        f"state_dict: expected {name}=0, since RowAdam has no such option, got "
+                        f"{group[name]}; "
                         "load it into torch.optim.Adam"
                     )
             if group.get("weight_decay") and not group.get("decoupled_weight_decay"):
                 raise ValueError(
-                    "state_dict: expected decoupled weight decay, as RowAdam has it, "
-                    f"got weight_decay={group['weight_decay']} that is added to gradients; "
+                    "state_dict: expected decoupled weight decay as in RowAdam, got "
+                    f"weight_decay={group['weight_decay']} that is added to gradients; "
                     "load it into torch.optim.Adam"
                 )
         states = {}

@@ -52,8 +52,8 @@ class Memory:
             return self._arrays
         if not untraced():
             raise RuntimeError(
-                "params: expected a table whose memory stays, got one that moved while a call is traced or "
-                "transformed; call optimizer.flush() before"
+                "params: expected a table that stays at its address, got one that moved during tracing or "
+                "a transform; call optimizer.flush() first"
             )
         arrays = [as_array(t) for t in tensors]
         if tensors[0].is_cpu:
@@ -129,7 +129,8 @@ def fits(state: dict[str, Any], table: Tensor) -> None:
             kind = TypeError if m.shape == table.shape else ValueError
             raise kind(
                 f"params: expected {tuple(m.shape)} of {m.dtype} on {m.device} as at the last step, got "
-                f"{tuple(table.shape)} of {table.dtype} on {table.device}; make a new optimiser, or load the "
+                f"{tuple(table.shape)} of {table.dtype} on {table.device}; create a new optimiser, or load "
+                "the "
                 "state of this one with optimizer.load_state_dict(optimizer.state_dict()) after a cast"
             )
 

@@ -45,12 +45,12 @@ def grown(
     if forest.value.shape[1] != n_classes or int(forest.n_features) != x.shape[1]:
         raise ValueError(
             f"{name}: expected a forest of n_features = {x.shape[1]} and n_classes = {n_classes}, got "
-            f"{int(forest.n_features)} and {forest.value.shape[1]}; grow on the arrays that are given"
+            f"{int(forest.n_features)} and {forest.value.shape[1]}; grow on the arrays that grow receives"
         )
     if forest.threshold.dtype != x.dtype:
         raise TypeError(
             f"{name}: expected a forest of dtype {x.dtype} like the samples, got {forest.threshold.dtype}; "
-            "grow on the arrays that are given"
+            "grow on the arrays that grow receives"
         )
     return forest
 

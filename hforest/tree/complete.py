@@ -93,8 +93,8 @@ def check_depth(forest: Forest, depth: int | None, max_depth: int, max_leaves: i
     if n_levels > max_depth or n_trees * 2**n_levels > max_leaves:
         raise ValueError(
             f"depth: expected at most {max_depth}, with n_trees * 2**depth of at most {max_leaves}, got "
-            f"{n_trees} * 2**{n_levels}{' of this forest' if depth is None else ''}; pass a smaller depth, "
-            "which leaves deeper splits out"
+            f"{n_trees} * 2**{n_levels}{' of this forest' if depth is None else ''}; pass a smaller depth: "
+            "deeper splits are left out"
         )
     return max(n_levels, 1)
 

@@ -40,8 +40,8 @@ def _in_float32(name: str, a: np.ndarray) -> np.ndarray:
         narrow = a.astype(_FLOAT32)
     if not np.isfinite(narrow).all():
         raise ValueError(
-            f"model: expected {name} in the range of float32, got larger ones or NaN; scale the targets that "
-            "it is fitted on"
+            f"model: expected {name} in the range of float32, got larger ones or NaN; scale the targets "
+            "before fitting"
         )
     return narrow
 
@@ -59,8 +59,8 @@ def _averaged_trees(model: object, kind: str) -> list[Any]:
     trees: list[Any] = [model] if _is_a(model, kind, (_TREE,)) else list(getattr(model, "estimators_", ()))
     if not all(_is_a(tree, kind, (_TREE,)) for tree in trees):
         raise TypeError(
-            f"model: expected decision trees as its estimators, each a {kind}, got {type(model).__name__} of "
-            "others; pass bagged trees or a random forest"
+            f"model: expected decision trees as its estimators, each a {kind}, got {type(model).__name__} "
+            "of other estimators; pass bagged trees or a random forest"
         )
     if not trees or not all(hasattr(tree, "tree_") for tree in trees):
         raise TypeError(
@@ -70,8 +70,8 @@ def _averaged_trees(model: object, kind: str) -> list[Any]:
     every = np.arange(getattr(model, "n_features_in_", trees[0].tree_.n_features))
     if any(not np.array_equal(every, features) for features in getattr(model, "estimators_features_", ())):
         raise TypeError(
-            f"model: expected trees that read all features, got {type(model).__name__} that draws features "
-            "for each tree; fit it with max_features=1.0 and bootstrap_features=False"
+            f"model: expected trees that read all features, got {type(model).__name__} that samples "
+            "features for each tree; fit it with max_features=1.0 and bootstrap_features=False"
         )
     return trees
 
@@ -120,12 +120,14 @@ def from_sklearn(model: object) -> Forest:
     kind = next((kind for kind in _PREDICTS if _is_a(model, kind, _AVERAGES)), None)
     if kind is None:
         raise TypeError(
-            f"model: expected trees of scikit-learn that are averaged, got {type(model).__name__}; pass a "
+            f"model: expected averaged trees of scikit-learn, got {type(model).__name__}; pass a "
             "RandomForest, ExtraTrees, DecisionTree or ExtraTree, or Bagging of decision trees"
         )
     trees = _averaged_trees(model, kind)
     if kind == "Classifier" and any(tree.n_outputs_ != 1 for tree in trees):
-        raise ValueError("model: expected a classifier of one output, got several; convert one for each")
+        raise ValueError(
+            "model: expected a classifier of one output, got several; convert one classifier per output"
+        )
     n_classes = len(getattr(model, "classes_", ()))
     parts: dict[str, list[np.ndarray]] = {
         name: [] for name in ("feature", "threshold", "left", "value", "gain", "default_left")

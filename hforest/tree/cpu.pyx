@@ -1,4 +1,4 @@
-"""Forests applied on the CPU. A thread owns a block of samples and adds trees up in their order."""
+"""Application of forests on the CPU. A thread owns a block of samples and sums over trees in order."""
 
 from cython.parallel cimport prange
 from libc.math cimport isnan
@@ -26,28 +26,28 @@ from hforest.tree.walk cimport (
 cnp.import_array()
 
 cdef enum:
-    MIN_BLOCK = 128       # samples of a block, at least
-    MAX_BLOCK = 2048      # and at most: the more, the longer a tree is used from L1
-    ROWS = 1 << 18        # bytes of their rows, which stay in L2 with a tree
+    MIN_BLOCK = 128       # samples per block, at least
+    MAX_BLOCK = 2048      # and at most: in larger blocks a tree is used longer from L1
+    ROWS = 1 << 18        # bytes of their rows, which stay in L2 together with a tree
     LINE = 64             # bytes of a cache line
-    SMALL = 1 << 10       # pairs of a sample and a tree below which a second thread does not pay
-    STEPS = 32            # nodes for each walk up to which packing them pays
+    SMALL = 1 << 10       # (sample, tree) pairs below which a second thread does not pay
+    STEPS = 32            # nodes per walk up to which packing the trees pays
 
 
 cdef struct Block:
-    # Samples that a thread walks through all trees, and the workspace for them.
+    # Samples that one thread walks through all trees, and their workspace.
     int64_t first
     int64_t n
-    int64_t whole         # n rounded up to whole groups of samples
-    const char* x         # their rows, or all numbers and where the rows begin
+    int64_t whole         # n rounded up to a multiple of a group of samples
+    const char* x         # their rows, or the array into which `base` points
     const int64_t* base
-    char* columns         # keys of the samples (packed.h); the first column begins with a cache line
+    char* columns         # keys of the samples (packed.h); aligned to a cache line
     int32_t* reached      # (HF_WALKS, whole): leaves of trees
-    double* total         # (n, n_outputs) where y is written
+    double* total         # (n, n_outputs) if y is written
 
 
 cdef void _add(const Walk* w, const Block* b, int64_t tree, int64_t last) noexcept nogil:
-    # Adds the leaf values, or votes, of trees tree to last - 1.
+    # Adds the leaf values, or the votes, of trees `tree` to last - 1.
     cdef const int32_t* class_of
     cdef int64_t i
     if w.has_classes != NULL and w.has_classes[tree]:
@@ -61,7 +61,7 @@ cdef void _add(const Walk* w, const Block* b, int64_t tree, int64_t last) noexce
 
 
 cdef void _apply_block(const Walk* w, const Block* b) noexcept nogil:
-    # Writes the leaves of the samples.
+    # Writes the leaves of the block's samples.
     cdef int32_t* leaf = w.leaf + b.first * w.n_trees
     cdef int64_t tree = 0, last
     while tree < w.n_trees and not hf_stopped(w.watch):
@@ -71,12 +71,12 @@ cdef void _apply_block(const Walk* w, const Block* b) noexcept nogil:
 
 
 cdef void _predict_block(const Walk* w, const Block* b) noexcept nogil:
-    # Writes the means over trees of the samples.
+    # Writes the means over the trees for the block's samples.
     cdef int64_t tree = 0, last, n_steps = 0, n_sums = b.n * w.n_outputs, i
     memset(b.total, 0, n_sums * sizeof(double))
     while tree < w.n_trees:
-        # One tree if leaves are classes, which stay in cache with it; else several, whose rows are
-        # added at once.
+        # One tree if its leaves are classes, which stay in cache with it; else several trees, whose rows of
+        # values are added together.
         last = tree + 1
         if w.has_classes == NULL or not w.has_classes[tree]:
             while last < min(tree + HF_WALKS, w.n_trees) and (
@@ -150,7 +150,7 @@ cdef void _prepare(Walk* w, int64_t tree) noexcept nogil:
 
 
 cdef void _pack(Walk* w, int64_t n_nodes, int threads, hf_arena* arena) noexcept nogil:
-    # Packs all trees, where there is memory.
+    # Packs all trees, if there is memory.
     cdef int64_t tree
     if w.way == BY_PROJECTIONS:
         w.width = width_of(w, n_nodes)
@@ -172,19 +172,19 @@ cdef void _pack(Walk* w, int64_t n_nodes, int threads, hf_arena* arena) noexcept
 
 cdef void _run(Walk* w, int64_t n_nodes) noexcept nogil:
     cdef int64_t n_blocks, block
-    # Windows share most of their numbers, where these are not copied to columns.
+    # Windows share most of their elements, unless these are copied to columns.
     cdef int64_t row = (w.n_features if w.base == NULL or w.way == BY_COLUMNS else 1) * (4 if w.single else 8)
     cdef int threads = 1 if w.n_samples * w.n_trees < SMALL else hf_threads()
     cdef hf_arena arena
     memset(&arena, 0, sizeof(hf_arena))
     if w.packs and w.n_samples * w.n_trees * STEPS >= n_nodes:
         _pack(w, n_nodes, threads, &arena)
-    # Blocks as large as caches and a fair share of the threads allow.
+    # The block size is limited by the caches and by a fair share of the work for each thread.
     w.block = min(MAX_BLOCK, min(ROWS // max(row, 1), w.n_samples // (4 * threads)))
     w.block = max(MIN_BLOCK, w.block) // HF_DOWN * HF_DOWN
     n_blocks = (w.n_samples + w.block - 1) // w.block
     if n_blocks == 1:
-        # Without the cost of a parallel region. Trees may have been left unprepared.
+        # This spares the cost of a parallel region. The watch may have stopped while trees were packed.
         if not hf_has_stopped(w.watch):
             _run_block(w, 0)
     else:
@@ -208,7 +208,7 @@ cdef int _call(Walk* w, int64_t n_nodes) except -1:
 
 def apply(x, forest, cnp.ndarray leaf):
     """Writes the leaf that each sample reaches in each tree, numbered within the tree."""
-    # Without a memoryview of `leaf`, which would cost 3 % of a call on one sample.
+    # A memoryview of `leaf` would cost 3 % of a call on one sample.
     cdef Walk w = walk_of(x, forest)
     w.leaf = <int32_t*> cnp.PyArray_DATA(leaf)
     _call(&w, len(forest.feature))
@@ -224,12 +224,12 @@ def predict(x, forest, bint vote, cnp.ndarray y):
 
 
 def apply_rows(rows, forest, leaf):
-    """As `apply`, of the rows of a sparse matrix."""
+    """Writes the leaves of `apply` for the rows of a sparse matrix."""
     call_rows(rows, forest, False, leaf, None)
 
 
 def predict_rows(rows, forest, bint vote, y):
-    """As `predict`, of the rows of a sparse matrix."""
+    """Writes the results of `predict` for the rows of a sparse matrix."""
     call_rows(rows, forest, vote, None, y)
 
 
@@ -240,7 +240,7 @@ cdef int _fault(
     cdef int64_t f = feature[at], to = left[at], j
     if f == -1:
         return 0 if 0 <= to < (n_nodes + 1) // 2 else 1
-    # Children come after their parent: no cycles.
+    # Children come after their parent, so that there are no cycles.
     if not v < to < n_nodes - 1:
         return 2
     if isnan(threshold[at]):
@@ -259,9 +259,9 @@ cdef bint _is_plain(
     int64_t root, uint32_t n_nodes, const int32_t[::1] feature, const real[::1] threshold,
     const int32_t[::1] left, int64_t n_features,
 ) noexcept nogil:
-    # Whether a tree is sound, without projections and breadth-first: the children of the next split are
-    # nodes n_known and n_known + 1, so that nodes 1 to n_known - 1 have one parent each. It has no branches:
-    # half the nodes are leaves, so that one would often be guessed wrong.
+    # Returns whether a tree is sound, breadth-first and without projections: the children of the next split
+    # are nodes n_known and n_known + 1, so that each of nodes 1 to n_known - 1 has one parent. The loop has
+    # no branches: half of the nodes are leaves, so that branches would be mispredicted often.
     cdef uint32_t n_leaves = (n_nodes + 1) // 2, most = <uint32_t> min(n_features, <int64_t> 1 << 31)
     cdef uint32_t n_known = 1, bad = 0, v, split
     for v in range(n_nodes):
@@ -278,14 +278,14 @@ cdef void _check_tree(
     const int32_t[::1] left, const int64_t[::1] indptr, const int32_t[::1] indices, int64_t n_features,
     int64_t[::1] first, hf_watch* watch,
 ) noexcept nogil:
-    # Writes the first node with a fault to `first`, and its number.
+    # Writes the first node that has a fault, and the number of the fault, to `first`.
     cdef hf_arena arena
     cdef char* n_parents
     cdef int64_t v, child
     cdef int kind
     if indptr.shape[0] == 0 and _is_plain(root, <uint32_t> n_nodes, feature, threshold, left, n_features):
         return
-    # 0, 1 or 2 for each node; 2 stands for more, too. The root needs no parent.
+    # The number of parents of each node: 0, 1, or 2 for two and more. The root needs none.
     memset(&arena, 0, sizeof(hf_arena))
     n_parents = <char*> take_zeros(&arena, n_nodes)
     if arena.failed:
@@ -295,7 +295,7 @@ cdef void _check_tree(
     for v in range(n_nodes):
         kind = _fault(root + v, v, n_nodes, feature, threshold, left, indptr, indices, n_features)
         if kind == 0 and n_parents[v] != 1:
-            # Parents come before their children: all parents of v have been counted.
+            # Parents come before their children, so all parents of v have been counted.
             kind = 7 if n_parents[v] else 8
         if kind:
             first[0], first[1] = root + v, kind
@@ -330,7 +330,7 @@ cdef int _check_trees(
 
 
 def faults(tree_start, feature, threshold, left, indptr, indices, n_features, first):
-    """first[0] = the first node with a fault, or -1; first[1] = the number of the fault, or 0."""
+    """Writes first[0], the first node with a fault or -1, and first[1], the number of the fault or 0."""
     if threshold.dtype.itemsize == 4:
         _check_trees[float](tree_start, feature, threshold, left, indptr, indices, n_features, first)
     else:
@@ -343,7 +343,7 @@ def faults(tree_start, feature, threshold, left, indptr, indices, n_features, fi
 def group(
     const int32_t[:, ::1] leaf, const int64_t[::1] tree_start, int64_t[::1] indptr, int32_t[::1] member
 ):
-    """Writes the samples of each node in ascending order, and where those of each node begin."""
+    """Writes the samples of each node to member in ascending order, and the nodes' positions to indptr."""
     cdef int64_t n_rows = leaf.shape[0], n_trees = leaf.shape[1], i, m, v, n_units, n_steps = 0
     cdef int64_t n_samples, total = 0
     cdef int threads = 1 if n_rows * n_trees < SMALL else hf_threads()
@@ -385,7 +385,7 @@ def quantiles(
     const int32_t[:, ::1] rank, const double[::1] weight, const double[:, ::1] y, const double[::1] levels,
     bint equal_trees, double[:, :, ::1] values,
 ):
-    """Writes the quantiles of the targets that rows reach; those of a row that reaches none stay."""
+    """Writes the quantiles of the targets that rows reach; rows that reach none stay unchanged."""
     cdef Members f
     cdef Quantiles q
     cdef hf_watch watch
@@ -413,7 +413,7 @@ def count_neighbors(
     const int32_t[:, ::1] leaf, const int64_t[::1] tree_start, const int64_t[::1] indptr,
     const int32_t[::1] member, int64_t n_members, int64_t least, int64_t most, int64_t[::1] size,
 ):
-    """Writes how many members share at least `least` leaves with each row, but at most `most`."""
+    """Writes the number of members, up to `most`, that share at least `least` leaves with each row."""
     cdef Members f = _members_of(leaf, tree_start, indptr, member, n_members)
     cdef Neighbors p
     memset(&p, 0, sizeof(Neighbors))
@@ -426,7 +426,7 @@ def neighbors(
     const int32_t[::1] member, int64_t n_members, int64_t least, int64_t most, const int64_t[::1] row_start,
     int32_t[::1] indices, cnp.ndarray data,
 ):
-    """Writes the members that `count_neighbors` counts, and the share of the trees in which they do."""
+    """Writes the members that `count_neighbors` counts, and their shares of trees with a common leaf."""
     cdef Members f = _members_of(leaf, tree_start, indptr, member, n_members)
     cdef Neighbors p
     p.least, p.most, p.size, p.row_start = least, most, NULL, &row_start[0]

@@ -73,8 +73,8 @@ def to_dict(
         )
     if has_sets(forest):
         raise ValueError(
-            "forest: expected splits by thresholds, got sets of categories; SHAP's dictionaries know none: "
-            "grow the forest without categorical="
+            "forest: expected splits by thresholds, got sets of categories; SHAP's dictionaries have no "
+            "such splits: grow the forest without categorical="
         )
     x = supervised.matrix("x", x, forest.threshold.dtype, missing=knows_missing(forest), remedy=REMEDY)
     leaf = apply(forest, x)

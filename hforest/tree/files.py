@@ -15,7 +15,7 @@ FOREST = models.record(Forest, check, OPTIONAL, n_features=models.small)
 _LAYOUT = models.Layout(
     "a forest that save wrote",
     models.in_format("forest_format", FORMAT, FOREST),
-    "it was changed: restore it or grow anew",
+    "the file was changed: restore it or grow again",
     other_format=f"a forest of format 1 to {FORMAT}, got format {{}}, which a newer version of hforest "
     "wrote; update hforest",
 )

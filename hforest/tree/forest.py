@@ -104,9 +104,9 @@ def check_layout(forest: Forest, x: object = None) -> np.dtype:
     `x` are the samples of the same call, which may be the forest by mistake.
     """
     if not isinstance(forest, Forest):
-        kind, remedy = type(forest).__name__, "pass what grow returns, or Forest(**arrays)"
+        kind, remedy = type(forest).__name__, "pass the result of grow, or Forest(**arrays)"
         if isinstance(getattr(forest, "forest", None), Forest):
-            remedy = "pass its attribute forest"
+            remedy = "pass its attribute `forest`"
         if isinstance(x, Forest):
             kind, remedy = f"{kind} and the forest as x", "swap them: the forest comes before x"
         raise TypeError(f"forest: expected a hforest.tree.Forest, got {kind}; {remedy}")
@@ -144,7 +144,7 @@ def check_layout(forest: Forest, x: object = None) -> np.dtype:
     if 2 * sizes["n_leaves"] != sizes["n_nodes"] + sizes["n_trees"]:
         raise ValueError(
             f"forest.value: expected (n_nodes + n_trees) / 2 = {(sizes['n_nodes'] + sizes['n_trees']) / 2:g} "
-            f"rows, got {sizes['n_leaves']}; a tree of N nodes has (N + 1) / 2 leaves"
+            f"rows, got {sizes['n_leaves']}; pass one row per leaf: a tree of N nodes has (N + 1) / 2 leaves"
         )
     return dtype
 
@@ -180,11 +180,11 @@ def _check_sets(forest: Forest) -> None:
     if int(indptr[0]) or int(indptr[-1]) != forest.category_bits.size or int(size.min()) < 0:
         raise IndexError(
             f"forest.category_indptr: expected 0, ..., n_words = {forest.category_bits.size} in ascending "
-            "order, got others; pass arrays of one forest, unchanged"
+            "order, got other numbers; pass arrays of one forest, unchanged"
         )
     if bool((size[forest.feature < 0] > 0).any()):
         raise ValueError(
-            "forest.category_indptr: expected sets of categories at splits by features alone, got one at a "
+            "forest.category_indptr: expected sets of categories only at splits by features, got one at a "
             "leaf or a projection; pass arrays of one forest, unchanged"
         )
 
@@ -209,7 +209,7 @@ def check_comparisons(name: str, forest: Forest) -> None:
     xp = dispatch.array_module(forest.threshold)
     if forest.default_left.size and bool((forest.threshold == xp.finfo(forest.threshold.dtype).max).any()):
         raise ValueError(
-            f"{name}: expected splits between numbers, got one between missing values and all numbers; "
+            f"{name}: expected splits between numbers, got a split between missing values and all numbers; "
             "grow it on samples in which missing values are filled in"
         )
 
@@ -223,17 +223,18 @@ def check_nodes(forest: Forest) -> None:
     sizes = np.diff(start)
     if start[0] != 0 or start[-1] != forest.feature.size or bool(((sizes < 1) | (sizes % 2 == 0)).any()):
         raise ValueError(
-            f"forest.tree_start: expected 0, ..., n_nodes = {forest.feature.size} in steps that are odd and "
-            "positive, got others; a tree has one leaf more than splits"
+            f"forest.tree_start: expected 0, ..., n_nodes = {forest.feature.size} in odd, positive steps, "
+            "got other numbers; pass arrays of one forest, unchanged: a tree has one leaf more than splits"
         )
     if bool((sizes >= 2**31).any()):
         raise ValueError(
-            "forest.tree_start: expected trees of less than 2**31 nodes, got a larger one; prune it"
+            "forest.tree_start: expected trees of fewer than 2**31 nodes, got a larger one; grow smaller "
+            "trees"
         )
     n_features = int(forest.n_features)
     if not 0 <= n_features <= checks.MAX_COUNT:
         raise ValueError(
-            f"forest.n_features: expected 0 to 2**31 - 1, got {n_features}; pass the columns of x"
+            f"forest.n_features: expected 0 to 2**31 - 1, got {n_features}; pass the number of columns of x"
         )
     fault_at = dispatch.array_module(forest.feature).empty(2, np.int64)
     dispatch.backend(PACKAGE, forest.feature).faults(

@@ -1,4 +1,4 @@
-// Forests applied to samples. An output is summed by one thread over trees in their order.
+// Application of forests to samples. Each output is summed by one thread over the trees in their order.
 
 #include "tree/route.h"
 
@@ -10,19 +10,19 @@ struct Forest {
     const int *left;        // IN  (n_nodes,)
     const size *indptr;     // IN  (n_nodes + 1,), or empty: no projections
     const int *indices;     // IN  (n_entries,)
-    const real *data;       // IN  (n_entries,), or null where only the nodes are checked
-    // IN, or null where the forest knows neither missing values nor categories.
+    const real *data;       // IN  (n_entries,), or null if only the nodes are checked
+    // IN, or null if the forest handles neither missing values nor categories.
     const unsigned char *default_left; // (n_nodes,)
-    const size *category_indptr;       // (n_nodes + 1,), or null: no sets of categories
+    const size *category_indptr;       // (n_nodes + 1,), or null if there are no sets of categories
     const unsigned *category_bits;     // (n_words,)
-    const size *offset; // IN  (n_features,): where features of a window stand, or null for rows
+    const size *offset; // IN  (n_features,): positions of the features of a window, or null for rows
     size n_trees, n_nodes, n_entries, n_features, has_projections;
 };
 
-// Samples: rows, or windows, which are not empty where a kernel runs.
+// Samples: rows or windows. Windows have at least one feature in every launch.
 struct Samples {
-    const real *x;    // IN  (n_samples, n_features), or the numbers that base counts
-    const size *base; // IN  (n_samples,): where windows begin in x, or null for rows
+    const real *x;    // IN  (n_samples, n_features), or the array into which base points
+    const size *base; // IN  (n_samples,): positions of the windows in x, or null for rows
     size n_samples;
 };
 
@@ -32,15 +32,15 @@ struct alignas(16) Node {
     int feature, left;
 };
 
-// nodes (n_nodes,), OUT. A thread is a node.
+// nodes (n_nodes,), OUT. One thread per node.
 extern "C" __global__ void pack(Forest f, unsigned char *__restrict__ nodes) {
     const size at = thread_number();
     if (at < f.n_nodes) ((Node *)nodes)[at] = {f.threshold[at], f.feature[at], f.left[at]};
 }
 
-// leaf (n_samples, n_trees), OUT: node numbers within their trees. A block is ROWS samples and `group` trees, one tree
-// at a time, so that its threads meet in the nodes near the root; a thread is a sample. Short rows stand in shared
-// memory by columns, where threads that read different columns are in different banks.
+// leaf (n_samples, n_trees), OUT: node numbers within their trees. A block takes ROWS samples and `group` trees, one
+// tree at a time, so that its threads share the nodes near the root. One thread per sample. Short rows are kept in
+// shared memory by columns, so that threads that read different columns use different banks.
 #define ROWS 128
 #define KEPT 32
 extern "C" __global__ void apply(
@@ -87,7 +87,7 @@ extern "C" __global__ void leaf_means(
         // A tree of N nodes has (N + 1) / 2 leaves.
         const real *row = value + ((root + tree) / 2 + left[root + at[tree]]) * n_outputs;
         if (vote) {
-            // The first of the largest.
+            // A leaf votes for the first of its largest values.
             bool chosen = true;
             for (size j = 0; j < n_outputs; ++j) chosen &= j < k ? row[j] < row[k] : row[j] <= row[k];
             total += chosen;
@@ -109,10 +109,10 @@ __device__ static inline size tree_of(const size *tree_start, size n_trees, size
     return low;
 }
 
-// Whether node v of a tree of n_nodes nodes can have the children `to` and `to + 1`.
+// Returns whether node v of a tree of n_nodes nodes can have the children `to` and `to + 1`.
 __device__ static inline bool is_below(size v, size to, size n_nodes) { return v < to && to < n_nodes - 1; }
 
-// n_parents (n_nodes,), 0 before, OUT: of how many splits each node is a child. A thread is a node.
+// n_parents (n_nodes,), 0 before, OUT: the number of splits of which each node is a child. One thread per node.
 extern "C" __global__ void count_parents(Forest f, int *n_parents) {
     const size at = thread_number();
     if (at >= f.n_nodes || f.feature[at] == -1) return;
@@ -122,7 +122,7 @@ extern "C" __global__ void count_parents(Forest f, int *n_parents) {
     atomicAdd(&n_parents[root + to + 1], 1);
 }
 
-// Returns the fault of node `at`, or 0: see reference.py.
+// Returns the number of the fault of node `at`, or 0; reference.py lists the faults.
 __device__ static inline int fault(const Forest &f, const int *n_parents, size at) {
     const size tree = tree_of(f.tree_start, f.n_trees, at), root = f.tree_start[tree];
     const size n_nodes = f.tree_start[tree + 1] - root, v = at - root;
@@ -141,12 +141,12 @@ __device__ static inline int fault(const Forest &f, const int *n_parents, size a
     return feature >= 0 && feature < f.n_features ? of_parents : 4;
 }
 
-// lowest (1,), OUT: the first node with a fault and the kind of the fault. n_parents (n_nodes,), IN. A thread is a
+// lowest (1,), OUT: the first node with a fault, and the number of the fault. n_parents (n_nodes,), IN. One thread per
 // node.
 extern "C" __global__ void first_fault(Forest f, const int *n_parents, unsigned long long *lowest) {
     const size at = thread_number();
     if (at >= f.n_nodes) return;
     const int kind = fault(f, n_parents, at);
-    // Node and kind in one number: the least has the first node.
+    // Node and fault are one number, whose minimum belongs to the first node.
     if (kind) atomicMin(lowest, (unsigned long long)at * 16 + kind);
 }

@@ -144,11 +144,11 @@ def permutation_importance(
     """
     x = checked(forest, x)
     if len(x) < 1:
-        raise ValueError("x: expected at least one sample, got 0; pass samples that the forest did not learn")
-    if x.shape[1] < 1:
         raise ValueError(
-            "n_features: expected at least 1, got 0; without features there is nothing to permute"
+            "x: expected at least one sample, got 0; pass samples that the forest was not grown on"
         )
+    if x.shape[1] < 1:
+        raise ValueError("n_features: expected at least 1, got 0; pass samples with features to permute")
     n_repeats = checks.integer("n_repeats", n_repeats, 1, 2**20)
     checks.choice("task", task, supervised.TASKS)
     sets = supervised.column_sets(columns, x.shape[1])
@@ -164,7 +164,7 @@ def _accuracy(forest: Forest, x: FloatArray, y: ArrayLike) -> Callable[[FloatArr
         labels, _ = supervised.labels("y", y, len(x), forest.value.shape[1])
     except IndexError as error:
         expected = str(error).split("; ")[0]
-        raise IndexError(f"{expected}; pass labels as the forest was grown on") from None
+        raise IndexError(f"{expected}; pass labels of the classes that the forest was grown on") from None
     checks.same_device(x=x, y=labels)
     return lambda p: float((p.argmax(axis=1) == labels).mean())
 
@@ -176,7 +176,7 @@ def _minus_error(forest: Forest, x: FloatArray, y: ArrayLike) -> Callable[[Float
     if goals.shape[1] != n_outputs:
         raise ValueError(
             f"y: expected n_outputs = {n_outputs} targets for each sample, got {goals.shape[1]}; "
-            "pass a target for each output of the forest"
+            "pass one target per output of the forest"
         )
     checks.same_device(x=x, y=goals)
     # On the host: operations of CuPy make float32 subnormals 0.

@@ -83,7 +83,7 @@ def join(forests: Sequence[Forest]) -> Forest:
 
 
 def _check(forests: Sequence[Forest]) -> None:
-    remedy = "pass such as [forest, other]"
+    remedy = "pass a list such as [forest, other]"
     if isinstance(forests, Forest) or not isinstance(forests, Sequence) or isinstance(forests, str | bytes):
         raise TypeError(f"forests: expected a sequence of forests, got {type(forests).__name__}; {remedy}")
     if not forests:
@@ -105,7 +105,7 @@ def _check(forests: Sequence[Forest]) -> None:
         ):
             if got != expected:
                 raise kind(
-                    f"forests[{i}]: expected {what} = {expected} as forests[0] has, got {got}; join forests "
+                    f"forests[{i}]: expected {what} = {expected} as in forests[0], got {got}; join forests "
                     "that were grown on samples of the same features, classes or targets, and dtype"
                 )
         if bool(forest.default_left.size) != bool(first.default_left.size):
@@ -114,7 +114,7 @@ def _check(forests: Sequence[Forest]) -> None:
             )
             raise ValueError(
                 f"forests[{i}].default_left: expected {wanted} as in forests[0], got {got}; grow all forests "
-                "on samples with missing values, or replace the empty array as the notes of join say"
+                "on samples with missing values, or replace the empty array as the notes of join describe"
             )
 
 

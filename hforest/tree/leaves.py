@@ -194,8 +194,8 @@ def quantiles(
         and bool((np.floor(targets.weight) != targets.weight).any())
     ):
         raise ValueError(
-            'method: expected "inverted_cdf" with real weights, got "linear", which repeats targets as '
-            "often as their weights say; pass whole weights"
+            'method: expected "inverted_cdf" with real weights, got "linear", which repeats each '
+            "target as often as its weight; pass whole weights"
         )
     wanted = _levels(levels)
     if counts is not None:
@@ -253,13 +253,14 @@ def _check_targets(targets: LeafTargets, n_nodes: int) -> None:
     if indptr[0] != 0 or indptr[-1] != sizes["n_entries"] or bool((indptr[1:] < indptr[:-1]).any()):
         raise ValueError(
             f"targets.indptr: expected ascending numbers from 0 to n_entries = {sizes['n_entries']}, got "
-            "others; pass the result of leaf_targets, unchanged"
+            "other numbers; pass the result of leaf_targets, unchanged"
         )
     checks.indices("targets.rank", targets.rank, sizes["n_train"], "n_train")
     checks.finite("targets.y", targets.y)
     if bool((targets.y[:, 1:] < targets.y[:, :-1]).any()):
         raise ValueError(
-            "targets.y: expected ascending targets, got others; pass the result of leaf_targets, unchanged"
+            "targets.y: expected ascending targets, got other numbers; pass the result of leaf_targets, "
+            "unchanged"
         )
     if targets.weight.size and not (targets.weight.min() > 0 and targets.weight.max() <= _MAX_TOTAL):
         raise ValueError(

@@ -1,18 +1,17 @@
-"""Samples by the leaves that they reach: quantiles of their targets, and how often two share a leaf."""
+"""Samples grouped by the leaves that they reach: quantiles of targets, and leaves that two samples share."""
 
 from libc.stdint cimport int32_t, int64_t
 
 from hforest.core.machine cimport hf_watch
 
 cdef struct Members:
-    # Leaves of n_rows samples (-1: none), and the members of each node of the forest, numbered from 0 to
-    # n_members - 1: those of node v of tree m are member[indptr[tree_start[m] + v]] and the next ones, up to
-    # indptr[tree_start[m] + v + 1].
+    # Rows are given by their leaves; -1 if a row reaches none. Members are numbered from 0 to n_members - 1.
+    # Those of node v in tree m are member[indptr[tree_start[m] + v]:indptr[tree_start[m] + v + 1]].
     const int32_t* leaf       # (n_rows, n_trees)
     const int64_t* tree_start  # (n_trees + 1,)
     const int64_t* indptr     # (n_nodes + 1,)
     const int32_t* member     # (n_entries,)
-    const double* weight      # (n_entries,), or NULL where all are 1
+    const double* weight      # (n_entries,), or NULL if all are 1
     bint equal_trees          # the weights of a leaf are divided by their sum
     int64_t n_rows
     int64_t n_trees
@@ -22,16 +21,16 @@ cdef struct Quantiles:
     const double* y           # (n_members,) in ascending order
     const double* level       # (n_levels,)
     int64_t n_levels
-    double* quantile          # OUT: those of row i begin at quantile + i * stride
+    double* quantile          # OUT: the quantiles of row i begin at quantile + i * stride
     int64_t stride
 
 cdef struct Neighbors:
-    int64_t least             # trees that two samples share at least
-    int64_t most              # members of a row; the number of members for all
+    int64_t least             # least number of trees that two samples share
+    int64_t most              # maximum number of members per row; n_members for all
     bint single
-    int64_t* size             # (n_rows,) OUT: members of each row, or NULL
-    const int64_t* row_start  # (n_rows + 1,) where size is NULL,
-    int32_t* indices          # OUT: members in ascending order,
+    int64_t* size             # OUT (n_rows,): number of members per row, or NULL
+    const int64_t* row_start  # (n_rows + 1,); read only if size is NULL, as are the next two
+    int32_t* indices          # OUT: members in ascending order
     void* data                # OUT: shares of the trees, float if `single`, else double
 
 cdef void group_tree(

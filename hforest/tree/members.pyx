@@ -1,4 +1,4 @@
-"""Samples by the leaves that they reach. A thread owns rows and adds up the trees of a row in order."""
+"""Samples grouped by the leaves that they reach. A thread owns rows and sums over trees in order."""
 
 from cython.parallel cimport prange, threadid
 from libc.math cimport floor
@@ -13,25 +13,25 @@ cdef extern from *:
     void __builtin_prefetch(const void* at) noexcept nogil
 
 cdef enum:
-    ROWS = 16             # rows of a unit of work
-    AHEAD = 6             # trees between asking for their members and adding them
-    MOST = 64             # of which no more are asked for: the processor sees the stream
-    SMALL = 1 << 8        # pairs of a row and a tree below which a second thread does not pay
+    ROWS = 16             # rows per unit of work
+    AHEAD = 6             # trees between the prefetch of their members and their use
+    MOST = 64             # members prefetched per leaf: the hardware prefetches the rest of a sequential read
+    SMALL = 1 << 8        # (row, tree) pairs below which a second thread does not pay
 
 cdef struct Sums:
-    # The workspace of a thread: a sum for each member; bit j of `used` says whether member j has one. Then,
-    # for the members in use in ascending order: which they are, and the running totals of their sums.
+    # The workspace of one thread: a sum per member, and bit j of `used`, which is set if member j has a sum.
+    # Then, for the members in use in ascending order, their numbers and the running totals of their sums.
     hf_arena arena
     double* sum           # (n_members,)
     uint64_t* used        # (n_words,)
     int64_t n_words
     int32_t* member       # (n_members,)
     double* total         # (n_members,)
-    int64_t* n_of         # (n_trees + 1,): members by the number of trees that they share
+    int64_t* n_of         # (n_trees + 1,): number of members by the number of trees that they share
 
 
 cdef bint _start(Sums* s, int64_t n_members, int64_t n_trees) noexcept nogil:
-    # Takes what a thread needs, before its first rows; returns whether there was memory.
+    # Allocates the workspace of a thread before its first rows; returns whether there was memory.
     cdef hf_arena* arena = &s.arena
     if arena.last == NULL:
         s.n_words = (n_members + 63) // 64
@@ -43,14 +43,14 @@ cdef bint _start(Sums* s, int64_t n_members, int64_t n_trees) noexcept nogil:
     return not arena.failed
 
 
-# Writes what is asked of a row, of Quantiles or Neighbors.
+# Writes the results of one row, for Quantiles or Neighbors.
 ctypedef void (*OfRow)(const Members* f, const void* what, int64_t row, Sums* s) noexcept nogil
 
 
 cdef void _some_rows(
     const Members* f, const void* what, OfRow of_row, int64_t first, Sums* s, hf_watch* watch
 ) noexcept nogil:
-    # ROWS rows.
+    # Writes the results of ROWS rows.
     cdef int64_t row
     if not _start(s, f.n_members, f.n_trees):
         hf_stop(watch)
@@ -60,7 +60,7 @@ cdef void _some_rows(
 
 
 cdef void _write_rows(const Members* f, const void* what, OfRow of_row, hf_watch* watch) noexcept nogil:
-    # All rows.
+    # Writes the results of all rows.
     cdef int threads = 1 if f.n_rows * f.n_trees < SMALL else hf_threads(), t
     cdef int64_t n_units = (f.n_rows + ROWS - 1) // ROWS, unit
     cdef hf_arena arena
@@ -84,12 +84,13 @@ cdef inline void _mark(uint64_t* used, int64_t member) noexcept nogil:
 
 
 cdef inline int64_t _node(const Members* f, const int32_t* leaf, int64_t tree) noexcept nogil:
-    # The leaf of a row in a tree, numbered over all trees; -1 if it reaches none.
+    # Returns the leaf of a row in a tree, numbered over all trees; -1 if the row reaches none.
     return f.tree_start[tree] + leaf[tree] if leaf[tree] >= 0 else -1
 
 
 cdef inline void _prefetch(const Members* f, const int32_t* leaf, int64_t tree) noexcept nogil:
-    # Where the members of later trees begin, then those of nearer ones: they are random accesses.
+    # Prefetches indptr for a tree 2 AHEAD further on, and members for a tree AHEAD further on: random
+    # accesses.
     cdef int64_t node, last, j
     if tree + 2 * AHEAD < f.n_trees:
         node = _node(f, leaf, tree + 2 * AHEAD)
@@ -109,7 +110,7 @@ cdef inline void _prefetch(const Members* f, const int32_t* leaf, int64_t tree) 
 
 
 cdef void _add_leaves(const Members* f, int64_t row, Sums* s) noexcept nogil:
-    # Adds the weights of the members of the leaves that a row reaches.
+    # Adds the weights of the members in the leaves that a row reaches.
     cdef const int32_t* leaf = f.leaf + row * f.n_trees
     cdef const int32_t* member = f.member
     cdef const double* weight = f.weight
@@ -170,8 +171,8 @@ cdef void group_tree(
     int64_t tree, const int32_t[:, ::1] leaf, const int64_t[::1] tree_start, int64_t[::1] indptr,
     int32_t[::1] member,
 ) noexcept nogil:
-    # indptr[v]: where the members of the nodes of a tree begin, changed meanwhile; member: OUT the rows of
-    # each leaf in ascending order.
+    # indptr   IN and OUT: the position of the first member of each node; the loop changes it and restores it
+    # member   OUT: the rows in each leaf, in ascending order
     cdef int64_t* at = &indptr[tree_start[tree]]
     cdef int64_t n_nodes = tree_start[tree + 1] - tree_start[tree], begin = at[0], i, v
     for i in range(leaf.shape[0]):
@@ -179,7 +180,7 @@ cdef void group_tree(
         if v >= 0:
             member[at[v]] = <int32_t> i
             at[v] += 1
-    # Each number is now where the members of the node end: the next ones begin there.
+    # at[v] is now the end of the members of node v, which is where those of node v + 1 begin.
     for v in range(n_nodes - 1, 0, -1):
         at[v] = at[v - 1]
     at[0] = begin
@@ -189,7 +190,7 @@ cdef void group_tree(
 
 
 cdef inline int64_t _first_above(const double* total, int64_t n, double number) noexcept nogil:
-    # The first place whose total is above a number.
+    # Returns the first index whose total is greater than a number.
     cdef int64_t low = 0, high = n - 1, middle
     while low < high:
         middle = (low + high) // 2
@@ -201,7 +202,7 @@ cdef inline int64_t _first_above(const double* total, int64_t n, double number) 
 
 
 cdef inline int64_t _first_share(const double* total, int64_t n, double level) noexcept nogil:
-    # The first place whose share of the last total is at least `level`.
+    # Returns the first index whose share of the last total is at least `level`.
     cdef int64_t low = 0, high = n - 1, middle
     while low < high:
         middle = (low + high) // 2
@@ -213,7 +214,8 @@ cdef inline int64_t _first_share(const double* total, int64_t n, double level) n
 
 
 cdef double _linear(const Sums* s, int64_t n, const double* y, double level) noexcept nogil:
-    # Between neighbours of total[n - 1] numbers in ascending order, each as often as its whole weight says.
+    # Interpolates linearly in the ascending list of total[n - 1] values in which each value occurs as often
+    # as its integer weight.
     cdef double place = (s.total[n - 1] - 1.0) * level, whole = floor(place), share = place - whole
     cdef double low = y[s.member[_first_above(s.total, n, whole)]]
     cdef double high = y[s.member[_first_above(s.total, n, whole + 1.0)]]
@@ -238,7 +240,7 @@ cdef void _quantiles_of_row(const Members* f, const void* what, int64_t row, Sum
 
 
 cdef void write_quantiles(const Members* f, const Quantiles* q, hf_watch* watch) noexcept nogil:
-    # Writes the quantiles of each row; leaves those of a row without members as they are.
+    # Writes the quantiles of each row; those of a row without members stay unchanged.
     _write_rows(f, q, _quantiles_of_row, watch)
 
 
@@ -248,8 +250,8 @@ cdef void write_quantiles(const Members* f, const Quantiles* q, hf_watch* watch)
 cdef int64_t _last_count(
     const Neighbors* p, int64_t n_trees, Sums* s, int64_t n, int64_t* n_equal
 ) noexcept nogil:
-    # The number of trees that the `most` nearest of n members share at least; n_equal: OUT how many of
-    # those that share exactly so many are among them. Clears n_of.
+    # Returns the least number of trees shared by the p.most nearest of n members. n_equal: OUT, the number of
+    # members among them that share exactly this number. Clears n_of.
     cdef int64_t left = p.most, count, j
     for j in range(n):
         s.n_of[<int64_t> (s.total[j] - (s.total[j - 1] if j else 0.0))] += 1
@@ -275,7 +277,7 @@ cdef void _neighbors_of_row(const Members* f, const void* what, int64_t row, Sum
     if p.size == NULL:
         to = p.row_start[row]
     for j in range(n):
-        # Whole numbers: their differences are exact.
+        # The totals are integers, so their differences are exact.
         count = <int64_t> (s.total[j] - (s.total[j - 1] if j else 0.0))
         if count < least:
             continue
@@ -295,5 +297,5 @@ cdef void _neighbors_of_row(const Members* f, const void* what, int64_t row, Sum
 
 
 cdef void write_neighbors(const Members* f, const Neighbors* p, hf_watch* watch) noexcept nogil:
-    # Writes sizes, or members and shares, of each row.
+    # Writes the sizes, or the members and their shares, of each row.
     _write_rows(f, p, _neighbors_of_row, watch)

@@ -1,5 +1,5 @@
-/* Nodes of trees that are packed for many samples: the children of a leaf are the leaf itself, so that a step has no
-   branch. A leaf has a threshold that no number exceeds, and itself as left child. */
+/* Tree nodes packed for calls on many samples. Both children of a leaf are the leaf itself, so that a step has no
+   branch: a leaf has a threshold that no value exceeds, and itself as left child. */
 #ifndef HFOREST_TREE_PACKED_H
 #define HFOREST_TREE_PACKED_H
 #include <math.h>
@@ -10,16 +10,16 @@
 #include "core/simd.h"
 
 enum {
-    HF_WALKS = 8,      /* trees that one sample is walked in at once: enough to hide the latency of a load from L2 */
-    HF_DOWN = 16,      /* samples walked in one packed tree at once, and samples of a group of columns */
-    HF_SUMS = 4,       /* walks whose projections, of HF_LONG entries and more, are summed at once */
+    HF_WALKS = 8,      /* trees that one sample walks concurrently: enough to hide the latency of a load from L2 */
+    HF_DOWN = 16,      /* samples that walk one packed tree concurrently, and samples of a group of columns */
+    HF_SUMS = 4,       /* walks whose projections, if they have HF_LONG entries or more, are summed concurrently */
     HF_LONG = 32,
     HF_LEVELS = 4,     /* levels between two tests for finished walks; these levels have 15 nodes */
     HF_TOP = 15,       /* nodes of the first HF_LEVELS levels */
     HF_SMALL = 1 << 16 /* nodes and features below which a node fits into 8 bytes */
 };
 
-/* Nodes that compare features in rows of x as given. */
+/* Nodes that compare features of rows of x. */
 typedef struct {
     float threshold;
     int32_t feature, next;
@@ -30,19 +30,20 @@ typedef struct {
     int32_t feature, next;
 } hf_double_node;
 
-/* The same in 8 bytes: feature in the low half of `to`, next in the high one. */
+/* The same in 8 bytes: `to` has feature in the low half, next in the high half. */
 typedef struct {
     float threshold;
     uint32_t to;
 } hf_small_node;
 
-/* Nodes that compare projections. Where none has more than HF_PAIR entries, as in two-probe trees, that many follow each
-   node, those that it lacks with weight 0: a step has no branch. Else it is followed by where its entries are:
+/* Nodes that compare projections. If no projection has more than HF_PAIR entries, as in two-probe trees, each node is
+   followed by HF_PAIR entries, where missing ones have weight 0, so that a step has no branch. Else each node (width 0)
+   is followed by the position and the number of its entries:
 
        HF_PAIR | threshold next | weight place | weight place |      width 0 | threshold next | first n |
 
-   Entries of width 0 stand among those of all nodes; a node that compares a feature has one, of weight 1. A leaf
-   has the entries of the root: where all splits have as many, so has every node. */
+   The entries of width-0 nodes are in one array; a node that compares a feature has one entry, of weight 1. A leaf
+   refers to the entries of the root: if all splits have the same number of entries, so have all nodes. */
 enum { HF_PAIR = 2 };
 
 typedef struct {
@@ -72,14 +73,15 @@ typedef struct {
 /* Samples that walk through one packed tree. */
 typedef struct {
     const void *node;    /* (n_nodes,) */
-    const void *entry;   /* of projections */
-    const void *x;       /* (n, n_features), or the numbers that `base` counts */
-    const int64_t *base; /* (n,): where the rows begin in x; or NULL: one after another */
+    const void *entry;   /* of projections, for width 0 */
+    const void *x;       /* (n, n_features), or the array into which `base` points */
+    const int64_t *base; /* (n,): positions of the rows in x; or NULL if they are contiguous */
     int64_t n_features;
 } hf_walked;
 
-/* Nodes that compare features in columns: the features of HF_DOWN samples, a group, next to each other, as unsigned
-   integers in the order of the numbers (keys). `column` is the place of a feature in a group, in units of 8 bytes.
+/* Nodes that compare features in columns. Samples form groups of HF_DOWN; in a group, the samples of a feature are
+   contiguous, as unsigned integers that have the order of the values (keys). `column` is the position of a feature in a
+   group, in units of 8 bytes.
 
        group of 3 features | feature 0 of 16 samples | feature 1 of 16 samples | feature 2 of 16 samples | */
 typedef struct {
@@ -96,11 +98,11 @@ typedef struct {
     uint16_t column, next;
 } hf_small_key_node;
 
-/* Which of these three. */
+/* Selects one of these three. */
 enum { HF_SMALL_KEYS, HF_FLOAT_KEYS, HF_DOUBLE_KEYS };
 
-/* The top HF_LEVELS levels of a tree as a complete tree, and the nodes below them. A leaf above them is extended
-   downwards by keys that no number exceeds. */
+/* The top HF_LEVELS levels of a tree as a complete tree, and the nodes below them. A leaf within these levels is
+   extended downwards by keys that no value exceeds. */
 typedef struct {
     uint64_t key[HF_TOP];
     uint32_t column[HF_TOP];
@@ -108,7 +110,7 @@ typedef struct {
     int32_t depth; /* of the tree */
 } hf_top;
 
-/* Return an integer in the order of the numbers, with one zero; no NaN. */
+/* Return an unsigned integer that has the order of the values; -0 and +0 are equal. The value must not be NaN. */
 HF_INLINE uint32_t hf_float_key(float number) {
     const float sum = number + 0;
     uint32_t bits;

@@ -1,8 +1,8 @@
 """Forests that have been checked and packed once, for calls on few rows.
 
-A row of a forest of splits by features is walked through packed nodes (simd/one_row.h). These stand in an
-order in which a walk seldom leaves a cache line: some levels below a node follow it at once. Other forests
-are walked node by node, and spare the checks.
+A row of a forest of splits by features walks through packed nodes (simd/one_row.h). Their order keeps a walk
+within few cache lines: some levels below a node follow it directly. Other forests are walked node by node,
+and only the checks are saved.
 """
 
 cimport cython
@@ -40,45 +40,45 @@ cdef extern from "tree/simd/one_row.h" nogil:
     )
 
 cdef enum:
-    PAIRS = 8             # pairs of siblings that stand together, at most
-    QUICK = 1 << 14       # steps of a call that keeps the GIL, at most: 0.1 milliseconds
-    ROWS = 4              # rows of a unit of work
-    LOCAL = 1 << 10       # numbers of a workspace on the stack
+    PAIRS = 8             # pairs of siblings stored together, at most
+    QUICK = 1 << 14       # steps of a call that keeps the GIL, at most: about 0.1 milliseconds
+    ROWS = 4              # rows per unit of work
+    LOCAL = 1 << 10       # doubles of a workspace on the stack
     LINE = 64             # bytes of a cache line
-    STEPS = 8             # steps of a call for each node from which columns are faster, packing included
+    STEPS = 8             # steps per node from which columns are faster, packing included
 
 
 cdef str NO_MEMORY = "forest: no memory to walk it; pass fewer samples at a time"
 
 
 cdef struct Packed:
-    # What rows are walked through. A place is that of a node among the packed nodes of all trees.
-    Walk w                # of the forest, with neither samples nor results
-    int form              # of the nodes
+    # The nodes that rows walk through. A place is the position of a node among the packed nodes of all trees.
+    Walk w                # of the forest, without samples and results
+    int form              # node form (simd/one_row.h)
     char* nodes           # (n_places,), or NULL: rows are walked node by node
     uint32_t* root        # (n_trees,): places
-    int32_t* number       # (n_places,): a node's number within its tree,
-    int32_t* answer       # and of a leaf its only class, or -1 - its row of values within the tree
+    int32_t* number       # (n_places,): the node's number within its tree
+    int32_t* answer       # (n_places,), for leaves: the only class, or -1 - the row of values within the tree
     bint has_missing      # samples may have missing values
     bint is_wide          # a row has two columns of each feature (`narrowed`)
     int64_t n_columns
     int64_t n_nodes
-    double steps          # of a row from node to node, at most,
-    double cost           # and with the numbers that are read and written besides
+    double steps          # steps from node to node per row, at most
+    double cost           # steps, and elements read and written, per row
 
 
 cdef struct Splits:
-    # What trees are packed of: the columns that are compared, or below 0, and with which thresholds.
+    # The input of packing: the column of each node, negative for none, and the thresholds.
     const int32_t* column  # (n_nodes,)
     const void* threshold  # (n_nodes,)
     int32_t* depth        # OUT (n_trees,)
 
 
 cdef struct Space:
-    # The workspace of a thread.
+    # The workspace of one thread.
     char* columns         # (n_columns,)
-    uint32_t* place       # (n_trees,): leaves that a row reaches
-    int32_t* leaf         # the same memory: their numbers, where rows are walked node by node
+    uint32_t* place       # (n_trees,): places of the leaves that a row reaches
+    int32_t* leaf         # the same memory: numbers of the leaves, if rows are walked node by node
     double* total         # (n_outputs,)
 
 
@@ -87,7 +87,7 @@ cdef struct Space:
 cdef int32_t _depth_of(
     const int32_t* feature, const int32_t* left, int64_t n_nodes, int32_t* depth
 ) noexcept nogil:
-    # Returns the depth of a tree's deepest leaf; depth: OUT (n_nodes,) of its nodes.
+    # Returns the depth of a tree's deepest leaf. depth: OUT (n_nodes,), the depth of each node.
     cdef int32_t deepest = 0
     cdef int64_t v
     depth[0] = 0
@@ -101,9 +101,9 @@ cdef int32_t _depth_of(
 cdef void _place_tree(
     const int32_t* feature, const int32_t* left, int32_t* place, int32_t* pending
 ) noexcept nogil:
-    # Writes the places of a tree's nodes after its root's. The root has a place for a sibling beside it. A
-    # pair of siblings is followed by the pairs below it, breadth-first, PAIRS in all; the pairs below these
-    # wait in `pending`.
+    # Writes the places of a tree's nodes relative to its root. The root leaves the place of a sibling unused.
+    # A pair of siblings is followed by the pairs below it in breadth-first order, up to PAIRS in all. The
+    # pairs below these are queued in `pending`.
     cdef int32_t pair[2 * PAIRS + 1]
     cdef int64_t n_pending = 0, begun = 0
     cdef int32_t at = 2, v, side
@@ -152,7 +152,7 @@ cdef void _pack_tree(
     const Packed* p, const Splits* splits, const real* threshold, const real* value, int64_t tree,
     int32_t* place, hf_watch* watch,
 ) noexcept nogil:
-    # Writes nodes, numbers and answers of a tree. place: workspace (2 * n_nodes,).
+    # Writes the nodes, numbers and answers of a tree. place: workspace (2 * n_nodes,).
     cdef int64_t root = p.w.forest.tree_start[tree], n_nodes = p.w.forest.tree_start[tree + 1] - root, v, at
     cdef int64_t first = root + tree, n_outputs = p.w.n_outputs, n_steps = 0, answer
     cdef const real* values = value + first // 2 * n_outputs
@@ -169,7 +169,7 @@ cdef void _pack_tree(
             )
             continue
         _write_node(p, at, INFINITY, 0, 0)
-        # Of one output the class would be the same for all leaves.
+        # With one output, all leaves would have the same class.
         answer = only_class(values + left[v] * n_outputs, n_outputs) if n_outputs > 1 else -1
         p.answer[at] = <int32_t> (answer if answer >= 0 else -1 - left[v])
         if hf_stopped_after(watch, &n_steps, n_outputs):
@@ -177,7 +177,7 @@ cdef void _pack_tree(
 
 
 cdef bint _prepare_tree(const Packed* p, const Splits* splits, int64_t tree, hf_watch* watch) noexcept nogil:
-    # Finds the depth of a tree, and packs it where trees are packed; returns whether there was memory.
+    # Computes the depth of a tree, and packs the tree if trees are packed; returns whether there was memory.
     cdef int64_t root = p.w.forest.tree_start[tree], n_nodes = p.w.forest.tree_start[tree + 1] - root
     cdef hf_arena arena
     cdef int32_t* workspace
@@ -201,7 +201,7 @@ cdef bint _prepare_tree(const Packed* p, const Splits* splits, int64_t tree, hf_
 
 
 cdef void _take_nodes(Packed* p, hf_arena* arena) noexcept nogil:
-    # Takes the memory of packed nodes.
+    # Allocates the packed nodes.
     cdef int64_t most = 0, tree, n_places = p.n_nodes + p.w.n_trees, size
     for tree in range(p.w.n_trees):
         most = max(most, p.w.forest.tree_start[tree + 1] - p.w.forest.tree_start[tree])
@@ -241,8 +241,8 @@ cdef void _prepare(Packed* p, Splits* splits, bint packs, hf_arena* arena, hf_wa
 # ---------------------------------------------------------------------------------------------- one row
 
 cdef bint _read_some(const Packed* p, const real* x, bint single, char* columns) noexcept nogil:
-    # Writes the columns of a row. Returns whether all numbers are in the range of the forest's dtype, and
-    # finite or, where they may be, missing.
+    # Writes the columns of a row. Returns whether all elements are in the range of the forest's dtype, and
+    # finite or, if the forest handles missing values, missing.
     cdef float* floats = <float*> columns
     cdef double* doubles = <double*> columns
     cdef int64_t n = p.w.n_features, f
@@ -269,11 +269,12 @@ cdef bint _read_some(const Packed* p, const real* x, bint single, char* columns)
 cdef const char* _read_row(
     const Packed* p, const char* x, int itemsize, const Space* s, bint* is_good
 ) noexcept nogil:
-    # Returns the columns of a row: itself where that will do. is_good: OUT what _read_some returns.
+    # Returns the columns of a row, without a copy if the row has their form. is_good: OUT, as _read_some
+    # returns.
     cdef bint single = p.w.single
     if itemsize == (4 if single else 8) and not p.has_missing:
         is_good[0] = not some_nonfinite(x, p.w.n_features, itemsize)
-        # A walk reads a number also at a leaf.
+        # A walk reads x even at a leaf.
         return x if p.w.n_features else s.columns
     if itemsize == 4:
         is_good[0] = _read_some(p, <const float*> x, single, s.columns)
@@ -283,7 +284,8 @@ cdef const char* _read_row(
 
 
 cdef void _find(const Packed* p, const char* row, const Space* s) noexcept nogil:
-    # Writes the leaves that a row reaches to the workspace. The form is a constant for the C compiler.
+    # Writes the leaves that a row reaches to the workspace. Calls pass the form as a constant for the C
+    # compiler.
     if p.nodes == NULL:
         find_leaves(&p.w, row, NULL, NULL, 1, 0, p.w.n_trees, NULL, s.leaf, p.w.n_trees, 1)
     elif p.form == HF_SMALL_NODES:
@@ -295,7 +297,7 @@ cdef void _find(const Packed* p, const char* row, const Space* s) noexcept nogil
 
 
 cdef void _add(const Packed* p, const real* value, bint vote, const Space* s) noexcept nogil:
-    # Adds the leaf values, or votes, of the trees in their order.
+    # Adds the leaf values, or the votes, of the trees in their order.
     cdef int64_t n_outputs = p.w.n_outputs, tree, k
     cdef double* total = s.total
     cdef const real* row
@@ -339,7 +341,7 @@ cdef void _write_means(
 cdef bint _do_row(
     const Packed* p, const char* x, int itemsize, int vote, const Space* s, char* result
 ) noexcept nogil:
-    # Writes the leaves of a row (vote < 0), means or vote shares. Returns what _read_some returns.
+    # Writes leaves (vote < 0), means or vote shares of a row. Returns what _read_some returns.
     cdef int64_t tree
     cdef bint is_good = True
     _find(p, _read_row(p, x, itemsize, s, &is_good), s)
@@ -356,7 +358,7 @@ cdef bint _do_row(
 # ------------------------------------------------------------------------------------------------- rows
 
 cdef inline int64_t _n_numbers(const Packed* p) noexcept nogil:
-    # Of 8 bytes, of a workspace.
+    # Returns the size of a workspace in doubles.
     return p.n_columns + 1 + (p.w.n_trees + 1) // 2 + p.w.n_outputs
 
 
@@ -373,11 +375,11 @@ cdef bint _do_rows(
     const Packed* p, const char* x, int itemsize, int64_t n, int vote, char* result, int64_t width,
     double* numbers,
 ) noexcept nogil:
-    # Writes the results of n rows; width: bytes of a row's. Returns whether all rows are good.
+    # Writes the results of n rows; width: bytes of a row's result. Returns whether all rows are good.
     cdef Space s = _space_in(p, numbers)
     cdef int64_t i
     cdef bint is_good = True
-    # What a row without features reads.
+    # A walk without features reads this element.
     (<double*> s.columns)[0] = 0
     for i in range(n):
         is_good &= _do_row(p, x + i * p.w.n_features * itemsize, itemsize, vote, &s, result + i * width)
@@ -387,7 +389,7 @@ cdef bint _do_rows(
 cdef int _do_unit(
     const Packed* p, const char* x, int itemsize, int64_t n, int vote, char* result, int64_t width
 ) noexcept nogil:
-    # The same with a workspace of its own; -1 where there was no memory.
+    # Calls _do_rows with its own workspace; returns -1 if there was no memory.
     cdef double local[LOCAL]
     cdef double* numbers = local
     cdef int64_t size = _n_numbers(p)
@@ -419,7 +421,7 @@ cdef void _do_units(
 
 
 cdef bint _is_forced() except -1:
-    # Whether a block of `hforest.using` chooses the backend.
+    # Returns whether a block of `hforest.using` selects the backend.
     cdef PyObject* name = NULL
     PyContextVar_Get(FORCED, NULL, &name)
     cdef bint is_none = name == NULL or <object> name is None
@@ -430,15 +432,15 @@ cdef bint _is_forced() except -1:
 @cython.final
 @cython.no_gc_clear
 cdef class Prepared:
-    """A forest that has been checked and packed: functions that take a `Forest` to apply it take it, too.
+    """A checked and packed forest, which every function that applies a `Forest` accepts.
 
-    `prepare` makes it. It cannot be changed: `forest` is a copy whose arrays nobody can write to. Several
-    threads may use one.
+    `prepare` makes it. It cannot be changed: `forest` is a copy whose arrays are read-only. Several threads
+    may use one.
 
     Parameters
     ----------
     forest : Forest
-        Of NumPy arrays.
+        A forest of NumPy arrays.
 
     Attributes
     ----------
@@ -473,7 +475,7 @@ cdef class Prepared:
             column, threshold = narrow.feature, narrow.threshold
         splits.column = <const int32_t*> cnp.PyArray_DATA(column)
         splits.threshold = cnp.PyArray_DATA(threshold)
-        # Larger forests than these are walked node by node: places are numbers of 32 bits.
+        # Places are 32-bit numbers: larger forests are walked node by node.
         packs = is_plain and p.n_nodes + p.w.n_trees < 1 << 31 and p.n_columns < 1 << 31
         start_watch(&watch)
         with nogil:
@@ -500,14 +502,15 @@ cdef class Prepared:
 
 
 def arrays_of(forest):
-    """Returns the arrays of a forest, which are not to be changed, nor given to callers."""
+    """Returns the arrays of a forest, which must neither be changed nor passed on to users."""
     return (<Prepared> forest)._forest if isinstance(forest, Prepared) else forest
 
 
 def quick(Prepared forest not None, x, int vote):
-    """Returns leaves (vote < 0), means or vote shares of a few rows, as new arrays; None for all others.
+    """Returns leaves (vote < 0), means or vote shares of a few rows as a new array, else None.
 
-    None, too, for what is no C-contiguous array of float32 or float64 of good rows.
+    None means that another function has to be called: x has many rows or rows that are not good, or is not a
+    C-contiguous array of float32 or float64.
     """
     if not cnp.PyArray_CheckExact(x) or _is_forced():
         return None
@@ -525,7 +528,7 @@ def quick(Prepared forest not None, x, int vote):
     result = cnp.PyArray_EMPTY(
         2, shape, cnp.NPY_INT32 if vote < 0 else cnp.NPY_FLOAT if p.w.single else cnp.NPY_DOUBLE, 0
     )
-    # With the GIL: where other threads hold it, waiting for it takes milliseconds.
+    # The call keeps the GIL: if other threads want it, getting it back would take milliseconds.
     outcome = _do_unit(
         p, <const char*> cnp.PyArray_DATA(a), 4 if kind == cnp.NPY_FLOAT else 8, shape[0], vote,
         <char*> cnp.PyArray_DATA(result), shape[1] * cnp.PyArray_ITEMSIZE(result),
@@ -536,12 +539,12 @@ def quick(Prepared forest not None, x, int vote):
 
 
 def is_for(Prepared forest not None, int64_t n):
-    """Returns whether `write` is the fastest function for n rows, outside of blocks of `hforest.using`."""
+    """Returns whether `write` is fastest for n rows and no block of `hforest.using` is active."""
     return not _is_forced() and n * forest._packed.steps < max(QUICK, STEPS * forest._packed.n_nodes)
 
 
 def write(Prepared forest not None, cnp.ndarray x not None, int vote, cnp.ndarray result not None):
-    """Writes leaves (vote < 0), means or vote shares of checked rows in the dtype of the forest."""
+    """Writes leaves (vote < 0), means or vote shares of checked rows, whose dtype is that of the forest."""
     cdef Packed* p = &forest._packed
     cdef hf_watch watch
     cdef int itemsize = 4 if p.w.single else 8

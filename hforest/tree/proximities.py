@@ -91,7 +91,7 @@ def proximity(
         backend.count_neighbors(*groups, row_start[1:])
     np.cumsum(row_start, out=row_start)
     n_stored = int(row_start[-1])
-    with checks.memory("x", "shares of its pairs", n_stored * (4 + dtype.itemsize)):
+    with checks.memory("x", "shares of pairs of samples", n_stored * (4 + dtype.itemsize)):
         indices, data = np.empty(n_stored, np.int32), np.empty(n_stored, dtype)
     if n_stored:
         backend.neighbors(*groups, row_start, indices, data)

@@ -23,9 +23,7 @@ def _held(forest: Forest, x: ArrayLike, counts: ArrayLike | None) -> tuple[IntAr
     checks.on_cpu(**{"forest.feature": forest.feature})
     leaf = apply(forest, x)
     n, n_trees = leaf.shape
-    checks.require(
-        1 <= n <= checks.MAX_COUNT, "x", "1 to 2**31 - 1 samples", n, "pass samples for the leaves to hold"
-    )
+    checks.require(1 <= n <= checks.MAX_COUNT, "x", "1 to 2**31 - 1 samples", n, "pass at least one sample")
     held = None if counts is None else supervised.in_bag_counts("counts", counts, n_trees, n)
     return leaf, held
 
@@ -191,13 +189,13 @@ def refit(
     goal = supervised.target(y, len(leaf), task, n_classes, most)
     if task == "regression" and empty == "abstain":
         raise ValueError(
-            'empty: expected "prune" with task="regression", got "abstain", which has no value for means; '
+            'empty: expected "prune" with task="regression", got "abstain", which defines no mean; '
             "leave it out"
         )
     if held is not None and not held.any(axis=1).all():
         raise ValueError(
-            "counts: expected rows that each hold a sample, got zeros alone in row "
-            f"{int((~held.any(axis=1)).argmax())}; give each tree samples for its leaves"
+            "counts: expected at least one sample in each row, got only zeros in row "
+            f"{int((~held.any(axis=1)).argmax())}; pass at least one sample for each tree"
         )
     if goal.labels is not None:
         of_class = class_counts(forest, leaf, held, goal.labels, goal.n_outputs)

@@ -3,32 +3,32 @@
 #define HFOREST_TREE_ROUTE_H
 #include "core/both.h"
 
-/* The nodes of a forest, with their projections. Thresholds and data are float where `single`, else double. */
+/* The nodes of a forest, with their projections. Thresholds and data are float if `single`, else double. */
 typedef struct {
     const int64_t *tree_start; /* (n_trees + 1,) */
     const int32_t *feature;    /* (n_nodes,): a feature, -1 for a leaf, -2 for a projection */
     const void *threshold;     /* (n_nodes,) */
-    const int32_t *left;       /* (n_nodes,): the left child, within the tree; of a leaf its number */
-    const int64_t *indptr;     /* (n_nodes + 1,): entries of projections; or NULL without any */
+    const int32_t *left;       /* (n_nodes,): the left child, within the tree; for a leaf, the number of the leaf */
+    const int64_t *indptr;     /* (n_nodes + 1,): entries of projections; or NULL if there are none */
     const int32_t *indices;
     const void *data;
-    /* Of forests that know missing values or categories, else NULL. */
-    const uint8_t *default_left;    /* (n_nodes,): bit 0: missing values go left, bit 1: unknown categories */
-    const int64_t *category_indptr; /* (n_nodes + 1,): words of the set of categories on the left; or NULL: no sets */
+    /* For forests that handle missing values or categories, else NULL. */
+    const uint8_t *default_left;    /* (n_nodes,): bit 0: missing values go left; bit 1: unknown categories do */
+    const int64_t *category_indptr; /* (n_nodes + 1,): words of the set of categories that go left; or NULL */
     const uint32_t *category_bits;
-    /* (n_features,): where the features of a row stand, from its beginning; or NULL: one after another. */
+    /* (n_features,): positions of the features relative to the start of a row; or NULL if they are contiguous. */
     const int64_t *offset;
 } hf_forest;
 
-/* Returns where a feature stands in a row. */
+/* Returns the position of a feature in a row. */
 HF_BOTH int64_t hf_place(const hf_forest *f, int32_t feature) { return f->offset ? f->offset[feature] : feature; }
 
 HF_BOTH double hf_number(const void *a, int single, int64_t i) {
     return single ? ((const float *)a)[i] : ((const double *)a)[i];
 }
 
-/* Returns what node v, whose feature is given, compares with its threshold: a feature, or a projection, summed in
-   float64 in its order and rounded once. row: IN, float or double. */
+/* Returns the value that node v compares with its threshold: `feature`, or its projection, summed in float64 in the
+   order of the entries and rounded once. row: IN, float or double. */
 HF_BOTH double hf_compared(const hf_forest *f, int single, int64_t v, int32_t feature, const void *row) {
     double sum = 0;
     if (feature >= 0) return hf_number(row, single, hf_place(f, feature));
@@ -37,7 +37,7 @@ HF_BOTH double hf_compared(const hf_forest *f, int single, int64_t v, int32_t fe
     return single ? (double)(float)sum : sum;
 }
 
-/* Returns whether category a of node v, whose set has n_words from `first` on, goes right. */
+/* Returns whether category a goes right at node v, whose set has n_words words from `first` on. */
 HF_BOTH int hf_is_outside(const hf_forest *f, int64_t v, int64_t first, int64_t n_words, double a) {
     uint32_t category;
     if (!(a >= 0 && a < 32.0 * (double)n_words)) return !(f->default_left[v] & 2);
@@ -46,8 +46,8 @@ HF_BOTH int hf_is_outside(const hf_forest *f, int64_t v, int64_t first, int64_t 
     return !(f->category_bits[first + category / 32] >> category % 32 & 1);
 }
 
-/* Returns whether the value a goes to the right child of node v, whose threshold is given. Where the forest does not
-   know missing values, NaN goes left. */
+/* Returns whether the value a goes to the right child of node v. `threshold` is that of the node. In a forest that does
+   not handle missing values, NaN goes left. */
 HF_BOTH int hf_goes_right(const hf_forest *f, int64_t v, double threshold, double a) {
     if (f->default_left) {
         if (a != a) return !(f->default_left[v] & 1);
@@ -57,7 +57,7 @@ HF_BOTH int hf_goes_right(const hf_forest *f, int64_t v, double threshold, doubl
     return a > threshold;
 }
 
-/* Returns the leaf that a sample reaches, a node number within the tree. */
+/* Returns the leaf that a sample reaches, as a node number within the tree. */
 HF_BOTH int32_t hf_leaf_of(const hf_forest *f, int single, int64_t tree, const void *row) {
     const int64_t root = f->tree_start[tree];
     int32_t v = 0;

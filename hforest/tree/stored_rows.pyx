@@ -1,7 +1,8 @@
 """Walks of the rows of a sparse matrix.
 
-A row is spread in an array of all features, which is 0 between two rows; a set of bits says what it stores.
-Few features of many are stored, so that most comparisons with 0 read the bits alone, which stay in cache:
+A row is written to an array of all features, which is 0 between two rows; a bit set marks the features that
+the row stores. Few features are stored, so that most comparisons read 0 from the bits alone, which stay in
+cache:
 
     stored      . . 3 . . . 7 .
     row         0 0 3 0 0 0 7 0
@@ -27,30 +28,30 @@ from hforest.tree.walk cimport (
 cnp.import_array()
 
 cdef enum:
-    ROW_BLOCK = 256       # rows for which some trees stay in cache, at most
-    TREES = 32            # these trees
-    SMALL = 1 << 10       # pairs of a row and a tree below which a second thread does not pay
-    STEPS = 32            # nodes for each walk up to which packing them pays
+    ROW_BLOCK = 256       # rows per block at most, for which a group of trees stays in cache
+    TREES = 32            # trees per group
+    SMALL = 1 << 10       # (row, tree) pairs below which a second thread does not pay
+    STEPS = 32            # nodes per walk up to which packing the trees pays
 
 
-# The rows of a sparse matrix: row i stores the numbers indptr[i] to indptr[i + 1] - 1.
+# The rows of a sparse matrix: row i stores entries indptr[i] to indptr[i + 1] - 1.
 cdef struct Rows:
     const int64_t* indptr
     const int32_t* feature
     const void* number        # float if `single` of the walk, else double
 
 
-# The workspace of a thread.
+# The workspace of one thread.
 cdef struct Space:
     hf_arena arena
     char* row                 # (n_features,) float or double; 0 between two rows
-    uint64_t* bits            # (n_features // 64 + 1,)  1: the row stores the feature
+    uint64_t* bits            # (n_features // 64 + 1,); a bit is 1 if the row stores the feature
     int32_t* leaf             # (TREES,)
-    double* total             # (rows of a block, n_outputs)
+    double* total             # (rows per block, n_outputs)
 
 
 cdef void _spread(const Walk* w, const Rows* rows, int64_t i, bint clear, Space* s) noexcept nogil:
-    # Writes the numbers of a row to their features, and their bits; or 0.
+    # Writes the values of a row to their features, and sets their bits; or clears both.
     cdef int64_t e
     cdef int32_t f
     for e in range(rows.indptr[i], rows.indptr[i + 1]):
@@ -68,7 +69,7 @@ cdef void _spread(const Walk* w, const Rows* rows, int64_t i, bint clear, Space*
 cdef inline int32_t _step(
     const Walk* w, const char* tree, int32_t v, const real* row, const uint64_t* bits
 ) noexcept nogil:
-    # Returns the child of a packed node, or the node where it is a leaf.
+    # Returns the child of a packed node; the node itself if it is a leaf.
     cdef const hf_float_node* floats
     cdef const hf_double_node* doubles
     cdef real value = 0
@@ -87,8 +88,8 @@ cdef inline int32_t _step(
 cdef void _walk_packed(
     const Walk* w, int64_t first, int64_t last, const real* row, const uint64_t* bits, int32_t* leaf
 ) noexcept nogil:
-    # Writes the leaves that a row reaches in packed trees. Walks run interleaved; where one ends, that of the
-    # next tree takes its place.
+    # Writes the leaves that a row reaches in packed trees. Walks are interleaved; when one ends, the walk of
+    # the next tree takes its slot.
     cdef const char* tree[HF_WALKS]
     cdef int32_t* to[HF_WALKS]
     cdef int32_t v[HF_WALKS]
@@ -142,8 +143,8 @@ cdef void _add(const Walk* w, int64_t first, int64_t last, const int32_t* leaf, 
 
 
 cdef void _block(const Walk* w, const Rows* rows, int64_t first, int64_t n, Space* s) noexcept nogil:
-    # Writes the leaves that n rows from `first` reach, or their means: some trees, which stay in cache, for
-    # row after row.
+    # Writes the leaves, or the means, of n rows from `first` on. A group of trees stays in cache while all
+    # rows pass it.
     cdef int64_t tree = 0, last, i
     if w.y != NULL:
         memset(s.total, 0, n * w.n_outputs * sizeof(double))
@@ -168,8 +169,8 @@ cdef void _block(const Walk* w, const Rows* rows, int64_t first, int64_t n, Spac
 
 
 cdef bint _start(const Walk* w, int64_t size, Space* s) noexcept nogil:
-    # Takes what a thread needs, before its first block, of at most `size` rows; returns whether there was
-    # memory.
+    # Allocates the workspace of a thread before its first block, of at most `size` rows; returns whether
+    # there was memory.
     cdef hf_arena* arena = &s.arena
     if arena.last == NULL:
         s.row = <char*> take_zeros(arena, w.n_features * (4 if w.single else 8))
@@ -180,7 +181,7 @@ cdef bint _start(const Walk* w, int64_t size, Space* s) noexcept nogil:
 
 
 cdef void _run_block(const Walk* w, const Rows* rows, int64_t first, int64_t size, Space* s) noexcept nogil:
-    # A block of at most `size` rows.
+    # Processes a block of at most `size` rows.
     if _start(w, size, s):
         _block(w, rows, first, min(size, w.n_samples - first), s)
     else:
@@ -188,7 +189,7 @@ cdef void _run_block(const Walk* w, const Rows* rows, int64_t first, int64_t siz
 
 
 cdef void _pack(Walk* w, int64_t n_nodes, hf_arena* arena) noexcept nogil:
-    # Packs the nodes of all trees, where there is memory.
+    # Packs the nodes of all trees, if there is memory.
     cdef int64_t tree
     w.nodes, w.way = <char*> take(arena, n_nodes * node_size(w)), BY_ROWS
     for tree in range(0 if arena.failed else w.n_trees):

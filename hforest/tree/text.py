@@ -61,7 +61,8 @@ def to_text(
     names = None if feature_names is None else _names(feature_names)
     if names is not None and len(names) != n_features:
         raise ValueError(
-            f"feature_names: expected n_features = {n_features} names, got {len(names)}; name each feature"
+            f"feature_names: expected n_features = {n_features} names, got {len(names)}; pass one name per "
+            "feature"
         )
     first_row = (root + tree) // 2
     lines: list[str] = []

@@ -1,4 +1,4 @@
-"""Walks of samples through trees; cpu.pyx shares blocks of samples between threads."""
+"""Walks of samples through trees; cpu.pyx distributes blocks of samples over threads."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
@@ -73,17 +73,17 @@ ctypedef fused real:
     float
     double
 
-# How features are read: in rows of x; by gathers of AVX-512, on processors with fast ones; in columns of
-# keys; or in rows by nodes that compare projections (packed.h).
+# How features are read: from rows of x; from rows by AVX-512 gathers, on processors with fast ones; from
+# columns of keys; or from rows by nodes that compare projections (packed.h).
 cdef enum:
     BY_ROWS, BY_GATHERS, BY_COLUMNS, BY_PROJECTIONS
 
 cdef struct Walk:
-    # What a call works on, whatever the dtype: x, thresholds and values are float if `single`, else double.
+    # The arguments of a call for either dtype: x, thresholds and values are float if `single`, else double.
     hf_forest forest
-    const void* x             # (n_samples, n_features), or what `base` counts
-    const int64_t* base       # (n_samples,): where rows begin in x, with forest.offset; or NULL
-    int64_t reach             # places of features are below, and at least 0; HF_SMALL stands for all others
+    const void* x             # (n_samples, n_features), or the array into which `base` points
+    const int64_t* base       # (n_samples,): positions of the rows in x, used with forest.offset; or NULL
+    int64_t reach             # feature positions are in [0, reach); at least HF_SMALL if one is negative
     const void* value         # (n_leaves, n_outputs)
     int32_t* leaf             # OUT (n_samples, n_trees), or NULL
     void* y                   # OUT (n_samples, n_outputs), or NULL
@@ -92,20 +92,21 @@ cdef struct Walk:
     int64_t n_features
     int64_t n_samples
     int64_t n_outputs
-    int64_t n_entries         # of projections
+    int64_t n_entries         # entries of projections
     bint vote
     bint node_by_node         # splits by projections or categories, or missing values
     bint packs                # trees can be packed for many samples
     int path
     int way
-    # Packed trees, or NULL: nodes, top levels, classes of the leaves, and which trees have them.
+    # Packed trees, or NULL: nodes, top levels, classes of the leaves, and the trees whose leaves have
+    # classes.
     char* nodes
-    int width                 # of nodes that compare projections
-    char* entries             # not inside of nodes: n_entries, then one for each node that compares a feature
+    int width                 # width of nodes that compare projections (packed.h)
+    char* entries             # for width 0: n_entries, then one for each node that compares a feature
     hf_top* tops
     int32_t* class_of
     char* has_classes
-    # Samples of a block; walks between two looks for signals.
+    # Samples per block; walks between two checks for signals.
     int64_t block
     int64_t walks
     hf_watch* watch
@@ -122,12 +123,12 @@ cdef inline int64_t node_size(const Walk* w) noexcept nogil:
 
 
 cdef inline bint is_small(const Walk* w, int64_t n_nodes) noexcept nogil:
-    # Whether gathers read a tree's nodes of 8 bytes.
+    # Returns whether gathers read the 8-byte nodes of a tree.
     return w.way == BY_GATHERS and n_nodes < HF_SMALL and w.reach < HF_SMALL
 
 
 cdef inline int key_form(const Walk* w, int64_t n_nodes) noexcept nogil:
-    # The form of a tree's nodes for columns: 8 bytes where columns and nodes have numbers of 16 bits.
+    # Returns the form of a tree's nodes for columns: 8 bytes if columns and nodes have 16-bit numbers.
     if not w.single:
         return HF_DOUBLE_KEYS
     cdef int64_t n_columns = w.n_features * (HF_DOWN // 2)

@@ -1,7 +1,7 @@
 """Walks of samples through trees on the CPU.
 
-For many samples the nodes of a tree are first packed (packed.h). Several walks run interleaved: a single one
-waits for a chain of loads.
+For many samples the nodes of a tree are first packed (packed.h). Several walks are interleaved, because a
+single walk waits for a chain of dependent loads.
 """
 
 from libc.math cimport INFINITY
@@ -37,23 +37,23 @@ cdef extern from "tree/simd/interleaved.h" nogil:
     )
 
 cdef enum:
-    READS = 8             # features transposed for each level walked, at most; with more, rows are read
-    COLLECTED = 1         # and of windows
-    GATHERED = 4          # and for each tree, where fast gathers read rows
+    READS = 8             # features per level walked up to which columns pay; with more, rows are read
+    COLLECTED = 1         # the same for windows
+    GATHERED = 4          # and features per tree, if fast gathers read rows
     WIDEST = 1 << 22      # features of columns: places among LISTED samples of them fit in 32 bits
-    LISTED = 512          # samples of columns whose unfinished walks are listed together
-    FEW = 16              # samples from which columns and gathers pay
-    KEYS = 256            # keys made at once
-    WALKS = 1 << 16       # walks between two looks for signals,
-    OBLIQUE_WALKS = 1 << 12   # and through projections
-    MOST_ENTRIES = 1 << 30    # entries and nodes of packed trees with projections are fewer
+    LISTED = 512          # samples of columns whose unfinished walks share one list
+    FEW = 16              # least number of samples for which columns and gathers pay
+    KEYS = 256            # keys made together
+    WALKS = 1 << 16       # walks between two checks for signals
+    OBLIQUE_WALKS = 1 << 12   # and walks through projections
+    MOST_ENTRIES = 1 << 30    # packed trees with projections have fewer entries and nodes
 
 
 cdef int way_of(const Walk* w, bint gathers, int64_t n_nodes) noexcept nogil:
     # Columns are made once and read in every tree. They are faster than rows if trees are many or deep
-    # compared with the number of features, and faster than fast gathers if trees are many: 1.2 to 2.9 times
-    # at 200 trees of depth 4 to 10, as fast at trees of 10,000 nodes.
-    # Windows have places below 2**31, whatever their columns.
+    # compared with the number of features. They are faster than fast gathers if trees are many: 1.2 to 2.9
+    # times at 200 trees of depth 4 to 10, equal at trees of 10,000 nodes. Positions in windows are always
+    # below 2**31, which gathers need.
     cdef bint vector = hf_has_gathers(w.path, w.single, w.n_features if w.base == NULL else 1)
     cdef int levels = 0
     cdef int64_t most
@@ -65,11 +65,11 @@ cdef int way_of(const Walk* w, bint gathers, int64_t n_nodes) noexcept nogil:
     return BY_GATHERS if vector else BY_ROWS
 
 
-cdef double NO_FEATURES = 0   # in place of samples without features
+cdef double NO_FEATURES = 0   # read as x by samples without features
 
 
 cdef void _place(Walk* w, cnp.ndarray base, cnp.ndarray offset):
-    # Samples are windows: of some columns, for a walk reads a number also at a leaf.
+    # The samples are windows. Without columns, x is NO_FEATURES, because a walk reads x even at a leaf.
     cdef const int64_t* offsets = <const int64_t*> cnp.PyArray_DATA(offset)
     cdef int64_t f
     w.n_samples, w.n_features = cnp.PyArray_DIM(base, 0), cnp.PyArray_DIM(offset, 0)
@@ -82,8 +82,8 @@ cdef void _place(Walk* w, cnp.ndarray base, cnp.ndarray offset):
 
 
 cdef Walk walk_of(samples, forest):
-    # Returns what a call on samples, a matrix or Windows, works on.
-    # Pointers taken once: a memoryview of each array would cost more than a sample's walks.
+    # Returns the struct of a call on samples, which are a matrix or Windows. It takes each pointer once: a
+    # memoryview per array would cost more than the walks of a sample.
     cdef cnp.ndarray tree_start, feature, threshold, left, indptr, indices, data
     cdef cnp.ndarray default_left, category_indptr, category_bits, base = None, offset = None, x
     if type(samples) is Windows:
@@ -113,7 +113,7 @@ cdef Walk walk_of(samples, forest):
     w.n_entries = cnp.PyArray_DIM(indices, 0)
     w.packs = not w.node_by_node and w.n_entries + cnp.PyArray_DIM(feature, 0) < MOST_ENTRIES
     w.node_by_node |= oblique
-    # A walk reads a number also at a leaf.
+    # A walk reads x even at a leaf.
     w.x = cnp.PyArray_DATA(x) if cnp.PyArray_DIM(x, 1) else &NO_FEATURES
     w.single = cnp.PyArray_ITEMSIZE(x) == 4
     w.n_trees = cnp.PyArray_DIM(tree_start, 0) - 1
@@ -154,7 +154,7 @@ cdef void _pack_rows(const Walk* w, const real* threshold, int64_t tree) noexcep
 
 
 cdef int width_of(const Walk* w, int64_t n_nodes) noexcept nogil:
-    # The width of nodes that compare projections.
+    # Returns the width of nodes that compare projections.
     cdef int64_t v, widest = 0
     for v in range(n_nodes):
         if w.forest.feature[v] == -2:
@@ -175,7 +175,7 @@ cdef void _write_entry(
 
 
 cdef void _write_entries(const Walk* w, int64_t at, char* entry) noexcept nogil:
-    # Writes the entries of a split, or of a leaf none, into the node, or where they are to the node.
+    # Writes the entries of a split (none for a leaf) into the node, or their position to the node.
     cdef int32_t feature = w.forest.feature[at], a
     cdef hf_entries* of_node = <hf_entries*> entry
     cdef int64_t first = w.n_entries + at, n = feature >= 0, j
@@ -191,7 +191,7 @@ cdef void _write_entries(const Walk* w, int64_t at, char* entry) noexcept nogil:
             _write_entry(w, entry, j, w.forest.indices[first + j], (<const float*> w.forest.data)[first + j])
         else:
             _write_entry(w, entry, j, w.forest.indices[first + j], (<const double*> w.forest.data)[first + j])
-    # Entries of weight 0 read the first number again, or any feature.
+    # Padding entries of weight 0 read the first entry's feature again, or feature 0.
     a = feature if feature >= 0 else w.forest.indices[first] if n else 0
     for j in range(n, w.width):
         _write_entry(w, entry, j, a, 0)
@@ -222,7 +222,7 @@ cdef void _pack_projections(const Walk* w, const real* threshold, int64_t tree) 
 
 
 cdef void _pack_keys(const Walk* w, const real* threshold, int64_t tree) noexcept nogil:
-    # The depths of nodes are kept in the array of their classes, which are written later.
+    # The depths of nodes use the array of their classes, which are written later.
     cdef int64_t root = w.forest.tree_start[tree], n_nodes = w.forest.tree_start[tree + 1] - root, v
     cdef const int32_t* feature = w.forest.feature + root
     cdef const int32_t* left = w.forest.left + root
@@ -236,12 +236,13 @@ cdef void _pack_keys(const Walk* w, const real* threshold, int64_t tree) noexcep
     cdef real limit
     memset(depth, 0, n_nodes * sizeof(int32_t))
     for v in range(n_nodes):
-        # All ones in a leaf: half the nodes are, so that a branch would often be guessed wrong.
+        # `leaf` is a mask of ones at a leaf. Half of the nodes are leaves: a branch would be mispredicted
+        # often.
         leaf = feature[v] >> 31
         below = (left[v] & ~leaf) | (<int32_t> v & leaf)
         column = <uint32_t> (feature[v] & ~leaf) * (HF_DOWN * sizeof(real) // 8)
         limit = threshold[root + v]
-        # No number exceeds NaN either.
+        # A NaN threshold gets the key that no value exceeds.
         if real is double:
             doubles[v].key = hf_double_key(limit) | <uint64_t> <int64_t> (leaf | -(limit != limit))
             doubles[v].column, doubles[v].next = column, below
@@ -252,7 +253,7 @@ cdef void _pack_keys(const Walk* w, const real* threshold, int64_t tree) noexcep
             floats[v].key = hf_float_key(limit) | <uint32_t> (leaf | -(limit != limit))
             floats[v].column, floats[v].next = column, below
         deepest = depth[v] if depth[v] > deepest else deepest
-        # The longest path, should a node of an unchecked forest have two parents (`check` refuses them). The
+        # The maximum matters if a node of an unchecked forest has two parents (`check` refuses these). The
         # depth of a leaf is not read again.
         here = depth[below] if depth[below] > depth[v] else depth[v] + 1
         beside = depth[below + 1 + leaf] if depth[below + 1 + leaf] > depth[v] else depth[v] + 1
@@ -262,7 +263,7 @@ cdef void _pack_keys(const Walk* w, const real* threshold, int64_t tree) noexcep
 
 
 cdef void _fill_top(const Walk* w, int64_t tree) noexcept nogil:
-    # Node i of the top levels has the children 2 i + 1 and 2 i + 2; those of a leaf are the leaf.
+    # Top node i has the children 2 i + 1 and 2 i + 2; both children of a leaf are the leaf.
     cdef int64_t root = w.forest.tree_start[tree]
     cdef int form = key_form(w, w.forest.tree_start[tree + 1] - root)
     cdef hf_small_key_node* small = <hf_small_key_node*> (w.nodes + root * node_size(w))
@@ -287,7 +288,7 @@ cdef void _fill_top(const Walk* w, int64_t tree) noexcept nogil:
 
 
 cdef void pack_tree(const Walk* w, const real* threshold, int64_t tree) noexcept nogil:
-    # Packs a tree into its part of w.nodes, for w.way.
+    # Packs a tree into its part of w.nodes, in the form that w.way requires.
     if w.way == BY_PROJECTIONS:
         _pack_projections(w, threshold, tree)
         return
@@ -301,7 +302,7 @@ cdef void pack_tree(const Walk* w, const real* threshold, int64_t tree) noexcept
 cdef inline const real* _row_of(
     const Walk* w, const real* x, const int64_t* base, int64_t i, int64_t j, int64_t size, real* copy
 ) noexcept nogil:
-    # Returns numbers j to j + size - 1 of sample i, copied where they do not stand one after another.
+    # Returns elements j to j + size - 1 of sample i; they are copied unless they are contiguous.
     cdef const int64_t* offset = w.forest.offset
     cdef int64_t k
     if base == NULL:
@@ -315,8 +316,8 @@ cdef inline const real* _row_of(
 cdef void make_columns(
     const Walk* w, const real* x, const int64_t* base, int64_t n, void* columns
 ) noexcept nogil:
-    # Writes the keys of n samples to groups of columns (packed.h). The last group is filled up with the last
-    # sample. NaN exceeds nothing, and so goes left.
+    # Writes the keys of n samples to groups of columns (packed.h). The last group repeats the last sample.
+    # The key of NaN exceeds no threshold, so that NaN goes left.
     cdef uint32_t key4[KEYS]
     cdef uint64_t key8[KEYS]
     cdef uint32_t* to4
@@ -330,7 +331,7 @@ cdef void make_columns(
             j = part * KEYS
             size = min(<int64_t> KEYS, n_features - j)
             row = _row_of(w, x, base, min(i, n - 1), j, size, copy)
-            # Keys in a loop of their own, which compilers vectorise.
+            # The keys are computed in a separate loop, which compilers vectorise.
             if real is float:
                 to4 = <uint32_t*> columns + at + j * HF_DOWN
                 for k in range(size):
@@ -358,8 +359,8 @@ cdef inline bint _is_inside(int form, const void* node, uint32_t v) noexcept nog
 cdef void _finish(
     int form, const void* node, const char* columns, int64_t n_features, int n, uint32_t* at
 ) noexcept nogil:
-    # Finishes the walks of n samples from the nodes in `at`. Unfinished ones are listed, a node below the
-    # number of its sample, and advanced together.
+    # Finishes the walks of n samples from the nodes in `at`. Unfinished walks are listed, with the node in
+    # the low half and the sample in the high half of a word, and advanced together.
     cdef uint64_t listed[LISTED + 16]
     cdef const char* x[16]
     cdef uint32_t v[16]
@@ -370,7 +371,7 @@ cdef void _finish(
         n_listed += _is_inside(form, node, at[s])
     while n_listed > 0:
         still = 0
-        # Lanes after the last sample repeat it.
+        # Lanes after the last walk repeat it.
         for u in range(HF_DOWN):
             listed[n_listed + u] = listed[n_listed - 1]
         for g in range((n_listed + HF_DOWN - 1) // HF_DOWN):
@@ -391,7 +392,7 @@ cdef void _finish(
 cdef void _walk_columns(
     const Walk* w, const char* columns, int64_t n, int64_t tree, int32_t* leaf
 ) noexcept nogil:
-    # Writes the leaves that the samples of whole groups reach.
+    # Writes the leaves that samples reach; the samples fill whole groups.
     cdef int64_t root = w.forest.tree_start[tree], n_nodes = w.forest.tree_start[tree + 1] - root
     cdef int64_t group = w.n_features * HF_DOWN, done = 0
     cdef int form = key_form(w, n_nodes), often = 2, n_groups, above, levels, g
@@ -399,7 +400,7 @@ cdef void _walk_columns(
     cdef const hf_top* top = &w.tops[tree]
     cdef const char* part
     cdef uint32_t* at
-    # Few walks end more than three levels below the depth of a balanced tree of as many nodes.
+    # Few walks end more than three levels below the depth of a balanced tree with the same number of nodes.
     while n_nodes >> (often - 2):
         often += 1
     while done < n:
@@ -418,8 +419,8 @@ cdef void _walk_columns(
 cdef void _walk_one(
     const Walk* w, const char* row, int64_t first, int64_t last, int32_t* leaf, int64_t tree_stride
 ) noexcept nogil:
-    # Writes the leaves that one sample reaches in trees that are not packed. The dtype is a constant for the
-    # C compiler.
+    # Writes the leaves that one sample reaches in trees that are not packed. Calls pass the dtype as a
+    # constant, so that the C compiler makes one body for each.
     cdef int64_t tree
     cdef int32_t reached[HF_WALKS]
     cdef int count, g
@@ -447,9 +448,12 @@ cdef void find_leaves(
     int64_t last, int32_t* scratch, int32_t* leaf, int64_t row_stride, int64_t tree_stride,
 ) noexcept nogil:
     # Writes the leaves of n samples in trees [first, last) to leaf[i * row_stride + (tree - first) *
-    # tree_stride]. x (n, n_features), or base (n,): where they begin in x; columns: their keys, where w.way
-    # wants them. `scratch`, or if that is NULL a tree's part of `leaf`, holds n numbers rounded up to whole
-    # groups.
+    # tree_stride].
+    #
+    # x        IN (n, n_features), or the array into which `base` points
+    # base     IN (n,), positions of the rows in x; or NULL
+    # columns  IN, keys of the samples, if w.way is BY_COLUMNS
+    # scratch  workspace for n elements rounded up to whole groups; if NULL, `leaf` of each tree has this size
     cdef int64_t tree, root, n_nodes, i, size = 4 if w.single else 8
     cdef hf_walked a
     cdef int32_t* to
@@ -486,7 +490,7 @@ cdef void find_leaves(
 # ------------------------------------------------------------------------------------- leaf values
 
 cdef int64_t largest(const real* row, int64_t n) noexcept nogil:
-    # The first of the largest.
+    # Returns the first index of the largest element.
     cdef int64_t best = 0, k
     for k in range(1, n):
         if row[k] > row[best]:
@@ -495,7 +499,7 @@ cdef int64_t largest(const real* row, int64_t n) noexcept nogil:
 
 
 cdef int64_t only_class(const real* row, int64_t n) noexcept nogil:
-    # The place of the single 1 in a row of zeros, or -1.
+    # Returns the index of the single 1 in a row of zeros, else -1.
     cdef int64_t k = 0, at
     while k < n and row[k] == 0:
         k += 1
@@ -507,9 +511,9 @@ cdef int64_t only_class(const real* row, int64_t n) noexcept nogil:
 
 
 cdef bint write_classes(const Walk* w, const real* value, int64_t tree) noexcept nogil:
-    # Writes for each leaf of a tree its only class, or the one it votes for, to w.class_of. Returns whether
-    # every leaf has one, as in trees grown to purity: then classes are counted instead of adding rows of
-    # shares, with the same sums.
+    # Writes the class of each leaf of a tree to w.class_of: its only class, or the one that it votes for.
+    # Returns whether every leaf has one, as in trees grown to purity. Counting these classes then gives the
+    # same sums as adding rows of shares.
     cdef int64_t root = w.forest.tree_start[tree], v, best
     # A tree of N nodes has (N + 1) / 2 leaves.
     cdef const real* values = value + (root + tree) // 2 * w.n_outputs
@@ -529,8 +533,9 @@ cdef void add_leaves(
     const Walk* w, const real* value, int64_t first, int64_t last, int64_t n, const int32_t* leaf,
     int64_t tree_stride, double* total,
 ) noexcept nogil:
-    # Adds the leaf values (or votes) of n samples in at most HF_WALKS trees from `first` to their sums
-    # (n, n_outputs); leaf[tree * tree_stride + i]. A sample's sums stay in registers over the trees.
+    # Adds the leaf values (or votes) of n samples in trees [first, last), at most HF_WALKS, to total (n,
+    # n_outputs). The leaf of sample i is leaf[tree * tree_stride + i], with trees counted from `first`. The
+    # sums of a sample stay in registers.
     cdef int n_trees = <int> (last - first), t
     cdef int64_t n_outputs = w.n_outputs, root, i, k
     cdef const int32_t* left[HF_WALKS]
@@ -542,7 +547,7 @@ cdef void add_leaves(
         left[t] = w.forest.left + root
         values[t] = value + (root + first + t) // 2 * n_outputs
     if n_outputs == 1 and not w.vote:
-        # Tree after tree: sums of different samples do not wait for each other.
+        # The loop over samples is innermost, because sums of different samples are independent.
         for t in range(n_trees):
             for i in range(n):
                 total[i] += <double> values[t][left[t][leaf[t * tree_stride + i]]]

@@ -1,7 +1,7 @@
 """Models of treelite as forests, and forests as models of treelite.
 
 treelite reads models of XGBoost, LightGBM, scikit-learn and cuML. `from_treelite` converts such a model to an
-`Ensemble`: a `hforest.tree.Forest`, with the scales, offsets and function that turn its means into the
+`Ensemble`: a `hforest.tree.Forest`, with the scales, offsets and function that convert its means to the
 model's predictions. `predict` and `predict_margin` apply it. `to_treelite` converts an axis-aligned forest to
 a treelite model.
 

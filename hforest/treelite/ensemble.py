@@ -18,28 +18,28 @@ POSTPROCESSORS = (
     "logarithm_one_plus_exp",
     "softmax",
 )
-"""Names that treelite gives the functions of a margin."""
+"""Names in treelite of the functions of a margin."""
 
 
 class Ensemble(NamedTuple):
-    """A forest, and the scales, offsets and function that turn its means into the predictions of a model.
+    """A forest, and the scales, offsets and function that convert its means to the predictions of a model.
 
     The margin of output k is ``scale[k] * mean[k] + base_score[k]``, where mean is what
     `hforest.tree.predict` returns. Outputs are those of the first target, then of the second, ...
     """
 
     forest: tree.Forest | tree.Prepared
-    """n_trees trees of n_outputs values a leaf. A tree of one class has 0 in the others. For single samples:
-    what `hforest.tree.prepare` makes of them."""
+    """n_trees trees of n_outputs values per leaf. A tree of one class has 0 in the others. For single
+    samples: what `hforest.tree.prepare` makes of them."""
     scale: np.ndarray
     """(n_outputs,) float64: n_trees where trees are added; where they are averaged, n_trees / the number of
     trees of this output."""
     base_score: np.ndarray
     """(n_outputs,) float64: added to the margins."""
     n_classes: np.ndarray
-    """(n_targets,) int64: outputs of each target; 1 of a regression and of two classes."""
+    """(n_targets,) int64: number of outputs of each target; 1 for a regression and for two classes."""
     postprocessor: np.ndarray
-    """() str: treelite's name of the function that makes predictions of margins, such as "sigmoid"."""
+    """() str: treelite's name of the function that converts margins to predictions, such as "sigmoid"."""
     parameter: np.ndarray
     """() float64: alpha of "sigmoid" and "multiclass_ova", c of "exponential_standard_ratio", else 1."""
 
@@ -113,7 +113,8 @@ def predict_margin(ensemble: Ensemble, x: np.ndarray) -> np.ndarray:
         )
     mean = tree.predict(ensemble.forest, x)
     _check_sizes(ensemble, mean.shape[1])
-    # In float64, rounded when it is written. Few calls of NumPy: they take a third of a single row's time.
+    # In float64, rounded when written. NumPy calls are few, since they take a third of the time of a single
+    # row.
     margin = mean * ensemble.scale
     np.add(margin, ensemble.base_score, out=mean, casting="same_kind")
     return mean

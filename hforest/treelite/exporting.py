@@ -7,7 +7,7 @@ from treelite.model_builder import Metadata, ModelBuilder, PostProcessorFunc, Tr
 from hforest import tree
 
 _WORD = 32
-"""Categories of a word of a set."""
+"""Number of categories in a word of a set."""
 
 
 def _metadata(forest: tree.Forest) -> tuple[Metadata, TreeAnnotation]:
@@ -25,7 +25,7 @@ def _metadata(forest: tree.Forest) -> tuple[Metadata, TreeAnnotation]:
 
 
 def _members(forest: tree.Forest, node: int) -> tuple[np.ndarray, bool]:
-    """Returns the categories to list at a split, and whether these go right: all others go the other way."""
+    """Returns the categories to list at a split, and whether they go right; others go to the other side."""
     words = forest.category_bits[int(forest.category_indptr[node]) : int(forest.category_indptr[node + 1])]
     goes_left = (words[:, None] >> np.arange(_WORD, dtype=np.uint32) & 1).astype(bool).ravel()
     unknown_left = bool(forest.default_left[node] & 2)
@@ -76,7 +76,8 @@ def to_treelite(forest: tree.Forest) -> treelite.Model:
     tree.check(forest)
     if bool((forest.feature == -2).any()):
         raise ValueError(
-            "forest: expected splits by single features, got projections; treelite has none: pass a forest "
+            "forest: expected splits by single features, got projections; treelite has no projections: "
+            "pass a forest "
             "of hforest.classic, or export it with hforest.onnx.to_onnx"
         )
     metadata, annotation = _metadata(forest)

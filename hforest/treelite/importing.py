@@ -110,8 +110,8 @@ def _in_dtype(name: str, a: np.ndarray, dtype: np.dtype) -> np.ndarray:
         narrow = np.ascontiguousarray(a, dtype)
     if not np.isfinite(narrow).all():
         raise ValueError(
-            f"model: expected finite {name} in the range of {dtype}, got others; train the model on scaled "
-            "targets, or pass dtype=numpy.float64"
+            f"model: expected finite {name} in the range of {dtype}, got other values; train the model on "
+            "scaled targets, or pass dtype=numpy.float64"
         )
     return narrow
 
@@ -123,7 +123,7 @@ def _thresholds(
     compare = np.where(field["node_type"] == 1, field["cmp"], 0)
     if (compare == _EQUAL).any():
         raise ValueError(
-            "model: expected splits by <, <=, > or >=, got ==; build it with splits by categories instead"
+            "model: expected splits by <, <=, > or >=, got ==; build it with categorical splits instead"
         )
     threshold = field["threshold"].astype(model_dtype, copy=False)
     # x < t if and only if x <= the largest number of the dtype in which they are compared that is below t.
@@ -179,7 +179,8 @@ def _values(
     n_columns = np.array([len(column) for column in columns])[tree_of]
     if (np.maximum(n_values, 1) != n_columns).any():
         raise ValueError(
-            "model: expected as many values in a leaf as outputs of its tree, got others; pass a model that "
+            "model: expected as many values in each leaf as outputs of its tree, got another number; pass "
+            "a model that "
             "treelite.gtil predicts"
         )
     row = np.repeat(np.arange(len(leaf)), n_columns)
@@ -253,17 +254,18 @@ def from_treelite(model: treelite.Model, *, dtype: np.dtype | type | str | None 
     """
     if not isinstance(model, treelite.Model):
         raise TypeError(
-            f"model: expected a treelite.Model, got {type(model).__name__}; convert it first, such as with "
+            f"model: expected a treelite.Model, got {type(model).__name__}; convert it first, for example "
+            "with "
             "treelite.frontend.from_xgboost"
         )
     if not model.num_tree:
-        raise ValueError("model: expected at least one tree, got 0; train it for one step or more")
+        raise ValueError("model: expected at least one tree, got 0; train it for at least one step")
     header = model.get_header_accessor()
     postprocessor = str(header.get_field("postprocessor"))
     if postprocessor not in POSTPROCESSORS:
         raise ValueError(
             f"model: expected a postprocessor of {', '.join(POSTPROCESSORS)}, got {postprocessor!r}; set "
-            'another one, such as model.get_header_accessor().set_field("postprocessor", "identity")'
+            'another one, for example by model.get_header_accessor().set_field("postprocessor", "identity")'
         )
     field, start = _fields(model)
     model_dtype = field["threshold"].dtype
@@ -320,14 +322,16 @@ def from_treelite(model: treelite.Model, *, dtype: np.dtype | type | str | None 
 def _dtype_of(dtype: np.dtype | type | str | None, model_dtype: np.dtype) -> np.dtype:
     if model_dtype not in (_FLOAT32, _FLOAT64):
         raise TypeError(
-            f"model: expected thresholds of float32 or float64, got {model_dtype}; build it with one "
-            "of these types"
+            f"model: expected thresholds of float32 or float64, got {model_dtype}; build the model with "
+            "one of these types"
         )
     if dtype is None:
         return model_dtype
     wanted = np.dtype(dtype)
     if wanted not in (_FLOAT32, _FLOAT64):
-        raise TypeError(f"dtype: expected float32 or float64, got {wanted}; leave it out for {model_dtype}")
+        raise TypeError(
+            f"dtype: expected float32 or float64, got {wanted}; leave it out to keep {model_dtype}"
+        )
     if wanted == _FLOAT64 and model_dtype == _FLOAT32:
         raise ValueError(
             "dtype: expected float32, in which this model compares, got float64; leave it out, and convert "

@@ -237,7 +237,7 @@ def _unchanged(before: dict[str, Any], after: dict[str, Any], may: set[str]) -> 
                 raise Finding(f"the argument {'.'.join(map(str, (name, *path)))} was changed")
 
 
-DIVERGED = ("training has diverged", "learned features are finite, got one that is not")
+DIVERGED = ("training has diverged", "learned features are finite, got an infinite")
 
 NO_REFERENCE = {
     "",

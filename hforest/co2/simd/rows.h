@@ -1,6 +1,6 @@
-/* The loops over rows of x for each dtype, of vectors of 32 bytes (AVX2) and 64 (AVX-512). rows.pyx has the plain loops,
-   and says what each computes. There are none of 16 bytes (SSE2, NEON): fits of 16 to 784 features were at most 1.22
-   times as fast with them as with what the compiler makes of the plain loops, and slower in float64. */
+/* The loops over rows of x for each dtype, with vectors of 32 bytes (AVX2) and 64 (AVX-512). rows.pyx has the scalar
+   loops and says what each computes. There are none for 16 bytes (SSE2, NEON): with them, fits of 16 to 784 features
+   were at most 1.22 times as fast as with the compiled scalar loops, and slower in float64. */
 #ifndef HFOREST_CO2_SIMD_ROWS_H
 #define HFOREST_CO2_SIMD_ROWS_H
 #include <stdint.h>
@@ -26,7 +26,7 @@
 #include "co2/simd/rows_body.h"
 #endif
 
-/* A test compiles this file with HF_ANY_WIDTH: the loops of 64 bytes then run on every processor. */
+/* A test compiles this file with HF_ANY_WIDTH: the 64-byte loops then run on every processor. */
 #if HF_X86 || (HF_VECTORS && defined(HF_ANY_WIDTH))
 #ifdef HF_ANY_WIDTH
 #define HF_V64_CODE
@@ -49,7 +49,7 @@
 #include "co2/simd/rows_body.h"
 #endif
 
-/* Returns the loops of a dtype and a vector path; NULL for the plain ones. */
+/* Returns the loops of a dtype and a vector path; NULL for the plain path. */
 static const hf_row_loops *hf_vector_loops(int single, int path) {
 #if HF_X86
     if (path == HF_PATH_AVX512) return single ? &hf_row_loops_f32_v64 : &hf_row_loops_f64_v64;

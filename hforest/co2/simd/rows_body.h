@@ -1,10 +1,10 @@
-/* Included once for each dtype and vector width, with REAL, INT (the integer of its size), HF_BYTES and HF_W(name) set
-   and the compiler's target chosen in HF_W_CODE. The sixteen lanes of a block are HF_PARTS vectors. Every operation is
-   one rounding in REAL, in one order: all paths, the reference and the GPU have the same bits. */
+/* Included once per dtype and vector width, with REAL, INT (the integer of its size), HF_BYTES, HF_W(name) and the
+   compiler's target HF_W_CODE set. The sixteen lanes of a block are HF_PARTS vectors. Every operation is one rounding
+   in REAL, in a fixed order: all paths, the reference and the GPU are bit-identical. */
 
-#define HF_VECTOR (HF_BYTES / (int)sizeof(REAL)) /* numbers of a vector */
+#define HF_VECTOR (HF_BYTES / (int)sizeof(REAL)) /* lanes of a vector */
 #define HF_PARTS (HF_LANES / HF_VECTOR)
-#define HF_DOTS (HF_PARTS < 8 ? 8 / HF_PARTS : 1) /* products at once: their sums take eight registers */
+#define HF_DOTS (HF_PARTS < 8 ? 8 / HF_PARTS : 1) /* products computed together: their sums take eight registers */
 
 typedef REAL HF_W(hf_vector) __attribute__((vector_size(HF_BYTES)));
 typedef INT HF_W(hf_mask) __attribute__((vector_size(HF_BYTES)));
@@ -30,8 +30,8 @@ HF_W_CODE HF_INLINE REAL HF_W(hf_fold)(VECTOR *part) {
     return a[0];
 }
 
-/* Returns part p of the last block of a row: its features, -1 if the offset is implied, zeros. It is loaded in place, or
-   from a copy where the load would leave x (its last row). Copies of windows are whole blocks. */
+/* Returns part p of the last block of a row: its features, -1 if the offset is implied, and zeros. It is loaded in
+   place or, if the load would leave x (in its last row), from a copy. Copies of windows are whole blocks. */
 HF_W_CODE HF_INLINE VECTOR HF_W(hf_tail)(const hf_rows *rows, const REAL *row, int p) {
     static const INT keep[2 * HF_LANES] = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
     static const REAL none[HF_LANES], minus[2 * HF_LANES] = {[HF_LANES] = -1};
@@ -78,7 +78,7 @@ HF_W_CODE static void HF_W(hf_dots)(
     for (int r = 0; r < HF_TOGETHER; r += HF_DOTS) HF_W(hf_dots_at_once)(rows, row + r, after + r, w, product + r);
 }
 
-/* Adds n rows; n is a constant, so that their factors stay in registers. */
+/* Adds n rows. n is a constant in each call, so that the factors stay in registers. */
 HF_W_CODE HF_INLINE void HF_W(hf_add_n_rows)(
     const hf_rows *rows, const void *const *row, const double *factor, int n, REAL *sum
 ) {

@@ -1,4 +1,4 @@
-"""The best splits of nodes, from histograms of the features that they sample: see levels.pyx for these.
+"""The best splits of nodes, from histograms of the features that they sample, which levels.pyx makes.
 
 Scores, ties and orders are those of `hforest.growth`, whose scorers read samples.
 """
@@ -34,27 +34,27 @@ cdef enum:
     ABSENT = 2
 
 
-# What all nodes of a call share.
+# The arguments that all nodes of a call share.
 ctypedef struct hf_scoring:
     int criterion
     int64_t n_outputs
     int64_t n_channels
     int64_t min_leaf
-    int64_t widest        # bins of a slot, at most
-    bint all_sampled      # whether all slots of a node are compared, or those up to the first that varies
+    int64_t widest        # bins per slot, at most
+    bint all_sampled      # whether all slots of a node are scored, or only those up to the first that varies
 
 
-# The sums of a node, and of a side of it; what a thread works with.
+# The sums of a node and of one side of it, with the workspace of a thread.
 ctypedef struct hf_node:
-    hf_arena arena        # of a thread
+    hf_arena arena        # owned by a thread
     const int64_t* total  # (n_channels,)
     int64_t* left         # (n_channels,)
     double* sums          # (n_outputs,): of the left side
     double* all           # (n_outputs,): of the node
     double weight
-    double least_weight   # of a side
+    double least_weight   # of each side
     int64_t n
-    # Categories of a slot: numbers of those present, places, and what hf_score_categories takes.
+    # Categories of a slot: those present, their places, and the arrays that hf_score_categories takes.
     int32_t* present
     int32_t* place
     int32_t* sorted
@@ -64,17 +64,17 @@ ctypedef struct hf_node:
     double* axis
 
 
-# The best split of a node so far.
+# The best split of a node found so far.
 ctypedef struct hf_best:
     double score
-    int64_t slot          # of the node's, -1: none
+    int64_t slot          # slot of the node, -1: none
     int64_t low
     int64_t high
-    int missing           # 1 or 0: missing values go left or right; -1: the node has none
+    int missing           # missing values go left (1) or right (0); -1: the node has none
 
 
 cdef inline double _weight_of(const hf_scoring* g, const int64_t* sums) noexcept nogil:
-    # Returns the weight of a side.
+    # Returns the weight of one side.
     cdef int64_t k, weight = 0
     if g.criterion == HF_SQUARED:
         return <double> sums[g.n_outputs]
@@ -84,7 +84,7 @@ cdef inline double _weight_of(const hf_scoring* g, const int64_t* sums) noexcept
 
 
 cdef inline double _score(const hf_scoring* g, hf_node* a, double weight) noexcept nogil:
-    # Returns the score of the split whose left side has the sums a.left and a weight.
+    # Returns the score of the split whose left side has the sums a.left and the weight `weight`.
     cdef int64_t k
     if g.criterion == HF_SQUARED:
         for k in range(g.n_outputs):
@@ -104,7 +104,7 @@ cdef inline void _add(const hf_scoring* g, const int64_t* cell, int64_t* sums) n
 
 
 cdef inline bint _is_better(const hf_scoring* g, hf_node* a, hf_best* best) noexcept nogil:
-    # Compares the split whose left side has the sums a.left; returns whether it is the best so far.
+    # Scores the split whose left side has the sums a.left; returns whether it is the best so far.
     cdef int64_t n_left = a.left[g.n_channels - 1]
     cdef double weight = _weight_of(g, a.left), score
     if n_left < g.min_leaf or a.n - n_left < g.min_leaf or not a.weight - weight > 0:
@@ -122,12 +122,12 @@ cdef bint _scan_numbers(
     const hf_scoring* g, hf_node* a, const int64_t* cell, int64_t n_bins, int64_t missing, bint first,
     hf_best* best
 ) noexcept nogil:
-    # Compares the splits between neighbouring bins of the node, with missing values (bin `missing`, or -1)
-    # last, or first; returns whether one of them is the best so far.
+    # Scores the splits between adjacent bins of the node, with missing values (bin `missing`, or -1) last, or
+    # first; returns whether one of them is the best so far.
     cdef int64_t b, last = -1, count = g.n_channels - 1
     cdef bint found = False, better = False
     memset(a.left, 0, g.n_channels * 8)
-    if first:  # missing values against all others: compared where they are last
+    if first:  # the split of missing values from all others is scored when they are last
         _add(g, cell + missing * g.n_channels, a.left)
     for b in range(n_bins):
         if cell[b * g.n_channels + count] == 0 or (first and b == missing):
@@ -143,7 +143,7 @@ cdef bint _scan_numbers(
 cdef bint _scan_places(
     const hf_scoring* g, hf_node* a, const int64_t* cell, int64_t n_present, hf_best* best
 ) noexcept nogil:
-    # As _scan_numbers, of categories in the order a.sorted; best.low is the last place on the left.
+    # Scores the splits of categories in the order a.sorted; best.low is the last place on the left.
     cdef int64_t j
     cdef bint found = False
     memset(a.left, 0, g.n_channels * 8)
@@ -158,8 +158,8 @@ cdef bint _best_categories(
     const hf_scoring* g, hf_node* a, const int64_t* cell, int64_t n_bins, int64_t missing, hf_best* best,
     uint8_t* side
 ) noexcept nogil:
-    # Compares the splits of a feature of categories; returns whether one is the best so far, and writes the
-    # side of each category.
+    # Scores the splits of a categorical feature; returns whether one is the best so far, and writes the side
+    # of each category.
     cdef int64_t b, j, k, n_present = 0, mask
     cdef bint is_ordered = g.n_outputs <= (1 if g.criterion == HF_SQUARED else 2), found = False
     cdef const int64_t* sums
@@ -206,7 +206,7 @@ cdef bint _best_numbers(
     const hf_scoring* g, hf_node* a, const int64_t* cell, int64_t n_bins, int64_t missing, hf_best* best,
     uint8_t* side
 ) noexcept nogil:
-    # As _best_categories, of a feature of numbers.
+    # Scores the splits of a numerical feature; returns whether one is the best so far, and writes the sides.
     cdef int64_t b, count = g.n_channels - 1
     cdef bint found, has_missing = missing >= 0 and cell[missing * g.n_channels + count] > 0
     found = _scan_numbers(g, a, cell, n_bins, missing, False, best)
@@ -230,7 +230,7 @@ cdef void _best_split(
     const int64_t* missing, const uint8_t* categorical, hf_best* best, int64_t* n_varied,
     uint8_t[::1] sides
 ) noexcept nogil:
-    # Writes the best split of a node over its slots, and how many of them vary in it.
+    # Writes the best split of a node over its slots, and the number of slots that vary in the node.
     cdef int64_t s, b, k, n_bins, n_present
     cdef const int64_t* cell
     cdef bint found
@@ -260,7 +260,7 @@ cdef void _best_split(
 
 
 cdef bint _start_node(const hf_scoring* g, hf_node* a) noexcept nogil:
-    # Takes what a thread works with, before its first node; returns whether there was memory.
+    # Allocates the workspace of a thread before its first node; returns whether there was memory.
     cdef int64_t k = g.n_outputs, n_bins = g.widest
     cdef hf_arena* arena = &a.arena
     if arena.last == NULL:
@@ -327,14 +327,15 @@ def best_splits(
 ):
     """Returns the best split of each node: score, split and sides.
 
-    total: (n_nodes, n_channels) int64, sums of the nodes. sums: (n_cells, n_channels), of their slots,
-    equally many of each node. missing, categorical: (n_slots,) int64 and uint8, of the slots' features.
-    least_weight: (n_nodes,) float64, of a side of a split.
-    all_sampled: whether all slots of a node are compared, or those up to the first that varies in the node.
+    total: (n_nodes, n_channels) int64, sums of the nodes. sums: (n_cells, n_channels), sums of their slots,
+    of which each node has the same number. missing, categorical: (n_slots,) int64 and uint8, for the slots'
+    features. least_weight: (n_nodes,) float64, for each side of a split. all_sampled: whether all slots of a
+    node are compared, or only those up to the first that varies in the node.
 
     score: (n_nodes,) float64. split: (n_nodes, 5) int64: slot of the node (-1: none), bins below and above
     the threshold, side of missing values (1 left, 0 right, -1 none), number of slots that vary. sides:
-    (n_cells,) uint8: of the best slot, 1 for bins that go left, 0 right, 2 for those that the node has not.
+    (n_cells,) uint8, for the best slot: 1 for bins that go left, 0 right, 2 for those that the node does not
+    have.
     """
     cdef hf_watch watch
     cdef hf_scoring g

@@ -1,16 +1,16 @@
-"""A level of trees whose rows lie in several parts: what is done with the rows of a part.
+"""A level of trees whose rows are in several parts: operations on the rows of one part.
 
-Rows of the pending nodes of a batch of trees, in one part; entries of a node are in ascending order:
+The rows of the pending nodes of a batch of trees, in one part; the entries of a node are in ascending order:
 
-    rows, weight   | node 0      | node 1 | node 2 ...     indptr[v]: where the entries of node v begin
+    rows, weight   | node 0      | node 1 | node 2 ...     indptr[v]: position of the first entry of node v
 
-A slot is a node and one of the features that it samples. Its histogram has a cell for each bin:
+A slot is a node with one of the features that it samples. Its histogram has one cell per bin:
 
-    cells          | slot 0: bins 0, 1, ... | slot 1 ...   cells[s]: where those of slot s begin
+    cells          | slot 0: bins 0, 1, ... | slot 1 ...   cells[s]: position of the first cell of slot s
     channels       classification  weight of each class, number of rows
                    regression      sum of each target (fixed point), weight, sum of hashes, number of rows
 
-All sums are of integers. Who owns a slot or a node writes its sums, so nothing depends on threads.
+All sums are integers. The owner of a slot or a node writes its sums, so threads change no result.
 """
 
 from cython.parallel cimport prange
@@ -38,8 +38,8 @@ ctypedef fused code_t:
     uint32_t
 
 cdef enum:
-    BLOCK = 1 << 14    # rows whose bins a thread finds at a time
-    STREAM_ROWS = 13   # of the rows from which bins are made
+    BLOCK = 1 << 14    # rows whose bins a thread computes together
+    STREAM_ROWS = 13   # random numbers for the rows from which bins are made
 
 
 # ----------------------------------------------------------------------------- keys
@@ -57,7 +57,7 @@ def child_keys(const uint64_t[::1] keys):
 
 
 def words(uint64_t seed, int64_t first_row, int64_t n):
-    """Returns a word of 32 bits for each of the rows from first_row on: (n,) uint32."""
+    """Returns a random 32-bit word for each of the n rows from first_row on: (n,) uint32."""
     cdef int64_t i, row
     cdef hf_draw draw
     found = np.empty(n, np.uint32)
@@ -74,7 +74,7 @@ def words(uint64_t seed, int64_t first_row, int64_t n):
 def draw_projections(distribution, const uint64_t[::1] keys, int64_t n_projections):
     """Returns projections 0 to n_projections - 1 of each node: indptr, indices (int32), data (float32).
 
-    distribution: a hforest.project.Distribution. Projection j of node v is number v n_projections + j.
+    distribution: a hforest.project.Distribution. Projection j of node v has the number v n_projections + j.
     """
     cdef const int32_t[::1] groups = group_table(distribution)
     cdef hf_distribution a = distribution_of(distribution, groups)
@@ -99,7 +99,7 @@ def draw_projections(distribution, const uint64_t[::1] keys, int64_t n_projectio
 
 
 def sampled_features(const uint64_t[::1] keys, int64_t first, int64_t count, int64_t n_columns):
-    """Returns the features number first to first + count - 1 that each node samples: (n, count) int32."""
+    """Returns the features that each node samples, from the first-th on: (n, count) int32."""
     cdef int64_t v, i
     cdef uint32_t column
     cdef hf_features features
@@ -121,7 +121,7 @@ def sampled_features(const uint64_t[::1] keys, int64_t first, int64_t count, int
 # ----------------------------------------------------------------------------- bins of projections
 
 cdef inline int64_t _n_below(const real* limit, int64_t n, real value) noexcept nogil:
-    # Returns how many of n ascending limits are below a value; all of them below NaN.
+    # Returns the number of ascending limits that are below a value; for NaN, all of them.
     cdef int64_t low = 0, half
     while n > 0:
         half = n >> 1
@@ -161,13 +161,13 @@ def _find_bins(
 
 
 def find_bins(values, start, limits, missing, bins):
-    """Writes how many limits of its slot are below each value, and of NaN the slot's `missing`.
+    """Writes the number of limits of its slot that are below each value, and for NaN the slot's `missing`.
 
-    values: (n_slots, n_rows). start: (n_slots + 1,): slot j has the limits start[j] to start[j + 1] - 1,
-    ascending, of the dtype of values. bins: OUT (n_slots, n_rows) of uint8, uint16 or uint32.
+    values: (n_slots, n_rows). start: (n_slots + 1,): slot j has limits start[j] to start[j + 1] - 1,
+    ascending, with the dtype of values. bins: OUT (n_slots, n_rows) of uint8, uint16 or uint32.
     """
     if bins.size:
-        limits = np.append(limits, limits.dtype.type(0))  # no slot needs to have a limit
+        limits = np.append(limits, limits.dtype.type(0))  # so that its address exists if no slot has a limit
         _find_bins(values, start, limits, missing, bins)
 
 
@@ -190,7 +190,7 @@ cdef void _add_targets(
     const code_t* code, const int64_t* target, int64_t n_targets, const int32_t* row, const int32_t* weight,
     int64_t n, int64_t* cell
 ) noexcept nogil:
-    # As _add_labels, of targets and what follows them, (n_rows, n_targets + 2), in cells of n_targets + 3.
+    # Adds targets and the following columns, (n_rows, n_targets + 2), to cells of n_targets + 3.
     cdef int64_t i, k
     cdef int64_t* to
     cdef const int64_t* of_row
@@ -198,7 +198,7 @@ cdef void _add_targets(
         to = cell + <int64_t> code[row[i]] * (n_targets + 3)
         of_row = target + row[i] * (n_targets + 2)
         for k in range(n_targets + 2):
-            # Hashes wrap around.
+            # Sums of hashes wrap around.
             to[k] = <int64_t> (<uint64_t> to[k] + <uint64_t> weight[i] * <uint64_t> of_row[k])
         to[n_targets + 2] += 1
 
@@ -229,9 +229,9 @@ cdef void _histograms(
 def histograms(codes, labels, targets, int64_t n_outputs, state, node, column, cells):
     """Returns the histograms of slots over the rows of a part: (n_cells, n_channels) int64.
 
-    codes: (n_columns, n_rows) of uint8, uint16 or uint32. labels: (n_rows,) int32, or None: then targets
-    (n_rows, n_outputs + 2) int64 are targets in fixed point, 1 and a hash. state: (row, weight, indptr) of
-    the pending nodes. node, column: (n_slots,) int64 and int32. cells: (n_slots + 1,) int64.
+    codes: (n_columns, n_rows) of uint8, uint16 or uint32. labels: (n_rows,) int32 or, for regression, None:
+    then targets (n_rows, n_outputs + 2) int64 hold targets in fixed point, 1 and a hash. state: (row, weight,
+    indptr) of the pending nodes. node, column: (n_slots,) int64 and int32. cells: (n_slots + 1,) int64.
     """
     cdef hf_watch watch
     cdef const int32_t[::1] label
@@ -288,7 +288,7 @@ cdef void _move(
     const int32_t[::1] column, const int64_t[::1] tables, const uint8_t[::1] goes_left,
     const int64_t[:, ::1] start, int32_t[::1] new_row, int32_t[::1] new_weight, hf_watch* watch
 ) noexcept nogil:
-    # start[v]: where the entries of the left and the right child of node v go, -1 for none.
+    # start[v]: positions of the entries of the left and the right child of node v, -1 for none.
     cdef int64_t v, i, left, right
     cdef int threads = hf_threads()
     for v in prange(hf_units(watch, column.shape[0], threads), schedule="dynamic", num_threads=threads):
@@ -309,9 +309,9 @@ cdef void _move(
 
 
 def partitioned(codes, state, column, tables, goes_left, keeps):
-    """Returns (row, weight, indptr) of the kept children of nodes, left before right, in the order of nodes.
+    """Returns (row, weight, indptr) of the kept children of nodes, in the order of nodes, left before right.
 
-    column: (n_nodes,) int32, the feature of each node's split, or -1: its rows are dropped. tables:
+    column: (n_nodes,) int32, the feature of each node's split; -1 drops the rows of the node. tables:
     (n_nodes + 1,) int64: node v sends bin b left if goes_left[tables[v] + b] (uint8). keeps: (n_nodes, 2)
     bool.
     """

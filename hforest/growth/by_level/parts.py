@@ -124,7 +124,8 @@ def _checked(raw: RawPart, settings: Settings) -> tuple[FloatArray, supervised.T
     """Returns samples, labels or targets, and whole weights or None, for any number of rows."""
     x = supervised.matrix("x", raw.x, missing=True)
     check.require(
-        x.shape[1] > 0 and max(x.shape) <= check.MAX_COUNT, "x", "1 to 2**31 - 1 features and fewer rows",
+        x.shape[1] > 0 and max(x.shape) <= check.MAX_COUNT, "x", "1 to 2**31 - 1 features and at most "
+            "2**31 - 1 rows",
         f"shape {x.shape}", "pass some columns",
     )  # fmt: skip
     y, n_classes = raw.y, settings.n_classes
@@ -143,7 +144,7 @@ def _whole_weight(weight: Any, n: int) -> IntArray | None:
     numbers = supervised.sample_weight(weight, np.zeros(n), MAX_ROW_WEIGHT, some_above_0=False)
     check.require(
         (numbers == np.floor(numbers)).all(), "sample_weight", "whole numbers", "fractions",
-        "scale them to whole numbers, for sums of these do not depend on the order of workers",
+        "scale them to whole numbers: only their sums do not depend on the order of workers",
     )  # fmt: skip
     return numbers.astype(np.int64)
 
@@ -166,8 +167,9 @@ def describe(raw: RawPart, settings: Settings) -> Description:
     elif settings.bootstrap == "poisson":
         greatest *= unchecked.MAX_POISSON
     check.require(
-        greatest <= check.MAX_COUNT, "sample_weight", "products with in-bag counts below 2**31", "more",
-        "scale the weights",
+        greatest <= check.MAX_COUNT, "sample_weight", "products with in-bag counts below 2**31",
+        "larger ones",
+        "scale the weights down",
     )  # fmt: skip
     return Description(
         n, n_columns, x.dtype.itemsize, np.any(np.isnan(x), axis=0),
@@ -388,7 +390,7 @@ def _check_gathered(part: Gathered, number: int, edges: Edges, n_outputs: int, b
         fine = part.targets.shape == (n, n_outputs) and part.targets.dtype == np.float64
     check.require(
         fine, "comm", f"the rows of nodes from worker {number}", "arrays that contradict each other",
-        "run one version of hforest on all workers",
+        "run the same version of hforest on all workers",
     )  # fmt: skip
 
 

@@ -51,8 +51,8 @@ def _n_outputs(descriptions: list[Description], settings: Settings) -> int:
     with_rows = [d for d in descriptions if d.n_rows]
     if settings.task == "regression":
         numbers = sorted({d.n_outputs for d in with_rows})
-        expected = "as many outputs on every worker"
-        check.require(len(numbers) == 1, "y", expected, numbers, "pass the same columns")
+        expected = "the same number of outputs on every worker"
+        check.require(len(numbers) == 1, "y", expected, numbers, "pass targets with the same columns")
         return numbers[0]
     if settings.n_classes is not None:
         return settings.n_classes
@@ -61,7 +61,7 @@ def _n_outputs(descriptions: list[Description], settings: Settings) -> int:
     for a in of_class:
         counts[: len(a)] += a
     check.require(
-        counts.all(), "y", f"labels 0 to {len(counts) - 1} that each occur on some worker",
+        counts.all(), "y", f"labels 0 to {len(counts) - 1} that each occur on at least one worker",
         f"none of class {int((counts == 0).argmax())}",
         f"renumber the classes, or pass n_classes={len(counts)} if that class exists",
     )  # fmt: skip
@@ -137,9 +137,9 @@ def _max_gathered(settings: Settings, edges: Edges, max_features: int, n_channel
 def plan(engine: Engine, raw_parts: Handle, settings: Settings) -> tuple[Plan, Handle]:
     """Returns the plan for all parts, and their rows as bins."""
     descriptions: list[Description] = engine.collect(parts.describe, (raw_parts,), settings)
-    check.same("x", [d.n_columns for d in descriptions], "pass the same columns")
+    check.same("x", [d.n_columns for d in descriptions], "pass targets with the same columns")
     n, n_columns = sum(d.n_rows for d in descriptions), descriptions[0].n_columns
-    check.require(n > 0, "x", "at least 1 sample on some worker", n, "pass samples to learn from")
+    check.require(n > 0, "x", "at least 1 sample on at least one worker", n, "pass samples to learn from")
     supervised.check_some_weight(any(d.weight for d in descriptions))
     supervised.check_drawn("bootstrap", np.any([d.drawn for d in descriptions], axis=0))
     if settings.distribution is not None:
@@ -153,7 +153,7 @@ def plan(engine: Engine, raw_parts: Handle, settings: Settings) -> tuple[Plan, H
     n_drawn = n * max_weight
     check.require(
         n_drawn < 2**53, "sample_weight", "sums of weights and in-bag counts below 2**53",
-        f"up to {n_drawn}", "scale the weights",
+        f"up to {n_drawn}", "scale the weights down",
     )  # fmt: skip
     first_rows = [0, *np.cumsum([d.n_rows for d in descriptions]).tolist()][:-1]
     edges = _edges(engine, raw_parts, descriptions, first_rows, settings)

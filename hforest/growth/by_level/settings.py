@@ -123,7 +123,7 @@ def check_settings(
     if isinstance(bootstrap, str):
         drawn = str(check.choice("bootstrap", bootstrap, ("poisson",)))
     elif isinstance(bootstrap, bool | np.bool_):
-        remedy = 'no worker draws from all rows: pass "poisson"'
+        remedy = 'pass "poisson": no worker can draw from all rows'
         check.require(not bootstrap, "bootstrap", '"poisson", False or in-bag counts', bootstrap, remedy)
         drawn = "none"
     if task == "classification" and n_classes is not None:
@@ -149,17 +149,17 @@ def _projections(
 ) -> tuple[Distribution | None, int]:
     if distribution is None:
         check.require(
-            n_projections is None, "n_projections", "None without a distribution", "some",
-            "pass such as distribution=hforest.project.sparse_distribution(n_features)", TypeError,
+            n_projections is None, "n_projections", "None without a distribution", repr(n_projections),
+            "pass, for example, distribution=hforest.project.sparse_distribution(n_features)", TypeError,
         )  # fmt: skip
         return None, 0
     distribution = check_distribution(distribution)
     check.require(
         isinstance(max_features, str) and max_features == "auto", "max_features",
-        '"auto" with a distribution', "another", "pass n_projections instead", TypeError,
+        '"auto" with a distribution', repr(max_features), "pass n_projections instead", TypeError,
     )  # fmt: skip
     check.require(
-        categorical is None, "categorical", "None with a distribution", "some",
-        "projections add numbers: encode categories as indicators", TypeError,
+        categorical is None, "categorical", "None with a distribution", type(categorical).__name__,
+        "encode categories as indicators: projections add numbers", TypeError,
     )  # fmt: skip
     return distribution, check_projections(distribution, n_projections, task)

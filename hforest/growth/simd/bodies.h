@@ -1,5 +1,5 @@
-/* The vector bodies of the scorers, and a table of them by vector path. One source serves vectors of 16 bytes (SSE2,
-   NEON), 32 (AVX2) and 64 (AVX-512). bodies.pyx has the plain bodies, and says what each computes. */
+/* The vector bodies of the scorers, and their tables by vector path. The same source is compiled for vectors of 16
+   bytes (SSE2, NEON), 32 (AVX2) and 64 (AVX-512). bodies.pyx has the scalar bodies and says what each computes. */
 #ifndef HFOREST_GROWTH_SIMD_BODIES_H
 #define HFOREST_GROWTH_SIMD_BODIES_H
 #include <string.h>
@@ -46,7 +46,7 @@ static const hf_bodies hf_bodies_v32 = {
 #undef HF_W_CODE
 #endif
 
-/* A test compiles this file with HF_ANY_WIDTH: the bodies of 64 bytes then run on every processor. */
+/* A test compiles this file with HF_ANY_WIDTH: the 64-byte bodies then run on every processor. */
 #if HF_X86 || (HF_VECTORS && defined(HF_ANY_WIDTH))
 #define HF_BYTES 64
 #define HF_LANE_NUMBERS 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
@@ -70,7 +70,7 @@ static const hf_bodies hf_bodies_v64 = {
 #undef HF_W_CODE
 #endif
 
-/* Returns the bodies of a vector path; NULL for the plain one. */
+/* Returns the bodies of a vector path; NULL for the plain path. */
 static const hf_bodies *hf_vector_bodies(int path) {
 #if HF_X86
     if (path == HF_PATH_AVX512) return &hf_bodies_v64;

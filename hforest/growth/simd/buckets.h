@@ -1,5 +1,5 @@
-/* Included once a vector width: sums and bounds of one candidate's splits, from weights counted by bucket. What is no
-   loop over vectors the compiler vectorises. */
+/* Included once per vector width: sums and bounds of one candidate's splits, from weights by class and bucket. The
+   compiler vectorises the scalar loops. */
 
 /* Writes the least and the greatest of n bins. */
 HF_W_CODE static void HF_W(hf_find_range)(const int32_t *bin, int64_t n, int32_t *range) {
@@ -12,7 +12,7 @@ HF_W_CODE static void HF_W(hf_find_range)(const int32_t *bin, int64_t n, int32_t
     range[0] = least, range[1] = greatest;
 }
 
-/* Writes the buckets' places of n values. */
+/* Writes the places of the buckets of n bins. */
 HF_W_CODE static void HF_W(hf_fill_buckets)(
     const hf_buckets *s, const int32_t *restrict bin, int64_t n, uint8_t *restrict bucket
 ) {
@@ -39,8 +39,8 @@ HF_W_CODE static void HF_W(hf_fill_buckets)(
     }
 }
 
-/* Counts the bucket at s->usual_place. Sums over the buckets up to each, in s->count by class, and of the splits after
-   them; the largest weights of a class in a bucket. */
+/* Computes the counts of the bucket at s->usual_place, replaces s->count by running sums over the buckets of each
+   class, and writes the sums of the splits after each bucket and the two largest weights of a class in each bucket. */
 HF_W_CODE static void HF_W(hf_sum_buckets)(hf_buckets *s) {
     HF_COUNT("growth", __func__);
     const int size = HF_W(HF_LANES) << s->log_steps;
@@ -83,21 +83,22 @@ HF_W_CODE static void HF_W(hf_sum_buckets)(hf_buckets *s) {
     }
 }
 
-/* Returns the sums before the buckets from i on: those up to the buckets before them. */
+/* Returns the running sums before the buckets from i on. */
 HF_W_CODE HF_INLINE HF_W(hf_u32) HF_W(hf_before)(const uint32_t *sum, int i, int size) {
     HF_W(hf_u32) a;
     memcpy(&a, sum + (i ? i : size) - HF_W(HF_LANES), HF_BYTES);
     return i ? a : HF_W(hf_up)(a, 1);
 }
 
-/* Returns a where `some` has ones, else b. */
+/* Returns a in lanes where `some` is all ones, else b. */
 HF_W_CODE HF_INLINE HF_W(hf_f32) HF_W(hf_where)(HF_W(hf_i32) some, HF_W(hf_f32) a, HF_W(hf_f32) b) {
     return (HF_W(hf_f32))(((HF_W(hf_i32))a & some) | ((HF_W(hf_i32))b & ~some));
 }
 
-/* Returns in which buckets from i on, of which one may be alive, a split may score `limit` or more: the second bound.
+/* Applies the second bound of bounds.pyx to a vector of buckets from i on: returns those in which a split may score
+   `limit` or more.
 
-   apart   IN  scores with the bucket left out */
+   apart   IN  g(L) + g(R), without the bucket */
 HF_W_CODE HF_INLINE HF_W(hf_i32) HF_W(hf_bounded)(
     const hf_buckets *s, int i, int size, HF_W(hf_u32) weight, HF_W(hf_u32) before, HF_W(hf_f32) apart, float limit
 ) {
@@ -116,7 +117,7 @@ HF_W_CODE HF_INLINE HF_W(hf_i32) HF_W(hf_bounded)(
     const HF_W(hf_f32) right_twice = HF_W(hf_where)(some_right, r_over + r_over, zero);
     const HF_W(hf_f32) bend = HF_W(hf_where)(some_left, b * (largest + b * left_share) / (l + b), zero) +
                               HF_W(hf_where)(some_right, b * (largest + b * right_share) / (r + b), zero);
-    HF_W(hf_f32) gain = b * 1e-5f; /* rounding of the sum is a share of the bucket's weight */
+    HF_W(hf_f32) gain = b * 1e-5f; /* covers rounding of the sum, which is proportional to the bucket's weight */
     for (int64_t k = 0; k < s->n_present; ++k) {
         const uint32_t *count = s->count + k * size;
         HF_W(hf_u32) sum;
@@ -129,7 +130,7 @@ HF_W_CODE HF_INLINE HF_W(hf_i32) HF_W(hf_bounded)(
     return apart + gain + bend >= limit;
 }
 
-/* Writes to s->alive in which buckets a split may score `limit` or more. The bounds are derived in bounds.pyx. */
+/* Marks in s->alive the buckets in which a split may score `limit` or more; bounds.pyx derives the bounds. */
 HF_W_CODE static void HF_W(hf_find_alive)(hf_buckets *s, float limit) {
     HF_COUNT("growth", __func__);
     const int size = HF_W(HF_LANES) << s->log_steps;

@@ -1,14 +1,14 @@
-/* Included once a vector width, as simd/pairwise.h is: sums of the splits after all bins.
+/* Included once per vector width, as is simd/pairwise.h: sums of the splits after all bins.
 
-   A vector has HF_BYTES / 4 lanes of 32 bits. Lane l of vector s stands for bin l * n_steps + s, so that a sum over
-   lower bins is a sum over earlier vectors, and over lower lanes:
+   A vector has HF_BYTES / 4 lanes of 32 bits. Lane l of vector s is bin l * n_steps + s, so that the sum over lower
+   bins is a sum over earlier vectors and over lower lanes:
 
        4 lanes, 16 bins, n_steps = 4     vector 0 | 0  4  8 12 |
                                          vector 1 | 1  5  9 13 |
                                          vector 2 | 2  6 10 14 |
                                          vector 3 | 3  7 11 15 |  */
 
-/* Sums of all splits of a candidate whose weights are counted in h->count. */
+/* Writes the sums of all splits of a candidate, whose weights are in h->count. */
 HF_W_CODE static void HF_W(hf_sum_bins)(hf_histogram *h) {
     HF_COUNT("growth", __func__);
     HF_W(hf_u32) left[HF_HISTOGRAM_CLASSES];

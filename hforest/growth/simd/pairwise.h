@@ -1,15 +1,16 @@
-/* Included once a vector width, with HF_BYTES and HF_W(name) set and the compiler's target chosen: the sums of all
-   splits of some candidates, each split after one sample's bin.
+/* Included once per vector width, with HF_BYTES, HF_W(name) and the compiler's target set: the sums of all splits of
+   several candidates, with one split after the bin of each sample.
 
-   A vector of HF_BYTES bytes holds bins. n samples of `per` candidates lie side by side, number i * per + c being
-   sample i of candidate c, so that a vector has the splits after HF_BYTES / per samples:
+   A vector of HF_BYTES bytes holds bins. n samples of `per` candidates are interleaved: number i * per + c is sample i
+   of candidate c, so that a vector has the splits after HF_BYTES / per samples:
 
        per = 4, HF_BYTES = 16     | s0c0 s0c1 s0c2 s0c3 | s1c0 s1c1 s1c2 s1c3 | s2c0 ... | s3c0 ... s3c3 |
 
-   Each sample adds its weight to the lanes of its candidate whose bin is not below its own. Samples come class by
-   class; what a class added to a lane is squared once, in 16 bits: weights of a node sum to less than 256. */
+   Each sample adds its weight to the lanes of its candidate whose bin is not below its own. Samples are ordered by
+   class; the sum that a class adds to a lane is squared once, in 16 bits: the weights of a node sum to less than 256.
+   */
 
-/* The `per` bins at `bin`, repeated. */
+/* Returns the `per` bins at `bin`, repeated. */
 HF_W_CODE HF_INLINE HF_W(hf_u8) HF_W(hf_repeat)(int per, const uint8_t *bin) {
     uint16_t two;
     uint32_t four;
@@ -20,7 +21,7 @@ HF_W_CODE HF_INLINE HF_W(hf_u8) HF_W(hf_repeat)(int per, const uint8_t *bin) {
     return memcpy(&eight, bin, 8), (HF_W(hf_u8))((HF_W(hf_u64)){0} + eight);
 }
 
-/* Sums of the splits after the numbers from `at` on, n_vectors vectors of them. */
+/* Writes the sums of the splits after the numbers from `at` on, for n_vectors vectors. */
 HF_W_CODE HF_INLINE void HF_W(hf_add_pairs)(int per, int n_vectors, hf_pairwise *p, int64_t at) {
     HF_W(hf_u8) split[2], left[2], before[2];
     HF_W(hf_u16) square[2][2], product[2][2];
@@ -55,7 +56,7 @@ HF_W_CODE HF_INLINE void HF_W(hf_add_pairs)(int per, int n_vectors, hf_pairwise 
     }
 }
 
-/* Sums of all splits of `per` candidates. */
+/* Writes the sums of all splits of `per` candidates. */
 HF_W_CODE static void HF_W(hf_sum_pairs)(int per, hf_pairwise *p) {
     HF_COUNT("growth", __func__);
     const int64_t size = p->n * per;
@@ -72,8 +73,8 @@ HF_W_CODE static void HF_W(hf_sum_pairs)(int per, hf_pairwise *p) {
 #undef HF_ADD
 }
 
-/* Rates of all splits in float32: score up to rounding, 0 where nothing lies on the right, as
-   after the last number. Returns the largest. */
+/* Writes the rates of all splits: the score in float32, or 0 if nothing is on the right, as after the last number.
+   Returns the largest. */
 HF_W_CODE static float HF_W(hf_rate_pairs)(int per, hf_pairwise *p) {
     HF_COUNT("growth", __func__);
     HF_W(hf_i32) most = {0};
@@ -96,7 +97,7 @@ HF_W_CODE static float HF_W(hf_rate_pairs)(int per, hf_pairwise *p) {
     return HF_W(hf_most)(most);
 }
 
-/* Sums of the splits after each of n samples, which come class by class. */
+/* Writes the sums of the splits after each of n samples, which are ordered by class. */
 HF_W_CODE static void HF_W(hf_sum_values)(hf_value_pairs *s) {
     HF_COUNT("growth", __func__);
     for (int64_t at = 0; at < s->n; at += 2 * HF_W(HF_LANES)) {

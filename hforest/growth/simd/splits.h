@@ -1,4 +1,4 @@
-/* Included once a vector width: types of vectors, and what all histograms share. */
+/* Included once per vector width: vector types, and functions that all histograms share. */
 
 typedef uint8_t HF_W(hf_u8) __attribute__((vector_size(HF_BYTES)));
 typedef uint16_t HF_W(hf_u16) __attribute__((vector_size(HF_BYTES)));
@@ -10,14 +10,14 @@ typedef uint16_t HF_W(hf_half) __attribute__((vector_size(HF_BYTES / 2)));
 
 enum { HF_W(HF_LANES) = HF_BYTES / 4 };
 
-/* Returns a with every lane moved up by `by` lanes, 0 below. */
+/* Returns a with all lanes moved up by `by` lanes, and zeros below. */
 HF_W_CODE HF_INLINE HF_W(hf_u32) HF_W(hf_up)(HF_W(hf_u32) a, uint32_t by) {
 #ifdef __clang__
     HF_W(hf_u32) up = {0};
     for (uint32_t l = by; l < HF_W(HF_LANES); ++l) up[l] = a[l - by];
     return up;
 #else
-    /* Lanes are numbered modulo 2 * HF_LANES: those below 0 are of the second vector. */
+    /* Lanes are numbered modulo 2 * HF_LANES: numbers below 0 select the second vector. */
     const HF_W(hf_u32) lane = {HF_LANE_NUMBERS};
     return __builtin_shuffle(a, (HF_W(hf_u32)){0}, lane - by);
 #endif
@@ -37,7 +37,7 @@ HF_W_CODE HF_INLINE HF_W(hf_u32) HF_W(hf_below)(HF_W(hf_u32) a) {
     return a;
 }
 
-/* Returns numbers below 2**31 as floats. */
+/* Returns integers below 2**31 as floats. */
 HF_W_CODE HF_INLINE HF_W(hf_f32) HF_W(hf_real)(HF_W(hf_u32) a) {
     return __builtin_convertvector((HF_W(hf_i32))a, HF_W(hf_f32));
 }
@@ -55,8 +55,8 @@ HF_W_CODE HF_INLINE void HF_W(hf_put_sums)(
     memcpy(s->right_square + at, &right, HF_BYTES);
 }
 
-/* Returns the bits of rates, left / weight + right / right_weight with one division; 0 where a side is empty.
-   Floats that are not negative have the order of their bits. */
+/* Returns the bits of the rates left / weight + right / right_weight, by one division; 0 if a side is empty.
+   Nonnegative floats have the order of their bits. */
 HF_W_CODE HF_INLINE HF_W(hf_i32) HF_W(hf_rates_of)(
     HF_W(hf_u32) weight, HF_W(hf_u32) right_weight, HF_W(hf_u32) left, HF_W(hf_u32) right
 ) {
@@ -70,7 +70,7 @@ HF_W_CODE HF_INLINE HF_W(hf_i32) HF_W(hf_larger)(HF_W(hf_i32) a, HF_W(hf_i32) b)
     return (a & more) | (b & ~more);
 }
 
-/* Returns the largest of rates as a float. */
+/* Returns the largest of the rates as a float. */
 HF_W_CODE HF_INLINE float HF_W(hf_most)(HF_W(hf_i32) rates) {
     union {
         int32_t bits;
@@ -80,8 +80,8 @@ HF_W_CODE HF_INLINE float HF_W(hf_most)(HF_W(hf_i32) rates) {
     return most.value;
 }
 
-/* Writes the rates of n splits, 0 where a side is empty. Returns the largest. What lies after the n, up to whole vectors,
-   has sums of splits too. */
+/* Writes the rates of n splits, 0 if a side is empty, and returns the largest. The elements after
+   them, up to a whole vector, must be sums of splits too. */
 HF_W_CODE static float HF_W(hf_rate)(int n, hf_splits *s) {
     HF_COUNT("growth", __func__);
     HF_W(hf_i32) most = {0};

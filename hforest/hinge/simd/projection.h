@@ -1,6 +1,6 @@
-/* Inner products and sums of rows for the margin of projections, by AVX2; the bits are those of projection.pyx. The
-   eight partial sums of an inner product are the lanes of two vectors, and in a sum of rows every element is by
-   itself. 16 bytes are slower than what the compiler makes of Cython, 64 bytes no faster. */
+/* Inner products and sums of rows for the margin of projections, by AVX2, bit-identical to projection.pyx. The eight
+   partial sums of an inner product are the lanes of two vectors; in a sum of rows, elements are independent. Vectors
+   of 16 bytes are slower than the code compiled from Cython, and vectors of 64 bytes are no faster. */
 #ifndef HFOREST_HINGE_SIMD_PROJECTION_H
 #define HFOREST_HINGE_SIMD_PROJECTION_H
 #include <string.h>
@@ -23,7 +23,7 @@ typedef double hf_wide __attribute__((vector_size(32), aligned(8), may_alias));
 #include "hinge/simd/projection_body.h"
 #endif
 
-/* Returns the bodies of a path, or NULL where it has none. */
+/* Returns the functions of a path, or NULL if it has none. */
 static const hf_margin *hf_projection_of(int path, int itemsize) {
 #if HF_X86
     if (path >= HF_PATH_AVX2) return itemsize == 4 ? &hf_projection_f32_avx2 : &hf_projection_f64_avx2;

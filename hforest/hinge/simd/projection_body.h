@@ -1,4 +1,4 @@
-/* Inner products and sums of rows; included by simd/projection.h once for each type, which defines
+/* Inner products and sums of rows. simd/projection.h includes this once per element type, and defines
 
    REAL           float or double
    NAME(what)     name of a function, and of the table at the end

@@ -1,7 +1,7 @@
-/* Vector bodies of Lay et al. 2018, Alg. 3, in the compiler's vector types. One source, simd/route_body.h, for every
-   width: 16 bytes are SSE2 on any x86-64 and NEON on ARM, 32 bytes AVX2, 64 bytes AVX-512 (ferns alone: the margins
-   of a tree come one by one, and wider vectors of them were slower). Leaf, margin and vertex have the bits of
-   route.pyx's plain loop: a margin is one subtraction, and comparisons do not round.
+/* Vector bodies of Lay et al. 2018, Alg. 3, in the compiler's vector types. simd/route_body.h is the source for every
+   width: 16 bytes are SSE2 on any x86-64 and NEON on ARM, 32 bytes AVX2, 64 bytes AVX-512 (only for ferns: the margins
+   of a tree are computed one by one, and wider vectors of them were slower). Leaf, margin and vertex are bit-identical
+   to route.pyx's plain loop: a margin is one subtraction, and comparisons do not round.
 
    A tile is the input of HF_TILE samples, transposed: feature f of sample s at f * HF_TILE + s. */
 #ifndef HFOREST_HINGE_SIMD_ROUTE_H
@@ -15,11 +15,11 @@
 enum {
     HF_TILE = 32,      /* samples of a tile: a feature of all of them is 128 bytes of float32 */
     HF_TILE_SHIFT = 5, /* 1 << HF_TILE_SHIFT is HF_TILE */
-    HF_WALKS = 16,     /* pairs side by side: eight wait for loads, 32 have no registers */
-    HF_MAX_LEVELS = 30 /* core.check's */
+    HF_WALKS = 16,     /* pairs routed side by side: 8 leave the loads' latency exposed, 32 exceed the registers */
+    HF_MAX_LEVELS = 30 /* the limit of core.check */
 };
 
-/* One tree or fern, or `count` neighbouring trees. Thresholds are float or double. */
+/* One tree or fern, or `count` adjacent trees. Thresholds are float or double. */
 typedef struct {
     const void *thresholds;   /* IN (count, n_vertices) */
     const int32_t *features;  /* IN (count, n_vertices) */
@@ -27,8 +27,8 @@ typedef struct {
     int depth, count;
 } hf_trees;
 
-/* Writes leaf, margin (float or double) and vertex of HF_TILE samples of a tile in one tree or fern, or of one row in
-   `count` trees: there HF_WALKS results are written. */
+/* Writes leaf, margin (float or double) and vertex: of the HF_TILE samples of a tile in one tree or fern, or of one row
+   in `count` trees, where HF_WALKS elements of each are written. */
 typedef void (*hf_router)(const hf_trees *trees, const void *x, int32_t *leaf, void *margin, int32_t *vertex);
 
 #if HF_VECTORS
@@ -47,7 +47,7 @@ typedef int32_t hf_i32x16 __attribute__((vector_size(64)));
 typedef double hf_f64x8 __attribute__((vector_size(64)));
 typedef int64_t hf_i64x8 __attribute__((vector_size(64)));
 
-/* Compilers find NEON's and AVX-512's instruction for this, but not AVX2's. */
+/* Compilers select NEON's and AVX-512's blend instruction for this expression, but not AVX2's. */
 #define HF_CHOOSE(mask, a, b) (((mask) & (a)) | (~(mask) & (b)))
 
 #define ROUTE_TILE hf_route_tile_f32_vector
@@ -133,7 +133,7 @@ typedef int64_t hf_i64x8 __attribute__((vector_size(64)));
 #endif /* HF_X86 */
 #endif /* HF_VECTORS */
 
-/* Returns what routes tiles on a path, or NULL on the plain one. */
+/* Returns the function that routes tiles on a path; NULL on the plain path. */
 static hf_router hf_tile_router(int path, int itemsize, int fern) {
 #if HF_X86
     if (path == HF_PATH_AVX512 && fern) return itemsize == 4 ? hf_route_fern_f32_avx512 : hf_route_fern_f64_avx512;
@@ -152,7 +152,7 @@ static hf_router hf_tile_router(int path, int itemsize, int fern) {
     return NULL;
 }
 
-/* Returns what routes a row in several trees on a path, or NULL on the plain one. */
+/* Returns the function that routes one row in several trees on a path; NULL on the plain path. */
 static hf_router hf_row_router(int path, int itemsize) {
 #if HF_X86
     if (path >= HF_PATH_AVX2) return itemsize == 4 ? hf_route_row_f32_avx2 : hf_route_row_f64_avx2;

@@ -1,20 +1,20 @@
-/* Vector bodies of Lay et al. 2018, Alg. 3, for one element type and one vector width. simd/route.h sets
+/* Vector bodies of Lay et al. 2018, Alg. 3, for one element type and one vector width. simd/route.h defines
 
    ROUTE_TILE, ROUTE_ROW, ROUTE_FERN   names of the functions
-   FINISH                              name of what the first two share
+   FINISH                              name of the function that the first two share
    REAL, WORD                          the element, and the integer of its size
-   REALS, WORDS, INTS                  vectors of BYTES of them, and as many int32
-   BYTES, CODE                         width of a vector; the instructions that the compiler may use
+   REALS, WORDS, INTS                  vectors of BYTES / sizeof(REAL) REALs, WORDs and int32
+   BYTES, CODE                         width of a vector; the instruction set for the compiler
    CHOOSE(m, a, b)                     a where the mask m is all ones, b where it is 0 */
 
 #define LANES ((int)(BYTES / sizeof(REAL)))
 #define VECTORS (HF_WALKS / LANES)
 #define MAGNITUDE ((WORD)(((uint64_t)1 << (8 * sizeof(REAL) - 1)) - 1))
 
-/* Strictly closer: on equal margins the vertex nearest the root stays. */
+/* Strict comparison: of equal margins, the one nearest the root is kept. */
 #define CLOSER(r, s) ((WORDS)((REALS)((WORDS)(r) & MAGNITUDE) < (REALS)((WORDS)(s) & MAGNITUDE)))
 
-/* Keeps the margin of least magnitude of vector i, and the level where it was met. */
+/* Updates the least margin of vector i, and its level. */
 #define MEET(r, number)                                                                 \
     do {                                                                                \
         const WORDS closer_ = CLOSER(r, lowest[i]);                                     \
@@ -22,14 +22,14 @@
         met[i] = CHOOSE(closer_, (WORDS){0} + (WORD)(number), met[i]);                  \
     } while (0)
 
-/* Feature of decision v, of the samples of vector i of a tile. */
+/* The feature of decision v for the samples of vector i of a tile. */
 #define COLUMN(v) (*(const REALS *)(x + ((ptrdiff_t)features[v] << HF_TILE_SHIFT) + i * LANES))
 
 #if BYTES < 64
-/* Compares the margins of HF_WALKS walks from level `start` on, and writes what the walks end with.
+/* Compares the margins of HF_WALKS walks from level `start` on, and writes the results of the walks.
 
-   margins  IN of each level and walk
-   at       IN the heap numbers of the leaves
+   margins      IN of each level and walk
+   at           IN the heap indices of the leaves
    lowest, met  IN the least margin above level `start`, and its level */
 CODE HF_INLINE void FINISH(
     const int depth, int start, const REAL (*margins)[HF_WALKS], const WORD *at, REALS *lowest, WORDS *met,
@@ -41,7 +41,7 @@ CODE HF_INLINE void FINISH(
             MEET(r, level);
         }
     for (i = 0; i < VECTORS; ++i) {
-        /* A vertex of the path is its end, some levels up: half of it each, counted from 1. */
+        /* With heap indices counted from 1, the ancestor k levels up is the index shifted right by k. */
         const WORDS end = *(const WORDS *)(at + i * LANES);
         const WORDS nearest = ((end + 1) >> (depth - met[i])) - 1, number = end + 1 - ((WORD)1 << depth);
         *(REALS *)(margin + i * LANES) = lowest[i];
@@ -50,9 +50,9 @@ CODE HF_INLINE void FINISH(
     }
 }
 
-/* Routes the HF_TILE samples of a tile in one tree, HF_WALKS side by side, as each waits for its loads. The first two
-   levels are vectors of candidates. Below no two samples need be at one vertex: each goes down alone and leaves its
-   margins, which are compared as vectors afterwards. */
+/* Routes the HF_TILE samples of a tile in one tree, HF_WALKS side by side to hide the latency of loads. The first two
+   levels are vectors of candidates. Below, samples are at different vertices: each walks alone and stores its margins,
+   which are compared as vectors afterwards. */
 CODE static void ROUTE_TILE(const hf_trees *tree, const void *tile, int32_t *leaf, void *margin, int32_t *vertex) {
     HF_COUNT("hinge", __func__);
     const REAL *t = (const REAL *)tree->thresholds;
@@ -67,7 +67,7 @@ CODE static void ROUTE_TILE(const hf_trees *tree, const void *tile, int32_t *lea
         REALS lowest[VECTORS];
         int i, u, level;
         for (i = 0; i < VECTORS; ++i) {
-            /* A mask is -1: subtracting it adds 1. */
+            /* A true lane of a comparison is -1: subtracting it adds 1. */
             WORDS place;
             lowest[i] = COLUMN(0) - t[0];
             met[i] = (WORDS){0};
@@ -92,8 +92,8 @@ CODE static void ROUTE_TILE(const hf_trees *tree, const void *tile, int32_t *lea
     }
 }
 
-/* Routes a sample, whose row is x, in `count` trees side by side. Walks beyond the last tree are in that tree; their
-   results are not used. */
+/* Routes one sample in `count` trees side by side. Walks beyond the last tree repeat that tree; their results are not
+   used. */
 CODE static void ROUTE_ROW(const hf_trees *trees, const void *row, int32_t *leaf, void *margin, int32_t *vertex) {
     HF_COUNT("hinge", __func__);
     const REAL *x = (const REAL *)row, *t = (const REAL *)trees->thresholds;
@@ -122,8 +122,8 @@ CODE static void ROUTE_ROW(const hf_trees *trees, const void *row, int32_t *leaf
 }
 #endif
 
-/* Routes the HF_TILE samples of a tile in one fern. The decisions of a level are the same for all samples: a column of
-   the tile each. */
+/* Routes the HF_TILE samples of a tile in one fern. A level has the same decision for all samples, so it reads one
+   column of the tile. */
 CODE static void ROUTE_FERN(const hf_trees *fern, const void *tile, int32_t *leaf, void *margin, int32_t *vertex) {
     HF_COUNT("hinge", __func__);
     const REAL *t = (const REAL *)fern->thresholds;

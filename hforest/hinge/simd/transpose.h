@@ -1,4 +1,4 @@
-/* Transposes arrays of words of four bytes: a square of 4 x 4 words is four vectors, shuffled twice.
+/* Transposes arrays of 4-byte words: a square of 4 x 4 words is four vectors, shuffled twice.
 
        a0 a1 a2 a3      a0 c0 a1 c1      a0 b0 c0 d0
        b0 b1 b2 b3  ->  a2 c2 a3 c3  ->  a1 b1 c1 d1
@@ -37,15 +37,15 @@ HF_INLINE void hf_transpose_square(const int32_t *in, ptrdiff_t in_step, int32_t
     for (i = 0; i < 4; ++i) memcpy(out + i * out_step, &a[i], sizeof a[i]);
 }
 
-/* Writes out[c * out_step + r] = in[r * in_step + c] for r < n_rows and c < n_columns, both multiples of 4. Sixteen
-   columns at a time: a cache line of each row. */
+/* Writes out[c * out_step + r] = in[r * in_step + c] for r < n_rows and c < n_columns, both multiples of 4. It takes
+   sixteen columns at a time: one cache line of each row. */
 static void hf_transpose(
     const int32_t *in, ptrdiff_t in_step, ptrdiff_t n_rows, ptrdiff_t n_columns, int32_t *out, ptrdiff_t out_step) {
     HF_COUNT("hinge", __func__);
     for (ptrdiff_t first = 0; first < n_columns; first += 16) {
         const ptrdiff_t last = first + 16 < n_columns ? first + 16 : n_columns;
         for (ptrdiff_t r = 0; r < n_rows; r += 4) {
-            /* Rows may lie pages apart, where no processor prefetches them by itself. */
+            /* Rows may be pages apart, a stride that hardware does not prefetch. */
             if (r + 36 <= n_rows)
                 for (int i = 0; i < 4; ++i) HF_PREFETCH(in + (r + 32 + i) * in_step + first);
             for (ptrdiff_t c = first; c < last; c += 4)
@@ -55,7 +55,7 @@ static void hf_transpose(
 }
 
 #else
-/* Never called: such a build has the plain path alone. */
+/* Never called: this build has only the plain path. */
 static void hf_transpose(
     const int32_t *in, ptrdiff_t in_step, ptrdiff_t n_rows, ptrdiff_t n_columns, int32_t *out, ptrdiff_t out_step) {
     (void)in, (void)in_step, (void)n_rows, (void)n_columns, (void)out, (void)out_step;

@@ -1,5 +1,5 @@
-/* What a sample leaves in the gradients of its leaf and its vertex, by AVX2; the bits are those of gradients.pyx. The
-   eight partial sums of w . G are the lanes of two vectors; each element of a leaf's sums is by itself. */
+/* The contributions of a sample to the gradients of its leaf and its vertex, by AVX2, bit-identical to gradients.pyx.
+   The eight partial sums of w . G are the lanes of two vectors; the elements of a leaf's sums are independent. */
 #ifndef HFOREST_HINGE_SIMD_VISIT_H
 #define HFOREST_HINGE_SIMD_VISIT_H
 #include <math.h>
@@ -9,7 +9,7 @@
 #include "hinge/visits.h"
 
 typedef struct {
-    /* gradients.pyx has both, visit_samples and take_row; of one output, `visit` takes neighbouring gradients alone. */
+    /* visit_samples and take_row of gradients.pyx; with one output, `visit` requires contiguous gradients. */
     void (*visit)(const hf_visits *a, void *slope);
     void (*take)(double *total, ptrdiff_t n, double divisor, void *row);
 } hf_visitor;
@@ -35,7 +35,7 @@ static const hf_i64 hf_signs = {INT64_MIN, INT64_MIN, INT64_MIN, INT64_MIN};
 #include "hinge/simd/visit_body.h"
 #endif
 
-/* Returns the bodies of a path, or NULL where it has none. */
+/* Returns the functions of a path, or NULL if it has none. */
 static const hf_visitor *hf_visitor_of(int path, int itemsize) {
 #if HF_X86
     static const hf_visitor f32 = {hf_visit_f32_avx2, hf_take_f32_avx2}, f64 = {hf_visit_f64_avx2, hf_take_f64_avx2};

@@ -1,4 +1,4 @@
-/* The visits of one tree's samples; included by simd/visit.h once for each type, which defines
+/* Visits the samples of one tree. simd/visit.h includes this once per element type, and defines
 
    REAL           float or double
    NAME(what)     name of a function
@@ -6,13 +6,13 @@
    TWO(from)      the two REALs at an address as doubles, and two zeros
    NARROW(to, v)  writes four doubles as REALs */
 
-/* Returns s with the sign of r, and 0 where r is 0. */
+/* Returns sgn(r) s, with sgn(0) = 0. */
 HF_AVX2_CODE HF_INLINE hf_f64 NAME(slopes)(hf_f64 s, hf_f64 r) {
     const hf_i64 sign = (hf_i64)r & hf_signs;
     return (hf_f64)(((hf_i64)s ^ sign) & (hf_i64)(r != 0));
 }
 
-/* One output, of which neighbouring samples have neighbouring gradients. */
+/* One output, with the gradients of the samples contiguous. */
 HF_AVX2_CODE static void NAME(visit_single)(const hf_visits *a, REAL *slope) {
     const ptrdiff_t n = a->n;
     const int32_t *leaf = a->leaf, *next = a->next_leaf;
@@ -27,7 +27,7 @@ HF_AVX2_CODE static void NAME(visit_single)(const hf_visits *a, REAL *slope) {
         const hf_f64 r = WIDENED(margin + i), by = WIDENED(g + i);
         const hf_f64 of = {w[leaf[i]], w[leaf[i + 1]], w[leaf[i + 2]], w[leaf[i + 3]]};
         const hf_f64 size = (hf_f64)((hf_i64)r & ~hf_signs) * by;
-        /* The dot product of several outputs begins at +0, and so does this one. */
+        /* Adding +0 gives the sign of zero that a dot product of several outputs has. */
         hf_f64 s = of * by + 0.0;
         if (divisor != 1) s /= divisor;
         NARROW(slope + i, NAME(slopes)(s, r));
@@ -65,7 +65,7 @@ HF_AVX2_CODE static void NAME(visit)(const hf_visits *a, void *slope_) {
         const ptrdiff_t first = leaf[n] * n_outputs;
         const REAL *w = weights + first;
         double *total = totals + first;
-        /* Element k is added to lane k mod 8: of two vectors, or of more where the elements after the fours are. */
+        /* Element k is added to lane k mod 8: lanes 0 to 3 are `low`, 4 to 7 `high`; `more` has the last 1 to 3. */
         hf_f64 low = {0}, high = {0};
         ptrdiff_t k = 0;
         for (; k + 8 <= fours; k += 8) {
@@ -82,7 +82,7 @@ HF_AVX2_CODE static void NAME(visit)(const hf_visits *a, void *slope_) {
             k += 4;
         }
         if (two | one) {
-            /* Zeros change no sum: none is -0. */
+            /* Adding 0 changes no sum: no sum is -0. */
             hf_f64 more = {0};
             if (two) {
                 const hf_f64 by = TWO(g + k);

@@ -1,10 +1,9 @@
-/* Soft routing of one tile: ROW samples through one tree. Included once for each dtype and vector path by
-   tiles.h, which defines REAL, BITS and INTS (the integers of that width), LANES (numbers of a vector),
-   CODE (the target attribute), T(name), the constants of exp, and TILES, the name of the table of functions at the end.
+/* Soft routing of one tile: ROW samples through one tree. tiles.h includes this once per dtype and vector path, and
+   defines REAL, BITS and INTS (the integers of that width), LANES (elements of a vector), CODE (the target attribute),
+   T(name), the constants of exp, and TILES, the name of the table of functions at the end.
 
-   A tile is transposed: row i holds vertex or leaf i for all its samples, 64 bytes, aligned. Every number
-   belongs to one sample and sees the same operations in the same order whatever LANES is, so all paths
-   give the same bits. */
+   A tile is transposed: row i holds vertex or leaf i for all its samples, 64 bytes, aligned. Each element belongs to
+   one sample and undergoes the same operations in the same order for every LANES, so all paths are bit-identical. */
 
 #define VECTORS (ROW / LANES)
 
@@ -36,7 +35,7 @@ CODE HF_INLINE T(vec) T(as_real)(T(bits) a) {
     return b;
 }
 
-/* All ones where a < b. */
+/* Returns all ones in lanes where a < b. */
 CODE HF_INLINE T(bits) T(less)(T(vec) a, T(vec) b) {
 #if LANES == 1
     return a < b ? ~(BITS)0 : 0;
@@ -45,10 +44,9 @@ CODE HF_INLINE T(bits) T(less)(T(vec) a, T(vec) b) {
 #endif
 }
 
-/* exp(-|f|) = 2**n exp(r) with n an integer, |r| <= log(2) / 2 and exp(r) = 1 + r + r**2 q(r) (docs/neural.md);
-   n is rounded by adding a number whose last place is 1, and goes into the exponent as its low bits. LN2_HIGH has
-   so few bits that n * LN2_HIGH is exact. From EXP_LIMIT on the result would leave the normal numbers: it is 0,
-   whatever came before. */
+/* exp(-|f|) = 2**n exp(r) with an integer n, |r| <= log(2) / 2 and exp(r) = 1 + r + r**2 q(r) (docs/neural.md). n is
+   rounded by adding a number whose last place is 1; its low bits are added to the exponent. LN2_HIGH has so few bits
+   that n * LN2_HIGH is exact. From EXP_LIMIT on, the result would leave the normal numbers and is set to 0. */
 CODE HF_INLINE T(vec) T(decay)(T(vec) f) {
     static const REAL q[] = EXP_COEFFICIENTS;
     const T(bits) sign = (T(bits)){0} + ((BITS)1 << (8 * sizeof(REAL) - 1));
@@ -66,7 +64,7 @@ CODE HF_INLINE T(vec) T(decay)(T(vec) f) {
     return T(as_real)((T(as_bits)(p) + exponent) & inside);
 }
 
-/* d = sigmoid(f) and c = 1 - d = sigmoid(-f), each to a few units in its last place, from e = exp(-|f|). */
+/* Writes d = sigmoid(f) and c = 1 - d = sigmoid(-f), each to a few units in the last place, from e = exp(-|f|). */
 CODE HF_INLINE void T(decide)(T(vec) f, T(vec) e, T(vec) *d, T(vec) *c) {
     const T(bits) negative = (T(bits))((T(ints))T(as_bits)(f) >> (8 * sizeof(REAL) - 1));
     const T(vec) one = T(all)(1), big = one / (one + e), small = e * big;
@@ -119,9 +117,9 @@ CODE HF_INLINE void T(transpose)(T(vec) *a) {
 #undef HF_LOW
 #undef HF_HIGH
 
-/* Writes the decision functions of n vertices of ROW samples (by `index` if it is not NULL) to n rows f of the tile
-   and exp(-|f|) to rows e. Prefetches `later`, if it is not NULL, for writing. The divisions, which depend on exp, have
-   a loop of their own (`descend`): the chain of operations of a row would be longer than the reorder buffer. */
+/* Writes the decision functions of n vertices (by `index` if it is not NULL) of ROW samples to n rows f of the tile,
+   and exp(-|f|) to rows e. Prefetches `later` for writing if it is not NULL. The divisions, which depend on exp, are in
+   a separate loop (`descend`): the chain of operations of a row would be longer than the reorder buffer. */
 CODE static void T(fill)(
     const REAL *const *samples, const int32_t *index, ptrdiff_t n, REAL *f, REAL *e, REAL *const *later) {
     T(vec) a[LANES];
@@ -150,8 +148,8 @@ CODE static void T(fill)(
     }
 }
 
-/* Writes the n rows of `tile` back to the rows of the first `count` samples, multiplied by `scale` of each sample if it
-   is not NULL. With `index` the numbers are added to those in place. */
+/* Writes the n rows of `tile` to the rows of the first `count` samples, multiplied by each sample's `scale` if it is
+   not NULL. With `index`, adds to the rows instead. */
 CODE static void T(spread)(
     const REAL *tile, const int32_t *index, ptrdiff_t n, int count, const REAL *scale, REAL *const *samples) {
     T(vec) a[LANES];
@@ -184,8 +182,8 @@ CODE static void T(spread)(
     }
 }
 
-/* Writes mu of every vertex and leaf, in heap order, from the f and e that `fill` wrote; e may be the last n_vertices
-   rows of mu. With `keep`, d = sigmoid(f) replaces f and c = 1 - d replaces e. */
+/* Writes mu of every vertex and leaf, in heap order, from the f and e that `fill` wrote; e may occupy the last
+   n_vertices rows of mu. With `keep`, d = sigmoid(f) replaces f and c = 1 - d replaces e. */
 CODE HF_INLINE void T(descend)(ptrdiff_t n_vertices, REAL *f, REAL *e, REAL *mu, const int keep) {
     T(vec) d, c, m;
     ptrdiff_t i;
@@ -212,8 +210,8 @@ CODE static HF_APART void T(reach_and_keep)(ptrdiff_t n_vertices, REAL *d, REAL 
     T(descend)(n_vertices, d, c, mu, 1);
 }
 
-/* Vertex i, LANES samples from u: w[i] = the sum of the children's w, each times `left` or `right`; d w_right - c w_left
-   replaces d. */
+/* For vertex i and LANES samples from u on: sets w[i] to the sum of its children's w, multiplied by `left` and `right`;
+   and replaces d by d w_right - c w_left. */
 CODE HF_INLINE void T(join)(ptrdiff_t i, int u, REAL *d, const REAL *c, REAL *w, T(vec) left, T(vec) right) {
     left *= T(load)(w + (2 * i + 1) * ROW + u);
     right *= T(load)(w + (2 * i + 2) * ROW + u);
@@ -221,13 +219,13 @@ CODE HF_INLINE void T(join)(ptrdiff_t i, int u, REAL *d, const REAL *c, REAL *w,
     T(store)(w + i * ROW + u, left + right);
 }
 
-/* Calls `join` for every vertex, from the leaves' rows of w upwards. */
+/* Calls `join` for every vertex, from the leaves up. */
 CODE static HF_APART void T(ascend)(ptrdiff_t n_vertices, REAL *d, const REAL *c, REAL *w) {
     for (ptrdiff_t i = n_vertices - 1; i >= 0; --i)
         for (int u = 0; u < ROW; u += LANES) T(join)(i, u, d, c, w, T(all)(1), T(all)(1));
 }
 
-/* As `ascend`, after each leaf's row of w was multiplied by leaves[l, label] of each sample. */
+/* Does the work of `ascend` after multiplying each leaf's row of w by leaves[l, label] of each sample. */
 CODE static HF_APART void T(ascend_labels)(
     ptrdiff_t n_vertices, const REAL *leaves, ptrdiff_t n_classes, const int32_t *labels, REAL *d, const REAL *c,
     REAL *w) {
@@ -249,7 +247,7 @@ CODE static HF_APART void T(ascend_labels)(
     T(ascend)(n_vertices, d, c, w);
 }
 
-/* w[l] *= sum over k of leaves[l, k] grad[k], for each sample. */
+/* Multiplies w[l] by the sum over k of leaves[l, k] grad[k], for each sample. */
 CODE static void T(leaf_products)(
     const REAL *leaves, ptrdiff_t n_leaves, ptrdiff_t n_classes, const REAL *grad, REAL *w) {
     T(vec) sum;
@@ -266,7 +264,7 @@ CODE static void T(leaf_products)(
 /* Adds the lanes of a vector to float64 sums. */
 CODE HF_INLINE void T(add_lanes)(T(vec) a, double *total) {
 #if LANES > 1 && !defined(__clang__)
-    /* Written as a loop, GCC converts number by number. */
+    /* GCC converts a loop element by element. */
     typedef double wide __attribute__((vector_size(LANES * sizeof(double)), aligned(sizeof(double)), may_alias));
     *(wide *)total += __builtin_convertvector(a, wide);
 #else
@@ -277,7 +275,7 @@ CODE HF_INLINE void T(add_lanes)(T(vec) a, double *total) {
 #endif
 }
 
-/* total[k] += sum over l of mu[l] leaves[l, k] for n <= CLASSES classes. */
+/* Adds the sum over l of mu[l] leaves[l, k] to total[k], for n <= CLASSES classes. */
 CODE HF_INLINE void T(some_outputs)(
     const REAL *mu, const REAL *leaves, ptrdiff_t n_leaves, ptrdiff_t n_classes, const int n, double *total) {
     T(vec) sum[CLASSES], m;
@@ -315,8 +313,8 @@ CODE static void T(outputs)(
     }
 }
 
-/* total[l] += column[l] * sum over samples of mu[l] * weight. The ROW numbers of a leaf are added pairwise, in one order
-   on every path. */
+/* Adds column[l] times the sum over samples of mu[l] * weight to total[l]. The ROW elements of a leaf are added
+   pairwise, in the same order on every path. */
 CODE static void T(posteriors)(
     const REAL *mu, const REAL *weight, const REAL *column, ptrdiff_t n_leaves, double *total) {
     T(vec) a[LANES], sum[ROW];
@@ -343,7 +341,7 @@ CODE static void T(posteriors)(
     }
 }
 
-/* p[s] = sum over l of mu[l] column[l], in blocks of LEAVES in this dtype, then in float64. */
+/* Writes p[s] = sum over l of mu[l] column[l], summed over blocks of LEAVES in this dtype, then in float64. */
 CODE static void T(likelihoods)(const REAL *mu, const REAL *column, ptrdiff_t n_leaves, double *p) {
     T(vec) even, odd;
     ptrdiff_t block, last, l;
@@ -352,7 +350,7 @@ CODE static void T(likelihoods)(const REAL *mu, const REAL *column, ptrdiff_t n_
     for (block = 0; block < n_leaves; block += LEAVES) {
         last = block + LEAVES < n_leaves ? block + LEAVES : n_leaves;
         for (u = 0; u < ROW; u += LANES) {
-            /* Two sums, so that additions do not depend on the one before; n_leaves is even. */
+            /* Two independent chains of additions; n_leaves is even. */
             even = odd = T(all)(0);
             for (l = block; l < last; l += 2) {
                 even += T(load)(mu + l * ROW + u) * T(all)(column[l]);
@@ -370,8 +368,8 @@ CODE static void T(multiply)(void *a, ptrdiff_t n, double factor) {
 
 /* -------------------------------------------------------------------------------------------- tiles */
 
-/* rows[s] = address of the decision functions of tree m for sample first + s (for order[first + s], if `order` is not
-   NULL); lanes beyond `count` read the first sample again. */
+/* Writes to rows[s] the address of the decision functions of tree m for sample first + s, or for order[first + s] if
+   `order` is not NULL. Lanes beyond `count` read the first sample again. */
 CODE static void T(samples)(
     const hf_forest *a, const int32_t *order, ptrdiff_t first, int count, ptrdiff_t m, const REAL **rows) {
     for (int s = 0; s < ROW; ++s) {
@@ -380,7 +378,7 @@ CODE static void T(samples)(
     }
 }
 
-/* As `samples`, for the rows of grad_f. */
+/* Does the same as `samples` for the rows of grad_f. */
 CODE static void T(targets)(const hf_forest *a, REAL *grad_f, ptrdiff_t first, int count, ptrdiff_t m, REAL **rows) {
     for (int s = 0; s < ROW; ++s)
         rows[s] = grad_f + (first + (s < count ? s : 0)) * a->n_functions + (a->index ? 0 : m * a->n_vertices);
@@ -399,7 +397,7 @@ CODE static HF_APART void T(route_tile)(
     T(spread)(mu + v * ROW, NULL, n_leaves, count, NULL, to);
 }
 
-/* Writes the means of sums over trees. */
+/* Writes the sums over trees divided by the number of trees. */
 CODE static void T(means)(const hf_forest *a, const double *total, ptrdiff_t first, int count, void *p) {
     for (int s = 0; s < count; ++s)
         for (ptrdiff_t k = 0; k < a->n_classes; ++k)
@@ -424,9 +422,9 @@ CODE static HF_APART void T(forward_tile)(
     T(means)(a, total, first, count, p);
 }
 
-/* Fast part of the gradient by labels. likelihood[m, s] = P of tree m. Where P of a tree is too small for plain
-   products, its gradient is 0 if each tree has a loss of its own, and undefined otherwise. If p is not NULL it takes
-   what `forward_tile` gives, with `total` as workspace for the sums. */
+/* Writes the part of the labels' gradient that plain products yield. likelihood[m, s] = P of tree m. If P of a tree is
+   too small for plain products, its gradient is 0 if each tree has a loss of its own, and undefined otherwise. If p is
+   not NULL, it receives the result of `forward_tile`, with `total` as workspace for the sums. */
 CODE static HF_APART void T(labels_tile)(
     const hf_forest *a, const int32_t *y, int forest, ptrdiff_t first, int count, unsigned char *workspace,
     double *likelihood, double *total, void *grad, void *p) {
@@ -460,7 +458,7 @@ CODE static HF_APART void T(labels_tile)(
     if (p) T(means)(a, total, first, count, p);
 }
 
-/* The gradient by any loss's gradient grad_p (n_samples, n_classes). */
+/* Writes the gradient of any loss, from its gradient grad_p (n_samples, n_classes) with respect to p. */
 CODE static HF_APART void T(outputs_tile)(
     const hf_forest *a, const void *by_p, ptrdiff_t first, int count, unsigned char *workspace, void *by_f) {
     HF_COUNT("neural", __func__);
@@ -474,7 +472,7 @@ CODE static HF_APART void T(outputs_tile)(
     if (a->index) memset(grad_f + first * a->n_functions, 0, count * a->n_functions * sizeof *grad_f);
     for (k = 0; k < n_classes; ++k)
         for (s = 0; s < ROW; ++s) grad[k * ROW + s] = grad_p[(first + (s < count ? s : 0)) * n_classes + k];
-    /* The output grows with f on the left side: the opposite of the sign in `ascend`. */
+    /* The output increases with f on the left side, opposite to the sign in `ascend`. */
     for (s = 0; s < ROW; ++s) scale[s] = (REAL)(-1.0 / (double)a->n_trees);
     for (m = 0; m < a->n_trees; ++m) {
         if (hf_stopped_after(a->watch, &n_steps, v * ROW)) return;
@@ -489,10 +487,9 @@ CODE static HF_APART void T(outputs_tile)(
     }
 }
 
-/* Weighted posteriors of tree m's leaves for samples of one class, up to ROW of them: column (n_leaves) is the
-   leaves' probability of that class. Samples whose P is too small keep their likelihood in p and add
-   nothing. Where there is `memory`, mu of the leaves is put there the first time and taken from there
-   afterwards. */
+/* Adds the weighted posteriors of tree m's leaves for up to ROW samples of one class, whose probabilities in the leaves
+   are `column` (n_leaves,). Samples whose P is too small write their likelihood to p and add nothing. If `memory` is
+   not NULL, mu of the leaves is stored there the first time and read afterwards. */
 CODE static HF_APART void T(expect_tile)(
     const hf_forest *a, const int32_t *order, int count, ptrdiff_t m, const void *class_column,
     unsigned char *workspace, void *memory, int first_time, double *p, double *total) {

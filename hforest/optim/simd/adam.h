@@ -1,5 +1,4 @@
-/* Adam's step and missed steps for vectors, a table for each dtype and width; adam_step.pxd has them number by
-   number. */
+/* Adam's step and missed steps for vectors: a table for each dtype and width. adam_step.pxd has the scalar versions. */
 #ifndef HFOREST_OPTIM_SIMD_ADAM_H
 #define HFOREST_OPTIM_SIMD_ADAM_H
 #include <float.h>
@@ -92,7 +91,7 @@
 #undef LARGEST
 #endif
 
-/* Returns the bodies of a dtype and a vector path, or NULL where the path has none. */
+/* Returns the functions of a dtype and a vector path; NULL if the path has none. */
 static const hf_adam_bodies *hf_adam_bodies_of(int single, int path) {
 #if HF_X86
     if (path == HF_PATH_AVX512) return single ? &hf_adam_f32_avx512 : &hf_adam_f64_avx512;

@@ -1,20 +1,20 @@
-/* Adam over vectors of numbers; included by simd/adam.h once for each dtype and width, which define
+/* Adam over vectors of elements. simd/adam.h includes this once per dtype and width, and defines
 
    BODIES            name of the table of functions at the end
    STEP, PASS        names of the functions
-   REAL, BITS        a number, and the integer of its size
-   BYTES             of a vector
-   CODE              which instructions the compiler may take
+   REAL, BITS        an element, and the integer of its size
+   BYTES             size of a vector
+   CODE              the instruction set for the compiler
    ROOT(a)           the square roots of a vector
    LEAST, LARGEST    the smallest normal and the largest number
 
-   Every operation is one rounding in REAL, in the order of adam_step.pxd: all paths give the same bits. Numbers after
-   the last whole vector pass through a vector filled up with zeros. */
+   Every operation is one rounding in REAL, in the order of adam_step.pxd, so all paths are bit-identical. Elements
+   after the last whole vector are processed in a vector filled up with zeros. */
 
 #define LANES ((ptrdiff_t)(BYTES / sizeof(REAL)))
 #define ALL(a) ((REAL)(a) - (VEC){0})
 #define FLUSH(a) ((VEC)((MASK)(a) & ~((MASK)((a) < ALL(LEAST)) & (MASK)((a) > ALL(-LEAST)))))
-/* Read and write `count` lanes; all of them at once. */
+/* Read and write the first `count` lanes; all lanes in one access. */
 #define READ(a, from)                                                      \
     if (count == LANES) memcpy(&(a), from, BYTES);                         \
     else for (ptrdiff_t l = (a = (VEC){0}, 0); l < count; ++l) a[l] = (from)[l]

@@ -1,1 +1,1 @@
-"""Hinge forests over workers: trees on several workers, or gradients of parts of a batch."""
+"""Hinge forests on several workers, which hold parts of the trees or parts of a batch."""

@@ -1,4 +1,4 @@
-"""Chunks of trees, and sums over chunks whose bits do not depend on who owns which chunk.
+"""Chunks of trees, and sums over chunks that are bit-identical for any assignment of chunks to workers.
 
 Partial sums are added in a fixed binary tree. Of 5 chunks worker 0 owns two and sends one sum, worker 1 owns
 three and sends two::
@@ -10,7 +10,7 @@ three and sends two::
               | worker 0 |    |   worker 1   |
               sends (1, 0)    sends (1, 1), (0, 4)
 
-A node without a right child is its left child.
+A node without a right child has the sum of its left child.
 """
 
 from collections.abc import Sequence
@@ -23,21 +23,21 @@ from ...core.aliases import FloatArray
 from ..rows.communicators import Communicator, as_communicator
 
 N_CHUNKS = 16
-"""Chunks of a forest by default."""
+"""Default number of chunks of a forest."""
 
 Sums: TypeAlias = dict[tuple[int, int], FloatArray]
-"""Of some nodes the sum of their chunks, by (level, number)."""
+"""Sums of the chunks of nodes, by (level, number)."""
 
 
 def number_of_chunks(n_chunks: int | None, n_trees: int) -> int:
-    """Returns the number of chunks; by default 16, or as many as there are trees."""
+    """Returns the number of chunks; by default 16, but at most n_trees."""
     if n_chunks is None:
         return min(N_CHUNKS, n_trees)
     return check.integer("n_chunks", n_chunks, 1, n_trees)
 
 
 def first_tree(chunk: int, n_chunks: int, n_trees: int) -> int:
-    """Returns the first tree of a chunk; chunks differ by one tree at most."""
+    """Returns the first tree of a chunk; sizes of chunks differ by at most one tree."""
     return n_trees * chunk // n_chunks
 
 
@@ -106,7 +106,7 @@ def top(n_chunks: int) -> tuple[int, int]:
 
 
 def total(sums: Sums, node: tuple[int, int], n_chunks: int) -> FloatArray:
-    """Returns the sum of a node's chunks: of its two children, where `sums` has not the node itself."""
+    """Returns the sum of a node's chunks: from `sums`, or by adding the sums of its two children."""
     if node in sums:
         return sums[node]
     level, number = node[0] - 1, 2 * node[1]
@@ -117,12 +117,12 @@ def total(sums: Sums, node: tuple[int, int], n_chunks: int) -> FloatArray:
 
 
 def node_sums(parts: Sequence[FloatArray], chunks: range, n_chunks: int) -> Sums:
-    """Returns what a worker sends: the sums of its largest nodes, from one array for each of its chunks."""
+    """Returns the sums that a worker sends, those of its largest nodes, from one array per chunk."""
     leaves = {(0, c): a for c, a in zip(chunks, parts, strict=True)}
     return {node: total(leaves, node, n_chunks) for node in nodes(chunks, n_chunks)}
 
 
 def joined(of_workers: Sequence[Sums], n_chunks: int) -> FloatArray:
-    """Returns the sum of all chunks from what all workers sent, as a new array."""
+    """Returns the sum of all chunks as a new array, from the sums that all workers sent."""
     sums = {node: a for part in of_workers for node, a in part.items()}
     return np.array(total(sums, top(n_chunks), n_chunks))

@@ -1,4 +1,4 @@
-"""Gradients of batches that lie on several workers, each of which has the whole model."""
+"""Gradients of batches that are divided among workers, each of which has the whole model."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -30,29 +30,29 @@ def gather_gradients(
     Returns
     -------
     list
-        For each parameter an array, or a RowGradient whose rows are those that some part has.
+        For each parameter an array, or a RowGradient with every row that occurs in a part.
 
     Raises
     ------
     TypeError, ValueError, IndexError
         Gradients of another kind, dtype or shape; numbers that are not finite; rows not ascending; gradients
-        whose number, kinds, dtypes or shapes differ between parts or workers. What is wrong on one worker is
+        whose number, kinds, dtypes or shapes differ between parts or workers. An error on one worker is
         raised on all, with its number.
     RuntimeError
-        A worker ended, or does not answer: as the communicator says.
+        A worker ended or does not answer; the text is that of the communicator.
 
     Notes
     -----
     Sums run in float64 in the order of the workers and of their parts, and are rounded once to the dtype of
-    the gradients. The bits depend on how the batch is divided into parts: with one part per worker on the
-    number of workers; with fixed parts, of which workers have neighbouring ones in the order of their ranks,
-    they do not. The loss is to be divided by the samples of the whole batch, not of a part.
+    the gradients. The bits depend on the division of the batch into parts. With one part per worker they
+    depend on the number of workers. With fixed parts they do not, if workers have consecutive parts in the
+    order of ranks. Divide the loss by the number of samples in the whole batch, not in a part.
 
     One message: every worker sends all of its gradients, a RowGradient with ``8 + itemsize n_outputs`` bytes
-    a row, and receives those of all others. Every worker then takes the same step of the optimiser:
-    `optim.adam` and `optim.adagrad` on arrays, their row forms on RowGradients. With Adam a
-    worker brings the rows that its own samples read up to date with `optim.adam_catch_up` and no others; all
-    workers still have the same bits after the step, as these rows are among those of the sum.
+    per row, and receives those of all others. Every worker then takes the same step of the optimiser:
+    `optim.adam` and `optim.adagrad` on arrays, their row forms on RowGradients. With Adam, a worker updates
+    only the rows that its own samples read, by `optim.adam_catch_up`. Parameters are still bit-identical on
+    all workers after the step, since the sum contains these rows.
 
     Examples
     --------
@@ -71,19 +71,19 @@ def gather_gradients(
 
     of_workers = Workers(as_communicator(comm)).collect(checked, ())
     every = [(rank, part) for rank, parts in enumerate(of_workers) for part in parts]
-    check.require(every, "shards", "a part on some worker", "none", "pass [gradients]")
+    check.require(every, "shards", "a part on at least one worker", "none", "pass [gradients]")
     first, description = every[0][0], _description(every[0][1])
     for rank, part in every:
         check.require(
             _description(part) == description, "shards", "gradients of the same parameters",
             f"{description} on worker {first} and {_description(part)} on worker {rank}",
-            "pass those of all parameters in one order",
+            "pass the gradients of all parameters in the same order",
         )  # fmt: skip
     return [_total(of_one) for of_one in zip(*(part for _, part in every), strict=True)]
 
 
 def check_rows(name: str, gradient: hinge.RowGradient, dtype: np.dtype, axes: check.Axes, n: int) -> None:
-    """Ascending rows below `n`, and of each its values, an array of these axes."""
+    """Checks that a row gradient has ascending rows below `n`, and values with these axes for each row."""
     rows, values = gradient
     check.same_device(**{f"{name}.rows": rows, f"{name}.values": values})
     sizes: check.Sizes = {}

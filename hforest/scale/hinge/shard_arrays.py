@@ -11,11 +11,11 @@ from ...core import check
 from ...core.aliases import Array, FloatArray
 
 EAGER = 2**10 - 1
-"""Vertices of the first ten levels, which `hinge.AdamState` says move at every step."""
+"""Number of vertices of the first ten levels, which move at every step (`hinge.AdamState`)."""
 
 
 def digest(a: FloatArray) -> str:
-    """Returns a text that differs where two workers' arrays do."""
+    """Returns dtype, shape and checksum of an array as text."""
     data: Any = np.ascontiguousarray(a).reshape(-1).view(np.uint8)
     return f"{a.dtype} {a.shape} with checksum {zlib.crc32(data):08x}"
 
@@ -31,12 +31,12 @@ def learned(whole: hinge.Parameters) -> dict[str, FloatArray]:
 
 
 def of_arrays(function: Callable[..., Array], *states: hinge.AdamState) -> hinge.AdamState:
-    """Applies a function to each array of some states; what is None remains so."""
+    """Returns a state of the results of a function on each array of some states; None stays None."""
     return hinge.AdamState._make(None if a[0] is None else function(*a) for a in zip(*states, strict=True))
 
 
 def check_forest(forest: hinge.Parameters, **words: Any) -> np.dtype:
-    """The checks of the functions of `hinge`, on no samples; arrays may have no trees."""
+    """Checks a forest as the functions of `hinge` do, without samples; arrays may have no trees."""
     check.on_cpu(**forest._asdict())
     check.same_device(**forest._asdict())
     dtype = check.floating("thresholds", forest.thresholds)
@@ -51,13 +51,13 @@ def check_forest(forest: hinge.Parameters, **words: Any) -> np.dtype:
 
 
 def check_settings(dtype: np.dtype, step: int, lr: float, betas: Mapping[str, Any]) -> None:
-    """The checks of `optim.adam`."""
+    """Checks settings as `optim.adam` does."""
     p, g, m, v = np.zeros((4, 1), dtype)
     optim.adam(p, g, m, v, step, lr, **betas)
 
 
 def check_state(whole: hinge.Parameters, state: hinge.AdamState, steps: int) -> None:
-    remedy = "pass that of HingeShards.adam_state"
+    remedy = "pass the state that HingeShards.adam_state returned"
     check.instance("state", state, hinge.AdamState, "an AdamState", remedy)
     parameters = learned(whole)
     for name, a in state._asdict().items():
@@ -71,13 +71,13 @@ def check_state(whole: hinge.Parameters, state: hinge.AdamState, steps: int) -> 
         check.array(f"state.{name}", a, check.INT64 if last else of.dtype, shape, {})
         if last and (a != steps).any():
             raise ValueError(
-                f"state.{name}: expected {steps} = steps in every row, got {int(a[a != steps][0])}; call "
-                "hinge.adam_sync before, and pass its step as steps"
+                f"state.{name}: expected steps = {steps} in every row, got {int(a[a != steps][0])}; call "
+                "hinge.adam_sync first, and pass its step as steps"
             )
 
 
 def zeros(whole: hinge.Parameters) -> hinge.AdamState:
-    """Returns the state before the first step; of no trees, too."""
+    """Returns the state before the first step; the number of trees may be 0."""
     state = hinge.adam_state(**learned(_some(whole)))
     return of_arrays(lambda a: a[: len(whole.weights)], state)
 
@@ -85,7 +85,7 @@ def zeros(whole: hinge.Parameters) -> hinge.AdamState:
 def row_gradient(
     parts: Sequence[hinge.RowGradient], starts: Sequence[int], param: FloatArray
 ) -> hinge.RowGradient:
-    """Returns the gradients of chunks of trees as one, at rows of all of a worker's trees."""
+    """Returns one gradient from those of chunks of trees; its rows number all trees of a worker."""
     if not parts:
         return hinge.RowGradient(np.zeros(0, np.int64), np.zeros((0, *param.shape[2:]), param.dtype))
     rows = [part.rows + start * param.shape[1] for part, start in zip(parts, starts, strict=True)]
@@ -106,7 +106,7 @@ def _move_all(
 
 
 def _by_row(a: FloatArray) -> FloatArray:
-    """Trees and their vertices or leaves as one axis, which row gradients number."""
+    """Returns a view whose first axis joins trees and vertices, or trees and leaves, as rows of gradients."""
     return a.reshape(-1, *a.shape[2:])
 
 
@@ -118,9 +118,9 @@ def move(
     step: int,
     settings: dict[str, Any],
 ) -> None:
-    """A step of Adam on the learned parameters, in place: leaves at touched rows, and all vertices.
+    """Takes a step of Adam on the learned parameters, in place: on touched leaves and on all vertices.
 
-    Where `lazy`, vertices below the tenth level move at touched rows.
+    With `lazy`, vertices below the tenth level move only at touched rows.
     """
     t, m, v = parameters["thresholds"], state.thresholds_m, state.thresholds_v
     last = state.thresholds_last

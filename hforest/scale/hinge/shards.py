@@ -1,4 +1,4 @@
-"""Hinge forests whose trees lie on several workers, trained with the bits of one worker."""
+"""Hinge forests whose trees are divided among workers; training is bit-identical to that on one worker."""
 
 import itertools
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from .shard_arrays import (
 
 
 class ShardRoute(NamedTuple):
-    """Where samples go in a worker's own trees, from `HingeShards.forward`."""
+    """The route of samples through a worker's own trees, from `HingeShards.forward`."""
 
     chunks: tuple[hinge.Route, ...]
     """A route for each of this worker's chunks of trees."""
@@ -41,7 +41,7 @@ class ShardGradients(NamedTuple):
     """The gradients of a worker's own trees, and that of the input, from `HingeShards.backward`."""
 
     x: FloatArray | None
-    """(n_samples, n_features), of the trees of all workers; None where it was not asked for."""
+    """(n_samples, n_features), summed over the trees of all workers; None without `input_gradient`."""
     thresholds: hinge.RowGradient
     """At touched rows of the flattened (tree, vertex) axis of this worker's trees."""
     features: hinge.RowGradient | None
@@ -66,10 +66,10 @@ class HingeShards:
     margin : "column" or "projection"
         Vertices compare columns of x, or inner products of x with learned vectors.
     n_trees : int, optional
-        Trees of all workers, where each passes its own.
+        Number of trees of all workers, if each worker passes only its own trees.
     n_chunks : int, optional
         Chunks of trees, 1 to n_trees: outputs of a chunk are added in float64 and rounded once. By default
-        16, or n_trees where there are less. Workers own whole chunks; another number gives other bits.
+        16, but at most n_trees. Workers own whole chunks. Results depend on n_chunks in their last bits.
     aggregate : "sum" or "mean"
         How outputs of trees are combined.
     state : hinge.AdamState, optional
@@ -100,27 +100,28 @@ class HingeShards:
     Raises
     ------
     TypeError, ValueError, IndexError
-        Arrays or settings that `hinge` or `optim` refuses; arrays or settings that differ between workers.
-        What is wrong on one worker is raised on all, with its number; so it is by the methods.
+        Arrays or settings that `hinge` or `optim` refuses; arrays or settings that differ between workers. An
+        error on one worker is raised on all, with its number. The methods raise in the same way.
     RuntimeError
-        A worker ended, or does not answer: as the communicator says; so it is by the methods.
+        A worker ended or does not answer; the text is that of the communicator. The methods raise in the same
+        way.
 
     Notes
     -----
     Outputs are h(x) = sum over trees of w_leaf |r*| (Lay et al. 2018, eq. 10). Each chunk's sum is computed
     by its owner, and sums of chunks are added in a fixed binary tree, in the dtype of x. So are gradients of
-    the input. A worker sends the sums of the largest nodes of that tree whose chunks it owns: one where the
-    numbers of chunks and of workers are powers of two, at most 2 log2(chunks). For each of these nodes a
-    worker sends ``itemsize n_samples n_outputs`` bytes forward and ``itemsize n_samples n_features`` backward
-    (none without the gradient of the input), and less than 1 KB a step besides, in three messages. Every
-    worker receives what all others send.
+    the input. A worker sends the sums of the largest nodes of that tree whose chunks it owns. It sends one
+    sum if the numbers of chunks and workers are powers of two, and at most 2 log2(chunks) sums. For each of
+    these nodes a worker sends ``itemsize n_samples n_outputs`` bytes forward and ``itemsize n_samples
+    n_features`` backward (none without the gradient of the input). Everything else is less than 1 KB per
+    step, in three messages. Every worker receives what all others send.
 
     The thresholds of the first ten levels, and every row that a batch touches, take each step of Adam; other
-    rows take missed steps when they are next read, as `hinge.adam_forward` does. Where vertices do not
-    compare columns, all thresholds and features take each step.
+    rows take missed steps when they are next read, as `hinge.adam_forward` does. With ``margin="projection"``
+    all thresholds and features take each step.
 
-    What workers compute apart from the forest, such as a layer before it, must have the same bits on each:
-    messages have checksums of x and of grad_y, and a difference is an error on every worker.
+    Values that workers compute outside of the forest, such as a layer before it, must be bit-identical on all
+    workers. Messages have checksums of x and of grad_y, and a difference is an error on every worker.
 
     Examples
     --------
@@ -186,7 +187,7 @@ class HingeShards:
 
         of_workers = Workers(self.comm).collect(checked, ())
         for name, *values in zip(of_workers[0], *(words.values() for words in of_workers), strict=True):
-            check.same(name, values, "pass the same forest and settings")
+            check.same(name, values, "pass the same forest and settings on every worker")
         self._words: dict[str, Any] = {"kind": kind, "margin": margin}
         self.n_trees, self.n_chunks, self.steps = (
             int(of_workers[0][name]) for name in ("n_trees", "n_chunks", "steps")
@@ -206,7 +207,7 @@ class HingeShards:
         self._slices = [slice(a - starts[0], b - starts[0]) for a, b in itertools.pairwise(starts)]
 
     def _exchange(self, call: str, function: Callable[[], Any], **arrays: FloatArray) -> list[Any]:
-        """What all workers' functions return, after a check that all make this call on these arrays."""
+        """Returns all workers' results of a function, after checking that calls and arrays agree."""
 
         def checked() -> tuple[str, list[str], Any]:
             sent = function()
@@ -215,11 +216,11 @@ class HingeShards:
         calls, digests, sent = zip(*Workers(self.comm).collect(checked, ()), strict=True)
         check.same("comm", calls, "call the same methods in the same order on every worker")
         for name, *of_workers in zip(arrays, *digests, strict=True):
-            check.same(name, of_workers, "pass the same array to every worker")
+            check.same(name, of_workers, "pass the same array on every worker")
         return list(sent)
 
     def forward(self, x: FloatArray) -> tuple[FloatArray, ShardRoute]:
-        """Outputs of the forest on all workers: after all steps taken (Lay et al. 2018, eq. 10).
+        """Returns the outputs of the whole forest after all steps taken (Lay et al. 2018, eq. 10).
 
         Parameters
         ----------
@@ -240,8 +241,8 @@ class HingeShards:
 
         Notes
         -----
-        Rows of the weights that are read take their missed steps, to rounding as in one go: the bits of a
-        training depend on when else outputs are computed. One message.
+        Rows of the weights that are read take their missed steps, which equal single steps up to rounding.
+        Further calls of `forward` therefore change the last bits of a training. One message.
         """
 
         routes: list[hinge.Route] = []
@@ -269,7 +270,7 @@ class HingeShards:
     def backward(
         self, grad_y: FloatArray, route: ShardRoute, *, input_gradient: bool = True
     ) -> ShardGradients:
-        """Gradients with respect to this worker's own parameters and the input (Lay et al. 2018, eq. 11-12).
+        """Returns gradients with respect to own parameters and the input (Lay et al. 2018, eq. 11-12).
 
         Parameters
         ----------
@@ -313,7 +314,9 @@ class HingeShards:
             return node_sums([grads.x for grads in of_chunks], self._chunks, self.n_chunks)
 
         of_workers = self._exchange("backward", sums, grad_y=grad_y)
-        check.same("input_gradient", [a is not None for a in of_workers], "pass the same to every worker")
+        check.same(
+            "input_gradient", [a is not None for a in of_workers], "pass the same value on every worker"
+        )
         starts = [s.start for s in self._slices]
         rows = {
             name: row_gradient([getattr(grads, name) for grads in of_chunks], starts, param)
@@ -330,14 +333,14 @@ class HingeShards:
         gradients : ShardGradients
             From `backward`; `x` is not read.
         lr : float
-            Learning rate, at least 0; the same on every worker. Where it is not that of the last step, all
-            rows first take their missed steps at that one.
+            Learning rate, at least 0; the same on every worker. If it differs from that of the last step, all
+            rows first take their missed steps at the old rate.
 
         Raises
         ------
         TypeError, ValueError, IndexError
-            Gradients that are not those of these parameters; a rate out of its range, or that differs
-            between workers. No worker has taken the step then.
+            Gradients that do not fit these parameters; a rate out of range, or one that differs between
+            workers. In these cases no worker has taken the step.
 
         Notes
         -----
@@ -346,12 +349,18 @@ class HingeShards:
         step = self.steps + 1
 
         def checked() -> float:
-            remedy = "pass what backward returns"
+            remedy = "pass the gradients that backward returned"
             check.instance("gradients", gradients, ShardGradients, "ShardGradients", remedy)
             check_settings(self.weights.dtype, step, lr, self.betas)
             for name, param in learned(self._forest).items():
                 place, rows = f"gradients.{name}", getattr(gradients, name)
-                check.instance(place, rows, hinge.RowGradient, "a RowGradient", "pass those of backward")
+                check.instance(
+                    place,
+                    rows,
+                    hinge.RowGradient,
+                    "a RowGradient",
+                    "pass the gradients that backward returned",
+                )
                 check_rows(place, rows, param.dtype, param.shape[2:], param.shape[0] * param.shape[1])
             rate = float(check.scalar(lr))
             if rate != self._lr:
@@ -359,7 +368,7 @@ class HingeShards:
             return rate
 
         rates = self._exchange("step", checked)
-        check.same("lr", rates, "pass the same rate to every worker")
+        check.same("lr", rates, "pass the same rate on every worker")
         self._lr = rates[0]
         if len(self.weights):
             lazy = self._words["margin"] == "column"
@@ -371,7 +380,7 @@ class HingeShards:
             hinge.adam_sync(self.thresholds, self.weights, self.state, self.steps, self._lr, **self.betas)
 
     def sync(self) -> None:
-        """Takes the missed steps of this worker's trees, in place: then they can be read or saved.
+        """Takes the missed steps of this worker's trees, in place, after which they can be read or saved.
 
         Raises
         ------
@@ -380,7 +389,7 @@ class HingeShards:
 
         Notes
         -----
-        `hinge.adam_sync`. One message, of less than 200 bytes.
+        It calls `hinge.adam_sync`. One message, of less than 200 bytes.
         """
         self._exchange("sync", self._sync)
 
@@ -410,14 +419,14 @@ class HingeShards:
 
         Notes
         -----
-        Every worker sends that of its own trees, twice the bytes of its parameters. With `parameters` and
-        `steps` it goes on elsewhere, on any number of workers.
+        Every worker sends the state of its own trees, twice the bytes of its parameters. With `parameters`
+        and `steps`, training can continue elsewhere on any number of workers.
         """
 
         return of_arrays(lambda *arrays: np.concatenate(arrays), *self._synced("adam_state", self.state))
 
     def _synced(self, call: str, arrays: Any) -> list[Any]:
-        """Returns these arrays of all workers, after the missed steps of their trees."""
+        """Returns the arrays of all workers after their trees have taken missed steps."""
 
         def synced() -> Any:
             self._sync()
@@ -430,6 +439,6 @@ class HingeShards:
         n, n_chunks = len(self._slices), len(route.chunks)
         check.require(
             route.step == self.steps and n_chunks == n, "route",
-            f"that of {n} chunks after {self.steps} steps",
-            f"one of {n_chunks} chunks after {route.step} steps", "call forward before backward",
+            f"the route of {n} chunks after {self.steps} steps",
+            f"a route of {n_chunks} chunks after {route.step} steps", "call forward before backward",
         )  # fmt: skip

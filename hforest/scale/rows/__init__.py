@@ -1,1 +1,1 @@
-"""Forests on rows that lie on several workers: each worker calls `hforest.growth.by_level` with its own."""
+"""Forests on rows divided among workers, each of which calls `hforest.growth.by_level` on its rows."""

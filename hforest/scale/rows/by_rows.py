@@ -1,4 +1,4 @@
-"""Forests on rows that lie on several workers."""
+"""Forests on rows that are divided among workers."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def grow_by_rows(
     progress: Progress = None,
     rng: Rng = None,
 ) -> Forest:
-    """Returns a random forest on the rows of all workers: the same on each, however rows are divided.
+    """Returns a random forest on the rows of all workers, the same on each and for any division of rows.
 
     Parameters
     ----------
@@ -104,10 +104,11 @@ def grow_by_rows(
         division into ranges. `hforest.tree.join` joins them. Row m of in-bag counts belongs to tree
         first_tree + m.
     progress : callable or bool, optional
-        Called as progress(done, n_trees) after some trees, on this worker; where one worker's returns False,
-        all end and return the trees so far. True shows a bar.
+        Called as progress(done, n_trees) after some trees, on this worker; if it returns False on one worker,
+        all workers stop and return the trees so far. True shows a bar.
     rng : None, int or numpy.random.Generator
-        Source of random numbers; the same int gives the same result in every call. That of worker 0 is used.
+        Source of random numbers; the same int gives the same result in every call. The one of worker 0 is
+        used.
 
     Returns
     -------
@@ -123,21 +124,22 @@ def grow_by_rows(
         or numbers of features that differ between workers. An error on one worker is raised on all, with its
         number.
     RuntimeError
-        A worker ended, or does not answer: as the communicator says.
+        A worker ended or does not answer; the text is that of the communicator.
 
     Notes
     -----
-    A level at a time: each worker counts its rows by class in the bins of the features that each pending node
-    samples; sums of integers over workers are exact, so all find the same splits. Small nodes are finished by
-    the engine of `hforest.growth`, from the same key. With the same bins, in-bag counts and seed the trees of
-    a classification are those of `hforest.growth.grow` on one machine, bit for bit. In a regression targets
-    are rounded to multiples of ``2**-e`` in the nodes that are not gathered, where e is such that sums fit 62
-    bits: the error of a mean there is at most ``2**-(e + 1)``, less than ``max(2**-52, 2**-56 W)`` times the
-    greatest absolute target, W the sum of the weights of all rows.
+    Trees grow level by level. Each worker counts its rows by class in the bins of the features that each
+    pending node samples. Sums of integers over workers are exact, so all workers find the same splits. Small
+    nodes are finished by the engine of `hforest.growth`, from the same key. With the same bins, in-bag counts
+    and seed the trees of a classification are bit-identical to those of `hforest.growth.grow` on one machine.
+    In a regression targets are rounded to multiples of ``2**-e`` in the nodes that are not gathered, where e
+    is such that sums fit 62 bits. The error of a mean there is at most ``2**-(e + 1)``. That is less than
+    ``max(2**-52, 2**-56 W)`` times the largest absolute target, where W is the sum of the weights of all
+    rows.
 
-    Cost of a level: on each worker a look at each row and sampled feature; for each pending node and sampled
-    feature ``4 n_bins (n_classes + 1)`` bytes that are summed. Memory: a byte a number, 24 bytes a row and
-    tree of a batch of up to 64 trees (at most 512 MB), 256 MB for histograms.
+    Cost of a level: each worker reads every row and sampled feature once, and sums over workers ``4 n_bins
+    (n_classes + 1)`` bytes per pending node and sampled feature. Memory: one byte per number of x; 24 bytes
+    per row and tree in batches of up to 64 trees (at most 512 MB); 256 MB for histograms.
 
     Examples
     --------
@@ -162,7 +164,7 @@ def _grow_by_rows(
     progress: Progress,
     **words: Any,
 ) -> Forest:
-    """As `grow_by_rows`; `words` are the arguments of `check_settings` beside `bootstrap`."""
+    """Returns the forest of `grow_by_rows`; `words` are the other arguments of `check_settings`."""
     workers = Workers(as_communicator(comm))
     of_this_worker: list[Settings] = []
 
@@ -174,7 +176,7 @@ def _grow_by_rows(
 
     seeds, texts = zip(*workers.collect(checked, ()), strict=True)
     for name, *values in zip(Settings._fields[:-1], *texts, strict=True):
-        check.same(name, values, "pass the same settings")
+        check.same(name, values, "pass the same settings on every worker")
     settings = of_this_worker[0]._replace(seed=seeds[0])
     samples = x, y, sample_weight, bootstrap if settings.bootstrap == "counts" else None
     return _grown(workers, samples, settings, progress)
@@ -187,17 +189,17 @@ def grow_on_engine(
     *,
     progress: Progress = None,
 ) -> Forest:
-    """Returns the forest of `grow_by_rows` on parts of samples that an engine reaches: for engines' authors.
+    """Returns the forest of `grow_by_rows` on parts of samples that an engine holds; for authors of engines.
 
     Parameters
     ----------
     engine : Engine
         Calls functions of parts; `hforest.dask` has one.
     samples : object
-        A handle of the engine: of each part a tuple (x, y, sample_weight or None).
+        A handle of the engine: for each part a tuple (x, y, sample_weight or None).
     settings : hforest.growth.by_level.Settings
-        From `hforest.growth.by_level.check_settings`, which takes the arguments of `grow_by_rows`; without
-        in-bag counts.
+        Result of `hforest.growth.by_level.check_settings`, which takes the arguments of `grow_by_rows`,
+        without in-bag counts.
     progress : callable or bool, optional
         Called as progress(done, n_trees) after every few trees. If it returns False, growth stops and the
         trees so far are returned. True shows a bar.
@@ -205,7 +207,7 @@ def grow_on_engine(
     Returns
     -------
     Forest
-        The bits of ``grow_by_rows(None, ...)`` on all rows in the order of parts.
+        Bit-identical to ``grow_by_rows(None, ...)`` on all rows in the order of parts.
 
     Raises
     ------
@@ -214,18 +216,18 @@ def grow_on_engine(
 
     Notes
     -----
-    The state machine runs where this function is called; functions of parts run where the engine has them,
-    and may run again. Cost: that of `grow_by_rows`.
+    The state machine runs in the process of this call. Functions of parts run where the engine holds the
+    parts, and may run again. Cost: that of `grow_by_rows`.
 
     Examples
     --------
     See the source of `hforest.dask`.
     """
-    remedy = "pass those of hforest.growth.by_level.check_settings"
+    remedy = "pass the settings that hforest.growth.by_level.check_settings returned"
     check.instance("settings", settings, Settings, "Settings", remedy)
     check.require(
         settings.bootstrap != "counts", "bootstrap", '"poisson" or False', "in-bag counts",
-        "parts draw their own", TypeError,
+        'pass False or "poisson": each part draws its own counts', TypeError,
     )  # fmt: skip
     return _grown(engine, samples, settings, progress)
 
@@ -235,4 +237,4 @@ def _grown(engine: Engine, samples: object, settings: Settings, progress: Progre
     forest = Forest(
         np.array(n_features, np.int64), **trees._asdict(), indptr=indptr, indices=indices, data=data
     )
-    return tree.check(forest) if engine.n_tasks > 1 else forest  # subtrees came from others
+    return tree.check(forest) if engine.n_tasks > 1 else forest  # subtrees came from other workers

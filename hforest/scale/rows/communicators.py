@@ -1,4 +1,4 @@
-"""Communicators of other libraries, with the few methods that workers with rows of their own call."""
+"""Communicators of other libraries, with the methods that workers call."""
 
 import time
 from collections import deque
@@ -11,14 +11,14 @@ import numpy as np
 from ...core import check, extras
 from ...core.aliases import IntArray
 
-_FIRST_BYTES = 1 << 16  # of a message at most that go with its length
-_RECENT = 8  # messages whose lengths say how many
-_MPI_BYTES = 2**31 - 1  # of all messages of a call at most
-_TAG = 2**20  # of what is sent to find out who has ended
+_FIRST_BYTES = 1 << 16  # at most this part of a message travels with its length
+_RECENT = 8  # number of recent messages whose longest decides how many bytes travel at once
+_MPI_BYTES = 2**31 - 1  # maximum of all messages of a call
+_TAG = 2**20  # tag of messages that find out which workers have ended
 
 
 class Communicator(Protocol):
-    """What `grow_by_rows` calls on every worker, in the same order: an object with these is one.
+    """Methods that `grow_by_rows` calls on every worker in the same order; any object with them will do.
 
     ::
 
@@ -31,23 +31,23 @@ class Communicator(Protocol):
     rank: int
     """Number of this worker, from 0."""
     size: int
-    """How many workers there are."""
+    """Number of workers."""
 
     def allreduce(self, a: IntArray) -> IntArray:
-        """Returns the sum of all workers' arrays of int32 or int64, of one shape."""
+        """Returns the sum of all workers' arrays, which have one shape and are int32 or int64."""
         ...
 
     def allgather(self, data: bytes) -> list[bytes]:
-        """Returns what each worker gave, in the order of ranks."""
+        """Returns the bytes that each worker passed, in the order of ranks."""
         ...
 
     def alltoall(self, data: Sequence[bytes]) -> list[bytes]:
-        """Returns what each worker gave for this one: data[r] is for worker r."""
+        """Returns the bytes that each worker passed for this one; data[r] is for worker r."""
         ...
 
 
 class OneWorker:
-    """The communicator of one worker alone."""
+    """Communicator of a single worker."""
 
     rank = 0
     size = 1
@@ -67,7 +67,7 @@ class OneWorker:
 
 @contextmanager
 def _lost(rank: int, what: str, ended: Callable[[], list[int]] = list) -> Iterator[None]:
-    """Makes errors of an engine say what was expected, and which workers have ended where that is known."""
+    """Adds to errors of a library the expected message, and the workers that are known to have ended."""
     try:
         yield
     except Exception as error:
@@ -75,10 +75,10 @@ def _lost(rank: int, what: str, ended: Callable[[], list[int]] = list) -> Iterat
             raise  # of a message within this one
         ranks = [str(a) for a in ended()]
         who = f"worker{'s' * (len(ranks) > 1)} {' and '.join(ranks)} ended: " if ranks else ""
-        remedy = "see its own output" if ranks else "a worker ended or hangs: see its own output"
+        remedy = "read its output" if ranks else "a worker ended or hangs: read its output"
         raise RuntimeError(
             f"comm: expected {what} with every worker, got on worker {rank}: {who}{error}; {remedy}, and "
-            "start all again"
+            "start all workers again"
         ) from error
 
 
@@ -88,15 +88,15 @@ class TorchComm:
     Parameters
     ----------
     group : torch.distributed.ProcessGroup, optional
-        A group of the backend gloo; by default that of all processes.
+        A group of the backend gloo; by default the group of all processes.
 
     Raises
     ------
     ImportError
         torch is not installed.
     RuntimeError
-        The process group is not initialized, or a worker ended, which the error names: its neighbours learn
-        it at once, the others and all where a worker hangs after the `timeout` of the group.
+        The process group is not initialized, or a worker ended; the error names it. Neighbours of that worker
+        raise at once, the others after the `timeout` of the group, as all do if a worker hangs.
 
     Examples
     --------
@@ -137,8 +137,8 @@ class TorchComm:
     def allgather(self, data: bytes) -> list[bytes]:
         """Returns what each worker gave.
 
-        A first message has the length and the beginning of what each gives, as much as the longest of recent
-        ones; the rest is broadcast from each worker, where there is any.
+        A first message has the length and the beginning of each worker's bytes, up to the length of the
+        longest recent message. Each worker then broadcasts its remaining bytes, if there are any.
         """
         torch, group = self._torch, self._group
         with _lost(self.rank, "messages", self._ended):
@@ -160,9 +160,10 @@ class TorchComm:
             return messages
 
     def _ended(self) -> list[int]:
-        """Workers whose connections are closed: gloo refuses to send to these.
+        """Returns the workers with closed connections, to which gloo refuses to send.
 
-        Looks again for a tenth of a second, until one is found: its neighbours end soon after it.
+        It tries for a tenth of a second until it finds one, since the neighbours of a worker end soon after
+        it.
         """
         for _ in range(10):
             closed = [rank for rank in range(self.size) if rank != self.rank and self._is_closed(rank)]
@@ -235,7 +236,7 @@ class MpiComm:
         self.rank: int = self._comm.Get_rank()
         self.size: int = self._comm.Get_size()
 
-    # The methods of mpi4py with small first letters would pickle what they send.
+    # The methods of mpi4py with lower-case names would pickle the data.
 
     def allreduce(self, a: IntArray) -> IntArray:
         """Returns the sum of all workers' arrays."""
@@ -275,10 +276,10 @@ class MpiComm:
     def _in_steps(
         self, sizes: IntArray, most: int, send: Callable[[slice, tuple[Any, list[int]]], None]
     ) -> list[bytes]:
-        """Receives `sizes` bytes from each worker; in a step all together as many as MPI counts at most.
+        """Receives `sizes` bytes from each worker, in steps of at most as many bytes as MPI counts.
 
-        send(bytes of each message, (buffer, bytes from each worker)) makes a step, `most` the largest message
-        of all workers: all make the same number of steps.
+        send(bytes of each message, (buffer, bytes from each worker)) makes a step. `most` is the largest
+        message of all workers, so that all make the same number of steps.
         """
         messages, step = [b"" for _ in sizes], _MPI_BYTES // self.size
         for at in range(0, most, step):
@@ -291,12 +292,12 @@ class MpiComm:
 
 
 def as_communicator(comm: Any) -> Communicator:
-    """Returns a caller's communicator, or that of one worker alone for None; TypeError for other objects."""
+    """Returns a caller's communicator, or that of a single worker for None; TypeError for other objects."""
     if comm is None:
         return OneWorker()
     for name in ("rank", "size", "allreduce", "allgather", "alltoall"):
         check.require(
             hasattr(comm, name), "comm", f"a communicator with {name}", type(comm).__name__,
-            "pass such as hforest.scale.TorchComm()", TypeError,
+            "pass a communicator such as hforest.scale.TorchComm()", TypeError,
         )  # fmt: skip
     return comm

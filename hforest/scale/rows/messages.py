@@ -1,18 +1,19 @@
-"""What workers send each other: values as bytes in a fixed format, from which nothing is executed.
+"""Messages between workers: values as bytes in a fixed format, of which nothing is executed.
 
     bytes 0 to 3      HFM1
     bytes 4 to 11     n, the length of the text, int64 in little-endian order
     n bytes           a text in JSON that describes the value
     the rest          the numbers of its arrays, in C order, one array after the other
 
-In the text None, bools, numbers and texts stand for themselves; all else is a list that begins with a word:
+In the text None, bools, numbers and strings stand for themselves. Every other value is a list that begins
+with a word:
 
     ["list", ...]   ["tuple", ...]   ["dict", [key, value], ...]
     ["array", dtype, shape]          its numbers follow the text
     ["number", dtype, []]            likewise, of a NumPy scalar
     [name, ...]                      a record of the table below, with its fields
 
-What comes in is checked against the length of the message: no array is larger than the bytes that are there.
+Sizes are checked against the length of the message: no array is larger than the bytes that were received.
 """
 
 import json
@@ -31,7 +32,7 @@ _DTYPE = re.compile(r"[<>|][biuf]\d{1,2}")
 
 
 class Failure(NamedTuple):
-    """An error on a worker, as others are told about it."""
+    """An error on a worker, as it is sent to the other workers."""
 
     kind: str
     message: str
@@ -47,7 +48,7 @@ _RECORDS: dict[str, Any] = {
 
 
 def encoded(value: Any) -> bytes:
-    """Returns a value as a message; TypeError for what the format does not have."""
+    """Returns a value as a message; TypeError for types that the format lacks."""
     arrays: list[np.ndarray] = []
     text = json.dumps(_described(value, arrays), separators=(",", ":")).encode()
     head = np.array(len(text), "<i8").tobytes()
@@ -80,13 +81,13 @@ def decoded(data: bytes) -> Any:
         n = int(np.frombuffer(data, "<i8", 1, len(_MAGIC))[0])
         start = len(_MAGIC) + 8
         if data[: len(_MAGIC)] != _MAGIC or not 0 <= n <= len(data) - start:
-            raise ValueError("another beginning")
+            raise ValueError("another header")
         reader = _Reader(data, start + n)
         value = reader.value(json.loads(data[start : start + n]))
         if reader.at != len(data):
-            raise ValueError(f"{len(data) - reader.at} bytes after its last array")
+            raise ValueError(f"{len(data) - reader.at} bytes after the last array")
     except (ValueError, TypeError, KeyError, IndexError, OverflowError, RecursionError) as error:
-        raise ValueError(f"bytes that are no message ({type(error).__name__}: {error})") from None
+        raise ValueError(f"bytes that are not a message ({type(error).__name__}: {error})") from None
     return value
 
 
@@ -117,7 +118,7 @@ class _Reader:
             raise ValueError(f"an array of {dtype_text!r} and shape {shape}")
         dtype, count = np.dtype(dtype_text), math.prod(shape)
         if count * dtype.itemsize > len(self._data) - self.at:
-            raise ValueError("fewer bytes than its arrays have")
+            raise ValueError("fewer bytes than its arrays need")
         is_bool = dtype.kind == "b"
         a = (
             np.frombuffer(self._data, np.uint8 if is_bool else dtype, count, self.at)

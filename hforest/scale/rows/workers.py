@@ -1,4 +1,4 @@
-"""The engine of workers that all run the same program, each with its own rows (SPMD)."""
+"""Engine of workers that all run the same program, each on its own rows (SPMD)."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,8 +17,8 @@ def _decoded(rank: int, data: bytes) -> Any:
         return decoded(data)
     except ValueError as error:
         raise RuntimeError(
-            f"comm: expected messages of hforest, got from worker {rank} {error}; run one version of hforest "
-            "on all workers, and a program that makes the same calls"
+            f"comm: expected messages of hforest, got from worker {rank} {error}; run the same version of "
+            "hforest and the same calls on all workers"
         ) from None
 
 
@@ -32,9 +32,9 @@ def _failure(rank: int, error: BaseException) -> Failure:
 
 
 class Workers:
-    """Calls functions of this worker's part, and tells the others.
+    """Calls functions of this worker's part, and sends results to the other workers.
 
-    An error of a part is kept until the next message, with which every worker raises it; so is an interrupt.
+    An error or interrupt of a part is kept until the next message, with which every worker raises it.
     """
 
     def __init__(self, comm: Communicator) -> None:
@@ -56,11 +56,11 @@ class Workers:
         return data if isinstance(data, bytes) else encoded(data)
 
     def _decoded(self, messages: Sequence[bytes]) -> list[Any]:
-        """Returns the values that workers sent, in their order; of a worker that sent none its failure."""
+        """Returns the values that workers sent, by rank; a Failure in place of an unreadable message."""
         return [self._try(_decoded, rank, data) for rank, data in enumerate(messages)]
 
     def _gathered(self, value: Any) -> list[Any]:
-        """Returns the values of all workers, in their order; raises where one has a failure."""
+        """Returns the values of all workers, in the order of ranks; raises if one has a failure."""
         values = [value]
         if self.comm.size > 1:
             values = self._decoded(self.comm.allgather(self._encoded(value)))
@@ -69,7 +69,7 @@ class Workers:
         return values
 
     def _raise_failures(self) -> None:
-        """Sends this worker's failure to the others; raises the first one of all."""
+        """Sends this worker's failure to the others; raises the first failure of all workers."""
         sent = self.comm.allgather(encoded(self._failure))
         failures = [_decoded(rank, data) for rank, data in enumerate(sent)]
         error, self._error = self._error, None  # else it would hold the arguments of the call
@@ -93,7 +93,7 @@ class Workers:
     def collect(
         self, function: Callable[..., Any], handles: Sequence[Any], *args: Any, each: Sequence[Any] = ()
     ) -> list[Any]:
-        """Returns what all workers' calls return."""
+        """Returns the results of all workers' calls."""
         return self._gathered(self.map(function, handles, *args, each=each))
 
     def total(
@@ -104,7 +104,7 @@ class Workers:
         shape: tuple[int, ...],
         dtype: np.dtype,
     ) -> Array:
-        """Returns the sum of all workers' arrays. The last number that is sent says who failed."""
+        """Returns the sum of all workers' arrays. The last number of a message is 1 if its worker failed."""
         part = self._try(function, *handles, *args)
         if self.comm.size == 1:
             return self._gathered(part)[0]
@@ -126,7 +126,7 @@ class Workers:
         receive: Callable[..., Any],
         args: Sequence[tuple[Any, ...]],
     ) -> list[Any]:
-        """Returns what worker r receives for item r, of each item."""
+        """Returns for each item r the result of `receive` on worker r."""
         received = [self._try(send, *handles, item) for item in items]
         rank = self.comm.rank
         if self.comm.size > 1:

@@ -1,1 +1,1 @@
-"""Ranges of trees over the workers of an executor: each worker has all samples."""
+"""Ranges of trees on the workers of an executor; each worker has all samples."""

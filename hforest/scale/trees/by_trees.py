@@ -1,4 +1,4 @@
-"""Ranges of trees over the workers of an executor."""
+"""Ranges of trees on the workers of an executor."""
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
@@ -18,7 +18,7 @@ from .driver import SUCH_AS, Driver
 from .worker import Range, Samples
 
 _TASKS = 16
-"""By default: enough for some workers, few enough for each to pay."""
+"""Default number of tasks: enough to balance several workers, few enough that each task pays."""
 _OURS = ("x", "y", "n_trees", "first_tree", "progress", "rng")
 """Arguments of `grow` that are passed by `grow_by_trees` or by its tasks, not as settings."""
 _ENCODES = (classic.grow, classic.grow_extra, classic.grow_random)
@@ -69,8 +69,8 @@ def grow_by_trees(
         arguments and the same int as rng grow ranges of one forest: its trees are bit-identical for any
         division into ranges. `hforest.tree.join` joins them.
     progress : callable or bool, optional
-        Called as progress(done, n_trees) whenever there are more finished trees before the first unfinished
-        one; False ends the growth and returns these. True shows a bar.
+        Called as progress(done, n_trees) whenever the number of finished trees before the first unfinished
+        one has grown; False ends the growth and returns these trees. True shows a bar.
     rng : None, int or numpy.random.Generator
         Source of random numbers; the same int gives the same result in every call. The seed is drawn once for
         all workers.
@@ -78,14 +78,14 @@ def grow_by_trees(
     Returns
     -------
     Forest
-        The bits of ``grow(x, y, n_trees, first_tree=first_tree, rng=rng, **settings)``, whatever the number
-        of workers and of tasks.
+        Bit-identical to ``grow(x, y, n_trees, first_tree=first_tree, rng=rng, **settings)`` for any number of
+        workers and tasks.
 
     Raises
     ------
     TypeError, ValueError, IndexError
-        As from `grow`; no executor, settings that `grow` does not take or that this function gives it, a
-        function that returns something else than n_trees trees.
+        Errors of `grow`; no executor; settings that `grow` does not take or that this function passes itself;
+        a function that does not return n_trees trees.
     RuntimeError
         A range whose workers died, or failed in another way, more than `retries` times, or that the executor
         did not take. The message names the trees and the cause.
@@ -93,17 +93,17 @@ def grow_by_trees(
     Notes
     -----
     Random numbers are keyed by seed, number of the tree and node (`first_tree`), so a tree is the same
-    wherever it grows; `hforest.tree.join` puts them together. Samples are shipped about once a worker, not
-    with each task: a worker keeps those of one call until it ends or serves another call, and the first task
-    that it takes says whether it lacks them. `hforest.classic` makes bins once: with max_bins here, so that a
-    byte a number is shipped, and without on each worker. Pass ``hforest.growth.encode(x)`` as x to make
-    exact bins here.
+    wherever it grows; `hforest.tree.join` puts them together. Samples are sent about once per worker, not
+    with each task. A worker keeps the samples of one call until it ends or serves another call, and its first
+    task reports whether it lacks them. For `hforest.classic` with max_bins, this process makes the bins and
+    sends one byte per number. Without max_bins each worker makes them. Pass ``hforest.growth.encode(x)`` as x
+    to make exact bins here.
 
-    An error, an interrupt (KeyboardInterrupt) and the end by `progress` cancel tasks that wait; those that
-    run on a worker run to their end there, and their trees are dropped. Each task runs on as many threads as
-    its worker has: give workers on one machine their share of it, such as by
-    ``initializer=hforest.set_num_threads, initargs=(1,)``. Cost beside the growth: for each worker the
-    pickled samples; for each task a message, a check of the samples and the pickled trees.
+    An error, an interrupt (KeyboardInterrupt) and the end by `progress` cancel waiting tasks. Running tasks
+    finish on their workers, and their trees are dropped. Each task uses all threads of its worker. If workers
+    share a machine, divide its threads among them, for example by ``initializer=hforest.set_num_threads,
+    initargs=(1,)``. Cost in addition to the growth: per worker the pickled samples; per task a message, a
+    check of the samples and the pickled trees.
 
     Examples
     --------
@@ -121,7 +121,8 @@ def grow_by_trees(
     check_progress(progress)
     check.require(
         callable(getattr(executor, "submit", None)), "executor", "an object with the method submit",
-        type(executor).__name__, "pass such as concurrent.futures.ProcessPoolExecutor()", TypeError,
+        type(executor).__name__, "pass an executor such as concurrent.futures.ProcessPoolExecutor()",
+        TypeError,
     )  # fmt: skip
     n_trees, first_tree = check.tree_range(n_trees, first_tree)
     n_tasks = min(n_trees, _TASKS if n_tasks is None else check.integer("n_tasks", n_tasks, 1))
@@ -143,12 +144,12 @@ def _bound(
     grow: Callable[..., Forest], settings: Mapping[str, object] | None
 ) -> tuple[Callable[..., Forest], dict[str, Any]]:
     """Returns the function without its partial, and all its settings."""
-    remedy = 'pass such as {"max_depth": 8}'
+    remedy = 'pass a mapping such as {"max_depth": 8}'
     check.instance("settings", settings, Mapping | None, "None or a mapping", remedy)
     bound = dict(settings or {})
     for name in bound:
-        further = "further arguments of grow"
-        check.require(name not in _OURS, "settings", further, repr(name), "pass it to grow_by_trees")
+        further = "other arguments of grow"
+        check.require(name not in _OURS, "settings", further, repr(name), "pass it to grow_by_trees directly")
     check.instance("grow", grow, Callable, "a function", SUCH_AS)
     names = ["n_trees", "first_tree", "rng", *bound]
     check.called_with("grow", grow, ", ".join(["x", "y", *(f"{name}=..." for name in names)]), SUCH_AS)
@@ -159,9 +160,9 @@ def _bound(
 
 
 def _counts(settings: dict[str, Any], n_trees: int) -> Any:
-    """In-bag counts, which are taken out of the settings, or None if `bootstrap` is absent or a bool."""
+    """Returns in-bag counts and removes them from the settings; None if `bootstrap` is absent or a bool."""
     bootstrap = settings.get("bootstrap")
-    if bootstrap is None or np.ndim(bootstrap) != 2:  # what grow takes or refuses as a whole
+    if bootstrap is None or np.ndim(bootstrap) != 2:  # passed on to grow, which accepts or refuses it
         return None
     counts = np.asarray(settings.pop("bootstrap"))
     check.require(
@@ -172,8 +173,8 @@ def _counts(settings: dict[str, Any], n_trees: int) -> Any:
 
 
 def _samples(function: Callable[..., Forest], x: Any, y: Any, settings: dict[str, Any]) -> Samples:
-    """Returns what is shipped: bins where they are smaller than x."""
-    # The pickle of an array that is mapped into memory is that of all its numbers either way.
+    """Returns the samples to send: bins if they are smaller than x."""
+    # The pickle of a memory-mapped array has all its numbers either way.
     x, y = (np.asarray(a) if isinstance(a, np.memmap) else a for a in (x, y))
     if function not in _ENCODES or isinstance(x, growth.Bins | growth.Samples | growth.Windows):
         return Samples(x, y, settings, None)
@@ -186,7 +187,7 @@ def _samples(function: Callable[..., Forest], x: Any, y: Any, settings: dict[str
 
 
 def _same_seed(rng: Rng) -> Rng:
-    """Returns what gives every worker the seed that grow draws from `rng`."""
+    """Returns a source of random numbers from which every worker draws the same seed as grow from `rng`."""
     if isinstance(rng, np.random.Generator):
         copied = deepcopy(rng)
         check.seed(rng)  # a call of grow advances it, too

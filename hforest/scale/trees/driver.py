@@ -1,4 +1,4 @@
-"""The state machine that spreads ranges of trees over the workers of an executor.
+"""State machine that distributes ranges of trees among the workers of an executor.
 
 The driver does not know which worker takes a task, nor how many there are:
 
@@ -23,15 +23,15 @@ from ...core.progress import Report
 from ...tree import Forest
 from .worker import Answer, Range, Samples, forget, grow_range
 
-SUCH_AS = "pass such as hforest.classic.grow"
-"""What helps where a function does not grow forests."""
+SUCH_AS = "pass a function such as hforest.classic.grow"
+"""Remedy if a function does not grow forests."""
 
 _OF_ARGUMENTS = (TypeError, ValueError, IndexError)
-"""What functions raise that refuse their arguments: another worker would raise the same."""
+"""Errors about arguments, which another worker would raise in the same way."""
 
 
 class Driver:
-    """Ranges of trees, of which some have grown, some are running and some wait."""
+    """Ranges of trees that have grown, are running or are waiting."""
 
     def __init__(
         self, executor: Any, samples: Samples, grow: Callable[..., Any], ranges: Sequence[Range], rng: Rng,
@@ -53,9 +53,9 @@ class Driver:
         """Whether some worker is known to have the samples."""
 
     def run(self, report: Report) -> list[Forest]:
-        """Returns the forests of the ranges in their order; if a report ends the growth, of the first ones.
+        """Returns the forests of the ranges in order; if `report` ends the growth, those of the first ranges.
 
-        What is reported is how many trees have grown before the first one that has not.
+        `report` receives the number of finished trees before the first unfinished one.
         """
         n_leading = n_trees = 0
         try:
@@ -76,12 +76,12 @@ class Driver:
         return [forest for forest in self._forests[:n_leading] if forest is not None]
 
     def _submit(self) -> None:
-        """Submits what can be of use: see the head of this file."""
+        """Submits the tasks that may make progress, by the rules in the docstring of this file."""
         n_carrying = sum(carries for _, carries in self._running.values())
         while self._waiting and n_carrying < len(self._lacking):
             self._submit_range(heappop(self._waiting), True)
             n_carrying += 1
-        # Until a worker has the samples one task looks for others that lack them.
+        # Until a worker has the samples, a single task looks for further workers that lack them.
         alone = len(self._running) == n_carrying
         while self._waiting and (self._unknown or self._have_some or alone):
             self._submit_range(heappop(self._waiting), False)
@@ -92,20 +92,21 @@ class Driver:
         task = grow_range, self._key, samples, self._grow, trees, self._rng
         try:
             with warnings.catch_warnings():
-                # Dask advises to scatter arrays; they are shipped once a worker as they are.
+                # Dask advises to scatter large arrays; these are sent about once per worker anyway.
                 warnings.filterwarnings("ignore", message="Sending large graph")
                 future = self._executor.submit(*task)
-        except Exception as error:  # of an executor that takes no more tasks, whose kinds differ
+        except Exception as error:  # an executor that takes no more tasks raises errors of different types
             raise _lost(trees, error) from error
         check.instance(
             "executor", future, Future, "a method submit that returns a concurrent.futures.Future",
-            "pass such as concurrent.futures.ProcessPoolExecutor(), or client.get_executor() of Dask",
+            "pass an executor such as concurrent.futures.ProcessPoolExecutor() or client.get_executor() of "
+            "Dask",
         )  # fmt: skip
         self._running[future] = number, carries
         del future  # an error of the task refers to this frame, and would be in a cycle
 
     def _collect_finished(self) -> None:
-        """Waits for a task to finish, and takes all that have; raises where a range cannot grow."""
+        """Waits until a task finishes, and collects all finished tasks; raises if a range cannot grow."""
         done, _ = wait(self._running, return_when=FIRST_COMPLETED)
         finished = sorted((*self._running.pop(future), future) for future in done)
         del done
@@ -152,8 +153,8 @@ class Driver:
 def _lost(trees: Range, error: BaseException) -> RuntimeError:
     cause = f"{type(error).__name__}: {error}".rstrip(": ")
     return RuntimeError(
-        f"executor: expected workers that grow {trees}, got {cause}; see that workers have the memory and "
-        "the modules that they need, start new ones, and call again"
+        f"executor: expected workers that grow {trees}, got {cause}; check that workers have enough memory "
+        "and all modules, start new workers, and call again"
     )
 
 

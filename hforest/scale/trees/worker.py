@@ -1,4 +1,4 @@
-"""What a worker runs: it keeps the samples of the last call, and grows ranges of trees on them."""
+"""Functions that a worker runs: it keeps the samples of the last call, and grows ranges of trees on them."""
 
 import os
 import socket
@@ -12,14 +12,14 @@ from ...core.aliases import Array, Rng
 
 
 class Samples(NamedTuple):
-    """What all ranges of trees share; a worker gets it once."""
+    """Arguments that all ranges of trees share; a worker receives them once."""
 
     x: Any
     y: Any
     settings: dict[str, Any]
-    """Further keyword arguments of the function that grows."""
+    """Further keyword arguments of `grow`."""
     encoding: dict[str, Any] | None
-    """Arguments of `growth.encode`, by which the worker makes bins of x; None: trees grow on x as it is."""
+    """Arguments of `growth.encode`, by which the worker makes bins of x; None if trees grow on x itself."""
 
 
 class Range(NamedTuple):
@@ -28,19 +28,19 @@ class Range(NamedTuple):
     first: int
     n_trees: int
     counts: Array | None
-    """(n_trees, n_samples) in-bag counts, where the caller gave such."""
+    """(n_trees, n_samples) in-bag counts, or None if the caller passed none."""
 
     def __str__(self) -> str:
         return f"trees {self.first} to {self.first + self.n_trees - 1}"
 
 
 class Answer(NamedTuple):
-    """What a worker returns for a range."""
+    """Result of a worker for a range."""
 
     worker: str
     """Name of the process."""
     forest: Any
-    """What the caller's function returned; None where the worker has no samples yet."""
+    """Result of the caller's function; None if the worker has no samples yet."""
 
 
 _held: dict[str, Samples] = {}
@@ -58,7 +58,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _hold(key: str, samples: Samples | None) -> Samples | None:
-    """Returns the samples of a call, or None if there are none; keeps them in place of those of another."""
+    """Returns the samples of a call, or None if there are none; they replace the samples of the last call."""
     with _lock:
         if key not in _held and samples is not None:
             _held.clear()
@@ -76,12 +76,12 @@ def forget(key: str) -> None:
 
 
 def grow_range(key: str, samples: Samples | None, grow: Callable[..., Any], trees: Range, rng: Rng) -> Answer:
-    """Returns the trees of a range; `samples` is None in the hope that this worker has those of the key."""
+    """Returns the trees of a range; `samples` is None if this worker is expected to have those of the key."""
     worker = f"{socket.gethostname()}:{os.getpid()}"
     held = _hold(key, samples)
     if held is None:
         return Answer(worker, None)
     settings = held.settings if trees.counts is None else {**held.settings, "bootstrap": trees.counts}
-    rng = deepcopy(rng)  # threads share one, which the function advances
+    rng = deepcopy(rng)  # threads share a Generator, which the function advances
     forest = grow(held.x, held.y, n_trees=trees.n_trees, first_tree=trees.first, rng=rng, **settings)
     return Answer(worker, forest)

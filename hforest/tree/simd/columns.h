@@ -1,18 +1,18 @@
-/* Walks by columns: features are read from columns of keys (packed.h), which hold those of HF_DOWN samples next to each
-   other. */
+/* Walks by columns: features are read from columns of keys (packed.h), in which the HF_DOWN samples of a group are
+   contiguous. */
 #ifndef HFOREST_TREE_COLUMNS_H
 #define HFOREST_TREE_COLUMNS_H
 #include "core/x86.h"
 #include "tree/packed.h"
 
 #if HF_X86
-/* Sixteen bit masks of exits, from one vector of float32's or two of float64's. */
+/* Returns sixteen bit masks of exits, from one vector for float32 or two vectors for float64. */
 HF_AVX512_CODE HF_INLINE __m512i hf_exits(int size, __m512i low, __m512i high) {
     if (size == 4) return low;
     return _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi64_epi32(low)), _mm512_cvtepi64_epi32(high), 1);
 }
 
-/* The nodes of each mask's first exit: the lowest bit is the exponent of it alone as a number. */
+/* Writes the node of the first exit in each mask: the lowest set bit, converted to float, has its index as exponent. */
 HF_AVX512_CODE HF_INLINE void hf_first_exits(__m512i exits, const uint32_t *exit, uint32_t *at) {
     const __m512i lowest = _mm512_and_si512(exits, _mm512_sub_epi32(_mm512_setzero_si512(), exits));
     const __m512i exponent = _mm512_srli_epi32(_mm512_castps_si512(_mm512_cvtepi32_ps(lowest)), 23);
@@ -68,7 +68,7 @@ HF_AVX512_CODE HF_INLINE void hf_first_exits(__m512i exits, const uint32_t *exit
 #endif
 #endif
 
-/* Writes the nodes that the samples of n_groups groups reach by whole vectors. Returns the number of levels above them.
+/* Writes the nodes that samples of n_groups groups reach by whole vectors. Returns the number of levels walked.
 
    columns      IN (n_groups, group_words)  keys of 32 bits if `single`, else of 64
    at           OUT (n_groups, HF_DOWN) */
@@ -85,7 +85,7 @@ static int hf_enter(
     }
 #endif
 #if HF_VECTORS
-    /* SSE2 has no comparison of 64 bits. */
+    /* SSE2 has no 64-bit comparison. */
     if (path == HF_PATH_VECTOR && (single || !HF_X86)) {
         if (single) hf_enter_floats_vector(top, columns, group_words, n_groups, at);
         else hf_enter_doubles_vector(top, columns, group_words, n_groups, at);
@@ -110,8 +110,8 @@ HF_INLINE uint32_t hf_child(int form, const void *node, uint32_t v, const char *
     return from->next + (*(const uint64_t *)(x + (size_t)from->column * 8) > from->key);
 }
 
-/* Advances the walks of HF_DOWN samples, interleaved, as each waits for its loads. They are of one group, or each has
-   its keys at x[u]. */
+/* Advances the walks of HF_DOWN samples, interleaved because each waits for its loads. The samples are those of one
+   group, or sample u has its keys at x[u]. */
 HF_INLINE void hf_advance(
     int form, const void *node, int levels, const char *group, const char *const *x, uint32_t *at
 ) {
@@ -124,7 +124,7 @@ HF_INLINE void hf_advance(
     _Pragma("GCC unroll 16") for (int u = 0; u < HF_DOWN; ++u) at[u] = v[u];
 }
 
-/* Separate functions, so that other values do not take the registers that the nodes need. */
+/* These are separate functions, so that no other variables occupy the registers that the nodes need. */
 HF_APART static void hf_advance_group_small(const void *node, int levels, const char *group, uint32_t *at) {
     HF_COUNT("tree", __func__);
     hf_advance(HF_SMALL_KEYS, node, levels, group, NULL, at);

@@ -1,19 +1,19 @@
-/* The first levels of a tree by columns, for one type of keys and one kind of vectors; columns.h sets
+/* The top levels of a tree by columns, for one type of keys and one kind of vectors. columns.h defines
 
    NAME             of the function
    WORD             a key
-   BYTES            of a vector
-   CODE             which instructions the compiler may take
-   KEEP(m,x,t,left) m without `left` where x is above t
+   BYTES            size of a vector
+   CODE             the instruction set for the compiler
+   KEEP(m,x,t,left) m without the bits of `left` where x exceeds t
 
-   There are many samples and few nodes. Each node is compared with its column of all samples, so that no sample loads
-   a node or a feature of its own. An exit is an edge to the nodes below; a node that sends a sample right removes the
-   exits on its left, and the first that remains is the one the sample takes. */
+   There are many samples and few nodes. Each node is compared with its column for all samples, so that no sample loads
+   a node or a feature of its own. An exit is an edge to the nodes below. A node that sends a sample right removes the
+   exits on its left; the sample takes the first exit that remains. */
 
 #define LANES ((int)(BYTES / sizeof(WORD)))
 #define VECTORS (HF_DOWN / LANES)
 
-/* The exits left of node i: nodes and exits are numbered from left to right, level after level. */
+/* The exits left of node i. Nodes and exits are numbered from left to right, level by level. */
 #define LEVEL(i) ((i) < 1 ? 0 : (i) < 3 ? 1 : (i) < 7 ? 2 : 3)
 #define HALF(i) (HF_DOWN / 2 >> LEVEL(i))
 #define LEFT(i) (((1u << HALF(i)) - 1) << 2 * HALF(i) * ((i) + 1 - (1 << LEVEL(i))))

@@ -1,4 +1,4 @@
-/* Walks by gathers of AVX-512, for processors with fast ones, and what AVX-512 does with leaf values. */
+/* Walks by AVX-512 gathers, for processors with fast ones, and sums of leaf values by AVX-512. */
 #ifndef HFOREST_TREE_GATHERS_H
 #define HFOREST_TREE_GATHERS_H
 #include "core/x86.h"
@@ -6,11 +6,11 @@
 
 enum {
     HF_PART = 128, /* samples walked by gathers together: their rows stay in L1 */
-    HF_FLIGHT = 4  /* vectors of walks that run interleaved: a single one waits for its loads */
+    HF_FLIGHT = 4  /* vectors of walks that are interleaved, because a single one waits for its loads */
 };
 
 #if HF_X86
-/* The nodes of sixteen walks. */
+/* The current nodes of sixteen walks. */
 typedef struct {
     __m512i feature, next;
     __m512 threshold;
@@ -31,7 +31,7 @@ HF_AVX512_CODE HF_INLINE __m512i hf_words(__m512i low, __m512i high, int odd) {
 
 HF_AVX512_CODE HF_INLINE hf_nodes hf_load_nodes(int form, const void *node, const hf_top_nodes *top, __m512i v) {
     hf_nodes at;
-    /* Zeros, so that no load waits for what its register held before. */
+    /* Gathers into zeros do not depend on the previous content of the register. */
     const __m512i zero = _mm512_setzero_si512();
     if (form == HF_OF_LARGE) {
         const int32_t *words = (const int32_t *)node;
@@ -46,7 +46,7 @@ HF_AVX512_CODE HF_INLINE hf_nodes hf_load_nodes(int form, const void *node, cons
         to = _mm512_permutexvar_epi32(v, top->to);
         at.threshold = _mm512_permutexvar_ps(v, top->threshold);
     } else {
-        /* A whole node a load: half as many as its two words one by one. */
+        /* One load per node: half as many loads as for its two words. */
         const __m512i low = _mm512_mask_i32gather_epi64(zero, 0xff, _mm512_castsi512_si256(v), node, 8);
         const __m256i second = _mm512_extracti64x4_epi64(v, 1);
         const __m512i high = _mm512_mask_i32gather_epi64(zero, 0xff, second, node, 8);
@@ -58,7 +58,7 @@ HF_AVX512_CODE HF_INLINE hf_nodes hf_load_nodes(int form, const void *node, cons
     return at;
 }
 
-/* The first sixteen nodes of a small tree; 0 if one of the first HF_LEVELS levels has others. */
+/* Loads the first sixteen nodes of a small tree. Returns 0 if the first HF_LEVELS levels use other nodes. */
 HF_AVX512_CODE static int hf_load_top(const hf_small_node *node, int64_t n_nodes, hf_top_nodes *top) {
     const uint32_t have = n_nodes < 16 ? (1u << n_nodes) - 1 : 0xffff;
     const __m512i low = _mm512_maskz_loadu_epi64((__mmask8)have, node);
@@ -69,13 +69,14 @@ HF_AVX512_CODE static int hf_load_top(const hf_small_node *node, int64_t n_nodes
     return !(_mm512_cmpgt_epi32_mask(next, _mm512_set1_epi32(14)) & 0x7f);
 }
 
-/* Where the rows of sixteen samples begin: the low halves of `base`, for x has less than 2**31 numbers then. */
+/* Returns the positions of the rows of sixteen samples. These are the low halves of `base`: x then has less than 2**31
+   elements. */
 HF_AVX512_CODE HF_INLINE __m512i hf_begin_of(const hf_walked *w, __m512i s) {
     if (w->base) return _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), 0xffff, s, w->base, 8);
     return _mm512_mullo_epi32(s, _mm512_set1_epi32((int32_t)w->n_features));
 }
 
-/* Advances n walks by HF_LEVELS levels; finished ones are removed. Returns the number of the others. */
+/* Advances n walks by HF_LEVELS levels and removes those that are finished. Returns the number of remaining walks. */
 HF_AVX512_CODE HF_INLINE int hf_descend_by_gathers(
     int form, const hf_top_nodes *top, const hf_walked *w, int n, int32_t *at, int32_t *sample, int32_t *leaf
 ) {
@@ -111,7 +112,7 @@ HF_AVX512_CODE HF_INLINE int hf_descend_by_gathers(
     return kept;
 }
 
-/* Leaves that samples reach in a packed tree, HF_PART of them at a time. */
+/* Writes the leaves that samples reach in a packed tree, HF_PART samples at a time. */
 HF_AVX512_CODE HF_INLINE void hf_walk_form(
     int form, const hf_top_nodes *top, hf_walked w, int64_t n_samples, int32_t *leaf
 ) {
@@ -144,7 +145,7 @@ HF_AVX512_CODE static void hf_walk_large(const hf_walked *w, int64_t n, int32_t 
     hf_walk_form(HF_OF_LARGE, NULL, *w, n, leaf);
 }
 
-/* Adds values of the leaves that one sample reached in several trees to its sums. */
+/* Adds the values of the leaves that one sample reaches in several trees to the sums of the sample. */
 HF_AVX512_CODE static void hf_add_two_avx512(const float *const *row, int n_rows, double *sum) {
     HF_COUNT("tree", __func__);
     __m128d sums = _mm_loadu_pd(sum);
@@ -175,7 +176,7 @@ HF_AVX512_CODE static void hf_add_more_avx512(const float *const *row, int n_row
 }
 #endif
 
-/* Returns whether walks can use gathers: these read a feature even in a leaf, by indices of 32 bits. */
+/* Returns whether walks can use gathers. Gathers read a feature even at a leaf, and have 32-bit indices. */
 static int hf_has_gathers(int path, int single, int64_t n_features) {
     return HF_X86 && single && path == HF_PATH_AVX512 && n_features > 0 && n_features <= (1ll << 31) / HF_PART;
 }
@@ -190,7 +191,7 @@ static void hf_walk_by_gathers(const hf_walked *w, int small, int64_t n_nodes, i
 #endif
 }
 
-/* Adds to `sum` (n_outputs,) rows of float32 leaf values, where vectors can. Returns whether they did. */
+/* Adds rows of float32 leaf values to `sum` (n_outputs,) if vectors can. Returns whether they did. */
 static int hf_add_rows(int path, const float *const *row, int n_rows, int64_t n_outputs, double *sum) {
 #if HF_X86
     if (path == HF_PATH_AVX512 && n_outputs <= 16) {

@@ -1,10 +1,10 @@
-/* Walks in rows of x as given, several interleaved: a single one waits for a chain of loads. */
+/* Walks in rows of x, several interleaved, because a single walk waits for a chain of dependent loads. */
 #ifndef HFOREST_TREE_INTERLEAVED_H
 #define HFOREST_TREE_INTERLEAVED_H
 #include "tree/packed.h"
 #include "tree/route.h"
 
-/* Returns the child of packed node v. row: IN (n_features,). NaN goes left, and so stays in the tree. */
+/* Returns the child of packed node v. row: IN (n_features,). NaN goes left, and thus stays in the tree. */
 HF_INLINE int32_t hf_packed_child(int single, const void *node, int32_t v, const void *row) {
     if (single) {
         const hf_float_node at = ((const hf_float_node *)node)[v];
@@ -14,7 +14,7 @@ HF_INLINE int32_t hf_packed_child(int single, const void *node, int32_t v, const
     return at.next + (((const double *)row)[at.feature] > at.threshold);
 }
 
-/* Returns the sum of n entries, as in hf_compared. */
+/* Returns the sum of n entries, with the arithmetic of hf_compared. */
 HF_INLINE double hf_sum(int single, const void *entry, uint32_t n, const void *row) {
     double sum = 0;
     if (single) {
@@ -27,7 +27,7 @@ HF_INLINE double hf_sum(int single, const void *entry, uint32_t n, const void *r
     return sum;
 }
 
-/* As hf_packed_child, of a node that compares a projection. */
+/* Returns the child of packed node v, which compares a projection. */
 HF_INLINE int32_t hf_projected_child(int single, int width, const hf_walked *w, int32_t v, const void *row) {
     const int word = single ? 4 : 8;
     const char *at = (const char *)w->node + (size_t)v * (2 * word) * (width ? width + 1 : 2), *entry = at + 2 * word;
@@ -43,7 +43,7 @@ HF_INLINE int32_t hf_projected_child(int single, int width, const hf_walked *w, 
     return (int32_t)node->next + (sum > node->threshold);
 }
 
-/* Returns the child of node v; width: -1 of nodes that compare features, else that of projections. */
+/* Returns the child of node v. width: -1 for nodes that compare features, else the width of projections (packed.h). */
 HF_INLINE int32_t hf_child_of(int single, int width, const hf_walked *w, int32_t v, const void *row) {
     if (width < 0) return hf_packed_child(single, w->node, v, row);
     return hf_projected_child(single, width, w, v, row);
@@ -81,7 +81,7 @@ HF_INLINE void hf_walk_nodes(int single, int width, const hf_walked *w, int64_t 
     }
 }
 
-/* Where the entries of a node of width 0 are, and how many. */
+/* The position and number of the entries of a width-0 node, and the row of its sample. */
 typedef struct {
     const char *entry, *row;
     uint32_t n;
@@ -94,7 +94,8 @@ HF_INLINE hf_pending_sum hf_sum_of(int single, const hf_walked *w, int32_t v, co
     return s;
 }
 
-/* Adds entries first to last - 1 of n pending sums, a constant: additions of one wait for each other. */
+/* Adds entries first to last - 1 of n pending sums side by side: the additions of one sum depend on each other. n is a
+   constant for the compiler. */
 HF_INLINE void hf_add_entries(int single, int n, const hf_pending_sum *s, uint32_t first, uint32_t last, double *sum) {
     for (uint32_t j = first; j < last; ++j)
         _Pragma("GCC unroll 4") for (int k = 0; k < n; ++k) {
@@ -108,7 +109,7 @@ HF_INLINE void hf_add_entries(int single, int n, const hf_pending_sum *s, uint32
         }
 }
 
-/* Returns the child of node v of width 0, of a sum in float64. */
+/* Returns the child of node v of width 0, given its projection in float64. */
 HF_INLINE int32_t hf_child_by_sum(int single, const hf_walked *w, int32_t v, double sum) {
     const char *at = (const char *)w->node + (size_t)v * (single ? 16 : 32);
     if (single) return ((const hf_float_projection *)at)->next + ((float)sum > ((const hf_float_projection *)at)->threshold);
@@ -122,8 +123,8 @@ HF_INLINE int hf_is_leaf(int single, const hf_walked *w, int32_t v) {
     return v == (single ? ((const hf_float_projection *)at)->next : (int32_t)((const hf_double_projection *)at)->next);
 }
 
-/* As hf_walk_nodes, of projections of many entries: sums of HF_SUMS walks are added side by side, and a walk that has
-   ended gives its place to the next sample. */
+/* Does the work of hf_walk_nodes for projections with many entries: HF_SUMS walks are summed side by side, and when a
+   walk ends, the next sample takes its slot. */
 HF_INLINE void hf_walk_long(int single, const hf_walked *w, int64_t n, int32_t *leaf) {
     int64_t sample[HF_SUMS], next = 0;
     int32_t v[HF_SUMS];
@@ -186,7 +187,7 @@ HF_INLINE void hf_walk_trees(const hf_forest *f, int single, int64_t first, int 
     HF_COUNT("tree", __func__);
     int32_t v[HF_WALKS] = {0}, moved;
     int64_t root[HF_WALKS];
-    /* Spare walks repeat the last tree. */
+    /* Unused slots repeat the last tree. */
     for (int g = 0; g < HF_WALKS; ++g) root[g] = f->tree_start[first + (g < n ? g : n - 1)];
     do {
         moved = 0;

@@ -1,17 +1,17 @@
-/* Walks of one row through prepared trees, several interleaved: a single one waits for a chain of loads.
+/* Walks of one row through prepared trees, several interleaved, because a single walk waits for a chain of loads.
 
-   The children of a node stand `next` and `next + 1` places behind it; a leaf has `next` 0 and a threshold that no number
-   exceeds, so that a step has no branch. A node and some levels below it stand in one cache line. */
+   The children of a node are `next` and `next + 1` places after it. A leaf has `next` 0 and a threshold that no value
+   exceeds, so that a step has no branch. A node and some levels below it are in one cache line. */
 #ifndef HFOREST_TREE_ONE_ROW_H
 #define HFOREST_TREE_ONE_ROW_H
 #include "tree/packed.h"
 
-enum { HF_ROW_WALKS = 16 /* trees that one row is walked in at once */ };
+enum { HF_ROW_WALKS = 16 /* trees that one row walks concurrently */ };
 
-/* Which nodes: hf_small_node, hf_float_node or hf_double_node of packed.h, whose `feature` is a column of the row. */
+/* The node form: hf_small_node, hf_float_node or hf_double_node of packed.h, with a column of the row as `feature`. */
 enum { HF_SMALL_NODES, HF_FLOAT_NODES, HF_DOUBLE_NODES };
 
-/* Returns how far the next node of a walk stands behind node v; 0 at a leaf. row: IN the columns of the row. */
+/* Returns the distance from node v to the next node of a walk; 0 at a leaf. row: IN, the columns of the row. */
 HF_INLINE uint32_t hf_step(int form, const void *node, uint32_t v, const void *row) {
     if (form == HF_SMALL_NODES) {
         const hf_small_node at = ((const hf_small_node *)node)[v];
@@ -25,14 +25,14 @@ HF_INLINE uint32_t hf_step(int form, const void *node, uint32_t v, const void *r
     return (uint32_t)at.next + (((const double *)row)[at.feature] > at.threshold);
 }
 
-/* Writes the places of the leaves that a row reaches in n trees, whose first nodes are at `root`. */
+/* Writes the places of the leaves that a row reaches in n trees, whose roots are at the places `root`. */
 HF_INLINE void hf_walk_row(
     int form, const void *node, const uint32_t *root, int64_t n, const void *row, uint32_t *leaf
 ) {
     HF_COUNT("tree", __func__);
     for (int64_t first = 0; first < n; first += HF_ROW_WALKS) {
         uint32_t v[HF_ROW_WALKS], moved;
-        /* Spare walks repeat the last tree. */
+        /* Unused slots repeat the last tree. */
         for (int g = 0; g < HF_ROW_WALKS; ++g) v[g] = root[first + g < n ? first + g : n - 1];
         do {
             moved = 0;
