@@ -132,6 +132,11 @@ __device__ static inline size row_of(const Sums &a, size tree, int index) {
     return low - a.start[tree];
 }
 
+// Returns a number that, divided by that of the warps, leaves the warp that adds a row. It counts up within sixteen rows,
+// and starts anew for the next (Knuth's multiplicative hash): a fern's leaves with most samples often differ in the first
+// decisions alone.
+__device__ static inline unsigned owner_of(unsigned row) { return row + (row / 16 * 2654435761u >> 16); }
+
 // Sums n numbers, from `first` on, of the rows of a tree in block_memory. row_of_index(index) is the row, or -1.
 // All warps see all samples; each adds those of its rows, in order, and keeps a number in a register while its row stays
 // the same. A tile has term.most() samples, term.fetch(begin, n) reads what they add, and term(begin, i, factor, k) is what
@@ -151,7 +156,7 @@ __device__ static inline void sum_rows(
             const size row = row_of_index(a.index[pair]), at = row * width - first;
             factor[threadIdx.x] = a.factor[pair];
             place[threadIdx.x] = (int)at;
-            if (row >= 0 && at < n && at + width > 0) owner[threadIdx.x] = (int)row % n_warps;
+            if (row >= 0 && at < n && at + width > 0) owner[threadIdx.x] = owner_of((unsigned)row) % n_warps;
         }
         term.fetch(begin, n_tile);
         __syncthreads();
