@@ -56,7 +56,7 @@ SETTINGS = {
     "usps": Settings(50, 8, 16, 64, 10, 0.01),
     "mnist": Settings(50, 9, 15, 128, 8, 0.01),
 }
-SEEDS = {"g50c": range(10), "letter": range(3), "usps": range(3), "mnist": range(1)}
+SEEDS = {"g50c": range(10), "letter": range(3), "usps": range(3), "mnist": range(3)}
 SIDES = {"usps": 16, "mnist": 28}
 PAPER = {"g50c": "17.4 ± 1.52", "letter": "2.92 ± 0.17", "usps": "5.01 ± 0.24", "mnist": "2.8 ± 0.12"}
 CHOSEN = {
