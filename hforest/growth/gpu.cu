@@ -7,8 +7,8 @@
 //     key                      | pair 0,0 | pair 0,1 | pair 1,0 ...   samples of a pending node, once for each
 //                                                                     candidate (slot); part.begin: without gaps
 //
-// The samples of a pair have keys (bin or value), which the array module sorts; scan.cuh scans the thresholds of pairs,
-// and a thread picks the split of a node. Sums of float64 run in the order of reference.py, or are whole numbers. What a
+// The samples of a pair have keys (bin or value), which the array module sorts; scan.cuh scans the thresholds of pairs.
+// Bins of a byte are counted instead where that is exact (counts.cuh). A thread picks the split of a node. Sums of float64 run in the order of reference.py, or are whole numbers. What a
 // node samples depends on its key alone, so these are the trees of the other backends.
 // The work of a level is launched by the counts that its list of pending nodes has, which the host reads once a level.
 // A large node has more than LARGE samples: blocks share its work. A small one is a thread's.
@@ -23,6 +23,7 @@ constexpr size BOOTSTRAP = 1, CHILDREN = 2, CANDIDATES = 3, THRESHOLD = 4, DIREC
 constexpr double LARGEST_DOUBLE = 1.7976931348623157e308;
 constexpr int BLOCK = 128; // threads of a block
 constexpr size LARGE = 256; // samples of a node that one thread goes through, at most
+constexpr size CHUNK = 4096, CHUNKS = 64; // samples of a chunk of a pair, where bins are counted; at most so many chunks
 
 // What trees learn: labels, whose sums are weights by class, or targets, whose sums are distances from the node's mean.
 // Which of the two is told by a number: an empty array of CuPy is null too.
@@ -63,7 +64,7 @@ struct Part {
     size *__restrict__ node;  // (n_nodes,): their places in the level
     size *__restrict__ begin; // (n_nodes + 1,): samples before those of each node
     size *__restrict__ large; // (n_large,): which of them are large
-    size *__restrict__ run;   // (n_large + 1,): runs of a candidate before those of each large node
+    size *__restrict__ run;   // (n_large + 1,): runs of a candidate, or chunks, before those of each large node
     size n_nodes, n_samples, n_large, n_runs;
 };
 
@@ -101,14 +102,14 @@ struct Entries {
 // The pairs of a part, `slots` a node, and their splits: the best thresholds, of the scans, or random ones, of
 // random_splits. Of whole class weights keys have the label and the weight of the sample in their low bits, and are
 // sorted themselves. Otherwise they have an order; where thresholds are random there is none, and where they are the best
-// no greatest and no threshold.
+// no greatest and no threshold. Where bins are counted there are no keys, and greatest is a bin.
 struct Pairs {
-    const unsigned long long *key;              // (n_samples * slots,)
+    const unsigned long long *key;              // (n_samples * slots,); or null
     const unsigned long long *sorted;           // (n_samples * slots,): the keys in ascending order; or null
     const size *order;                          // (n_samples * slots,): the place of the e-th key in that order; or null
     double *__restrict__ left;                  // workspace (n_threads of the scan, n_outputs), of random ones (n_pairs, ..)
-    unsigned long long *__restrict__ score;     // (n_pairs,): as `ordered`, 0 before; OUT
-    unsigned long long *__restrict__ n_right;   // (n_pairs,): samples on the right, 0: there is no split; 0 before; OUT
+    unsigned long long *__restrict__ score;     // (n_pairs,): as `ordered`, 0 before (not with counts); OUT
+    unsigned long long *__restrict__ n_right;   // (n_pairs,): samples on the right, 0: there is no split; likewise; OUT
     unsigned long long *__restrict__ greatest;  // (n_pairs,): the greatest key that may lie on the left; OUT
     double *__restrict__ threshold;             // (n_pairs,); OUT
     int *__restrict__ flipped;                  // (n_pairs,): whether keys up to the greatest go right; OUT
@@ -382,6 +383,7 @@ __device__ static inline bool enough(const Limits &limits, const Level &level, s
 }
 
 #include "growth/scan.cuh"
+#include "growth/counts.cuh"
 
 // Returns the random threshold of a node's candidate `number`: uniform from the least value, and below the greatest.
 __device__ static inline double random_threshold(uint64_t key, size number, double least, double greatest) {
