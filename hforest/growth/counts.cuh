@@ -2,14 +2,12 @@
 // count the samples of bins in shared memory; integers have one sum in any order. Nothing is sorted, and there are no keys.
 //
 //     samples of a node
-//     FEW or less     compare_bins: a block a node, a thread a sample and candidate, compares it with the others
-//     up to LARGE     score_bins: a block a node, one candidate after the other
+//     FEW or less     compare_bins: a block a node; a thread a sample and candidate, which it compares with the others
 //     up to CHUNK     score_bins: a block a pair
-//     more            count_bins: a block a chunk of the samples of a pair; then score_bins: a block a pair
+//     more            count_bins: a block a chunk of the samples of a pair; then score_bins
 //
 // A histogram has for each bin the weights of classes, and the number of samples: (n_bins, counts_of_bin).
 
-constexpr int FEW = 64;    // samples of a node whose samples are compared, at most
 constexpr int SCORING = 6; // blocks of score_bins that the registers of a multiprocessor hold, at least
 
 // Returns how many numbers a histogram has for a bin: odd, so that banks differ; also in gpu_builder.py.
@@ -83,15 +81,16 @@ __device__ static inline void write_best(
     __syncthreads();
 }
 
-// Writes the best split of the pair of node a and a slot. Of more than CHUNK samples the histograms of chunks are added:
-// they begin at `run` and end before `last_run`. The block does.
-__device__ static inline void score_histogram(
-    const Target &y, size criterion, const Limits &limits, const Level &level, const Part &part, const Pairs &pairs,
-    const Columns &c, const int *column, size a, size slot, size run, size last_run, const unsigned *chunks
+// Writes the best splits of the pairs of large nodes. column (n_nodes, slots), chunks as count_bins writes them: IN. A
+// block owns a pair.
+extern "C" __global__ void __launch_bounds__(BLOCK, SCORING) score_bins(
+    Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs, Columns c,
+    const int *__restrict__ column, const unsigned *__restrict__ chunks
 ) {
     __shared__ unsigned shared[BLOCK];
     const size K = y.n_outputs, width = counts_of_bin(y), n_counts = c.n_bins * width, t = threadIdx.x;
-    const size pair = a * pairs.slots + slot, v = part.node[a], n = level.count[v];
+    const size l = blockIdx.x / pairs.slots, slot = blockIdx.x % pairs.slots, run = part.run[l], last_run = part.run[l + 1];
+    const size a = part.large[l], pair = a * pairs.slots + slot, v = part.node[a], n = level.count[v];
     unsigned *counts = histogram(y);
     double *sums = own_sums(y), score;
     if (column[pair] < 0) {
@@ -134,21 +133,6 @@ __device__ static inline void score_histogram(
         while (counts[best.above * width + K] == best.n_left) ++best.above;
     }
     write_best(c, column, pairs, pair, n, 0, t == 0, best);
-}
-
-// Writes the best splits of the pairs of other nodes. column (n_nodes, slots), chunks as count_bins writes them: IN. A
-// block owns a pair of a large node, and blocks behind them all pairs of a small one.
-extern "C" __global__ void __launch_bounds__(BLOCK, SCORING) score_bins(
-    Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs, Columns c,
-    const int *__restrict__ column, const unsigned *__restrict__ chunks
-) {
-    const size slots = pairs.slots, l = blockIdx.x / slots, first = blockIdx.x % slots;
-    const bool is_large = l < part.n_large;
-    const size a = is_large ? part.large[l] : blockIdx.x - part.n_large * slots, n = level.count[part.node[a]];
-    const size run = is_large ? part.run[l] : 0, last_run = is_large ? part.run[l + 1] : 0;
-    if (!is_large && (n <= FEW || n > LARGE)) return;
-    for (size slot = is_large ? first : 0; slot < (is_large ? first + 1 : slots); ++slot)
-        score_histogram(y, criterion, limits, level, part, pairs, c, column, a, slot, run, last_run, chunks);
 }
 
 // Writes the best splits of the pairs of nodes of FEW samples or less. column (n_nodes, slots), IN. A block owns a node, a

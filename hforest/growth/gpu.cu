@@ -11,7 +11,7 @@
 // Bins of a byte are counted instead where that is exact (counts.cuh). A thread picks the split of a node. Sums of float64 run in the order of reference.py, or are whole numbers. What a
 // node samples depends on its key alone, so these are the trees of the other backends.
 // The work of a level is launched by the counts that its list of pending nodes has, which the host reads once a level.
-// A large node has more than LARGE samples: blocks share its work. A small one is a thread's.
+// A large node has more than LARGE samples, or FEW: blocks share its work. A small one is a thread's.
 // Every kernel returns nothing: arguments that are const are IN, the others OUT or, where it says so, workspace.
 // Members of structs are IN but in the kernels that their comment names.
 
@@ -23,6 +23,7 @@ constexpr size BOOTSTRAP = 1, CHILDREN = 2, CANDIDATES = 3, THRESHOLD = 4, DIREC
 constexpr double LARGEST_DOUBLE = 1.7976931348623157e308;
 constexpr int BLOCK = 128; // threads of a block
 constexpr size LARGE = 256; // samples of a node that one thread goes through, at most
+constexpr size FEW = 32; // in its place where bins are counted
 constexpr size CHUNK = 4096, CHUNKS = 64; // samples of a chunk of a pair, where bins are counted; at most so many chunks
 
 // What trees learn: labels, whose sums are weights by class, or targets, whose sums are distances from the node's mean.
@@ -66,6 +67,7 @@ struct Part {
     size *__restrict__ large; // (n_large,): which of them are large
     size *__restrict__ run;   // (n_large + 1,): runs of a candidate, or chunks, before those of each large node
     size n_nodes, n_samples, n_large, n_runs;
+    size counts_bins; // whether large nodes have more than FEW samples, and runs are chunks; IN of list_pending
 };
 
 // The nodes of the next level; OUT of move_samples.
@@ -184,6 +186,9 @@ __device__ static inline void add(const Target &y, const Level &level, size v, s
             sums[k] += w * (y.targets[s * y.n_outputs + k] - level.mean[v * y.n_outputs + k]);
 }
 
+// Returns whether a node of n samples is large.
+__device__ static inline bool is_large(size n, size counts_bins) { return n > (counts_bins ? FEW : LARGE); }
+
 // ---------------------------------------------------------------------------------------------- candidates
 
 // Returns the bin of a sample.
@@ -235,7 +240,7 @@ extern "C" __global__ void draw_columns(
     const size a = by_block ? part.large[blockIdx.x] : thread_number() - part.n_large * blockDim.x;
     if (a >= part.n_nodes) return;
     const size v = part.node[a], slots = c.n_sampled * o.n_orders, n = level.count[v];
-    if (!by_block && n > LARGE) return;
+    if (!by_block && is_large(n, part.counts_bins)) return;
     const int *sample = level.sample + level.first[v];
     int *__restrict__ swaps = swap + a * c.n_columns, *__restrict__ mine = column + a * slots;
     if (lane == 0)

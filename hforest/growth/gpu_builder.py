@@ -25,6 +25,9 @@ BLOCK = 128
 LARGE = 256
 """Samples of a node that one thread goes through, as gpu.cu has it."""
 
+FEW = 32
+"""In its place where bins are counted, as gpu.cu has it."""
+
 TILE = 2048
 """Samples of a block that moves them, as gpu.cu has it."""
 
@@ -164,6 +167,7 @@ class Part(NamedTuple):
     n_samples: int
     n_large: int
     n_runs: int
+    counts_bins: int
 
 
 class Orders(NamedTuple):
@@ -313,7 +317,7 @@ class Columns(NamedTuple):
             n_bytes=n_bytes,
         )  # fmt: skip
         task.launch_blocks(
-            "score_bins", part.n_large * slots + part.n_nodes, *task.rules, level, part, pairs, self, column,
+            "score_bins", part.n_large * slots, *task.rules, level, part, pairs, self, column,
             chunks, n_bytes=n_bytes,
         )  # fmt: skip
         task.launch_blocks(

@@ -12,7 +12,7 @@ import numpy as np
 from ..core.aliases import Array
 from ..core.dispatch import array_module, to_numpy
 from ..core.gpu import cast
-from .gpu_builder import LARGE, Kept, Level, Part, Split, Task, Words, tree_keys
+from .gpu_builder import FEW, LARGE, Kept, Level, Part, Split, Task, Words, tree_keys
 from .trees import Batch
 
 NODES = 1024
@@ -183,16 +183,17 @@ def _pending(
         task.both(
             "sum_up", n_blocks, n_nodes * K, task.target, level, large, int(above is None), n_blocks, mixed
         )
-    n_blocks, n_large = -(-n_nodes // NODES), level.n_samples // LARGE
+    n_blocks, counts_bins = -(-n_nodes // NODES), int(task.n_bins > 0)
+    n_large = level.n_samples // (FEW if counts_bins else LARGE)
     pending, counts = xp.empty(n_nodes, np.uint8), xp.empty((n_blocks, 4), np.int64)
     task.launch_blocks(
         "settle", n_blocks, task.target, task.limits, level, int(may_split), nodes.is_whole,
-        int(task.n_bins > 0), nodes.sum, mixed, pending, counts,
+        counts_bins, nodes.sum, mixed, pending, counts,
     )  # fmt: skip
     sizes = n_nodes, n_nodes + 1, n_large, n_large + 1
     node, begin, large, run = (xp.empty(n, np.int64) for n in sizes)
-    part = Part(node, begin, large, run, 0, 0, 0, 0)
-    task.launch_blocks("list_pending", n_blocks, level, int(task.n_bins > 0), pending, counts, part, end)
+    part = Part(node, begin, large, run, 0, 0, 0, 0, counts_bins)
+    task.launch_blocks("list_pending", n_blocks, level, pending, counts, part, end)
     pending_nodes, samples, large_nodes, runs, n_kept = to_numpy(end).tolist()
     return part._replace(n_nodes=pending_nodes, n_samples=samples, n_large=large_nodes, n_runs=runs), n_kept
 

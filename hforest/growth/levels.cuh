@@ -110,11 +110,12 @@ struct Count {
     }
 };
 
-// Returns the counts of one node of n samples. counts_bins: runs are chunks.
+// Returns the counts of one node of n samples.
 __device__ static inline Count count_of(size n, size counts_bins) {
-    size runs = n > LARGE ? (n + RUN - 1) / RUN : 0;
+    const bool large = is_large(n, counts_bins);
+    size runs = large ? (n + RUN - 1) / RUN : 0;
     if (counts_bins) runs = n <= CHUNK ? 0 : n < CHUNK * CHUNKS ? (n + CHUNK - 1) / CHUNK : CHUNKS;
-    return {1, n, n > LARGE, runs};
+    return {1, n, large, runs};
 }
 
 // Returns the counts of the threads of the block before this one.
@@ -170,7 +171,7 @@ extern "C" __global__ void settle(
 // Lists the pending nodes in the part; end (4,), OUT: how many there are, their samples, the large ones and their runs.
 // pending (n_nodes,) and counts (n_blocks, 4), IN. A thread owns NODES nodes.
 extern "C" __global__ void list_pending(
-    Level level, size counts_bins, const unsigned char *__restrict__ pending, const size *__restrict__ counts, Part part,
+    Level level, const unsigned char *__restrict__ pending, const size *__restrict__ counts, Part part,
     unsigned long long *__restrict__ end
 ) {
     const size from = thread_number() * NODES;
@@ -183,18 +184,18 @@ extern "C" __global__ void list_pending(
     __syncthreads();
     own = {0, 0, 0, 0};
     for (size v = from; v < from + NODES && v < level.n_nodes; ++v)
-        if (pending[v]) own = own + count_of(level.count[v], counts_bins);
+        if (pending[v]) own = own + count_of(level.count[v], part.counts_bins);
     at = counts_before(own) + start;
     for (size v = from; v < from + NODES && v < level.n_nodes; ++v) {
         if (!pending[v]) continue;
         const size n = level.count[v];
         part.node[at.nodes] = v;
         part.begin[at.nodes] = at.samples;
-        if (n > LARGE) {
+        if (is_large(n, part.counts_bins)) {
             part.large[at.large] = at.nodes;
             part.run[at.large] = at.runs;
         }
-        at = at + count_of(n, counts_bins);
+        at = at + count_of(n, part.counts_bins);
     }
     if (from + NODES < level.n_nodes || from >= level.n_nodes) return;
     part.begin[at.nodes] = at.samples;
