@@ -1,6 +1,6 @@
 """Candidates of the GPU's nodes, and their splits; gpu_levels.py grows trees of them.
 
-Kernels: gpu.cu, scan.cuh; the array module sorts keys.
+Kernels: gpu.cu, scan.cuh, counts.cuh; the array module sorts keys.
 """
 
 from pathlib import Path

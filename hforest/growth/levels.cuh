@@ -112,10 +112,8 @@ struct Count {
 
 // Returns the counts of one node of n samples.
 __device__ static inline Count count_of(size n, size counts_bins) {
-    const bool large = is_large(n, counts_bins);
-    size runs = large ? (n + RUN - 1) / RUN : 0;
-    if (counts_bins) runs = n <= CHUNK ? 0 : n < CHUNK * CHUNKS ? (n + CHUNK - 1) / CHUNK : CHUNKS;
-    return {1, n, large, runs};
+    const size large = is_large(n, counts_bins), each = counts_bins ? CHUNK : RUN, runs = (n + each - 1) / each;
+    return {1, n, large, counts_bins ? (runs > 1) * (runs < CHUNKS ? runs : CHUNKS) : large * runs};
 }
 
 // Returns the counts of the threads of the block before this one.
