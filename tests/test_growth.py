@@ -1136,6 +1136,7 @@ def launched(monkeypatch):
         {"bootstrap": False, "max_features": 5, "n": 32},
         {"bootstrap": False, "max_features": 5, "n": 33},
         {"bootstrap": False, "max_features": 5, "n": 257},
+        {"bootstrap": False, "weights": "great", "n": 400},  # sums of 32 bits
     ],
     ids=lambda settings: "-".join(f"{name}={value}" for name, value in settings.items()) or "plain",
 )
@@ -1149,7 +1150,8 @@ def test_host_trees_of_counted_bins(cuda, launched, dtype, settings):
     x[:, 4] = x[:, 3]
     x[:, 5] = rng.random(n)
     y = (n_classes * rng.random(n) ** (1 + (x[:, 0] > 0))).astype(np.int32)
-    weight = np.ones(n) if settings.pop("weights") == "one" else rng.integers(0, 900, n) * 1.0
+    most = {"one": 2, "whole": 900, "great": 2**23}[settings.pop("weights")]
+    weight = rng.integers(most == 2, most, n) * 1.0
     settings = {"n_trees": 2, "max_features": 2, "max_depth": 12, **settings}
     settings |= {"n_classes": n_classes, "sample_weight": weight}
     got = cuda(make, x, y, **settings)

@@ -98,6 +98,15 @@ def test_kernels_ask_for_no_more_memory(name, counts):
     assert not beyond(counts, name, LIMITS[name])
 
 
+@on_host
+def test_blocks_that_count_bins_of_a_root_are_enough_for_a_gpu(counts):
+    (row,) = [
+        row for row in counts.count_kernels("classic.grow, root, bins") if row["kernel"] == "count_bins"
+    ]
+    assert row["busy_blocks"] >= 132  # multiprocessors of an H100
+    assert counts.share(row["block_bytes"], row["block_sectors"]) >= 0.8
+
+
 @pytest.fixture
 def changed(monkeypatch):
     """Compiles kernels with a text in place of another."""
