@@ -222,6 +222,7 @@ JOBS: dict[str, Callable[[Any, Any], Job]] = {
     "classic.grow, root, bins": functools.partial(grown, 50_000, 28, max_depth=1, max_bins=255),
     "classic.grow, root, targets": functools.partial(grown, 50_000, 28, max_depth=1, task="regression"),
     "classic.grow, whole tree": functools.partial(grown, 5000, 28),
+    "classic.grow, whole tree, bins": functools.partial(grown, 5000, 28, max_bins=255),
     "manifold.grow, root": projected_root,
     "split.best_split": best_split,
     "tree.apply": applied,
@@ -233,8 +234,12 @@ JOBS: dict[str, Callable[[Any, Any], Job]] = {
     "optim.adam_rows": adam_rows,
 }
 """Made of the array module and the element type."""
-LEVELS = {f"classic.grow, {n} levels": functools.partial(grown, 5000, 28, max_depth=n) for n in (5, 6)}
-"""Jobs whose calls are counted, for what a level takes."""
+LEVELS = {
+    f"classic.grow, {n} levels{kind}": functools.partial(grown, 5000, 28, max_depth=n, max_bins=max_bins)
+    for kind, max_bins in (("", None), (", bins", 255))
+    for n in (5, 6)
+}
+"""Jobs whose calls are counted, for what a level takes: five levels and six of each kind."""
 
 
 # ------------------------------------------------------------------------------------------------- counts
@@ -301,14 +306,16 @@ def count_calls(name: str, dtype: Any = np.float32) -> dict[str, Any]:
 
 
 def a_level(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns what a tree of six levels has more than one of five, as a row, if both are among the rows."""
-    five, six = ([row for row in rows if row["job"] == name] for name in LEVELS)
-    if not (five and six):
-        return []
-    row: dict[str, Any] = {"job": "classic.grow, a level"}
-    for key in ("checked", "unchecked"):
-        row[key] = {what: n - five[0][key][what] for what, n in six[0][key].items()}
-    return [row]
+    """Returns a row for each kind of which both jobs are there: what six levels have more than five."""
+    of_job, names, found = {row["job"]: row for row in rows}, list(LEVELS), []
+    for five, six in zip(names[::2], names[1::2], strict=True):
+        if not {five, six} <= of_job.keys():
+            continue
+        row: dict[str, Any] = {"job": six.replace("6 levels", "a level")}
+        for key in ("checked", "unchecked"):
+            row[key] = {what: n - of_job[five][key][what] for what, n in of_job[six][key].items()}
+        found.append(row)
+    return found
 
 
 def occupancy(architecture: int, registers: int, shared: int, block: int) -> float:

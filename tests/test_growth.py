@@ -17,7 +17,7 @@ from fuzz import leaks
 import hforest
 from hforest import classic, co2, growth, manifold, project, tree
 from hforest.core import blocks, check, dispatch, machine, philox
-from hforest.growth import cpu, gpu_levels
+from hforest.growth import cpu, gpu_builder, gpu_levels
 
 pytestmark = pytest.mark.kernels
 
@@ -1117,6 +1117,88 @@ def test_host_trees_of_large_nodes(cuda, settings):
         settings["sample_weight"] = rng.integers(0, 9, n) * 1.0 if weight == "whole" else rng.random(n)
     settings |= {"n_classes": n_classes, "n_trees": 2, "max_features": 2, "max_depth": 5}
     same_bits(cuda(make, x, y, **settings), make(x, y, **settings))
+
+
+@pytest.fixture
+def launched(monkeypatch):
+    """Names of the kernels of growth, as they are launched."""
+    names, launch = [], gpu_builder.launch
+    monkeypatch.setattr(gpu_builder, "launch", lambda *a, **more: names.append(a[1]) or launch(*a, **more))
+    return names
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"criterion": "entropy", "weights": "whole", "max_bins": 256},
+        {"n_classes": 20, "max_bins": 180},  # as much shared memory as there may be
+        {"min_samples_leaf": 7, "max_features": 5, "min_impurity_decrease": 1e-4},
+        {"min_weight_fraction_leaf": 0.01, "weights": "whole"},
+        {"coarse": 1, "n_classes": 2},
+        {"bootstrap": False, "max_features": 5, "n": 32},
+        {"bootstrap": False, "max_features": 5, "n": 33},
+        {"bootstrap": False, "max_features": 5, "n": 257},
+        {"bootstrap": False, "weights": "great", "n": 400},  # sums of 32 bits
+    ],
+    ids=lambda settings: "-".join(f"{name}={value}" for name, value in settings.items()) or "plain",
+)
+def test_host_trees_of_counted_bins(cuda, launched, dtype, settings):
+    """Bins of a byte and whole weights: nodes of several chunks, of one, and of few samples; nothing is sorted."""
+    settings = {"n": 9000, "n_classes": 3, "max_bins": 255, "coarse": 30, "weights": "one", **settings}
+    n, n_classes, coarse = (settings.pop(name) for name in ("n", "n_classes", "coarse"))
+    rng = np.random.default_rng(n)
+    x = np.round(rng.normal(size=(n, 6)) * coarse).astype(dtype)
+    x[:, 2] = 1
+    x[:, 4] = x[:, 3]
+    x[:, 5] = rng.random(n)
+    y = (n_classes * rng.random(n) ** (1 + (x[:, 0] > 0))).astype(np.int32)
+    most = {"one": 2, "whole": 900, "great": 2**23}[settings.pop("weights")]
+    weight = rng.integers(most == 2, most, n) * 1.0
+    settings = {"n_trees": 2, "max_features": 2, "max_depth": 12, **settings}
+    settings |= {"n_classes": n_classes, "sample_weight": weight}
+    got = cuda(make, x, y, **settings)
+    assert {"count_bins", "score_bins"} <= {*launched} if n > 4096 else "score_bins" in launched
+    assert not {"bin_keys", "count_runs", "scan_small"} & {*launched}
+    same_bits(got, make(x, y, **settings))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"n_classes": 30},  # more than shared memory holds
+        {"weight": 2.0**24},  # more than 32 bits hold
+        {"weight": 0.5},
+        {"max_bins": None},
+        {"splitter": "random"},
+        {"missing": True},
+        {"task": 1},
+    ],
+    ids=lambda settings: "-".join(f"{name}={value}" for name, value in settings.items()),
+)
+def test_host_trees_whose_bins_are_not_counted(cuda, launched, settings):
+    settings, n, rng = {"n_classes": 3, "max_bins": 255, **settings}, 400, np.random.default_rng(0)
+    x, y = rng.normal(size=(n, 3)), rng.integers(0, settings["n_classes"], n, np.int32)
+    if settings.pop("missing", False):
+        x[:9] = np.nan
+    if settings.pop("task", None):
+        y, settings["n_classes"] = rng.normal(size=(n, 1)), None
+    settings |= {"n_trees": 2, "max_depth": 3, "sample_weight": np.full(n, settings.pop("weight", 1.0))}
+    got = cuda(make, x, y, **settings)
+    assert "bin_keys" in launched
+    assert "score_bins" not in launched
+    same_bits(got, make(x, y, **settings))
+
+
+@pytest.mark.slow
+def test_host_bins_of_many_chunks_are_counted(cuda, launched):
+    n = 4096 * 66
+    x = np.random.default_rng(0).integers(0, 9, (n, 2)).astype(np.float32)
+    y = (x[:, 0] > x[:, 1]).astype(np.int32)
+    settings = {"sample_weight": np.ones(n), "n_trees": 1, "n_classes": 2, "max_depth": 2, "max_features": 2}
+    got = cuda(make, x, y, **settings)
+    assert "count_bins" in launched
+    same_bits(got, make(x, y, **settings))
 
 
 def test_host_trees_on_wide_bins_and_windows(cuda):

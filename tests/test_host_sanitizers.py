@@ -4,6 +4,7 @@ import subprocess
 
 import pytest
 from host.compiler import RUNTIMES, missing_for, sanitized_command
+from host.fault import IN_GROWTH
 
 SECONDS = 600
 
@@ -56,3 +57,12 @@ def test_a_fault_is_reported_at_its_line(sanitize, kernel, report):
     assert "ran to its end" not in done.stdout
     assert report in done.stderr
     assert "faults/gpu.cu:" in done.stderr
+
+
+@pytest.mark.parametrize("fault", IN_GROWTH)
+def test_a_race_of_counted_bins_is_reported(fault):
+    done = _run("thread", "host.fault", fault)
+    assert done.returncode != 0
+    assert "ran to its end" not in done.stdout
+    assert "ThreadSanitizer: data race" in done.stderr
+    assert "growth/counts.cuh:" in done.stderr

@@ -146,14 +146,17 @@ def test_bins_and_trees_of_small_numbers(cupy, max_bins, missing):
 
 
 @pytest.mark.parametrize(
-    ("regression", "projected", "most"), [(False, False, 12), (True, False, 11), (False, True, 12)]
+    ("regression", "projected", "n_values", "most"),
+    [(False, False, None, 12), (False, False, 200, 9), (True, False, None, 11), (False, True, None, 12)],
 )
 def test_launches_and_waits_of_a_level_depend_on_nothing(
-    cupy, counted, monkeypatch, regression, projected, most
+    cupy, counted, monkeypatch, regression, projected, n_values, most
 ):
     """Nor on the number of trees and nodes; the launches of CuPy's sort are not counted."""
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(900, 6)), rng.normal(size=900) if regression else rng.integers(0, 2, 900)
+    if n_values:  # bins of a byte are counted
+        x = rng.integers(0, n_values, x.shape)
     x, there = cupy.asarray(x.astype(FLOAT)), cupy.asarray(y)
     samples = x if projected else growth.samples(x)
     task = "regression" if regression else "classification"
@@ -180,12 +183,12 @@ def test_launches_and_waits_of_a_level_depend_on_nothing(
 
 
 @pytest.mark.parametrize("settings", [{"max_features": 2}, {"max_features": 30}, {"splitter": "random"}])
-@pytest.mark.parametrize("regression", [False, True])
-def test_trees_take_no_more_memory_than_the_setting(cupy, monkeypatch, regression, settings):
+@pytest.mark.parametrize(("regression", "max_bins"), [(False, None), (False, 255), (True, None)])
+def test_trees_take_no_more_memory_than_the_setting(cupy, monkeypatch, regression, max_bins, settings):
     from stub import counted
 
     rng = np.random.default_rng(0)
-    bins = growth.encode(cupy.asarray(rng.normal(size=(2000, 30)).astype(FLOAT)))
+    bins = growth.encode(cupy.asarray(rng.normal(size=(2000, 30)).astype(FLOAT)), max_bins=max_bins)
     y = cupy.asarray(rng.normal(size=2000) if regression else rng.integers(0, 2, 2000))
     one = []
     bytes_a_sample = gpu_levels.bytes_a_sample

@@ -13,8 +13,6 @@ from ..core.dispatch import array_module, to_numpy
 from ..core.launch import launch, launch_each
 from ..growth import Bins
 from ..growth.gpu_builder import (
-    NO_ORDERS,
-    NO_PAIRS,
     ColumnSource,
     Kept,
     columns_of,
@@ -268,7 +266,7 @@ class _Stumps(NamedTuple):
         # By their bits: a kernel of CuPy takes float32 subnormals for 0.
         bits = w[:, :n_features].view(f"i{w.itemsize}")
         used = (bits << 1 != 0) & oblique[:, None]
-        sides(task, level, part, NO_PAIRS, NO_ORDERS, split, True)
+        sides(task, level, part, split)
         count = used.sum(axis=1).astype(np.int64)
         no_stumps.count[node], no_stumps.begin[node] = count, xp.cumsum(count) - count
         index, factor = xp.nonzero(used)[1].astype(np.int32), w[:, :n_features][used]

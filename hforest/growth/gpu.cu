@@ -8,10 +8,12 @@
 //                                                                     candidate (slot); part.begin: no gaps
 //
 // The samples of a pair have keys (bins or values), which the array module sorts. scan.cuh scans the thresholds of
-// pairs, and one thread per node picks the split. Sums of float64 run in the order of reference.py, or are integers.
-// The random numbers of a node depend only on its key, so the trees are those of the other backends.
+// pairs. Bins of a byte are counted instead where that is exact (counts.cuh). One thread per node picks the split. Sums
+// of float64 run in the order of reference.py, or are integers. The random numbers of a node depend only on its key, so
+// the trees are those of the other backends.
 // The kernels of a level are launched for the numbers of pending nodes and samples, which the host reads once per
-// level. A large node has more than LARGE samples, and blocks share its work; one thread processes a small node.
+// level. A large node has more than LARGE samples, or FEW where bins are counted, and blocks share its work; one thread
+// processes a small node.
 // Kernels return nothing. Their const arguments are IN, all others OUT or, where a comment says so, workspace. Members
 // of structs are IN, except in the kernels that their comments name.
 
@@ -23,6 +25,8 @@ constexpr size BOOTSTRAP = 1, CHILDREN = 2, CANDIDATES = 3, THRESHOLD = 4, DIREC
 constexpr double LARGEST_DOUBLE = 1.7976931348623157e308;
 constexpr int BLOCK = 128; // threads per block, as in gpu_builder.py
 constexpr size LARGE = 256; // samples of a node that one thread processes, at most; as in gpu_builder.py
+constexpr size FEW = 32; // the same where bins are counted
+constexpr size CHUNK = 4096, CHUNKS = 64; // where bins are counted: samples per chunk of a pair; the most chunks per pair
 
 // The learning target: labels, whose sums are weights by class, or targets, whose sums are deviations from the node's
 // mean. has_labels distinguishes the two, because an empty CuPy array is null too.
@@ -63,8 +67,9 @@ struct Part {
     size *__restrict__ node;  // (n_nodes,): their numbers in the level
     size *__restrict__ begin; // (n_nodes + 1,): number of samples before each node
     size *__restrict__ large; // (n_large,): those of them that are large
-    size *__restrict__ run;   // (n_large + 1,): runs per candidate before each large node
+    size *__restrict__ run;   // (n_large + 1,): runs per candidate, or chunks, before each large node
     size n_nodes, n_samples, n_large, n_runs;
+    size counts_bins; // whether large nodes have more than FEW samples, and runs are chunks; IN of list_pending
 };
 
 // The nodes of the next level; OUT of move_samples.
@@ -101,14 +106,14 @@ struct Entries {
 // The pairs of a part, `slots` per node, and their splits: the best thresholds, written by the scans, or random ones,
 // written by random_splits. For integer class weights, keys have label and weight of the sample in their low bits and
 // are sorted themselves; otherwise the scans read them by `order`. Only random splits use greatest and threshold, and
-// they need neither sorted nor order.
+// they need neither sorted nor order. Where bins are counted there are no keys, and greatest is a bin.
 struct Pairs {
-    const unsigned long long *key;              // (n_samples * slots,)
+    const unsigned long long *key;              // (n_samples * slots,); or null
     const unsigned long long *sorted;           // (n_samples * slots,): the keys in ascending order; or null
     const size *order;                          // (n_samples * slots,): index of the e-th key in that order; or null
     double *__restrict__ left;                  // workspace (n_threads of the scan, n_outputs), (n_pairs, ..) if random
-    unsigned long long *__restrict__ score;     // (n_pairs,): as `ordered`, 0 before; OUT
-    unsigned long long *__restrict__ n_right;   // (n_pairs,): samples on the right; 0: no split; 0 before; OUT
+    unsigned long long *__restrict__ score;     // (n_pairs,): as `ordered`; 0 before, except with counts; OUT
+    unsigned long long *__restrict__ n_right;   // (n_pairs,): samples on the right; 0: no split; 0 before as score; OUT
     unsigned long long *__restrict__ greatest;  // (n_pairs,): the greatest key that may go left; OUT
     double *__restrict__ threshold;             // (n_pairs,); OUT
     int *__restrict__ flipped;                  // (n_pairs,): whether keys up to the greatest go right; OUT
@@ -184,6 +189,9 @@ __device__ static inline void add(const Target &y, const Level &level, size v, s
             sums[k] += w * (y.targets[s * y.n_outputs + k] - level.mean[v * y.n_outputs + k]);
 }
 
+// Returns whether a node of n samples is large.
+__device__ static inline bool is_large(size n, size counts_bins) { return n > (counts_bins ? FEW : LARGE); }
+
 // ---------------------------------------------------------------------------------------------- candidates
 
 // Returns the bin of a sample.
@@ -237,7 +245,7 @@ extern "C" __global__ void draw_columns(
     const size a = by_block ? part.large[blockIdx.x] : thread_number() - part.n_large * blockDim.x;
     if (a >= part.n_nodes) return;
     const size v = part.node[a], slots = c.n_sampled * o.n_orders, n = level.count[v];
-    if (!by_block && n > LARGE) return;
+    if (!by_block && is_large(n, part.counts_bins)) return;
     const int *sample = level.sample + level.first[v];
     int *__restrict__ swaps = swap + a * c.n_columns, *__restrict__ mine = column + a * slots;
     if (lane == 0)
@@ -386,6 +394,7 @@ __device__ static inline bool enough(const Limits &limits, const Level &level, s
 }
 
 #include "growth/scan.cuh"
+#include "growth/counts.cuh"
 
 // Returns the random threshold of a node's candidate `number`: uniform in [least, greatest).
 __device__ static inline double random_threshold(uint64_t key, size number, double least, double greatest) {

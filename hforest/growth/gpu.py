@@ -92,8 +92,8 @@ def grow(
     bins: Bins, workspace: None, learned: Learned, max_features: int, splitter: str, batch: Batch
 ) -> None:
     """Appends the trees of a batch to `batch.trees`: (feature, threshold, left, gain, value) of each."""
-    task = task_of(learned, bins.dtype, splitter, bins.missing is not None)
     source = ColumnSource(columns_of(bins, max_features), kinds_of(bins))
+    task = source.task(task_of(learned, bins.dtype, splitter, bins.missing is not None))
     grow_trees(task, source, learned.sample_weight, batch)
 
 

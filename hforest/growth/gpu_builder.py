@@ -1,6 +1,6 @@
 """Candidates of the GPU's nodes, and their splits; gpu_levels.py grows trees of them.
 
-Kernels: gpu.cu, scan.cuh; the array module sorts keys.
+Kernels: gpu.cu, scan.cuh, counts.cuh; the array module sorts keys.
 """
 
 from pathlib import Path
@@ -25,6 +25,9 @@ BLOCK = 128
 LARGE = 256
 """Samples of a node that one thread goes through, as gpu.cu has it."""
 
+FEW = 32
+"""In its place where bins are counted, as gpu.cu has it."""
+
 TILE = 2048
 """Samples of a block that moves them, as gpu.cu has it."""
 
@@ -33,6 +36,9 @@ NEAR = 17
 
 SUMS_OF_BLOCK = 79
 """Sums that a block adds up in order, at most, beside that of the weights."""
+
+COUNTS = 44 << 10
+"""Bytes of a block's histogram and sums, at most: every GPU has 48 KB, and other arrays take 4."""
 
 SUMS = 1 << 24
 """Sums of all threads of a scan in global memory, if each has many."""
@@ -69,6 +75,8 @@ class Task(NamedTuple):
     has_defaults: bool = False
     weight_bits: int = 0
     """Of the weights of a tree, if they are whole and of classes: sums have the same bits in any order."""
+    n_bins: int = 0
+    """Of columns whose bins are counted (counts.cuh), if weights are whole; 0: keys are sorted."""
 
     @property
     def fit_targets(self) -> bool:
@@ -92,8 +100,23 @@ class Task(NamedTuple):
         """Launches n threads."""
         self.launch_blocks(name, -(-n // BLOCK), *args)
 
-    def launch_blocks(self, name: str, n_blocks: int, *args: Any) -> None:
-        launch(PACKAGE, name, self.real, n_blocks, args, threads=BLOCK)
+    @property
+    def n_counts(self) -> int:
+        """Numbers of a histogram."""
+        return self.n_bins * (self.n_outputs + 1 | 1)
+
+    @property
+    def sum_bytes(self) -> int:
+        """Of a block: the sums of its threads, if each has one for each output."""
+        return 8 * BLOCK * (self.n_outputs | 1)
+
+    @property
+    def count_bytes(self) -> int:
+        """Of a block that counts bins: sums and a histogram."""
+        return self.sum_bytes + 4 * self.n_counts
+
+    def launch_blocks(self, name: str, n_blocks: int, *args: Any, n_bytes: int = 0) -> None:
+        launch(PACKAGE, name, self.real, n_blocks, args, threads=BLOCK, n_bytes=n_bytes)
 
     def both(self, name: str, n_large: int, n: int, *args: Any) -> None:
         """Launches a block for each large node, and behind them n threads."""
@@ -144,6 +167,7 @@ class Part(NamedTuple):
     n_samples: int
     n_large: int
     n_runs: int
+    counts_bins: int
 
 
 class Orders(NamedTuple):
@@ -229,6 +253,10 @@ class Pairs(NamedTuple):
     value_bits: int
 
 
+NO_PAIRS = Pairs(None, None, None, None, None, None, None, None, None, 0, 0, 0, 0)
+"""Where the sides of samples are known."""
+
+
 class Split(NamedTuple):
     """The splits of the nodes of a part."""
 
@@ -264,11 +292,39 @@ class Columns(NamedTuple):
             task.launch(
                 "order_columns", n_nodes * self.n_sampled, task.target, self, level, part, orders, column
             )
-        bits = _bits(task, orders, n_nodes * slots, max(1, (self.n_bins - 1).bit_length()), 32)
-        key = xp.empty(part.n_samples * slots, np.uint64)
-        task.launch("bin_keys", len(key), self, task.target, level, part, slots, orders, bits, column, key)
-        pairs = _pairs(task, part, key, bits, slots)
+        if task.n_bins:
+            pairs = self._counted(task, level, part, column)
+        else:
+            bits = _bits(task, orders, n_nodes * slots, max(1, (self.n_bins - 1).bit_length()), 32)
+            key = xp.empty(part.n_samples * slots, np.uint64)
+            task.launch(
+                "bin_keys", len(key), self, task.target, level, part, slots, orders, bits, column, key
+            )
+            pairs = _pairs(task, part, key, bits, slots)
         return pairs, _best_splits(task, level, part, pairs, self, orders, column, NO_ENTRIES, kept)
+
+    def _counted(self, task: Task, level: Level, part: Part, column: Array) -> Pairs:
+        """Returns pairs with their splits, from histograms."""
+        xp, slots, n_bytes = task.xp, self.n_sampled, task.count_bytes
+        n_pairs = part.n_nodes * slots
+        score, n_right, greatest = (xp.empty(n_pairs, np.uint64) for _ in range(3))
+        pairs = NO_PAIRS._replace(
+            score=score, n_right=n_right, greatest=greatest, threshold=xp.empty(n_pairs), slots=slots
+        )
+        chunks = xp.empty(part.n_runs * slots * task.n_counts, np.uint32)
+        task.launch_blocks(
+            "count_bins", part.n_runs * slots, self, task.target, level, part, slots, column, chunks,
+            n_bytes=n_bytes,
+        )  # fmt: skip
+        task.launch_blocks(
+            "score_bins", part.n_large * slots, *task.rules, level, part, pairs, self, column,
+            chunks, n_bytes=n_bytes,
+        )  # fmt: skip
+        task.launch_blocks(
+            "compare_bins", part.n_nodes, *task.rules, level, part, pairs, self, column,
+            n_bytes=task.sum_bytes,
+        )  # fmt: skip
+        return pairs
 
 
 class Kinds(NamedTuple):
@@ -289,6 +345,12 @@ class ColumnSource(NamedTuple):
     @property
     def projected(self) -> bool:
         return False
+
+    def task(self, task: Task) -> Task:
+        """Returns a task whose bins are counted if a block can: columns of numbers, of bins of a byte."""
+        counting = task._replace(n_bins=self.columns.n_bins)
+        plain = self.kinds.missing is None and not task.random_thresholds and not task.fit_targets
+        return counting if plain and self.columns.width == 1 and counting.count_bytes <= COUNTS else task
 
     def _n_orders(self, task: Task) -> int:
         """Orders of a column, at most."""
@@ -498,21 +560,19 @@ def _best_splits(
         task.launch(
             "random_splits", n_nodes * pairs.slots, *task.rules, level, part, pairs, columns, orders, column
         )  # fmt: skip
-    else:
+    elif not task.n_bins:
         _scan(task, level, part, pairs)
     task.launch(
         "pick_splits", n_nodes, *task.rules, level, part, pairs, columns, orders, column, entries, split, kept
     )  # fmt: skip
-    sides(task, level, part, pairs, orders, split, False)
+    sides(task, level, part, split, pairs, columns, orders, column)
     return split
 
 
-NO_PAIRS = Pairs(None, None, None, None, None, None, None, None, None, 0, 0, 0, 0)
-"""Where the sides of samples are known."""
-
-
 def sides(
-    task: Task, level: Level, part: Part, pairs: Pairs, orders: Orders, split: Split, is_known: bool
-) -> None:
-    """Writes the side of each sample, unless it is known, and counts those on the right."""
-    task.launch_blocks("sides", len(split.tail), level, part, pairs, orders, split, int(is_known))
+    task: Task, level: Level, part: Part, split: Split, pairs: Pairs = NO_PAIRS,
+    columns: Columns = NO_COLUMNS, orders: Orders = NO_ORDERS, column: Array | None = None,
+) -> None:  # fmt: skip
+    """Writes the side of each sample, unless it is known (no pairs), and counts those on the right."""
+    column = task.xp.empty(0, np.int32) if column is None else column
+    task.launch_blocks("sides", len(split.tail), level, part, pairs, columns, orders, column, split)

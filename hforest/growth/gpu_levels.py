@@ -12,7 +12,7 @@ import numpy as np
 from ..core.aliases import Array
 from ..core.dispatch import array_module, to_numpy
 from ..core.gpu import cast
-from .gpu_builder import LARGE, Kept, Level, Part, Split, Task, Words, tree_keys
+from .gpu_builder import FEW, LARGE, Kept, Level, Part, Split, Task, Words, tree_keys
 from .trees import Batch
 
 NODES = 1024
@@ -27,7 +27,8 @@ HOST_MEMORY = 1 << 28
 _SAMPLE_BYTES = 96
 """Of a tree's sample, beside its keys: counts, weights and samples of two levels."""
 _KEY_BYTES = 40
-"""Of a sample and candidate: keys, their order, and what a sort needs."""
+"""Of a sample and candidate: keys, their order, and what a sort needs. Counts of bins take at most 22 of
+chunks, and 32 of a pair, which has two samples."""
 _NODE_BYTES = 160
 _SAMPLES_A_NODE = 4
 """Samples of a pending node of a level of many, on average, at least."""
@@ -110,8 +111,10 @@ def _grow(task: Task, candidates: Any, weight: Array, batch: Batch) -> None:
     drawn = weights > 0
     size = drawn.sum(axis=1).astype(np.int64, copy=False)
     sample, sample_weight = xp.nonzero(drawn)[1].astype(np.int32), weights[drawn]
-    task = task._replace(weight_bits=0 if task.fit_targets else _weight_bits(weights))
-    is_whole = int(task.weight_bits > 0)
+    weight_bits = 0 if task.fit_targets else _weight_bits(weights)
+    exact = 0 < weight_bits <= 32 - len(weight).bit_length()
+    task = task._replace(weight_bits=weight_bits, n_bins=task.n_bins if exact else 0)
+    is_whole = int(weight_bits > 0)
     key = tree_keys(xp, batch.seed, batch.first, n_trees)
     tree = xp.arange(n_trees, dtype=np.int32)
     sums = xp.zeros((n_trees if is_whole else 0, K), np.uint64)
@@ -180,15 +183,16 @@ def _pending(
         task.both(
             "sum_up", n_blocks, n_nodes * K, task.target, level, large, int(above is None), n_blocks, mixed
         )
-    n_blocks, n_large = -(-n_nodes // NODES), level.n_samples // LARGE
+    n_blocks, counts_bins = -(-n_nodes // NODES), int(task.n_bins > 0)
+    n_large = level.n_samples // (FEW if counts_bins else LARGE)
     pending, counts = xp.empty(n_nodes, np.uint8), xp.empty((n_blocks, 4), np.int64)
     task.launch_blocks(
-        "settle", n_blocks, task.target, task.limits, level, int(may_split), nodes.is_whole, nodes.sum,
-        mixed, pending, counts,
+        "settle", n_blocks, task.target, task.limits, level, int(may_split), nodes.is_whole,
+        counts_bins, nodes.sum, mixed, pending, counts,
     )  # fmt: skip
     sizes = n_nodes, n_nodes + 1, n_large, n_large + 1
     node, begin, large, run = (xp.empty(n, np.int64) for n in sizes)
-    part = Part(node, begin, large, run, 0, 0, 0, 0)
+    part = Part(node, begin, large, run, 0, 0, 0, 0, counts_bins)
     task.launch_blocks("list_pending", n_blocks, level, pending, counts, part, end)
     pending_nodes, samples, large_nodes, runs, n_kept = to_numpy(end).tolist()
     return part._replace(n_nodes=pending_nodes, n_samples=samples, n_large=large_nodes, n_runs=runs), n_kept

@@ -111,8 +111,9 @@ struct Count {
 };
 
 // Returns the totals of one node of n samples.
-__device__ static inline Count count_of(size n) {
-    return {1, n, n > LARGE, n > LARGE ? (n + RUN - 1) / RUN : 0};
+__device__ static inline Count count_of(size n, size counts_bins) {
+    const size large = is_large(n, counts_bins), each = counts_bins ? CHUNK : RUN, runs = (n + each - 1) / each;
+    return {1, n, large, counts_bins ? (runs > 1) * (runs < CHUNKS ? runs : CHUNKS) : large * runs};
 }
 
 // Returns the totals of the threads of the block before this one.
@@ -125,8 +126,9 @@ __device__ static inline Count counts_before(const Count &own) {
 // may_split is 0. sum (n_nodes, n_classes), IN if is_whole: sums of integer weights; else mixed (n_nodes,), IN. counts
 // (n_blocks, 4), OUT: totals over the nodes of a block. One thread per NODES nodes.
 extern "C" __global__ void settle(
-    Target y, Limits limits, Level level, size may_split, size is_whole, const unsigned long long *__restrict__ sum,
-    const int *__restrict__ mixed, unsigned char *__restrict__ pending, size *__restrict__ counts
+    Target y, Limits limits, Level level, size may_split, size is_whole, size counts_bins,
+    const unsigned long long *__restrict__ sum, const int *__restrict__ mixed, unsigned char *__restrict__ pending,
+    size *__restrict__ counts
 ) {
     const size K = y.n_outputs, from = thread_number() * NODES;
     size least = limits.min_samples_split > 2 * limits.min_samples_leaf ? limits.min_samples_split : 2 * limits.min_samples_leaf;
@@ -153,7 +155,7 @@ extern "C" __global__ void settle(
             level.value[v * K + k] = (real)(y.has_labels ? level.total[v * K + k] / level.weight[v] : level.mean[v * K + k]);
         if (!mixes || n < least || !may_split) continue;
         pending[v] = 1;
-        own = own + count_of(n);
+        own = own + count_of(n, counts_bins);
     }
     const Count all = counts_before(own) + own;
     if (threadIdx.x < BLOCK - 1) return;
@@ -180,18 +182,18 @@ extern "C" __global__ void list_pending(
     __syncthreads();
     own = {0, 0, 0, 0};
     for (size v = from; v < from + NODES && v < level.n_nodes; ++v)
-        if (pending[v]) own = own + count_of(level.count[v]);
+        if (pending[v]) own = own + count_of(level.count[v], part.counts_bins);
     at = counts_before(own) + start;
     for (size v = from; v < from + NODES && v < level.n_nodes; ++v) {
         if (!pending[v]) continue;
         const size n = level.count[v];
         part.node[at.nodes] = v;
         part.begin[at.nodes] = at.samples;
-        if (n > LARGE) {
+        if (is_large(n, part.counts_bins)) {
             part.large[at.large] = at.nodes;
             part.run[at.large] = at.runs;
         }
-        at = at + count_of(n);
+        at = at + count_of(n, part.counts_bins);
     }
     if (from + NODES < level.n_nodes || from >= level.n_nodes) return;
     part.begin[at.nodes] = at.samples;
@@ -204,9 +206,11 @@ extern "C" __global__ void list_pending(
 
 // ----------------------------------------------------------------------------------------------- partition
 
-// Writes whether each sample of a part goes right, or reads it if is_known; and for each tile of samples, the number of
-// samples of its last node that go right. One block per tile.
-extern "C" __global__ void sides(Level level, Part part, Pairs pairs, Orders o, Split split, size is_known) {
+// Writes whether each sample of a part goes right, or without slots reads it; and for each tile of samples, the number
+// of samples of its last node that go right. column (n_nodes, slots), IN, where bins are counted. One block per tile.
+extern "C" __global__ void sides(
+    Level level, Part part, Pairs pairs, Columns c, Orders o, const int *__restrict__ column, Split split
+) {
     __shared__ int tail;
     const size slots = pairs.slots, from = blockIdx.x * SIDES, t = threadIdx.x;
     const size to = from + SIDES < part.n_samples ? from + SIDES : part.n_samples;
@@ -216,10 +220,12 @@ extern "C" __global__ void sides(Level level, Part part, Pairs pairs, Orders o, 
     int mine = 0;
     for (size i = from + t; i < to; i += BLOCK) {
         const size a = segment(part.begin, part.n_nodes, i), begin = part.begin[a], n = part.begin[a + 1] - begin;
-        if (!is_known) {
+        if (slots > 0) {
             bool right = false;
             if (split.n_left[a] >= 0) {
-                const uint64_t key = pairs.key[begin * slots + split.chosen[a] % slots * n + i - begin];
+                const size pair = split.chosen[a], place = i - begin;
+                const uint64_t key = pairs.key ? pairs.key[begin * slots + pair % slots * n + place]
+                                               : bin_at(c, column[pair], level.sample[level.first[part.node[a]] + place]);
                 right = (key > split.greatest[a]) != (o.kind != PLAIN && o.flipped[a]);
             }
             split.right[i] = right;

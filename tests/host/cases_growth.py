@@ -55,6 +55,16 @@ def _bins(name: str, n: int, weighted: bool, dtype: type, scale: float = 0.25) -
     return {"bins": bins.bins, "low": bins.low, "high": bins.high, **trees._asdict()}
 
 
+def counted_bins(dtype: type) -> dict[str, np.ndarray]:
+    """Bins of a byte: a node of two chunks, nodes of hundreds of samples, and of few."""
+    rng = np.random.default_rng(5)
+    x = rng.integers(0, 40, (4200, 2)).astype(dtype)
+    y = ((x[:, 0] > 36) + 2 * (x[:, 1] > 37)).astype(np.int32)
+    y[rng.random(4200) < 0.05] = 3
+    settings = {"n_classes": 4, "max_features": 2, "max_depth": 4, "bootstrap": False, "rng": 1}
+    return growth.grow(growth.encode(x), y, 1, **settings)._asdict()
+
+
 def _windows(scale: float, dtype: type) -> dict[str, np.ndarray]:
     x = scaled(np.random.default_rng(0).integers(0, 9, (6, 12)), scale, dtype)
     base = (np.arange(6)[:, None] * 12 + np.arange(4)).ravel()
@@ -119,6 +129,7 @@ def cases(dtype: type) -> Iterator[Case]:
             f"large nodes {name} {'weighted' if weighted else 'equal'}",
             lambda s=name, w=weighted: _bins(s, 700, w, dtype),
         )
+    yield Case("counted bins", lambda: counted_bins(dtype))
     yield Case("windows", lambda: _windows(1, dtype))
     yield Case("windows small", lambda: _windows(0, dtype))
     for name in ("gini", "entropy", "targets", "completely random", "extra targets"):

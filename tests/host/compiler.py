@@ -73,7 +73,10 @@ OUTCOMES = {
 
 
 BLOCK_BYTES = 2048
-"""Shared memory of a block: so little that small arrays are processed in parts."""
+"""Shared memory of a block, as kernels are told: so little that small arrays are processed in parts."""
+
+SURE_BYTES = 48 << 10
+"""Shared memory of a block that every GPU has, and that kernels need not ask for."""
 
 
 class Parameter(NamedTuple):
@@ -250,8 +253,8 @@ class HostKernel:
             raise KernelError(f"kernel {self.name}: takes {len(self.parameters)} arguments, got {len(args)}")
         if not (1 <= grid[0] < 2**31 and 1 <= block[0] <= 1024):
             raise KernelError(f"kernel {self.name}: no GPU has a grid of {grid} blocks of {block} threads")
-        if not 0 <= n_bytes <= BLOCK_BYTES:
-            raise KernelError(f"kernel {self.name}: a block here has {BLOCK_BYTES} bytes, not {n_bytes}")
+        if not 0 <= n_bytes <= (most := max(BLOCK_BYTES, SURE_BYTES)):
+            raise KernelError(f"kernel {self.name}: a block here has {most} bytes, not {n_bytes}")
         words, structs, flat = [], [], []
         for p, a in zip(self.parameters, args, strict=True):
             if p.members:

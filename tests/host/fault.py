@@ -1,19 +1,39 @@
-"""Launches one kernel of faults/gpu.cu: `python -m host.fault KERNEL SANITIZER`."""
+"""Runs a fault: `python -m host.fault NAME SANITIZER`, a kernel of faults/gpu.cu, or one of IN_GROWTH."""
 
 import sys
+from unittest import mock
 
 import numpy as np
 
-from hforest.core.launch import launch
+from hforest.core import launch
 
+from .cases_growth import counted_bins
 from .compiler import HERE, host_compiler
 
+ADD = "atomicAdd(&row[y.n_outputs], 1u);\n    }\n"
+IN_GROWTH = {
+    "samples_without_atomics": (ADD, "++row[y.n_outputs];\n    }\n"),
+    "no_barrier_behind_counts": (f"{ADD}    __syncthreads();\n", ADD),
+    "no_barrier_behind_sums": ("    __syncthreads();\n    Cut best = ", "    Cut best = "),
+    "no_barrier_behind_bins": ("sample[own]);\n        __syncthreads();\n", "sample[own]);\n"),
+    "best_of_all_threads": ("if (is_top && right[group] == n_right) {", "if (cut.n_left) {"),
+}
+"""A text of the kernels that count bins, and what is in its place."""
 
-def main(kernel: str, sanitize: str) -> None:
-    a = np.zeros(8192, np.float32)
-    with host_compiler(sanitize):
-        launch(HERE / "faults", kernel, a.dtype, a.size // 128 + 1, (a, a.size))
-    print(f"{kernel} ran to its end")
+
+def main(name: str, sanitize: str) -> None:
+    if name not in IN_GROWTH:
+        a = np.zeros(8192, np.float32)
+        with host_compiler(sanitize):
+            launch.launch(HERE / "faults", name, a.dtype, a.size // 128 + 1, (a, a.size))
+    else:
+        old, new = IN_GROWTH[name]
+        sound = launch.source
+        assert sound(launch.PACKAGE / "growth").count(old) == 1
+        changed = mock.patch.object(launch, "source", lambda folder: sound(folder).replace(old, new))
+        with host_compiler(sanitize), changed:
+            counted_bins(np.float32)
+    print(f"{name} ran to its end")
 
 
 if __name__ == "__main__":

@@ -127,8 +127,8 @@ def test_warps_vote_and_blocks_have_memory(n_bytes):
 
 
 def test_more_memory_than_a_block_has_is_refused():
-    with pytest.raises(KernelError, match="kernel votes: a block here has 2048 bytes, not 2056"):
-        _kernel("votes", np.zeros(64, np.float32), 64, n_bytes=2056)
+    with pytest.raises(KernelError, match="kernel votes: a block here has 49152 bytes, not 49160"):
+        _kernel("votes", np.zeros(64, np.float32), 64, n_bytes=49160)
 
 
 @pytest.mark.parametrize(

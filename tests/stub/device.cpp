@@ -24,8 +24,9 @@ namespace {
 
 constexpr int DEVICES = 2;
 constexpr int FRESH = 0xA5, FREED = 0xDB;
-// Bytes of shared memory of which a launch chooses the number: without the kernel's attribute, and with it. GPUs have more.
-constexpr unsigned BLOCK_BYTES = 1 << 10, MAX_BLOCK_BYTES = 4 << 10;
+// Bytes of shared memory of which a launch chooses the number: without the kernel's attribute, those that kernels are told
+// of, and with the attribute. GPUs have more.
+constexpr unsigned BLOCK_BYTES = 1 << 10, MAX_BLOCK_BYTES = 4 << 10, SURE_BYTES = 48 << 10;
 
 thread_local int current;
 std::mutex lock;
@@ -323,7 +324,7 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfuncti
 }
 CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
     if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) return CUDA_SUCCESS;
-    if (value < 0 || (unsigned)value > MAX_BLOCK_BYTES) return CUDA_ERROR_INVALID_VALUE;
+    if (value < 0 || (unsigned)value > SURE_BYTES) return CUDA_ERROR_INVALID_VALUE;
     return ((Function *)function)->block_bytes = value, CUDA_SUCCESS;
 }
 

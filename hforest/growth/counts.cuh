@@ -1,0 +1,186 @@
+// Thresholds of pairs whose columns have bins of a byte, where labels have whole weights whose sums fit 32 bits. Blocks
+// count the samples of bins in shared memory; integers have one sum in any order. Nothing is sorted, and there are no keys.
+//
+//     samples of a node
+//     FEW or less     compare_bins: a block a node; a thread a sample and candidate, which it compares with the others
+//     up to CHUNK     score_bins: a block a pair
+//     more            count_bins: a block a chunk of the samples of a pair; then score_bins
+//
+// A histogram has for each bin the weights of classes, and the number of samples: (n_bins, counts_of_bin).
+
+constexpr int SCORING = 6; // blocks of score_bins that the registers of a multiprocessor hold, at least
+
+// Returns how many numbers a histogram has for a bin: odd, so that banks differ; also in gpu_builder.py.
+__device__ static inline size counts_of_bin(const Target &y) { return (y.n_outputs + 1) | 1; }
+
+// Returns the sums of this thread in block_memory; also in gpu_builder.py.
+__device__ static inline double *own_sums(const Target &y) { return block_memory + threadIdx.x * (y.n_outputs | 1); }
+
+// Returns the histogram of the block, behind the sums of its threads.
+__device__ static inline unsigned *histogram(const Target &y) {
+    return (unsigned *)(block_memory + BLOCK * (y.n_outputs | 1));
+}
+
+// Counts the samples from, .., to - 1 of a level in the histogram of the block.
+__device__ static inline void
+count_samples(const Columns &c, const Target &y, const Level &level, size column, size from, size to) {
+    const size width = counts_of_bin(y);
+    unsigned *counts = histogram(y);
+    for (size e = threadIdx.x; e < c.n_bins * width; e += BLOCK) counts[e] = 0;
+    __syncthreads();
+    for (size i = from + threadIdx.x; i < to; i += BLOCK) {
+        const size s = level.sample[i];
+        unsigned *row = counts + bin_at(c, column, s) * width;
+        atomicAdd(&row[y.labels[s]], (unsigned)level.sample_weight[i]);
+        atomicAdd(&row[y.n_outputs], 1u);
+    }
+    __syncthreads();
+}
+
+// Writes the histograms of the chunks of nodes to chunks (n_runs, slots, n_bins, counts_of_bin). A block owns a chunk and
+// a candidate.
+extern "C" __global__ void count_bins(
+    Columns c, Target y, Level level, Part part, size slots, const int *__restrict__ column, unsigned *__restrict__ chunks
+) {
+    const size run = blockIdx.x / slots, l = segment(part.run, part.n_large, run), a = part.large[l];
+    const size own = column[a * slots + blockIdx.x % slots], v = part.node[a], first = level.first[v], n = level.count[v];
+    const size number = run - part.run[l], n_runs = part.run[l + 1] - part.run[l], n_counts = c.n_bins * counts_of_bin(y);
+    if (own < 0) return;
+    count_samples(c, y, level, own, first + n * number / n_runs, first + n * (number + 1) / n_runs);
+    for (size e = threadIdx.x; e < n_counts; e += BLOCK) chunks[blockIdx.x * n_counts + e] = histogram(y)[e];
+}
+
+// The best threshold that a thread has found: between two bins of the node. n_left: samples on its left; 0: none.
+struct Cut {
+    double score;
+    size n_left, below, above;
+};
+
+// Writes the best cut of the threads of a group; of equal ones the first. Cuts of a group differ in their place. leads:
+// true in one thread of each group that has a pair. All threads of the block call it.
+__device__ static inline void write_best(
+    const Columns &c, const int *column, const Pairs &pairs, size pair, size n, int group, bool leads, const Cut &cut
+) {
+    __shared__ unsigned long long top[BLOCK];
+    __shared__ unsigned right[BLOCK];
+    top[threadIdx.x] = right[threadIdx.x] = 0;
+    __syncthreads();
+    if (cut.n_left) atomicMax(&top[group], (unsigned long long)ordered(cut.score));
+    __syncthreads();
+    const unsigned n_right = (unsigned)(n - cut.n_left);
+    const bool is_top = cut.n_left && ordered(cut.score) == top[group];
+    if (is_top) atomicMax(&right[group], n_right);
+    __syncthreads();
+    if (leads) pairs.n_right[pair] = right[group];
+    if (is_top && right[group] == n_right) {
+        const size row = row_of_bins(c, column[pair]);
+        pairs.score[pair] = top[group];
+        pairs.greatest[pair] = (unsigned long long)cut.below;
+        pairs.threshold[pair] = between(c.high[row + cut.below], c.low[row + cut.above]);
+    }
+    __syncthreads();
+}
+
+// Writes the best splits of the pairs of large nodes. column (n_nodes, slots), chunks as count_bins writes them: IN. A
+// block owns a pair.
+extern "C" __global__ void __launch_bounds__(BLOCK, SCORING) score_bins(
+    Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs, Columns c,
+    const int *__restrict__ column, const unsigned *__restrict__ chunks
+) {
+    __shared__ unsigned shared[BLOCK];
+    const size K = y.n_outputs, width = counts_of_bin(y), n_counts = c.n_bins * width, t = threadIdx.x;
+    const size l = blockIdx.x / pairs.slots, slot = blockIdx.x % pairs.slots, run = part.run[l], last_run = part.run[l + 1];
+    const size a = part.large[l], pair = a * pairs.slots + slot, v = part.node[a], n = level.count[v];
+    unsigned *counts = histogram(y);
+    double *sums = own_sums(y), score;
+    if (column[pair] < 0) {
+        if (t == 0) pairs.n_right[pair] = 0;
+        return;
+    }
+    if (run == last_run) {
+        count_samples(c, y, level, column[pair], level.first[v], level.first[v] + n);
+    } else {
+        for (size e = t; e < n_counts; e += BLOCK) {
+            unsigned sum = 0;
+            for (size r = run; r < last_run; ++r) sum += chunks[(r * pairs.slots + slot) * n_counts + e];
+            counts[e] = sum;
+        }
+        __syncthreads();
+    }
+    const size each = (c.n_bins + BLOCK - 1) / BLOCK, from = t * each, to = from + each < c.n_bins ? from + each : c.n_bins;
+    for (size k = 0; k <= K; ++k) {
+        unsigned sum = 0;
+        for (size b = from; b < to; ++b) sum += counts[b * width + k];
+        sum = sum_before(sum, shared);
+        for (size b = from; b < to; ++b) counts[b * width + k] = sum += counts[b * width + k];
+    }
+    __syncthreads();
+    Cut best = {0, 0, 0, 0};
+    for (size b = from; b < to; ++b) {
+        const unsigned *row = counts + b * width;
+        const size n_left = row[K];
+        if (n_left == (b > 0 ? counts[(b - 1) * width + K] : 0)) continue;
+        double left_weight = 0;
+        for (size k = 0; k < K; ++k) {
+            sums[k] = row[k];
+            left_weight += sums[k];
+        }
+        if (!scored(y, criterion, limits, level, v, sums, left_weight, n_left, &score)) continue;
+        if (!best.n_left || score > best.score) best = {score, n_left, b, 0};
+    }
+    if (best.n_left) {
+        best.above = best.below + 1;
+        while (counts[best.above * width + K] == best.n_left) ++best.above;
+    }
+    write_best(c, column, pairs, pair, n, 0, t == 0, best);
+}
+
+// Writes the best splits of the pairs of nodes of FEW samples or less. column (n_nodes, slots), IN. A block owns a node, a
+// thread a sample and a candidate.
+extern "C" __global__ void compare_bins(
+    Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs, Columns c, const int *__restrict__ column
+) {
+    __shared__ int sample[FEW], label[FEW];
+    __shared__ double weight[FEW];
+    __shared__ unsigned char bin[BLOCK];
+    const size a = blockIdx.x, v = part.node[a], first = level.first[v], slots = pairs.slots;
+    if (level.count[v] > FEW) return;
+    const int n = (int)level.count[v], t = (int)threadIdx.x, group = t / n, own = t % n, together = BLOCK / n;
+    double *sums = own_sums(y), score;
+    if (t < n) {
+        sample[t] = level.sample[first + t];
+        label[t] = y.labels[sample[t]];
+        weight[t] = level.sample_weight[first + t];
+    }
+    __syncthreads();
+    for (size slot = group; slot - group < slots; slot += together) {
+        const bool works = group < together && slot < slots;
+        const size pair = a * slots + slot;
+        const bool has_column = works && column[pair] >= 0;
+        if (has_column) bin[t] = (unsigned char)bin_at(c, column[pair], sample[own]);
+        __syncthreads();
+        Cut cut = {0, 0, 0, 0};
+        if (has_column) {
+            const unsigned char *bins = bin + group * n;
+            const size below = bin[t];
+            size above = 256, n_left = 0;
+            double left_weight = 0;
+            bool is_first = true; // of the samples of its bin
+            for (size k = 0; k < y.n_outputs; ++k) sums[k] = 0;
+            for (int j = 0; j < n; ++j) {
+                const size here = bins[j];
+                is_first &= here != below || j >= own;
+                if (here > below) {
+                    above = here < above ? here : above;
+                    continue;
+                }
+                sums[label[j]] += weight[j];
+                left_weight += weight[j];
+                ++n_left;
+            }
+            if (is_first && scored(y, criterion, limits, level, v, sums, left_weight, n_left, &score))
+                cut = {score, n_left, below, above};
+        }
+        write_best(c, column, pairs, pair, n, group, works && own == 0, cut);
+    }
+}
