@@ -137,7 +137,7 @@ def refused(x: np.ndarray, y: np.ndarray, z: np.ndarray, seed: int) -> bool:
     try:
         stats.conditional_randomization_test(x, y, z, "permuted", n_trees=20, n_permutations=1, rng=seed)
     except ValueError as error:
-        if not str(error).startswith("sampler: expected x that does not depend on z"):
+        if not str(error).startswith("sampler: expected x that is independent of z"):
             raise
         return True
     return False
