@@ -319,7 +319,9 @@ def test_settings_that_no_engine_takes():
     with pytest.raises(TypeError, match="^settings: expected Settings, got dict; pass the settings"):
         scale.grow_on_engine(Parts(), [], {})
     settings = by_level.check_settings(1, bootstrap=np.ones((1, 3), int))
-    with pytest.raises(TypeError, match='^bootstrap: expected "poisson" or False, got in-bag counts; pass False'):
+    with pytest.raises(
+        TypeError, match='^bootstrap: expected "poisson" or False, got in-bag counts; pass False'
+    ):
         scale.grow_on_engine(Parts(), [], settings)
 
 

@@ -640,7 +640,9 @@ def test_distance_correlations_are_those_of_loops():
         -stats.distance_correlation(a, b).statistic
     )
     assert stats.distance_correlation(a, np.ones((12, 12))).statistic == 0
-    with pytest.raises(ValueError, match=r"^of_y: expected a symmetric matrix, got an asymmetric one; pass \(of_y \+"):
+    with pytest.raises(
+        ValueError, match=r"^of_y: expected a symmetric matrix, got an asymmetric one; pass \(of_y \+"
+    ):
         stats.distance_correlation(a, np.triu(b))
     with pytest.raises(ValueError, match=r"^of_y: expected shape .* n_samples = 12, got \(11, 11\)"):
         stats.distance_correlation(a, b[1:, 1:])

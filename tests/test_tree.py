@@ -691,7 +691,10 @@ def test_path_ends_in_the_leaf():
             assert (np.diff(nodes) > 0).all()
     with pytest.raises(IndexError, match="n_trees = 4"):
         tree.path(forest, x, 4)
-    with pytest.raises(ValueError, match=r"x: expected shape \(n_features,\), got \(1, 3\); pass one of its rows, such as x\[0\]"):
+    with pytest.raises(
+        ValueError,
+        match=r"x: expected shape \(n_features,\), got \(1, 3\); pass one of its rows, such as x\[0\]",
+    ):
         tree.path(forest, x[None], 0)
     with pytest.raises(ValueError, match=r"\(n_samples, 3\)"):
         tree.path(forest, x[:2], 0)
