@@ -114,7 +114,7 @@ class CascadeForestClassifier(Classifier, Estimator):
         for few in np.flatnonzero((counts > 0) & (counts < int(n_folds)))[:1]:
             raise ValueError(
                 f"y: expected at least n_folds = {n_folds} samples of each class, got {counts[few]} "
-                f'of class {self.classes_[few]}; lower n_folds, or pass class_vectors="out_of_bag"'
+                f'sample(s) of class {self.classes_[few]}; lower n_folds, or pass class_vectors="out_of_bag"'
             )
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
