@@ -910,7 +910,9 @@ def test_importances_of_grown_starts_and_first_levels(name):
 def test_cascades_name_the_class_of_few_samples():
     labels = TEXT.copy()
     labels[:2] = "rare"
-    with pytest.raises(ValueError, match=r"y: expected at least n_folds = 3 .* 2 sample\(s\) of class rare; lower"):
+    with pytest.raises(
+        ValueError, match=r"y: expected at least n_folds = 3 .* 2 sample\(s\) of class rare; lower"
+    ):
         small("CascadeForestClassifier").fit(X, labels)
     model = small("CascadeForestClassifier", class_vectors="out_of_bag").fit(X, labels)
     assert model.predict_proba(X).shape == (150, 4)
