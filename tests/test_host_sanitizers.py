@@ -59,7 +59,10 @@ def test_a_fault_is_reported_at_its_line(sanitize, kernel, report):
     assert "faults/gpu.cu:" in done.stderr
 
 
-@pytest.mark.parametrize("fault", IN_GROWTH)
+@pytest.mark.parametrize(
+    "fault",
+    [pytest.param(fault, marks=[pytest.mark.nightly] * (i > 1)) for i, fault in enumerate(IN_GROWTH)],
+)
 def test_a_race_of_counted_bins_is_reported(fault):
     done = _run("thread", "host.fault", fault)
     assert done.returncode != 0

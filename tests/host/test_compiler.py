@@ -21,6 +21,7 @@ pytestmark = pytest.mark.skipif(not have_compiler(), reason="no C++ compiler to 
 
 FAULTS = HERE / "faults"
 FLOAT = np.dtype(np.float32)
+FLOAT32_AND_NIGHTLY = [np.float32, pytest.param(np.float64, marks=pytest.mark.nightly)]
 
 
 @pytest.mark.parametrize(
@@ -35,7 +36,7 @@ def test_kernels_agree_with_the_reference(subpackage, dtype):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", exercise.DTYPES, ids=["float32", "float64"])
+@pytest.mark.parametrize("dtype", FLOAT32_AND_NIGHTLY)
 @pytest.mark.parametrize(
     "subpackage", [name for name in exercise.SUBPACKAGES if name != "optim"]
 )  # asks for a stream, as steps of Adam do
@@ -46,7 +47,7 @@ def test_kernels_agree_where_arrays_are_like_those_of_cupy(subpackage, dtype):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", exercise.DTYPES, ids=["float32", "float64"])
+@pytest.mark.parametrize("dtype", FLOAT32_AND_NIGHTLY)
 @pytest.mark.parametrize("subpackage", exercise.SUBPACKAGES)
 def test_no_bit_depends_on_the_size_of_a_block(subpackage, dtype):
     for case in exercise.cases_of(subpackage, dtype):
