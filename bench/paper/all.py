@@ -11,8 +11,8 @@ change.
 
 Without --data nothing is run. In both cases the page is written from the records: docs/results-papers.md for
 those of bench/results, else results-papers.md in the folder. It counts the runs on record, and has a table
-for each table of a paper: the paper's figure, the mean of the runs, the difference (ours - the paper's), and
-its interval of 95 % by Student's t over the runs.
+for each table of a paper: the paper's figure, the mean of the runs, and the difference (ours - the paper's)
+with its interval of 95 % by Student's t over the runs.
 """
 
 import argparse
@@ -240,9 +240,9 @@ HEAD = """# All tables and figures of the papers
 sets](results.md)) it first runs what the records lack: the tables that `--only` names, by default all, for
 `--hours` hours at most.
 
-* *difference*: the mean of our runs minus the paper's figure, in its unit.
-* *interval*: of the difference, 95 % by Student's t over our runs. The paper's figure counts as exact, and
-  all runs have the same test samples: neither its deviation nor a finite test set is part of the interval.
+* *difference*: the mean of our runs minus the paper's figure, in its unit, ± half of its interval of 95 % by
+  Student's t over our runs. The paper's figure counts as exact, and all runs have the same test samples:
+  neither its deviation nor a finite test set is part of the interval.
 * *test samples*: `held out` if neither a state nor a setting was chosen by them; else what was chosen. As in
   the paper, `least of 80 looks` is the least of the test errors during training.
 * *not run*: no data or no time. The page of settings and departures gives the reason. Figures without cells
@@ -271,16 +271,16 @@ def figures(cell: Cell, rows: list[Row]) -> list[float]:
     return [a + b * figure for figure in found if figure is not None]
 
 
-def compared(paper: str, ours: list[float]) -> tuple[str, str]:
-    """Returns ours - the paper's, and its interval of 95 % if there are several runs."""
+def compared(paper: str, ours: list[float]) -> str:
+    """Returns ours - the paper's, and half of its interval of 95 % if there are several runs."""
     plain = re.fullmatch(r"([\d.]+)( ± [\d.]+)?", paper)
     if not plain:
-        return "–", "–"
-    difference = round(statistics.mean(ours) - float(plain[1]), 2) + 0.0
+        return "–"
+    difference = f"{round(statistics.mean(ours) - float(plain[1]), 2) + 0.0:+.2f}"
     if len(ours) < 2:
-        return f"{difference:+.2f}", "one run"
+        return difference
     half = special.stdtrit(len(ours) - 1, 0.975) * statistics.stdev(ours) / math.sqrt(len(ours))
-    return f"{difference:+.2f}", f"{difference - half:+.2f} to {difference + half:+.2f}"
+    return f"{difference} ± {half:.2f}"
 
 
 def line(cell: Cell, rows: list[Row], looks: bool = True) -> str:
@@ -289,8 +289,8 @@ def line(cell: Cell, rows: list[Row], looks: bool = True) -> str:
     if not ours:
         return ""
     mean = f"{statistics.mean(ours):.2f}"
-    difference, interval = compared(cell.paper, ours)
-    columns = [cell.name, cell.paper, mean, difference, interval, str(len(ours)), *[cell.looks] * looks]
+    difference = compared(cell.paper, ours)
+    columns = [cell.name, cell.paper, mean, difference, str(len(ours)), *[cell.looks] * looks]
     return f"| {' | '.join(columns)} |"
 
 
@@ -324,7 +324,7 @@ def page(records: dict[str, list[Row]]) -> str:
         cells = [cell for cell in table.cells() if figures(cell, records[name])]
         looks = sorted({cell.looks for cell in cells})
         if cells:
-            head = [table.unit, "paper", "ours", "difference", "interval", "runs", "test samples"]
+            head = [table.unit, "paper", "ours", "difference", "runs", "test samples"]
             head = head if len(looks) > 1 else head[:-1]
             lines += [f"## {table.title}", ""]
             lines += [] if len(looks) > 1 else [f"Test samples: {looks[0]}.", ""]
