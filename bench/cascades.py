@@ -31,7 +31,7 @@ FOLDS = 3
 
 
 def load(name: str, folder: Path | None) -> tuple[Any, Any, Any, Any]:
-    """Training and test samples."""
+    """Returns training and test samples."""
     if name == "letter":
         assert folder is not None
         file = np.load(folder / "letter.npz")
@@ -77,7 +77,7 @@ def with_sklearn(data: Any, n_trees: int, n_levels: int, threads: int) -> float:
 
 
 def with_deep_forest(data: Any, n_trees: int, n_levels: int, threads: int) -> float:
-    """The deep-forest package (21) with its defaults but for the numbers of trees, forests and levels."""
+    """Returns the same for deep-forest (21): its defaults except numbers of trees, forests and levels."""
     from deepforest import CascadeForestClassifier
 
     x, y, x_test, y_test = data
@@ -131,7 +131,7 @@ def compare(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Run the command."""
+    """Runs the command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

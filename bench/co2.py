@@ -33,7 +33,7 @@ LR, NU, MOMENTUM = 0.01, 10.0, 0.9
 
 
 def one_round(x: Any, y: Any, w: Any, n_classes: int, batch: int, tau: int, **more: Any) -> None:
-    """A round of `tau` epochs."""
+    """Runs one round of `tau` epochs."""
     co2.fit_stump(
         x, y, w, nu=NU, lr=LR, max_rounds=1, n_classes=n_classes, rng=0,
         stump=StumpSettings(tau=tau, batch_size=batch, momentum=MOMENTUM, min_steps=1, patience=1000), **more,
@@ -41,7 +41,7 @@ def one_round(x: Any, y: Any, w: Any, n_classes: int, batch: int, tau: int, **mo
 
 
 def problem(shape: tuple[int, ...]) -> tuple[Any, ...]:
-    """Classes around random centres, numbers in [0, 1], the constant last; a univariate start."""
+    """Returns classes around random centres in [0, 1], the constant last, and a univariate start."""
     n, n_features, n_classes, _ = shape
     rng = np.random.default_rng(0)
     y = rng.integers(0, n_classes, n, np.int32)
@@ -143,7 +143,7 @@ def steps(shape: tuple[int, ...], repeats: int) -> dict[str, Any]:
 
 
 def start(x: Any, y: Any, n_classes: int, q: int, repeats: int) -> dict[str, Any]:
-    """A node's univariate split: a tree of one split, without the rounds, less a tree of none."""
+    """Measures a node's univariate split: a tree of one split, without rounds, minus a tree of none."""
     bins = growth.encode(x)
     settings = schedule(NU, LR, 0, StumpSettings(tau=1, min_steps=1))
     target = Target(y, None, n_classes)
@@ -190,7 +190,7 @@ def mnist(folder: Path) -> tuple[Any, Any]:
 
 
 def trees(x: Any, y: Any) -> dict[str, Any]:
-    """Trees on MNIST."""
+    """Measures the growing of trees on MNIST."""
     count = hforest.get_num_threads()
     begin = time.perf_counter()
     forest = co2.grow(x, y, count, rng=0)

@@ -59,7 +59,7 @@ def load(folder: Path, test: bool) -> list[Any]:
 
 
 def layer(name: str, depth: int) -> Any:
-    """The layer."""
+    """Returns the layer; without one, the identity."""
     from torch import nn
 
     import hforest.torch as ht
@@ -72,7 +72,7 @@ def layer(name: str, depth: int) -> Any:
 
 
 def build(name: str, depth: int) -> Any:
-    """The network."""
+    """Returns the network."""
     from torch import Tensor, nn
 
     class Network(nn.Module):
@@ -90,7 +90,7 @@ def build(name: str, depth: int) -> Any:
 
 
 def train(name: str, seed: int, data: list[Any], lr: float, depth: int = 6, epochs: int = EPOCHS) -> Any:
-    """The trained network, in evaluation."""
+    """Returns the trained network, in evaluation."""
     import torch
     from torch.nn import functional
 
@@ -120,7 +120,7 @@ def train(name: str, seed: int, data: list[Any], lr: float, depth: int = 6, epoc
 
 
 def error(net: Any, x: Any, y: Any) -> float:
-    """Percent."""
+    """Returns the percentage of wrong labels."""
     import torch
 
     with torch.no_grad():
@@ -128,7 +128,7 @@ def error(net: Any, x: Any, y: Any) -> float:
 
 
 def search(folder: Path) -> list[dict[str, Any]]:
-    """Every trial on the held-out samples."""
+    """Returns the results of all trials on the held-out samples."""
     data = load(folder, False)
     trials = []
     for name in LAYERS:
@@ -213,7 +213,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data", type=Path, help="folder of letter.npz; without it the record is printed")
-    parser.add_argument("--search", action="store_true", help="only the trials on the held-out samples")
+    parser.add_argument("--search", action="store_true", help="make only the trials on the held-out samples")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", type=Path, default=RESULTS / "fern_layer.json")

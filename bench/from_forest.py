@@ -69,7 +69,7 @@ def grow(kind: str, x: Any, y: Any, data: dict[str, Any], max_depth: int | None)
 
 
 def start(kind: str, x: Any, y: Any, forest: Any, task: Any, **settings: Any) -> Any:
-    """A function of samples: the outputs of a start."""
+    """Returns a function from samples to the outputs of a start."""
     if kind == "sparse":
         parameters, intercept, kernel = hinge.from_forest(x, y, forest, kernel=True, task=task, **settings)
         return lambda a: hinge.forward(a @ kernel, *parameters, aggregate="sum") + intercept
@@ -97,7 +97,7 @@ def per_leaf(x: Any, forest: Any, l2: float) -> Any:
 
 
 def error(p: Any, y: Any, task: str) -> float:
-    """Percent of wrong labels, or of the variance that is not explained."""
+    """Returns the percentage of wrong labels, or of the variance that is not explained."""
     if task == "regression":
         return float(100 * ((p[:, 0] - y) ** 2).mean() / y.var())
     return float(100 * (p.argmax(axis=1) != y).mean())
@@ -108,7 +108,7 @@ def log_loss(p: Any, y: Any) -> float:
 
 
 def one(kind: str, data: dict[str, Any]) -> dict[str, Any]:
-    """Errors of one forest and what starts as it."""
+    """Returns the errors of one forest and of models that start as it."""
     x, y, x_test, y_test, task = (data[name] for name in ("x", "y", "x_test", "y_test", "task"))
     held = np.arange(len(x)) % 5 == 0
     inner = grow(kind, x[~held], y[~held], data, DEPTH)
@@ -149,7 +149,7 @@ def one(kind: str, data: dict[str, Any]) -> dict[str, Any]:
 
 
 def hinge_trained(data: dict[str, Any], steps: int = 2000) -> dict[str, float]:
-    """Errors of a grown forest, of hinge trees that start as it, and of these after training."""
+    """Returns errors of a grown forest, of hinge trees that start as it, and of these after training."""
     x, y, x_test, y_test, task = (data[name] for name in ("x", "y", "x_test", "y_test", "task"))
     forest = grow("columns", x, y, data, DEPTH)
     (t, f, w), intercept, _ = hinge.from_forest(x, y, forest, task=task)
@@ -173,7 +173,7 @@ def hinge_trained(data: dict[str, Any], steps: int = 2000) -> dict[str, float]:
 
 
 def neural_trained(data: dict[str, Any]) -> dict[str, float]:
-    """Errors of neural trees after training from a random start and from a grown forest."""
+    """Returns errors of neural trees after training from a random start and from a grown forest."""
     x, y, n_classes = data["x"], data["y"], data["n_classes"]
     forest = classic.grow(x, y, 50, max_depth=7, n_classes=n_classes, rng=0)
     starts = {

@@ -86,7 +86,7 @@ def hinge_backward(shape: tuple[int, ...], kind: Any, xp: Any) -> Job:
 
 
 def hinge_step(shape: tuple[int, ...], xp: Any) -> Job:
-    """Forward, softmax loss, backward and Adam on all parameters; the values are those of one step."""
+    """Returns a step: forward, softmax loss, backward and Adam on all parameters."""
     x, t, f, w, _ = hinge_arrays(xp, shape)
     y = xp.asarray(labels(shape[0], shape[4]))
     state, taken = hinge.adam_state(t, w), [0]
@@ -199,7 +199,7 @@ def surrogate_grad(xp: Any) -> Job:
 
 @functools.cache
 def normal_table(n: int, n_columns: int, n_classes: int = 2) -> tuple[np.ndarray, np.ndarray]:
-    """Normal columns, a third of which carry the class, with noise."""
+    """Returns normal columns, and classes that depend on a third of the columns and on noise."""
     x = numbers(n, n_columns)
     score = x[:, : n_columns // 3].sum(axis=1) + 2 * numbers(n, seed=5)
     edges = np.quantile(score, np.arange(1, n_classes) / n_classes)
@@ -238,7 +238,7 @@ def predicted(n: int, xp: Any) -> Job:
 
 
 def xgboost_grow(n: int, n_trees: int) -> Call:
-    """A random forest of one round of parallel trees, on 256 bins."""
+    """Returns a call that grows a random forest of XGBoost: one round of parallel trees, on 256 bins."""
     import xgboost
 
     x, y = normal_table(n, 30)
@@ -249,7 +249,7 @@ def xgboost_grow(n: int, n_trees: int) -> Call:
 
 
 def cuml_grow(n: int, n_trees: int) -> Call:
-    """cuML's forest on 256 quantiles."""
+    """Returns a call that grows a forest of cuML on 256 quantiles."""
     import cupy
     from cuml.ensemble import RandomForestClassifier
 
@@ -302,7 +302,7 @@ PEERS: dict[str, dict[str, Callable[[], Call]]] = {
 
 
 def flat(result: Any) -> Iterator[np.ndarray]:
-    """The arrays and numbers of a result, on the host."""
+    """Yields the arrays and numbers of a result, on the host."""
     if isinstance(result, tuple | list):
         for part in result:
             yield from flat(part)
@@ -375,7 +375,7 @@ def bandwidth() -> float:
 
 
 def run(name: str, copied: float) -> dict[str, Any]:
-    """One job: the results, then the times."""
+    """Checks the results of one job, then measures its times."""
     import cupy
 
     wait = cupy.cuda.Device().synchronize
@@ -447,7 +447,7 @@ def sources() -> str:
 
 
 def shown(microseconds: float | None) -> str:
-    """A time with three digits in its unit."""
+    """Returns a time with three digits in its unit."""
     if microseconds is None:
         return "–"
     for unit, size in (("s", 1e6), ("ms", 1e3)):

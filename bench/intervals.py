@@ -61,13 +61,13 @@ class Cell(NamedTuple):
 
 
 def cells() -> list[Cell]:
-    """All cells, the short ones first."""
+    """Returns all cells, the short ones first."""
     found = [Cell(function, n, d, 0.5) for n in (200, 800, 3200) for d in (2, 10) for function in FUNCTIONS]
     return found + [Cell("waves", 800, 2, in_bag) for in_bag in (0.1, 0.2, 0.8)]
 
 
 def new_rows(d: int) -> np.ndarray:
-    """Rows inside, then rows near the boundary."""
+    """Returns rows inside, then rows near the boundary."""
     rng = np.random.default_rng(d)
     inside = rng.uniform(0.2, 0.8, size=(N_NEW, d))
     boundary = rng.uniform(0.2, 0.8, size=(N_NEW, d))
@@ -129,9 +129,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--sets", type=int, default=40, help="data sets for each cell")
-    parser.add_argument("--cells", nargs="+", default=["*"], metavar="PATTERN", help="names, * is any text")
-    parser.add_argument("--json", type=Path, help="the record, read first where it is there")
+    parser.add_argument("--sets", type=int, default=40, help="number of data sets per cell")
+    parser.add_argument(
+        "--cells", nargs="+", default=["*"], metavar="PATTERN", help="names of cells; * stands for any text"
+    )
+    parser.add_argument("--json", type=Path, help="the record; an existing one is read first")
     options = parser.parse_args()
     chosen = [cell for cell in cells() if any(fnmatchcase(cell.name, c) for c in options.cells)]
     if not chosen:

@@ -52,7 +52,7 @@ def load(folder: Path, test: bool) -> list[Any]:
 
 
 def build(head: str, norm: str, sparse: bool = False) -> Any:
-    """The network."""
+    """Returns the network."""
     from torch import nn
 
     import hforest.torch as ht
@@ -72,7 +72,7 @@ def build(head: str, norm: str, sparse: bool = False) -> Any:
 
 
 def train(head: str, seed: int, data: list[Any], rate: float, decay: float, norm: str) -> float:
-    """The error of the trained network on the last two arrays, in percent."""
+    """Returns the error of the trained network on the last two arrays, in percent."""
     import torch
     from torch.nn import functional
 
@@ -98,7 +98,7 @@ def train(head: str, seed: int, data: list[Any], rate: float, decay: float, norm
 
 
 def search(folder: Path) -> list[dict[str, Any]]:
-    """Held-out errors of every setting."""
+    """Measures the held-out errors of all settings."""
     data = load(folder, False)
     trials: list[dict[str, Any]] = []
     for head in HEADS:
@@ -116,13 +116,13 @@ def search(folder: Path) -> list[dict[str, Any]]:
 
 
 def best(trials: list[dict[str, Any]], head: str) -> dict[str, Any]:
-    """The settings of the least mean held-out error."""
+    """Returns the settings with the smallest mean held-out error."""
     mine = [t for t in trials if t["head"] == head]
     return dict(min(mine, key=lambda t: statistics.mean(t["errors"]))["settings"])
 
 
 def steps() -> dict[str, float]:
-    """Milliseconds of a training step."""
+    """Measures milliseconds per training step."""
     import torch
     from torch.nn import functional
 
@@ -175,7 +175,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data", type=Path, help="folder of letter.npz; without it the record is printed")
-    parser.add_argument("--times", action="store_true", help="only the times of steps, into the record")
+    parser.add_argument(
+        "--times", action="store_true", help="measure only the times of steps, and write them to the record"
+    )
     parser.add_argument("--json", type=Path, default=RESULTS / "mlp_head.json")
     args = parser.parse_args()
     if args.data or args.times:

@@ -59,7 +59,7 @@ Calls = dict[str, Callable[[], Any]]
 
 
 def numpy_route(f: Any) -> tuple[Any, Any]:
-    """Decisions and mu of every leaf, level by level: what a NumPy user would write."""
+    """Returns decisions and mu of every leaf, level by level, as a user of NumPy would compute them."""
     n, n_trees, n_vertices = f.shape
     d = 1 / (1 + np.exp(-f))
     mu, at, width = np.ones((n, n_trees, 1), f.dtype), 0, 1
@@ -71,14 +71,14 @@ def numpy_route(f: Any) -> tuple[Any, Any]:
 
 
 def numpy_forward(f: Any, leaves: Any) -> Any:
-    """Class probabilities, mean over trees."""
+    """Returns class probabilities, means over trees."""
     n, n_trees = f.shape[:2]
     mu = numpy_route(f)[1].reshape(n, -1)
     return mu @ leaves.reshape(-1, leaves.shape[2]) / f.dtype.type(n_trees)
 
 
 def numpy_backward(f: Any, leaves: Any, y: Any) -> tuple[float, Any]:
-    """Loss of the forest and its gradient, with the sums over subtrees level by level."""
+    """Returns the loss of the forest and its gradient, with sums over subtrees level by level."""
     n, _, n_vertices = f.shape
     d, mu = numpy_route(f)
     part = mu * leaves[:, :, y].transpose(2, 0, 1)
@@ -95,7 +95,7 @@ def numpy_backward(f: Any, leaves: Any, y: Any) -> tuple[float, Any]:
 
 
 def numpy_parts(f: Any, leaves: Any, y: Any, jobs: tuple[str, ...]) -> None:
-    """Forward, backward or both, some samples at a time."""
+    """Computes forward, backward or both for some samples at a time."""
     size = max(1, NUMPY_NUMBERS // (f.shape[1] * f.shape[2]))
     for first in range(0, len(f), size):
         part = slice(first, first + size)
@@ -213,7 +213,7 @@ def gpu_rungs(f: Any, leaves: Any, y: Any) -> Calls:
 
 
 def check(f: Any, leaves: Any, y: Any) -> None:
-    """hforest and NumPy against the reference on a few samples and trees, then against one another."""
+    """Compares hforest and NumPy with the reference on a few samples and trees, then with each other."""
     n, m = REFERENCE
     part = np.ascontiguousarray(f[:n, :m]), leaves[:m].copy(), y[:n].copy()
     single = f.dtype == np.float32
@@ -269,7 +269,7 @@ def vector_rate(dtype: np.dtype) -> float:
 def run_shape(
     shape: tuple[int, ...], threads: int, best: dict[str, float], options: argparse.Namespace
 ) -> list[dict[str, Any]]:
-    """Every job and rung of one shape."""
+    """Measures every job and rung of one shape."""
     hforest.set_num_threads(threads)
     first, last = threads == min(options.threads), threads == max(options.threads)
     n, n_trees, depth, n_classes = shape
@@ -340,7 +340,7 @@ def run_shape(
 
 
 def run(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Every number of threads and shape."""
+    """Measures every number of threads and shape."""
     rows: list[dict[str, Any]] = []
     for count in sorted(set(options.threads)):
         hforest.set_num_threads(count)
@@ -363,7 +363,7 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def reference_rung(options: argparse.Namespace) -> dict[str, Any]:
-    """The reference's own speed, on a small part of the first shape."""
+    """Measures the speed of the reference, on a small part of the first shape."""
     _, _, depth, n_classes = options.shapes[0]
     n, n_trees = REFERENCE
     rng = np.random.default_rng(0)
@@ -396,7 +396,7 @@ def store(path: Path | None, rows: list[dict[str, Any]]) -> None:
 
 
 def shape(text: str) -> tuple[int, ...]:
-    """n,M,D,K"""
+    """Reads n,M,D,K."""
     sizes = tuple(int(part) for part in text.split(","))
     if len(sizes) != 4 or min(sizes) < 1 or sizes[2] > MAX_DEPTH:
         raise argparse.ArgumentTypeError(f"expected four sizes such as 1000,25,7,10, got {text}")
@@ -404,7 +404,7 @@ def shape(text: str) -> tuple[int, ...]:
 
 
 def main() -> None:
-    """Run the command."""
+    """Runs the command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

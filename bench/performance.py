@@ -24,18 +24,18 @@ def rows(name: str) -> Rows:
 
 
 def only(of: Rows, **key: Any) -> Rows:
-    """Rows with these values."""
+    """Returns the rows with these values."""
     return [row for row in of if all(row.get(name) == value for name, value in key.items())]
 
 
 def markdown(head: list[str], body: list[list[str]]) -> str:
-    """A table."""
+    """Returns a Markdown table."""
     lines = [f"| {' | '.join(line)} |" for line in (head, *body)]
     return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]])
 
 
 def significant(value: float) -> str:
-    """Three digits from 100 on, one decimal below."""
+    """Returns a number as text: three digits from 100 on, below one decimal."""
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}"
 
 
@@ -59,7 +59,7 @@ def depth() -> str:
 
 
 def shapes(of: Rows) -> list[tuple[list[int], str]]:
-    """Shapes in the order of bench/hinge.py, and kinds."""
+    """Returns shapes in the order of bench/hinge.py, and kinds."""
     order = ["1000,100,100,10,10", "53,5120,1000,10,10", "65536,100,100,10,10", "10000,784,1000,10,1"]
     order.append("4096,256,512,7,1")
     known = {",".join(map(str, row["shape"])): row["shape"] for row in of if "shape" in row}
@@ -124,12 +124,12 @@ OTHERS = ("scikit-learn", "scikit-learn, extra trees", "scikit-learn-intelex")
 
 
 def of_part(of: Rows, word: str) -> Rows:
-    """Rows of one part of a record that was made in parts; all rows of one that was not."""
+    """Returns the rows of one part of a record made in parts, or all rows of another record."""
     return [row for row in of if word in row.get("part", word)]
 
 
 def grown(rung: str, name: str) -> dict[str, Any] | None:
-    """The row of a forest beside its peers; forests on projections were grown beside treeple."""
+    """Returns the row of a forest beside its peers; forests on projections were grown beside treeple."""
     found = of_part(only(rows("grow"), rung=rung, set=name, threads=1), "all four")
     return found[0] if found else None
 

@@ -43,7 +43,7 @@ THREADS = (2, 3, 7, 16)
 
 
 def calls(n: int) -> dict[str, tuple[tuple[Any, ...], Call]]:
-    """Inputs and a call on them by name, for n samples of 40 float32 features."""
+    """Returns, by name, inputs and a call on them, for n samples of 40 float32 features."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(n, 40)).astype(np.float32)
     y = (x[:, 0] * x[:, 1] > 0).astype(np.int32)
@@ -80,14 +80,14 @@ def calls(n: int) -> dict[str, tuple[tuple[Any, ...], Call]]:
 
 
 def size_of(arrays: Any) -> int:
-    """Bytes of arrays and nested tuples."""
+    """Returns the bytes of arrays and nested tuples."""
     if isinstance(arrays, (tuple, list)):
         return sum(size_of(a) for a in arrays)
     return int(getattr(arrays, "nbytes", 0))
 
 
 def kilobytes(name: str) -> int:
-    """A line of this process's memory report."""
+    """Returns the number of a line of this process's memory report."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return int(next(line.split()[1] for line in lines if line.startswith(name)))
 
@@ -192,7 +192,7 @@ def saver(path: str) -> None:
 
 
 def two_cascades() -> list[Any]:
-    """Cascades that differ, of about a megabyte."""
+    """Returns two different cascades of about a megabyte."""
     x, y = np.random.default_rng(0).normal(size=(2000, 10)), np.arange(2000) % 2
     grower = partial(classic.grow, n_trees=10, max_depth=10)
     return [cascade.grow(x, y, [grower], max_levels=1, n_folds=2, rng=seed) for seed in (0, 1)]

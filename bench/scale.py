@@ -224,12 +224,14 @@ def main() -> None:
     parser.add_argument("--classes", type=int, default=2)
     parser.add_argument("--trees", type=int, default=10)
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--projections", type=int, default=0, help="sparse ones at a node; 0: features")
+    parser.add_argument(
+        "--projections", type=int, default=0, help="number of sparse projections per node; 0: features"
+    )
     parser.add_argument("--comm", choices=("torch", "mpi"), default="torch")
-    parser.add_argument("--no-engine", action="store_true", help="leave out one machine's engine")
+    parser.add_argument("--no-engine", action="store_true", help="do not measure `growth` on one machine")
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--kind", help="of a process that this bench starts")
-    parser.add_argument("--case", type=json.loads, help="likewise")
+    parser.add_argument("--kind", help=argparse.SUPPRESS)
+    parser.add_argument("--case", type=json.loads, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.what == "work":
         work(args.kind, args.case)

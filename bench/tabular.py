@@ -91,7 +91,7 @@ Predict = Callable[[np.ndarray], np.ndarray]
 
 
 def _answers(p: np.ndarray, data: Data) -> np.ndarray:
-    """Class probabilities as they are, or targets of outputs."""
+    """Returns class probabilities as they are, or targets of outputs."""
     return p.reshape(len(p), -1)[:, 0] if data.n_classes is None else p
 
 
@@ -131,7 +131,7 @@ def _cascade(data: Data, settings: Settings) -> Predict:
 
 
 def _neural(data: Data, settings: Settings) -> Predict:
-    """Algorithm 1 from a random start."""
+    """Fits a neural forest by Algorithm 1 from a random start."""
     assert data.n_classes is not None
     settings = {"n_trees": 50, "depth": 7, "lr": 0.05, **settings}
     n_trees, depth = settings.pop("n_trees"), settings.pop("depth")
@@ -169,7 +169,7 @@ def _with_texts(x: np.ndarray, columns: list[int]) -> np.ndarray:
 
 
 def _with_levels(x: np.ndarray, levels: dict[int, np.ndarray]) -> Any:
-    """A data frame whose columns of categories have these levels; other values are missing."""
+    """Returns a data frame whose columns of categories have these levels; other values are missing."""
     import pandas
 
     columns: dict[str, Any] = {str(j): column for j, column in enumerate(x.T)}
@@ -180,7 +180,7 @@ def _with_levels(x: np.ndarray, levels: dict[int, np.ndarray]) -> Any:
 
 
 def _native(package: str, data: Data) -> tuple[Callable[[np.ndarray], Any], Settings, Settings]:
-    """A change of samples, and arguments of the estimator and of its `fit`, for columns of categories."""
+    """Returns a change of samples, and arguments of estimator and `fit`, for columns of categories."""
     columns = list(data.categorical)
     if columns and package == "catboost":
         return partial(_with_texts, columns=columns), {}, {"cat_features": columns}
@@ -193,7 +193,7 @@ def _native(package: str, data: Data) -> tuple[Callable[[np.ndarray], Any], Sett
 
 
 def _sklearn(names: tuple[str, str], given: Settings, data: Data, settings: Settings) -> Predict:
-    """An estimator with scikit-learn's interface: "module.Classifier", "module.Regressor"."""
+    """Returns an estimator with scikit-learn's interface: "module.Classifier", "module.Regressor"."""
     module, name = names[data.n_classes is None].rsplit(".", 1)
     changed, more, of_fit = _native(module.split(".")[0], data)
     kind = getattr(importlib.import_module(module), name)
@@ -205,7 +205,7 @@ def _sklearn(names: tuple[str, str], given: Settings, data: Data, settings: Sett
 
 
 def _mlp(data: Data, settings: Settings) -> Predict:
-    """scikit-learn's network on columns, and targets, in deviations."""
+    """Fits scikit-learn's network to columns, and targets, in units of their deviations."""
     scaled = scaler("deviations", data.x, data.seed)
     y, mean, deviation = data.y, 0.0, 1.0
     if data.n_classes is None:
@@ -219,7 +219,7 @@ def _mlp(data: Data, settings: Settings) -> Predict:
 
 
 def _ydf(learner: str, given: Settings, data: Data, settings: Settings) -> Predict:
-    """A learner of ydf."""
+    """Fits a learner of ydf."""
     import ydf
 
     ydf.verbose(0)
@@ -321,7 +321,7 @@ SPACES: dict[str, dict[str, list[Any]]] = {
 
 
 def parsed(method: str) -> tuple[str, Settings]:
-    """The name and the settings of "name:setting=value,..."."""
+    """Returns the name and the settings of "name:setting=value,..."."""
     name, _, text = method.partition(":")
     if name not in METHODS:
         raise SystemExit(

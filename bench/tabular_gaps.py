@@ -80,7 +80,7 @@ def load(folders: list[Path], name: str, rows: int, seed: int, together: bool) -
 
 
 def removed(data: Table, kind: str, seed: int) -> Table:
-    """A table in which a fifth of the values is missing."""
+    """Returns a table in which a fifth of the values is missing."""
     x = without(np.concatenate([data["x"], data["x_test"]]), kind, seed)
     return data | {"x": x[: len(data["x"])], "x_test": x[len(data["x"]) :]}
 
@@ -201,7 +201,7 @@ OF_CATEGORIES: dict[str, Method] = {
 
 
 def means(rows: list[dict[str, Any]]) -> str:
-    """A line for each kind and method: geometric means over tables, against the first method."""
+    """Prints a line for each kind and method: geometric means over tables, relative to the first method."""
     lines = []
     for kind in dict.fromkeys(row["kind"] for row in rows):
         some = [row for row in rows if row["kind"] == kind]
@@ -217,7 +217,7 @@ def means(rows: list[dict[str, Any]]) -> str:
 
 
 def measured(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """A row for each table and kind of gaps."""
+    """Measures a row for each table and kind of gaps."""
     known = OF_CATEGORIES if options.categories else METHODS
     methods = {name: known[name] for name in options.methods or known}
     kinds = ["categories"] if options.categories else options.kinds

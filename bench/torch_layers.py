@@ -56,7 +56,7 @@ PROBLEMS = ((8, 5, 3, 6, 2), (53, 100, 7, 6, 10))
 
 
 def empty_call(tensors: list[Any], ones: Any) -> Callable[[], Any]:
-    """Forward and backward of a function of autograd that does nothing, with the tensors of a forest."""
+    """Calls forward and backward of an autograd function that does nothing, with the tensors of a forest."""
     import torch
 
     x, t, _, w = tensors
@@ -75,7 +75,7 @@ def empty_call(tensors: list[Any], ones: Any) -> Callable[[], Any]:
 
 
 def in_turn(jobs: dict[str, Callable[[], Any]], before: Callable[[], Any], rounds: int) -> dict[str, float]:
-    """The least microseconds of each job, called once in each round after `before`."""
+    """Returns the minimum microseconds of each job; a round calls each job once, after `before`."""
     taken: dict[str, list[float]] = {name: [] for name in jobs}
     order, rng = list(jobs.items()), random.Random(0)
     for _ in range(rounds):
@@ -90,7 +90,7 @@ def in_turn(jobs: dict[str, Callable[[], Any]], before: Callable[[], Any], round
 
 
 def calls(threads: int, repeats: int) -> Rows:
-    """Microseconds of small calls."""
+    """Measures microseconds of small calls."""
     rows = []
     for problem in PROBLEMS:
         rows += small_calls(threads, 100 * repeats, *problem)
@@ -98,7 +98,7 @@ def calls(threads: int, repeats: int) -> Rows:
 
 
 def small_calls(threads: int, rounds: int, n: int, trees: int, depth: int, width: int, outputs: int) -> Rows:
-    """The calls of one problem."""
+    """Returns the calls of one problem."""
     import torch
 
     import hforest.torch as ht
@@ -182,7 +182,7 @@ _steps: dict[str, Callable[[int], float]] = {}
 
 
 def networks() -> tuple[Any, Callable[[], Any], Callable[[str], Any]]:
-    """Batches, and what makes hforest's network and plain ones, all from one state."""
+    """Returns batches, and functions that make hforest's network and plain ones from the same state."""
     import torch
     from torch import nn
     from torch_peers import PlainForest, PlainNorm
@@ -231,7 +231,7 @@ def stepping(rung: str) -> Callable[[int], float]:
 
 
 def turn(rung: str, threads: int, steps: range) -> list[tuple[float, float, float]]:
-    """Loss, milliseconds and processor milliseconds of each step, in the process of this rung."""
+    """Returns loss, milliseconds and processor milliseconds of each step, in the process of this rung."""
     import torch
 
     if rung not in _steps:
@@ -247,7 +247,7 @@ def turn(rung: str, threads: int, steps: range) -> list[tuple[float, float, floa
 
 
 def without_checks(step: Callable[[int], float]) -> Callable[[int], float]:
-    """The step inside `hforest.unchecked()`."""
+    """Returns the step inside `hforest.unchecked()`."""
 
     def call(i: int) -> float:
         with hforest.unchecked():
@@ -257,7 +257,7 @@ def without_checks(step: Callable[[int], float]) -> Callable[[int], float]:
 
 
 def agree(ours: Any, others: list[Any], x: Any, y: Any) -> None:
-    """Outputs, gradients and running statistics of one batch."""
+    """Checks outputs, gradients and running statistics of one batch."""
     from torch.nn import functional
     from torch.testing import assert_close
 
@@ -274,7 +274,7 @@ def agree(ours: Any, others: list[Any], x: Any, y: Any) -> None:
 
 
 def step(threads: int, repeats: int) -> Rows:
-    """Milliseconds of a training step."""
+    """Measures milliseconds per training step."""
     (x, y), ours, plain = networks()
     agree(ours(), [plain(look_up) for look_up in ("index", "embedding", "bag")], x[0], y[0])
     del ours, plain
@@ -322,7 +322,7 @@ WAYS = ("HingeConv2d", "unfolded")
 
 
 def _layer(name: str, way: str, n: int) -> tuple[Callable[[], Any], Any, tuple[Any, ...]]:
-    """The forward pass of a convolution of n images, a gradient of its result, and what has gradients."""
+    """Returns the forward pass of a convolution, a gradient of its result, and tensors with gradients."""
     import torch
 
     import hforest.torch as ht
@@ -362,7 +362,7 @@ def _peak(name: str, way: str, threads: int) -> float:
 
 
 def convolution(threads: int, repeats: int) -> Rows:
-    """Milliseconds and memory of a convolution."""
+    """Measures milliseconds and memory of a convolution."""
     import torch
 
     rows = []
@@ -443,7 +443,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--table", type=Path, metavar="FILE", help="only print the tables of a record")
+    parser.add_argument(
+        "--table", type=Path, metavar="FILE", help="print the tables of a record, without measurements"
+    )
     args = parser.parse_args()
     if args.table:
         for part in args.parts:

@@ -134,7 +134,7 @@ def check(kind: Any) -> None:
 
 
 def network(images: Any, kernels: Any, moments: list[Any], norm: list[Any], forest: Step) -> Step:
-    """The whole network's step around a forest's."""
+    """Returns the step of the whole network around the step of a forest."""
     steps = 0
 
     def step(batch: Any, labels: Any) -> Any:
@@ -153,12 +153,12 @@ def network(images: Any, kernels: Any, moments: list[Any], norm: list[Any], fore
 
 
 def on_features(step: Step, z: Any, labels: Any) -> Callable[[int], Any]:
-    """The step on the i-th batch of features."""
+    """Returns a function that takes the step on the i-th batch of features."""
     return lambda i: step(z[i % len(z)], labels[i % len(z)])
 
 
 def on_images(step: Step, labels: Any) -> Callable[[int], Any]:
-    """The step on the i-th batch of images, given by its place."""
+    """Returns a function that takes the step on the i-th batch of images, passed as a slice."""
 
     def call(i: int) -> Any:
         i %= len(labels)
@@ -168,7 +168,7 @@ def on_images(step: Step, labels: Any) -> Callable[[int], Any]:
 
 
 def timed(calls: dict[str, Callable[[int], Any]], steps: int) -> dict[str, float]:
-    """Median milliseconds of a step.
+    """Returns median milliseconds of a step.
 
     The calls take turns of several steps. The first steps of a turn are not counted, since the caches then
     contain the arrays of another call, unlike in training.

@@ -367,7 +367,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data", type=Path, help="folder of the data sets; without it the page is written")
+    parser.add_argument(
+        "--data", type=Path, help="folder of the data sets; without it only the page is written"
+    )
     parser.add_argument("--only", nargs="+", choices=list(TABLES), default=list(TABLES))
     parser.add_argument("--hours", type=float, default=12.0)
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the records")

@@ -26,7 +26,7 @@ LEAVES = (1, 5, 20)
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Best validation accuracy of a level in percent."""
+    """Returns a table of the highest validation accuracy of a level in percent."""
     lines = [
         "| leaves of random trees | of completely random trees: " + " | ".join(map(str, LEAVES)) + " |",
         "|---|" + "---|" * len(LEAVES),

@@ -43,7 +43,7 @@ def settings(kind: str) -> dict[str, Any]:
 
 
 def by_depth(forest: tree.Forest, depths: int, *parts: tuple[np.ndarray, np.ndarray]) -> list[list[float]]:
-    """Errors in percent on each part with the levels to depth 0, 1, ... alone, labelled by the first part."""
+    """Returns errors in percent on each part with levels to depth 0, 1, ...; the first part sets labels."""
     inner = np.flatnonzero(forest.feature != -1)
     parent, depth = np.zeros((2, len(forest.feature)), np.int64)
     parent[forest.left[inner]] = parent[forest.left[inner] + 1] = inner
@@ -62,7 +62,7 @@ def by_depth(forest: tree.Forest, depths: int, *parts: tuple[np.ndarray, np.ndar
 
 
 def mean_curve(rows: list[dict[str, Any]], kind: str, part: str) -> list[float]:
-    """Over the seeds."""
+    """Returns the mean over the seeds."""
     return [
         statistics.mean(errors)
         for errors in zip(*(row[part] for row in rows if row["tree"] == kind), strict=True)
@@ -70,7 +70,7 @@ def mean_curve(rows: list[dict[str, Any]], kind: str, part: str) -> list[float]:
 
 
 def table(rows: list[dict[str, Any]], depths: list[int]) -> str:
-    """Mean training and validation error at some depths, and the number of leaves."""
+    """Returns a table of mean training and validation errors at some depths, and the number of leaves."""
     lines = [
         "| tree | leaves | " + " | ".join(f"depth {d}" for d in depths) + " |",
         "|---|---|" + "---|" * len(depths),
@@ -84,7 +84,7 @@ def table(rows: list[dict[str, Any]], depths: list[int]) -> str:
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
-    """Both halves of the figure."""
+    """Draws both halves of the figure."""
     import matplotlib
 
     matplotlib.use("Agg")

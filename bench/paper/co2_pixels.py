@@ -72,12 +72,12 @@ WINDOWS = {"raw": [(15, 1), (31, 3)], "channels": [(31, 5)],
 
 
 def settings_of(channels: str, method: str) -> list[dict[str, Any]]:
-    """Settings to choose from; with label maps only those of larger leaves, which were the better ones."""
+    """Returns settings to choose from; with label maps those of larger leaves, which were better."""
     return [a for a in GROWERS[method][1] if channels not in BEFORE or "min_samples_leaf" in a]
 
 
 def candidates(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """What is tried on validation images, without trees, pixels and seed."""
+    """Returns the settings that are compared on validation images, without trees, pixels and seed."""
     return [
         {"channels": channels, "method": method, "window": window, "step": step, "normalize": normalize,
          "settings": {"max_depth": args.depth, **settings}}
@@ -101,7 +101,7 @@ class Data:
         self.wide: dict[str, np.ndarray] = {}
 
     def of(self, part: str, channels: str) -> np.ndarray:
-        """Images of one part with raw channels, or with all that are computed of them."""
+        """Returns images of one part with their channels."""
         if channels == "raw":
             return self.x[part]
         if part not in self.wide:
@@ -112,7 +112,7 @@ class Data:
 
 
 def fit(x: np.ndarray, y: np.ndarray, run: dict[str, Any]) -> images.Model:
-    """A forest as a row describes it."""
+    """Grows the forest that a row describes."""
     grow, n_side = GROWERS[run["method"]][0], (run["window"] - 1) // run["step"] + 1
     settings = dict(run["settings"])
     if run["method"] == "patches":
@@ -132,7 +132,7 @@ class Maps:
         self.known: dict[tuple[str, str], Any] = {}
 
     def of(self, part: str, channels: str) -> np.ndarray:
-        """Images of one part; `chosen` describes the forests of each set of channels that is read before."""
+        """Returns images of one part with their channels."""
         if channels not in BEFORE:
             return self.data.of(part, channels)
         if (part, channels) not in self.known:
@@ -162,7 +162,7 @@ def judge(
     factor: np.ndarray,
     powers: tuple[float, ...],
 ) -> dict[str, Any]:
-    """Scores for each power of a factor of the classes, and the seconds of an image; of one the counts, too.
+    """Returns scores by power of a factor of the classes, seconds per image, and counts for one power.
 
     The counts are the confusion matrix of each image, its numbers in rows from left to right.
     """
@@ -188,13 +188,13 @@ def judge(
 def judge_forest(
     model: images.Model, x: np.ndarray, y: np.ndarray, powers: tuple[float, ...]
 ) -> dict[str, Any]:
-    """`judge` of a forest."""
+    """Returns the result of `judge` for a forest."""
     factor = np.where(model.class_factor > 0, model.class_factor, np.inf)
     return judge(lambda image: images.predict(model, image[None], weight_back=0.0)[0], x, y, factor, powers)
 
 
 def best(rows: list[dict[str, Any]], **key: Any) -> dict[str, Any]:
-    """The row of the highest Jaccard score on validation images, with its power; {} without one."""
+    """Returns the row with the highest Jaccard score on validation images, and its power; {} without rows."""
     of = [row for row in rows if row["part"] == "val" and key.items() <= row.items()]
     found = [(score["mean_jaccard"], -i, row, score["power"])
              for i, row in enumerate(of) for score in row["scores"]]  # fmt: skip
@@ -205,7 +205,7 @@ def best(rows: list[dict[str, Any]], **key: Any) -> dict[str, Any]:
 
 
 def resampled(of: list[dict[str, Any]]) -> np.ndarray:
-    """Jaccard scores over bootstrap samples of the images, (n,): means over the rows, which are seeds.
+    """Returns Jaccard scores over bootstrap samples of the images, (n,): means over rows (seeds).
 
     The samples are the same in every call, so differences of two results are of the same images.
     """
@@ -217,13 +217,13 @@ def resampled(of: list[dict[str, Any]]) -> np.ndarray:
 
 
 def interval(values: np.ndarray) -> str:
-    """The middle 95 % in percent."""
+    """Returns the interval of the middle 95 %, in percent."""
     low, high = 100 * np.quantile(values, [0.025, 0.975])
     return f"{low:.1f} to {high:.1f}"
 
 
 def cells(of: list[dict[str, Any]], digits: int = 2) -> list[str]:
-    """Test scores in percent, mean and deviation over the seeds of one method, and median seconds.
+    """Returns test scores in percent, means and deviations over the seeds of one method, and median seconds.
 
     Between them the interval over images of the seeds that have counts.
     """
@@ -239,7 +239,7 @@ def cells(of: list[dict[str, Any]], digits: int = 2) -> list[str]:
 
 
 def headed(*names: str) -> list[str]:
-    """The first lines of a table whose last columns are `cells`."""
+    """Returns the first lines of a table whose last columns are `cells`."""
     scores = (
         "class-average Jaccard",
         "95 % over images",
@@ -253,12 +253,12 @@ def headed(*names: str) -> list[str]:
 
 
 def size_of(row: dict[str, Any]) -> tuple[Any, ...]:
-    """Window, step, windows per tree, and numbers of trees; the last one is None without label maps."""
+    """Returns window, step, windows per tree, and numbers of trees, of which the last may be None."""
     return row["window"], row["step"], row["pixels"], row["trees"], row.get("trees_of_maps")
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Test scores of forests, a line for each method, channels, window and number of trees.
+    """Returns test scores of forests, a line for each method, channels, window and number of trees.
 
     Beside them the Jaccard score of seed 0 on validation images.
     """
@@ -295,7 +295,7 @@ PAIRS = (
 
 
 def differences_table(rows: list[dict[str, Any]]) -> str:
-    """Differences of Jaccard scores in points, and their intervals over images; of seeds that both have.
+    """Returns differences of Jaccard scores in points, with intervals over images, for common seeds.
 
     Forests of equally many trees are compared; of several windows, the one that was chosen last.
     """
@@ -326,7 +326,7 @@ def differences_table(rows: list[dict[str, Any]]) -> str:
 
 
 def curves_table(rows: list[dict[str, Any]]) -> str:
-    """Jaccard scores in percent of raw test images by depth and by number of trees, one seed."""
+    """Returns Jaccard scores in percent of raw test images by depth and by number of trees, for one seed."""
     of = [row for row in rows if row["part"] == "curve"]
     head = [*(f"depth {depth}" for depth in DEPTHS), *(f"{n} tree{'s' * (n > 1)}" for n in TREES)]
     lines = [f"| forest | {' | '.join(head)} |", "|---" * (1 + len(head)) + "|"]
@@ -343,26 +343,32 @@ def curves_table(rows: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """Every run that is not there yet, then the table."""
+    """Makes every run that the record lacks, then prints the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data", type=Path, help="folder of the data sets; without it the record is printed")
     parser.add_argument("--methods", nargs="+", choices=list(GROWERS), default=list(GROWERS))
     parser.add_argument("--channels", nargs="+", choices=CHANNELS, default=list(CHANNELS))
-    parser.add_argument("--windows", nargs="+", type=int, default=[15, 31, 61], help="sizes that are tried")
+    parser.add_argument(
+        "--windows", nargs="+", type=int, default=[15, 31, 61], help="sizes of windows to compare"
+    )
     parser.add_argument("--trees", type=int, default=16)
-    parser.add_argument("--trees-of-maps", type=int, help="of the forests of label maps, by default as many")
-    parser.add_argument("--pixels", type=int, default=256_000, help="windows of each tree")
+    parser.add_argument(
+        "--trees-of-maps", type=int, help="number of trees of the forests of label maps (default: --trees)"
+    )
+    parser.add_argument("--pixels", type=int, default=256_000, help="number of windows per tree")
     parser.add_argument("--depth", type=int, default=20)
-    parser.add_argument("--most", type=int, default=3, help="settings of a method that are tried")
-    parser.add_argument("--normalize", action="store_true", help="raw windows of unit norm, too")
-    parser.add_argument("--every", type=int, default=1, help="every n-th training image")
-    parser.add_argument("--held-every", type=int, default=1, help="every n-th validation and test image")
-    parser.add_argument("--seeds", type=int, default=3, help="runs on the test images")
-    parser.add_argument("--curves", action="store_true", help="scores by depth and by number of trees, too")
-    parser.add_argument("--no-test", action="store_true", help="validation images alone")
-    parser.add_argument("--memory", type=int, default=1 << 32, help="bytes of the windows of a tree")
+    parser.add_argument("--most", type=int, default=3, help="number of settings per method to compare")
+    parser.add_argument("--normalize", action="store_true", help="also compare raw windows of unit norm")
+    parser.add_argument("--every", type=int, default=1, help="use every n-th training image")
+    parser.add_argument("--held-every", type=int, default=1, help="use every n-th validation and test image")
+    parser.add_argument("--seeds", type=int, default=3, help="number of runs on the test images")
+    parser.add_argument(
+        "--curves", action="store_true", help="also compute scores by depth and by number of trees"
+    )
+    parser.add_argument("--no-test", action="store_true", help="use validation images alone")
+    parser.add_argument("--memory", type=int, default=1 << 32, help="the most bytes of the windows of a tree")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", type=Path, default=RESULTS / "co2_pixels.json")
     args = parser.parse_args()
@@ -371,7 +377,7 @@ def main() -> None:
     maps_trees = args.trees_of_maps or args.trees
 
     def sizes(channels: str, trees: int = args.trees) -> dict[str, Any]:
-        """What a run has in common with others of the same channels."""
+        """Returns the settings that a run shares with others of the same channels."""
         found = {"trees": trees, "pixels": args.pixels, "every": args.every,
                  "held_every": args.held_every, "memory": args.memory}  # fmt: skip
         return found | ({"trees_of_maps": maps_trees} if channels in BEFORE else {})
@@ -380,7 +386,7 @@ def main() -> None:
     maps: dict[tuple[str, int], Maps] = {}
 
     def read(part: str, chosen: dict[str, Any]) -> np.ndarray:
-        """The images of one part with the channels of a run."""
+        """Returns the images of one part with the channels of a run."""
         method, seed, before = chosen["method"], chosen["seed"], chosen["channels"]
         assert data is not None
         of = maps.setdefault((method, seed), Maps(data, {}))

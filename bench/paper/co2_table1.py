@@ -86,7 +86,7 @@ def looks(name: str, method: str) -> str:
 
 
 def run(row: dict[str, Any], n_trees: int, data: Any, votes: Path | None, save: Any) -> None:
-    """Errors by number of trees, and time, of one forest, part after part."""
+    """Returns the errors of one forest by number of trees, and its time; it grows part after part."""
     x, y, x_test, y_test = data
     total = np.zeros((len(x_test), int(y.max()) + 1))
     kept = None if votes is None else votes / f"{row['data']}-{row['method']}-{row['seed']}.npz"
@@ -117,7 +117,7 @@ def run(row: dict[str, Any], n_trees: int, data: Any, votes: Path | None, save: 
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Mean error in percent and deviation, and the paper's with 10, 30 and 1000 trees."""
+    """Returns a table of errors in percent, here and in the paper, with 10, 30 and 1000 trees."""
     lines = ["| data | forest | 10 trees | 30 trees | 1000 trees | paper |", "|---|---|---|---|---|---|"]
     for name in SETTINGS:
         for method in METHODS:
@@ -136,7 +136,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def curve(rows: list[dict[str, Any]], name: str, method: str) -> dict[int, float]:
-    """Mean test error by number of trees, over the seeds that have it."""
+    """Returns mean test error by number of trees, over the seeds that have it."""
     errors: dict[int, list[float]] = {}
     for row in rows:
         if (row["data"], row["method"]) == (name, method):
@@ -146,7 +146,7 @@ def curve(rows: list[dict[str, Any]], name: str, method: str) -> dict[int, float
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
-    """Fig. 2: a panel for each data set of the paper, with the paper's figures as crosses."""
+    """Draws Fig. 2: a panel for each data set of the paper, with the paper's figures as crosses."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -173,13 +173,15 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
 
 
 def main() -> None:
-    """Every run that is not there yet, then the table."""
+    """Makes every run that the record lacks, then prints the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data", type=Path, help="folder of the data sets; without it the record is printed")
     parser.add_argument("--only", nargs="*", default=list(SETTINGS), choices=list(SETTINGS))
-    parser.add_argument("--trees", type=int, default=30, help="errors of 10 and 30 are taken on the way")
+    parser.add_argument(
+        "--trees", type=int, default=30, help="number of trees; errors with 10 and 30 trees are measured, too"
+    )
     parser.add_argument("--methods", nargs="*", default=["CO2", "RF"], choices=list(METHODS))
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--threads", type=int)

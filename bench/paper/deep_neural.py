@@ -61,7 +61,7 @@ EARLY_SAMPLES = 10_000
 
 
 def load(folder: Path, held_out: int) -> tuple[Any, Any, Any, Any]:
-    """Training and test images (n, 1, 28, 28) and labels; held-out ones in place of the test samples."""
+    """Returns training and test images (n, 1, 28, 28) and labels, or held-out ones for the test."""
     with np.load(folder / "mnist.npz") as file:
         parts = [file["x_train"], file["y_train"]]
         if held_out:
@@ -74,7 +74,7 @@ def load(folder: Path, held_out: int) -> tuple[Any, Any, Any, Any]:
 
 
 def build(settings: Settings) -> tuple[Any, Any]:
-    """The convolutional network, and its head."""
+    """Returns the convolutional network, and its head."""
     from torch import channels_last, nn
 
     import hforest.torch as ht
@@ -91,7 +91,7 @@ def build(settings: Settings) -> tuple[Any, Any]:
 
 
 def moved(x: Any, by: int, low: float) -> Any:
-    """Images, each moved by -by to by pixels along both axes; `low` enters at the border."""
+    """Returns images, each moved by -by to by pixels along both axes; `low` enters at the border."""
     import torch
 
     if not by:
@@ -184,7 +184,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def changed(changes: list[str]) -> Settings:
-    """The settings with name=value put in."""
+    """Returns the settings with values replaced by name=value."""
     settings = Settings()
     kinds: dict[str, Any] = {name: type(value) for name, value in asdict(settings).items()}
     for change in changes:

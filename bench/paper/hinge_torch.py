@@ -69,7 +69,7 @@ def step(net: Any, optimizer: Any, x: Any, y: Any) -> float:
 
 
 def net_loss(net: Any, x: Any, y: Any) -> Any:
-    """The mean softmax loss of a batch."""
+    """Returns the mean softmax loss of a batch."""
     import torch
 
     images = not isinstance(net[0], torch.nn.Linear)
@@ -79,7 +79,7 @@ def net_loss(net: Any, x: Any, y: Any) -> Any:
 
 
 def differences(net: Any, state: dict[str, Any]) -> float:
-    """The largest difference of parameters and running statistics, of which both have all steps."""
+    """Returns the largest differences of parameters and running statistics, after all steps of both."""
     first, norm, forest = net
     kernel = next(first.parameters()).detach().numpy()
     kernel = kernel[:, 0] if kernel.ndim == 4 else kernel.T
@@ -91,7 +91,7 @@ def differences(net: Any, state: dict[str, Any]) -> float:
 def side_by_side(
     config: demo.Config, x: Any, y: Any, *, mode: str = "rows", every: int = 13
 ) -> list[dict[str, Any]]:
-    """Both networks through `config.steps` batches: losses and differences; parameters every few steps."""
+    """Trains both networks on `config.steps` batches; yields losses, and differences every few steps."""
     import torch
 
     x, y = np.asarray(x, np.float64), np.asarray(y)

@@ -97,7 +97,7 @@ def madelon(folder: Path, run: int) -> Split:
 
 
 def hands(n: int, rng: np.random.Generator) -> np.ndarray:
-    """(n, 10) suits 1-4 and ranks 1-13 of five cards each, drawn uniformly without replacement."""
+    """Returns (n, 10) suits 1-4 and ranks 1-13 of five cards each, drawn uniformly without replacement."""
     cards = np.argsort(rng.random((n, 52)), axis=1)[:, :5]
     return np.stack([cards // 13 + 1, cards % 13 + 1], axis=2).reshape(n, 10)
 
@@ -289,10 +289,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--data", type=Path, required=True, help="folder of the data sets")
     parser.add_argument("--only", nargs="+", choices=list(TASKS), default=list(TASKS))
-    parser.add_argument("--runs", type=int, default=10, help="iris: one and a half times as many")
+    parser.add_argument(
+        "--runs",
+        type=int,
+        default=10,
+        help="number of runs per data set; iris has one and a half times as many",
+    )
     parser.add_argument("--steps", type=int, default=40_000)
-    parser.add_argument("--grid", action="store_true", help="all 20 configurations")
-    parser.add_argument("--json", type=Path, help="by default table2.json, table2_grid.json in bench/results")
+    parser.add_argument("--grid", action="store_true", help="run all 20 configurations")
+    parser.add_argument(
+        "--json", type=Path, help="the record (default: table2.json or table2_grid.json in bench/results)"
+    )
     args = parser.parse_args()
     args.json = args.json or RESULTS / ("table2_grid.json" if args.grid else "table2.json")
     sizes = GRID if args.grid else [None]
