@@ -2,13 +2,12 @@
 
     python bench/co2.py [--shapes n,F,K,batch ...] [--threads 1] [--data DIR] [--json FILE]
 
-A step gathers `batch` of n rows at random, multiplies them with w, takes losses, adds up the slopes and moves
-w and theta; NumPy does the same on the same batches, and its surrogate must agree before anything is timed.
-The floor of a step is the time to read its rows at the measured copy rate. Flops are two per number in a
-product, and two more if the sample moves w. "start" is the choice of the split from q sampled features of a
-node of n samples without ties; beside it is a tree's root of scikit-learn, if installed. hforest also reads
-the rows once more, for the first surrogate. With --data DIR, which holds mnist.npz, MNIST's root is timed
-too, and trees are grown on it.
+A step gathers `batch` of n rows at random, multiplies them by w, computes losses, sums the slopes, and
+updates w and theta. NumPy does the same on the same batches; its surrogate must agree before anything is
+timed. The floor of a step is the time to read its rows at the measured copy rate. "start" is the choice of a
+split among q sampled features, in a node of n samples without ties. Beside it is the root of a tree of
+scikit-learn, if installed; hforest reads the rows once more, for the first surrogate. With --data DIR that
+holds mnist.npz, the bench also measures the root of MNIST, and grows trees on it.
 """
 
 import argparse

@@ -2,10 +2,10 @@
 
     python bench/counts.py [--root DIR] [--json]
 
-Lines are counted in files, by subpackage and kind. Named numbers were chosen or tuned: they are numbers with
-a name in upper case (`#define`, members of an enum, `constexpr`, assignments of a module), but for 0 and 1,
-which are switches. Parameters of Python functions are counted without those that are keyword-only. DIR is a
-checkout (default: the one of this file).
+Lines are counted by subpackage and kind of file. Named numbers, which were chosen or tuned, are numbers with
+a name in upper case: `#define`, members of an enum, `constexpr`, and assignments of a module. 0 and 1 are
+excluded, because they are switches. Keyword-only parameters of Python functions are not counted. DIR is a
+checkout (default: that of this file).
 """
 
 import argparse

@@ -3,17 +3,18 @@
     python bench/data.py --from FOLDER --to DIR [--only letter ...]
     python bench/data.py --list
 
-FOLDER holds the files that --list names; each may be packed (.gz, .bz2; unpack .Z before). A set with missing
-files is left out and named. Nothing is downloaded. Values are unchanged except for these: labels as 0..K-1,
-categories as codes in the order of the publisher's description, decimals as the nearest float32 (g50c:
-float64). Rows stay in the order of the files. If a sha256 is known, that of the arrays is compared; a set
-that differs is written and named, and the script ends with 1.
+FOLDER holds the files that --list names. They may be compressed (.gz, .bz2; decompress .Z before). The script
+omits a set with missing files, and prints its name. Nothing is downloaded. Labels become 0..K-1; categories
+become codes in the order of the publisher's description; decimals become the nearest float32 (g50c: float64).
+Other values do not change. Rows remain in the order of the files. If the sha256 of a set is known, it is
+compared with that of the arrays. If they differ, the script writes the set, prints its name, and exits with
+1.
 
 Sets without an official split have the arrays x and y, the others x_train, y_train, x_test, y_test. Tables of
 the Penn Machine Learning Benchmarks (NAME.tsv.gz) have x, y and names, and go to DIR/tabular and
-DIR/tabular2. No checksum is known for satimage, pendigits, protein, sensit and
-covertype. CamVid (the images of 360 x 480 pixels in three folders with labels beside) is reduced threefold
-by means and majorities; no checksum is known for it, and it needs matplotlib.
+DIR/tabular2. No checksum is known for satimage, pendigits, protein, sensit, covertype and CamVid. CamVid
+(images of 360 x 480 pixels in three folders, with labels beside) is reduced threefold by means and
+majorities, which needs matplotlib.
 """
 
 import argparse

@@ -14,13 +14,13 @@ are compared with those of the library that trained the model. The rungs:
     hforest prepared the forest of the model prepared (bench/one_row.py times single rows)
     hforest float32  of LightGBM: thresholds rounded down to float32, which changes no leaf here
     xgboost, lightgbm, gtil (of treelite), daal4py (oneDAL), where installed
-    lleaves          LightGBM's trees as machine code, with --lleaves FILE: compiling them takes minutes,
-                     so that the code is kept in the file, for one share of missing values
+    lleaves          LightGBM's trees as machine code, with --lleaves FILE. The compilation takes minutes,
+                     so FILE keeps the code, for one share of missing values
 
-Single rows are 1000 different ones in turn: the processor would predict all branches of a repeated row. gtil
-is timed on at most 10,000 rows, and its time multiplied. One thread by default. Figures are the median of
-repeats taken in turn, of one call; hforest runs inside `unchecked()`, since checks of all nodes are for
-forests of unknown origin. With --json results are written after each number of rows.
+Single rows are 1000 different rows in turn, because the processor would predict all branches of a repeated
+row. gtil is timed on at most 10,000 rows, and its time is multiplied. The default is one thread. A figure is
+the time of one call, the median of repeats taken in turn. hforest runs inside `unchecked()`, because checks
+of all nodes are for forests of unknown origin. With --json, results are written after each number of rows.
 """
 
 import argparse

@@ -5,15 +5,15 @@
 Needs CuPy and a GPU. It measures the copy rate of the GPU, runs the tests of the GPU, and then each job. The
 result of the GPU must be bit-identical to that of the CPU before anything is timed. Columns:
 
-gpu      microseconds per call, from the host: the median over repeats of a loop of calls and one wait
-graph    the same calls without Python: replays of a CUDA graph, if a call can be captured (no waits)
+gpu      microseconds per call, measured on the host: the median over repeats of a loop of calls and one wait
+graph    the same calls without Python: replays of a CUDA graph, if a call can be captured (it must not wait)
 cpu      the same function on this machine's CPU, with all its threads
-share    the time to copy the minimum number of bytes that the call reads and writes, in percent of gpu (of
-         graph if there is one)
-peers    the same job of other libraries on the same GPU, if installed: compiled PyTorch, XGBoost, cuML
+share    the time to copy the minimum number of bytes that the call reads and writes, in percent of graph, or
+         of gpu without a graph
+peers    the same job in other libraries on the same GPU, if installed: compiled PyTorch, XGBoost, cuML
 
-A job that fails has its error in the record, and the next one runs. With the same record, jobs that this GPU
-and these sources have run are not run again. No job begins after --minutes.
+If a job fails, its error is written to the record, and the next job runs. A job is skipped if the record has
+its row of this GPU and these sources. No job begins after --minutes.
 """
 
 import argparse

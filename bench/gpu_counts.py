@@ -3,38 +3,38 @@
     python bench/gpu_counts.py [--parts kernels calls resources] [--only JOB ...] [--dtype float32]
         [--all] [--json FILE]
 
-Nothing is timed. Each job is a call of a public function. There are three parts. With --json, parts that are
-not selected keep the figures of the record; with an empty `--parts` the tables of the record are printed:
+Nothing is timed. Each job is a call of a public function. With --json, parts that are not selected keep the
+figures of the record. With an empty `--parts` the tables of the record are printed. There are three parts:
 
 * kernels: the host build runs the kernels as C++ and counts the memory accesses of each warp
   (tests/host/counts.cpp). Needs GCC 12 or later.
 * calls: launches and waits, and copies to and from the device, of CuPy on the stub device (tests/stub). Needs
   HFOREST_STUB and its environment.
-* resources: registers, spills and shared memory as reported by NVRTC's assembler, and the share of the
-threads of a multiprocessor that they allow. Needs NVRTC: pip install -e '.[nvrtc]'.
+* resources: registers, spills and shared memory, as NVRTC's assembler reports them, and the share of the
+  threads of a multiprocessor that they allow. Needs NVRTC: pip install -e '.[nvrtc]'.
 
 Columns of jobs and kernels:
 
-busy      blocks, and of the launched threads those in percent, that access memory at all
-lanes     threads that take part in an access of global memory, in percent of the 32 of a warp
-asked     bytes used, in percent of the sectors of 32 bytes that each instruction of a warp asks for
-block     the same if each block reads a sector only once, and writes it once: a cache that forgets nothing
-least     megabytes that the launch has to move: different bytes read, and those written
-us        the time of these at 3.35 TB/s, an H100's memory, in microseconds
-sectors   megabytes of the sectors that blocks ask for, as in block
-banks     passes of shared memory for each that would do without conflicts of banks
-atomics   atomic operations, and the most on one address in a launch
-steps     accesses of the warp that has most, one after the other, over the launches
+busy      number of blocks, and percentage of the launched threads, that access memory
+lanes     threads that take part in an access of global memory, in percent of the 32 threads of a warp
+asked     bytes used, in percent of the 32-byte sectors that the instructions of a warp request
+block     the same if each block reads and writes a sector at most once, as with a perfect cache
+least     megabytes that the launch must transfer: distinct bytes read, and distinct bytes written
+us        the time of this transfer in microseconds, at the 3.35 TB/s of an H100's memory
+sectors   megabytes of the sectors that blocks request, as in block
+banks     passes of shared memory, divided by the passes without bank conflicts
+atomics   atomic operations, and the largest number on one address in a launch
+steps     successive accesses of the warp with the most accesses, summed over launches
 
-Columns of tables, of a million rows of float32 with as many different values, two classes, exact trees:
+Columns of tables, for exact trees of two classes on a million float32 rows, all of whose values differ:
 
-sampled   candidates of a node
-table     gigabytes of x, of its bins, and of the values that bins stand for
-sample    bytes of a tree for each of its samples, while it grows
-trees     gigabytes of 100 trees, and how many grow at once in 40 GB, half of what an 80 GB GPU has
+sampled   candidates per node
+table     gigabytes of x, of its bins, and of the values of bins
+sample    bytes that a growing tree takes per sample
+trees     gigabytes of 100 trees, and the number that grow at once in 40 GB, half the memory of an 80 GB GPU
 
-The minimum of a job is the bytes of its arguments and its results, once each. Launches include kernels of
-CuPy (sorts, sums); their memory is not counted.
+The minimum of a job counts the bytes of its arguments and results once. Launches include kernels of CuPy
+(sorts, sums); their memory is not counted.
 """
 
 import argparse

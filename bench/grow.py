@@ -8,10 +8,12 @@ if that of a random forest exceeds scikit-learn's by more than two points. Peers
 that are installed; with --rungs only rungs run whose names contain one of the words. DIR holds letter.npz,
 usps.npz and mnist.npz; sets without their file are left out.
 
-After the sets the bench measures the time of a node with few and with many features, at equal candidates and
-non-zeros; the peak of memory that growing a forest takes on top of its input, in a process of its own (rung
-"memory"); calls that grow a tree each on the same samples, beside one call for all trees (rung "single
-trees"); and trees on views, groups of columns, beside those without groups (rung "views").
+After the sets the bench measures:
+
+* the time per node with few and with many features, at equal numbers of candidates and non-zeros;
+* rung "memory": the peak memory that growing a forest takes in addition to its input, in a separate process;
+* rung "single trees": calls that each grow one tree on the same samples, beside one call for all trees;
+* rung "views": trees on views (groups of columns), beside trees without groups.
 """
 
 import argparse
@@ -301,7 +303,7 @@ def views(repeats: int, n_trees: int = 50) -> list[dict[str, Any]]:
             rows.append({**row, "candidates": 2 * half, "seconds": seconds / n_trees, "ratio": ratio})
             print(
                 f"views      {n:5} x {d:6}{' whole' if whole else '':6} {name:14} "
-                f"{1e3 * seconds / n_trees:7.3f} ms a tree {ratio:6.2f}x classic.grow",
+                f"{1e3 * seconds / n_trees:7.3f} ms per tree {ratio:6.2f}x classic.grow",
                 flush=True,
             )
     return rows

@@ -253,7 +253,7 @@ def call_rung(options: argparse.Namespace) -> list[dict[str, Any]]:
         calls: Calls = {"hforest": thousand, "hforest unchecked": trusting}
         for rung, times in side_by_side(calls, options.repeats).items():
             microseconds = 1e3 * statistics.median(times)
-            print(f"{kind} forward, one sample and tree, {rung}: {microseconds:.2f} us a call")
+            print(f"{kind} forward, one sample and tree, {rung}: {microseconds:.2f} us per call")
             rows.append({"kind": kind, "job": "call", "rung": rung, "microseconds": microseconds})
     return rows
 

@@ -8,11 +8,11 @@ A cell is a function of two of d uniform columns, rows, d, and the share of the 
 waves       2 sin(pi x0) + x1
 steps       s(x0) s(x1) with s(t) = 1 + 1 / (1 + exp(-20 (t - 1/3))), as in Wager and Athey 2018
 
-and noise of standard deviation 1. Trees are honest, five times as many as rows and at most 5000. Intervals
-are those of 30 rows of columns in [.2, .8], the inside, and of 30 whose first two columns are .02 or .98, the
-boundary. The record has sums over sets of each cell; a run with the same record adds the sets that are
-missing. In the table the standard error (root mean square) and the bias are in units of the true standard
-deviation over sets.
+and noise of standard deviation 1. Trees are honest; their number is five times that of rows, at most 5000.
+Intervals are computed for 60 rows: 30 "inside", with all columns in [.2, .8], and 30 at the "boundary", whose
+first two columns are .02 or .98. The record has sums over sets for each cell; a run with the same record adds
+the missing sets. In the table the standard error (root mean square) and the bias are in units of the true
+standard deviation over sets.
 """
 
 import argparse

@@ -241,7 +241,7 @@ def outcome(row: dict[str, Any]) -> str:
     against = ", ".join(f"{ratio:.1f}x {peer}" for peer, ratio in row["against"].items())
     memory = row["more_bytes"] / row["input_bytes"]
     each, error = row["seconds"] / row["trees"], 100 * row["error"]
-    return f"{each:8.2f} s a tree  {memory:5.1f}x memory  error {error:6.2f} %  {against}"
+    return f"{each:8.2f} s per tree  {memory:5.1f}x memory  error {error:6.2f} %  {against}"
 
 
 def installed() -> list[str]:
@@ -260,7 +260,7 @@ def installed() -> list[str]:
 def markdown(rows: list[dict[str, Any]]) -> str:
     """Returns the table: seconds per tree, multiples of the table's memory, test error."""
     keys = sorted({(row["table"], row["rows"], row["trees"], row["threads"]) for row in rows})
-    lines = ["| forest | table | rows | trees | threads | s a tree | memory | error |", "|---" * 8 + "|"]
+    lines = ["| forest | table | rows | trees | threads | s per tree | memory | error |", "|---" * 8 + "|"]
     for key in keys:
         for row in rows:
             if (row["table"], row["rows"], row["trees"], row["threads"]) == key:

@@ -11,8 +11,8 @@ milliseconds) above that before the call. It excludes pages of the file, which t
 is short. "above" is the same without the result. "maxrss" is getrusage's peak of the whole process, with
 pages of the file.
 
-With --calls, each kind of call: x is an array of float32 in memory, in two shapes; "own" is beside it,
-with the result.
+With --calls the bench measures each kind of call on float32 arrays in memory, of two shapes. "own" includes
+the result, but not the array.
 """
 
 import argparse

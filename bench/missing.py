@@ -4,12 +4,12 @@
     python bench/missing.py --data DIR --categories [--seeds 5] [--json FILE]
     python bench/missing.py --table FILE
 
-From each table at most 6000 rows are drawn by the seed, two thirds for growing. Then 10 or 30 % of all values
-are removed, also from the test rows: at random, or by value (a value above its column's median twice as
-likely as another). 100 trees at defaults, one thread. Seconds of growing are processor seconds, the least of
-three (scikit-learn: one), beside those on the table with nothing removed. --categories grows on adult, whose
-eight categorical columns mark missing values by -1: as numbers, as categories, and scikit-learn's histogram
-boosting with categories.
+The seed draws at most 6000 rows of each table; two thirds of them are for growing. Then 10 or 30 % of all
+values are removed, also from the test rows: at random, or by value (values above the median of their column
+are removed twice as often). Forests have 100 trees with default settings, on one thread. Seconds of growing
+are processor seconds, the minimum of three (scikit-learn: one), beside those on the complete table.
+--categories grows on adult, whose eight categorical columns mark missing values by -1: as numbers and as
+categories, beside scikit-learn's histogram boosting with categories.
 """
 
 import argparse

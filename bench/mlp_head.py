@@ -5,14 +5,15 @@
     python bench/mlp_head.py
 
 Letter (16 features, 26 classes): a linear map to 64 units, a normalisation, a head. The head is an MLP
-(64 -> 256 -> 26 with ReLU) or a `HingeForest` of 50 trees of depth 6 with 26 outputs, summed. AdamW, batch
-128, 10 epochs, the rate falls by a half cosine to a hundredth.
+(64 -> 256 -> 26 with ReLU) or a `HingeForest` of 50 trees of depth 6 with 26 outputs, summed. Training takes
+10 epochs of AdamW with batches of 128; the rate falls by a half cosine to a hundredth.
 
-Samples 1 to 13 000 train and the next 3000 are held out, three seeds a setting: first the rates, with
-`RunningNorm` and no weight decay; then, with each head's rate of the least error, the decays and the
-normalisations. Then the first 16 000 samples train with the settings of the least held-out error, and the
-last 4000 test. Milliseconds are the processor's, of a training step with 128 samples on one thread, the
-least of many that take turns; "RowAdam" is the hinge layer with sparse gradients.
+Settings are chosen with samples 1 to 13 000 for training and the next 3000 held out, three seeds per setting.
+First the bench compares rates, with `RunningNorm` and no weight decay; then, with the best rate of each head,
+decays and normalisations. Networks with the settings of the smallest held-out error are trained on the first
+16 000 samples, and tested on the last 4000. Milliseconds are processor time of a training step with 128
+samples on one thread, the minimum of many steps that take turns. "RowAdam" is the hinge layer with sparse
+gradients.
 """
 
 import argparse
@@ -159,7 +160,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def heads_table(rows: list[dict[str, Any]]) -> str:
     """Returns Markdown of the test, one line per head."""
-    lines = ["| head | settings | parameters | test error % | ms a step |", "|---|---|---|---|---|"]
+    lines = ["| head | settings | parameters | test error % | ms per step |", "|---|---|---|---|---|"]
     for row in rows:
         chosen = ", ".join(f"{name} {value}" for name, value in row["settings"].items())
         mean, deviation = statistics.mean(row["errors"]), statistics.stdev(row["errors"])

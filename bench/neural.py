@@ -7,13 +7,13 @@ Every rung is checked before it is timed. Figures are milliseconds per call, the
 turn, with the minimum and the spread (half the range, in percent of the median). "both" is the part of a
 training step: class probabilities, the loss, and its gradient with respect to f.
 
-The floor is the minimum cost of a sample: bytes of f read and of grad_f written against the measured copy
-bandwidth, and operations (see `operations`) against the rate at which the BLAS issues multiply-adds (hforest
-issues no fused ones: a multiplication and an addition count two), whichever takes longer. Extra memory is the
+The floor of a sample is the longer of two times: that of reading f and writing grad_f at the measured copy
+bandwidth, and that of its operations (see `operations`) at the rate at which the BLAS issues multiply-adds.
+(hforest uses no fused multiply-adds: a multiplication and an addition count two.) Extra memory is the
 increase of the resident set by the call, including results. The rungs with "out" write the gradient to an
-existing array, as a training loop would. NumPy works through the samples in parts. PyTorch is timed if it is
-installed: the same forest as tensors, level by level, eager and compiled (each shape in its own process,
-bench/compiled.py); its "both" is one forward pass and autograd's backward pass, hforest's is `loss_backward`
+existing array, as a training loop would. NumPy computes the samples in parts. PyTorch, if installed, computes
+the same forest as tensors, level by level, eager and compiled (each shape in its own process,
+bench/compiled.py). Its "both" is one forward pass and autograd's backward pass; hforest's is `loss_backward`
 with `return_p`. "two calls" is `forward` and `loss_backward`, which routes again.
 
 With --json, an existing file keeps rows of other shapes, jobs and threads.
@@ -372,9 +372,7 @@ def reference_rung(options: argparse.Namespace) -> dict[str, Any]:
     y = np.zeros(n, np.int32)
     with hforest.using("reference"):
         median = statistics.median(seconds(lambda: neural.loss_backward(f, leaves, y), 3)) / f.size
-    print(
-        f"reference, backward, {n} samples, {n_trees} trees of depth {depth}: {1e9 * median:.0f} ns a vertex"
-    )
+    print(f"reference, backward, {n} samples, {n_trees} trees of depth {depth}: {1e9 * median:.0f} ns/vertex")
     return {"job": "backward", "rung": "reference", "ns_per_vertex": 1e9 * median}
 
 

@@ -16,9 +16,9 @@ The rungs:
                  only treelite), scikit-learn and scikit-learn-intelex on their own, equally large trees,
                  the library that boosted the trees, daal4py on its trees
 
-Boosted models are converted by treelite; LightGBM's is walked in float64. Results are compared first. A time
-is that of 200 calls on 1000 different rows in turn (20 of slow calls), divided by their number, on one
-thread. Figures are the median and the minimum of repeats taken in turn.
+treelite converts boosted models; LightGBM's is walked in float64. Results are compared first. A time is that
+of 200 calls (20 slow calls) on 1000 different rows in turn, divided by the number of calls, on one thread.
+Figures are the median and the minimum of repeats taken in turn.
 """
 
 import argparse

@@ -2,13 +2,13 @@
 
     python bench/predict.py [--shapes n,F,M,D,K ...] [--threads 1 2] [--json FILE]
 
-A forest is grown by scikit-learn if installed (otherwise by hforest), at most D deep (0: to purity), and
-converted, so that both walk the same nodes. Probabilities are compared, and the leaves of some samples are
-compared with the reference implementation, before anything is timed. onnxruntime, where installed, walks the
-same trees. For two classes xgboost and lightgbm apply their own forests with the same number and depth of
-trees on the same samples (their leaves have one number, not several classes). Figures are thousands of rows
-per second, the maximum of repeats taken in turn; the second lines of a shape are the time of one single row
-inside `unchecked()`.
+scikit-learn, if installed, grows a forest of depth at most D (0: to purity), which is converted, so that both
+libraries walk the same nodes. Without scikit-learn, hforest grows it. Before anything is timed, probabilities
+are compared, and the leaves of some samples are compared with the reference implementation. onnxruntime, if
+installed, walks the same trees. For two classes, xgboost and lightgbm apply their own forests, with the same
+number and depth of trees, to the same samples; their leaves have one number, not several classes. Figures are
+thousands of rows per second, the maximum of repeats taken in turn. The second line of a shape is the time of
+a single row inside `unchecked()`.
 """
 
 import argparse

@@ -3,13 +3,14 @@
     python bench/robustness.py                      # all four tables, about three minutes
     python bench/robustness.py --parts memory kills --n-kills 50
 
-memory    the highest memory of a call beyond what the process held before it, in units of its input's and
-          its output's bytes together: 1 means that a call made its output and a copy of neither.
-limits    each call in a process whose address space may grow by so many megabytes: it answers, with the bits
-          of an unlimited call, or raises MemoryError. Anything else is counted as broken.
-threads   hashes of the results of every subpackage (bench/bits.py) at other numbers of threads and from
-          several Python threads at once, against one thread: how many differ.
-kills     a process that saves over one file in a loop is killed: what the file holds, what lies beside it.
+memory    the peak memory of a call minus the memory of the process before it, divided by the bytes of its
+          inputs and outputs. A call that only makes its output has a ratio below 1.
+limits    each call in a process whose address space may grow by a number of megabytes. The call returns a
+          result, bit-identical to that without a limit, or raises MemoryError. Anything else is broken.
+threads   hashes of the results of every subpackage (bench/bits.py) with other numbers of threads, and from
+          several Python threads at once: the number of results that differ from one thread.
+kills     a process that saves over one file in a loop is killed: whether the file can be read, and the number
+          of parts beside it.
 
 Linux only. The exit status is 1 if anything is broken.
 """

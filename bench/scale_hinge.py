@@ -168,7 +168,7 @@ def run(kind: str, size: int, threads: int, case: dict[str, Any], folder: Path) 
         row[name] = max(one[name] for one in rows)
     print(
         f"{kind:5} {size} x {threads} threads, {case['trees']} {case['forest']}s: {row['ms_median']:6.2f} ms "
-        f"a step, {row['bytes'] / 1e3:7.1f} KB a worker and step in {row['messages']:.0f} messages, test "
+        f"per step, {row['bytes'] / 1e3:7.1f} KB per worker and step in {row['messages']:.0f} messages, test "
         f"error {row['error']:.2f} %, {row['hash']}",
         flush=True,
     )

@@ -3,11 +3,11 @@
     python bench/sparse.py [--shapes 20000x20000 100000x100000] [--per-row 50] [--trees 4] [--json FILE]
     python bench/sparse.py --table FILE
 
-Columns have whole numbers 1 to 8 with the frequencies of words in texts: column i in a share of rows that
+Columns have whole numbers 1 to 8, as frequent as words in texts: the share of rows with a number in column i
 falls with i**-0.7. Labels are the sign of a random weighted sum of all columns, with noise. Two thirds of the
 rows are for growing. Before anything is timed, forests on 2000 rows must be bit-identical to those on a dense
-array. One thread; the minimum of two. Memory is the peak of a separate process that makes the matrix, grows
-and predicts.
+array. A time is the minimum of two, on one thread. Memory is the peak of a separate process that makes the
+matrix, grows and predicts.
 """
 
 import argparse
@@ -113,7 +113,7 @@ def measure(n: int, n_features: int, per_row: int, n_trees: int, kind: str) -> d
 def table(rows: list[dict[str, Any]]) -> str:
     """Returns the record as a Markdown table."""
     lines = [
-        "| matrix | forest | seconds a tree | scikit-learn's | predicting | scikit-learn's | error % | "
+        "| matrix | forest | seconds per tree | scikit-learn's | predicting | scikit-learn's | error % | "
         "scikit-learn's | peak MB |",
         "|---|---|---|---|---|---|---|---|---|",
     ]

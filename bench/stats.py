@@ -6,22 +6,23 @@
     python bench/stats.py --correlations --sets 300                       # distance correlations of forests
 
 A cell is a test, rows, columns and a statistic, such as "split 256 16 auc". The record has the p-values of
-each cell; a run with the same record adds the sets that are missing. It has the ranks of the observed
-statistics, too, among those drawn, ties broken at random: from 0, the largest, to 99, of conditional_test to
-199, or to 5 for tests that stop once five statistics are as large, of the first five. Ranks are uniform where
-a test is exact.
+each cell; a run with the same record adds the missing sets. The record also has the rank of the observed
+statistic among those drawn, with ties broken at random. Ranks go from 0, the largest, to 99, for
+conditional_test to 199. Tests that stop once five statistics are as large have ranks 0 to 5 among the first
+five. Ranks are uniform if a test is exact.
 
 permutation, split      labels of two classes, as many of each, beside normal columns
-no labels               the same, split tests of trees that are grown without labels
-importance              the same, the first column beside 99 permuted copies, or predicted with it permuted
-conditional             z of four normal columns; each column of x is one of them, or its sine, and noise; the
-                        labels depend on two columns of z alone
+no labels               the same, with split tests of trees that are grown without labels
+importance              the same; the first column is compared with 99 permuted copies, or permuted in
+                        predictions
+conditional             z has four normal columns; each column of x is one of them, or its sine, plus noise;
+                        the labels depend on two columns of z alone
 randomization           the same, with draws from the true distribution of x given z
-linear 0.5, sine, ...   two views of two normal columns: of x each is this part of a column of z, and noise,
-                        or the sine of one; labels depend on z alone. "covariance" is conditional_test,
-                        "view permuted" the permutation of the rows of x beside those of z (CoMIGHT);
-                        "refused": whether sampler="permuted" refuses the views; its p-value is 0 or 1
-two forests             normal columns; the share is no p-value: the last number is that of the trees
+linear 0.5, sine, ...   two views of two normal columns. A column of x is this multiple of a column of z, or
+                        its sine, plus noise; labels depend on z alone. "covariance" is conditional_test,
+                        "view permuted" permutes the rows of x beside those of z (CoMIGHT), "refused" has
+                        p-value 0 if sampler="permuted" refuses the views, else 1
+two forests             normal columns; the share is not a p-value; the last word is the number of trees
 """
 
 import argparse

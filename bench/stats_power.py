@@ -2,11 +2,11 @@
 
     python bench/stats_power.py --sets 200 --json bench/results/stats_power.json --plot FILE
 
-Rows have normal columns, and one of two classes, as many of each. The first column of class 1 has the effect
-as its mean, or, with "deviation", 1 plus the effect as its deviation, which a t-test does not see; the rest
-is noise. Each line has the share of data sets with a p-value of 0.05 or less and the processor milliseconds
-of a test. "published" is `two_forest_test` on two thirds of the rows and one third, whose share is no
-p-value: with an effect of 0 it ought to be 0.05, and is not.
+Rows have normal columns, and one of two classes, as many of each. In class 1, the effect is the mean of the
+first column; with "deviation", its standard deviation is 1 plus the effect, which a t-test does not detect.
+The other columns are noise. Each line has the share of data sets with a p-value of 0.05 or less and the
+processor milliseconds per test. "published" is `two_forest_test` with two thirds of the rows for growing and
+one third for the comparison. Its share is not a p-value: with an effect of 0 it is not 0.05.
 """
 
 import argparse

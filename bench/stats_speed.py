@@ -2,8 +2,9 @@
 
     python bench/stats_speed.py --threads 1 2 --json bench/results/stats_speed.json
 
-Normal columns, two classes. Each line is measured on at most a tenth of the trees and scaled up, in seconds
-of wall time. Before it is timed, the same call on fewer trees must be bit-identical to that on one thread.
+Rows have normal columns, and one of two classes. A line is measured on at most a tenth of the trees, and its
+seconds of wall time are scaled up. Before it is timed, the same call on fewer trees must be bit-identical to
+that on one thread.
 """
 
 import argparse

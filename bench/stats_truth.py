@@ -2,11 +2,11 @@
 
     python bench/stats_truth.py --sets 50 --json bench/results/stats_truth.json
 
-Rows have normal columns, and one of two classes, as many of each. The mean of the first column is 1 in class
-1, the rest is noise, so the posterior is known. The estimates are of honest forests. Each line has the mean,
-over data sets, of an estimate minus the same statistic of the true posterior, and its standard error. The
-last table has the mean AUC of labels that do not depend on the columns, 64 rows and 256 columns, by how
-rows are drawn.
+Rows have normal columns, and one of two classes, as many of each. In class 1 the mean of the first column is
+1; the other columns are noise. So the posterior is known. The estimates are those of honest forests. Each
+line has the mean over data sets of an estimate minus the same statistic of the true posterior, and its
+standard error. The last table has the mean AUC of labels that do not depend on the columns, with 64 rows and
+256 columns, for different draws of rows.
 
 leaf      the minimum number of rows in a leaf, among those that grow the splits; "chosen" has the smallest
           out-of-bag log loss, separately for each data set

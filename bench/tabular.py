@@ -19,24 +19,26 @@ such as "co2:nu=10,bootstrap=True"; n_projections may also be 'sqrt' or 'feature
 of the rows for fitting, the defaults first; the best one is fitted on all of them. Methods that are not
 installed, or refuse a table, are left out.
 
-Columns of categories (CATEGORIES in tabular_data.py) are passed as such to the methods that take them; the
-others read their codes as numbers, as all do with --no-categorical or --scale. With --gaps a fifth of the
-values is missing in the rows for fitting and for the test: at random, or more often for larger values of a
-column. Methods that refuse NaN are left out.
+Methods that take categories get the columns of categories (CATEGORIES in tabular_data.py) as such. Other
+methods read their codes as numbers; with --no-categorical or --scale all methods do. With --gaps a fifth of
+the values is missing in the rows for fitting and for the test: at random, or more often for larger values of
+a column. Methods that refuse NaN are left out.
 
 Seconds are processor time of one thread, which other work on the machine hardly changes. Errors are in
-percent of labels, or 1 - R2 in percent. The log loss of class probabilities (natural logarithm) is the mean
-over the test rows whose label occurs among the rows for fitting; the others, for which no method has a
-probability, are left out. Probabilities below the eps of float32, 1.2e-7, count as eps for all methods, since
-a forest of 100 trees has shares of 0. --scale changes the columns after loading: to [0, 1], to deviations
-from the mean (both by the rows for fitting), by random powers of ten, 1e-12 to 1e12, or from columns of at
-most 16 whole numbers to an indicator of each.
+percent of labels, or 1 - R2 in percent. The log loss (natural logarithm) is a mean over the test rows whose
+label occurs among the rows for fitting; no method has a probability for other labels. Probabilities below the
+eps of float32, 1.2e-7, count as eps for all methods, because a forest of 100 trees has shares of 0.
 
---table, --figure and --ranks read only the methods of --methods, if it is passed. --ranks draws the mean
-ranks by error over the tables, classes and targets, on which all methods have errors. It also has the
-critical difference of mean ranks at the level .05 by Nemenyi's test (Demsar, Statistical comparisons of
-classifiers over multiple data sets, JMLR 7, 2006, section 3.2.2); bars join methods that differ by less. The
-json record keeps its rows, so the same command continues after a stop.
+--scale changes the columns after loading. "unit" maps them to [0, 1] and "deviations" divides the difference
+from the mean by the standard deviation, both by the rows for fitting. "powers" multiplies them by random
+powers of ten, 1e-12 to 1e12. "indicators" replaces columns of at most 16 whole numbers by an indicator of
+each number.
+
+--table, --figure and --ranks read only the methods of --methods, if it is passed. --ranks draws mean ranks by
+error over the tables, of classes and of targets, on which all methods have errors. It also draws the critical
+difference of mean ranks at the level .05 by Nemenyi's test (Demsar, Statistical comparisons of classifiers
+over multiple data sets, JMLR 7, 2006, section 3.2.2). Bars join methods that differ by less. The json record
+keeps its rows, so the same command continues after a stop.
 """
 
 import argparse

@@ -8,10 +8,10 @@ thirds of `rows` random rows are for training, the rest for testing. With --held
 read: models are fitted on three quarters of the training rows, and errors are on the others. Defaults were
 chosen in this way on the tables of CHOOSE in tabular_data.py, without those of JUDGE.
 
-Errors are of labels, or shares of the variance of targets, in percent, with the seconds of the fit. The last
-lines are errors against those of scikit-learn's random forest (100 trees, its defaults), geometric means over
-tables with 0.01 % added to both, and seconds against that forest's, likewise: of the processor, or with more
---threads, which both have, of the clock on the wall.
+Errors are in percent of labels, or of the variance of targets, with the seconds of the fit. The last lines
+divide errors and seconds by those of scikit-learn's random forest (100 trees, its defaults): geometric means
+over tables, with 0.01 % added to both errors. Seconds are processor time; with several --threads, which both
+have, wall time.
 """
 
 import argparse

@@ -9,15 +9,15 @@ Tables are those of CHOOSE in tabular_data.py. Two thirds of 9000 random rows ar
 tests, is not read. Models are fitted on `rows` of the training rows, at most three quarters, and errors are
 on the others: percent of labels, or 1 - R2 in percent. One thread; seconds are of the processor.
 
-A fifth of all values is removed, also from the rows that errors are on: at random, or by value, each with a
-chance of 0.4 times its rank in its column (0 for the least, 1 for the greatest). In all methods but lightgbm
-the grown forest reads NaN. For hinge trees and inner products "medians" replace it. "indicators" adds an
-indicator of missing values for each column; "forests" has 20 regression trees for each column, on the others;
-"regressions" is `tabular.fit`.
+A fifth of all values is removed, also from the rows on which errors are measured: at random, or by value,
+with probability 0.4 times the rank in the column (0 for the smallest value, 1 for the largest). In all
+methods except lightgbm the grown forest reads NaN. For hinge trees and inner products, "medians" replaces NaN
+by the median of the column. "indicators" adds an indicator of missing values for each column. "forests"
+predicts each column from the others with 20 regression trees. "regressions" is `tabular.fit`.
 
-With --categories, tables that have some: connect4 and dna with their indicators put together to 42 and 60
-columns of categories, nursery, three columns of kddcup, the sex of abalone, eight columns of adult, in which
--1 is a missing value. "numbers" takes them as numbers.
+--categories measures tables with columns of categories: connect4 and dna, whose indicators are converted to
+42 and 60 columns of categories, nursery, three columns of kddcup, the sex of abalone, and eight columns of
+adult, in which -1 is a missing value. "numbers" takes them as numbers.
 """
 
 import argparse

@@ -3,9 +3,10 @@
     python bench/torch_layers.py --threads 1 [--parts calls step convolution] [--json FILE]
 
 calls: `hinge_forest` on 8 samples, 5 trees of depth 3 (6 features, 2 outputs) and on 53 samples, 100 trees of
-depth 7 (10 outputs): forward without gradients, and forward and backward, beside the NumPy functions, and a
-function of autograd that does nothing, forward and backward; microseconds, the least of single calls in
-random order, each after a call of the function that does nothing. The overhead is the difference.
+depth 7 (10 outputs): forward without gradients, and forward and backward. Beside it are the NumPy functions,
+and forward and backward of an autograd function that does nothing. Figures are microseconds, the minimum of
+single calls in random order, each after a call of the function that does nothing. The overhead is the
+difference from the NumPy functions.
 
 step: a step of the network of Lay et al. 2018 for MNIST (80 convolutions of 5x5 with stride 3, normalisation,
 1000 trees of depth 10 with ten classes in a leaf, batch 53, float32): forward, backward and Adam;
@@ -20,8 +21,8 @@ memory above images and parameters (Linux). Beside it `HingeForest` on windows u
 Every part first checks its results: calls must be bit-identical; networks must agree in outputs, gradients
 and losses of the first steps. Then calls take turns. The first steps of a network's turn are not counted,
 since the caches contain the arrays of another network. Figures are the minimum and the median. With --json
-rows of the same part and number of threads are replaced. Run it once for each number of threads: compiled
-code has a fixed one.
+rows of the same part and number of threads are replaced. Run the bench once for each number of threads,
+because compiled code has a fixed number of threads.
 """
 
 import argparse

@@ -1,5 +1,5 @@
-"""One training step of the MNIST network of Lay et al. 2018: gradients and exact Adam at the cost of the
-rows that a batch reaches.
+"""Times of a training step of the MNIST network of Lay et al. 2018: gradients, and exact Adam whose cost is
+that of the rows that a batch reaches.
 
     python bench/training.py [--kinds tree fern] [--depths 6 8 10 12 14] [--threads 1] [--json FILE]
 
@@ -11,11 +11,12 @@ a leaf, batch 53, float32. The rungs are the same step by
 * dense: dense gradients and `optim.adam` on every parameter;
 * numpy: dense gradients, and Adam as NumPy expressions.
 
-Before they are timed, every rung takes the same steps from the same start on a smaller forest and must end
-with the same parameters. Figures are milliseconds, medians over steps of rungs that take turns, of the
-forest's part (what the rungs differ in) and of the whole network. The floor of a dense step counts bytes: a
-gradient written, then gradient, parameter and both moments read and three of them written, at the measured
-copy bandwidth. Then the fused step over the depth: its cost grows like D, that of a dense one like 2**D.
+Before they are timed, all rungs take the same steps from the same start on a smaller forest, and must end
+with the same parameters. Figures are milliseconds, medians over steps of rungs that take turns: of the
+forest, in which the rungs differ, and of the whole network. The floor of a dense step is a time to copy bytes
+at the measured bandwidth: the gradient is written; then gradient, parameter and both moments are read, and
+the last three are written. At the end the fused step is measured by depth: its cost grows like D, that of a
+dense step like 2**D.
 """
 
 import argparse
@@ -202,7 +203,7 @@ def main() -> None:
     labels = rng.integers(0, CLASSES, (40, SAMPLES)).astype(np.int32)
     copy = ceilings()["copy_bytes"]
     rows: list[dict[str, Any]] = []
-    print(f"{args.threads} thread(s), copy {copy / 1e9:.1f} GB/s; milliseconds a step, checks off")
+    print(f"{args.threads} thread(s), copy {copy / 1e9:.1f} GB/s; milliseconds per step, checks off")
     for kind in args.kinds:
         check(kind)
         arrays = start(kind, TREES, 10, FEATURES)

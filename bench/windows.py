@@ -3,15 +3,15 @@
     python bench/windows.py --data camvid.npz [--kinds axis probe sparse patch] [--trees 32] [--json FILE]
 
 With --grow one tree is grown on this number of windows, in place and, with --copies, on a copy that is made
-before. Each runs in its own process; its memory is the peak above that of the images (Linux):
+before. Each tree grows in its own process, whose memory is the peak above that of the images (Linux):
 
     python bench/windows.py --data camvid.npz --grow 256000 --depth 8 [--copies] [--json FILE]
 
 Forests are grown on windows of 31 x 31 x 3 numbers around labelled pixels of the training images, as many of
-each class. They predict the class of each pixel of a test image, whose border is padded by 15 pixels. Copies
-of the windows are made a million numbers at a time. Before anything is timed, both must be bit-identical, and
-some windows must equal the reference implementation. "checked" is a call that checks the forest; the others
-run inside `unchecked()`.
+each class. They predict the class of each pixel of a test image, whose border is padded by 15 pixels. Windows
+are copied in blocks of a million numbers. Before anything is timed, results in place and on copies must be
+bit-identical, and those of some windows must equal the reference. "checked" is a call that checks the forest;
+the others run inside `unchecked()`.
 
 Figures are milliseconds per frame and nanoseconds per pixel and tree, the minimum of repeats taken in turn,
 on one thread, in processor time, which other processes disturb less.

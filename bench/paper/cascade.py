@@ -142,7 +142,7 @@ def run(name: str, seed: int, n_trees: int, folder: Path, images: int | None = N
             grains.append(vectors)
             test.append(cascade.scan_vectors(scanner, x_test))
             del scanner  # its trees take more memory than all the rest
-            print(f"windows of {size}: {vectors.shape[1]} numbers an image", flush=True)
+            print(f"windows of {size}: {vectors.shape[1]} numbers per image", flush=True)
 
     scan_peak = peak_mb()
     grown = grow(grains, y, level(n_trees, leaf, random_leaf=random_leaf), n_folds, seed)
@@ -165,7 +165,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     """Returns a table of published and measured accuracy in percent; times exclude runs that were paused."""
     rows = [row for row in rows if "images" not in row]
     lines = [
-        "| data | published | here, held out | runs | trees a forest | levels kept | seconds a run "
+        "| data | published | here, held out | runs | trees per forest | levels kept | seconds per run "
         "| peak memory, MiB |",
         "|---|---|---|---|---|---|---|---|",
     ]

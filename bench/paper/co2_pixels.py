@@ -246,7 +246,7 @@ def headed(*names: str) -> list[str]:
         "class average",
         "share of pixels",
         "seconds to fit",
-        "seconds an image",
+        "seconds per image",
     )
     head = (*names, *scores)
     return [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
