@@ -4,20 +4,25 @@
         "mnist full scanned"] [--trees N] [--runs N] [--images N]
     python bench/paper/cascade.py
 
-The published level: four random forests and four completely random ones of 500 trees, 3 folds, growth until
-the validation accuracy no longer improves. Fewer trees (TREES) are grown where one thread would take longer
-than some ten minutes. letter: 16 000 / 4000. adult: the official split; categorical columns as indicators;
-random trees with leaves of at least 5 samples, chosen by cascade_leaves.py. yeast: 1038 / 446 at random.
-mnist: the first 10 000 training images and the 10 000 official test images. mnist scanned: windows of 7, 10
-and 14 with stride 2 (the stride of 1 of the paper would be four times as much), two forests of 50 trees each
-that learn from 10 windows of each image. mnist full scanned: the same with all 60 000 training images; leaves
-of all trees have at least 10 samples, for the nodes of pure trees alone would take more than 6 GB.
+A level is the published one: four random forests and four completely random forests of 500 trees, 3 folds.
+Levels are added until the validation accuracy no longer improves. Forests have fewer trees (TREES) if one
+thread would take longer than about ten minutes.
 
-With --images the sets of MNIST are limited to the first N training images, and what the scan and the whole
-growth take is printed in a table of its own.
-Without --runs the script makes the runs of the record (RUNS); without --data it makes none and prints the
-table of the record. A run is written as soon as it is known, and started again the script goes on with the
-rest.
+    letter              16 000 / 4000 samples
+    adult               the official split; categorical columns as indicators; random trees with at least 5
+                        samples per leaf, chosen by cascade_leaves.py
+    yeast               1038 / 446 samples at random mnist               the first 10 000 training images and
+    the 10 000 official test images mnist scanned       windows of 7, 10 and 14 with stride 2 (the paper's
+    stride of 1 would take four times as
+                        long); two forests of 50 trees each, which learn from 10 windows of each image
+    mnist full scanned  the same with all 60 000 training images, and at least 10 samples per leaf, because
+    the
+                        nodes of pure trees would take more than 6 GB
+
+With --images the sets of MNIST are limited to the first N training images, and a separate table has the
+memory and time of scanning and growing. Without --runs the script makes the runs of the record (RUNS).
+Without --data it makes none, and prints the table of the record. Each run is written when it is finished;
+started again, the script continues with the missing runs.
 """
 
 import argparse

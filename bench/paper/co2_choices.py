@@ -5,9 +5,9 @@
 
 Forests have 10 trees, on letter and USPS with 20 % of the training samples held out. Each line changes
 settings of `hforest.co2.grow`. Figures are held-out errors in percent, means and deviations over seeds, and
-the least seconds that a forest took. Without --data nothing is grown and the table of the record is printed.
-Without --runs the script makes the runs of the record (PLAN). Started again, it continues with the rest. Rows
-contain all settings, so that runs with different settings are not mixed.
+the minimum seconds per forest. Without --data nothing is grown, and the table of the record is printed.
+Without --runs the script makes the runs of the record (PLAN). Started again, it continues with the missing
+runs. Rows contain all settings, so that runs with different settings are not mixed.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Data sets and forests that the scripts of Norouzi et al. 2015 share."""
+"""Data sets, records and forests that the scripts on Norouzi et al. 2015 share."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ from hforest import classic, co2, tree
 class Record:
     """Rows in a json file that are kept between runs of a script.
 
-    The file's "machine" made the rows that name none of their own.
+    Rows without a machine were made on the file's "machine".
     """
 
     def __init__(self, path: Path, name: str = "rows"):

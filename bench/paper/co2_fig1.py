@@ -5,13 +5,13 @@ the bound nu.
     python bench/paper/co2_fig1.py
 
 DIR holds mnist.npz; 20 % of its training samples are held out. Trees are grown to purity without bootstrap,
-beside trees of univariate splits that sample as many features at a node. The first d levels of a tree are
-the tree of depth d, because a split does not depend on the splits below it, so one growth gives a curve. The
-paper names neither step nor number of features: these are co2_table1.py's for MNIST.
+beside trees of univariate splits that sample as many features per node. The first d levels of a tree are the
+tree of depth d, because a split does not depend on the splits below it. So one growth yields a curve. The
+paper gives neither step nor number of features; they are those of co2_table1.py for MNIST.
 
-A tree's curve is written as soon as it is known; started again, the script continues with the next. Without
---data nothing is grown and the table of the record is printed; with it the picture is drawn too, by
-matplotlib if it is installed.
+The curve of a tree is written when it is finished; started again, the script continues with the next tree.
+Without --data nothing is grown, and the table of the record is printed. With it the script also draws the
+picture, if matplotlib is installed.
 """
 
 import argparse

@@ -4,19 +4,21 @@
     python bench/paper/co2_pixels.py --data DIR --every 6 --held-every 16 --trees 4 --pixels 16000 --most 1
     python bench/paper/co2_pixels.py
 
-Forests learn from training images. Every candidate is judged on validation images, with several powers of the
-weighting back; for each method and each set of channels the one of the highest class-average Jaccard score is
-then judged on test images, with every seed. Without --data the table of the record is printed. Started again
-the script goes on with the rest; rows name all their settings.
+Forests learn from training images. Each candidate is evaluated on validation images, with several powers of a
+factor that corrects for the shares of the classes. For each method and each set of channels, the candidate
+with the highest class-average Jaccard score is evaluated on test images, with every seed. Without --data the
+table of the record is printed. Started again, the script continues with the missing runs; rows contain all
+their settings.
 
 raw         red, green and blue
-channels    these, opponent colours and means of these over boxes, gradients by orientation, the pixel's place
-context     these, and the shares that a first forest predicts (auto-context); those of training images come
-            from a forest of the other half of them
-context 2   as context, with the shares of a forest of context
+channels    these, opponent colours and their means over boxes, gradients by orientation, and the position of
+            the pixel
+context     these, and the shares that a first forest predicts (auto-context); those of training images are
+            predicted by a forest grown on the other half of these images
+context 2   as context, with the shares that a forest of context predicts
 
-The images are 120 x 160; windows of 31 x 31 that read every third or fifth pixel have a "step". Pixels at the
-borders have windows, too, unlike in the paper: images are mirrored there.
+The images are 120 x 160. Windows of 31 x 31 that read every third or fifth pixel have a "step". Unlike in the
+paper, pixels at the borders have windows, too: images are mirrored there.
 """
 
 import argparse
@@ -41,12 +43,12 @@ VOID, N_CLASSES = 11, 11
 BOXES = (5, 11, 21)
 POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)
 BEFORE = {"context": "channels", "context 2": "context"}
-"""Of channels with label maps, what the forests of these maps read."""
+"""The channels that the forests of label maps read, by the channels that contain these maps."""
 CHANNELS = ("raw", "channels", *BEFORE)
 DEPTHS, TREES = (5, 10, 15, 20, 30), (1, 2, 4, 8, 16, 32)
-"""Of the curves: limits of the depth of 16 trees, numbers of trees of depth 20."""
+"""Points of the curves: limits of the depth of 16 trees, and numbers of trees of depth 20."""
 RESAMPLES = 1000
-"""Of the images, for intervals."""
+"""Number of bootstrap samples of the images, for intervals."""
 SCORES = ("mean_jaccard", "mean_recall", "pixels")
 
 GROWERS: dict[str, tuple[Any, list[dict[str, Any]]]] = {
@@ -65,7 +67,7 @@ GROWERS: dict[str, tuple[Any, list[dict[str, Any]]]] = {
         ],
     ),
 }
-"""Of each method the function that grows, and settings to choose from."""
+"""The function that grows, and the settings to choose from, by method."""
 WINDOWS = {"raw": [(15, 1), (31, 3)], "channels": [(31, 5)],
            "context": [(31, 5), (61, 10), (61, 6)], "context 2": [(31, 5), (61, 10)]}  # fmt: skip
 """Window and step."""

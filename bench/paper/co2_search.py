@@ -4,10 +4,10 @@
     python bench/paper/co2_search.py [--only ...]
 
 A fifth of the training samples is held out; test samples are never used. For shuttle each fifth is held out
-in turn and errors are added up. A trial is one forest, or one seed of it; its error is written as soon as it
-is known. Started again, the script continues with the rest. Rows contain all settings. Without --data nothing
-is grown and the tables of the record are printed. Settings have the names of `hforest.co2.grow`; random
-forests take max_features and bootstrap of them.
+in turn, and errors are summed. A trial is one forest, or one seed of it; its error is written when it is
+known. Started again, the script continues with the missing trials. Rows contain all settings. Without --data
+nothing is grown, and the tables of the record are printed. Settings have the names of `hforest.co2.grow`;
+random forests use only max_features and bootstrap.
 """
 
 import argparse

@@ -10,14 +10,15 @@ At the start of every epoch the leaves are fitted to all training samples by the
 first epoch they are also fitted after 50, 100, 200 and 400 batches, to 10 000 samples: the leaves of a
 network that has learned nothing are nearly uniform, and give it small gradients.
 
-Two convolutions of 5x5 (20 and 50 maps), each with 2x2 maxima, 500 linear units with dropout, and a linear
-map to the decision functions; with `head=softmax` to the class scores instead. Training images are moved by
-up to `shift` pixels at random. Adam; the rate falls by a half cosine to a hundredth.
+The network has two convolutions of 5x5 (20 and 50 maps), each with 2x2 maxima, 500 linear units with dropout,
+and a linear map to the decision functions, or with `head=softmax` to the class scores. Training images are
+moved by up to `shift` pixels at random. The optimiser is Adam; the rate falls by a half cosine to a
+hundredth.
 
---runs N makes the runs of the first N seeds that the record lacks. --held-out N trains on all but the last N
-training samples and tests on these: to choose settings. Without it the test samples are read, after the last
-epoch. Errors are of the last state, percent. --json takes the rows of all runs; without --data the script
-prints its table.
+--runs N makes those of the first N seeds that the record lacks. To choose settings, --held-out N trains on
+all but the last N training samples, and tests on these. Without it the script reads the test samples after
+the last epoch. Errors are those of the last state, in percent. --json names the record of all runs; without
+--data the script prints its table.
 """
 
 import argparse

@@ -4,16 +4,18 @@
         [--methods MORF SPORF RF LogReg LinSVM SVM kNN MLP CNN] [--most SIZE]
     python bench/paper/manifold.py
 
-Fig. 1: three simulations over training sizes, 100 trees, 10 000 test samples; patches and numbers of
-projections as the paper has them (a random forest samples as many features at a node as the others sample
-projections). Fig. 2: processor seconds of training and of the test, one thread. Fig. 3: MNIST over training
-sizes, 500 trees, patches up to 3x3, the 10 000 official test images. Fig. 4: how often each pixel is used,
-threes against fives, 100 images of each. DIR holds mnist.npz. The classifiers beside the forests are those
-of manifold_peers.py.
+    Fig. 1    three simulations by training size: 100 trees, 10 000 test samples, patches and numbers of
+              projections of the paper; a random forest samples as many features per node as the others
+              sample projections
+    Fig. 2    processor seconds of training and of the test, on one thread
+    Fig. 3    MNIST by training size: 500 trees, patches up to 3x3, the 10 000 official test images
+    Fig. 4    importances of pixels, threes against fives, 100 images of each
 
-A run is one seed of one method at one size; its error is written as soon as it is known. Started again, the
-script continues with the rest. It ends with Markdown tables and, if matplotlib is installed, the pictures.
-Without --data it makes no run.
+DIR holds mnist.npz. The other classifiers are those of manifold_peers.py.
+
+A run is one seed of one method at one size; its error is written when it is known. Started again, the script
+continues with the missing runs. At its end it prints Markdown tables and, if matplotlib is installed, draws
+the pictures. Without --data it makes no run.
 """
 
 import argparse
@@ -38,7 +40,7 @@ N_TEST = 10_000
 METHODS = ("MORF", "SPORF", "RF")
 ALL = (*METHODS, *PEERS)
 SHOWN = (*METHODS, "SVM", "CNN")
-"""Those of the page: no other classifier has a lower error than MORF at any size."""
+"""The methods in the table of the page. No other classifier has a lower error than MORF at any size."""
 SIMULATIONS: dict[str, dict[str, Any]] = {
     "circle": {
         "draw": manifold.simulate_circle,

@@ -3,12 +3,12 @@
     python bench/paper/pixels_torch.py --data DIR
     python bench/paper/pixels_torch.py
 
-Both networks have the same form: levels of half the size each, with blocks of a convolution of 3 x 3, a
-normalisation, and a rectifier or a hinge tree for each channel; in the decoder a block reads the level below,
-enlarged, and its own level. Training, on the images of `co2_pixels.py`: cross-entropy, Adam with a rate that
-rises and falls, images mirrored at random. The epoch with the highest Jaccard score on validation images is
-kept, with the power of the class shares; test images are read only with these. Without --data the table of
-the record is printed. Seconds are of the processor.
+Both networks have the same form. Each level has half the size of the one before. A block has a convolution of
+3 x 3, a normalisation, and a rectifier or a hinge tree for each channel. In the decoder a block reads the
+level below, enlarged, and its own level. The networks are trained on the images of `co2_pixels.py`, mirrored
+at random, with cross-entropy and Adam, whose rate rises and falls. The epoch and the power of the class
+shares with the highest Jaccard score on validation images are used on test images. Without --data the table
+of the record is printed. Seconds are processor time.
 """
 
 import argparse

@@ -5,17 +5,17 @@
     python bench/paper/shallow_neural.py --data DIR --only mnist --held-out N [--set lr=0.02 n_trees=50]
     python bench/paper/shallow_neural.py
 
-Paper: P. Kontschieder, M. Fiterau, A. Criminisi, S. Rota Bulò, *Deep Neural Decision Forests*, 2015, column
-sNDF. Each tree sees a random part of the features (of images a random square patch); features have mean 0 and
-deviation 1 over the training samples (of images: over all pixels).
+The paper is P. Kontschieder, M. Fiterau, A. Criminisi, S. Rota Bulò, *Deep Neural Decision Forests*, 2015,
+column sNDF. Each tree sees a random part of the features, or a random square patch of the images. Features
+have mean 0 and deviation 1 over the training samples; images have them over all pixels.
 
 There is no validation set: the error is that of the last state, which was not selected. The table also has
 the smallest error of all epochs, and the error of the hard forest from the last state. A run saves its state
-after every epoch in --state and continues from there.
+after every epoch in --state, and continues from there.
 
-Without --seeds the script makes the runs of the record (SEEDS); without --data it makes none and prints the
-table of the record. With --held-out the last N training samples take the place of the test samples, which are
-not read: to choose settings, which --set changes. Such a run is printed and not recorded.
+Without --seeds the script makes the runs of the record (SEEDS). Without --data it makes none, and prints the
+table of the record. To choose settings, which --set changes, the last N training samples replace the test
+samples with --held-out; the latter are not read. Such a run is printed, but not recorded.
 """
 
 import argparse
@@ -44,7 +44,7 @@ class Settings:
     n_trees: int
     depth: int
     max_features: int
-    """Features of a tree; of images the side of its patch."""
+    """Number of features per tree; for images, the side of its patch."""
     batch_size: int
     epochs: int
     lr: float
