@@ -304,7 +304,7 @@ TABLES: dict[str, Callable[[], str]] = {
 
 
 ON_PAGE = ("training", "peers", "growing", "ratios", "large", "applying", "cascades")
-"""Those of docs/performance-tables.md."""
+"""The tables of docs/performance-tables.md, by name."""
 
 
 def main() -> None:
