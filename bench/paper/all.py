@@ -3,16 +3,16 @@
     python bench/paper/all.py --data DIR [--hours 12] [--only table3 ...] [--results FOLDER] [--work FOLDER]
     python bench/paper/all.py
 
-DIR holds the .npz files that bench/data.py makes. The scripts of TABLES run one after another. Each writes a
-run to its record as soon as the run is finished, and continues with the rest when started again. After
---hours the current script is ended. A script that fails (for example where DIR lacks a file) is named at the
-end, and the others run. With an empty folder as --results everything is run again, and bench/results does not
-change.
+DIR holds the .npz files that bench/data.py makes. The scripts of TABLES run one after another. Each script
+writes a run to its record when the run is finished; started again, it continues with the missing runs. After
+--hours the current script is ended. If a script fails, for example because DIR lacks a file, its name is
+printed at the end, and the other scripts run. With an empty folder as --results everything is run again, and
+bench/results does not change.
 
-Without --data nothing is run. In both cases the page is written from the records: docs/results-papers.md for
-those of bench/results, else results-papers.md in the folder. It counts the runs on record, and has a table
-for each table of a paper: the paper's figure, the mean of the runs, and the difference (ours - the paper's)
-with its interval of 95 % by Student's t over the runs.
+Without --data nothing is run. In both cases the page is written from the records: docs/results-papers.md from
+those of bench/results, else results-papers.md in the folder. It counts the runs on record, and has a table for
+each table of a paper. A row has the paper's figure, the mean of the runs on record, and the difference (ours -
+the paper's) with its interval of 95 % by Student's t over the runs.
 """
 
 import argparse
@@ -51,7 +51,7 @@ class Cell(NamedTuple):
     name: str
     paper: str
     where: Row
-    """Values that the rows of the record have; None where they lack the key."""
+    """Values of the rows of the record that have the figure; None stands for a missing key."""
     figure: str = "error"
     """Key of the figure in a row; a dot leads into a dictionary."""
     looks: str = HELD_OUT
@@ -363,7 +363,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data", type=Path, help="folder of the data sets; without it the page is written")
+    parser.add_argument(
+        "--data", type=Path, help="folder of the data sets; without it only the page is written"
+    )
     parser.add_argument("--only", nargs="+", choices=list(TABLES), default=list(TABLES))
     parser.add_argument("--hours", type=float, default=12.0)
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the records")
