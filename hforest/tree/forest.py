@@ -1,14 +1,13 @@
 """The Forest tuple, and the checks that every function makes of it."""
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..core import check as checks
 from ..core import dispatch
 from ..core.aliases import FloatArray, IntArray
-from ..core.habits import no_attribute
 
 PACKAGE = __name__.rpartition(".")[0]
 
@@ -88,14 +87,6 @@ class Forest(NamedTuple):
             return f"Forest({sizes}, n_classes={self.n_classes}, {self.threshold.dtype})"
         except Exception:  # from fields that contradict each other or are not arrays
             return f"Forest{tuple(self)!r}"
-
-
-def _no_attribute(forest: Forest, name: str) -> Any:
-    raise no_attribute("hforest.tree.Forest", name, forest)
-
-
-if not TYPE_CHECKING:
-    Forest.__getattr__ = _no_attribute
 
 
 def check_layout(forest: Forest, x: object = None) -> np.dtype:
