@@ -70,6 +70,8 @@ def test_a_subpackage_answers_with_its_own_functions(package):
 def test_results_answer_wrong_attributes():
     x, y = [[0.0], [1.0]] * 8, [0, 1] * 8
     model = tabular.fit(x, y, n_members=1, n_trees=1, steps=0, rng=0)
+    assert repr(model) == "Model(task='classification', n_members=1, n_columns=1, n_outputs=2)"
+    assert repr(model._replace(scaling=None)).startswith("Model('classification', None, (Member(")
     assert answer(model, "predict_proba").endswith("; use tabular.predict(model, x)")
     assert answer(model, "save").endswith("; write hforest.tabular.save")
     test = stats.permutation_test(x, y, n_trees=5, n_permutations=1, rng=0)
