@@ -422,7 +422,9 @@ def test_one_row_is_a_list_or_a_mapping_to_lists():
         TypeError, match=r"^table\['age'\]: expected a list .*, got int; for one row pass lists of one value$"
     ):
         tabular.numbers(columns, row)
-    with pytest.raises(TypeError, match="^table: expected a table, got a list of mappings; pass a map") as error:
+    with pytest.raises(
+        TypeError, match="^table: expected a table, got a list of mappings; pass a map"
+    ) as error:
         tabular.numbers(columns, [row, row])
     table = eval(str(error.value).partition("names to lists, ")[2], {"table": [row, row]})
     assert np.array_equal(tabular.numbers(columns, table), [[30, 0], [30, 0]])

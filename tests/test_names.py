@@ -49,7 +49,7 @@ def answer(owner, name):
 def test_a_name_of_another_library_is_answered_by_its_counterpart(name):
     forest = classic.grow([[0.0], [1.0]], [0, 1], 1, rng=0)
     for owner in (hforest, hinge, forest, *([] if hasattr(tree, name) else [tree])):
-        assert owner is hinge and name in OF_PACKAGE["hinge"] or NAMES[name] in answer(owner, name)
+        assert (owner is hinge and name in OF_PACKAGE["hinge"]) or NAMES[name] in answer(owner, name)
     check_targets(NAMES[name])
 
 

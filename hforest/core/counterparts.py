@@ -86,10 +86,10 @@ _OF_MODELS = {
 }
 OF_PACKAGE = {
     **_OF_MODELS,
-    "tabular": _OF_MODELS["tabular"] | {
-        name: "sklearn.HingeForestClassifier, which permutation_importance of scikit-learn takes"
-        for name in ("importance", "permutation_importance", "feature_importances_", "explain")
-    },
+    "tabular": _OF_MODELS["tabular"] | dict.fromkeys(
+        ("importance", "permutation_importance", "feature_importances_", "explain"),
+        "sklearn.HingeForestClassifier, which permutation_importance of scikit-learn takes",
+    ),
     "hinge": {
         "fit": _LOOP,
         "train": _LOOP,
