@@ -1,11 +1,11 @@
 """Convolution with hinge forests as modules (Lay et al. 2018)."""
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.types import Device
 
 from .. import hinge
 from .library import Aggregate, Kind, MarginName
@@ -38,7 +38,7 @@ class _HingeConv(Forest):
         aggregate: Aggregate = "sum",
         sparse: bool = False,
         generator: torch.Generator | None = None,
-        device: Any = None,
+        device: Device = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         sizes = hinge.Windows(kernel_size, stride, padding, dilation)._asdict()
@@ -87,9 +87,11 @@ class _HingeConv(Forest):
         `vector` is (n_images, vector_features) for a layer with `vector_features`, else None.
         """
         if x.ndim != 2 + self.n_axes or x.shape[1] != self.in_channels:
+            one = x.ndim == 1 + self.n_axes
+            remedy = "x[None] for one image" if one else f"images of in_channels = {self.in_channels}"
             raise ValueError(
                 f"x: expected (n_images, {self.in_channels}, *space) with {self.n_axes} spatial axes, got "
-                f"shape {tuple(x.shape)}; pass images with {self.in_channels} channels"
+                f"shape {tuple(x.shape)}; pass {remedy}"
             )
         wanted = (len(x), self.vector_features) if self.vector_features else None
         actual = None if vector is None else tuple(vector.shape)
