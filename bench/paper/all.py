@@ -10,9 +10,9 @@ printed at the end, and the other scripts run. With an empty folder as --results
 bench/results does not change.
 
 Without --data nothing is run. In both cases the page is written from the records: docs/results-papers.md from
-those of bench/results, else results-papers.md in the folder. It counts the runs on record, and has a table for
-each table of a paper. A row has the paper's figure, the mean of the runs on record, and the difference (ours -
-the paper's) with its interval of 95 % by Student's t over the runs.
+those of bench/results, else results-papers.md in the folder. It counts the runs on record, and has a table
+for each table of a paper. A row has the paper's figure, the mean of the runs on record, and the difference
+(ours - the paper's) with its interval of 95 % by Student's t over the runs.
 """
 
 import argparse
