@@ -156,7 +156,7 @@ def test_a_forest_is_short():
     assert repr(forest._replace(value=None)).startswith("Forest(array(")
 
 
-TEXTS = {"device", "dtype", "feature_names", "class_names", "file", "path", "cmap", "settings", "state", "checkpoint"}
+TEXTS = {"device", "dtype", "feature_names", "class_names", "file", "path", "cmap", "settings", "state", "checkpoint"}  # fmt: skip
 """Arguments that take any text."""
 
 

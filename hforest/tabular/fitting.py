@@ -62,6 +62,9 @@ def _numbers_of(x: ArrayLike, categorical: Any) -> tuple[ArrayLike, Columns | No
     if not is_table(x):
         return x, None, categorical
     of_table, numbers = learned("x", x, "from_dtype" if categorical is None else categorical)
+    check.require(
+        numbers.shape[1], "x", "a column of different values", "columns of one value each", "pass more rows"
+    )
     mask = of_table.categorical
     return numbers, of_table, mask if mask.any() else None
 
