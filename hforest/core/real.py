@@ -26,7 +26,7 @@ _REMEDIES = {
     "NA": "fill or drop missing values, or replace them by NaN: in pandas by {name}.to_numpy(float, "
     "na_value=numpy.nan)",
 }
-"""By the kind of a dtype; "NA" for None and pandas.NA."""
+"""Remedies by the kind of a dtype; "NA" stands for None and pandas.NA."""
 
 
 def _remedy(name: str, kind: str) -> str:

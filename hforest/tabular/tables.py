@@ -109,7 +109,7 @@ def is_table(x: object) -> bool:
         return x.dtype.names is not None
     if isinstance(x, Mapping):
         return True
-    # Asked of the type: some frames find their columns only with work.
+    # This asks the type, because some frames compute their columns.
     return any(hasattr(type(x), name) for name in ("columns", "column_names"))
 
 
@@ -359,7 +359,7 @@ def _of_categories(series: Any) -> Values:
     import narwhals.stable.v2 as nw
 
     of_polars = series.implementation.is_polars()
-    # An Enum of polars has an order of its levels, which tells nothing of what they mean.
+    # The order of the levels of a polars Enum has no meaning.
     ordered = nw.is_ordered_categorical(series) and not of_polars
     categories = series.cat.get_categories()
     if categories.dtype.is_numeric() and not ordered:

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.types import Device
 
 from .. import hinge
-from .library import Aggregate, Kind, MarginName
+from .library import Aggregate, Kind, MarginName, check_integer
 from .modules import Forest, numpy_dtype, seed
 from .operators import per_axis
 
@@ -46,10 +46,7 @@ class _HingeConv(Forest):
         shape = (outputs,) if isinstance(outputs, int) else tuple(outputs)
         counts = {"in_channels": in_channels, "n_trees": n_trees}
         for name, count in {**counts, "groups": groups, "vector_features": vector_features}.items():
-            if not isinstance(count, (int, np.integer)):
-                raise TypeError(
-                    f"{name}: expected an int, got {type(count).__name__}; pass an integer such as 1"
-                )
+            check_integer(name, count)
         if aggregate and groups > 1:
             counts["outputs"] = shape[0] if len(shape) == 1 else 0
         for name, count in counts.items():

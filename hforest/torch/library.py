@@ -37,6 +37,14 @@ class Layer(nn.Module):
         def __call__(self, *inputs: Tensor | None) -> Tensor: ...
 
 
+def check_integer(name: str, value: Any, least: int | None = None) -> None:
+    """Checks the type of a size of a module, and that it is not below `least`."""
+    if not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name}: expected an int, got {type(value).__name__}; pass an integer such as 1")
+    if least is not None and value < least:
+        raise ValueError(f"{name}: expected at least {least}, got {value}; choose a larger number")
+
+
 def _forward_mode() -> bool:
     return getattr(forward_ad, "_current_level", 0) >= 0
 

@@ -10,8 +10,7 @@ from torch.types import Device
 
 from .. import hinge
 from ..core.aliases import MaxFeatures
-from ..core.check import integer
-from .library import Aggregate, Kind, Layer, MarginName
+from .library import Aggregate, Kind, Layer, MarginName, check_integer
 from .operators import hinge_forest
 
 _DTYPES: dict[torch.dtype, type] = {torch.float32: np.float32, torch.float64: np.float64}
@@ -174,7 +173,7 @@ class HingeForest(Forest):
         device: Device = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        integer("in_features", in_features, 1)
+        check_integer("in_features", in_features, 1)
         start = hinge.init(
             n_trees, depth, in_features, outputs, kind=kind, margin=margin,
             features=features, scale=scale, dtype=numpy_dtype(dtype), rng=seed(generator),
