@@ -163,7 +163,7 @@ def labels(
     numbers = integers_of_objects(as_given(name, y))
     remedy = f"renumber the classes with numpy.unique({name}, return_inverse=True)[1]"
     kind = numbers.dtype.kind
-    if kind in "fO" and isinstance(numbers, np.ndarray):
+    if kind in ("f", "O") and isinstance(numbers, np.ndarray):
         _labelled(name, numbers)
     regression = ', or pass task="regression" for targets' if or_targets and kind == "f" else ""
     check.require(
