@@ -548,6 +548,10 @@ def test_a_model_of_a_table_is_that_of_its_numbers(source, tmp_path):
         ValueError, match="^x, column 'a': expected a column of numbers, got no column of that name"
     ):
         tabular.predict(model, {name: table[name] for name in ("b", "day")})
+    with pytest.raises(
+        ValueError, match="^x: expected a column of different values, got columns of one value"
+    ):
+        tabular.fit({"a": ["red", "red"], "b": [None, None]}, [0, 1])
 
 
 def mixed(n=300):

@@ -13,6 +13,7 @@ import pytest
 import hforest
 from hforest import hinge
 from hforest.core import check, dispatch, launch, machine
+from hforest.core.threads import one_blas_thread
 
 pytestmark = pytest.mark.kernels
 
@@ -614,3 +615,32 @@ def test_an_array_of_another_library_is_no_array():
     ):
         check.array("a", Like(), np.dtype(np.float64), ("n",), {})
     check.array("a", np.float64(1), np.dtype(np.float64), (), {})
+
+
+def blas_threads():
+    threadpoolctl = pytest.importorskip("threadpoolctl")
+    return {
+        library["num_threads"] for library in threadpoolctl.threadpool_info() if library["user_api"] == "blas"
+    }
+
+
+def test_blas_has_one_thread_in_uses_that_end_in_any_order():
+    threadpoolctl = pytest.importorskip("threadpoolctl")
+    with threadpoolctl.threadpool_limits(limits=2, user_api="blas"):
+        before = blas_threads()
+        if before != {2}:
+            pytest.skip("this BLAS has no threads")
+        first, second = one_blas_thread(), one_blas_thread()
+        for use in (first, second):
+            use.__enter__()
+            assert blas_threads() == {1}
+        first.__exit__(None, None, None)
+        assert blas_threads() == {1}
+        second.__exit__(None, None, None)
+        assert blas_threads() == before
+        seen = set()
+        x, y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
+        settings = {"n_members": 1, "n_trees": 2, "steps": 3, "rng": 0}
+        hforest.tabular.fit(x, y, **settings, progress=lambda *_: seen.update(blas_threads()))
+        assert seen == {1}
+        assert blas_threads() == before

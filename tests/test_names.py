@@ -84,8 +84,7 @@ def test_results_answer_wrong_attributes():
 
 # Left columns that are not attributes: names without counterpart, modules, names in other modules.
 ELSEWHERE = {
-    "CascadeForestRegressor", "batches", "best_splits", "causal_forest", "edges",
-    "instrumental_forest", "nodes", "partial_mode", "parts", "planning", "use_predictor",
+    "batches", "best_splits", "edges", "nodes", "partial_mode", "parts", "planning", "use_predictor",
 }  # fmt: skip
 
 
@@ -157,7 +156,7 @@ def test_a_forest_is_short():
     assert repr(forest._replace(value=None)).startswith("Forest(array(")
 
 
-TEXTS = {"dtype", "feature_names", "class_names", "file", "path", "cmap", "settings", "state", "checkpoint"}
+TEXTS = {"device", "dtype", "feature_names", "class_names", "file", "path", "cmap", "settings", "state", "checkpoint"}  # fmt: skip
 """Arguments that take any text."""
 
 

@@ -322,6 +322,14 @@ def test_labels_of_every_integer_dtype(dtype, n_classes):
         assert found == (n_classes or 3)
 
 
+@pytest.mark.parametrize("y", [[0.0, np.nan, 1.0], ["a", None, "b"], np.array(["a", np.nan, "b"], object)])
+def test_missing_labels_are_no_class(y):
+    with pytest.raises(
+        ValueError, match=r"^y: expected a label of each sample, got (nan|None) at index 1; drop"
+    ):
+        supervised.labels("y", y, 3)
+
+
 def test_labels_that_are_right_are_not_copied():
     y = np.array([0, 1, 1], np.int32)
     assert supervised.labels("y", y, 3)[0] is y

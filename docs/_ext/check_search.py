@@ -15,6 +15,9 @@ ANSWERS = {
     "p-value": "stats",
     "GPU": "install",
     "save model": "tabular",
+    "feature importance": "tree",
+    "learning rate": "torch-mlp-head",
+    "random seed": "faq",
 }
 """Questions, and the pages that answer them, which have a comment <!-- index: question -->."""
 

@@ -61,6 +61,10 @@ NAMES = {
     # XGBoost, LightGBM
     "XGBClassifier": "tabular.fit(x, y); models convert by treelite",
     "LGBMClassifier": "tabular.fit(x, y); models convert by treelite",
+    **dict.fromkeys(
+        ("CascadeForestRegressor", "causal_forest", "instrumental_forest", "GradientBoostingClassifier"),
+        "another library: hforest has no counterpart",
+    ),
     # Earlier names
     "Engine": "growth.by_level.Engine",
     "tree_greedy_init": "hinge.greedy_init",
@@ -96,6 +100,9 @@ OF_PACKAGE = {
         "predict": 'hinge.forward(x, *parameters, aggregate="sum")',
         "predict_proba": 'the softmax of hinge.forward(x, *parameters, aggregate="sum")',
     },
+    "scale": dict.fromkeys(
+        ("levels", "best_splits", "batches", "parts", "planning", "edges", "nodes"), "growth.by_level"
+    ),
     "stats": {"pvalue": "p_value"},
 }  # fmt: skip
 """Counterparts in a subpackage, and of attributes of its classes, before those of `NAMES`."""

@@ -163,6 +163,8 @@ def labels(
     numbers = integers_of_objects(as_given(name, y))
     remedy = f"renumber the classes with numpy.unique({name}, return_inverse=True)[1]"
     kind = numbers.dtype.kind
+    if kind in ("f", "O") and isinstance(numbers, np.ndarray):
+        _labelled(name, numbers)
     regression = ', or pass task="regression" for targets' if or_targets and kind == "f" else ""
     check.require(
         kind in "biu",
@@ -194,6 +196,15 @@ def labels(
         f"{remedy}, or pass n_classes={n_classes} if that class exists",
     )  # fmt: skip
     return converted, n_classes
+
+
+def _labelled(name: str, y: np.ndarray) -> None:
+    """Checks that no label is missing, before advice that would make a class of missing labels, or fail."""
+    for i, label in enumerate(y.ravel().tolist()):
+        if type(label).__name__ in ("NoneType", "NAType", "NaTType") or label != label:
+            raise ValueError(
+                f"{name}: expected a label of each sample, got {label} at index {i}; drop such samples"
+            )
 
 
 def _in_range(name: str, low: int, high: int, n_classes: int | None, remedy: str) -> None:

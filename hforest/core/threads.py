@@ -3,6 +3,9 @@
 import os
 import platform
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -63,6 +66,40 @@ def set_num_threads(n: int) -> None:
 def get_num_threads() -> int:
     """Returns the number of OpenMP threads that the next call from the calling Python thread may use."""
     return machine.get_num_threads()
+
+
+@cache
+def _blas() -> Any:
+    """Returns the controller of the threads of BLAS; None without threadpoolctl."""
+    with suppress(ImportError):
+        from threadpoolctl import ThreadpoolController
+
+        return ThreadpoolController()
+
+
+_blas_lock = threading.Lock()
+_blas_limits: list[Any] = []
+"""Limits of BLAS, one for each `one_blas_thread` that has not ended; only the first is not None."""
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Limits BLAS to one thread in the process, where threadpoolctl is installed.
+
+    For loops of products that take microseconds: where other programs run, BLAS waits milliseconds in each
+    until its threads get a processor. Uses at the same time end in any order.
+    """
+    with _blas_lock:
+        controller = None if _blas_limits else _blas()
+        _blas_limits.append(controller and controller.limit(limits=1, user_api="blas"))
+    try:
+        yield
+    finally:
+        with _blas_lock:
+            first = _blas_limits[0]
+            _blas_limits.pop()
+            if not _blas_limits and first is not None:
+                first.restore_original_limits()
 
 
 def _cupy() -> dict[str, str]:

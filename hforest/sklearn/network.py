@@ -133,7 +133,7 @@ class HingeNetworkClassifier(Classifier, _Network):
     lr_half_life : int
         Number of steps after which the learning rate is halved, at most ten times. With 0 it is constant.
     max_iter : int
-        Number of steps; `steps` in hforest.
+        Number of steps; `steps` in hforest. The default takes about a minute, for any number of samples.
     batch_size : int
         Samples of a step.
     validation_fraction : float
@@ -234,7 +234,7 @@ class HingeNetworkRegressor(Regressor, _Network):
     lr_half_life : int
         Number of steps after which the learning rate is halved, at most ten times. With 0 it is constant.
     max_iter : int
-        Number of steps; `steps` in hforest.
+        Number of steps; `steps` in hforest. The default takes about a minute, for any number of samples.
     batch_size : int
         Samples of a step.
     validation_fraction : float

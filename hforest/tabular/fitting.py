@@ -10,7 +10,7 @@ import numpy as np
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, ClassWeight, FloatArray, IntArray, Progress, Rng, Scaled, Task
 from ..core.progress import Report, check_progress, reporting, unheard
-from ..core.threads import get_num_threads, set_num_threads
+from ..core.threads import get_num_threads, one_blas_thread, set_num_threads
 from .columns import Columns, converted, learned
 from .encoding import columns, fit_encoding, without_categories
 from .model import Member, Model
@@ -62,6 +62,9 @@ def _numbers_of(x: ArrayLike, categorical: Any) -> tuple[ArrayLike, Columns | No
     if not is_table(x):
         return x, None, categorical
     of_table, numbers = learned("x", x, "from_dtype" if categorical is None else categorical)
+    check.require(
+        numbers.shape[1], "x", "a column of different values", "columns of one value each", "pass more rows"
+    )
     mask = of_table.categorical
     return numbers, of_table, mask if mask.any() else None
 
@@ -287,7 +290,7 @@ def fit(
         check_converged(member)
         return member, going
 
-    with reporting(progress, max(1, n_members * steps), "step") as report:
+    with one_blas_thread(), reporting(progress, max(1, n_members * steps), "step") as report:
         threads = min(get_num_threads(), n_members) if n <= SIDE_BY_SIDE else 1
         members = _side_by_side(fitted, n_members, steps, threads, report)
     return Model(task, units, tuple(members), targets.center, targets.scale, encoding, of_table)

@@ -9,6 +9,7 @@ from .. import hinge
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Task
 from ..core.check import unchecked
+from ..core.threads import one_blas_thread
 from ..hinge import AdamState
 from . import recipe
 from .encoding import columns
@@ -170,7 +171,7 @@ def partial_fit(
     rows = recipe.Rows(z, goal, weight, native)
     members, moments = [], []
     for member, before in zip(model.members, state.moments, strict=True):
-        with unchecked(), np.errstate(over="ignore", invalid="ignore"):
+        with unchecked(), one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
             trained, after = _trained(member, before, rows, model.task, int(state.n_steps), batch_size, lr)
         check_converged(trained)
         members.append(trained)

@@ -154,7 +154,8 @@ def _lost(trees: Range, error: BaseException) -> RuntimeError:
     cause = f"{type(error).__name__}: {error}".rstrip(": ")
     return RuntimeError(
         f"executor: expected workers that grow {trees}, got {cause}; check that workers have enough memory "
-        "and all modules, start new workers, and call again"
+        "and all modules (a script starts them below if __name__ == '__main__'), start new workers, and call "
+        "again"
     )
 
 
