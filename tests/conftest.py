@@ -304,6 +304,33 @@ def slope(loss: Callable[[], float], x: np.ndarray, step: float = 1e-5) -> np.nd
     return grad
 
 
+def differences(got: Any, want: Any, name: str = "") -> Iterator[str]:
+    """Yields names of the parts of nested tuples and dictionaries of arrays that are not bit-identical."""
+    if isinstance(want, dict) and got.keys() == want.keys():
+        for part in want:
+            yield from differences(got[part], want[part], f"{name}.{part}")
+    elif isinstance(want, tuple | list) and len(got) == len(want):
+        for part, a, b in zip(getattr(want, "_fields", range(len(want))), got, want, strict=True):
+            yield from differences(a, b, f"{name}.{part}")
+    elif isinstance(want, tuple | list | dict):
+        yield f"{name}: other parts"
+    else:
+        a, b = np.asarray(got), np.asarray(want)
+        same = got == want if a.dtype == b.dtype == object else a.tobytes() == b.tobytes()
+        if a.dtype != b.dtype or a.shape != b.shape or not same:
+            yield name
+
+
+def same_bits(got: Any, want: Any) -> bool:
+    """Returns whether nested tuples and dictionaries of arrays are bit-identical, dtypes and shapes included."""
+    return not any(True for _ in differences(got, want))
+
+
+def assert_same_bits(got: Any, want: Any) -> None:
+    """Fails if results are not bit-identical."""
+    assert list(differences(got, want)) == []
+
+
 def error(forest: Any, x: np.ndarray, y: np.ndarray) -> float:
     """Returns the share of labels that a forest does not predict."""
     return float((hforest.tree.predict(forest, x).argmax(axis=1) != y).mean())

@@ -17,6 +17,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from conftest import same_bits
 
 from hforest import _tables, cascade, classic, demo, tabular, tree
 from hforest.__main__ import main, parse
@@ -481,17 +482,6 @@ def test_what_is_not_there_or_no_file(tmp_path):
                 load(path)
 
 
-def same(a, b):
-    """Returns whether two results are bit-identical."""
-    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-        return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(same(a[name], b[name]) for name in a)
-    if isinstance(a, tuple):
-        return len(a) == len(b) and all(map(same, a, b))
-    return a == b
-
-
 @pytest.mark.parametrize("n_places", [60, pytest.param(300, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["cascade", "checkpoint", "data", "compressed data"])
 def test_each_damaged_file_is_read_right_or_refused(tmp_path, grown, kind, n_places):
@@ -528,7 +518,7 @@ def test_each_damaged_file_is_read_right_or_refused(tmp_path, grown, kind, n_pla
             assert FOUR_PARTS.match(message)
             assert str(path) in message
         else:
-            assert same(got, want), f"byte {i}"
+            assert same_bits(got, want), f"byte {i}"
     assert refused > n_places / 2
 
 

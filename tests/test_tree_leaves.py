@@ -7,6 +7,7 @@ import types
 
 import numpy as np
 import pytest
+from conftest import same_bits
 
 import hforest
 from hforest import classic, growth, manifold, tree
@@ -29,10 +30,6 @@ def grown(kind="classic", dtype=np.float64):
     if kind == "oblique":
         return manifold.grow(x, y[:, 0] > 0, N_TREES, projection="sparse", min_samples_leaf=3, rng=3)
     return classic.grow(x, y, N_TREES, task="regression", min_samples_leaf=4, rng=3)
-
-
-def same_bits(a, b):
-    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
 # -------------------------------------------------------------------------------------------- files
