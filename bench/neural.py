@@ -182,7 +182,7 @@ def extra_memory(call: Callable[[], Any]) -> float | None:
     """Returns the increase of the resident set in a call; None if the system does not report it."""
     call()
     try:
-        ctypes.CDLL(None).malloc_trim(0)  # what the allocator keeps for later would hide what a call takes
+        ctypes.CDLL(None).malloc_trim(0)  # memory that the allocator keeps would hide the memory of a call
         Path("/proc/self/clear_refs").write_text("5")
     except (OSError, AttributeError):
         return None

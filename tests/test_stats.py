@@ -1289,7 +1289,7 @@ def test_importances_of_classes_by_their_shares():
     ufi = stats.oob_importance(forest, x, y, counts, by="ufi")
     assert ufi.mean[0] == pytest.approx(root - left / 2 - right / 2)
     assert np.isnan(ufi.error[0])  # of one tree
-    # Of four rows three are on the right; their means are (0, 1) and (1/3, 2/3), those in-bag (1, 0) and (0, 1).
+    # Three of four rows are on the right; means are (0, 1) and (1/3, 2/3), those in-bag (1, 0) and (0, 1).
     weight, product = 1 * 3 / 4 / 4, (1 - 0) * (1 - 1 / 3) + (0 - 1) * (0 - 2 / 3)
     assert stats.oob_importance(forest, x, y, counts).mean[0] == pytest.approx(weight * product)
 

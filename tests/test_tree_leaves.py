@@ -212,7 +212,7 @@ def test_quantiles_by_hand():
     drawn = np.array([[1, 1, 0], [0, 1, 0]])
     got = tree.quantiles(forest, targets, [[5]] * 3, [0.2], counts=drawn)
     np.testing.assert_array_equal(got.ravel(), [9, np.nan, 2])
-    # Of weight 0: the sample of 9, so that the second tree has no sample here.
+    # The sample of 9 has weight 0, so that the second tree has no sample here.
     targets = tree.leaf_targets(forest, x, [2, 1, 9], sample_weight=[1, 1, 0])
     assert tree.quantiles(forest, targets, [[5]], [0.5, 0.51, 1]).ravel().tolist() == [1, 2, 2]
 

@@ -300,7 +300,7 @@ def read(results: Path) -> dict[str, list[Row]]:
 
 
 def summary(records: dict[str, list[Row]]) -> list[str]:
-    """Returns the lines of a table that counts cells by how often they were run."""
+    """Returns the lines of a table that counts cells by their numbers of runs."""
     lines = ["| table or figure | cells | several runs | one run | not run |", "|---|---|---|---|---|"]
     for name, table in TABLES.items():
         runs = [len(figures(cell, records[name])) for cell in table.cells()]
