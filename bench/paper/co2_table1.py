@@ -72,7 +72,7 @@ PAPER = {
 """Test error in percent with 10, 30 and 1000 trees; the paper's forests have a bootstrap."""
 LOOKED = {
     "mnist": "least of 3 looks: the step, with 10 trees",
-    **dict.fromkeys(("letter", "letter, no bootstrap"), "rule for univariate splits: by test error"),
+    **dict.fromkeys(("letter", "letter, no bootstrap"), "split rule by test error"),
     **dict.fromkeys(("isolet", "optdigits"), "settings by hand"),
     **dict.fromkeys(("letter, defaults", "connect4, defaults"), "some of its rows chose the defaults"),
 }

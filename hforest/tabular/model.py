@@ -66,6 +66,14 @@ class Model(NamedTuple):
     columns: Columns | None = None
     """Columns of the table to which the model was fitted; None for an array."""
 
+    def __repr__(self) -> str:
+        try:
+            columns = len(self.scaling.low if self.columns is None else self.columns.names)
+            sizes = f"n_members={len(self.members)}, n_columns={columns}, n_outputs={len(self.target_center)}"
+            return f"Model(task={self.task!r}, {sizes})"
+        except Exception:  # from fields that are not what fit returned
+            return f"Model{tuple(self)!r}"
+
 
 def inputs(x: FloatArray, kernel: FloatArray) -> FloatArray:
     """Returns the columns followed by the inner products, float32."""
