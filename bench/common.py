@@ -3,12 +3,15 @@
 import argparse
 import importlib.util
 import json
+import math
 import platform
 import re
 import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -79,14 +82,16 @@ def side_by_side(
     return taken
 
 
-def sizes_like(example: str) -> Callable[[str], tuple[int, ...]]:
-    """Returns a reader for argparse of positive sizes, as many as in an example such as "1000,25,7"."""
+def sizes_like(
+    example: str, least: Sequence[float] = (1,), most: Sequence[float] = (math.inf,)
+) -> Callable[[str], tuple[int, ...]]:
+    """Returns a reader for argparse of sizes within bounds, as many as in an example such as "1000,25,7"."""
     n = example.count(",") + 1
     number = {3: "three", 4: "four", 5: "five"}[n]
 
     def read(text: str) -> tuple[int, ...]:
         sizes = tuple(int(part) for part in text.split(","))
-        if len(sizes) != n or min(sizes) < 1:
+        if len(sizes) != n or np.less(sizes, least).any() or np.greater(sizes, most).any():
             raise argparse.ArgumentTypeError(f"expected {number} sizes such as {example}, got {text}")
         return sizes
 
@@ -137,6 +142,33 @@ def machine_text() -> str:
         f"OpenMP {report['openmp']}, Python {report['python']}, NumPy {report['numpy']}, "
         f"hforest {report['version']}"
     )
+
+
+def changed(settings: Any, changes: list[str]) -> Any:
+    """Returns the settings, a dataclass, with values replaced by name=value."""
+    kinds = {field.name: type(getattr(settings, field.name)) for field in fields(settings)}
+    for change in changes:
+        name, _, value = change.partition("=")
+        if name not in kinds:
+            raise SystemExit(f"--set {change}: expected name=value with a name of {', '.join(kinds)}")
+        settings = replace(settings, **{name: kinds[name](value)})
+    return settings
+
+
+def cells_named(parser: argparse.ArgumentParser, cells: Sequence[Any], patterns: Sequence[str]) -> list[Any]:
+    """Returns the cells of a simulation whose names match patterns such as "waves 200 *"."""
+    chosen = [cell for cell in cells if any(fnmatchcase(cell.name, pattern) for pattern in patterns)]
+    if not chosen:
+        parser.error(f"--cells: expected the names of some cells, got {' '.join(patterns)}")
+    return chosen
+
+
+def rows_by_cell(path: Path | None, kind: Any) -> dict[str, dict[str, Any]]:
+    """Returns the rows of a record by the names of their cells, which are NamedTuples of class `kind`."""
+    if not path or not path.exists():
+        return {}
+    rows = json.loads(path.read_text())["rows"]
+    return {kind(*(row[key] for key in kind._fields)).name: row for row in rows}
 
 
 def record(path: str | Path, rows: Sequence[dict[str, Any]], **more: Any) -> None:

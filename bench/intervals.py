@@ -16,14 +16,12 @@ standard deviation over sets.
 """
 
 import argparse
-import json
 from collections.abc import Callable, Iterator
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from common import record
+from common import cells_named, record, rows_by_cell
 from scipy.stats import norm
 
 from hforest import classic, stats, tree
@@ -135,15 +133,8 @@ def main() -> None:
     )
     parser.add_argument("--json", type=Path, help="the record; an existing one is read first")
     options = parser.parse_args()
-    chosen = [cell for cell in cells() if any(fnmatchcase(cell.name, c) for c in options.cells)]
-    if not chosen:
-        parser.error(f"--cells: expected the names of some cells, got {' '.join(options.cells)}")
-    rows: dict[str, dict[str, Any]] = {}
-    if options.json and options.json.exists():
-        rows = {
-            Cell(*(row[key] for key in Cell._fields)).name: row
-            for row in json.loads(options.json.read_text())["rows"]
-        }
+    chosen = cells_named(parser, cells(), options.cells)
+    rows = rows_by_cell(options.json, Cell)
 
     def save() -> None:
         if options.json:

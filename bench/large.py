@@ -207,7 +207,7 @@ def least(names: list[str], repeats: int, *settings: Any) -> dict[str, dict[str,
     for _ in range(repeats):
         for name in names:
             before = best.get(name)
-            if before is None or "seconds" in before:  # what failed once is not tried again
+            if before is None or "seconds" in before:  # a forest that failed is not tried again
                 found = in_a_process(name, *settings)
                 if before is None or found.get("seconds", np.inf) < before["seconds"]:
                     best[name] = found

@@ -143,7 +143,7 @@ def measure(call: str, path: str, n: int, dtype: str) -> dict[str, float]:
     with _Peak() as peak:
         if call.startswith("encode"):
             bins = growth.encode(x, max_bins=256 if "256" in call else None)
-            # Of exact bins low and high are one array.
+            # low and high of exact bins are one array.
             kept = bins.bins.nbytes + bins.low.nbytes + (0 if bins.high is bins.low else bins.high.nbytes)
         else:
             kept = {"predict": tree.predict, "apply": tree.apply}[call](forest, x).nbytes

@@ -25,13 +25,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from common import RESULTS, machine_text, need, record, side_by_side
+from fern_layer import load
 
 import hforest
 
 UNITS, BATCH, EPOCHS, SEEDS = 64, 128, 10, (0, 1, 2)
-TRAIN, HELD_OUT = 16_000, 3000
 HEADS = ("MLP", "hinge")
 CENTRE: dict[str, Any] = {"decay": 0.0, "norm": "RunningNorm"}
 VALUES: dict[str, tuple[Any, ...]] = {
@@ -39,17 +38,6 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "decay": (0.0, 0.01, 0.1, 1.0),
     "norm": ("none", "LayerNorm", "BatchNorm1d", "RunningNorm"),
 }
-
-
-def load(folder: Path, test: bool) -> list[Any]:
-    """Returns training and test samples of unit deviation; without `test` held-out ones for testing."""
-    import torch
-
-    with np.load(folder / "letter.npz") as file:
-        x, y = file["x"].astype(np.float32), file["y"].astype(np.int64)
-    first, last = (TRAIN, len(x)) if test else (TRAIN - HELD_OUT, TRAIN)
-    x = (x - x[:first].mean(axis=0)) / x[:first].std(axis=0)
-    return [torch.from_numpy(a) for a in (x[:first], y[:first], x[first:last], y[first:last])]
 
 
 def build(head: str, norm: str, sparse: bool = False) -> Any:

@@ -23,6 +23,7 @@ import argparse
 import ctypes
 import importlib
 import json
+import math
 import os
 import statistics
 import sys
@@ -35,7 +36,7 @@ from typing import Any
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import numpy as np
-from common import ceilings, machine_text, need, record, seconds, side_by_side, spread
+from common import ceilings, machine_text, need, record, seconds, side_by_side, sizes_like, spread
 from compiled import compiled, new_process
 
 import hforest
@@ -181,7 +182,7 @@ def extra_memory(call: Callable[[], Any]) -> float | None:
     """Returns the increase of the resident set in a call; None if the system does not report it."""
     call()
     try:
-        ctypes.CDLL(None).malloc_trim(0)  # what the allocator keeps for later would hide what a call takes
+        ctypes.CDLL(None).malloc_trim(0)  # memory that the allocator keeps would hide the memory of a call
         Path("/proc/self/clear_refs").write_text("5")
     except (OSError, AttributeError):
         return None
@@ -393,20 +394,18 @@ def store(path: Path | None, rows: list[dict[str, Any]]) -> None:
     record(path, [row for row in others if measured(row) not in mine] + rows, command=" ".join(sys.argv))
 
 
-def shape(text: str) -> tuple[int, ...]:
-    """Reads n,M,D,K."""
-    sizes = tuple(int(part) for part in text.split(","))
-    if len(sizes) != 4 or min(sizes) < 1 or sizes[2] > MAX_DEPTH:
-        raise argparse.ArgumentTypeError(f"expected four sizes such as 1000,25,7,10, got {text}")
-    return sizes
-
-
 def main() -> None:
     """Runs the command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--shapes", nargs="+", type=shape, default=list(SHAPES), metavar="n,M,D,K")
+    parser.add_argument(
+        "--shapes",
+        nargs="+",
+        type=sizes_like("1000,25,7,10", most=(math.inf, math.inf, MAX_DEPTH, math.inf)),
+        default=list(SHAPES),
+        metavar="n,M,D,K",
+    )
     parser.add_argument("--jobs", nargs="+", choices=JOBS, default=list(JOBS))
     parser.add_argument("--threads", nargs="+", type=int, default=[1, hforest.get_num_threads()])
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")

@@ -20,7 +20,7 @@ from typing import Any
 
 import forest_peers
 import numpy as np
-from common import machine_text, record, side_by_side, spread
+from common import machine_text, record, side_by_side, sizes_like, spread
 
 import hforest
 from hforest import classic, tree
@@ -120,20 +120,18 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
     return rows
 
 
-def shape(text: str) -> tuple[int, ...]:
-    """Reads n,F,M,D,K."""
-    sizes = tuple(int(part) for part in text.split(","))
-    if len(sizes) != 5 or min(sizes[:3]) < 1 or sizes[3] < 0 or sizes[4] < 2:
-        raise argparse.ArgumentTypeError(f"expected five sizes such as 20000,100,100,10,10, got {text}")
-    return sizes
-
-
 def main() -> int:
     """Runs the command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--shapes", nargs="+", type=shape, default=list(SHAPES), metavar="n,F,M,D,K")
+    parser.add_argument(
+        "--shapes",
+        nargs="+",
+        type=sizes_like("20000,100,100,10,10", least=(1, 1, 1, 0, 2)),
+        default=list(SHAPES),
+        metavar="n,F,M,D,K",
+    )
     parser.add_argument("--threads", type=int, nargs="+", default=[1])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", metavar="FILE")

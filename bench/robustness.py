@@ -97,7 +97,7 @@ def child(name: str, n: int, megabytes: int | None) -> None:
     """Prints what a call needs or, under a limit, how it ends."""
     calls(200)[name][1]()  # starts threads, imports modules
     inputs, call = calls(n)[name]
-    ctypes.CDLL(None).malloc_trim(0)  # else memory that the inputs' making has freed would serve the call
+    ctypes.CDLL(None).malloc_trim(0)  # otherwise the call would use memory that making the inputs has freed
     if megabytes is None:
         Path("/proc/self/clear_refs").write_text("5")
         before = kilobytes("VmRSS")

@@ -26,15 +26,13 @@ two forests             normal columns; the share is not a p-value; the last wor
 """
 
 import argparse
-import json
 from collections.abc import Callable, Iterator
-from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from common import record
+from common import cells_named, record, rows_by_cell
 from scipy.stats import chisquare
 
 from hforest import classic, growth, stats, tree
@@ -373,15 +371,8 @@ def main() -> None:
         if asked:
             print(*lines(options.sets), sep="\n")
             return
-    chosen = [cell for cell in cells() if any(fnmatchcase(cell.name, c) for c in options.cells)]
-    if not chosen:
-        parser.error(f"--cells: expected the names of some cells, got {' '.join(options.cells)}")
-    rows: dict[str, dict[str, Any]] = {}
-    if options.json and options.json.exists():
-        rows = {
-            Cell(*(row[key] for key in Cell._fields)).name: row
-            for row in json.loads(options.json.read_text())["rows"]
-        }
+    chosen = cells_named(parser, cells(), options.cells)
+    rows = rows_by_cell(options.json, Cell)
 
     def save() -> None:
         if options.json:

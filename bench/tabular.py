@@ -240,7 +240,7 @@ def _ydf(learner: str, given: Settings, data: Data, settings: Settings) -> Predi
         p = np.asarray(model.predict(features(x)))
         if data.n_classes is None:
             return p
-        if p.ndim == 1:  # of the second of two classes
+        if p.ndim == 1:  # probabilities of the second of two classes
             p = np.column_stack([1 - p, p])
         ordered = np.zeros((len(x), data.n_classes))
         ordered[:, [int(name) for name in model.label_classes()]] = p
@@ -687,7 +687,7 @@ def ranks_figure(rows: list[Settings], path: Path) -> None:
     difference = critical_difference(k, n)
     bars = alike(ranks, difference)
     left, right = math.floor(ranks[0]), math.ceil(ranks[-1])
-    depth = 0.3 * len(bars) + 0.3  # of the bars, in lines of text
+    depth = 0.3 * len(bars) + 0.3  # height of the bars in lines of text
     drawing, panel = pyplot.subplots(figsize=(8, 1.3 + 0.28 * (half + depth)))
     margin = 0.3 * (right - left)
     panel.set_xlim(left - margin, right + margin)

@@ -355,7 +355,7 @@ def _peak(name: str, way: str, threads: int) -> float:
     hforest.set_num_threads(threads)
     torch.set_num_threads(threads)
     forward, grad_y, given = _layer(name, way, 1)
-    torch.autograd.grad(forward(), given, grad_y)  # what is loaded once
+    torch.autograd.grad(forward(), given, grad_y)  # the first call loads libraries
     forward, grad_y, given = _layer(name, way, 16)
     before = _kilobytes("VmRSS")
     torch.autograd.grad(forward(), given, grad_y)

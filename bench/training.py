@@ -51,7 +51,7 @@ def forest_step(rung: str, kind: Any, arrays: tuple[Any, Any, Any]) -> tuple[Ste
     words: dict[str, Any] = {"kind": kind, "aggregate": "sum"}
     state = hinge.adam_state(t, w)
     for a in state[:6]:
-        a.fill(0)  # else the first steps include the cost of new pages
+        a.fill(0)  # otherwise the first steps would include the cost of new pages
     steps = 0
     rows = (-1, CLASSES)
     flat_w, flat_m, flat_v = (a.reshape(rows) for a in (w, state.weights_m, state.weights_v))

@@ -8,6 +8,7 @@ import functools
 import importlib
 import itertools
 import os
+import re
 import shutil
 import subprocess
 
@@ -307,6 +308,65 @@ def slope(loss: Callable[[], float], x: np.ndarray, step: float = 1e-5) -> np.nd
         grad[at] = (above - loss()) / (2 * step)
         x[at] = old
     return grad
+
+
+FOUR_PARTS = re.compile(r"^.+: expected .+, got .+; .+", re.DOTALL)
+"""Parts of a message: argument, expected, got, remedy."""
+
+
+def differences(got: Any, want: Any, name: str = "") -> Iterator[str]:
+    """Yields names of the parts of nested tuples and dictionaries of arrays that are not bit-identical."""
+    if isinstance(want, dict) and got.keys() == want.keys():
+        for part in want:
+            yield from differences(got[part], want[part], f"{name}.{part}")
+    elif isinstance(want, tuple | list) and len(got) == len(want):
+        for part, a, b in zip(getattr(want, "_fields", range(len(want))), got, want, strict=True):
+            yield from differences(a, b, f"{name}.{part}")
+    elif isinstance(want, tuple | list | dict):
+        yield f"{name}: other parts"
+    else:
+        a, b = np.asarray(got), np.asarray(want)
+        same = got == want if a.dtype == b.dtype == object else a.tobytes() == b.tobytes()
+        if a.dtype != b.dtype or a.shape != b.shape or not same:
+            yield name
+
+
+def same_bits(got: Any, want: Any) -> bool:
+    """Returns whether nested tuples and dictionaries of arrays are bit-identical, dtypes and shapes included."""
+    return not any(True for _ in differences(got, want))
+
+
+def assert_same_bits(got: Any, want: Any) -> None:
+    """Fails if results are not bit-identical."""
+    assert list(differences(got, want)) == []
+
+
+def check_damage(path: Path, load: Callable[[Path], Any], n_places: int) -> None:
+    """Checks that a file, truncated or with a changed byte, is loaded without a difference or refused.
+
+    Most places are in the headers and the directory of the archive.
+    """
+    whole, want, rng, refused = path.read_bytes(), load(path), np.random.default_rng(0), 0
+    directory = whole.index(b"PK\1\2")
+    for i in range(n_places):
+        content = bytearray(whole)
+        if i % 4 == 0:
+            content = content[: rng.integers(len(whole))]
+        else:
+            content[rng.integers(directory if i % 2 else 0, len(whole))] ^= rng.integers(1, 256)
+        path.write_bytes(content)
+        message = ""
+        try:
+            got = load(path)
+        except ValueError as fault:
+            message = str(fault)
+        if message:
+            refused += 1
+            assert FOUR_PARTS.match(message)
+            assert str(path) in message
+        else:
+            assert same_bits(got, want), f"place {i}"
+    assert refused > n_places / 2
 
 
 def error(forest: Any, x: np.ndarray, y: np.ndarray) -> float:

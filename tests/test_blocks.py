@@ -157,7 +157,7 @@ def test_columns_in_blocks_have_the_same_bins(missing, encoding, dtype, backend,
         x[:, 1] = np.abs(np.round(x[:, 1]))
     monkeypatch.setattr(growth.encoding, "_ENCODED_VALUES", 64)
     for name, given in layouts(x, dtype, tmp_path).items():
-        if blocks.unconverted(given) is None:  # of the dtype that samples of its own dtype are computed in
+        if blocks.unconverted(given) is None:  # samples of this dtype need no conversion
             continue
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(blocks, "CONVERTED", 1 << 22)

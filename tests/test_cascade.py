@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from conftest import same_bits
 
 import hforest
 from hforest import cascade, classic, co2, growth, manifold, tree
@@ -843,18 +844,9 @@ def frame(a):
 
 
 def same(a, b):
-    """Returns whether two cascades or scanners are bit-identical."""
-    forests = [(*level,) for level in a.levels] if isinstance(a, cascade.Cascade) else [a.forests]
-    others = [(*level,) for level in b.levels] if isinstance(b, cascade.Cascade) else [b.forests]
-    pairs = [
-        (one, other)
-        for row, of_row in zip(forests, others, strict=True)
-        for f, g in zip(row, of_row, strict=True)
-        for one, other in zip(f, g, strict=True)
-    ]
-    return bool(pairs) and all(
-        one.dtype == other.dtype and one.tobytes() == other.tobytes() for one, other in pairs
-    )
+    """Returns whether forests of cascades or scanners are bit-identical."""
+    of_a, of_b = (c.levels if isinstance(c, cascade.Cascade) else c.forests for c in (a, b))
+    return len(of_a) > 0 and same_bits(of_a, of_b)
 
 
 @pytest.mark.libraries

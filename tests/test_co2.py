@@ -4,7 +4,7 @@ import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from conftest import several_paths
+from conftest import assert_same_bits, several_paths
 
 import hforest
 from hforest import classic, co2, growth, tree
@@ -54,15 +54,6 @@ def by_formula(x, y, w, theta0, theta1, weights=1.0):
 def learned(loss):
     """Arguments of `fit_stump` and `fit_oc1` for a problem."""
     return {"n_classes": 3} if loss == "log" else {"task": "regression"}
-
-
-def same_bits(got, want):
-    assert len(got) == len(want)
-    for a, b in zip(got, want, strict=True):
-        a, b = np.asarray(a), np.asarray(b)
-        assert a.shape == b.shape
-        assert a.dtype == b.dtype
-        assert a.tobytes() == b.tobytes()
 
 
 # ---------------------------------------------------------------------------------------- surrogate
@@ -157,9 +148,11 @@ def test_surrogates_equal_the_reference(fast_backend, dtype, loss, shape, refere
     for weights in (None, np.random.default_rng(2).uniform(0, 3, shape[0])):
         options = {"loss": loss, "sample_weight": weights}
         options_there = options | ({} if weights is None else {"sample_weight": fast_backend.array(weights)})
-        same_bits([co2.surrogate(*there, **options_there)], [reference(co2.surrogate, *arguments, **options)])
+        assert_same_bits(
+            [co2.surrogate(*there, **options_there)], [reference(co2.surrogate, *arguments, **options)]
+        )
         got = co2.surrogate_grad(*there, **options_there)
-        same_bits(map_numpy(fast_backend, got), reference(co2.surrogate_grad, *arguments, **options))
+        assert_same_bits(map_numpy(fast_backend, got), reference(co2.surrogate_grad, *arguments, **options))
 
 
 def map_numpy(backend, arrays):
@@ -307,7 +300,7 @@ def test_stump_equals_the_reference(fast_backend, dtype, loss, shape, whole, ref
     options["stump"] = StumpSettings(batch_size=8, min_steps=5, convex_rounds=1)
     there = [fast_backend.array(a) for a in (x, y, w)]
     got = co2.fit_stump(*there, sample_weight=fast_backend.array(weights), **options)
-    same_bits(
+    assert_same_bits(
         map_numpy(fast_backend, got), reference(co2.fit_stump, x, y, w, sample_weight=weights, **options)
     )
 
@@ -428,7 +421,7 @@ def test_samples_without_weight_count_for_nothing(backend):
     x, y, w, _, _ = problem(15, 3)
     weights = (np.arange(15) % 3 > 0).astype(float)
     heavy, options = weights > 0, {**QUICK, "max_rounds": 1, "n_classes": 3, "rng": 0}
-    same_bits(
+    assert_same_bits(
         co2.fit_stump(x, y, w, sample_weight=weights, **options),
         co2.fit_stump(x[heavy], y[heavy], w, **options),
     )
@@ -472,7 +465,7 @@ def test_oc1_equals_the_reference(dtype, loss, reference):
     for options in ({"restarts": 2}, {"sample_weight": weights, "jumps": 2}, {"min_samples_leaf": 4},
                     {"sample_weight": weights, "min_weight_fraction_leaf": 0.4}):  # fmt: skip
         call = {**learned(loss), "rng": 1, **options}
-        same_bits([co2.fit_oc1(x, y, w, **call)], [reference(co2.fit_oc1, x, y, w, **call)])
+        assert_same_bits([co2.fit_oc1(x, y, w, **call)], [reference(co2.fit_oc1, x, y, w, **call)])
 
 
 @pytest.mark.parametrize("criterion", ["entropy", "gini"])
@@ -481,7 +474,7 @@ def test_oc1_forest_equals_the_reference(dtype, criterion, reference):
     call = {"splitter": "oc1", "criterion": criterion, "jumps": 2, "rng": 5}
     for least in (0.0, 0.2):
         call["min_weight_fraction_leaf"] = least
-        same_bits(co2.grow(x, y, 2, **call), reference(co2.grow, x, y, 2, **call))
+        assert_same_bits(co2.grow(x, y, 2, **call), reference(co2.grow, x, y, 2, **call))
 
 
 def test_oc1_searches_among_sides_of_a_least_weight():
@@ -540,13 +533,13 @@ def test_forest_equals_the_reference(fast_backend, dtype, task, options, referen
         for name, value in call.items()
     }
     got = co2.grow(fast_backend.array(x), fast_backend.array(y), 2, **there)
-    same_bits(map_numpy(fast_backend, got), reference(co2.grow, x, y, 2, **call))
+    assert_same_bits(map_numpy(fast_backend, got), reference(co2.grow, x, y, 2, **call))
 
 
 def test_gini_equals_the_reference(dtype, reference):
     x, y, _, _, _ = problem(30, 5, dtype=dtype)
     call = {"criterion": "gini", "rng": 5, **QUICK}
-    same_bits(co2.grow(x, y, 2, **call), reference(co2.grow, x, y, 2, **call))
+    assert_same_bits(co2.grow(x, y, 2, **call), reference(co2.grow, x, y, 2, **call))
 
 
 def test_threads_do_not_change_bits(threads, dtype):
@@ -612,7 +605,7 @@ def test_in_bag_counts_are_weights():
     x, y, _, _, _ = problem(60, 4)
     counts = growth.bootstrap_counts(60, 3, rng=9)
     drawn = co2.grow(x, y, 3, bootstrap=True, rng=9, **QUICK)
-    same_bits(drawn, co2.grow(x, y, 3, bootstrap=counts, rng=9, **QUICK))
+    assert_same_bits(drawn, co2.grow(x, y, 3, bootstrap=counts, rng=9, **QUICK))
 
 
 def test_digits_below_the_random_forest():
@@ -637,18 +630,18 @@ def test_progress_ends_the_growth(threads):
     )
     assert seen == [(1, 5), (2, 5)]
     assert len(forest.tree_start) == 3
-    same_bits(forest, co2.grow(x, y, 2, rng=0, **QUICK))
+    assert_same_bits(forest, co2.grow(x, y, 2, rng=0, **QUICK))
 
 
 def test_progress_that_shows_or_does_nothing(capfd):
     x, y, _, _, _ = problem(40, 3)
     plain = co2.grow(x, y, 3, rng=0, **QUICK)
     assert capfd.readouterr().err == ""
-    same_bits(co2.grow(x, y, 3, rng=0, progress=False, **QUICK), plain)
+    assert_same_bits(co2.grow(x, y, 3, rng=0, progress=False, **QUICK), plain)
     assert capfd.readouterr().err == ""
-    same_bits(co2.grow(x, y, 3, rng=0, progress=True, **QUICK), plain)
+    assert_same_bits(co2.grow(x, y, 3, rng=0, progress=True, **QUICK), plain)
     assert "tree" in capfd.readouterr().err
-    same_bits(co2.grow(x, y, 3, rng=0, progress=lambda done, total: None, **QUICK), plain)
+    assert_same_bits(co2.grow(x, y, 3, rng=0, progress=lambda done, total: None, **QUICK), plain)
 
 
 def test_search_tries_the_settings_of_the_paper():
@@ -677,13 +670,13 @@ def test_search():
     )  # fmt: skip
     assert seen == [(1, 4), (2, 4), (3, 4)]
     assert [len(state.nu) for state in states] == [1, 2, 3]
-    same_bits(states[-1], part)
+    assert_same_bits(states[-1], part)
     assert part.nu.tolist() == [1, 1, 10]
     seen.clear()
     more = {"nu": [1, 10], "lr": [0.1, 0.03], "rng": 0}
     whole = co2.search(x, y, 2, **more, trials=part, progress=lambda done, total: seen.append(done))
     assert seen == [4]
-    same_bits(whole, co2.search(x, y, 2, **more))
+    assert_same_bits(whole, co2.search(x, y, 2, **more))
     assert ((whole.error >= 0) & (whole.error <= 1)).all()
     assert whole.max_features.tolist() == [2] * 4
     # The errors are out-of-bag errors of bootstraps that all forests share.
@@ -716,7 +709,7 @@ def test_settings_of_a_search_are_checked_once_and_seeds_repeat():
     x, y, _, _, _ = problem(60, 3)
     call = {"nu": [1, 10], "lr": [0.1], "settings": {"max_rounds": 1}}
     first = co2.search(x, y, 2, **call, rng=np.random.default_rng(3))
-    same_bits(first, co2.search(x, y, 2, **call, rng=np.random.default_rng(3)))
+    assert_same_bits(first, co2.search(x, y, 2, **call, rng=np.random.default_rng(3)))
     assert co2.search(x, y, 2, **call).error.shape == (2,)
     with pytest.raises(ValueError, match="class_weight"):
         co2.search(x, y, 2, nu=[1, 10], lr=[0.1], settings={"class_weight": [1, np.nan, 1]})
@@ -788,17 +781,17 @@ def test_samples_are_converted(dtype, change, computed):
     call = {"rng": 1, **QUICK}
     want = co2.grow(plain, y, 2, **call)
     assert want.threshold.dtype == plain.dtype
-    same_bits(co2.grow(change(x), y, 2, **call), want)
+    assert_same_bits(co2.grow(change(x), y, 2, **call), want)
     oc1 = {"splitter": "oc1", "jumps": 1, "rng": 1}
-    same_bits(co2.grow(change(x), y, 1, **oc1), co2.grow(plain, y, 1, **oc1))
+    assert_same_bits(co2.grow(change(x), y, 1, **oc1), co2.grow(plain, y, 1, **oc1))
     found = {"nu": [1], "lr": [0.1], "settings": {"max_rounds": 1}, "rng": 0}
-    same_bits(co2.search(change(x), y, 2, **found), co2.search(plain, y, 2, **found))
+    assert_same_bits(co2.search(change(x), y, 2, **found), co2.search(plain, y, 2, **found))
 
 
 def test_bools_are_samples():
     x = np.random.default_rng(0).random((50, 5)) < 0.5
     y = x[:, 0] ^ x[:, 1]
-    same_bits(co2.grow(x, y, 2, rng=0), co2.grow(x.astype(np.float32), y.astype(np.int32), 2, rng=0))
+    assert_same_bits(co2.grow(x, y, 2, rng=0), co2.grow(x.astype(np.float32), y.astype(np.int32), 2, rng=0))
 
 
 @pytest.mark.libraries
@@ -806,7 +799,7 @@ def test_data_frames():
     pandas = pytest.importorskip("pandas")
     x, y = whole_problem(np.float64)
     frame = pandas.DataFrame(x).astype({0: "float32", 1: "int16"})
-    same_bits(co2.grow(frame, pandas.Series(y), 2, rng=0), co2.grow(x, y, 2, rng=0))
+    assert_same_bits(co2.grow(frame, pandas.Series(y), 2, rng=0), co2.grow(x, y, 2, rng=0))
 
 
 @pytest.mark.parametrize("label_dtype", [bool, *"bhilqBHILQ"], ids=lambda d: np.dtype(d).name)
@@ -815,10 +808,12 @@ def test_labels_of_any_integer_dtype(label_dtype):
     given = np.repeat(y.astype(label_dtype), 2)[::2]
     w, theta = np.array([1.0, 0, 0, 0]), np.array([0.3, 0.0])
     assert co2.surrogate(x, given, w, theta, -theta) == co2.surrogate(x, y, w, theta, -theta)
-    same_bits(co2.surrogate_grad(x, given, w, theta, -theta), co2.surrogate_grad(x, y, w, theta, -theta))
-    same_bits(co2.fit_stump(x, given, w, rng=0, **QUICK), co2.fit_stump(x, y, w, rng=0, **QUICK))
-    same_bits([co2.fit_oc1(x, given, w, rng=0)], [co2.fit_oc1(x, y, w, rng=0)])
-    same_bits(co2.grow(x, given, 1, rng=0, **QUICK), co2.grow(x, y, 1, rng=0, **QUICK))
+    assert_same_bits(
+        co2.surrogate_grad(x, given, w, theta, -theta), co2.surrogate_grad(x, y, w, theta, -theta)
+    )
+    assert_same_bits(co2.fit_stump(x, given, w, rng=0, **QUICK), co2.fit_stump(x, y, w, rng=0, **QUICK))
+    assert_same_bits([co2.fit_oc1(x, given, w, rng=0)], [co2.fit_oc1(x, y, w, rng=0)])
+    assert_same_bits(co2.grow(x, given, 1, rng=0, **QUICK), co2.grow(x, y, 1, rng=0, **QUICK))
 
 
 @pytest.mark.parametrize("target_dtype", "bhfdg")
@@ -832,11 +827,11 @@ def test_targets_and_weights_of_any_real_dtype(target_dtype):
     for given, given_weight in ((y, weight), (y.tolist(), weight.tolist())):
         value = co2.surrogate(x, given, w, theta, theta, loss="squared", sample_weight=given_weight)
         assert value == co2.surrogate(x, plain, w, theta, theta, loss="squared", sample_weight=plain_weight)
-        same_bits(
+        assert_same_bits(
             co2.fit_stump(x, given, w, sample_weight=given_weight, **more),
             co2.fit_stump(x, plain, w, sample_weight=plain_weight, **more),
         )
-        same_bits(
+        assert_same_bits(
             co2.grow(x, given, 2, sample_weight=given_weight, **more),
             co2.grow(x, plain, 2, sample_weight=plain_weight, **more),
         )
@@ -848,16 +843,16 @@ def test_class_weight_is_a_weight_of_samples():
     weight = np.random.default_rng(0).integers(1, 3, 40)
     want = co2.grow(x, y, 2, sample_weight=weight * factor[y], rng=0, **QUICK)
     for given in (factor, [1, 3], {1: 3}):
-        same_bits(co2.grow(x, y, 2, sample_weight=weight, class_weight=given, rng=0, **QUICK), want)
+        assert_same_bits(co2.grow(x, y, 2, sample_weight=weight, class_weight=given, rng=0, **QUICK), want)
     balanced = co2.grow(x, y, 2, class_weight="balanced", rng=0, **QUICK)
-    same_bits(balanced, co2.grow(x, y, 2, sample_weight=20 / np.bincount(y)[y], rng=0, **QUICK))
+    assert_same_bits(balanced, co2.grow(x, y, 2, sample_weight=20 / np.bincount(y)[y], rng=0, **QUICK))
     assert balanced.data.tobytes() != co2.grow(x, y, 2, rng=0, **QUICK).data.tobytes()
 
 
 def test_max_features_is_a_number_a_share_or_the_root():
     x, y, _, _, _ = problem(60, 9)
     for given, number in (("sqrt", 3), (0.5, 4), ("n**0.6", 4), (None, 9), (np.int64(2), 2)):
-        same_bits(
+        assert_same_bits(
             co2.grow(x, y, 1, max_features=given, rng=0, **QUICK),
             co2.grow(x, y, 1, max_features=number, rng=0, **QUICK),
         )

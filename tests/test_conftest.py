@@ -5,8 +5,17 @@ import itertools
 import re
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
-from conftest import ROOT, covering, pytest_collection_modifyitems, pytest_configure, pytest_ignore_collect
+from conftest import (
+    ROOT,
+    assert_same_bits,
+    covering,
+    pytest_collection_modifyitems,
+    pytest_configure,
+    pytest_ignore_collect,
+    same_bits,
+)
 
 AXES = [(2, 2, 2), (9, 2, 3), (4, 5, 2, 3), (2,) * 7]
 
@@ -138,3 +147,24 @@ def test_files_of_a_folder():
     config = SimpleNamespace(getoption={"folder": "hinges"}.get)
     with pytest.raises(pytest.UsageError, match=r"^--for: expected a folder of hforest, .*, got hinges; "):
         pytest_configure(config)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"a": (np.zeros(2), [1])},
+        {"a": (np.zeros(2), [1], None), "b": 0},
+        {"a": (-np.zeros(2), [1], None)},
+        {"a": (np.zeros(2, np.float32), [1], None)},
+        {"a": (np.zeros((1, 2)), [1], None)},
+        {"a": (np.zeros(2), [2], None)},
+        {"a": (np.zeros(2), [1], "None")},
+    ],
+)
+def test_results_that_are_not_bit_identical(other):
+    result = {"a": (np.zeros(2), [1], None)}
+    assert same_bits(result, result)
+    assert_same_bits(result, result)
+    assert not same_bits(result, other)
+    with pytest.raises(AssertionError):
+        assert_same_bits(result, other)

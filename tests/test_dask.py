@@ -6,6 +6,7 @@ import signal
 
 import numpy as np
 import pytest
+from conftest import assert_same_bits
 
 pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
@@ -29,12 +30,6 @@ def client():
         yield client
 
 
-def same(a, b):
-    for name, one, other in zip(a._fields, a, b, strict=True):
-        assert one.dtype == other.dtype, name
-        np.testing.assert_array_equal(one, other, err_msg=name)
-
-
 @pytest.mark.parametrize("chunks", [(400,), (150, 250), (1, 99, 0, 300)])
 @pytest.mark.parametrize("case", ["classification", "regression", "projections"])
 def test_arrays(client, case, chunks):
@@ -46,7 +41,7 @@ def test_arrays(client, case, chunks):
         client, dask.array.from_array(x, chunks=(chunks, 3)), dask.array.from_array(y, chunks=70), 4,
         sample_weight=dask.array.from_array(weight, chunks=200), rng=5, **settings,
     )  # fmt: skip
-    same(want, found)
+    assert_same_bits(want, found)
 
 
 def test_frames(client):
@@ -57,7 +52,7 @@ def test_frames(client):
     table.columns = [str(name) for name in table.columns]
     parts = frames.from_pandas(table, npartitions=3)
     found = hforest.dask.grow(client, parts.drop(columns="y"), parts["y"], 4, rng=5, **settings)
-    same(scale.grow_by_rows(None, x, y, 4, rng=5, **settings), found)
+    assert_same_bits(scale.grow_by_rows(None, x, y, 4, rng=5, **settings), found)
 
 
 def test_a_worker_that_is_killed(monkeypatch):
@@ -81,7 +76,7 @@ def test_a_worker_that_is_killed(monkeypatch):
         monkeypatch.setattr(batches, "best_splits", kills)
         found = hforest.dask.grow(client, kept, dask.array.from_array(y, chunks=100), 6, rng=5, **settings)
     assert levels > 5
-    same(want, found)
+    assert_same_bits(want, found)
 
 
 @pytest.mark.parametrize(
@@ -120,4 +115,4 @@ def test_progress_ends_the_growth(client, monkeypatch):
         client, dask.array.from_array(x, chunks=(200, 6)), dask.array.from_array(y, chunks=200), 6,
         progress=lambda done, total: done < 4, rng=5, **settings,
     )  # fmt: skip
-    same(scale.grow_by_rows(None, x, y, 4, rng=5, **settings), found)
+    assert_same_bits(scale.grow_by_rows(None, x, y, 4, rng=5, **settings), found)

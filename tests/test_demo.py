@@ -12,6 +12,7 @@ import time
 
 import numpy as np
 import pytest
+from conftest import assert_same_bits
 
 import hforest
 from hforest import _output, demo
@@ -29,10 +30,7 @@ def arrays(path):
 
 
 def assert_same_files(a, b):
-    a, b = arrays(a), arrays(b)
-    assert a.keys() == b.keys()
-    for name in a:
-        np.testing.assert_array_equal(a[name], b[name], err_msg=name)
+    assert_same_bits(arrays(a), arrays(b))
 
 
 def test_digits_are_real():

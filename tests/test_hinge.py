@@ -1658,7 +1658,7 @@ def test_starts_from_numbers_near_the_largest(dtype, big):
 def test_gradients_have_the_bits_of_the_cpu(
     fast_backend, dtype, kind, margin, aggregate, n_samples, outputs, many, monkeypatch
 ):
-    # Of `many` samples and more, a GPU turns routes over.
+    # With at least `many` samples, a GPU transposes routes.
     monkeypatch.setattr(gpu, "MANY", many)
     rng = np.random.default_rng(outputs)
     parameters = hinge.init(4, 4, 6, outputs, kind=kind, margin=margin, scale=0.5, dtype=dtype, rng=rng)

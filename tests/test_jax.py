@@ -12,6 +12,7 @@ import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+from conftest import same_bits
 
 from hforest import hinge, neural
 
@@ -66,12 +67,6 @@ def soft(dtype=np.float32, n=9, n_trees=3, depth=3, n_classes=4, indexed=False, 
     return rng.normal(size=shape).astype(dtype), leaves, index
 
 
-def same(a, b):
-    """Returns whether arrays have the same dtype and shape, and are bit-identical."""
-    a, b = np.asarray(a), np.asarray(b)
-    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
-
-
 def numpy_gradients(kind, x, thresholds, features, weights, aggregate, grad_y=None):
     """Returns gradients of sum(y * grad_y), or of sum(y) without grad_y."""
     words = {"kind": kind, "aggregate": aggregate}
@@ -113,10 +108,10 @@ def test_hinge_has_the_bits_of_numpy(kind, dtype, aggregate, outputs, compiled):
 
     wrap = jax.jit if compiled else lambda f: f
     y = wrap(layer)(x, thresholds, weights)
-    assert same(y, hinge.forward(x, thresholds, features, weights, aggregate=aggregate, kind=kind))
+    assert same_bits(y, hinge.forward(x, thresholds, features, weights, aggregate=aggregate, kind=kind))
     grads = wrap(jax.grad(loss, (0, 1, 2)))(x, thresholds, weights)
     for a, b in zip(grads, numpy_gradients(kind, x, thresholds, features, weights, aggregate), strict=True):
-        assert same(a, b)
+        assert same_bits(a, b)
 
 
 @KINDS
@@ -126,12 +121,12 @@ def test_large_results_are_written_in_place(kind):
     assert x.nbytes < hj.calls.SMALL < 1 << 22 < weights.nbytes, "huge pages are asked for too"
     y = jax.jit(lambda *a: hj.hinge_forest(*a, aggregate=None, kind=kind))(x, thresholds, features, weights)
     assert y.nbytes > hj.calls.SMALL
-    assert same(y, hinge.forward(x, thresholds, features, weights, kind=kind))
+    assert same_bits(y, hinge.forward(x, thresholds, features, weights, kind=kind))
     grads = jax.grad(lambda x, t, w: hj.hinge_forest(x, t, features, w, kind=kind).sum(), (0, 1, 2))(
         x, thresholds, weights
     )
     for a, b in zip(grads, numpy_gradients(kind, x, thresholds, features, weights, "sum"), strict=True):
-        assert same(a, b)
+        assert same_bits(a, b)
 
 
 WINDOWS = {
@@ -175,13 +170,13 @@ def test_all_margins_and_windows_have_the_bits_of_numpy(kind, margin, case, aggr
         return (y, *back(grad_y))
 
     for wrap in (jax.jit, lambda function: function):
-        assert same(wrap(functools.partial(layer, aggregate=aggregate))(*floats), expected)
+        assert same_bits(wrap(functools.partial(layer, aggregate=aggregate))(*floats), expected)
         for a, b in zip(wrap(both)(grad_y, *floats), (expected, *grads), strict=True):
-            assert same(a, b)
+            assert same_bits(a, b)
     calls.clear()
     x, *parameters = floats
     y = jax.vmap(lambda x: layer(x[None], *parameters, aggregate=aggregate)[0])(x)
-    assert same(y, expected)
+    assert same_bits(y, expected)
     assert calls == ["hinge_forest"], "an image at a time is one call"
 
 
@@ -224,7 +219,7 @@ def test_hinge_has_the_bits_of_numpy_at_any_shape(kind, n, n_trees, depth, n_fea
     value = jax.value_and_grad(lambda x, t, w: hj.hinge_forest(x, t, features, w, kind=kind).sum(), (0, 1, 2))
     _, grads = jax.jit(value)(x, thresholds, weights)
     for a, b in zip(grads, numpy_gradients(kind, x, thresholds, features, weights, "sum"), strict=True):
-        assert same(a, b)
+        assert same_bits(a, b)
 
 
 @pytest.mark.parametrize("indexed", [False, True])
@@ -237,10 +232,10 @@ def test_neural_has_the_bits_of_numpy(dtype, indexed, task):
         return (hj.neural_forest(f, leaves, index=index, task=task) * grad_p).sum()
 
     p = jax.jit(lambda f, leaves: hj.neural_forest(f, leaves, index=index, task=task))(f, leaves)
-    assert same(p, neural.forward(f, leaves, index=index, task=task))
+    assert same_bits(p, neural.forward(f, leaves, index=index, task=task))
     for wrap in (jax.jit, lambda function: function):
         grad_f, grad_leaves = wrap(jax.grad(loss, (0, 1)))(f, leaves)
-        assert same(grad_f, neural.backward(grad_p, f, leaves, index=index))
+        assert same_bits(grad_f, neural.backward(grad_p, f, leaves, index=index))
         mu = neural.route(f, index=index).astype(np.float64)
         expected = np.einsum("nml,nk->mlk", mu, grad_p.astype(np.float64)) / len(leaves)
         assert grad_leaves.dtype == dtype
@@ -345,8 +340,8 @@ def test_a_training_step_has_the_bits_of_numpy(dtype):
             "tree", x, thresholds, features, weights, "sum", lambda y: y - target
         )
         thresholds, weights = thresholds - 2.0**-9 * grad_t, weights - 2.0**-9 * grad_w
-        assert same(t, thresholds)
-        assert same(w, weights)
+        assert same_bits(t, thresholds)
+        assert same_bits(w, weights)
     assert losses[-1] < losses[0]
 
 
@@ -404,20 +399,20 @@ def test_vmap_over_samples_is_one_call(kind, dtype, calls):
     x, thresholds, features, weights = problem(kind, dtype, n=12)
     parts = x.reshape(3, 4, 6)
     y = jax.vmap(lambda x: hj.hinge_forest(x, thresholds, features, weights, kind=kind))(parts)
-    assert same(
+    assert same_bits(
         np.reshape(y, (12, 2)), hinge.forward(x, thresholds, features, weights, aggregate="sum", kind=kind)
     )
     assert calls == ["hinge_forest"]
     calls.clear()
     # Models are written for single samples; axis 1 is mapped.
     y = jax.vmap(lambda x: hj.hinge_forest(x[None], thresholds, features, weights, kind=kind)[0], 1, 1)(x.T)
-    assert same(y.T, hinge.forward(x, thresholds, features, weights, aggregate="sum", kind=kind))
+    assert same_bits(y.T, hinge.forward(x, thresholds, features, weights, aggregate="sum", kind=kind))
     assert calls == ["hinge_forest"]
     calls.clear()
     nested = jax.vmap(jax.vmap(lambda x: hj.hinge_forest(x, thresholds, features, weights, kind=kind)))(
         x.reshape(2, 3, 2, 6)
     )
-    assert same(
+    assert same_bits(
         np.reshape(nested, (12, 2)),
         hinge.forward(x, thresholds, features, weights, aggregate="sum", kind=kind),
     )
@@ -435,7 +430,7 @@ def test_the_gradient_of_vmap_is_one_call(kind, compiled, calls):
     grad = jax.grad(loss, (0, 1, 2))
     found = (jax.jit(grad) if compiled else grad)(x, thresholds, weights)
     for a, b in zip(found, numpy_gradients(kind, x, thresholds, features, weights, "sum"), strict=True):
-        assert same(a, b)
+        assert same_bits(a, b)
     assert calls == ["hinge_forest_routed", "hinge_forest_backward"]
 
 
@@ -450,7 +445,7 @@ def test_gradients_of_single_samples(kind):
     for n in range(4):
         single = numpy_gradients(kind, x[n : n + 1], thresholds, features, weights, "sum", lambda y: 2 * y)
         for a, b in zip(found, single, strict=True):
-            assert same(np.reshape(a[n], b.shape), b)
+            assert same_bits(np.reshape(a[n], b.shape), b)
 
 
 @KINDS
@@ -462,7 +457,7 @@ def test_vmap_over_parameters(kind):
         x, thresholds, features, weights
     )
     for m, (_, t, f, w) in enumerate(forests):
-        assert same(y[m], hinge.forward(x, t, f, w, aggregate="sum", kind=kind))
+        assert same_bits(y[m], hinge.forward(x, t, f, w, aggregate="sum", kind=kind))
     # Samples and parameters together, and the gradient of it.
     xs = np.stack([forest[0] for forest in forests])
 
@@ -474,8 +469,8 @@ def test_vmap_over_parameters(kind):
     grad_x, grad_w = jax.jit(jax.grad(loss, (0, 1)))(xs, weights)
     for m in range(3):
         expected = numpy_gradients(kind, xs[m], thresholds[m], features[0], weights[m], "sum")
-        assert same(grad_x[m], expected[0])
-        assert same(grad_w[m], expected[2])
+        assert same_bits(grad_x[m], expected[0])
+        assert same_bits(grad_w[m], expected[2])
 
 
 @pytest.mark.parametrize("indexed", [False, True])
@@ -491,11 +486,11 @@ def test_vmap_of_neural(indexed, calls):
     assert calls == ["neural_forest", "neural_forest_backward", "neural_forest_leaves_backward"]
     grad_p = np.zeros((12, 4), np.float32)
     grad_p[:, 0] = 1
-    assert same(grad_f, neural.backward(grad_p, f, leaves, index=index))
+    assert same_bits(grad_f, neural.backward(grad_p, f, leaves, index=index))
     several = np.stack([leaves, leaves[:, ::-1]])
     p = jax.vmap(lambda leaves: hj.neural_forest(f, leaves, index=index))(several)
     for m in range(2):
-        assert same(p[m], neural.forward(f, np.ascontiguousarray(several[m]), index=index))
+        assert same_bits(p[m], neural.forward(f, np.ascontiguousarray(several[m]), index=index))
     assert np.isfinite(grad_leaves).all()
 
 
@@ -654,7 +649,7 @@ def test_wrong_values_have_the_errors_of_numpy(n):
     inner = jax.jit(functools.partial(hj.hinge_forest, margin="projection"))
     assert expected in runtime_error(lambda: inner(x, t, projections, w))
     # The library works after them.
-    assert same(layer(x, t, f, w), hinge.forward(x, t, f, w, aggregate="sum"))
+    assert same_bits(layer(x, t, f, w), hinge.forward(x, t, f, w, aggregate="sum"))
 
 
 @pytest.mark.parametrize("windows", [None, hinge.Windows(2)])
@@ -688,7 +683,7 @@ def test_any_exception_becomes_an_error_of_the_program(error, monkeypatch):
         changed.setitem(foreign.functions, "hinge_forest", fail)
         text = runtime_error(lambda: layer(x, t, f, w))
     assert f"hforest.jax: expected a call that ends, got {error.__name__}: no? luck; the results" in text
-    assert same(layer(x, t, f, w), hinge.forward(x, t, f, w, aggregate="sum"))
+    assert same_bits(layer(x, t, f, w), hinge.forward(x, t, f, w, aggregate="sum"))
 
 
 def test_features_have_no_gradient():
@@ -742,7 +737,7 @@ def test_a_step_called_from_several_threads():
         for _ in range(20):
             value, grads = step(t, w)
             sum(i * i for i in range(1000))
-            if not all(same(a, b) for a, b in zip((value, *grads), expected, strict=True)):
+            if not all(same_bits(a, b) for a, b in zip((value, *grads), expected, strict=True)):
                 wrong.append(value)
 
     threads = [threading.Thread(target=work, daemon=True) for _ in range(6)]

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import scipy.sparse
-from conftest import error
+from conftest import assert_same_bits, error
 
 from hforest import classic, growth, manifold, project, tree
 from hforest.core import check
@@ -306,12 +306,6 @@ def test_edges():
 # ----------------------------------------------------------------------------------- lenient input
 
 
-def same_forest(got, want):
-    for name, a, b in zip(got._fields, got, want, strict=True):
-        assert a.dtype == b.dtype, name
-        assert a.tobytes() == b.tobytes(), name
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_class_weight_multiplies_sample_weight(kind):
     x = np.random.default_rng(0).normal(size=(80, 64))
@@ -321,10 +315,10 @@ def test_class_weight_multiplies_sample_weight(kind):
     balanced = manifold.grow(x, y, 3, sample_weight=weight, class_weight="balanced", **settings)
     factor = of_class.sum() / 2 / of_class
     for class_weight in (factor, factor.tolist(), dict(enumerate(factor))):
-        same_forest(
+        assert_same_bits(
             manifold.grow(x, y, 3, sample_weight=weight, class_weight=class_weight, **settings), balanced
         )
-    same_forest(manifold.grow(x, y, 3, sample_weight=weight * factor[y], **settings), balanced)
+    assert_same_bits(manifold.grow(x, y, 3, sample_weight=weight * factor[y], **settings), balanced)
     assert (
         balanced.value.tobytes() != manifold.grow(x, y, 3, sample_weight=weight, **settings).value.tobytes()
     )
@@ -341,7 +335,7 @@ def test_dtypes_and_layouts(kind, given):
     backwards = np.ascontiguousarray(x[:, ::-1])[:, ::-1]
     for other in (x, np.asfortranarray(x), backwards):
         for labels in (y, y.astype(bool), y.astype(np.uint64), y.tolist()):
-            same_forest(manifold.grow(other, labels, 3, rng=0, **KINDS[kind]), want)
+            assert_same_bits(manifold.grow(other, labels, 3, rng=0, **KINDS[kind]), want)
 
 
 def test_samples_are_scanned_once(monkeypatch):

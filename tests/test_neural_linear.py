@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from conftest import assert_same_bits
 
 from hforest import neural, tree
 from hforest.demo import load_digits
@@ -319,12 +320,6 @@ def test_a_start_on_samples_has_their_units(dtype):
         neural.linear_init(2, 2, 5, 2, x=x)
 
 
-def same(got, want):
-    for a, b in zip(got, want, strict=True):
-        assert a.dtype == b.dtype
-        assert a.tobytes() == b.tobytes()
-
-
 def test_checkpoints_are_what_an_ended_training_returns():
     x, y = blobs()
     settings = {"epochs": 3, "rng": 1}
@@ -335,13 +330,13 @@ def test_checkpoints_are_what_an_ended_training_returns():
     )  # fmt: skip
     assert seen == [(1, 3), (2, 3), (3, 3)]
     assert len(models) == len(history) == 3
-    same(models[-1], whole)
+    assert_same_bits(models[-1], whole)
     for epochs in (1, 2):
         part: list[float] = []
         ended = neural.fit(
             model_of(), x, y, history=part, progress=lambda done, total, n=epochs: done < n, **settings
         )
-        same(models[epochs - 1], ended)
+        assert_same_bits(models[epochs - 1], ended)
         assert part == history[:epochs]
     order = []
     neural.fit(
@@ -354,11 +349,11 @@ def test_checkpoints_are_what_an_ended_training_returns():
 def test_progress_that_shows_or_does_nothing(capfd):
     (x, y), call = blobs(), {"epochs": 2, "rng": 0}
     plain = neural.fit(model_of(), x, y, **call)
-    same(neural.fit(model_of(), x, y, progress=False, **call), plain)
+    assert_same_bits(neural.fit(model_of(), x, y, progress=False, **call), plain)
     assert capfd.readouterr().err == ""
-    same(neural.fit(model_of(), x, y, progress=True, **call), plain)
+    assert_same_bits(neural.fit(model_of(), x, y, progress=True, **call), plain)
     assert "epoch" in capfd.readouterr().err
-    same(neural.fit(model_of(), x, y, progress=lambda done, total: None, **call), plain)
+    assert_same_bits(neural.fit(model_of(), x, y, progress=lambda done, total: None, **call), plain)
 
 
 def test_a_seed_from_any_rng():
@@ -367,8 +362,8 @@ def test_a_seed_from_any_rng():
     def call(rng):
         return neural.fit(model_of(), x, y, epochs=1, rng=rng)
 
-    same(call(3), call(np.int64(3)))
-    same(call(np.random.default_rng(3)), call(np.random.default_rng(3)))
+    assert_same_bits(call(3), call(np.int64(3)))
+    assert_same_bits(call(np.random.default_rng(3)), call(np.random.default_rng(3)))
     assert call(None).weights.tobytes() != call(None).weights.tobytes()
 
 
@@ -400,10 +395,10 @@ def test_samples_are_converted(dtype, change):
     x, y = blobs(dtype=dtype)
     x = x.round()
     model = model_of(dtype=dtype)
-    same([neural.decisions(model, change(x))], [neural.decisions(model, x)])
-    same([neural.predict(model, change(x))], [neural.predict(model, x)])
+    assert_same_bits([neural.decisions(model, change(x))], [neural.decisions(model, x)])
+    assert_same_bits([neural.predict(model, change(x))], [neural.predict(model, x)])
     want = neural.fit(model, x, y, epochs=1, rng=0)
-    same(neural.fit(model, change(x), y.astype(np.uint8), epochs=1, rng=0), want)
+    assert_same_bits(neural.fit(model, change(x), y.astype(np.uint8), epochs=1, rng=0), want)
 
 
 @pytest.mark.libraries
@@ -411,8 +406,10 @@ def test_data_frames():
     pandas = pytest.importorskip("pandas")
     (x, y), model = blobs(), model_of()
     frame, series = pandas.DataFrame(x), pandas.Series(y)
-    same([neural.predict(model, frame)], [neural.predict(model, x)])
-    same(neural.fit(model, frame, series, epochs=1, rng=0), neural.fit(model, x, y, epochs=1, rng=0))
+    assert_same_bits([neural.predict(model, frame)], [neural.predict(model, x)])
+    assert_same_bits(
+        neural.fit(model, frame, series, epochs=1, rng=0), neural.fit(model, x, y, epochs=1, rng=0)
+    )
 
 
 @pytest.mark.parametrize(

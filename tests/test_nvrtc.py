@@ -130,7 +130,7 @@ def test_a_broken_kernel_fails_at_its_line(nvrtc, tmp_path):
     assert "gpu.cu(2)" in log
 
 
-def test_a_struct_of_another_size_does_notcompiled(nvrtc, tmp_path):
+def test_a_struct_of_another_size_does_not_compile(nvrtc, tmp_path):
     (tmp_path / "gpu.cu").write_text("#define size int\nstruct Odd {\n    size n, m;\n};\n")
     number = min(architectures(nvrtc))
     worked, log = compiled(nvrtc, launch.source(tmp_path), options(f"compute_{number}", np.float32))

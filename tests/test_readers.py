@@ -8,20 +8,15 @@ import re
 
 import numpy as np
 import pytest
+from test_tables import SMALL, lines
 
 from hforest import _output, _pictures, _readers, tabular
 from hforest.__main__ import main
-
-SMALL = ["--n-trees", "10", "--depth", "4", "--n-features", "20", "--steps", "100"]
 
 
 def written(path, text):
     path.write_text(text, encoding="utf-8")
     return str(path)
-
-
-def lines(capsys):
-    return capsys.readouterr().out.splitlines()
 
 
 @pytest.fixture

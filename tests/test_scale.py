@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scale_workers as workers
+from conftest import assert_same_bits
 
 import hforest
 from hforest import classic, co2, growth, manifold, scale
@@ -51,12 +52,6 @@ class AtOnce(Executor):
         return future
 
 
-def assert_same(a, b):
-    for name, one, other in zip(a._fields, a, b, strict=True):
-        assert one.dtype == other.dtype, name
-        np.testing.assert_array_equal(one, other, err_msg=name)
-
-
 # Name: (function, settings).
 GROWN = {
     "classic": (classic.grow, {}),
@@ -85,7 +80,7 @@ def test_processes_grow_the_forest_of_one_call(name, dtype, two_processes):
     grow, settings = GROWN[name]
     x, y = samples(dtype)
     want = grow(x, y, N_TREES, rng=3, **settings)
-    assert_same(scale.grow_by_trees(two_processes, grow, x, y, N_TREES, settings=settings, rng=3), want)
+    assert_same_bits(scale.grow_by_trees(two_processes, grow, x, y, N_TREES, settings=settings, rng=3), want)
 
 
 @pytest.mark.parametrize("n_tasks", [None, 1, 2, 3, 100])
@@ -94,7 +89,7 @@ def test_the_number_of_workers_and_tasks_changes_nothing(n_workers, n_tasks):
     x, y = samples()
     with ThreadPoolExecutor(n_workers) as executor:
         got = scale.grow_by_trees(executor, classic.grow, x, y, N_TREES, n_tasks=n_tasks, rng=3)
-    assert_same(got, classic.grow(x, y, N_TREES, rng=3))
+    assert_same_bits(got, classic.grow(x, y, N_TREES, rng=3))
     assert worker._held == {}  # no range is left in this process
 
 
@@ -103,7 +98,7 @@ def test_forked_processes():
     x, y = samples()
     before = classic.grow(x, y, N_TREES, rng=3)
     with processes("fork") as executor:
-        assert_same(scale.grow_by_trees(executor, classic.grow, x, y, N_TREES, rng=3), before)
+        assert_same_bits(scale.grow_by_trees(executor, classic.grow, x, y, N_TREES, rng=3), before)
 
 
 def test_missing_values_and_targets(two_processes):
@@ -112,7 +107,7 @@ def test_missing_values_and_targets(two_processes):
     settings = {"task": "regression", "min_samples_leaf": 2}
     want = classic.grow(x, y * 0.3, N_TREES, rng=1, **settings)
     got = scale.grow_by_trees(two_processes, classic.grow, x, y * 0.3, N_TREES, settings=settings, rng=1)
-    assert_same(got, want)
+    assert_same_bits(got, want)
 
 
 def test_bins_windows_lists_and_files(two_processes, tmp_path):
@@ -121,9 +116,9 @@ def test_bins_windows_lists_and_files(two_processes, tmp_path):
     mapped = np.memmap(tmp_path / "x", x.dtype, "w+", shape=x.shape)
     mapped[:] = x
     for given in (growth.encode(x), x.tolist(), np.asfortranarray(x), mapped):
-        assert_same(scale.grow_by_trees(two_processes, classic.grow, given, y, N_TREES, rng=3), want)
+        assert_same_bits(scale.grow_by_trees(two_processes, classic.grow, given, y, N_TREES, rng=3), want)
     windows = growth.Windows(x, np.arange(60) * 4, np.arange(3))
-    assert_same(
+    assert_same_bits(
         scale.grow_by_trees(two_processes, classic.grow, windows, y.tolist(), N_TREES, rng=3),
         classic.grow(windows, y, N_TREES, rng=3),
     )
@@ -134,7 +129,7 @@ def test_generators_and_ranges():
     a, b = np.random.default_rng(5), np.random.default_rng(5)
     for first in (0, 4):
         want = classic.grow(x, y, 3, first_tree=first, rng=a)
-        assert_same(scale.grow_by_trees(AtOnce(), classic.grow, x, y, 3, first_tree=first, rng=b), want)
+        assert_same_bits(scale.grow_by_trees(AtOnce(), classic.grow, x, y, 3, first_tree=first, rng=b), want)
     assert a.bit_generator.state == b.bit_generator.state
     forests = [scale.grow_by_trees(AtOnce(), classic.grow, x, y, 3) for _ in range(2)]
     assert any(not np.array_equal(one, other) for one, other in zip(*forests, strict=True))  # seeds are drawn
@@ -150,7 +145,7 @@ def test_samples_are_shipped_once_a_worker(tmp_path):
             got = scale.grow_by_trees(
                 executor, workers.grow_counted, workers.Counted(x, str(tmp_path)), y, 20, n_tasks=20, rng=3
             )
-    assert_same(got, classic.grow(x, y, 20, rng=3))
+    assert_same_bits(got, classic.grow(x, y, 20, rng=3))
     # The second call sends them again. A worker may get them twice if the other one is late.
     assert 2 <= len(workers.notes(tmp_path)) <= 6
     assert len(set(workers.notes(tmp_path))) <= 2
@@ -207,7 +202,7 @@ def test_calls_of_two_threads_share_an_executor():
             for seed in range(3)
         ]
         for call, forest in zip(calls, want, strict=True):
-            assert_same(call.result(timeout=60), forest)
+            assert_same_bits(call.result(timeout=60), forest)
 
 
 # ------------------------------------------------------------------------------------------ progress
@@ -248,7 +243,7 @@ def test_false_ends_the_growth(stop):
             rng=3,
         )
     assert seen[-1] == len(forest.tree_start) - 1 < 9
-    assert_same(forest, classic.grow(x, y, seen[-1], rng=3))
+    assert_same_bits(forest, classic.grow(x, y, seen[-1], rng=3))
 
 
 def test_an_interrupt_before_the_first_result_is_raised(monkeypatch):
@@ -303,7 +298,7 @@ def test_failed_ranges_are_grown_again(tmp_path):
             executor, workers.fail_once, *arguments[1:], n_tasks=4, settings={"folder": str(tmp_path)}, rng=3
         )
     assert len(workers.notes(tmp_path)) >= 1
-    assert_same(forest, classic.grow(x, y, 8, rng=3))
+    assert_same_bits(forest, classic.grow(x, y, 8, rng=3))
 
 
 @pytest.mark.parametrize("retries", [0, 1, 3])
@@ -420,7 +415,7 @@ def check_three_kinds(executor):
     for name in ("classic", "classic, 8 bins and categories", "manifold", "co2"):
         grow, settings = GROWN[name]
         got = scale.grow_by_trees(executor, grow, x, y, N_TREES, settings=settings, rng=3)
-        assert_same(got, grow(x, y, N_TREES, rng=3, **settings))
+        assert_same_bits(got, grow(x, y, N_TREES, rng=3, **settings))
 
 
 def test_loky():
@@ -464,7 +459,7 @@ def test_dask(dask_executor, tmp_path):
     )
     assert time.monotonic() - start < 30
     assert len(workers.notes(tmp_path)) >= 1
-    assert_same(forest, classic.grow(x, y, 8, rng=3))
+    assert_same_bits(forest, classic.grow(x, y, 8, rng=3))
 
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
@@ -473,7 +468,7 @@ def test_dask_takes_samples_of_many_bytes(dask_executor):
     y = x[:, 0] > 0
     settings = {"max_depth": 2, "projection": "probe", "n_projections": 1}
     got = scale.grow_by_trees(dask_executor, manifold.grow, x, y, 4, settings=settings, rng=3)
-    assert_same(got, manifold.grow(x, y, 4, rng=3, **settings))
+    assert_same_bits(got, manifold.grow(x, y, 4, rng=3, **settings))
 
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")

@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from conftest import same_bits
 
 import hforest
 from hforest import cascade, classic, co2, demo, growth, manifold, neural, project, stats, tabular, tree
@@ -84,10 +85,6 @@ def mixed(name, **settings):
 
 def outputs(model, x):
     return model.predict_proba(x) if hasattr(model, "predict_proba") else model.predict(x)
-
-
-def same_bits(a, b):
-    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
 # --------------------------------------------------------------------------- scikit-learn's own checks

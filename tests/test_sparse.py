@@ -10,7 +10,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import scipy.sparse
-from conftest import entered, several_paths
+from conftest import assert_same_bits, entered, several_paths
 
 import hforest
 from hforest import classic, growth, manifold, project, tree
@@ -45,12 +45,6 @@ def problem(seed, n, *, density=0.2, missing=False, dtype=np.float32, n_features
     if missing:
         x[rng.random((n, d)) < 0.1] = np.nan
     return x.astype(dtype), rng.integers(0, 4, n)
-
-
-def same(got, want):
-    for name, a, b in zip(got._fields, got, want, strict=True):
-        assert np.asarray(a).dtype == np.asarray(b).dtype, name
-        np.testing.assert_array_equal(a, b, err_msg=name)
 
 
 # -------------------------------------------------------------------------------------------- bins
@@ -152,7 +146,7 @@ def test_trees_are_those_of_the_array(
     want = function(x, y, 3, **settings)
     with entered(name):
         got = function(scipy.sparse.csr_array(x), y, 3, **settings)
-    same(got, want)
+    assert_same_bits(got, want)
 
 
 @pytest.mark.parametrize("name", ["reference", "cpu"])
@@ -181,22 +175,24 @@ def test_trees_on_projections_are_those_of_the_array(
     want = manifold.grow(x, y, 3, **settings)
     with entered(name):
         got = manifold.grow(scipy.sparse.csc_array(x), y, 3, **settings)
-    same(got, want)
+    assert_same_bits(got, want)
 
 
 def test_targets_and_random_trees_are_those_of_the_array():
     x, _ = problem(3, 300)
     y = np.random.default_rng(0).normal(size=(300, 2))
     a = scipy.sparse.csr_array(x)
-    same(classic.grow(a, y, 4, task="regression", rng=0), classic.grow(x, y, 4, task="regression", rng=0))
+    assert_same_bits(
+        classic.grow(a, y, 4, task="regression", rng=0), classic.grow(x, y, 4, task="regression", rng=0)
+    )
     labels = np.arange(300) % 3
-    same(classic.grow_random(a, labels, 9, rng=0), classic.grow_random(x, labels, 9, rng=0))
+    assert_same_bits(classic.grow_random(a, labels, 9, rng=0), classic.grow_random(x, labels, 9, rng=0))
     bins, stored = growth.encode(x, max_bins=7), growth.encode(a, max_bins=7)
-    same(growth.grow(stored, labels, 4, rng=0), growth.grow(bins, labels, 4, rng=0))
+    assert_same_bits(growth.grow(stored, labels, 4, rng=0), growth.grow(bins, labels, 4, rng=0))
     distribution = project.sparse_distribution(x.shape[1], 2.0)
     got = growth.grow_projected(a, labels, 4, distribution, n_projections=5, rng=0)
     want = growth.grow_projected(x, labels, 4, distribution, n_projections=5, rng=0)
-    same(got.trees, want.trees)
+    assert_same_bits(got.trees, want.trees)
     np.testing.assert_array_equal(got.indices, want.indices)
 
 
@@ -204,7 +200,9 @@ def test_sums_of_few_samples_in_float64_are_those_of_the_array():
     for seed in range(20):
         x, y = problem(seed, 20, density=0.05, dtype=np.float64, n_features=30)
         settings = {"n_classes": 4, "projection": "sparse", "density": 3.0, "rng": seed}
-        same(manifold.grow(scipy.sparse.csr_array(x), y, 5, **settings), manifold.grow(x, y, 5, **settings))
+        assert_same_bits(
+            manifold.grow(scipy.sparse.csr_array(x), y, 5, **settings), manifold.grow(x, y, 5, **settings)
+        )
 
 
 @several_paths
@@ -219,8 +217,8 @@ def test_many_samples_give_the_same_bits_on_every_path_and_number_of_threads(n, 
         for count in (1, 3):
             simd(path)
             threads(count)
-            same(classic.grow(a, y, 6, n_classes=4, rng=0), want)
-            same(manifold.grow(a, y, 6, n_classes=4, projection="sparse", rng=0), oblique)
+            assert_same_bits(classic.grow(a, y, 6, n_classes=4, rng=0), want)
+            assert_same_bits(manifold.grow(a, y, 6, n_classes=4, projection="sparse", rng=0), oblique)
 
 
 @pytest.mark.skipif(machine._bodies_taken() is None, reason="bodies are counted with HFOREST_DEBUG=1 alone")

@@ -9,6 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 import numpy as np
 import pytest
 import scipy.sparse
+from conftest import assert_same_bits
 
 import hforest
 from hforest import classic, co2, growth, manifold, scale, stats, tree
@@ -42,11 +43,6 @@ def honest(x, y, n_trees=N_TREES, grow=classic.grow, rng=0, **settings):
     return grow(x, y, n_trees=n_trees, bootstrap=counts.structure, rng=rng), counts
 
 
-def same(a, b):
-    for one, two in zip(a, b, strict=True):
-        assert np.asarray(one).tobytes() == np.asarray(two).tobytes()
-
-
 # ------------------------------------------------------------------------------------------ draws
 
 
@@ -71,9 +67,9 @@ def test_a_trees_draw_depends_on_its_number_alone(draw, monkeypatch):
     whole = stats.honest_counts(y, 20, draw=draw, rng=5)
     assert all(a.shape == (20, 50) and a.dtype == np.int32 for a in whole)
     part = stats.honest_counts(y, 6, draw=draw, first_tree=9, rng=5)
-    same(part, [a[9:15] for a in whole])
+    assert_same_bits(part, [a[9:15] for a in whole])
     monkeypatch.setattr("hforest.core.draws._WORDS", 130)  # blocks of one or two trees
-    same(stats.honest_counts(y, 20, draw=draw, rng=5), whole)
+    assert_same_bits(stats.honest_counts(y, 20, draw=draw, rng=5), whole)
     assert not np.array_equal(whole.structure[0], whole.structure[1])
     assert not np.array_equal(stats.honest_counts(y, 20, draw=draw, rng=6).leaf, whole.leaf)
 
@@ -132,7 +128,7 @@ def test_permutations_and_normal_numbers():
     assert np.isfinite(numbers).all()
     assert abs(numbers.mean()) < 0.02
     assert abs(numbers.std() - 1) < 0.02
-    same([draws.normals(1, 7, 2, 501)], [numbers[7:9]])
+    assert_same_bits([draws.normals(1, 7, 2, 501)], [numbers[7:9]])
 
 
 # ------------------------------------------------------------------------------------- posteriors
@@ -176,7 +172,7 @@ def test_splits_see_structure_rows_alone():
     for grow in GROWERS.values():
         first = grow(x, y, n_trees=1, bootstrap=counts.structure, rng=0)
         second = grow(x, np.where(others, 1 - y, y), n_trees=1, bootstrap=counts.structure, rng=0)
-        same(first, second)
+        assert_same_bits(first, second)
 
 
 @pytest.mark.parametrize("task", ["classification", "regression"])
@@ -215,8 +211,8 @@ def test_posteriors_have_the_same_bits_at_every_number_of_threads(threads):
         threads(n)
         forest, counts = honest(x, y)
         results.append(stats.posterior(forest, x, y, counts))
-    same(results[0], results[1])
-    same(results[0], results[2])
+    assert_same_bits(results[0], results[1])
+    assert_same_bits(results[0], results[2])
 
 
 def of_every_test(x, y, z, **settings):
@@ -263,7 +259,7 @@ def test_the_same_p_values_over_processes(threads):
                 of_every_test(x[:, :2], y, x[:, 2:], task=task, grow=grow) for grow in (here, over_workers)
             )
             for name in ("permutation", "split", "copies", "error", "covariance"):
-                same(one[name](), two[name]())
+                assert_same_bits(one[name](), two[name]())
 
 
 @pytest.mark.parametrize("task", ["classification", "regression"])
@@ -275,8 +271,8 @@ def test_p_values_have_the_same_bits_at_every_number_of_threads(threads, task):
         threads(n)
         of = of_every_test(x[:, :2], y, x[:, 2:], task=task)
         results.append([a for name in of for a in of[name]()])
-    same(results[0], results[1])
-    same(results[0], results[2])
+    assert_same_bits(results[0], results[1])
+    assert_same_bits(results[0], results[2])
 
 
 def test_fixed_draws_have_no_bias_where_labels_do_not_depend_on_x():
@@ -434,7 +430,7 @@ def test_permutation_test_sees_dependence():
     assert test.statistic > test.null.max()
     assert test.n_rows == N
     again = stats.permutation_test(x, y, n_trees=40, n_permutations=19, rng=0)
-    same(test, again)
+    assert_same_bits(test, again)
 
 
 def test_the_observed_statistic_is_that_of_the_parts():
@@ -498,16 +494,18 @@ def test_every_statistic(statistic):
         n_permutations=2,
         rng=0,
     )
-    same(test, by_function)
+    assert_same_bits(test, by_function)
 
 
 def test_sparse_matrices_and_samples():
     x, y = rows()
     x[abs(x) < 0.5] = 0
     dense = stats.permutation_test(x, y, n_trees=20, n_permutations=3, rng=0)
-    same(stats.permutation_test(scipy.sparse.csr_array(x), y, n_trees=20, n_permutations=3, rng=0), dense)
-    same(stats.permutation_test(growth.samples(x), y, n_trees=20, n_permutations=3, rng=0), dense)
-    same(
+    assert_same_bits(
+        stats.permutation_test(scipy.sparse.csr_array(x), y, n_trees=20, n_permutations=3, rng=0), dense
+    )
+    assert_same_bits(stats.permutation_test(growth.samples(x), y, n_trees=20, n_permutations=3, rng=0), dense)
+    assert_same_bits(
         stats.split_test(scipy.sparse.csc_array(x), y, n_permutations=9, rng=0),
         stats.split_test(x, y, n_permutations=9, rng=0),
     )
@@ -597,11 +595,11 @@ def test_trees_without_labels(grow):
     test = stats.split_test(x, y, grow=noted, **settings)
     assert test.p_value == 0.05
     assert test.n_rows == 40
-    same(test, stats.split_test(x, y, grow=noted, **settings))
+    assert_same_bits(test, stats.split_test(x, y, grow=noted, **settings))
     stats.split_test(x, 1 - y, grow=noted, **settings)
-    same(grown[0], grown[2])
+    assert_same_bits(grown[0], grown[2])
     if grow is None:
-        same(test, stats.split_test(x, y, **settings))
+        assert_same_bits(test, stats.split_test(x, y, **settings))
     weight = permutation.neighbors(grown[0], tree.apply(grown[0], x), "counts")
     assert test.statistic == stats.auc(weight @ np.eye(2)[y] / weight.sum(axis=1)[:, None], y)
     targets = stats.split_test(x, x[:, :2], task="regression", **(settings | {"statistic": "mse"}))
@@ -787,7 +785,7 @@ def test_conditional_test_of_some_columns():
     )
     assert seen == [(1, 2)]
     whole = stats.conditional_test(x[:, :1], y, z, n_trees=20, task="regression", rng=0)
-    same(part, whole)
+    assert_same_bits(part, whole)
 
 
 def test_conditional_randomization():
@@ -819,7 +817,7 @@ def test_views_are_permuted_where_they_do_not_depend_on_each_other():
 
     test = stats.conditional_randomization_test(noise, y, z, "permuted", **settings)
     assert test.p_value == 0.05
-    same(test, stats.conditional_randomization_test(noise, y, z, permute, **settings))
+    assert_same_bits(test, stats.conditional_randomization_test(noise, y, z, permute, **settings))
     for x in (0.5 * z + noise, np.exp(5 * (np.sin(2 * z) + 0.3 * noise))):
         with pytest.raises(
             ValueError,
@@ -854,7 +852,7 @@ def test_two_forests(task):
     assert test.share <= 0.02
     assert test.statistic > test.null.mean()
     assert not hasattr(test, "p_value")
-    same(test, stats.two_forest_test(*arguments, [0], **settings))
+    assert_same_bits(test, stats.two_forest_test(*arguments, [0], **settings))
     # The observed difference, from the two forests.
     seed = supervised.check.seed(0)
     moved = x[:80].copy()
@@ -1208,7 +1206,7 @@ def test_unchecked():
     x, y = rows()
     with hforest.unchecked():
         test = stats.permutation_test(x, y, n_trees=20, n_permutations=2, rng=0)
-    same(test, stats.permutation_test(x, y, n_trees=20, n_permutations=2, rng=0))
+    assert_same_bits(test, stats.permutation_test(x, y, n_trees=20, n_permutations=2, rng=0))
 
 
 # ---------------------------------------------------------------------------------------- importances
@@ -1291,7 +1289,7 @@ def test_importances_of_classes_by_their_shares():
     ufi = stats.oob_importance(forest, x, y, counts, by="ufi")
     assert ufi.mean[0] == pytest.approx(root - left / 2 - right / 2)
     assert np.isnan(ufi.error[0])  # of one tree
-    # Of four rows three are on the right; their means are (0, 1) and (1/3, 2/3), those in-bag (1, 0) and (0, 1).
+    # Three of four rows are on the right; means are (0, 1) and (1/3, 2/3), those in-bag (1, 0) and (0, 1).
     weight, product = 1 * 3 / 4 / 4, (1 - 0) * (1 - 1 / 3) + (0 - 1) * (0 - 2 / 3)
     assert stats.oob_importance(forest, x, y, counts).mean[0] == pytest.approx(weight * product)
 
@@ -1332,9 +1330,9 @@ def test_importances_beside_permuted_copies(by):
     want = (1 + (test.null >= test.importance[:, None]).sum(axis=1)) / 100
     np.testing.assert_array_equal(test.p_value, want)
     one = stats.importance_test(x, y, columns=[1], **settings)
-    same([one.p_value, one.adjusted, one.null], [want[1:2], want[1:2], test.null[1:2]])
+    assert_same_bits([one.p_value, one.adjusted, one.null], [want[1:2], want[1:2], test.null[1:2]])
     part = stats.importance_test(x, y, progress=lambda done, total: False, **settings)
-    same([part.p_value, part.adjusted], [want[:1], 3 * want[:1]])
+    assert_same_bits([part.p_value, part.adjusted], [want[:1], 3 * want[:1]])
     for wrong in ([[0, 3]], [[0], []], [0.5]):
         with pytest.raises((IndexError, ValueError, TypeError), match=r"^columns(\[\d\])?: expected"):
             stats.importance_test(x, y, columns=wrong, **settings)
@@ -1406,7 +1404,7 @@ def test_importances_by_the_error_of_one_forest(task):
     np.testing.assert_allclose(test.importance, rise.mean(axis=1))
     np.testing.assert_allclose(test.null, rise.mean(axis=1)[:, None] - rise)
     part = stats.importance_test(x, y, columns=sets, progress=lambda done, total: False, **settings)
-    same([part.p_value, part.adjusted], [test.p_value[:1], 3 * test.p_value[:1]])
+    assert_same_bits([part.p_value, part.adjusted], [test.p_value[:1], 3 * test.p_value[:1]])
     with pytest.raises(ValueError, match="^y: expected classes with at least 1 row for the structure"):
         stats.importance_test(x[:4], [0, 1, 1, 1], by="error")
 
@@ -1432,7 +1430,7 @@ def test_p_values_do_not_depend_on_the_unit_of_targets():
 
     want = tests(y)
     assert want[0] == want[1][0] == want[2][0] == 0.05
-    same(tests(2.0**-50 * y), want)
+    assert_same_bits(tests(2.0**-50 * y), want)
 
 
 @pytest.mark.parametrize("kind", ["oblique", "co2", "regression", "categories"])

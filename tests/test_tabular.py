@@ -7,6 +7,7 @@ import types
 
 import numpy as np
 import pytest
+from conftest import same_bits
 
 import hforest
 from hforest import demo, tabular
@@ -40,12 +41,6 @@ def target(n=600, seed=0):
 
 def error(model, x, y):
     return float((tabular.predict(model, x).argmax(axis=1) != y).mean())
-
-
-def same(a, b):
-    if isinstance(a, np.ndarray):
-        return a.dtype == b.dtype and a.tobytes() == b.tobytes()
-    return a == b if a is None or isinstance(a, str) else len(a) == len(b) and all(map(same, a, b))
 
 
 # ------------------------------------------------------------------------------------------ columns
@@ -164,9 +159,9 @@ def test_one_seed_gives_the_same_bits_at_every_number_of_threads():
             models.append(tabular.fit(x, y, **FAST | {"n_members": 2}, rng=5))
     finally:
         hforest.set_num_threads(before)
-    assert same(models[0], models[1])
-    assert same(models[0], models[2])
-    assert not same(models[0], tabular.fit(x, y, **FAST | {"n_members": 2}, rng=6))
+    assert same_bits(models[0], models[1])
+    assert same_bits(models[0], models[2])
+    assert not same_bits(models[0], tabular.fit(x, y, **FAST | {"n_members": 2}, rng=6))
 
 
 def test_members_hold_out_other_rows():
@@ -202,7 +197,7 @@ def test_rows_of_ones_own_are_judged_by():
         kept[name] = tabular.fit(x[:300], y[:300], **FAST, validation=(x[300:], labels), rng=0)
     shares = {name: float(model.members[0].share) for name, model in kept.items()}
     assert shares["right"] > 0
-    assert not same(kept["right"], kept["wrong"])
+    assert not same_bits(kept["right"], kept["wrong"])
 
 
 @pytest.mark.parametrize("factor", [0.4, 0.6, 0.8, 1.0])
@@ -223,7 +218,7 @@ def test_rows_of_weight_0_count_for_nothing():
     wild[200:] *= 1e6
     a = tabular.fit(wild, y, sample_weight=weight, n_classes=3, **FAST, rng=0)
     b = tabular.fit(x[:200], y[:200], n_classes=3, **FAST, rng=0)
-    assert same(a, b)
+    assert same_bits(a, b)
 
 
 def test_class_weights_move_predictions():
@@ -253,7 +248,7 @@ def test_progress_ends_training_with_what_is_finished(threads):
     assert seen == [(i, 600) for i in range(1, 231)]
     assert len(model.members) == 2
     whole = tabular.fit(x, y, **settings, rng=0)
-    assert same(whole.members[0], model.members[0])
+    assert same_bits(whole.members[0], model.members[0])
     assert tabular.predict(model, x).shape == (300, 3)
 
 
@@ -279,7 +274,7 @@ def test_members_side_by_side_are_those_in_turn(threads, n_threads):
         x, y, **settings, progress=lambda d, t: seen.append((d, t, threading.current_thread())), rng=0
     )
     assert hforest.get_num_threads() == before
-    assert same(in_turn, model)
+    assert same_bits(in_turn, model)
     assert [done for done, *_ in seen] == sorted(done for done, *_ in seen)
     assert seen[-1] == (600, 600, here)
     assert {thread for *_, thread in seen} == {here}
@@ -468,7 +463,7 @@ def test_tables_with_missing_values_are_learned(task):
     assert wrong < 0.15
     more, state = tabular.partial_fit(model, x[600:], y[600:])
     assert int(state.n_steps) == 5
-    assert not same(more.members[0].weights, model.members[0].weights)
+    assert not same_bits(more.members[0].weights, model.members[0].weights)
     assert np.isfinite(tabular.predict(more, np.full((2, 9), np.nan))).all()
 
 
@@ -558,7 +553,7 @@ def test_categories_are_learned(task):
     assert wrong[1] < 0.75 * wrong[0]
     more, state = tabular.partial_fit(model, x[600:], y[600:])
     assert int(state.n_steps) == 5
-    assert not same(more.members[0].weights, model.members[0].weights)
+    assert not same_bits(more.members[0].weights, model.members[0].weights)
 
 
 def test_categories_are_names():
@@ -620,7 +615,7 @@ def test_a_mask_and_numbers_of_columns_are_the_same():
     by_numbers, by_mask = (
         tabular.fit(x, y, categorical=c, **FAST, rng=0) for c in ([3, 1], [False, True, False, True])
     )
-    assert same(by_numbers, by_mask)
+    assert same_bits(by_numbers, by_mask)
     assert tabular.fit(np.nan_to_num(x), y, categorical=[], **FAST, rng=0).encoding is None
     for c, kind, words in (
         ([4], IndexError, "categorical: expected"),
@@ -653,7 +648,7 @@ def test_files_keep_every_bit(task, tmp_path):
     model = tabular.fit(x, y, task=task, **FAST | {"n_members": 2}, rng=0)
     tabular.save(tmp_path / "m.npz", model)
     back = tabular.load(tmp_path / "m.npz")
-    assert same(model, back)
+    assert same_bits(model, back)
     assert (tabular.predict(back, x) == tabular.predict(model, x)).all()
 
 
@@ -695,7 +690,7 @@ def model_of_gaps():
 def test_changed_files_of_models_of_gaps_are_refused(name, change, words, tmp_path):
     path = tmp_path / "m.npz"
     tabular.save(path, model_of_gaps())
-    assert same(tabular.load(path), model_of_gaps())
+    assert same_bits(tabular.load(path), model_of_gaps())
     with np.load(path) as archive:
         arrays = dict(archive)
     before = arrays.pop(f"encoding/{name}")

@@ -12,11 +12,11 @@ from hforest import hinge, neural
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install torch")
 ht = pytest.importorskip("hforest.torch")
 
-# Of compilers and exporters of PyTorch itself.
+# These warnings are those of compilers and exporters of PyTorch itself.
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
-    # Of PyTorch, about its tensors that are not dense.
+    # PyTorch's warnings about its tensors that are not dense.
     pytest.mark.filterwarnings("ignore:Sparse"),
     pytest.mark.filterwarnings("ignore:.*quantize"),
 ]
@@ -177,7 +177,7 @@ def test_sparse_gradient(kind, aggregate, dtype, form):
         assert (found is None) == (grad is None)
         assert found is None or same_bits(found, grad)
     assert torch.autograd.grad(y, given[3], grad_y)[0].is_coalesced()
-    # As the gradient of a parameter, and twice: they add.
+    # As the gradient of a parameter, and twice: gradients add.
     weights = torch.nn.Parameter(given[3].detach().clone())
     for _ in range(2):
         y = ht.hinge_forest(*given[:3], weights, **words, aggregate=aggregate, sparse=True)

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch", reason="needs PyTorch: pip install torch")
 ht = pytest.importorskip("hforest.torch")
 nn = torch.nn
 
-# Of compilers, exporters and process groups of PyTorch itself.
+# These warnings are those of compilers, exporters and process groups of PyTorch itself.
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),

@@ -304,7 +304,7 @@ def read(results: Path) -> dict[str, list[Row]]:
 
 
 def summary(records: dict[str, list[Row]]) -> list[str]:
-    """Returns the lines of a table that counts rows of the records, and cells by how often they were run."""
+    """Returns the lines of a table that counts rows of the records, and cells by their numbers of runs."""
     head = ["table or figure", "`--only`", "settings and departures", "rows on record", "hours timed"]
     lines = [f"| {' | '.join([*head, 'cells: several runs', 'one run', 'not run'])} |", "|---" * 8 + "|"]
     for name, table in TABLES.items():

@@ -34,7 +34,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
-from common import RESULTS, Bar, machine_text, need
+from common import RESULTS, Bar, changed, machine_text, need
 
 import hforest
 
@@ -184,20 +184,6 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def changed(changes: list[str]) -> Settings:
-    """Returns the settings with values replaced by name=value."""
-    settings = Settings()
-    kinds: dict[str, Any] = {name: type(value) for name, value in asdict(settings).items()}
-    for change in changes:
-        name, _, value = change.partition("=")
-        if name not in kinds:
-            raise SystemExit(f"--set {change}: expected name=value with a name of {', '.join(kinds)}")
-        settings = replace(settings, **{name: kinds[name](value)})
-    if settings.head not in ("forest", "softmax"):
-        raise SystemExit(f"--set head={settings.head}: expected forest or softmax")
-    return settings
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -216,7 +202,9 @@ def main() -> None:
 
         hforest.set_num_threads(args.threads)
         torch.set_num_threads(args.threads)
-        first = changed(args.set)
+        first = changed(Settings(), args.set)
+        if first.head not in ("forest", "softmax"):
+            raise SystemExit(f"--set head={first.head}: expected forest or softmax")
         for seed in range(first.seed, first.seed + args.runs):
             settings = replace(first, seed=seed)
             key = {"settings": asdict(settings), "held_out": args.held_out}

@@ -24,14 +24,14 @@ import os
 import statistics
 import sys
 import time
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
-from common import RESULTS, machine_text
+from common import RESULTS, changed, machine_text
 
 import hforest
 from hforest import neural, tree
@@ -191,17 +191,6 @@ def table(rows: list[dict[str, Any]]) -> str:
             took = f"{seconds:.{0 if seconds >= 1 else 1}f}"
             lines.append(f"| {name} | {paper} | {' | '.join(cells)} | {len(mine)} | {took} |")
     return "\n".join(lines)
-
-
-def changed(settings: Settings, changes: list[str]) -> Settings:
-    """Returns the settings with values replaced by name=value."""
-    kinds = {field.name: type(getattr(settings, field.name)) for field in fields(settings)}
-    for change in changes:
-        name, _, value = change.partition("=")
-        if name not in kinds:
-            raise SystemExit(f"--set {change}: expected name=value with a name of {', '.join(kinds)}")
-        settings = replace(settings, **{name: kinds[name](value)})
-    return settings
 
 
 def main() -> None:

@@ -208,7 +208,7 @@ def _labelled(name: str, y: np.ndarray) -> None:
 
 
 def _in_range(name: str, low: int, high: int, n_classes: int | None, remedy: str) -> None:
-    # Of the least and the largest label.
+    # low and high are the least and the largest label.
     check.require(low >= 0, name, "labels of at least 0", low, remedy, IndexError)
     check.require(
         n_classes is None or high < n_classes, name, f"0 <= label < n_classes = {n_classes}", high,

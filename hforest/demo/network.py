@@ -319,7 +319,7 @@ HISTORY = ("step", "loss", "error")
 
 
 def _appended(state: State, name: str) -> list[float]:
-    # What an earlier part of the run has written.
+    # Returns the history that an earlier part of the run has written.
     row = np.asarray(state.get(name, ()))
     if row.ndim != 1 or (row.dtype.kind not in "iuf" and row.size):
         raise TypeError(

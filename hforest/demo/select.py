@@ -60,7 +60,7 @@ def split_gains(
 def _gains(
     leaf: IntArray, labels: IntArray, features: IntArray, n_features: int, n_classes: int
 ) -> np.ndarray:
-    # Of traversed samples. leaf (n_samples, n_trees), labels (n_samples,), features (n_trees, n_vertices).
+    # Traversed samples: leaf (n_samples, n_trees), labels (n_samples,), features (n_trees, n_vertices).
     leaf, labels, features = to_numpy(leaf), to_numpy(labels), to_numpy(features)
     n_trees, n_leaves = leaf.shape[1], features.shape[1] + 1
     gains = np.zeros(n_features)

@@ -143,7 +143,7 @@ def traverse(
     """Writes the route (Lay et al. 2018, Alg. 3, HingeTreeTraversal); a fern has one vertex per level."""
     n_columns = windows.n_columns if windows else x.shape[1]
     a = _routing(kind, thresholds, features, n_columns, route)
-    n_bytes = a.n_vertices * (x.itemsize + 4)  # of a tree
+    n_bytes = a.n_vertices * (x.itemsize + 4)  # bytes per tree
     trees_each = min(GROUP, a.n_trees, launcher.compiler.block_bytes() // n_bytes)
     if margin == "column" and windows is None and a.n_samples >= FEWEST and trees_each >= min(4, a.n_trees):
         n_blocks = -(-a.n_trees // trees_each) * -(-a.n_samples // SAMPLES)

@@ -17,7 +17,7 @@ cdef struct Gradients:
     void* grad_x          # OUT (n_samples, n_features) real, or images
     bint windowed         # the samples are windows of images, the features are taps
     Windows windows
-    # Gradients are dense if the rows are NULL, else given at the rows; tree m has rows start[m]:start[m + 1].
+    # Gradients are dense if the rows are NULL, else those of the rows; tree m has rows start[m]:start[m + 1].
     void* grad_thresholds  # OUT (n_trees, n_vertices) real or (n_rows,)
     void* grad_weights    # OUT (n_trees, n_leaves, n_outputs) real or (n_rows, n_outputs)
     const int64_t* vertex_start  # IN (n_trees + 1,)

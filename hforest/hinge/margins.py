@@ -98,5 +98,5 @@ def check_features(name: str, features: Array, dtype: np.dtype, vertices: str, s
 
 
 def _fits(margin: Margin, features: Any) -> bool:
-    # Of the right kind, but perhaps not of the right dtype or size.
+    # Returns whether features have the right kind; dtype and size may still be wrong.
     return (features.dtype.kind == "f") == margin.learned and features.ndim == 2 + len(margin.axes)

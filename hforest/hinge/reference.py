@@ -64,7 +64,7 @@ def _pull_projection(s, row, p):
     return slice(None), s * p, np.float64(s) * row.astype(np.float64)
 
 
-# By margin: its value at a row of x; and, for a slope s, the columns of x, s dr/dx at them, and s dr/df.
+# Functions by margin: the value at a row of x; for a slope s the columns of x, s dr/dx at them, and s dr/df.
 MARGINS = {
     "column": (lambda row, column: row[column], _pull_column),
     "projection": (lambda row, p: _inner_product(p, row), _pull_projection),

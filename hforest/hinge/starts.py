@@ -186,7 +186,7 @@ def _greedy_targets(
 
 
 def _candidates(max_features: MaxFeatures, n_features: int) -> int:
-    # As elsewhere, but this root is rounded to the nearest number.
+    # Here the root is rounded to the nearest number; `max_features` rounds down.
     if isinstance(max_features, str) and max_features == "sqrt":
         return max(1, round(n_features**0.5))
     return supervised.max_features(max_features, n_features)

@@ -201,7 +201,7 @@ def fit(
             some = min(per_draw, n_trees - first)
             y, ours = of_pixel.reshape(-1)[pixel], {"n_trees": some, "first_tree": first, "rng": seed}
             forests.append(grown("grow", grow, samples, y, n_classes, **ours))
-            samples = samples if in_place else None  # else a copy, which goes before the next one
+            samples = samples if in_place else None  # a copy is released before the next one
             if not report(first + some):
                 break
     return Model(frame.window, frame.step, frame.border, n_channels, factor, join_any(forests), scale)

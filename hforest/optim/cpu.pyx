@@ -97,7 +97,7 @@ def adagrad(param, grad, state, double lr):
 
 
 def adagrad_rows(param, rows, grad, state, double lr):
-    """Takes a step of AdaGrad at the given rows."""
+    """Takes a step of AdaGrad at `rows`."""
     if param.shape[1] == 0:  # no element has an address
         return
     if param.dtype.itemsize == 4:
@@ -168,7 +168,7 @@ cdef void _adam_rows(
 def adam_rows(
     param, rows, grad, m, v, last, step, double lr, double beta1, double beta2, double eps, missed
 ):
-    """Takes the missed steps up to step - 1 with zero gradient, then the step, at the given rows."""
+    """Takes the missed steps up to step - 1 with zero gradient, then the step, at `rows`."""
     cdef hf_adam a = _settings(param, step, lr, beta1, beta2, eps)
     adam_tables(&a, missed)
     if param.shape[1] == 0:
@@ -183,5 +183,5 @@ def adam_rows(
 def adam_catch_up(
     param, rows, m, v, last, step, double lr, double beta1, double beta2, double eps, missed
 ):
-    """Takes the missed steps up to `step` with zero gradient, at the given rows."""
+    """Takes the missed steps up to `step` with zero gradient, at `rows`."""
     adam_rows(param, rows, None, m, v, last, step, lr, beta1, beta2, eps, missed)

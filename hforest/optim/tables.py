@@ -53,12 +53,12 @@ NEVER = 2**62
 """A step that no training reaches: the polynomials are never used."""
 
 _NODES = DEGREE + 1
-_TOLERANCE = 2.0**-47  # of the last coefficient relative to the first; the next one, left out, is a sixth
-_SINGLE = 2.0**-27  # of coefficients, relative to the first, that do not change a float32 sum
+_TOLERANCE = 2.0**-47  # bound of the last coefficient relative to the first; the next one would be a sixth
+_SINGLE = 2.0**-27  # bound of coefficients, relative to the first, that do not change a float32 sum
 _DECAYS = 1024  # numbers of missed steps with decays in a table
 _ROUNDING = 2.0**-60  # relative to 1: smaller powers are left out
 _BLOCK = 4096  # number of steps whose sums are computed together
-_MAX_DOUBLINGS = 17  # of a sum; with more (beta1 > 0.9996) missed steps are taken one by one
+_MAX_DOUBLINGS = 17  # with more (beta1 > 0.9996) missed steps are taken one by one
 # cos(j pi / 22) for j = 0 to 11, the angles of _NODES nodes.
 _COSINES = (
     1.0, 0.9898214418809327, 0.9594929736144974, 0.9096319953545183, 0.8412535328311812, 0.7557495743542583,
@@ -190,7 +190,7 @@ def _decay(powers: np.ndarray) -> np.ndarray:
 
 def _visible(tail: np.ndarray) -> np.ndarray:
     size = np.abs(tail[:, 3:])
-    tail_sum = np.cumsum(size[:, ::-1], axis=1)[:, ::-1]  # of a coefficient and all later ones
+    tail_sum = np.cumsum(size[:, ::-1], axis=1)[:, ::-1]  # sums of a coefficient and all later ones
     return 2 + np.maximum(1, (tail_sum > _SINGLE * size[:, :1]).sum(axis=1))
 
 

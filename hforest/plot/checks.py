@@ -50,7 +50,7 @@ def names(name: str, values: Any, n: int, what: str) -> list[str] | None:
 
 
 def axes(ax: Any, size: Sequence[float] | None = None) -> Axes:
-    """Returns the given axes, or for None those of a new figure of `size` inches, (width, height)."""
+    """Returns `ax`, or for None the axes of a new figure of `size` inches, (width, height)."""
     if ax is None:
         from matplotlib import pyplot
 

@@ -118,7 +118,7 @@ class Estimator(BaseEstimator):
         return self._numbers_of("categorical_features", columns, ', "from_dtype"')
 
     def _numbers_of(self, parameter: str, columns: Any, others: str = "") -> Any:
-        """Returns columns as numbers, where they were given by name."""
+        """Returns columns as numbers; names become numbers."""
         names = np.asarray(columns)
         if columns is None or names.dtype.kind not in "UO" or not names.size:
             return columns

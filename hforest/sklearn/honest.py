@@ -83,7 +83,7 @@ class _Honest(GrownForest):
 
     @property
     def counts_(self) -> stats.HonestCounts:
-        """Returns how often each sample was drawn for the splits and for the leaf values of each tree.
+        """Returns the counts of each sample in the draws for the splits and for the leaf values of each tree.
 
         Computed from the seed at each access.
         """

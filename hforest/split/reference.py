@@ -75,7 +75,7 @@ def _best(value, rows, weights, criterion, min_leaf, max_bins):
             continue
         right = [a - b for a, b in zip(total, left, strict=True)]
         score = node_score(criterion, left, left_weight) + node_score(criterion, right, right_weight)
-        if score > best:  # of equal scores the lowest threshold stays
+        if score > best:  # among equal scores, the lowest threshold remains
             best, threshold = score, _between(value[at], value[after], value.dtype.type)
     return threshold, best - base
 

@@ -154,7 +154,7 @@ def importance_of(
         values = values - values.mean(axis=0)
     start = forest.tree_start
     tree_of = np.repeat(np.arange(len(start) - 1), np.diff(start))
-    child = start[tree_of] + forest.left  # of splits: the left one
+    child = start[tree_of] + forest.left  # for splits, the left child
     levels = tree.splits(forest)
 
     def sums(counts: IntArray) -> FloatArray:

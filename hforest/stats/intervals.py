@@ -124,7 +124,7 @@ def confidence_intervals(
 
 def _draws(counts: HonestCounts) -> tuple[IntArray, float]:
     """Returns (n_trees, n) counts of each row in each tree, and the factor f of the jackknife."""
-    in_bag = np.maximum(counts.structure, counts.leaf)  # of honest trees one of both is 0
+    in_bag = np.maximum(counts.structure, counts.leaf)  # in an honest tree one of both counts is 0
     n_trees, n = in_bag.shape
     sizes = in_bag.sum(axis=1, dtype=np.int64)
     remedy = "pass the result of honest_counts, or HonestCounts(c, c) with c from bootstrap_counts"

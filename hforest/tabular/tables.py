@@ -316,7 +316,7 @@ def _of_group(kind: str, values: np.ndarray, present: np.ndarray) -> Values:
 def encoded(texts: Iterable[str]) -> tuple[tuple[str, ...], IntArray]:
     """Returns distinct texts in order of first occurrence, and the index of each text among them."""
     places: defaultdict[str, int] = defaultdict()
-    places.default_factory = places.__len__  # of a new text: the number of texts before it
+    places.default_factory = places.__len__  # the place of a new text is the number of texts before it
     codes = np.fromiter(map(places.__getitem__, texts), np.int64)
     return tuple(places), codes
 
@@ -370,7 +370,7 @@ def _of_categories(series: Any) -> Values:
         return Values(kind, codes=series.to_native().cat.codes.to_numpy(np.int64), levels=tuple(levels))
     texts, codes = _encoded_series(series.cast(nw.String))
     if of_polars and series.dtype == nw.Categorical:
-        levels = sorted(texts)  # of all frames of the process
+        levels = sorted(texts)  # categories of polars are those of all frames of the process
     place = {level: i for i, level in enumerate(levels)}
     lookup = np.array([*(place[text] for text in texts), -1])
     return Values(kind, codes=lookup[codes], levels=tuple(levels))

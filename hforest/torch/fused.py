@@ -63,7 +63,7 @@ class FusedForest:
     ) -> None:
         _without_decay(settings)
         self.owner, self.state, self._memory = weakref.ref(owner), state, rows.Memory()
-        self.settings, self.moved = settings, False  # of missed steps, and whether there are any
+        self.settings, self.moved = settings, False  # settings of missed steps, and whether there are any
         pending = []
         for p, s in zip(tables, state, strict=True):
             pending.append(rows.Missed(p, s, p.shape[0] * p.shape[1], self.settings, self))
@@ -195,7 +195,7 @@ def _asked_for(node: Any) -> bool:
         return False
     try:
         return bool(torch._C._will_engine_execute_node(node))
-    except RuntimeError:  # of torch.autograd.grad, which is to return it
+    except RuntimeError:  # within torch.autograd.grad that returns this gradient
         raise RuntimeError(
             "step_in_backward: expected no request for gradients of thresholds and weights, which move in "
             "the backward pass, got a call of torch.autograd.grad; call "

@@ -118,7 +118,7 @@ class NeuralForest(Layer):
 
     @torch.no_grad()
     def _draw_linear(self, generator: torch.Generator | None) -> None:
-        # As torch.nn.Linear begins, from the given generator.
+        # Draws the initial values of torch.nn.Linear from this generator.
         drawn = torch.Generator("cpu").manual_seed(seed(generator))
         bound = self.in_features**-0.5
         for parameter in self.linear.parameters():

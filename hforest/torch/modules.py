@@ -63,7 +63,7 @@ class Forest(Layer):
             self.register_buffer("features", features)
 
     def _outputs(self, x: Tensor, *parameters: Tensor, windows: hinge.Windows | None = None) -> Tensor:
-        # Of these parameters, or of all.
+        # Returns outputs with these parameters, by default with those of the module.
         return hinge_forest(
             x, *(parameters or (self.thresholds, self.features, self.weights)), windows=windows,
             kind=self.kind, margin=self.margin, aggregate=self.aggregate, sparse=self.sparse,

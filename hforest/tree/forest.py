@@ -47,7 +47,7 @@ class Forest(NamedTuple):
     threshold: FloatArray
     """(n_nodes,) real; 0 in a leaf."""
     left: IntArray
-    """(n_nodes,) int32: left child, numbered within the tree; in a leaf its row of `value`, likewise."""
+    """(n_nodes,) int32: left child, or in a leaf its row of `value`; both numbered within the tree."""
     value: FloatArray
     """(n_leaves, n_outputs) real: shares of the classes, or means."""
     gain: FloatArray

@@ -5,7 +5,7 @@ from libc.stdint cimport int32_t, int64_t
 from hforest.core.machine cimport hf_watch
 
 cdef struct Members:
-    # Rows are given by their leaves; -1 if a row reaches none. Members are numbered from 0 to n_members - 1.
+    # A row is represented by its leaves, -1 if it reaches none. Members are numbered from 0 to n_members - 1.
     # Those of node v in tree m are member[indptr[tree_start[m] + v]:indptr[tree_start[m] + v + 1]].
     const int32_t* leaf       # (n_rows, n_trees)
     const int64_t* tree_start  # (n_trees + 1,)

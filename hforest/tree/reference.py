@@ -186,7 +186,7 @@ def _nearest(row, tree_start, indptr, member, least, most):
 
 
 def count_neighbors(leaf, tree_start, indptr, member, n_members, least, most, size):
-    """Writes how many members share at least `least` leaves with each row, but at most `most`."""
+    """Writes the number of members that share at least `least` leaves with each row, at most `most`."""
     for i, row in enumerate(leaf):
         size[i] = len(_nearest(row, tree_start, indptr, member, least, most))
 

@@ -232,7 +232,7 @@ def _pruned(forest: Forest, held: np.ndarray) -> Forest:
     tree = np.repeat(np.arange(n_trees), np.diff(forest.tree_start))
     root = forest.tree_start[tree]
     is_split = forest.feature != -1
-    child = root + forest.left  # of splits: the left one
+    child = root + forest.left  # for splits, the left child
     full = np.zeros(len(tree), bool)
     full[~is_split] = held[((root + tree) // 2 + forest.left)[~is_split]]
     place = np.arange(len(tree))  # the node that replaces a node

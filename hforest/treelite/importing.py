@@ -163,7 +163,7 @@ def _categories(field: dict[str, np.ndarray], order: _Order) -> tuple[np.ndarray
     np.bitwise_or.at(
         bits, indptr[split[owner]] + category // _WORD, np.uint32(1) << (category % _WORD).astype(np.uint32)
     )
-    # Where categories that go right are listed, all others go left.
+    # If a split lists the categories that go right, all others go left.
     unknown_left[split] = field["category_list_right_child"][old].astype(bool)
     bits = np.where(np.repeat(unknown_left, words), ~bits, bits)
     return indptr, bits, unknown_left

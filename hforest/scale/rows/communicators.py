@@ -72,7 +72,7 @@ def _lost(rank: int, what: str, ended: Callable[[], list[int]] = list) -> Iterat
         yield
     except Exception as error:
         if isinstance(error, RuntimeError) and str(error).startswith("comm: "):
-            raise  # of a message within this one
+            raise  # an error about a message within this one
         ranks = [str(a) for a in ended()]
         who = f"worker{'s' * (len(ranks) > 1)} {' and '.join(ranks)} ended: " if ranks else ""
         remedy = "read its output" if ranks else "a worker ended or hangs: read its output"

@@ -10,7 +10,7 @@ with a word:
 
     ["list", ...]   ["tuple", ...]   ["dict", [key, value], ...]
     ["array", dtype, shape]          its numbers follow the text
-    ["number", dtype, []]            likewise, of a NumPy scalar
+    ["number", dtype, []]            the same for a NumPy scalar
     [name, ...]                      a record of the table below, with its fields
 
 Sizes are checked against the length of the message: no array is larger than the bytes that were received.

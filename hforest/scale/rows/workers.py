@@ -72,7 +72,7 @@ class Workers:
         """Sends this worker's failure to the others; raises the first failure of all workers."""
         sent = self.comm.allgather(encoded(self._failure))
         failures = [_decoded(rank, data) for rank, data in enumerate(sent)]
-        error, self._error = self._error, None  # else it would hold the arguments of the call
+        error, self._error = self._error, None  # a stored error keeps arguments alive
         try:
             if error is not None and (self.comm.size == 1 or not isinstance(error, Exception)):
                 raise error

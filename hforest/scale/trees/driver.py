@@ -116,7 +116,7 @@ class Driver:
                 number, _, future = finished.pop(0)
                 self._collect(number, future)
         finally:
-            del finished, future  # else an error would refer to a future that refers to it
+            del finished, future  # otherwise an error would refer to a future that refers to the error
 
     def _collect(self, number: int, future: Future[Answer]) -> None:
         trees = self._ranges[number]
