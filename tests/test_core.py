@@ -630,7 +630,7 @@ def test_blas_has_one_thread_in_uses_that_end_in_any_order():
         before = blas_threads()
         if before != {2}:
             pytest.skip("this BLAS has no threads")
-        first, second = one_blas_thread(), one_blas_thread()
+        first, second = one_blas_thread(True), one_blas_thread(True)
         for use in (first, second):
             use.__enter__()
             assert blas_threads() == {1}

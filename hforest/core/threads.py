@@ -83,12 +83,15 @@ _blas_limits: list[Any] = []
 
 
 @contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Limits BLAS to one thread in the process, where threadpoolctl is installed.
+def one_blas_thread(wanted: bool) -> Iterator[None]:
+    """Limits BLAS to one thread in the process if this is wanted and threadpoolctl is installed.
 
     For loops of products that take microseconds: where other programs run, BLAS waits milliseconds in each
     until its threads get a processor. Uses at the same time end in any order.
     """
+    if not wanted:
+        yield
+        return
     with _blas_lock:
         controller = None if _blas_limits else _blas()
         _blas_limits.append(controller and controller.limit(limits=1, user_api="blas"))

@@ -290,8 +290,9 @@ def fit(
         check_converged(member)
         return member, going
 
-    with one_blas_thread(), reporting(progress, max(1, n_members * steps), "step") as report:
-        threads = min(get_num_threads(), n_members) if n <= SIDE_BY_SIDE else 1
+    few = n <= SIDE_BY_SIDE
+    with one_blas_thread(few), reporting(progress, max(1, n_members * steps), "step") as report:
+        threads = min(get_num_threads(), n_members) if few else 1
         members = _side_by_side(fitted, n_members, steps, threads, report)
     return Model(task, units, tuple(members), targets.center, targets.scale, encoding, of_table)
 

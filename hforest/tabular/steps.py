@@ -13,7 +13,7 @@ from ..core.threads import one_blas_thread
 from ..hinge import AdamState
 from . import recipe
 from .encoding import columns
-from .fitting import check_converged
+from .fitting import SIDE_BY_SIDE, check_converged
 from .model import FLOAT32, Member, Model, check_model, check_width, forest_outputs, numbers_of, offset_of
 from .training import Batch, Moments, copied, steps, zeros
 
@@ -171,7 +171,11 @@ def partial_fit(
     rows = recipe.Rows(z, goal, weight, native)
     members, moments = [], []
     for member, before in zip(model.members, state.moments, strict=True):
-        with unchecked(), one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
+        with (
+            unchecked(),
+            one_blas_thread(len(z) <= SIDE_BY_SIDE),
+            np.errstate(over="ignore", invalid="ignore"),
+        ):
             trained, after = _trained(member, before, rows, model.task, int(state.n_steps), batch_size, lr)
         check_converged(trained)
         members.append(trained)
