@@ -937,7 +937,7 @@ def bad_calls():
         ("grow large", lambda: co2.grow(x * 1e20, y, 2), ValueError, "x"),
         ("grow beyond", lambda: co2.grow(np.full((len(x), 1), WIDEST), y, 2), ValueError, "x"),
         ("grow text", lambda: co2.grow(x.astype(str), y, 2), TypeError, "x"),
-        ("grow sample", lambda: co2.grow(x[0], y, 2), ValueError, r"x\[None\]"),
+        ("grow sample", lambda: co2.grow(x[0], y, 2), ValueError, r"pass \[x\] for one sample"),
         ("grow gap", lambda: co2.grow(x, np.where(y == 1, 3, y), 2), ValueError, "return_inverse"),
         ("grow from 1", lambda: co2.grow(x, y + 1, 2), ValueError, "return_inverse"),
         ("grow names", lambda: co2.grow(x, y.astype(str), 2), TypeError, "return_inverse"),

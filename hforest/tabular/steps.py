@@ -169,11 +169,11 @@ def partial_fit(
     _check_state(state, model)
     z, native = columns(model.scaling, model.encoding, x)
     rows = recipe.Rows(z, goal, weight, native)
-    members, moments = [], []
+    members, moments, few = [], [], len(z) <= SIDE_BY_SIDE
     for member, before in zip(model.members, state.moments, strict=True):
         with (
             unchecked(),
-            one_blas_thread(len(z) <= SIDE_BY_SIDE),
+            one_blas_thread(few),
             np.errstate(over="ignore", invalid="ignore"),
         ):
             trained, after = _trained(member, before, rows, model.task, int(state.n_steps), batch_size, lr)
