@@ -9,7 +9,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 
 MAX_CHARACTERS = 24
-MAX_WIDTH, GAP = 70, 1.2
+MAX_WIDTH, GAP = 88, 1.2
 """Characters of numbers and words, and of space per column, that fit the text on a screen of 1280 pixels."""
 NUMBERS = re.compile(
     r"[-+−–±≈<>/×%.,:;()\d\s]*\d([-+−–±≈<>/×%.,:;()\d\s]|x|to|of|step|error|ms|s|us|µs|MB|GB)*"

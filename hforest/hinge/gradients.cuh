@@ -112,9 +112,9 @@ extern "C" __global__ void backward_x(
 
 // ------------------------------------------------------------------------- gradients of the parameters
 
-// Sums over the samples of each tree, in their order. Each leaf, or each vertex, has a row of `width` sums. Pairs with
-// index -1 are omitted. The place of a pair is sample * sample_step + tree * tree_step.
-//   dense (start is null)   the row of `index` is tree * n_slots + index
+// Sums over the samples of each tree, in their order. Each leaf, or each vertex, has a row of `width` sums. The place of
+// a pair is sample * sample_step + tree * tree_step.
+//   dense (start is null)   the row of `index` is tree * n_slots + index; pairs with index -1 are omitted
 //   sparse                  rows start[tree] to start[tree + 1] - 1 belong to the numbers tree * n_slots + index that
 //                           `rows` lists in ascending order
 // n_parts blocks share a tree; each computes `n_numbers` of its sums.

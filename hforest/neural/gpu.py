@@ -26,8 +26,8 @@ PARTS = 16
 """The most threads among which the trees of an output are divided."""
 
 LOCAL = 8
-"""Rows of pairs are in shared memory if they fit one LOCAL-th of it, so that a multiprocessor runs several
-blocks."""
+"""A block's rows are in shared memory if they take at most 1 / LOCAL of the bytes that a block can have, so
+that a multiprocessor runs several blocks."""
 
 
 class Functions(NamedTuple):
