@@ -68,6 +68,20 @@ def openmp_flags(compiler):
     return None
 
 
+def check_compiler(compiler):
+    """Ends the build, before a minute of translation, if a C file cannot be compiled."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "probe.c")
+        source.write_text("#include <Python.h>\n", encoding="utf-8")
+        try:
+            compiler.compile([str(source)], output_dir=folder)
+        except Exception as error:
+            raise SystemExit(
+                f"hforest: expected a C compiler and the headers of Python, got: {error}; install them, on "
+                "Debian and Ubuntu by apt install gcc python3-dev, on macOS by xcode-select --install"
+            ) from None
+
+
 class Build(build_ext):
     """A build_ext that translates and compiles modules in parallel, and only those whose files have changed.
 
@@ -87,6 +101,7 @@ class Build(build_ext):
             self.build_lib = str(Path(self.build_temp, "lib"))
 
     def build_extensions(self):
+        check_compiler(self.compiler)
         flags = None if OPENMP == "0" else openmp_flags(self.compiler)
         if flags is None and OPENMP == "1":
             raise SystemExit(

@@ -644,3 +644,14 @@ def test_blas_has_one_thread_in_uses_that_end_in_any_order():
         hforest.tabular.fit(x, y, **settings, progress=lambda *_: seen.update(blas_threads()))
         assert seen == {1}
         assert blas_threads() == before
+
+
+def test_a_build_without_a_compiler_ends_at_once():
+    pytest.importorskip("Cython")
+    root = Path(__file__).resolve().parents[1]
+    command = [sys.executable, "setup.py", "-q", "build_ext"]
+    environment = {**os.environ, "CC": "no-such-compiler"}
+    build = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
+    assert build.returncode == 1
+    assert "hforest: expected a C compiler and the headers of Python, got: " in build.stderr
+    assert "apt install gcc python3-dev" in build.stderr

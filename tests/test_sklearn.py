@@ -1276,6 +1276,11 @@ def test_columns_of_a_frame_are_read_by_their_dtypes(name):
     np.testing.assert_array_equal(outputs(back, frame), outputs(model, frame))
     with pytest.raises(ValueError, match="^X, column 'size': expected finite numbers"):
         model.predict(frame.assign(size=np.inf))
+    if takes:
+        with pytest.raises(
+            ValueError, match=r"^X: expected .*, or pass categorical_features=.from_dtype. \("
+        ):
+            small(name).fit(frame.drop(columns="day"), y)
     with pytest.raises(
         TypeError, match="^X, column 'day': expected dates and times without a time zone, got text"
     ):

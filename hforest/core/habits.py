@@ -51,7 +51,7 @@ def no_attribute(owner: str, name: str, obj: object) -> AttributeError:
 
 
 def no_field(record: tuple, name: str) -> Any:
-    """Raises the error above, as the `__getattr__` of named tuples."""
+    """Raises an AttributeError that names the counterpart of an attribute, if there is one."""
     owner = f"{type(record).__module__}.{type(record).__name__}"
     if name.startswith("_"):
         raise AttributeError(f"{owner!r} object has no attribute {name!r}", name=name, obj=record)

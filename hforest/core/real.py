@@ -12,12 +12,14 @@ from .in_place import Windows
 
 __all__ = ["as_given", "fault", "real", "rows_of"]
 
+_WHOLE = ", or convert the whole table by hforest.tabular.numbers"
 _NUMBERED = (
     "number the categories of a column with numpy.unique(column, return_inverse=True)[1], or in pandas "
-    "column.astype('category').cat.codes"
+    f"column.astype('category').cat.codes{_WHOLE}"
 )
 _REMEDIES = {
-    "M": "convert dates to numbers, for example to days: (column - column.min()) / numpy.timedelta64(1, 'D')",
+    "M": "convert dates to numbers, for example to days: (column - column.min()) / numpy.timedelta64(1, 'D')"
+    + _WHOLE,
     "m": "convert durations to numbers, for example to days: column / numpy.timedelta64(1, 'D')",
     "U": _NUMBERED,
     "S": _NUMBERED,

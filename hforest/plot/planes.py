@@ -1,6 +1,6 @@
 """Plots of the decisions of a function of two numbers over a rectangle."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -63,7 +63,7 @@ def regions(
     x: np.ndarray,
     y: np.ndarray | None = None,
     *,
-    class_names: Sequence[str] | None = None,
+    class_names: Collection[str] | None = None,
     resolution: int = 300,
     ax: Axes | None = None,
 ) -> Axes:

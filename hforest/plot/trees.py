@@ -1,6 +1,6 @@
 """A tree as boxes and lines."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -100,8 +100,8 @@ def tree(
     forest: Forest,
     tree: int = 0,
     *,
-    feature_names: Sequence[str] | None = None,
-    class_names: Sequence[str] | None = None,
+    feature_names: Collection[str] | None = None,
+    class_names: Collection[str] | None = None,
     max_depth: int | None = None,
     max_terms: int = 3,
     fontsize: float = 9.0,

@@ -169,6 +169,8 @@ class Estimator(BaseEstimator):
                 raise
             kind = TypeError if isinstance(error, TypeError) else ValueError
             first_line = str(error).partition("\n")[0]
+            if hasattr(X, "columns") and "categorical" in inspect.signature(self._function).parameters:
+                message += ', or pass categorical_features="from_dtype"'
             raise kind(f"{message} (scikit-learn: {first_line})") from None
 
     def _validated_columns(self, X: Any, *y: Any, reset: bool = True, **settings: Any) -> Any:

@@ -1,6 +1,6 @@
 """Trees as text."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,11 @@ _INDENTED = 100  # maximum indentation in levels: the text of a chain would grow
 
 
 def to_text(
-    forest: Forest, tree: int = 0, *, feature_names: Sequence[str] | None = None, max_depth: int | None = None
+    forest: Forest,
+    tree: int = 0,
+    *,
+    feature_names: Collection[str] | None = None,
+    max_depth: int | None = None,
 ) -> str:
     """Returns a tree as indented text, one line per node.
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hforest
+import hforest.sklearn as estimators
 from hforest import classic, co2, hinge, manifold, stats, tabular, tree
 
 x, y = np.zeros((4, 2), np.float32), np.zeros(4, np.int64)
@@ -23,7 +24,10 @@ assert_type(tabular.predict(tabular.fit(x, y, scaling="normal"), x), NDArray[Any
 assert_type(stats.permutation_test(x, y, statistic="auc", draw="bootstrap").p_value, float)
 assert_type(hinge.init(2, 3, 4, kind="fern").thresholds, NDArray[Any])
 assert_type(hforest.show_config("dicts"), dict[str, Any])
+assert_type(tree.to_text(forest, feature_names=np.array(["length", "width"])), str)
+assert_type(estimators.RandomForestClassifier(max_features="log2").fit(x, y).predict(x), NDArray[Any])
 
+estimators.CO2ForestClassifier(max_features="log3")  # type: ignore[arg-type]
 classic.grow(x, y, task="labels")  # type: ignore[arg-type]
 classic.grow(x, y, criterion="mse")  # type: ignore[arg-type]
 classic.grow(x, y, max_features="log2")  # type: ignore[arg-type]
