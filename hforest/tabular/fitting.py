@@ -266,9 +266,11 @@ def fit(
     rows = Rows(transformed(units, numbers), targets(goal)[positive], None if equal else weight[positive])
     encoding, held = None, None
     if mask is not None or bool(np.isnan(rows.x).any()):
-        encoding, rows = fit_encoding(rows, x, mask, task, goal.n_outputs, seed)
+        with one_blas_thread():
+            encoding, rows = fit_encoding(rows, x, mask, task, goal.n_outputs, seed)
     if validation_rows is not None:
-        filled, native = columns(units, encoding, validation_rows[0])
+        with one_blas_thread():
+            filled, native = columns(units, encoding, validation_rows[0])
         held = Rows(filled, targets(validation_rows[1]), None, native)
     n = len(rows.x)
     steps = default_steps(n, batch_size) if steps is None else check.integer("steps", steps, 0, 2**40)

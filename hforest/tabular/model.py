@@ -7,6 +7,7 @@ import numpy as np
 from .. import hinge, tree
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Task
+from ..core.threads import one_blas_thread
 from ..tree import Forest
 from .columns import Columns, check_columns, converted
 from .encoding import Encoding, check_encoding, columns
@@ -268,9 +269,10 @@ def predict(model: Model, x: ArrayLike) -> FloatArray:
     y = np.empty((len(table), len(model.target_center)))
     for first in range(0, len(table), CHUNK):
         part = slice(first, first + CHUNK)
-        rows, native = columns(model.scaling, model.encoding, table[part])
-        with np.errstate(over="ignore", invalid="ignore"):
-            y[part] = sum(_outputs(member, rows, model.task, native) for member in model.members)
+        with one_blas_thread():
+            rows, native = columns(model.scaling, model.encoding, table[part])
+            with np.errstate(over="ignore", invalid="ignore"):
+                y[part] = sum(_outputs(member, rows, model.task, native) for member in model.members)
     y /= len(model.members)
     if model.task == "classification":
         return y

@@ -167,7 +167,8 @@ def partial_fit(
     if state is None:
         state = TrainingState(tuple(map(zeros, model.members)), np.array(0))
     _check_state(state, model)
-    z, native = columns(model.scaling, model.encoding, x)
+    with one_blas_thread():
+        z, native = columns(model.scaling, model.encoding, x)
     rows = recipe.Rows(z, goal, weight, native)
     members, moments = [], []
     for member, before in zip(model.members, state.moments, strict=True):
