@@ -630,7 +630,7 @@ def test_blas_has_one_thread_in_uses_that_end_in_any_order():
         before = blas_threads()
         if before != {2}:
             pytest.skip("this BLAS has no threads")
-        first, second = one_blas_thread(True), one_blas_thread(True)
+        first, second = one_blas_thread(), one_blas_thread()
         for use in (first, second):
             use.__enter__()
             assert blas_threads() == {1}
@@ -655,3 +655,18 @@ def test_a_build_without_a_compiler_ends_at_once():
     assert build.returncode == 1
     assert "hforest: expected a C compiler and the headers of Python, got: " in build.stderr
     assert "apt install gcc python3-dev" in build.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_child_does_not_wait_for_a_lock_of_its_parent():
+    code = """
+import os
+from hforest.core import threads
+with threads._blas_lock:
+    child = os.fork()
+    if child == 0:
+        with threads.one_blas_thread():
+            os._exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

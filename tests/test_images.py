@@ -527,6 +527,9 @@ def test_predictions_refuse(function, model, changes, error, message):
 def test_changed_models_are_refused(model, changes, message):
     with pytest.raises(ValueError, match=message):
         images.predict(model._replace(**changes), X)
+    masked = np.ma.masked_equal(model.class_factor, model.class_factor[0])
+    with pytest.raises(TypeError, match="^model.class_factor: expected .*, got MaskedArray; "):
+        images.predict(model._replace(class_factor=masked), X)
     broken = model.forest._replace(left=model.forest.left + 1000)
     with pytest.raises((ValueError, IndexError), match=r"model\.forest"):
         images.predict(model._replace(forest=broken), X)

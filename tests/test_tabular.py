@@ -883,3 +883,19 @@ def test_steps_on_a_gpu_are_refused(monkeypatch):
         TypeError, match=r"^state\.n_steps: expected a numpy\.ndarray, got a CuPy array; .*asnumpy"
     ):
         tabular.partial_fit(model, x[:3], y[:3], state=there)
+
+
+def test_a_fit_does_not_depend_on_the_threads_of_blas():
+    threadpoolctl = pytest.importorskip("threadpoolctl")
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 20))
+    y = x[:, 0] + x[:, 1] * x[:, 2] > 0
+    x[rng.random(x.shape) < 0.05] = np.nan  # which regressions on other columns fill in
+    models, predictions = [], []
+    for n in (1, 2):
+        with threadpoolctl.threadpool_limits(limits=n, user_api="blas"):
+            models.append(tabular.fit(x, y, n_members=1, n_trees=5, steps=20, validation=0.0, rng=0))
+            predictions.append(tabular.predict(models[0], x))
+    np.testing.assert_array_equal(*predictions)
+    for a, b in zip(models[0].members[0][:5], models[1].members[0][:5], strict=True):
+        np.testing.assert_array_equal(a, b)

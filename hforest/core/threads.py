@@ -13,8 +13,14 @@ import numpy as np
 from .._version import __version__
 from . import check, machine
 
+_blas_lock = threading.Lock()
+_blas_limits: list[Any] = []
+"""Limits of BLAS, one for each `one_blas_thread` that has not ended; only the first is not None."""
+
 
 def _note_main_thread() -> None:
+    global _blas_lock
+    _blas_lock = threading.Lock()  # another thread of the parent may hold that of a child
     ident = threading.main_thread().ident
     assert ident is not None
     machine.set_main_thread(ident)
@@ -77,21 +83,14 @@ def _blas() -> Any:
         return ThreadpoolController()
 
 
-_blas_lock = threading.Lock()
-_blas_limits: list[Any] = []
-"""Limits of BLAS, one for each `one_blas_thread` that has not ended; only the first is not None."""
-
-
 @contextmanager
-def one_blas_thread(wanted: bool) -> Iterator[None]:
-    """Limits BLAS to one thread in the process if this is wanted and threadpoolctl is installed.
+def one_blas_thread() -> Iterator[None]:
+    """Limits BLAS to one thread in the process.
 
-    For loops of products that take microseconds: where other programs run, BLAS waits milliseconds in each
-    until its threads get a processor. Uses at the same time end in any order.
+    For loops of products that take microseconds. Their bits depend on the number of threads, and where other
+    programs run, BLAS waits milliseconds in each until its threads get a processor. Uses at the same time end
+    in any order. Without threadpoolctl nothing is limited.
     """
-    if not wanted:
-        yield
-        return
     with _blas_lock:
         controller = None if _blas_limits else _blas()
         _blas_limits.append(controller and controller.limit(limits=1, user_api="blas"))

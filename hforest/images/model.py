@@ -55,8 +55,10 @@ def check_fields(model: Model) -> None:
         int(model.forest.n_features), "pass the model that fit or load returned, unchanged",
     )  # fmt: skip
     float64 = np.dtype(np.float64)
+    check.same_device(class_factor=model.class_factor)
     check.array("class_factor", model.class_factor, float64, (n_classes,), {})
     if model.scale is not None:
+        check.same_device(scale=model.scale)
         check.array("scale", model.scale, float64, (n_features,), {})
     for name, a, least in (("class_factor", model.class_factor, 0.0), ("scale", model.scale, 1e-300)):
         check.require(

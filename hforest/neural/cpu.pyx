@@ -370,7 +370,8 @@ cdef void _normalise(const double[:, :, ::1] total, Py_ssize_t first, real[:, :,
     # Normalises the rows of trees first, first + 1, ...; a leaf that no sample reaches keeps its row.
     cdef Py_ssize_t m, leaf, k
     cdef double mass
-    for m in prange(total.shape[0], schedule="static", num_threads=hf_threads()):
+    cdef int threads = <int> min(<Py_ssize_t> hf_threads(), total.shape[0])
+    for m in prange(total.shape[0], schedule="static", num_threads=threads):
         for leaf in range(total.shape[2]):
             mass = 0
             for k in range(total.shape[1]):

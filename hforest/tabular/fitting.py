@@ -106,6 +106,7 @@ def _parts(n: int, n_members: int, share: float, rng: np.random.Generator) -> li
     return [np.sort(order[size * (i % n_parts) :][:size]) for i in range(n_members)]
 
 
+@one_blas_thread()
 def fit(
     x: ArrayLike,
     y: ArrayLike,
@@ -290,9 +291,8 @@ def fit(
         check_converged(member)
         return member, going
 
-    few = n <= SIDE_BY_SIDE
-    with one_blas_thread(few), reporting(progress, max(1, n_members * steps), "step") as report:
-        threads = min(get_num_threads(), n_members) if few else 1
+    with reporting(progress, max(1, n_members * steps), "step") as report:
+        threads = min(get_num_threads(), n_members) if n <= SIDE_BY_SIDE else 1
         members = _side_by_side(fitted, n_members, steps, threads, report)
     return Model(task, units, tuple(members), targets.center, targets.scale, encoding, of_table)
 

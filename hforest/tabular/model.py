@@ -7,6 +7,7 @@ import numpy as np
 from .. import hinge, tree
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Task
+from ..core.threads import one_blas_thread
 from ..tree import Forest
 from .columns import Columns, check_columns, converted
 from .encoding import Encoding, check_encoding, columns
@@ -227,6 +228,7 @@ def numbers_of(model: Model, x: ArrayLike) -> ArrayLike:
     return x if model.columns is None else converted("x", model.columns, x)
 
 
+@one_blas_thread()
 def predict(model: Model, x: ArrayLike) -> FloatArray:
     """Returns class probabilities, or predicted targets, of the rows of a table.
 

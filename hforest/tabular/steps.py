@@ -13,7 +13,7 @@ from ..core.threads import one_blas_thread
 from ..hinge import AdamState
 from . import recipe
 from .encoding import columns
-from .fitting import SIDE_BY_SIDE, check_converged
+from .fitting import check_converged
 from .model import FLOAT32, Member, Model, check_model, check_width, forest_outputs, numbers_of, offset_of
 from .training import Batch, Moments, copied, steps, zeros
 
@@ -80,6 +80,7 @@ def _check_state(state: Any, model: Model) -> None:
                     )
 
 
+@one_blas_thread()
 def partial_fit(
     model: Model,
     x: ArrayLike,
@@ -169,13 +170,9 @@ def partial_fit(
     _check_state(state, model)
     z, native = columns(model.scaling, model.encoding, x)
     rows = recipe.Rows(z, goal, weight, native)
-    members, moments, few = [], [], len(z) <= SIDE_BY_SIDE
+    members, moments = [], []
     for member, before in zip(model.members, state.moments, strict=True):
-        with (
-            unchecked(),
-            one_blas_thread(few),
-            np.errstate(over="ignore", invalid="ignore"),
-        ):
+        with unchecked(), np.errstate(over="ignore", invalid="ignore"):
             trained, after = _trained(member, before, rows, model.task, int(state.n_steps), batch_size, lr)
         check_converged(trained)
         members.append(trained)
