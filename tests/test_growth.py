@@ -17,7 +17,7 @@ from fuzz import leaks
 import hforest
 from hforest import classic, co2, growth, manifold, project, tree
 from hforest.core import blocks, check, dispatch, machine, philox
-from hforest.growth import cpu, gpu_builder, gpu_levels
+from hforest.growth import cpu, gpu_builder, gpu_levels, gpu_small
 
 pytestmark = pytest.mark.kernels
 
@@ -1064,9 +1064,19 @@ def test_host_trees_are_those_of_the_cpu(cuda, monkeypatch, dtype, n_outputs, se
     same_bits(cuda(make, x, y, **settings), make(x, y, **settings))
 
 
+@pytest.fixture(params=[0, 600, gpu_small.SMALL])
+def small(request, monkeypatch):
+    """Samples of a node that a block grows to its leaves, at most."""
+    for name in ("host.compiler.SMALL", "hforest.growth.gpu_small.SMALL"):
+        monkeypatch.setattr(name, request.param)
+    return request.param
+
+
 @pytest.mark.parametrize("weights", ["one", "real"])
 def test_host_levels_of_many_nodes_are_those_of_the_cpu(cuda, monkeypatch, dtype, weights):
     # More nodes than one block handles, and more than one block.
+    monkeypatch.setattr("host.compiler.SMALL", 0)
+    monkeypatch.setattr(gpu_small, "SMALL", 0)
     widths, level = [], gpu_levels._level
     monkeypatch.setattr(
         gpu_levels,
@@ -1100,7 +1110,7 @@ def test_host_levels_of_many_nodes_are_those_of_the_cpu(cuda, monkeypatch, dtype
     ],
     ids=lambda settings: "-".join(f"{name}={value}" for name, value in settings.items()) or "plain",
 )
-def test_host_trees_of_large_nodes(cuda, settings):
+def test_host_trees_of_large_nodes(cuda, small, settings):
     """Nodes that blocks share: of more than 256 samples, in several runs, tiles and blocks."""
     settings, rng, n = dict(settings), np.random.default_rng(1), 5000
     x, n_classes = np.round(rng.normal(size=(n, 6)), 2), settings.pop("n_classes", 3)
@@ -1143,7 +1153,7 @@ def launched(monkeypatch):
     ],
     ids=lambda settings: "-".join(f"{name}={value}" for name, value in settings.items()) or "plain",
 )
-def test_host_trees_of_counted_bins(cuda, launched, dtype, settings):
+def test_host_trees_of_counted_bins(cuda, small, launched, dtype, settings):
     """Bins of a byte and whole weights: nodes of several chunks, of one, and of few samples; nothing is sorted."""
     settings = {"n": 9000, "n_classes": 3, "max_bins": 255, "coarse": 30, "weights": "one", **settings}
     n, n_classes, coarse = (settings.pop(name) for name in ("n", "n_classes", "coarse"))
@@ -1158,8 +1168,10 @@ def test_host_trees_of_counted_bins(cuda, launched, dtype, settings):
     settings = {"n_trees": 2, "max_features": 2, "max_depth": 12, **settings}
     settings |= {"n_classes": n_classes, "sample_weight": weight}
     got = cuda(make, x, y, **settings)
-    assert {"count_bins", "score_bins"} <= {*launched} if n > 4096 else "score_bins" in launched
-    assert not {"bin_keys", "count_runs", "scan_small"} & {*launched}
+    assert ("grow_counted" in launched) == (small > 0)
+    assert ("score_bins" in launched) == (n > small)
+    assert "count_bins" in launched or n <= max(small, 4096)
+    assert not {"bin_keys", "count_runs", "scan_small", "grow_small"} & {*launched}
     same_bits(got, make(x, y, **settings))
 
 
@@ -1176,7 +1188,7 @@ def test_host_trees_of_counted_bins(cuda, launched, dtype, settings):
     ],
     ids=lambda settings: "-".join(f"{name}={value}" for name, value in settings.items()),
 )
-def test_host_trees_whose_bins_are_not_counted(cuda, launched, settings):
+def test_host_trees_whose_bins_are_not_counted(cuda, small, launched, settings):
     settings, n, rng = {"n_classes": 3, "max_bins": 255, **settings}, 400, np.random.default_rng(0)
     x, y = rng.normal(size=(n, 3)), rng.integers(0, settings["n_classes"], n, np.int32)
     if settings.pop("missing", False):
@@ -1185,8 +1197,8 @@ def test_host_trees_whose_bins_are_not_counted(cuda, launched, settings):
         y, settings["n_classes"] = rng.normal(size=(n, 1)), None
     settings |= {"n_trees": 2, "max_depth": 3, "sample_weight": np.full(n, settings.pop("weight", 1.0))}
     got = cuda(make, x, y, **settings)
-    assert "bin_keys" in launched
-    assert "score_bins" not in launched
+    assert ("grow_small" if n <= small else "bin_keys") in launched
+    assert not {"score_bins", "grow_counted"} & {*launched}
     same_bits(got, make(x, y, **settings))
 
 

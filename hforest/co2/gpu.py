@@ -213,6 +213,9 @@ class _Stumps(NamedTuple):
     def slots(self, task: Any) -> int:
         return self.columns.slots(task)
 
+    def of_block(self, task: Any, n_nodes: int) -> None:
+        """None: all blocks fit stumps."""
+
     def bytes_a_node(self, task: Any) -> int:
         """Bytes of the workspace of a pending node, beside its keys."""
         return self.columns.bytes_a_node(task) + 64 * self.x.shape[1]

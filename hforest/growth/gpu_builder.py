@@ -152,8 +152,10 @@ class Level(NamedTuple):
     threshold: Array
     gain: Array
     default_left: Array
+    depth: Array
     n_nodes: int
     n_samples: int
+    number: int
 
 
 class Part(NamedTuple):
@@ -168,6 +170,33 @@ class Part(NamedTuple):
     n_large: int
     n_runs: int
     counts_bins: int
+    small: int
+
+
+class Children(NamedTuple):
+    """The nodes of the next level and their samples: a struct of gpu.cu."""
+
+    first: Array
+    count: Any
+    tree: Array
+    key: Array
+    sample: Array
+    sample_weight: Array
+    sum: Array
+    n_trees: int
+    is_whole: int
+
+
+class Small(NamedTuple):
+    """Nodes that blocks grow to their leaves, listed while levels grow: a struct of gpu.cu."""
+
+    first: Array
+    count: Any
+    tree: Array
+    key: Array
+    depth: Array
+    n_nodes: int
+    n_trees: int
 
 
 class Orders(NamedTuple):
@@ -206,6 +235,7 @@ class Words(NamedTuple):
 
     count: Any
     word: Array
+    max_words: int
 
 
 def nothing_kept(xp: ModuleType, n_nodes: int, end: Array, n_entries: int = 0) -> Kept:
@@ -327,6 +357,35 @@ class Columns(NamedTuple):
         return pairs
 
 
+NO_COLUMNS = Columns(None, None, None, None, None, 0, 0, 0, 0, 0)
+"""Of splits on projections."""
+
+
+class Projected(NamedTuple):
+    """Projections of x: a struct of small.cuh."""
+
+    x: Array | None
+    distribution: Array | None
+    groups: Array | None
+    n_features: int
+    density: float
+    zero_probability: float
+
+
+NO_PROJECTED = Projected(None, None, None, 0, 0.0, 0.0)
+"""Of splits on columns."""
+
+
+class OfBlock(NamedTuple):
+    """Candidates of the nodes that a block grows to their leaves, with room for the orders of so many."""
+
+    columns: Columns
+    orders: Orders
+    bits: Bits
+    projected: Projected
+    max_entries: int
+
+
 class Kinds(NamedTuple):
     """Which columns have missing values, and which hold categories."""
 
@@ -367,17 +426,17 @@ class ColumnSource(NamedTuple):
         sampled = self.columns.n_sampled * self.columns.n_bins * (8 * task.n_outputs + 24)
         return 4 * self.columns.n_columns + (0 if self.kinds.categorical is None else sampled)
 
-    def _orders(self, task: Task, part: Part) -> Orders:
+    def _orders(self, task: Task, n_nodes: int) -> Orders:
         xp, c = task.xp, self.columns
         if self.kinds.missing is None:
             return NO_ORDERS._replace(random=int(task.random_thresholds))
         orders = NO_ORDERS._replace(
             kind=_COLUMNS, n_orders=self._n_orders(task), random=int(task.random_thresholds),
-            missing=self.kinds.missing, flipped=xp.zeros(part.n_nodes, np.int32),
+            missing=self.kinds.missing, flipped=xp.zeros(n_nodes, np.int32),
         )  # fmt: skip
         if self.kinds.categorical is None:
             return orders
-        shape = part.n_nodes, c.n_sampled, c.n_bins
+        shape = n_nodes, c.n_sampled, c.n_bins
         return orders._replace(
             categorical=self.kinds.categorical, place=xp.empty(shape, np.int32),
             sorted=xp.empty(shape, np.int32), sums=xp.empty((*shape, task.n_outputs)),
@@ -386,13 +445,16 @@ class ColumnSource(NamedTuple):
 
     def split(self, task: Task, level: Level, part: Part, end: Array) -> tuple[Split, Kept, Words | None]:
         """Splits nodes and returns their sets of categories."""
-        xp, n_nodes, slots, orders = task.xp, part.n_nodes, self.slots(task), self._orders(task, part)
+        xp, n_nodes, slots = task.xp, part.n_nodes, self.slots(task)
+        orders = self._orders(task, n_nodes)
         column, none = xp.empty((n_nodes, slots), np.int32), nothing_kept(xp, 0, end)
         pairs, split = self.columns.split(task, level, part, orders, column, none)
         if not self.kinds.max_words:
             return split, none, None
         words = Words(
-            xp.zeros(level.n_nodes, np.int64), xp.zeros((level.n_nodes, self.kinds.max_words), np.uint32)
+            xp.zeros(level.n_nodes, np.int64),
+            xp.zeros((level.n_nodes, self.kinds.max_words), np.uint32),
+            self.kinds.max_words,
         )
         task.launch(
             "category_words", n_nodes, self.columns, level, part, pairs, split, column, orders,
@@ -400,9 +462,10 @@ class ColumnSource(NamedTuple):
         )  # fmt: skip
         return split, none, words
 
-
-NO_COLUMNS = Columns(None, None, None, None, None, 0, 0, 0, 0, 0)
-"""Of splits on projections."""
+    def of_block(self, task: Task, n_nodes: int) -> OfBlock | None:
+        if self.kinds.categorical is not None:  # the orders of a node take many bytes a bin
+            return None
+        return OfBlock(self.columns, self._orders(task, n_nodes), Bits(0, 0, 32), NO_PROJECTED, 0)
 
 
 # -------------------------------------------------------------------------------------------------- splits
@@ -448,17 +511,25 @@ class Projections(NamedTuple):
         """Bytes of the workspace of a pending node, beside its keys."""
         return 8 * (self.slots(task) + 1) * self.distribution.max_entries
 
+    def _orders(self, task: Task, n_nodes: int) -> Orders:
+        if not task.has_defaults:
+            return NO_ORDERS
+        return NO_ORDERS._replace(
+            kind=_PROJECTIONS, n_orders=self._n_orders(task), random=int(task.random_thresholds),
+            flipped=task.xp.zeros(n_nodes, np.int32),
+        )  # fmt: skip
+
+    def of_block(self, task: Task, n_nodes: int) -> OfBlock:
+        d, bits = self.distribution, Bits(0, 0, 8 * task.real.itemsize)
+        x = Projected(self.x, self.numbers, self.groups, self.x.shape[1], d.density, d.zero_probability)
+        return OfBlock(NO_COLUMNS, self._orders(task, n_nodes), bits, x, d.max_entries)
+
     def split(self, task: Task, level: Level, part: Part, end: Array) -> tuple[Split, Kept, None]:
         """Splits nodes and returns the entries of their projections."""
         xp, n_nodes, slots, max_entries = (
             task.xp, part.n_nodes, self.slots(task), self.distribution.max_entries
         )  # fmt: skip
-        orders = NO_ORDERS
-        if task.has_defaults:
-            orders = orders._replace(
-                kind=_PROJECTIONS, n_orders=self._n_orders(task), random=int(task.random_thresholds),
-                flipped=xp.zeros(n_nodes, np.int32),
-            )  # fmt: skip
+        orders = self._orders(task, n_nodes)
         n_pairs = n_nodes * slots
         entries = Entries(
             xp.empty((n_pairs, max_entries), np.int32), xp.empty((n_pairs, max_entries), np.float32),

@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 
 from hforest import growth, project
+from hforest.growth import gpu_small
 
 from .case import Case, scaled
+from .compiler import SMALL
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "gini": {},
@@ -124,12 +126,14 @@ def cases(dtype: type) -> Iterator[Case]:
                 f"small {name} {'weighted' if weighted else 'equal'}",
                 lambda s=name, w=weighted: _bins(s, 40, w, dtype, 0),
             )
-    for name, weighted in (("two levels", False), ("two levels", True), ("targets", True)):
-        yield Case(  # nodes of more than 256 samples, which blocks share
-            f"large nodes {name} {'weighted' if weighted else 'equal'}",
-            lambda s=name, w=weighted: _bins(s, 700, w, dtype),
-        )
-    yield Case("counted bins", lambda: counted_bins(dtype))
+    for small in (SMALL, gpu_small.SMALL):
+        for name, weighted in (("two levels", False), ("two levels", True), ("targets", True)):
+            yield Case(  # nodes of more than 256 samples, which blocks share
+                f"large nodes {name} {'weighted' if weighted else 'equal'} small {small}",
+                lambda s=name, w=weighted: _bins(s, 700, w, dtype),
+                small=small,
+            )
+        yield Case(f"counted bins small {small}", lambda: counted_bins(dtype), small=small)
     yield Case("windows", lambda: _windows(1, dtype))
     yield Case("windows small", lambda: _windows(0, dtype))
     for name in ("gini", "entropy", "targets", "completely random", "extra targets"):
