@@ -341,83 +341,7 @@ extern "C" __global__ void bin_keys(
     if (e < part.n_samples * slots) bin_key(c, y, level, part, slots, o, bits, column, key, e);
 }
 
-// Returns hforest.core.projections.Distribution, given its numbers (kind, n_features, channels, cyclic, max_entries,
-// n_candidates of groups, then shape, patch_min and patch_max by axis) and its groups.
-__device__ static inline hf_distribution
-distribution_of(const size *numbers, const int *groups, double density, double zero_probability) {
-    hf_distribution a;
-    a.kind = (int)numbers[0];
-    a.n_features = numbers[1];
-    a.channels = numbers[2];
-    a.cyclic = (int)numbers[3];
-    a.max_entries = numbers[4];
-    a.n_candidates = numbers[5];
-    a.groups = groups;
-    a.density = density;
-    a.zero_probability = zero_probability;
-    for (int i = 0; i < HF_AXES; ++i) {
-        a.shape[i] = numbers[6 + i];
-        a.low[i] = numbers[6 + HF_AXES + i];
-        a.high[i] = numbers[6 + 2 * HF_AXES + i];
-    }
-    return a;
-}
-
-// Writes the entries of the projection of a pair.
-__device__ static inline void draw_projection(
-    const hf_distribution &a, const Level &level, const Part &part, size slots, const Orders &o, const Entries &entries,
-    size pair
-) {
-    const hf_candidate own =
-        hf_candidate_of(&a, level.key[part.node[pair / slots]], (uint64_t)(pair % slots / o.n_orders));
-    entries.n_entries[pair] = hf_draw_projection(
-        &a, own, hf_philox(own.key, 0, HF_STREAM_ENTRY), (unsigned *)entries.index + pair * entries.max_entries,
-        entries.weight + pair * entries.max_entries
-    );
-}
-
-// Draws the projections of all pairs. One thread per pair.
-extern "C" __global__ void draw_projections(
-    const size *__restrict__ distribution, const int *__restrict__ groups, double density, double zero_probability,
-    Level level, Part part, size slots, Orders o, Entries entries
-) {
-    const size pair = thread_number();
-    if (pair >= part.n_nodes * slots) return;
-    const hf_distribution a = distribution_of(distribution, groups, density, zero_probability);
-    draw_projection(a, level, part, slots, o, entries, pair);
-}
-
-// Does the work of bin_key for projections of x (n_samples, n_features): values are summed in float64 in the order of
-// the entries and rounded once. Float64 keys have no bits left for the pair. Returns the pair.
-__device__ static inline size value_key(
-    const real *x, size n_features, const Target &y, const Level &level, const Part &part, size slots,
-    const Entries &entries, const Orders &o, const Bits &bits, unsigned long long *__restrict__ key, size e
-) {
-    const Place at = place_of(level, part, slots, e);
-    const real *row = x + at.sample * n_features;
-    const size entry = at.pair * entries.max_entries, end = entry + entries.n_entries[at.pair];
-    double sum = 0;
-    for (size j = entry; j < end; ++j) sum += (double)entries.weight[j] * (double)row[entries.index[j]];
-    uint64_t value = ordered((real)sum);
-    if (sum != sum) {
-        const size number = at.pair % slots;
-        const uint64_t own = level.key[part.node[at.pair / slots]];
-        value = missing_place(o, 0, o.random ? draws_left(own, number) : number % o.n_orders > 0);
-    }
-    key[e] = sizeof(real) == 4 ? packed_key(bits, y, level, at, value) : value;
-    return at.pair;
-}
-
-// Writes the keys of all pairs, and of float64 keys the pairs to pair_of (n_samples * slots,). One thread per key.
-extern "C" __global__ void value_keys(
-    const real *__restrict__ x, size n_features, Target y, Level level, Part part, size slots, Entries entries,
-    Orders o, Bits bits, unsigned long long *__restrict__ key, unsigned *__restrict__ pair_of
-) {
-    const size e = thread_number();
-    if (e >= part.n_samples * slots) return;
-    const size pair = value_key(x, n_features, y, level, part, slots, entries, o, bits, key, e);
-    if (sizeof(real) == 8) pair_of[e] = (unsigned)pair;
-}
+#include "growth/values.cuh"
 
 // -------------------------------------------------------------------------------------------------- splits
 
@@ -534,8 +458,13 @@ extern "C" __global__ void random_splits(
         random_split(y, criterion, limits, level, part, pairs, c, o, column, pair);
 }
 
-// Writes the feature of the projection that node v chose and, unless the projection is one feature, its entries.
-__device__ static inline void keep_projection(const Level &level, const Entries &entries, const Kept &kept, size v, size pair) {
+// Writes the feature of the projection that node a of a part chose and, unless the projection is one feature, its
+// entries.
+__device__ static inline void keep_projection(
+    const Level &level, const Part &part, const Entries &entries, const Kept &kept, const Split &split, size a
+) {
+    const size v = part.node[a], pair = split.chosen[a];
+    if (entries.max_entries == 0 || split.n_left[a] < 0) return;
     const size from = pair * entries.max_entries, count = entries.n_entries[pair];
     if (count == 1 && entries.weight[from] == 1) {
         level.feature[v] = entries.index[from];
@@ -555,8 +484,7 @@ __device__ static inline void keep_projection(const Level &level, const Entries 
 // gets -1 samples on its left. column (n_nodes, slots), IN, for columns.
 __device__ static inline void pick_split(
     const Target &y, size criterion, const Limits &limits, const Level &level, const Part &part, const Pairs &pairs,
-    const Columns &c, const Orders &o, const int *column, const Entries &entries, const Split &split, const Kept &kept,
-    size a
+    const Columns &c, const Orders &o, const int *column, const Split &split, size a
 ) {
     const size slots = pairs.slots, v = part.node[a], n = level.count[v];
     size best = -1;
@@ -571,7 +499,6 @@ __device__ static inline void pick_split(
     split.n_left[a] = n_left;
     level.gain[v] = decrease > 0 ? decrease : 0.0;
     if (c.low) level.feature[v] = column[best];
-    else keep_projection(level, entries, kept, v, best);
     if (!pairs.order && !pairs.sorted) {
         split.greatest[a] = pairs.greatest[best];
         level.threshold[v] = pairs.threshold[best];
@@ -603,7 +530,9 @@ extern "C" __global__ void pick_splits(
     const int *__restrict__ column, Entries entries, Split split, Kept kept
 ) {
     const size a = thread_number();
-    if (a < part.n_nodes) pick_split(y, criterion, limits, level, part, pairs, c, o, column, entries, split, kept, a);
+    if (a >= part.n_nodes) return;
+    pick_split(y, criterion, limits, level, part, pairs, c, o, column, split, a);
+    keep_projection(level, part, entries, kept, split, a);
 }
 
 #include "growth/levels.cuh"

@@ -15,6 +15,27 @@ from ..core.launch import launch, launch_each
 from ..core.projections import Distribution
 from ..core.supervised import Limits
 from .bins import Bins
+from .gpu_structs import (
+    COLUMNS,
+    NO_ENTRIES,
+    NO_ORDERS,
+    NO_PAIRS,
+    NO_PROJECTED,
+    PLAIN,
+    PROJECTIONS,
+    Bits,
+    Entries,
+    Kept,
+    Level,
+    Orders,
+    Pairs,
+    Part,
+    Projected,
+    Split,
+    Target,
+    Words,
+    nothing_kept,
+)
 from .trees import Learned
 
 PACKAGE = Path(__file__).parent
@@ -52,15 +73,6 @@ def tree_keys(xp: ModuleType, seed: int, first: int, n_trees: int) -> Array:
     key = xp.empty(n_trees, np.uint64)
     launch_each(PACKAGE, "tree_keys", np.dtype(np.float64), n_trees, (_signed(seed), first, n_trees, key))
     return key
-
-
-class Target(NamedTuple):
-    """What trees learn, labels or targets: a struct of gpu.cu."""
-
-    labels: Array | None
-    targets: Array | None
-    has_labels: int
-    n_outputs: int
 
 
 class Task(NamedTuple):
@@ -131,172 +143,6 @@ def task_of(learned: Learned, real: np.dtype, splitter: str = "best", has_defaul
     return Task(xp, real, target, learned.criterion, learned.limits, is_random, has_defaults)
 
 
-# ----------------------------------------------------------- structs of gpu.cu, which describes their members
-
-
-class Level(NamedTuple):
-    """Nodes of one depth, of all trees, and their samples."""
-
-    first: Array
-    count: Any
-    tree: Array
-    key: Array
-    root_weight: Array
-    sample: Array
-    sample_weight: Array
-    total: Array
-    mean: Array
-    weight: Array
-    value: Array
-    feature: Array
-    threshold: Array
-    gain: Array
-    default_left: Array
-    depth: Array
-    n_nodes: int
-    n_samples: int
-    number: int
-
-
-class Part(NamedTuple):
-    """Nodes that are pending."""
-
-    node: Array
-    begin: Array
-    large: Array
-    run: Array
-    n_nodes: int
-    n_samples: int
-    n_large: int
-    n_runs: int
-    counts_bins: int
-    small: int
-
-
-class Children(NamedTuple):
-    """The nodes of the next level and their samples: a struct of gpu.cu."""
-
-    first: Array
-    count: Any
-    tree: Array
-    key: Array
-    sample: Array
-    sample_weight: Array
-    sum: Array
-    n_trees: int
-    is_whole: int
-
-
-class Small(NamedTuple):
-    """Nodes that blocks grow to their leaves, listed while levels grow: a struct of gpu.cu."""
-
-    first: Array
-    count: Any
-    tree: Array
-    key: Array
-    depth: Array
-    n_nodes: int
-    n_trees: int
-
-
-class Orders(NamedTuple):
-    """In which orders columns with missing values, and of categories, are scanned: struct of orders.cuh."""
-
-    kind: int
-    n_orders: int
-    random: int
-    missing: Array | None
-    categorical: Array | None
-    place: Array | None
-    sorted: Array | None
-    sums: Array | None
-    weight: Array | None
-    score: Array | None
-    axis: Array | None
-    flipped: Array | None
-
-
-_PLAIN, _COLUMNS, _PROJECTIONS = range(3)
-NO_ORDERS = Orders(_PLAIN, 1, 0, None, None, None, None, None, None, None, None, None)
-
-
-class Kept(NamedTuple):
-    """Entries of the projections of a level's nodes."""
-
-    begin: Array
-    count: Any
-    index: Any
-    factor: Array
-    end: Array | None
-
-
-class Words(NamedTuple):
-    """Sets of categories of a level's nodes: their numbers of words, and (n_nodes, max_words)."""
-
-    count: Any
-    word: Array
-    max_words: int
-
-
-def nothing_kept(xp: ModuleType, n_nodes: int, end: Array, n_entries: int = 0) -> Kept:
-    """Returns no entry for each of the nodes, and room for some."""
-    count, begin = xp.zeros(n_nodes, np.int64), xp.empty(n_nodes, np.int64)
-    return Kept(begin, count, xp.empty(n_entries, np.int32), xp.empty(n_entries, np.float32), end)
-
-
-class Entries(NamedTuple):
-    """The entries of the projections of pairs."""
-
-    index: Any
-    weight: Array | None
-    n_entries: Array | None
-    max_entries: int
-
-
-NO_ENTRIES = Entries(None, None, None, 0)
-"""Of splits on columns."""
-
-
-class Bits(NamedTuple):
-    """Bits of a key: weight and label of its sample, or none, and bin or value."""
-
-    weight: int
-    label: int
-    value: int
-
-
-class Pairs(NamedTuple):
-    """The keys of a part, and the best split of each of its pairs."""
-
-    key: Array | None
-    sorted: Array | None
-    order: Array | None
-    left: Array | None
-    score: Array | None
-    n_right: Array | None
-    greatest: Array | None
-    threshold: Array | None
-    flipped: Array | None
-    slots: int
-    weight_bits: int
-    label_bits: int
-    value_bits: int
-
-
-NO_PAIRS = Pairs(None, None, None, None, None, None, None, None, None, 0, 0, 0, 0)
-"""Where the sides of samples are known."""
-
-
-class Split(NamedTuple):
-    """The splits of the nodes of a part."""
-
-    chosen: Array
-    greatest: Array
-    n_left: Array
-    right: Array
-    tail: Array
-
-
 class Columns(NamedTuple):
     """Candidates that are columns of bins."""
 
@@ -361,28 +207,14 @@ NO_COLUMNS = Columns(None, None, None, None, None, 0, 0, 0, 0, 0)
 """Of splits on projections."""
 
 
-class Projected(NamedTuple):
-    """Projections of x: a struct of small.cuh."""
-
-    x: Array | None
-    distribution: Array | None
-    groups: Array | None
-    n_features: int
-    density: float
-    zero_probability: float
-
-
-NO_PROJECTED = Projected(None, None, None, 0, 0.0, 0.0)
-"""Of splits on columns."""
-
-
 class OfBlock(NamedTuple):
     """Candidates of the nodes that a block grows to their leaves, with room for the orders of so many."""
 
     columns: Columns
     orders: Orders
-    bits: Bits
     projected: Projected
+    value_bits: int
+    """Of keys."""
     max_entries: int
 
 
@@ -431,7 +263,7 @@ class ColumnSource(NamedTuple):
         if self.kinds.missing is None:
             return NO_ORDERS._replace(random=int(task.random_thresholds))
         orders = NO_ORDERS._replace(
-            kind=_COLUMNS, n_orders=self._n_orders(task), random=int(task.random_thresholds),
+            kind=COLUMNS, n_orders=self._n_orders(task), random=int(task.random_thresholds),
             missing=self.kinds.missing, flipped=xp.zeros(n_nodes, np.int32),
         )  # fmt: skip
         if self.kinds.categorical is None:
@@ -465,7 +297,7 @@ class ColumnSource(NamedTuple):
     def of_block(self, task: Task, n_nodes: int) -> OfBlock | None:
         if self.kinds.categorical is not None:  # the orders of a node take many bytes a bin
             return None
-        return OfBlock(self.columns, self._orders(task, n_nodes), Bits(0, 0, 32), NO_PROJECTED, 0)
+        return OfBlock(self.columns, self._orders(task, n_nodes), NO_PROJECTED, 32, 0)
 
 
 # -------------------------------------------------------------------------------------------------- splits
@@ -515,14 +347,14 @@ class Projections(NamedTuple):
         if not task.has_defaults:
             return NO_ORDERS
         return NO_ORDERS._replace(
-            kind=_PROJECTIONS, n_orders=self._n_orders(task), random=int(task.random_thresholds),
+            kind=PROJECTIONS, n_orders=self._n_orders(task), random=int(task.random_thresholds),
             flipped=task.xp.zeros(n_nodes, np.int32),
         )  # fmt: skip
 
     def of_block(self, task: Task, n_nodes: int) -> OfBlock:
-        d, bits = self.distribution, Bits(0, 0, 8 * task.real.itemsize)
+        d = self.distribution
         x = Projected(self.x, self.numbers, self.groups, self.x.shape[1], d.density, d.zero_probability)
-        return OfBlock(NO_COLUMNS, self._orders(task, n_nodes), bits, x, d.max_entries)
+        return OfBlock(NO_COLUMNS, self._orders(task, n_nodes), x, 8 * task.real.itemsize, d.max_entries)
 
     def split(self, task: Task, level: Level, part: Part, end: Array) -> tuple[Split, Kept, None]:
         """Splits nodes and returns the entries of their projections."""
@@ -561,7 +393,7 @@ def _bits(task: Task, orders: Orders, n_pairs: int, packed: int, alone: int) -> 
     Labels and weights are in the keys if they are whole weights and fit.
     """
     bits = Bits(task.weight_bits, (task.n_outputs - 1).bit_length(), packed)
-    plain = task.weight_bits and orders.kind == _PLAIN and not task.random_thresholds
+    plain = task.weight_bits and orders.kind == PLAIN and not task.random_thresholds
     return bits if plain and sum(bits) + n_pairs.bit_length() <= 64 else Bits(0, 0, alone)
 
 

@@ -13,8 +13,9 @@ from ..core.aliases import Array
 from ..core.dispatch import array_module, to_numpy
 from ..core.gpu import cast
 from . import gpu_small
-from .gpu_builder import FEW, LARGE, Children, Kept, Level, Part, Small, Split, Task, tree_keys
+from .gpu_builder import FEW, LARGE, Task, tree_keys
 from .gpu_small import Grown, grow_small, no_small, trimmed
+from .gpu_structs import Children, Kept, Level, Part, Small, Split
 from .trees import Batch
 
 NODES = 1024

@@ -9,23 +9,8 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from ..core.aliases import Array
-from .gpu_builder import (
-    NEAR,
-    NO_ORDERS,
-    NO_PAIRS,
-    Children,
-    Entries,
-    Kept,
-    Level,
-    Orders,
-    Pairs,
-    Part,
-    Small,
-    Split,
-    Task,
-    Words,
-    nothing_kept,
-)
+from .gpu_builder import NEAR, Task
+from .gpu_structs import Kept, Small, Words, nothing_kept
 
 SMALL = 4096
 """Samples of a small node, at most (no more than small.cuh has); 0: there are none."""
@@ -42,16 +27,54 @@ def no_small(xp: ModuleType, room: int, n_trees: int) -> Small:
 
 
 class Rooms(NamedTuple):
-    """Samples, and workspace of blocks: a struct of small.cuh."""
+    """Nodes below small nodes, and workspace of blocks: a struct of small.cuh."""
 
+    first: Array
+    count: Any
+    tree: Array
+    key: Array
+    value: Array
+    feature: Array
+    threshold: Array
+    gain: Array
+    default_left: Array
+    depth: Array
+    total: Array
+    mean: Array
+    weight: Array
+    root_weight: Array | None
     sample: Array | None
     sample_weight: Array | None
+    other_sample: Array | None
+    other_weight: Array | None
+    sum: Array
     mixed: Array
     pending: Array
+    part: Array
     swap: Array
     column: Array
+    score: Array
+    n_right: Array
+    greatest: Array
+    bound: Array
+    flipped: Array
+    left: Array
+    keys: Array
     order: Array
     other: Array
+    chosen: Array
+    split: Array
+    n_left: Array
+    right: Array
+    entry: Array
+    factor: Array
+    n_entries: Array
+    slots: int
+    value_bits: int
+    max_entries: int
+    is_whole: int
+    by_blocks: int
+    is_random: int
 
 
 class Grown(NamedTuple):
@@ -77,30 +100,16 @@ def trimmed(kept: Kept, n_entries: int) -> Kept:
     return kept._replace(index=index, factor=factor)
 
 
-class _Room(NamedTuple):
-    """Arrays of all blocks."""
-
-    level: Level
-    part: Part
-    grown: Children
-    rooms: Rooms
-    orders: Orders
-    pairs: Pairs
-    split: Split
-    entries: Entries
-    kept: Kept
-    words: Words
-
-
-def _room(task: Task, candidates: Any, n: int, n_trees: int) -> _Room:
+def _rooms(task: Task, candidates: Any, n: int, n_trees: int) -> Rooms:
     """Returns room for nodes of n samples in all, before their samples are known."""
     xp, K, slots, is_whole = task.xp, task.n_outputs, candidates.slots(task), int(task.weight_bits > 0)
-    places, half = 2 * n, n // 2
-    pairs, of = half * slots, candidates.of_block(task, half)
+    of, places, pairs = candidates.of_block(task, 0), 2 * n, n // 2 * slots
     n_keys, is_sorted = 0 if task.n_bins else n * slots, not (task.n_bins or task.random_thresholds)
     n_entries, n_draws = pairs if of.max_entries else 0, 0 if is_sorted else pairs
     n_sums = pairs * K if task.random_thresholds or K > NEAR else 0
-    order, unknown = xp.empty(n_keys if is_sorted else 0, np.int64), cast(Any, None)
+
+    def bytes_(n: int) -> Array:
+        return xp.empty(n, np.uint8)
 
     def ints(n: int) -> Array:
         return xp.empty(n, np.int32)
@@ -111,48 +120,38 @@ def _room(task: Task, candidates: Any, n: int, n_trees: int) -> _Room:
     def words(n: int) -> Array:
         return xp.empty(n, np.uint64)
 
-    return _Room(
-        Level(
-            unknown, unknown, unknown, unknown, unknown, unknown, unknown, xp.empty((n, K)),
-            xp.empty((n if task.fit_targets else 0, K)), xp.empty(n), xp.empty((places, K), task.real),
-            ints(places), xp.empty(places), xp.empty(places),
-            xp.zeros(places if task.has_defaults else 0, np.uint8), ints(places), 0, n, 0,
-        ),
-        Part(longs(n), longs(n), longs(n), longs(n), 0, 0, 0, 0, int(task.n_bins > 0), 0),
-        Children(
-            longs(places), longs(places), xp.full(places, n_trees, np.int32), words(places), unknown, unknown,
-            xp.empty((n if is_whole else 0, K), np.uint64), n_trees, is_whole,
-        ),
-        Rooms(
-            None, None, ints(0 if is_whole else n), xp.empty(n, np.uint8),
-            ints(half * of.columns.n_columns), ints(pairs), order, xp.empty_like(order),
-        ),
-        of.orders,
-        NO_PAIRS._replace(
-            key=words(n_keys), order=order if is_sorted else None, left=xp.empty(n_sums), score=words(pairs),
-            n_right=words(pairs), greatest=words(n_draws), threshold=xp.empty(n_draws),
-            flipped=ints(n_draws if task.has_defaults else 0), slots=slots, value_bits=of.bits.value,
-        ),
-        Split(longs(half), words(half), longs(half), xp.empty(n, np.uint8), longs(0)),
-        Entries(
-            ints(n_entries * of.max_entries), xp.empty(n_entries * of.max_entries, np.float32),
-            longs(n_entries), of.max_entries,
-        ),
-        nothing_kept(xp, places if of.max_entries else 0, xp.zeros(1, np.uint64), n * of.max_entries),
-        Words(longs(0), xp.empty(0, np.uint32), 0),
+    return Rooms(
+        first=longs(places), count=longs(places), tree=xp.full(places, n_trees, np.int32), key=words(places),
+        value=xp.empty((places, K), task.real), feature=ints(places), threshold=xp.empty(places),
+        gain=xp.empty(places), default_left=xp.zeros(places if task.has_defaults else 0, np.uint8),
+        depth=ints(places), total=xp.empty((n, K)), mean=xp.empty((n if task.fit_targets else 0, K)),
+        weight=xp.empty(n), root_weight=None, sample=None, sample_weight=None, other_sample=None,
+        other_weight=None, sum=words(n * K if is_whole else 0), mixed=ints(0 if is_whole else n),
+        pending=bytes_(n), part=longs(4 * n), swap=ints(n // 2 * of.columns.n_columns), column=ints(pairs),
+        score=words(pairs), n_right=words(pairs), greatest=words(n_draws), bound=xp.empty(n_draws),
+        flipped=ints(n_draws if task.has_defaults else 0), left=xp.empty(n_sums), keys=words(n_keys),
+        order=longs(n_keys * is_sorted), other=longs(n_keys * is_sorted), chosen=longs(n // 2),
+        split=words(n // 2), n_left=longs(n // 2), right=bytes_(n), entry=ints(n_entries * of.max_entries),
+        factor=xp.empty(n_entries * of.max_entries, np.float32), n_entries=longs(n_entries), slots=slots,
+        value_bits=of.value_bits, max_entries=of.max_entries, is_whole=is_whole,
+        by_blocks=int(task.by_blocks), is_random=int(task.random_thresholds),
     )  # fmt: skip
+
+
+def _kept(xp: ModuleType, max_entries: int, n: int) -> Kept:
+    """Returns room for the entries of the nodes below small nodes."""
+    return nothing_kept(xp, 2 * n if max_entries else 0, xp.zeros(1, np.uint64), n * max_entries)
 
 
 def bytes_a_sample(task: Task, candidates: Any) -> int:
     """Returns the maximum number of bytes per sample that small nodes take, beside their samples."""
-    if candidates.of_block(task, 0) is None or not SMALL:
+    of, n = candidates.of_block(task, 0), 64
+    if of is None or not SMALL:
         return 0
     # Keys take more than counts do, and sums of whole weights more than marks.
-    some, n = task._replace(xp=np, n_bins=0, weight_bits=int(not task.fit_targets)), 64
-    room = _room(some, candidates, n, 0)
-    structs: Any = (*room._replace(orders=NO_ORDERS._replace(flipped=room.orders.flipped)),)
-    arrays = {id(a): a.nbytes for struct in structs for a in struct if hasattr(a, "nbytes")}
-    return -(-sum(arrays.values()) // n)
+    some = task._replace(xp=np, n_bins=0, weight_bits=int(not task.fit_targets))
+    arrays = (*_rooms(some, candidates, n, 0), *_kept(np, of.max_entries, n))
+    return -(-sum(a.nbytes for a in arrays if isinstance(a, np.ndarray)) // n) + 2  # of Orders.flipped
 
 
 def grow_small(
@@ -161,29 +160,26 @@ def grow_small(
 ) -> Grown:  # fmt: skip
     """Returns the nodes below small nodes, in any order. `even` and `odd` have the samples of levels of such
     numbers, and their weights: workspace."""
-    room = _room(task, candidates, len(even[0]), small.n_trees)
-    room = room._replace(
-        level=room.level._replace(root_weight=root_weight),
-        grown=room.grown._replace(sample=odd[0], sample_weight=odd[1]),
-        rooms=room.rooms._replace(sample=even[0], sample_weight=even[1]),
+    xp, n, of = task.xp, len(even[0]), candidates.of_block(task, len(even[0]) // 2)
+    rooms = _rooms(task, candidates, n, small.n_trees)._replace(
+        root_weight=root_weight,
+        sample=even[0],
+        sample_weight=even[1],
+        other_sample=odd[0],
+        other_weight=odd[1],
     )
-    of = candidates.of_block(task, 0)
-    rules = (*task.rules, small, room.level, room.part, room.grown, room.rooms, of.columns, room.orders)
+    arguments, kept = (*task.rules, small, rooms, of.columns, of.orders), _kept(xp, of.max_entries, n)
     if task.n_bins:
-        arguments = (*rules, room.pairs._replace(key=None), room.split, room.kept)
         task.launch_blocks("grow_counted", small.n_nodes, *arguments, n_bytes=task.count_bytes)
     else:
-        task.launch_blocks(
-            "grow_small", small.n_nodes, *rules, of.bits, room.pairs, room.split, of.projected, room.entries,
-            room.kept, room.words, int(task.by_blocks), int(task.random_thresholds),
-        )  # fmt: skip
-    level, grown, kept, end = room.level, room.grown, room.kept, cast(Any, room.kept.end)
-    del room, rules  # the workspace
-    used = task.xp.flatnonzero(grown.tree < small.n_trees)
+        no_words = Words(xp.empty(0, np.int64), xp.empty(0, np.uint32), 0)
+        task.launch_blocks("grow_small", small.n_nodes, *arguments, of.projected, kept, no_words)
+    names = ("first", "depth", "tree", "feature", "threshold", "gain", "default_left", "value")
+    arrays = {name: getattr(rooms, name) for name in names}
+    del rooms, arguments  # the workspace
+    used = xp.flatnonzero(arrays["tree"] < small.n_trees)
+    grown = Grown(**{name: a[used] if len(a) else a for name, a in arrays.items()}, kept=None, words=None)
     if of.max_entries:
-        kept = trimmed(kept._replace(begin=kept.begin[used], count=kept.count[used]), int(end[0]))
-    return Grown(
-        grown.first[used], level.depth[used], grown.tree[used], level.feature[used], level.threshold[used],
-        level.gain[used], level.default_left[used] if task.has_defaults else level.default_left,
-        level.value[used], kept if of.max_entries else None, None,
-    )  # fmt: skip
+        kept = kept._replace(begin=kept.begin[used], count=kept.count[used])
+        grown = grown._replace(kept=trimmed(kept, int(cast(Any, kept.end)[0])))
+    return grown

@@ -8,16 +8,49 @@
 static_assert(BLOCK * NEAR <= 2 * TILE, "sums of threads");
 constexpr size SMALL = 4096; // samples of a small node, at most; as in gpu_levels.py
 
-// Samples and nodes below small nodes, and workspace. n_samples: of all trees.
+// What blocks write: nodes below small nodes, then workspace. n_samples: of all trees.
 struct Rooms {
-    int *sample;                         // (n_samples,) of the levels 0, 2, ..; those of the others are in Children
-    double *sample_weight;               // as sample
-    int *__restrict__ mixed;             // (n_samples,)
-    unsigned char *__restrict__ pending; // (n_samples,)
-    int *__restrict__ swap;              // (n_samples / 2, n_columns)
-    int *__restrict__ column;            // (n_samples / 2, slots)
-    size *order;                         // (n_samples, slots); null: nothing is sorted
-    size *other;                         // as order
+    size *__restrict__ first;                 // (2 n_samples,), and so on, as in Level
+    size *__restrict__ count;
+    int *__restrict__ tree;                   // n_trees before
+    unsigned long long *__restrict__ key;
+    real *__restrict__ value;
+    int *__restrict__ feature;
+    double *__restrict__ threshold;
+    double *__restrict__ gain;
+    unsigned char *__restrict__ default_left; // 0 before
+    int *__restrict__ depth;
+    double *__restrict__ total;               // (n_samples, n_outputs)
+    double *__restrict__ mean;                // (n_samples, n_outputs) of targets
+    double *__restrict__ weight;              // (n_samples,)
+    const double *root_weight;                // (n_trees,); IN
+    int *sample;                              // (n_samples,) of the levels 0, 2, ..; IN
+    double *sample_weight;                    // as sample; IN
+    int *other_sample;                        // (n_samples,) of the levels 1, 3, ..; IN
+    double *other_weight;                     // as other_sample; IN
+    unsigned long long *__restrict__ sum;     // (n_samples, n_outputs) of integer weights
+    int *__restrict__ mixed;                  // (n_samples,) of others
+    unsigned char *__restrict__ pending;      // (n_samples,)
+    size *__restrict__ part;                  // (n_samples, 4): node, begin, large and run of Part
+    int *__restrict__ swap;                   // (n_samples / 2, n_columns)
+    int *__restrict__ column;                 // (n_samples / 2, slots), and so on
+    unsigned long long *__restrict__ score;
+    unsigned long long *__restrict__ n_right;
+    unsigned long long *__restrict__ greatest;
+    double *__restrict__ bound;               // thresholds of pairs
+    int *__restrict__ flipped;
+    double *__restrict__ left;                // (n_samples / 2, slots, n_outputs)
+    unsigned long long *__restrict__ keys;    // (n_samples, slots)
+    size *__restrict__ order;                 // as keys; null: nothing is sorted
+    size *__restrict__ other;                 // as order
+    size *__restrict__ chosen;                // (n_samples / 2,), and so on, as in Split
+    unsigned long long *__restrict__ split;
+    size *__restrict__ n_left;
+    unsigned char *__restrict__ right;        // (n_samples,)
+    int *__restrict__ entry;                  // (n_samples / 2, slots, max_entries)
+    float *__restrict__ factor;               // as entry
+    size *__restrict__ n_entries;             // (n_samples / 2, slots)
+    size slots, value_bits, max_entries, is_whole, by_blocks, is_random;
 };
 
 // Projections of x, as draw_projections and value_keys take them.
@@ -83,19 +116,19 @@ template <typename... P> __device__ static inline void shift(size n, P &...array
     ((array = array ? array + n : array), ...);
 }
 
+// Returns a pointer to element i of an array, or null if there is none.
+template <typename T> __device__ static inline T *at(T *array, size i) { return array ? array + i : array; }
+
 // Grows a small node: all arguments are as in grow_small. COUNTED: bins are counted.
 template <bool COUNTED>
 __device__ static inline void grow_node(
-    const Target &y, size criterion, const Limits &limits, const Small &small, const Level &levels, const Part &parts,
-    const Children &grown, const Rooms &all_rooms, const Columns &c, const Orders &all_orders, const Bits &bits,
-    const Pairs &all_pairs, const Split &splits, const Projected &x, const Entries &all_entries, const Kept &all_kept,
-    const Words &all_words, size by_blocks, size is_random
+    const Target &y, size criterion, const Limits &limits, const Small &small, const Rooms &r, const Columns &c,
+    const Orders &orders, const Projected &x, const Kept &all_kept, const Words &all_words
 ) {
     // In shared memory, as registers would not hold them.
     __shared__ Level level;
     __shared__ Part part;
     __shared__ Children after;
-    __shared__ Rooms rooms;
     __shared__ Orders o;
     __shared__ Pairs pairs;
     __shared__ Split split;
@@ -104,47 +137,54 @@ __device__ static inline void grow_node(
     __shared__ Words words;
     __shared__ size counts[COUNTS * (SMALL / NODES / BLOCK)], tail[SMALL / SIDES];
     __shared__ unsigned long long end[COUNTS];
-    const size K = y.n_outputs, slots = all_pairs.slots, t = threadIdx.x, b = blockIdx.x;
-    const size first = small.first[b], n = small.count[b], half = first / 2;
+    const size K = y.n_outputs, slots = r.slots, t = threadIdx.x, b = blockIdx.x;
+    const size first = small.first[b], n = small.count[b], place = 2 * first, pair = first / 2 * slots;
+    const bool is_whole = COUNTED || r.is_whole;
+    int *const column = r.column + pair;
     const auto enter = [&](size number) {
         const bool odd = number % 2;
         level.number = number;
-        level.sample = odd ? grown.sample : rooms.sample;
-        level.sample_weight = odd ? grown.sample_weight : rooms.sample_weight;
-        after.sample = odd ? rooms.sample : grown.sample;
-        after.sample_weight = odd ? rooms.sample_weight : grown.sample_weight;
+        level.sample = odd ? r.other_sample : r.sample;
+        level.sample_weight = odd ? r.other_weight : r.sample_weight;
+        after.sample = odd ? r.sample : r.other_sample;
+        after.sample_weight = odd ? r.sample_weight : r.other_weight;
     };
     if (t == 0) {
-        level = levels, part = parts, after = grown, rooms = all_rooms, o = all_orders, pairs = all_pairs;
-        split = splits, entries = all_entries, kept = all_kept, words = all_words;
-        part.small = part.n_nodes = part.n_large = 0;
-        level.n_nodes = 1;
-        grown.first[2 * first] = first;
-        grown.count[2 * first] = n;
-        grown.tree[2 * first] = small.tree[b];
-        grown.key[2 * first] = small.key[b];
-        level.first = grown.first, level.count = grown.count, level.tree = grown.tree, level.key = grown.key;
-        shift(2 * first, level.first, level.count, level.tree, level.key, level.feature, level.threshold, level.gain);
-        shift(2 * first, level.default_left, level.depth, kept.begin, kept.count, words.count);
-        shift(2 * first * K, level.value);
-        shift(2 * first * words.max_words, words.word);
-        shift(2 * first + 1, after.first, after.count, after.tree, after.key);
-        shift(first, level.weight, part.node, part.begin, part.large, part.run, rooms.mixed, rooms.pending, split.right);
-        shift(first * K, level.total, level.mean, after.sum);
-        shift(first * slots, pairs.key, rooms.order, rooms.other);
-        shift(half, split.chosen, split.greatest, split.n_left, o.flipped);
-        shift(half * c.n_columns, rooms.swap);
-        shift(half * slots, rooms.column, pairs.score, pairs.n_right, pairs.greatest, pairs.threshold, pairs.flipped);
-        shift(half * slots, entries.n_entries);
-        shift(half * slots * K, pairs.left);
-        shift(half * slots * entries.max_entries, entries.index, entries.weight);
-        split.tail = tail;
-        pairs.order = rooms.order;
+        r.first[place] = first;
+        r.count[place] = n;
+        r.tree[place] = small.tree[b];
+        r.key[place] = small.key[b];
+        level = {
+            r.first + place, r.count + place, r.tree + place, r.key + place, r.root_weight, 0, 0, r.total + first * K,
+            at(r.mean, first * K), r.weight + first, r.value + place * K, r.feature + place, r.threshold + place,
+            r.gain + place, at(r.default_left, place), r.depth + place, 1, n, 0
+        };
+        after = {
+            r.first + place + 1, r.count + place + 1, r.tree + place + 1, r.key + place + 1, 0, 0, at(r.sum, first * K),
+            small.n_trees, r.is_whole
+        };
+        size *const list = r.part + 4 * first;
+        part = {list, list + n, list + 2 * n, list + 3 * n, 0, 0, 0, 0, COUNTED, 0};
+        pairs = {
+            at(r.keys, first * slots), 0, at(r.order, first * slots), at(r.left, pair * K), r.score + pair,
+            r.n_right + pair, at(r.greatest, pair), at(r.bound, pair), at(r.flipped, pair), slots, 0, 0, r.value_bits
+        };
+        split = {r.chosen + first / 2, r.split + first / 2, r.n_left + first / 2, r.right + first, tail};
+        entries = {
+            at(r.entry, pair * r.max_entries), at(r.factor, pair * r.max_entries), at(r.n_entries, pair), r.max_entries
+        };
+        o = orders, kept = all_kept, words = all_words;
+        o.flipped = at(o.flipped, first / 2);
+        shift(place, kept.begin, kept.count, words.count);
+        shift(place * words.max_words, words.word);
         enter(small.depth[b]);
     }
     __syncthreads();
-    unsigned long long *const key = (unsigned long long *)pairs.key;
-    if (after.is_whole) {
+    unsigned long long *const key = at(r.keys, first * slots);
+    size *const order = at(r.order, first * slots);
+    int *const mixed = at(r.mixed, first), *const swap = at(r.swap, first / 2 * c.n_columns);
+    unsigned char *const pending = r.pending + first;
+    if (is_whole) {
         for (size k = t; k < K; k += BLOCK) after.sum[k] = 0;
         __syncthreads();
         for (size i = first + t; i < first + n; i += BLOCK)
@@ -152,41 +192,41 @@ __device__ static inline void grow_node(
     }
     for (;;) {
         __syncthreads();
-        if (!after.is_whole) {
-            for (size v = t; v < level.n_nodes; v += BLOCK) rooms.mixed[v] = 0;
+        if (!is_whole) {
+            for (size v = t; v < level.n_nodes; v += BLOCK) mixed[v] = 0;
             __syncthreads();
-            for (size i = 0; by_blocks && i < (level.n_nodes == 1 ? 1 : 2 * part.n_large); ++i) {
+            for (size i = 0; r.by_blocks && i < (level.n_nodes == 1 ? 1 : 2 * part.n_large); ++i) {
                 const size v = level.n_nodes == 1 ? 0 : 2 * part.large[i / 2] + i % 2;
-                if (level.count[v] > LARGE) sum_up_large(y, level, v, rooms.mixed);
+                if (level.count[v] > LARGE) sum_up_large(y, level, v, mixed);
             }
-            for (size i = t; i < level.n_nodes * K; i += BLOCK) sum_up_one(y, level, i, by_blocks, rooms.mixed);
+            for (size i = t; i < level.n_nodes * K; i += BLOCK) sum_up_one(y, level, i, r.by_blocks, mixed);
             __syncthreads();
         }
         const size n_tiles = (level.n_nodes + NODES * BLOCK - 1) / (NODES * BLOCK);
         for (size tile = 0; tile < n_tiles; ++tile)
-            settle_tile(y, limits, level, after.is_whole, part, after.sum, rooms.mixed, rooms.pending, counts, tile);
+            settle_tile(y, limits, level, is_whole, part, after.sum, mixed, pending, counts, tile);
         __syncthreads();
         for (size tile = 0; tile < n_tiles; ++tile)
-            list_tile(level, rooms.pending, counts, part, small, end, tile);
+            list_tile(level, pending, counts, part, small, end, tile);
         __syncthreads();
         if (end[0] == 0) return;
         if (t == 0) part.n_nodes = end[0], part.n_samples = end[1], part.n_large = end[2], part.n_runs = end[3];
         __syncthreads();
         const size n_pairs = part.n_nodes * slots;
-        if (after.is_whole)
+        if (is_whole)
             for (size i = t; i < 2 * part.n_nodes * K; i += BLOCK) after.sum[i] = 0;
         if (c.low) {
             for (size l = 0; l < part.n_large; ++l)
-                draw_columns_of(c, level, part, o, rooms.swap, rooms.column, part.large[l], t, BLOCK);
+                draw_columns_of(c, level, part, o, swap, column, part.large[l], t, BLOCK);
             for (size a = t; a < part.n_nodes; a += BLOCK)
-                draw_columns_of(c, level, part, o, rooms.swap, rooms.column, a, 0, 1);
+                draw_columns_of(c, level, part, o, swap, column, a, 0, 1);
         }
         if constexpr (COUNTED) {
             __syncthreads();
             for (size i = 0; i < part.n_large * slots; ++i)
-                score_pair(y, criterion, limits, level, part, pairs, c, rooms.column, 0, i / slots, i % slots);
+                score_pair(y, criterion, limits, level, part, pairs, c, column, 0, i / slots, i % slots);
             for (size a = 0; a < part.n_nodes; ++a)
-                compare_node(y, criterion, limits, level, part, pairs, c, rooms.column, a);
+                compare_node(y, criterion, limits, level, part, pairs, c, column, a);
         } else {
             for (size pair = t; pair < n_pairs; pair += BLOCK) {
                 pairs.score[pair] = pairs.n_right[pair] = 0;
@@ -196,33 +236,34 @@ __device__ static inline void grow_node(
             }
             __syncthreads();
             for (size e = t; e < part.n_samples * slots; e += BLOCK) {
-                if (c.low) bin_key(c, y, level, part, slots, o, bits, rooms.column, key, e);
-                else value_key(x.x, x.n_features, y, level, part, slots, entries, o, bits, key, e);
+                if (c.low) bin_key(c, y, level, part, slots, o, {0, 0, r.value_bits}, column, key, e);
+                else value_key(x.x, x.n_features, y, level, part, slots, entries, o, {0, 0, r.value_bits}, key, e);
             }
             __syncthreads();
-            if (is_random) {
+            if (r.is_random) {
                 for (size pair = t; pair < n_pairs; pair += BLOCK)
-                    random_split(y, criterion, limits, level, part, pairs, c, o, rooms.column, pair);
+                    random_split(y, criterion, limits, level, part, pairs, c, o, column, pair);
             } else {
                 const size n_threads = n_pairs < BLOCK ? n_pairs : BLOCK;
-                sort_keys(part, key, slots, rooms.order, rooms.other);
+                sort_keys(part, key, slots, order, at(r.other, first * slots));
                 double *sums = K <= NEAR ? *tiles() + t * NEAR : pairs.left + t * K;
                 if (t < n_threads)
-                    scan_pairs(y, criterion, limits, level, part, pairs, by_blocks ? LARGE : n, t, n_threads, sums);
+                    scan_pairs(y, criterion, limits, level, part, pairs, r.by_blocks ? LARGE : n, t, n_threads, sums);
                 __syncthreads();
-                for (size i = 0; by_blocks && i < part.n_large * slots; ++i)
+                for (size i = 0; r.by_blocks && i < part.n_large * slots; ++i)
                     scan_pair(y, criterion, limits, level, part, pairs, i / slots, i % slots);
             }
         }
         __syncthreads();
         for (size a = t; a < part.n_nodes; a += BLOCK) {
-            pick_split(y, criterion, limits, level, part, pairs, c, o, rooms.column, entries, split, kept, a);
+            pick_split(y, criterion, limits, level, part, pairs, c, o, column, split, a);
+            keep_projection(level, part, entries, kept, split, a);
             if (words.max_words)
-                words_of(c, level, part, pairs, split, rooms.column, o, words.max_words, words.word, words.count, a);
+                words_of(c, level, part, pairs, split, column, o, words.max_words, words.word, words.count, a);
         }
         __syncthreads();
         for (size from = 0; from < part.n_samples; from += SIDES)
-            sides_of(level, part, pairs, c, o, rooms.column, split, from / SIDES);
+            sides_of(level, part, pairs, c, o, column, split, from / SIDES);
         __syncthreads();
         for (size from = 0; from < part.n_samples; from += SIDES) {
             move_tile(y, level, part, split, after, from / SIDES);
@@ -243,22 +284,16 @@ __device__ static inline void grow_node(
 
 // Grows small nodes whose bins are counted. One block per node, with the `block_memory` of score_bins.
 extern "C" __global__ void __launch_bounds__(BLOCK, 4) grow_counted(
-    Target y, size criterion, Limits limits, Small small, Level levels, Part parts, Children grown, Rooms rooms,
-    Columns c, Orders o, Pairs pairs, Split split, Kept kept
+    Target y, size criterion, Limits limits, Small small, Rooms rooms, Columns c, Orders o
 ) {
-    grow_node<true>(
-        y, criterion, limits, small, levels, parts, grown, rooms, c, o, {0, 0, 0}, pairs, split, {}, {}, kept, {}, 0, 0
-    );
+    grow_node<true>(y, criterion, limits, small, rooms, c, o, {}, {}, {});
 }
 
-// Grows small nodes by keys of bins, or of projections if columns have no bins. One block per node.
-extern "C" __global__ void __launch_bounds__(BLOCK, 4) grow_small(
-    Target y, size criterion, Limits limits, Small small, Level levels, Part parts, Children grown, Rooms rooms,
-    Columns c, Orders o, Bits bits, Pairs pairs, Split split, Projected x, Entries entries, Kept kept, Words words,
-    size by_blocks, size is_random
+// Grows small nodes by keys of bins, or of projections if columns have no bins. One block per node. kept and words
+// (2 n_samples,), OUT.
+extern "C" __global__ void __launch_bounds__(BLOCK, 3) grow_small(
+    Target y, size criterion, Limits limits, Small small, Rooms rooms, Columns c, Orders o, Projected x, Kept kept,
+    Words words
 ) {
-    grow_node<false>(
-        y, criterion, limits, small, levels, parts, grown, rooms, c, o, bits, pairs, split, x, entries, kept, words,
-        by_blocks, is_random
-    );
+    grow_node<false>(y, criterion, limits, small, rooms, c, o, x, kept, words);
 }
