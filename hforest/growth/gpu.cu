@@ -252,8 +252,8 @@ __device__ static inline bool varies(const Columns &c, size column, const int *s
 // have no threshold; they are left out if draws or orders depend on it. This is node a of the part. Thread `lane` of
 // `lanes` calls it: all of a block for a large node, else a single thread.
 __device__ static inline void draw_columns_of(
-    const Columns &c, const Level &level, const Part &part, const Orders &o, int *swap, int *column, size a, size lane,
-    size lanes
+    const Columns &c, const Level &level, const Part &part, const Orders &o, int *__restrict__ swap,
+    int *__restrict__ column, size a, size lane, size lanes
 ) {
     const bool by_block = lanes > 1;
     const size v = part.node[a], slots = c.n_sampled * o.n_orders, n = level.count[v];
@@ -287,9 +287,10 @@ __device__ static inline void draw_columns_of(
 extern "C" __global__ void draw_columns(
     Columns c, Level level, Part part, Orders o, int *__restrict__ swap, int *__restrict__ column
 ) {
-    const size l = blockIdx.x, a = thread_number() - part.n_large * blockDim.x;
-    if (l < part.n_large) draw_columns_of(c, level, part, o, swap, column, part.large[l], threadIdx.x, blockDim.x);
-    else if (a < part.n_nodes) draw_columns_of(c, level, part, o, swap, column, a, 0, 1);
+    const bool by_block = (size)blockIdx.x < part.n_large;
+    const size lanes = by_block ? blockDim.x : 1, lane = by_block ? threadIdx.x : 0;
+    const size a = by_block ? part.large[blockIdx.x] : thread_number() - part.n_large * blockDim.x;
+    if (a < part.n_nodes) draw_columns_of(c, level, part, o, swap, column, a, lane, lanes);
 }
 
 // A key of a part: its pair, its sample, and the position of the sample in the level.

@@ -57,7 +57,8 @@ __device__ static inline bool draws_left(uint64_t key, size number) {
 // Writes the places of the categories of sampled column i of a part if it is categorical, and removes the slots that it
 // does not need from `column` (n_nodes, n_sampled * count), IN and OUT.
 __device__ static inline void order_column(
-    const Target &y, const Columns &c, const Level &level, const Part &part, const Orders &o, int *column, size i
+    const Target &y, const Columns &c, const Level &level, const Part &part, const Orders &o, int *__restrict__ column,
+    size i
 ) {
     const size n_sampled = c.n_sampled, n_outputs = y.n_outputs;
     const size a = i / n_sampled, v = part.node[a], first = level.first[v], last = first + level.count[v];
