@@ -1064,7 +1064,7 @@ def test_host_trees_are_those_of_the_cpu(cuda, monkeypatch, dtype, n_outputs, se
     same_bits(cuda(make, x, y, **settings), make(x, y, **settings))
 
 
-@pytest.fixture(params=[0, 600, gpu_small.SMALL])
+@pytest.fixture(params=[0, 100, gpu_small.SMALL])
 def small(request, monkeypatch):
     """Samples of a node that a block grows to its leaves, at most."""
     for name in ("host.compiler.SMALL", "hforest.growth.gpu_small.SMALL"):

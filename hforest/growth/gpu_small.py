@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from ..core.aliases import Array
-from .gpu_builder import NEAR, Task
+from .gpu_builder import LARGE, NEAR, Task
 from .gpu_structs import Kept, Small, Words, nothing_kept
 
-SMALL = 4096
-"""Samples of a small node, at most (no more than small.cuh has); 0: there are none."""
+SMALL = LARGE
+"""Samples of a small node, at most (no more than LARGE); 0: there are none."""
 
 _LITTLE = 1 << 20
 """Bytes of the room for entries of a level that are not given back."""
@@ -73,7 +73,6 @@ class Rooms(NamedTuple):
     value_bits: int
     max_entries: int
     is_whole: int
-    by_blocks: int
     is_random: int
 
 
@@ -134,7 +133,7 @@ def _rooms(task: Task, candidates: Any, n: int, n_trees: int) -> Rooms:
         split=words(n // 2), n_left=longs(n // 2), right=bytes_(n), entry=ints(n_entries * of.max_entries),
         factor=xp.empty(n_entries * of.max_entries, np.float32), n_entries=longs(n_entries), slots=slots,
         value_bits=of.value_bits, max_entries=of.max_entries, is_whole=is_whole,
-        by_blocks=int(task.by_blocks), is_random=int(task.random_thresholds),
+        is_random=int(task.random_thresholds),
     )  # fmt: skip
 
 

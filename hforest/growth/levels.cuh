@@ -20,7 +20,7 @@ extern "C" __global__ void sum_whole(Target y, Level level, unsigned long long *
 
 // Does the work of sum_up for the large node v. All threads of a block call it.
 __device__ static inline void sum_up_large(const Target &y, const Level &level, size v, int *mixed) {
-    Tile *tile = tiles();
+    __shared__ double tile[2][TILE];
     const size K = y.n_outputs, first = level.first[v], n = level.count[v], one = level.sample[first];
     const int width = (int)K + 1, t = (int)threadIdx.x, adders = (width + 31) / 32 * 32;
     const int rows = TILE / width < ROWS ? TILE / width : ROWS;

@@ -11,7 +11,7 @@
 
 constexpr size RUN = 32;   // samples of a large pair that one thread scans
 constexpr int NEAR = 17;   // sums per thread in shared memory; odd, to use different banks; also in gpu_builder.py
-constexpr int TILE = 2048; // sums of a tile of scan_large and sum_up, and
+constexpr int TILE = 2560; // sums of a tile of scan_large and sum_up, and
 constexpr int ROWS = 1024; // samples of it, at most
 
 // Writes the score of the threshold after n_left samples of node v, and returns whether it is allowed as a split.
@@ -52,14 +52,6 @@ __device__ static inline double add_key(const Pairs &pairs, uint64_t key, double
 __device__ static inline double *sums_of_thread(size n, double *far) {
     __shared__ double near[BLOCK * NEAR];
     return n <= NEAR ? near + threadIdx.x * NEAR : far;
-}
-
-typedef double Tile[TILE];
-
-// Returns two tiles in shared memory.
-__device__ static inline Tile *tiles() {
-    __shared__ Tile tile[2];
-    return tile;
 }
 
 // start (n_runs * slots, n_classes), OUT: sums of the runs of large pairs. One thread per run.
@@ -156,12 +148,14 @@ extern "C" __global__ void first_best(
 }
 
 // Writes the best split of the pairs whose nodes have at most `most` samples. This is the work of `thread`, whose pairs
-// are n_threads apart; sums (n_outputs,), workspace.
+// are n_threads apart.
 __device__ static inline void scan_pairs(
     const Target &y, size criterion, const Limits &limits, const Level &level, const Part &part, const Pairs &pairs,
-    size most, size thread, size n_threads, double *sums
+    size most, size thread, size n_threads
 ) {
     const size K = y.n_outputs, slots = pairs.slots;
+    if (thread >= n_threads) return;
+    double *sums = sums_of_thread(K, pairs.left + thread * K);
     for (size pair = thread; pair < part.n_nodes * slots; pair += n_threads) {
         const size a = pair / slots, v = part.node[a], first = level.first[v], n = level.count[v];
         if (n > most) continue;
@@ -195,9 +189,7 @@ __device__ static inline void scan_pairs(
 extern "C" __global__ void scan_small(
     Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs, size most, size n_threads
 ) {
-    const size thread = thread_number(), K = y.n_outputs;
-    double *sums = sums_of_thread(K, pairs.left + thread * K);
-    if (thread < n_threads) scan_pairs(y, criterion, limits, level, part, pairs, most, thread, n_threads, sums);
+    scan_pairs(y, criterion, limits, level, part, pairs, most, thread_number(), n_threads);
 }
 
 // Replaces n numbers, `width` apart, by their running sums in index order, which start with `sum`; returns the last.
@@ -225,17 +217,14 @@ __device__ static inline void write_terms(const Target &y, const Level &level, s
     out[K] = w;
 }
 
-// Writes the best split of a pair of large node l. The first warps of the block sum a tile, one thread per sum, while
+// Writes the best split of the large pairs. One block per pair: its first warps sum a tile, one thread per sum, while
 // the others load the next tile; then all threads score the tile's thresholds.
-__device__ static inline void scan_pair(
-    const Target &y, size criterion, const Limits &limits, const Level &level, const Part &part, const Pairs &pairs,
-    size l, size slot
-) {
-    Tile *tile = tiles();
+extern "C" __global__ void scan_large(Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs) {
+    __shared__ double tile[2][TILE];
     __shared__ unsigned char differs[2][ROWS];
     __shared__ double best[BLOCK];
     __shared__ size place[BLOCK];
-    const size slots = pairs.slots, K = y.n_outputs, a = part.large[l];
+    const size slots = pairs.slots, K = y.n_outputs, a = part.large[blockIdx.x / slots], slot = blockIdx.x % slots;
     const size v = part.node[a], first = level.first[v], n = level.count[v], start = part.begin[a] * slots + slot * n;
     const size *order = pairs.order + start;
     const int width = (int)K + 1, t = (int)threadIdx.x, adders = (width + 31) / 32 * 32;
@@ -282,9 +271,4 @@ __device__ static inline void scan_pair(
     const size pair = a * slots + slot;
     pairs.score[pair] = ordered(top);
     pairs.n_right[pair] = n - found;
-}
-
-// Writes the best split of the large pairs. One block per pair.
-extern "C" __global__ void scan_large(Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs) {
-    scan_pair(y, criterion, limits, level, part, pairs, blockIdx.x / pairs.slots, blockIdx.x % pairs.slots);
 }

@@ -1,12 +1,10 @@
-// Small nodes: one block grows each to its leaves, level by level, with the functions of the kernels of a level. Arrays
-// have room for all small nodes. A node whose n samples begin at position f of the level has
+// Small nodes: one block grows each to its leaves, level by level, with the functions of the kernels of a level. A small
+// node has at most LARGE samples. So no thread adds up more in order, and one tile has the nodes of a level, or their
+// samples. Arrays have room for all small nodes. A node whose n samples begin at position f of the level has
 //
 //     2 n places from 2 f on      for all nodes below it, level by level: at most 2 n - 1, empty places among them
 //     n from f on                 for the nodes of a level, for pending nodes, and for samples
 //     n / 2 from f / 2 on         for pending nodes, which have at least two samples each
-
-static_assert(BLOCK * NEAR <= 2 * TILE, "sums of threads");
-constexpr size SMALL = 4096; // samples of a small node, at most; as in gpu_levels.py
 
 // What blocks write: nodes below small nodes, then workspace. n_samples: of all trees.
 struct Rooms {
@@ -50,7 +48,7 @@ struct Rooms {
     int *__restrict__ entry;                  // (n_samples / 2, slots, max_entries)
     float *__restrict__ factor;               // as entry
     size *__restrict__ n_entries;             // (n_samples / 2, slots)
-    size slots, value_bits, max_entries, is_whole, by_blocks, is_random;
+    size slots, value_bits, max_entries, is_whole, is_random;
 };
 
 // Projections of x, as draw_projections and value_keys take them.
@@ -135,7 +133,8 @@ __device__ static inline void grow_node(
     __shared__ Entries entries;
     __shared__ Kept kept;
     __shared__ Words words;
-    __shared__ size counts[COUNTS * (SMALL / NODES / BLOCK)], tail[SMALL / SIDES];
+    static_assert(LARGE <= NODES * BLOCK && LARGE <= SIDES, "tiles");
+    __shared__ size counts[COUNTS], tail;
     __shared__ unsigned long long end[COUNTS];
     const size K = y.n_outputs, slots = r.slots, t = threadIdx.x, b = blockIdx.x;
     const size first = small.first[b], n = small.count[b], place = 2 * first, pair = first / 2 * slots;
@@ -169,7 +168,7 @@ __device__ static inline void grow_node(
             at(r.keys, first * slots), 0, at(r.order, first * slots), at(r.left, pair * K), r.score + pair,
             r.n_right + pair, at(r.greatest, pair), at(r.bound, pair), at(r.flipped, pair), slots, 0, 0, r.value_bits
         };
-        split = {r.chosen + first / 2, r.split + first / 2, r.n_left + first / 2, r.right + first, tail};
+        split = {r.chosen + first / 2, r.split + first / 2, r.n_left + first / 2, r.right + first, &tail};
         entries = {
             at(r.entry, pair * r.max_entries), at(r.factor, pair * r.max_entries), at(r.n_entries, pair), r.max_entries
         };
@@ -195,19 +194,12 @@ __device__ static inline void grow_node(
         if (!is_whole) {
             for (size v = t; v < level.n_nodes; v += BLOCK) mixed[v] = 0;
             __syncthreads();
-            for (size i = 0; r.by_blocks && i < (level.n_nodes == 1 ? 1 : 2 * part.n_large); ++i) {
-                const size v = level.n_nodes == 1 ? 0 : 2 * part.large[i / 2] + i % 2;
-                if (level.count[v] > LARGE) sum_up_large(y, level, v, mixed);
-            }
-            for (size i = t; i < level.n_nodes * K; i += BLOCK) sum_up_one(y, level, i, r.by_blocks, mixed);
+            for (size i = t; i < level.n_nodes * K; i += BLOCK) sum_up_one(y, level, i, false, mixed);
             __syncthreads();
         }
-        const size n_tiles = (level.n_nodes + NODES * BLOCK - 1) / (NODES * BLOCK);
-        for (size tile = 0; tile < n_tiles; ++tile)
-            settle_tile(y, limits, level, is_whole, part, after.sum, mixed, pending, counts, tile);
+        settle_tile(y, limits, level, is_whole, part, after.sum, mixed, pending, counts, 0);
         __syncthreads();
-        for (size tile = 0; tile < n_tiles; ++tile)
-            list_tile(level, pending, counts, part, small, end, tile);
+        list_tile(level, pending, counts, part, small, end, 0);
         __syncthreads();
         if (end[0] == 0) return;
         if (t == 0) part.n_nodes = end[0], part.n_samples = end[1], part.n_large = end[2], part.n_runs = end[3];
@@ -216,7 +208,7 @@ __device__ static inline void grow_node(
         if (is_whole)
             for (size i = t; i < 2 * part.n_nodes * K; i += BLOCK) after.sum[i] = 0;
         if (c.low) {
-            for (size l = 0; l < part.n_large; ++l)
+            for (size l = 0; COUNTED && l < part.n_large; ++l)
                 draw_columns_of(c, level, part, o, swap, column, part.large[l], t, BLOCK);
             for (size a = t; a < part.n_nodes; a += BLOCK)
                 draw_columns_of(c, level, part, o, swap, column, a, 0, 1);
@@ -246,12 +238,7 @@ __device__ static inline void grow_node(
             } else {
                 const size n_threads = n_pairs < BLOCK ? n_pairs : BLOCK;
                 sort_keys(part, key, slots, order, at(r.other, first * slots));
-                double *sums = K <= NEAR ? *tiles() + t * NEAR : pairs.left + t * K;
-                if (t < n_threads)
-                    scan_pairs(y, criterion, limits, level, part, pairs, r.by_blocks ? LARGE : n, t, n_threads, sums);
-                __syncthreads();
-                for (size i = 0; r.by_blocks && i < part.n_large * slots; ++i)
-                    scan_pair(y, criterion, limits, level, part, pairs, i / slots, i % slots);
+                scan_pairs(y, criterion, limits, level, part, pairs, n, t, n_threads);
             }
         }
         __syncthreads();
@@ -262,13 +249,10 @@ __device__ static inline void grow_node(
                 words_of(c, level, part, pairs, split, column, o, words.max_words, words.word, words.count, a);
         }
         __syncthreads();
-        for (size from = 0; from < part.n_samples; from += SIDES)
-            sides_of(level, part, pairs, c, o, column, split, from / SIDES);
+        sides_of(level, part, pairs, c, o, column, split, 0);
         __syncthreads();
-        for (size from = 0; from < part.n_samples; from += SIDES) {
-            move_tile(y, level, part, split, after, from / SIDES);
-            __syncthreads();
-        }
+        move_tile(y, level, part, split, after, 0);
+        __syncthreads();
         if (t == 0) {
             const size n_places = level.n_nodes;
             shift(n_places, level.first, level.count, level.tree, level.key, level.feature, level.threshold, level.gain);
@@ -291,7 +275,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK, 4) grow_counted(
 
 // Grows small nodes by keys of bins, or of projections if columns have no bins. One block per node. kept and words
 // (2 n_samples,), OUT.
-extern "C" __global__ void __launch_bounds__(BLOCK, 3) grow_small(
+extern "C" __global__ void __launch_bounds__(BLOCK, 4) grow_small(
     Target y, size criterion, Limits limits, Small small, Rooms rooms, Columns c, Orders o, Projected x, Kept kept,
     Words words
 ) {
