@@ -187,7 +187,7 @@ def test_launches_and_waits_of_a_level_depend_on_nothing(
     x, there = x[:250], there[:250]
     samples = x if projected else growth.samples(x)
     counts(1, 1)
-    assert (counts(5, 2) == counts(1, 9)).all()
+    assert (counts(5, 2) == counts(5, 9)).all()
 
 
 @pytest.mark.parametrize("settings", [{"max_features": 2}, {"max_features": 30}, {"splitter": "random"}])

@@ -67,6 +67,14 @@ def counted_bins(dtype: type) -> dict[str, np.ndarray]:
     return growth.grow(growth.encode(x), y, 1, **settings)._asdict()
 
 
+def small_nodes(dtype: type) -> dict[str, np.ndarray]:
+    """Nodes of hundreds of samples, and of few, each of which a block grows to its leaves."""
+    x = np.random.default_rng(6).normal(size=(400, 3)).astype(dtype)
+    y = (x[:, 0] + x[:, 1] > x[:, 2]).astype(np.int32)
+    settings = {"n_classes": 2, "max_features": 2, "rng": 1}
+    return growth.grow(growth.encode(x), y, 3, **settings)._asdict()
+
+
 def _windows(scale: float, dtype: type) -> dict[str, np.ndarray]:
     x = scaled(np.random.default_rng(0).integers(0, 9, (6, 12)), scale, dtype)
     base = (np.arange(6)[:, None] * 12 + np.arange(4)).ravel()
@@ -133,6 +141,7 @@ def cases(dtype: type) -> Iterator[Case]:
                 lambda s=name, w=weighted: _bins(s, 700, w, dtype),
                 small=small,
             )
+        yield Case(f"nodes small {small}", lambda: small_nodes(dtype), small=small)
         yield Case(f"counted bins small {small}", lambda: counted_bins(dtype), small=small)
     yield Case("windows", lambda: _windows(1, dtype))
     yield Case("windows small", lambda: _windows(0, dtype))
