@@ -284,9 +284,7 @@ class ColumnSource(NamedTuple):
         if not self.kinds.max_words:
             return split, none, None
         words = Words(
-            xp.zeros(level.n_nodes, np.int64),
-            xp.zeros((level.n_nodes, self.kinds.max_words), np.uint32),
-            self.kinds.max_words,
+            xp.zeros(level.n_nodes, np.int64), xp.zeros((level.n_nodes, self.kinds.max_words), np.uint32)
         )
         task.launch(
             "category_words", n_nodes, self.columns, level, part, pairs, split, column, orders,
@@ -295,7 +293,7 @@ class ColumnSource(NamedTuple):
         return split, none, words
 
     def of_block(self, task: Task, n_nodes: int) -> OfBlock | None:
-        if self.kinds.categorical is not None:  # the orders of a node take many bytes a bin
+        if self.kinds.categorical is not None:  # the orders of categories take many bytes a node
             return None
         return OfBlock(self.columns, self._orders(task, n_nodes), NO_PROJECTED, 32, 0)
 

@@ -171,8 +171,7 @@ def grow_small(
     if task.n_bins:
         task.launch_blocks("grow_counted", small.n_nodes, *arguments, n_bytes=task.count_bytes)
     else:
-        no_words = Words(xp.empty(0, np.int64), xp.empty(0, np.uint32), 0)
-        task.launch_blocks("grow_small", small.n_nodes, *arguments, of.projected, kept, no_words)
+        task.launch_blocks("grow_small", small.n_nodes, *arguments, of.projected, kept)
     names = ("first", "depth", "tree", "feature", "threshold", "gain", "default_left", "value")
     arrays = {name: getattr(rooms, name) for name in names}
     del rooms, arguments  # the workspace

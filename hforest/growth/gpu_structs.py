@@ -118,7 +118,6 @@ class Words(NamedTuple):
 
     count: Any
     word: Array
-    max_words: int
 
 
 def nothing_kept(xp: ModuleType, n_nodes: int, end: Array, n_entries: int = 0) -> Kept:

@@ -60,13 +60,6 @@ struct Projected {
     double density, zero_probability;
 };
 
-// Sets of categories of nodes, as category_words takes them.
-struct Words {
-    size *__restrict__ count;
-    unsigned *__restrict__ word;
-    size max_words;
-};
-
 // Returns the number of times that a run of one key doubles until it has n.
 __device__ static inline int doublings(size n) {
     int rounds = 0;
@@ -121,7 +114,7 @@ template <typename T> __device__ static inline T *at(T *array, size i) { return 
 template <bool COUNTED>
 __device__ static inline void grow_node(
     const Target &y, size criterion, const Limits &limits, const Small &small, const Rooms &r, const Columns &c,
-    const Orders &orders, const Projected &x, const Kept &all_kept, const Words &all_words
+    const Orders &orders, const Projected &x, const Kept &all_kept
 ) {
     // In shared memory, as registers would not hold them.
     __shared__ Level level;
@@ -132,7 +125,6 @@ __device__ static inline void grow_node(
     __shared__ Split split;
     __shared__ Entries entries;
     __shared__ Kept kept;
-    __shared__ Words words;
     static_assert(LARGE <= NODES * BLOCK && LARGE <= SIDES, "tiles");
     __shared__ size counts[COUNTS], tail;
     __shared__ unsigned long long end[COUNTS];
@@ -172,10 +164,9 @@ __device__ static inline void grow_node(
         entries = {
             at(r.entry, pair * r.max_entries), at(r.factor, pair * r.max_entries), at(r.n_entries, pair), r.max_entries
         };
-        o = orders, kept = all_kept, words = all_words;
+        o = orders, kept = all_kept;
         o.flipped = at(o.flipped, first / 2);
-        shift(place, kept.begin, kept.count, words.count);
-        shift(place * words.max_words, words.word);
+        shift(place, kept.begin, kept.count);
         enter(small.depth[b]);
     }
     __syncthreads();
@@ -245,8 +236,6 @@ __device__ static inline void grow_node(
         for (size a = t; a < part.n_nodes; a += BLOCK) {
             pick_split(y, criterion, limits, level, part, pairs, c, o, column, split, a);
             keep_projection(level, part, entries, kept, split, a);
-            if (words.max_words)
-                words_of(c, level, part, pairs, split, column, o, words.max_words, words.word, words.count, a);
         }
         __syncthreads();
         sides_of(level, part, pairs, c, o, column, split, 0);
@@ -256,9 +245,8 @@ __device__ static inline void grow_node(
         if (t == 0) {
             const size n_places = level.n_nodes;
             shift(n_places, level.first, level.count, level.tree, level.key, level.feature, level.threshold, level.gain);
-            shift(n_places, level.default_left, level.depth, kept.begin, kept.count, words.count);
+            shift(n_places, level.default_left, level.depth, kept.begin, kept.count);
             shift(n_places * K, level.value);
-            shift(n_places * words.max_words, words.word);
             level.n_nodes = 2 * part.n_nodes;
             shift(level.n_nodes, after.first, after.count, after.tree, after.key);
             enter(level.number + 1);
@@ -270,14 +258,13 @@ __device__ static inline void grow_node(
 extern "C" __global__ void __launch_bounds__(BLOCK, 4) grow_counted(
     Target y, size criterion, Limits limits, Small small, Rooms rooms, Columns c, Orders o
 ) {
-    grow_node<true>(y, criterion, limits, small, rooms, c, o, {}, {}, {});
+    grow_node<true>(y, criterion, limits, small, rooms, c, o, {}, {});
 }
 
-// Grows small nodes by keys of bins, or of projections if columns have no bins. One block per node. kept and words
+// Grows small nodes by keys of bins, or of projections if columns have no bins. One block per node. kept
 // (2 n_samples,), OUT.
 extern "C" __global__ void __launch_bounds__(BLOCK, 4) grow_small(
-    Target y, size criterion, Limits limits, Small small, Rooms rooms, Columns c, Orders o, Projected x, Kept kept,
-    Words words
+    Target y, size criterion, Limits limits, Small small, Rooms rooms, Columns c, Orders o, Projected x, Kept kept
 ) {
-    grow_node<false>(y, criterion, limits, small, rooms, c, o, x, kept, words);
+    grow_node<false>(y, criterion, limits, small, rooms, c, o, x, kept);
 }
