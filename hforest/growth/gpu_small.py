@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from ..core.aliases import Array
-from .gpu_builder import LARGE, NEAR, Task
+from .gpu_builder import NEAR, Task
 from .gpu_structs import Kept, Small, Words, nothing_kept
 
-SMALL = LARGE
-"""Samples of a small node, at most (no more than LARGE); 0: there are none."""
+SMALL = 512
+"""Samples of a small node, at most (no more than small.cuh has); 0: there are none."""
 
 _LITTLE = 1 << 20
 """Bytes of the room for entries of a level that are not given back."""

@@ -1,10 +1,12 @@
-// Small nodes: one block grows each to its leaves, level by level, with the functions of the kernels of a level. A small
-// node has at most LARGE samples. So no thread adds up more in order, and one tile has the nodes of a level, or their
-// samples. Arrays have room for all small nodes. A node whose n samples begin at position f of the level has
+// Small nodes: one block grows each to its leaves, level by level, with the functions of the kernels of a level. A tile
+// has all nodes of a level, or their samples, and a thread adds up those of a pair. Arrays have room for all small nodes.
+// A node whose n samples begin at position f of the level has
 //
 //     2 n places from 2 f on      for all nodes below it, level by level: at most 2 n - 1, empty places among them
 //     n from f on                 for the nodes of a level, for pending nodes, and for samples
 //     n / 2 from f / 2 on         for pending nodes, which have at least two samples each
+
+constexpr size SMALL = 1024; // samples of a small node, at most; gpu_small.py has no more
 
 // What blocks write: nodes below small nodes, then workspace. n_samples: of all trees.
 struct Rooms {
@@ -125,7 +127,7 @@ __device__ static inline void grow_node(
     __shared__ Split split;
     __shared__ Entries entries;
     __shared__ Kept kept;
-    static_assert(LARGE <= NODES * BLOCK && LARGE <= SIDES, "tiles");
+    static_assert(SMALL <= NODES * BLOCK && SMALL <= SIDES && SMALL <= CHUNK, "tiles");
     __shared__ size counts[COUNTS], tail;
     __shared__ unsigned long long end[COUNTS];
     const size K = y.n_outputs, slots = r.slots, t = threadIdx.x, b = blockIdx.x;
@@ -199,7 +201,7 @@ __device__ static inline void grow_node(
         if (is_whole)
             for (size i = t; i < 2 * part.n_nodes * K; i += BLOCK) after.sum[i] = 0;
         if (c.low) {
-            for (size l = 0; COUNTED && l < part.n_large; ++l)
+            for (size l = 0; l < part.n_large; ++l)
                 draw_columns_of(c, level, part, o, swap, column, part.large[l], t, BLOCK);
             for (size a = t; a < part.n_nodes; a += BLOCK)
                 draw_columns_of(c, level, part, o, swap, column, a, 0, 1);
