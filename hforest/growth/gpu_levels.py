@@ -212,7 +212,7 @@ def _collect(
         return xp.concatenate([getattr(grown, name) for grown in levels])
 
     tree = joined("tree")
-    order = xp.lexsort(xp.stack([joined("first"), joined("depth").astype(np.int64), tree.astype(np.int64)]))
+    order = xp.lexsort(xp.stack([joined("first"), joined("depth"), tree]))
     starts = to_numpy(xp.searchsorted(tree[order], xp.arange(n_trees + 1, dtype=np.int32))).astype(np.int64)
     order = order[: starts[-1]]  # behind it are places without a node
     of_tree, feature = tree[order], joined("feature")[order]
