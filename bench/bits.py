@@ -22,7 +22,7 @@ from hforest.core import machine
 
 
 def parts() -> Iterator[Callable[[Task], Results]]:
-    """The functions of_<subject> of bits_*.py."""
+    """Returns the functions of_<subject> of bits_*.py."""
     for path in sorted(Path(__file__).parent.glob("bits_*.py")):
         module = importlib.import_module(path.stem)
         yield from (part for name, part in vars(module).items() if name.startswith("of_"))
@@ -41,8 +41,12 @@ def results() -> Results:
 def main() -> int:
     """Prints or compares the lines."""
     parser = argparse.ArgumentParser(description="Hashes of results, to show that a change keeps every bit.")
-    parser.add_argument("--paths", nargs="*", default=list(machine.simd_paths()), help="vector paths (all)")
-    parser.add_argument("--compare", metavar="FILE", help="lines printed before: print what differs")
+    parser.add_argument(
+        "--paths", nargs="*", default=list(machine.simd_paths()), help="vector paths (default: all)"
+    )
+    parser.add_argument(
+        "--compare", metavar="FILE", help="output of an earlier run: print the lines that differ"
+    )
     options = parser.parse_args()
     before: dict[str, str] = {}
     if options.compare:

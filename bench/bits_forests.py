@@ -49,7 +49,7 @@ PAPER: Any = {"nu": 10.0, "lr": 0.01, "standardize": False, "bootstrap": True, "
 
 
 def of_grown_forests(task: Task) -> Results:
-    """Forests of all kinds, for both tasks and three kinds of weights."""
+    """Yields forests of all kinds, for both tasks and three kinds of weights."""
     x = task.x
     shape: Any = {"shape": (3, 4), "patch_max": 3}
     for kind, y in (("classification", task.labels), ("regression", task.targets)):
@@ -80,7 +80,7 @@ def of_grown_forests(task: Task) -> Results:
 
 
 def of_tables(task: Task) -> Results:
-    """Forests on tables with missing values, categories and implicit zeros."""
+    """Yields forests on tables with missing values, categories and implicit zeros."""
     rng = np.random.default_rng(1)
     x, y = task.x.copy(), task.labels
     x[:, 5] = rng.integers(0, 20, 500)
@@ -110,7 +110,7 @@ def _memory_map(x: np.ndarray) -> np.ndarray:
 
 
 def of_samples(task: Task) -> Results:
-    """Forests on samples of every layout, grown and applied."""
+    """Yields forests on samples of every layout, grown and applied."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
     from row_comms import run as run_workers  # type: ignore[import-not-found]
 
@@ -166,7 +166,7 @@ def of_samples(task: Task) -> Results:
 
 
 def of_applied_forests(task: Task) -> Results:
-    """Results of functions that take a grown forest."""
+    """Yields results of functions that take a grown forest."""
     x, y = task.x, task.labels
     forest = classic.grow(x, y, 20, rng=7)
     counts = growth.bootstrap_counts(500, 20, rng=7)
@@ -186,7 +186,7 @@ def of_applied_forests(task: Task) -> Results:
 
 
 def of_co2(task: Task) -> Results:
-    """Stumps, surrogates and the search of settings."""
+    """Yields stumps, surrogates and the search of settings."""
     dtype, y = task.x.dtype, task.labels
     x = np.concatenate([task.x, -np.ones((500, 1), dtype)], axis=1)
     w, zeros, ones = np.zeros(13, dtype), np.zeros(3, dtype), np.ones(3, dtype)
@@ -208,7 +208,7 @@ def of_co2(task: Task) -> Results:
 
 
 def of_cascade(task: Task) -> Results:
-    """Cascades and scanners."""
+    """Yields cascades and scanners."""
     x, y = task.x, task.labels
     growers = [partial(classic.grow, n_trees=5), partial(classic.grow_random, n_trees=5)]
     grown = cascade.grow(x, y, growers, rng=0)
@@ -221,7 +221,7 @@ def of_cascade(task: Task) -> Results:
 
 
 def of_parts(task: Task) -> Results:
-    """Projections, splits, simulations, optimisers and layers."""
+    """Yields projections, splits, simulations, optimisers and layers."""
     x, y = task.x, task.labels
     distributions = {
         "axis": project.axis_distribution(12),
@@ -258,7 +258,7 @@ def of_parts(task: Task) -> Results:
 
 
 def digits() -> Results:
-    """Forests and networks on the digits that the package contains."""
+    """Yields forests and networks on the digits that the package contains."""
     data = demo.load_digits()
     x, y = data.x_train, data.y_train
     yield "digits exact", digest(classic.grow(x, y, 10, rng=0))

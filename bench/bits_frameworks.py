@@ -79,7 +79,7 @@ def tensor_results(key: str, y: Any, tensors: Iterable[tuple[str, Any]]) -> Resu
 
 
 def of_torch(task: Task) -> Results:
-    """Functions, layers and optimisers of PyTorch, with its own operations on one thread."""
+    """Yields functions, layers and optimisers of PyTorch, with its own operations on one thread."""
     if not installed("torch"):
         return
     import torch
@@ -93,7 +93,7 @@ def of_torch(task: Task) -> Results:
 
 
 def torch_functions(task: Task) -> Results:
-    """Every kind, margin and aggregate, dense and sparse."""
+    """Yields every kind, margin and aggregate, dense and sparse."""
     import torch
 
     names = ("x", "thresholds", "vectors", "weights")
@@ -152,7 +152,7 @@ def projections(task: Task, kind: Any, aggregate: Aggregate) -> Any:
 
 
 def torch_layers(task: Task) -> Results:
-    """Forests as layers: outputs, gradients, starts, repair and maps."""
+    """Yields forests as layers: outputs, gradients, starts, repair and maps."""
     import torch
 
     import hforest.torch as ht
@@ -190,7 +190,7 @@ def torch_layers(task: Task) -> Results:
 
 
 def torch_convolutions(task: Task) -> Results:
-    """Layers on windows of 1 to 3 axes."""
+    """Yields layers on windows of 1 to 3 axes."""
     import torch
 
     import hforest.torch as ht
@@ -213,7 +213,7 @@ def torch_convolutions(task: Task) -> Results:
 
 
 def torch_soft_layers(task: Task) -> Results:
-    """The neural head, and the norm of features."""
+    """Yields the neural head, and the norm of features."""
     import torch
 
     import hforest.torch as ht
@@ -256,7 +256,7 @@ def trained(task: Task, kind: str, form: str, aggregate: str = "sum") -> tuple[A
 
 
 def torch_steps(task: Task) -> Results:
-    """RowAdam's steps in all forms of gradients."""
+    """Yields RowAdam's steps in all forms of gradients."""
     for kind in KINDS:
         for form in ("dense", "sparse", "fused"):
             for aggregate in ("sum", "mean"):
@@ -268,7 +268,7 @@ def torch_steps(task: Task) -> Results:
 
 
 def torch_states(task: Task) -> Results:
-    """Layers that load states of HingeTreeForTorch."""
+    """Yields layers that load states of HingeTreeForTorch."""
     import torch
 
     import hforest.torch as ht
@@ -298,7 +298,7 @@ def torch_states(task: Task) -> Results:
 
 
 def of_jax(task: Task) -> Results:
-    """Functions of JAX and their gradients, called at once and compiled."""
+    """Yields functions of JAX and their gradients, called at once and compiled."""
     if not installed("jax"):
         return
     import jax
@@ -313,7 +313,7 @@ def of_jax(task: Task) -> Results:
 
 
 def jax_functions(task: Task) -> Results:
-    """Every kind, margin and aggregate that JAX has, and neural forests."""
+    """Yields every kind, margin and aggregate that JAX has, and neural forests."""
     import jax
 
     import hforest.jax as hj

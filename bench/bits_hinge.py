@@ -44,14 +44,14 @@ def traverse(case: Case, x: np.ndarray, p: Arrays) -> hinge.Route:
 
 
 def forward(case: Case, x: np.ndarray, p: Arrays, aggregate: Aggregate) -> np.ndarray:
-    """Outputs."""
+    """Returns outputs."""
     return hinge.forward(x, *p, **_words(case), aggregate=aggregate)
 
 
 def forward_with_route(
     case: Case, x: np.ndarray, p: Arrays, aggregate: Aggregate
 ) -> tuple[np.ndarray, hinge.Route]:
-    """Outputs and the route."""
+    """Returns outputs and the route."""
     return hinge.forward_with_route(x, *p, **_words(case), aggregate=aggregate)
 
 
@@ -76,12 +76,12 @@ def adam_step(
 
 
 def median_thresholds(case: Case, x: np.ndarray, features: np.ndarray) -> np.ndarray:
-    """Thresholds at medians of samples."""
+    """Returns thresholds at medians of samples."""
     return hinge.median_thresholds(x, features, kind=case.kind)
 
 
 def from_oblique_forest(*arguments: Any, **settings: Any) -> Any:
-    """Kernel, parameters and intercept."""
+    """Returns kernel, parameters and intercept."""
     parameters, intercept, kernel = hinge.from_forest(*arguments, kernel=True, **settings)
     return kernel, parameters, intercept
 
@@ -126,7 +126,7 @@ class Problem(NamedTuple):
 
 
 def parameters(case: Case, n_features: int, dtype: Any, n_trees: int, depth: int, *outputs: int) -> Arrays:
-    """Thresholds, columns or vectors, and weights of a start."""
+    """Returns thresholds, columns or vectors, and weights of a start."""
     t, f, w = init(case, n_trees, depth, n_features, outputs, dtype=dtype, rng=1)
     if case.margin == "column":
         return t, f, w
@@ -134,7 +134,7 @@ def parameters(case: Case, n_features: int, dtype: Any, n_trees: int, depth: int
 
 
 def problems(x: np.ndarray) -> Iterator[Problem]:
-    """Forests of both kinds and all margins on samples (500, 12), and on images."""
+    """Yields forests of both kinds and all margins on samples (500, 12), and on images."""
     dtype = x.dtype
     # Margins of 0, equal margins; thresholds that all samples or none pass.
     whole = np.round(2 * x[:101])
@@ -183,7 +183,7 @@ def of_hinge(task: Task) -> Results:
 
 
 def of_steps(task: Task) -> Results:
-    """Fused steps of Adam, before and after the missed steps of all rows."""
+    """Yields fused steps of Adam, before and after the missed steps of all rows."""
     for kind in KINDS:
         case = Case(kind)
         for word, sizes in (("", (20, 6, 3)), (" deep", (3, 11)), (" matrix outputs", (5, 3, 2, 3))):
@@ -201,7 +201,7 @@ def of_steps(task: Task) -> Results:
 
 
 def of_leaf_maps(task: Task) -> Results:
-    """Functions of routes: rows, counts and paths of leaves, outputs, fitted weights."""
+    """Yields functions of routes: rows, counts and paths of leaves, outputs, fitted weights."""
     x = task.x
     for kind in KINDS:
         case, key = Case(kind), f"hinge {kind} leaves"

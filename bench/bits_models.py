@@ -55,7 +55,7 @@ TABLE: Any = {"n_members": 2, "n_trees": 4, "depth": 4, "n_projections": 9, "ste
 
 
 def of_models(task: Task) -> Results:
-    """Models of tables: fitted, applied, and trained further."""
+    """Yields models of tables: fitted, applied, and trained further."""
     x, weight = task.x, task.weights["real"]
     settings: dict[str, Any] = {
         "": {},
@@ -100,7 +100,7 @@ def arrays_of(state: Any, but: str = "seconds") -> list[Any]:
 
 
 def of_networks(task: Task) -> Results:
-    """Networks of demo with both kinds, first layers and optimisers."""
+    """Yields networks of demo with both kinds, first layers and optimisers."""
     words: dict[str, Any] = {
         "columns": {"lr_half_life": 10},
         "kernels": {"n_kernels": 3},
@@ -122,7 +122,7 @@ def archive(path: Path) -> list[Any]:
 
 
 def of_files(task: Task) -> Results:
-    """Files that every saver writes, and results of the models read from them."""
+    """Yields files that every saver writes, and results of the models read from them."""
     x, y = task.x, task.labels
     missing = np.where(x > 2, np.nan, x)
     missing[:, 5] = np.arange(500) % 7
@@ -171,7 +171,7 @@ def of_files(task: Task) -> Results:
 
 
 def torch_files(task: Task) -> Results:
-    """Layers and RowAdam that continue from a file of PyTorch."""
+    """Yields layers and RowAdam that continue from a file of PyTorch."""
     if not installed("torch"):
         return
     import torch

@@ -3,11 +3,11 @@
     python bench/cascades.py [--data DIR] [--trees 50] [--levels 2] [--threads 1] [--repeats 1] [--json FILE]
 
 The published level: four random and four completely random forests, 3 folds, class vectors of the folds
-beside the input. scikit-learn's random forests are bootstrapped, its ExtraTrees sample one feature and a
-random threshold at a node. All grow the same number of levels. Before times are compared, accuracies on the
-test samples must be similar. A time includes growing the cascade and classifying the test samples, and is the
-minimum of --repeats taken in turn. The data are the digits that are built in, and with --data DIR, which
-holds letter.npz, the 16 000 samples of letter.
+beside the input. scikit-learn's random forests are bootstrapped; its ExtraTrees sample one feature and a
+random threshold per node. All libraries grow the same number of levels. Before times are compared, accuracies
+on the test samples must be similar. A time is that of growing the cascade and of classifying the test
+samples, the minimum of --repeats taken in turn. The data are the built-in digits and, with --data DIR that
+holds letter.npz, the 16 000 training samples of letter.
 
 With --json, an existing file keeps rows with other data, numbers of trees, levels and threads.
 """
@@ -31,7 +31,7 @@ FOLDS = 3
 
 
 def load(name: str, folder: Path | None) -> tuple[Any, Any, Any, Any]:
-    """Training and test samples."""
+    """Returns training and test samples."""
     if name == "letter":
         assert folder is not None
         file = np.load(folder / "letter.npz")
@@ -77,7 +77,7 @@ def with_sklearn(data: Any, n_trees: int, n_levels: int, threads: int) -> float:
 
 
 def with_deep_forest(data: Any, n_trees: int, n_levels: int, threads: int) -> float:
-    """The deep-forest package (21) with its defaults but for the numbers of trees, forests and levels."""
+    """Returns the same for deep-forest (21): its defaults except numbers of trees, forests and levels."""
     from deepforest import CascadeForestClassifier
 
     x, y, x_test, y_test = data
@@ -131,7 +131,7 @@ def compare(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Run the command."""
+    """Runs the command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

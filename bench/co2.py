@@ -2,13 +2,12 @@
 
     python bench/co2.py [--shapes n,F,K,batch ...] [--threads 1] [--data DIR] [--json FILE]
 
-A step gathers `batch` of n rows at random, multiplies them with w, takes losses, adds up the slopes and moves
-w and theta; NumPy does the same on the same batches, and its surrogate must agree before anything is timed.
-The floor of a step is the time to read its rows at the measured copy rate. Flops are two per number in a
-product, and two more if the sample moves w. "start" is the choice of the split from q sampled features of a
-node of n samples without ties; beside it is a tree's root of scikit-learn, if installed. hforest also reads
-the rows once more, for the first surrogate. With --data DIR, which holds mnist.npz, MNIST's root is timed
-too, and trees are grown on it.
+A step gathers `batch` of n rows at random, multiplies them by w, computes losses, sums the slopes, and
+updates w and theta. NumPy does the same on the same batches; its surrogate must agree before anything is
+timed. The floor of a step is the time to read its rows at the measured copy rate. "start" is the choice of a
+split among q sampled features, in a node of n samples without ties. Beside it is the root of a tree of
+scikit-learn, if installed; hforest reads the rows once more, for the first surrogate. With --data DIR that
+holds mnist.npz, the bench also measures the root of MNIST, and grows trees on it.
 """
 
 import argparse
@@ -33,7 +32,7 @@ LR, NU, MOMENTUM = 0.01, 10.0, 0.9
 
 
 def one_round(x: Any, y: Any, w: Any, n_classes: int, batch: int, tau: int, **more: Any) -> None:
-    """A round of `tau` epochs."""
+    """Runs one round of `tau` epochs."""
     co2.fit_stump(
         x, y, w, nu=NU, lr=LR, max_rounds=1, n_classes=n_classes, rng=0,
         stump=StumpSettings(tau=tau, batch_size=batch, momentum=MOMENTUM, min_steps=1, patience=1000), **more,
@@ -41,7 +40,7 @@ def one_round(x: Any, y: Any, w: Any, n_classes: int, batch: int, tau: int, **mo
 
 
 def problem(shape: tuple[int, ...]) -> tuple[Any, ...]:
-    """Classes around random centres, numbers in [0, 1], the constant last; a univariate start."""
+    """Returns classes around random centres in [0, 1], the constant last, and a univariate start."""
     n, n_features, n_classes, _ = shape
     rng = np.random.default_rng(0)
     y = rng.integers(0, n_classes, n, np.int32)
@@ -143,7 +142,7 @@ def steps(shape: tuple[int, ...], repeats: int) -> dict[str, Any]:
 
 
 def start(x: Any, y: Any, n_classes: int, q: int, repeats: int) -> dict[str, Any]:
-    """A node's univariate split: a tree of one split, without the rounds, less a tree of none."""
+    """Measures a node's univariate split: a tree of one split, without rounds, minus a tree of none."""
     bins = growth.encode(x)
     settings = schedule(NU, LR, 0, StumpSettings(tau=1, min_steps=1))
     target = Target(y, None, n_classes)
@@ -190,7 +189,7 @@ def mnist(folder: Path) -> tuple[Any, Any]:
 
 
 def trees(x: Any, y: Any) -> dict[str, Any]:
-    """Trees on MNIST."""
+    """Measures the growing of trees on MNIST."""
     count = hforest.get_num_threads()
     begin = time.perf_counter()
     forest = co2.grow(x, y, count, rng=0)

@@ -22,7 +22,7 @@ RESULTS = Path(__file__).with_name("results")
 
 
 def numbers(*shape: int, dtype: Any = np.float32, seed: int = 0) -> np.ndarray:
-    """Returns normal numbers, the same rounded for every dtype."""
+    """Returns normal numbers: the same for every dtype, rounded to it."""
     return np.random.default_rng(seed).standard_normal(shape, np.float32).astype(dtype, copy=False)
 
 

@@ -2,10 +2,10 @@
 
     python bench/counts.py [--root DIR] [--json]
 
-Lines are counted in files, by subpackage and kind. Named numbers were chosen or tuned: they are numbers with
-a name in upper case (`#define`, members of an enum, `constexpr`, assignments of a module), but for 0 and 1,
-which are switches. Parameters of Python functions are counted without those that are keyword-only. DIR is a
-checkout (default: the one of this file).
+Lines are counted by subpackage and kind of file. Named numbers, which were chosen or tuned, are numbers with
+a name in upper case: `#define`, members of an enum, `constexpr`, and assignments of a module. 0 and 1 are
+excluded, because they are switches. Keyword-only parameters of Python functions are not counted. DIR is a
+checkout (default: that of this file).
 """
 
 import argparse
@@ -63,7 +63,7 @@ def n_parameters(text: str) -> int:
 
 
 def c_functions(path: Path, name: str) -> Iterator[Function]:
-    """Functions with a body and function-like macros of a C header or CUDA file."""
+    """Yields functions with a body and function-like macros of a C header or CUDA file."""
     text = without_comments(path.read_text())
     for found in re.finditer(r"#define[ \t]+(\w+)\(", text):
         end = closing(text, found.end())
@@ -84,7 +84,7 @@ def c_functions(path: Path, name: str) -> Iterator[Function]:
 
 
 def cython_functions(path: Path, name: str) -> Iterator[Function]:
-    """`def`, `cdef` and `cpdef` functions with a body."""
+    """Yields `def`, `cdef` and `cpdef` functions with a body."""
     text = re.sub(r"#[^\n]*", "", path.read_text())
     for found in re.finditer(r"^[ \t]*(?:c?p?def)\b[^\n(=:]*?(\w+)\(", text, re.MULTILINE):
         end = closing(text, found.end())
@@ -96,7 +96,7 @@ def cython_functions(path: Path, name: str) -> Iterator[Function]:
 
 
 def python_functions(path: Path, name: str) -> Iterator[Function]:
-    """Functions and methods."""
+    """Yields functions and methods."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield Function("Python", name, node.name, len(node.args.posonlyargs) + len(node.args.args))
@@ -118,7 +118,7 @@ def functions(root: Path = ROOT) -> list[Function]:
 
 
 def named_numbers(root: Path = ROOT) -> list[tuple[str, str, str]]:
-    """File, name and value of each named number."""
+    """Returns file, name and value of each named number."""
     number = r"(-?\(?[\d.][\w.]*(?:[ ]?(?:<<|\*\*|[-+*/])[ ]?[\w.]+)*\)?)"
     found = []
     for path in sources(root):
@@ -181,7 +181,7 @@ def main() -> None:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--root", type=Path, default=ROOT)
-    parser.add_argument("--json", action="store_true", help="print json")
+    parser.add_argument("--json", action="store_true", help="print the tables as JSON")
     options = parser.parse_args()
     found = counts(options.root)
     if options.json:

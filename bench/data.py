@@ -3,17 +3,18 @@
     python bench/data.py --from FOLDER --to DIR [--only letter ...]
     python bench/data.py --list
 
-FOLDER holds the files that --list names; each may be packed (.gz, .bz2; unpack .Z before). A set with missing
-files is left out and named. Nothing is downloaded. Values are unchanged except for these: labels as 0..K-1,
-categories as codes in the order of the publisher's description, decimals as the nearest float32 (g50c:
-float64). Rows stay in the order of the files. If a sha256 is known, that of the arrays is compared; a set
-that differs is written and named, and the script ends with 1.
+FOLDER holds the files that --list names. They may be compressed (.gz, .bz2; decompress .Z before). The script
+omits a set with missing files, and prints its name. Nothing is downloaded. Labels become 0..K-1; categories
+become codes in the order of the publisher's description; decimals become the nearest float32 (g50c: float64).
+Other values do not change. Rows remain in the order of the files. If the sha256 of a set is known, it is
+compared with that of the arrays. If they differ, the script writes the set, prints its name, and exits with
+1.
 
 Sets without an official split have the arrays x and y, the others x_train, y_train, x_test, y_test. Tables of
 the Penn Machine Learning Benchmarks (NAME.tsv.gz) have x, y and names, and go to DIR/tabular and
-DIR/tabular2. No checksum is known for satimage, pendigits, protein, sensit and
-covertype. CamVid (the images of 360 x 480 pixels in three folders with labels beside) is reduced threefold
-by means and majorities; no checksum is known for it, and it needs matplotlib.
+DIR/tabular2. No checksum is known for satimage, pendigits, protein, sensit, covertype and CamVid. CamVid
+(images of 360 x 480 pixels in three folders, with labels beside) is reduced threefold by means and
+majorities, which needs matplotlib.
 """
 
 import argparse
@@ -67,7 +68,7 @@ def number(first: int = 0) -> Classes:
 
 
 def sign(text: str) -> int:
-    """-1 is class 0, +1 class 1."""
+    """Returns labels: -1 is class 0, +1 is class 1."""
     return int(float(text) > 0)
 
 
@@ -101,12 +102,12 @@ def text(
 
 
 def one(dtype: str, classes: Classes, separator: str | None = ",", **more: Any) -> Callable[..., Arrays]:
-    """Text of one file."""
+    """Returns a recipe for one file of text."""
     return lambda a: text(((a,),), dtype, classes, separator, **more)
 
 
 def two(dtype: str, classes: Classes, separator: str | None = ",", **more: Any) -> Callable[..., Arrays]:
-    """Text of a training and a test file."""
+    """Returns a recipe for a training and a test file of text."""
     return lambda a, b: text(((a,), (b,)), dtype, classes, separator, **more)
 
 
@@ -116,7 +117,7 @@ def madelon(x: Path, y: Path, x_test: Path, y_test: Path) -> Arrays:
 
 
 def idx(*paths: Path) -> Arrays:
-    """MNIST's binary files: magic number, sizes (big-endian), bytes."""
+    """Reads MNIST's binary files: magic number, sizes (big-endian), bytes."""
     found = {}
     for key, path in zip(("x_train", "y_train", "x_test", "y_test"), paths, strict=True):
         with opened(path) as file:
@@ -129,7 +130,7 @@ def idx(*paths: Path) -> Arrays:
 
 
 def libsvm(*paths: Path, n_features: int, classes: Classes) -> Arrays:
-    """A label and index:value, indices from 1 on; blanks may follow the colon."""
+    """Reads lines of a label and index:value. Indices begin at 1; blanks may follow the colon."""
     found: Arrays = {}
     for path, end in zip(paths, SPLIT, strict=True):
         rows = lines([path])
@@ -145,7 +146,7 @@ def libsvm(*paths: Path, n_features: int, classes: Classes) -> Arrays:
 
 
 def matlab(path: Path) -> Arrays:
-    """Chapelle's X, y, idxLabs and idxUnls, whose indices begin at 1."""
+    """Reads Chapelle's X, y, idxLabs and idxUnls, whose indices begin at 1."""
     from scipy.io import loadmat
 
     with opened(path) as file:
@@ -159,7 +160,7 @@ def matlab(path: Path) -> Arrays:
 
 
 def squares(path: Path) -> Arrays:
-    """Connect-4: three columns for each of the 42 squares, in the order x, blank, o."""
+    """Reads Connect-4: three columns for each of the 42 squares, in the order x, blank, o."""
     codes = dict.fromkeys(range(42), ("x", "b", "o"))
     found = one("uint8", names("loss", "draw", "win"), codes=codes)(path)
     return {"x": np.eye(3, dtype=np.uint8)[found["x"]].reshape(-1, 126), "y": found["y"]}
@@ -192,7 +193,7 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def adult(train: Path, test: Path) -> Arrays:
-    """Codes of eight columns, and how many codes each has; a gap is -1."""
+    """Returns codes of eight columns, and the number of codes of each; a missing value is -1."""
     codes = {column: tuple(order.split()) for column, order in ADULT.items()}
     found = two("int32", names("<=50K", ">50K"), codes=codes)(train, test)
     levels = [len(order) for order in codes.values()]
@@ -200,7 +201,7 @@ def adult(train: Path, test: Path) -> Arrays:
 
 
 def camvid(*folders: Path) -> Arrays:
-    """Images and labels of the three parts, files by name, each block of 3 x 3 pixels to one."""
+    """Returns images and labels of the three parts, files by name; a block of 3 x 3 pixels becomes one."""
     need("-e '.[bench]'", "matplotlib")
     from matplotlib.image import imread
 
@@ -222,7 +223,7 @@ def camvid(*folders: Path) -> Arrays:
 
 
 def pmlb(path: Path, regression: bool) -> Arrays:
-    """A header, then rows; the column "target" is y. Whole numbers that fit are int16."""
+    """Reads a header, then rows; the column "target" is y. Columns of whole numbers that fit become int16."""
     with opened(path) as file:
         header = file.readline().decode().rstrip("\n\r").split("\t")
         a = np.loadtxt(file, np.float64, delimiter="\t", ndmin=2)
@@ -313,8 +314,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--from", dest="source", type=Path, help="folder of the publishers' files")
-    parser.add_argument("--to", type=Path, help="folder of the .npz files")
+    parser.add_argument("--from", dest="source", type=Path, help="folder of the files of the publishers")
+    parser.add_argument("--to", type=Path, help="folder for the .npz files")
     parser.add_argument("--only", nargs="+", choices=list(SOURCES), default=list(SOURCES))
     parser.add_argument("--list", action="store_true", help="print sets, files, arrays and their sha256")
     args = parser.parse_args()

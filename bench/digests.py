@@ -48,7 +48,7 @@ class Task(NamedTuple):
 
 
 def make_task(dtype: Any) -> Task:
-    """500 samples of 12 features and three classes."""
+    """Returns 500 samples of 12 features and three classes."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(500, 12)).astype(dtype)
     labels = (x[:, 0] + x[:, 1] * x[:, 2] > 0).astype(np.int32) + (x[:, 3] > 0.5).astype(np.int32)

@@ -14,13 +14,13 @@ are compared with those of the library that trained the model. The rungs:
     hforest prepared the forest of the model prepared (bench/one_row.py times single rows)
     hforest float32  of LightGBM: thresholds rounded down to float32, which changes no leaf here
     xgboost, lightgbm, gtil (of treelite), daal4py (oneDAL), where installed
-    lleaves          LightGBM's trees as machine code, with --lleaves FILE: compiling them takes minutes,
-                     so that the code is kept in the file, for one share of missing values
+    lleaves          LightGBM's trees as machine code, with --lleaves FILE. The compilation takes minutes,
+                     so FILE keeps the code, for one share of missing values
 
-Single rows are 1000 different ones in turn: the processor would predict all branches of a repeated row. gtil
-is timed on at most 10,000 rows, and its time multiplied. One thread by default. Figures are the median of
-repeats taken in turn, of one call; hforest runs inside `unchecked()`, since checks of all nodes are for
-forests of unknown origin. With --json results are written after each number of rows.
+Single rows are 1000 different rows in turn, because the processor would predict all branches of a repeated
+row. gtil is timed on at most 10,000 rows, and its time is multiplied. The default is one thread. A figure is
+the time of one call, the median of repeats taken in turn. hforest runs inside `unchecked()`, because checks
+of all nodes are for forests of unknown origin. With --json, results are written after each number of rows.
 """
 
 import argparse
@@ -45,7 +45,7 @@ Call = Callable[[Any], Any]
 
 
 def samples(n: int, missing: float, seed: int) -> tuple[Any, Any]:
-    """Features, and targets that depend on ten of them."""
+    """Returns features, and targets that depend on ten of them."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, N_FEATURES)).astype(np.float32)
     y = x[:, 0] * x[:, 1] + np.sin(2 * x[:, 2]) + np.abs(x[:, 3:10]).sum(axis=1) + rng.normal(0, 0.1, n)
@@ -54,7 +54,7 @@ def samples(n: int, missing: float, seed: int) -> tuple[Any, Any]:
 
 
 def trained(name: str, missing: float) -> tuple[Any, Any]:
-    """The model of the library that trains it, and treelite's."""
+    """Returns the model of the library that trains it, and that of treelite."""
     import treelite
 
     x, y = samples(N_TRAIN, missing, 0)
@@ -77,7 +77,7 @@ def trained(name: str, missing: float) -> tuple[Any, Any]:
 
 
 def lleaves_call(booster: Any, threads: int, compiled: str) -> Call | None:
-    """LightGBM's model compiled by lleaves, where installed; read from a file, or written to a new one."""
+    """Returns LightGBM's model compiled by lleaves, if installed; reads it from a file, or writes it."""
     try:
         import lleaves
     except ImportError:
@@ -91,7 +91,7 @@ def lleaves_call(booster: Any, threads: int, compiled: str) -> Call | None:
 
 
 def daal_call(booster: Any, margin: Callable[[Any], Any], x: Any) -> Call | None:
-    """The model of oneDAL, where installed and where its predictions are equal."""
+    """Returns the model of oneDAL, if it is installed and its predictions are equal."""
     try:
         from daal4py import mb
     except ImportError:
@@ -108,7 +108,7 @@ def daal_call(booster: Any, margin: Callable[[Any], Any], x: Any) -> Call | None
 def calls_of(
     name: str, booster: Any, model: Any, options: argparse.Namespace, few: Any
 ) -> tuple[Call, dict[str, Call]]:
-    """The function whose margins are right, and every library's that returns them."""
+    """Returns the function whose margins are right, and the functions of all libraries that return them."""
     import treelite
 
     from hforest import treelite as exchange
@@ -148,7 +148,7 @@ def calls_of(
 
 
 def check(right: Call, calls: dict[str, Call], x: Any) -> None:
-    """Margins of every library are those of the library that trained the model."""
+    """Checks that margins of every library are those of the library that trained the model."""
     expected = right(x)
     for name, call in calls.items():
         got = np.reshape(call(x), expected.shape)
@@ -172,7 +172,7 @@ def on_rows(calls: dict[str, Call], x: Any, n: int) -> tuple[dict[str, Callable[
 
 
 def run(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Every model, share of missing values and number of rows."""
+    """Measures every model, share of missing values and number of rows."""
     rows: list[dict[str, Any]] = []
     hforest.set_num_threads(options.threads)
     print(
@@ -208,7 +208,7 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def main() -> int:
-    """Run the command."""
+    """Runs the command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""A fern layer as conditional computation, in place of a wide feed-forward layer of as many parameters.
+"""A fern layer as conditional computation, beside a wide feed-forward layer with as many parameters.
 
     python bench/fern_layer.py --data DIR [--search] [--json FILE]
     python bench/fern_layer.py
@@ -11,14 +11,14 @@ to its input, batch normalisation, a linear map to the classes. The layer is one
   depth 8 (262 272). A sample reads one row of 64 weights per fern;
 * none: no layer, to show the effect of a layer.
 
-Samples 1 to 13 000 are for training, and the next 3000 for choices: CHOSEN has the learning rate and depth
-with the smallest error there in the trials of --search. Then layers are trained on the first 16 000 samples
-and tested once on the last 4000, with three seeds. Adam (ferns: `RowAdam` with sparse gradients), batch 128,
-15 epochs, the rate falls by a half cosine to a hundredth.
+--search trains on samples 1 to 13 000, and measures errors on the next 3000. CHOSEN has the learning rate and
+depth with the smallest error. Then layers are trained on the first 16 000 samples and tested once on the last
+4000, with three seeds. The optimiser is Adam (for ferns `RowAdam` with sparse gradients), with batches of
+128, for 15 epochs. The rate falls by a half cosine to a hundredth.
 
-Multiply-adds are those of one sample in the layer; comparisons of ferns are separate. Milliseconds are for
-256 samples in evaluation, in the layer and in the whole network, and for a training step with 128 samples;
-they are minima of many calls that take turns.
+Multiply-adds are those of one sample in the layer; comparisons of ferns are separate. Milliseconds are those
+of 256 samples in evaluation, in the layer and in the whole network, and of a training step with 128 samples:
+the minima of many calls that take turns.
 """
 
 import argparse
@@ -59,7 +59,7 @@ def load(folder: Path, test: bool) -> list[Any]:
 
 
 def layer(name: str, depth: int) -> Any:
-    """The layer."""
+    """Returns the layer; without one, the identity."""
     from torch import nn
 
     import hforest.torch as ht
@@ -72,7 +72,7 @@ def layer(name: str, depth: int) -> Any:
 
 
 def build(name: str, depth: int) -> Any:
-    """The network."""
+    """Returns the network."""
     from torch import Tensor, nn
 
     class Network(nn.Module):
@@ -90,7 +90,7 @@ def build(name: str, depth: int) -> Any:
 
 
 def train(name: str, seed: int, data: list[Any], lr: float, depth: int = 6, epochs: int = EPOCHS) -> Any:
-    """The trained network, in evaluation."""
+    """Returns the trained network, in evaluation."""
     import torch
     from torch.nn import functional
 
@@ -120,7 +120,7 @@ def train(name: str, seed: int, data: list[Any], lr: float, depth: int = 6, epoc
 
 
 def error(net: Any, x: Any, y: Any) -> float:
-    """Percent."""
+    """Returns the percentage of wrong labels."""
     import torch
 
     with torch.no_grad():
@@ -128,7 +128,7 @@ def error(net: Any, x: Any, y: Any) -> float:
 
 
 def search(folder: Path) -> list[dict[str, Any]]:
-    """Every trial on the held-out samples."""
+    """Returns the results of all trials on the held-out samples."""
     data = load(folder, False)
     trials = []
     for name in LAYERS:
@@ -213,7 +213,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data", type=Path, help="folder of letter.npz; without it the record is printed")
-    parser.add_argument("--search", action="store_true", help="only the trials on the held-out samples")
+    parser.add_argument("--search", action="store_true", help="make only the trials on the held-out samples")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", type=Path, default=RESULTS / "fern_layer.json")

@@ -36,7 +36,7 @@ def _ydf(learner: Any, x: Any, y: Any) -> Labels:
 
 
 def growers(x: Any, y: Any, n_trees: int, threads: int, patches: tuple[int, ...]) -> Growers:
-    """Functions that grow a forest and return a function from samples to classes.
+    """Returns functions that grow a forest and return a function from samples to classes.
 
     `patches` holds the sides of the largest patches.
     """

@@ -3,24 +3,24 @@
     python bench/from_forest.py --data DIR [--tables churn ...] [--rows 9000] [--splits 2] [--json FILE]
 
 DIR holds the tables as npz files of x and y. Two thirds of `rows` random rows are for growing; columns and
-targets are in standard deviations of these. A forest of 100 trees of depth 8 is grown, by columns and by
-sparse projections, and beside it one without a limit of depth. Test errors are in percent: of labels, or of
-the variance of targets.
+targets are in units of their standard deviations in these rows. The bench grows forests of 100 trees, by
+columns and by sparse projections: of depth 8, and without a limit of depth. Test errors are in percent of
+labels, or of the variance of targets.
 
     grown      the forest of depth 8; "full" has no limit
     per leaf   each leaf has the least squares weight of the forest's values in it: w = sum |r| v / sum r**2
     own        `from_forest(x, None, forest)`: the forest's predictions by ridge regression on |r| of
                all trees; "far" is the mean squared difference from the forest in percent of its variance
     y          `from_forest(x, y, forest)`: labels or targets in place of predictions
-    chosen     the same, with the l2 that has the least error on a fifth of the rows for growing, held out
+    chosen     the same, with the l2 of the smallest error on a held-out fifth of the rows for growing
     soft       `neural.from_forest`, scale 10
 
-The l2 of "per leaf" is chosen in the same way. Test errors decide nothing.
+The l2 of "per leaf" is chosen in the same way. No setting depends on test errors.
 
-With --train, test errors after training instead: of the forest by columns ("grown"), of hinge trees that
-start as it, before and after 2000 steps of Adam (batch 64, rate 0.001 falling to a tenth), and for tables of
-classes of 50 neural trees of depth 7 after 5 epochs of `neural.fit` at lr 0.05: "random" from `linear_init`,
-"soft" from `from_forest`.
+With --train the bench measures test errors after training instead. "grown" is the forest by columns. Hinge
+trees start as this forest, and are tested before and after 2000 steps of Adam (batch 64, rate 0.001 falling
+to a tenth). On tables of classes, 50 neural trees of depth 7 are trained for 5 epochs by `neural.fit` at lr
+0.05: "random" starts from `linear_init`, "soft" from `from_forest`.
 """
 
 import argparse
@@ -69,7 +69,7 @@ def grow(kind: str, x: Any, y: Any, data: dict[str, Any], max_depth: int | None)
 
 
 def start(kind: str, x: Any, y: Any, forest: Any, task: Any, **settings: Any) -> Any:
-    """A function of samples: the outputs of a start."""
+    """Returns a function from samples to the outputs of a start."""
     if kind == "sparse":
         parameters, intercept, kernel = hinge.from_forest(x, y, forest, kernel=True, task=task, **settings)
         return lambda a: hinge.forward(a @ kernel, *parameters, aggregate="sum") + intercept
@@ -97,7 +97,7 @@ def per_leaf(x: Any, forest: Any, l2: float) -> Any:
 
 
 def error(p: Any, y: Any, task: str) -> float:
-    """Percent of wrong labels, or of the variance that is not explained."""
+    """Returns the percentage of wrong labels, or of the variance that is not explained."""
     if task == "regression":
         return float(100 * ((p[:, 0] - y) ** 2).mean() / y.var())
     return float(100 * (p.argmax(axis=1) != y).mean())
@@ -108,7 +108,7 @@ def log_loss(p: Any, y: Any) -> float:
 
 
 def one(kind: str, data: dict[str, Any]) -> dict[str, Any]:
-    """Errors of one forest and what starts as it."""
+    """Returns the errors of one forest and of models that start as it."""
     x, y, x_test, y_test, task = (data[name] for name in ("x", "y", "x_test", "y_test", "task"))
     held = np.arange(len(x)) % 5 == 0
     inner = grow(kind, x[~held], y[~held], data, DEPTH)
@@ -149,7 +149,7 @@ def one(kind: str, data: dict[str, Any]) -> dict[str, Any]:
 
 
 def hinge_trained(data: dict[str, Any], steps: int = 2000) -> dict[str, float]:
-    """Errors of a grown forest, of hinge trees that start as it, and of these after training."""
+    """Returns errors of a grown forest, of hinge trees that start as it, and of these after training."""
     x, y, x_test, y_test, task = (data[name] for name in ("x", "y", "x_test", "y_test", "task"))
     forest = grow("columns", x, y, data, DEPTH)
     (t, f, w), intercept, _ = hinge.from_forest(x, y, forest, task=task)
@@ -173,7 +173,7 @@ def hinge_trained(data: dict[str, Any], steps: int = 2000) -> dict[str, float]:
 
 
 def neural_trained(data: dict[str, Any]) -> dict[str, float]:
-    """Errors of neural trees after training from a random start and from a grown forest."""
+    """Returns errors of neural trees after training from a random start and from a grown forest."""
     x, y, n_classes = data["x"], data["y"], data["n_classes"]
     forest = classic.grow(x, y, 50, max_depth=7, n_classes=n_classes, rng=0)
     starts = {

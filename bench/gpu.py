@@ -5,15 +5,15 @@
 Needs CuPy and a GPU. It measures the copy rate of the GPU, runs the tests of the GPU, and then each job. The
 result of the GPU must be bit-identical to that of the CPU before anything is timed. Columns:
 
-gpu      microseconds per call, from the host: the median over repeats of a loop of calls and one wait
-graph    the same calls without Python: replays of a CUDA graph, if a call can be captured (no waits)
+gpu      microseconds per call, measured on the host: the median over repeats of a loop of calls and one wait
+graph    the same calls without Python: replays of a CUDA graph, if a call can be captured (it must not wait)
 cpu      the same function on this machine's CPU, with all its threads
-share    the time to copy the minimum number of bytes that the call reads and writes, in percent of gpu (of
-         graph if there is one)
-peers    the same job of other libraries on the same GPU, if installed: compiled PyTorch, XGBoost, cuML
+share    the time to copy the minimum number of bytes that the call reads and writes, in percent of graph, or
+         of gpu without a graph
+peers    the same job in other libraries on the same GPU, if installed: compiled PyTorch, XGBoost, cuML
 
-A job that fails has its error in the record, and the next one runs. With the same record, jobs that this GPU
-and these sources have run are not run again. No job begins after --minutes.
+If a job fails, its error is written to the record, and the next job runs. A job is skipped if the record has
+its row of this GPU and these sources. No job begins after --minutes.
 """
 
 import argparse
@@ -88,7 +88,7 @@ def hinge_backward(shape: tuple[int, ...], kind: Any, xp: Any) -> Job:
 
 
 def hinge_step(shape: tuple[int, ...], xp: Any) -> Job:
-    """Forward, softmax loss, backward and Adam on all parameters; the values are those of one step."""
+    """Returns a step: forward, softmax loss, backward and Adam on all parameters."""
     x, t, f, w, _ = hinge_arrays(xp, shape)
     y = xp.asarray(labels(shape[0], shape[4]))
     state, taken = hinge.adam_state(t, w), [0]
@@ -201,7 +201,7 @@ def surrogate_grad(xp: Any) -> Job:
 
 @functools.cache
 def normal_table(n: int, n_columns: int, n_classes: int = 2) -> tuple[np.ndarray, np.ndarray]:
-    """Normal columns, a third of which carry the class, with noise."""
+    """Returns normal columns, and classes that depend on a third of the columns and on noise."""
     x = numbers(n, n_columns)
     score = x[:, : n_columns // 3].sum(axis=1) + 2 * numbers(n, seed=5)
     edges = np.quantile(score, np.arange(1, n_classes) / n_classes)
@@ -247,7 +247,7 @@ def predicted(n: int, xp: Any) -> Job:
 
 
 def xgboost_grow(n: int, n_trees: int) -> Call:
-    """A random forest of one round of parallel trees, on 256 bins."""
+    """Returns a call that grows a random forest of XGBoost: one round of parallel trees, on 256 bins."""
     import xgboost
 
     x, y = normal_table(n, 30)
@@ -258,7 +258,7 @@ def xgboost_grow(n: int, n_trees: int) -> Call:
 
 
 def cuml_grow(n: int, n_trees: int) -> Call:
-    """cuML's forest on 256 quantiles."""
+    """Returns a call that grows a forest of cuML on 256 quantiles."""
     import cupy
     from cuml.ensemble import RandomForestClassifier
 
@@ -312,7 +312,7 @@ PEERS: dict[str, dict[str, Callable[[], Call]]] = {
 
 
 def flat(result: Any) -> Iterator[np.ndarray]:
-    """The arrays and numbers of a result, on the host."""
+    """Yields the arrays and numbers of a result, on the host."""
     if isinstance(result, tuple | list):
         for part in result:
             yield from flat(part)
@@ -385,7 +385,7 @@ def bandwidth() -> float:
 
 
 def run(name: str, copied: float) -> dict[str, Any]:
-    """One job: the results, then the times."""
+    """Checks the results of one job, then measures its times."""
     import cupy
 
     wait = cupy.cuda.Device().synchronize
@@ -457,7 +457,7 @@ def sources() -> str:
 
 
 def shown(microseconds: float | None) -> str:
-    """A time with three digits in its unit."""
+    """Returns a time with three digits in its unit."""
     if microseconds is None:
         return "–"
     for unit, size in (("s", 1e6), ("ms", 1e3)):

@@ -3,38 +3,38 @@
     python bench/gpu_counts.py [--parts kernels calls resources] [--only JOB ...] [--dtype float32]
         [--all] [--json FILE]
 
-Nothing is timed. Each job is a call of a public function. There are three parts. With --json, parts that are
-not selected keep the figures of the record; with an empty `--parts` the tables of the record are printed:
+Nothing is timed. Each job is a call of a public function. With --json, parts that are not selected keep the
+figures of the record. With an empty `--parts` the tables of the record are printed. There are three parts:
 
 * kernels: the host build runs the kernels as C++ and counts the memory accesses of each warp
   (tests/host/counts.cpp). Needs GCC 12 or later.
 * calls: launches and waits, and copies to and from the device, of CuPy on the stub device (tests/stub). Needs
   HFOREST_STUB and its environment.
-* resources: registers, spills and shared memory as reported by NVRTC's assembler, and the share of the
-threads of a multiprocessor that they allow. Needs NVRTC: pip install -e '.[nvrtc]'.
+* resources: registers, spills and shared memory, as NVRTC's assembler reports them, and the share of the
+  threads of a multiprocessor that they allow. Needs NVRTC: pip install -e '.[nvrtc]'.
 
 Columns of jobs and kernels:
 
-busy      blocks, and of the launched threads those in percent, that access memory at all
-lanes     threads that take part in an access of global memory, in percent of the 32 of a warp
-asked     bytes used, in percent of the sectors of 32 bytes that each instruction of a warp asks for
-block     the same if each block reads a sector only once, and writes it once: a cache that forgets nothing
-least     megabytes that the launch has to move: different bytes read, and those written
-us        the time of these at 3.35 TB/s, an H100's memory, in microseconds
-sectors   megabytes of the sectors that blocks ask for, as in block
-banks     passes of shared memory for each that would do without conflicts of banks
-atomics   atomic operations, and the most on one address in a launch
-steps     accesses of the warp that has most, one after the other, over the launches
+busy      number of blocks, and percentage of the launched threads, that access memory
+lanes     threads that take part in an access of global memory, in percent of the 32 threads of a warp
+asked     bytes used, in percent of the 32-byte sectors that the instructions of a warp request
+block     the same if each block reads and writes a sector at most once, as with a perfect cache
+least     megabytes that the launch must transfer: distinct bytes read, and distinct bytes written
+us        the time of this transfer in microseconds, at the 3.35 TB/s of an H100's memory
+sectors   megabytes of the sectors that blocks request, as in block
+banks     passes of shared memory, divided by the passes without bank conflicts
+atomics   atomic operations, and the largest number on one address in a launch
+steps     successive accesses of the warp with the most accesses, summed over launches
 
-Columns of tables, of a million rows of float32 with as many different values, two classes, exact trees:
+Columns of tables, for exact trees of two classes on a million float32 rows, all of whose values differ:
 
-sampled   candidates of a node
-table     gigabytes of x, of its bins, and of the values that bins stand for
-sample    bytes of a tree for each of its samples, while it grows
-trees     gigabytes of 100 trees, and how many grow at once in 40 GB, half of what an 80 GB GPU has
+sampled   candidates per node
+table     gigabytes of x, of its bins, and of the values of bins
+sample    bytes that a growing tree takes per sample
+trees     gigabytes of 100 trees, and the number that grow at once in 40 GB, half the memory of an 80 GB GPU
 
-The minimum of a job is the bytes of its arguments and its results, once each. Launches include kernels of
-CuPy (sorts, sums); their memory is not counted.
+The minimum of a job counts the bytes of its arguments and results once. Launches include kernels of CuPy
+(sorts, sums); their memory is not counted.
 """
 
 import argparse
@@ -75,7 +75,7 @@ class Job(NamedTuple):
 
 
 def flat(values: Any) -> Iterator[Any]:
-    """The arrays of nested tuples."""
+    """Yields the arrays of nested tuples."""
     if isinstance(values, tuple | list):
         for value in values:
             yield from flat(value)
@@ -113,7 +113,7 @@ def hinge_backward(xp: Any, dtype: Any, kind: Any = "tree") -> Job:
 
 
 def hinge_step(xp: Any, dtype: Any) -> Job:
-    """A step of Adam of MNIST's network (Lay et al. 2018): 53 samples, 1000 trees of depth 10."""
+    """Returns a step of Adam of MNIST's network (Lay et al. 2018): 53 samples, 1000 trees of depth 10."""
     x, t, f, w, y = moved(
         xp,
         numbers(53, 5120, dtype=dtype),
@@ -260,7 +260,7 @@ LEVELS = {
 
 
 def of_tests(name: str) -> Any:
-    """A module of the tests, which have the host build and the stub device."""
+    """Returns a module of the tests, which contain the host build and the stub device."""
     if str(ROOT / "tests") not in sys.path:
         sys.path.insert(0, str(ROOT / "tests"))
     return importlib.import_module(name)
@@ -374,7 +374,7 @@ def markdown(head: list[str], body: list[list[str]]) -> str:
 
 
 def moves(n: int) -> list[str]:
-    """Megabytes, and the microseconds that an H100's memory takes for them."""
+    """Returns megabytes, and the microseconds that an H100's memory takes for them."""
     return [f"{n / 1e6:.3g}", f"{1e6 * n / BYTES_A_SECOND:.3g}"]
 
 
@@ -387,7 +387,7 @@ def totals(rows: list[dict[str, Any]], key: str) -> dict[str, int]:
 
 
 def jobs(rows: list[dict[str, Any]]) -> str:
-    """A table of what the kernels of each job ask for, all together."""
+    """Returns a table of the accesses of each job, summed over its kernels."""
     least = {row["job"]: row["job_bytes"] for row in rows}
     sectors, steps = totals(rows, "block_sectors"), totals(rows, "steps")
     head = ["job", "least", "sectors", "steps"]
@@ -397,7 +397,7 @@ def jobs(rows: list[dict[str, Any]]) -> str:
 
 
 def kernels(rows: list[dict[str, Any]], least_share: float = 0.1) -> str:
-    """A table of kernels with at least a share of the sectors of their job, or of its steps."""
+    """Returns a table of the kernels with at least a share of the sectors or of the steps of their job."""
     head = ["job", "kernel", "launches", "busy", "lanes", "asked", "block", "least", "us", "banks", "atomics"]
     sums = {key: totals(rows, key) for key in ("block_sectors", "steps")}
     body = []
@@ -418,7 +418,7 @@ def kernels(rows: list[dict[str, Any]], least_share: float = 0.1) -> str:
 
 
 def calls(rows: list[dict[str, Any]]) -> str:
-    """A table of the launches and waits of calls."""
+    """Returns a table of the launches and waits of calls."""
     head = ["job", "launches, waits", "the same, unchecked"]
     of_calls = [row for row in rows if "classic.grow" not in row["job"]]  # of growth, levels are counted
     body = []
@@ -429,7 +429,7 @@ def calls(rows: list[dict[str, Any]]) -> str:
 
 
 def resources(rows: list[dict[str, Any]], below: float = 0.75) -> str:
-    """A table of registers and the occupancy that they allow, where that is below `below` somewhere."""
+    """Returns a table of registers and the occupancy that they allow, where it is below `below`."""
     sm = [f"registers, occupancy: sm_{a}" for a in ARCHITECTURES]
     body = []
     for row in rows:
@@ -444,7 +444,7 @@ def resources(rows: list[dict[str, Any]], below: float = 0.75) -> str:
 
 
 def memory(tables: tuple[tuple[int, int], ...] = ((30, 5), (30, 30), (784, 28))) -> str:
-    """A table of the memory of growth, for numbers of columns and of candidates. Nothing is run."""
+    """Returns a table of the memory of growth, by numbers of columns and of candidates. Nothing is run."""
     builder, levels = (
         importlib.import_module(f"hforest.growth.{name}") for name in ("gpu_builder", "gpu_levels")
     )
@@ -465,7 +465,7 @@ def memory(tables: tuple[tuple[int, int], ...] = ((30, 5), (30, 30), (784, 28)))
 
 
 def table(rows: list[dict[str, Any]], made: str, *more: float) -> str:
-    """A table of rows: jobs, kernels, calls or resources."""
+    """Returns a table of rows: jobs, kernels, calls or resources."""
     tables: dict[str, Callable[..., str]] = {
         "jobs": jobs, "kernels": kernels, "calls": calls, "resources": resources
     }  # fmt: skip
@@ -479,7 +479,9 @@ def main() -> int:
     parser.add_argument("--parts", nargs="*", default=list(PARTS), choices=PARTS)
     parser.add_argument("--only", nargs="+", default=[], choices=list(JOBS), metavar="JOB")
     parser.add_argument("--dtype", default="float32", choices=("float32", "float64"))
-    parser.add_argument("--all", action="store_true", help="print every kernel, not those that matter most")
+    parser.add_argument(
+        "--all", action="store_true", help="print every kernel, not only those with most accesses"
+    )
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     dtype = np.dtype(options.dtype).type

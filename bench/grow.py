@@ -8,10 +8,12 @@ if that of a random forest exceeds scikit-learn's by more than two points. Peers
 that are installed; with --rungs only rungs run whose names contain one of the words. DIR holds letter.npz,
 usps.npz and mnist.npz; sets without their file are left out.
 
-After the sets the bench measures the time of a node with few and with many features, at equal candidates and
-non-zeros; the peak of memory that growing a forest takes on top of its input, in a process of its own (rung
-"memory"); calls that grow a tree each on the same samples, beside one call for all trees (rung "single
-trees"); and trees on views, groups of columns, beside those without groups (rung "views").
+After the sets the bench measures:
+
+* the time per node with few and with many features, at equal numbers of candidates and non-zeros;
+* rung "memory": the peak memory that growing a forest takes in addition to its input, in a separate process;
+* rung "single trees": calls that each grow one tree on the same samples, beside one call for all trees;
+* rung "views": trees on views (groups of columns), beside trees without groups.
 """
 
 import argparse
@@ -37,7 +39,7 @@ Data = tuple[Any, Any, Any, Any]
 
 
 def synthetic() -> Data:
-    """Ten classes of two clusters each in 20 of 100 columns, mixed; a fifth to test on."""
+    """Returns ten classes of two clusters each in 20 of 100 columns, mixed; a fifth is for the test."""
     rng = np.random.default_rng(0)
     n, n_features, n_informative, n_classes = 25000, 100, 20, 10
     centre = rng.choice([-1.0, 1.0], (2 * n_classes, n_informative))
@@ -52,7 +54,7 @@ def synthetic() -> Data:
 
 
 def load(name: str, folder: Path | None) -> Data | None:
-    """Training and test samples of a set, or None where its file is not there."""
+    """Returns training and test samples of a set, or None if its file does not exist."""
     if name == "synthetic":
         return synthetic()
     path = folder / f"{name}.npz" if folder else None
@@ -100,7 +102,7 @@ def growers(name: str, data: Data, options: argparse.Namespace, threads: int) ->
 
 
 def run(name: str, data: Data, options: argparse.Namespace, threads: int) -> list[dict[str, Any]]:
-    """Every grower on one set, in turn, `repeats` times; the least time is kept."""
+    """Measures every grower on one set, in turn, `repeats` times, and returns the minimum times."""
     _, _, x_test, y_test = data
     calls = growers(name, data, options, threads)
     best: dict[str, float] = dict.fromkeys(calls, float("inf"))
@@ -130,7 +132,7 @@ def run(name: str, data: Data, options: argparse.Namespace, threads: int) -> lis
 
 
 def rivals(label: str) -> list[str]:
-    """Peers that grow the same kind of forest as a rung."""
+    """Returns peers that grow the same kind of forest as a rung."""
     if label in ("exact", "binned"):
         return ["scikit-learn", "scikit-learn-intelex", "ydf"]
     if label == "sparse":
@@ -141,7 +143,7 @@ def rivals(label: str) -> list[str]:
 
 
 def node_times(features: list[int], repeats: int) -> list[dict[str, Any]]:
-    """Seconds a node of sparse projections and of differences, relative to the first number of features."""
+    """Measures seconds per node of sparse projections and of differences, by number of features."""
     n, n_projections = 1000, 22
     rows: list[dict[str, Any]] = []
     hforest.set_num_threads(1)
@@ -175,7 +177,7 @@ def node_times(features: list[int], repeats: int) -> list[dict[str, Any]]:
 
 
 def peak_resident() -> int:
-    """Peak of the memory of this process in bytes. `ru_maxrss` would include the parent's at the fork."""
+    """Returns the peak memory of this process in bytes; `ru_maxrss` includes that of the parent."""
     status = Path("/proc/self/status")
     if status.exists():
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
@@ -213,7 +215,7 @@ def memory_of(name: str, x: Any, y: Any, trees: int, max_bins: int | None = None
 
 
 def memory(folder: Path | None) -> list[dict[str, Any]]:
-    """Peak of memory on a large table, exact and binned, and on all of MNIST's training images; float32."""
+    """Measures peak memory on a large table, exact and binned, and on MNIST's training images; float32."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(1_000_000, 30)).astype(np.float32)
     y = (x[:, :3].sum(axis=1) > 0).astype(np.int32)
@@ -301,14 +303,14 @@ def views(repeats: int, n_trees: int = 50) -> list[dict[str, Any]]:
             rows.append({**row, "candidates": 2 * half, "seconds": seconds / n_trees, "ratio": ratio})
             print(
                 f"views      {n:5} x {d:6}{' whole' if whole else '':6} {name:14} "
-                f"{1e3 * seconds / n_trees:7.3f} ms a tree {ratio:6.2f}x classic.grow",
+                f"{1e3 * seconds / n_trees:7.3f} ms per tree {ratio:6.2f}x classic.grow",
                 flush=True,
             )
     return rows
 
 
 def main() -> int:
-    """Run the command."""
+    """Runs the command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--features", type=int, nargs="*", default=[500, 50000])
     parser.add_argument("--peak-of", metavar="DIR", help=argparse.SUPPRESS)

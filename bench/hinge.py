@@ -52,7 +52,7 @@ Calls = dict[str, Callable[[], Any]]
 
 
 def check(kind: Any, x: Any, t: Any, f: Any, w: Any, grad_y: Any) -> None:
-    """The CPU backend and the NumPy rung against the reference, on the first samples and trees."""
+    """Compares the CPU backend and the NumPy rung with the reference, on the first samples and trees."""
     trees = min(len(t), 8)
     n = max(1, min(len(x), REFERENCE_PAIRS // trees))
     part = (x[:n], t[:trees].copy(), f[:trees].copy(), w[:trees].copy())
@@ -116,7 +116,7 @@ def gpu_rungs(kind: Any, arrays: tuple[Any, ...]) -> dict[str, Calls] | None:
 
 
 def loads_and_bytes(kind: Any, job: str, depth: int, n_outputs: int, itemsize: int) -> tuple[int, int]:
-    """Least loads of one sample-tree pair, and bytes of weights and gradients that it moves."""
+    """Returns the least loads of one sample-tree pair, and its bytes of weights and gradients."""
     loads = 3 * depth if kind == "tree" else depth
     row = n_outputs * itemsize
     return {
@@ -145,7 +145,7 @@ def run_kind(
     best: dict[str, float],
     options: argparse.Namespace,
 ) -> list[dict[str, Any]]:
-    """Every job and rung of one shape and kind."""
+    """Measures every job and rung of one shape and kind."""
     rows: list[dict[str, Any]] = []
     hforest.set_num_threads(threads)
     dtype = np.dtype(options.dtype)
@@ -192,7 +192,7 @@ def run_kind(
 
 
 def run(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Every number of threads, shape, kind, job and rung."""
+    """Measures every number of threads, shape, kind, job and rung."""
     rows: list[dict[str, Any]] = []
     for count in options.threads:
         hforest.set_num_threads(count)
@@ -216,7 +216,7 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def reference_rung(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """The reference's own speed, on a small part of the first shape."""
+    """Measures the speed of the reference, on a small part of the first shape."""
     n, n_features, n_trees, depth, n_outputs = options.shapes[0]
     n_trees = min(n_trees, 8)
     n = max(1, min(n, REFERENCE_PAIRS // n_trees))
@@ -235,7 +235,7 @@ def reference_rung(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def call_rung(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """The cost of a call with almost no work: one sample, one tree of the first shape."""
+    """Measures a call with almost no work: one sample, one tree of the first shape."""
     _, n_features, _, depth, n_outputs = options.shapes[0]
     rows: list[dict[str, Any]] = []
     for kind in options.kinds:
@@ -253,13 +253,13 @@ def call_rung(options: argparse.Namespace) -> list[dict[str, Any]]:
         calls: Calls = {"hforest": thousand, "hforest unchecked": trusting}
         for rung, times in side_by_side(calls, options.repeats).items():
             microseconds = 1e3 * statistics.median(times)
-            print(f"{kind} forward, one sample and tree, {rung}: {microseconds:.2f} us a call")
+            print(f"{kind} forward, one sample and tree, {rung}: {microseconds:.2f} us per call")
             rows.append({"kind": kind, "job": "call", "rung": rung, "microseconds": microseconds})
     return rows
 
 
 def merged(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Old and new rows; a measurement made again replaces the earlier one."""
+    """Returns old and new rows; a new measurement replaces the earlier one."""
 
     def what(row: dict[str, Any]) -> tuple[Any, ...]:
         names = ("shape", "kind", "job", "rung", "dtype", "threads")
@@ -270,7 +270,7 @@ def merged(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[st
 
 
 def main() -> int:
-    """Run the command."""
+    """Runs the command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -287,12 +287,15 @@ def main() -> int:
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument(
-        "--clock", choices=CLOCKS, default="wall", help="processor: for one thread, beside other processes"
+        "--clock",
+        choices=CLOCKS,
+        default="wall",
+        help="processor: processor time, for one thread beside other processes",
     )
-    parser.add_argument("--peers", action="store_true", help="also NumPy and, where installed, PyTorch")
+    parser.add_argument("--peers", action="store_true", help="also measure NumPy and, if installed, PyTorch")
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument(
-        "--append", action="store_true", help="keep the file's rows, but for those of the same measurements"
+        "--append", action="store_true", help="keep rows of the file unless they are measured again"
     )
     options = parser.parse_args()
     print(machine_text())

@@ -42,7 +42,7 @@ def problem(kind: Any, shape: tuple[int, ...], dtype: np.dtype) -> tuple[np.ndar
 
 
 def fused(kind: Any, arrays: tuple[np.ndarray, ...]) -> tuple[hinge.Route, Calls]:
-    """The route, and the calls of the fused functions."""
+    """Returns the route, and the calls of the fused functions."""
     x, t, p, w, grad_y = arrays
     words: dict[str, Any] = {"kind": kind, "margin": "projection", "aggregate": "sum"}
     _, route = hinge.forward_with_route(x, t, p, w, **words)
@@ -93,7 +93,7 @@ def check(kind: Any, arrays: tuple[np.ndarray, ...], calls: Calls, layer: Calls,
 
 
 def run(kind: Any, shape: tuple[int, ...], options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Every job and rung of one shape and kind."""
+    """Measures every job and rung of one shape and kind."""
     arrays = problem(kind, shape, np.dtype(options.dtype))
     rows: list[dict[str, Any]] = []
     with hforest.unchecked():
@@ -119,7 +119,7 @@ def run(kind: Any, shape: tuple[int, ...], options: argparse.Namespace) -> list[
 
 
 def main() -> int:
-    """Run the command."""
+    """Runs the command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

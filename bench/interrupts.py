@@ -23,7 +23,7 @@ Call = Callable[[], Any]
 
 
 def _samples(n: int, n_features: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Float32 samples and five classes, half of them noise."""
+    """Returns float32 samples and five classes; half of the samples are noise."""
     rng = np.random.default_rng(seed)
     x = rng.random((n, n_features), dtype=np.float32)
     y = (5 * x[:, 0]).astype(np.int32)

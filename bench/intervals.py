@@ -8,11 +8,11 @@ A cell is a function of two of d uniform columns, rows, d, and the share of the 
 waves       2 sin(pi x0) + x1
 steps       s(x0) s(x1) with s(t) = 1 + 1 / (1 + exp(-20 (t - 1/3))), as in Wager and Athey 2018
 
-and noise of standard deviation 1. Trees are honest, five times as many as rows and at most 5000. Intervals
-are those of 30 rows of columns in [.2, .8], the inside, and of 30 whose first two columns are .02 or .98, the
-boundary. The record has sums over sets of each cell; a run with the same record adds the sets that are
-missing. In the table the standard error (root mean square) and the bias are in units of the true standard
-deviation over sets.
+and noise of standard deviation 1. Trees are honest; their number is five times that of rows, at most 5000.
+Intervals are computed for 60 rows: 30 "inside", with all columns in [.2, .8], and 30 at the "boundary", whose
+first two columns are .02 or .98. The record has sums over sets for each cell; a run with the same record adds
+the missing sets. In the table the standard error (root mean square) and the bias are in units of the true
+standard deviation over sets.
 """
 
 import argparse
@@ -61,13 +61,13 @@ class Cell(NamedTuple):
 
 
 def cells() -> list[Cell]:
-    """All cells, the short ones first."""
+    """Returns all cells, the short ones first."""
     found = [Cell(function, n, d, 0.5) for n in (200, 800, 3200) for d in (2, 10) for function in FUNCTIONS]
     return found + [Cell("waves", 800, 2, in_bag) for in_bag in (0.1, 0.2, 0.8)]
 
 
 def new_rows(d: int) -> np.ndarray:
-    """Rows inside, then rows near the boundary."""
+    """Returns rows inside, then rows near the boundary."""
     rng = np.random.default_rng(d)
     inside = rng.uniform(0.2, 0.8, size=(N_NEW, d))
     boundary = rng.uniform(0.2, 0.8, size=(N_NEW, d))
@@ -129,9 +129,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--sets", type=int, default=40, help="data sets for each cell")
-    parser.add_argument("--cells", nargs="+", default=["*"], metavar="PATTERN", help="names, * is any text")
-    parser.add_argument("--json", type=Path, help="the record, read first where it is there")
+    parser.add_argument("--sets", type=int, default=40, help="number of data sets per cell")
+    parser.add_argument(
+        "--cells", nargs="+", default=["*"], metavar="PATTERN", help="names of cells; * stands for any text"
+    )
+    parser.add_argument("--json", type=Path, help="the record; an existing one is read first")
     options = parser.parse_args()
     chosen = [cell for cell in cells() if any(fnmatchcase(cell.name, c) for c in options.cells)]
     if not chosen:

@@ -23,7 +23,7 @@ Case = tuple[str, int, Callable[[], Any], Callable[[], Any]]
 
 
 def cases() -> list[Case]:
-    """Name, number of foreign calls, the NumPy call and the JAX call, with the same results."""
+    """Yields names, numbers of foreign calls, NumPy calls and JAX calls with the same results."""
     import jax
     import jax.numpy as jnp
 

@@ -34,7 +34,7 @@ Job = tuple[dict[str, Call], list[Any]]
 
 
 def projections(scale: float) -> Job:
-    """28 sparse projections of images of 784 pixels."""
+    """Returns the rungs of 28 sparse projections of images of 784 pixels."""
     x = numbers(round(10_000 * scale), 784)
     some = project.sample(project.patch_distribution((28, 28), patch_max=3), 28, rng=0)
     matrix = sparse.csr_matrix((some.data, some.indices, some.indptr), shape=(28, 784))
@@ -43,7 +43,7 @@ def projections(scale: float) -> Job:
 
 
 def convolution(scale: float) -> Job:
-    """80 kernels of 5 x 5, stride 3, on images of 28 x 28 (Lay et al. 2018, Fig. 2)."""
+    """Returns the rungs of 80 kernels of 5 x 5, stride 3, on images of 28 x 28 (Lay et al. 2018, Fig. 2)."""
     x, kernels = numbers(round(530 * scale), 28, 28), numbers(80, 5, 5, seed=1)
 
     def numpy() -> np.ndarray:
@@ -56,7 +56,7 @@ def convolution(scale: float) -> Job:
 
 
 def convolution_backward(scale: float) -> Job:
-    """Its gradients with respect to the images and the kernels."""
+    """Returns the rungs of its gradients with respect to the images and the kernels."""
     x, kernels = numbers(round(530 * scale), 28, 28), numbers(80, 5, 5, seed=1)
     grad = numbers(*layers.conv2d(x, kernels, 3).shape, seed=2)
 
@@ -73,7 +73,7 @@ def convolution_backward(scale: float) -> Job:
 
 
 def normalisation(scale: float) -> Job:
-    """Normalisation of 5120 features by running moments."""
+    """Returns the rungs of a normalisation of 5120 features by running moments."""
     x, mean, var = numbers(round(530 * scale), 5120), numbers(5120, seed=1), 0.1 + numbers(5120, seed=2) ** 2
     calls: dict[str, Call] = {
         "hforest": partial(layers.normalize, x, mean, var),
@@ -83,7 +83,7 @@ def normalisation(scale: float) -> Job:
 
 
 def softmax(scale: float) -> Job:
-    """Softmax loss of ten classes and its gradient."""
+    """Returns the rungs of the softmax loss of ten classes and its gradient."""
     scores = numbers(round(100_000 * scale), 10)
     y = labels(len(scores), 10)
 
@@ -98,7 +98,7 @@ def softmax(scale: float) -> Job:
 
 
 def adagrad(scale: float) -> Job:
-    """One step of AdaGrad on a million numbers."""
+    """Returns the rungs of one step of AdaGrad on a million numbers."""
     n = round(1_000_000 * scale)
     grad, param, state = numbers(n), numbers(n, seed=1), numbers(n, seed=2) ** 2
 
@@ -117,7 +117,7 @@ def adagrad(scale: float) -> Job:
 
 
 def adam(scale: float) -> Job:
-    """Step 7 of Adam on a million numbers."""
+    """Returns the rungs of step 7 of Adam on a million numbers."""
     n = round(1_000_000 * scale)
     grad, param, m = numbers(n), numbers(n, seed=1), numbers(n, seed=2)
 
@@ -177,7 +177,7 @@ def losses(x: Any, y: Any, w: Any, *thetas: Any) -> tuple[Any, ...]:
 
 
 def surrogate(scale: float) -> Job:
-    """The bound on the loss of a split (Norouzi et al. 2015, eq. 10)."""
+    """Returns the rungs of the bound on the loss of a split (Norouzi et al. 2015, eq. 10)."""
     given = stump(round(20_000 * scale), 256, 10)
 
     def numpy() -> float:
@@ -188,7 +188,7 @@ def surrogate(scale: float) -> Job:
 
 
 def surrogate_grad(scale: float) -> Job:
-    """Its gradient."""
+    """Returns the rungs of its gradient."""
     given = x, y, _, *thetas = stump(round(20_000 * scale), 256, 10)
 
     def numpy() -> tuple[np.ndarray, ...]:
@@ -205,7 +205,7 @@ def surrogate_grad(scale: float) -> Job:
 
 
 def oc1(scale: float) -> Job:
-    """A coordinate-wise search (Murthy et al. 1994) on a few hundred samples, from a univariate split."""
+    """Returns the rungs of a coordinate-wise search (Murthy et al. 1994) on a few hundred samples."""
     x, y, *_ = stump(round(300 * scale), 9, 3)
     x[:, -1] = -1
     w = np.zeros(9, np.float32)
@@ -242,7 +242,7 @@ def same(ours: Any, theirs: Any) -> None:
 
 
 def run(name: str, options: argparse.Namespace, copied: float) -> list[dict[str, Any]]:
-    """Every rung of a kernel, checked, then timed."""
+    """Checks every rung of a kernel, then measures its time."""
     calls, arrays = JOBS[name](options.scale)
     expected = calls["hforest"]()
     for rung, call in calls.items():
@@ -275,7 +275,7 @@ def main() -> int:
     )
     parser.add_argument("--only", nargs="+", choices=list(JOBS), default=list(JOBS))
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--scale", type=float, default=1.0, help="times the number of rows")
+    parser.add_argument("--scale", type=float, default=1.0, help="factor of the numbers of rows")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()

@@ -48,7 +48,7 @@ Table = tuple[np.ndarray, np.ndarray]
 
 
 def clusters(n: int, rng: np.random.Generator) -> Table:
-    """Ten classes of two clusters each in 12 of 30 columns, mixed."""
+    """Returns ten classes of two clusters each in 12 of 30 columns, mixed."""
     n_informative, n_classes = 12, 10
     centre = rng.choice([-1.0, 1.0], (2 * n_classes, n_informative)).astype(np.float32)
     mix = rng.uniform(-0.6, 0.6, (n_informative, n_informative)).astype(np.float32)
@@ -60,7 +60,7 @@ def clusters(n: int, rng: np.random.Generator) -> Table:
 
 
 def skewed(n: int, rng: np.random.Generator) -> Table:
-    """23 classes of very unequal sizes; flags, codes, rates and heavy-tailed counts that depend on them."""
+    """Returns 23 classes of unequal sizes; flags, codes, rates, heavy-tailed counts depend on them."""
     n_classes = 23
     share = 0.6 ** np.arange(n_classes)
     y = rng.choice(n_classes, n, p=share / share.sum()).astype(np.int32)
@@ -144,7 +144,7 @@ PEERS = {
 
 
 def grower(name: str, x: Any, y: Any, n_trees: int, threads: int) -> Callable[[], forest_peers.Labels]:
-    """A call that grows a forest and returns a function from samples to classes."""
+    """Returns a call that grows a forest and returns a function from samples to classes."""
     if name in OURS:
         return partial(OURS[name], x, y, n_trees)
     if name in ("lightgbm", "xgboost"):
@@ -202,7 +202,7 @@ def in_a_process(name: str, folder: Path, n: int, n_trees: int, threads: int, li
 
 
 def least(names: list[str], repeats: int, *settings: Any) -> dict[str, dict[str, Any]]:
-    """The least time of each forest, measured in turn."""
+    """Measures each forest in turn, and returns the minimum times."""
     best: dict[str, dict[str, Any]] = {}
     for _ in range(repeats):
         for name in names:
@@ -241,7 +241,7 @@ def outcome(row: dict[str, Any]) -> str:
     against = ", ".join(f"{ratio:.1f}x {peer}" for peer, ratio in row["against"].items())
     memory = row["more_bytes"] / row["input_bytes"]
     each, error = row["seconds"] / row["trees"], 100 * row["error"]
-    return f"{each:8.2f} s a tree  {memory:5.1f}x memory  error {error:6.2f} %  {against}"
+    return f"{each:8.2f} s per tree  {memory:5.1f}x memory  error {error:6.2f} %  {against}"
 
 
 def installed() -> list[str]:
@@ -260,7 +260,7 @@ def installed() -> list[str]:
 def markdown(rows: list[dict[str, Any]]) -> str:
     """Returns the table: seconds per tree, multiples of the table's memory, test error."""
     keys = sorted({(row["table"], row["rows"], row["trees"], row["threads"]) for row in rows})
-    lines = ["| forest | table | rows | trees | threads | s a tree | memory | error |", "|---" * 8 + "|"]
+    lines = ["| forest | table | rows | trees | threads | s per tree | memory | error |", "|---" * 8 + "|"]
     for key in keys:
         for row in rows:
             if (row["table"], row["rows"], row["trees"], row["threads"]) == key:
@@ -279,15 +279,19 @@ def markdown(rows: list[dict[str, Any]]) -> str:
 
 
 def main() -> int:
-    """Run the command."""
+    """Runs the command."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--rows", nargs="+", type=int, default=[500_000, 1_000_000, 5_000_000])
     parser.add_argument("--tables", nargs="+", choices=list(TABLES), default=list(TABLES))
     parser.add_argument("--trees", nargs="+", type=int, default=[1, 10])
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
-    parser.add_argument("--only", nargs="+", metavar="WORD", help="forests whose name holds one of the words")
-    parser.add_argument("--limit", type=float, default=1800, help="seconds of a process (%(default)s)")
+    parser.add_argument(
+        "--only", nargs="+", metavar="WORD", help="measure forests whose name contains one of the words"
+    )
+    parser.add_argument(
+        "--limit", type=float, default=1800, help="time limit of a process in seconds (default: %(default)s)"
+    )
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--table", action="store_true", help="print the table of the record")

@@ -32,7 +32,7 @@ def problem(n: int, n_features: int) -> tuple[Any, Any]:
 
 
 def converted(model: Any, x: Any, y: Any) -> tuple[tree.Forest, tree.LeafTargets]:
-    """The trees of a model of quantile-forest, and the targets that each drew."""
+    """Returns the trees of a model of quantile-forest, and the targets that each drew."""
     from sklearn.ensemble import RandomForestRegressor
 
     plain = RandomForestRegressor()
@@ -88,7 +88,7 @@ def proximity() -> None:
 
 
 def main() -> int:
-    """Run the command."""
+    """Runs the command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

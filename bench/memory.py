@@ -11,8 +11,8 @@ milliseconds) above that before the call. It excludes pages of the file, which t
 is short. "above" is the same without the result. "maxrss" is getrusage's peak of the whole process, with
 pages of the file.
 
-With --calls, each kind of call: x is an array of float32 in memory, in two shapes; "own" is beside it,
-with the result.
+With --calls the bench measures each kind of call on float32 arrays in memory, of two shapes. "own" includes
+the result, but not the array.
 """
 
 import argparse
@@ -162,8 +162,8 @@ def main() -> None:
     )
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--json", help="file for the record")
-    parser.add_argument("--calls", action="store_true", help="each kind of call in place of a mapped file")
-    parser.add_argument("--table", type=Path, help="prints the table of a record of --calls")
+    parser.add_argument("--calls", action="store_true", help="measure each kind of call, on arrays in memory")
+    parser.add_argument("--table", type=Path, help="print the table of a record of --calls")
     parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
     parser.add_argument("--case", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()

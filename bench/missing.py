@@ -4,12 +4,12 @@
     python bench/missing.py --data DIR --categories [--seeds 5] [--json FILE]
     python bench/missing.py --table FILE
 
-From each table at most 6000 rows are drawn by the seed, two thirds for growing. Then 10 or 30 % of all values
-are removed, also from the test rows: at random, or by value (a value above its column's median twice as
-likely as another). 100 trees at defaults, one thread. Seconds of growing are processor seconds, the least of
-three (scikit-learn: one), beside those on the table with nothing removed. --categories grows on adult, whose
-eight categorical columns mark missing values by -1: as numbers, as categories, and scikit-learn's histogram
-boosting with categories.
+The seed draws at most 6000 rows of each table; two thirds of them are for growing. Then 10 or 30 % of all
+values are removed, also from the test rows: at random, or by value (values above the median of their column
+are removed twice as often). Forests have 100 trees with default settings, on one thread. Seconds of growing
+are processor seconds, the minimum of three (scikit-learn: one), beside those on the complete table.
+--categories grows on adult, whose eight categorical columns mark missing values by -1: as numbers and as
+categories, beside scikit-learn's histogram boosting with categories.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def load(name: str, folders: list[Path]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def removed(x: np.ndarray, kind: str, share: float, rng: np.random.Generator) -> np.ndarray:
-    """A copy with NaN for a share of the values."""
+    """Returns a copy in which a share of the values is NaN."""
     chance = np.full(x.shape, share)
     if kind == "by value":
         high = x > np.median(x, axis=0)
@@ -66,13 +66,13 @@ def removed(x: np.ndarray, kind: str, share: float, rng: np.random.Generator) ->
 
 
 def forest(x: np.ndarray, y: np.ndarray, seed: int, **settings: Any) -> Callable[[np.ndarray], np.ndarray]:
-    """hforest's random forest."""
+    """Grows hforest's random forest; returns a function from samples to classes."""
     grown = classic.grow(x, y, rng=seed, **settings)
     return lambda z: tree.predict(grown, z).argmax(axis=1)
 
 
 def of_sklearn(x: np.ndarray, y: np.ndarray, seed: int) -> Callable[[np.ndarray], np.ndarray]:
-    """scikit-learn's random forest."""
+    """Grows scikit-learn's random forest; returns a function from samples to classes."""
     from sklearn.ensemble import RandomForestClassifier
 
     return RandomForestClassifier(random_state=seed).fit(x, y).predict
@@ -81,7 +81,7 @@ def of_sklearn(x: np.ndarray, y: np.ndarray, seed: int) -> Callable[[np.ndarray]
 def timed(
     fit: Fit, x: np.ndarray, y: np.ndarray, z: np.ndarray, y_test: np.ndarray, seed: int
 ) -> tuple[float, float]:
-    """Error in percent, and the least processor seconds of growing."""
+    """Returns the error in percent, and the minimum processor seconds of growing."""
     seconds = []
     for _ in range(REPEATS if fit is forest else 1):
         start = time.process_time()
@@ -91,7 +91,7 @@ def timed(
 
 
 def measure_table(name: str, folders: list[Path], seed: int) -> list[dict[str, Any]]:
-    """Rows of one table and seed."""
+    """Measures the rows of one table and seed."""
     x, y = load(name, folders)
     rng = np.random.default_rng(seed)
     rows = rng.permutation(len(x))[:ROWS]
@@ -111,7 +111,7 @@ def measure_table(name: str, folders: list[Path], seed: int) -> list[dict[str, A
 
 
 def measure_adult(folders: list[Path], seed: int) -> dict[str, Any]:
-    """Errors on adult with its columns as numbers and as categories."""
+    """Measures errors on adult with its columns as numbers and as categories."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     x, y = load("adult", folders)
@@ -140,7 +140,7 @@ def geometric_mean(values: list[float]) -> float:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """A markdown table of the rows of a record."""
+    """Returns a Markdown table of the rows of a record."""
     if rows[0]["table"] == "adult":
         methods = [name for name in rows[0] if name not in ("table", "seed")]
         lines = ["| adult | error % | deviation | seconds |", "|---|---|---|---|"]
@@ -173,7 +173,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def summary(rows: list[dict[str, Any]]) -> str:
-    """A markdown table of geometric means over tables and seeds."""
+    """Returns a Markdown table of geometric means over tables and seeds."""
     lines = [
         "| removed | error / scikit-learn's | within a deviation | growing / nothing removed | nodes | "
         "scikit-learn's growing | growing / scikit-learn's |",

@@ -5,14 +5,15 @@
     python bench/mlp_head.py
 
 Letter (16 features, 26 classes): a linear map to 64 units, a normalisation, a head. The head is an MLP
-(64 -> 256 -> 26 with ReLU) or a `HingeForest` of 50 trees of depth 6 with 26 outputs, summed. AdamW, batch
-128, 10 epochs, the rate falls by a half cosine to a hundredth.
+(64 -> 256 -> 26 with ReLU) or a `HingeForest` of 50 trees of depth 6 with 26 outputs, summed. Training takes
+10 epochs of AdamW with batches of 128; the rate falls by a half cosine to a hundredth.
 
-Samples 1 to 13 000 train and the next 3000 are held out, three seeds a setting: first the rates, with
-`RunningNorm` and no weight decay; then, with each head's rate of the least error, the decays and the
-normalisations. Then the first 16 000 samples train with the settings of the least held-out error, and the
-last 4000 test. Milliseconds are the processor's, of a training step with 128 samples on one thread, the
-least of many that take turns; "RowAdam" is the hinge layer with sparse gradients.
+Settings are chosen with samples 1 to 13 000 for training and the next 3000 held out, three seeds per setting.
+First the bench compares rates, with `RunningNorm` and no weight decay; then, with the best rate of each head,
+decays and normalisations. Networks with the settings of the smallest held-out error are trained on the first
+16 000 samples, and tested on the last 4000. Milliseconds are processor time of a training step with 128
+samples on one thread, the minimum of many steps that take turns. "RowAdam" is the hinge layer with sparse
+gradients.
 """
 
 import argparse
@@ -52,7 +53,7 @@ def load(folder: Path, test: bool) -> list[Any]:
 
 
 def build(head: str, norm: str, sparse: bool = False) -> Any:
-    """The network."""
+    """Returns the network."""
     from torch import nn
 
     import hforest.torch as ht
@@ -72,7 +73,7 @@ def build(head: str, norm: str, sparse: bool = False) -> Any:
 
 
 def train(head: str, seed: int, data: list[Any], rate: float, decay: float, norm: str) -> float:
-    """The error of the trained network on the last two arrays, in percent."""
+    """Returns the error of the trained network on the last two arrays, in percent."""
     import torch
     from torch.nn import functional
 
@@ -98,7 +99,7 @@ def train(head: str, seed: int, data: list[Any], rate: float, decay: float, norm
 
 
 def search(folder: Path) -> list[dict[str, Any]]:
-    """Held-out errors of every setting."""
+    """Measures the held-out errors of all settings."""
     data = load(folder, False)
     trials: list[dict[str, Any]] = []
     for head in HEADS:
@@ -116,13 +117,13 @@ def search(folder: Path) -> list[dict[str, Any]]:
 
 
 def best(trials: list[dict[str, Any]], head: str) -> dict[str, Any]:
-    """The settings of the least mean held-out error."""
+    """Returns the settings with the smallest mean held-out error."""
     mine = [t for t in trials if t["head"] == head]
     return dict(min(mine, key=lambda t: statistics.mean(t["errors"]))["settings"])
 
 
 def steps() -> dict[str, float]:
-    """Milliseconds of a training step."""
+    """Measures milliseconds per training step."""
     import torch
     from torch.nn import functional
 
@@ -159,7 +160,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def heads_table(rows: list[dict[str, Any]]) -> str:
     """Returns Markdown of the test, one line per head."""
-    lines = ["| head | settings | parameters | test error % | ms a step |", "|---|---|---|---|---|"]
+    lines = ["| head | settings | parameters | test error % | ms per step |", "|---|---|---|---|---|"]
     for row in rows:
         chosen = ", ".join(f"{name} {value}" for name, value in row["settings"].items())
         mean, deviation = statistics.mean(row["errors"]), statistics.stdev(row["errors"])
@@ -175,7 +176,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data", type=Path, help="folder of letter.npz; without it the record is printed")
-    parser.add_argument("--times", action="store_true", help="only the times of steps, into the record")
+    parser.add_argument(
+        "--times", action="store_true", help="measure only the times of steps, and write them to the record"
+    )
     parser.add_argument("--json", type=Path, default=RESULTS / "mlp_head.json")
     args = parser.parse_args()
     if args.data or args.times:

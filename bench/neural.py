@@ -7,13 +7,13 @@ Every rung is checked before it is timed. Figures are milliseconds per call, the
 turn, with the minimum and the spread (half the range, in percent of the median). "both" is the part of a
 training step: class probabilities, the loss, and its gradient with respect to f.
 
-The floor is the minimum cost of a sample: bytes of f read and of grad_f written against the measured copy
-bandwidth, and operations (see `operations`) against the rate at which the BLAS issues multiply-adds (hforest
-issues no fused ones: a multiplication and an addition count two), whichever takes longer. Extra memory is the
+The floor of a sample is the longer of two times: that of reading f and writing grad_f at the measured copy
+bandwidth, and that of its operations (see `operations`) at the rate at which the BLAS issues multiply-adds.
+(hforest uses no fused multiply-adds: a multiplication and an addition count two.) Extra memory is the
 increase of the resident set by the call, including results. The rungs with "out" write the gradient to an
-existing array, as a training loop would. NumPy works through the samples in parts. PyTorch is timed if it is
-installed: the same forest as tensors, level by level, eager and compiled (each shape in its own process,
-bench/compiled.py); its "both" is one forward pass and autograd's backward pass, hforest's is `loss_backward`
+existing array, as a training loop would. NumPy computes the samples in parts. PyTorch, if installed, computes
+the same forest as tensors, level by level, eager and compiled (each shape in its own process,
+bench/compiled.py). Its "both" is one forward pass and autograd's backward pass; hforest's is `loss_backward`
 with `return_p`. "two calls" is `forward` and `loss_backward`, which routes again.
 
 With --json, an existing file keeps rows of other shapes, jobs and threads.
@@ -59,7 +59,7 @@ Calls = dict[str, Callable[[], Any]]
 
 
 def numpy_route(f: Any) -> tuple[Any, Any]:
-    """Decisions and mu of every leaf, level by level: what a NumPy user would write."""
+    """Returns decisions and mu of every leaf, level by level, as a user of NumPy would compute them."""
     n, n_trees, n_vertices = f.shape
     d = 1 / (1 + np.exp(-f))
     mu, at, width = np.ones((n, n_trees, 1), f.dtype), 0, 1
@@ -71,14 +71,14 @@ def numpy_route(f: Any) -> tuple[Any, Any]:
 
 
 def numpy_forward(f: Any, leaves: Any) -> Any:
-    """Class probabilities, mean over trees."""
+    """Returns class probabilities, means over trees."""
     n, n_trees = f.shape[:2]
     mu = numpy_route(f)[1].reshape(n, -1)
     return mu @ leaves.reshape(-1, leaves.shape[2]) / f.dtype.type(n_trees)
 
 
 def numpy_backward(f: Any, leaves: Any, y: Any) -> tuple[float, Any]:
-    """Loss of the forest and its gradient, with the sums over subtrees level by level."""
+    """Returns the loss of the forest and its gradient, with sums over subtrees level by level."""
     n, _, n_vertices = f.shape
     d, mu = numpy_route(f)
     part = mu * leaves[:, :, y].transpose(2, 0, 1)
@@ -95,7 +95,7 @@ def numpy_backward(f: Any, leaves: Any, y: Any) -> tuple[float, Any]:
 
 
 def numpy_parts(f: Any, leaves: Any, y: Any, jobs: tuple[str, ...]) -> None:
-    """Forward, backward or both, some samples at a time."""
+    """Computes forward, backward or both for some samples at a time."""
     size = max(1, NUMPY_NUMBERS // (f.shape[1] * f.shape[2]))
     for first in range(0, len(f), size):
         part = slice(first, first + size)
@@ -213,7 +213,7 @@ def gpu_rungs(f: Any, leaves: Any, y: Any) -> Calls:
 
 
 def check(f: Any, leaves: Any, y: Any) -> None:
-    """hforest and NumPy against the reference on a few samples and trees, then against one another."""
+    """Compares hforest and NumPy with the reference on a few samples and trees, then with each other."""
     n, m = REFERENCE
     part = np.ascontiguousarray(f[:n, :m]), leaves[:m].copy(), y[:n].copy()
     single = f.dtype == np.float32
@@ -269,7 +269,7 @@ def vector_rate(dtype: np.dtype) -> float:
 def run_shape(
     shape: tuple[int, ...], threads: int, best: dict[str, float], options: argparse.Namespace
 ) -> list[dict[str, Any]]:
-    """Every job and rung of one shape."""
+    """Measures every job and rung of one shape."""
     hforest.set_num_threads(threads)
     first, last = threads == min(options.threads), threads == max(options.threads)
     n, n_trees, depth, n_classes = shape
@@ -340,7 +340,7 @@ def run_shape(
 
 
 def run(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Every number of threads and shape."""
+    """Measures every number of threads and shape."""
     rows: list[dict[str, Any]] = []
     for count in sorted(set(options.threads)):
         hforest.set_num_threads(count)
@@ -363,7 +363,7 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def reference_rung(options: argparse.Namespace) -> dict[str, Any]:
-    """The reference's own speed, on a small part of the first shape."""
+    """Measures the speed of the reference, on a small part of the first shape."""
     _, _, depth, n_classes = options.shapes[0]
     n, n_trees = REFERENCE
     rng = np.random.default_rng(0)
@@ -372,9 +372,7 @@ def reference_rung(options: argparse.Namespace) -> dict[str, Any]:
     y = np.zeros(n, np.int32)
     with hforest.using("reference"):
         median = statistics.median(seconds(lambda: neural.loss_backward(f, leaves, y), 3)) / f.size
-    print(
-        f"reference, backward, {n} samples, {n_trees} trees of depth {depth}: {1e9 * median:.0f} ns a vertex"
-    )
+    print(f"reference, backward, {n} samples, {n_trees} trees of depth {depth}: {1e9 * median:.0f} ns/vertex")
     return {"job": "backward", "rung": "reference", "ns_per_vertex": 1e9 * median}
 
 
@@ -396,7 +394,7 @@ def store(path: Path | None, rows: list[dict[str, Any]]) -> None:
 
 
 def shape(text: str) -> tuple[int, ...]:
-    """n,M,D,K"""
+    """Reads n,M,D,K."""
     sizes = tuple(int(part) for part in text.split(","))
     if len(sizes) != 4 or min(sizes) < 1 or sizes[2] > MAX_DEPTH:
         raise argparse.ArgumentTypeError(f"expected four sizes such as 1000,25,7,10, got {text}")
@@ -404,7 +402,7 @@ def shape(text: str) -> tuple[int, ...]:
 
 
 def main() -> None:
-    """Run the command."""
+    """Runs the command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -16,9 +16,9 @@ The rungs:
                  only treelite), scikit-learn and scikit-learn-intelex on their own, equally large trees,
                  the library that boosted the trees, daal4py on its trees
 
-Boosted models are converted by treelite; LightGBM's is walked in float64. Results are compared first. A time
-is that of 200 calls on 1000 different rows in turn (20 of slow calls), divided by their number, on one
-thread. Figures are the median and the minimum of repeats taken in turn.
+treelite converts boosted models; LightGBM's is walked in float64. Results are compared first. A time is that
+of 200 calls (20 slow calls) on 1000 different rows in turn, divided by the number of calls, on one thread.
+Figures are the median and the minimum of repeats taken in turn.
 """
 
 import argparse
@@ -54,7 +54,7 @@ def letters(path: str) -> tuple[Any, Any]:
 
 
 def ours(forest: tree.Forest) -> dict[str, Call]:
-    """Rungs of a forest."""
+    """Returns the rungs of a forest in hforest."""
     prepared = tree.prepare(forest)
 
     def unchecked(x: Any) -> Any:
@@ -66,7 +66,7 @@ def ours(forest: tree.Forest) -> dict[str, Call]:
 
 
 def same_trees(forest: tree.Forest) -> dict[str, Call]:
-    """Other libraries that walk the trees of a forest of classes."""
+    """Returns the rungs of other libraries that walk the trees of a forest of classes."""
     calls: dict[str, Call] = {}
     try:
         import onnxruntime
@@ -93,7 +93,7 @@ def same_trees(forest: tree.Forest) -> dict[str, Call]:
 
 
 def other_trees(x: Any, y: Any) -> dict[str, Call]:
-    """Forests that other libraries grow, and hforest's estimator."""
+    """Returns the rungs of forests that other libraries grow, and of hforest's estimator."""
     calls: dict[str, Call] = {}
     try:
         from sklearn.ensemble import RandomForestClassifier
@@ -161,7 +161,7 @@ def of_boosted(name: str) -> tuple[dict[str, Call], Any, int]:
 
 
 def in_turn(call: Call, rows: list[Any], n: int) -> Callable[[], None]:
-    """n calls on rows in turn."""
+    """Returns a function that makes n calls on rows in turn."""
     turns = itertools.cycle(rows)
 
     def run() -> None:
@@ -172,7 +172,7 @@ def in_turn(call: Call, rows: list[Any], n: int) -> Callable[[], None]:
 
 
 def run(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Every model."""
+    """Measures every model."""
     measured: list[dict[str, Any]] = []
     hforest.set_num_threads(1)
     print(f"{'model':>10} {'nodes':>8} {'rung':10} {'us median':>10} {'least':>8} {'/prepared':>10}")
@@ -201,7 +201,7 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def main() -> int:
-    """Run the command."""
+    """Runs the command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

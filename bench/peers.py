@@ -21,7 +21,7 @@ def depth_of(kind: str, thresholds: Any) -> int:
 
 
 def numpy_traverse(kind: str, x: Any, thresholds: Any, features: Any) -> tuple[Any, Any, Any]:
-    """The traversal as array expressions."""
+    """Returns the traversal as array expressions compute it."""
     n, m = x.shape[0], thresholds.shape[0]
     trees, samples = np.arange(m), np.arange(n)[:, None]
     v, leaf, vertex = np.zeros((n, m), np.int32), np.zeros((n, m), np.int32), np.zeros((n, m), np.int32)

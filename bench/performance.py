@@ -24,23 +24,23 @@ def rows(name: str) -> Rows:
 
 
 def only(of: Rows, **key: Any) -> Rows:
-    """Rows with these values."""
+    """Returns the rows with these values."""
     return [row for row in of if all(row.get(name) == value for name, value in key.items())]
 
 
 def markdown(head: list[str], body: list[list[str]]) -> str:
-    """A table."""
+    """Returns a Markdown table."""
     lines = [f"| {' | '.join(line)} |" for line in (head, *body)]
     return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]])
 
 
 def significant(value: float) -> str:
-    """Three digits from 100 on, one decimal below."""
+    """Returns a number as text: three digits from 100 on, below one decimal."""
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}"
 
 
 def training() -> str:
-    """A step of training: milliseconds of the forest and of the whole network."""
+    """A training step: milliseconds of the forest and of the whole network."""
     of = [row for row in rows("training") if "network_ms" in row and row["threads"] == 1]
     body = []
     for rung in ("fused", "rows", "dense", "numpy"):
@@ -50,7 +50,7 @@ def training() -> str:
 
 
 def depth() -> str:
-    """The fused step over the depth."""
+    """The fused training step by depth: milliseconds."""
     of = [row for row in rows("training") if "depth" in row]
     depths = [row["depth"] for row in only(of, kind="tree")]
     body = [[f"{k}s", *(f"{only(of, kind=k, depth=d)[0]['forest_ms']:.1f}" for d in depths)] for k in KINDS]
@@ -59,7 +59,7 @@ def depth() -> str:
 
 
 def shapes(of: Rows) -> list[tuple[list[int], str]]:
-    """Shapes in the order of bench/hinge.py, and kinds."""
+    """Returns shapes in the order of bench/hinge.py, and kinds."""
     order = ["1000,100,100,10,10", "53,5120,1000,10,10", "65536,100,100,10,10", "10000,784,1000,10,1"]
     order.append("4096,256,512,7,1")
     known = {",".join(map(str, row["shape"])): row["shape"] for row in of if "shape" in row}
@@ -67,7 +67,7 @@ def shapes(of: Rows) -> list[tuple[list[int], str]]:
 
 
 def kernels() -> str:
-    """Nanoseconds per sample and tree of hinge forests."""
+    """Hinge forests: nanoseconds per sample and tree."""
     of = rows("hinge")
     body = []
     for shape, kind in shapes(of):
@@ -100,7 +100,7 @@ def kernels() -> str:
 
 
 def peers() -> str:
-    """Hinge forests beside torch.compile, one run."""
+    """Hinge forests beside torch.compile, measured in one run."""
     of = rows("hinge_peers")
     body = []
     for shape, kind in shapes(of):
@@ -124,18 +124,18 @@ OTHERS = ("scikit-learn", "scikit-learn, extra trees", "scikit-learn-intelex")
 
 
 def of_part(of: Rows, word: str) -> Rows:
-    """Rows of one part of a record that was made in parts; all rows of one that was not."""
+    """Returns the rows of one part of a record made in parts, or all rows of another record."""
     return [row for row in of if word in row.get("part", word)]
 
 
 def grown(rung: str, name: str) -> dict[str, Any] | None:
-    """The row of a forest beside its peers; forests on projections were grown beside treeple."""
+    """Returns the row of a forest beside its peers; forests on projections were grown beside treeple."""
     found = of_part(only(rows("grow"), rung=rung, set=name, threads=1), "all four")
     return found[0] if found else None
 
 
 def growing() -> str:
-    """Seconds and test error in percent of 100 trees."""
+    """Growing 100 trees: seconds / test error in percent."""
     body = []
     for rung in (*OWN, *OTHERS):
         found = [grown(rung, name) for name in SETS]
@@ -145,7 +145,7 @@ def growing() -> str:
 
 
 def ratios() -> str:
-    """Returns the speed relative to other libraries, each in its run."""
+    """Growing: how many times as fast as other libraries, each in its run."""
     of = rows("grow")
     pairs = [("exact", "scikit-learn"), ("exact", "scikit-learn-intelex"), ("exact", "ydf")]
     pairs += [("binned", "scikit-learn"), ("binned", "scikit-learn-intelex")]
@@ -167,7 +167,7 @@ def ratios() -> str:
 
 
 def paths() -> str:
-    """Returns the speed relative to scikit-learn on each vector path."""
+    """Growing on each vector path: how many times as fast as scikit-learn."""
     of = rows("grow_paths")
     body = []
     for rung in ("exact", "binned", "sparse"):
@@ -179,7 +179,7 @@ def paths() -> str:
 
 
 def compared() -> str:
-    """Times of the new code over those of the old one."""
+    """Times of the new code divided by those of the old code."""
     of = rows("compare")
     body = []
     for bench in dict.fromkeys(row["bench"] for row in of):
@@ -191,7 +191,7 @@ def compared() -> str:
 
 
 def threads() -> str:
-    """Growing on MNIST with one thread and two."""
+    """Growing on MNIST with one thread and with two."""
     of = of_part(only(rows("grow"), set="mnist"), "MNIST with one thread and two")
     body = []
     for rung in (rung for rung in OWN if only(of, rung=rung)):
@@ -201,7 +201,7 @@ def threads() -> str:
 
 
 def nodes() -> str:
-    """Microseconds of a node with few and with many features."""
+    """A node with few and with many features: microseconds."""
     body = []
     for rung in ("node, sparse", "node, probe"):
         few, many = (only(rows("grow"), rung=rung, features=n) for n in (500, 50_000))
@@ -212,7 +212,7 @@ def nodes() -> str:
 
 
 def memory() -> str:
-    """The most memory that growing 100 trees takes on top of its input."""
+    """Growing 100 trees: peak memory in addition to the input."""
     body = []
     for row in only(rows("grow"), rung="memory"):
         sizes = [row[name] for name in ("input_bytes", "forest_bytes", "more_bytes")]
@@ -221,7 +221,7 @@ def memory() -> str:
 
 
 def large() -> str:
-    """Growing one tree on large tables, two threads: seconds, memory over the table's, error."""
+    """Growing a tree on large tables, two threads: seconds, memory in units of the table's, error."""
     of = only(rows("large"), trees=1, threads=2)
     body = []
     for forest in dict.fromkeys(row["forest"] for row in of):
@@ -256,7 +256,7 @@ PREDICTORS = {
 
 
 def applying() -> str:
-    """Returns thousands of rows per second, and microseconds per single row, on one thread."""
+    """Applying forests on one thread: thousands of rows per second, microseconds per single row."""
     body = []
     for shape, label in FORESTS.items():
         cells = []
@@ -274,7 +274,7 @@ def applying() -> str:
 
 
 def cascades() -> str:
-    """Two levels grown and test samples classified."""
+    """Cascades: seconds to grow two levels and classify the test samples, accuracy in percent."""
     of = rows("cascades")
     body = []
     for name in dict.fromkeys(row["data"] for row in of):
@@ -304,7 +304,7 @@ TABLES: dict[str, Callable[[], str]] = {
 
 
 ON_PAGE = ("training", "peers", "growing", "ratios", "large", "applying", "cascades")
-"""Those of docs/performance-tables.md."""
+"""The tables of docs/performance-tables.md, by name."""
 
 
 def main() -> None:

@@ -2,13 +2,13 @@
 
     python bench/predict.py [--shapes n,F,M,D,K ...] [--threads 1 2] [--json FILE]
 
-A forest is grown by scikit-learn if installed (otherwise by hforest), at most D deep (0: to purity), and
-converted, so that both walk the same nodes. Probabilities are compared, and the leaves of some samples are
-compared with the reference implementation, before anything is timed. onnxruntime, where installed, walks the
-same trees. For two classes xgboost and lightgbm apply their own forests with the same number and depth of
-trees on the same samples (their leaves have one number, not several classes). Figures are thousands of rows
-per second, the maximum of repeats taken in turn; the second lines of a shape are the time of one single row
-inside `unchecked()`.
+scikit-learn, if installed, grows a forest of depth at most D (0: to purity), which is converted, so that both
+libraries walk the same nodes. Without scikit-learn, hforest grows it. Before anything is timed, probabilities
+are compared, and the leaves of some samples are compared with the reference implementation. onnxruntime, if
+installed, walks the same trees. For two classes, xgboost and lightgbm apply their own forests, with the same
+number and depth of trees, to the same samples; their leaves have one number, not several classes. Figures are
+thousands of rows per second, the maximum of repeats taken in turn. The second line of a shape is the time of
+a single row inside `unchecked()`.
 """
 
 import argparse
@@ -32,7 +32,7 @@ SHAPES = (
 
 
 def problem(shape: tuple[int, ...]) -> tuple[Any, Any]:
-    """Classes around random centres, so that trees find splits."""
+    """Returns classes around random centres, so that trees find splits."""
     n, n_features, _, _, n_classes = shape
     rng = np.random.default_rng(0)
     y = rng.integers(0, n_classes, n, np.int32)
@@ -41,7 +41,7 @@ def problem(shape: tuple[int, ...]) -> tuple[Any, Any]:
 
 
 def grown(shape: tuple[int, ...], x: Any, y: Any) -> tuple[tree.Forest, Any]:
-    """The forest, and scikit-learn's model of it or None."""
+    """Returns the forest, and scikit-learn's model of it or None."""
     _, _, n_trees, depth, n_classes = shape
     try:
         from sklearn.ensemble import RandomForestClassifier
@@ -63,7 +63,7 @@ def check(forest: tree.Forest, model: Any, x: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Every shape, all rows at once and one alone."""
+    """Measures every shape, with all rows at once and with one row."""
     rows: list[dict[str, Any]] = []
     print(
         f"{'n,F,M,D,K':>22} {'threads':>7} {'rung':10} {'krows/s':>10} {'us/row':>10} {'spread':>7} "
@@ -121,7 +121,7 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def shape(text: str) -> tuple[int, ...]:
-    """n,F,M,D,K"""
+    """Reads n,F,M,D,K."""
     sizes = tuple(int(part) for part in text.split(","))
     if len(sizes) != 5 or min(sizes[:3]) < 1 or sizes[3] < 0 or sizes[4] < 2:
         raise argparse.ArgumentTypeError(f"expected five sizes such as 20000,100,100,10,10, got {text}")
@@ -129,7 +129,7 @@ def shape(text: str) -> tuple[int, ...]:
 
 
 def main() -> int:
-    """Run the command."""
+    """Runs the command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -3,13 +3,14 @@
     python bench/robustness.py                      # all four tables, about three minutes
     python bench/robustness.py --parts memory kills --n-kills 50
 
-memory    the highest memory of a call beyond what the process held before it, in units of its input's and
-          its output's bytes together: 1 means that a call made its output and a copy of neither.
-limits    each call in a process whose address space may grow by so many megabytes: it answers, with the bits
-          of an unlimited call, or raises MemoryError. Anything else is counted as broken.
-threads   hashes of the results of every subpackage (bench/bits.py) at other numbers of threads and from
-          several Python threads at once, against one thread: how many differ.
-kills     a process that saves over one file in a loop is killed: what the file holds, what lies beside it.
+memory    the peak memory of a call minus the memory of the process before it, divided by the bytes of its
+          inputs and outputs. A call that only makes its output has a ratio below 1.
+limits    each call in a process whose address space may grow by a number of megabytes. The call returns a
+          result, bit-identical to that without a limit, or raises MemoryError. Anything else is broken.
+threads   hashes of the results of every subpackage (bench/bits.py) with other numbers of threads, and from
+          several Python threads at once: the number of results that differ from one thread.
+kills     a process that saves over one file in a loop is killed: whether the file can be read, and the number
+          of parts beside it.
 
 Linux only. The exit status is 1 if anything is broken.
 """
@@ -43,7 +44,7 @@ THREADS = (2, 3, 7, 16)
 
 
 def calls(n: int) -> dict[str, tuple[tuple[Any, ...], Call]]:
-    """Inputs and a call on them by name, for n samples of 40 float32 features."""
+    """Returns, by name, inputs and a call on them, for n samples of 40 float32 features."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(n, 40)).astype(np.float32)
     y = (x[:, 0] * x[:, 1] > 0).astype(np.int32)
@@ -80,14 +81,14 @@ def calls(n: int) -> dict[str, tuple[tuple[Any, ...], Call]]:
 
 
 def size_of(arrays: Any) -> int:
-    """Bytes of arrays and nested tuples."""
+    """Returns the bytes of arrays and nested tuples."""
     if isinstance(arrays, (tuple, list)):
         return sum(size_of(a) for a in arrays)
     return int(getattr(arrays, "nbytes", 0))
 
 
 def kilobytes(name: str) -> int:
-    """A line of this process's memory report."""
+    """Returns the number of a line of this process's memory report."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return int(next(line.split()[1] for line in lines if line.startswith(name)))
 
@@ -192,7 +193,7 @@ def saver(path: str) -> None:
 
 
 def two_cascades() -> list[Any]:
-    """Cascades that differ, of about a megabyte."""
+    """Returns two different cascades of about a megabyte."""
     x, y = np.random.default_rng(0).normal(size=(2000, 10)), np.arange(2000) % 2
     grower = partial(classic.grow, n_trees=10, max_depth=10)
     return [cascade.grow(x, y, [grower], max_levels=1, n_folds=2, rng=seed) for seed in (0, 1)]

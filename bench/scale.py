@@ -4,10 +4,10 @@
     python bench/scale.py forest --rows 500000 --projections 6
     python bench/scale.py level --json FILE
 
-`forest` grows one forest on one machine's engine, on one worker, and on processes of one thread each that
-exchange by torch.distributed (gloo) or MPI; it checks that all hashes are equal, except that of the engine,
-whose bins are made from all rows. `level` measures a level against rows, features, classes and workers: the
-mean of the first six levels, in which no node is gathered, as the minimum of three runs.
+`forest` grows one forest by `growth` on one machine, on one worker, and on processes of one thread each that
+exchange by torch.distributed (gloo) or MPI. It checks that all hashes are equal, except that of `growth`,
+whose bins depend on all rows. `level` measures the time of a level by numbers of rows, features, classes and
+workers: the mean of the first six levels, in which no node is gathered, as the minimum of three runs.
 """
 
 import argparse
@@ -158,7 +158,7 @@ def shown(row: dict[str, Any]) -> dict[str, Any]:
     print(
         f"{row['kind']:7} {row['workers']} workers of {row['threads']} threads, {row['rows']} x "
         f"{row['features']}, {row['classes']} classes, {row['trees']} trees: {row['seconds']:7.2f} s, "
-        f"{row['bytes'] / 1e6:9.2f} MB a worker in {row['messages']} messages, {row['peak_mb']} MB of memory"
+        f"{row['bytes'] / 1e6:9.2f} MB per worker in {row['messages']} messages, {row['peak_mb']} MB memory"
     )
     return row
 
@@ -174,8 +174,8 @@ def table(rows: list[dict[str, Any]]) -> str:
             **{name: str(row[name]) for name in ("features", "classes", "trees")},
             "run": NAMES[row["kind"]],
             "seconds": f"{row['seconds']:#.3g}",
-            "MB a worker sends": f"{row['bytes'] / 1e6:.1f}",
-            "MB of memory in all": str(row["peak_mb"]),
+            "MB sent per worker": f"{row['bytes'] / 1e6:.1f}",
+            "MB of memory, all workers": str(row["peak_mb"]),
         }
         for row in rows
     ]
@@ -224,12 +224,14 @@ def main() -> None:
     parser.add_argument("--classes", type=int, default=2)
     parser.add_argument("--trees", type=int, default=10)
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--projections", type=int, default=0, help="sparse ones at a node; 0: features")
+    parser.add_argument(
+        "--projections", type=int, default=0, help="number of sparse projections per node; 0: features"
+    )
     parser.add_argument("--comm", choices=("torch", "mpi"), default="torch")
-    parser.add_argument("--no-engine", action="store_true", help="leave out one machine's engine")
+    parser.add_argument("--no-engine", action="store_true", help="do not measure `growth` on one machine")
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--kind", help="of a process that this bench starts")
-    parser.add_argument("--case", type=json.loads, help="likewise")
+    parser.add_argument("--kind", help=argparse.SUPPRESS)
+    parser.add_argument("--case", type=json.loads, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.what == "work":
         work(args.kind, args.case)

@@ -168,7 +168,7 @@ def run(kind: str, size: int, threads: int, case: dict[str, Any], folder: Path) 
         row[name] = max(one[name] for one in rows)
     print(
         f"{kind:5} {size} x {threads} threads, {case['trees']} {case['forest']}s: {row['ms_median']:6.2f} ms "
-        f"a step, {row['bytes'] / 1e3:7.1f} KB a worker and step in {row['messages']:.0f} messages, test "
+        f"per step, {row['bytes'] / 1e3:7.1f} KB per worker and step in {row['messages']:.0f} messages, test "
         f"error {row['error']:.2f} %, {row['hash']}",
         flush=True,
     )
@@ -194,15 +194,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data", type=Path, help="folder of letter.npz; without it the record is shown")
+    parser.add_argument("--data", type=Path, help="folder of letter.npz; without it the record is printed")
     parser.add_argument("--kinds", nargs="+", choices=("tree", "fern"), default=["tree", "fern"])
     parser.add_argument("--trees", type=int, nargs="+", default=[100])
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--comm", choices=("torch", "mpi"), default="torch")
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--work", help="of a process that this bench starts")
-    parser.add_argument("--case", type=json.loads, help="likewise")
+    parser.add_argument("--work", help=argparse.SUPPRESS)
+    parser.add_argument("--case", type=json.loads, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.work:
         work(args.work, args.case, args.data)

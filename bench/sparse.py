@@ -3,11 +3,11 @@
     python bench/sparse.py [--shapes 20000x20000 100000x100000] [--per-row 50] [--trees 4] [--json FILE]
     python bench/sparse.py --table FILE
 
-Columns have whole numbers 1 to 8 with the frequencies of words in texts: column i in a share of rows that
+Columns have whole numbers 1 to 8, as frequent as words in texts: the share of rows with a number in column i
 falls with i**-0.7. Labels are the sign of a random weighted sum of all columns, with noise. Two thirds of the
 rows are for growing. Before anything is timed, forests on 2000 rows must be bit-identical to those on a dense
-array. One thread; the minimum of two. Memory is the peak of a separate process that makes the matrix, grows
-and predicts.
+array. A time is the minimum of two, on one thread. Memory is the peak of a separate process that makes the
+matrix, grows and predicts.
 """
 
 import argparse
@@ -45,7 +45,7 @@ PEERS = {"random forest": "RandomForestClassifier", "extra trees": "ExtraTreesCl
 
 
 def problem(n: int, n_features: int, per_row: int) -> tuple[Any, np.ndarray]:
-    """A CSR matrix of float32, and labels."""
+    """Returns a CSR matrix of float32, and labels."""
     rng = np.random.default_rng(0)
     share = np.arange(1, n_features + 1) ** -0.7
     share = np.cumsum(share / share.sum())
@@ -63,7 +63,7 @@ def problem(n: int, n_features: int, per_row: int) -> tuple[Any, np.ndarray]:
 
 
 def timed(call: Callable[[], Any], repeats: int = REPEATS) -> tuple[Any, float]:
-    """The result, and the least processor seconds."""
+    """Returns the result, and the minimum processor seconds."""
     least = np.inf
     for _ in range(repeats):
         begin = time.process_time()
@@ -73,7 +73,7 @@ def timed(call: Callable[[], Any], repeats: int = REPEATS) -> tuple[Any, float]:
 
 
 def check(x: Any, y: np.ndarray, grow: Grow) -> None:
-    """Trees and leaves on part of the rows are those on an array."""
+    """Checks that trees and leaves on part of the rows equal those on a dense array."""
     used = np.unique(x[:CHECKED].indices)
     part, labels = x[:CHECKED][:, used], y[:CHECKED]
     forest, dense = grow(part, labels, 2), grow(part.toarray(), labels, 2)
@@ -83,7 +83,7 @@ def check(x: Any, y: np.ndarray, grow: Grow) -> None:
 
 
 def measure(n: int, n_features: int, per_row: int, n_trees: int, kind: str) -> dict[str, Any]:
-    """One row of the record: one kind of forest on one matrix."""
+    """Returns one row of the record: one kind of forest on one matrix."""
     x, y = problem(n, n_features, per_row)
     check(x, y, OURS[kind])
     n_fitted = 2 * n // 3
@@ -111,9 +111,9 @@ def measure(n: int, n_features: int, per_row: int, n_trees: int, kind: str) -> d
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """The record as a Markdown table."""
+    """Returns the record as a Markdown table."""
     lines = [
-        "| matrix | forest | seconds a tree | scikit-learn's | predicting | scikit-learn's | error % | "
+        "| matrix | forest | seconds per tree | scikit-learn's | predicting | scikit-learn's | error % | "
         "scikit-learn's | peak MB |",
         "|---|---|---|---|---|---|---|---|---|",
     ]

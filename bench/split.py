@@ -24,7 +24,7 @@ SHAPES = ((200, 10, 3), (2000, 30, 10), (20000, 100, 10), (200000, 10, 2))
 
 
 def problem(shape: tuple[int, ...]) -> tuple[Any, Any, int]:
-    """Normal candidates of which one depends on the label."""
+    """Returns normal candidates, of which one depends on the label."""
     n, n_candidates, n_classes = shape
     rng = np.random.default_rng(0)
     values = rng.normal(size=(n_candidates, n)).astype(np.float32)
@@ -34,7 +34,7 @@ def problem(shape: tuple[int, ...]) -> tuple[Any, Any, int]:
 
 
 def check(values: Any, y: Any, n_classes: int, criterion: Any) -> None:
-    """The CPU backend against the reference, on a part."""
+    """Compares the CPU backend with the reference, on a part of the samples."""
     part = partial(split.best_split, values[:10, :300], y[:300], n_classes=n_classes, criterion=criterion)
     got = part()
     with hforest.using("reference"):
@@ -57,14 +57,14 @@ def stump(values: Any, y: Any, criterion: str) -> Callable[[], Any] | None:
 
 
 def same_split(found: split.Split, peer: Any) -> None:
-    """The stump decreases impurity as much (it may choose another of equal splits)."""
+    """Checks that the stump decreases impurity as much; of equal splits it may choose another."""
     t = peer.tree_
     weighted = t.impurity * t.weighted_n_node_samples
     np.testing.assert_allclose(found.gain, weighted[0] - weighted[1:].sum(), rtol=1e-6)
 
 
 def run(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Every shape and criterion."""
+    """Measures every shape and criterion."""
     rows: list[dict[str, Any]] = []
     hforest.set_num_threads(options.threads)
     print(f"{'n,F,K':>16} {'criterion':10} {'rung':8} {'ns/number':>10} {'spread':>7} {'peer/hforest':>13}")
@@ -98,7 +98,7 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def main() -> int:
-    """Run the command."""
+    """Runs the command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -6,22 +6,23 @@
     python bench/stats.py --correlations --sets 300                       # distance correlations of forests
 
 A cell is a test, rows, columns and a statistic, such as "split 256 16 auc". The record has the p-values of
-each cell; a run with the same record adds the sets that are missing. It has the ranks of the observed
-statistics, too, among those drawn, ties broken at random: from 0, the largest, to 99, of conditional_test to
-199, or to 5 for tests that stop once five statistics are as large, of the first five. Ranks are uniform where
-a test is exact.
+each cell; a run with the same record adds the missing sets. The record also has the rank of the observed
+statistic among those drawn, with ties broken at random. Ranks go from 0, the largest, to 99, for
+conditional_test to 199. Tests that stop once five statistics are as large have ranks 0 to 5 among the first
+five. Ranks are uniform if a test is exact.
 
 permutation, split      labels of two classes, as many of each, beside normal columns
-no labels               the same, split tests of trees that are grown without labels
-importance              the same, the first column beside 99 permuted copies, or predicted with it permuted
-conditional             z of four normal columns; each column of x is one of them, or its sine, and noise; the
-                        labels depend on two columns of z alone
+no labels               the same, with split tests of trees that are grown without labels
+importance              the same; the first column is compared with 99 permuted copies, or permuted in
+                        predictions
+conditional             z has four normal columns; each column of x is one of them, or its sine, plus noise;
+                        the labels depend on two columns of z alone
 randomization           the same, with draws from the true distribution of x given z
-linear 0.5, sine, ...   two views of two normal columns: of x each is this part of a column of z, and noise,
-                        or the sine of one; labels depend on z alone. "covariance" is conditional_test,
-                        "view permuted" the permutation of the rows of x beside those of z (CoMIGHT);
-                        "refused": whether sampler="permuted" refuses the views; its p-value is 0 or 1
-two forests             normal columns; the share is no p-value: the last number is that of the trees
+linear 0.5, sine, ...   two views of two normal columns. A column of x is this multiple of a column of z, or
+                        its sine, plus noise; labels depend on z alone. "covariance" is conditional_test,
+                        "view permuted" permutes the rows of x beside those of z (CoMIGHT), "refused" has
+                        p-value 0 if sampler="permuted" refuses the views, else 1
+two forests             normal columns; the share is not a p-value; the last word is the number of trees
 """
 
 import argparse
@@ -70,7 +71,7 @@ class Cell(NamedTuple):
 
 
 def cells() -> list[Cell]:
-    """All cells, the short ones first."""
+    """Returns all cells, the short ones first."""
     both = [(n, d) for n in ROWS for d in COLUMNS]
     classes = ("information", "auc")
     tests = {
@@ -94,27 +95,27 @@ def cells() -> list[Cell]:
 def columns_and_labels(
     n: int, d: int, effect: float, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Normal columns, and labels of two classes between which the mean of the first column differs."""
+    """Returns normal columns, and labels of two classes that differ in the mean of the first column."""
     x, y = rng.normal(size=(n, d)), rng.permutation(np.arange(n) % 2)
     x[:, 0] += effect * y
     return x, y
 
 
 def explained(z: np.ndarray, d: int) -> np.ndarray:
-    """Means of columns given z."""
+    """Returns means of columns given z."""
     column = np.arange(d) % 8
     return np.where(column < 4, z[:, column % 4], np.sin(2 * z[:, column % 4]))
 
 
 def through_z(n: int, d: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Columns and labels that depend on z alone."""
+    """Returns columns and labels that depend on z alone."""
     z = rng.normal(size=(n, 4))
     x = explained(z, d) + rng.normal(size=(n, d))
     return x, (z[:, 0] + z[:, 1] + rng.normal(size=n) > 0).astype(int), z
 
 
 def views(dependence: str, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Two views x and z, and labels that depend on z alone."""
+    """Returns two views x and z, and labels that depend on z alone."""
     z, noise = rng.normal(size=(n, 2)), rng.normal(size=(n, 2))
     if dependence == "sine":
         x = np.sin(2 * z) + 0.3 * noise
@@ -150,7 +151,7 @@ def rank(statistic: float, null: np.ndarray, rng: np.random.Generator) -> int:
 
 
 def outcome(cell: Cell, number: int, effect: float = 0.0) -> tuple[float, int]:
-    """The p-value, or share, of one data set, and the rank of its statistic."""
+    """Returns the p-value, or share, of one data set, and the rank of its statistic."""
     rng = np.random.default_rng([number, cell.n, cell.d])
     coin = np.random.default_rng([number, cell.n, cell.d, 1])
     seed = int(rng.integers(2**62))
@@ -193,7 +194,7 @@ def outcome(cell: Cell, number: int, effect: float = 0.0) -> tuple[float, int]:
 
 
 def uniform(ranks: list[tuple[int, int]]) -> float:
-    """The p-value of chi-square that ranks, each of 0 to n, are uniform, with n beside each."""
+    """Returns the p-value of a chi-square test of uniform ranks, each in 0 to n with n beside it."""
     if not ranks:
         return float("nan")  # a record of an earlier version
     number = np.array(ranks)
@@ -211,13 +212,13 @@ def drawn(test: str, statistic: str) -> int:
 
 
 def rejected(p: np.ndarray) -> str:
-    """The share of sets with a p-value of 0.05 or less, and its standard error."""
+    """Returns the share of sets with a p-value of 0.05 or less, and its standard error."""
     share = float((p <= LEVEL).mean())
     return f"{share:.3f} | {np.sqrt(share * (1 - share) / len(p)):.3f}"
 
 
 def table(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Lines of Markdown: of each cell, and of all cells of each test and statistic."""
+    """Yields lines of Markdown: of each cell, and of all cells of each test and statistic."""
     yield "| test | rows | columns | statistic | sets | rejected | standard error |"
     yield "|---|---|---|---|---|---|---|"
     for row in rows:
@@ -325,7 +326,7 @@ def correlations(n_sets: int) -> Iterator[str]:
 def by_correlation(
     forest: tree.Forest, x: np.ndarray, y: np.ndarray, rng: np.random.Generator
 ) -> tuple[float, float]:
-    """P-values of the distance correlation of shared leaves and of y: by chi-square, and by permutations."""
+    """Returns p-values of distance correlations of shared leaves and y, by chi-square and permutations."""
     of_x, of_y = 1 - tree.proximity(forest, x).toarray(), abs(y[:, None] - y)
     of = stats.distance_correlation(of_x, of_y)
     orders = (rng.permutation(len(y)) for _ in range(N_PERMUTATIONS))
@@ -356,11 +357,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--sets", type=int, default=200, help="data sets for each cell")
-    parser.add_argument("--cells", nargs="+", default=["*"], metavar="PATTERN", help="names, * is any text")
-    parser.add_argument("--json", type=Path, help="the record, read first where it is there")
-    parser.add_argument("--importances", action="store_true", help="only the means and errors of importances")
-    parser.add_argument("--correlations", action="store_true", help="only distance correlations of forests")
+    parser.add_argument("--sets", type=int, default=200, help="number of data sets per cell")
+    parser.add_argument(
+        "--cells", nargs="+", default=["*"], metavar="PATTERN", help="names of cells; * stands for any text"
+    )
+    parser.add_argument("--json", type=Path, help="the record; an existing one is read first")
+    parser.add_argument(
+        "--importances", action="store_true", help="print only means and errors of importances"
+    )
+    parser.add_argument(
+        "--correlations", action="store_true", help="print only rejection rates of distance correlations"
+    )
     options = parser.parse_args()
     for lines, asked in ((importances, options.importances), (correlations, options.correlations)):
         if asked:

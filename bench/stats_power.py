@@ -2,11 +2,11 @@
 
     python bench/stats_power.py --sets 200 --json bench/results/stats_power.json --plot FILE
 
-Rows have normal columns, and one of two classes, as many of each. The first column of class 1 has the effect
-as its mean, or, with "deviation", 1 plus the effect as its deviation, which a t-test does not see; the rest
-is noise. Each line has the share of data sets with a p-value of 0.05 or less and the processor milliseconds
-of a test. "published" is `two_forest_test` on two thirds of the rows and one third, whose share is no
-p-value: with an effect of 0 it ought to be 0.05, and is not.
+Rows have normal columns, and one of two classes, as many of each. In class 1, the effect is the mean of the
+first column; with "deviation", its standard deviation is 1 plus the effect, which a t-test does not detect.
+The other columns are noise. Each line has the share of data sets with a p-value of 0.05 or less and the
+processor milliseconds per test. "published" is `two_forest_test` with two thirds of the rows for growing and
+one third for the comparison. Its share is not a p-value: with an effect of 0 it is not 0.05.
 """
 
 import argparse
@@ -33,7 +33,7 @@ CELLS = [
 
 
 def data(n: int, d: int, kind: str, effect: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Columns and labels."""
+    """Returns columns and labels."""
     y = rng.permutation(np.arange(n) % 2)
     x = rng.normal(size=(n, d))
     x[:, 0] = x[:, 0] + effect * y if kind == "mean" else x[:, 0] * (1 + effect * y)
@@ -54,13 +54,13 @@ def published(x: np.ndarray, y: np.ndarray, seed: int) -> float:
 
 
 def permutation(statistic: str) -> Test:
-    """The p-value of forests that are grown again on permuted labels."""
+    """Returns the p-value of forests that are grown again on permuted labels."""
     settings: dict[str, Any] = {"statistic": statistic, "n_permutations": N_PERMUTATIONS, "max_exceed": 5}
     return lambda x, y, seed: stats.permutation_test(x, y, rng=seed, **settings).p_value
 
 
 def split(statistic: str, structure_share: float) -> Test:
-    """The p-value of one forest."""
+    """Returns the p-value of one forest."""
     settings: dict[str, Any] = {"statistic": statistic, "structure_share": structure_share}
     settings["n_permutations"] = N_PERMUTATIONS
     return lambda x, y, seed: stats.split_test(x, y, rng=seed, **settings).p_value
@@ -86,7 +86,7 @@ TESTS: dict[str, Test] = {
 
 
 def measure(cell: tuple[int, int, str, float], n_sets: int, known: list[dict[str, Any]]) -> dict[str, Any]:
-    """The p-values of a cell's data sets, and the seconds of a test, where the record does not have them."""
+    """Measures the p-values of a cell's data sets, and the seconds of a test, unless the record has them."""
     n, d, kind, effect = cell
     row: dict[str, Any] = {"n": n, "d": d, "kind": kind, "effect": effect}
     row |= next((a for a in known if all(a[key] == row[key] for key in row)), {})
@@ -138,8 +138,10 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--sets", type=int, default=200)
-    parser.add_argument("--json", type=Path, help="the record; what it has is not measured again")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="a picture of the lines of 64 rows")
+    parser.add_argument("--json", type=Path, help="the record; its cells are not measured again")
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE", help="file of a picture of the cells with 64 rows"
+    )
     options = parser.parse_args()
     print(machine_text())
     print(f"| rows | columns | effect | {' | '.join(TESTS)} |\n|---|---|---|{'---|' * len(TESTS)}")

@@ -2,8 +2,9 @@
 
     python bench/stats_speed.py --threads 1 2 --json bench/results/stats_speed.json
 
-Normal columns, two classes. Each line is measured on at most a tenth of the trees and scaled up, in seconds
-of wall time. Before it is timed, the same call on fewer trees must be bit-identical to that on one thread.
+Rows have normal columns, and one of two classes. A line is measured on at most a tenth of the trees, and its
+seconds of wall time are scaled up. Before it is timed, the same call on fewer trees must be bit-identical to
+that on one thread.
 """
 
 import argparse
@@ -24,7 +25,7 @@ Line = tuple[str, float, int, int, Grow]
 
 
 def grower(n: int, d: int, grow: Callable[..., Forest], **settings: Any) -> Grow:
-    """A function that grows some honest trees on encoded samples."""
+    """Returns a function that grows some honest trees on encoded samples."""
     x = np.random.default_rng([n, d]).normal(size=(n, d)).astype(np.float32)
     y = np.arange(n) % 2
     samples = growth.samples(x)
@@ -38,13 +39,13 @@ def grower(n: int, d: int, grow: Callable[..., Forest], **settings: Any) -> Grow
 
 
 def forests(n: int, d: int) -> Grow:
-    """A function that grows forests of 100 trees, as permutation tests do."""
+    """Returns a function that grows forests of 100 trees, as permutation tests do."""
     grown = grower(n, d, classic.grow)
     return lambda n_trees: [grown(100) for _ in range(n_trees // 100)]
 
 
 def divisions(n_trees: int) -> stats.TwoForestTest:
-    """The published test with 10,000 exchanges of trees."""
+    """Runs the published test with 10,000 exchanges of trees."""
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(256, 16)), np.arange(256) % 2
     train, test = slice(128), slice(128, None)
@@ -54,7 +55,7 @@ def divisions(n_trees: int) -> stats.TwoForestTest:
 
 
 def lines() -> list[Line]:
-    """All lines: rows x columns, and candidates at a node."""
+    """Returns all lines: rows x columns, and candidates per node."""
     few, many = (1000, 2500), (128, 131072)
     sparse: dict[str, Any] = {"projection": "sparse"}
     return [

@@ -2,11 +2,11 @@
 
     python bench/stats_truth.py --sets 50 --json bench/results/stats_truth.json
 
-Rows have normal columns, and one of two classes, as many of each. The mean of the first column is 1 in class
-1, the rest is noise, so the posterior is known. The estimates are of honest forests. Each line has the mean,
-over data sets, of an estimate minus the same statistic of the true posterior, and its standard error. The
-last table has the mean AUC of labels that do not depend on the columns, 64 rows and 256 columns, by how
-rows are drawn.
+Rows have normal columns, and one of two classes, as many of each. In class 1 the mean of the first column is
+1; the other columns are noise. So the posterior is known. The estimates are those of honest forests. Each
+line has the mean over data sets of an estimate minus the same statistic of the true posterior, and its
+standard error. The last table has the mean AUC of labels that do not depend on the columns, with 64 rows and
+256 columns, for different draws of rows.
 
 leaf      the minimum number of rows in a leaf, among those that grow the splits; "chosen" has the smallest
           out-of-bag log loss, separately for each data set
@@ -35,7 +35,7 @@ COLUMNS = (1, 16, 64)
 def rows_of(
     n: int, d: int, effect: float, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Columns, labels and the true posteriors (n, 2)."""
+    """Returns columns, labels and the true posteriors (n, 2)."""
     y = rng.permutation(np.arange(n) % 2)
     x = rng.normal(size=(n, d))
     x[:, 0] += effect * y
@@ -51,7 +51,7 @@ def posteriors(
     draw: Literal["fixed", "bootstrap"] = "fixed",
     **settings: Any,
 ) -> np.ndarray:
-    """Out-of-bag posteriors of an honest forest."""
+    """Returns out-of-bag posteriors of an honest forest."""
     counts = stats.honest_counts(y, n_trees, draw=draw, rng=seed)
     forest = classic.grow(x, y, n_trees, bootstrap=counts.structure, rng=seed, **settings)
     return stats.posterior(forest, x, y, counts).p
@@ -76,14 +76,14 @@ def differences(n: int, d: int, n_trees: int, max_features: float, number: int) 
 
 
 def null_auc(draw: Any, n_trees: int, number: int) -> float:
-    """The AUC of labels that do not depend on the columns."""
+    """Returns the AUC of labels that do not depend on the columns."""
     rng = np.random.default_rng([number, 256])
     x, y, _ = rows_of(64, 256, 0.0, rng)
     return stats.auc(posteriors(x, y, n_trees, int(rng.integers(2**62)), draw), y)
 
 
 def with_error(values: list[float]) -> str:
-    """Mean and standard error."""
+    """Returns mean and standard error."""
     return f"{np.mean(values):.4f} ± {np.std(values, ddof=1) / len(values) ** 0.5:.4f}"
 
 

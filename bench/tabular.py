@@ -19,24 +19,26 @@ such as "co2:nu=10,bootstrap=True"; n_projections may also be 'sqrt' or 'feature
 of the rows for fitting, the defaults first; the best one is fitted on all of them. Methods that are not
 installed, or refuse a table, are left out.
 
-Columns of categories (CATEGORIES in tabular_data.py) are passed as such to the methods that take them; the
-others read their codes as numbers, as all do with --no-categorical or --scale. With --gaps a fifth of the
-values is missing in the rows for fitting and for the test: at random, or more often for larger values of a
-column. Methods that refuse NaN are left out.
+Methods that take categories get the columns of categories (CATEGORIES in tabular_data.py) as such. Other
+methods read their codes as numbers; with --no-categorical or --scale all methods do. With --gaps a fifth of
+the values is missing in the rows for fitting and for the test: at random, or more often for larger values of
+a column. Methods that refuse NaN are left out.
 
 Seconds are processor time of one thread, which other work on the machine hardly changes. Errors are in
-percent of labels, or 1 - R2 in percent. The log loss of class probabilities (natural logarithm) is the mean
-over the test rows whose label occurs among the rows for fitting; the others, for which no method has a
-probability, are left out. Probabilities below the eps of float32, 1.2e-7, count as eps for all methods, since
-a forest of 100 trees has shares of 0. --scale changes the columns after loading: to [0, 1], to deviations
-from the mean (both by the rows for fitting), by random powers of ten, 1e-12 to 1e12, or from columns of at
-most 16 whole numbers to an indicator of each.
+percent of labels, or 1 - R2 in percent. The log loss (natural logarithm) is a mean over the test rows whose
+label occurs among the rows for fitting; no method has a probability for other labels. Probabilities below the
+eps of float32, 1.2e-7, count as eps for all methods, because a forest of 100 trees has shares of 0.
 
---table, --figure and --ranks read only the methods of --methods, if it is passed. --ranks draws the mean
-ranks by error over the tables, classes and targets, on which all methods have errors. It also has the
-critical difference of mean ranks at the level .05 by Nemenyi's test (Demsar, Statistical comparisons of
-classifiers over multiple data sets, JMLR 7, 2006, section 3.2.2); bars join methods that differ by less. The
-json record keeps its rows, so the same command continues after a stop.
+--scale changes the columns after loading. "unit" maps them to [0, 1] and "deviations" divides the difference
+from the mean by the standard deviation, both by the rows for fitting. "powers" multiplies them by random
+powers of ten, 1e-12 to 1e12. "indicators" replaces columns of at most 16 whole numbers by an indicator of
+each number.
+
+--table, --figure and --ranks read only the methods of --methods, if it is passed. --ranks draws mean ranks by
+error over the tables, of classes and of targets, on which all methods have errors. It also draws the critical
+difference of mean ranks at the level .05 by Nemenyi's test (Demsar, Statistical comparisons of classifiers
+over multiple data sets, JMLR 7, 2006, section 3.2.2). Bars join methods that differ by less. The json record
+keeps its rows, so the same command continues after a stop.
 """
 
 import argparse
@@ -91,7 +93,7 @@ Predict = Callable[[np.ndarray], np.ndarray]
 
 
 def _answers(p: np.ndarray, data: Data) -> np.ndarray:
-    """Class probabilities as they are, or targets of outputs."""
+    """Returns class probabilities as they are, or targets of outputs."""
     return p.reshape(len(p), -1)[:, 0] if data.n_classes is None else p
 
 
@@ -131,7 +133,7 @@ def _cascade(data: Data, settings: Settings) -> Predict:
 
 
 def _neural(data: Data, settings: Settings) -> Predict:
-    """Algorithm 1 from a random start."""
+    """Fits a neural forest by Algorithm 1 from a random start."""
     assert data.n_classes is not None
     settings = {"n_trees": 50, "depth": 7, "lr": 0.05, **settings}
     n_trees, depth = settings.pop("n_trees"), settings.pop("depth")
@@ -169,7 +171,7 @@ def _with_texts(x: np.ndarray, columns: list[int]) -> np.ndarray:
 
 
 def _with_levels(x: np.ndarray, levels: dict[int, np.ndarray]) -> Any:
-    """A data frame whose columns of categories have these levels; other values are missing."""
+    """Returns a data frame whose columns of categories have these levels; other values are missing."""
     import pandas
 
     columns: dict[str, Any] = {str(j): column for j, column in enumerate(x.T)}
@@ -180,7 +182,7 @@ def _with_levels(x: np.ndarray, levels: dict[int, np.ndarray]) -> Any:
 
 
 def _native(package: str, data: Data) -> tuple[Callable[[np.ndarray], Any], Settings, Settings]:
-    """A change of samples, and arguments of the estimator and of its `fit`, for columns of categories."""
+    """Returns a change of samples, and arguments of estimator and `fit`, for columns of categories."""
     columns = list(data.categorical)
     if columns and package == "catboost":
         return partial(_with_texts, columns=columns), {}, {"cat_features": columns}
@@ -193,7 +195,7 @@ def _native(package: str, data: Data) -> tuple[Callable[[np.ndarray], Any], Sett
 
 
 def _sklearn(names: tuple[str, str], given: Settings, data: Data, settings: Settings) -> Predict:
-    """An estimator with scikit-learn's interface: "module.Classifier", "module.Regressor"."""
+    """Returns an estimator with scikit-learn's interface: "module.Classifier", "module.Regressor"."""
     module, name = names[data.n_classes is None].rsplit(".", 1)
     changed, more, of_fit = _native(module.split(".")[0], data)
     kind = getattr(importlib.import_module(module), name)
@@ -205,7 +207,7 @@ def _sklearn(names: tuple[str, str], given: Settings, data: Data, settings: Sett
 
 
 def _mlp(data: Data, settings: Settings) -> Predict:
-    """scikit-learn's network on columns, and targets, in deviations."""
+    """Fits scikit-learn's network to columns, and targets, in units of their deviations."""
     scaled = scaler("deviations", data.x, data.seed)
     y, mean, deviation = data.y, 0.0, 1.0
     if data.n_classes is None:
@@ -219,7 +221,7 @@ def _mlp(data: Data, settings: Settings) -> Predict:
 
 
 def _ydf(learner: str, given: Settings, data: Data, settings: Settings) -> Predict:
-    """A learner of ydf."""
+    """Fits a learner of ydf."""
     import ydf
 
     ydf.verbose(0)
@@ -321,7 +323,7 @@ SPACES: dict[str, dict[str, list[Any]]] = {
 
 
 def parsed(method: str) -> tuple[str, Settings]:
-    """The name and the settings of "name:setting=value,..."."""
+    """Returns the name and the settings of "name:setting=value,..."."""
     name, _, text = method.partition(":")
     if name not in METHODS:
         raise SystemExit(

@@ -8,10 +8,10 @@ thirds of `rows` random rows are for training, the rest for testing. With --held
 read: models are fitted on three quarters of the training rows, and errors are on the others. Defaults were
 chosen in this way on the tables of CHOOSE in tabular_data.py, without those of JUDGE.
 
-Errors are of labels, or shares of the variance of targets, in percent, with the seconds of the fit. The last
-lines are errors against those of scikit-learn's random forest (100 trees, its defaults), geometric means over
-tables with 0.01 % added to both, and seconds against that forest's, likewise: of the processor, or with more
---threads, which both have, of the clock on the wall.
+Errors are in percent of labels, or of the variance of targets, with the seconds of the fit. The last lines
+divide errors and seconds by those of scikit-learn's random forest (100 trees, its defaults): geometric means
+over tables, with 0.01 % added to both errors. Seconds are processor time; with several --threads, which both
+have, wall time.
 """
 
 import argparse
@@ -66,7 +66,7 @@ def load(folder: Path, name: str, rows: int, seed: int, held_out: bool) -> dict[
 
 
 def error(p: Any, data: dict[str, Any]) -> float:
-    """Percent of wrong labels, or of the variance of targets that is not explained."""
+    """Returns the percentage of wrong labels, or of the variance of targets that is not explained."""
     y = data["y_test"]
     if data["regression"]:
         return float(100 * ((p - y) ** 2).mean() / y.var())
@@ -74,12 +74,12 @@ def error(p: Any, data: dict[str, Any]) -> float:
 
 
 def clock() -> float:
-    """Seconds: of the processor in one thread, of the wall in several."""
+    """Returns seconds: processor time for one thread, wall time for several."""
     return time.process_time() if hforest.get_num_threads() == 1 else time.perf_counter()
 
 
 def random_forest(data: dict[str, Any], seed: int) -> tuple[float, float]:
-    """Error and seconds of scikit-learn's random forest."""
+    """Returns the error and the seconds of scikit-learn's random forest."""
     from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
     kind = RandomForestRegressor if data["regression"] else RandomForestClassifier
@@ -103,7 +103,7 @@ def constants(changed: dict[str, Any]) -> Iterator[None]:
 
 
 def fitted(data: dict[str, Any], part: str, seed: int) -> tuple[float, float]:
-    """Error and seconds of the recipe with a part changed."""
+    """Returns the error and the seconds of `fit` with one part changed."""
     settings, changed = PARTS[part]
     task: Any = "regression" if data["regression"] else "classification"
     with constants(changed):
@@ -117,7 +117,7 @@ def fitted(data: dict[str, Any], part: str, seed: int) -> tuple[float, float]:
 
 
 def ratio(rows: list[dict[str, Any]], part: str, what: str) -> float:
-    """Geometric mean over tables of errors or seconds against the random forest's."""
+    """Returns the geometric mean over tables of errors or seconds relative to the random forest."""
     added = 0.01 if what == "error" else 0.0
     logs = []
     for row in rows:

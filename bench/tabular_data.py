@@ -78,7 +78,7 @@ class Data(NamedTuple):
 
 
 def find(folders: Iterable[Path], table: str) -> Path:
-    """The file of a table."""
+    """Returns the file of a table."""
     for folder in folders:
         if (folder / f"{table}.npz").is_file():
             return folder / f"{table}.npz"
@@ -89,7 +89,7 @@ Change = Callable[[np.ndarray], np.ndarray]
 
 
 def _indicators(x: np.ndarray) -> Change:
-    """Columns of few whole numbers become indicators of those that the samples for fitting have."""
+    """Converts columns of few whole numbers to indicators of the numbers in the samples for fitting."""
     values = [np.unique(column) for column in x.T]
     few = [len(v) <= FEW and bool((v == np.round(v)).all()) for v in values]
 
@@ -101,7 +101,7 @@ def _indicators(x: np.ndarray) -> Change:
 
 
 def scaler(scale: str, x: np.ndarray, seed: int) -> Change:
-    """The change of columns: of samples, by the samples for fitting."""
+    """Returns the change of columns, which depends on the samples for fitting."""
     if scale == "indicators":
         return _indicators(x)
     low: Any = np.zeros(x.shape[1])

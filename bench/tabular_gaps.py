@@ -9,15 +9,15 @@ Tables are those of CHOOSE in tabular_data.py. Two thirds of 9000 random rows ar
 tests, is not read. Models are fitted on `rows` of the training rows, at most three quarters, and errors are
 on the others: percent of labels, or 1 - R2 in percent. One thread; seconds are of the processor.
 
-A fifth of all values is removed, also from the rows that errors are on: at random, or by value, each with a
-chance of 0.4 times its rank in its column (0 for the least, 1 for the greatest). In all methods but lightgbm
-the grown forest reads NaN. For hinge trees and inner products "medians" replace it. "indicators" adds an
-indicator of missing values for each column; "forests" has 20 regression trees for each column, on the others;
-"regressions" is `tabular.fit`.
+A fifth of all values is removed, also from the rows on which errors are measured: at random, or by value,
+with probability 0.4 times the rank in the column (0 for the smallest value, 1 for the largest). In all
+methods except lightgbm the grown forest reads NaN. For hinge trees and inner products, "medians" replaces NaN
+by the median of the column. "indicators" adds an indicator of missing values for each column. "forests"
+predicts each column from the others with 20 regression trees. "regressions" is `tabular.fit`.
 
-With --categories, tables that have some: connect4 and dna with their indicators put together to 42 and 60
-columns of categories, nursery, three columns of kddcup, the sex of abalone, eight columns of adult, in which
--1 is a missing value. "numbers" takes them as numbers.
+--categories measures tables with columns of categories: connect4 and dna, whose indicators are converted to
+42 and 60 columns of categories, nursery, three columns of kddcup, the sex of abalone, and eight columns of
+adult, in which -1 is a missing value. "numbers" takes them as numbers.
 """
 
 import argparse
@@ -80,7 +80,7 @@ def load(folders: list[Path], name: str, rows: int, seed: int, together: bool) -
 
 
 def removed(data: Table, kind: str, seed: int) -> Table:
-    """A table in which a fifth of the values is missing."""
+    """Returns a table in which a fifth of the values is missing."""
     x = without(np.concatenate([data["x"], data["x_test"]]), kind, seed)
     return data | {"x": x[: len(data["x"])], "x_test": x[len(data["x"]) :]}
 
@@ -201,7 +201,7 @@ OF_CATEGORIES: dict[str, Method] = {
 
 
 def means(rows: list[dict[str, Any]]) -> str:
-    """A line for each kind and method: geometric means over tables, against the first method."""
+    """Prints a line for each kind and method: geometric means over tables, relative to the first method."""
     lines = []
     for kind in dict.fromkeys(row["kind"] for row in rows):
         some = [row for row in rows if row["kind"] == kind]
@@ -217,7 +217,7 @@ def means(rows: list[dict[str, Any]]) -> str:
 
 
 def measured(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """A row for each table and kind of gaps."""
+    """Measures a row for each table and kind of gaps."""
     known = OF_CATEGORIES if options.categories else METHODS
     methods = {name: known[name] for name in options.methods or known}
     kinds = ["categories"] if options.categories else options.kinds

@@ -3,9 +3,10 @@
     python bench/torch_layers.py --threads 1 [--parts calls step convolution] [--json FILE]
 
 calls: `hinge_forest` on 8 samples, 5 trees of depth 3 (6 features, 2 outputs) and on 53 samples, 100 trees of
-depth 7 (10 outputs): forward without gradients, and forward and backward, beside the NumPy functions, and a
-function of autograd that does nothing, forward and backward; microseconds, the least of single calls in
-random order, each after a call of the function that does nothing. The overhead is the difference.
+depth 7 (10 outputs): forward without gradients, and forward and backward. Beside it are the NumPy functions,
+and forward and backward of an autograd function that does nothing. Figures are microseconds, the minimum of
+single calls in random order, each after a call of the function that does nothing. The overhead is the
+difference from the NumPy functions.
 
 step: a step of the network of Lay et al. 2018 for MNIST (80 convolutions of 5x5 with stride 3, normalisation,
 1000 trees of depth 10 with ten classes in a leaf, batch 53, float32): forward, backward and Adam;
@@ -20,8 +21,8 @@ memory above images and parameters (Linux). Beside it `HingeForest` on windows u
 Every part first checks its results: calls must be bit-identical; networks must agree in outputs, gradients
 and losses of the first steps. Then calls take turns. The first steps of a network's turn are not counted,
 since the caches contain the arrays of another network. Figures are the minimum and the median. With --json
-rows of the same part and number of threads are replaced. Run it once for each number of threads: compiled
-code has a fixed one.
+rows of the same part and number of threads are replaced. Run the bench once for each number of threads,
+because compiled code has a fixed number of threads.
 """
 
 import argparse
@@ -56,7 +57,7 @@ PROBLEMS = ((8, 5, 3, 6, 2), (53, 100, 7, 6, 10))
 
 
 def empty_call(tensors: list[Any], ones: Any) -> Callable[[], Any]:
-    """Forward and backward of a function of autograd that does nothing, with the tensors of a forest."""
+    """Calls forward and backward of an autograd function that does nothing, with the tensors of a forest."""
     import torch
 
     x, t, _, w = tensors
@@ -75,7 +76,7 @@ def empty_call(tensors: list[Any], ones: Any) -> Callable[[], Any]:
 
 
 def in_turn(jobs: dict[str, Callable[[], Any]], before: Callable[[], Any], rounds: int) -> dict[str, float]:
-    """The least microseconds of each job, called once in each round after `before`."""
+    """Returns the minimum microseconds of each job; a round calls each job once, after `before`."""
     taken: dict[str, list[float]] = {name: [] for name in jobs}
     order, rng = list(jobs.items()), random.Random(0)
     for _ in range(rounds):
@@ -90,7 +91,7 @@ def in_turn(jobs: dict[str, Callable[[], Any]], before: Callable[[], Any], round
 
 
 def calls(threads: int, repeats: int) -> Rows:
-    """Microseconds of small calls."""
+    """Measures microseconds of small calls."""
     rows = []
     for problem in PROBLEMS:
         rows += small_calls(threads, 100 * repeats, *problem)
@@ -98,7 +99,7 @@ def calls(threads: int, repeats: int) -> Rows:
 
 
 def small_calls(threads: int, rounds: int, n: int, trees: int, depth: int, width: int, outputs: int) -> Rows:
-    """The calls of one problem."""
+    """Returns the calls of one problem."""
     import torch
 
     import hforest.torch as ht
@@ -182,7 +183,7 @@ _steps: dict[str, Callable[[int], float]] = {}
 
 
 def networks() -> tuple[Any, Callable[[], Any], Callable[[str], Any]]:
-    """Batches, and what makes hforest's network and plain ones, all from one state."""
+    """Returns batches, and functions that make hforest's network and plain ones from the same state."""
     import torch
     from torch import nn
     from torch_peers import PlainForest, PlainNorm
@@ -231,7 +232,7 @@ def stepping(rung: str) -> Callable[[int], float]:
 
 
 def turn(rung: str, threads: int, steps: range) -> list[tuple[float, float, float]]:
-    """Loss, milliseconds and processor milliseconds of each step, in the process of this rung."""
+    """Returns loss, milliseconds and processor milliseconds of each step, in the process of this rung."""
     import torch
 
     if rung not in _steps:
@@ -247,7 +248,7 @@ def turn(rung: str, threads: int, steps: range) -> list[tuple[float, float, floa
 
 
 def without_checks(step: Callable[[int], float]) -> Callable[[int], float]:
-    """The step inside `hforest.unchecked()`."""
+    """Returns the step inside `hforest.unchecked()`."""
 
     def call(i: int) -> float:
         with hforest.unchecked():
@@ -257,7 +258,7 @@ def without_checks(step: Callable[[int], float]) -> Callable[[int], float]:
 
 
 def agree(ours: Any, others: list[Any], x: Any, y: Any) -> None:
-    """Outputs, gradients and running statistics of one batch."""
+    """Checks outputs, gradients and running statistics of one batch."""
     from torch.nn import functional
     from torch.testing import assert_close
 
@@ -274,7 +275,7 @@ def agree(ours: Any, others: list[Any], x: Any, y: Any) -> None:
 
 
 def step(threads: int, repeats: int) -> Rows:
-    """Milliseconds of a training step."""
+    """Measures milliseconds per training step."""
     (x, y), ours, plain = networks()
     agree(ours(), [plain(look_up) for look_up in ("index", "embedding", "bag")], x[0], y[0])
     del ours, plain
@@ -322,7 +323,7 @@ WAYS = ("HingeConv2d", "unfolded")
 
 
 def _layer(name: str, way: str, n: int) -> tuple[Callable[[], Any], Any, tuple[Any, ...]]:
-    """The forward pass of a convolution of n images, a gradient of its result, and what has gradients."""
+    """Returns the forward pass of a convolution, a gradient of its result, and tensors with gradients."""
     import torch
 
     import hforest.torch as ht
@@ -362,7 +363,7 @@ def _peak(name: str, way: str, threads: int) -> float:
 
 
 def convolution(threads: int, repeats: int) -> Rows:
-    """Milliseconds and memory of a convolution."""
+    """Measures milliseconds and memory of a convolution."""
     import torch
 
     rows = []
@@ -443,7 +444,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--table", type=Path, metavar="FILE", help="only print the tables of a record")
+    parser.add_argument(
+        "--table", type=Path, metavar="FILE", help="print the tables of a record, without measurements"
+    )
     args = parser.parse_args()
     if args.table:
         for part in args.parts:

@@ -1,5 +1,5 @@
-"""One training step of the MNIST network of Lay et al. 2018: gradients and exact Adam at the cost of the
-rows that a batch reaches.
+"""Times of a training step of the MNIST network of Lay et al. 2018: gradients, and exact Adam whose cost is
+that of the rows that a batch reaches.
 
     python bench/training.py [--kinds tree fern] [--depths 6 8 10 12 14] [--threads 1] [--json FILE]
 
@@ -11,11 +11,12 @@ a leaf, batch 53, float32. The rungs are the same step by
 * dense: dense gradients and `optim.adam` on every parameter;
 * numpy: dense gradients, and Adam as NumPy expressions.
 
-Before they are timed, every rung takes the same steps from the same start on a smaller forest and must end
-with the same parameters. Figures are milliseconds, medians over steps of rungs that take turns, of the
-forest's part (what the rungs differ in) and of the whole network. The floor of a dense step counts bytes: a
-gradient written, then gradient, parameter and both moments read and three of them written, at the measured
-copy bandwidth. Then the fused step over the depth: its cost grows like D, that of a dense one like 2**D.
+Before they are timed, all rungs take the same steps from the same start on a smaller forest, and must end
+with the same parameters. Figures are milliseconds, medians over steps of rungs that take turns: of the
+forest, in which the rungs differ, and of the whole network. The floor of a dense step is a time to copy bytes
+at the measured bandwidth: the gradient is written; then gradient, parameter and both moments are read, and
+the last three are written. At the end the fused step is measured by depth: its cost grows like D, that of a
+dense step like 2**D.
 """
 
 import argparse
@@ -134,7 +135,7 @@ def check(kind: Any) -> None:
 
 
 def network(images: Any, kernels: Any, moments: list[Any], norm: list[Any], forest: Step) -> Step:
-    """The whole network's step around a forest's."""
+    """Returns the step of the whole network around the step of a forest."""
     steps = 0
 
     def step(batch: Any, labels: Any) -> Any:
@@ -153,12 +154,12 @@ def network(images: Any, kernels: Any, moments: list[Any], norm: list[Any], fore
 
 
 def on_features(step: Step, z: Any, labels: Any) -> Callable[[int], Any]:
-    """The step on the i-th batch of features."""
+    """Returns a function that takes the step on the i-th batch of features."""
     return lambda i: step(z[i % len(z)], labels[i % len(z)])
 
 
 def on_images(step: Step, labels: Any) -> Callable[[int], Any]:
-    """The step on the i-th batch of images, given by its place."""
+    """Returns a function that takes the step on the i-th batch of images, passed as a slice."""
 
     def call(i: int) -> Any:
         i %= len(labels)
@@ -168,7 +169,7 @@ def on_images(step: Step, labels: Any) -> Callable[[int], Any]:
 
 
 def timed(calls: dict[str, Callable[[int], Any]], steps: int) -> dict[str, float]:
-    """Median milliseconds of a step.
+    """Returns median milliseconds of a step.
 
     The calls take turns of several steps. The first steps of a turn are not counted, since the caches then
     contain the arrays of another call, unlike in training.
@@ -202,7 +203,7 @@ def main() -> None:
     labels = rng.integers(0, CLASSES, (40, SAMPLES)).astype(np.int32)
     copy = ceilings()["copy_bytes"]
     rows: list[dict[str, Any]] = []
-    print(f"{args.threads} thread(s), copy {copy / 1e9:.1f} GB/s; milliseconds a step, checks off")
+    print(f"{args.threads} thread(s), copy {copy / 1e9:.1f} GB/s; milliseconds per step, checks off")
     for kind in args.kinds:
         check(kind)
         arrays = start(kind, TREES, 10, FEATURES)

@@ -3,15 +3,15 @@
     python bench/windows.py --data camvid.npz [--kinds axis probe sparse patch] [--trees 32] [--json FILE]
 
 With --grow one tree is grown on this number of windows, in place and, with --copies, on a copy that is made
-before. Each runs in its own process; its memory is the peak above that of the images (Linux):
+before. Each tree grows in its own process, whose memory is the peak above that of the images (Linux):
 
     python bench/windows.py --data camvid.npz --grow 256000 --depth 8 [--copies] [--json FILE]
 
 Forests are grown on windows of 31 x 31 x 3 numbers around labelled pixels of the training images, as many of
-each class. They predict the class of each pixel of a test image, whose border is padded by 15 pixels. Copies
-of the windows are made a million numbers at a time. Before anything is timed, both must be bit-identical, and
-some windows must equal the reference implementation. "checked" is a call that checks the forest; the others
-run inside `unchecked()`.
+each class. They predict the class of each pixel of a test image, whose border is padded by 15 pixels. Windows
+are copied in blocks of a million numbers. Before anything is timed, results in place and on copies must be
+bit-identical, and those of some windows must equal the reference. "checked" is a call that checks the forest;
+the others run inside `unchecked()`.
 
 Figures are milliseconds per frame and nanoseconds per pixel and tree, the minimum of repeats taken in turn,
 on one thread, in processor time, which other processes disturb less.
@@ -45,7 +45,7 @@ KINDS: dict[str, Callable[..., tree.Forest]] = {
 
 
 def windows(images: np.ndarray, pixels: np.ndarray | None = None) -> growth.Windows:
-    """The windows around pixels (numbers over all images), by default all; of (row, column, channel)."""
+    """Returns the windows around pixels, numbered over all images; features are (row, column, channel)."""
     n, height, width, channels = images.shape
     half = SIDE // 2
     padded = np.pad(images, ((0, 0), (half, half), (half, half), (0, 0)), mode="reflect")
@@ -58,7 +58,7 @@ def windows(images: np.ndarray, pixels: np.ndarray | None = None) -> growth.Wind
 
 
 def copied(samples: growth.Windows) -> np.ndarray:
-    """The windows as rows."""
+    """Returns the windows as rows."""
     return np.take(samples.x.ravel(), samples.base[:, None] + samples.offset)
 
 
@@ -74,7 +74,7 @@ def by_blocks(
 
 
 def training(data: Any, n: int, every: int = 4) -> tuple[growth.Windows, np.ndarray]:
-    """Windows around n pixels of some training images, as many of each class, and their labels."""
+    """Returns windows around n pixels of some training images, as many of each class, and their labels."""
     images, labels = data["x_train"][::every], data["y_train"][::every].ravel()
     rng = np.random.default_rng(0)
     each = [rng.choice(np.flatnonzero(labels == k), n // VOID) for k in range(VOID)]
@@ -93,7 +93,7 @@ def check(forest: tree.Forest, frame: growth.Windows) -> None:
 
 
 def run(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Every kind of forest."""
+    """Measures every kind of forest."""
     hforest.set_num_threads(options.threads)
     data = np.load(options.data)
     samples, y = training(data, options.samples)
@@ -147,7 +147,7 @@ GROWN = KINDS | {"co2": partial(co2.grow, max_rounds=5)}
 
 
 def megabytes(name: str) -> float:
-    """VmRSS, the memory of this process, or VmHWM, its peak (Linux)."""
+    """Returns VmRSS, the memory of this process, or VmHWM, its peak (Linux)."""
     with open("/proc/self/status") as lines:
         return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(name))
 
@@ -170,7 +170,7 @@ def grow_one(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def copied_by_blocks(samples: growth.Windows) -> np.ndarray:
-    """The windows as rows, in little more memory than they take."""
+    """Returns the windows as rows, in little more memory than they take."""
     flat, out = samples.x.ravel(), np.empty(samples.shape, samples.dtype)
     for i in range(0, len(out), 256):
         np.take(flat, samples.base[i : i + 256, None] + samples.offset, out=out[i : i + 256], mode="clip")
@@ -178,7 +178,7 @@ def copied_by_blocks(samples: growth.Windows) -> np.ndarray:
 
 
 def grow_all(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Every kind in place, and on copies where these are wanted."""
+    """Measures every kind in place and, if requested, on copies."""
     rows = []
     print(f"{'forest':8} {'way':10} {'s to copy':>10} {'s to grow':>10} {'MB':>7} {'nodes':>7}")
     for kind in options.kinds:
@@ -217,9 +217,9 @@ def main() -> int:
     parser.add_argument("--depth", type=int, default=None)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--alone", action="store_true", help="without copies")
-    parser.add_argument("--grow", type=int, help="windows that a tree is grown on")
-    parser.add_argument("--copies", action="store_true", help="with --grow: on copies too")
+    parser.add_argument("--alone", action="store_true", help="measure forests in place alone, without copies")
+    parser.add_argument("--grow", type=int, help="number of windows on which a tree is grown")
+    parser.add_argument("--copies", action="store_true", help="with --grow: also grow on copies")
     parser.add_argument("--json")
     options = parser.parse_args()
     options.kinds = options.kinds or list(GROWN if options.grow else KINDS)

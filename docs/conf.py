@@ -35,7 +35,7 @@ project = "hforest"
 version = release = hforest.__version__
 extensions = [
     "myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.viewcode",
-    "sphinx_copybutton", "sphinx_gallery.gen_gallery", "mathml",
+    "sphinx_copybutton", "sphinx_gallery.gen_gallery", "mathml", "numeric_cells",
 ]  # fmt: skip
 templates_path = ["_templates"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}

@@ -90,6 +90,8 @@ for _package in [globals()[_name] for _name in __all__]:
         # Types of compiled modules cannot be changed.
         if isinstance(_member, type) and _member is not tree.Prepared:
             _member.__module__ = _package.__name__
+            if issubclass(_member, tuple):
+                _member.__getattr__ = _habits.no_field  # type: ignore[attr-defined]
 del _package, _name, _member
 
 if not _TYPE_CHECKING:

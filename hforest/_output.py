@@ -81,7 +81,7 @@ class Output(NamedTuple):
 
 
 def model_path(save: str, kind: str = "") -> Path:
-    """The model file of --save; with a kind that of model.npz is model.kind.npz."""
+    """Returns the model file of --save; with a kind, that of model.npz is model.kind.npz."""
     path = Path(save)
     if not path.name or save.endswith(os.sep) or path.is_dir():
         raise IsADirectoryError(

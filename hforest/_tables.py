@@ -26,7 +26,7 @@ HELD_OUT = 5
 N_MEMBERS = 3
 MANY = 20
 """A column of a file with more distinct numbers than this holds targets."""
-HELD, AFTER = "held-out rows that chose nothing", "rows after --train"
+HELD, AFTER = "held-out rows that neither training nor selection used", "rows after --train"
 _PREDICTIONS = "predictions_format"
 """Array that marks a file of predictions, which may be replaced."""
 

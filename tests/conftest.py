@@ -93,14 +93,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Marks tests as slow that are not needed to cover all pairs of values of a function with three or more
     axes.
 
-    Leaves out tests marked nightly, unless -m names the mark.
+    Of slow tests, those of kernels on the host are nightly for float64. Leaves out tests marked nightly, unless
+    -m names the mark.
     """
-    if "nightly" not in config.getoption("markexpr"):
-        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("nightly")])
-        items[:] = [item for item in items if item.get_closest_marker("nightly") is None]
     functions = defaultdict(list)
     for item in items:
-        if hasattr(item, "callspec") and item.get_closest_marker("slow") is None:
+        if hasattr(item, "callspec") and not any(map(item.get_closest_marker, ("slow", "nightly"))):
             functions[item.nodeid.partition("[")[0]].append(item)
     for several in functions.values():
         values = cases(several)
@@ -109,6 +107,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             for i, item in enumerate(several):
                 if i not in kept:
                     item.add_marker("slow")
+    for item in items:
+        words = item.callspec.id.split("-") if hasattr(item, "callspec") else []
+        if item.get_closest_marker("slow") and {"host", "float64"}.issubset(words):
+            item.add_marker("nightly")
+    if "nightly" not in config.getoption("markexpr"):
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("nightly")])
+        items[:] = [item for item in items if item.get_closest_marker("nightly") is None]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

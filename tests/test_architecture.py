@@ -187,6 +187,12 @@ def test_install_hints_name_extras_that_exist():
     assert any(name.startswith("scipy>=") for name in project["dependencies"])
 
 
+def test_editors_find_an_editable_install():
+    # Without this setuptools installs an import hook, which no type checker follows.
+    tool = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    assert tool["setuptools"]["package-dir"] == {"": "."}
+
+
 def test_every_subpackage_has_a_layer():
     assert set(SUBPACKAGES) <= set(LAYER)
     assert len(WITH_KERNELS) >= 2

@@ -539,7 +539,7 @@ def test_bad_input():
         grow(x, y + 1, FEW)
     with pytest.raises(IndexError, match="y: expected labels of at least 0, got -1"):
         grow(x, y.astype(np.int64) - 1, FEW)
-    with pytest.raises(ValueError, match=r"x: expected shape .*; pass x\[None\] for one sample"):
+    with pytest.raises(ValueError, match=r"x: expected shape .*; pass \[x\] for one sample"):
         grow(x[0], y[:1], FEW)
     with pytest.raises(TypeError, match="x: expected an array of real numbers"):
         grow(x.astype(str), y, FEW)
@@ -796,7 +796,7 @@ def test_bad_resume_and_bad_predictions():
         cascade.grow(x, y, FEW, max_levels=1, rng=0, resume=1)
     with pytest.raises(ValueError, match="n_features"):
         cascade.predict(grown, x[:, :3].copy())
-    with pytest.raises(ValueError, match=r"x: expected shape .*; pass x\[None\] for one sample"):
+    with pytest.raises(ValueError, match=r"x: expected shape .*; pass \[x\] for one sample"):
         cascade.predict(grown, x[0])
     with pytest.raises(ValueError, match="x: expected finite"):
         cascade.predict(grown, np.full((2, 5), np.nan))

@@ -280,7 +280,7 @@ def test_edges():
         ({"task": "regression", "y": np.zeros(20), "n_classes": 3}, ValueError, "n_classes: expected None"),
         ({"x": np.full((20, 5), np.inf)}, ValueError, "x: expected finite"),
         ({"x": np.zeros((20, 5), complex)}, TypeError, "x: expected an array of real numbers"),
-        ({"x": np.zeros(20)}, ValueError, r"pass x\[None\] for one sample"),
+        ({"x": np.zeros(20)}, ValueError, r"pass \[x\] for one sample"),
         ({"x": np.zeros((20, 0))}, ValueError, "features, got 0"),
         ({"x": np.zeros((0, 5)), "y": np.zeros(0, np.int32)}, ValueError, "samples, got 0"),
         ({"n_trees": 0}, ValueError, "n_trees"),

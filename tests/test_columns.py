@@ -400,7 +400,8 @@ def test_missing_values_of_objects():
         (np.zeros((0, 2)), ValueError, "^table: expected at least one row, got none"),
         ({"a": np.zeros(3), "b": np.zeros(2)}, ValueError, "^table\\['b'\\]: expected 3 values"),
         ({"a": np.zeros((2, 2))}, ValueError, "^table\\['a'\\]: expected 2 values"),
-        ({"a": 3}, ValueError, "^table\\['a'\\]: expected some values"),
+        ({"a": 3}, TypeError, "^table\\['a'\\]: expected a list with a value for each row, got int"),
+        ({"a": np.array(3)}, ValueError, "^table\\['a'\\]: expected some values"),
         ({1: np.zeros(2), "1": np.zeros(2)}, ValueError, "^table: expected unique column names, got '1' more"),
         (np.zeros((2, 2), [("a", float)]), ValueError, "^table: expected a structured array with one axis"),
         (np.zeros(2, [("a", float, (3,))]), ValueError, "^table, column 'a': expected one value per row"),
@@ -412,6 +413,24 @@ def test_missing_values_of_objects():
 def test_what_is_no_table(table, error, words):
     with pytest.raises(error, match=words):
         tabular.columns(table)
+
+
+def test_one_row_is_a_list_or_a_mapping_to_lists():
+    row = {"age": 30, "job": "cook"}
+    columns = tabular.columns({"age": [30, 40], "job": ["cook", "nurse"]})
+    with pytest.raises(
+        TypeError, match=r"^table\['age'\]: expected a list .*, got int; for one row pass lists of one value$"
+    ):
+        tabular.numbers(columns, row)
+    with pytest.raises(
+        TypeError, match="^table: expected a table, got a list of mappings; pass a map"
+    ) as error:
+        tabular.numbers(columns, [row, row])
+    table = eval(str(error.value).partition("names to lists, ")[2], {"table": [row, row]})
+    assert np.array_equal(tabular.numbers(columns, table), [[30, 0], [30, 0]])
+    for array in ([30, "cook"], np.array([30, "cook"], object)):
+        with pytest.raises(ValueError, match=r"got \(2,\); pass \[table\] for one row$"):
+            tabular.numbers(columns, array)
 
 
 @pytest.mark.libraries

@@ -44,7 +44,8 @@ class Item:
 
     def __init__(self, *values, slow=False):
         self.nodeid = f"test_it{list(values)}"
-        self.callspec = SimpleNamespace(params=dict(zip(("fixture", "a", "b", "c"), values, strict=True)))
+        params = dict(zip(("fixture", "a", "b", "c"), values, strict=True))
+        self.callspec = SimpleNamespace(params=params, id="-".join(map(str, values)))
         self.marks = ["slow"] * slow
 
     def get_closest_marker(self, name):
@@ -79,6 +80,15 @@ def test_nightly_tests_run_where_the_mark_is_named():
         items[1].add_marker("nightly")
         assert collected(items, expression) == n
         assert len(items) == 2 - n
+
+
+def test_slow_tests_on_the_host_are_nightly_for_float64():
+    items = [Item(a, b, 0, 0, slow=True) for a in ("cpu", "host") for b in ("float32", "float64")]
+    items += [Item("host", "float64", 0, 0)]
+    assert collected(items, "nightly") == 0
+    assert ["nightly" in item.marks for item in items] == [False, False, False, True, False]
+    assert collected(items) == 1
+    assert len(items) == 4
 
 
 def test_what_is_skipped_without_a_library_is_marked():

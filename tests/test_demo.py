@@ -715,7 +715,7 @@ def test_rows_of_any_dtype_and_layout():
         (
             {"x_test": np.zeros(64)},
             ValueError,
-            "^x_test: expected shape .*; pass x_test\\[None\\] for one sample",
+            "^x_test: expected shape .*; pass \\[x_test\\] for one sample",
         ),
         ({"x_test": np.zeros((0, 64))}, ValueError, "^x_test: expected at least 1 sample, got 0"),
         ({"x_train": np.full((3823, 64), np.nan)}, ValueError, "^x_train: expected finite numbers"),

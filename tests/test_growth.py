@@ -736,7 +736,7 @@ def test_bad_input(change, error, message):
     [
         (np.zeros((0, 3)), ValueError, r"expected 1 to 2\*\*31 - 1 samples, got 0"),
         (np.zeros((3, 0)), ValueError, r"expected 1 to 2\*\*31 - 1 features, got 0"),
-        (np.zeros(3), ValueError, r"x: expected shape .*; pass x\[None\] for one sample"),
+        (np.zeros(3), ValueError, r"x: expected shape .*; pass \[x\] for one sample"),
         (np.zeros((3, 2), complex), TypeError, "x: expected an array of real numbers"),
         ([["a"]], TypeError, "x: expected an array of real numbers"),
         (np.array([[np.inf]]), ValueError, "x: expected finite"),

@@ -279,7 +279,7 @@ def test_a_distribution_takes_the_place_of_a_projection():
             ValueError,
             "class_weight: expected None with task",
         ),
-        ({"x": np.zeros(16)}, ValueError, r"pass x\[None\] for one sample"),
+        ({"x": np.zeros(16)}, ValueError, r"pass \[x\] for one sample"),
         ({"progress": 1}, TypeError, "progress: expected None, True or a function, got int"),
         ({"n_trees": 0}, ValueError, "n_trees"),
     ],

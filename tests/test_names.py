@@ -9,8 +9,8 @@ import pytest
 from test_architecture import INTEGRATIONS, LAYER, NESTED, PUBLIC, SUBPACKAGES, missing
 
 import hforest
-from hforest import classic, hinge, tree
-from hforest.core.counterparts import NAMES
+from hforest import classic, hinge, stats, tabular, tree
+from hforest.core.counterparts import NAMES, OF_PACKAGE
 from hforest.core.habits import BY_THEIR_OWN_NAME
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "coming-from.md"
@@ -49,10 +49,37 @@ def answer(owner, name):
 def test_a_name_of_another_library_is_answered_by_its_counterpart(name):
     forest = classic.grow([[0.0], [1.0]], [0, 1], 1, rng=0)
     for owner in (hforest, hinge, forest, *([] if hasattr(tree, name) else [tree])):
-        assert NAMES[name] in answer(owner, name)
-    for package, target in re.findall(r"\b(\w+)\.(\w+)", NAMES[name]):
+        assert (owner is hinge and name in OF_PACKAGE["hinge"]) or NAMES[name] in answer(owner, name)
+    check_targets(NAMES[name])
+
+
+def check_targets(counterpart):
+    for package, target in re.findall(r"\b(\w+)\.(\w+)", counterpart):
         if package in MODULES and target != "by_level":
             assert target in MODULES[package].__all__, target
+
+
+@pytest.mark.parametrize("package", sorted(OF_PACKAGE))
+def test_a_subpackage_answers_with_its_own_functions(package):
+    for name, counterpart in OF_PACKAGE[package].items():
+        if name not in MODULES[package].__all__:
+            assert answer(MODULES[package], name).endswith(f"; use {counterpart}")
+        check_targets(counterpart)
+
+
+def test_results_answer_wrong_attributes():
+    x, y = [[0.0], [1.0]] * 8, [0, 1] * 8
+    model = tabular.fit(x, y, n_members=1, n_trees=1, steps=0, rng=0)
+    assert repr(model) == "Model(task='classification', n_members=1, n_columns=1, n_outputs=2)"
+    assert repr(model._replace(scaling=None)).startswith("Model('classification', None, (Member(")
+    assert answer(model, "predict_proba").endswith("; use tabular.predict(model, x)")
+    assert answer(model, "save").endswith("; write hforest.tabular.save")
+    test = stats.permutation_test(x, y, n_trees=5, n_permutations=1, rng=0)
+    assert answer(test, "pvalue").startswith("hforest.stats.PermutationTest: ")
+    assert answer(test, "pvalue").endswith("; use p_value")
+    assert answer(test, "statistics").endswith("; write statistic")
+    assert "no attribute '_private'" in answer(test, "_private")
+    assert answer(stats, "confidence_interval").endswith("; write hforest.stats.confidence_intervals")
 
 
 # Left columns that are not attributes: names without counterpart, modules, names in other modules.

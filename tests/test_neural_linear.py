@@ -423,7 +423,7 @@ def test_data_frames():
         ({"y": np.zeros(120)}, TypeError, "y: expected labels of an integer or bool dtype"),
         ({"y": -np.ones(120, int)}, IndexError, "y: expected labels of at least 0"),
         ({"x": np.zeros((120, 3), np.float32)}, IndexError, "features: expected"),
-        ({"x": np.zeros(6)}, ValueError, r"pass x\[None\] for one sample"),
+        ({"x": np.zeros(6)}, ValueError, r"pass \[x\] for one sample"),
         ({"x": np.full((120, 6), 1e300)}, ValueError, "x: expected numbers in the range of float32"),
         ({"x": np.full((120, 6), "a")}, TypeError, "x: expected an array of real numbers"),
         ({"x": np.full((120, 6), np.nan, np.float32)}, ValueError, "x: expected finite"),

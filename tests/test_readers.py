@@ -151,7 +151,8 @@ def test_parquet_files(tmp_path, capsys):
     frame.write_parquet(path)
     assert main(["--data", path, "--target", "y", *SMALL, "--save", model]) == 0
     assert (
-        "160 training rows and 40 held-out rows that chose nothing, 2 columns, 2 classes" in lines(capsys)[1]
+        "160 training rows and 40 held-out rows that neither training nor selection used, 2 columns, 2 classes"
+        in lines(capsys)[1]
     )
     frame.write_csv(tmp_path / "t.csv")
     outputs = []
@@ -181,7 +182,9 @@ def test_a_model_of_a_file_predicts_other_files(people, tmp_path, capsys):
     command = ["--data", str(path), "--target", "income", "--drop", "row", *SMALL, "--save", model]
     assert main(command) == 0
     _, second, _, header, *others = lines(capsys)
-    assert second.endswith("240 training rows and 60 held-out rows that chose nothing, 4 columns, 2 classes")
+    assert second.endswith(
+        "240 training rows and 60 held-out rows that neither training nor selection used, 4 columns, 2 classes"
+    )
     assert header.split() == ["column", "kind", "values", "missing", "features"]
     assert others[2].split()[:2] == ["day", "dates"]
     assert others[3].endswith("none (one value)")

@@ -212,6 +212,9 @@ SHOWN = {
         "co2:n_trees=100,nu=4,lr=0.1,bootstrap=False,min_samples_oblique=50",
     ),
     "tabular_co2_judge": ("rf", "co2"),
+    "tabular_judge_five": (
+        "rf", "hinge", "cascade", "probes", "sporf", "co2", "classic", "extra", "complete", "neural"
+    ),
     "tabular_classic_regression": (
         "rf", "classic:max_features=0.6", "classic", "extra:max_features=0.6", "extra"
     ),

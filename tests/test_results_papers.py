@@ -41,12 +41,12 @@ def test_rows_of_fewer_images_are_not_those_of_all_images(papers):
 
 def test_the_summary_counts_runs(papers, monkeypatch):
     cells = [papers.Cell(name, "2.5", {"data": name}) for name in "abc"]
-    tables = {"x": papers.Table("X", (), "", lambda: cells), "y": papers.Table("Y", (), "")}
+    tables = {"x": papers.Table("X", (), "a", lambda: cells), "y": papers.Table("Y", (), "b")}
     monkeypatch.setattr(papers, "TABLES", tables)
     rows = [{"data": name, "error": 2.0} for name in "aab"]
-    assert papers.summary({"x": rows, "y": rows})[2:] == [
-        "| X | 3 | 1 | 1 | 1 |",
-        "| Y | – | 3 rows | – | – |",
+    assert papers.summary({"x": rows, "y": [{"seconds": 5400.0}]})[2:] == [
+        "| X | `x` | [a](a.md) | 3 | – | 1 | 1 | 1 |",
+        "| Y | `y` | [b](b.md) | 1 | 1.5 | – | – | – |",
     ]
 
 
@@ -70,10 +70,10 @@ def test_cells_say_what_test_samples_were_used_for(papers):
 @pytest.mark.parametrize(
     ("paper", "ours", "expected"),
     [
-        ("2.5", [2.0], ("-0.50", "one run")),
-        ("2.5 ± 0.1", [2.0, 3.0], ("+0.00", "-6.35 to +6.35")),  # 12.706 * 0.7071 / 2 ** 0.5
-        ("5.52 ± 0.51 (human activity)", [5.0, 6.0], ("–", "–")),
-        ("–", [96.0], ("–", "–")),
+        ("2.5", [2.0], "-0.50"),
+        ("2.5 ± 0.1", [2.0, 3.0], "+0.00 ± 6.35"),  # 12.706 * 0.7071 / 2 ** 0.5
+        ("5.52 ± 0.51 (human activity)", [5.0, 6.0], "–"),
+        ("–", [96.0], "–"),
     ],
 )
 def test_difference_and_interval(papers, paper, ours, expected):
@@ -115,8 +115,10 @@ def test_a_script_that_fails_is_named_and_the_page_is_written(papers, monkeypatc
     assert papers.main() == 1
     assert "failing: not finished" in capsys.readouterr().out
     text = (results / papers.PAGE).read_text(encoding="utf-8")
-    assert "Not run, with the paper's figures: set a: 2.5." in text
-    assert "| set a | 2.5 | 2.25 | -0.25 | one run | 1 | held out |" in text
+    assert "| failing | `failing` | [results-co2](results-co2.md) | 0 | – | 0 | 0 | 1 |" in text
+    assert "## failing" not in text
+    assert "Test samples: held out.\n" in text
+    assert "| set a | 2.5 | 2.25 | -0.25 | 1 |\n" in text
 
 
 def test_a_script_is_ended_when_the_hours_are_over(papers, monkeypatch, tmp_path):

@@ -136,26 +136,16 @@ DEFAULTS = parametrize_with_checks(
 )
 # The check sets max_iter to 1000, a minute of leaf updates; the default is smaller.
 LONG = {("NeuralForestClassifier", "check_class_weight_classifiers")}
-# They train by gradients.
-TRAINED = (
-    "HingeNetworkClassifier",
-    "HingeNetworkRegressor",
-    "HingeForestClassifier",
-    "HingeForestRegressor",
-    "NeuralForestClassifier",
-)
 
 
 def default_cases():
     for case in DEFAULTS.args[1]:
         estimator, check = getattr(case, "values", case)
-        name = type(estimator).__name__
-        if (name, check.func.__name__) not in LONG:
-            marks = [*getattr(case, "marks", ()), *([pytest.mark.nightly] if name in TRAINED else [])]
-            yield pytest.param(estimator, check, marks=marks)
+        if (type(estimator).__name__, check.func.__name__) not in LONG:
+            yield case
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::UserWarning", "ignore::FutureWarning")
 @pytest.mark.parametrize(DEFAULTS.args[0], list(default_cases()), **DEFAULTS.kwargs)
 def test_checks_of_scikit_learn_at_default_settings(estimator, check):

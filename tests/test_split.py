@@ -272,7 +272,7 @@ def test_threads_change_nothing(threads):
         (
             {"values": np.zeros(3)},
             ValueError,
-            r"values: expected shape .*; pass values\[None\] for one candidate",
+            r"values: expected shape .*; pass \[values\] for one candidate",
         ),
         ({"values": np.zeros((3, 2))}, ValueError, r"y: expected shape \(n_samples,\) = \(2,\)"),
         ({"values": np.array([[0, np.nan, 1]])}, ValueError, "values: expected finite"),
@@ -420,7 +420,7 @@ def test_bad_counts():
 
     with pytest.raises(TypeError, match="out: expected dtype float64"):
         impurity(np.ones((2, 4), int), out=np.empty(2, np.float32))
-    with pytest.raises(ValueError, match=r"counts: expected shape .*; pass counts\[None\] for one node"):
+    with pytest.raises(ValueError, match=r"counts: expected shape .*; pass \[counts\] for one node"):
         impurity(np.ones(4))
 
 

@@ -212,6 +212,9 @@ def test_what_is_wrong_with_samples():
 class Sparse:
     """numpy.asarray returns an object without axes, as for SciPy's sparse matrices."""
 
+    def toarray(self):
+        return np.ones((2, 2))
+
 
 @pytest.mark.parametrize(
     ("x", "error", "words"),
@@ -219,18 +222,18 @@ class Sparse:
         (
             np.ones(3),
             ValueError,
-            r"x: expected shape (n_samples, n_features), got (3,); pass x[None] for one sample",
+            r"x: expected shape (n_samples, n_features), got (3,); pass [x] for one sample",
         ),
-        ([1, 2], ValueError, r"got (2,); pass x[None] for one sample, x[:, None] for one feature"),
+        ([1, 2], ValueError, r"got (2,); pass [x] for one sample, numpy.array(x)[:, None] for one feature"),
         (np.ones((1, 2, 3)), ValueError, "got (1, 2, 3); pass a row for each sample, x.reshape(len(x), -1)"),
         (3.0, ValueError, "got (); pass a row for each sample"),
         (None, TypeError, "x: expected an array of real numbers, got NoneType"),
         (
             Sparse(),
             TypeError,
-            "x: expected an array of real numbers, got Sparse; if it is a sparse matrix, pass x.toarray()",
+            "x: expected an array of real numbers, got Sparse; pass x.toarray()",
         ),
-        ({"a": 1}, TypeError, "x: expected an array of real numbers, got dict"),
+        ({"a": 1}, TypeError, "x: expected an array of real numbers, got dict; pass a list of numbers"),
         ([[1, 2], [3]], TypeError, "x: expected an array, got list"),
         (
             np.ma.masked_equal([[1, 2]], 2),
@@ -270,7 +273,7 @@ def test_sparse_matrices_of_scipy():
     for make in (sparse.csr_array, sparse.csc_matrix):
         with pytest.raises(
             TypeError,
-            match=r"^x: expected an array of real numbers, got cs.*; if it is .* pass x.toarray\(\)",
+            match=r"^x: expected an array of real numbers, got cs.*; pass x.toarray\(\)",
         ):
             supervised.matrix("x", make(np.eye(3)))
         assert supervised.matrix("x", make(np.eye(3)).toarray()).tolist() == np.eye(3).tolist()

@@ -38,9 +38,13 @@ def test_a_model_gives_labels_and_probabilities(table, labels, tmp_path, capsys)
     model, out = str(tmp_path / "model.npz"), str(tmp_path / "out.npz")
     assert main(["--data", str(path), *SMALL, "--save", model]) == 0
     _, second, *_, last = lines(capsys)
-    assert second.endswith("240 training rows and 60 held-out rows that chose nothing, 4 columns, 2 classes")
+    assert second.endswith(
+        "240 training rows and 60 held-out rows that neither training nor selection used, 4 columns, 2 classes"
+    )
     interval = r"\(95 %: (\S+) to (\S+) %\)"
-    found = re.fullmatch(rf"held-out rows that chose nothing: error (\S+) % {interval}, \S+ s", last)
+    found = re.fullmatch(
+        rf"held-out rows that neither training nor selection used: error (\S+) % {interval}, \S+ s", last
+    )
     low, high = float(found[2]), float(found[3])
     assert 0 <= low < float(found[1]) < 15 < high + 15
 

@@ -330,7 +330,7 @@ def test_the_first_fault_is_named(backend):
     ("x", "error", "message"),
     [
         (np.zeros((2, 3)), ValueError, r"x: expected shape \(n_samples, n_features\) = \(n_samples, 2\)"),
-        (np.zeros(2), ValueError, r"x: expected shape .*; pass x\[None\] for one sample"),
+        (np.zeros(2), ValueError, r"x: expected shape .*; pass \[x\] for one sample"),
         (
             np.zeros((2, 2, 1)),
             ValueError,
@@ -487,6 +487,9 @@ def test_bad_kinds():
             TypeError, match="forest: .* got ndarray and the forest as x; swap them: the forest"
         ):
             function(X, STUMP)
+    model = hforest.tabular.fit(X, np.arange(len(X)) % 2, n_members=1, n_trees=1, steps=0, rng=0)
+    with pytest.raises(TypeError, match="got Model; apply it by hforest.tabular.predict$"):
+        tree.predict(model, X)
     with pytest.raises(TypeError, match="got ndarray; pass the result of grow"):
         tree.permutation_importance(X, np.zeros(len(X)), STUMP)
     with pytest.raises(TypeError, match="forest.left: expected dtype int32"):

@@ -3,15 +3,16 @@
     python bench/paper/all.py --data DIR [--hours 12] [--only table3 ...] [--results FOLDER] [--work FOLDER]
     python bench/paper/all.py
 
-DIR holds the .npz files that bench/data.py makes. The scripts of TABLES run one after another. Each writes a
-run to its record as soon as the run is finished, and continues with the rest when started again. After
---hours the current script is ended. A script that fails (for example where DIR lacks a file) is named at the
-end, and the others run. With an empty folder as --results everything is run again, and bench/results does not
-change.
+DIR holds the .npz files that bench/data.py makes. The scripts of TABLES run one after another. Each script
+writes a run to its record when the run is finished; started again, it continues with the missing runs. After
+--hours the current script is ended. If a script fails, for example because DIR lacks a file, its name is
+printed at the end, and the other scripts run. With an empty folder as --results everything is run again, and
+bench/results does not change.
 
-Without --data nothing is run. In both cases the page is written from the records: docs/results-papers.md for
-those of bench/results, else results-papers.md in the folder. A row has the paper's figure, the mean of the
-runs on record, the difference (ours - the paper's) and its interval of 95 % by Student's t over the runs.
+Without --data nothing is run. In both cases the page is written from the records: docs/results-papers.md from
+those of bench/results, else results-papers.md in the folder. It counts the runs on record, and has a table
+for each table of a paper. A row has the paper's figure, the mean of the runs on record, and the difference
+(ours - the paper's) with its interval of 95 % by Student's t over the runs.
 """
 
 import argparse
@@ -50,7 +51,7 @@ class Cell(NamedTuple):
     name: str
     paper: str
     where: Row
-    """Values that the rows of the record have; None where they lack the key."""
+    """Values of the rows of the record that have the figure; None stands for a missing key."""
     figure: str = "error"
     """Key of the figure in a row; a dot leads into a dictionary."""
     looks: str = HELD_OUT
@@ -85,7 +86,7 @@ def _lay_2() -> Iterable[Cell]:
 def _lay_3() -> Iterable[Cell]:
     for name in table3.TASKS:
         for figure, looks in (
-            ("least", "least of 80 looks, as in the paper"),
+            ("least", "least of 80 looks"),
             ("last", f"{HELD_OUT}: last state"),
         ):
             yield Cell(_plain(name), table3.PAPER[name], {"task": name}, figure, looks)
@@ -235,15 +236,17 @@ NO_SCRIPT = {
 """Results that are not repeated, with the reason or a substitute."""
 HEAD = """# All tables and figures of the papers
 
-`python bench/paper/all.py` writes this page from the records in `bench/results`. With `--data DIR` it first
-runs what the records lack, for `--hours` hours at most. DIR holds the data sets that
-`python bench/data.py --from FOLDER --to DIR` makes from the files of their publishers.
+`python bench/paper/all.py` writes this page from the records in `bench/results`. With `--data DIR` ([the data
+sets](results.md)) it first runs what the records lack: the tables that `--only` names, by default all, for
+`--hours` hours at most.
 
-* *difference*: the mean of our runs minus the paper's figure, in its unit.
-* *interval*: of the difference, 95 % by Student's t over our runs. The paper's figure counts as exact, and
-  all runs share their test samples: neither its deviation nor a finite test set is part of the interval.
-* *test samples*: `held out` where they chose neither a state nor a setting; else what they chose.
-* *not run*: no data or no time. The page that a section names gives the reason.
+* *difference*: the mean of our runs minus the paper's figure, in its unit, ± half of its interval of 95 % by
+  Student's t over our runs. The paper's figure counts as exact, and all runs have the same test samples:
+  neither its deviation nor a finite test set is part of the interval.
+* *test samples*: `held out` if neither a state nor a setting was chosen by them; else what was chosen. As in
+  the paper, `least of 80 looks` is the least of the test errors during training.
+* *not run*: no data or no time. The page of settings and departures gives the reason. Figures without cells
+  (–) give no numbers that can be compared; ours are on that page.
 
 """
 
@@ -268,26 +271,27 @@ def figures(cell: Cell, rows: list[Row]) -> list[float]:
     return [a + b * figure for figure in found if figure is not None]
 
 
-def compared(paper: str, ours: list[float]) -> tuple[str, str]:
-    """Returns ours - the paper's, and its interval of 95 % if there are several runs."""
+def compared(paper: str, ours: list[float]) -> str:
+    """Returns ours - the paper's, and half of its interval of 95 % if there are several runs."""
     plain = re.fullmatch(r"([\d.]+)( ± [\d.]+)?", paper)
     if not plain:
-        return "–", "–"
-    difference = round(statistics.mean(ours) - float(plain[1]), 2) + 0.0
+        return "–"
+    difference = f"{round(statistics.mean(ours) - float(plain[1]), 2) + 0.0:+.2f}"
     if len(ours) < 2:
-        return f"{difference:+.2f}", "one run"
+        return difference
     half = special.stdtrit(len(ours) - 1, 0.975) * statistics.stdev(ours) / math.sqrt(len(ours))
-    return f"{difference:+.2f}", f"{difference - half:+.2f} to {difference + half:+.2f}"
+    return f"{difference} ± {half:.2f}"
 
 
-def line(cell: Cell, rows: list[Row]) -> str:
-    """Returns the line of a cell, or "" where there is no run."""
+def line(cell: Cell, rows: list[Row], looks: bool = True) -> str:
+    """Returns the line of a cell, with the use of the test samples if looks; "" where there is no run."""
     ours = figures(cell, rows)
     if not ours:
         return ""
     mean = f"{statistics.mean(ours):.2f}"
-    difference, interval = compared(cell.paper, ours)
-    return f"| {cell.name} | {cell.paper} | {mean} | {difference} | {interval} | {len(ours)} | {cell.looks} |"
+    difference = compared(cell.paper, ours)
+    columns = [cell.name, cell.paper, mean, difference, str(len(ours)), *[cell.looks] * looks]
+    return f"| {' | '.join(columns)} |"
 
 
 def read(results: Path) -> dict[str, list[Row]]:
@@ -300,13 +304,16 @@ def read(results: Path) -> dict[str, list[Row]]:
 
 
 def summary(records: dict[str, list[Row]]) -> list[str]:
-    """Returns the lines of a table that counts cells by how often they were run."""
-    lines = ["| table or figure | cells | several runs | one run | not run |", "|---|---|---|---|---|"]
+    """Returns the lines of a table that counts rows of the records, and cells by how often they were run."""
+    head = ["table or figure", "`--only`", "settings and departures", "rows on record", "hours timed"]
+    lines = [f"| {' | '.join([*head, 'cells: several runs', 'one run', 'not run'])} |", "|---" * 8 + "|"]
     for name, table in TABLES.items():
         runs = [len(figures(cell, records[name])) for cell in table.cells()]
-        counts = [len(runs), sum(n > 1 for n in runs), runs.count(1), runs.count(0)]
-        words = [str(n) for n in counts] if runs else ["–", f"{len(records[name])} rows", "–", "–"]
-        lines.append(f"| {table.title} | {' | '.join(words)} |")
+        counts = [str(n) for n in (sum(n > 1 for n in runs), runs.count(1), runs.count(0))]
+        hours = sum(row.get("seconds", 0.0) for row in records[name]) / 3600
+        words = [table.title, f"`{name}`", f"[{table.page}]({table.page}.md)", str(len(records[name]))]
+        words += [f"{hours:.1f}" if hours else "–", *(counts if runs else ["–"] * 3)]
+        lines.append(f"| {' | '.join(words)} |")
     return lines
 
 
@@ -314,27 +321,16 @@ def page(records: dict[str, list[Row]]) -> str:
     """Returns the page of all tables in Markdown."""
     lines = ["## What was run", "", *summary(records), ""]
     for name, table in TABLES.items():
-        rows, cells = records[name], list(table.cells())
-        taken = sum(row.get("seconds", 0.0) for row in rows) / 3600
-        hours = f", {taken:.1f} hours of them timed" if taken else ""
-        lines += [
-            f"## {table.title}",
-            "",
-            f"`python bench/paper/all.py --data DIR --only {name}`. Settings and departures: "
-            f"[{table.page}]({table.page}.md). {len(rows)} rows on record{hours}.",
-        ]
+        cells = [cell for cell in table.cells() if figures(cell, records[name])]
+        looks = sorted({cell.looks for cell in cells})
         if cells:
-            lines += [
-                "",
-                f"| {table.unit} | paper | ours | difference | interval | runs | test samples |",
-                "|---|---|---|---|---|---|---|",
-                *filter(None, (line(cell, rows) for cell in cells)),
-            ]
-            missing = "; ".join(f"{cell.name}: {cell.paper}" for cell in cells if not figures(cell, rows))
-            lines += ["", f"Not run, with the paper's figures: {missing}."] if missing else []
-        else:
-            lines[-1] += " No figure of the paper can be compared; ours are on that page."
-        lines += [""]
+            head = [table.unit, "paper", "ours", "difference", "runs", "test samples"]
+            head = head if len(looks) > 1 else head[:-1]
+            lines += [f"## {table.title}", ""]
+            lines += [] if len(looks) > 1 else [f"Test samples: {looks[0]}.", ""]
+            lines += [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+            lines += [line(cell, records[name], len(looks) > 1) for cell in cells]
+            lines += [""]
     lines += ["## Not repeated", "", "| table or figure | reason |", "|---|---|"]
     lines += [f"| {name} | {reason} |" for name, reason in NO_SCRIPT.items()]
     return HEAD + "\n".join(lines) + "\n"
@@ -367,7 +363,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data", type=Path, help="folder of the data sets; without it the page is written")
+    parser.add_argument(
+        "--data", type=Path, help="folder of the data sets; without it only the page is written"
+    )
     parser.add_argument("--only", nargs="+", choices=list(TABLES), default=list(TABLES))
     parser.add_argument("--hours", type=float, default=12.0)
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the records")

@@ -4,20 +4,25 @@
         "mnist full scanned"] [--trees N] [--runs N] [--images N]
     python bench/paper/cascade.py
 
-The published level: four random forests and four completely random ones of 500 trees, 3 folds, growth until
-the validation accuracy no longer improves. Fewer trees (TREES) are grown where one thread would take longer
-than some ten minutes. letter: 16 000 / 4000. adult: the official split; categorical columns as indicators;
-random trees with leaves of at least 5 samples, chosen by cascade_leaves.py. yeast: 1038 / 446 at random.
-mnist: the first 10 000 training images and the 10 000 official test images. mnist scanned: windows of 7, 10
-and 14 with stride 2 (the stride of 1 of the paper would be four times as much), two forests of 50 trees each
-that learn from 10 windows of each image. mnist full scanned: the same with all 60 000 training images; leaves
-of all trees have at least 10 samples, for the nodes of pure trees alone would take more than 6 GB.
+A level is the published one: four random forests and four completely random forests of 500 trees, 3 folds.
+Levels are added until the validation accuracy no longer improves. Forests have fewer trees (TREES) if one
+thread would take longer than about ten minutes.
 
-With --images the sets of MNIST are limited to the first N training images, and what the scan and the whole
-growth take is printed in a table of its own.
-Without --runs the script makes the runs of the record (RUNS); without --data it makes none and prints the
-table of the record. A run is written as soon as it is known, and started again the script goes on with the
-rest.
+    letter              16 000 / 4000 samples
+    adult               the official split; categorical columns as indicators; random trees with at least 5
+                        samples per leaf, chosen by cascade_leaves.py
+    yeast               1038 / 446 samples at random mnist               the first 10 000 training images and
+    the 10 000 official test images mnist scanned       windows of 7, 10 and 14 with stride 2 (the paper's
+    stride of 1 would take four times as
+                        long); two forests of 50 trees each, which learn from 10 windows of each image
+    mnist full scanned  the same with all 60 000 training images, and at least 10 samples per leaf, because
+    the
+                        nodes of pure trees would take more than 6 GB
+
+With --images the sets of MNIST are limited to the first N training images, and a separate table has the
+memory and time of scanning and growing. Without --runs the script makes the runs of the record (RUNS).
+Without --data it makes none, and prints the table of the record. Each run is written when it is finished;
+started again, the script continues with the missing runs.
 """
 
 import argparse
@@ -59,7 +64,7 @@ Data = tuple[Any, Any, Any, Any]
 
 
 def indicators(x: Any, categorical: Any, n_levels: Any) -> Any:
-    """Categorical columns as one column a level; missing ones have none."""
+    """Returns categorical columns as one column per category; rows with a missing value have zeros."""
     levels = dict(zip(categorical.tolist(), n_levels.tolist(), strict=True))
     parts = [
         x[:, f, None] == np.arange(levels[f]) if f in levels else x[:, f, None] for f in range(x.shape[1])
@@ -68,7 +73,7 @@ def indicators(x: Any, categorical: Any, n_levels: Any) -> Any:
 
 
 def load(name: str, seed: int, folder: Path, images: int | None = None) -> Data:
-    """Training and test samples; of MNIST the first `images` for training."""
+    """Returns training and test samples; of MNIST the first `images` for training."""
     file = np.load(folder / f"{name.split()[0]}.npz")
     if name == "letter":
         x, y = file["x"].astype(np.float32), file["y"].astype(np.int32)
@@ -88,7 +93,7 @@ def load(name: str, seed: int, folder: Path, images: int | None = None) -> Data:
 
 
 def peak_mb() -> float:
-    """Peak resident memory of this process since the last call, MiB (VmHWM)."""
+    """Returns peak resident memory of this process since the last call, MiB (VmHWM)."""
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
         Path("/proc/self/clear_refs").write_text("5")
@@ -98,7 +103,7 @@ def peak_mb() -> float:
 
 
 def level(n_trees: int, leaf: int, n_forests: int = 4, random_leaf: int = 1) -> list[Any]:
-    """Random and completely random forests, as many of both; with their leaves' least numbers of samples.
+    """Returns as many random as completely random forests, with the minimum samples of leaves.
 
     The only place where this script and cascade_leaves.py name arguments of functions that grow forests.
     """
@@ -110,7 +115,7 @@ def level(n_trees: int, leaf: int, n_forests: int = 4, random_leaf: int = 1) -> 
 def grow(
     grains: list[Any], y: Any, forests: list[Any], n_folds: int, rng: int, **more: Any
 ) -> cascade.Cascade:
-    """A cascade; prints each level's validation accuracy. The only call of the library's function."""
+    """Grows a cascade (the only call of the library), and prints each level's validation accuracy."""
 
     def report(state: cascade.Cascade) -> None:
         print(f"level {len(state.levels)}: validation {100 * state.scores[-1]:.2f} %", flush=True)
@@ -119,7 +124,7 @@ def grow(
 
 
 def run(name: str, seed: int, n_trees: int, folder: Path, images: int | None = None) -> dict[str, Any]:
-    """Accuracy, time and memory of one cascade."""
+    """Returns accuracy, time and memory of one cascade."""
     x, y, x_test, y_test = load(name, seed, folder, images)
     peak_mb()
     begin, processor = time.perf_counter(), time.process_time()
@@ -142,7 +147,7 @@ def run(name: str, seed: int, n_trees: int, folder: Path, images: int | None = N
             grains.append(vectors)
             test.append(cascade.scan_vectors(scanner, x_test))
             del scanner  # its trees take more memory than all the rest
-            print(f"windows of {size}: {vectors.shape[1]} numbers an image", flush=True)
+            print(f"windows of {size}: {vectors.shape[1]} numbers per image", flush=True)
 
     scan_peak = peak_mb()
     grown = grow(grains, y, level(n_trees, leaf, random_leaf=random_leaf), n_folds, seed)
@@ -162,10 +167,10 @@ def run(name: str, seed: int, n_trees: int, folder: Path, images: int | None = N
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Published and measured accuracy in percent; times without runs that were paused."""
+    """Returns a table of published and measured accuracy in percent; times exclude runs that were paused."""
     rows = [row for row in rows if "images" not in row]
     lines = [
-        "| data | published | here, held out | runs | trees a forest | levels kept | seconds a run "
+        "| data | published | here, held out | runs | trees per forest | levels kept | seconds per run "
         "| peak memory, MiB |",
         "|---|---|---|---|---|---|---|---|",
     ]
@@ -212,9 +217,11 @@ def main() -> None:
     )
     parser.add_argument("--data", type=Path, help="folder of the data sets; without it the record is printed")
     parser.add_argument("--only", nargs="+", choices=list(TREES), default=list(TREES))
-    parser.add_argument("--trees", type=int, help="of a forest; by default as in TREES")
-    parser.add_argument("--runs", type=int, help="seeds 0, 1, ...; by default as in RUNS")
-    parser.add_argument("--images", type=int, help="of MNIST for training; by default as the set says")
+    parser.add_argument("--trees", type=int, help="number of trees per forest (default: TREES)")
+    parser.add_argument("--runs", type=int, help="number of seeds 0, 1, ... (default: RUNS)")
+    parser.add_argument(
+        "--images", type=int, help="number of training images of MNIST (default: as the set says)"
+    )
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", type=Path, default=RESULTS / "cascade.json")
     args = parser.parse_args()

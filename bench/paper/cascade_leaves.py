@@ -3,9 +3,9 @@
     python bench/paper/cascade_leaves.py --data DIR [--trees 30]
     python bench/paper/cascade_leaves.py
 
-Nine cascades of at most three levels, of two random and two completely random forests of 30 trees, 3 folds,
-seed 0, on adult's training samples; test samples are never used. cascade.py takes the best pair. Without
---data nothing is grown and the table of the record is printed.
+The script grows nine cascades on adult's training samples; test samples are never used. A cascade has at most
+three levels of two random and two completely random forests of 30 trees, 3 folds, seed 0. cascade.py takes
+the best pair. Without --data nothing is grown, and the table of the record is printed.
 """
 
 import argparse
@@ -26,7 +26,7 @@ LEAVES = (1, 5, 20)
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Best validation accuracy of a level in percent."""
+    """Returns a table of the highest validation accuracy of a level in percent."""
     lines = [
         "| leaves of random trees | of completely random trees: " + " | ".join(map(str, LEAVES)) + " |",
         "|---|" + "---|" * len(LEAVES),

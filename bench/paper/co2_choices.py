@@ -5,9 +5,9 @@
 
 Forests have 10 trees, on letter and USPS with 20 % of the training samples held out. Each line changes
 settings of `hforest.co2.grow`. Figures are held-out errors in percent, means and deviations over seeds, and
-the least seconds that a forest took. Without --data nothing is grown and the table of the record is printed.
-Without --runs the script makes the runs of the record (PLAN). Started again, it continues with the rest. Rows
-contain all settings, so that runs with different settings are not mixed.
+the minimum seconds per forest. Without --data nothing is grown, and the table of the record is printed.
+Without --runs the script makes the runs of the record (PLAN). Started again, it continues with the missing
+runs. Rows contain all settings, so that runs with different settings are not mixed.
 """
 
 import argparse
@@ -51,7 +51,7 @@ PLAN = {"letter": (2, list(VARIANTS)[:9]), "usps": (3, list(VARIANTS))}
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Held-out error in percent and the least seconds of a forest."""
+    """Returns a table of held-out errors in percent and the minimum seconds of a forest."""
     lines = ["| changed | letter | seconds | USPS | seconds |", "|---|---|---|---|---|"]
     for variant, options in VARIANTS.items():
         cells = []
@@ -67,13 +67,13 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """Every run that is not there yet, then the table."""
+    """Makes every run that the record lacks, then prints the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data", type=Path, help="folder of the data sets; without it the record is printed")
     parser.add_argument("--only", nargs="+", choices=list(BASE), default=list(BASE))
-    parser.add_argument("--runs", type=int, help="seeds of every variant; by default those of the record")
+    parser.add_argument("--runs", type=int, help="number of seeds per variant (default: those of the record)")
     parser.add_argument("--trees", type=int, default=10)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", type=Path, default=RESULTS / "co2_choices.json")

@@ -1,4 +1,4 @@
-"""Data sets and forests that the scripts of Norouzi et al. 2015 share."""
+"""Data sets, records and forests that the scripts on Norouzi et al. 2015 share."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ from hforest import classic, co2, tree
 class Record:
     """Rows in a json file that are kept between runs of a script.
 
-    The file's "machine" made the rows that name none of their own.
+    Rows without a machine were made on the file's "machine".
     """
 
     def __init__(self, path: Path, name: str = "rows"):
@@ -22,7 +22,7 @@ class Record:
         self.rows: list[dict[str, Any]] = self.file.setdefault(name, [])
 
     def find(self, key: dict[str, Any]) -> dict[str, Any] | None:
-        """The row with these values."""
+        """Returns the row with these values."""
         return next((row for row in self.rows if key.items() <= row.items()), None)
 
     def add(self, row: dict[str, Any]) -> dict[str, Any]:
@@ -55,7 +55,7 @@ PAPER: dict[str, Any] = {"standardize": False, "bootstrap": True, "min_samples_o
 def grow(
     method: str, x: np.ndarray, y: np.ndarray, n_trees: int, settings: dict[str, Any], rng: int
 ) -> tree.Forest:
-    """A CO2 forest ("CO2"), an OC1 forest without restarts ("OC1") or a random forest ("RF").
+    """Grows a CO2 forest ("CO2"), an OC1 forest without restarts ("OC1") or a random forest ("RF").
 
     OC1 and random forests take max_features and bootstrap from the settings, which have the names in the
     records. Only this function calls functions of the library that grow.
@@ -127,7 +127,7 @@ TRAINED_ON = {"letter": 15_000, "connect4": 55_000, "covertype": 500_000}
 def load(
     folder: Path, name: str, coding: str | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """x, y, x_test and y_test; float32 samples and int32 labels.
+    """Returns x, y, x_test and y_test; float32 samples and int32 labels.
 
     Letter: the first 15 000 rows against the last 5000. Connect4: 55 000 drawn rows against the others;
     covertype: 500 000. The other sets have an official split. Codings: "standardised", "ranked", "in [0, 1]",
@@ -165,7 +165,7 @@ def load(
 def held_out(
     x: np.ndarray, y: np.ndarray, fold: int = 0, n_folds: int = 5
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Training samples without one fold of them and that fold: x, y, x_held and y_held.
+    """Returns training samples without one fold, and that fold: x, y, x_held and y_held.
 
     Fold 0 of five is the fifth of the samples that `hforest.co2.search` holds out.
     """

@@ -5,13 +5,13 @@ the bound nu.
     python bench/paper/co2_fig1.py
 
 DIR holds mnist.npz; 20 % of its training samples are held out. Trees are grown to purity without bootstrap,
-beside trees of univariate splits that sample as many features at a node. The first d levels of a tree are
-the tree of depth d, because a split does not depend on the splits below it, so one growth gives a curve. The
-paper names neither step nor number of features: these are co2_table1.py's for MNIST.
+beside trees of univariate splits that sample as many features per node. The first d levels of a tree are the
+tree of depth d, because a split does not depend on the splits below it. So one growth yields a curve. The
+paper gives neither step nor number of features; they are those of co2_table1.py for MNIST.
 
-A tree's curve is written as soon as it is known; started again, the script continues with the next. Without
---data nothing is grown and the table of the record is printed; with it the picture is drawn too, by
-matplotlib if it is installed.
+The curve of a tree is written when it is finished; started again, the script continues with the next tree.
+Without --data nothing is grown, and the table of the record is printed. With it the script also draws the
+picture, if matplotlib is installed.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def settings(kind: str) -> dict[str, Any]:
 
 
 def by_depth(forest: tree.Forest, depths: int, *parts: tuple[np.ndarray, np.ndarray]) -> list[list[float]]:
-    """Errors in percent on each part with the levels to depth 0, 1, ... alone, labelled by the first part."""
+    """Returns errors in percent on each part with levels to depth 0, 1, ...; the first part sets labels."""
     inner = np.flatnonzero(forest.feature != -1)
     parent, depth = np.zeros((2, len(forest.feature)), np.int64)
     parent[forest.left[inner]] = parent[forest.left[inner] + 1] = inner
@@ -62,7 +62,7 @@ def by_depth(forest: tree.Forest, depths: int, *parts: tuple[np.ndarray, np.ndar
 
 
 def mean_curve(rows: list[dict[str, Any]], kind: str, part: str) -> list[float]:
-    """Over the seeds."""
+    """Returns the mean over the seeds."""
     return [
         statistics.mean(errors)
         for errors in zip(*(row[part] for row in rows if row["tree"] == kind), strict=True)
@@ -70,7 +70,7 @@ def mean_curve(rows: list[dict[str, Any]], kind: str, part: str) -> list[float]:
 
 
 def table(rows: list[dict[str, Any]], depths: list[int]) -> str:
-    """Mean training and validation error at some depths, and the number of leaves."""
+    """Returns a table of mean training and validation errors at some depths, and the number of leaves."""
     lines = [
         "| tree | leaves | " + " | ".join(f"depth {d}" for d in depths) + " |",
         "|---|---|" + "---|" * len(depths),
@@ -84,7 +84,7 @@ def table(rows: list[dict[str, Any]], depths: list[int]) -> str:
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
-    """Both halves of the figure."""
+    """Draws both halves of the figure."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -4,19 +4,21 @@
     python bench/paper/co2_pixels.py --data DIR --every 6 --held-every 16 --trees 4 --pixels 16000 --most 1
     python bench/paper/co2_pixels.py
 
-Forests learn from training images. Every candidate is judged on validation images, with several powers of the
-weighting back; for each method and each set of channels the one of the highest class-average Jaccard score is
-then judged on test images, with every seed. Without --data the table of the record is printed. Started again
-the script goes on with the rest; rows name all their settings.
+Forests learn from training images. Each candidate is evaluated on validation images, with several powers of a
+factor that corrects for the shares of the classes. For each method and each set of channels, the candidate
+with the highest class-average Jaccard score is evaluated on test images, with every seed. Without --data the
+table of the record is printed. Started again, the script continues with the missing runs; rows contain all
+their settings.
 
 raw         red, green and blue
-channels    these, opponent colours and means of these over boxes, gradients by orientation, the pixel's place
-context     these, and the shares that a first forest predicts (auto-context); those of training images come
-            from a forest of the other half of them
-context 2   as context, with the shares of a forest of context
+channels    these, opponent colours and their means over boxes, gradients by orientation, and the position of
+            the pixel
+context     these, and the shares that a first forest predicts (auto-context); those of training images are
+            predicted by a forest grown on the other half of these images
+context 2   as context, with the shares that a forest of context predicts
 
-The images are 120 x 160; windows of 31 x 31 that read every third or fifth pixel have a "step". Pixels at the
-borders have windows, too, unlike in the paper: images are mirrored there.
+The images are 120 x 160. Windows of 31 x 31 that read every third or fifth pixel have a "step". Unlike in the
+paper, pixels at the borders have windows, too: images are mirrored there.
 """
 
 import argparse
@@ -41,12 +43,12 @@ VOID, N_CLASSES = 11, 11
 BOXES = (5, 11, 21)
 POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)
 BEFORE = {"context": "channels", "context 2": "context"}
-"""Of channels with label maps, what the forests of these maps read."""
+"""The channels that the forests of label maps read, by the channels that contain these maps."""
 CHANNELS = ("raw", "channels", *BEFORE)
 DEPTHS, TREES = (5, 10, 15, 20, 30), (1, 2, 4, 8, 16, 32)
-"""Of the curves: limits of the depth of 16 trees, numbers of trees of depth 20."""
+"""Points of the curves: limits of the depth of 16 trees, and numbers of trees of depth 20."""
 RESAMPLES = 1000
-"""Of the images, for intervals."""
+"""Number of bootstrap samples of the images, for intervals."""
 SCORES = ("mean_jaccard", "mean_recall", "pixels")
 
 GROWERS: dict[str, tuple[Any, list[dict[str, Any]]]] = {
@@ -65,19 +67,19 @@ GROWERS: dict[str, tuple[Any, list[dict[str, Any]]]] = {
         ],
     ),
 }
-"""Of each method the function that grows, and settings to choose from."""
+"""The function that grows, and the settings to choose from, by method."""
 WINDOWS = {"raw": [(15, 1), (31, 3)], "channels": [(31, 5)],
            "context": [(31, 5), (61, 10), (61, 6)], "context 2": [(31, 5), (61, 10)]}  # fmt: skip
 """Window and step."""
 
 
 def settings_of(channels: str, method: str) -> list[dict[str, Any]]:
-    """Settings to choose from; with label maps only those of larger leaves, which were the better ones."""
+    """Returns settings to choose from; with label maps those of larger leaves, which were better."""
     return [a for a in GROWERS[method][1] if channels not in BEFORE or "min_samples_leaf" in a]
 
 
 def candidates(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """What is tried on validation images, without trees, pixels and seed."""
+    """Returns the settings that are compared on validation images, without trees, pixels and seed."""
     return [
         {"channels": channels, "method": method, "window": window, "step": step, "normalize": normalize,
          "settings": {"max_depth": args.depth, **settings}}
@@ -101,7 +103,7 @@ class Data:
         self.wide: dict[str, np.ndarray] = {}
 
     def of(self, part: str, channels: str) -> np.ndarray:
-        """Images of one part with raw channels, or with all that are computed of them."""
+        """Returns images of one part with their channels."""
         if channels == "raw":
             return self.x[part]
         if part not in self.wide:
@@ -112,7 +114,7 @@ class Data:
 
 
 def fit(x: np.ndarray, y: np.ndarray, run: dict[str, Any]) -> images.Model:
-    """A forest as a row describes it."""
+    """Grows the forest that a row describes."""
     grow, n_side = GROWERS[run["method"]][0], (run["window"] - 1) // run["step"] + 1
     settings = dict(run["settings"])
     if run["method"] == "patches":
@@ -132,7 +134,7 @@ class Maps:
         self.known: dict[tuple[str, str], Any] = {}
 
     def of(self, part: str, channels: str) -> np.ndarray:
-        """Images of one part; `chosen` describes the forests of each set of channels that is read before."""
+        """Returns images of one part with their channels."""
         if channels not in BEFORE:
             return self.data.of(part, channels)
         if (part, channels) not in self.known:
@@ -162,7 +164,7 @@ def judge(
     factor: np.ndarray,
     powers: tuple[float, ...],
 ) -> dict[str, Any]:
-    """Scores for each power of a factor of the classes, and the seconds of an image; of one the counts, too.
+    """Returns scores by power of a factor of the classes, seconds per image, and counts for one power.
 
     The counts are the confusion matrix of each image, its numbers in rows from left to right.
     """
@@ -188,13 +190,13 @@ def judge(
 def judge_forest(
     model: images.Model, x: np.ndarray, y: np.ndarray, powers: tuple[float, ...]
 ) -> dict[str, Any]:
-    """`judge` of a forest."""
+    """Returns the result of `judge` for a forest."""
     factor = np.where(model.class_factor > 0, model.class_factor, np.inf)
     return judge(lambda image: images.predict(model, image[None], weight_back=0.0)[0], x, y, factor, powers)
 
 
 def best(rows: list[dict[str, Any]], **key: Any) -> dict[str, Any]:
-    """The row of the highest Jaccard score on validation images, with its power; {} without one."""
+    """Returns the row with the highest Jaccard score on validation images, and its power; {} without rows."""
     of = [row for row in rows if row["part"] == "val" and key.items() <= row.items()]
     found = [(score["mean_jaccard"], -i, row, score["power"])
              for i, row in enumerate(of) for score in row["scores"]]  # fmt: skip
@@ -205,7 +207,7 @@ def best(rows: list[dict[str, Any]], **key: Any) -> dict[str, Any]:
 
 
 def resampled(of: list[dict[str, Any]]) -> np.ndarray:
-    """Jaccard scores over bootstrap samples of the images, (n,): means over the rows, which are seeds.
+    """Returns Jaccard scores over bootstrap samples of the images, (n,): means over rows (seeds).
 
     The samples are the same in every call, so differences of two results are of the same images.
     """
@@ -217,13 +219,13 @@ def resampled(of: list[dict[str, Any]]) -> np.ndarray:
 
 
 def interval(values: np.ndarray) -> str:
-    """The middle 95 % in percent."""
+    """Returns the interval of the middle 95 %, in percent."""
     low, high = 100 * np.quantile(values, [0.025, 0.975])
     return f"{low:.1f} to {high:.1f}"
 
 
 def cells(of: list[dict[str, Any]], digits: int = 2) -> list[str]:
-    """Test scores in percent, mean and deviation over the seeds of one method, and median seconds.
+    """Returns test scores in percent, means and deviations over the seeds of one method, and median seconds.
 
     Between them the interval over images of the seeds that have counts.
     """
@@ -239,26 +241,26 @@ def cells(of: list[dict[str, Any]], digits: int = 2) -> list[str]:
 
 
 def headed(*names: str) -> list[str]:
-    """The first lines of a table whose last columns are `cells`."""
+    """Returns the first lines of a table whose last columns are `cells`."""
     scores = (
         "class-average Jaccard",
         "95 % over images",
         "class average",
         "share of pixels",
         "seconds to fit",
-        "seconds an image",
+        "seconds per image",
     )
     head = (*names, *scores)
     return [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
 
 
 def size_of(row: dict[str, Any]) -> tuple[Any, ...]:
-    """Window, step, windows per tree, and numbers of trees; the last one is None without label maps."""
+    """Returns window, step, windows per tree, and numbers of trees, of which the last may be None."""
     return row["window"], row["step"], row["pixels"], row["trees"], row.get("trees_of_maps")
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Test scores of forests, a line for each method, channels, window and number of trees.
+    """Returns test scores of forests, a line for each method, channels, window and number of trees.
 
     Beside them the Jaccard score of seed 0 on validation images.
     """
@@ -295,7 +297,7 @@ PAIRS = (
 
 
 def differences_table(rows: list[dict[str, Any]]) -> str:
-    """Differences of Jaccard scores in points, and their intervals over images; of seeds that both have.
+    """Returns differences of Jaccard scores in points, with intervals over images, for common seeds.
 
     Forests of equally many trees are compared; of several windows, the one that was chosen last.
     """
@@ -326,7 +328,7 @@ def differences_table(rows: list[dict[str, Any]]) -> str:
 
 
 def curves_table(rows: list[dict[str, Any]]) -> str:
-    """Jaccard scores in percent of raw test images by depth and by number of trees, one seed."""
+    """Returns Jaccard scores in percent of raw test images by depth and by number of trees, for one seed."""
     of = [row for row in rows if row["part"] == "curve"]
     head = [*(f"depth {depth}" for depth in DEPTHS), *(f"{n} tree{'s' * (n > 1)}" for n in TREES)]
     lines = [f"| forest | {' | '.join(head)} |", "|---" * (1 + len(head)) + "|"]
@@ -343,26 +345,32 @@ def curves_table(rows: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """Every run that is not there yet, then the table."""
+    """Makes every run that the record lacks, then prints the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data", type=Path, help="folder of the data sets; without it the record is printed")
     parser.add_argument("--methods", nargs="+", choices=list(GROWERS), default=list(GROWERS))
     parser.add_argument("--channels", nargs="+", choices=CHANNELS, default=list(CHANNELS))
-    parser.add_argument("--windows", nargs="+", type=int, default=[15, 31, 61], help="sizes that are tried")
+    parser.add_argument(
+        "--windows", nargs="+", type=int, default=[15, 31, 61], help="sizes of windows to compare"
+    )
     parser.add_argument("--trees", type=int, default=16)
-    parser.add_argument("--trees-of-maps", type=int, help="of the forests of label maps, by default as many")
-    parser.add_argument("--pixels", type=int, default=256_000, help="windows of each tree")
+    parser.add_argument(
+        "--trees-of-maps", type=int, help="number of trees of the forests of label maps (default: --trees)"
+    )
+    parser.add_argument("--pixels", type=int, default=256_000, help="number of windows per tree")
     parser.add_argument("--depth", type=int, default=20)
-    parser.add_argument("--most", type=int, default=3, help="settings of a method that are tried")
-    parser.add_argument("--normalize", action="store_true", help="raw windows of unit norm, too")
-    parser.add_argument("--every", type=int, default=1, help="every n-th training image")
-    parser.add_argument("--held-every", type=int, default=1, help="every n-th validation and test image")
-    parser.add_argument("--seeds", type=int, default=3, help="runs on the test images")
-    parser.add_argument("--curves", action="store_true", help="scores by depth and by number of trees, too")
-    parser.add_argument("--no-test", action="store_true", help="validation images alone")
-    parser.add_argument("--memory", type=int, default=1 << 32, help="bytes of the windows of a tree")
+    parser.add_argument("--most", type=int, default=3, help="number of settings per method to compare")
+    parser.add_argument("--normalize", action="store_true", help="also compare raw windows of unit norm")
+    parser.add_argument("--every", type=int, default=1, help="use every n-th training image")
+    parser.add_argument("--held-every", type=int, default=1, help="use every n-th validation and test image")
+    parser.add_argument("--seeds", type=int, default=3, help="number of runs on the test images")
+    parser.add_argument(
+        "--curves", action="store_true", help="also compute scores by depth and by number of trees"
+    )
+    parser.add_argument("--no-test", action="store_true", help="use validation images alone")
+    parser.add_argument("--memory", type=int, default=1 << 32, help="the most bytes of the windows of a tree")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", type=Path, default=RESULTS / "co2_pixels.json")
     args = parser.parse_args()
@@ -371,7 +379,7 @@ def main() -> None:
     maps_trees = args.trees_of_maps or args.trees
 
     def sizes(channels: str, trees: int = args.trees) -> dict[str, Any]:
-        """What a run has in common with others of the same channels."""
+        """Returns the settings that a run shares with others of the same channels."""
         found = {"trees": trees, "pixels": args.pixels, "every": args.every,
                  "held_every": args.held_every, "memory": args.memory}  # fmt: skip
         return found | ({"trees_of_maps": maps_trees} if channels in BEFORE else {})
@@ -380,7 +388,7 @@ def main() -> None:
     maps: dict[tuple[str, int], Maps] = {}
 
     def read(part: str, chosen: dict[str, Any]) -> np.ndarray:
-        """The images of one part with the channels of a run."""
+        """Returns the images of one part with the channels of a run."""
         method, seed, before = chosen["method"], chosen["seed"], chosen["channels"]
         assert data is not None
         of = maps.setdefault((method, seed), Maps(data, {}))

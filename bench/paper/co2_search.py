@@ -4,10 +4,10 @@
     python bench/paper/co2_search.py [--only ...]
 
 A fifth of the training samples is held out; test samples are never used. For shuttle each fifth is held out
-in turn and errors are added up. A trial is one forest, or one seed of it; its error is written as soon as it
-is known. Started again, the script continues with the rest. Rows contain all settings. Without --data nothing
-is grown and the tables of the record are printed. Settings have the names of `hforest.co2.grow`; random
-forests take max_features and bootstrap of them.
+in turn, and errors are summed. A trial is one forest, or one seed of it; its error is written when it is
+known. Started again, the script continues with the missing trials. Rows contain all settings. Without --data
+nothing is grown, and the tables of the record are printed. Settings have the names of `hforest.co2.grow`;
+random forests use only max_features and bootstrap.
 """
 
 import argparse
@@ -37,23 +37,23 @@ class Trial(NamedTuple):
 def co2(
     coding: str, n_trees: int, nu: float, lr: float, max_features: int, seeds: int = 1, **more: Any
 ) -> Trial:
-    """A CO2 forest; with bootstrap unless `more` says otherwise."""
+    """Returns a trial of a CO2 forest, with bootstrap unless `more` says otherwise."""
     settings = {"nu": nu, "lr": lr, "max_features": max_features, "bootstrap": True, **more}
     return Trial("CO2", coding, n_trees, settings, tuple(range(seeds)))
 
 
 def rf(coding: str, n_trees: int, max_features: int, bootstrap: bool = True) -> Trial:
-    """A random forest."""
+    """Returns a trial of a random forest."""
     return Trial("RF", coding, n_trees, {"max_features": max_features, "bootstrap": bootstrap})
 
 
 def squares(nu: float, lr: float, max_features: int, oblique: int, **more: Any) -> Trial:
-    """Connect4: standardised squares, one convex round, small nodes univariate."""
+    """Returns a trial on connect4: standardised squares, one convex round, univariate small nodes."""
     return co2(KEPT, 30, nu, lr, max_features, convex_rounds=1, min_samples_oblique=oblique, **more)
 
 
 def grid(coding: str, max_features: int) -> list[Trial]:
-    """Sixteen bounds and steps, forests of 30 trees."""
+    """Returns trials of sixteen bounds and steps, forests of 30 trees."""
     return [
         co2(coding, 30, nu, lr, max_features)
         for nu in (1.0, 4.0, 10.0, 43.0)
@@ -172,7 +172,7 @@ def number(value: Any) -> str:
 
 
 def keys(group: str, trial: Trial) -> list[dict[str, Any]]:
-    """One row for each seed and fold."""
+    """Returns the keys of the rows of a trial, one for each seed and fold."""
     data = group.split(",")[0]
     return [
         {"data": data, "method": trial.method, "coding": trial.coding, "fold": fold, "seed": seed,
@@ -183,7 +183,7 @@ def keys(group: str, trial: Trial) -> list[dict[str, Any]]:
 
 
 def run(x: Any, y: Any, x_held: Any, y_held: Any, trial: Trial, seed: int) -> dict[str, float]:
-    """Held-out errors in percent by number of trees."""
+    """Returns held-out errors in percent by number of trees."""
     if trial.coding == KEPT:
         x, x_held = co2_data.standardised(x, x_held)
     n_trees = trial.n_trees
@@ -196,7 +196,7 @@ def run(x: Any, y: Any, x_held: Any, y_held: Any, trial: Trial, seed: int) -> di
 
 
 def cell(group: str, rows: list[dict[str, Any]], n_trees: int) -> str:
-    """Errors of the seeds with a number of trees; of folds, errors in all."""
+    """Returns the errors of the seeds with a number of trees; with folds, the sums of errors."""
     found = [row["errors"][str(n_trees)] for row in rows if str(n_trees) in row["errors"]]
     if not found:
         return "–"
@@ -207,7 +207,7 @@ def cell(group: str, rows: list[dict[str, Any]], n_trees: int) -> str:
 
 
 def table(rows: list[dict[str, Any]], group: str) -> str:
-    """Held-out errors of one group of trials."""
+    """Returns a table of held-out errors of one group of trials."""
     trials = PLAN[group]
     found = {i: [row for row in rows if any(key.items() <= row.items() for key in keys(group, t))]
              for i, t in enumerate(trials)}  # fmt: skip
@@ -234,13 +234,13 @@ def table(rows: list[dict[str, Any]], group: str) -> str:
 
 
 def main() -> None:
-    """Every trial that is not there yet, then the tables."""
+    """Makes every trial that the record lacks, then prints the tables."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data", type=Path, help="folder of the data sets; without it the record is printed")
     parser.add_argument("--only", nargs="+", choices=list(PLAN), default=list(PLAN))
-    parser.add_argument("--trees", type=int, help="fewer trees than planned, for a trial of the script")
+    parser.add_argument("--trees", type=int, help="fewer trees than planned, to try the script")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--json", type=Path, default=RESULTS / "co2_search.json")
     args = parser.parse_args()

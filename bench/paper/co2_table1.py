@@ -5,17 +5,17 @@ data.
         [--methods CO2 RF OC1] [--votes FOLDER]
     python bench/paper/co2_table1.py
 
-DIR holds letter, usps, mnist, connect4, isolet, optdigits and shuttle as .npz, and where bench/data.py made
-them satimage, pendigits, protein, sensit and covertype; those that are missing are left out and named.
-Without --data nothing is grown and the table of the record is printed. A cell is the mean test error in
-percent over seeds, with their deviation. With `--png FILE` Fig. 2 is drawn from the record, error
-over number of trees, by matplotlib. SETTINGS are what co2_search.py and results-co2.md say.
+DIR holds letter, usps, mnist, connect4, isolet, optdigits and shuttle as .npz and, if bench/data.py made
+them, satimage, pendigits, protein, sensit and covertype. The script omits sets that are missing, and prints
+their names. Without --data nothing is grown, and the table of the record is printed. A cell is the mean test
+error in percent over seeds, with their deviation. `--png FILE` draws Fig. 2, error by number of trees, from
+the record with matplotlib. SETTINGS are those that co2_search.py and results-co2.md describe.
 
 A run is one seed of one forest, grown in parts of 50 trees, of which only the votes are kept. The first 10
-and 30 trees of a forest are the forest of 10 and of 30, so one growth fills a row. Errors are written after
-each part. Started again, the script continues with the rest. With `--votes` it continues within a forest,
-whose votes so far are in that folder; without it the forest starts again. Rows contain their settings, so
-that runs with different settings are not mixed.
+and 30 trees of a forest are the forests of 10 and of 30 trees, so one growth fills a row. Errors are written
+after each part. Started again, the script continues with the missing runs. With `--votes` it continues within
+a forest, whose votes so far are in that folder; without it, the forest starts again. Rows contain their
+settings, so that runs with different settings are not mixed.
 """
 
 import argparse
@@ -39,7 +39,7 @@ PART = 50
 SQUARES = {"nu": 10.0, "lr": 0.003, "max_features": 78, "convex_rounds": 1, "min_samples_oblique": 2000}
 MEASUREMENTS = {"max_features": 4, "max_rounds": 5, "min_samples_oblique": 1000}
 NOT_HERE = {"satimage": 8, "pendigits": 5, "protein": 34, "sensit": 15, "covertype": 10}
-"""Data sets of the paper that no record has, and p**.6; their nu and lr are from the middle of the paper's
+"""Data sets of the paper that no record has, and p**.6. Their nu and lr are from the middle of the paper's
 grid, not chosen."""
 SETTINGS: dict[str, dict[str, Any]] = {
     "letter": co2_data.SETTINGS["letter"],
@@ -72,11 +72,11 @@ PAPER = {
 """Test error in percent with 10, 30 and 1000 trees; the paper's forests have a bootstrap."""
 LOOKED = {
     "mnist": "least of 3 looks: the step, with 10 trees",
-    **dict.fromkeys(("letter", "letter, no bootstrap"), "rule for univariate splits: by test error"),
+    **dict.fromkeys(("letter", "letter, no bootstrap"), "split rule by test error"),
     **dict.fromkeys(("isolet", "optdigits"), "settings by hand"),
     **dict.fromkeys(("letter, defaults", "connect4, defaults"), "some of its rows chose the defaults"),
 }
-"""What test samples chose for CO2 forests, where they chose anything; results-co2.md has the details."""
+"""Settings of CO2 forests that were chosen by test error, by data set; results-co2.md has the details."""
 SIZES = (10, 30, 1000)
 
 
@@ -86,7 +86,7 @@ def looks(name: str, method: str) -> str:
 
 
 def run(row: dict[str, Any], n_trees: int, data: Any, votes: Path | None, save: Any) -> None:
-    """Errors by number of trees, and time, of one forest, part after part."""
+    """Returns the errors of one forest by number of trees, and its time; it grows part after part."""
     x, y, x_test, y_test = data
     total = np.zeros((len(x_test), int(y.max()) + 1))
     kept = None if votes is None else votes / f"{row['data']}-{row['method']}-{row['seed']}.npz"
@@ -117,7 +117,7 @@ def run(row: dict[str, Any], n_trees: int, data: Any, votes: Path | None, save: 
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Mean error in percent and deviation, and the paper's with 10, 30 and 1000 trees."""
+    """Returns a table of errors in percent, here and in the paper, with 10, 30 and 1000 trees."""
     lines = ["| data | forest | 10 trees | 30 trees | 1000 trees | paper |", "|---|---|---|---|---|---|"]
     for name in SETTINGS:
         for method in METHODS:
@@ -136,7 +136,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def curve(rows: list[dict[str, Any]], name: str, method: str) -> dict[int, float]:
-    """Mean test error by number of trees, over the seeds that have it."""
+    """Returns mean test error by number of trees, over the seeds that have it."""
     errors: dict[int, list[float]] = {}
     for row in rows:
         if (row["data"], row["method"]) == (name, method):
@@ -146,7 +146,7 @@ def curve(rows: list[dict[str, Any]], name: str, method: str) -> dict[int, float
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
-    """Fig. 2: a panel for each data set of the paper, with the paper's figures as crosses."""
+    """Draws Fig. 2: a panel for each data set of the paper, with the paper's figures as crosses."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -173,13 +173,15 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
 
 
 def main() -> None:
-    """Every run that is not there yet, then the table."""
+    """Makes every run that the record lacks, then prints the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data", type=Path, help="folder of the data sets; without it the record is printed")
     parser.add_argument("--only", nargs="*", default=list(SETTINGS), choices=list(SETTINGS))
-    parser.add_argument("--trees", type=int, default=30, help="errors of 10 and 30 are taken on the way")
+    parser.add_argument(
+        "--trees", type=int, default=30, help="number of trees; errors with 10 and 30 trees are measured, too"
+    )
     parser.add_argument("--methods", nargs="*", default=["CO2", "RF"], choices=list(METHODS))
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--threads", type=int)

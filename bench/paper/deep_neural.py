@@ -10,14 +10,15 @@ At the start of every epoch the leaves are fitted to all training samples by the
 first epoch they are also fitted after 50, 100, 200 and 400 batches, to 10 000 samples: the leaves of a
 network that has learned nothing are nearly uniform, and give it small gradients.
 
-Two convolutions of 5x5 (20 and 50 maps), each with 2x2 maxima, 500 linear units with dropout, and a linear
-map to the decision functions; with `head=softmax` to the class scores instead. Training images are moved by
-up to `shift` pixels at random. Adam; the rate falls by a half cosine to a hundredth.
+The network has two convolutions of 5x5 (20 and 50 maps), each with 2x2 maxima, 500 linear units with dropout,
+and a linear map to the decision functions, or with `head=softmax` to the class scores. Training images are
+moved by up to `shift` pixels at random. The optimiser is Adam; the rate falls by a half cosine to a
+hundredth.
 
---runs N makes the runs of the first N seeds that the record lacks. --held-out N trains on all but the last N
-training samples and tests on these: to choose settings. Without it the test samples are read, after the last
-epoch. Errors are of the last state, percent. --json takes the rows of all runs; without --data the script
-prints its table.
+--runs N makes those of the first N seeds that the record lacks. To choose settings, --held-out N trains on
+all but the last N training samples, and tests on these. Without it the script reads the test samples after
+the last epoch. Errors are those of the last state, in percent. --json names the record of all runs; without
+--data the script prints its table.
 """
 
 import argparse
@@ -61,7 +62,7 @@ EARLY_SAMPLES = 10_000
 
 
 def load(folder: Path, held_out: int) -> tuple[Any, Any, Any, Any]:
-    """Training and test images (n, 1, 28, 28) and labels; held-out ones in place of the test samples."""
+    """Returns training and test images (n, 1, 28, 28) and labels, or held-out ones for the test."""
     with np.load(folder / "mnist.npz") as file:
         parts = [file["x_train"], file["y_train"]]
         if held_out:
@@ -74,7 +75,7 @@ def load(folder: Path, held_out: int) -> tuple[Any, Any, Any, Any]:
 
 
 def build(settings: Settings) -> tuple[Any, Any]:
-    """The convolutional network, and its head."""
+    """Returns the convolutional network, and its head."""
     from torch import channels_last, nn
 
     import hforest.torch as ht
@@ -91,7 +92,7 @@ def build(settings: Settings) -> tuple[Any, Any]:
 
 
 def moved(x: Any, by: int, low: float) -> Any:
-    """Images, each moved by -by to by pixels along both axes; `low` enters at the border."""
+    """Returns images, each moved by -by to by pixels along both axes; `low` enters at the border."""
     import torch
 
     if not by:
@@ -184,7 +185,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def changed(changes: list[str]) -> Settings:
-    """The settings with name=value put in."""
+    """Returns the settings with values replaced by name=value."""
     settings = Settings()
     kinds: dict[str, Any] = {name: type(value) for name, value in asdict(settings).items()}
     for change in changes:

@@ -2,12 +2,12 @@
 
     python bench/paper/fig3.py --data DIR [--steps 40000] [--only madelon mnist] [--png FILE]
 
-(a) the loss on Madelon's validation samples, Fig. 2a's network, trees and ferns of depth 1, 5 and 10; the
-paper does not give the number of trees: here it is 100.
-(b) the loss on MNIST's test samples, Fig. 2c's network, 100 and 1000 trees and ferns of depth 10.
+(a) the loss on Madelon's validation samples: the network of Fig. 2a, trees and ferns of depth 1, 5 and 10.
+The paper does not give the number of trees; here it is 100.
+(b) the loss on MNIST's test samples: the network of Fig. 2c, 100 and 1000 trees and ferns of depth 10.
 
-Each curve is written when it is finished, and a restarted script begins with the next one. The picture is
-drawn from the file by matplotlib.
+Each curve is written when it is finished, and a restarted script begins with the next one. matplotlib draws
+the picture from the record.
 """
 
 import argparse

@@ -3,13 +3,14 @@
 
     python bench/paper/hinge_torch.py [--data FILE] [--steps 100] [--mode rows] [--n-trees 100] [--depth 10]
 
-Convolutions of 5x5 with stride 3 (or inner products, --n-kernels 0), normalisation by running statistics, a
-hinge forest with the classes in its leaves, the sum over trees, softmax; Adam on all parameters. Both
-networks begin with the same numbers and see the same batches, in float64. Prints losses and the largest
-difference of losses and of parameters so far; stops if they differ by more than 1e-9. The embedded digits are
-used by default, or an .npz file as `hforest.demo.load_data` takes it.
+The network has convolutions of 5x5 with stride 3 (or inner products, --n-kernels 0), normalisation by running
+statistics, a hinge forest with the classes in its leaves, the sum over trees, and softmax. Adam updates all
+parameters. Both networks start with the same numbers and see the same batches, in float64. The script prints
+losses and the largest differences of losses and of parameters so far, and stops if one exceeds 1e-9. The data
+are the embedded digits, or an .npz file as `hforest.demo.load_data` reads it.
 
---mode: dense gradients, sparse ones ("rows"), or steps in the backward pass ("backward"): the same results.
+--mode selects dense gradients, sparse ones ("rows"), or steps in the backward pass ("backward"). The results
+are the same.
 """
 
 import argparse
@@ -69,7 +70,7 @@ def step(net: Any, optimizer: Any, x: Any, y: Any) -> float:
 
 
 def net_loss(net: Any, x: Any, y: Any) -> Any:
-    """The mean softmax loss of a batch."""
+    """Returns the mean softmax loss of a batch."""
     import torch
 
     images = not isinstance(net[0], torch.nn.Linear)
@@ -79,7 +80,7 @@ def net_loss(net: Any, x: Any, y: Any) -> Any:
 
 
 def differences(net: Any, state: dict[str, Any]) -> float:
-    """The largest difference of parameters and running statistics, of which both have all steps."""
+    """Returns the largest differences of parameters and running statistics, after all steps of both."""
     first, norm, forest = net
     kernel = next(first.parameters()).detach().numpy()
     kernel = kernel[:, 0] if kernel.ndim == 4 else kernel.T
@@ -91,7 +92,7 @@ def differences(net: Any, state: dict[str, Any]) -> float:
 def side_by_side(
     config: demo.Config, x: Any, y: Any, *, mode: str = "rows", every: int = 13
 ) -> list[dict[str, Any]]:
-    """Both networks through `config.steps` batches: losses and differences; parameters every few steps."""
+    """Trains both networks on `config.steps` batches; yields losses, and differences every few steps."""
     import torch
 
     x, y = np.asarray(x, np.float64), np.asarray(y)

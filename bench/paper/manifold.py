@@ -4,16 +4,18 @@
         [--methods MORF SPORF RF LogReg LinSVM SVM kNN MLP CNN] [--most SIZE]
     python bench/paper/manifold.py
 
-Fig. 1: three simulations over training sizes, 100 trees, 10 000 test samples; patches and numbers of
-projections as the paper has them (a random forest samples as many features at a node as the others sample
-projections). Fig. 2: processor seconds of training and of the test, one thread. Fig. 3: MNIST over training
-sizes, 500 trees, patches up to 3x3, the 10 000 official test images. Fig. 4: how often each pixel is used,
-threes against fives, 100 images of each. DIR holds mnist.npz. The classifiers beside the forests are those
-of manifold_peers.py.
+    Fig. 1    three simulations by training size: 100 trees, 10 000 test samples, patches and numbers of
+              projections of the paper; a random forest samples as many features per node as the others
+              sample projections
+    Fig. 2    processor seconds of training and of the test, on one thread
+    Fig. 3    MNIST by training size: 500 trees, patches up to 3x3, the 10 000 official test images
+    Fig. 4    importances of pixels, threes against fives, 100 images of each
 
-A run is one seed of one method at one size; its error is written as soon as it is known. Started again, the
-script continues with the rest. It ends with Markdown tables and, if matplotlib is installed, the pictures.
-Without --data it makes no run.
+DIR holds mnist.npz. The other classifiers are those of manifold_peers.py.
+
+A run is one seed of one method at one size; its error is written when it is known. Started again, the script
+continues with the missing runs. At its end it prints Markdown tables and, if matplotlib is installed, draws
+the pictures. Without --data it makes no run.
 """
 
 import argparse
@@ -38,7 +40,7 @@ N_TEST = 10_000
 METHODS = ("MORF", "SPORF", "RF")
 ALL = (*METHODS, *PEERS)
 SHOWN = (*METHODS, "SVM", "CNN")
-"""Those of the page: no other classifier has a lower error than MORF at any size."""
+"""The methods in the table of the page. No other classifier has a lower error than MORF at any size."""
 SIMULATIONS: dict[str, dict[str, Any]] = {
     "circle": {
         "draw": manifold.simulate_circle,
@@ -74,7 +76,7 @@ def grow(
 
 
 def simulated(name: str, size: int, seed: int) -> tuple[Any, Any, Any, Any]:
-    """Training and test samples; the test samples are the same for every size and method of a seed."""
+    """Returns training and test samples; test samples depend on the seed, not on size and method."""
     draw: Callable[..., tuple[Any, Any]] = SIMULATIONS[name]["draw"]
     return (*draw(size, rng=10_000 * seed + size), *draw(N_TEST, rng=10**6 + seed))
 
@@ -88,7 +90,7 @@ def mnist(folder: Path, size: int, seed: int) -> tuple[Any, Any, Any, Any]:
 
 
 def importance(folder: Path) -> dict[str, list[float]]:
-    """Share of each pixel, threes against fives, 500 trees."""
+    """Returns the share of each pixel in the importances, threes against fives, 500 trees."""
     file = np.load(folder / "mnist.npz")
     labels = file["y_train"]
     chosen = np.concatenate([np.flatnonzero(labels == digit)[:100] for digit in (3, 5)])
@@ -106,7 +108,7 @@ def importance(folder: Path) -> dict[str, list[float]]:
 
 
 def run(name: str, size: int, method: str, seed: int, folder: Path | None) -> dict[str, Any]:
-    """Error, and processor seconds of training and test, of one classifier."""
+    """Returns the error, and processor seconds of training and test, of one classifier."""
     patch: dict[str, Any]
     if name == "mnist":
         assert folder is not None
@@ -133,7 +135,7 @@ def run(name: str, size: int, method: str, seed: int, folder: Path | None) -> di
 
 
 def cells(rows: list[dict[str, Any]], methods: tuple[str, ...], text: Callable[[Any], str]) -> str:
-    """A table of methods: a line for each size, and a cell for the runs of a method."""
+    """Returns a table of methods: a line for each size, and a cell for the runs of a method."""
     lines = [f"| data | training samples | {' | '.join(methods)} |", "|---" * (2 + len(methods)) + "|"]
     for name, size in dict.fromkeys((row["data"], row["size"]) for row in rows):
         found = [
@@ -145,7 +147,7 @@ def cells(rows: list[dict[str, Any]], methods: tuple[str, ...], text: Callable[[
 
 
 def table(rows: list[dict[str, Any]], methods: tuple[str, ...] = SHOWN) -> str:
-    """Mean error in percent, and deviation, a line for each size."""
+    """Returns a table of mean errors in percent and deviations, a line for each size."""
 
     def text(some: list[dict[str, Any]]) -> str:
         errors = [row["error"] for row in some]
@@ -155,7 +157,7 @@ def table(rows: list[dict[str, Any]], methods: tuple[str, ...] = SHOWN) -> str:
 
 
 def seconds_table(rows: list[dict[str, Any]]) -> str:
-    """Median processor milliseconds of training / of the test, the largest size of each simulation."""
+    """Returns a table of median processor milliseconds of training / of the test, at the largest sizes."""
     most = {(name, task["sizes"][-1]) for name, task in SIMULATIONS.items()}
 
     def short(ms: float) -> str:
@@ -170,7 +172,7 @@ def seconds_table(rows: list[dict[str, Any]]) -> str:
 
 
 def importance_table(shares: dict[str, list[float]]) -> str:
-    """Share of importance on pixels that are empty in all images, in percent."""
+    """Returns a table of shares of importance on pixels that are empty in all images, in percent."""
     empty = np.array(shares["empty"]) > 0
     lines = ["| method | share on empty pixels, % | pixels used |", "|---|---|---|"]
     for method in METHODS:
@@ -180,7 +182,7 @@ def importance_table(shares: dict[str, list[float]]) -> str:
 
 
 def draw(rows: list[dict[str, Any]], shares: dict[str, list[float]] | None, folder: Path) -> None:
-    """Fig. 1 and 3 in one picture, Fig. 4 in another."""
+    """Draws Fig. 1 and 3 in one picture, and Fig. 4 in another."""
     try:
         import matplotlib
     except ImportError:
@@ -219,7 +221,7 @@ def draw(rows: list[dict[str, Any]], shares: dict[str, list[float]] | None, fold
 
 
 def tasks(only: list[str], methods: list[str], runs: int, most: int) -> list[tuple[str, int, str, int]]:
-    """Every run there is to do: few seeds of the largest MNIST size."""
+    """Returns all planned runs; the largest size of MNIST has few seeds."""
     found = []
     for name in only:
         sizes = MNIST_SIZES if name == "mnist" else SIMULATIONS[name]["sizes"]
@@ -235,7 +237,9 @@ def main() -> None:
     names = [*SIMULATIONS, "mnist", "importance"]
     parser.add_argument("--only", nargs="+", choices=names, default=names)
     parser.add_argument("--methods", nargs="+", choices=ALL, default=list(METHODS))
-    parser.add_argument("--most", type=int, default=MNIST_SIZES[-1], help="the largest training size")
+    parser.add_argument(
+        "--most", type=int, default=MNIST_SIZES[-1], help="the largest number of training samples"
+    )
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", type=Path, default=RESULTS / "manifold.json")

@@ -1,11 +1,11 @@
-"""The classifiers beside the forests in Perry et al. 2019, Fig. 1 to 3: scikit-learn's, and a CNN in PyTorch.
+"""The other classifiers in Perry et al. 2019, Fig. 1 to 3: those of scikit-learn, and a CNN in PyTorch.
 
-Each of scikit-learn's has its default parameters (section 4). The CNN has two convolutions with ReLU and
-maxpooling, then dropout and two dense layers. The text gives no sizes: widths of kernels and layers, Adam's
-rate of 0.001, at most 100 epochs of one batch each, and the stop are those of the authors' code
-(neurodata/SPORF, Python/paper_figures_v2/utils/cnn.py): training ends once the standard error of the last
-five losses is below 0.001, but not before epoch 12. On MNIST, batches of 64 and at most 20 epochs are
-settings of this script.
+Classifiers of scikit-learn have their default parameters (section 4). The CNN has two convolutions with ReLU
+and max pooling, then dropout and two dense layers. The paper gives no sizes. Widths of kernels and layers,
+Adam's rate of 0.001, at most 100 epochs of one batch each, and the stop are those of the authors' code
+(neurodata/SPORF, Python/paper_figures_v2/utils/cnn.py). There, training ends once the standard error of the
+last five losses is below 0.001, but not before epoch 12. For MNIST, this script uses batches of 64 and at
+most 20 epochs.
 """
 
 import statistics

@@ -3,12 +3,12 @@
     python bench/paper/pixels_torch.py --data DIR
     python bench/paper/pixels_torch.py
 
-Both networks have the same form: levels of half the size each, with blocks of a convolution of 3 x 3, a
-normalisation, and a rectifier or a hinge tree for each channel; in the decoder a block reads the level below,
-enlarged, and its own level. Training, on the images of `co2_pixels.py`: cross-entropy, Adam with a rate that
-rises and falls, images mirrored at random. The epoch with the highest Jaccard score on validation images is
-kept, with the power of the class shares; test images are read only with these. Without --data the table of
-the record is printed. Seconds are of the processor.
+Both networks have the same form. Each level has half the size of the one before. A block has a convolution of
+3 x 3, a normalisation, and a rectifier or a hinge tree for each channel. In the decoder a block reads the
+level below, enlarged, and its own level. The networks are trained on the images of `co2_pixels.py`, mirrored
+at random, with cross-entropy and Adam, whose rate rises and falls. The epoch and the power of the class
+shares with the highest Jaccard score on validation images are used on test images. Without --data the table
+of the record is printed. Seconds are processor time.
 """
 
 import argparse
@@ -36,7 +36,7 @@ LEARNERS = ("CNN", "hinge CNN")
 
 
 def network(learner: str, n_channels: int) -> Any:
-    """Scores of classes at each pixel: (n, channels, height, width) to (n, classes, height, width)."""
+    """Returns a network from (n, channels, height, width) to scores (n, classes, height, width) of pixels."""
     import torch
     from torch import nn
 
@@ -74,7 +74,7 @@ def network(learner: str, n_channels: int) -> Any:
 
 
 def tensor(x: np.ndarray) -> Any:
-    """Channels from about -2 to 2, with the place of the pixel."""
+    """Returns channels scaled to about -2 to 2, with the position of the pixel."""
     import torch
 
     wide = np.concatenate([x / 64 - 2, images.coordinates(x)], axis=-1)
@@ -82,7 +82,7 @@ def tensor(x: np.ndarray) -> Any:
 
 
 def judge(net: Any, x: Any, y: np.ndarray, shares: np.ndarray, powers: tuple[float, ...]) -> dict[str, Any]:
-    """Scores for each power of the classes' shares, and the seconds of an image."""
+    """Returns scores for each power of the classes' shares, and the seconds of an image."""
     import torch
 
     def shares_of(image: Any) -> np.ndarray:
@@ -101,7 +101,7 @@ def judge(net: Any, x: Any, y: np.ndarray, shares: np.ndarray, powers: tuple[flo
 def train(
     learner: str, data: co2_pixels.Data, epochs: int, seed: int
 ) -> tuple[Any, np.ndarray, dict[str, Any]]:
-    """The network of the best epoch, the classes' shares, and what is known of it."""
+    """Returns the network of the best epoch, the shares of the classes, and its figures."""
     import torch
     from torch.nn import functional
 
@@ -144,7 +144,7 @@ def train(
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Test scores of networks, a line for each."""
+    """Returns a table of test scores of networks, a line for each."""
     lines = co2_pixels.headed("network", "parameters", "seeds")
     for learner in LEARNERS:
         if of := [row for row in rows if row["learner"] == learner]:
@@ -154,15 +154,15 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """Every run that is not there yet, then the table."""
+    """Makes every run that the record lacks, then prints the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data", type=Path, help="folder of the data sets; without it the record is printed")
     parser.add_argument("--learners", nargs="+", choices=LEARNERS, default=list(LEARNERS))
     parser.add_argument("--epochs", type=int, default=25)
-    parser.add_argument("--every", type=int, default=1, help="every n-th training image")
-    parser.add_argument("--held-every", type=int, default=1, help="every n-th validation and test image")
+    parser.add_argument("--every", type=int, default=1, help="use every n-th training image")
+    parser.add_argument("--held-every", type=int, default=1, help="use every n-th validation and test image")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--json", type=Path, default=RESULTS / "pixels_torch.json")
     args = parser.parse_args()

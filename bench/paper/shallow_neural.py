@@ -5,17 +5,17 @@
     python bench/paper/shallow_neural.py --data DIR --only mnist --held-out N [--set lr=0.02 n_trees=50]
     python bench/paper/shallow_neural.py
 
-Paper: P. Kontschieder, M. Fiterau, A. Criminisi, S. Rota Bulò, *Deep Neural Decision Forests*, 2015, column
-sNDF. Each tree sees a random part of the features (of images a random square patch); features have mean 0 and
-deviation 1 over the training samples (of images: over all pixels).
+The paper is P. Kontschieder, M. Fiterau, A. Criminisi, S. Rota Bulò, *Deep Neural Decision Forests*, 2015,
+column sNDF. Each tree sees a random part of the features, or a random square patch of the images. Features
+have mean 0 and deviation 1 over the training samples; images have them over all pixels.
 
 There is no validation set: the error is that of the last state, which was not selected. The table also has
 the smallest error of all epochs, and the error of the hard forest from the last state. A run saves its state
-after every epoch in --state and continues from there.
+after every epoch in --state, and continues from there.
 
-Without --seeds the script makes the runs of the record (SEEDS); without --data it makes none and prints the
-table of the record. With --held-out the last N training samples take the place of the test samples, which are
-not read: to choose settings, which --set changes. Such a run is printed and not recorded.
+Without --seeds the script makes the runs of the record (SEEDS). Without --data it makes none, and prints the
+table of the record. To choose settings, which --set changes, the last N training samples replace the test
+samples with --held-out; the latter are not read. Such a run is printed, but not recorded.
 """
 
 import argparse
@@ -44,7 +44,7 @@ class Settings:
     n_trees: int
     depth: int
     max_features: int
-    """Features of a tree; of images the side of its patch."""
+    """Number of features per tree; for images, the side of its patch."""
     batch_size: int
     epochs: int
     lr: float
@@ -69,7 +69,7 @@ Data = tuple[Any, Any, Any, Any]
 
 
 def load(name: str, folder: Path, seed: int, held_out: int = 0) -> Data:
-    """Training and test samples, normalised; some of the former in place of the latter."""
+    """Returns normalised training and test samples, or held-out training samples for the test."""
     with np.load(folder / f"{name}.npz") as file:
         a = {key: file[key] for key in file.files}
     if name == "letter":
@@ -91,7 +91,7 @@ def load(name: str, folder: Path, seed: int, held_out: int = 0) -> Data:
 
 
 def begin(name: str, settings: Settings, n_features: int, n_classes: int, seed: int) -> neural.Linear:
-    """The model before the first epoch; trees on images see a patch."""
+    """Returns the model before the first epoch; trees on images see a patch."""
     side = SIDES.get(name)
     start = initial(settings, n_features, n_classes, None if side is None else settings.max_features**2, seed)
     if side is None:
@@ -107,7 +107,7 @@ def begin(name: str, settings: Settings, n_features: int, n_classes: int, seed: 
 def initial(
     settings: Settings, n_features: int, n_classes: int, max_features: int | None, seed: int
 ) -> neural.Linear:
-    """The library's random start; `fit` and this are the only calls whose arguments are named."""
+    """Returns the library's random start; `fit` and this are the only calls whose arguments are named."""
     n_columns = min(max_features or settings.max_features, n_features)
     return neural.linear_init(
         settings.n_trees, settings.depth, n_features, n_classes, max_features=n_columns, rng=seed
@@ -117,7 +117,7 @@ def initial(
 def fit(
     model: neural.Linear, x: Any, y: Any, settings: Settings, first_epoch: int, report: Any, seed: int
 ) -> neural.Linear:
-    """Trains; report(loss, model) is called after every epoch."""
+    """Trains the model; calls report(loss, model) after every epoch."""
     losses: list[float] = []
     return neural.fit(
         model, x, y, epochs=settings.epochs, batch_size=settings.batch_size, lr=settings.lr,
@@ -137,7 +137,7 @@ def save(path: Path, state: dict[str, Any], model: neural.Linear) -> None:
 def run(
     name: str, seed: int, folder: Path, states: Path, held_out: int, settings: Settings
 ) -> dict[str, Any]:
-    """One data set and seed, from its last state on."""
+    """Runs one data set and seed, from its last state on."""
     x, y, x_test, y_test = load(name, folder, seed, held_out)
     path = states / f"neural_{name}_{seed}{'_held_out' if held_out else ''}.npz"
     state: dict[str, Any] = {"settings": asdict(settings), "errors": [], "losses": [], "seconds": 0.0}
@@ -175,7 +175,7 @@ def run(
 
 
 def spread(values: list[float]) -> str:
-    """Mean and deviation."""
+    """Returns mean and deviation as text."""
     more = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
     return f"{statistics.mean(values):.2f}{more}"
 
@@ -194,7 +194,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def changed(settings: Settings, changes: list[str]) -> Settings:
-    """Settings with name=value put in."""
+    """Returns the settings with values replaced by name=value."""
     kinds = {field.name: type(getattr(settings, field.name)) for field in fields(settings)}
     for change in changes:
         name, _, value = change.partition("=")
@@ -210,12 +210,16 @@ def main() -> None:
     )
     parser.add_argument("--data", type=Path, help="folder of the data sets; without it the record is printed")
     parser.add_argument("--only", nargs="+", choices=list(SETTINGS), default=list(SETTINGS))
-    parser.add_argument("--seeds", nargs="+", type=int, help="by default those of the record")
+    parser.add_argument(
+        "--seeds", nargs="+", type=int, help="seeds of the runs (default: those of the record)"
+    )
     parser.add_argument("--state", type=Path, default=Path("."), help="folder of the runs' states")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", type=Path, default=RESULTS / "neural_paper.json")
     parser.add_argument("--held-out", type=int, default=0, metavar="N")
-    parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="with --held-out")
+    parser.add_argument(
+        "--set", nargs="+", default=[], metavar="NAME=VALUE", help="settings to change, with --held-out"
+    )
     args = parser.parse_args()
     if args.set and not args.held_out:
         raise SystemExit("--set: settings of recorded runs are in SETTINGS; add --held-out")

@@ -3,21 +3,21 @@ with selection.
 
     python bench/paper/table2.py --data DIR [--only iris-tree ...] [--runs 10] [--steps 40000] [--grid]
 
-Protocol. Lay et al. 2018, section 5: AdaGrad with one learning rate for each data set, 10 runs (iris: 5
-shuffles times 3 folds), training and validation samples shuffled. Not in the paper, but in its authors'
-program (https://github.com/nslay/bleak, `Experiments`): batches of 53, 40 000 steps, the learning rates.
-Ours: the state of least *validation* error is tested.
+The protocol has three sources. Lay et al. 2018, section 5, use AdaGrad with one learning rate per data set
+and 10 runs (iris: 5 shuffles times 3 folds), with training and validation samples shuffled. Batches of 53, 40
+000 steps and the learning rates are those of the authors' program (https://github.com/nslay/bleak,
+`Experiments`). This script tests the state of the smallest *validation* error.
 
 --grid runs all 20 configurations of the paper: 1, 10, 50 and 100 trees of depth 1, 3, 5, 7 and 10. Without
-it the paper's winning configuration alone is run. A run is evaluated on the validation samples 80 times.
+it only the paper's winning configuration is run. A run is evaluated on the validation samples 80 times.
 
-Data that are not available: human activity (isolet is used instead, with human activity's configuration and
-the official test speakers); poker's test file (new hands, drawn uniformly and labelled by the rules of poker,
-1 000 000 as there). Abalone's test samples are the last 1044 rows.
+Two data sets are not available. isolet replaces human activity, with the latter's configuration and the
+official test speakers. New hands replace poker's test file: 1 000 000 as there, drawn uniformly and labelled
+by the rules of poker. Abalone's test samples are the last 1044 rows.
 
-`madelon, selected` is not in the paper, which leaves sparse features to future work: `demo.select_features`
-selects 20 columns on the training samples alone, and the same network compares these without inner products.
-Random forest (100 trees of depth 10) is scikit-learn's, where it is installed, on the same splits.
+`madelon, selected` is not in the paper, which leaves sparse features to future work. `demo.select_features`
+selects 20 columns from the training samples alone, and the same network compares these without inner
+products. The random forest (100 trees of depth 10) is that of scikit-learn, if installed, on the same splits.
 
 A run is one seed (iris: one of five shuffles times one of three folds). Its result is written when it is
 finished, and a restarted script begins with the next run.
@@ -97,7 +97,7 @@ def madelon(folder: Path, run: int) -> Split:
 
 
 def hands(n: int, rng: np.random.Generator) -> np.ndarray:
-    """(n, 10) suits 1-4 and ranks 1-13 of five cards each, drawn uniformly without replacement."""
+    """Returns (n, 10) suits 1-4 and ranks 1-13 of five cards each, drawn uniformly without replacement."""
     cards = np.argsort(rng.random((n, 52)), axis=1)[:, :5]
     return np.stack([cards // 13 + 1, cards % 13 + 1], axis=2).reshape(n, 10)
 
@@ -289,10 +289,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--data", type=Path, required=True, help="folder of the data sets")
     parser.add_argument("--only", nargs="+", choices=list(TASKS), default=list(TASKS))
-    parser.add_argument("--runs", type=int, default=10, help="iris: one and a half times as many")
+    parser.add_argument(
+        "--runs",
+        type=int,
+        default=10,
+        help="number of runs per data set; iris has one and a half times as many",
+    )
     parser.add_argument("--steps", type=int, default=40_000)
-    parser.add_argument("--grid", action="store_true", help="all 20 configurations")
-    parser.add_argument("--json", type=Path, help="by default table2.json, table2_grid.json in bench/results")
+    parser.add_argument("--grid", action="store_true", help="run all 20 configurations")
+    parser.add_argument(
+        "--json", type=Path, help="the record (default: table2.json or table2_grid.json in bench/results)"
+    )
     args = parser.parse_args()
     args.json = args.json or RESULTS / ("table2_grid.json" if args.grid else "table2.json")
     sizes = GRID if args.grid else [None]

@@ -2,10 +2,11 @@
 
     python bench/paper/table3.py --data DIR [--only mnist-1000-tree ...] [--runs 3] [--threads 2]
 
-DIR holds letter.npz, usps.npz and mnist.npz (keys x_train, y_train, x_test, y_test; letter x and y, of which
-the first 16 000 rows are the training samples). The protocol is the paper's: 40 000 batches of 53 (USPS 29),
-Adam 0.005, and no validation set: the figure is the *least* test error of the evaluations, here 80 in a run.
-The table also has the error of the last state, which is not selected on test samples.
+DIR holds letter.npz, usps.npz and mnist.npz. Their keys are x_train, y_train, x_test and y_test; letter has x
+and y, of which the first 16 000 rows are the training samples. The protocol is the paper's: 40 000 batches of
+53 (USPS 29), Adam with rate 0.005, and no validation set. The paper's figure is the *smallest* test error of
+all evaluations, of which a run here has 80. The table also has the error of the last state, which is not
+selected on test samples.
 
 A run is one seed. Its result is written when it is finished; an unfinished run has a checkpoint every 2000
 steps in --work, from which a restarted script continues.
@@ -117,10 +118,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--data", type=Path, required=True, help="folder of the data sets")
     parser.add_argument("--only", nargs="+", choices=list(TASKS), default=list(TASKS))
-    parser.add_argument("--runs", type=int, default=3, help="seeds 0, 1, ... of each task")
+    parser.add_argument("--runs", type=int, default=3, help="number of seeds 0, 1, ... per task")
     parser.add_argument("--steps", type=int, default=40_000)
     parser.add_argument("--threads", type=int, default=hforest.get_num_threads())
-    parser.add_argument("--work", type=Path, default=Path("."), help="where checkpoints go")
+    parser.add_argument("--work", type=Path, default=Path("."), help="folder for checkpoints")
     parser.add_argument("--json", type=Path, default=RESULTS / "table3.json")
     args = parser.parse_args()
     hforest.set_num_threads(args.threads)

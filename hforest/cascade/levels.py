@@ -151,7 +151,7 @@ class _Training(NamedTuple):
     def vectors(
         self, name: str, forest: Forest, z: np.ndarray, fold: np.ndarray | None, place: tuple[int, ...]
     ) -> np.ndarray:
-        """(n_samples, n_classes): class vectors of the training samples, by trees grown without them."""
+        """Returns (n_samples, n_classes): class vectors of training samples, by trees grown without them."""
         if fold is None:
             return f.out_of_bag_vectors(name, forest, f.Samples(z, self.y, self.weight), self.seed, place)
         return f.out_of_fold_vectors(name, forest, z, fold, self.n_folds)

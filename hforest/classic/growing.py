@@ -31,7 +31,7 @@ def _started(
     categorical: ArrayLike | None,
     **settings: Any,
 ) -> tuple[unchecked.GrowSome, Growth]:
-    """What `in_batches` takes; the settings are those of `hforest.growth.settings.check_growth`."""
+    """Returns the arguments of `in_batches`; settings are those of `hforest.growth.settings.check_growth`."""
     encoded = samples(x, categorical=categorical, max_bins=max_bins)
     growth = check_growth(encoded, y, n_trees, **settings)
     n_sampled = _sampled(max_features, encoded.shape[1], settings["task"])

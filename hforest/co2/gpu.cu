@@ -3,12 +3,13 @@
 
 #include "co2/visits.h"
 
+// Threads per product, threads per block, products that a block computes at a time.
 constexpr int LANES = 16, BLOCK = 128, TOGETHER = BLOCK / LANES;
-constexpr int HALVINGS = 3;
-constexpr double ABSENT = 0x1p-20;
+constexpr int HALVINGS = 3;  // number of times that eta is lowered before the fit ends
+constexpr double ABSENT = 0x1p-20;  // factor of `smooth` for a class that no sample of the node has
 
-// Samples with their labels (log losses) or targets (squared losses). Sample i is row i of x or, if
-// has_rows, row rows[i], followed by the constant -1. theta and table are (2, n_outputs).
+// Samples with their labels (log losses) or targets (squared losses). Sample i is row i of x or, if has_rows, row
+// rows[i] followed by the constant -1. Functions of samples take theta and table (2, n_outputs), left and right.
 struct Samples {
     const real *x;         // IN  (n_rows, n_features)
     const int *labels;     // IN  (n_rows,) if has_labels
@@ -18,20 +19,24 @@ struct Samples {
     size has_labels, has_rows, n, n_features, n_outputs;
 };
 
-// The settings of Alg. 1, with the names of stump.py.
+// The settings of Alg. 1: Schedule of descent.py.
 struct Schedule {
     double nu, eta, momentum, decay, tolerance, smooth;
     size tau, batch, min_steps, patience, max_rounds, convex_rounds, min_samples;
 };
 
+// Returns the number of columns of a sample.
 __device__ static size width_of(const Samples &s) { return s.n_features + s.has_rows; }
 
+// Returns the row of x of sample i.
 __device__ static size row_of(const Samples &s, size i) { return s.has_rows ? s.rows[i] : i; }
 
+// Returns column j of sample i.
 __device__ static real number_of(const Samples &s, size i, size j) {
     return j < s.n_features ? s.x[row_of(s, i) * s.n_features + j] : (real)-1;
 }
 
+// Returns the loss of sample i on a side (0 left, 1 right).
 __device__ static double loss_of(const Samples &s, const double *theta, const double *table, int side, size i) {
     if (s.has_labels) return table[side * s.n_outputs + s.labels[row_of(s, i)]];
     double sum = 0;
@@ -42,12 +47,13 @@ __device__ static double loss_of(const Samples &s, const double *theta, const do
     return sum;
 }
 
+// Returns output k of sample i: whether it has class k, or its target k.
 __device__ static double output_of(const Samples &s, size i, size k) {
     const size row = row_of(s, i);
     return s.has_labels ? (double)(k == s.labels[row]) : s.targets[row * s.n_outputs + k];
 }
 
-// Writes the log losses of all classes on one side (eq. 3).
+// Writes the log losses of all classes on one side to the table (eq. 3); nothing for squared losses.
 __device__ static void fill_table(const Samples &s, const double *theta, double *table, int side) {
     if (!s.has_labels) return;
     const double *t = theta + side * s.n_outputs;
@@ -58,6 +64,8 @@ __device__ static void fill_table(const Samples &s, const double *theta, double 
     for (size k = 0; k < s.n_outputs; ++k) table[side * s.n_outputs + k] = log_sum - t[k];
 }
 
+// Returns the slope with respect to output k of theta on a side. sums (2, n_outputs): weighted sums of the outputs of
+// the samples on each side; weights (2,): their total weights.
 __device__ static double slope_of_theta(
     const Samples &s, const double *theta, const double *table, const double *sums, const double *weights, int side,
     size k
@@ -66,7 +74,7 @@ __device__ static double slope_of_theta(
     return s.has_labels ? weights[side] * hf_exp(-table[at]) - sums[at] : 2 * (weights[side] * theta[at] - sums[at]);
 }
 
-// Returns w.x, by sixteen threads. All threads of the block call it, sixteen for each row.
+// Returns w.x. All threads of the block call it, sixteen neighbours with the same row i.
 __device__ static real dot(const Samples &s, size i, const real *w, real *lanes) {
     const int lane = threadIdx.x % LANES;
     real sum = 0;
@@ -139,7 +147,7 @@ extern "C" __global__ void chunk_sums(
     grad[j] = sum;
 }
 
-// Samples whose sides and weights a block holds in shared memory.
+// Number of samples whose sides and weights a block holds in shared memory at a time.
 #define TILE 1024
 
 // Writes the slopes with respect to theta: grad0 and grad1 (n_outputs,), OUT. theta and table (2, n_outputs) and side
@@ -189,7 +197,7 @@ struct Workspace {
     double *sums;       // (2, n_outputs)
     double *term;       // (n,): terms of eq. 10
     int *order;         // (n,): the shuffled samples
-    int *sign;          // (n,): of w.x
+    int *sign;          // (n,): the signs of w.x
     int *side;          // (n,): the side with the larger bound
 };
 
@@ -215,7 +223,7 @@ __device__ static double surrogate_of(const Samples &s, const Workspace &r, real
     return value;
 }
 
-// Projects w onto the ball (Alg. 1, lines 15 and 16).
+// Projects w onto the ball |w|**2 <= nu (Alg. 1, lines 15 and 16).
 __device__ static void project(const Samples &s, const Workspace &r, double nu, double *squares) {
     if (threadIdx.x < LANES) {
         double sum = 0;
@@ -235,7 +243,7 @@ __device__ static void project(const Samples &s, const Workspace &r, double nu, 
     __syncthreads();
 }
 
-// Writes theta of both sides (Alg. 1, line 2).
+// Writes theta of both sides, from the samples that the signs send there (Alg. 1, line 2).
 __device__ static void start_theta(const Samples &s, const Workspace &r, double smooth, double *shared) {
     for (size at = threadIdx.x; at < 2 * s.n_outputs; at += BLOCK) {
         double sum = 0;
@@ -262,12 +270,14 @@ __device__ static void start_theta(const Samples &s, const Workspace &r, double 
     __syncthreads();
 }
 
+// Writes the table of theta.
 __device__ static void prepare(const Samples &s, const Workspace &r) {
     if (threadIdx.x < 2) fill_table(s, r.theta, r.table, threadIdx.x);
     __syncthreads();
 }
 
-// Takes a step on the samples at places first to last - 1 of an epoch (Alg. 1, lines 6 to 16).
+// Takes a step on the samples at places first to last - 1 of an epoch (Alg. 1, lines 6 to 16). The epoch visits places
+// start, start + stride, ... of the shuffled order, modulo n.
 __device__ static void step(
     const Samples &s, const Workspace &r, size first, size last, size start, size stride, double eta, double momentum,
     double nu, real *lanes, double *shared
@@ -324,6 +334,7 @@ __device__ static void step(
     prepare(s, r);
 }
 
+// Copies w and theta.
 __device__ static void keep(const Samples &s, const real *w, const double *theta, real *to_w, double *to_theta) {
     for (size j = threadIdx.x; j < width_of(s); j += BLOCK) to_w[j] = w[j];
     for (size at = threadIdx.x; at < 2 * s.n_outputs; at += BLOCK) to_theta[at] = theta[at];
@@ -468,12 +479,12 @@ extern "C" __global__ void stump_sides(
     right[i] = (real)sum > limit[low];
 }
 
-// The choice for a node: its stump if both sides are large enough, else the univariate split if its gain is large
-// enough.
+// The choice for a node: its stump if both sides are large enough, else the univariate split. If the chosen split
+// decreases the impurity too little, the node becomes a leaf.
 struct Choice {
     double *__restrict__ left; // workspace (n_nodes, n_outputs)
     size *__restrict__ taken;  // OUT (n_nodes,): 0 a leaf, 1 the univariate split, 2 the stump
-    size *__restrict__ n_left; // OUT (n_nodes,): samples on the left
+    size *__restrict__ n_left; // OUT (n_nodes,): number of samples on the left
     double *__restrict__ gain; // IN and OUT (n_nodes,): of the univariate split; of the stump if it is taken
 };
 

@@ -1,6 +1,6 @@
-"""Surrogates, stumps and trees of them on a GPU; the kernels are in gpu.cu. A stump is one block's work.
+"""Surrogates, oblique stumps, and trees of stumps on a GPU; the kernels are in gpu.cu.
 
-Trees grow on the engine of univariate ones, level by level: the nodes of a level are fitted at once.
+One block fits a stump. Trees grow level by level, as in `growth`: one launch fits the stumps of a level.
 """
 
 from pathlib import Path
@@ -21,20 +21,20 @@ PACKAGE = Path(__file__).parent
 READS_WINDOWS = False
 
 CHUNK = 1024
-"""Samples whose slopes are summed in the dtype of x."""
+"""Number of samples in a chunk, whose slopes are summed in the dtype of x; sums of chunks are float64."""
 
 LANES = 16
-"""Threads that share a product w.x."""
+"""Threads that compute a product w.x together; gpu.cu has the same number."""
 
 BLOCK = 128
-"""Threads of a block whose products meet in shared memory, as gpu.cu has it."""
+"""Threads of a block that computes such products; gpu.cu has the same number."""
 
 
-# Structs of gpu.cu, which describes their members. Schedule, of descent.py, is another.
+# Structs of gpu.cu, which describes their members. Another one is Schedule of descent.py.
 
 
 class Samples(NamedTuple):
-    """Samples and what they learn."""
+    """Samples with labels or targets."""
 
     x: Array
     labels: Array | None
@@ -49,7 +49,7 @@ class Samples(NamedTuple):
 
 
 class Nodes(NamedTuple):
-    """Nodes that are split, and what limits a split."""
+    """Nodes to split, and the limits of their splits."""
 
     begin: Array
     total: Array
@@ -64,7 +64,7 @@ class Nodes(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What becomes of nodes."""
+    """The choices for nodes."""
 
     left: Array
     taken: Array
@@ -73,7 +73,7 @@ class Choice(NamedTuple):
 
 
 class _Terms(NamedTuple):
-    """What surrogates and their gradients share."""
+    """Results that surrogates and their gradients share."""
 
     samples: Samples
     theta: Array
@@ -125,7 +125,7 @@ def surrogate(
     weight: Array,
     out: Array,
 ) -> None:
-    """out[0] = the surrogate, a sum over samples (eq. 10)."""
+    """Writes the surrogate, a sum over samples (eq. 10), to out[0]."""
     term = _terms(w, theta0, theta1, x, labels, targets, weight).term
     launch_each(PACKAGE, "total", x.dtype, 1, (term, len(term), out))
 
@@ -142,7 +142,7 @@ def surrogate_grad(
     grad_theta0: Array,
     grad_theta1: Array,
 ) -> None:
-    """Its subgradient."""
+    """Writes the subgradient of the surrogate."""
     xp = array_module(x)
     samples, theta, table, _, side, factor = _terms(w, theta0, theta1, x, labels, targets, weight)
     n, n_features = x.shape
@@ -170,7 +170,7 @@ def fit_stump(
     theta1: Array,
     history: Array,
 ) -> None:
-    """Fits w, in place, and theta (Alg. 1); the surrogate at the start and after each round."""
+    """Fits w, in place, and theta (Alg. 1); writes surrogates, at first and after each round, to history."""
     xp = array_module(x)
     theta = xp.empty((1, 2, len(theta0)))
     first = xp.array([0, len(x)], np.int64)
@@ -192,7 +192,7 @@ def _fit_stumps(
 
 
 class _Stumps(NamedTuple):
-    """Candidates of growth's level: the best column of each node, and a stump from there."""
+    """A source of candidates for `growth`: the best column of each node, and the stump fitted from it."""
 
     columns: Any
     x: Array
@@ -211,11 +211,11 @@ class _Stumps(NamedTuple):
         """None: all blocks fit stumps."""
 
     def bytes_a_node(self, task: Any) -> int:
-        """Bytes of the workspace of a pending node, beside its keys."""
+        """Returns the bytes of the workspace of a pending node, without its keys."""
         return self.columns.bytes_a_node(task) + 64 * self.x.shape[1]
 
     def split(self, task: Any, level: Any, part: Any, end: Array) -> tuple[Any, Kept, None]:
-        """Splits nodes, and gives the entries of their projections, node by node."""
+        """Returns the splits of nodes, and the entries of their projections, node by node."""
         xp, n_features = task.xp, self.x.shape[1]
         any_gain = task.limits._replace(min_impurity_decrease=-np.inf)
         split, _, _ = self.columns.split(task._replace(limits=any_gain), level, part, end)
@@ -228,7 +228,7 @@ class _Stumps(NamedTuple):
         sizes = level.count[node]
         begin = xp.concatenate([xp.zeros(1, np.int64), xp.cumsum(sizes)]).astype(np.int64)
         n_samples, n_stumps = int(begin[-1]), len(node)
-        # Where the samples of these nodes lie among those of the level, and of the part.
+        # The places of the samples of these nodes among those of the level, and among those of the part.
         each = to_numpy(sizes).tolist()
         at = xp.arange(n_samples) + xp.repeat(level.first[node] - begin[:-1], each)
         in_part = xp.arange(n_samples) + xp.repeat(part.begin[open_] - begin[:-1], each)
@@ -260,7 +260,7 @@ class _Stumps(NamedTuple):
         level.threshold[node] = xp.where(leaf, 0.0, xp.where(oblique, limit, level.threshold[node]))
         level.gain[node] = xp.where(leaf, 0.0, gain)
         n_left[open_] = xp.where(leaf, -1, count)
-        # By their bits: a kernel of CuPy takes float32 subnormals for 0.
+        # This compares bits, because a kernel of CuPy would take float32 subnormals for 0.
         bits = w[:, :n_features].view(f"i{w.itemsize}")
         used = (bits << 1 != 0) & oblique[:, None]
         sides(task, level, part, split)
@@ -274,8 +274,8 @@ class _Stumps(NamedTuple):
 def grow(
     x: Array, bins: Bins, learned: Learned, max_features: int, schedule: Any, search: Any, batch: Batch
 ) -> None:
-    """Appends the trees of a batch to `batch.trees` (OUT), as grow_projected of growth does."""
-    del search  # OC1 runs on the CPU alone: the public function refuses it here
+    """Appends the trees of a batch to `batch.trees` (OUT), as `growth.grow_projected` does."""
+    del search  # OC1 runs on the CPU alone; the public function refuses it on a GPU
     labels, targets, _ = learned.target
     columns = ColumnSource(columns_of(bins, max_features))
     stumps = _Stumps(columns, x, labels, targets, schedule)

@@ -3,7 +3,7 @@
 import importlib.util
 from pathlib import Path
 
-# Without this an import of the package without compiled modules would only name a missing module.
+# Without this check, an import without compiled modules would only name a missing module.
 if importlib.util.find_spec("hforest.core.machine") is None:
     raise ImportError(
         f"hforest: expected compiled extension modules in {Path(__file__).parent}, got only the sources; run "

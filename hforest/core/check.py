@@ -154,10 +154,9 @@ def array(name: str, a: Array, dtype: np.dtype, axes: Axes, sizes: Sizes) -> Non
                 fits = False
                 break
     if not fits:
-        raise ValueError(
-            f"{name}: expected shape {_shape_text(axes, sizes)}, got {tuple(shape)}; "
-            "pass arrays whose sizes agree"
-        )
+        one = len(shape) == 1 and axes == ("n_samples", "n_features")
+        remedy = f"pass {name}[None] for one sample" if one else "pass arrays whose sizes agree"
+        raise ValueError(f"{name}: expected shape {_shape_text(axes, sizes)}, got {tuple(shape)}; {remedy}")
     flags = a.flags
     if not flags.c_contiguous:
         raise ValueError(
@@ -323,7 +322,7 @@ def indices(name: str, a: Array, stop: int, stop_name: str) -> None:
         index, value = _where(a, flat)
         raise IndexError(
             f"{name}: expected 0 <= index < {stop_name} = {stop}, got {value} at index {index}; "
-            f"pass the {name} that belongs to these arrays"
+            "pass arrays that belong together"
         )
 
     values(a, gpu.INDEX, fail, min(stop, MAX_COUNT))

@@ -1,12 +1,12 @@
-// Precedes the gpu.cu of every subpackage (launch.py concatenates them). `real` is float or double: the launcher
-// compiles with -Dreal=... Sizes and flat indices have 64 bits, because n_samples * n_trees may exceed 32 bits.
+// launch.py puts this file before the gpu.cu of each subpackage. It compiles with -Dreal=float or -Dreal=double. Sizes
+// and flat indices have 64 bits, because n_samples * n_trees can exceed 32 bits.
 
 #include "core/philox.h"
 #include "core/score.h"
 
 typedef int64_t size;
 
-// Shared memory of a block; the launch sets its size.
+// Shared memory of a block, whose size is an argument of the launch.
 #ifdef __CUDACC_RTC__
 extern __shared__ double block_memory[];
 #endif

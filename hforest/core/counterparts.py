@@ -18,6 +18,7 @@ NAMES = {
     "feature_importances_": 'tree.importance(forest, by="gain")',
     "oob_score_": "classic.out_of_bag(forest, x, counts)",
     "oob_decision_function_": "classic.out_of_bag(forest, x, counts)",
+    "estimators_": "forest.n_trees and the arrays of the forest; tree m begins at forest.tree_start[m]",
     "n_estimators": "forest.n_trees",
     "n_features_in_": "forest.n_features",
     "n_classes_": "forest.n_classes",
@@ -51,6 +52,12 @@ NAMES = {
     "CrossEntropyLoss": "layers.softmax_loss(scores, y)",
     "manual_seed": "the argument rng of each function, such as classic.grow(x, y, rng=0)",
     "state_dict": "the arrays themselves; numpy.savez writes them",
+    "cross_entropy": "layers.softmax_loss(scores, y)",
+    "mse_loss": "layers.squared_loss(p, y)",
+    "batch_norm": "layers.normalize; in PyTorch torch.RunningNorm",
+    "SGD": "p -= lr * gradient, in NumPy",
+    "AdamW": "optim.adam(..., weight_decay=...); for rows torch.RowAdam",
+    "HingeFern": 'torch.HingeForest(kind="fern"); on arrays hinge.forward',
     # XGBoost, LightGBM
     "XGBClassifier": "tabular.fit(x, y); models convert by treelite",
     "LGBMClassifier": "tabular.fit(x, y); models convert by treelite",
@@ -66,6 +73,32 @@ NAMES = {
     "split_gains": "demo.select_features",
 }  # fmt: skip
 """Counterpart of a name of another library, or of an earlier name; names of hforest without "hforest."."""
+_LOOP = "hinge.from_forest(x, y, forest), or a loop of hinge.forward_with_route and hinge.backward"
+_OF_MODELS = {
+    package: {
+        "fit": f"{package}.{fit}(x, y)",
+        "predict": f"{package}.predict({model}, x)",
+        "predict_proba": f"{package}.predict({model}, x)",
+        "score": f"({package}.predict({model}, x).argmax(axis=1) == y).mean()",
+        "dump": f"{package}.save(file, {model})",
+    }
+    for package, fit, model in (("tabular", "fit", "model"), ("cascade", "grow", "levels"))
+}
+OF_PACKAGE = {
+    **_OF_MODELS,
+    "tabular": _OF_MODELS["tabular"] | dict.fromkeys(
+        ("importance", "permutation_importance", "feature_importances_", "explain"),
+        "sklearn.HingeForestClassifier, which permutation_importance of scikit-learn takes",
+    ),
+    "hinge": {
+        "fit": _LOOP,
+        "train": _LOOP,
+        "predict": 'hinge.forward(x, *parameters, aggregate="sum")',
+        "predict_proba": 'the softmax of hinge.forward(x, *parameters, aggregate="sum")',
+    },
+    "stats": {"pvalue": "p_value"},
+}  # fmt: skip
+"""Counterparts in a subpackage, and of attributes of its classes, before those of `NAMES`."""
 _OPERATORS = ("init", "traverse", "forward", "backward", "median_thresholds", "adam_forward", "adam_backward")
 for _kind in ("tree", "fern"):
     NAMES[f"hinge_{_kind}"] = f'torch.hinge_forest(..., kind="{_kind}"), or jax.hinge_forest'

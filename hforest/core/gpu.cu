@@ -18,7 +18,8 @@ extern "C" __global__ void scale_rows(const double *__restrict__ factor, size n_
     if (i < n_rows * width) a[i] = a[i] * (real)factor[i / width];
 }
 
-// Arrays to be checked: numbers that must be finite (kind 0) or not NaN (1), indices (2) or steps (3) in [0, stop).
+// An array that first_bad checks. By kind: 0, numbers are finite; 1, no number is NaN; 2, indices are in [0, stop); 3,
+// steps are in [0, stop).
 struct Values {
     const real *numbers;
     const int *indices;
@@ -26,6 +27,7 @@ struct Values {
     size n, kind, stop;
 };
 
+// Raises `last` to the complement of i if element i of the array is bad.
 static __device__ inline void note_bad(Values a, size i, unsigned long long *last) {
     if (i < 0 || i >= a.n) return;
     const bool bad = a.kind == 0   ? !isfinite(a.numbers[i])
@@ -35,7 +37,8 @@ static __device__ inline void note_bad(Values a, size i, unsigned long long *las
     if (bad) atomicMax(last, ~(unsigned long long)i);
 }
 
-// last (8,), IN and OUT, 0 before: the complement of the index of the first bad element of each array, or 0.
+// last (8,), 0 before, OUT: the complement of the index of the first bad element of each array, or 0. One thread per
+// element of all arrays.
 extern "C" __global__ void first_bad(
     Values a, Values b, Values c, Values d, Values e, Values f, Values g, Values h, unsigned long long *last
 ) {

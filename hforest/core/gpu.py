@@ -1,4 +1,4 @@
-"""Operations on real arrays that keep float32 subnormals, which those of CuPy make 0; checks of values."""
+"""Casts and products that keep float32 subnormals (kernels of CuPy make them 0), and checks of values."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +14,7 @@ _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
 
 def cast(a: FloatArray, dtype: np.dtype) -> FloatArray:
-    """Returns float32 or float64 as float32 or float64: `a` itself, or a C-contiguous copy."""
+    """Returns `a`, float32 or float64, in dtype float32 or float64: itself, or a C-contiguous copy."""
     if a.dtype == dtype:
         return a
     if not runs_on_gpu(a):
@@ -27,7 +27,7 @@ def cast(a: FloatArray, dtype: np.dtype) -> FloatArray:
 
 
 def scale_rows(a: FloatArray, factor: FloatArray) -> None:
-    """Multiplies, in place, each row of a (n_rows, ...), C-contiguous, by its factor in the dtype of a."""
+    """Multiplies each row of C-contiguous a (n_rows, ...) in place by its factor, cast to the dtype of a."""
     n_rows = len(factor)
     if runs_on_gpu(a):
         width = a.size // max(1, n_rows)
@@ -37,12 +37,12 @@ def scale_rows(a: FloatArray, factor: FloatArray) -> None:
 
 
 FINITE, NOT_NAN, INDEX, STEP = range(4)
-"""Kinds of checks."""
-_TOGETHER = 8  # arrays of a launch
+"""Kinds of checks; gpu.cu has the same numbers."""
+_TOGETHER = 8  # number of arrays that a launch checks
 
 
 class Values(NamedTuple):
-    """Numbers that are to be finite or not NaN, or int32 or int64 from 0 to stop - 1: a struct of gpu.cu."""
+    """An array to check, as a struct of gpu.cu: real numbers, int32 indices, or int64 steps."""
 
     numbers: FloatArray | None
     indices: Array | None
@@ -65,7 +65,7 @@ def first_bad(checked: list[tuple[Array, int, int]]) -> list[int]:
         for a, kind, stop in checked
     ]  # fmt: skip
     last = array_module(checked[0][0]).zeros(len(checked) + _TOGETHER, np.uint64)
-    # Arrays of float32 and of float64 are of two launches.
+    # float32 and float64 arrays need a launch each.
     for first in range(0, len(checked), _TOGETHER):
         some = values[first : first + _TOGETHER]
         dtypes = {a.numbers.dtype for a in some if a.numbers is not None} or {_FLOAT32}

@@ -49,7 +49,7 @@ def options(dtype: np.dtype) -> tuple[str, ...]:
 
 
 Kernel = Callable[[tuple[int], tuple[int], list[Any], int], None]
-"""Of the number of blocks, of their threads, the arguments, and the bytes of a block's `block_memory`."""
+"""A function of blocks, threads per block, arguments, and bytes of a block's `block_memory`."""
 
 
 class Compiler(Protocol):
@@ -61,7 +61,7 @@ class Compiler(Protocol):
         """Returns the number of the current device, part of the cache key."""
 
     def compile(self, source: str, dtype: np.dtype) -> Callable[[str], Kernel]:
-        """Compiles a translation unit; the result maps a kernel's name to a function that launches it."""
+        """Compiles a translation unit; returns a function from a kernel's name to its launch."""
 
     def block_bytes(self) -> int:
         """Returns the bytes of shared memory that a block on the current device can have."""
@@ -75,9 +75,9 @@ class Struct(NamedTuple):
     is_number: tuple[bool, ...]
     """Whether each member is a number, not a pointer."""
     layout: struct.Struct
-    """Its bytes; pointers are unsigned numbers."""
+    """Layout of its bytes; pointers are unsigned numbers."""
     dtype: np.dtype
-    """As many bytes, without fields: of fields NumPy makes a list whenever CuPy asks for an address."""
+    """Its size as a dtype without fields: NumPy lists fields whenever CuPy requests an address."""
 
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -131,7 +131,7 @@ def by_value(a: Any, declared: dict[str, Struct], address: Callable[[Array], int
 class CupyCompiler:
     """Compiles with NVRTC and launches on the caller's current stream, through CuPy.
 
-    Not by cupy.RawModule, which appends -ftz=true to the options: subnormals would be 0.
+    It does not use cupy.RawModule, which appends -ftz=true to the options: subnormals would be 0.
     """
 
     def device(self) -> int:

@@ -31,9 +31,9 @@ class Layout(NamedTuple):
     changed: str
     """Remedy if values contradict each other."""
     missing: str = "a file without the array {}; pass a file that save wrote"
-    """Got and remedy if an array is missing; {} is its name."""
+    """The parts "got" and remedy if an array is missing; {} is its name."""
     other_format: str = ""
-    """Expected, got and remedy for a file of an unknown format; {} is its number."""
+    """The parts "expected", "got" and remedy for a file of an unknown format; {} is its number."""
 
 
 # -------------------------------------------------------------------------------------------- readers

@@ -24,7 +24,7 @@ from . import check
 from .aliases import Progress
 
 Report = Callable[[int], bool]
-"""report(done) returns whether to continue."""
+"""A function report(done), which returns whether to continue."""
 
 _LINE_SECONDS = 1.0
 

@@ -44,7 +44,7 @@ class Distribution(NamedTuple):
     density: float = 1.0
     """Sparse vectors: mean of the Poisson distribution of the number of non-zeros, which is at least 1."""
     zero_probability: float = 0.0
-    """Sparse vectors: exp(-density), the Poisson probability of no non-zero. Differences: the
+    """Sparse vectors: exp(-density), the Poisson probability of a vector without non-zeros. Differences: the
     probability of a single feature in place of a difference."""
     shape: tuple[int, int, int] = (1, 1, 1)
     """Patches: the shape of a sample, without channels, filled with leading ones."""
@@ -134,9 +134,11 @@ def projection_key(key: int, number: int) -> int:
 
 
 def group_table(distribution: Distribution) -> np.ndarray:
-    """The groups as kernels read them, int32: all columns, group by group (n_features,), then of each
-    candidate where the columns of its group begin, and how many they are (sum of n_projections, 2). Empty
-    without groups."""
+    """Returns the groups as kernels read them, int32, empty without groups.
+
+    First all columns, group by group (n_features,), then for each candidate the start and the number of the
+    columns of its group (sum of n_projections, 2).
+    """
     if not distribution.groups:
         return np.empty(0, np.int32)
     sizes = [len(group) for group in distribution.groups]

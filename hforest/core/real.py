@@ -26,7 +26,7 @@ _REMEDIES = {
     "NA": "fill or drop missing values, or replace them by NaN: in pandas by {name}.to_numpy(float, "
     "na_value=numpy.nan)",
 }
-"""By the kind of a dtype; "NA" for None and pandas.NA."""
+"""Remedies by the kind of a dtype; "NA" stands for None and pandas.NA."""
 
 
 def _remedy(name: str, kind: str) -> str:
@@ -64,7 +64,7 @@ def as_given(name: str, a: ArrayLike) -> Array:
         raise TypeError(f"{name}: expected an array, got {type(a).__name__} ({error}); {remedy}") from None
     check.require(
         array.dtype.kind != "O" or array.ndim, name, "an array of real numbers", type(a).__name__,
-        f"if it is a sparse matrix, pass {name}.toarray()", TypeError,
+        f"pass {name}.toarray()" if hasattr(type(a), "toarray") else "pass a list of numbers", TypeError,
     )  # fmt: skip
     return array
 
@@ -103,9 +103,10 @@ def rows_of(name: str, a: Array, axes: tuple[str, str]) -> None:
     row = axes[0].removeprefix("n_").removesuffix("s")
     remedy = f"pass a row for each {row}"
     if a.ndim == 1:
-        remedy = f"pass {name}[None] for one {row}"
+        # `a` may have been a list, or a column or row of a data frame.
+        remedy = f"pass {name}[None] for one {row}" if is_cupy(a) else f"pass [{name}] for one {row}"
         if row == "sample":
-            remedy += f", {name}[:, None] for one feature"
+            remedy += f", numpy.array({name})[:, None] for one feature"
     elif a.ndim > 2:
         remedy += f", {name}.reshape(len({name}), -1)"
     raise ValueError(f"{name}: expected shape ({', '.join(axes)}), got {tuple(a.shape)}; {remedy}")

@@ -18,7 +18,7 @@ class Compressed(NamedTuple):
     data: FloatArray
     """(n_stored,) float32 or float64, finite or NaN."""
     indices: IntArray
-    """(n_stored,) int32: places along the other axis, ascending in each row or column."""
+    """(n_stored,) int32: indices along the other axis, ascending in each row or column."""
     indptr: IntArray
     """(n_major + 1,) int64."""
     n_minor: int
@@ -38,7 +38,7 @@ class Columns(NamedTuple):
 
     @property
     def dtype(self) -> np.dtype:
-        """float32 or float64: in which samples are computed."""
+        """Dtype in which samples are computed, float32 or float64."""
         return self.stored.data.dtype
 
     def __len__(self) -> int:

@@ -4,7 +4,7 @@ Functions that grow or apply forests are lenient: they take what `numpy.asarray`
 necessary. The rule of dtypes:
 
 ===================================================  =========================
-given                                                computed in
+dtype of an argument                                 dtype of computations
 ===================================================  =========================
 bool, integers of 8 and 16 bits, float16, float32    float32 (exact)
 other integers, float64, longdouble                  float64
@@ -77,7 +77,7 @@ def matrix(
 ) -> FloatArray:
     """Returns a C-contiguous matrix of finite numbers, of `dtype` or by the rule of dtypes.
 
-    `axes` are the names of its axes in messages; `missing` allows NaN; `remedy` is that for NaN and infinity.
+    `axes` are the names of its axes in messages; `missing` allows NaN; `remedy` is for NaN and infinity.
     """
     numbers = real(name, a)
     rows_of(name, numbers, axes)
@@ -206,7 +206,7 @@ def _in_range(name: str, low: int, high: int, n_classes: int | None, remedy: str
 
 
 def _on_gpu(name: str, y: Array, n_classes: int, remedy: str) -> None:
-    # One kernel, together with other checks, in place of two reductions.
+    # This is one kernel, together with other checks, in place of two reductions.
     def fail(i: int) -> None:
         label = int(y[i])
         _in_range(name, label, label, n_classes, remedy)

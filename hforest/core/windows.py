@@ -32,7 +32,7 @@ class Windows(NamedTuple):
 
 
 class Geometry(NamedTuple):
-    """Images of one shape and the windows on them, three axes in space; missing ones are first, of size 1.
+    """Images of one shape and their windows, with three axes of space; missing axes are first, of size 1.
 
     One sample is one window: number ((image * out0 + i) * out1 + j) * out2 + k. One column is a tap:
     number ((channel * kernel0 + a) * kernel1 + b) * kernel2 + c.
@@ -60,7 +60,7 @@ class Geometry(NamedTuple):
 
     @property
     def n_positions(self) -> int:
-        """Number of windows of an image."""
+        """Number of windows per image."""
         return self.out0 * self.out1 * self.out2
 
     @property

@@ -1,12 +1,13 @@
 #include "optim/adam.cuh"
 
-// Random hinge trees and ferns (Lay et al. 2018). A pair is one sample in one tree,
-// numbered sample * n_trees + tree. An output element is computed by one block: no sum is shared between
-// blocks and no order depends on the size of a block.
+// Random hinge trees and ferns (Lay et al. 2018). A pair is one sample in one tree; its number is
+// sample * n_trees + tree. One block computes each floating-point sum, in an order that does not depend on the size of
+// the block.
 
 // ------------------------------------------------------------------------------------------- routing
 
-// Trees or ferns, the samples that they route, and where the samples go.
+// Trees or ferns, the sizes of their samples, and the routes of these samples: of each pair its leaf, its margin of
+// least magnitude, and the vertex of this margin.
 struct Routing {
     const real *__restrict__ thresholds;  // IN (n_trees, n_vertices)
     size n_samples, n_columns, n_trees, n_vertices, depth, fern;
@@ -34,7 +35,7 @@ __device__ static inline size place_of(const Geometry &w, size sample, size tap)
     return (((image * w.channels + channel) * w.size0 + i0) * w.size1 + i1) * w.size2 + i2;
 }
 
-// Samples that are rows of x.
+// A sample that is a row of x.
 struct Row {
     const real *row;
     __device__ real operator[](size column) const { return row[column]; }
@@ -46,7 +47,7 @@ struct Rows {
     __device__ Row at(size sample) const { return Row{x + sample * n_columns}; }
 };
 
-// Samples that are windows of images x.
+// A sample that is a window of an image in x; 0 in the padding.
 struct Window {
     const real *x;
     const Geometry *windows;
@@ -63,17 +64,18 @@ struct Images {
     __device__ Window at(size sample) const { return Window{x, windows, sample}; }
 };
 
-constexpr int MAX_THREADS = 1024;  // of a block
-constexpr int DOT = 8;  // independent partial sums of a dot product, added in the order of the CPU backend
+constexpr int MAX_THREADS = 1024;  // the most threads of a block
+constexpr int DOT = 8;  // number of partial sums of a dot product; their order is that of the CPU backend
 
-// A margin has
-//   Feature, LANES          what features are made of; neighbouring threads that share a value
-//   width(n)                of the features of a vertex, for samples of n columns
-//   value(f, x, n, lane)    before the threshold is subtracted; all threads of a block come here
-//   pull_x(s, f, x, k)      what slope s adds to column k of the gradient with respect to x
-//   pull_feature(s, x, k)   likewise, of element k of features that are learned
+// The members of a margin. Column lacks the last two: backward_x and backward_images compute its gradient.
+//   Feature                 the type of an element of features
+//   LANES                   the number of neighbouring threads that compute one value together
+//   width(n)                the number of elements of the features of a vertex, for samples of n columns
+//   value(f, x, n, lane)    the value from which the threshold is subtracted; all threads of a block call it
+//   pull_x(s, f, x, k)      the term of slope s in column k of the gradient with respect to x
+//   pull_feature(s, x, k)   the term of slope s in element k of the gradient with respect to learned features
 
-// A column of x.
+// A column of x; its feature is the column's index.
 struct Column {
     typedef int Feature;
     static constexpr int LANES = 1;
@@ -84,8 +86,8 @@ struct Column {
     }
 };
 
-// An inner product f . x. Thread j of DOT makes partial sum j, so neighbours read neighbouring elements, and each adds
-// up all of them.
+// An inner product f . x. DOT threads compute it together: thread j computes partial sum j, so that neighbouring
+// threads read neighbouring elements. Then each thread adds the partial sums.
 struct Projection {
     typedef real Feature;
     static constexpr int LANES = DOT;
@@ -113,8 +115,9 @@ struct Projection {
     }
 };
 
-// Lay et al. 2018, Alg. 3 of a pair; one decision a level at vertex `level` (fern) or down a heap (tree). t and f are the
-// tree's; a thread for which `writes` is false takes every step but the last.
+// Routes a pair (Lay et al. 2018, Alg. 3). At each level, a fern tests vertex `level`, and a tree, in heap order, a
+// child of the last vertex. t and f are thresholds and features of the tree. A thread without `writes` only helps in
+// value().
 template <class Margin, class Sample>
 __device__ static inline void walk(
     const Routing &a, const real *t, const typename Margin::Feature *f, const Sample &sample, int lane, size pair,
@@ -125,7 +128,7 @@ __device__ static inline void walk(
     int lowest_vertex = 0, v = 0, bits = 0;
     for (int level = 0; level < a.depth; ++level) {
         const real r = Margin::value(f + v * width, sample, a.n_columns, lane) - t[v];
-        // Strictly closer: on equal margins the vertex nearest the root stays.
+        // With `<`, of vertices with equal magnitudes the one nearest the root remains.
         if (level == 0 || magnitude(r) < magnitude(lowest)) {
             lowest = r;
             lowest_vertex = v;
@@ -140,8 +143,9 @@ __device__ static inline void walk(
     a.vertex[pair] = lowest_vertex;
 }
 
-// LANES threads are a pair: neighbours are trees of one sample, so they read one row of x and write neighbouring
-// elements. The block is a multiple of LANES; threads beyond the last pair take the steps of pair 0.
+// Routes all pairs. LANES threads per pair. Neighbouring pairs are trees of one sample, so that their threads read one
+// row of x and write neighbouring elements. The block size is a multiple of LANES. Threads beyond the last pair compute
+// pair 0, because all threads of a block must call value().
 template <class Margin, class Samples>
 __device__ static inline void route(
     const Routing &a, const typename Margin::Feature *features, const Samples &samples
@@ -154,14 +158,14 @@ __device__ static inline void route(
     walk<Margin>(a, a.thresholds + first, f, sample, lane, pair, number == pair && lane == 0);
 }
 
-// Likewise of columns of rows, with the vertices of `trees_each` trees in block_memory, for `samples_each` samples.
-// Neighbouring threads are trees of a sample.
+// Routes rows by columns. A block holds the vertices of `trees_each` trees in block_memory, and routes `samples_each`
+// samples through them. Neighbouring threads are trees of one sample.
 extern "C" __global__ void route_column_shared(
     const real *__restrict__ x, const int *__restrict__ features, Routing a, size trees_each, size samples_each
 ) {
     const size n_groups = (a.n_trees + trees_each - 1) / trees_each, tree = blockIdx.x % n_groups * trees_each;
     const size first = blockIdx.x / n_groups * samples_each;
-    // Divisions of 64 bits would take as long as the walks.
+    // 32 bits: 64-bit divisions would take as long as the walks.
     const unsigned n = (unsigned)min(trees_each, a.n_trees - tree);
     const unsigned n_pairs = n * (unsigned)min(samples_each, a.n_samples - first);
     real *const t = (real *)block_memory;
@@ -203,7 +207,7 @@ extern "C" __global__ void route_projection_windows(
 
 // ------------------------------------------------------------------------------------------- outputs
 
-// Lay et al. 2018, eq. 10, trees apart. A thread is an element of y.
+// y (n_samples, n_trees, n_outputs), OUT: the outputs of each tree (Lay et al. 2018, eq. 10). One thread per element.
 extern "C" __global__ void leaf_outputs_each(
     const int *__restrict__ leaf, const real *__restrict__ margin, const real *__restrict__ weights,
     size n_samples, size n_trees, size n_leaves, size n_outputs, real *__restrict__ y
@@ -215,12 +219,12 @@ extern "C" __global__ void leaf_outputs_each(
     y[i] = weights[row * n_outputs + i % n_outputs] * magnitude(margin[pair]);
 }
 
-constexpr int COLUMNS = 32;  // elements of y that a block owns; gpu.py knows this number
-constexpr int TREES = 128;   // trees whose outputs a block holds at a time; likewise
+constexpr int COLUMNS = 32;  // elements of y that a block computes; gpu.py has the same number
+constexpr int TREES = 128;   // trees whose outputs a block holds at a time; gpu.py has the same number
 
-// Lay et al. 2018, eq. 10, summed over trees in their order. All threads of a block fetch outputs of a tile of trees,
-// then the first 32 add them up: the fetches overlap although the sum is in sequence. The block must be
-// a multiple of COLUMNS.
+// y (n_samples, n_outputs), OUT: the outputs (Lay et al. 2018, eq. 10), summed over trees in their order, and divided.
+// All threads of a block fetch the outputs of some trees, then the first COLUMNS threads add them. So the fetches
+// overlap although each sum is sequential. The block size is a multiple of COLUMNS.
 extern "C" __global__ void leaf_outputs_sum(
     const int *__restrict__ leaf, const real *__restrict__ margin, const real *__restrict__ weights,
     size n_samples, size n_trees, size n_leaves, size n_outputs, double divisor, real *__restrict__ y
@@ -248,9 +252,10 @@ extern "C" __global__ void leaf_outputs_sum(
 
 // -------------------------------------------------------------------------------------- touched rows
 
-// The distinct values of each column of index (n_samples, n_trees), IN, below n_slots. First their numbers: counts
-// (n_trees,), OUT. Then with `writes` counts is IN, start (n_trees + 1,) OUT, and rows OUT: tree * n_slots + value,
-// ascending, from start[tree] on. A block is a tree; its n_words words in block_memory are marks of 32 values each.
+// Finds the distinct values of each column of index (n_samples, n_trees), IN, in two launches. Values are below
+// n_slots. Without `writes`: counts (n_trees,), OUT, are the numbers of distinct values. With `writes`: counts is IN;
+// start (n_trees + 1,) and rows are OUT, and rows has tree * n_slots + value, ascending, from start[tree] on. One block
+// per tree. block_memory holds n_words words; each bit marks one value, so that a pass covers 32 * n_words values.
 extern "C" __global__ void touched_rows(
     const int *__restrict__ index, size n_samples, size n_trees, size n_slots, size n_words, size writes,
     size *__restrict__ counts, size *__restrict__ start, size *__restrict__ rows
@@ -288,7 +293,8 @@ extern "C" __global__ void touched_rows(
     else if (tree == n_trees - 1) start[n_trees] = done;
 }
 
-// Samples in each leaf of each tree. Integers: the order in which they are added does not matter.
+// counts (n_trees, n_leaves), 0 before, OUT: the number of samples in each leaf. One thread per pair. The order of the
+// additions does not matter, because the counts are integers.
 extern "C" __global__ void leaf_counts(
     const int *__restrict__ leaf, size n_samples, size n_trees, size n_leaves, size *__restrict__ counts
 ) {

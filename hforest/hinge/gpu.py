@@ -1,6 +1,6 @@
 """Random hinge trees and ferns on a GPU (Lay et al. 2018); the kernels are in gpu.cu.
 
-Scratch comes from the array module of the arguments, work goes to the caller's stream, and nothing here
+The array module of the arguments allocates workspace. Kernels run on the caller's stream, and no function
 waits for the device.
 """
 
@@ -23,27 +23,30 @@ from .shared import EAGER, AdamState, Arrays, Gradients, Kind, Route, Settings, 
 PACKAGE = Path(__file__).parent
 
 PAIRS = 1 << 22
-"""Pairs of a sample and a tree that are routed before their leaves are summed: bounds the scratch."""
+"""The most pairs of a sample and a tree that are routed before their leaves are summed; limits workspace."""
 
 COLUMNS, TREES = 32, 128
-"""Elements of y that a block of `leaf_outputs_sum` owns, and trees that it holds; gpu.cu knows these."""
+"""Elements of y that a block of `leaf_outputs_sum` computes, and trees whose outputs it holds at a time;
+gpu.cu has the same numbers."""
 
 GROUP, SAMPLES, FEWEST = 16, 1024, 256
-"""Trees and samples of a block of `route_column_shared`, and the samples from which it pays."""
+"""Trees and samples of a block of `route_column_shared`, and the least number of samples for which it is
+faster."""
 
 ADDING = 512
-"""The most threads of a block that adds up samples; gradients.cuh knows this number."""
+"""The most threads of a block that sums over samples; gradients.cuh has the same number."""
 
 DOT = 8
-"""Threads that share an inner product; gpu.cu knows this number."""
+"""Threads that compute an inner product together; gpu.cu has the same number."""
 
 TOGETHER, MANY = 8, 1000
-"""Samples of neighbouring threads in `backward_slopes` and, from MANY samples on, in `backward_x`: few blocks
-of eight samples leave multiprocessors idle. gradients.cuh knows the first number."""
+"""Neighbouring threads are TOGETHER samples of a tree in `backward_slopes` and, with at least MANY samples,
+in `backward_x`. With fewer samples, blocks of eight would leave multiprocessors idle. gradients.cuh has the
+first number."""
 
 
 class Routing(NamedTuple):
-    """As gpu.cu declares it."""
+    """Trees or ferns, and routes: a struct of gpu.cu, which describes its members."""
 
     thresholds: FloatArray | None
     n_samples: int
@@ -58,7 +61,7 @@ class Routing(NamedTuple):
 
 
 class Pull(NamedTuple):
-    """As gpu.cu declares it."""
+    """Slopes and their vertices: a struct of gradients.cuh."""
 
     vertex: IntArray
     slope: FloatArray
@@ -69,7 +72,7 @@ class Pull(NamedTuple):
 
 
 class Routed(NamedTuple):
-    """As gradients.cuh declares it."""
+    """Routes, and the arrays from which slopes are computed: a struct of gradients.cuh."""
 
     grad_y: FloatArray
     leaf: IntArray
@@ -84,7 +87,7 @@ class Routed(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """As gradients.cuh declares it."""
+    """Slopes, and a copy of the route or None: a struct of gradients.cuh."""
 
     leaf: Any
     margin: Any
@@ -97,7 +100,7 @@ class Pairs(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """As steps.cuh declares it."""
+    """A parameter, its moments and steps: a struct of steps.cuh."""
 
     param: FloatArray
     m: FloatArray
@@ -106,7 +109,7 @@ class Moved(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """As gpu.cu declares it."""
+    """Sums over the samples of each tree: a struct of gradients.cuh."""
 
     index: Any
     factor: FloatArray
@@ -125,7 +128,7 @@ class Sums(NamedTuple):
 
 
 LANES_OF = {"column": 1, "projection": DOT}
-"""Threads that share the value of a margin."""
+"""Threads that compute the value of a margin together."""
 
 
 def traverse(
@@ -137,7 +140,7 @@ def traverse(
     route: Route,
     windows: Geometry | None = None,
 ) -> None:
-    """Lay et al. 2018, Alg. 3, HingeTreeTraversal; ferns have one decision per level."""
+    """Writes the route (Lay et al. 2018, Alg. 3, HingeTreeTraversal); a fern has one vertex per level."""
     n_columns = windows.n_columns if windows else x.shape[1]
     a = _routing(kind, thresholds, features, n_columns, route)
     n_bytes = a.n_vertices * (x.itemsize + 4)  # of a tree
@@ -177,7 +180,7 @@ def forward(
     route: Route | None = None,
     windows: Geometry | None = None,
 ) -> None:
-    """Lay et al. 2018, Alg. 3, then eq. 10; leaf, margin and vertex as well if there is a route."""
+    """Writes y (Lay et al. 2018, Alg. 3, then eq. 10), and the route if it is not None."""
     backend = sys.modules[__name__]
     forward_in_chunks(backend, kind, margin, x, thresholds, features, weights, divisor, y, route, windows)
 
@@ -185,7 +188,7 @@ def forward(
 def leaf_outputs(
     leaf: IntArray, margin: FloatArray, weights: FloatArray, divisor: float, y: FloatArray
 ) -> None:
-    """Lay et al. 2018, eq. 10 for known routes: for each tree (y of 3 axes), or summed and divided."""
+    """Writes y (Lay et al. 2018, eq. 10) from routes: per tree if it has 3 axes, else summed and divided."""
     n_samples = leaf.shape[0]
     n_trees, n_leaves, n_outputs = weights.shape
     args = (leaf, margin, weights, n_samples, n_trees, n_leaves, n_outputs)
@@ -207,7 +210,7 @@ def _sums(
     sums: FloatArray | None = None,
     rows: Any = None,
 ) -> Sums:
-    # sizes: n_samples to tree_step. rows: None, or (start, rows).
+    # sizes are n_samples, n_trees, sample_step and tree_step. rows is None or (start, rows).
     start, numbers = rows or (None, None)
     n_rows = n_slots if rows is None else min(sizes[0], n_slots)
     n_numbers = _whole_rows(n_rows, width)
@@ -216,13 +219,15 @@ def _sums(
 
 
 def _whole_rows(n_rows: int, width: int) -> int:
-    # The numbers that a block sums at a time: whole rows, if one fits. Two blocks share a multiprocessor.
+    # Returns how many sums a block holds at a time: whole rows, if a row fits. A multiprocessor has memory
+    # for two such blocks.
     n_numbers = min(n_rows * width, launcher.compiler.block_bytes() * 9 // 25 // 8)
     return n_numbers - (n_numbers % width if n_numbers > width else 0)
 
 
 def _tile(sums: Sums) -> tuple[int, int]:
-    # Samples whose rows of grad_y a block holds, none if too few fit, and the bytes of sums and these rows.
+    # Returns the number of rows of grad_y that a block holds, 0 if fewer than eight fit, and the bytes of its
+    # sums and of these rows.
     row = sums.width * sums.factor.itemsize
     n = min(_threads(sums.n_samples), sums.n_samples, launcher.compiler.block_bytes() * 9 // 100 // row)
     n = n if n >= min(8, sums.n_samples) else 0
@@ -230,7 +235,7 @@ def _tile(sums: Sums) -> tuple[int, int]:
 
 
 def _launch_sums(kernel: str, args: tuple[Any, ...], n_bytes: int = 0) -> None:
-    # A block for each part of the rows of a tree.
+    # Launches one block for each part of the rows of each tree.
     sums = [a for a in args if isinstance(a, Sums)]
     n_bytes = max(n_bytes, *(8 * a.n_numbers for a in sums))
     n_blocks = sum(a.n_trees * a.n_parts for a in sums)
@@ -239,14 +244,16 @@ def _launch_sums(kernel: str, args: tuple[Any, ...], n_bytes: int = 0) -> None:
 
 
 def _threads(n: int) -> int:
-    # Whole warps for n elements, as far as the registers suffice for two blocks.
+    # Returns the number of threads of a block for n elements: whole warps, and few enough that a
+    # multiprocessor has registers for two blocks.
     return min(ADDING, 4 * launcher.THREADS, -(-n // 32) * 32)
 
 
 def _backward_images(
     vertex: IntArray, features: IntArray, slope: FloatArray, windows: Geometry, grad_x: FloatArray
 ) -> None:
-    # As sums of parameters: images in place of trees, their windows and trees in place of samples.
+    # Writes grad_x as gradients of parameters are summed: an image takes the place of a tree, and a pair of a
+    # window and a tree that of a sample.
     (n_samples, n_trees), (n_images, n_places) = vertex.shape, grad_x.shape
     places = array_module(slope).empty(vertex.shape, np.int32)
     args = (vertex, features, n_samples, n_trees, features.shape[1], windows, n_places, places)
@@ -265,7 +272,7 @@ def _routed(
 
 
 def _pairs(route: Route, turned: bool) -> Pairs:
-    # With an array for the slopes of eq. 11; if turned, with trees first, and others for a copy of the route.
+    # Returns arrays for slopes (eq. 11); if turned, with trees on the first axis, and a copy of the route.
     (n_samples, n_trees), empty, dtype = route.leaf.shape, array_module(route.leaf).empty, route.margin.dtype
     if not turned:
         slope = empty((n_samples, n_trees), dtype)
@@ -279,7 +286,7 @@ def _backward_x(
     grad_y: FloatArray, route: Route, features: IntArray, weights: FloatArray, divisor: float,
     grad_x: FloatArray,
 ) -> Pairs:  # fmt: skip
-    # Writes the slopes, too.
+    # Writes grad_x and the slopes, and returns the latter.
     n_samples, n_features = grad_x.shape
     n_bytes, most = n_features * grad_x.itemsize, launcher.compiler.block_bytes() // 4
     together = TOGETHER if n_samples >= MANY and TOGETHER * n_bytes <= most else 1
@@ -304,9 +311,10 @@ def backward(
     grads: Gradients,
     windows: Geometry | None = None,
 ) -> None:
-    """Lay et al. 2018, eq. 11-12, dense or at touched rows.
+    """Writes the gradients (Lay et al. 2018, eq. 11-12), dense or at touched rows.
 
-    rows is None, or those of vertices and of leaves as (start, rows): of tree m at start[m]:start[m + 1].
+    rows is None for dense gradients, else (start, rows) of vertices and (start, rows) of leaves, where
+    rows[start[m]:start[m + 1]] belong to tree m.
     """
     route = Route(*route)
     if len(route.leaf) == 0:
@@ -336,7 +344,7 @@ def _pull(
     margin: str, vertex: IntArray, slope: FloatArray, pairs: Pairs, x: FloatArray | None, features: Array,
     windows: Geometry | None, rows: Any, grads: Gradients,
 ) -> None:  # fmt: skip
-    # Gradients with respect to x and, where they are learned, to features.
+    # Writes the gradients with respect to x and, if they are learned, features.
     if margin == "column" and windows is not None:
         _backward_images(vertex, features, slope, windows, grads.x)
         return
@@ -354,19 +362,19 @@ def _pull(
 
 
 def touched(index: IntArray, n_slots: int, start: Array, rows: Array) -> None:
-    """Distinct values of each index[:, m], as rows m * n_slots + value, at start[m]:start[m + 1]."""
+    """Writes distinct values of each column of index: m * n_slots + value to rows[start[m]:start[m + 1]]."""
     n_samples, n_trees = index.shape
     counts = array_module(index).empty(n_trees, np.int64)
     n_words = min(-(-n_slots // 32), launcher.compiler.block_bytes() // 16)
     threads = _threads(max(n_samples, n_words))
     for writes in (0, 1):
-        # The dtype chooses a module; this kernel has no floating-point argument.
+        # Any dtype would do: it chooses a module, and this kernel has no floating-point argument.
         args = (index, n_samples, n_trees, n_slots, n_words, writes, counts, start, rows)
         launch(PACKAGE, "touched_rows", np.dtype(np.float32), n_trees, args, threads, 4 * n_words)
 
 
 def leaf_counts(leaf: IntArray, counts: Array) -> None:
-    """Samples in each leaf of each tree."""
+    """Writes the number of samples in each leaf of each tree."""
     counts.fill(0)
     args = (leaf, *leaf.shape, counts.shape[1], counts)
     launch_each(PACKAGE, "leaf_counts", np.dtype(np.float32), leaf.size, args)
@@ -391,7 +399,7 @@ def adam_forward(
     route: Route,
     y: FloatArray,
 ) -> None:
-    """What the batch reads to step - 1, then Lay et al. 2018, Alg. 3 and eq. 10."""
+    """Takes the rows that a batch reads to step - 1; writes route and y (Lay et al. 2018, Alg. 3, eq. 10)."""
     _, features, weights = parameters
     a = _routing(kind, None, features, x.shape[1], route)
     args = (x, features, a, *_moved(parameters, state), weights.shape[2], step - 1)
@@ -411,11 +419,11 @@ def adam_backward(
     divisor: float,
     grad_x: FloatArray,
 ) -> None:
-    """Lay et al. 2018, eq. 11-12, then a step of Adam of what the batch touches."""
+    """Writes grad_x (Lay et al. 2018, eq. 11-12); takes a step of Adam for the rows that a batch touches."""
     _, features, weights = parameters
     (n_trees, n_vertices), (_, n_leaves, n_outputs) = features.shape, weights.shape
     if len(grad_y) == 0:
-        # The first vertices move all the same, as with a sample whose gradient is zero.
+        # The first vertices take a step without samples, too: as with a sample whose gradient is zero.
         zeros, dtype = array_module(grad_y).zeros, grad_x.dtype
         grad_y, grad_x = zeros((1, n_outputs), dtype), zeros((1, grad_x.shape[1]), dtype)
         route = Route(
@@ -432,7 +440,7 @@ def adam_backward(
     tables = optimizer.Adam(*settings[:4]), optimizer.Missed.of(settings[4])
     moved = moved_weights, thresholds, step, *rate_and_scale(step, *settings[:3])
     args = (grad_y, n_tile, n_before, leaves, vertices, *moved, *tables)
-    # Small blocks for few samples: more of them are in different phases at once.
+    # With few samples blocks are small, so that a multiprocessor has several in different phases.
     threads, n_blocks = (
         _threads(max(len(grad_y), launcher.THREADS)),
         n_trees * (leaves.n_parts + vertices.n_parts),
@@ -441,8 +449,8 @@ def adam_backward(
 
 
 def _moving(a: Sums, n_eager: int) -> Sums:
-    # Sums of the rows that move in a step: the first n_eager, and those that samples touch. A part is as many
-    # rows as a block can number with two ints each.
+    # Returns `a` for the rows that take a step: the first n_eager, and those that samples touch. A part has
+    # as many rows as a block can number, two ints each, in a tenth of its shared memory.
     n_parts = -(-a.n_slots // (launcher.compiler.block_bytes() // 10 // 8))
     n_rows = min(-(-a.n_slots // n_parts), n_eager + a.n_samples)
     return a._replace(n_parts=n_parts, n_numbers=_whole_rows(n_rows, a.width))

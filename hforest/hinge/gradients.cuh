@@ -1,6 +1,7 @@
 // Gradients of hinge trees and ferns (Lay et al. 2018, eq. 11-12); part of gpu.cu.
 
-// Lay et al. 2018, eq. 11: slope = sgn(r*) w_leaf . dL/dy of a pair; w and g (n_outputs,) are rows.
+// Returns the slope of a pair, sgn(r*) w . dL/dy / divisor (Lay et al. 2018, eq. 11). w (n_outputs,) is the row of its
+// leaf, g (n_outputs,) that of its sample.
 __device__ static inline real slope_of(real margin, const real *w, const real *g, size n_outputs, double divisor) {
     double part[DOT] = {0, 0, 0, 0, 0, 0, 0, 0};
     size k = 0;
@@ -14,7 +15,7 @@ __device__ static inline real slope_of(real margin, const real *w, const real *g
     return (real)(sign(margin) * (dot / divisor));
 }
 
-// Routed samples, and what eq. 11 reads: slopes are those of pairs.
+// The routes of samples, and the arrays from which eq. 11 computes the slopes of pairs.
 struct Routed {
     const real *__restrict__ grad_y;   // IN (n_samples, grad_trees, n_outputs)
     const int *__restrict__ leaf;      // IN (n_samples, n_trees)
@@ -26,7 +27,8 @@ struct Routed {
     real *__restrict__ slope;          // OUT (n_samples, n_trees) or null
 };
 
-// The slopes that sums over samples read, and a copy of the route or null. A pair is sample * sample_step + tree * tree_step.
+// The slopes for sums over samples, and a copy of the route or null. These arrays have their own layout: the place of a
+// pair is sample * sample_step + tree * tree_step.
 struct Pairs {
     int *__restrict__ leaf;     // OUT or null
     real *__restrict__ margin;  // OUT or null
@@ -35,7 +37,8 @@ struct Pairs {
     size n_samples, n_trees, sample_step, tree_step;
 };
 
-// Writes and returns the slope of a pair. Trees share a row of grad_y when they are aggregated (grad_trees is 1).
+// Writes and returns the slope of a pair. If grad_trees is 1, the outputs of trees are summed, and trees share a row of
+// grad_y.
 __device__ static inline real write_slope(const Routed &a, const Pairs &to, size sample, size tree) {
     const size pair = sample * to.n_trees + tree, at = sample * to.sample_step + tree * to.tree_step;
     const int leaf = a.leaf[pair];
@@ -52,20 +55,22 @@ __device__ static inline real write_slope(const Routed &a, const Pairs &to, size
     return to.slope[at] = slope;
 }
 
-constexpr int TOGETHER = 8;  // samples of neighbouring threads: 32 bytes or more of Pairs; gpu.py knows this number
+// The number of samples of neighbouring threads, which so write 32 bytes or more of Pairs. gpu.py has the same number.
+constexpr int TOGETHER = 8;
 
-// A thread is a pair; neighbours are TOGETHER samples of a tree.
+// Writes the slopes. One thread per pair; neighbouring threads are TOGETHER samples of one tree.
 extern "C" __global__ void backward_slopes(Routed a, Pairs to) {
     const size i = thread_number(), row = i / TOGETHER / to.n_trees, sample = row * TOGETHER + i % TOGETHER;
     if (sample < to.n_samples) write_slope(a, to, sample, i / TOGETHER % to.n_trees);
 }
 
-// Of what a block adds up at a time, an element a thread: numbers, where they go to, and the warps that add them, or -1.
-constexpr int ADDING = 512;  // the most threads of such a block; gpu.py knows this number
+// A block that sums adds one tile of samples at a time, one element per thread: factor is the number that it adds,
+// place the index of the sum, and owner the warp that adds it, or -1.
+constexpr int ADDING = 512;  // the most threads of such a block; gpu.py has the same number
 __shared__ real factor[ADDING];
 __shared__ int place[ADDING], owner[ADDING];
 
-// Calls add(i), in order, for the first n elements that this warp owns. All threads of the warp come here.
+// Calls add(i) for the elements i < n that this warp owns, in ascending order. All threads of the warp call it.
 template <class Add>
 __device__ static inline void for_own(int n, const Add &add) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -74,9 +79,10 @@ __device__ static inline void for_own(int n, const Add &add) {
             add(some + __ffs(own) - 1);
 }
 
-// Slopes, and eq. 11 with respect to the input. A block is `together` samples, neighbouring threads are those of a tree. A
-// warp owns the sums whose place leaves its number when divided by that of the warps, and adds the slopes of theirs, in
-// the order of the trees: in block_memory where they fit (is_local is 1).
+// Writes the slopes, and grad_x (n_samples, n_features), OUT: the gradient with respect to rows, for margins that are
+// columns (Lay et al. 2018, eq. 11). A block has `together` samples, which are neighbouring threads of one tree. Warp w
+// of n owns the sums whose place modulo n is w, and adds their slopes in the order of the trees. The sums are in
+// block_memory if they fit (is_local is 1), else in grad_x.
 extern "C" __global__ void backward_x(
     Routed a, Pairs to, const int *__restrict__ features, size n_vertices, size n_features, size together,
     size is_local, real *__restrict__ grad_x
@@ -106,13 +112,15 @@ extern "C" __global__ void backward_x(
 
 // ------------------------------------------------------------------------- gradients of the parameters
 
-// Sums over the samples of each tree, in their order, as rows: one for each leaf, or for each vertex; an index of -1
-// is left out. Dense (start is null): row tree * n_slots + index. Else rows start[tree] to start[tree + 1] - 1 are those
-// of the numbers tree * n_slots + index in `rows`, ascending. A pair is sample * sample_step + tree * tree_step. A block
-// owns `n_numbers` numbers of the rows of a tree; there are n_parts such blocks for a tree.
+// Sums over the samples of each tree, in their order. Each leaf, or each vertex, has a row of `width` sums. Pairs with
+// index -1 are omitted. The place of a pair is sample * sample_step + tree * tree_step.
+//   dense (start is null)   the row of `index` is tree * n_slots + index
+//   sparse                  rows start[tree] to start[tree + 1] - 1 belong to the numbers tree * n_slots + index that
+//                           `rows` lists in ascending order
+// n_parts blocks share a tree; each computes `n_numbers` of its sums.
 struct Sums {
-    const int *__restrict__ index;    // IN of a pair: leaf or vertex
-    const real *__restrict__ factor;  // IN of a pair: margin or slope
+    const int *__restrict__ index;    // IN: the leaf or vertex of each pair
+    const real *__restrict__ factor;  // IN: the margin or slope of each pair
     const size *__restrict__ start;   // IN (n_trees + 1,) or null
     const size *__restrict__ rows;    // IN (n_rows,) or null
     size n_samples, n_trees, sample_step, tree_step, n_slots, width, n_parts, n_numbers;
@@ -132,15 +140,17 @@ __device__ static inline size row_of(const Sums &a, size tree, int index) {
     return low - a.start[tree];
 }
 
-// Returns a number that, divided by that of the warps, leaves the warp that adds a row. It counts up within sixteen rows,
-// and starts anew for the next (Knuth's multiplicative hash): a fern's leaves with most samples often differ in the first
-// decisions alone.
+// Returns a number which, modulo the number of warps, is the warp that adds a row. Sixteen neighbouring rows have
+// consecutive numbers; a multiplicative hash (Knuth) sets the first of them. Without the hash, one warp could own most
+// samples of a fern, because its fullest leaves often differ in their first decisions alone.
 __device__ static inline unsigned owner_of(unsigned row) { return row + (row / 16 * 2654435761u >> 16); }
 
-// Sums n numbers, from `first` on, of the rows of a tree in block_memory. row_of_index(index) is the row, or -1.
-// All warps see all samples; each adds those of its rows, in order, and keeps a number in a register while its row stays
-// the same. A tile has term.most() samples, term.fetch(begin, n) reads what they add, and term(begin, i, factor, k) is what
-// sample begin + i adds to number k of its row.
+// Writes sums `first` to first + n - 1 of a tree to block_memory. row_of_index(index) is the row of a leaf or vertex,
+// or -1. Every warp goes through all samples, in order, and adds those of its rows. A sum stays in a register while
+// successive samples have the same row. The members of a term:
+//   most()                   the most samples of a tile
+//   fetch(begin, n)          reads the data of a tile of n samples; all threads of the block call it
+//   (begin, i, factor, k)    returns the term of sample begin + i in sum k of its row
 template <class Row, class Term>
 __device__ static inline void sum_rows(
     const Sums &a, size tree, size first, int n, const Row &row_of_index, const Term &term
@@ -162,7 +172,7 @@ __device__ static inline void sum_rows(
         __syncthreads();
         for (int k = lane; k - lane < width; k += 32) {
             double sum = 0;
-            int number = -1;  // of which `sum` is the sum
+            int number = -1;  // the place of `sum` in block_memory
             for_own(n_tile, [&](int i) {
                 const int at = place[i] + k;
                 if (k >= width || at < 0 || at >= n) return;
@@ -178,7 +188,7 @@ __device__ static inline void sum_rows(
     __syncthreads();
 }
 
-// Writes gradients: the sums divided by the divisor.
+// Writes the gradients that a block computes: sums divided by the divisor.
 template <class Term>
 __device__ static inline void write_rows(const Sums &a, size block, const Term &term) {
     const size tree = block / a.n_parts, first = block % a.n_parts * a.n_numbers;
@@ -190,7 +200,8 @@ __device__ static inline void write_rows(const Sums &a, size block, const Term &
         out[i] = (real)(a.divisor == 1 ? block_memory[i] : block_memory[i] / a.divisor);
 }
 
-// The place in its image of the tap that each pair's slope goes to, or -1 in the padding.
+// places (n_samples, n_trees), OUT: the place in its image of the tap to whose gradient each pair adds its slope, or -1
+// in the padding. One thread per pair.
 extern "C" __global__ void window_places(
     const int *__restrict__ vertex, const int *__restrict__ features, size n_samples, size n_trees, size n_vertices,
     Geometry windows, size n_places, int *__restrict__ places
@@ -202,10 +213,10 @@ extern "C" __global__ void window_places(
     places[pair] = place < 0 ? -1 : (int)(place % n_places);
 }
 
-// What samples add that is a function of their numbers alone.
+// A term of sum_rows that needs no data of a tile.
 template <class Value>
 struct Each {
-    Value value;  // of a sample, its factor, and k
+    Value value;  // a function of a sample, its factor, and k
     __device__ size most() const { return blockDim.x; }
     __device__ void fetch(size, int) const {}
     __device__ double operator()(size begin, int i, real factor, int k) const { return value(begin + i, factor, k); }
@@ -213,17 +224,20 @@ struct Each {
 template <class Value>
 Each(Value) -> Each<Value>;
 
-// Lay et al. 2018, eq. 11 by the numbers of images, over the windows and trees in their order.
+// Writes the gradient with respect to images, for margins that are columns (Lay et al. 2018, eq. 11): sums over windows
+// and trees in their order. In `slopes`, an image takes the place of a tree, and a pair that of a sample.
 extern "C" __global__ void backward_images(Sums slopes) {
     write_rows(slopes, blockIdx.x, Each{[](size, real slope, size) { return (double)slope; }});
 }
 
-// Lay et al. 2018, eq. 12: |r*| dL/dy. The rows of grad_y of a tile come to `tile`, unless n_tile is 0.
+// The term |r*| dL/dy of the gradient with respect to leaf weights (Lay et al. 2018, eq. 12). fetch copies the rows of
+// grad_y to `tile`; if n_tile is 0, they are read from grad_y.
 struct OfLeaf {
     const real *grad_y;
     size grad_trees, tree, n_outputs, n_tile;
     real *tile;
     __device__ size most() const { return n_tile ? n_tile : blockDim.x; }
+    // Returns the row of grad_y of a sample.
     __device__ const real *row(size sample) const {
         return grad_y + (sample * grad_trees + tree % grad_trees) * n_outputs;
     }
@@ -238,12 +252,14 @@ struct OfLeaf {
     }
 };
 
-// Lay et al. 2018, eq. 11 with respect to the thresholds: r falls as t rises.
+// Returns the term of the gradient with respect to thresholds (Lay et al. 2018, eq. 11): minus the slope, because the
+// margin is a value minus the threshold.
 __device__ static inline auto of_vertex() {
     return Each{[](size, real slope, size) { return -(double)slope; }};
 }
 
-// The first blocks are those of the leaves, which hold n_tile rows of grad_y after their sums.
+// Writes the gradients with respect to leaf weights and thresholds. The first blocks compute those of the leaves; their
+// block_memory holds the sums, then n_tile rows of grad_y.
 extern "C" __global__ void backward_parameters(
     const real *__restrict__ grad_y, size grad_trees, size n_tile, Sums leaves, Sums vertices
 ) {
@@ -257,14 +273,14 @@ extern "C" __global__ void backward_parameters(
 
 // ---------------------------------------------------------- gradients of margins that are not a column
 
-// Trees, the slopes of their pairs, and what these pull back to.
+// Slopes from which gradients with respect to samples and features are computed, and the vertex of each.
 struct Pull {
     const int *__restrict__ vertex;  // IN (n_samples, n_trees)
     const real *__restrict__ slope;  // IN (n_samples, n_trees)
     size n_samples, n_columns, n_trees, n_vertices;
 };
 
-// Returns the features, of all, of the vertex of a pair.
+// Returns the features of the vertex of a pair.
 template <class Margin>
 __device__ static inline const typename Margin::Feature *features_of(
     const Pull &a, const typename Margin::Feature *features, size pair
@@ -273,7 +289,8 @@ __device__ static inline const typename Margin::Feature *features_of(
     return features + row * Margin::width(a.n_columns);
 }
 
-// Lay et al. 2018, eq. 11 with respect to rows: added in the order of the trees. A thread is an element of grad_x.
+// grad_x (n_samples, n_columns), OUT: the gradient with respect to rows (Lay et al. 2018, eq. 11), summed over trees in
+// their order. One thread per element.
 template <class Margin>
 __device__ static inline void pull_x(
     const Pull &a, const typename Margin::Feature *features, const real *x, real *grad_x
@@ -288,19 +305,20 @@ __device__ static inline void pull_x(
     grad_x[i] = sum;
 }
 
-// The first and the last output position along an axis whose windows may have place i.
+// Returns, along an axis, the first output position whose window can contain place i.
 __device__ static inline size first_position(size i, size kernel, size stride, size padding, size dilation) {
     const size least = i + padding - dilation * (kernel - 1);
     return least <= 0 ? 0 : (least + stride - 1) / stride;
 }
 
+// Returns, along an axis, the last output position whose window can contain place i.
 __device__ static inline size last_position(size i, size stride, size padding, size out) {
     const size last = (i + padding) / stride;
     return last < out ? last : out - 1;
 }
 
-// The same with respect to images, in float64 in the order of the windows and trees. A thread is a number of an image,
-// and goes through the windows that have it.
+// grad_x, OUT: the gradient with respect to images, summed in float64 over windows and trees in their order. One thread
+// per element, which goes through the windows that contain it.
 template <class Margin>
 __device__ static inline void pull_images(
     const Pull &a, const Geometry &w, const typename Margin::Feature *features, const real *x, size n_places,
@@ -334,7 +352,8 @@ __device__ static inline void pull_images(
     grad_x[place] = (real)total;
 }
 
-// Lay et al. 2018, eq. 11 with respect to features: rows of vertices, summed as thresholds are.
+// Writes the gradient with respect to learned features (Lay et al. 2018, eq. 11). Each vertex has a row; sums are those
+// of thresholds with other terms.
 template <class Margin, class Samples>
 __device__ static inline void pull_features(const Samples &samples, const Sums &a) {
     write_rows(a, blockIdx.x, Each{[=](size sample, real slope, size k) {

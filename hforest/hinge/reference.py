@@ -72,7 +72,7 @@ MARGINS = {
 
 
 def traverse(kind, margin, x, thresholds, features, route, windows=None):
-    """Lay et al. 2018, Alg. 3, HingeTreeTraversal; ferns have one decision per level (end of section 3)."""
+    """Writes the route (Lay et al. 2018, Alg. 3; end of section 3: a fern has one decision per level)."""
     x, (leaf, margins, vertex) = _unfolded(x, windows), route
     value, _ = MARGINS[margin]
     n_trees, n_vertices = thresholds.shape
@@ -91,7 +91,7 @@ def traverse(kind, margin, x, thresholds, features, route, windows=None):
 
 
 def leaf_outputs(leaf, margin, weights, divisor, y):
-    """Lay et al. 2018, eq. 10: h(x) = w_leaf |r*|, for each tree (y of 3 axes) or summed and divided."""
+    """Writes h(x) = w_leaf |r*| (Lay et al. 2018, eq. 10), per tree (y of 3 axes) or summed and divided."""
     n_samples, n_trees = leaf.shape
     for n in range(n_samples):
         total = np.zeros(weights.shape[2], np.float64)
@@ -105,7 +105,7 @@ def leaf_outputs(leaf, margin, weights, divisor, y):
 
 
 def forward(kind, margin, x, thresholds, features, weights, divisor, y, route=None, windows=None):
-    """Lay et al. 2018, Alg. 3, then eq. 10; writes leaf, margin and vertex if there is a route."""
+    """Writes y (Lay et al. 2018, Alg. 3, then eq. 10), and the route if it is not None."""
     if route is None:
         shape = (y.shape[0], thresholds.shape[0])
         route = np.empty(shape, np.int32), np.empty(shape, x.dtype), np.empty(shape, np.int32)
@@ -114,7 +114,7 @@ def forward(kind, margin, x, thresholds, features, weights, divisor, y, route=No
 
 
 def backward(margin, grad_y, route, x, features, weights, divisor, rows, grads, windows=None):
-    """Lay et al. 2018, eq. 11-12 and the inner loop of Alg. 2, dense or at touched rows.
+    """Writes gradients (Lay et al. 2018, eq. 11-12, inner loop of Alg. 2), dense or at touched rows.
 
     rows is None, or pairs (start, rows) for vertices and for leaves: tree m has start[m]:start[m + 1].
     """
@@ -170,13 +170,13 @@ def leaf_counts(leaf, counts):
 
 
 def adam_forward(kind, x, parameters, state, step, settings, divisor, route, y):
-    """Brings parameters to step - 1, then Lay et al. 2018, Alg. 3 and eq. 10."""
+    """Brings parameters to step - 1, then writes route and y (Lay et al. 2018, Alg. 3 and eq. 10)."""
     backend = sys.modules[__name__]
     dense_adam.adam_forward(backend, optimizer, kind, x, parameters, state, step, settings, divisor, route, y)
 
 
 def adam_backward(grad_y, route, parameters, state, step, settings, divisor, grad_x):
-    """Lay et al. 2018, eq. 11-12, then a step of Adam."""
+    """Writes grad_x (Lay et al. 2018, eq. 11-12), and takes a step of Adam."""
     backend = sys.modules[__name__]
     dense_adam.adam_backward(
         backend, optimizer, grad_y, route, parameters, state, step, settings, divisor, grad_x

@@ -183,6 +183,12 @@ def named_route(route: Any) -> dict[str, Array]:
 
 def check_grad_y(grad_y: FloatArray, dtype: np.dtype, shape: tuple[Any, ...], sizes: check.Sizes) -> None:
     """Checks a gradient with respect to y; outside of `unchecked()` it must be finite."""
+    axes = getattr(grad_y, "ndim", len(shape))
+    if axes != len(shape):
+        raise ValueError(
+            f"grad_y: expected {len(shape)} axes, as y has with this aggregate, got {axes}; pass the "
+            "gradient with respect to y, and the aggregate of the forward call"
+        )
     check.array("grad_y", grad_y, dtype, shape, sizes)
     remedy = "the loss has diverged: lower the learning rate, or go back to a checkpoint"
     check.finite("grad_y", grad_y, remedy=remedy)

@@ -1,9 +1,10 @@
-// Steps of Adam at the cost of what a batch touches (Lay et al. 2018, eq. 10-12; Kingma & Ba 2015); part of gpu.cu.
+// Steps of Adam without weight decay that update only the rows a batch touches, and the first vertices of each tree
+// (Lay et al. 2018, eq. 10-12; Kingma & Ba 2015). Other rows catch up when a batch next reads them. Part of gpu.cu.
 
-constexpr int EAGER = 1023;  // vertices that move at every step: shared.py and gpu.py
-constexpr int RESIDENT = sizeof(real) == 4 ? 2 : 1;  // blocks of a multiprocessor; two of float64 would spill registers
+constexpr int EAGER = 1023;  // the first vertices of each tree, updated at every step; shared.py has the same number
+constexpr int RESIDENT = sizeof(real) == 4 ? 2 : 1;  // blocks per multiprocessor; two of float64 would spill registers
 
-// A parameter (n_trees, n_slots, width), its moments, and the steps that its rows have reached (n_trees, n_slots).
+// A parameter (n_trees, n_slots, width), its moments, and the last step that each row has taken (n_trees, n_slots).
 struct Moved {
     real *param;  // IN and OUT
     real *m;      // IN and OUT
@@ -11,17 +12,19 @@ struct Moved {
     size *last;   // IN and OUT
 };
 
+// Takes steps from + 1 to `to` of element `at`, whose gradients are zero.
 __device__ static inline void catch_up(const Moved &a, size at, size from, size to, const Adam &adam, const Missed &t) {
     take_missed(a.param + at, a.m + at, a.v + at, from, to, adam, t);
 }
 
-// Makes `last` at least `step`; returns what it was. Of several threads one gets less than `step`.
+// Raises `last` to `step` and returns its earlier value. Of several threads, at most one gets a value below `step`.
 __device__ static inline size claim(size *last, size step) {
     return (size)atomicMax((unsigned long long *)last, (unsigned long long)step);
 }
 
-// Lay et al. 2018, Alg. 3, on parameters with missed steps: what the samples read takes its steps up to `reach` first.
-// A block is a tree, a thread a sample; threads beyond the last sample take the way of sample 0. a.thresholds is null.
+// Routes samples (Lay et al. 2018, Alg. 3) through trees with missed steps. Thresholds and leaves that a sample reads
+// first catch up to step `reach`. One block per tree, one thread per sample. Threads beyond the last sample follow
+// sample 0. a.thresholds is null: the thresholds are in `thresholds`.
 extern "C" __global__ void adam_route(
     const real *__restrict__ x, const int *__restrict__ features, Routing a, Moved thresholds, Moved weights,
     size n_outputs, size reach, Adam adam, Missed missed
@@ -36,8 +39,8 @@ extern "C" __global__ void adam_route(
         int lowest_vertex = 0, v = 0, bits = 0;
         for (int level = 0; level < a.depth; ++level) {
             const size vertex = first_vertex + v;
-            if (v >= EAGER) {  // of all threads: they are at one level
-                // Without a first moment a vertex does not move, however many steps it has missed.
+            if (v >= EAGER) {  // true for all threads or none, because they are at one level
+                // If its first moment is 0, a threshold does not change in missed steps: there is no weight decay.
                 const bool lags = thresholds.m[vertex] != 0 && thresholds.last[vertex] < reach;
                 __syncthreads();
                 if (lags) {
@@ -72,9 +75,11 @@ extern "C" __global__ void adam_route(
     }
 }
 
-// Sums gradients, and moves the rows that samples touch, and the first n_eager of each tree. A block owns a range of the
-// rows of a tree. In `numbers`, of two ints a row, it numbers those that move: the number of each row, or -1, then the row
-// of each number. The order of the numbers does not matter: each row is summed and moved alone.
+// Sums gradients, and takes a step for the rows that samples touch and the first n_eager rows of each tree. A block
+// owns `each` rows of a tree, and numbers those that take the step. Their order does not matter, because each row is
+// summed and updated separately. The layout of `numbers`:
+//   [0, each)           the number of each row, or -1
+//   [each, 2 each)      the row of each number
 template <class Term>
 __device__ static inline void move_rows(
     const Sums &a, size block, int *numbers, const Term &term, const Moved &moved, size n_eager, size step, double rate,
@@ -107,7 +112,7 @@ __device__ static inline void move_rows(
         const int *const some = rows + first / width;
         const unsigned skipped = (unsigned)(first % width);
         for (unsigned i = threadIdx.x; i < n_numbers; i += blockDim.x) {
-            const unsigned j = (i + skipped) / width;  // 64 bits would take as long as the rest
+            const unsigned j = (i + skipped) / width;  // 32 bits: a 64-bit division would take as long as the rest
             const size row = tree_row + some[j], at = row * width + (i + skipped) % width;
             const real grad = (real)(block_memory[i] / a.divisor);
             if (low + some[j] >= n_eager) catch_up(moved, at, moved.last[row], step - 1, adam, missed);
@@ -118,8 +123,9 @@ __device__ static inline void move_rows(
     for (int j = eager + threadIdx.x; j < n_moving; j += blockDim.x) moved.last[tree_row + rows[j]] = step;
 }
 
-// Lay et al. 2018, eq. 11-12, and a step of Adam. The slopes are known. The first blocks are those of the leaves, which
-// hold n_tile rows of grad_y after their sums. From n_before doubles on, a block numbers its rows.
+// Computes the gradients with respect to leaf weights and thresholds (Lay et al. 2018, eq. 11-12) from slopes, and
+// takes a step of Adam. The first blocks have the leaves. The layout of block_memory:
+//   sums | n_tile rows of grad_y, for leaves | from double n_before on, the numbers of rows
 extern "C" __global__ void __launch_bounds__(ADDING, RESIDENT) adam_parameters(
     const real *__restrict__ grad_y, size n_tile, size n_before, Sums leaves, Sums vertices, Moved weights,
     Moved thresholds, size step, double rate, double scale, Adam adam, Missed missed

@@ -12,7 +12,7 @@ _MAX_SIGMA = 64.0
 
 
 def _images(images: ArrayLike) -> FloatArray:
-    """Images of which sums of a few numbers do not overflow."""
+    """Returns checked images, in which sums of a few numbers do not overflow."""
     x = check_images("images", images)
     most = float(np.finfo(x.dtype).max) / 8
     supervised.bounded("images", x, -most, most)

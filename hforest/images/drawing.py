@@ -17,8 +17,8 @@ class Draws(NamedTuple):
     pixel: IntArray
     """(n_draws, n_pixels) int64: places in ``labels.ravel()``."""
     class_factor: FloatArray
-    """(n_classes,) float64: the share of a class among the drawn pixels, divided by its share among all that
-    have a label; 0 of a class without pixels."""
+    """(n_classes,) float64: the share of a class among the drawn pixels, divided by its share among all
+    pixels with a label; 0 for a class without pixels."""
 
 
 class Pools(NamedTuple):
@@ -27,7 +27,7 @@ class Pools(NamedTuple):
     pixel: IntArray
     """Sorted by class; those of one class ascending."""
     size: IntArray
-    """(n_classes,): pixels of each class."""
+    """(n_classes,): number of pixels of each class."""
 
 
 def pools(labels: IntArray, n_classes: int, margin: Sequence[int]) -> Pools:

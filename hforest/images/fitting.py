@@ -16,10 +16,10 @@ from . import drawing, windows
 from .model import Model
 
 _MOST_PIXELS = 256_000
-"""Of a draw by default, as Norouzi et al. 2015 draw for each tree."""
+"""Default number of pixels of a draw, which Norouzi et al. 2015 draw for each tree."""
 _OURS = ("n_trees", "n_classes", "first_tree", "rng")
 _IN_PLACE = (classic.grow, classic.grow_extra, classic.grow_random, manifold.grow, co2.grow)
-"""Functions that read windows where they are."""
+"""Functions that read windows in place."""
 
 
 def _check_grower(grow: Any) -> None:
@@ -41,7 +41,7 @@ def _reads_windows(grow: Any) -> bool:
 
 
 def _n_pixels(n_pixels: int | None, n_bytes: int, max_memory: int, n_labelled: int) -> int:
-    """Pixels of a draw whose windows take n_bytes each."""
+    """Returns the number of pixels of a draw whose windows take n_bytes each."""
     most = max_memory // n_bytes
     check.require(
         most,

@@ -15,17 +15,17 @@ class Model(NamedTuple):
     """A forest that reads windows, with the form of the windows and the factors of the classes."""
 
     window: tuple[int, ...]
-    """Pixels along each axis of space, odd."""
+    """Numbers of pixels along each axis of space, odd."""
     step: int
-    """From a pixel of the window to the next one that is read."""
+    """Distance from a pixel of the window to the next one that is read."""
     border: Border
-    """What pixels outside of an image are, or "leave_out"."""
+    """Mode of the pixels outside of an image, or "leave_out"."""
     n_channels: int
-    """Of the images."""
+    """Number of channels of the images."""
     class_factor: FloatArray
-    """(n_classes,) float64: by which each class was over- or undersampled, as in `Draws`."""
+    """(n_classes,) float64: factor by which each class was over- or undersampled, as in `Draws`."""
     forest: Forest
-    """Its features are the numbers of a window, channels last, in C order."""
+    """Forest whose features are the numbers of a window, channels last, in C order."""
     scale: FloatArray | None = None
     """(n_features,) float64: windows are divided by their norms and multiplied by it. None: they are read as
     they are."""

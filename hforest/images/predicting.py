@@ -15,7 +15,7 @@ from .model import Model, check_model, frame_of
 
 
 def _shares(forest: Any, places: growth.Windows, rows: slice, scale: FloatArray | None) -> FloatArray:
-    """(n, n_classes): what a prepared forest says of some windows, which are copied to be normalised."""
+    """Returns (n, n_classes): predictions of a prepared forest for some windows, copied if normalised."""
     some = places._replace(base=places.base[rows])
     with check.unchecked():
         return tree.predict(forest, some if scale is None else windows.copied(some, scale=scale))
@@ -27,11 +27,11 @@ class _Work(NamedTuple):
     x: FloatArray
     """Images, in the dtype of the forest."""
     pixel: IntArray
-    """Pixels of an image that have a window."""
+    """Number of pixels of an image that have a window."""
     weight: FloatArray
-    """(n_classes,): what shares are multiplied by."""
+    """(n_classes,): factors of the shares."""
     n_rows: int
-    """Windows that are read at a time."""
+    """Number of windows that are read at a time."""
 
 
 def _checked(model: Model, images: ArrayLike, weight_back: float, max_memory: int) -> _Work:
@@ -56,7 +56,7 @@ def _checked(model: Model, images: ArrayLike, weight_back: float, max_memory: in
 def _run(
     model: Model, work: _Work, progress: Progress, write: Callable[[int, IntArray, FloatArray], None]
 ) -> int:
-    """Calls write(image, pixels, their shares) for all pixels; returns how many images are finished."""
+    """Calls write(image, pixels, their shares) for all pixels; returns the number of finished images."""
     forest, frame = tree.prepare(model.forest), frame_of(model)
     with progresses.reporting(progress, len(work.x), "image") as report:
         for i in range(len(work.x)):

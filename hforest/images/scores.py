@@ -14,9 +14,9 @@ class Scores(NamedTuple):
     """Scores of labels, from 0 to 1. Averages are over the classes that have pixels."""
 
     jaccard: FloatArray
-    """(n_classes,): of each class tp / (tp + fp + fn); NaN of one that has no pixel."""
+    """(n_classes,): tp / (tp + fp + fn) of each class; NaN for a class without pixels."""
     recall: FloatArray
-    """(n_classes,): the share of a class's pixels that are right; NaN of one that has no pixel."""
+    """(n_classes,): share of the pixels of each class that are right; NaN for a class without pixels."""
     mean_jaccard: float
     """Class average of `jaccard`."""
     mean_recall: float

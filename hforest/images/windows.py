@@ -1,4 +1,4 @@
-"""Windows around pixels: where they begin, what lies outside of an image, copies of some of them."""
+"""Windows around pixels: their places, the pixels outside of an image, and copies of windows."""
 
 import math
 from collections.abc import Sequence
@@ -12,40 +12,40 @@ from ..core.real import as_given, real
 from ..growth import Windows
 
 PADDED = ("reflect", "symmetric", "edge", "wrap", "constant")
-"""Modes of `numpy.pad` by which pixels outside of an image are made."""
+"""Modes of `numpy.pad` for the pixels outside of an image."""
 LEFT_OUT = "leave_out"
 BORDERS = (*PADDED, LEFT_OUT)
 MAX_SPACE = 3
 
-_BLOCK = 1 << 18  # numbers that are copied at a time, with 8 bytes each for their places
+_BLOCK = 1 << 18  # count of the numbers that are copied at a time, with 8 bytes each for their places
 
 
 class Frame(NamedTuple):
     """The shape of a window."""
 
     window: tuple[int, ...]
-    """Pixels along each axis of space, odd."""
+    """Numbers of pixels along each axis of space, odd."""
     step: int
-    """From a pixel of the window to the next one that is read."""
+    """Distance from a pixel of the window to the next one that is read."""
     border: Border
 
     @property
     def radius(self) -> tuple[int, ...]:
-        """Pixels on each side of the centre."""
+        """Number of pixels on each side of the centre."""
         return tuple(size // 2 for size in self.window)
 
     @property
     def margin(self) -> tuple[int, ...]:
-        """Pixels along each side of an image that have no window."""
+        """Number of pixels along each side of an image that have no window."""
         return self.radius if self.border == LEFT_OUT else (0,) * len(self.window)
 
     def n_features(self, n_channels: int) -> int:
-        """Numbers of a window."""
+        """Count of the numbers of a window."""
         return math.prod((size - 1) // self.step + 1 for size in self.window) * n_channels
 
 
 def check_images(name: str, images: ArrayLike, dtype: np.dtype | None = None) -> FloatArray:
-    """Images as a C-contiguous (n_images, *space, n_channels) array, of `dtype` or that of samples."""
+    """Returns images as C-contiguous (n_images, *space, n_channels), of `dtype` or that of samples."""
     check.on_cpu(**{name: images})
     numbers = real(name, images)
     check.require(
@@ -161,7 +161,7 @@ def around(whole: FloatArray, pixel: IntArray, frame: Frame) -> Windows:
 
 
 def copied(windows: Windows, rows: slice = slice(None), scale: FloatArray | None = None) -> FloatArray:
-    """Returns (n, n_features): copies of some windows, with `scale` of unit norm, times it."""
+    """Returns (n, n_features): copies of some windows; with `scale`, of unit norm and multiplied by it."""
     flat, base = windows.x.reshape(-1), windows.base[rows]
     x = np.empty((len(base), len(windows.offset)), flat.dtype)
     step = max(1, _BLOCK // x.shape[1])
@@ -183,7 +183,7 @@ def to_unit_norm(x: FloatArray) -> FloatArray:
 
 
 def inverse_deviations(x: FloatArray) -> FloatArray:
-    """Returns (n_features,) float64: 1 over the standard deviation of each column; 1 of constant ones."""
+    """Returns (n_features,) float64: 1 over the standard deviation of each column; 1 for constant columns."""
     total = np.zeros((2, x.shape[1]))
     step = max(1, _BLOCK // x.shape[1])
     for first in range(0, len(x), step):

@@ -28,9 +28,10 @@ def _arrays(**arguments: Any) -> list[jax.Array]:
             )
         if isinstance(a, np.ndarray) and jax.dtypes.canonicalize_dtype(a.dtype) != a.dtype:
             dtype = jax.dtypes.canonicalize_dtype(a.dtype)
+            switch = ', or call jax.config.update("jax_enable_x64", True)' if a.dtype.kind == "f" else ""
             raise TypeError(
                 f"{name}: expected dtype {dtype} while JAX's 64-bit types are off, got {a.dtype}; convert it "
-                f'with {name}.astype(numpy.{dtype}), or call jax.config.update("jax_enable_x64", True)'
+                f"with {name}.astype(numpy.{dtype}){switch}"
             )
     return [jnp.asarray(a) if isinstance(a, np.ndarray) else a for a in arguments.values()]
 

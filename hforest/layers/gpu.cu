@@ -2,7 +2,7 @@
 
 constexpr int WARP = 32, MAX_THREADS = 1024;
 
-// Combines the numbers of a warp's threads by op, in the order of the threads; all threads of the warp must call it.
+// Returns the numbers of a warp's threads combined by op in the order of the threads. All threads of the warp call it.
 template <class Op>
 __device__ static inline double of_warp(double number, const Op &op) {
     __shared__ double numbers[MAX_THREADS];

@@ -1,4 +1,4 @@
-"""The softmax loss on a GPU; the kernels are in gpu.cu. Nothing here waits for the device."""
+"""The softmax loss on a GPU; the kernels are in gpu.cu. No function waits for the device."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ _WARP = 32
 
 
 def softmax_loss(scores: FloatArray, labels: IntArray) -> tuple[Array, FloatArray]:
-    """The loss, an array of no axes in float64, and its gradient, of at least one sample."""
+    """Returns the loss of at least one sample, a float64 array without axes, and its gradient."""
     (n_samples, n_classes), xp = scores.shape, array_module(scores)
     losses, loss, grad = xp.empty(n_samples), xp.empty(()), xp.empty_like(scores)
     args = (scores, labels, n_samples, n_classes, losses, grad)

@@ -1,24 +1,25 @@
-// Neural decision forests (Zhang 2017, section 2), level by level.
-// A pair is a sample of the chunk and a tree; arrays over vertices are in heap order, a row of
-// 2 * n_vertices + 1 (vertices, then leaves) a pair. A thread owns one number; nothing is atomic. Levels that follow
-// each other are one launch: a block has some pairs, and a barrier after each level.
+// Neural decision forests (Zhang 2017, section 2), level by level. A pair is one sample of the chunk in one tree.
+// Arrays over vertices have a row of 2 * n_vertices + 1 numbers per pair, in heap order: vertices, then leaves. One
+// thread computes each number, without atomics. One launch computes all levels: a block has some pairs, and waits after
+// each level.
 
-// Decision functions of a chunk. With has_index, index (n_trees, n_vertices) names them; without, functions are the
-// vertices of all trees in order.
+// Decision functions of a chunk. With has_index, index (n_trees, n_vertices) is the function of each vertex. Without
+// it, the functions are those of the vertices of all trees in order.
 struct Functions {
     const real *__restrict__ f;     // IN (n_samples, n_functions)
-    const int *__restrict__ index;  // IN (n_trees, n_vertices)
+    const int *__restrict__ index;  // IN (n_trees, n_vertices), read only if has_index
     size has_index, n_functions, n_trees, n_vertices;
 };
 
-// Returns the function of vertex v for pair `pair` of the chunk.
+// Returns the value of the decision function of vertex v for a pair of the chunk.
 __device__ static inline real function(const Functions& a, size pair, size v) {
     const size m = pair % a.n_trees;
     const size at = a.has_index ? (size)a.index[m * a.n_vertices + v] : m * a.n_vertices + v;
     return a.f[pair / a.n_trees * a.n_functions + at];
 }
 
-// The pairs of a block, `each` but for the last: their rows are in block_memory (is_local is 1) or in memory.
+// The pairs of a block: `each` of them, fewer in the last block. Their rows are in block_memory if is_local is 1, else
+// in global memory.
 struct Block {
     size first, n, step, is_local;
 
@@ -26,13 +27,13 @@ struct Block {
         : first(blockIdx.x * each), n(min(each, n_pairs - blockIdx.x * each)), step(2 * n_vertices + 1),
           is_local(is_local) {}
 
-    // Returns the rows of the block, of those of all pairs.
+    // Returns the rows of the block's pairs; `all` are the rows of all pairs in global memory.
     template <class T>
     __device__ T* rows(T* all) const {
         return is_local ? (T*)block_memory : all + first * step;
     }
 
-    // Writes rows to those of all pairs, columns `from` to step - 1. All threads of the block have passed a barrier.
+    // Copies columns `from` to step - 1 of rows in block_memory to `all`. The caller has synchronised the block.
     template <class T>
     __device__ void write(const T* rows, T* all, size from) const {
         const size width = step - from;
@@ -42,33 +43,34 @@ struct Block {
         }
     }
 
-    // Calls at(i, v) for vertex v of the block's pair i, for all, level by level: upwards or downwards.
+    // Calls at(i, v) for each vertex v of each pair i of the block, level by level, upwards or downwards.
     template <class At>
     __device__ void levels(bool upwards, const At& at) const {
         const size n_leaves = (step + 1) / 2;
         for (size level = 1; level < n_leaves; level *= 2) {
             const unsigned width = (unsigned)(upwards ? n_leaves / 2 / level : level);
-            for (unsigned j = threadIdx.x; j < (unsigned)n * width; j += blockDim.x) at(j / width, width - 1 + j % width);
+            for (unsigned j = threadIdx.x; j < (unsigned)n * width; j += blockDim.x)
+                at(j / width, width - 1 + j % width);
             __syncthreads();
         }
     }
 };
 
-// d = sigmoid(f), and 1 - d, without cancellation.
+// Writes d = sigmoid(f) and c = 1 - d, without cancellation.
 __device__ static inline void decide(real f, real* d, real* c) {
     const real e = exp(-fabs(f)), high = 1 / (1 + e), low = e * high;
     *d = f < 0 ? low : high;
     *c = f < 0 ? high : low;
 }
 
-// log sigmoid(f) and log sigmoid(-f), which share a logarithm.
+// Writes log sigmoid(f) and log sigmoid(-f) from one logarithm.
 __device__ static inline void log_decisions(double f, double* d, double* c) {
     const double log_sum = log1p(exp(-fabs(f)));
     *d = f < 0 ? f - log_sum : -log_sum;
     *c = f < 0 ? -log_sum : -f - log_sum;
 }
 
-// mu of all vertices and leaves; the root's is 1.
+// mu (n_pairs, 2 * n_vertices + 1), OUT: the probability that a sample reaches each vertex and leaf.
 extern "C" __global__ void descend(Functions a, size n_pairs, size each, size is_local, real* mu) {
     const Block block(n_pairs, each, a.n_vertices, is_local);
     real* const rows = block.rows(mu);
@@ -83,13 +85,15 @@ extern "C" __global__ void descend(Functions a, size n_pairs, size each, size is
     block.write(rows, mu, 0);
 }
 
+// out (n_pairs, n_leaves), OUT: mu of the leaves. One thread per leaf of a pair.
 extern "C" __global__ void leaf_rows(const real* mu, size n_vertices, size n_pairs, real* out) {
     const size i = thread_number(), n_leaves = n_vertices + 1;
     if (i >= n_pairs * n_leaves) return;
     out[i] = mu[i / n_leaves * (2 * n_vertices + 1) + n_vertices + i % n_leaves];
 }
 
-// part (n_samples, n_parts, n_classes), OUT: sums of sum_l mu_l pi_l over every n_parts-th tree: one thread a number.
+// part (n_samples, n_parts, n_classes), OUT: part j sums sum_l mu_l pi_l over trees j, j + n_parts, and so on. One
+// thread per number.
 extern "C" __global__ void outputs(
     const real* mu, const real* leaves, size n_trees, size n_vertices, size n_classes, size n_samples, size n_parts,
     double* part
@@ -106,7 +110,7 @@ extern "C" __global__ void outputs(
     part[i] = total;
 }
 
-// p = mean over trees of sum_l mu_l pi_l: one thread a sample and class.
+// p (n_samples, n_classes), OUT: the mean over trees of sum_l mu_l pi_l. One thread per number.
 extern "C" __global__ void means(
     const double* part, size n_trees, size n_classes, size n_samples, size n_parts, real* p
 ) {
@@ -117,9 +121,10 @@ extern "C" __global__ void means(
     p[i] = (real)(total / (double)n_trees);
 }
 
-// ---------------------------------------------------------------------------- gradients by labels
+// ---------------------------------------------------------------------------- gradients of the loss
 
-// Likelihoods below all vertices, in logarithms: of the leaves those of the probability of each sample's class.
+// logs (n_pairs, 2 * n_vertices + 1), OUT: the logarithm of the likelihood of a sample's label below each vertex. At a
+// leaf it is the leaf's probability of the label.
 extern "C" __global__ void ascend_logs(
     Functions a, size n_pairs, size each, size is_local, const real* __restrict__ leaves, const int* __restrict__ y,
     size n_classes, double* logs
@@ -143,7 +148,8 @@ extern "C" __global__ void ascend_logs(
     block.write(rows, logs, 0);
 }
 
-// Loss of a sample, and what the gradient of each of its trees counts: one thread a sample.
+// loss (n_samples,), OUT: of the forest if `forest` is 1, else the mean of the trees' losses. weight (n_samples,
+// n_trees), OUT: the factor of a tree in the gradient of the mean loss of n_all samples. One thread per sample.
 extern "C" __global__ void losses(
     const double* logs, size n_trees, size n_vertices, size forest, size n_samples, size n_all, double* loss,
     double* weight
@@ -172,14 +178,15 @@ extern "C" __global__ void losses(
         weight[n * n_trees + m] = isinf(high) ? 0.0 : weight[n * n_trees + m] / (total * (double)n_all);
 }
 
-// What becomes of shares: either of rows and grad may be null, rows only if the shares are in block_memory.
+// The results of descend_shares. rows may be null if the shares are in block_memory, and grad may be null.
 struct Shares {
-    double* rows;          // OUT (n_pairs, 2 * n_vertices + 1): of the leaves
-    const double* weight;  // IN (n_pairs,): of trees, or null without grad
+    double* rows;          // OUT (n_pairs, 2 * n_vertices + 1): shares, if in block_memory those of leaves alone
+    const double* weight;  // IN (n_pairs,): as losses writes it, or null without grad
     real* grad;            // OUT (n_pairs, n_vertices): dL/df_v = d A_right - (1 - d) A_left, times the weight
 };
 
-// A of all vertices: the sum over the leaves below, divided by P (Zhang 2017); the root's is 1. logs as of ascend_logs.
+// Computes the share A of each vertex: the sum over the leaves below it, divided by P (Zhang 2017). The share of the
+// root is 1, or 0 if P is 0. ascend_logs has written logs.
 extern "C" __global__ void descend_shares(
     Functions a, size n_pairs, size each, size is_local, const double* __restrict__ logs, Shares out
 ) {
@@ -204,8 +211,9 @@ extern "C" __global__ void descend_shares(
     if (out.rows) block.write(rows, out.rows, a.n_vertices);
 }
 
-// grad_f of a function: the sum over the vertices that use it, in the order of trees and vertices;
-// order[start[j]:start[j + 1]] are those of function j.
+// grad_f (n_samples, n_functions), OUT: the sum of grad (n_samples, n_numbers), IN, over the vertices that use a
+// function, in the order of trees and vertices; order[start[j]:start[j + 1]] are the vertices of function j. One thread
+// per number.
 extern "C" __global__ void gather_functions(
     const real* grad, const size* order, const size* start, size n_numbers, size n_functions, size n_samples,
     real* grad_f
@@ -218,8 +226,9 @@ extern "C" __global__ void gather_functions(
     grad_f[i] = (real)total;
 }
 
-// --------------------------------------------------------------------------- gradients by outputs
+// ------------------------------------------------------------ gradients of any function of the outputs
 
+// Writes to `value`, at each leaf, the product of its probabilities with grad_p. One thread per leaf of a pair.
 extern "C" __global__ void leaf_products(
     const real* grad_p, const real* leaves, size n_trees, size n_vertices, size n_classes, size n_pairs,
     double* value
@@ -233,7 +242,8 @@ extern "C" __global__ void leaf_products(
     value[pair * (2 * n_vertices + 1) + n_vertices + l] = total;
 }
 
-// Values of all vertices from those of the leaves, which are in `value`.
+// value (n_pairs, 2 * n_vertices + 1), IN at leaves, OUT at vertices: the mean of the values of a vertex's children,
+// weighted by d and 1 - d.
 extern "C" __global__ void ascend(Functions a, size n_pairs, size each, size is_local, double* value) {
     const Block block(n_pairs, each, a.n_vertices, is_local);
     double* const rows = block.rows(value);
@@ -245,6 +255,7 @@ extern "C" __global__ void ascend(Functions a, size n_pairs, size each, size is_
     });
 }
 
+// grad (n_pairs, n_vertices), OUT: the gradient with respect to f of each vertex. One thread per number.
 extern "C" __global__ void gradient_by_outputs(
     Functions a, const double* value, const real* mu, size n_pairs, real* grad
 ) {
@@ -260,7 +271,8 @@ extern "C" __global__ void gradient_by_outputs(
 
 // ------------------------------------------------------------------------------------------ leaves
 
-// total[m, l, k] += weight times posteriors of the chunk's samples of class k, order[start[k]:start[k + 1]].
+// total (n_trees, n_leaves, n_classes), IN and OUT: adds weight times share of the chunk's samples of class k, which
+// are order[start[k]:start[k + 1]]. One thread per number.
 extern "C" __global__ void expect(
     const double* shares, const size* order, const size* start, const double* weight, size n_trees,
     size n_vertices, size n_classes, double* total
@@ -274,10 +286,11 @@ extern "C" __global__ void expect(
     total[i] = sum;
 }
 
-// Posterior mass of all samples below which a leaf counts as not reached.
+// A leaf whose sum over samples and classes is below this number counts as not reached.
 #define LEAST_MASS 9.094947017729282e-13  // 2**-40
 
-// A leaf's row divided by its mass; one that is not reached stays. One thread a leaf.
+// leaves (n_leaves, n_classes), OUT: the rows of total, IN, divided by their sums. The row of a leaf that is not
+// reached does not change. One thread per leaf.
 extern "C" __global__ void normalise(const double* total, size n_leaves, size n_classes, real* leaves) {
     const size l = thread_number();
     if (l >= n_leaves) return;

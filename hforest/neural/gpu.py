@@ -1,9 +1,9 @@
 """Neural decision forests on a GPU (Zhang 2017, section 2); kernels in gpu.cu.
 
-Samples are divided into chunks, so that scratch does not grow with them. A block takes pairs of a sample and
-a tree through all levels. Work goes to the caller's stream, and nothing here waits for the device.
-Likelihoods are in float64 logarithms throughout: a second path for the rare sample whose products leave
-float32 would make the threads of a warp diverge.
+Samples are divided into chunks, so that workspace does not grow with their number. A block computes all
+levels of some pairs of a sample and a tree. Kernels run on the caller's stream, and no function waits for
+the device. Likelihoods are float64 logarithms for all samples. A second path, for samples whose products
+leave the range of float32, would make the threads of a warp diverge.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,18 +20,18 @@ from ..core.launch import launch, launch_each
 _PACKAGE = Path(__file__).parent
 
 NUMBERS = 1 << 25
-"""Numbers over vertices and leaves of all trees that a chunk of samples holds at a time."""
-
+"""The most numbers, over vertices and leaves of all trees, in an array of a chunk."""
 
 PARTS = 16
-"""Threads that share the trees of an output."""
+"""The most threads among which the trees of an output are divided."""
 
 LOCAL = 8
-"""Blocks that share the memory of a multiprocessor, if it holds the rows of their pairs."""
+"""Rows of pairs are in shared memory if they fit one LOCAL-th of it, so that a multiprocessor runs several
+blocks."""
 
 
 class Functions(NamedTuple):
-    """As gpu.cu declares it."""
+    """Decision functions of a chunk: a struct of gpu.cu, which describes its members."""
 
     f: Array
     index: Any
@@ -42,7 +42,7 @@ class Functions(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """As gpu.cu declares it."""
+    """The results of `descend_shares`: a struct of gpu.cu."""
 
     rows: Array | None
     weight: Array | None
@@ -50,31 +50,31 @@ class Shares(NamedTuple):
 
 
 class _Chunk:
-    """Some samples, all trees: what every kernel over vertices is given."""
+    """Some samples in all trees, and the arguments that kernels over vertices share."""
 
     def __init__(self, f: Array, index: Array | None, first: int, n: int, n_trees: int, n_vertices: int):
         self.part = slice(first, first + n)
         self.n_samples, self.n_pairs, self.n_vertices = n, n * n_trees, n_vertices
         self.row = 2 * n_vertices + 1
-        # Without an index the kernels get some array of int32 that they do not read.
+        # Without an index, the kernels get an int32 array that they do not read.
         vertices = array_module(f).empty((1, 1), np.int32) if index is None else index
         self.xp, self.dtype = array_module(f), f.dtype
         self.functions = Functions(
             f[self.part], vertices, int(index is not None), f.shape[1], n_trees, n_vertices
         )
-        # Pairs per block: two leaves per thread.
+        # Number of pairs of a block: with it, a thread has two leaves.
         self.each = max(1, 2 * launcher.THREADS // (n_vertices + 1))
 
     def empty(self, dtype: np.dtype | type) -> Array:
-        """A number for each vertex and leaf of each pair."""
+        """Returns an array with a number for each vertex and leaf of each pair."""
         return self.xp.empty((self.n_pairs, self.row), dtype)
 
     def is_local(self, itemsize: int) -> bool:
-        """Returns whether rows of numbers of itemsize bytes, not of 0, fit the shared memory of a block."""
+        """Returns whether a block's rows, of numbers of itemsize bytes, fit their part of shared memory."""
         return 0 < self.each * self.row * itemsize <= launcher.compiler.block_bytes() // LOCAL
 
     def levels(self, kernel: str, *args: Any, itemsize: int = 0) -> None:
-        """Launches a kernel that goes through levels, in shared memory if is_local(itemsize)."""
+        """Launches a kernel over levels, with rows in shared memory if is_local(itemsize); 0: in no case."""
         n_blocks, is_local = -(-self.n_pairs // self.each), int(self.is_local(itemsize))
         every, n_bytes = (self.functions, self.n_pairs, self.each, is_local), itemsize * self.each * self.row
         launch(_PACKAGE, kernel, self.dtype, n_blocks, (*every, *args), launcher.THREADS, is_local * n_bytes)
@@ -93,7 +93,7 @@ def _mu(chunk: _Chunk) -> Array:
 
 
 def route(f: Array, index: Array | None, mu: Array) -> None:
-    """mu of every leaf."""
+    """Writes mu of each leaf."""
     _, n_trees, n_leaves = mu.shape
     for chunk in _chunks(f, index, n_trees, n_leaves - 1):
         args = (_mu(chunk), n_leaves - 1, chunk.n_pairs, mu[chunk.part])
@@ -101,7 +101,7 @@ def route(f: Array, index: Array | None, mu: Array) -> None:
 
 
 def forward(f: Array, index: Array | None, leaves: Array, p: Array) -> None:
-    """p = mean over trees of sum_l mu_l pi_l."""
+    """Writes p, the mean over trees of sum_l mu_l pi_l."""
     n_trees, n_leaves, n_classes = leaves.shape
     for chunk in _chunks(f, index, n_trees, n_leaves - 1):
         n, n_parts = chunk.n_samples, min(PARTS, n_trees)
@@ -113,21 +113,22 @@ def forward(f: Array, index: Array | None, leaves: Array, p: Array) -> None:
 
 
 def _logs(chunk: _Chunk, leaves: Array, y: Array) -> Array:
-    # Returns the logarithm of the likelihood below every vertex and leaf.
+    # Returns the logarithm of the likelihood below each vertex and leaf.
     logs = chunk.empty(np.float64)
     chunk.levels("ascend_logs", leaves, y[chunk.part], leaves.shape[2], logs, itemsize=8)
     return logs
 
 
 def _shares(chunk: _Chunk, logs: Array, out: Shares) -> None:
-    # Writes A of every leaf, or the gradient.
+    # Writes the share A of each leaf, or the gradient, to the arrays of `out` that are not None.
     if out.rows is None and not chunk.is_local(8):
         out = out._replace(rows=chunk.empty(np.float64))
     chunk.levels("descend_shares", logs, out, itemsize=8)
 
 
 def _users(index: Array, n_functions: int) -> tuple[Array, Array]:
-    # Vertices of all trees by the function that they use, and where each function's begin.
+    # Returns the vertices of all trees in the order of their functions, and the start of each function's
+    # vertices.
     xp = array_module(index)
     order = xp.argsort(index.ravel(), kind="stable")
     start = xp.searchsorted(index.ravel()[order], xp.arange(n_functions + 1, dtype=np.int32))
@@ -137,7 +138,7 @@ def _users(index: Array, n_functions: int) -> tuple[Array, Array]:
 def _gathered(
     chunk: _Chunk, users: tuple[Array, Array] | None, grad_f: Array
 ) -> tuple[Array, Callable[[], None]]:
-    # An array for the gradient of every vertex, and what adds it up by functions afterwards.
+    # Returns an array for the gradient of each vertex, and a function that then sums it over vertices.
     target, n_numbers = grad_f[chunk.part], chunk.n_pairs * chunk.n_vertices
     if users is None:
         return target, lambda: None
@@ -150,7 +151,7 @@ def loss_backward(
     f: Array, index: Array | None, leaves: Array, y: Array, forest: bool, loss: Array, grad_f: Array,
     p: Array | None,
 ) -> None:  # fmt: skip
-    """Each sample's -log P, and the gradient of their mean: d A_right - (1 - d) A_left; p as of `forward`."""
+    """Writes -log P of samples, the gradient of their mean, d A_right - (1 - d) A_left, and p if not None."""
     if p is not None:
         forward(f, index, leaves, p)
     n_trees, n_leaves, _ = leaves.shape
@@ -167,7 +168,7 @@ def loss_backward(
 
 
 def backward(grad_p: Array, f: Array, index: Array | None, leaves: Array, grad_f: Array) -> None:
-    """The gradient with respect to f of any loss whose gradient by `forward`'s result is grad_p."""
+    """Writes the gradient with respect to f of a loss whose gradient with respect to p is grad_p."""
     n_trees, n_leaves, n_classes = leaves.shape
     users = None if index is None else _users(index, f.shape[1])
     for chunk in _chunks(f, index, n_trees, n_leaves - 1):
@@ -184,7 +185,7 @@ def backward(grad_p: Array, f: Array, index: Array | None, leaves: Array, grad_f
 def update_leaves(
     f: Array, index: Array | None, y: Array, weight: Array | None, n_iter: int, leaves: Array
 ) -> None:
-    """The last formula of Zhang 2017, n_iter times, in place; samples count `weight` times, once for None."""
+    """Updates leaves n_iter times (Zhang 2017, last formula); samples count `weight` times, once if None."""
     n_trees, n_leaves, n_classes = leaves.shape
     xp = array_module(f)
     times = xp.ones(len(y), np.float64) if weight is None else weight

@@ -63,7 +63,7 @@ def _shares(f, logs):
 
 
 def route(f, index, mu):
-    """Zhang 2017, section 2: mu_l = product over the path of d to the left and 1 - d to the right."""
+    """Writes mu_l, the product over the path of d (left) and 1 - d (right) (Zhang 2017, section 2)."""
     n_samples, n_trees, n_leaves = mu.shape
     for n in range(n_samples):
         for m in range(n_trees):
@@ -72,7 +72,7 @@ def route(f, index, mu):
 
 
 def forward(f, index, leaves, p):
-    """Zhang 2017, section 2: P_T[y|x] = sum_l pi_ly mu_l, and the forest's mean over trees."""
+    """Writes p, the mean over trees of P_T[y|x] = sum_l pi_ly mu_l (Zhang 2017, section 2)."""
     n_trees, n_leaves, n_classes = leaves.shape
     for n in range(f.shape[0]):
         total = np.zeros(n_classes)
@@ -83,8 +83,9 @@ def forward(f, index, leaves, p):
 
 
 def loss_backward(f, index, leaves, y, forest, loss, grad_f, p):
-    """Zhang 2017, section 2: L = -log P, and dL/df_v = d_v A_right - (1 - d_v) A_left, over n_samples; p as
-    of `forward`.
+    """Writes L = -log P and dL/df_v = d_v A_right - (1 - d_v) A_left, over n_samples (Zhang 2017, section 2).
+
+    Writes p as `forward` does, unless it is None.
     """
     if p is not None:
         forward(f, index, leaves, p)
@@ -113,7 +114,7 @@ def loss_backward(f, index, leaves, y, forest, loss, grad_f, p):
 
 
 def backward(grad_p, f, index, leaves, grad_f):
-    """Chain rule through p: dp/df_v = mu_v d_v (1 - d_v) (value of left - value of right) / n_trees."""
+    """Writes grad_f, from dp/df_v = mu_v d_v (1 - d_v) (value of left - value of right) / n_trees."""
     n_trees, n_leaves, _ = leaves.shape
     for n in range(f.shape[0]):
         grad = np.zeros(f.shape[1])
@@ -133,10 +134,10 @@ def backward(grad_p, f, index, leaves, grad_f):
 
 
 def update_leaves(f, index, y, weight, n_iter, leaves):
-    """Zhang 2017, section 2, last formula: pi_ly <- sum over samples of class y of pi_ly mu_l / P, divided by
-    Z_l.
+    """Updates leaves n_iter times (Zhang 2017, section 2, last formula).
 
-    A sample counts `weight` times, or once without weights.
+    pi_ly becomes the sum over samples of class y of pi_ly mu_l / P, divided by Z_l. A sample counts `weight`
+    times, or once without weights.
     """
     n_trees, n_leaves, n_classes = leaves.shape
     for m in range(n_trees):

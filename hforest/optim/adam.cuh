@@ -3,7 +3,7 @@
 
 // Columns of the tail table: 1 / (1 - beta1**s), 1 / sqrt(1 - beta2**s), the centre, the coefficients.
 #define CENTRE 2
-// Number of missed steps that are cheaper taken one by one.
+// Up to this number of missed steps, it is faster to take them one by one.
 #define FEW 4
 
 // A subnormal moment becomes 0, as on the CPU.
@@ -36,6 +36,7 @@ struct Missed {
     size n_powers, n_decays, n_steps, n_columns, closed;
 };
 
+// Returns the row of a table by step for a step; later steps share the last row.
 __device__ static inline size saturated(const Missed& t, size step) { return step < t.n_steps ? step : t.n_steps - 1; }
 
 // Returns the row of `tail` for a step.
@@ -43,7 +44,7 @@ __device__ static inline const double* tail_of(const Missed& t, size step) {
     return t.tail + saturated(t, step) * t.n_columns;
 }
 
-// Returns the column of the last coefficient in that row that changes the result.
+// Returns the column of the last coefficient in that row that can change the result.
 __device__ static inline size top_of(const Missed& t, size step) {
     return sizeof(real) == 4 ? t.visible[saturated(t, step)] : t.n_columns - 1;
 }

@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 _BITS = 160
-_BELOW = -60  # exponent of powers p for which 1 - p is 1 in float64
+_BELOW = -60  # for powers p up to this exponent, 1 - p is 1 in float64
 
 Power = tuple[int, int]
 

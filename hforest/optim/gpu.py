@@ -1,4 +1,4 @@
-"""AdaGrad and Adam on the GPU: launches of the kernels in gpu.cu, one thread an element."""
+"""AdaGrad and Adam on a GPU; the kernels are in gpu.cu, with one thread per element."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -39,7 +39,7 @@ class Missed(NamedTuple):
 
     @staticmethod
     def of(tables: Tables) -> "Missed":
-        """The tables as the struct."""
+        """Returns the struct of tables."""
         powers, decay, tail, visible, closed, _ = tables
         n_steps, n_columns = tail.shape
         sizes = powers.shape[1], decay.shape[1], n_steps, n_columns, closed
@@ -47,7 +47,7 @@ class Missed(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Rows of a parameter that a step visits, and its moments."""
+    """The rows of a parameter, and of its moments, that a step visits."""
 
     param: FloatArray
     m: FloatArray
@@ -59,12 +59,12 @@ class Rows(NamedTuple):
 
 
 def adagrad(param: FloatArray, grad: FloatArray, state: FloatArray, lr: float) -> None:
-    """h = sqrt(h**2 + g**2), then a step of lr g / h."""
+    """Sets h = sqrt(h**2 + g**2), and subtracts lr g / h from param."""
     launch_each(_PACKAGE, "adagrad", param.dtype, param.size, (param, grad, state, lr, param.size))
 
 
 def adagrad_rows(param: FloatArray, rows: IntArray, grad: FloatArray, state: FloatArray, lr: float) -> None:
-    """The same at the given rows."""
+    """Does the same at `rows`."""
     args = (param, rows, grad, state, lr, grad.size, param.shape[1])
     launch_each(_PACKAGE, "adagrad_rows", param.dtype, grad.size, args)
 
@@ -86,7 +86,7 @@ def adam(
     eps: float,
     shrink: float = 1.0,
 ) -> None:
-    """Kingma & Ba 2015, Alg. 1."""
+    """Takes a step (Kingma & Ba 2015, Alg. 1)."""
     rate, scale = rate_and_scale(step, lr, beta1, beta2)
     args = (param, grad, m, v, rate, scale, Adam(lr, beta1, beta2, eps, shrink), param.size)
     launch_each(_PACKAGE, "adam", param.dtype, param.size, args)
@@ -106,7 +106,7 @@ def adam_rows(
     eps: float,
     missed: Tables,
 ) -> None:
-    """Missed steps up to step - 1 with zero gradient, then the step, at the given rows."""
+    """Takes missed steps up to step - 1 with zero gradient, then the step, at `rows`."""
     rate, scale = rate_and_scale(step, lr, beta1, beta2)
     visited = _rows(param, m, v, rows, last)
     settings = Adam(lr, beta1, beta2, eps, missed.shrink)
@@ -128,7 +128,7 @@ def adam_catch_up(
     eps: float,
     missed: Tables,
 ) -> None:
-    """Missed steps up to `step` with zero gradient, at the given rows."""
+    """Takes missed steps up to `step` with zero gradient, at `rows`."""
     visited = _rows(param, m, v, rows, last)
     args = (visited, step, Adam(lr, beta1, beta2, eps, missed.shrink), Missed.of(missed))
     launch_each(_PACKAGE, "adam_catch_up", param.dtype, visited.n, args)

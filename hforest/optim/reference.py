@@ -1,8 +1,8 @@
 """Reference implementation: AdaGrad and Adam by their equations, in float64; stored numbers are rounded once.
 
 Functions, parameters and arrays are those of `cpu` and `gpu`. Parameters are flat, or (n_rows, n_values) in
-the row functions. Missed steps are taken one by one with a gradient of zero; of the other backends' tables
-(`missed`) only the factor of weight decay is used.
+the row functions. Missed steps are taken one by one with a gradient of zero. Of the tables (`missed`), which
+other backends read, only the factor of weight decay is used.
 """
 
 import numpy as np
@@ -24,7 +24,7 @@ def adagrad(param, grad, state, lr):
 
 
 def adagrad_rows(param, rows, grad, state, lr):
-    """Writes the same at the given rows."""
+    """Writes the same at `rows`."""
     for i, row in enumerate(rows):
         _adagrad(param, row, grad[i], state, lr)
 
@@ -50,7 +50,7 @@ def _store(param, m, v, at, new):
 
 
 def adam(param, grad, m, v, step, lr, beta1, beta2, eps, shrink=1.0):
-    """Kingma & Ba 2015, Alg. 1."""
+    """Takes a step (Kingma & Ba 2015, Alg. 1)."""
     at = slice(None)
     p, old_m, old_v = _load(param, m, v, at)
     settings = lr, beta1, beta2, eps, shrink
@@ -72,7 +72,7 @@ def _catch_up(param, m, v, last, row, step, lr, beta1, beta2, eps, shrink):
 
 
 def adam_rows(param, rows, grad, m, v, last, step, lr, beta1, beta2, eps, missed):
-    """Takes missed steps up to step - 1 with zero gradient, then the step, at the given rows."""
+    """Takes missed steps up to step - 1 with zero gradient, then the step, at `rows`."""
     for i, row in enumerate(rows):
         _catch_up(param, m, v, last, row, step - 1, lr, beta1, beta2, eps, missed.shrink)
         g = grad[i].astype(np.float64)
@@ -82,7 +82,7 @@ def adam_rows(param, rows, grad, m, v, last, step, lr, beta1, beta2, eps, missed
 
 
 def adam_catch_up(param, rows, m, v, last, step, lr, beta1, beta2, eps, missed):
-    """Takes missed steps up to `step` with zero gradient, at the given rows."""
+    """Takes missed steps up to `step` with zero gradient, at `rows`."""
     for row in rows:
         _catch_up(param, m, v, last, row, step, lr, beta1, beta2, eps, missed.shrink)
         last[row] = step

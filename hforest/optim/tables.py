@@ -70,14 +70,20 @@ _COSINES = (
 class Tables(NamedTuple):
     """Tables that the backends read besides the arrays of the caller.
 
-    powers : (3, 63) float64, beta1, beta2 and shrink to the powers 1, 2, 4, 8, ...
-    decay : (4, 1024) float64, beta1, beta2, sqrt(beta2) and shrink to the powers 0, 1, 2, ..., bit-identical
-    to products of `powers`. tail : (n_steps, 3 + DEGREE + 1) float64. Row s: 1 / (1 - beta1**s), 1 / sqrt(1 -
-    beta2**s), A_s, and
-        the coefficients of S_s in ascending powers of 2z - 1. The last row holds for every later step.
-    visible : (n_steps,) int64, for each row the column of the last coefficient that matters in float32.
-    closed : step from which all polynomials are exact up to rounding. shrink : 1 - lr weight_decay, by which
-    a step multiplies a parameter.
+    powers : (3, 63) float64
+        beta1, beta2 and shrink to the powers 1, 2, 4, 8, ...
+    decay : (4, 1024) float64
+        beta1, beta2, sqrt(beta2) and shrink to the powers 0, 1, 2, ...: bit-identical to products of
+        `powers`.
+    tail : (n_steps, 3 + DEGREE + 1) float64
+        Row s: 1 / (1 - beta1**s), 1 / sqrt(1 - beta2**s), A_s, and the coefficients of S_s in ascending
+        powers of 2z - 1. The last row holds for every later step.
+    visible : (n_steps,) int64
+        For each row the column of the last coefficient that changes a float32 result.
+    closed : int
+        Step from which all polynomials are exact up to rounding.
+    shrink : float
+        1 - lr weight_decay, by which a step multiplies a parameter.
     """
 
     powers: np.ndarray

@@ -9,7 +9,7 @@ PACKAGE = Path(__file__).parent
 
 
 def project(x: FloatArray, indptr: IntArray, indices: IntArray, data: FloatArray, values: FloatArray) -> None:
-    """values[p, s] = sum over the entries j of projection p, in their order, of data[j] x[s, indices[j]]."""
+    """Writes values[p, s] = sum over entries j of projection p, in order, of data[j] x[s, indices[j]]."""
     launch_each(
         PACKAGE, "project", x.dtype, values.size,
         (x, indptr, indices, data, x.shape[1], values.shape[1], values.shape[0], values),
@@ -24,7 +24,7 @@ def project_some(
     data: FloatArray,
     values: FloatArray,
 ) -> None:
-    """The same for some rows of x."""
+    """Writes the same for some rows of x."""
     launch_each(
         PACKAGE, "project_some", x.dtype, values.size,
         (x, samples, indptr, indices, data, x.shape[1], values.shape[1], values.shape[0], values),

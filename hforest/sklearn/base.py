@@ -69,10 +69,10 @@ class Estimator(BaseEstimator):
     """Base of all estimators."""
 
     columns_: tabular.Columns
-    """What `fit` learned of the columns of X; with categorical_features="from_dtype"."""
+    """Kinds and categories of the columns of X, with categorical_features="from_dtype"."""
 
     _function: ClassVar[Callable[..., Any]]
-    """The public function of hforest that learns."""
+    """The public function of hforest that fits."""
     _names: ClassVar[Mapping[str, str]] = {
         "n_estimators": "n_trees",
         "random_state": "rng",
@@ -82,10 +82,10 @@ class Estimator(BaseEstimator):
     """Parameters that hforest has under another name."""
 
     _finite: ClassVar[bool | str] = True
-    """What samples hold: True for numbers alone, "allow-nan" for missing values too."""
+    """Values of samples: True for numbers alone, "allow-nan" for missing values, too."""
 
     _sparse: ClassVar[list[str] | bool] = False
-    """Formats of sparse matrices that are taken as they are."""
+    """Formats of sparse matrices that need no conversion."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

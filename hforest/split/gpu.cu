@@ -4,7 +4,8 @@
 
 #include "core/keys.cuh"
 
-// counts (n_rows, n_classes), IN; out (n_rows,), OUT.
+// out (n_rows,), OUT: the impurity of each row of counts (n_rows, n_classes), IN. For squared error a row has the
+// weight, the weighted sum of targets, and that of their squares. One thread per row.
 extern "C" __global__ void impurity(
     const real *__restrict__ counts, size n_rows, size n_classes, size criterion, real *__restrict__ out
 ) {

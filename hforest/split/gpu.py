@@ -12,18 +12,19 @@ from ..core.launch import launch_each
 PACKAGE = Path(__file__).parent
 
 LANES = 64
-"""Runs into which a candidate's samples are divided; sums depend on this number and on shapes alone."""
+"""Number of runs into which a candidate's samples are divided. The order of sums depends on it and on shapes
+alone."""
 
 SQUARED = 2
 
 
 def impurity(counts: Array, criterion: int, out: Array) -> None:
-    """Writes H of every row; 0 if a row is empty."""
+    """Writes the impurity of each row, 0 if a row is empty."""
     launch_each(PACKAGE, "impurity", counts.dtype, len(counts), (counts, *counts.shape, criterion, out))
 
 
 class Samples(NamedTuple):
-    """Samples, what they learn, and their values of each candidate: a struct of gpu.cu."""
+    """Samples with labels or targets, and their values for each candidate: a struct of gpu.cu."""
 
     values: Array
     order: Array
@@ -89,12 +90,12 @@ def class_splits(
     threshold: Array,
     gain: Array,
 ) -> None:
-    """Writes the best threshold and gain of every candidate, for classes."""
+    """Writes the best threshold and gain of each candidate, for classes."""
     _splits(values, y, None, weights, n_classes, criterion, min_leaf, max_bins, threshold, gain)
 
 
 def target_splits(
     values: Array, y: Array, weights: Array, min_leaf: int, max_bins: int, threshold: Array, gain: Array
 ) -> None:
-    """The same for squared error; y (n, n_outputs) holds targets minus their mean."""
+    """Writes the same for squared error; y (n, n_outputs) holds targets minus their mean."""
     _splits(values, None, y, weights, y.shape[1], SQUARED, min_leaf, max_bins, threshold, gain)

@@ -14,7 +14,7 @@ GINI, SQUARED = 0, 2
 
 
 def impurity(counts, criterion, out):
-    """Writes H of every row; 0 if a row is empty."""
+    """Writes the impurity of each row, 0 if a row is empty."""
     for i, row in enumerate(counts):
         if criterion == SQUARED:
             # From weight, sum and sum of squares: the mean square minus the squared mean.

@@ -39,30 +39,30 @@ from .problem import (
 from .statistics import Statistic
 
 Sampler = Callable[[FloatArray, FloatArray, np.random.Generator], ArrayLike]
-"""sampler(x, z, rng) -> (n_samples, n_columns) array: columns drawn from the distribution of x given z."""
+"""A function sampler(x, z, rng), which draws (n_samples, n_columns) from the distribution of x given z."""
 
 _DRAWN = 1 << 22
-"""Numbers of one matrix product."""
+"""Count of the numbers of one matrix product."""
 _ROUNDING = 1e-12
-"""Residuals of values from 0 to 1 up to which they are rounding errors."""
+"""Largest residual, of values from 0 to 1, that counts as a rounding error."""
 _DEPENDENT = 0.05
-"""p-value of the dependence of x and z up to which x is not permuted."""
+"""Largest p-value of the dependence of x and z with which x is not permuted."""
 _COMPARED = 2000
-"""Rows at most that this test of dependence compares."""
+"""Maximum number of rows that this test of dependence compares."""
 
 
 class ConditionalTest(NamedTuple):
     """Result of `conditional_test`: the p-value of the generalised covariance measure."""
 
     p_value: float
-    """Above 0 and at most 1."""
+    """The p-value, above 0 and at most 1."""
     statistic: float
     """The largest absolute value in `covariances`."""
     covariances: FloatArray
     """(n_columns, n_outputs) float64: covariances of residuals of each column of x and each class or target,
     divided by their standard errors; 0 where residuals do not vary."""
     n_rows: int
-    """Rows that are out-of-bag in some tree of every forest."""
+    """Number of rows that are out-of-bag in some tree of every forest."""
 
 
 _smooth = partial(classic.grow, min_samples_leaf=5)

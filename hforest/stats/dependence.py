@@ -9,18 +9,18 @@ from ..core.aliases import ArrayLike, FloatArray
 from .problem import float_numbers
 
 LEAST_ROWS = 4
-"""Rows without which unbiased distance correlations are not defined."""
+"""Minimum number of rows of an unbiased distance correlation."""
 _LEAST = 1e-12
-"""Norm, per row, up to which centred distances are rounding errors."""
+"""Largest norm per row of centred distances that counts as a rounding error."""
 
 
 class DistanceCorrelation(NamedTuple):
     """Unbiased distance correlation, and its p-value."""
 
     statistic: float
-    """-1 to 1; 0 on average where nothing depends."""
+    """The correlation, -1 to 1; its mean under independence is 0."""
     p_value: float
-    """Of the chi-square approximation."""
+    """The p-value by the chi-square approximation."""
 
 
 def centered(distances: FloatArray) -> FloatArray:

@@ -16,7 +16,7 @@ _NEAR = 1e-9  # 0.8 * 5 is 4, whatever it is rounded to
 
 
 class HonestCounts(NamedTuple):
-    """How often each row was drawn for the splits and for the leaf values of each tree.
+    """Counts of the draws of each row for the splits and for the leaf values of each tree.
 
     Rows that a tree uses for neither are out-of-bag: `posterior` predicts them.
     """

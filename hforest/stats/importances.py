@@ -33,7 +33,7 @@ class OobImportance(NamedTuple):
     """Importances of features from out-of-bag rows, averaged over trees."""
 
     mean: FloatArray
-    """(n_features,) float64: not scaled to sum to 1; below 0 where splits happen to hurt."""
+    """(n_features,) float64: importances, whose sum is not 1; below 0 if splits by chance raise the error."""
     error: FloatArray
     """(n_features,) float64: standard errors of the means over trees; NaN where one tree has out-of-bag
     rows."""
@@ -231,12 +231,12 @@ class ImportanceTest(NamedTuple):
     """Result of `importance_test`: p-values and importances of features, or sets, and of permuted copies."""
 
     p_value: FloatArray
-    """(n_sets,) float64: of each feature or set by itself, above 0 and at most 1."""
+    """(n_sets,) float64: p-values of single features or sets, above 0 and at most 1."""
     adjusted: FloatArray
-    """(n_sets,) float64: p-values after Holm, of all of them together."""
+    """(n_sets,) float64: p-values of all sets together, adjusted by Holm's method."""
     importance: FloatArray
-    """(n_sets,) float64: that of `oob_importance` in a forest that has copies, too, of a set the sum; by
-    "error" the mean rise of the error."""
+    """(n_sets,) float64: `oob_importance` in a forest that also reads copies, summed over the features of a
+    set; by "error" the mean increase of the error."""
     null: FloatArray
     """(n_sets, n_copies) float64: the importances of the copies."""
 

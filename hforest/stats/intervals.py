@@ -13,7 +13,7 @@ from .posteriors import checked_counts
 from .problem import leaf_values, leaves
 
 _ENTRIES = 1 << 22
-"""Predictions of trees, and in-bag counts, that are multiplied at a time."""
+"""Count of the predictions of trees, and in-bag counts, that are multiplied at a time."""
 _MOST_COUNTED = 1 << 22
 
 
@@ -23,14 +23,14 @@ class ConfidenceIntervals(NamedTuple):
     mean: FloatArray
     """(n_samples, n_outputs) float64: means over the trees."""
     standard_error: FloatArray
-    """(n_samples, n_outputs) float64: of `mean`, over training rows and draws."""
+    """(n_samples, n_outputs) float64: standard errors of `mean`, over training rows and draws."""
     low: FloatArray
     """(n_samples, n_outputs) float64."""
     high: FloatArray
     """(n_samples, n_outputs) float64."""
     noise: FloatArray
-    """(n_samples, n_outputs) float64: the Monte Carlo bias, as a share of the variance that it is subtracted
-    from. Where it is 1 or more trees are too few: only the variance of a mean over trees is left."""
+    """(n_samples, n_outputs) float64: the Monte Carlo bias, as a share of the variance from which it is
+    subtracted. If it is 1 or more, trees are too few: only the variance of a mean over trees remains."""
 
 
 def confidence_intervals(
@@ -123,7 +123,7 @@ def confidence_intervals(
 
 
 def _draws(counts: HonestCounts) -> tuple[IntArray, float]:
-    """Returns (n_trees, n) how often each tree uses each row, and the factor f of the jackknife."""
+    """Returns (n_trees, n) counts of each row in each tree, and the factor f of the jackknife."""
     in_bag = np.maximum(counts.structure, counts.leaf)  # of honest trees one of both is 0
     n_trees, n = in_bag.shape
     sizes = in_bag.sum(axis=1, dtype=np.int64)

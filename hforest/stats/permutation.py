@@ -210,7 +210,7 @@ def split_rows(y: Any, n: int, share: float, seed: int) -> tuple[IntArray, IntAr
 
 
 OfOrders = Callable[[IntArray], list[float]]
-"""statistics(orders): those of labels in the order of each row of orders."""
+"""A function statistics(orders), which returns those of labels in the order of each row of orders."""
 
 
 def _of_posteriors(

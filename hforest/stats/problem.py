@@ -26,13 +26,13 @@ class PermutationTest(NamedTuple):
     """
 
     p_value: float
-    """Above 0 and at most 1."""
+    """The p-value, above 0 and at most 1."""
     statistic: float
-    """Of the observed data; larger values are evidence."""
+    """Statistic of the observed data; larger values are evidence against the null hypothesis."""
     null: FloatArray
     """(n_drawn,) float64: the statistics of the drawn data, in their order."""
     n_rows: int
-    """Rows with a vote, from which the observed statistic is computed."""
+    """Number of rows with a vote, from which the observed statistic is computed."""
 
 
 def learned(goal: supervised.Target) -> Any:
@@ -60,14 +60,14 @@ class Problem(NamedTuple):
     """Checked rows, and their labels or targets."""
 
     samples: Samples
-    """Encoded once for all forests."""
+    """The samples, encoded once for all forests."""
     rows: Any
-    """What `hforest.tree.apply` takes for them."""
+    """The samples as `hforest.tree.apply` takes them."""
     goal: supervised.Target
 
 
 def problem(x: ArrayLike | Samples, y: ArrayLike, task: Task, *, name: str = "x") -> Problem:
-    """Returns the checked arguments x (under a given name) and y of a test."""
+    """Returns the checked arguments x (with its name in messages) and y of a test."""
     check.on_cpu(**{name: x, "y": y})
     check.require(
         not isinstance(x, Windows | Bins), name, "an array, a sparse matrix or Samples", type(x).__name__,
@@ -174,7 +174,7 @@ def leaf_values(forest: Forest, leaf: IntArray) -> FloatArray:
 
 
 def members(forest: Forest, leaf: IntArray, counts: IntArray | None = None) -> SparseArray:
-    """Returns (n_samples, n_nodes): how often each leaf of all trees holds each row, by default once.
+    """Returns (n_samples, n_nodes): counts of each row in each leaf of all trees, by default 1.
 
     Products with it add up in the order of the trees, those with its transpose in that of the rows.
     """

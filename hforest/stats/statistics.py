@@ -46,7 +46,7 @@ def _voted(p: FloatArray, missing: Missing) -> np.ndarray:
 
 
 def _shares(p: ArrayLike, y: ArrayLike, missing: Missing) -> tuple[FloatArray, IntArray]:
-    """Posteriors and labels of the rows that have votes."""
+    """Returns the posteriors and labels of the rows that have votes."""
     numbers = _rows("p", p, "n_classes")
     labels, _ = supervised.labels("y", y, len(numbers), numbers.shape[1])
     voted = _voted(numbers, missing)
@@ -462,7 +462,7 @@ def _number(value: Any) -> float:
 
 
 def of_rows(statistic: Statistic, p: FloatArray, y: Any) -> tuple[float, int]:
-    """Returns the statistic of the rows that have votes, and how many these are."""
+    """Returns the statistic of the rows that have votes, and their number."""
     voted = ~np.isnan(p).any(axis=1)
     n_rows = int(voted.sum())
     labels = y[voted]

@@ -32,7 +32,7 @@ class TwoForestTest(NamedTuple):
     share: float
     """Share of the exchanges, the observed one among them, whose difference is as large. Not a p-value."""
     statistic: float
-    """By how much the mean squared error rises with the columns permuted."""
+    """Increase of the mean squared error by the permutation of the columns."""
     null: FloatArray
     """(n_permutations,) float64: differences after exchanges of trees."""
 
@@ -146,9 +146,7 @@ def two_forest_test(
     whole = predicted.sum(axis=1, keepdims=True)
 
     def differences(first: FloatArray) -> FloatArray:
-        """Returns how much larger the error of the other trees is; columns are 1 for trees of the first
-        forest.
-        """
+        """Returns the error of the other trees minus that of the first; a column is 1 for the first trees."""
         of_first = predicted @ first
         errors = [(((a / n_trees) - actual[:, None]) ** 2).mean(axis=0) for a in (of_first, whole - of_first)]
         result: FloatArray = errors[1] - errors[0]

@@ -29,12 +29,12 @@ from .tables import (
 MAX_LEVELS = 2**16
 """Forests take categories 0 to 65535."""
 MAX_LENGTH = 1000
-"""Characters of a level; longer texts are no categories."""
+"""Maximum number of characters of a level; longer texts are not categories."""
 KINDS = (*NUMBERS, *TIMES, *LEVELS, MISSING)
 
 _DAY, _EPOCH = np.timedelta64(1, "D"), np.datetime64(0, "us")
 MAX_DAYS = 2.0**26
-"""Of dates that datetime64[us] holds."""
+"""Maximum distance of dates from 1970 in days; datetime64[us] can hold such dates."""
 _HOUR, _MINUTE = 3_600_000_000, 60_000_000
 
 
@@ -55,9 +55,9 @@ PARTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "hour": lambda t: _whole(t, "us") // _HOUR % 24,
     "minute": lambda t: _whole(t, "us") // _MINUTE % 60,
 }
-"""Of dates: days since 1970, fractions included, and parts of the date; weekdays count from Monday, 0."""
+"""Features of dates: days since 1970 with fractions, and parts of the date; weekday 0 is Monday."""
 FEATURES = ("value", "level", "rank", *PARTS)
-"""What a feature has of its column."""
+"""Parts of a column that a feature can hold."""
 
 
 class Columns(NamedTuple):
@@ -75,18 +75,18 @@ class Columns(NamedTuple):
     missing: FloatArray
     """(n_columns,) float64: share of the rows without a value."""
     low: FloatArray
-    """(n_columns,) float64: least number, times and durations in days, dates in days since 1970; NaN of
+    """(n_columns,) float64: least number; times and durations are in days, dates in days since 1970; NaN for
     categories."""
     high: FloatArray
-    """(n_columns,) float64: greatest number, likewise."""
+    """(n_columns,) float64: greatest number, in the same units."""
     level_start: IntArray
     """(n_columns + 1,) int64: where the levels of each column begin."""
     levels: np.ndarray
     """(n_levels,) str: categories of a column in the order of their numbers."""
     source: IntArray
-    """(n_features,) int64: the column that each feature is of, ascending."""
+    """(n_features,) int64: the column of each feature, ascending."""
     parts: np.ndarray
-    """(n_features,) str: what a feature has of its column: "value", "level" (the number of a category),
+    """(n_features,) str: the part of its column in a feature: "value", "level" (the number of a category),
     "rank" (of an ordered one), "days", "year", "month", "day", "weekday", "hour" or "minute"."""
 
     @property
@@ -544,7 +544,7 @@ _KIND = {
     **WORDS, "time": "times", "datetime": "dates, times", "instant": "dates, times UTC", "missing": "nothing",
 }  # fmt: skip
 _WIDTH = 44
-"""Characters of the values of a column."""
+"""Maximum number of characters for the values of a column."""
 
 
 def _short(text: str, most: int) -> str:

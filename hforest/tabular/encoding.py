@@ -12,14 +12,14 @@ from .recipe import Rows
 from .scaling import Scaling, check_numpy, transformed
 
 ROUNDS = 2
-"""Regressions of a column on the others. The first one reads medians for missing values, a later one what the
-one before it predicts."""
+"""Number of regressions of a column on the others. The first one reads medians for missing values, a later
+one the predictions of the one before it."""
 N_PREDICTORS = 32
-"""Columns that the values of a column are predicted from, at most: those of the largest correlations."""
+"""Maximum number of columns from which a column is predicted: those with the largest correlations."""
 RIDGE = 0.01
 """Strength of the ridge for each row; columns are in a common unit."""
 MAX_ROWS = 4000
-"""Rows that a regression is fitted to, at most."""
+"""Maximum number of rows to which a regression is fitted."""
 FLOAT32 = np.dtype(np.float32)
 
 
@@ -29,19 +29,19 @@ class Encoding(NamedTuple):
     fill: FloatArray
     """(n_features,) float32: medians of the training rows."""
     low: FloatArray
-    """(n_features,) float32: least values, which no prediction falls below."""
+    """(n_features,) float32: least values; smaller predictions are raised to them."""
     high: FloatArray
-    """(n_features,) float32: greatest values, likewise."""
+    """(n_features,) float32: greatest values; larger predictions are lowered to them."""
     imputed: IntArray
-    """(n_imputed,) int64: columns with missing values in the training rows, ascending; in others `fill` takes
-    their place."""
+    """(n_imputed,) int64: columns with missing values in the training rows, ascending; in others `fill`
+    replaces missing values."""
     predictors: IntArray
-    """(n_imputed, n_predictors) int32: columns that the values of each of them are predicted from."""
+    """(n_imputed, n_predictors) int32: columns from which each of them is predicted."""
     slopes: FloatArray
-    """(n_rounds, n_imputed, 2 * n_predictors + 1) float32: coefficients of the predictors, of indicators of
-    their missing values, and an intercept; of each round of regressions."""
+    """(n_rounds, n_imputed, 2 * n_predictors + 1) float32: for each round of regressions, coefficients of the
+    predictors, of indicators of their missing values, and an intercept."""
     levels: Levels | None = None
-    """The categories of columns, which are 0 in the regressions; None where no column has them."""
+    """The categories of columns, which are 0 in the regressions; None if no column has categories."""
 
 
 def _known(z: FloatArray, missing: Any, of: Any, empty: float) -> FloatArray:

@@ -25,12 +25,12 @@ LEARNING_RATE = 0.012
 DEPTH = {"classification": 6, "regression": 4}
 PASSES, MIN_STEPS, MAX_STEPS = 15, 400, 1500
 SIDE_BY_SIDE = 20000
-"""Rows of which members are fitted at the same time, at most: forests of more keep all threads busy, and can
-be interrupted while they grow."""
+"""Maximum number of rows for which members are fitted at the same time. Forests of more rows keep all threads
+busy, and can be interrupted while they grow."""
 SECONDS = 0.05
-"""Between two reports of the progress of members that are fitted at the same time."""
+"""Seconds between two reports of the progress of members that are fitted at the same time."""
 MIN_HELD_OUT = 8
-"""Held-out rows, at least; of fewer nothing is judged."""
+"""Minimum number of held-out rows; fewer rows are not used."""
 
 
 def default_steps(n_samples: int, batch_size: int) -> int:

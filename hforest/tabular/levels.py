@@ -10,13 +10,13 @@ from .recipe import Rows
 from .scaling import check_numpy
 
 FOLDS = 5
-"""Parts of the training rows: statistics at the rows of one are of those in the others."""
+"""Number of parts of the training rows; statistics at the rows of one part come from the other parts."""
 SMOOTHING = 10.0
-"""Rows with the mean of all that each category is given besides its own."""
+"""Number of rows with the overall mean that are added to the rows of each category."""
 N_STATISTICS = 3
-"""Principal directions of the means of several classes or targets, at most."""
+"""Maximum number of principal directions of the means of several classes or targets."""
 MAX_INDICATED = 16
-"""Categories of a column that has an indicator for each, at most."""
+"""Maximum number of categories of a column that has an indicator for each."""
 UNKNOWN = -1
 
 
@@ -26,13 +26,13 @@ class Levels(NamedTuple):
     categorical: Any
     """(n_features,) bool: columns of categories."""
     widths: IntArray
-    """(n_features,) int64: encoded columns of each column; 1 where it holds numbers."""
+    """(n_features,) int64: number of encoded columns of each column; 1 if it holds numbers."""
     start: IntArray
     """(n_features + 1,) int64: where the categories of each column begin."""
     levels: IntArray
-    """(n_levels,) int32: categories, ascending within a column; the first one, -1, is any other and NaN."""
+    """(n_levels,) int32: categories, ascending within a column; the first, -1, stands for others and NaN."""
     codes: FloatArray
-    """(n_codes,) float32: the numbers that stand for each category in turn, one for each encoded column."""
+    """(n_codes,) float32: codes of each category in turn, one number per encoded column."""
 
 
 def _places(levels: IntArray, column: FloatArray) -> IntArray:

@@ -14,7 +14,7 @@ from .recipe import SMOOTHING
 from .scaling import Scaling, check_numpy, check_scaling
 
 CHUNK = 4096
-"""Rows that `predict` evaluates at a time."""
+"""Number of rows that `predict` evaluates at a time."""
 FLOAT32 = np.dtype(np.float32)
 FLOAT64 = np.dtype(np.float64)
 
@@ -39,32 +39,40 @@ class Member(NamedTuple):
     intercept: FloatArray
     """(n_outputs,) float32."""
     grown_kernel: FloatArray
-    """(n_encoded, n_projections) float32: the inner products as they were when the forest grew."""
+    """(n_encoded, n_projections) float32: the inner products that the forest read when it was grown."""
     forest: Forest
-    """Of float32, on ``[x, x @ grown_kernel]``, where columns have NaN for missing values."""
+    """Forest of float32 on ``[x, x @ grown_kernel]``; columns have NaN for missing values."""
     offset: FloatArray
-    """() float64: multiple of the forest's predictions that the trees' outputs are added to."""
+    """() float64: multiple of the forest's predictions to which the outputs of the trees are added."""
     share: FloatArray
     """() float64: share of the hinge trees in the prediction, 0 to 1; the rest is the forest's."""
 
 
 class Model(NamedTuple):
-    """A fitted table: what `fit` returns and `predict` applies."""
+    """The model of a table that `fit` returns and `predict` applies."""
 
     task: Task
     """ "classification" or "regression"."""
     scaling: Scaling
-    """The units of the columns."""
+    """Scaling of the columns."""
     members: tuple[Member, ...]
-    """Their predictions are averaged."""
+    """Members, whose predictions are averaged."""
     target_center: FloatArray
     """(n_outputs,) float64: means of the targets; 0 for classes."""
     target_scale: FloatArray
     """(n_outputs,) float64: deviations of the targets; 1 for classes."""
     encoding: Encoding | None = None
-    """What takes the place of missing values and categories; None where the training rows had neither."""
+    """Encoding of missing values and categories; None if the training rows had neither."""
     columns: Columns | None = None
-    """The columns of the data frame that the model was fitted on; None of an array."""
+    """Columns of the table to which the model was fitted; None for an array."""
+
+    def __repr__(self) -> str:
+        try:
+            columns = len(self.scaling.low if self.columns is None else self.columns.names)
+            sizes = f"n_members={len(self.members)}, n_columns={columns}, n_outputs={len(self.target_center)}"
+            return f"Model(task={self.task!r}, {sizes})"
+        except Exception:  # from fields that are not what fit returned
+            return f"Model{tuple(self)!r}"
 
 
 def inputs(x: FloatArray, kernel: FloatArray) -> FloatArray:

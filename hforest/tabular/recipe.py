@@ -6,40 +6,40 @@ import numpy as np
 
 from ..core.aliases import FloatArray, IntArray, Task
 
-# Chosen by errors on held-out rows; docs/tabular.md says on which tables, and bench/tabular_ablation.py shows
-# what the parts are worth.
+# These constants were chosen by errors on held-out rows. docs/tabular.md names the tables, and
+# bench/tabular_ablation.py measures the effect of each part.
 NONZERO = 2
-"""Columns that an inner product has at the start."""
+"""Number of columns of an inner product at the start."""
 PLAIN = 0.5
-"""Share of the trees that are grown on the plain columns alone."""
+"""Share of the trees that are grown on columns alone, without inner products."""
 MAX_FEATURES = 40
-"""Features sampled at a node of a regression tree, at most."""
+"""Maximum number of features sampled at a node of a regression tree."""
 RIDGE, TOLERANCE = 1.0, 0.05
 """`l2` and `tolerance` of `hinge.from_forest`."""
 OFFSETS = {"classification": (1.0,), "regression": (0.0, 1.0)}
-"""Multiples of the forest's predictions that the trees add to; of several that of the least held-out loss."""
+"""Multiples of the forest's predictions to which outputs are added; the smallest held-out loss decides."""
 SMOOTHING = 0.01
 """Added to shares of classes before logarithms are taken."""
 FACTORS = (0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0)
-"""Scores of classes that fit shares are multiplied by one of these: that of the least held-out loss."""
+"""Factors of scores of classes that were fitted to shares; the smallest held-out loss decides."""
 DEFAULT_FACTOR = 4.0
-"""That without held-out rows."""
+"""The factor without held-out rows."""
 KERNEL_RATE = 1.0
-"""Learning rate of the inner products against that of the trees."""
+"""Learning rate of the inner products, divided by that of the trees."""
 WARM_UP = 25
-"""Steps over which the learning rate rises to its value."""
+"""Number of steps over which the learning rate rises to its value."""
 SAMPLE_EVERY = 10
-"""Steps between two states that enter the average."""
+"""Number of steps between two states that enter the average."""
 LATENESS = 8.0
 """The average over t states gives a late one the weight (LATENESS + 1) / (t + LATENESS)."""
 JUDGE_EVERY = 50
-"""Steps between two judgements on held-out rows."""
+"""Number of steps between two evaluations on held-out rows."""
 PATIENCE = 2
-"""Judgements without a better one after which training ends."""
+"""Number of successive evaluations without an improvement after which training ends."""
 TEMPERATURES = (0.4, 0.6, 0.8, 1.0)
-"""Factors of the scores of trained trees that held-out rows choose from."""
+"""Factors of the scores of trained trees; the held-out loss selects one."""
 SHARES = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-"""Shares of the hinge trees in the prediction, of which held-out rows choose one."""
+"""Shares of the hinge trees in the prediction; the held-out loss selects one."""
 
 
 class Settings(NamedTuple):
@@ -61,7 +61,7 @@ class Rows(NamedTuple):
     """Rows of a table with scaled columns."""
 
     x: FloatArray
-    """(n_samples, n_encoded) float32, finite: what hinge trees and inner products read."""
+    """(n_samples, n_encoded) float32, finite: input of hinge trees and inner products."""
     y: FloatArray | IntArray
     """(n_samples,) int32 labels, or (n_samples, n_outputs) float32 targets in deviations."""
     weight: FloatArray | None

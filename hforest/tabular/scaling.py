@@ -10,22 +10,22 @@ from ..core.aliases import FloatArray, IntArray
 
 KINDS = ("auto", "deviations", "normal")
 KURTOSIS = 12.0
-"""Fourth moment in deviations from which "auto" takes normal scores; a normal distribution has 3."""
+"""Standardised fourth moment from which "auto" uses normal scores; a normal distribution has 3."""
 N_KNOTS = 256
-"""Values of a column at which its normal scores are kept, at most; between them they are interpolated."""
+"""Maximum number of values of a column with stored normal scores, between which scores are interpolated."""
 
 
 class Scaling(NamedTuple):
     """Scaling of the columns of a table."""
 
     low: FloatArray
-    """(n_features,) float64: least values of the training rows; lower ones are taken as these."""
+    """(n_features,) float64: least values of the training rows; smaller values are raised to them."""
     high: FloatArray
-    """(n_features,) float64: greatest values, likewise."""
+    """(n_features,) float64: greatest values; larger values are lowered to them."""
     center: FloatArray
     """(n_features,) float64: half of the means."""
     scale: FloatArray
-    """(n_features,) float64: half of the deviations; 1 where a column is constant."""
+    """(n_features,) float64: half of the deviations; 1 for a constant column."""
     start: IntArray
     """(n_features + 1,) int64: where the knots of each column begin; none for a column in deviations."""
     knots: FloatArray

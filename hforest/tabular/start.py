@@ -18,10 +18,10 @@ class Start(NamedTuple):
 
     member: Member
     offset: FloatArray
-    """(n_samples, n_outputs) float32: what the trees' outputs are added to at the rows to learn from, by the
-    forest's out-of-bag predictions."""
+    """(n_samples, n_outputs) float32: offset of the trees' outputs at the training rows, from the forest's
+    out-of-bag predictions."""
     grown: FloatArray | None
-    """(n_held_out, n_outputs) float64: the forest's predictions of held-out rows; None without any."""
+    """(n_held_out, n_outputs) float64: the forest's predictions of held-out rows; None without such rows."""
 
 
 def _random_kernel(x: FloatArray, n_projections: int, rng: np.random.Generator) -> FloatArray:

@@ -17,14 +17,14 @@ from .model import FLOAT32, Member, Model, check_model, check_width, forest_outp
 from .training import Batch, Moments, copied, steps, zeros
 
 BATCH_SIZE, LEARNING_RATE = 64, 0.006
-"""Of rows that are taken once, smaller than in `fit`: more steps learn more of them."""
+"""Batch size for rows that are used once: smaller than in `fit`, so that they give more steps."""
 
 
 class TrainingState(NamedTuple):
     """State that `partial_fit` needs in its next call, besides the model."""
 
     moments: tuple[Moments, ...]
-    """One of each member."""
+    """Moments of each member."""
     n_steps: IntArray
     """() int64: steps of Adam so far."""
 

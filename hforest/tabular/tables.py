@@ -109,7 +109,7 @@ def is_table(x: object) -> bool:
         return x.dtype.names is not None
     if isinstance(x, Mapping):
         return True
-    # Asked of the type: some frames find their columns only with work.
+    # This asks the type, because some frames compute their columns.
     return any(hasattr(type(x), name) for name in ("columns", "column_names"))
 
 
@@ -119,6 +119,12 @@ Reader = Callable[[], Values]
 def opened(name: str, table: object) -> tuple[list[str], list[Reader], int]:
     """Returns the names of the columns, a function that reads each, and the number of rows."""
     check.on_cpu(**{name: table})
+    check.require(
+        not isinstance(table, list | tuple) or not any(isinstance(row, Mapping) for row in table[:1]), name,
+        "a table", f"a {type(table).__name__} of mappings",
+        f"pass a mapping from names to lists, {{key: [row[key] for row in {name}] for key in {name}[0]}}",
+        TypeError,
+    )  # fmt: skip
     if not is_table(table):
         a = as_given(name, table)
         rows_of(name, a, ("n_rows", "n_columns"))
@@ -149,6 +155,12 @@ def _distinct(name: str, names: list[str]) -> list[str]:
 
 def _opened_mapping(name: str, table: Mapping[Any, Any]) -> tuple[list[str], list[Reader], int]:
     names = _distinct(name, [str(key) for key in table])
+    for key, a in table.items():
+        check.require(
+            hasattr(a, "__len__") and not isinstance(a, str | bytes), f"{name}[{key!r}]",
+            "a list with a value for each row", type(a).__name__, "for one row pass lists of one value",
+            TypeError,
+        )  # fmt: skip
     arrays = [as_given(f"{name}[{key!r}]", a) for key, a in table.items()]
     for column, a in zip(names, arrays, strict=True):
         check.require(
@@ -347,7 +359,7 @@ def _of_categories(series: Any) -> Values:
     import narwhals.stable.v2 as nw
 
     of_polars = series.implementation.is_polars()
-    # An Enum of polars has an order of its levels, which tells nothing of what they mean.
+    # The order of the levels of a polars Enum has no meaning.
     ordered = nw.is_ordered_categorical(series) and not of_polars
     categories = series.cat.get_categories()
     if categories.dtype.is_numeric() and not ordered:

@@ -19,11 +19,11 @@ class Moments(NamedTuple):
     """Adam's moments of a member."""
 
     trees: hinge.AdamState
-    """Of thresholds and leaf weights."""
+    """Moments of thresholds and leaf weights."""
     kernel_m: FloatArray
     """First moments of the inner products, shape and dtype of the member's kernel."""
     kernel_v: FloatArray
-    """Second moments."""
+    """Second moments of the inner products."""
 
 
 def zeros(member: Member) -> Moments:
@@ -42,7 +42,7 @@ def copied(member: Member) -> Member:
 
 
 Batch = tuple[FloatArray, FloatArray | IntArray, FloatArray | None, FloatArray | None]
-"""Samples, labels or targets, what the trees' outputs are added to, and factors of the gradients; or None."""
+"""Samples, labels or targets, offsets of the trees' outputs, and factors of the gradients; or None."""
 
 
 def steps(

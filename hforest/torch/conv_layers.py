@@ -1,14 +1,14 @@
 """Convolution with hinge forests as modules (Lay et al. 2018)."""
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.types import Device
 
 from .. import hinge
-from .library import Aggregate, Kind, MarginName
+from .library import Aggregate, Kind, MarginName, check_integer
 from .modules import Forest, numpy_dtype, seed
 from .operators import per_axis
 
@@ -38,7 +38,7 @@ class _HingeConv(Forest):
         aggregate: Aggregate = "sum",
         sparse: bool = False,
         generator: torch.Generator | None = None,
-        device: Any = None,
+        device: Device = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         sizes = hinge.Windows(kernel_size, stride, padding, dilation)._asdict()
@@ -46,10 +46,7 @@ class _HingeConv(Forest):
         shape = (outputs,) if isinstance(outputs, int) else tuple(outputs)
         counts = {"in_channels": in_channels, "n_trees": n_trees}
         for name, count in {**counts, "groups": groups, "vector_features": vector_features}.items():
-            if not isinstance(count, (int, np.integer)):
-                raise TypeError(
-                    f"{name}: expected an int, got {type(count).__name__}; pass an integer such as 1"
-                )
+            check_integer(name, count)
         if aggregate and groups > 1:
             counts["outputs"] = shape[0] if len(shape) == 1 else 0
         for name, count in counts.items():
@@ -87,9 +84,11 @@ class _HingeConv(Forest):
         `vector` is (n_images, vector_features) for a layer with `vector_features`, else None.
         """
         if x.ndim != 2 + self.n_axes or x.shape[1] != self.in_channels:
+            one = x.ndim == 1 + self.n_axes
+            remedy = "x[None] for one image" if one else f"images of in_channels = {self.in_channels}"
             raise ValueError(
                 f"x: expected (n_images, {self.in_channels}, *space) with {self.n_axes} spatial axes, got "
-                f"shape {tuple(x.shape)}; pass images with {self.in_channels} channels"
+                f"shape {tuple(x.shape)}; pass {remedy}"
             )
         wanted = (len(x), self.vector_features) if self.vector_features else None
         actual = None if vector is None else tuple(vector.shape)

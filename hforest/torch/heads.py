@@ -4,9 +4,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.types import Device
 
 from .. import neural
-from .library import inside_autocast, same_dtype
+from .library import Layer, inside_autocast, same_dtype
 from .modules import host, numpy_dtype, seed
 from .neural import Loss, neural_forest, neural_loss
 
@@ -14,7 +15,7 @@ _BLOCK_BYTES = 2**28
 """Decision functions of a leaf update that exist at a time, in bytes."""
 
 
-class NeuralForest(nn.Module):
+class NeuralForest(Layer):
     """Neural decision forest that returns class probabilities, with soft routing (Zhang 2017, section 2).
 
     Parameters
@@ -84,7 +85,7 @@ class NeuralForest(nn.Module):
         n_functions: int | None = None,
         loss: Loss = "forest",
         generator: torch.Generator | None = None,
-        device: Any = None,
+        device: Device = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()

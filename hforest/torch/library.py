@@ -2,11 +2,11 @@
 
 import inspect
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd import forward_ad
 
 from . import cuda
@@ -27,6 +27,22 @@ _PLAIN = (Tensor, torch.nn.Parameter)
 # dispatcher in every call, which is slower and right.
 _modes = getattr(torch._C, "_len_torch_dispatch_stack", None)
 _transforms = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", None)
+
+
+class Layer(nn.Module):
+    """Base class of the modules; type checkers see that they return a tensor."""
+
+    if TYPE_CHECKING:
+
+        def __call__(self, *inputs: Tensor | None) -> Tensor: ...
+
+
+def check_integer(name: str, value: Any, least: int | None = None) -> None:
+    """Checks the type of a size of a module, and that it is not below `least`."""
+    if not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name}: expected an int, got {type(value).__name__}; pass an integer such as 1")
+    if least is not None and value < least:
+        raise ValueError(f"{name}: expected at least {least}, got {value}; choose a larger number")
 
 
 def _forward_mode() -> bool:
@@ -121,7 +137,7 @@ def array(name: str, t: Tensor) -> np.ndarray:
     if t.dtype in _HALF:
         raise TypeError(
             f"{name}: expected dtype float32 or float64, got {_dtype(t)}; convert it with {name}.float(), "
-            "or run inside torch.autocast"
+            "a layer with layer.float(), or run inside torch.autocast"
         )
     try:
         return t.contiguous().numpy(force=True)

@@ -6,10 +6,11 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.types import Device
 
 from .. import hinge
 from ..core.aliases import MaxFeatures
-from .library import Aggregate, Kind, MarginName
+from .library import Aggregate, Kind, Layer, MarginName, check_integer
 from .operators import hinge_forest
 
 _DTYPES: dict[torch.dtype, type] = {torch.float32: np.float32, torch.float64: np.float64}
@@ -34,18 +35,18 @@ def host(t: Tensor) -> np.ndarray:
     return t.detach().cpu().contiguous().numpy()
 
 
-class Forest(nn.Module):
+class Forest(Layer):
     """Base class of hinge forest modules: their tensors, and loading of HingeTreeForTorch states."""
 
     thresholds: nn.Parameter
     weights: nn.Parameter
-    features: Any
+    features: Tensor
     _places = 1
     """Columns of a channel."""
 
     def __init__(
         self, start: hinge.Parameters, kind: Kind, margin: MarginName, aggregate: Aggregate, sparse: bool,
-        device: Any,
+        device: Device,
     ) -> None:  # fmt: skip
         super().__init__()
         w = start.weights
@@ -169,9 +170,10 @@ class HingeForest(Forest):
         scale: float = 0.01,
         sparse: bool = False,
         generator: torch.Generator | None = None,
-        device: Any = None,
+        device: Device = None,
         dtype: torch.dtype | None = None,
     ) -> None:
+        check_integer("in_features", in_features, 1)
         start = hinge.init(
             n_trees, depth, in_features, outputs, kind=kind, margin=margin,
             features=features, scale=scale, dtype=numpy_dtype(dtype), rng=seed(generator),

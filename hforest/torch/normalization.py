@@ -4,11 +4,12 @@ import math
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.types import Device
 
 from .. import layers
 from . import cuda
-from .library import LIBRARY, Operator, array, check, eager, same_dtype
+from .library import LIBRARY, Layer, Operator, array, check, eager, same_dtype
 from .modules import numpy_dtype
 
 
@@ -52,7 +53,7 @@ torch.library.register_fake("hforest::normalize_update", lambda x, mean, var, st
 _update_operator = torch.ops.hforest.normalize_update.default
 
 
-class RunningNorm(nn.Module):
+class RunningNorm(Layer):
     """Normalisation of features by their running mean and standard deviation (Lay et al. 2018, section 4),
     without a learned scale or shift.
 
@@ -92,7 +93,7 @@ class RunningNorm(nn.Module):
     var: Tensor
     step: Tensor
 
-    def __init__(self, n_features: int, *, device: Any = None, dtype: torch.dtype | None = None) -> None:
+    def __init__(self, n_features: int, *, device: Device = None, dtype: torch.dtype | None = None) -> None:
         super().__init__()
         numpy_dtype(dtype)
         self.n_features = n_features

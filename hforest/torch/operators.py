@@ -253,6 +253,12 @@ def _apply(
         x, thresholds, features, weights = full_precision(x, thresholds, features, weights)
         return _apply(x, thresholds, features, weights, words, sparse, checked=True)
     same_dtype("x", x, "thresholds", t)
+    same_dtype("weights", w, "thresholds", t)
+    if features.is_floating_point():
+        same_dtype("features", features, "thresholds", t)
+    elif features.dtype != torch.int32 and words["margin"] == "column":
+        kind = str(features.dtype).removeprefix("torch.")
+        raise TypeError(f"features: expected dtype int32, got {kind}; pass features.int()")
     learn = torch.is_grad_enabled() and (
         x.requires_grad or thresholds.requires_grad or features.requires_grad or weights.requires_grad
     )

@@ -19,8 +19,8 @@ class Places(NamedTuple):
     vertex: IntArray
     """(n_trees, 2**depth - 1) int64, heap order: the split, or -1 below a leaf."""
     reached: IntArray
-    """(n_trees, 2**depth) int64: the leaf, which is at all places below it, or a split whose subtree is left
-    out."""
+    """(n_trees, 2**depth) int64: the leaf, which is at all places below it, or a split whose subtree is
+    omitted."""
 
 
 def levels(forest: Forest) -> list[IntArray]:

@@ -1,14 +1,14 @@
 """The Forest tuple, and the checks that every function makes of it."""
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+import sys
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..core import check as checks
 from ..core import dispatch
 from ..core.aliases import FloatArray, IntArray
-from ..core.habits import no_attribute
 
 PACKAGE = __name__.rpartition(".")[0]
 
@@ -90,14 +90,6 @@ class Forest(NamedTuple):
             return f"Forest{tuple(self)!r}"
 
 
-def _no_attribute(forest: Forest, name: str) -> Any:
-    raise no_attribute("hforest.tree.Forest", name, forest)
-
-
-if not TYPE_CHECKING:
-    Forest.__getattr__ = _no_attribute
-
-
 def check_layout(forest: Forest, x: object = None) -> np.dtype:
     """Checks kinds, dtypes and shapes, without reading the nodes; returns the dtype of the forest.
 
@@ -105,8 +97,14 @@ def check_layout(forest: Forest, x: object = None) -> np.dtype:
     """
     if not isinstance(forest, Forest):
         kind, remedy = type(forest).__name__, "pass the result of grow, or Forest(**arrays)"
-        if isinstance(getattr(forest, "forest", None), Forest):
-            remedy = "pass its attribute `forest`"
+        home = type(forest).__module__
+        names = [name for name in ("forest", "forest_") if isinstance(getattr(forest, name, None), Forest)]
+        if names:
+            remedy = f"pass its attribute `{names[0]}`"
+        elif home.startswith("hforest.") and hasattr(sys.modules[home], "predict"):
+            remedy = f"apply it by {home}.predict"
+        elif home.startswith("sklearn."):
+            remedy = "convert it by tree.from_sklearn"
         if isinstance(x, Forest):
             kind, remedy = f"{kind} and the forest as x", "swap them: the forest comes before x"
         raise TypeError(f"forest: expected a hforest.tree.Forest, got {kind}; {remedy}")

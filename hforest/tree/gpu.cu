@@ -1,4 +1,4 @@
-// Application of forests to samples. Each output is summed by one thread over the trees in their order.
+// Applies forests to samples, and checks their nodes. One thread sums each output over trees in their order.
 
 #include "tree/route.h"
 
@@ -11,9 +11,10 @@ struct Forest {
     const size *indptr;     // IN  (n_nodes + 1,), or empty: no projections
     const int *indices;     // IN  (n_entries,)
     const real *data;       // IN  (n_entries,), or null if only the nodes are checked
-    // IN, or null if the forest handles neither missing values nor categories.
+    // IN; default_left is null if the forest handles neither missing values nor categories, the others if it has no
+    // sets of categories.
     const unsigned char *default_left; // (n_nodes,)
-    const size *category_indptr;       // (n_nodes + 1,), or null if there are no sets of categories
+    const size *category_indptr;       // (n_nodes + 1,)
     const unsigned *category_bits;     // (n_words,)
     const size *offset; // IN  (n_features,): positions of the features of a window, or null for rows
     size n_trees, n_nodes, n_entries, n_features, has_projections;
@@ -38,9 +39,10 @@ extern "C" __global__ void pack(Forest f, unsigned char *__restrict__ nodes) {
     if (at < f.n_nodes) ((Node *)nodes)[at] = {f.threshold[at], f.feature[at], f.left[at]};
 }
 
-// leaf (n_samples, n_trees), OUT: node numbers within their trees. A block takes ROWS samples and `group` trees, one
-// tree at a time, so that its threads share the nodes near the root. One thread per sample. Short rows are kept in
-// shared memory by columns, so that threads that read different columns use different banks.
+// leaf (n_samples, n_trees), OUT: the node that each sample reaches, numbered within its tree. A block has ROWS
+// samples, one per thread, and `group` trees. Its threads walk one tree at a time, so that they share the nodes near
+// the root. Rows of at most KEPT features are copied to shared memory by columns, so that threads that read different
+// columns use different banks.
 #define ROWS 128
 #define KEPT 32
 extern "C" __global__ void apply(
@@ -72,7 +74,8 @@ extern "C" __global__ void apply(
     }
 }
 
-// leaf (n_samples, n_trees), IN; y (n_samples, n_outputs), OUT: means of leaf values, or vote shares.
+// y (n_samples, n_outputs), OUT: the mean leaf value over trees, or, if `vote` is 1, the share of trees that vote for
+// each class. leaf (n_samples, n_trees), IN. One thread per output.
 extern "C" __global__ void leaf_means(
     const int *__restrict__ leaf, const size *__restrict__ tree_start, const int *__restrict__ left,
     const real *__restrict__ value, size n_samples, size n_trees, size n_outputs, size vote, real *__restrict__ y
@@ -109,7 +112,7 @@ __device__ static inline size tree_of(const size *tree_start, size n_trees, size
     return low;
 }
 
-// Returns whether node v of a tree of n_nodes nodes can have the children `to` and `to + 1`.
+// Returns whether node v of a tree with n_nodes nodes can have the children `to` and `to + 1`.
 __device__ static inline bool is_below(size v, size to, size n_nodes) { return v < to && to < n_nodes - 1; }
 
 // n_parents (n_nodes,), 0 before, OUT: the number of splits of which each node is a child. One thread per node.
@@ -122,7 +125,7 @@ extern "C" __global__ void count_parents(Forest f, int *n_parents) {
     atomicAdd(&n_parents[root + to + 1], 1);
 }
 
-// Returns the number of the fault of node `at`, or 0; reference.py lists the faults.
+// Returns the number of the first fault of node `at`, or 0; reference.py lists the faults.
 __device__ static inline int fault(const Forest &f, const int *n_parents, size at) {
     const size tree = tree_of(f.tree_start, f.n_trees, at), root = f.tree_start[tree];
     const size n_nodes = f.tree_start[tree + 1] - root, v = at - root;

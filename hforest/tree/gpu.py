@@ -1,4 +1,4 @@
-"""Forests applied on a GPU; the kernels are in gpu.cu."""
+"""Application of forests on a GPU; the kernels are in gpu.cu."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -14,11 +14,11 @@ from . import forest as tree
 PACKAGE = Path(__file__).parent
 
 PAIRS = 1 << 24
-"""Pairs of a sample and a tree that are walked before their leaves are summed: bounds the scratch."""
+"""The most pairs of a sample and a tree that are walked before their leaves are summed; limits workspace."""
 
 ROWS, GROUP, BLOCKS = 128, 8, 4096
-"""A block takes ROWS samples (gpu.cu knows this number) through up to GROUP trees, fewer where the blocks
-would be less than BLOCKS."""
+"""A block routes ROWS samples (gpu.cu has the same number) through at most GROUP trees, or through fewer
+trees if there would be fewer than BLOCKS blocks."""
 
 
 class Forest(NamedTuple):
@@ -51,7 +51,7 @@ class Samples(NamedTuple):
 
 
 def _struct(forest: tree.Forest, n_features: int, offset: Array | None) -> Forest:
-    """The forest as kernels take it."""
+    """Returns the forest as kernels take it."""
 
     def known(a: Array) -> Array | None:
         return a if a.size else None
@@ -65,7 +65,7 @@ def _struct(forest: tree.Forest, n_features: int, offset: Array | None) -> Fores
 
 
 def _part(x: Array | Windows, rows: slice) -> tuple[Samples, int, Array | None]:
-    """Some samples as kernels take them, their number of features, and the offset of windows."""
+    """Returns some samples as kernels take them, their number of features, and the offset of windows."""
     if isinstance(x, Windows):
         base = x.base[rows]
         return Samples(x.x, base, len(base)), len(x.offset), x.offset
@@ -74,7 +74,7 @@ def _part(x: Array | Windows, rows: slice) -> tuple[Samples, int, Array | None]:
 
 
 def _packed(forest: tree.Forest) -> Array:
-    """The nodes as gpu.cu's Node."""
+    """Returns the nodes as the struct Node of gpu.cu."""
     nodes = array_module(forest.feature).empty((forest.feature.size, 16), np.uint8)
     args = (_struct(forest, 0, None), nodes)
     launch_each(PACKAGE, "pack", forest.threshold.dtype, forest.feature.size, args)
@@ -119,7 +119,7 @@ def faults(
     n_features: int,
     first: Array,
 ) -> None:
-    """first[0] = the first node with a fault, or -1; first[1] = the number of the fault, or 0."""
+    """Writes the first node with a fault, or -1, to first[0]; the number of the fault, or 0, to first[1]."""
     xp = array_module(feature)
     forest = Forest(
         tree_start, feature, threshold, left, indptr, indices, None, None, None, None, None,

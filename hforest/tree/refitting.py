@@ -18,7 +18,7 @@ _ENTRIES = 1 << 20
 
 
 def _held(forest: Forest, x: ArrayLike, counts: ArrayLike | None) -> tuple[IntArray, IntArray | None]:
-    """Returns the leaves (n_samples, n_trees), and how often each tree holds each sample, after checks."""
+    """Returns the leaves (n_samples, n_trees) and counts of the samples in each tree, after checks."""
     check_layout(forest, x)
     checks.on_cpu(**{"forest.feature": forest.feature})
     leaf = apply(forest, x)
@@ -38,7 +38,7 @@ def value_rows(forest: Forest, leaf: IntArray, tree: IntArray) -> IntArray:
 def _in_trees(
     forest: Forest, leaf: IntArray, held: IntArray | None
 ) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
-    """Yields for some trees at a time their samples, the rows of `value`, and how often each counts."""
+    """Yields for some trees at a time their samples, the rows of `value`, and the counts of samples."""
     n, n_trees = leaf.shape
     step = max(1, _ENTRIES // n)
     for first in range(0, n_trees, step):

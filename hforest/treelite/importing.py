@@ -48,7 +48,10 @@ class _Order(NamedTuple):
 
 
 def _breadth_first(root: np.ndarray, left: np.ndarray, right: np.ndarray) -> _Order:
-    """All trees at once, a level at a time. left, right: (n_nodes,), -1 in a leaf; root: (n_trees,)."""
+    """Returns the breadth-first order of each tree, computed for all trees at once, level by level.
+
+    left and right are (n_nodes,), -1 in a leaf; root is (n_trees,).
+    """
     known = np.ones(len(root), np.int64)
     nodes, trees, numbers, children = [], [], [], []
     level, tree_of, number = root, np.arange(len(root)), np.zeros(len(root), np.int64)
@@ -76,7 +79,7 @@ def _breadth_first(root: np.ndarray, left: np.ndarray, right: np.ndarray) -> _Or
 
 
 def _fields(model: treelite.Model) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Fields of all trees, one after another, and (n_trees + 1,) the first node of each."""
+    """Returns fields of all trees, one after another, and (n_trees + 1,) the first node of each."""
     accessors = [model.get_tree_accessor(i) for i in range(model.num_tree)]
     parts = {name: [np.array(a.get_field(name)) for a in accessors] for name in _FIELDS}
     sizes = [len(part) for part in parts["node_type"]]
@@ -119,7 +122,7 @@ def _in_dtype(name: str, a: np.ndarray, dtype: np.dtype) -> np.ndarray:
 def _thresholds(
     field: dict[str, np.ndarray], model_dtype: np.dtype, dtype: np.dtype
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Thresholds of ``<=``, 0 in leaves and splits by categories, and which splits change their sides."""
+    """Returns thresholds of ``<=``, 0 in leaves and splits by categories, and which splits change sides."""
     compare = np.where(field["node_type"] == 1, field["cmp"], 0)
     if (compare == _EQUAL).any():
         raise ValueError(
@@ -136,7 +139,7 @@ def _thresholds(
 
 
 def _categories(field: dict[str, np.ndarray], order: _Order) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """category_indptr and category_bits of the Forest, and at which nodes unknown categories go left."""
+    """Returns category_indptr and category_bits, and whether unknown categories go left at each node."""
     n_nodes = len(order.old)
     split = np.flatnonzero(field["node_type"][order.old] == _CATEGORICAL)
     unknown_left = np.zeros(n_nodes, bool)

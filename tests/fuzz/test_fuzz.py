@@ -1,4 +1,4 @@
-"""Some cases of every public function; `python -m tests.fuzz` runs more."""
+"""Some cases of every public function; `python -m tests.fuzz` runs more, of all kinds."""
 
 from collections import Counter
 
@@ -7,14 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from . import bad, growing, search, stories  # noqa: F401 (growing registers values)
-from .cases import KINDS, bads
+from .cases import bads
 from .known import KNOWN, is_known
 from .oracle import Finding, run
 from .targets import TARGETS
 from .values import Setting, value_of
-
-QUICK = set(KINDS) - {"leak", "bad"}
-"""Kinds that are run here; wrong arguments have a test of their own."""
 
 
 @pytest.mark.parametrize("name", TARGETS)
@@ -27,20 +24,17 @@ def test_every_argument_has_a_value(name):
 
 
 @pytest.mark.parametrize(
-    "kinds", [{"good"}, pytest.param(QUICK - {"good"}, marks=pytest.mark.slow)], ids=["good", "others"]
-)
-@pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.libraries] * ("sklearn" in name)) for name in TARGETS]
 )
-def test_some_cases(name, kinds):
+def test_good_arguments(name):
     counts = Counter()
     for target, kind in search.pairs(name):
-        if kind in kinds:
+        if kind == "good":
             finding = search.look(target, kind, 0, 2, counts, shrink=False)
             assert finding is None, finding
-    if name == "tree.from_sklearn" and "good" in kinds and not counts:
+    if name == "tree.from_sklearn" and not counts:
         pytest.skip("scikit-learn is not installed")
-    assert counts or "good" not in kinds
+    assert counts
 
 
 @pytest.mark.parametrize("name", [*stories.CALLS, *stories.STORIES])
