@@ -1202,7 +1202,7 @@ def test_host_trees_whose_bins_are_not_counted(cuda, small, launched, settings):
     same_bits(got, make(x, y, **settings))
 
 
-FILLED = {"tree", "default_left", "root_weight", "sample", "sample_weight", "other_sample", "other_weight"}
+FILLED = {"place", "default_left", "root_weight", "sample", "sample_weight", "other_sample", "other_weight"}
 """Members of Rooms that are written before a launch."""
 
 

@@ -47,7 +47,7 @@ struct Limits {
 struct Level {
     const size *first;              // (n_nodes,): position of a node's first sample
     const size *count;              // (n_nodes,): number of its samples; 0: there is no such node
-    int *tree;                      // (n_nodes,); n_trees: there is no such node; small nodes are OUT of list_pending
+    const int *tree;                // (n_nodes,); n_trees: there is no such node
     const unsigned long long *key;  // (n_nodes,): of random numbers
     const double *root_weight;      // (n_trees,); the same as `weight` if the nodes are roots
     const int *sample;              // (n_samples,)
@@ -60,7 +60,7 @@ struct Level {
     double *__restrict__ threshold; // (n_nodes,); OUT of settle (0) and pick_splits
     double *__restrict__ gain;      // (n_nodes,); OUT of settle (0) and pick_splits
     unsigned char *__restrict__ default_left; // (n_nodes,), 0 before; or empty; OUT of pick_splits
-    int *__restrict__ depth;        // (n_nodes,): number of the level; OUT of settle
+    size *__restrict__ place;       // (n_nodes,): see NOWHERE; OUT of settle; of small nodes OUT of list_pending
     size n_nodes, n_samples, number;
 };
 
@@ -95,7 +95,6 @@ struct Small {
     unsigned long long *__restrict__ key;
     int *__restrict__ depth;
     size n_nodes;             // nodes listed before; IN of list_pending
-    size n_trees;
 };
 
 // Columns of bins. Columns are contiguous or, for windows, overlap in one row. low and high: least and greatest value

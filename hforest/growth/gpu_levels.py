@@ -18,6 +18,9 @@ from .gpu_small import Grown, grow_small, no_small, trimmed
 from .gpu_structs import Children, Kept, Level, Part, Small, Split
 from .trees import Batch
 
+FIRST_BITS = 40
+"""Bits of a place for the first sample of a node, as levels.cuh has it."""
+
 NODES = 1024
 """Nodes of a block that settles them, as levels.cuh has it."""
 
@@ -93,11 +96,12 @@ def _grow(task: Task, candidates: Any, weight: Array, batch: Batch) -> None:
     key = tree_keys(xp, batch.seed, batch.first, n_trees)
     tree = xp.arange(n_trees, dtype=np.int32)
     sums = xp.zeros((n_trees if is_whole else 0, K), np.uint64)
-    nodes = Children(xp.cumsum(size) - size, size, tree, key, sample, sample_weight, sums, n_trees, is_whole)
+    ends = xp.cumsum(size)
+    nodes = Children(ends - size, size, tree, key, sample, sample_weight, sums, n_trees, is_whole)
     # Nodes of a level divide the places of their parents, so samples of small nodes stay where they are.
     free = xp.empty_like(sample), xp.empty_like(sample_weight)
     most = gpu_small.SMALL if candidates.of_block(task, 0) else 0
-    small = no_small(xp, len(sample) // 2 if most else 0, n_trees)
+    small = no_small(xp, len(sample) // 2 if most else 0)
     level = _level(task, nodes, None, 0)
     if is_whole:
         task.launch("sum_whole", level.n_samples, task.target, level, sums)
@@ -109,9 +113,7 @@ def _grow(task: Task, candidates: Any, weight: Array, batch: Batch) -> None:
         if levels and levels[-1].kept is not None:
             levels[-1] = levels[-1]._replace(kept=trimmed(levels[-1].kept, n_kept))
         grown = Grown(
-            level.first,
-            level.depth,
-            level.tree,
+            level.place,
             level.feature,
             level.threshold,
             level.gain,
@@ -133,7 +135,7 @@ def _grow(task: Task, candidates: Any, weight: Array, batch: Batch) -> None:
         samples = (level.sample, level.sample_weight), free
         even, odd = samples if level.number % 2 == 0 else samples[::-1]
         levels.append(grow_small(task, candidates, small, even, odd, level.root_weight))
-    _collect(task, candidates.projected, levels, n_trees, batch.trees)
+    _collect(task, candidates.projected, levels, ends, batch.trees)
 
 
 def _weight_bits(weights: Array) -> int:
@@ -154,7 +156,7 @@ def _level(task: Task, nodes: Children, root_weight: Array | None, number: int) 
         nodes.sample, nodes.sample_weight, xp.empty((n_nodes, K)),
         xp.empty((n_nodes if task.fit_targets else 0, K)), weight, xp.empty((n_nodes, K), task.real),
         xp.empty(n_nodes, np.int32), xp.empty(n_nodes), xp.empty(n_nodes),
-        xp.zeros(n_nodes if task.has_defaults else 0, np.uint8), xp.empty(n_nodes, np.int32), n_nodes,
+        xp.zeros(n_nodes if task.has_defaults else 0, np.uint8), xp.empty(n_nodes, np.int64), n_nodes,
         len(nodes.sample), number,
     )  # fmt: skip
 
@@ -203,17 +205,18 @@ def _children(
 
 
 def _collect(
-    task: Task, projected: bool, levels: list[Grown], n_trees: int, trees: list[tuple[Array, ...]]
+    task: Task, projected: bool, levels: list[Grown], ends: Array, trees: list[tuple[Array, ...]]
 ) -> None:
-    """From nodes in any order to nodes by tree, breadth-first: the nodes of a level divide the samples."""
-    xp = task.xp
+    """From nodes in any order to nodes by tree, breadth-first. The samples of trees end at `ends`."""
+    xp, n_trees = task.xp, len(ends)
 
     def joined(name: str) -> Array:
         return xp.concatenate([getattr(grown, name) for grown in levels])
 
-    tree = joined("tree")
-    order = xp.lexsort(xp.stack([joined("first"), joined("depth"), tree]))
-    starts = to_numpy(xp.searchsorted(tree[order], xp.arange(n_trees + 1, dtype=np.int32))).astype(np.int64)
+    place = joined("place")
+    tree = xp.searchsorted(ends, place & ((1 << FIRST_BITS) - 1), side="right")
+    order = xp.lexsort(xp.stack([place, tree]))
+    starts = to_numpy(xp.searchsorted(tree[order], xp.arange(n_trees + 1))).astype(np.int64)
     order = order[: starts[-1]]  # behind it are places without a node
     of_tree, feature = tree[order], joined("feature")[order]
     is_leaf = feature == -1
@@ -254,7 +257,7 @@ def _entries(task: Task, levels: list[Grown], order: Array) -> tuple[Array, Arra
     index, factor = [xp.empty(0, np.int32)], [xp.empty(0, np.float32)]
     n_entries = 0
     for grown in levels:
-        n_nodes, kept = len(grown.tree), grown.kept
+        n_nodes, kept = len(grown.place), grown.kept
         if kept is None:
             kept = Kept(xp.zeros(n_nodes, np.int64), xp.zeros(n_nodes, np.int64), index[0], factor[0], None)
         begins.append(kept.begin + n_entries)
@@ -280,7 +283,7 @@ def _words(task: Task, levels: list[Grown], order: Array) -> tuple[Array, Array]
     width = max(grown.words.word.shape[1] for grown in levels if grown.words is not None)
     counts, words = [], []
     for grown in levels:
-        n_nodes = len(grown.tree)
+        n_nodes = len(grown.place)
         counts.append(xp.zeros(n_nodes, np.int64) if grown.words is None else grown.words.count)
         words.append(xp.zeros((n_nodes, width), np.uint32) if grown.words is None else grown.words.word)
     count = xp.concatenate(counts)[order]

@@ -15,15 +15,18 @@ from .gpu_structs import Kept, Small, Words, nothing_kept
 SMALL = 512
 """Samples of a small node, at most (no more than small.cuh has); 0: there are none."""
 
+NOWHERE = 2**63 - 1
+"""Place of no node; see levels.cuh."""
+
 _LITTLE = 1 << 20
 """Bytes of the room for entries of a level that are not given back."""
 
 
-def no_small(xp: ModuleType, room: int, n_trees: int) -> Small:
+def no_small(xp: ModuleType, room: int) -> Small:
     """Returns no small nodes, and room for some."""
     first, count = (xp.empty(room, np.int64) for _ in range(2))
     tree, depth = (xp.empty(room, np.int32) for _ in range(2))
-    return Small(first, count, tree, xp.empty(room, np.uint64), depth, 0, n_trees)
+    return Small(first, count, tree, xp.empty(room, np.uint64), depth, 0)
 
 
 class Rooms(NamedTuple):
@@ -38,7 +41,7 @@ class Rooms(NamedTuple):
     threshold: Array
     gain: Array
     default_left: Array
-    depth: Array
+    place: Array
     total: Array
     mean: Array
     weight: Array
@@ -69,6 +72,7 @@ class Rooms(NamedTuple):
     entry: Array
     factor: Array
     n_entries: Array
+    n_trees: int
     slots: int
     value_bits: int
     max_entries: int
@@ -79,9 +83,7 @@ class Rooms(NamedTuple):
 class Grown(NamedTuple):
     """Nodes that are done, of one level or below small nodes."""
 
-    first: Array
-    depth: Array
-    tree: Array
+    place: Array
     feature: Array
     threshold: Array
     gain: Array
@@ -120,10 +122,11 @@ def _rooms(task: Task, candidates: Any, n: int, n_trees: int) -> Rooms:
         return xp.empty(n, np.uint64)
 
     return Rooms(
-        first=longs(places), count=longs(places), tree=xp.full(places, n_trees, np.int32), key=words(places),
+        first=longs(places), count=longs(places), tree=ints(places), key=words(places),
         value=xp.empty((places, K), task.real), feature=ints(places), threshold=xp.empty(places),
         gain=xp.empty(places), default_left=xp.zeros(places if task.has_defaults else 0, np.uint8),
-        depth=ints(places), total=xp.empty((n, K)), mean=xp.empty((n if task.fit_targets else 0, K)),
+        place=xp.full(places, NOWHERE, np.int64), total=xp.empty((n, K)),
+        mean=xp.empty((n if task.fit_targets else 0, K)),
         weight=xp.empty(n), root_weight=None, sample=None, sample_weight=None, other_sample=None,
         other_weight=None, sum=words(n * K if is_whole else 0), mixed=ints(0 if is_whole else n),
         pending=bytes_(n), part=longs(4 * n), swap=ints(n // 2 * of.columns.n_columns), column=ints(pairs),
@@ -131,7 +134,8 @@ def _rooms(task: Task, candidates: Any, n: int, n_trees: int) -> Rooms:
         flipped=ints(n_draws if task.has_defaults else 0), left=xp.empty(n_sums), keys=words(n_keys),
         order=longs(n_keys * is_sorted), other=longs(n_keys * is_sorted), chosen=longs(n // 2),
         split=words(n // 2), n_left=longs(n // 2), right=bytes_(n), entry=ints(n_entries * of.max_entries),
-        factor=xp.empty(n_entries * of.max_entries, np.float32), n_entries=longs(n_entries), slots=slots,
+        factor=xp.empty(n_entries * of.max_entries, np.float32), n_entries=longs(n_entries), n_trees=n_trees,
+        slots=slots,
         value_bits=of.value_bits, max_entries=of.max_entries, is_whole=is_whole,
         is_random=int(task.random_thresholds),
     )  # fmt: skip
@@ -160,7 +164,7 @@ def grow_small(
     """Returns the nodes below small nodes, in any order. `even` and `odd` have the samples of levels of such
     numbers, and their weights: workspace."""
     xp, n, of = task.xp, len(even[0]), candidates.of_block(task, len(even[0]) // 2)
-    rooms = _rooms(task, candidates, n, small.n_trees)._replace(
+    rooms = _rooms(task, candidates, n, len(root_weight))._replace(
         root_weight=root_weight,
         sample=even[0],
         sample_weight=even[1],
@@ -172,10 +176,10 @@ def grow_small(
         task.launch_blocks("grow_counted", small.n_nodes, *arguments, n_bytes=task.count_bytes)
     else:
         task.launch_blocks("grow_small", small.n_nodes, *arguments, of.projected, kept)
-    names = ("first", "depth", "tree", "feature", "threshold", "gain", "default_left", "value")
+    names = ("place", "feature", "threshold", "gain", "default_left", "value")
     arrays = {name: getattr(rooms, name) for name in names}
     del rooms, arguments  # the workspace
-    used = xp.flatnonzero(arrays["tree"] < small.n_trees)
+    used = xp.flatnonzero(arrays["place"] != NOWHERE)
     grown = Grown(**{name: a[used] if len(a) else a for name, a in arrays.items()}, kept=None, words=None)
     if of.max_entries:
         kept = kept._replace(begin=kept.begin[used], count=kept.count[used])

@@ -35,7 +35,7 @@ class Level(NamedTuple):
     threshold: Array
     gain: Array
     default_left: Array
-    depth: Array
+    place: Array
     n_nodes: int
     n_samples: int
     number: int
@@ -79,7 +79,6 @@ class Small(NamedTuple):
     key: Array
     depth: Array
     n_nodes: int
-    n_trees: int
 
 
 class Orders(NamedTuple):

@@ -4,6 +4,10 @@ constexpr int NODES = 8;       // nodes per thread of settle; gpu_levels.py has 
 constexpr size SIDES = 2048;   // samples per tile of sides and move_samples; gpu_builder.py's TILE
 constexpr size COUNTS = 5;     // totals over pending nodes: struct Count
 
+// The place of a node among those of its tree has the number of its level, and below, in FIRST_BITS bits, the position of
+// its first sample. Ascending places are breadth-first, because the nodes of a level divide the samples. In gpu_levels.py.
+constexpr size FIRST_BITS = 40, NOWHERE = 0x7fffffffffffffff;
+
 // ---------------------------------------------------------------------------------------------------- sums
 
 // Adds the integer weight of a sample to sum (n_nodes, n_classes), at its class.
@@ -144,7 +148,7 @@ __device__ static inline void settle_tile(
         const size n = level.count[v];
         pending[v] = 0;
         level.feature[v] = -1;
-        level.depth[v] = (int)level.number;
+        level.place[v] = n > 0 ? level.number << FIRST_BITS | level.first[v] : NOWHERE;
         level.threshold[v] = level.gain[v] = 0;
         if (n == 0) continue;
         bool mixes = !is_whole && mixed[v];
@@ -190,7 +194,7 @@ __device__ static inline void list_small(const Level &level, const Small &small,
     small.tree[i] = level.tree[v];
     small.key[i] = level.key[v];
     small.depth[i] = (int)level.number;
-    level.tree[v] = (int)small.n_trees;
+    level.place[v] = NOWHERE;
 }
 
 // Lists the pending nodes of a tile in the part, or as small nodes. end (COUNTS,), OUT: numbers of nodes of the part, of

@@ -12,14 +12,14 @@ constexpr size SMALL = 1024; // samples of a small node, at most; gpu_small.py h
 struct Rooms {
     size *__restrict__ first;                 // (2 n_samples,), and so on, as in Level
     size *__restrict__ count;
-    int *__restrict__ tree;                   // n_trees before
+    int *__restrict__ tree;
     unsigned long long *__restrict__ key;
     real *__restrict__ value;
     int *__restrict__ feature;
     double *__restrict__ threshold;
     double *__restrict__ gain;
     unsigned char *__restrict__ default_left; // 0 before
-    int *__restrict__ depth;
+    size *__restrict__ place;                 // NOWHERE before
     double *__restrict__ total;               // (n_samples, n_outputs)
     double *__restrict__ mean;                // (n_samples, n_outputs) of targets
     double *__restrict__ weight;              // (n_samples,)
@@ -50,7 +50,7 @@ struct Rooms {
     int *__restrict__ entry;                  // (n_samples / 2, slots, max_entries)
     float *__restrict__ factor;               // as entry
     size *__restrict__ n_entries;             // (n_samples / 2, slots)
-    size slots, value_bits, max_entries, is_whole, is_random;
+    size n_trees, slots, value_bits, max_entries, is_whole, is_random;
 };
 
 // Projections of x, as draw_projections and value_keys take them.
@@ -150,11 +150,11 @@ __device__ static inline void grow_node(
         level = {
             r.first + place, r.count + place, r.tree + place, r.key + place, r.root_weight, 0, 0, r.total + first * K,
             at(r.mean, first * K), r.weight + first, r.value + place * K, r.feature + place, r.threshold + place,
-            r.gain + place, at(r.default_left, place), r.depth + place, 1, n, 0
+            r.gain + place, at(r.default_left, place), r.place + place, 1, n, 0
         };
         after = {
             r.first + place + 1, r.count + place + 1, r.tree + place + 1, r.key + place + 1, 0, 0, at(r.sum, first * K),
-            small.n_trees, r.is_whole
+            r.n_trees, r.is_whole
         };
         size *const list = r.part + 4 * first;
         part = {list, list + n, list + 2 * n, list + 3 * n, 0, 0, 0, 0, COUNTED, 0};
@@ -247,7 +247,7 @@ __device__ static inline void grow_node(
         if (t == 0) {
             const size n_places = level.n_nodes;
             shift(n_places, level.first, level.count, level.tree, level.key, level.feature, level.threshold, level.gain);
-            shift(n_places, level.default_left, level.depth, kept.begin, kept.count);
+            shift(n_places, level.default_left, level.place, kept.begin, kept.count);
             shift(n_places * K, level.value);
             level.n_nodes = 2 * part.n_nodes;
             shift(level.n_nodes, after.first, after.count, after.tree, after.key);
