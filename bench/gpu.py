@@ -20,6 +20,7 @@ import argparse
 import fnmatch
 import functools
 import hashlib
+import importlib
 import json
 import os
 import signal
@@ -32,6 +33,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 from xml.etree import ElementTree
 
 import numpy as np
@@ -210,12 +212,19 @@ def arrays_of(forest: tree.Forest) -> tuple[Any, ...]:
     return tuple(a for a in forest if a is not None and hasattr(a, "dtype"))
 
 
-def grown(n: int, n_trees: int, xp: Any, **settings: Any) -> Job:
+def grown(n: int, n_trees: int, xp: Any, by_level: bool = False, **settings: Any) -> Job:
+    """Trees; with by_level no block grows a small node to its leaves."""
+    small = importlib.import_module("hforest.growth.gpu_small")
     x, y = normal_table(n, 30)
     if settings.get("task") == "regression":
         y = x[:, :10].sum(axis=1) + numbers(n, seed=6)
     x, y = xp.asarray(x), xp.asarray(y)
-    return Job(lambda: arrays_of(classic.grow(x, y, n_trees, rng=0, **settings)), n_trees * x.nbytes, True)
+
+    def call() -> tuple[Any, ...]:
+        with mock.patch.object(small, "SMALL", 0 if by_level else small.SMALL):
+            return arrays_of(classic.grow(x, y, n_trees, rng=0, **settings))
+
+    return Job(call, n_trees * x.nbytes, True)
 
 
 def projected(n: int, n_trees: int, xp: Any) -> Job:
@@ -277,6 +286,7 @@ JOBS: dict[str, Callable[[Any], Job]] = {
     "predict 1M x 100": functools.partial(predicted, 1_000_000),
     "grow 50k, 10 trees": functools.partial(grown, 50_000, 10),
     "grow 50k, 100 trees": functools.partial(grown, 50_000, 100),
+    "grow 50k, 100 trees, by level": functools.partial(grown, 50_000, 100, by_level=True),
     "grow 50k, 100 trees, 255 bins": functools.partial(grown, 50_000, 100, max_bins=255),
     "grow 50k, 20 trees, regression": functools.partial(grown, 50_000, 20, task="regression"),
     "grow 10k x 784, 20 trees, patches": functools.partial(projected, 10_000, 20),

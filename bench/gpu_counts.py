@@ -48,6 +48,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 from common import labels, numbers, record
@@ -135,10 +136,17 @@ def data(n: int, n_columns: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
     return x, (x[:, : n_columns // 3].sum(axis=1) > 0).astype(np.int32)
 
 
-def grown(n: int, n_columns: int, xp: Any, dtype: Any, **settings: Any) -> Job:
+def grown(n: int, n_columns: int, xp: Any, dtype: Any, by_level: bool = False, **settings: Any) -> Job:
+    """A tree; with by_level no block grows a small node to its leaves."""
+    small = importlib.import_module("hforest.growth.gpu_small")
     x, y = data(n, n_columns, dtype)
     x, y = moved(xp, x, x[:, 0] + x[:, 1] if settings.get("task") == "regression" else y)
-    return Job(lambda: tuple(classic.grow(x, y, 1, max_features=n_columns, rng=0, **settings)), (x, y))
+
+    def call() -> Any:
+        with mock.patch.object(small, "SMALL", 0 if by_level else small.SMALL):
+            return tuple(classic.grow(x, y, 1, max_features=n_columns, rng=0, **settings))
+
+    return Job(call, (x, y))
 
 
 def projected_root(xp: Any, dtype: Any) -> Job:
@@ -223,6 +231,10 @@ JOBS: dict[str, Callable[[Any, Any], Job]] = {
     "classic.grow, root, targets": functools.partial(grown, 50_000, 28, max_depth=1, task="regression"),
     "classic.grow, whole tree": functools.partial(grown, 5000, 28),
     "classic.grow, whole tree, bins": functools.partial(grown, 5000, 28, max_bins=255),
+    "classic.grow, whole tree, by level": functools.partial(grown, 5000, 28, by_level=True),
+    "classic.grow, whole tree, bins, by level": functools.partial(
+        grown, 5000, 28, max_bins=255, by_level=True
+    ),
     "manifold.grow, root": projected_root,
     "split.best_split": best_split,
     "tree.apply": applied,
@@ -235,7 +247,9 @@ JOBS: dict[str, Callable[[Any, Any], Job]] = {
 }
 """Made of the array module and the element type."""
 LEVELS = {
-    f"classic.grow, {n} levels{kind}": functools.partial(grown, 5000, 28, max_depth=n, max_bins=max_bins)
+    f"classic.grow, {n} levels{kind}": functools.partial(
+        grown, 5000, 28, max_depth=n, max_bins=max_bins, by_level=True
+    )
     for kind, max_bins in (("", None), (", bins", 255))
     for n in (5, 6)
 }

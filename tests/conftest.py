@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import hypothesis
 import numpy as np
@@ -217,11 +218,11 @@ def entered(name: str) -> Iterator[Backend]:
     elif name == "cpu":
         yield Backend(name)
     elif name == "host":
-        from host.compiler import have_compiler, host_compiler
+        from host import compiler
 
-        if not have_compiler():
+        if not compiler.have_compiler():
             pytest.skip("no C++ compiler to run the CUDA backend on the host")
-        with host_compiler():
+        with compiler.host_compiler(), mock.patch("hforest.growth.gpu_small.SMALL", compiler.SMALL):
             yield Backend(name)
     else:
         yield Backend(name, GPU.asarray, GPU.asnumpy)

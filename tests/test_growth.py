@@ -17,7 +17,7 @@ from fuzz import leaks
 import hforest
 from hforest import classic, co2, growth, manifold, project, tree
 from hforest.core import blocks, check, dispatch, machine, philox
-from hforest.growth import cpu, gpu_builder, gpu_levels
+from hforest.growth import cpu, gpu_builder, gpu_levels, gpu_small, gpu_structs
 
 pytestmark = pytest.mark.kernels
 
@@ -1064,9 +1064,19 @@ def test_host_trees_are_those_of_the_cpu(cuda, monkeypatch, dtype, n_outputs, se
     same_bits(cuda(make, x, y, **settings), make(x, y, **settings))
 
 
+@pytest.fixture(params=[0, 100, gpu_small.SMALL])
+def small(request, monkeypatch):
+    """Samples of a node that a block grows to its leaves, at most."""
+    for name in ("host.compiler.SMALL", "hforest.growth.gpu_small.SMALL"):
+        monkeypatch.setattr(name, request.param)
+    return request.param
+
+
 @pytest.mark.parametrize("weights", ["one", "real"])
 def test_host_levels_of_many_nodes_are_those_of_the_cpu(cuda, monkeypatch, dtype, weights):
     # More nodes than one block handles, and more than one block.
+    monkeypatch.setattr("host.compiler.SMALL", 0)
+    monkeypatch.setattr(gpu_small, "SMALL", 0)
     widths, level = [], gpu_levels._level
     monkeypatch.setattr(
         gpu_levels,
@@ -1100,7 +1110,7 @@ def test_host_levels_of_many_nodes_are_those_of_the_cpu(cuda, monkeypatch, dtype
     ],
     ids=lambda settings: "-".join(f"{name}={value}" for name, value in settings.items()) or "plain",
 )
-def test_host_trees_of_large_nodes(cuda, settings):
+def test_host_trees_of_large_nodes(cuda, small, settings):
     """Nodes that blocks share: of more than 256 samples, in several runs, tiles and blocks."""
     settings, rng, n = dict(settings), np.random.default_rng(1), 5000
     x, n_classes = np.round(rng.normal(size=(n, 6)), 2), settings.pop("n_classes", 3)
@@ -1143,7 +1153,7 @@ def launched(monkeypatch):
     ],
     ids=lambda settings: "-".join(f"{name}={value}" for name, value in settings.items()) or "plain",
 )
-def test_host_trees_of_counted_bins(cuda, launched, dtype, settings):
+def test_host_trees_of_counted_bins(cuda, small, launched, dtype, settings):
     """Bins of a byte and whole weights: nodes of several chunks, of one, and of few samples; nothing is sorted."""
     settings = {"n": 9000, "n_classes": 3, "max_bins": 255, "coarse": 30, "weights": "one", **settings}
     n, n_classes, coarse = (settings.pop(name) for name in ("n", "n_classes", "coarse"))
@@ -1158,8 +1168,10 @@ def test_host_trees_of_counted_bins(cuda, launched, dtype, settings):
     settings = {"n_trees": 2, "max_features": 2, "max_depth": 12, **settings}
     settings |= {"n_classes": n_classes, "sample_weight": weight}
     got = cuda(make, x, y, **settings)
-    assert {"count_bins", "score_bins"} <= {*launched} if n > 4096 else "score_bins" in launched
-    assert not {"bin_keys", "count_runs", "scan_small"} & {*launched}
+    assert ("grow_counted" in launched) == (small > 0)
+    assert ("score_bins" in launched) == (n > small)
+    assert "count_bins" in launched or n <= max(small, 4096)
+    assert not {"bin_keys", "count_runs", "scan_small", "grow_small"} & {*launched}
     same_bits(got, make(x, y, **settings))
 
 
@@ -1176,7 +1188,7 @@ def test_host_trees_of_counted_bins(cuda, launched, dtype, settings):
     ],
     ids=lambda settings: "-".join(f"{name}={value}" for name, value in settings.items()),
 )
-def test_host_trees_whose_bins_are_not_counted(cuda, launched, settings):
+def test_host_trees_whose_bins_are_not_counted(cuda, small, launched, settings):
     settings, n, rng = {"n_classes": 3, "max_bins": 255, **settings}, 400, np.random.default_rng(0)
     x, y = rng.normal(size=(n, 3)), rng.integers(0, settings["n_classes"], n, np.int32)
     if settings.pop("missing", False):
@@ -1185,9 +1197,85 @@ def test_host_trees_whose_bins_are_not_counted(cuda, launched, settings):
         y, settings["n_classes"] = rng.normal(size=(n, 1)), None
     settings |= {"n_trees": 2, "max_depth": 3, "sample_weight": np.full(n, settings.pop("weight", 1.0))}
     got = cuda(make, x, y, **settings)
-    assert "bin_keys" in launched
-    assert "score_bins" not in launched
+    assert ("grow_small" if n <= small else "bin_keys") in launched
+    assert not {"score_bins", "grow_counted"} & {*launched}
     same_bits(got, make(x, y, **settings))
+
+
+FILLED = {"place", "default_left", "root_weight", "sample", "sample_weight", "other_sample", "other_weight"}
+"""Members of Rooms that are written before a launch."""
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"sample_weight": "real", "n_classes": 20},  # sums in global memory
+        {"max_bins": 255},
+        {"splitter": "random"},
+        {"splitter": "random", "missing": True},
+        {"task": 2},
+        {"distribution": "sparse"},
+        {"distribution": "sparse", "missing": True},
+    ],
+    ids=lambda settings: "-".join(f"{name}={value}" for name, value in settings.items()) or "plain",
+)
+def test_host_blocks_of_small_nodes_write_to_places_of_their_own(monkeypatch, settings):
+    """Blocks run one after the other on the host, so results do not show whether they would disturb each other."""
+    settings, rng, launch, n_launches = dict(settings), np.random.default_rng(0), gpu_builder.launch, 0
+
+    def written(args, b, *call, **more):
+        """Writes of block b alone, by member."""
+        small = next(a for a in args if isinstance(a, gpu_structs.Small))
+        one = small._replace(
+            n_nodes=1, **{k: a[b : b + 1] for k, a in small._asdict().items() if isinstance(a, np.ndarray)}
+        )
+        rooms = next(a for a in args if isinstance(a, gpu_small.Rooms))._asdict()
+        rooms = {k: a.copy() if isinstance(a, np.ndarray) else a for k, a in rooms.items()}
+        for name in {k for k, a in rooms.items() if isinstance(a, np.ndarray)} - FILLED:
+            rooms[name].view(np.uint8).fill(0x5A)
+        before = {k: a.copy() for k, a in rooms.items() if isinstance(a, np.ndarray)}
+        new = {gpu_structs.Small: one, gpu_small.Rooms: gpu_small.Rooms(**rooms)}
+        # Orders, and entries of projections, which are taken one after the other, are shared.
+        copied = tuple(
+            a._replace(**{k: m.copy() for k, m in a._asdict().items() if isinstance(m, np.ndarray)})
+            if isinstance(a, gpu_structs.Kept | gpu_structs.Orders)
+            else new.get(type(a), a)
+            for a in args
+        )
+        launch(*call, 1, copied, **more)
+        return {
+            k: set(np.flatnonzero((a.view(np.uint8) != rooms[k].view(np.uint8)).ravel()) // a.itemsize)
+            for k, a in before.items()
+        }
+
+    def spy(folder, name, real, n_blocks, args, **more):
+        nonlocal n_launches
+        if name in ("grow_small", "grow_counted"):
+            n_launches += 1
+            blocks = [written(args, b, folder, name, real, **more) for b in range(n_blocks)]
+            assert len(blocks) > 5
+            for member in blocks[0]:
+                places = [block[member] for block in blocks]
+                assert sum(map(len, places)) == len(set().union(*places)), member
+        launch(folder, name, real, n_blocks, args, **more)
+
+    monkeypatch.setattr(gpu_builder, "launch", spy)
+    n, n_classes, n_outputs = 200, settings.pop("n_classes", 3), settings.pop("task", None)
+    x, y = rng.normal(size=(n, 6)), rng.integers(0, n_classes, n).astype(np.int32)
+    if settings.pop("missing", False):
+        x[rng.random(x.shape) < 0.2] = np.nan
+    if n_outputs:
+        y, n_classes = rng.normal(size=(n, n_outputs)), None
+    if settings.get("sample_weight"):
+        settings["sample_weight"] = rng.random(n)
+    with entered("host"):
+        if kind := settings.pop("distribution", None):
+            projected(x, y, DISTRIBUTIONS[kind](6), n_classes=n_classes, **settings)
+        else:
+            weight = settings.pop("sample_weight", np.ones(n))
+            make(x, y, n_classes=n_classes, n_trees=2, sample_weight=weight, max_features=3, **settings)
+    assert n_launches
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 from host.compiler import RUNTIMES, missing_for, sanitized_command
-from host.fault import IN_GROWTH
+from host.fault import IN_GROWTH, IN_SMALL
 
 SECONDS = 600
 
@@ -69,3 +69,15 @@ def test_a_race_of_counted_bins_is_reported(fault):
     assert "ran to its end" not in done.stdout
     assert "ThreadSanitizer: data race" in done.stderr
     assert "growth/counts.cuh:" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [pytest.param(fault, marks=[pytest.mark.nightly] * (i > 0)) for i, fault in enumerate(IN_SMALL)],
+)
+def test_a_race_of_small_nodes_is_reported(fault):
+    done = _run("thread", "host.fault", fault)
+    assert done.returncode != 0
+    assert "ran to its end" not in done.stdout
+    assert "ThreadSanitizer: data race" in done.stderr
+    assert "growth/small.cuh:" in done.stderr

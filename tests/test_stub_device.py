@@ -8,7 +8,7 @@ from host.case import small
 
 import hforest
 from hforest import classic, co2, growth, hinge, layers, neural, project, split, tree
-from hforest.growth import gpu_levels
+from hforest.growth import gpu_levels, gpu_small
 
 pytestmark = pytest.mark.skipif(
     "HFOREST_STUB" not in os.environ, reason="no stub device: HFOREST_STUB is not set"
@@ -152,7 +152,8 @@ def test_bins_and_trees_of_small_numbers(cupy, max_bins, missing):
 def test_launches_and_waits_of_a_level_depend_on_nothing(
     cupy, counted, monkeypatch, regression, projected, n_values, most
 ):
-    """Nor on the number of trees and nodes; the launches of CuPy's sort are not counted."""
+    """Nor on the number of trees and nodes; the launches of CuPy's sort are not counted. Levels of small nodes
+    take none."""
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(900, 6)), rng.normal(size=900) if regression else rng.integers(0, 2, 900)
     if n_values:  # bins of a byte are counted
@@ -171,15 +172,22 @@ def test_launches_and_waits_of_a_level_depend_on_nothing(
     def counts(n_trees, depth):
         before = counted("launches"), counted("waits")
         levels = grow(samples, there, n_trees, max_depth=depth, **settings)[0]
-        assert len(levels) == depth + 1
+        assert len(levels) == (depth + 1 if len(x) == 900 else 2)
         return np.array([counted("launches") - before[0], counted("waits") - before[1]])
 
+    small = gpu_small.SMALL
+    monkeypatch.setattr(gpu_small, "SMALL", 0)
     counts(1, 1)  # encodes
     for n_trees in (1, 5):
         for depth in (1, 7):
             launches, waits = counts(n_trees, depth + 1) - counts(n_trees, depth)
             assert waits == 1
             assert launches <= most
+    monkeypatch.setattr(gpu_small, "SMALL", small)
+    x, there = x[:250], there[:250]
+    samples = x if projected else growth.samples(x)
+    counts(1, 1)
+    assert (counts(5, 2) == counts(5, 9)).all()
 
 
 @pytest.mark.parametrize("settings", [{"max_features": 2}, {"max_features": 30}, {"splitter": "random"}])

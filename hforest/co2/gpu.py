@@ -12,15 +12,9 @@ from ..core.aliases import Array
 from ..core.dispatch import array_module, to_numpy
 from ..core.launch import launch, launch_each
 from ..growth import Bins
-from ..growth.gpu_builder import (
-    ColumnSource,
-    Kept,
-    columns_of,
-    nothing_kept,
-    sides,
-    task_of,
-)
+from ..growth.gpu_builder import ColumnSource, columns_of, sides, task_of
 from ..growth.gpu_levels import grow_trees
+from ..growth.gpu_structs import Kept, nothing_kept
 from ..growth.trees import Batch, Learned
 
 PACKAGE = Path(__file__).parent
@@ -212,6 +206,9 @@ class _Stumps(NamedTuple):
 
     def slots(self, task: Any) -> int:
         return self.columns.slots(task)
+
+    def of_block(self, task: Any, n_nodes: int) -> None:
+        """None: all blocks fit stumps."""
 
     def bytes_a_node(self, task: Any) -> int:
         """Returns the bytes of the workspace of a pending node, without its keys."""

@@ -81,15 +81,15 @@ __device__ static inline void write_best(
     __syncthreads();
 }
 
-// Writes the best splits of the pairs of large nodes. column (n_nodes, slots), chunks as count_bins writes them: IN. A
-// block owns a pair.
-extern "C" __global__ void __launch_bounds__(BLOCK, SCORING) score_bins(
-    Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs, Columns c,
-    const int *__restrict__ column, const unsigned *__restrict__ chunks
+// Writes the best split of a pair of large node l. column (n_nodes, slots), chunks as count_bins writes them: IN. All
+// threads of a block call it.
+__device__ static inline void score_pair(
+    const Target &y, size criterion, const Limits &limits, const Level &level, const Part &part, const Pairs &pairs,
+    const Columns &c, const int *column, const unsigned *chunks, size l, size slot
 ) {
     __shared__ unsigned shared[BLOCK];
     const size K = y.n_outputs, width = counts_of_bin(y), n_counts = c.n_bins * width, t = threadIdx.x;
-    const size l = blockIdx.x / pairs.slots, slot = blockIdx.x % pairs.slots, run = part.run[l], last_run = part.run[l + 1];
+    const size run = part.run[l], last_run = part.run[l + 1];
     const size a = part.large[l], pair = a * pairs.slots + slot, v = part.node[a], n = level.count[v];
     unsigned *counts = histogram(y);
     double *sums = own_sums(y), score;
@@ -135,15 +135,25 @@ extern "C" __global__ void __launch_bounds__(BLOCK, SCORING) score_bins(
     write_best(c, column, pairs, pair, n, 0, t == 0, best);
 }
 
-// Writes the best splits of the pairs of nodes of FEW samples or less. column (n_nodes, slots), IN. A block owns a node, a
-// thread a sample and a candidate.
-extern "C" __global__ void compare_bins(
-    Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs, Columns c, const int *__restrict__ column
+// Writes the best splits of the pairs of large nodes. A block owns a pair.
+extern "C" __global__ void __launch_bounds__(BLOCK, SCORING) score_bins(
+    Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs, Columns c,
+    const int *__restrict__ column, const unsigned *__restrict__ chunks
+) {
+    const size l = blockIdx.x / pairs.slots, slot = blockIdx.x % pairs.slots;
+    score_pair(y, criterion, limits, level, part, pairs, c, column, chunks, l, slot);
+}
+
+// Writes the best splits of the pairs of node a of a part, if it has FEW samples or less. column (n_nodes, slots), IN. A
+// thread owns a sample and a candidate. All threads of a block call it.
+__device__ static inline void compare_node(
+    const Target &y, size criterion, const Limits &limits, const Level &level, const Part &part, const Pairs &pairs,
+    const Columns &c, const int *column, size a
 ) {
     __shared__ int sample[FEW], label[FEW];
     __shared__ double weight[FEW];
     __shared__ unsigned char bin[BLOCK];
-    const size a = blockIdx.x, v = part.node[a], first = level.first[v], slots = pairs.slots;
+    const size v = part.node[a], first = level.first[v], slots = pairs.slots;
     if (level.count[v] > FEW) return;
     const int n = (int)level.count[v], t = (int)threadIdx.x, group = t / n, own = t % n, together = BLOCK / n;
     double *sums = own_sums(y), score;
@@ -183,4 +193,11 @@ extern "C" __global__ void compare_bins(
         }
         write_best(c, column, pairs, pair, n, group, works && own == 0, cut);
     }
+}
+
+// Writes the best splits of the pairs of nodes of FEW samples or less. A block owns a node.
+extern "C" __global__ void compare_bins(
+    Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs, Columns c, const int *__restrict__ column
+) {
+    compare_node(y, criterion, limits, level, part, pairs, c, column, blockIdx.x);
 }

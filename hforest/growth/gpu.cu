@@ -3,7 +3,8 @@
 // of its candidates:
 //
 //     sample, sample_weight    | node 0      | node 1 |  node 3 ...   first[v], count[v]: the samples of node v,
-//                                                                     ascending; with gaps between nodes
+//                                                                     ascending; nodes divide the place of their
+//                                                                     parent, in the other of two arrays
 //     key                      | pair 0,0 | pair 0,1 | pair 1,0 ...   samples of a pending node, once for each
 //                                                                     candidate (slot); part.begin: no gaps
 //
@@ -59,7 +60,8 @@ struct Level {
     double *__restrict__ threshold; // (n_nodes,); OUT of settle (0) and pick_splits
     double *__restrict__ gain;      // (n_nodes,); OUT of settle (0) and pick_splits
     unsigned char *__restrict__ default_left; // (n_nodes,), 0 before; or empty; OUT of pick_splits
-    size n_nodes, n_samples;
+    size *__restrict__ place;       // (n_nodes,): see NOWHERE; OUT of settle; of small nodes OUT of list_pending
+    size n_nodes, n_samples, number;
 };
 
 // The pending nodes of a level; OUT of list_pending.
@@ -70,6 +72,7 @@ struct Part {
     size *__restrict__ run;   // (n_large + 1,): runs per candidate, or chunks, before each large node
     size n_nodes, n_samples, n_large, n_runs;
     size counts_bins; // whether large nodes have more than FEW samples, and runs are chunks; IN of list_pending
+    size small;       // samples of a small node, at most, which is not listed here: small.cuh; IN of list_pending
 };
 
 // The nodes of the next level; OUT of move_samples.
@@ -78,10 +81,20 @@ struct Children {
     size *__restrict__ count;             // (2 n_nodes,)
     int *__restrict__ tree;               // (2 n_nodes,)
     unsigned long long *__restrict__ key; // (2 n_nodes,)
-    int *__restrict__ sample;             // (n_samples,) of the part
+    int *__restrict__ sample;             // (n_samples,) of the level
     double *__restrict__ sample_weight;   // (n_samples,)
     unsigned long long *__restrict__ sum; // (2 n_nodes, n_outputs), 0 before: sums of integer weights; or empty
     size n_trees, is_whole;
+};
+
+// The small nodes, each of which a block grows to its leaves (small.cuh); OUT of list_pending.
+struct Small {
+    size *__restrict__ first; // (n_nodes,), as in Level
+    size *__restrict__ count;
+    int *__restrict__ tree;
+    unsigned long long *__restrict__ key;
+    int *__restrict__ depth;
+    size n_nodes;             // nodes listed before; IN of list_pending
 };
 
 // Columns of bins. Columns are contiguous or, for windows, overlap in one row. low and high: least and greatest value
@@ -235,15 +248,13 @@ __device__ static inline bool varies(const Columns &c, size column, const int *s
 // without replacement by a Fisher-Yates shuffle, whose swaps are not made but looked up backwards in the workspace
 // `swap` (n_nodes, n_columns). If none of the first n_sampled columns varies in the node, the next one that varies
 // takes the first place. A column is in the slots of all orders in which it may be scanned. Columns that do not vary
-// have no threshold; they are left out if draws or orders depend on it. One block per large node, one thread per small
-// node.
-extern "C" __global__ void draw_columns(
-    Columns c, Level level, Part part, Orders o, int *__restrict__ swap, int *__restrict__ column
+// have no threshold; they are left out if draws or orders depend on it. This is node a of the part. Thread `lane` of
+// `lanes` calls it: all of a block for a large node, else a single thread.
+__device__ static inline void draw_columns_of(
+    const Columns &c, const Level &level, const Part &part, const Orders &o, int *__restrict__ swap,
+    int *__restrict__ column, size a, size lane, size lanes
 ) {
-    const bool by_block = (size)blockIdx.x < part.n_large;
-    const size lanes = by_block ? blockDim.x : 1, lane = by_block ? threadIdx.x : 0;
-    const size a = by_block ? part.large[blockIdx.x] : thread_number() - part.n_large * blockDim.x;
-    if (a >= part.n_nodes) return;
+    const bool by_block = lanes > 1;
     const size v = part.node[a], slots = c.n_sampled * o.n_orders, n = level.count[v];
     if (!by_block && is_large(n, part.counts_bins)) return;
     const int *sample = level.sample + level.first[v];
@@ -269,6 +280,16 @@ extern "C" __global__ void draw_columns(
             for (size order = 0; order < count; ++order)
                 mine[(i < c.n_sampled ? i : 0) * o.n_orders + order] = (int)place;
     }
+}
+
+// Draws the columns of all nodes. One block per large node, one thread per small node.
+extern "C" __global__ void draw_columns(
+    Columns c, Level level, Part part, Orders o, int *__restrict__ swap, int *__restrict__ column
+) {
+    const bool by_block = (size)blockIdx.x < part.n_large;
+    const size lanes = by_block ? blockDim.x : 1, lane = by_block ? threadIdx.x : 0;
+    const size a = by_block ? part.large[blockIdx.x] : thread_number() - part.n_large * blockDim.x;
+    if (a < part.n_nodes) draw_columns_of(c, level, part, o, swap, column, a, lane, lanes);
 }
 
 // A key of a part: its pair, its sample, and the position of the sample in the level.
@@ -297,13 +318,11 @@ packed_key(const Bits &bits, const Target &y, const Level &level, const Place &a
     return (key << bits.label | (uint64_t)y.labels[at.sample]) << bits.weight | (uint64_t)level.sample_weight[at.at];
 }
 
-// Writes key (n_samples * slots,): the bins, or their places, of the samples of all pairs. column (n_nodes, slots), IN.
-extern "C" __global__ void bin_keys(
-    Columns c, Target y, Level level, Part part, size slots, Orders o, Bits bits, const int *__restrict__ column,
-    unsigned long long *__restrict__ key
+// Writes key e of key (n_samples * slots,): the bin, or its place, of a sample of a pair. column (n_nodes, slots), IN.
+__device__ static inline void bin_key(
+    const Columns &c, const Target &y, const Level &level, const Part &part, size slots, const Orders &o,
+    const Bits &bits, const int *column, unsigned long long *__restrict__ key, size e
 ) {
-    const size e = thread_number();
-    if (e >= part.n_samples * slots) return;
     const Place at = place_of(level, part, slots, e);
     unsigned place = 0;
     if (column[at.pair] >= 0)
@@ -313,67 +332,16 @@ extern "C" __global__ void bin_keys(
     key[e] = packed_key(bits, y, level, at, place);
 }
 
-// Returns hforest.core.projections.Distribution, given its numbers (kind, n_features, channels, cyclic, max_entries,
-// n_candidates of groups, then shape, patch_min and patch_max by axis) and its groups.
-__device__ static inline hf_distribution
-distribution_of(const size *numbers, const int *groups, double density, double zero_probability) {
-    hf_distribution a;
-    a.kind = (int)numbers[0];
-    a.n_features = numbers[1];
-    a.channels = numbers[2];
-    a.cyclic = (int)numbers[3];
-    a.max_entries = numbers[4];
-    a.n_candidates = numbers[5];
-    a.groups = groups;
-    a.density = density;
-    a.zero_probability = zero_probability;
-    for (int i = 0; i < HF_AXES; ++i) {
-        a.shape[i] = numbers[6 + i];
-        a.low[i] = numbers[6 + HF_AXES + i];
-        a.high[i] = numbers[6 + 2 * HF_AXES + i];
-    }
-    return a;
-}
-
-// Writes the entries of the projection of each pair. One thread per pair.
-extern "C" __global__ void draw_projections(
-    const size *__restrict__ distribution, const int *__restrict__ groups, double density, double zero_probability,
-    Level level, Part part, size slots, Orders o, Entries entries
-) {
-    const size pair = thread_number();
-    if (pair >= part.n_nodes * slots) return;
-    const hf_distribution a = distribution_of(distribution, groups, density, zero_probability);
-    const hf_candidate own =
-        hf_candidate_of(&a, level.key[part.node[pair / slots]], (uint64_t)(pair % slots / o.n_orders));
-    entries.n_entries[pair] = hf_draw_projection(
-        &a, own, hf_philox(own.key, 0, HF_STREAM_ENTRY), (unsigned *)entries.index + pair * entries.max_entries,
-        entries.weight + pair * entries.max_entries
-    );
-}
-
-// Does the work of bin_keys for projections of x (n_samples, n_features): values are summed in float64 in the order of
-// the entries and rounded once. Float64 keys have no bits left for the pair, which is written to pair_of (n_samples *
-// slots,) instead.
-extern "C" __global__ void value_keys(
-    const real *__restrict__ x, size n_features, Target y, Level level, Part part, size slots, Entries entries,
-    Orders o, Bits bits, unsigned long long *__restrict__ key, unsigned *__restrict__ pair_of
+// Writes the keys of all pairs. One thread per key.
+extern "C" __global__ void bin_keys(
+    Columns c, Target y, Level level, Part part, size slots, Orders o, Bits bits, const int *__restrict__ column,
+    unsigned long long *__restrict__ key
 ) {
     const size e = thread_number();
-    if (e >= part.n_samples * slots) return;
-    const Place at = place_of(level, part, slots, e);
-    const real *row = x + at.sample * n_features;
-    const size entry = at.pair * entries.max_entries, end = entry + entries.n_entries[at.pair];
-    double sum = 0;
-    for (size j = entry; j < end; ++j) sum += (double)entries.weight[j] * (double)row[entries.index[j]];
-    uint64_t value = ordered((real)sum);
-    if (sum != sum) {
-        const size number = at.pair % slots;
-        const uint64_t own = level.key[part.node[at.pair / slots]];
-        value = missing_place(o, 0, o.random ? draws_left(own, number) : number % o.n_orders > 0);
-    }
-    key[e] = sizeof(real) == 4 ? packed_key(bits, y, level, at, value) : value;
-    if (sizeof(real) == 8) pair_of[e] = (unsigned)at.pair;
+    if (e < part.n_samples * slots) bin_key(c, y, level, part, slots, o, bits, column, key, e);
 }
+
+#include "growth/values.cuh"
 
 // -------------------------------------------------------------------------------------------------- splits
 
@@ -414,15 +382,13 @@ __device__ static inline unsigned last_bin(const double *high, double threshold,
     return lowest;
 }
 
-// Writes one random threshold of each pair, and its score. The number of a column in the draw of its threshold counts
-// the columns before it that vary in the node; that of a projection counts all. column (n_nodes, slots), IN, for
-// columns. One thread per pair.
-extern "C" __global__ void random_splits(
-    Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs, Columns c, Orders o,
-    const int *__restrict__ column
+// Writes a random threshold of a pair, and its score. The number of a column in the draw of its threshold counts the
+// columns before it that vary in the node; that of a projection counts all. column (n_nodes, slots), IN, for columns.
+__device__ static inline void random_split(
+    const Target &y, size criterion, const Limits &limits, const Level &level, const Part &part, const Pairs &pairs,
+    const Columns &c, const Orders &o, const int *column, size pair
 ) {
-    const size pair = thread_number(), slots = pairs.slots, n_outputs = y.n_outputs;
-    if (pair >= part.n_nodes * slots) return;
+    const size slots = pairs.slots, n_outputs = y.n_outputs;
     const size a = pair / slots, v = part.node[a], first = level.first[v], n = level.count[v];
     const unsigned long long *keys = pairs.key + part.begin[a] * slots + pair % slots * n;
     const size own = c.low ? column[pair] : 0;
@@ -482,8 +448,23 @@ extern "C" __global__ void random_splits(
     if (o.kind != PLAIN) pairs.flipped[pair] = flipped;
 }
 
-// Writes the feature of the projection that node v chose and, unless the projection is one feature, its entries.
-__device__ static inline void keep_projection(const Level &level, const Entries &entries, const Kept &kept, size v, size pair) {
+// Draws the splits of all pairs. One thread per pair.
+extern "C" __global__ void random_splits(
+    Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs, Columns c, Orders o,
+    const int *__restrict__ column
+) {
+    const size pair = thread_number();
+    if (pair < part.n_nodes * pairs.slots)
+        random_split(y, criterion, limits, level, part, pairs, c, o, column, pair);
+}
+
+// Writes the feature of the projection that node a of a part chose and, unless the projection is one feature, its
+// entries.
+__device__ static inline void keep_projection(
+    const Level &level, const Part &part, const Entries &entries, const Kept &kept, const Split &split, size a
+) {
+    const size v = part.node[a], pair = split.chosen[a];
+    if (entries.max_entries == 0 || split.n_left[a] < 0) return;
     const size from = pair * entries.max_entries, count = entries.n_entries[pair];
     if (count == 1 && entries.weight[from] == 1) {
         level.feature[v] = entries.index[from];
@@ -499,15 +480,13 @@ __device__ static inline void keep_projection(const Level &level, const Entries 
     level.feature[v] = -2;
 }
 
-// Writes the best pair of each node; of equal scores the first. A node without a split, or with too small a gain, gets
-// -1 samples on its left. column (n_nodes, slots), IN, for columns. One thread per node.
-extern "C" __global__ void pick_splits(
-    Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs, Columns c, Orders o,
-    const int *__restrict__ column, Entries entries, Split split, Kept kept
+// Writes the best pair of node a of a part; of equal scores the first. A node without a split, or with too small a gain,
+// gets -1 samples on its left. column (n_nodes, slots), IN, for columns.
+__device__ static inline void pick_split(
+    const Target &y, size criterion, const Limits &limits, const Level &level, const Part &part, const Pairs &pairs,
+    const Columns &c, const Orders &o, const int *column, const Split &split, size a
 ) {
-    const size a = thread_number(), slots = pairs.slots;
-    if (a >= part.n_nodes) return;
-    const size v = part.node[a], n = level.count[v];
+    const size slots = pairs.slots, v = part.node[a], n = level.count[v];
     size best = -1;
     for (size pair = a * slots; pair < (a + 1) * slots; ++pair)
         if (pairs.n_right[pair] > 0 && (best < 0 || pairs.score[pair] > pairs.score[best])) best = pair;
@@ -520,7 +499,6 @@ extern "C" __global__ void pick_splits(
     split.n_left[a] = n_left;
     level.gain[v] = decrease > 0 ? decrease : 0.0;
     if (c.low) level.feature[v] = column[best];
-    else keep_projection(level, entries, kept, v, best);
     if (!pairs.order && !pairs.sorted) {
         split.greatest[a] = pairs.greatest[best];
         level.threshold[v] = pairs.threshold[best];
@@ -546,4 +524,16 @@ extern "C" __global__ void pick_splits(
     }
 }
 
+// Picks the splits of all nodes. One thread per node.
+extern "C" __global__ void pick_splits(
+    Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs, Columns c, Orders o,
+    const int *__restrict__ column, Entries entries, Split split, Kept kept
+) {
+    const size a = thread_number();
+    if (a >= part.n_nodes) return;
+    pick_split(y, criterion, limits, level, part, pairs, c, o, column, split, a);
+    keep_projection(level, part, entries, kept, split, a);
+}
+
 #include "growth/levels.cuh"
+#include "growth/small.cuh"

@@ -15,6 +15,27 @@ from ..core.launch import launch, launch_each
 from ..core.projections import Distribution
 from ..core.supervised import Limits
 from .bins import Bins
+from .gpu_structs import (
+    COLUMNS,
+    NO_ENTRIES,
+    NO_ORDERS,
+    NO_PAIRS,
+    NO_PROJECTED,
+    PLAIN,
+    PROJECTIONS,
+    Bits,
+    Entries,
+    Kept,
+    Level,
+    Orders,
+    Pairs,
+    Part,
+    Projected,
+    Split,
+    Target,
+    Words,
+    nothing_kept,
+)
 from .trees import Learned
 
 PACKAGE = Path(__file__).parent
@@ -52,15 +73,6 @@ def tree_keys(xp: ModuleType, seed: int, first: int, n_trees: int) -> Array:
     key = xp.empty(n_trees, np.uint64)
     launch_each(PACKAGE, "tree_keys", np.dtype(np.float64), n_trees, (_signed(seed), first, n_trees, key))
     return key
-
-
-class Target(NamedTuple):
-    """What trees learn, labels or targets: a struct of gpu.cu."""
-
-    labels: Array | None
-    targets: Array | None
-    has_labels: int
-    n_outputs: int
 
 
 class Task(NamedTuple):
@@ -131,142 +143,6 @@ def task_of(learned: Learned, real: np.dtype, splitter: str = "best", has_defaul
     return Task(xp, real, target, learned.criterion, learned.limits, is_random, has_defaults)
 
 
-# ----------------------------------------------------------- structs of gpu.cu, which describes their members
-
-
-class Level(NamedTuple):
-    """Nodes of one depth, of all trees, and their samples."""
-
-    first: Array
-    count: Any
-    tree: Array
-    key: Array
-    root_weight: Array
-    sample: Array
-    sample_weight: Array
-    total: Array
-    mean: Array
-    weight: Array
-    value: Array
-    feature: Array
-    threshold: Array
-    gain: Array
-    default_left: Array
-    n_nodes: int
-    n_samples: int
-
-
-class Part(NamedTuple):
-    """Nodes that are pending."""
-
-    node: Array
-    begin: Array
-    large: Array
-    run: Array
-    n_nodes: int
-    n_samples: int
-    n_large: int
-    n_runs: int
-    counts_bins: int
-
-
-class Orders(NamedTuple):
-    """In which orders columns with missing values, and of categories, are scanned: struct of orders.cuh."""
-
-    kind: int
-    n_orders: int
-    random: int
-    missing: Array | None
-    categorical: Array | None
-    place: Array | None
-    sorted: Array | None
-    sums: Array | None
-    weight: Array | None
-    score: Array | None
-    axis: Array | None
-    flipped: Array | None
-
-
-_PLAIN, _COLUMNS, _PROJECTIONS = range(3)
-NO_ORDERS = Orders(_PLAIN, 1, 0, None, None, None, None, None, None, None, None, None)
-
-
-class Kept(NamedTuple):
-    """Entries of the projections of a level's nodes."""
-
-    begin: Array
-    count: Any
-    index: Any
-    factor: Array
-    end: Array | None
-
-
-class Words(NamedTuple):
-    """Sets of categories of a level's nodes: their numbers of words, and (n_nodes, max_words)."""
-
-    count: Any
-    word: Array
-
-
-def nothing_kept(xp: ModuleType, n_nodes: int, end: Array, n_entries: int = 0) -> Kept:
-    """Returns no entry for each of the nodes, and room for some."""
-    count, begin = xp.zeros(n_nodes, np.int64), xp.empty(n_nodes, np.int64)
-    return Kept(begin, count, xp.empty(n_entries, np.int32), xp.empty(n_entries, np.float32), end)
-
-
-class Entries(NamedTuple):
-    """The entries of the projections of pairs."""
-
-    index: Any
-    weight: Array | None
-    n_entries: Array | None
-    max_entries: int
-
-
-NO_ENTRIES = Entries(None, None, None, 0)
-"""Of splits on columns."""
-
-
-class Bits(NamedTuple):
-    """Bits of a key: weight and label of its sample, or none, and bin or value."""
-
-    weight: int
-    label: int
-    value: int
-
-
-class Pairs(NamedTuple):
-    """The keys of a part, and the best split of each of its pairs."""
-
-    key: Array | None
-    sorted: Array | None
-    order: Array | None
-    left: Array | None
-    score: Array | None
-    n_right: Array | None
-    greatest: Array | None
-    threshold: Array | None
-    flipped: Array | None
-    slots: int
-    weight_bits: int
-    label_bits: int
-    value_bits: int
-
-
-NO_PAIRS = Pairs(None, None, None, None, None, None, None, None, None, 0, 0, 0, 0)
-"""Where the sides of samples are known."""
-
-
-class Split(NamedTuple):
-    """The splits of the nodes of a part."""
-
-    chosen: Array
-    greatest: Array
-    n_left: Array
-    right: Array
-    tail: Array
-
-
 class Columns(NamedTuple):
     """Candidates that are columns of bins."""
 
@@ -327,6 +203,21 @@ class Columns(NamedTuple):
         return pairs
 
 
+NO_COLUMNS = Columns(None, None, None, None, None, 0, 0, 0, 0, 0)
+"""Of splits on projections."""
+
+
+class OfBlock(NamedTuple):
+    """Candidates of the nodes that a block grows to their leaves, with room for the orders of so many."""
+
+    columns: Columns
+    orders: Orders
+    projected: Projected
+    value_bits: int
+    """Of keys."""
+    max_entries: int
+
+
 class Kinds(NamedTuple):
     """Which columns have missing values, and which hold categories."""
 
@@ -367,17 +258,17 @@ class ColumnSource(NamedTuple):
         sampled = self.columns.n_sampled * self.columns.n_bins * (8 * task.n_outputs + 24)
         return 4 * self.columns.n_columns + (0 if self.kinds.categorical is None else sampled)
 
-    def _orders(self, task: Task, part: Part) -> Orders:
+    def _orders(self, task: Task, n_nodes: int) -> Orders:
         xp, c = task.xp, self.columns
         if self.kinds.missing is None:
             return NO_ORDERS._replace(random=int(task.random_thresholds))
         orders = NO_ORDERS._replace(
-            kind=_COLUMNS, n_orders=self._n_orders(task), random=int(task.random_thresholds),
-            missing=self.kinds.missing, flipped=xp.zeros(part.n_nodes, np.int32),
+            kind=COLUMNS, n_orders=self._n_orders(task), random=int(task.random_thresholds),
+            missing=self.kinds.missing, flipped=xp.zeros(n_nodes, np.int32),
         )  # fmt: skip
         if self.kinds.categorical is None:
             return orders
-        shape = part.n_nodes, c.n_sampled, c.n_bins
+        shape = n_nodes, c.n_sampled, c.n_bins
         return orders._replace(
             categorical=self.kinds.categorical, place=xp.empty(shape, np.int32),
             sorted=xp.empty(shape, np.int32), sums=xp.empty((*shape, task.n_outputs)),
@@ -386,7 +277,8 @@ class ColumnSource(NamedTuple):
 
     def split(self, task: Task, level: Level, part: Part, end: Array) -> tuple[Split, Kept, Words | None]:
         """Splits nodes and returns their sets of categories."""
-        xp, n_nodes, slots, orders = task.xp, part.n_nodes, self.slots(task), self._orders(task, part)
+        xp, n_nodes, slots = task.xp, part.n_nodes, self.slots(task)
+        orders = self._orders(task, n_nodes)
         column, none = xp.empty((n_nodes, slots), np.int32), nothing_kept(xp, 0, end)
         pairs, split = self.columns.split(task, level, part, orders, column, none)
         if not self.kinds.max_words:
@@ -400,9 +292,10 @@ class ColumnSource(NamedTuple):
         )  # fmt: skip
         return split, none, words
 
-
-NO_COLUMNS = Columns(None, None, None, None, None, 0, 0, 0, 0, 0)
-"""Of splits on projections."""
+    def of_block(self, task: Task, n_nodes: int) -> OfBlock | None:
+        if self.kinds.categorical is not None:  # the orders of categories take many bytes a node
+            return None
+        return OfBlock(self.columns, self._orders(task, n_nodes), NO_PROJECTED, 32, 0)
 
 
 # -------------------------------------------------------------------------------------------------- splits
@@ -448,17 +341,25 @@ class Projections(NamedTuple):
         """Bytes of the workspace of a pending node, beside its keys."""
         return 8 * (self.slots(task) + 1) * self.distribution.max_entries
 
+    def _orders(self, task: Task, n_nodes: int) -> Orders:
+        if not task.has_defaults:
+            return NO_ORDERS
+        return NO_ORDERS._replace(
+            kind=PROJECTIONS, n_orders=self._n_orders(task), random=int(task.random_thresholds),
+            flipped=task.xp.zeros(n_nodes, np.int32),
+        )  # fmt: skip
+
+    def of_block(self, task: Task, n_nodes: int) -> OfBlock:
+        d = self.distribution
+        x = Projected(self.x, self.numbers, self.groups, self.x.shape[1], d.density, d.zero_probability)
+        return OfBlock(NO_COLUMNS, self._orders(task, n_nodes), x, 8 * task.real.itemsize, d.max_entries)
+
     def split(self, task: Task, level: Level, part: Part, end: Array) -> tuple[Split, Kept, None]:
         """Splits nodes and returns the entries of their projections."""
         xp, n_nodes, slots, max_entries = (
             task.xp, part.n_nodes, self.slots(task), self.distribution.max_entries
         )  # fmt: skip
-        orders = NO_ORDERS
-        if task.has_defaults:
-            orders = orders._replace(
-                kind=_PROJECTIONS, n_orders=self._n_orders(task), random=int(task.random_thresholds),
-                flipped=xp.zeros(n_nodes, np.int32),
-            )  # fmt: skip
+        orders = self._orders(task, n_nodes)
         n_pairs = n_nodes * slots
         entries = Entries(
             xp.empty((n_pairs, max_entries), np.int32), xp.empty((n_pairs, max_entries), np.float32),
@@ -490,7 +391,7 @@ def _bits(task: Task, orders: Orders, n_pairs: int, packed: int, alone: int) -> 
     Labels and weights are in the keys if they are whole weights and fit.
     """
     bits = Bits(task.weight_bits, (task.n_outputs - 1).bit_length(), packed)
-    plain = task.weight_bits and orders.kind == _PLAIN and not task.random_thresholds
+    plain = task.weight_bits and orders.kind == PLAIN and not task.random_thresholds
     return bits if plain and sum(bits) + n_pairs.bit_length() <= 64 else Bits(0, 0, alone)
 
 

@@ -5,15 +5,21 @@ reads how many there are, once a level, and launches by that; nodes, samples and
 """
 
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ..core.aliases import Array
 from ..core.dispatch import array_module, to_numpy
 from ..core.gpu import cast
-from .gpu_builder import FEW, LARGE, Kept, Level, Part, Split, Task, Words, tree_keys
+from . import gpu_small
+from .gpu_builder import FEW, LARGE, Task, tree_keys
+from .gpu_small import Grown, grow_small, no_small, trimmed
+from .gpu_structs import Children, Kept, Level, Part, Small, Split
 from .trees import Batch
+
+FIRST_BITS = 40
+"""Bits of a place for the first sample of a node, as levels.cuh has it."""
 
 NODES = 1024
 """Nodes of a block that settles them, as levels.cuh has it."""
@@ -33,8 +39,6 @@ _NODE_BYTES = 160
 _SAMPLES_A_NODE = 4
 """Samples of a pending node of a level of many, on average, at least."""
 _MAX_SUM = 2**53
-_LITTLE = 1 << 20
-"""Bytes of the room for entries of a level that are not given back."""
 
 
 def memory(xp: ModuleType) -> int:
@@ -54,33 +58,6 @@ def trees_at_once(xp: ModuleType, n_samples: int) -> int:
     return max(1, memory(xp) // (_SAMPLE_BYTES * n_samples))
 
 
-class Children(NamedTuple):
-    """The nodes of the next level and their samples: a struct of gpu.cu."""
-
-    first: Array
-    count: Any
-    tree: Array
-    key: Array
-    sample: Array
-    sample_weight: Array
-    sum: Array
-    n_trees: int
-    is_whole: int
-
-
-class Grown(NamedTuple):
-    """Nodes of one level when it is done."""
-
-    tree: Array
-    feature: Array
-    threshold: Array
-    gain: Array
-    default_left: Array
-    value: Array
-    kept: Kept | None
-    words: Words | None
-
-
 def bytes_a_sample(task: Task, candidates: Any) -> int:
     """Returns the maximum number of bytes per sample that a growing tree takes."""
     slots = candidates.slots(task)
@@ -89,7 +66,8 @@ def bytes_a_sample(task: Task, candidates: Any) -> int:
         + 8 * task.n_outputs * (4 + slots * task.random_thresholds)
         + candidates.bytes_a_node(task)
     )
-    return _SAMPLE_BYTES + _KEY_BYTES * slots + node // _SAMPLES_A_NODE
+    level = _KEY_BYTES * slots + node // _SAMPLES_A_NODE
+    return _SAMPLE_BYTES + max(level, gpu_small.bytes_a_sample(task, candidates))
 
 
 def grow_trees(task: Task, candidates: Any, weight: Array, batch: Batch) -> None:
@@ -118,18 +96,24 @@ def _grow(task: Task, candidates: Any, weight: Array, batch: Batch) -> None:
     key = tree_keys(xp, batch.seed, batch.first, n_trees)
     tree = xp.arange(n_trees, dtype=np.int32)
     sums = xp.zeros((n_trees if is_whole else 0, K), np.uint64)
-    nodes = Children(xp.cumsum(size) - size, size, tree, key, sample, sample_weight, sums, n_trees, is_whole)
-    level = _level(task, nodes, None)
+    ends = xp.cumsum(size)
+    nodes = Children(ends - size, size, tree, key, sample, sample_weight, sums, n_trees, is_whole)
+    # Nodes of a level divide the places of their parents, so samples of small nodes stay where they are.
+    free = xp.empty_like(sample), xp.empty_like(sample_weight)
+    most = gpu_small.SMALL if candidates.of_block(task, 0) else 0
+    small = no_small(xp, len(sample) // 2 if most else 0)
+    level = _level(task, nodes, None, 0)
     if is_whole:
         task.launch("sum_whole", level.n_samples, task.target, level, sums)
     levels: list[Grown] = []
-    above, end = None, xp.zeros(5, np.uint64)
+    above, end = None, xp.zeros(6, np.uint64)
     while True:
-        part, n_kept = _pending(task, level, above, nodes, len(levels) < task.limits.max_depth, end)
+        part, n_kept, n_small = _pending(task, level, above, nodes, most, small, end)
+        small = small._replace(n_nodes=small.n_nodes + n_small)
         if levels and levels[-1].kept is not None:
-            levels[-1] = levels[-1]._replace(kept=_trimmed(levels[-1].kept, n_kept))
+            levels[-1] = levels[-1]._replace(kept=trimmed(levels[-1].kept, n_kept))
         grown = Grown(
-            level.tree,
+            level.place,
             level.feature,
             level.threshold,
             level.gain,
@@ -141,12 +125,17 @@ def _grow(task: Task, candidates: Any, weight: Array, batch: Batch) -> None:
         if part.n_nodes == 0:
             levels.append(grown)
             break
-        end = xp.zeros(5, np.uint64)
-        split, kept, words = candidates.split(task, level, part, end[4:])
+        end = xp.zeros(6, np.uint64)
+        split, kept, words = candidates.split(task, level, part, end[5:])
         levels.append(grown._replace(kept=kept, words=words))
-        nodes = _children(task, level, part, split, n_trees)
-        level, above = _level(task, nodes, level.root_weight), part
-    _collect(task, candidates.projected, levels, n_trees, batch.trees)
+        nodes = _children(task, level, part, split, free, n_trees)
+        free = level.sample, level.sample_weight
+        level, above = _level(task, nodes, level.root_weight, len(levels)), part
+    if small.n_nodes:
+        samples = (level.sample, level.sample_weight), free
+        even, odd = samples if level.number % 2 == 0 else samples[::-1]
+        levels.append(grow_small(task, candidates, small, even, odd, level.root_weight))
+    _collect(task, candidates.projected, levels, ends, batch.trees)
 
 
 def _weight_bits(weights: Array) -> int:
@@ -158,7 +147,7 @@ def _weight_bits(weights: Array) -> int:
     return int(largest).bit_length()
 
 
-def _level(task: Task, nodes: Children, root_weight: Array | None) -> Level:
+def _level(task: Task, nodes: Children, root_weight: Array | None, number: int) -> Level:
     """Returns a level before its sums are known; without root_weight, of roots."""
     xp, n_nodes, K = task.xp, len(nodes.first), task.n_outputs
     weight = xp.empty(n_nodes)
@@ -167,14 +156,16 @@ def _level(task: Task, nodes: Children, root_weight: Array | None) -> Level:
         nodes.sample, nodes.sample_weight, xp.empty((n_nodes, K)),
         xp.empty((n_nodes if task.fit_targets else 0, K)), weight, xp.empty((n_nodes, K), task.real),
         xp.empty(n_nodes, np.int32), xp.empty(n_nodes), xp.empty(n_nodes),
-        xp.zeros(n_nodes if task.has_defaults else 0, np.uint8), n_nodes, len(nodes.sample),
+        xp.zeros(n_nodes if task.has_defaults else 0, np.uint8), xp.empty(n_nodes, np.int64), n_nodes,
+        len(nodes.sample), number,
     )  # fmt: skip
 
 
 def _pending(
-    task: Task, level: Level, above: Part | None, nodes: Children, may_split: bool, end: Array
-) -> tuple[Part, int]:
-    """Returns the pending nodes of a level below a part, and the entries that its nodes have kept."""
+    task: Task, level: Level, above: Part | None, nodes: Children, most: int, small: Small, end: Array
+) -> tuple[Part, int, int]:  # fmt: skip
+    """Returns the pending nodes of a level below a part, the entries that its nodes have kept, and the number
+    of pending nodes of at most `most` samples, which are added to `small` instead."""
     xp, n_nodes, K = task.xp, level.n_nodes, task.n_outputs
     mixed = xp.zeros(0 if nodes.is_whole else n_nodes, np.int32)
     if not nodes.is_whole:
@@ -185,51 +176,47 @@ def _pending(
         )
     n_blocks, counts_bins = -(-n_nodes // NODES), int(task.n_bins > 0)
     n_large = level.n_samples // (FEW if counts_bins else LARGE)
-    pending, counts = xp.empty(n_nodes, np.uint8), xp.empty((n_blocks, 4), np.int64)
-    task.launch_blocks(
-        "settle", n_blocks, task.target, task.limits, level, int(may_split), nodes.is_whole,
-        counts_bins, nodes.sum, mixed, pending, counts,
-    )  # fmt: skip
+    pending, counts = xp.empty(n_nodes, np.uint8), xp.empty((n_blocks, 5), np.int64)
     sizes = n_nodes, n_nodes + 1, n_large, n_large + 1
     node, begin, large, run = (xp.empty(n, np.int64) for n in sizes)
-    part = Part(node, begin, large, run, 0, 0, 0, 0, counts_bins)
-    task.launch_blocks("list_pending", n_blocks, level, pending, counts, part, end)
-    pending_nodes, samples, large_nodes, runs, n_kept = to_numpy(end).tolist()
-    return part._replace(n_nodes=pending_nodes, n_samples=samples, n_large=large_nodes, n_runs=runs), n_kept
+    part = Part(node, begin, large, run, 0, 0, 0, 0, counts_bins, most)
+    task.launch_blocks(
+        "settle", n_blocks, task.target, task.limits, level, nodes.is_whole, part, nodes.sum,
+        mixed, pending, counts,
+    )  # fmt: skip
+    task.launch_blocks("list_pending", n_blocks, level, pending, counts, part, small, end)
+    pending_nodes, samples, large_nodes, runs, n_small, n_kept = to_numpy(end).tolist()
+    part = part._replace(n_nodes=pending_nodes, n_samples=samples, n_large=large_nodes, n_runs=runs)
+    return part, n_kept, n_small
 
 
-def _children(task: Task, level: Level, part: Part, split: Split, n_trees: int) -> Children:
-    """Returns the children of the nodes of a part, with their samples."""
+def _children(
+    task: Task, level: Level, part: Part, split: Split, free: tuple[Array, Array], n_trees: int
+) -> Children:
+    """Returns the children of the nodes of a part, with their samples in `free`."""
     xp, n_nodes, is_whole = task.xp, 2 * part.n_nodes, int(task.weight_bits > 0)
     children = Children(
         xp.empty(n_nodes, np.int64), xp.empty(n_nodes, np.int64), xp.empty(n_nodes, np.int32),
-        xp.empty(n_nodes, np.uint64), xp.empty(part.n_samples, np.int32), xp.empty(part.n_samples),
+        xp.empty(n_nodes, np.uint64), *free,
         xp.zeros((n_nodes if is_whole else 0, task.n_outputs), np.uint64), n_trees, is_whole,
     )  # fmt: skip
     task.launch_blocks("move_samples", len(split.tail), task.target, level, part, split, children)
     return children
 
 
-def _trimmed(kept: Kept, n_entries: int) -> Kept:
-    """Returns entries without the room that they did not need; little room stays, as a copy is a launch."""
-    index, factor = kept.index[:n_entries], kept.factor[:n_entries]
-    if kept.index.nbytes > _LITTLE:
-        index, factor = index.copy(), factor.copy()
-    return kept._replace(index=index, factor=factor)
-
-
 def _collect(
-    task: Task, projected: bool, levels: list[Grown], n_trees: int, trees: list[tuple[Array, ...]]
+    task: Task, projected: bool, levels: list[Grown], ends: Array, trees: list[tuple[Array, ...]]
 ) -> None:
-    """From nodes level by level to nodes tree by tree, which keeps those of a tree breadth-first."""
-    xp = task.xp
+    """From nodes in any order to nodes by tree, breadth-first. The samples of trees end at `ends`."""
+    xp, n_trees = task.xp, len(ends)
 
     def joined(name: str) -> Array:
         return xp.concatenate([getattr(grown, name) for grown in levels])
 
-    tree = joined("tree")
-    order = xp.argsort(tree, kind="stable")
-    starts = to_numpy(xp.searchsorted(tree[order], xp.arange(n_trees + 1, dtype=np.int32))).astype(np.int64)
+    place = joined("place")
+    tree = xp.searchsorted(ends, place & ((1 << FIRST_BITS) - 1), side="right")
+    order = xp.lexsort(xp.stack([place, tree]))
+    starts = to_numpy(xp.searchsorted(tree[order], xp.arange(n_trees + 1))).astype(np.int64)
     order = order[: starts[-1]]  # behind it are places without a node
     of_tree, feature = tree[order], joined("feature")[order]
     is_leaf = feature == -1
@@ -270,7 +257,7 @@ def _entries(task: Task, levels: list[Grown], order: Array) -> tuple[Array, Arra
     index, factor = [xp.empty(0, np.int32)], [xp.empty(0, np.float32)]
     n_entries = 0
     for grown in levels:
-        n_nodes, kept = len(grown.tree), grown.kept
+        n_nodes, kept = len(grown.place), grown.kept
         if kept is None:
             kept = Kept(xp.zeros(n_nodes, np.int64), xp.zeros(n_nodes, np.int64), index[0], factor[0], None)
         begins.append(kept.begin + n_entries)
@@ -296,7 +283,7 @@ def _words(task: Task, levels: list[Grown], order: Array) -> tuple[Array, Array]
     width = max(grown.words.word.shape[1] for grown in levels if grown.words is not None)
     counts, words = [], []
     for grown in levels:
-        n_nodes = len(grown.tree)
+        n_nodes = len(grown.place)
         counts.append(xp.zeros(n_nodes, np.int64) if grown.words is None else grown.words.count)
         words.append(xp.zeros((n_nodes, width), np.uint32) if grown.words is None else grown.words.word)
     count = xp.concatenate(counts)[order]

@@ -54,13 +54,13 @@ __device__ static inline bool draws_left(uint64_t key, size number) {
     return !(hf_philox(key, (uint64_t)number, DIRECTION).word[0] & 1);
 }
 
-// Writes the places of the categories of each sampled categorical column, and removes the slots that it does not need
-// from `column` (n_nodes, n_sampled * count), IN and OUT. One thread per sampled column of a node.
-extern "C" __global__ void order_columns(
-    Target y, Columns c, Level level, Part part, Orders o, int *__restrict__ column
+// Writes the places of the categories of sampled column i of a part if it is categorical, and removes the slots that it
+// does not need from `column` (n_nodes, n_sampled * count), IN and OUT.
+__device__ static inline void order_column(
+    const Target &y, const Columns &c, const Level &level, const Part &part, const Orders &o, int *__restrict__ column,
+    size i
 ) {
-    const size i = thread_number(), n_sampled = c.n_sampled, n_outputs = y.n_outputs;
-    if (i >= part.n_nodes * n_sampled) return;
+    const size n_sampled = c.n_sampled, n_outputs = y.n_outputs;
     const size a = i / n_sampled, v = part.node[a], first = level.first[v], last = first + level.count[v];
     int *__restrict__ mine = column + i * o.n_orders, *__restrict__ place = o.place + i * c.n_bins;
     if (mine[0] < 0 || !is_categorical(o, mine[0])) return;
@@ -108,6 +108,14 @@ extern "C" __global__ void order_columns(
             if (place[b] >= 0) place[b] = places[place[b]];
     }
     for (size other = count; other < o.n_orders; ++other) mine[other] = -1;
+}
+
+// Orders the categories of all nodes. One thread per sampled column of a node.
+extern "C" __global__ void order_columns(
+    Target y, Columns c, Level level, Part part, Orders o, int *__restrict__ column
+) {
+    const size i = thread_number();
+    if (i < part.n_nodes * c.n_sampled) order_column(y, c, level, part, o, column, i);
 }
 
 // Returns the place of a bin in the order of a pair, which is slot `slot` of node a of a part.
@@ -197,15 +205,14 @@ __device__ static inline void finish_split(
     level.default_left[v] = (unsigned char)(((missing < 0 ? heavier : missing == 1) ? 1 : 0) | (heavier ? 2 : 0));
 }
 
-// Writes the set of categories that go left, for each node of the level that splits by categories: `words` (n_nodes,
+// Writes the set of categories that go left, if node a of a part splits by categories: `words` (n_nodes of the level,
 // max_words), OUT, of which a node has n_words (n_nodes,), OUT, 0 before. Categories that the node does not have go to
-// the side with more samples. One thread per pending node.
-extern "C" __global__ void category_words(
-    Columns c, Level level, Part part, Pairs pairs, Split split, const int *__restrict__ column, Orders o,
-    size max_words, unsigned *__restrict__ words, size *__restrict__ n_words
+// the side with more samples.
+__device__ static inline void words_of(
+    const Columns &c, const Level &level, const Part &part, const Pairs &pairs, const Split &split, const int *column,
+    const Orders &o, size max_words, unsigned *__restrict__ words, size *__restrict__ n_words, size a
 ) {
-    const size a = thread_number(), slots = pairs.slots;
-    if (a >= part.n_nodes) return;
+    const size slots = pairs.slots;
     if (split.n_left[a] < 0 || !is_categorical(o, column[split.chosen[a]])) return;
     const size v = part.node[a], n = level.count[v], own = column[split.chosen[a]];
     const unsigned long long *keys = pairs.key + part.begin[a] * slots + split.chosen[a] % slots * n;
@@ -220,4 +227,13 @@ extern "C" __global__ void category_words(
         else mine[category / 32] &= ~bit;
         if ((size)category / 32 + 1 > n_words[v]) n_words[v] = category / 32 + 1;
     }
+}
+
+// Writes the sets of all nodes of a part. One thread per node.
+extern "C" __global__ void category_words(
+    Columns c, Level level, Part part, Pairs pairs, Split split, const int *__restrict__ column, Orders o,
+    size max_words, unsigned *__restrict__ words, size *__restrict__ n_words
+) {
+    const size a = thread_number();
+    if (a < part.n_nodes) words_of(c, level, part, pairs, split, column, o, max_words, words, n_words, a);
 }

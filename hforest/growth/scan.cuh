@@ -147,12 +147,13 @@ extern "C" __global__ void first_best(
         atomicMax(&pairs.n_right[run.pair], (unsigned long long)(level.count[run.v] - place[i]));
 }
 
-// Writes the best split of the pairs whose nodes have at most `most` samples. One thread per pair; each continues
-// n_threads further on.
-extern "C" __global__ void scan_small(
-    Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs, size most, size n_threads
+// Writes the best split of the pairs whose nodes have at most `most` samples. This is the work of `thread`, whose pairs
+// are n_threads apart.
+__device__ static inline void scan_pairs(
+    const Target &y, size criterion, const Limits &limits, const Level &level, const Part &part, const Pairs &pairs,
+    size most, size thread, size n_threads
 ) {
-    const size K = y.n_outputs, slots = pairs.slots, thread = thread_number();
+    const size K = y.n_outputs, slots = pairs.slots;
     if (thread >= n_threads) return;
     double *sums = sums_of_thread(K, pairs.left + thread * K);
     for (size pair = thread; pair < part.n_nodes * slots; pair += n_threads) {
@@ -181,6 +182,14 @@ extern "C" __global__ void scan_small(
         pairs.score[pair] = ordered(best);
         pairs.n_right[pair] = n - found;
     }
+}
+
+// Writes the best split of the pairs whose nodes have at most `most` samples. One thread per pair; each continues
+// n_threads further on.
+extern "C" __global__ void scan_small(
+    Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs, size most, size n_threads
+) {
+    scan_pairs(y, criterion, limits, level, part, pairs, most, thread_number(), n_threads);
 }
 
 // Replaces n numbers, `width` apart, by their running sums in index order, which start with `sum`; returns the last.

@@ -7,6 +7,8 @@ import numpy as np
 
 from hforest.core import launch
 
+from .compiler import SMALL
+
 
 def small(whole: np.ndarray, dtype: type) -> np.ndarray:
     """Returns whole numbers times a number so small that float32 holds them as subnormals; no arithmetic flushes them."""
@@ -31,6 +33,9 @@ class Case:
     """Error allowed to some arrays, in roundings of their largest number; the others must have equal bits."""
     threads: int = launch.THREADS
     """`launch.THREADS` of the CUDA backend. With fewer than the default, fewer samples make a block loop over them."""
+
+    small: int = SMALL
+    """`gpu_small.SMALL` of the CUDA backend."""
 
     def differences(self, got: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> list[str]:
         """Returns how `got` differs from `expected`: a line for each array with too large a difference."""

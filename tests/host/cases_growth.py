@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 
 from hforest import growth, project
+from hforest.growth import gpu_small
 
 from .case import Case, scaled
+from .compiler import SMALL
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "gini": {},
@@ -63,6 +65,14 @@ def counted_bins(dtype: type) -> dict[str, np.ndarray]:
     y[rng.random(4200) < 0.05] = 3
     settings = {"n_classes": 4, "max_features": 2, "max_depth": 4, "bootstrap": False, "rng": 1}
     return growth.grow(growth.encode(x), y, 1, **settings)._asdict()
+
+
+def small_nodes(dtype: type) -> dict[str, np.ndarray]:
+    """Nodes of hundreds of samples, and of few, each of which a block grows to its leaves."""
+    x = np.random.default_rng(6).normal(size=(400, 3)).astype(dtype)
+    y = (x[:, 0] + x[:, 1] > x[:, 2]).astype(np.int32)
+    settings = {"n_classes": 2, "max_features": 2, "rng": 1}
+    return growth.grow(growth.encode(x), y, 3, **settings)._asdict()
 
 
 def _windows(scale: float, dtype: type) -> dict[str, np.ndarray]:
@@ -124,12 +134,15 @@ def cases(dtype: type) -> Iterator[Case]:
                 f"small {name} {'weighted' if weighted else 'equal'}",
                 lambda s=name, w=weighted: _bins(s, 40, w, dtype, 0),
             )
-    for name, weighted in (("two levels", False), ("two levels", True), ("targets", True)):
-        yield Case(  # nodes of more than 256 samples, which blocks share
-            f"large nodes {name} {'weighted' if weighted else 'equal'}",
-            lambda s=name, w=weighted: _bins(s, 700, w, dtype),
-        )
-    yield Case("counted bins", lambda: counted_bins(dtype))
+    for small in (SMALL, gpu_small.SMALL):
+        for name, weighted in (("two levels", False), ("two levels", True), ("targets", True)):
+            yield Case(  # nodes of more than 256 samples, which blocks share
+                f"large nodes {name} {'weighted' if weighted else 'equal'} small {small}",
+                lambda s=name, w=weighted: _bins(s, 700, w, dtype),
+                small=small,
+            )
+        yield Case(f"nodes small {small}", lambda: small_nodes(dtype), small=small)
+        yield Case(f"counted bins small {small}", lambda: counted_bins(dtype), small=small)
     yield Case("windows", lambda: _windows(1, dtype))
     yield Case("windows small", lambda: _windows(0, dtype))
     for name in ("gini", "entropy", "targets", "completely random", "extra targets"):

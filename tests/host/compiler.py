@@ -75,6 +75,9 @@ OUTCOMES = {
 BLOCK_BYTES = 2048
 """Shared memory of a block, as kernels are told: so little that small arrays are processed in parts."""
 
+SMALL = 20
+"""Samples of a node that a block grows to its leaves in tests on the host: larger nodes grow level by level."""
+
 SURE_BYTES = 48 << 10
 """Shared memory of a block that every GPU has, and that kernels need not ask for."""
 

@@ -1,0 +1,187 @@
+"""Small nodes on a GPU: a block grows each to its leaves, below the levels of gpu_levels.py.
+
+Kernels: small.cuh.
+"""
+
+from types import ModuleType
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from ..core.aliases import Array
+from .gpu_builder import NEAR, Task
+from .gpu_structs import Kept, Small, Words, nothing_kept
+
+SMALL = 512
+"""Samples of a small node, at most (no more than small.cuh has); 0: there are none."""
+
+NOWHERE = 2**63 - 1
+"""Place of no node; see levels.cuh."""
+
+_LITTLE = 1 << 20
+"""Bytes of the room for entries of a level that are not given back."""
+
+
+def no_small(xp: ModuleType, room: int) -> Small:
+    """Returns no small nodes, and room for some."""
+    first, count = (xp.empty(room, np.int64) for _ in range(2))
+    tree, depth = (xp.empty(room, np.int32) for _ in range(2))
+    return Small(first, count, tree, xp.empty(room, np.uint64), depth, 0)
+
+
+class Rooms(NamedTuple):
+    """Nodes below small nodes, and workspace of blocks: a struct of small.cuh."""
+
+    first: Array
+    count: Any
+    tree: Array
+    key: Array
+    value: Array
+    feature: Array
+    threshold: Array
+    gain: Array
+    default_left: Array
+    place: Array
+    total: Array
+    mean: Array
+    weight: Array
+    root_weight: Array | None
+    sample: Array | None
+    sample_weight: Array | None
+    other_sample: Array | None
+    other_weight: Array | None
+    sum: Array
+    mixed: Array
+    pending: Array
+    part: Array
+    swap: Array
+    column: Array
+    score: Array
+    n_right: Array
+    greatest: Array
+    bound: Array
+    flipped: Array
+    left: Array
+    keys: Array
+    order: Array
+    other: Array
+    chosen: Array
+    split: Array
+    n_left: Array
+    right: Array
+    entry: Array
+    factor: Array
+    n_entries: Array
+    n_trees: int
+    slots: int
+    value_bits: int
+    max_entries: int
+    is_whole: int
+    is_random: int
+
+
+class Grown(NamedTuple):
+    """Nodes that are done, of one level or below small nodes."""
+
+    place: Array
+    feature: Array
+    threshold: Array
+    gain: Array
+    default_left: Array
+    value: Array
+    kept: Kept | None
+    words: Words | None
+
+
+def trimmed(kept: Kept, n_entries: int) -> Kept:
+    """Returns entries without the room that they did not need; little room stays, as a copy is a launch."""
+    index, factor = kept.index[:n_entries], kept.factor[:n_entries]
+    if kept.index.nbytes > _LITTLE:
+        index, factor = index.copy(), factor.copy()
+    return kept._replace(index=index, factor=factor)
+
+
+def _rooms(task: Task, candidates: Any, n: int, n_trees: int) -> Rooms:
+    """Returns room for nodes of n samples in all, before their samples are known."""
+    xp, K, slots, is_whole = task.xp, task.n_outputs, candidates.slots(task), int(task.weight_bits > 0)
+    of, places, pairs = candidates.of_block(task, 0), 2 * n, n // 2 * slots
+    n_keys, is_sorted = 0 if task.n_bins else n * slots, not (task.n_bins or task.random_thresholds)
+    n_entries, n_draws = pairs if of.max_entries else 0, 0 if is_sorted else pairs
+    n_sums = pairs * K if task.random_thresholds or K > NEAR else 0
+
+    def bytes_(n: int) -> Array:
+        return xp.empty(n, np.uint8)
+
+    def ints(n: int) -> Array:
+        return xp.empty(n, np.int32)
+
+    def longs(n: int) -> Array:
+        return xp.empty(n, np.int64)
+
+    def words(n: int) -> Array:
+        return xp.empty(n, np.uint64)
+
+    return Rooms(
+        first=longs(places), count=longs(places), tree=ints(places), key=words(places),
+        value=xp.empty((places, K), task.real), feature=ints(places), threshold=xp.empty(places),
+        gain=xp.empty(places), default_left=xp.zeros(places if task.has_defaults else 0, np.uint8),
+        place=xp.full(places, NOWHERE, np.int64), total=xp.empty((n, K)),
+        mean=xp.empty((n if task.fit_targets else 0, K)),
+        weight=xp.empty(n), root_weight=None, sample=None, sample_weight=None, other_sample=None,
+        other_weight=None, sum=words(n * K if is_whole else 0), mixed=ints(0 if is_whole else n),
+        pending=bytes_(n), part=longs(4 * n), swap=ints(n // 2 * of.columns.n_columns), column=ints(pairs),
+        score=words(pairs), n_right=words(pairs), greatest=words(n_draws), bound=xp.empty(n_draws),
+        flipped=ints(n_draws if task.has_defaults else 0), left=xp.empty(n_sums), keys=words(n_keys),
+        order=longs(n_keys * is_sorted), other=longs(n_keys * is_sorted), chosen=longs(n // 2),
+        split=words(n // 2), n_left=longs(n // 2), right=bytes_(n), entry=ints(n_entries * of.max_entries),
+        factor=xp.empty(n_entries * of.max_entries, np.float32), n_entries=longs(n_entries), n_trees=n_trees,
+        slots=slots,
+        value_bits=of.value_bits, max_entries=of.max_entries, is_whole=is_whole,
+        is_random=int(task.random_thresholds),
+    )  # fmt: skip
+
+
+def _kept(xp: ModuleType, max_entries: int, n: int) -> Kept:
+    """Returns room for the entries of the nodes below small nodes."""
+    return nothing_kept(xp, 2 * n if max_entries else 0, xp.zeros(1, np.uint64), n * max_entries)
+
+
+def bytes_a_sample(task: Task, candidates: Any) -> int:
+    """Returns the maximum number of bytes per sample that small nodes take, beside their samples."""
+    of, n = candidates.of_block(task, 0), 64
+    if of is None or not SMALL:
+        return 0
+    # Keys take more than counts do, and sums of whole weights more than marks.
+    some = task._replace(xp=np, n_bins=0, weight_bits=int(not task.fit_targets))
+    arrays = (*_rooms(some, candidates, n, 0), *_kept(np, of.max_entries, n))
+    return -(-sum(a.nbytes for a in arrays if isinstance(a, np.ndarray)) // n) + 2  # of Orders.flipped
+
+
+def grow_small(
+    task: Task, candidates: Any, small: Small, even: tuple[Array, Array], odd: tuple[Array, Array],
+    root_weight: Array,
+) -> Grown:  # fmt: skip
+    """Returns the nodes below small nodes, in any order. `even` and `odd` have the samples of levels of such
+    numbers, and their weights: workspace."""
+    xp, n, of = task.xp, len(even[0]), candidates.of_block(task, len(even[0]) // 2)
+    rooms = _rooms(task, candidates, n, len(root_weight))._replace(
+        root_weight=root_weight,
+        sample=even[0],
+        sample_weight=even[1],
+        other_sample=odd[0],
+        other_weight=odd[1],
+    )
+    arguments, kept = (*task.rules, small, rooms, of.columns, of.orders), _kept(xp, of.max_entries, n)
+    if task.n_bins:
+        task.launch_blocks("grow_counted", small.n_nodes, *arguments, n_bytes=task.count_bytes)
+    else:
+        task.launch_blocks("grow_small", small.n_nodes, *arguments, of.projected, kept)
+    names = ("place", "feature", "threshold", "gain", "default_left", "value")
+    arrays = {name: getattr(rooms, name) for name in names}
+    del rooms, arguments  # the workspace
+    used = xp.flatnonzero(arrays["place"] != NOWHERE)
+    grown = Grown(**{name: a[used] if len(a) else a for name, a in arrays.items()}, kept=None, words=None)
+    if of.max_entries:
+        kept = kept._replace(begin=kept.begin[used], count=kept.count[used])
+        grown = grown._replace(kept=trimmed(kept, int(cast(Any, kept.end)[0])))
+    return grown
