@@ -91,11 +91,10 @@ def cases(items: Sequence[pytest.Function]) -> list[tuple]:
 
 @pytest.hookimpl(tryfirst=True)  # before -m is applied
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Marks tests as slow that are not needed to cover all pairs of values of a function with three or more
-    axes.
+    """Marks tests as nightly that are not needed to cover all pairs of values of a function with three or more
+    axes, and slow tests of kernels on the host for float64.
 
-    Of slow tests, those of kernels on the host are nightly for float64. Leaves out tests marked nightly, unless
-    -m names the mark.
+    Leaves out tests marked nightly, unless -m names the mark.
     """
     functions = defaultdict(list)
     for item in items:
@@ -107,7 +106,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             kept = set(covering(values))
             for i, item in enumerate(several):
                 if i not in kept:
-                    item.add_marker("slow")
+                    item.add_marker("nightly")
     for item in items:
         words = item.callspec.id.split("-") if hasattr(item, "callspec") else []
         if item.get_closest_marker("slow") and {"host", "float64"}.issubset(words):

@@ -1,4 +1,4 @@
-"""Selection of tests: without slow tests every pair of values of two axes; with --for the files of one folder."""
+"""Selection of tests: without nightly tests every pair of values of two axes; with --for the files of one folder."""
 
 import ast
 import itertools
@@ -112,15 +112,15 @@ def test_what_is_skipped_without_a_library_is_marked():
                 assert not needs or "mark.libraries" in code, f"{path.name}: {node.name}"
 
 
-def test_every_pair_is_not_slow():
-    """Three axes: a fixture, (a, b) together, and c. Tests with the mark slow stay slow."""
+def test_every_pair_is_not_nightly():
+    """Three axes: a fixture, (a, b) together, and c. Tests with the mark slow keep it alone."""
     together = [(0, 0), (0, 1), (1, 0), (1, 1)]
     items = [
         Item(fixture, a, b, c, slow=(a, b) == (1, 1))
         for fixture, (a, b), c in itertools.product("pq", together, "xyz")
     ]
-    collected(items)
-    assert {tuple(item.marks) for item in items} == {(), ("slow",)}
+    collected(items, "nightly")
+    assert {tuple(item.marks) for item in items} == {(), ("slow",), ("nightly",)}
     rows = [tuple(item.callspec.params.values()) for item in items if not item.marks]
     assert len(rows) == 9
     assert not lost(
