@@ -15,6 +15,7 @@
 // The kernels of a level are launched for the numbers of pending nodes and samples, which the host reads once per
 // level. A large node has more than LARGE samples, or FEW where bins are counted, and blocks share its work; one thread
 // processes a small node.
+// A block grows a node of few samples to its leaves (small.cuh).
 // Kernels return nothing. Their const arguments are IN, all others OUT or, where a comment says so, workspace. Members
 // of structs are IN, except in the kernels that their comments name.
 

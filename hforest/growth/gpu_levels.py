@@ -2,6 +2,7 @@
 
 Trees grow together, as many as the memory holds. The device lists the pending nodes of a level. The host
 reads how many there are, once a level, and launches by that; nodes, samples and trees stay on the device.
+Below them blocks grow small nodes: gpu_small.py.
 """
 
 from types import ModuleType
@@ -100,7 +101,7 @@ def _grow(task: Task, candidates: Any, weight: Array, batch: Batch) -> None:
     nodes = Children(ends - size, size, tree, key, sample, sample_weight, sums, n_trees, is_whole)
     # Nodes of a level divide the places of their parents, so samples of small nodes stay where they are.
     free = xp.empty_like(sample), xp.empty_like(sample_weight)
-    most = gpu_small.SMALL if candidates.of_block(task, 0) else 0
+    most = min(gpu_small.SMALL, gpu_small.MOST) if candidates.of_block(task, 0) else 0
     small = no_small(xp, len(sample) // 2 if most else 0)
     level = _level(task, nodes, None, 0)
     if is_whole:

@@ -13,7 +13,10 @@ from .gpu_builder import NEAR, Task
 from .gpu_structs import Kept, Small, Words, nothing_kept
 
 SMALL = 512
-"""Samples of a small node, at most (no more than small.cuh has); 0: there are none."""
+"""Samples of a small node, at most; 0: there are none."""
+
+MOST = 1024
+"""The largest number that SMALL may be, as small.cuh has it."""
 
 NOWHERE = 2**63 - 1
 """Place of no node; see levels.cuh."""
