@@ -62,10 +62,10 @@ CALLS = {
     "manifold.grow, root": (132, 21, 126, 18),
     "split.best_split": (23, 13, 22, 12),
     "tree.apply": (15, 6, 2, 0),
-    "neural.forward": (12, 6, 3, 0),
-    "neural.loss_backward": (13, 7, 4, 1),
+    "neural.forward": (9, 3, 3, 0),
+    "neural.loss_backward": (11, 5, 4, 1),
     "co2.fit_stump": (19, 10, 8, 1),
-    "project.project": (3, 3, 1, 0),
+    "project.project": (2, 2, 1, 0),
     "optim.adam": (1, 0, 1, 0),
     "optim.adam_rows": (9, 4, 2, 0),
 }

@@ -50,8 +50,8 @@ def functions(f: FloatArray, index: IntArray | None) -> check.Sizes:
     return sizes
 
 
-def leaf_values(leaves: FloatArray, dtype: np.dtype, sizes: check.Sizes, *, probabilities: bool) -> None:
-    """Checks that leaves fit the decision functions, and with `probabilities` that each sums to 1."""
+def _leaf_values(leaves: FloatArray, dtype: np.dtype, sizes: check.Sizes) -> None:
+    """Checks that leaves fit the decision functions."""
     check.array("leaves", leaves, dtype, ("n_trees", "2**depth", "n_classes"), sizes)
     check.at_least_one(sizes, "n_classes")
     if sizes["n_classes"] > check.MAX_COUNT:
@@ -59,10 +59,14 @@ def leaf_values(leaves: FloatArray, dtype: np.dtype, sizes: check.Sizes, *, prob
             f"leaves: expected at most 2**31 - 1 classes, got {sizes['n_classes']}; merge some classes"
         )
     check.finite("leaves", leaves)
-    if not probabilities or not check.values_checked():
+
+
+def _probabilities(leaves: FloatArray) -> None:
+    """Checks that every leaf sums to 1, unless inside `unchecked()`."""
+    if not check.values_checked():
         return
     worst = abs(leaves.sum(axis=2, dtype=np.float64) - 1).max()
-    if float(leaves.min()) < 0 or float(worst) > float(np.finfo(dtype).eps) ** 0.5:
+    if float(leaves.min()) < 0 or float(worst) > float(np.finfo(leaves.dtype).eps) ** 0.5:
         raise ValueError(
             "leaves: expected probabilities that sum to 1 in every leaf, got a minimum of "
             f"{float(leaves.min()):g} and a sum that differs from 1 by {float(worst):g}; divide by "
@@ -80,8 +84,11 @@ def forest(
 ) -> check.Sizes:
     """Checks the arguments of a forest, all on one device; returns the sizes that they set."""
     check.same_device(**others, **present(f=f, leaves=leaves, index=index))
-    sizes = functions(f, index)
-    leaf_values(leaves, f.dtype, sizes, probabilities=probabilities)
+    with check.together(f):
+        sizes = functions(f, index)
+        _leaf_values(leaves, f.dtype, sizes)
+    if probabilities:
+        _probabilities(leaves)
     return sizes
 
 

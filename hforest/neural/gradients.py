@@ -186,9 +186,10 @@ def backward(
     >>> hforest.neural.backward(grad_p, f, leaves)
     array([[[-1.]]])
     """
-    sizes = checks.forest(f, leaves, index, probabilities=False, grad_p=grad_p)
-    check.array("grad_p", grad_p, f.dtype, ("n_samples", "n_classes"), sizes)
-    check.finite("grad_p", grad_p)
+    with check.together(f):
+        sizes = checks.forest(f, leaves, index, probabilities=False, grad_p=grad_p)
+        check.array("grad_p", grad_p, f.dtype, ("n_samples", "n_classes"), sizes)
+        check.finite("grad_p", grad_p)
     checks.gradients_fit(grad_p, leaves)
     grad_f = checks.gradient(f, out, {"grad_p": grad_p, "f": f, "leaves": leaves, "index": index})
     dispatch.backend(_PACKAGE, f).backward(grad_p, checks.flat(f), index, leaves, checks.flat(grad_f))

@@ -51,7 +51,8 @@ def route(f: FloatArray, *, index: IntArray | None = None) -> FloatArray:
     array([[[0.375, 0.125, 0.25 , 0.25 ]]])
     """
     check.same_device(**checks.present(f=f, index=index))
-    sizes = checks.functions(f, index)
+    with check.together(f):
+        sizes = checks.functions(f, index)
     shape = (sizes["n_samples"], sizes["n_trees"], sizes["2**depth"])
     if np.prod([float(size) for size in shape]) * f.dtype.itemsize >= 2**62:
         raise ValueError(
@@ -112,7 +113,8 @@ def forward(
     """
     check.choice("task", task, ("classification", "regression"))
     sizes = checks.forest(f, leaves, index, probabilities=task == "classification")
-    checks.outputs_fit(leaves)
+    if task == "regression":
+        checks.outputs_fit(leaves)
     p = dispatch.array_module(f).empty((sizes["n_samples"], sizes["n_classes"]), f.dtype)
     dispatch.backend(_PACKAGE, f).forward(checks.flat(f), index, leaves, p)
     return p

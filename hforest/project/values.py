@@ -78,15 +78,16 @@ def project(
     check.array("indices", indices, check.INT32, ("n_entries",), sizes)
     check.array("data", data, dtype, ("n_entries",), sizes)
     check.at_least_one(sizes, "n_projections + 1")
-    check.finite("x", x)
-    _check_indptr(indptr, sizes["n_entries"])
-    check.indices("indices", indices, sizes["n_features"], "n_features")
     n = sizes["n_samples"]
-    if samples is not None:
-        check.same_device(x=x, samples=samples)
-        check.array("samples", samples, check.INT32, ("n",), sizes)
-        check.indices("samples", samples, sizes["n_samples"], "n_samples")
-        n = sizes["n"]
+    with check.together(x):
+        check.finite("x", x)
+        check.indices("indices", indices, sizes["n_features"], "n_features")
+        if samples is not None:
+            check.same_device(x=x, samples=samples)
+            check.array("samples", samples, check.INT32, ("n",), sizes)
+            check.indices("samples", samples, sizes["n_samples"], "n_samples")
+            n = sizes["n"]
+    _check_indptr(indptr, sizes["n_entries"])
     shape = (sizes["n_projections + 1"] - 1, n)
     if out is None:
         out = dispatch.array_module(x).empty(shape, dtype)
