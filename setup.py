@@ -15,6 +15,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import Cython
@@ -51,16 +52,24 @@ int main(void) {
 OPENMP_FLAGS = [(["-fopenmp"], ["-fopenmp"]), (["-Xpreprocessor", "-fopenmp"], ["-lomp"])]
 
 
+@contextmanager
+def probe(text):
+    """Yields a C file with this text in a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "probe.c")
+        source.write_text(text, encoding="utf-8")
+        yield source
+
+
 def openmp_flags(compiler):
     """Returns the first flags with which a parallel loop compiles, links and runs correctly, or None."""
     for compile_flags, link_flags in OPENMP_FLAGS:
-        with tempfile.TemporaryDirectory() as folder:
-            source = Path(folder, "probe.c")
-            source.write_text(PROBE, encoding="utf-8")
+        with probe(PROBE) as source:
+            folder = str(source.parent)
             try:
                 objects = compiler.compile([str(source)], output_dir=folder, extra_postargs=compile_flags)
                 compiler.link_executable(objects, "probe", output_dir=folder, extra_postargs=link_flags)
-                subprocess.run([str(Path(folder, "probe"))], check=True, timeout=60)
+                subprocess.run([str(source.with_suffix(""))], check=True, timeout=60)
             except Exception as error:  # distutils raises a different class for each stage
                 print(f"hforest: OpenMP probe with {compile_flags} failed: {error}", file=sys.stderr)
                 continue
@@ -70,11 +79,9 @@ def openmp_flags(compiler):
 
 def check_compiler(compiler):
     """Ends the build, before a minute of translation, if a C file cannot be compiled."""
-    with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder, "probe.c")
-        source.write_text("#include <Python.h>\n", encoding="utf-8")
+    with probe("#include <Python.h>\n") as source:
         try:
-            compiler.compile([str(source)], output_dir=folder)
+            compiler.compile([str(source)], output_dir=str(source.parent))
         except Exception as error:
             raise SystemExit(
                 f"hforest: expected a C compiler and the headers of Python, got: {error}; install them, on "

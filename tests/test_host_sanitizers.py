@@ -41,43 +41,28 @@ def test_a_sound_kernel_passes(sanitize):
     assert "ran to its end" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("sanitize", "kernel", "report"),
-    [
-        ("thread", "race_in_shared_memory", "ThreadSanitizer: data race"),
-        ("thread", "race_behind_a_barrier", "ThreadSanitizer: data race"),
-        ("thread", "race_in_global_memory", "ThreadSanitizer: data race"),
-        ("address,undefined", "out_of_bounds", "AddressSanitizer: heap-buffer-overflow"),
-        ("address,undefined", "overflow", "runtime error: signed integer overflow"),
-    ],
-)
-def test_a_fault_is_reported_at_its_line(sanitize, kernel, report):
-    done = _run(sanitize, "host.fault", kernel)
+RACE = "ThreadSanitizer: data race"
+FAULTS = [
+    ("thread", "race_in_shared_memory", RACE, "faults/gpu.cu:"),
+    ("thread", "race_behind_a_barrier", RACE, "faults/gpu.cu:"),
+    ("thread", "race_in_global_memory", RACE, "faults/gpu.cu:"),
+    ("address,undefined", "out_of_bounds", "AddressSanitizer: heap-buffer-overflow", "faults/gpu.cu:"),
+    ("address,undefined", "overflow", "runtime error: signed integer overflow", "faults/gpu.cu:"),
+    # The first of these run in .ci/run, all of them in .ci/nightly.
+    *(
+        pytest.param("thread", fault, RACE, place, marks=[pytest.mark.nightly] * (i >= n_first))
+        for faults, place, n_first in (
+            (IN_GROWTH, "growth/counts.cuh:", 2), (IN_SMALL, "growth/small.cuh:", 1),
+        )
+        for i, fault in enumerate(faults)
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("sanitize", "fault", "report", "place"), FAULTS)
+def test_a_fault_is_reported_at_its_line(sanitize, fault, report, place):
+    done = _run(sanitize, "host.fault", fault)
     assert done.returncode != 0
     assert "ran to its end" not in done.stdout
     assert report in done.stderr
-    assert "faults/gpu.cu:" in done.stderr
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [pytest.param(fault, marks=[pytest.mark.nightly] * (i > 1)) for i, fault in enumerate(IN_GROWTH)],
-)
-def test_a_race_of_counted_bins_is_reported(fault):
-    done = _run("thread", "host.fault", fault)
-    assert done.returncode != 0
-    assert "ran to its end" not in done.stdout
-    assert "ThreadSanitizer: data race" in done.stderr
-    assert "growth/counts.cuh:" in done.stderr
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [pytest.param(fault, marks=[pytest.mark.nightly] * (i > 0)) for i, fault in enumerate(IN_SMALL)],
-)
-def test_a_race_of_small_nodes_is_reported(fault):
-    done = _run("thread", "host.fault", fault)
-    assert done.returncode != 0
-    assert "ran to its end" not in done.stdout
-    assert "ThreadSanitizer: data race" in done.stderr
-    assert "growth/small.cuh:" in done.stderr
+    assert place in done.stderr
