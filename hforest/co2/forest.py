@@ -232,7 +232,7 @@ def grow(
     # Trees take long: on the CPU a batch has at most one tree per thread, so that an interrupt ends soon.
     batch = machine.get_num_threads() if dispatch.array_module(numbers) is np else None
     trees = unchecked.in_batches(grow_some, growth, batch)
-    forest = _forest(trees, target.n_outputs, numbers, x.shape[1])
+    forest = unchecked.forest(trees, growth, projected=True)
     del trees  # as large as the forest
     return forest if of_x is None else units.with_units(forest, of_x, of_y)
 
@@ -249,12 +249,3 @@ def _encoded(
     return of_x, x, Samples(x, x, x.dtype).bins()
 
 
-def _forest(trees: list[Any], n_outputs: int, beside: FloatArray, n_features: int) -> Forest:
-    grown, indptr, indices, data = unchecked.joined(trees, n_outputs, beside, beside.dtype)
-    return Forest(
-        n_features=dispatch.array_module(indptr).array(n_features, np.int64),
-        **grown._asdict(),
-        indptr=indptr,
-        indices=indices,
-        data=data,
-    )

@@ -32,6 +32,13 @@ class Windows(NamedTuple):
         return self.x.dtype
 
 
+class InPlace:
+    """Base of samples whose attribute `x` is Windows, which functions that apply forests read in place."""
+
+    __slots__ = ()
+    x: Windows
+
+
 def rows_of(windows: Windows, columns: slice | Array = slice(None)) -> FloatArray:
     """Returns a copy of windows: (n_samples, n_columns), by default with all columns."""
     return windows.x.reshape(-1)[windows.base[:, None] + windows.offset[columns]]
@@ -57,12 +64,3 @@ def check_places(base: IntArray, offset: IntArray, size: int, *, some: bool = Tr
                 f"base: expected windows inside the {size} numbers of x, got windows from "
                 f"{min(least, first)} to {last}; choose base and offset inside x.ravel()"
             )
-
-
-def check_windows(windows: Windows) -> None:
-    """Checks an argument called x: windows inside of their array, with finite numbers."""
-    with check.fields_of("x"):
-        check.same_device(x=windows.x, base=windows.base, offset=windows.offset)
-        check.array("x", windows.x, check.floating("x", windows.x), ("n_rows", "n_features"), {})
-        check_places(windows.base, windows.offset, windows.x.size)
-        check.finite("x", windows.x)

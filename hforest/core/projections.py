@@ -481,20 +481,20 @@ def check_n_features(distribution: Distribution, n_features: int) -> None:
     n = distribution.n_features
     check.require(
         n == n_features,
-        "distribution",
+        "projections",
         f"n_features = {n_features}",
         n,
         "make a distribution for the columns of x",
     )
 
 
-def check_distribution(value: Distribution) -> Distribution:
+def check_distribution(value: Distribution, name: str = "distribution") -> Distribution:
     """Returns a new distribution with the same parameters, which checks fields changed by hand."""
     check.instance(
-        "distribution", value, Distribution, "hforest.project.Distribution",
+        name, value, Distribution, "hforest.project.Distribution",
         "call a function such as hforest.project.sparse_distribution",
     )  # fmt: skip
-    with check.fields_of("distribution"):
+    with check.fields_of(name):
         return _remade(value)
 
 

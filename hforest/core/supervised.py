@@ -467,11 +467,16 @@ def limits(
     )
 
 
-def max_features(value: Any, n_features: int) -> int:
-    """Returns the number of features sampled at a node: "sqrt" is rounded down, None is all."""
+def max_features(value: Any, n_features: int, task: Task | None = None) -> int:
+    """Returns the number of features sampled at a node: "sqrt" is rounded down, None is all.
+
+    With a task "auto" is allowed: "sqrt", but all in a regression.
+    """
     value = check.scalar(value)
     if isinstance(value, str):
-        check.choice("max_features", value, ("sqrt",))
+        check.choice("max_features", value, ("sqrt",) if task is None else ("auto", "sqrt"))
+        value = None if value == "auto" and task == "regression" else "sqrt"
+    if value == "sqrt":
         return max(1, int(n_features**0.5))
     if value is None:
         return n_features

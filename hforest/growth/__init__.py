@@ -1,32 +1,26 @@
-"""The engine that grows forests: columns in bins, bootstraps, and trees on bins or on random projections.
+"""The engine that grows forests: samples, in-bag counts, and trees on features or on random projections.
 
 A column is encoded once for all trees: as ranks of its distinct values, which is exact, or as at most 256
-bins. So a node orders small whole numbers. To grow trees on other candidates than features, encode the
-candidates. NumPy arrays are grown on the CPU; CuPy arrays give the same trees on the GPU.
+bins. So a node orders small whole numbers. NumPy arrays are grown on the CPU; CuPy arrays give the same trees
+on the GPU. `hforest.grow` and `hforest.samples` are the functions of this package.
 
-Samples, labels, targets and weights are what `numpy.asarray` takes, of any real dtype and layout; `Windows`
-and `Bins` are not converted. Wrong kinds and dtypes raise TypeError, wrong shapes and values ValueError,
-labels and bins out of range IndexError; the checks that read whole arrays can be skipped inside
-`hforest.unchecked()`.
+Samples, labels, targets and weights are what `numpy.asarray` takes, of any real dtype and layout. Wrong kinds
+and dtypes raise TypeError, wrong shapes and values ValueError, labels out of range IndexError; the checks
+that read whole arrays can be skipped inside `hforest.unchecked()`.
 """
 
-from ..core.in_place import Windows
-from .bins import Bins, Stored
-from .growing import bootstrap_counts, grow, grow_projected, poisson_counts
-from .samples import Samples, encode, samples
-from .trees import Projected, Trees
+from .counts import bootstrap_counts, poisson_counts
+from .growing import grow
+from .samples import Samples, samples
+from .settings import Limits, Settings, TreeSettings
 
 __all__ = [
-    "Bins",
-    "Projected",
+    "Limits",
     "Samples",
-    "Stored",
-    "Trees",
-    "Windows",
+    "Settings",
+    "TreeSettings",
     "bootstrap_counts",
-    "encode",
     "grow",
-    "grow_projected",
     "poisson_counts",
     "samples",
 ]

@@ -7,27 +7,26 @@ import numpy as np
 
 from ..core import blocks, check, machine, sparse, supervised
 from ..core.aliases import Array, ArrayLike, FloatArray, IntArray
-from ..core.in_place import Windows, check_windows, rows_of
+from ..core.in_place import InPlace, Windows, check_places, rows_of
 from ..core.sparse import Columns
 from . import encoding
 from . import sparse as sparse_encoding
 from .bins import Bins
-from .checks import check_bins, check_no_categories, has_missing_rows
+from .checks import has_missing_rows
 
 
 class Samples:
     """Checked samples of `samples`, which every function that grows forests takes as x.
 
-    Functions that apply forests take Samples of an array, too (`numpy.asarray` returns the array). The first
-    growth makes the bins, or copies in another order, that it needs; later forests on the same samples use
-    them again.
+    Functions that apply forests take Samples of an array or of windows, too. The first growth makes the bins,
+    or copies in another order, that it needs; later forests on the same samples use them again.
 
     Attributes
     ----------
-    x : array, matrix, Windows or Bins
+    x : array, matrix or windows
         Checked samples. They must not change afterwards.
     numbers : array
-        Array of their numbers or bins.
+        Array of their numbers.
     shape : (int, int)
         Numbers of samples and columns.
     dtype : numpy.dtype
@@ -156,8 +155,8 @@ class SparseSamples(NoArraySamples):
         return self.x
 
 
-class WindowSamples(NoArraySamples):
-    """Windows of images."""
+class WindowSamples(NoArraySamples, InPlace):
+    """Windows of the rows of an array."""
 
     __slots__ = ()
 
@@ -167,7 +166,9 @@ class WindowSamples(NoArraySamples):
 
     def moved(self, base: IntArray) -> "WindowSamples":
         """Returns windows of the same shape at other places of the array, with the cached representations."""
-        other = WindowSamples(self.x._replace(base=base), self.numbers, self.dtype, self.max_bins)
+        other = WindowSamples(
+            self.x._replace(base=base), self.numbers, self.dtype, self.max_bins, None, self.has_missing
+        )
         for name, (key, made) in self._made.items():
             if name == "bins" and made.base is not None:
                 other._made[name] = key, made._replace(base=base)
@@ -190,95 +191,82 @@ class WindowSamples(NoArraySamples):
         return exact._replace(base=self.x.base, offset=self.x.offset)
 
 
-class EncodedSamples(NoArraySamples):
-    """Bins that the caller made."""
-
-    __slots__ = ()
-
-    @property
-    def are_windows(self) -> bool:
-        return self.x.base is not None
-
-    def _encode(self, tables: bool) -> Bins:
-        return self.x
-
-
 def _no_numbers(what: str) -> TypeError:
     return TypeError(
-        f"x: expected numbers, got {what}; projections read numbers: pass an array, sparse matrix or Windows"
+        f"x: expected numbers, got {what}; projections read numbers: pass an array, a sparse matrix or windows"
     )
 
 
-def _check_none(what: str, remedy: str, **settings: Any) -> None:
-    """Checks that settings of the encoding are None, for the encoding exists."""
-    for name, value in settings.items():
-        if value is not None:
-            raise ValueError(f"{name}: expected None for {what}, got {type(value).__name__}; {remedy}")
-
-
-def of_bins(bins: Bins, name: str) -> Samples:
-    """Returns bins as samples after a check."""
-    check_bins(bins, name)
-    return EncodedSamples(bins, bins.bins, bins.dtype, has_missing=bins.missing is not None)
-
-
 def samples(
-    x: ArrayLike | Windows | Bins | Samples,
+    x: ArrayLike | Samples,
     *,
     categorical: ArrayLike | None = None,
     max_bins: int | None = None,
+    windows: tuple[IntArray, IntArray] | None = None,
 ) -> Samples:
-    """Returns samples for the growth of several forests, which are checked and encoded once.
+    """Returns samples that are checked once and encoded once for several forests.
 
     Parameters
     ----------
-    x : (n_samples, n_columns) array-like of real numbers, sparse matrix, Windows, Bins or Samples
-        An argument or a result of `encode`. Samples are returned unchanged. An array is copied only for a
-        conversion; it must not change while the result is in use.
+    x : (n_samples, n_columns) array-like of real numbers, sparse matrix, or Samples
+        As `hforest.grow` takes it. Samples are returned unchanged. An array is copied only for a conversion;
+        it must not change while the result is in use.
     categorical : (n_columns,) array-like of bools, or array-like of column numbers, optional
-        Columns of categories: whole numbers 0 to 65535. Each category has a bin of its own, whatever max_bins
-        is. Not for windows. Must be None for Bins and Samples, which have their own.
+        Columns of categories: whole numbers 0 to 65535, or NaN. Their splits send a set of categories to one
+        side. Each category has a bin of its own, whatever max_bins is. Not for windows.
     max_bins : int, optional
         Maximum number of bins, 1 to 256, of a column of more distinct values; bins have about equal numbers
-        of samples. By default every distinct value has a bin of its own (exact). Must be None for Bins and
-        Samples, which have their own.
+        of samples, and thresholds lie between them. By default every distinct value has a bin of its own
+        (exact).
+    windows : (base, offset), optional
+        Samples that are parts of the rows of x, read in place: number f of sample i is
+        ``x.ravel()[base[i] + offset[f]]``. base (n_samples,) and offset (n_columns,) are arrays of int64. For
+        classification only, without categories; forests grow on windows without missing values.
 
     Returns
     -------
     Samples
-        Argument x of every function that grows forests.
+        Argument x of every function that grows forests, and of those that apply them.
 
     Raises
     ------
     TypeError, ValueError, IndexError
-        As from `encode`; settings together with Bins or Samples.
+        Wrong kind or dtype; wrong shape, no sample, infinity, categories other than whole numbers 0 to 65535;
+        windows outside of x; categorical columns out of range; settings together with Samples.
 
     Notes
     -----
-    Cost: one read of x, for the check. The first growth that needs bins makes them, in the time of `encode`;
-    they take memory as long as the result exists.
+    Cost: one read of x, for the check. The first growth that needs bins makes them, by a sort per column;
+    they take memory as long as the result exists: one byte for each number with at most 256 bins in every
+    column, else 2 or 4. Pickled samples make them anew. Windows share one row of bins: each number of x is
+    encoded once, however many windows contain it, unless x has more than max_bins distinct values. Of a
+    sparse matrix only stored numbers have bins. A large x that needs a conversion, such as a numpy.memmap, is
+    checked in blocks of rows and encoded in blocks of columns. Besides the bins this takes about 30 bytes for
+    each of 2**22 numbers, or of two columns per thread, if these are more.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from hforest import classic, growth
+    >>> import numpy as np, hforest
     >>> x = np.random.default_rng(0).normal(size=(100, 3))
-    >>> samples = growth.samples(x, max_bins=64)
-    >>> forests = [classic.grow(samples, x[:, 0] > 0, 1, first_tree=m, rng=0) for m in range(3)]
-    >>> samples.shape, samples.bins().bins.dtype
-    ((100, 3), dtype('uint8'))
+    >>> samples = hforest.samples(x, max_bins=64)
+    >>> forests = [hforest.grow(samples, x[:, 0] > 0, 1, first_tree=m, rng=0) for m in range(3)]
+    >>> samples.shape
+    (100, 3)
     """
     n_bins = supervised.max_bins(max_bins)
     if isinstance(x, Samples):
-        _check_none("samples", "pass it to growth.samples", max_bins=max_bins, categorical=categorical)
+        for name, value in (("categorical", categorical), ("max_bins", max_bins), ("windows", windows)):
+            check.require(
+                value is None, name, "None for Samples, which have their own", type(value).__name__,
+                "pass the array of the samples",
+            )  # fmt: skip
         return x
-    if isinstance(x, Bins):
-        _check_none("bins", "pass it to encode", max_bins=max_bins, categorical=categorical)
-        return of_bins(x, "x")
-    if isinstance(x, Windows):
-        check_windows(x)
-        check_no_categories(categorical)
-        return WindowSamples(x, x.x, x.x.dtype, n_bins)
+    if windows is not None:
+        check.require(
+            categorical is None, "categorical", "None for windows", "columns",
+            "copy the windows into an array to grow on categories",
+        )  # fmt: skip
+        return _windows(x, windows, n_bins)
     if sparse.is_sparse(x):
         columns, has_missing = sparse.columns_or_missing("x", x)
         mask = supervised.categorical(categorical, columns.shape[1])
@@ -297,67 +285,24 @@ def samples(
     return Samples(x, x, x.dtype, n_bins, mask, has_missing)
 
 
-def encode(
-    x: ArrayLike | Windows, *, max_bins: int | None = None, categorical: ArrayLike | None = None
-) -> Bins:
-    """Returns the columns of x as ranks of their distinct values, or as bins.
-
-    Parameters
-    ----------
-    x : (n_samples, n_columns) array-like of real numbers, CSR or CSC matrix of SciPy, or Windows
-        Samples, finite, or NaN for missing values. Entries that a sparse matrix does not store are 0. Dtypes
-        that float32 holds exactly are computed in float32, others in float64. Windows are not converted: they
-        are C-contiguous, float32 or float64, finite.
-    max_bins : int, optional
-        Maximum number of bins, 1 to 256, of a column of more distinct values; bins have about equal numbers
-        of samples. By default every distinct value has a bin of its own (exact).
-    categorical : (n_columns,) array-like of bools, or array-like of column numbers, optional
-        Columns of categories: whole numbers 0 to 65535. Each category has a bin of its own, whatever max_bins
-        is. Not for windows.
-
-    Returns
-    -------
-    Bins
-        Indices of bins in the smallest unsigned type that holds them, and the least and greatest value of
-        each bin.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Wrong kind or dtype; wrong shape, no sample, infinity, categories other than whole numbers 0 to 65535;
-        windows with NaN or outside of x; categorical columns out of range.
-
-    Notes
-    -----
-    Equal values share a bin, the one that holds the middle of their samples. -0 is 0. Missing values of a
-    column have a bin of their own, after the others. With max_bins a matrix with missing values has at most
-    max_bins - 1 other bins per column, but at least one. Cost: a radix sort of each column. Memory: 8 bytes
-    per bin for the values, 16 with max_bins.
-
-    Windows have one row of bins: each number of x is encoded once, however many windows contain it. Their
-    trees are bit-identical to those of a copy. If x has more than max_bins distinct values, each column of
-    windows has its own bins, and bins are copied. For a sparse matrix only bins of stored numbers are stored
-    (`Stored`), on the CPU; trees equal those of ``x.toarray()``.
-
-    A large x that needs a conversion, such as a numpy.memmap, is checked in blocks of rows and encoded in
-    blocks of columns. Besides the bins this takes about 30 bytes for each of 2**22 numbers, or of two columns
-    per thread, if these are more.
-
-    Examples
-    --------
-    >>> import numpy as np, hforest
-    >>> encoded = hforest.growth.encode(np.array([[2.5], [-1.0], [2.5]]))
-    >>> encoded.bins, encoded.low
-    (array([[1, 0, 1]], dtype=uint8), array([[-1. ,  2.5]]))
-    """
-    return samples(x, categorical=categorical, max_bins=max_bins).bins()
+def _windows(x: ArrayLike, windows: Any, max_bins: int | None) -> WindowSamples:
+    """Returns samples that are windows of the rows of x."""
+    remedy = "pass two arrays of int64: the start of each sample, and the distance of each number from it"
+    check.instance("windows", windows, tuple | list, "(base, offset)", remedy)
+    check.require(len(windows) == 2, "windows", "(base, offset)", f"{len(windows)} items", remedy)
+    base, offset = windows
+    numbers, has_missing = supervised.samples_or_missing("x", x)
+    check.same_device(x=numbers, base=base, offset=offset)
+    check_places(base, offset, numbers.size)
+    placed = Windows(numbers, base, offset)
+    return WindowSamples(placed, numbers, numbers.dtype, max_bins, has_missing=has_missing)
 
 
 def check_dense(source: Samples) -> FloatArray:
     """Returns the numbers of dense, finite samples as a C-contiguous array."""
     x = source.matrix()
     if isinstance(x, Windows):
-        raise TypeError("x: expected an array of real numbers, got Windows; copy them into an array")
+        raise TypeError("x: expected an array of real numbers, got windows; copy them into an array")
     if isinstance(x, Columns):
         raise TypeError("x: expected an array of real numbers, got a sparse matrix; pass x.toarray()")
     if source.has_missing:

@@ -1,17 +1,125 @@
-"""Checked settings of all functions that grow forests, in one record."""
+"""Settings of growth: their types and texts, and their checks."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 from ..core import check, supervised
-from ..core.aliases import ArrayLike, Bootstrap, Criterion, IntArray, Progress, Rng, Splitter, Task
+from ..core.aliases import (
+    ArrayLike,
+    AutoFeatures,
+    Bootstrap,
+    ClassWeight,
+    Criterion,
+    IntArray,
+    Progress,
+    Rng,
+    Splitter,
+    Task,
+)
 from ..core.progress import check_progress
-from .checks import SPLITTERS, check_bootstrap, check_learned, check_order, check_windows_task
+from ..core.projections import Distribution, check_distribution, check_projections
+from .checks import SPLITTERS, check_bootstrap, check_learned, check_order, check_windows
 from .samples import Samples
 from .trees import Learned
 
 
+class Limits(TypedDict, total=False):
+    """Limits of trees; see `Settings`."""
+
+    max_depth: int | None
+    min_samples_split: int
+    min_samples_leaf: int
+    min_weight_fraction_leaf: float
+    min_impurity_decrease: float
+
+
+class TreeSettings(Limits, total=False):
+    """Settings of all functions that grow trees; see `Settings`."""
+
+    sample_weight: ArrayLike | None
+    criterion: Criterion | None
+    task: Task
+    n_classes: int | None
+    first_tree: int
+    progress: Progress
+    rng: Rng
+
+
+class Settings(TreeSettings, total=False):
+    """Keyword arguments of `hforest.grow`, for ``**settings: Unpack[Settings]``.
+
+    Attributes
+    ----------
+    projections : Distribution, optional
+        Distribution of the random projections that nodes sample, from a function of `hforest.project`. By
+        default nodes sample single features.
+    n_projections : int, optional
+        Number of projections sampled at a node (d in Perry et al. 2019), 1 to 2**20. If all of them are
+        constant in the node, it is a leaf. By default the root of n_features, rounded up. In a regression on
+        sparse vectors or differences n_features, but at most 100 or that root, whichever is greater. With
+        groups of columns the sum of their numbers.
+    max_features : "auto", "sqrt", int, float or None
+        Number of features sampled at a node. A float is a fraction of all features, rounded down, but at
+        least one feature; "sqrt" is the square root of their number; "auto" is "sqrt", but all in a
+        regression; None is all. If all sampled features are constant in the node, sampling continues until
+        one is not. "auto" with projections.
+    splitter : "best" or "random"
+        "best" takes the best threshold of a feature or projection. "random" takes one that is uniform between
+        its least and greatest value in the node.
+    bootstrap : bool, "poisson" or (n_trees, n_samples) array of integers
+        Whether each tree draws n_samples samples with replacement. "poisson" takes the in-bag counts of
+        `hforest.growth.poisson_counts`. An array has in-bag counts, such as those of
+        `hforest.growth.bootstrap_counts`, with one above 0 in each row.
+    y_order : (n_trees, n_samples) array of integers, optional
+        Numbers of samples, such as permutations: tree m learns ``y[y_order[m]]``, so that sample i has the
+        label or target of sample y_order[m, i]. Weights and in-bag counts stay with the samples. Cannot be
+        used with class_weight or on a GPU.
+    sample_weight : (n_samples,) array-like, optional
+        Weights of the samples, 0 to 1e100, not all 0. The largest is at most 2e90 times the smallest above 0.
+        A sample of weight 0 does not count.
+    class_weight : "balanced", mapping, or (n_classes,) array-like, optional
+        Factors of the sample weights of each class. Classes that a mapping omits have factor 1; "balanced"
+        gives all classes that occur the same total weight.
+    criterion : "gini", "entropy" or "squared_error", optional
+        Impurity; by default "gini", in a regression "squared_error".
+    max_depth : int, optional
+        Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
+    min_samples_split : int
+        A node with fewer samples is a leaf. A sample that was drawn more than once counts once.
+    min_samples_leaf : int
+        Minimum number of samples on each side of a split. A sample that was drawn more than once counts once.
+        A random threshold that leaves fewer on a side is not used.
+    min_weight_fraction_leaf : float
+        Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
+    min_impurity_decrease : float
+        Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
+    task : "classification" or "regression"
+        Whether y holds labels or targets.
+    n_classes : int, optional
+        Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
+        1, and every class must occur. Classification only.
+    first_tree : int
+        Number of the first tree, 0 or more; first_tree + n_trees is at most 2**20. Calls with the same
+        arguments and the same int as rng grow ranges of one forest: its trees are bit-identical for any
+        division into ranges. `hforest.tree.join` joins them. Row m of in-bag counts belongs to tree
+        first_tree + m.
+    progress : callable or bool, optional
+        Called as progress(done, n_trees) after every few trees. If it returns False, growth stops and the
+        trees so far are returned. True shows a bar.
+    rng : None, int or numpy.random.Generator
+        Source of random numbers; the same int gives the same result in every call.
+    """
+
+    projections: Distribution | None
+    n_projections: int | None
+    max_features: AutoFeatures
+    splitter: Splitter
+    bootstrap: Bootstrap
+    y_order: ArrayLike | None
+    class_weight: ClassWeight
+
+
 class Growth(NamedTuple):
-    """Settings of a growth."""
+    """Checked settings of a growth."""
 
     samples: Samples
     learned: Learned
@@ -27,35 +135,54 @@ class Growth(NamedTuple):
     """(n_trees, n_samples) int32: the sample whose label or target each sample of a tree has."""
 
 
+def check_limits(settings: TreeSettings) -> supervised.Limits:
+    """Returns the checked limits among settings."""
+    return supervised.limits(**{name: settings[name] for name in Limits.__annotations__})  # type: ignore[literal-required]
+
+
 def check_growth(
     samples: Samples,
     y: ArrayLike,
     n_trees: int,
     *,
-    sample_weight: ArrayLike | None,
-    class_weight: Any = None,
-    criterion: Criterion | None,
     splitter: Splitter,
     bootstrap: Bootstrap,
-    task: Task,
-    n_classes: int | None,
-    first_tree: int,
-    progress: Progress,
-    rng: Rng,
-    y_order: ArrayLike | None = None,
-    **limits: Any,
+    y_order: ArrayLike | None,
+    class_weight: ClassWeight,
+    **settings: Unpack[TreeSettings],
 ) -> Growth:
-    """Returns checked settings (see `hforest.classic.grow`); `limits` are those of `supervised.limits`."""
-    check_progress(progress)
-    n_trees, first_tree = check.tree_range(n_trees, first_tree)
-    stops = supervised.limits(**limits)
-    check_windows_task(samples.are_windows, task)
+    """Returns the checked arguments of `hforest.grow`."""
+    check_progress(settings["progress"])
+    n_trees, first_tree = check.tree_range(n_trees, settings["first_tree"])
+    limits = check_limits(settings)
+    check_windows(samples, settings["task"])
     check.choice("splitter", splitter, SPLITTERS)
     learned = check_learned(
-        y, samples.numbers, len(samples), task=task, n_classes=n_classes, sample_weight=sample_weight,
-        class_weight=class_weight, criterion=criterion, limits=stops, dtype=samples.dtype,
+        y, samples.numbers, len(samples), task=settings["task"], n_classes=settings["n_classes"],
+        sample_weight=settings["sample_weight"], class_weight=class_weight, criterion=settings["criterion"],
+        limits=limits, dtype=samples.dtype,
     )  # fmt: skip
     bootstrap = check_bootstrap(bootstrap, n_trees, len(samples), samples.numbers)
     order = check_order(y_order, n_trees, len(samples), samples.numbers, class_weight)
-    seed = check.seed(rng)
-    return Growth(samples, learned, n_trees, first_tree, splitter, bootstrap, seed, progress, order)
+    seed = check.seed(settings["rng"])
+    return Growth(
+        samples, learned, n_trees, first_tree, splitter, bootstrap, seed, settings["progress"], order
+    )
+
+
+def check_candidates(
+    projections: Any, n_projections: Any, max_features: Any, task: Task
+) -> tuple[Distribution | None, int]:
+    """Returns the checked distribution, and the number of projections that a node samples; None and 0."""
+    if projections is None:
+        check.require(
+            n_projections is None, "n_projections", "None without projections", repr(n_projections),
+            "pass, for example, projections=hforest.project.sparse_distribution(n_features)", TypeError,
+        )  # fmt: skip
+        return None, 0
+    distribution = check_distribution(projections, "projections")
+    check.require(
+        isinstance(max_features, str) and max_features == "auto", "max_features", '"auto" with projections',
+        repr(max_features), "pass n_projections instead", TypeError,
+    )  # fmt: skip
+    return distribution, check_projections(distribution, n_projections, task)

@@ -146,9 +146,7 @@ def plan(engine: Engine, raw_parts: Handle, settings: Settings) -> tuple[Plan, H
         check_n_features(settings.distribution, n_columns)
     n_outputs = _n_outputs(descriptions, settings)
     max_features = settings.max_features
-    if isinstance(max_features, str) and max_features == "auto":
-        max_features = None if settings.task == "regression" else "sqrt"
-    max_features = supervised.max_features(max_features, n_columns)
+    max_features = supervised.max_features(max_features, n_columns, settings.task)
     max_weight = max(d.max_weight for d in descriptions)
     n_drawn = n * max_weight
     check.require(

@@ -1,0 +1,76 @@
+"""Keyword arguments that several functions share, as one TypedDict with one set of defaults."""
+
+import inspect
+from collections.abc import Callable
+from difflib import get_close_matches
+from functools import wraps
+from typing import Any, TypeVar
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+COUNTERPARTS = {
+    # scikit-learn
+    "n_estimators": "n_trees",
+    "random_state": "rng",
+    "verbose": "progress",
+    "n_jobs": "hforest.set_num_threads",
+    "max_samples": "bootstrap with hforest.growth.bootstrap_counts(n_samples, n_trees, n_draws=...)",
+    "oob_score": "hforest.tree.out_of_bag",
+    "categorical_features": "hforest.samples(x, categorical=...)",
+    # Arguments of x in other functions, and earlier names
+    "categorical": "hforest.samples(x, categorical=...)",
+    "max_bins": "hforest.samples(x, max_bins=...)",
+    "windows": "hforest.samples(x, windows=...)",
+    **dict.fromkeys(
+        ("distribution", "projection", "shape", "patch_min", "patch_max", "density", "feature_combinations"),
+        "projections with a distribution of hforest.project",
+    ),
+}
+"""Counterpart of a keyword of another library, or of an earlier keyword."""
+
+_PLACE = "**settings\n    The items of `hforest.growth.Settings`.\n"
+"""What stands in a docstring for the texts of the items."""
+
+
+def shared(
+    settings: Any, owner: Callable[..., Any] | None = None, **defaults: object
+) -> Callable[[_Function], _Function]:
+    """Returns a decorator of functions that take keyword arguments of a TypedDict.
+
+    The decorated function has a flat signature: its `**` is replaced by the items of `settings`, with the
+    defaults of the function `owner`, or those in `defaults`. It receives all of them. An unknown keyword is a
+    TypeError that names the nearest one.
+    """
+    known = {} if owner is None else {p.name: p.default for p in inspect.signature(owner).parameters.values()}
+
+    def decorate(function: _Function) -> _Function:
+        own = [p for p in inspect.signature(function).parameters.values() if p.kind != p.VAR_KEYWORD]
+        added = {
+            name: inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default={**known, **defaults}[name], annotation=hint
+            )
+            for name, hint in settings.__annotations__.items()
+            if name not in {p.name for p in own}
+        }
+        implied = {name: p.default for name, p in added.items()}
+        names = [*(p.name for p in own), *added]
+
+        @wraps(function)
+        def call(*args: Any, **keywords: Any) -> Any:
+            for name in keywords.keys() - set(names):
+                raise _unknown(function.__name__, name, names)
+            return function(*args, **{**implied, **keywords})
+
+        if function.__doc__ and _PLACE in (text := inspect.cleandoc(function.__doc__)):
+            items = inspect.cleandoc(settings.__doc__).partition("Attributes\n----------\n")[2]
+            call.__doc__ = text.replace(_PLACE, items)
+        call.__signature__ = inspect.signature(function).replace(parameters=[*own, *added.values()])  # type: ignore[attr-defined]
+        return call  # type: ignore[return-value]
+
+    return decorate
+
+
+def _unknown(function: str, name: str, names: list[str]) -> TypeError:
+    near = get_close_matches(name, names, 1, 0.7)
+    remedy = COUNTERPARTS.get(name) or (near[0] if near else f"help({function}) for a list of them")
+    return TypeError(f"{name}: expected an argument of {function}, got another name; use {remedy}")
