@@ -171,7 +171,7 @@ def of_applied_forests(task: Task) -> Results:
     forest = classic.grow(x, y, 20, rng=7)
     counts = growth.bootstrap_counts(500, 20, rng=7)
     yield "in-bag counts", digest(counts)
-    yield "out of bag", digest(classic.out_of_bag(forest, x, counts))
+    yield "out of bag", digest(tree.out_of_bag(forest, x, counts))
     found = (tree.apply(forest, x), tree.predict(forest, x), tree.vote_shares(forest, x))
     yield "tree", digest(found, tree.importance(forest), tree.importance(forest, by="gain"))
     near = tree.proximity(forest, x, max_neighbors=9)

@@ -6,14 +6,14 @@ explicitly and have no state; a forest is a tuple of arrays.
 ==============  =================================================================================
 `hinge`         random hinge trees and ferns: differentiable layers with hard routing
 `neural`        neural decision forests: differentiable trees with soft routing
-`classic`       random forests, extra trees, completely random forests, out-of-bag predictions
+`classic`       random forests, extra trees, completely random forests
 `manifold`      sparse projection oblique forests and manifold oblique forests
 `co2`           forests of continuously optimised oblique splits
 `cascade`       deep forests (gcForest): levels of forests, multi-grained scanning
 `tabular`       one recipe for ordinary tables: hinge forests that start from grown forests
 `stats`         honest forests, and tests of dependence with valid p-values
 `images`        labels of pixels: forests on windows of images, channels, scores
-`tree`          grown forests: leaves, predictions, importance, text, import
+`tree`          grown forests: leaves, predictions, out-of-bag errors, importance, text, import
 `split`         the best split of a node, impurities
 `growth`        growing trees: binning, bootstrap counts, axis-aligned and projected splits
 `project`       sparse random projections: distributions, samples, products

@@ -143,7 +143,7 @@ def test_out_of_bag_error_predicts_the_test_error(digits):
     x, y, x_test, y_test = digits
     forest = classic.grow(x, y, 60, rng=5)
     counts = growth.bootstrap_counts(len(x), 60, rng=5)
-    p = classic.out_of_bag(forest, x, counts)
+    p = tree.out_of_bag(forest, x, counts)
     assert not np.isnan(p).any()
     unseen = (p.argmax(axis=1) != y).mean()
     assert error(forest, x, y) == 0
@@ -157,7 +157,7 @@ def test_out_of_bag_by_hand():
     x, y = blobs(30)
     forest = classic.grow(x, y, 3, rng=5)
     counts = growth.bootstrap_counts(30, 3, rng=5)
-    got = classic.out_of_bag(forest, x, counts)
+    got = tree.out_of_bag(forest, x, counts)
     leaf = tree.apply(forest, x)
     for i in range(30):
         out = [m for m in range(3) if counts[m, i] == 0]
@@ -317,11 +317,11 @@ def test_bad_counts():
     x, y = blobs(20)
     forest = classic.grow(x, y, 2, rng=0)
     with pytest.raises(ValueError, match=r"counts: expected shape \(n_trees, n_samples\) = \(2, 20\)"):
-        classic.out_of_bag(forest, x, np.zeros((2, 19), np.int32))
+        tree.out_of_bag(forest, x, np.zeros((2, 19), np.int32))
     with pytest.raises(TypeError, match="counts: expected an array of an integer dtype"):
-        classic.out_of_bag(forest, x, np.zeros((2, 20)))
+        tree.out_of_bag(forest, x, np.zeros((2, 20)))
     with pytest.raises(ValueError, match="counts: expected counts from 0"):
-        classic.out_of_bag(forest, x, np.full((2, 20), -1))
+        tree.out_of_bag(forest, x, np.full((2, 20), -1))
 
 
 # ----------------------------------------------------------------------------------- lenient input
@@ -410,11 +410,11 @@ def test_out_of_bag_converts_rows_to_the_forests_dtype(grown):
     x, y = blobs(60, dtype=np.float32)
     forest = classic.grow(x.astype(grown), y, 5, rng=3)
     counts = growth.bootstrap_counts(60, 5, rng=3)
-    want = classic.out_of_bag(forest, x.astype(grown), counts)
+    want = tree.out_of_bag(forest, x.astype(grown), counts)
     assert want.dtype == grown
     for other in (x, x.astype(np.float64), np.asfortranarray(x), Table(x), x.tolist()):
         for many in (counts, counts.astype(np.int64), counts.tolist()):
-            np.testing.assert_array_equal(classic.out_of_bag(forest, other, many), want)
+            np.testing.assert_array_equal(tree.out_of_bag(forest, other, many), want)
 
 
 @pytest.mark.parametrize("grow", [classic.grow, classic.grow_extra, classic.grow_random])
@@ -434,8 +434,8 @@ def test_in_bag_counts_may_be_objects():
     x, y = rng.normal(size=(30, 3)), rng.integers(0, 2, 30)
     counts = growth.bootstrap_counts(30, 4, rng=0)
     forest = classic.grow(x, y, 4, bootstrap=counts, rng=0)
-    expected = classic.out_of_bag(forest, x, counts)
-    for got, want in zip(classic.out_of_bag(forest, x, counts.astype(object)), expected, strict=True):
+    expected = tree.out_of_bag(forest, x, counts)
+    for got, want in zip(tree.out_of_bag(forest, x, counts.astype(object)), expected, strict=True):
         np.testing.assert_array_equal(got, want)
 
 

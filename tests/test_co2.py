@@ -682,7 +682,7 @@ def test_search():
     # The errors are out-of-bag errors of bootstraps that all forests share.
     counts = growth.bootstrap_counts(100, 2, rng=0)
     grown = {"nu": 1, "lr": 0.1, "max_features": 2, "n_classes": 3, "rng": 0}
-    out = classic.out_of_bag(co2.grow(x, y, 2, **grown, bootstrap=counts), x, counts)
+    out = tree.out_of_bag(co2.grow(x, y, 2, **grown, bootstrap=counts), x, counts)
     judges = ~np.isnan(out).any(axis=1)
     assert 0 < judges.sum() < 100
     assert whole.error[0] == (out[judges].argmax(axis=1) != y[judges]).mean()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hforest
-from hforest import hinge
+from hforest import demo, hinge
 from hforest.core import check, dispatch, launch, machine
 from hforest.core.threads import one_blas_thread
 
@@ -584,9 +584,9 @@ def _settings():
         "n": tuple(
             lambda simulate=simulate: simulate(big, dtype=np.float64)
             for simulate in (
-                hforest.manifold.simulate_circle,
-                hforest.manifold.simulate_bars,
-                hforest.manifold.simulate_impulse,
+                demo.simulate_circle,
+                demo.simulate_bars,
+                demo.simulate_impulse,
             )
         ),
     }  # fmt: skip

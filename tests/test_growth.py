@@ -2082,7 +2082,7 @@ def test_counts_that_are_no_array(counts):
         with pytest.raises((TypeError, ValueError), match="^bootstrap: expected .*, got .*; "):
             grow(x, y, 1, bootstrap=counts)
     with pytest.raises(TypeError, match="^counts: expected .*, got .*; "):
-        classic.out_of_bag(classic.grow(x, y, 1), x, counts)
+        tree.out_of_bag(classic.grow(x, y, 1), x, counts)
 
 
 @pytest.mark.parametrize(

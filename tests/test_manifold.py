@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse
 from conftest import assert_same_bits, error
 
-from hforest import classic, growth, manifold, project, tree
+from hforest import classic, demo, growth, manifold, project, tree
 from hforest.core import check
 
 KINDS = {
@@ -23,7 +23,7 @@ AXIS = project.axis_distribution(3)
 
 
 def test_circle():
-    x, y = manifold.simulate_circle(4000, rng=0)
+    x, y = demo.simulate_circle(4000, rng=0)
     assert x.shape == (4000, 100)
     assert set(np.unique(x)) == {0, 1}
     assert (x.sum(axis=1) == 10).all()
@@ -39,7 +39,7 @@ def test_circle():
 
 
 def test_bars():
-    x, y = manifold.simulate_bars(3000, rng=0)
+    x, y = demo.simulate_bars(3000, rng=0)
     images = x.reshape(-1, 28, 28)
     assert set(np.unique(x)) == {0, 1}
     rows = np.where((y == 0)[:, None], images[:, :, 0], images[:, 0, :])
@@ -54,16 +54,14 @@ def test_bars():
 
 
 def test_impulse():
-    x, y = manifold.simulate_impulse(20_000, dtype=np.float64, rng=0)
+    x, y = demo.simulate_impulse(20_000, dtype=np.float64, rng=0)
     difference = x[y == 1].mean(axis=0) - x[y == 0].mean(axis=0)
     j = np.arange(100)
     np.testing.assert_allclose(difference, np.where(j < 20, 0, np.exp(-0.1 * (j - 20.0))), atol=0.07)
     np.testing.assert_allclose(x.std(axis=0)[:20], 1, atol=0.03)
 
 
-@pytest.mark.parametrize(
-    "simulate", [manifold.simulate_circle, manifold.simulate_bars, manifold.simulate_impulse]
-)
+@pytest.mark.parametrize("simulate", [demo.simulate_circle, demo.simulate_bars, demo.simulate_impulse])
 def test_simulations_are_seeded(simulate):
     for a, b in zip(simulate(20, rng=5), simulate(20, rng=5), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -80,8 +78,8 @@ def test_simulations_are_seeded(simulate):
 
 
 def test_patches_separate_bars_that_features_do_not():
-    x, y = manifold.simulate_bars(50, rng=0)
-    x_test, y_test = manifold.simulate_bars(2000, rng=1)
+    x, y = demo.simulate_bars(50, rng=0)
+    x_test, y_test = demo.simulate_bars(2000, rng=1)
     patches = manifold.grow(x, y, 100, shape=(28, 28), patch_max=4, n_projections=28, rng=0)
     plain = classic.grow(x, y, 100, rng=0)
     sparse = manifold.grow(x, y, 100, projection="sparse", rng=0)
@@ -91,8 +89,8 @@ def test_patches_separate_bars_that_features_do_not():
 
 
 def test_cyclic_patches_separate_segments():
-    x, y = manifold.simulate_circle(400, rng=0)
-    x_test, y_test = manifold.simulate_circle(1000, rng=1)
+    x, y = demo.simulate_circle(400, rng=0)
+    x_test, y_test = demo.simulate_circle(1000, rng=1)
     settings = {"shape": (100,), "patch_max": 15, "n_projections": 40, "rng": 0}
     patches = manifold.grow(x, y, 100, cyclic=True, **settings)
     plain = classic.grow(x, y, 100, max_features=40, rng=0)
@@ -152,7 +150,7 @@ def test_default_number_of_projections_of_a_regression(kind):
 )
 def test_default_number_is_the_root(projection, task):
     # Rounded up.
-    x, y = manifold.simulate_impulse(60, rng=0)
+    x, y = demo.simulate_impulse(60, rng=0)
     for n_features, n_projections in ((100, 10), (99, 10), (81, 9), (82, 10), (3, 2)):
         part = x[:, :n_features].copy()
         settings = {"projection": projection, "shape": (n_features,), "task": task, "rng": 0}
@@ -162,7 +160,7 @@ def test_default_number_is_the_root(projection, task):
 
 
 def test_default_projection_and_trees():
-    x, y = manifold.simulate_impulse(60, rng=0)
+    x, y = demo.simulate_impulse(60, rng=0)
     tables, signals = manifold.grow(x, y, rng=0), manifold.grow(x, y, shape=(100,), rng=0)
     assert len(tables.tree_start) == len(signals.tree_start) == 101
     want = (
@@ -184,12 +182,12 @@ def test_single_features_see_what_differences_do_not():
 
 
 def test_bootstrap_weights_and_progress():
-    x, y = manifold.simulate_impulse(120, rng=0)
+    x, y = demo.simulate_impulse(120, rng=0)
     counts = growth.bootstrap_counts(120, 5, rng=3)
     a = manifold.grow(x, y, 5, projection="sparse", rng=3)
     b = manifold.grow(x, y, 5, projection="sparse", bootstrap=counts, rng=3)
     np.testing.assert_array_equal(a.threshold, b.threshold)
-    p = classic.out_of_bag(a, x, counts)
+    p = tree.out_of_bag(a, x, counts)
     assert np.nanmin(p) >= 0
     weights = np.zeros(120, np.float32)
     weights[:60] = 1

@@ -125,8 +125,8 @@ def test_counts_of_a_range(backend):
     given = classic.grow(x, y, 2, first_tree=2, rng=3, bootstrap=whole[2:4])
     assert bits(drawn) == bits(given)
     np.testing.assert_array_equal(
-        classic.out_of_bag(classic.grow(x, y, N_TREES, rng=3), x, whole).shape,
-        classic.out_of_bag(drawn, x, whole[2:4]).shape,
+        tree.out_of_bag(classic.grow(x, y, N_TREES, rng=3), x, whole).shape,
+        tree.out_of_bag(drawn, x, whole[2:4]).shape,
     )
 
 

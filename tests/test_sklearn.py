@@ -344,7 +344,7 @@ def test_leaves_paths_and_importances(name):
 def test_out_of_bag_scores(name):
     x, y = data(name)
     model = small(name, n_estimators=40, bootstrap=True, oob_score=True).fit(x, y)
-    expected = classic.out_of_bag(model.forest_, x, growth.bootstrap_counts(150, 40, rng=0))
+    expected = tree.out_of_bag(model.forest_, x, growth.bootstrap_counts(150, 40, rng=0))
     if name in CLASSIFIERS:
         assert same_bits(model.oob_decision_function_, expected)
         assert model.oob_score_ == (expected.argmax(axis=1) == y).mean()
@@ -392,9 +392,9 @@ def test_numbers_of_draws(name):
         if n_draws == 1:
             assert model.forest_.feature.size == 8  # trees of one sample
         elif name in CLASSIFIERS:
-            assert same_bits(model.oob_decision_function_, classic.out_of_bag(model.forest_, x, counts))
+            assert same_bits(model.oob_decision_function_, tree.out_of_bag(model.forest_, x, counts))
         else:
-            assert same_bits(model.oob_prediction_, classic.out_of_bag(model.forest_, x, counts)[:, 0])
+            assert same_bits(model.oob_prediction_, tree.out_of_bag(model.forest_, x, counts)[:, 0])
 
 
 def test_numbers_of_draws_that_are_refused():
@@ -509,7 +509,7 @@ def test_honest_forests_are_those_of_the_functions(name, trees):
     forest = tree.refit(forest, x, y, counts=counts.leaf, **task)
     assert all(same_bits(a, b) for a, b in zip(model.forest_, forest, strict=True))
     p, votes = stats.posterior(forest, x, y, counts, weighting="shares", **task)
-    of_trees = classic.out_of_bag(forest, x, counts.structure + counts.leaf)
+    of_trees = tree.out_of_bag(forest, x, counts.structure + counts.leaf)
     np.testing.assert_allclose(p, of_trees, rtol=1e-5, atol=1e-6)  # pruned leaves: every tree votes
     assert same_bits(model.oob_votes_, votes)
     assert (votes == ((counts.structure + counts.leaf) == 0).sum(axis=0)).all()

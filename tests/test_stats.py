@@ -184,7 +184,7 @@ def test_ordinary_out_of_bag_predictions(task):
     p, votes = stats.posterior(
         forest, x, y, stats.HonestCounts(counts, counts), task=task, weighting="shares"
     )
-    np.testing.assert_allclose(p, classic.out_of_bag(forest, x, counts), rtol=1e-12)
+    np.testing.assert_allclose(p, tree.out_of_bag(forest, x, counts), rtol=1e-12)
     np.testing.assert_array_equal(votes, (counts == 0).sum(axis=0))
 
 
@@ -707,7 +707,7 @@ def test_covariances_have_the_variance_of_a_sum_over_pairs_of_rows():
             for m in out:
                 neighbors = counts[m] * (leaf[:, m] == leaf[i, m])
                 q[i] -= neighbors / neighbors.sum() / len(out)
-        left = target - classic.out_of_bag(forest, z, counts)[:, 0]
+        left = target - tree.out_of_bag(forest, z, counts)[:, 0]
         np.testing.assert_allclose(q @ target, left, atol=1e-5)
         return q @ target, q
 

@@ -365,11 +365,11 @@ def test_bad_arguments_of_proximity():
 def test_intervals_by_hand():
     forest = classic.grow([[0.0], [1.0]], [2.0, 4.0], 1, bootstrap=False, task="regression", rng=0)
     errors = np.r_[np.arange(10.0)[::-1], np.nan][:, None]
-    low, high = classic.prediction_intervals(forest, [[0], [1]], errors, coverage=0.8)
+    low, high = tree.prediction_intervals(forest, [[0], [1]], errors, coverage=0.8)
     assert low.tolist() == [[2], [4]]  # the first of ten errors, 0
     assert high.tolist() == [[2 + 8], [4 + 8]]  # the ninth, 8
     assert low.dtype == np.float64
-    low, high = classic.prediction_intervals(forest, [[0]], errors, coverage=1.0)
+    low, high = tree.prediction_intervals(forest, [[0]], errors, coverage=1.0)
     assert (low.item(), high.item()) == (2, 11)
 
 
@@ -378,9 +378,9 @@ def test_intervals_hold_what_they_say():
     x = rng.normal(size=(7000, 5))
     y = x[:, :2] + rng.normal(size=(7000, 2)) * [1, 3]
     forest = classic.grow(x[:3000], y[:3000], 40, task="regression", min_samples_leaf=9, rng=1)
-    mean = classic.out_of_bag(forest, x[:3000], growth.bootstrap_counts(3000, 40, rng=1))
+    mean = tree.out_of_bag(forest, x[:3000], growth.bootstrap_counts(3000, 40, rng=1))
     for coverage in (0.5, 0.9):
-        low, high = classic.prediction_intervals(forest, x[3000:], y[:3000] - mean, coverage=coverage)
+        low, high = tree.prediction_intervals(forest, x[3000:], y[:3000] - mean, coverage=coverage)
         inside = ((low <= y[3000:]) & (y[3000:] <= high)).mean(axis=0)
         np.testing.assert_allclose(inside, coverage, atol=0.03)
         assert ((high - low)[:, 1] > 2 * (high - low)[:, 0]).all()
@@ -397,10 +397,10 @@ def test_bad_arguments_of_intervals():
         (y.tolist(), TypeError, "errors: expected a numpy.ndarray"),
     ):
         with pytest.raises(error, match=re.escape(words)) as caught:
-            classic.prediction_intervals(forest, x, errors)
+            tree.prediction_intervals(forest, x, errors)
         assert FOUR_PARTS.match(str(caught.value))
     with pytest.raises(ValueError, match="^coverage: "):
-        classic.prediction_intervals(forest, x, y, coverage=1.5)
+        tree.prediction_intervals(forest, x, y, coverage=1.5)
 
 
 # -------------------------------------------------------------------------------------------- SHAP
@@ -563,7 +563,7 @@ def test_arrays_of_a_gpu_are_refused(monkeypatch):
             lambda: tree.quantiles(forest, targets, a, [0.5]),
             lambda: tree.proximity(forest, a),
             lambda: tree.to_dict(forest, a),
-            lambda: classic.prediction_intervals(forest, a, y),
+            lambda: tree.prediction_intervals(forest, a, y),
         ],
         "other": [lambda: tree.proximity(forest, x, a)],
         "forest.feature": [
@@ -572,7 +572,7 @@ def test_arrays_of_a_gpu_are_refused(monkeypatch):
             lambda: tree.proximity(forest._replace(feature=a), x),
             lambda: tree.to_dict(forest._replace(feature=a), x),
         ],
-        "errors": [lambda: classic.prediction_intervals(forest, x, a)],
+        "errors": [lambda: tree.prediction_intervals(forest, x, a)],
     }
     for name, several in calls.items():
         for call in several:

@@ -34,7 +34,7 @@ from common import RESULTS, machine_text, need
 from manifold_peers import PEERS, fit
 
 import hforest
-from hforest import classic, manifold, tree
+from hforest import classic, demo, manifold, tree
 
 N_TEST = 10_000
 METHODS = ("MORF", "SPORF", "RF")
@@ -43,19 +43,19 @@ SHOWN = (*METHODS, "SVM", "CNN")
 """The methods in the table of the page. No other classifier has a lower error than MORF at any size."""
 SIMULATIONS: dict[str, dict[str, Any]] = {
     "circle": {
-        "draw": manifold.simulate_circle,
+        "draw": demo.simulate_circle,
         "sizes": (50, 100, 200, 400, 800, 2000),
         "patch": {"shape": (100,), "patch_max": 15, "cyclic": True},
         "n_projections": 40,
     },
     "bars": {
-        "draw": manifold.simulate_bars,
+        "draw": demo.simulate_bars,
         "sizes": (10, 20, 50, 100, 200),
         "patch": {"shape": (28, 28), "patch_max": 4},
         "n_projections": 28,
     },
     "impulse": {
-        "draw": manifold.simulate_impulse,
+        "draw": demo.simulate_impulse,
         "sizes": (50, 100, 200, 400, 800, 1600),
         "patch": {"shape": (100,), "patch_max": 5},
         "n_projections": 10,
@@ -250,7 +250,7 @@ def main() -> None:
     if args.data and set(args.methods) & set(PEERS):
         need("scikit-learn torch", *({"torch"} if "CNN" in args.methods else ()), "sklearn")
 
-        x, y = manifold.simulate_bars(20, rng=0)
+        x, y = demo.simulate_bars(20, rng=0)
         for method in set(args.methods) & set(PEERS):
             fit(method, "bars", x, y, (28, 28), 2, 0)(x)  # imports are not timed
 

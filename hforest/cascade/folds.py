@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import classic, growth, tree
+from .. import growth, tree
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, ClassVectors
 from ..tree import Forest
@@ -184,7 +184,7 @@ def out_of_bag_vectors(
     x, y, weight = samples
     counts = in_bag_counts(len(x), forest.tree_start.size - 1, seed, place)
     with check.unchecked():
-        vectors = classic.out_of_bag(forest, x, counts)
+        vectors = tree.out_of_bag(forest, x, counts)
     in_every_tree = np.isnan(vectors).any(axis=1)
     of_class = np.bincount(y, weight, vectors.shape[1])
     vectors[in_every_tree] = of_class / of_class.sum()

@@ -7,14 +7,6 @@ wrong shapes and values ValueError, labels out of range IndexError; the checks t
 skipped inside `hforest.unchecked()`.
 """
 
-from .estimates import Interval, out_of_bag, prediction_intervals
 from .growing import grow, grow_extra, grow_random
 
-__all__ = [
-    "Interval",
-    "grow",
-    "grow_extra",
-    "grow_random",
-    "out_of_bag",
-    "prediction_intervals",
-]
+__all__ = ["grow", "grow_extra", "grow_random"]

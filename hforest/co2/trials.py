@@ -15,7 +15,7 @@ from ..core.aliases import Array, ArrayLike, CO2Features, FloatArray, IntArray, 
 from ..core.progress import check_progress, reporting
 from ..growth import bootstrap_counts
 from ..tree import Forest
-from ..tree.walks import out_of_bag_values
+from ..tree.estimates import out_of_bag_values
 from . import checks
 from .forest import grow
 

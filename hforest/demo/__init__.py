@@ -3,7 +3,7 @@
 `start`, `step`, `train`, `predict` and `error_rate` are the network (Fig. 2a to 2c), `load_data`, `hold_out`
 and `save_checkpoint` handle data sets and model files, and `select_features` selects columns before training.
 `python -m hforest` runs them. They call only public functions of other subpackages, as a user's training loop
-would.
+would. `simulate_circle`, `simulate_bars` and `simulate_impulse` are the simulations of Perry et al. 2019.
 """
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
@@ -13,6 +13,7 @@ from .files import Checkpoint, Data, hold_out, load_checkpoint, load_data, load_
 from .model import Config, start
 from .network import error_rate, predict, step, train
 from .select import select_features
+from .simulate import simulate_bars, simulate_circle, simulate_impulse
 
 __all__ = [
     "Checkpoint",
@@ -26,6 +27,9 @@ __all__ = [
     "predict",
     "save_checkpoint",
     "select_features",
+    "simulate_bars",
+    "simulate_circle",
+    "simulate_impulse",
     "start",
     "step",
     "train",

@@ -9,6 +9,5 @@ IndexError; the checks that read whole arrays can be skipped inside `hforest.unc
 """
 
 from .growing import grow
-from .simulate import simulate_bars, simulate_circle, simulate_impulse
 
-__all__ = ["grow", "simulate_bars", "simulate_circle", "simulate_impulse"]
+__all__ = ["grow"]

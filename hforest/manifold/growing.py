@@ -230,10 +230,11 @@ def grow(
 
     Examples
     --------
-    >>> import numpy as np, hforest
-    >>> x, y = hforest.manifold.simulate_bars(100, rng=0)
+    >>> import hforest
+    >>> from hforest import demo
+    >>> x, y = demo.simulate_bars(100, rng=0)
     >>> forest = hforest.manifold.grow(x, y, 20, shape=(28, 28), patch_max=4, rng=0)
-    >>> x_test, y_test = hforest.manifold.simulate_bars(100, rng=1)
+    >>> x_test, y_test = demo.simulate_bars(100, rng=1)
     >>> bool((hforest.tree.predict(forest, x_test).argmax(axis=1) == y_test).mean() > 0.85)
     True
     """

@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
-from .. import classic, growth, tree
+from .. import growth, tree
 from ..core.aliases import ArrayLike
 from .base import Estimator, check_flag
 
@@ -182,7 +182,7 @@ class GrownForest(Estimator):
         counts = settings["bootstrap"]
         if np.ndim(counts) != 2:
             counts = growth.bootstrap_counts(x.shape[0], settings["n_trees"], rng=settings["rng"])
-        return classic.out_of_bag(self.forest_, x, counts)
+        return tree.out_of_bag(self.forest_, x, counts)
 
     def _score_out_of_bag(self, outputs: np.ndarray, y: np.ndarray) -> None:
         self._keep_out_of_bag(outputs)

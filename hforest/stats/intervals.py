@@ -80,7 +80,7 @@ def confidence_intervals(
     or ten times as many for few rows.
 
     Intervals are normal, ``mean +- z standard_error``. They are for the mean of targets given x, not for the
-    targets (`hforest.classic.prediction_intervals`), and omit the bias of the forest, such as near the
+    targets (`hforest.tree.prediction_intervals`), and omit the bias of the forest, such as near the
     boundary of the training rows. Predictions are rounded to multiples of a power of two, at most 2**-30 of
     their range, so sums are exact: results are bit-identical for any number of threads. Cost: that of
     `hforest.tree.apply`, and a multiplication and an addition per tree, row, new row and output.

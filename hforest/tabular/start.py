@@ -80,7 +80,7 @@ def _grown(
         parts.append(grown if rows.native is None else knowing(grown))
         counts.append(drawn_by)
     forest = tree.join(parts)
-    outputs = classic.out_of_bag(forest, z, np.concatenate(counts)).astype(np.float64)
+    outputs = tree.out_of_bag(forest, z, np.concatenate(counts)).astype(np.float64)
     unseen = np.isnan(outputs[:, 0])
     outputs[unseen] = np.average(y, axis=0, weights=rows.weight)
     return _Grown(forest, outputs)

@@ -16,6 +16,7 @@ IndexError.
 
 from .complete import splits
 from .convert import from_sklearn
+from .estimates import Interval, out_of_bag, prediction_intervals
 from .export import to_dict
 from .files import load, save
 from .forest import Forest, check
@@ -31,6 +32,7 @@ from .walks import apply, path, predict, vote_shares
 
 __all__ = [
     "Forest",
+    "Interval",
     "LeafTargets",
     "Prepared",
     "apply",
@@ -41,9 +43,11 @@ __all__ = [
     "leaf_counts",
     "leaf_targets",
     "load",
+    "out_of_bag",
     "path",
     "permutation_importance",
     "predict",
+    "prediction_intervals",
     "prepare",
     "proximity",
     "quantiles",

@@ -456,21 +456,3 @@ def _projected(host: Forest, at: int, row: np.ndarray) -> np.floating:
         total += float(host.data[j]) * float(row[host.indices[j]])
     product: np.floating = row.dtype.type(total)
     return product
-
-
-def out_of_bag_values(forest: Forest, leaf: IntArray, counts: IntArray) -> FloatArray:
-    """Returns means of leaf values over the trees that did not draw a sample, NaN if all drew it.
-
-    leaf (n_samples, n_trees) is the result of `apply`, counts (n_trees, n_samples) is how often each tree
-    drew each sample; both are on the host. The result is (n_samples, n_outputs), dtype of the thresholds.
-    """
-    n, n_trees = leaf.shape
-    total, n_out = np.zeros((n, forest.value.shape[1])), np.zeros(n)
-    for m in range(n_trees):
-        out = np.flatnonzero(counts[m] == 0)
-        root = int(forest.tree_start[m])
-        rows = (root + m) // 2 + forest.left[root + leaf[out, m]]
-        total[out] += forest.value[rows]
-        n_out[out] += 1
-    mean = np.divide(total, n_out[:, None], out=np.full_like(total, np.nan), where=n_out[:, None] > 0)
-    return mean.astype(forest.threshold.dtype)

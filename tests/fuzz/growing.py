@@ -363,7 +363,7 @@ value("tree")(lambda s: s.integer(0, s.n_trees - 1))
 options("by", "count", "gain")
 options("n_repeats", 1, 2)
 value("feature_names")(lambda s: [f"column {i}" for i in range(s.n_features)])
-value("classic.out_of_bag.counts")(lambda s: growth.bootstrap_counts(s.n, s.n_trees, rng=0))
+value("tree.out_of_bag.counts")(lambda s: growth.bootstrap_counts(s.n, s.n_trees, rng=0))
 options("coverage", 0.9, 0.5, 1.0)
 options("method", "inverted_cdf", "linear")
 options("min_share", 0.0, 0.3, 1.0)
@@ -402,7 +402,7 @@ def _targets(s: Setting) -> tree.LeafTargets:
     return tree.leaf_targets(forest, x, s.numbers(7, 2), counts=counts)
 
 
-@value("classic.prediction_intervals.errors")
+@value("tree.prediction_intervals.errors")
 def _errors(s: Setting) -> np.ndarray:
     errors = s.numbers(6, s.argument("forest").value.shape[1])
     errors[0] = s.choice((0.0, np.nan))

@@ -8,9 +8,9 @@ samples than a forest on single pixels, or on sparse sums of any pixels (SPORF).
 
 import matplotlib.pyplot as plt
 
-from hforest import classic, manifold, tree
+from hforest import classic, demo, manifold, tree
 
-x_test, y_test = manifold.simulate_bars(1000, rng=99)
+x_test, y_test = demo.simulate_bars(1000, rng=99)
 sizes = (20, 50, 100, 200, 400)
 grow = {
     "pixels": lambda x, y: classic.grow(x, y, 50, rng=0),
@@ -21,7 +21,7 @@ figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 for name, function in grow.items():
     errors = []
     for n in sizes:
-        forest = function(*manifold.simulate_bars(n, rng=1))
+        forest = function(*demo.simulate_bars(n, rng=1))
         errors.append(100 * float((tree.predict(forest, x_test).argmax(axis=1) != y_test).mean()))
     ax.plot(sizes, errors, marker="o", label=name)
 ax.set(

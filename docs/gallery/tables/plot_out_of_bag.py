@@ -24,7 +24,7 @@ for color, (name, grow) in zip(("C0", "C1"), kinds.items(), strict=True):
     for n in numbers:
         counts = growth.bootstrap_counts(len(x), n, rng=1)
         forest = grow(x, y, n, bootstrap=counts, rng=0)
-        p = classic.out_of_bag(forest, x, counts)
+        p = tree.out_of_bag(forest, x, counts)
         drawn = ~np.isnan(p).any(axis=1)  # a sample that every tree drew has no prediction
         lines["out-of-bag"].append(100 * (p[drawn].argmax(axis=1) != y[drawn]).mean())
         p = tree.predict(forest, digits.x_test)

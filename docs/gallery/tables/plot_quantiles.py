@@ -5,7 +5,7 @@ Quantiles and intervals of a regression forest
 A regression forest predicts means. With the targets of the training samples in each leaf
 (:func:`hforest.tree.leaf_targets`) it predicts any quantile (:func:`hforest.tree.quantiles`). The band
 between two quantiles is wide where the targets vary much. Intervals of out-of-bag errors
-(:func:`hforest.classic.prediction_intervals`) have the same width for all samples.
+(:func:`hforest.tree.prediction_intervals`) have the same width for all samples.
 """
 
 import matplotlib.pyplot as plt
@@ -24,8 +24,8 @@ spread = 1.645 * (0.1 + 0.08 * at[:, 0])  # 90 % of the samples lie within
 counts = growth.bootstrap_counts(len(x), 200, rng=0)
 forest = classic.grow(x, y, 200, bootstrap=counts, min_samples_leaf=15, task="regression", rng=0)
 band = tree.quantiles(forest, tree.leaf_targets(forest, x, y), at, [0.05, 0.95])
-errors = y[:, None] - classic.out_of_bag(forest, x, counts)
-interval = classic.prediction_intervals(forest, at, errors, coverage=0.9)
+errors = y[:, None] - tree.out_of_bag(forest, x, counts)
+interval = tree.prediction_intervals(forest, at, errors, coverage=0.9)
 
 bands = {
     "quantiles 0.05 and 0.95": (band[:, 0, 0], band[:, 0, 1]),

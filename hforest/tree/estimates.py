@@ -5,11 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import tree
 from ..core import check, supervised
-from ..core.aliases import ArrayLike, FloatArray
-from ..tree import Forest
-from ..tree.walks import out_of_bag_values
+from ..core.aliases import ArrayLike, FloatArray, IntArray
+from .forest import Forest
+from .walks import apply, predict
 
 
 class Interval(NamedTuple):
@@ -27,7 +26,7 @@ def out_of_bag(forest: Forest, x: ArrayLike, counts: ArrayLike) -> FloatArray:
     Parameters
     ----------
     forest : Forest
-        Forest of `grow`.
+        Any forest of n_trees trees.
     x : (n_samples, n_features) array-like of real numbers
         Samples of the growth, converted to the dtype of the forest.
     counts : (n_trees, n_samples) array of integers
@@ -57,12 +56,12 @@ def out_of_bag(forest: Forest, x: ArrayLike, counts: ArrayLike) -> FloatArray:
     >>> x = np.random.default_rng(0).normal(size=(300, 3))
     >>> y = x[:, 0] > 0
     >>> forest = hforest.classic.grow(x, y, 50, rng=7)
-    >>> p = hforest.classic.out_of_bag(forest, x, hforest.growth.bootstrap_counts(300, 50, rng=7))
+    >>> p = hforest.tree.out_of_bag(forest, x, hforest.growth.bootstrap_counts(300, 50, rng=7))
     >>> bool((p.argmax(axis=1) == y).mean() > 0.95)
     True
     """
     check.on_cpu(x=x, counts=counts)
-    leaf = tree.apply(forest, x)
+    leaf = apply(forest, x)
     n, n_trees = leaf.shape
     return out_of_bag_values(forest, leaf, supervised.in_bag_counts("counts", counts, n_trees, n))
 
@@ -110,15 +109,15 @@ def prediction_intervals(
     >>> x = rng.normal(size=(600, 3)); y = x[:, 0] + rng.normal(size=600)
     >>> forest = hforest.classic.grow(x[:400], y[:400], 50, task="regression", min_samples_leaf=5, rng=7)
     >>> counts = hforest.growth.bootstrap_counts(400, 50, rng=7)
-    >>> errors = y[:400, None] - hforest.classic.out_of_bag(forest, x[:400], counts)
-    >>> low, high = hforest.classic.prediction_intervals(forest, x[400:], errors, coverage=0.8)
+    >>> errors = y[:400, None] - hforest.tree.out_of_bag(forest, x[:400], counts)
+    >>> low, high = hforest.tree.prediction_intervals(forest, x[400:], errors, coverage=0.8)
     >>> bool(0.7 < ((low[:, 0] <= y[400:]) & (y[400:] <= high[:, 0])).mean() < 0.9)
     True
     """
     coverage = check.number("coverage", coverage, 0.0, 1.0, open_low=True)
     check.same_device(errors=errors)
     check.on_cpu(x=x, errors=errors)
-    mean = tree.predict(forest, x)
+    mean = predict(forest, x)
     check.floating("errors", errors)
     if errors.ndim != 2 or errors.shape[1] != mean.shape[1]:
         raise ValueError(
@@ -137,3 +136,21 @@ def prediction_intervals(
     outside = round(len(known) * (1 - coverage) / 2, 9)
     low, high = known[max(math.ceil(outside), 1) - 1], known[len(known) - math.floor(outside) - 1]
     return Interval(mean + low, mean + high)
+
+
+def out_of_bag_values(forest: Forest, leaf: IntArray, counts: IntArray) -> FloatArray:
+    """Returns means of leaf values over the trees that did not draw a sample, NaN if all drew it.
+
+    leaf (n_samples, n_trees) is the result of `apply`, counts (n_trees, n_samples) is how often each tree
+    drew each sample; both are on the host. The result is (n_samples, n_outputs), dtype of the thresholds.
+    """
+    n, n_trees = leaf.shape
+    total, n_out = np.zeros((n, forest.value.shape[1])), np.zeros(n)
+    for m in range(n_trees):
+        out = np.flatnonzero(counts[m] == 0)
+        root = int(forest.tree_start[m])
+        rows = (root + m) // 2 + forest.left[root + leaf[out, m]]
+        total[out] += forest.value[rows]
+        n_out[out] += 1
+    mean = np.divide(total, n_out[:, None], out=np.full_like(total, np.nan), where=n_out[:, None] > 0)
+    return mean.astype(forest.threshold.dtype)

@@ -43,8 +43,8 @@ def simulate_circle(n: int, *, dtype: DType = np.float32, rng: Rng = None) -> tu
 
     Examples
     --------
-    >>> import hforest
-    >>> x, y = hforest.manifold.simulate_circle(50, rng=0)
+    >>> import hforest.demo
+    >>> x, y = hforest.demo.simulate_circle(50, rng=0)
     >>> set(x.sum(axis=1).tolist())
     {10.0}
     """
@@ -87,8 +87,8 @@ def simulate_bars(n: int, *, dtype: DType = np.float32, rng: Rng = None) -> tupl
 
     Examples
     --------
-    >>> import hforest
-    >>> x, y = hforest.manifold.simulate_bars(5, rng=0)
+    >>> import hforest.demo
+    >>> x, y = hforest.demo.simulate_bars(5, rng=0)
     >>> bool((x.reshape(5, 28, 28)[y == 0].std(axis=2) == 0).all())
     True
     """
@@ -129,8 +129,8 @@ def simulate_impulse(n: int, *, dtype: DType = np.float32, rng: Rng = None) -> t
 
     Examples
     --------
-    >>> import hforest
-    >>> x, y = hforest.manifold.simulate_impulse(1000, rng=0)
+    >>> import hforest.demo
+    >>> x, y = hforest.demo.simulate_impulse(1000, rng=0)
     >>> bool(x[y == 1, 20].mean() > 0.8)
     True
     """
