@@ -1,13 +1,12 @@
 """Differentiable and oblique decision forests as plain array functions.
 
-Each subpackage has one published algorithm, or code that several share. Functions take their arrays
-explicitly and have no state; a forest is a tuple of arrays.
+`grow` grows random forests, extra trees, completely random trees and forests on random projections; `samples`
+prepares samples for it. Each subpackage has one published algorithm, or code that several share. Functions
+take their arrays explicitly and have no state; a forest is a tuple of arrays.
 
 ==============  =================================================================================
 `hinge`         random hinge trees and ferns: differentiable layers with hard routing
 `neural`        neural decision forests: differentiable trees with soft routing
-`classic`       random forests, extra trees, completely random forests
-`manifold`      sparse projection oblique forests and manifold oblique forests
 `co2`           forests of continuously optimised oblique splits
 `cascade`       deep forests (gcForest): levels of forests, multi-grained scanning
 `tabular`       one recipe for ordinary tables: hinge forests that start from grown forests
@@ -15,7 +14,7 @@ explicitly and have no state; a forest is a tuple of arrays.
 `images`        labels of pixels: forests on windows of images, channels, scores
 `tree`          grown forests: leaves, predictions, out-of-bag errors, importance, text, import
 `split`         the best split of a node, impurities
-`growth`        growing trees: binning, bootstrap counts, axis-aligned and projected splits
+`growth`        growing forests: samples, bootstrap counts, settings
 `project`       sparse random projections: distributions, samples, products
 `layers`        normalisation, convolution and losses around a forest in a network
 `optim`         optimisers, dense and by rows
@@ -35,13 +34,11 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from . import (
     _interrupts,  # noqa: F401, before all others
     cascade,
-    classic,
     co2,
     growth,
     hinge,
     images,
     layers,
-    manifold,
     neural,
     optim,
     project,
@@ -55,21 +52,22 @@ from .core import habits as _habits
 from .core.check import unchecked
 from .core.dispatch import using
 from .core.threads import get_num_threads, set_num_threads, show_config
+from .growth import grow, samples
 
 __all__ = [
     "__version__",
     "cascade",
-    "classic",
     "co2",
     "get_num_threads",
+    "grow",
     "growth",
     "hinge",
     "images",
     "layers",
-    "manifold",
     "neural",
     "optim",
     "project",
+    "samples",
     "set_num_threads",
     "show_config",
     "split",

@@ -106,7 +106,7 @@ def save(file: str | os.PathLike[str], grown: Cascade | Scanner) -> None:
     >>> import numpy as np, hforest, tempfile, os
     >>> from functools import partial
     >>> x = np.arange(20.0).reshape(-1, 1); y = np.repeat(np.array([0, 1], np.int32), 10)
-    >>> cascade = hforest.cascade.grow(x, y, [partial(hforest.classic.grow, n_trees=5)], rng=0)
+    >>> cascade = hforest.cascade.grow(x, y, [partial(hforest.grow, n_trees=5)], rng=0)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     hforest.cascade.save(os.path.join(folder, "c.npz"), cascade)
     ...     back = hforest.cascade.load(os.path.join(folder, "c.npz"))

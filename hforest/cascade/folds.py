@@ -13,7 +13,10 @@ from ..tree import Forest
 from ..tree.callers import grown, join_any
 
 Grower = Callable[..., Forest]
-"""grow(x, y, *, n_classes, rng) -> Forest, such as `classic.grow`; functools.partial binds settings."""
+"""grow(x, y, *, n_classes, rng) -> Forest, such as `growth.grow`; functools.partial binds settings."""
+
+completely_random = partial(growth.grow, splitter="random", max_features=1, bootstrap=False)
+"""Grows completely random trees (Zhou and Feng 2017)."""
 
 CLASS_VECTORS = ("out_of_fold", "out_of_bag")
 
@@ -83,7 +86,7 @@ def _probabilities(name: str, p: np.ndarray) -> np.ndarray:
     return p
 
 
-def predicted(forest: Forest, x: np.ndarray | growth.Windows) -> np.ndarray:
+def predicted(forest: Forest, x: np.ndarray | growth.Samples) -> np.ndarray:
     """Returns class vectors of samples; both arguments have been checked."""
     with check.unchecked():
         return tree.predict(forest, x)
@@ -118,6 +121,13 @@ class Samples(NamedTuple):
     y: np.ndarray
     weight: np.ndarray | None
     """(n_samples,) float64, or None if functions receive no weights."""
+    max_bins: int | None = None
+    """Maximum number of bins of a feature; None: functions receive the array."""
+
+    def some(self, rows: np.ndarray | slice = slice(None)) -> np.ndarray | growth.Samples:
+        """Returns x, or some of its rows, as functions receive it."""
+        x = self.x[rows]
+        return x if self.max_bins is None else growth.samples(x, max_bins=self.max_bins)
 
     def more(self, rows: np.ndarray | slice = slice(None)) -> dict[str, Any]:
         """Returns the argument with the weights of some samples, or no argument without weights."""
@@ -140,7 +150,7 @@ def grow_folds(
     forests = []
     for k in range(n_folds):
         others = np.flatnonzero(fold != k)
-        x, y, more = samples.x[others], samples.y[others], samples.more(others)
+        x, y, more = samples.some(others), samples.y[others], samples.more(others)
         forests.append(grown(name, grower, x, y, n_classes, rng=key(seed, *place, k), **more))
     if len({forest.tree_start.size for forest in forests}) > 1:
         raise ValueError(
@@ -171,17 +181,18 @@ def grow_bootstrap(
     place: tuple[int, ...],
 ) -> Forest:  # fmt: skip
     """Returns one forest on the bootstrap samples of `in_bag_counts`."""
-    x, y, _ = samples
-    counts = in_bag_counts(len(x), n_trees, seed, place)
+    counts = in_bag_counts(len(samples.x), n_trees, seed, place)
     rng = key(seed, *place, 0)
-    return grown(name, grower, x, y, n_classes, bootstrap=counts, rng=rng, **samples.more())
+    return grown(
+        name, grower, samples.some(), samples.y, n_classes, bootstrap=counts, rng=rng, **samples.more()
+    )
 
 
 def out_of_bag_vectors(
     name: str, forest: Forest, samples: Samples, seed: int, place: tuple[int, ...]
 ) -> np.ndarray:
     """Returns class vectors of training samples, each from trees whose bootstrap sample lacks it."""
-    x, y, weight = samples
+    x, y, weight, _ = samples
     counts = in_bag_counts(len(x), forest.tree_start.size - 1, seed, place)
     with check.unchecked():
         vectors = tree.out_of_bag(forest, x, counts)
@@ -195,11 +206,10 @@ def check_growers(
     forests: Sequence[Grower], class_vectors: ClassVectors = "out_of_fold", *, weighted: bool = False
 ) -> tuple[Grower, ...]:
     """Returns a checked sequence of functions, at least one, that can be called as a level calls them."""
-    remedy = "pass a function such as functools.partial(hforest.classic.grow, n_trees=500)"
     if isinstance(forests, str | bytes) or not isinstance(forests, Sequence):
         raise TypeError(
             f"forests: expected a sequence of functions, got {type(forests).__name__}; pass a list such as "
-            "[functools.partial(hforest.classic.grow, n_trees=500)]"
+            "[functools.partial(hforest.grow, n_trees=500)]"
         )
     if not forests:
         raise ValueError("forests: expected at least one function, got none; leave it out for the default")
@@ -209,11 +219,9 @@ def check_growers(
     if weighted:
         arguments = arguments.replace("rng=", "sample_weight=..., rng=")
     for i, grower in enumerate(forests):
-        if not callable(grower):
-            raise TypeError(f"forests[{i}]: expected a function, got {type(grower).__name__}; {remedy}")
+        check.grower(f"forests[{i}]", grower, arguments)
         if class_vectors == "out_of_bag":
             bound_trees(f"forests[{i}]", grower)
-        check.called_with(f"forests[{i}]", grower, arguments, remedy)
     return tuple(forests)
 
 
@@ -222,7 +230,7 @@ def bound_trees(name: str, grower: Grower) -> int:
     if not isinstance(grower, partial) or "n_trees" not in grower.keywords:
         raise TypeError(
             f'{name}: expected a functools.partial that binds n_trees for class_vectors="out_of_bag", got '
-            "another function; pass a function such as functools.partial(hforest.classic.grow, n_trees=500)"
+            "another function; pass a function such as functools.partial(hforest.grow, n_trees=500)"
         )
     return check.integer(f"{name}.keywords['n_trees']", grower.keywords["n_trees"], 1, check.MAX_TREES)
 

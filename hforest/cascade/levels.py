@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import classic
+from .. import growth
 from ..core import check, supervised
 from ..core import progress as progresses
 from ..core.aliases import ArrayLike, ClassVectors, ClassWeight, FloatArray, Progress, Rng
@@ -47,7 +47,7 @@ def default_forests(n_trees: int = 500) -> tuple[Grower, ...]:
     Returns
     -------
     tuple of functions
-        For `grow`: partial calls of `hforest.classic.grow` and `hforest.classic.grow_random`. (The
+        For `grow`: partial calls of `hforest.grow`, half of them for completely random trees. (The
         figure of a level in Zhang 2017 shows two and two.)
 
     Raises
@@ -62,9 +62,7 @@ def default_forests(n_trees: int = 500) -> tuple[Grower, ...]:
     8
     """
     n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
-    random = partial(classic.grow, n_trees=n_trees)
-    completely = partial(classic.grow_random, n_trees=n_trees)
-    return (random,) * 4 + (completely,) * 4
+    return (partial(growth.grow, n_trees=n_trees),) * 4 + (partial(f.completely_random, n_trees=n_trees),) * 4
 
 
 def _grains(x: ArrayLike | Sequence[ArrayLike]) -> tuple[ArrayLike, ...]:
@@ -131,6 +129,7 @@ class _Training(NamedTuple):
     class_vectors: ClassVectors
     n_folds: int
     seed: int
+    max_bins: int | None
 
     def fold(self, level: int) -> np.ndarray | None:
         """Returns the fold of each sample; None without folds."""
@@ -143,9 +142,9 @@ class _Training(NamedTuple):
     ) -> Forest:
         if fold is None:
             n_trees = f.bound_trees(name, grower)
-            samples = f.Samples(z, self.y, self.weight)
+            samples = f.Samples(z, self.y, self.weight, self.max_bins)
             return f.grow_bootstrap(name, grower, samples, self.n_classes, n_trees, self.seed, place)
-        samples = f.Samples(z, self.y, self.weight)
+        samples = f.Samples(z, self.y, self.weight, self.max_bins)
         return f.grow_folds(name, grower, samples, self.n_classes, fold, self.n_folds, self.seed, place)
 
     def vectors(
@@ -240,6 +239,7 @@ def grow(
     *,
     sample_weight: ArrayLike | None = None,
     class_weight: ClassWeight = None,
+    max_bins: int | None = None,
     class_vectors: ClassVectors = "out_of_fold",
     n_folds: int = 3,
     patience: int = 1,
@@ -256,7 +256,7 @@ def grow(
     ----------
     x : (n_samples, n_features) array_like, or a list or tuple of such arrays
         Samples, at least one, of any real dtype. They are finite, or NaN for missing values if all functions
-        accept them (those of hforest.classic and hforest.manifold do). Computation is in float32 if it
+        accept them (as hforest.grow does). Computation is in float32 if it
         represents every number of the dtype, else in float64. With several arrays (grains, from
         `scan_vectors`) level l reads array l mod n_grains, and all share one dtype.
     y : (n_samples,) array_like of any integer dtype or bool
@@ -272,10 +272,13 @@ def grow(
     class_weight : "balanced", mapping, or (n_classes,) array-like, optional
         Factors of the sample weights of each class. Classes that a mapping omits have factor 1; "balanced"
         gives all classes that occur the same total weight.
+    max_bins : int, optional
+        Maximum number of bins of a feature, 1 to 256, as in `hforest.samples`: functions receive Samples in
+        place of an array.
     class_vectors : "out_of_fold" or "out_of_bag"
         Whether class vectors of training samples come from cross-validation, or from the trees whose
         bootstrap sample lacks them, at a third of the cost of three folds. With "out_of_bag" each function
-        must be a functools.partial that binds n_trees, and also receives `bootstrap`, as for `classic.grow`.
+        must be a functools.partial that binds n_trees, and also receives `bootstrap`, as for `hforest.grow`.
     n_folds : int
         Number of folds, 2 or more; each class that occurs has at least n_folds samples. Not used with
         "out_of_bag".
@@ -326,7 +329,7 @@ def grow(
     >>> from functools import partial
     >>> x = np.random.default_rng(0).normal(size=(200, 4)).astype(np.float32)
     >>> y = x[:, 0] > x[:, 1]
-    >>> few = [partial(hforest.classic.grow, n_trees=10), partial(hforest.classic.grow_random, n_trees=10)]
+    >>> few = [partial(hforest.grow, n_trees=10), partial(hforest.grow, n_trees=10, splitter="random")]
     >>> cascade = hforest.cascade.grow(x, y, few, rng=0)
     >>> p = hforest.cascade.predict(cascade, x)
     >>> bool((p.argmax(axis=1) == y).mean() > 0.95)
@@ -356,7 +359,7 @@ def grow(
     cascade = Cascade(n_classes, sizes, class_vectors, n_folds, seed, (), ())
     if resume is not None:
         _check_resume(resume, cascade, len(growers), grains[0].dtype)
-    training = _Training(y, weight, n_classes, class_vectors, n_folds, seed)
+    training = _Training(y, weight, n_classes, class_vectors, n_folds, seed, supervised.max_bins(max_bins))
     known = () if resume is None else resume.levels
     names = _names(growers)
     level_vectors: list[np.ndarray] = []
@@ -420,7 +423,7 @@ def predict(cascade: Cascade, x: ArrayLike | Sequence[ArrayLike]) -> FloatArray:
     >>> from functools import partial
     >>> x = np.arange(20).reshape(-1, 1)
     >>> y = np.repeat([0, 1], 10)
-    >>> cascade = hforest.cascade.grow(x, y, [partial(hforest.classic.grow, n_trees=5)], rng=0)
+    >>> cascade = hforest.cascade.grow(x, y, [partial(hforest.grow, n_trees=5)], rng=0)
     >>> hforest.cascade.predict(cascade, x).shape
     (20, 2)
     """

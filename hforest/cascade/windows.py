@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import classic, growth
+from .. import growth
 from ..core import check, supervised
 from ..core import progress as progresses
 from ..core.aliases import Array, ArrayLike, FloatArray, Progress, Rng
@@ -123,7 +123,7 @@ def scan(
 
 
 def _default_forests(n_trees: int = 500) -> tuple[Grower, ...]:
-    return partial(classic.grow, n_trees=n_trees), partial(classic.grow_random, n_trees=n_trees)
+    return partial(growth.grow, n_trees=n_trees), partial(f.completely_random, n_trees=n_trees)
 
 
 def _extent(view: np.ndarray, frame: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
@@ -151,7 +151,8 @@ def _vectors(forests: Sequence[Forest], x: np.ndarray, sizes: Sizes, frame: Size
     for first in range(0, n, size):
         some = x[first : first + size]
         base = np.arange(len(some))[:, None] * x.shape[1] + corner
-        windows = growth.Windows(some, base.ravel(), offset)
+        with check.unchecked():
+            windows = growth.samples(some, windows=(base.ravel(), offset))
         for i, forest in enumerate(forests):
             result[first : first + size, :, i] = f.predicted(forest, windows).reshape(*base.shape, n_classes)
     return result
@@ -168,16 +169,16 @@ def _sampled(
 
 
 def _reads_windows(grower: Grower) -> bool:
-    """Returns whether a grower takes `growth.Windows`; other growers receive copies."""
-    return isinstance(grower, partial) and grower.func in (classic.grow, classic.grow_random)
+    """Returns whether a grower reads windows in place; other growers receive copies."""
+    return isinstance(grower, partial) and grower.func is growth.grow and "projections" not in grower.keywords
 
 
 def _in_place(
     x: np.ndarray, sizes: Sizes, frame: Sizes, step: Sizes, sample: np.ndarray, chosen: np.ndarray
-) -> growth.Windows:
+) -> growth.Samples:
     """Returns windows as positions in x, without a copy."""
     corner, offset = _places(x.shape[1], sizes, frame, step)
-    return growth.Windows(x, sample * x.shape[1] + corner[chosen], offset)
+    return growth.samples(x, windows=(sample * x.shape[1] + corner[chosen], offset))
 
 
 def grow_scanner(
@@ -240,8 +241,8 @@ def grow_scanner(
     Notes
     -----
     Zhou and Feng 2017, multi-grained scanning. Prediction reads windows in place, a quarter of a million at a
-    time. Functions of `hforest.classic` also read them in place if they have more elements than x, with 20
-    bytes per window. For other functions the windows of the training folds are copied: a share ``1 - 1 /
+    time. `hforest.grow` without projections also reads them in place if they have more elements than x, with
+    20 bytes per window. For other functions the windows of the training folds are copied: a share ``1 - 1 /
     n_folds`` of n_samples min(max_windows, n_windows) windows.
 
     Examples
@@ -250,7 +251,7 @@ def grow_scanner(
     >>> from functools import partial
     >>> x = np.random.default_rng(0).normal(size=(60, 16)).astype(np.float32)
     >>> y = np.repeat([0, 1, 2], 20); x[np.arange(60), 5 * y] += 4
-    >>> few = [partial(hforest.classic.grow, n_trees=10)]
+    >>> few = [partial(hforest.grow, n_trees=10)]
     >>> scanner, vectors = hforest.cascade.grow_scanner(x, y, (4, 4), 2, few, rng=0)
     >>> vectors.shape
     (60, 27)
@@ -278,7 +279,7 @@ def grow_scanner(
             for k in range(n_folds):
                 others, members = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
                 sample, chosen = _sampled(n_windows, others, n_sampled, f.key(seed, 1, k))
-                windows: np.ndarray | growth.Windows
+                windows: np.ndarray | growth.Samples
                 # Bins of all of x take more memory than copies of a few windows.
                 if _reads_windows(grower) and len(sample) * size > x.size:
                     windows = _in_place(x, sizes, frame, step, sample, chosen)

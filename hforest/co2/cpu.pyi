@@ -1,6 +1,6 @@
 from numpy.typing import NDArray
 
-from ..growth import Bins
+from ..growth.bins import Bins
 from ..growth.trees import Batch, Learned
 from .descent import Schedule
 from .oc1 import Search

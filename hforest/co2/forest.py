@@ -1,29 +1,22 @@
 """Forests of oblique splits (Norouzi et al. 2015, section 5)."""
 
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 
+from .. import growth
 from ..core import check, dispatch, machine, supervised
-from ..core.aliases import (
-    ArrayLike,
-    Bootstrap,
-    ClassWeight,
-    CO2Features,
-    Criterion,
-    FloatArray,
-    Progress,
-    Rng,
-    Task,
-)
+from ..core.aliases import ArrayLike, Bootstrap, ClassWeight, CO2Features, FloatArray
 from ..core.in_place import Windows, rows_of
+from ..core.keywords import shared
 from ..core.progress import check_progress
 from ..core.units import Units, standardized
-from ..growth import Bins, Samples, samples, unchecked
-from ..growth.checks import check_bootstrap, check_windows_task
+from ..growth import Samples, TreeSettings, unchecked
+from ..growth.bins import Bins
+from ..growth.checks import check_bootstrap, check_windows
 from ..growth.samples import check_dense
-from ..growth.settings import Growth
+from ..growth.settings import Growth, check_limits
 from ..growth.trees import Learned
 from ..tree import Forest
 from . import checks, units
@@ -34,8 +27,9 @@ _PACKAGE = "hforest.co2"
 _SPLITTERS = ("co2", "oc1")
 
 
+@shared(TreeSettings, growth.grow)
 def grow(
-    x: ArrayLike | Windows | Samples,
+    x: ArrayLike | Samples,
     y: ArrayLike,
     n_trees: int = 30,
     *,
@@ -49,34 +43,19 @@ def grow(
     jumps: int = 5,
     min_samples_oblique: int = 10,
     standardize: bool = True,
-    sample_weight: ArrayLike | None = None,
-    class_weight: ClassWeight = None,
-    criterion: Criterion | None = None,
     bootstrap: Bootstrap = False,
-    max_depth: int | None = None,
-    min_samples_split: int = 2,
-    min_samples_leaf: int = 1,
-    min_weight_fraction_leaf: float = 0.0,
-    min_impurity_decrease: float = 0.0,
-    task: Task = "classification",
-    n_classes: int | None = None,
-    first_tree: int = 0,
-    progress: Progress = None,
-    rng: Rng = None,
+    class_weight: ClassWeight = None,
+    **settings: Unpack[TreeSettings],
 ) -> Forest:
     """Returns a CO2 forest (Norouzi et al. 2015, section 5).
 
+    Other parameters: see `hforest.grow`.
+
     Parameters
     ----------
-    x : (n_samples, n_features) array of real numbers, Windows, or Samples
-        Samples, or the result of `hforest.growth.samples`; finite, at least one, of any layout. `grow`
-        appends the constant -1. Windows (`hforest.growth.Windows`) are for classification with the splitter
-        "co2" only. float64 and integers of more than 16 bits are computed in float64, other dtypes in
-        float32.
-    y : (n_samples,) array of integers or bools, or (n_samples,) or (n_samples, n_outputs) array of numbers
-        Labels 0 to n_classes - 1, or targets in a regression.
-    n_trees : int
-        Number of trees, 1 to 2**20.
+    x : (n_samples, n_features) array-like of real numbers, or Samples
+        At least one sample, finite, without categories; dtypes as in `hforest.grow`. The constant -1 is
+        appended. Samples of windows are for classification with the splitter "co2" only.
     nu, lr, max_rounds : float, float, int
         Bound on ``||w||**2``, learning rate (eta in Norouzi et al. 2015) and maximum number of rounds of a
         stump, as in `fit_stump`. Defaults are for standardised columns; the paper tries nu of 0.1 to 100 and
@@ -100,43 +79,14 @@ def grow(
         Whether stumps are fitted to standardised columns, and a regression to standardised targets; means and
         deviations are over the samples of positive weight. The forest is returned in the units of x and y.
         False is the form of Norouzi et al. 2015: scale the features yourself.
-    sample_weight : (n_samples,) array of real numbers, optional
-        Weights of the samples, 0 to 1e15, not all below 1e-60. The largest is at most 2e90 times the smallest
-        above 0. A sample of weight 0 is left out.
-    class_weight : "balanced", mapping, or (n_classes,) array-like, optional
-        Factors of the sample weights of each class. Classes that a mapping omits have factor 1; "balanced"
-        gives all classes that occur the same total weight.
+    sample_weight : (n_samples,) array-like, optional
+        Weights as in `hforest.grow`, but 0 to 1e15, not all below 1e-60; a sample of weight 0 is left out.
     criterion : "entropy", "gini" or "squared_error", optional
         Impurity for the choice of the univariate split; by default "entropy", for a regression
         "squared_error".
-    bootstrap : bool, "poisson" or (n_trees, n_samples) array of int32
-        Whether each tree samples n_samples samples with replacement, as in Norouzi et al. 2015, or in-bag
-        counts with one above 0 in each row. By default every tree has every sample, which gave lower errors.
-    max_depth : int, optional
-        Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
-    min_samples_split : int
-        A node with fewer samples is a leaf. A sample that was drawn more than once counts once.
-    min_samples_leaf : int
-        Minimum number of samples on each side of a split. A sample that was drawn more than once counts once.
-    min_weight_fraction_leaf : float
-        Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
-    min_impurity_decrease : float
-        Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
-    task : "classification" or "regression"
-        Whether y holds labels or targets.
-    n_classes : int, optional
-        Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
-        1, and every class must occur. Classification only.
-    first_tree : int
-        Number of the first tree, 0 or more; first_tree + n_trees is at most 2**20. Calls with the same
-        arguments and the same int as rng grow ranges of one forest: its trees are bit-identical for any
-        division into ranges. `hforest.tree.join` joins them. Row m of in-bag counts belongs to tree
-        first_tree + m.
-    progress : callable or bool, optional
-        Called as progress(done, n_trees) after every few trees. If it returns False, growth stops and the
-        trees so far are returned. True shows a bar.
-    rng : None, int or numpy.random.Generator
-        Source of random numbers; the same int gives the same result in every call.
+    bootstrap : bool, "poisson" or (n_trees, n_samples) array of integers
+        As in `hforest.grow`. By default every tree has every sample, which gave lower errors than the
+        bootstrap of Norouzi et al. 2015.
 
     Returns
     -------
@@ -176,6 +126,7 @@ def grow(
     >>> bool((hforest.tree.predict(forest, x).argmax(axis=1) == y).mean() > 0.97)
     True
     """
+    progress, task, sample_weight = settings["progress"], settings["task"], settings["sample_weight"]
     check_progress(progress)
     check.choice("splitter", splitter, _SPLITTERS)
     check.flag("standardize", standardize)
@@ -183,14 +134,11 @@ def grow(
     oc1 = search if splitter == "oc1" else None
     if splitter == "oc1":
         check.on_cpu(x=x, y=y, sample_weight=sample_weight)
-    settings = schedule(nu, lr, max_rounds, stump, min_samples_oblique)
-    limits = supervised.limits(
-        max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease, min_weight_fraction_leaf
-    )
-    n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
-    first_tree = check.first_tree(first_tree, n_trees)
-    source = samples(x)
-    check_windows_task(source.are_windows, task)
+    rounds = schedule(nu, lr, max_rounds, stump, min_samples_oblique)
+    limits = check_limits(settings)
+    n_trees, first_tree = check.tree_range(n_trees, settings["first_tree"])
+    source = growth.samples(x)
+    check_windows(source, task)
     x = source.matrix() if source.are_windows else check_dense(source)
     numbers: Any = x.x if isinstance(x, Windows) else x
     backend = dispatch.backend(_PACKAGE, numbers)
@@ -200,11 +148,11 @@ def grow(
         )
         if not backend.READS_WINDOWS:
             x = numbers = rows_of(x)
-    target, weight = checks.target_and_weight(x, y, sample_weight, task, n_classes)
+    target, weight = checks.target_and_weight(x, y, sample_weight, task, settings["n_classes"])
     if class_weight is not None:
         weight = supervised.class_weight(class_weight, target, weight)
         checks.moderate_weight("class_weight", weight)
-    number = supervised.criterion(criterion, task, "entropy")
+    number = supervised.criterion(settings["criterion"], task, "entropy")
     n_candidates = checks.candidates(max_features, x.shape[1])
     bootstrap = check_bootstrap(bootstrap, n_trees, x.shape[0], numbers)
     checks.check_gains(weight, target.targets, x.dtype, bootstrap)
@@ -219,20 +167,20 @@ def grow(
         limits = limits._replace(
             min_impurity_decrease=limits.min_impurity_decrease / float(of_y.deviation[0]) ** 2
         )
-    learned, seed = Learned(target, weight, number, limits), check.seed(rng)
+    learned, seed = Learned(target, weight, number, limits), check.seed(settings["rng"])
     # Frees the converted arrays, unless the caller keeps them.
     del source
     if bins is not None:
         numbers = x
-    growth = Growth(
-        Samples(x, numbers, x.dtype), learned, n_trees, first_tree, splitter, bootstrap, seed, progress
+    checked = Growth(
+        growth.Samples(x, numbers, x.dtype), learned, n_trees, first_tree, splitter, bootstrap, seed, progress
     )
 
-    grow_some = partial(backend.grow, x, bins, learned, n_candidates, settings, oc1)
+    grow_some = partial(backend.grow, x, bins, learned, n_candidates, rounds, oc1)
     # Trees take long: on the CPU a batch has at most one tree per thread, so that an interrupt ends soon.
     batch = machine.get_num_threads() if dispatch.array_module(numbers) is np else None
-    trees = unchecked.in_batches(grow_some, growth, batch)
-    forest = unchecked.forest(trees, growth, projected=True)
+    trees = unchecked.in_batches(grow_some, checked, batch)
+    forest = unchecked.forest(trees, checked, projected=True)
     del trees  # as large as the forest
     return forest if of_x is None else units.with_units(forest, of_x, of_y)
 
@@ -246,6 +194,4 @@ def _encoded(
         as_they_are = Units(np.zeros(x.shape[1]), np.ones(x.shape[1]))
         return of_x, units.StandardizedWindows(x, as_they_are if of_x is None else of_x), None
     x = x if of_x is None else standardized(x, of_x)
-    return of_x, x, Samples(x, x, x.dtype).bins()
-
-
+    return of_x, x, growth.Samples(x, x, x.dtype).bins()

@@ -11,7 +11,7 @@ import numpy as np
 from ..core.aliases import Array
 from ..core.dispatch import array_module, to_numpy
 from ..core.launch import launch, launch_each
-from ..growth import Bins
+from ..growth.bins import Bins
 from ..growth.gpu_builder import ColumnSource, columns_of, sides, task_of
 from ..growth.gpu_levels import grow_trees
 from ..growth.gpu_structs import Kept, nothing_kept

@@ -402,7 +402,7 @@ def grouped_distribution(
     Returns
     -------
     Distribution
-        For `hforest.project.sample`, `hforest.growth.grow_projected` and `hforest.manifold.grow`. A node
+        For `hforest.project.sample` and `hforest.grow`. A node
         samples n_projections of each group, in the order of the groups. The columns of a projection belong to
         its group, and are distributed as `distribution` draws them from all features. A difference in a group
         of one column is that column.

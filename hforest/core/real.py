@@ -8,7 +8,7 @@ import numpy as np
 from . import check
 from .aliases import Array, ArrayLike
 from .dispatch import is_cupy
-from .in_place import Windows
+from .in_place import InPlace
 
 __all__ = ["as_given", "fault", "real", "rows_of"]
 
@@ -56,8 +56,8 @@ def as_given(name: str, a: ArrayLike) -> Array:
         "a masked array", "fill or drop the masked elements", TypeError,
     )  # fmt: skip
     check.require(
-        not isinstance(a, Windows), name, "an array", "Windows",
-        f"copy them: {name}.x.ravel()[{name}.base[:, None] + {name}.offset]", TypeError,
+        not isinstance(a, InPlace), name, "an array", "samples of windows",
+        "copy them: x.ravel()[base[:, None] + offset]", TypeError,
     )  # fmt: skip
     try:
         array = np.asarray(a)

@@ -2,46 +2,25 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Unpack
 
 import numpy as np
 
 from .. import tree
-from ..core.aliases import Array, ArrayLike, AutoFeatures, Criterion, Progress, Rng, Task
-from ..growth.by_level import check_settings
-from ..project import Distribution
+from ..core.aliases import Array, ArrayLike
+from ..growth.by_level import Settings, by_rows
 from ..scale import grow_on_engine
 
 _KINDS = (TypeError, IndexError, ValueError, MemoryError)
 
 
+@by_rows
 def grow(
-    client: object,
-    x: ArrayLike,
-    y: ArrayLike,
-    n_trees: int = 100,
-    *,
-    sample_weight: ArrayLike | None = None,
-    criterion: Criterion | None = None,
-    max_features: AutoFeatures = "auto",
-    max_bins: int = 256,
-    categorical: ArrayLike | None = None,
-    bootstrap: Literal[False, "poisson"] = "poisson",
-    max_depth: int | None = None,
-    min_samples_split: int = 2,
-    min_samples_leaf: int = 1,
-    min_weight_fraction_leaf: float = 0.0,
-    min_impurity_decrease: float = 0.0,
-    task: Task = "classification",
-    n_classes: int | None = None,
-    distribution: Distribution | None = None,
-    n_projections: int | None = None,
-    max_gathered: int | None = None,
-    first_tree: int = 0,
-    progress: Progress = None,
-    rng: Rng = None,
+    client: object, x: ArrayLike, y: ArrayLike, n_trees: int = 100, **settings: Unpack[Settings]
 ) -> tree.Forest:
     """Returns a random forest on the rows of Dask collections, whose partitions stay where they are.
+
+    Other parameters: see `hforest.scale.grow_by_rows`.
 
     Parameters
     ----------
@@ -51,60 +30,10 @@ def grow(
         (n_rows, n_features) real numbers, finite or NaN for missing values.
     y : dask.array.Array, dask.dataframe.Series or DataFrame
         Labels or targets, in partitions with the same rows as x; an array is rechunked like x.
-    n_trees : int
-        Number of trees, 1 to 2**20.
     sample_weight : dask.array.Array or dask.dataframe.Series, optional
         Whole numbers 0 to 2**24, in the same form as y.
-    criterion : "gini", "entropy" or "squared_error", optional
-        Impurity; by default "gini", in a regression "squared_error".
-    max_features : "auto", "sqrt", int, float or None
-        Number of features sampled at a node. A float is a fraction of all features, rounded down, but at
-        least one feature; "sqrt" is the square root of their number; "auto" is "sqrt", but all in a
-        regression; None is all. If all sampled features are constant in the node, sampling continues until
-        one is not.
-    max_bins : int
-        1 to 256: thresholds lie between at most max_bins bins of each feature, which are the same on all
-        workers. A feature of at most max_bins distinct values is exact. Others have bins of about equal
-        numbers of rows. Up to 131072 rows all are used to make bins; of more rows about as many are sampled
-        by their numbers.
-    categorical : (n_features,) array-like of bools, or array-like of feature numbers, optional
-        Features that are categories: whole numbers 0 to 65535, or NaN. Their splits send a set of categories
-        to one side.
     bootstrap : "poisson" or False
-        "poisson" takes the in-bag counts of `hforest.growth.poisson_counts`; False gives every tree each row
-        once.
-    max_depth : int, optional
-        Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
-    min_samples_split : int
-        A node with fewer samples is a leaf. A sample that was drawn more than once counts once.
-    min_samples_leaf : int
-        Minimum number of samples on each side of a split. A sample that was drawn more than once counts once.
-    min_weight_fraction_leaf : float
-        Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
-    min_impurity_decrease : float
-        Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
-    task : "classification" or "regression"
-        Whether y holds labels or targets.
-    n_classes : int, optional
-        Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
-        1, and every class must occur. Classification only.
-    distribution : Distribution, optional
-        Distribution of random projections of features, such as `hforest.project.sparse_distribution`, which
-        nodes compare in place of single features. Then max_features is "auto" and categorical None.
-    n_projections : int, optional
-        Number of projections sampled at a node, 1 to 2**20; by default as in `hforest.manifold.grow`.
-    max_gathered : int, optional
-        Nodes of at most max_gathered rows are gathered on one worker, which finishes them; by default where
-        rows cause less traffic than sums. The trees of a classification do not depend on it.
-    first_tree : int
-        Number of the first tree, 0 or more; first_tree + n_trees is at most 2**20. Calls with the same
-        arguments and the same int as rng grow ranges of one forest: its trees are bit-identical for any
-        division into ranges. `hforest.tree.join` joins them.
-    progress : callable or bool, optional
-        Called as progress(done, n_trees) after every few trees. If it returns False, growth stops and the
-        trees so far are returned. True shows a bar.
-    rng : None, int or numpy.random.Generator
-        Source of random numbers; the same int gives the same result in every call.
+        As in `hforest.scale.grow_by_rows`, without in-bag counts.
 
     Returns
     -------
@@ -137,19 +66,6 @@ def grow(
     >>> forest.tree_start.size
     6
     """
-    return _grow(**locals())
-
-
-def _grow(
-    client: object,
-    x: ArrayLike,
-    y: ArrayLike,
-    sample_weight: ArrayLike | None,
-    bootstrap: Any,
-    progress: Progress,
-    **words: Any,
-) -> tree.Forest:
-    """Returns the forest of `grow`; `words` are the other arguments of `check_settings`."""
     if not all(callable(getattr(client, name, None)) for name in ("submit", "compute")):
         raise TypeError(
             f"client: expected a distributed.Client, got {type(client).__name__}; pass distributed.Client()"
@@ -158,15 +74,15 @@ def _grow(
         raise ValueError(
             "client: expected a connected client, got a closed one; make a new distributed.Client()"
         )
+    bootstrap = settings["bootstrap"]
     if not isinstance(bootstrap, str | bool | np.bool_):
         raise TypeError(
             f'bootstrap: expected "poisson" or False, got {type(bootstrap).__name__}; '
             "hforest.scale.grow_by_rows takes in-bag counts"
         )
-    words["bootstrap"] = bootstrap
     engine = _Engine(client)
-    samples = engine.parts(x=x, y=y, sample_weight=sample_weight)
-    return grow_on_engine(engine, samples, check_settings(**words), progress=progress)
+    samples = engine.parts(x=x, y=y, sample_weight=settings.pop("sample_weight"))
+    return grow_on_engine(engine, samples, n_trees, **settings)
 
 
 def _blocks(name: str, a: Any, like: Any) -> list[Any]:

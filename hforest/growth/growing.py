@@ -117,7 +117,7 @@ def grow(
     Random numbers of a node depend only on its key, which a counter-based generator derives from its
     parent's: results are the same for every number of threads. A tree that draws only samples of weight 0
     takes every sample. Extreme weights are scaled by a power of two, and `gain` with them
-    (`hforest.tree.Forest`). The power may depend on in-bag counts of the caller, and so on the range of trees.
+    (`hforest.tree.Forest`). The power may depend on in-bag counts of the caller, and so on the range.
 
     Cost: n_features sorts for the encoding, then for each tree about ``n_samples max_features depth`` steps
     of a few nanoseconds, with projections times their entries. A threshold costs O(1) for Gini with whole

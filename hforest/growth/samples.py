@@ -193,7 +193,8 @@ class WindowSamples(NoArraySamples, InPlace):
 
 def _no_numbers(what: str) -> TypeError:
     return TypeError(
-        f"x: expected numbers, got {what}; projections read numbers: pass an array, a sparse matrix or windows"
+        f"x: expected numbers, got {what}; projections read numbers: pass an array, a sparse matrix or "
+        "windows"
     )
 
 

@@ -8,6 +8,7 @@ from ..core import check
 from ..core.aliases import Array, FloatArray, IntArray
 from ..core.dispatch import array_module
 from ..core.supervised import Limits, Target
+from ..tree import Forest
 
 NO_DEFAULTS = check.NO_DEFAULTS
 
@@ -33,6 +34,17 @@ class Projected(NamedTuple):
     indptr: IntArray
     indices: IntArray
     data: FloatArray
+
+
+def as_forest(arrays: tuple[Array, ...], n_features: int) -> Forest:
+    """Returns the result of `joined` as a forest of samples of n_features columns."""
+    xp, threshold, n = array_module(arrays[0]), arrays[2], len(Trees._fields)
+    entries = arrays[n:] or (xp.zeros(0, np.int64), xp.zeros(0, np.int32), xp.zeros(0, threshold.dtype))
+    indptr, indices, data = entries
+    return Forest(
+        xp.array(n_features, np.int64), **Trees(*arrays[:n])._asdict(), indptr=indptr, indices=indices,
+        data=data,
+    )  # fmt: skip
 
 
 class Learned(NamedTuple):

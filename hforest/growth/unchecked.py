@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import check, dispatch, machine, supervised
+from ..core import dispatch, machine, supervised
 from ..core.aliases import Array, Bootstrap, FloatArray
 from ..core.progress import reporting, unheard
 from ..core.projections import Distribution
@@ -14,7 +14,7 @@ from ..tree import Forest
 from .bins import Bins
 from .gpu_levels import trees_at_once
 from .settings import Growth
-from .trees import Batch, Learned, Projected, Roots, Trees
+from .trees import Batch, Learned, Projected, Roots, Trees, as_forest
 
 PACKAGE = __package__
 
@@ -93,12 +93,9 @@ def on_bins(growth: Growth, *, max_features: int) -> GrowSome:
 def forest(trees: list[Any], growth: Growth, *, projected: bool) -> Forest:
     """Returns trees of `in_batches` as a forest."""
     samples = growth.samples
-    backend, xp = dispatch.backend(PACKAGE, samples.numbers), dispatch.array_module(samples.numbers)
+    backend = dispatch.backend(PACKAGE, samples.numbers)
     arrays = backend.joined(trees, growth.learned.target.n_outputs, samples.dtype, projected)
-    entries = arrays[9:] if projected else map(xp.asarray, check.empty_arrays("i8", "i4", samples.dtype))
-    names = (*Trees._fields, "indptr", "indices", "data")
-    n_features = xp.array(samples.shape[1], np.int64)
-    return Forest(n_features, **dict(zip(names, (*arrays[:9], *entries), strict=True)))
+    return as_forest(arrays, samples.shape[1])
 
 
 def on_projections(growth: Growth, distribution: Distribution, *, n_projections: int) -> GrowSome:

@@ -201,7 +201,7 @@ def from_forest(
         or targets give a lower error.
     forest : hforest.tree.Forest
         Forest of `classic.grow` or `tree.from_sklearn`; with `kernel` also an oblique one, of
-        `manifold.grow`, `co2.grow` or `neural.to_hard`.
+        `hforest.grow`, `co2.grow` or `neural.to_hard`.
     depth : int, optional
         Depth of the hinge trees, 1 to 30, with ``n_trees * 2**depth`` at most 2**24; by default the depth of
         the forest. Deeper splits are left out.
@@ -256,7 +256,7 @@ def from_forest(
     --------
     >>> import numpy as np, hforest
     >>> x = np.array([[-2.0], [-1.0], [1.0], [2.0]]); y = np.array([0, 0, 1, 1])
-    >>> forest = hforest.classic.grow(x, y, 1, bootstrap=False, rng=0)
+    >>> forest = hforest.grow(x, y, 1, bootstrap=False, rng=0)
     >>> start = hforest.hinge.from_forest(x, y, forest)
     >>> start.parameters.thresholds, start.parameters.features
     (array([[0.]]), array([[0]], dtype=int32))
@@ -264,7 +264,8 @@ def from_forest(
     >>> p.argmax(axis=1)
     array([0, 0, 1, 1])
     >>> x = np.random.default_rng(0).normal(size=(200, 4)); y = x[:, 0] + x[:, 1] > x[:, 2]
-    >>> forest = hforest.manifold.grow(x, y, 20, projection="sparse", max_depth=4, rng=0)
+    >>> sparse = hforest.project.sparse_distribution(x.shape[1])
+    >>> forest = hforest.grow(x, y, 20, projections=sparse, max_depth=4, rng=0)
     >>> parameters, intercept, kernel = hforest.hinge.from_forest(x, y, forest, kernel=True)
     >>> scores = hforest.hinge.forward(x @ kernel, *parameters, aggregate="sum") + intercept
     >>> bool((scores.argmax(axis=1) == y).mean() > 0.95)

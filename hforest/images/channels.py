@@ -106,7 +106,7 @@ def boxes(images: ArrayLike, sizes: Sequence[int]) -> FloatArray:
     Notes
     -----
     By `scipy.ndimage.uniform_filter`, in a time that does not depend on the sizes; pixels outside mirror
-    those inside. With `hforest.manifold.grow(projection="probe")` trees compare the means of two boxes.
+    those inside. With `hforest.project.probe_distribution` trees compare the means of two boxes.
 
     Examples
     --------

@@ -61,7 +61,7 @@ def save(file: str | os.PathLike[str], model: Model) -> None:
     --------
     >>> import numpy as np, hforest, tempfile, os
     >>> images = np.random.default_rng(0).normal(size=(1, 6, 6, 1)); labels = images[..., 0] > 0
-    >>> model = hforest.images.fit(images, labels, hforest.classic.grow, window=1, n_pixels=36, rng=0)
+    >>> model = hforest.images.fit(images, labels, hforest.grow, window=1, n_pixels=36, rng=0)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     hforest.images.save(os.path.join(folder, "m.npz"), model)
     ...     back = hforest.images.load(os.path.join(folder, "m.npz"))

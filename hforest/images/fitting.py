@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import classic, co2, growth, manifold
+from .. import co2, growth
 from ..core import check
 from ..core import progress as progresses
 from ..core.aliases import ArrayLike, Border, FloatArray, Progress, Rng
@@ -17,27 +17,12 @@ from .model import Model
 
 _MOST_PIXELS = 256_000
 """Default number of pixels of a draw, which Norouzi et al. 2015 draw for each tree."""
-_OURS = ("n_trees", "n_classes", "first_tree", "rng")
-_IN_PLACE = (classic.grow, classic.grow_extra, classic.grow_random, manifold.grow, co2.grow)
-"""Functions that read windows in place."""
-
-
-def _check_grower(grow: Any) -> None:
-    remedy = "pass a function such as functools.partial(hforest.classic.grow, max_depth=20)"
-    check.instance("grow", grow, Callable, "a function", remedy)
-    check.called_with("grow", grow, "x, y, n_trees=..., n_classes=..., first_tree=..., rng=...", remedy)
-    bound = [name for name in _OURS if isinstance(grow, partial) and name in grow.keywords]
-    check.require(
-        not bound, "grow", f"a function that leaves {', '.join(_OURS)} to fit",
-        f"one that binds {', '.join(bound)}", "pass n_trees and rng to fit",
-    )  # fmt: skip
 
 
 def _reads_windows(grow: Any) -> bool:
     """Returns whether a function reads windows in place."""
     function, settings = (grow.func, grow.keywords) if isinstance(grow, partial) else (grow, {})
-    on_copies = {"max_bins", "categorical"} & set(settings) or settings.get("splitter") == "oc1"
-    return function in _IN_PLACE and not on_copies
+    return function in (growth.grow, co2.grow) and settings.get("splitter") != "oc1"
 
 
 def _n_pixels(n_pixels: int | None, n_bytes: int, max_memory: int, n_labelled: int) -> int:
@@ -90,7 +75,7 @@ def fit(
         Labels 0 to n_classes - 1, or void.
     grow : callable
         Called as grow(x, y, n_trees=..., n_classes=..., first_tree=..., rng=...); returns a Forest. Such as
-        `hforest.classic.grow`, `hforest.manifold.grow`, `hforest.co2.grow`, settings bound by
+        `hforest.grow` or `hforest.co2.grow`, settings bound by
         functools.partial.
     window : int or tuple of ints
         Pixels along each axis of space, odd, at most those of an image. The window has all channels; its
@@ -118,7 +103,7 @@ def fit(
     void : int, optional
         A label of pixels that belong to no class, and are left out.
     max_memory : int
-        Bytes of the windows of a draw. `hforest.classic`, `hforest.manifold` and `hforest.co2` read windows
+        Bytes of the windows of a draw. `hforest.grow` and `hforest.co2.grow` read windows
         in place, 8 bytes each; for other functions, and with `normalize`, they are copied. What `grow` itself
         takes is not counted.
     progress : callable or bool, optional
@@ -145,8 +130,8 @@ def fit(
     256,000 of them for each tree. Tree m is tree m of a forest of `grow`. Its pixels depend on the seed and
     the number of the draw only.
 
-    Memory: the images with their borders in float32 or float64, for `hforest.classic` their bins too (1 to 4
-    bytes per number), for `hforest.manifold` their numbers as bytes where they are such, for `hforest.co2` at
+    Memory: the images with their borders in float32 or float64, for trees on features their bins too (1 to 4
+    bytes per number), on projections their numbers as bytes where they are such, for `hforest.co2` at
     most 512 MB of windows at a time; the windows of a draw, and what `grow` makes of them.
 
     Examples
@@ -155,7 +140,7 @@ def fit(
     >>> images = np.random.default_rng(0).normal(size=(4, 20, 20, 1))
     >>> labels = np.roll(images[..., 0] > 0, 3, axis=2)  # the sign three pixels to the left
     >>> settings = {"window": 7, "n_trees": 5, "n_pixels": 800, "rng": 0}
-    >>> model = hforest.images.fit(images, labels, hforest.classic.grow, **settings)
+    >>> model = hforest.images.fit(images, labels, hforest.grow, **settings)
     >>> bool((hforest.images.predict_labels(model, images)[:, :, 3:] == labels[:, :, 3:]).mean() > 0.95)
     True
     """
@@ -163,7 +148,7 @@ def fit(
     check.require(len(x), "images", "at least one image", "none", "pass images to learn from")
     of_pixel, n_classes = windows.check_labels(labels, n_classes, void)
     windows.check_pairs(x, of_pixel)
-    _check_grower(grow)
+    check.grower("grow", grow, "x, y, n_trees=..., n_classes=..., first_tree=..., rng=...")
     frame = windows.check_frame(window, step, border, x.ndim - 2)
     windows.check_fits(frame, x.shape[1:-1])
     n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)
@@ -188,7 +173,10 @@ def fit(
             pixel = drawing.drawn(pool, n_pixels, bool(balance), seed, i, 1)[0]
             places = windows.around(x, pixel, frame)
             if in_place:
-                samples = growth.samples(places) if samples is None else samples.moved(places.base)
+                if samples is None:
+                    samples = growth.samples(places.x, windows=(places.base, places.offset))
+                else:
+                    samples = samples.moved(places.base)
             elif not normalize:
                 samples = windows.copied(places)
             elif scale is None:

@@ -10,15 +10,17 @@ from .. import growth, tree
 from ..core import check
 from ..core import progress as progresses
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress
+from ..core.in_place import Windows
 from . import windows
 from .model import Model, check_model, frame_of
 
 
-def _shares(forest: Any, places: growth.Windows, rows: slice, scale: FloatArray | None) -> FloatArray:
+def _shares(forest: Any, places: Windows, rows: slice, scale: FloatArray | None) -> FloatArray:
     """Returns (n, n_classes): predictions of a prepared forest for some windows, copied if normalised."""
-    some = places._replace(base=places.base[rows])
     with check.unchecked():
-        return tree.predict(forest, some if scale is None else windows.copied(some, scale=scale))
+        if scale is not None:
+            return tree.predict(forest, windows.copied(places, rows, scale))
+        return tree.predict(forest, growth.samples(places.x, windows=(places.base[rows], places.offset)))
 
 
 class _Work(NamedTuple):
@@ -120,7 +122,7 @@ def predict(
     >>> import numpy as np, hforest
     >>> images = np.zeros((1, 6, 6, 1)); images[0, :, 3:] = 1
     >>> labels = images[..., 0] > 0
-    >>> model = hforest.images.fit(images, labels, hforest.classic.grow, window=1, n_pixels=36, rng=0)
+    >>> model = hforest.images.fit(images, labels, hforest.grow, window=1, n_pixels=36, rng=0)
     >>> hforest.images.predict(model, images).shape
     (1, 6, 6, 2)
     """

@@ -8,8 +8,8 @@ import numpy as np
 
 from ..core import check, supervised
 from ..core.aliases import ArrayLike, Border, FloatArray, IntArray
+from ..core.in_place import Windows
 from ..core.real import as_given, real
-from ..growth import Windows
 
 PADDED = ("reflect", "symmetric", "edge", "wrap", "constant")
 """Modes of `numpy.pad` for the pixels outside of an image."""

@@ -142,7 +142,7 @@ def from_forest(
     --------
     >>> import numpy as np, hforest
     >>> x = np.array([[-2.0], [-1.0], [1.0], [2.0]]); y = np.array([0, 0, 1, 1])
-    >>> forest = hforest.classic.grow(x, y, 1, bootstrap=False, rng=0)
+    >>> forest = hforest.grow(x, y, 1, bootstrap=False, rng=0)
     >>> model = hforest.neural.from_forest(x, forest, scale=5)
     >>> hforest.neural.predict(model, x).round(3)
     array([[0.998, 0.002],

@@ -170,7 +170,7 @@ def to_onnx(
     --------
     >>> import numpy as np, hforest.onnx
     >>> x = np.array([[0.0], [1.0], [2.0]], np.float32)
-    >>> forest = hforest.classic.grow(x, np.array([0, 1, 1], np.int32), 4, bootstrap=False, rng=0)
+    >>> forest = hforest.grow(x, np.array([0, 1, 1], np.int32), 4, bootstrap=False, rng=0)
     >>> model = hforest.onnx.to_onnx(forest, classes=["no", "yes"])
     >>> [output.name for output in model.graph.output]
     ['label', 'shares']

@@ -33,7 +33,7 @@ def importance_image(
     Parameters
     ----------
     forest : Forest
-        Any forest, such as of `hforest.manifold.grow` with ``projection="patch"``.
+        Any forest, such as of `hforest.grow` with projections onto patches.
     shape : tuple of 1 to 3 ints
         Shape of one sample, whose features are in C order: (length,), (height, width) or (height, width,
         channels). Its product is the number of features.
@@ -60,7 +60,8 @@ def importance_image(
     >>> import numpy as np, hforest, hforest.plot
     >>> x = np.random.default_rng(0).normal(size=(200, 12))
     >>> y = x[:, 5] + x[:, 6] > 0
-    >>> forest = hforest.manifold.grow(x, y, 20, shape=(3, 4), patch_max=2, rng=0)
+    >>> patches = hforest.project.patch_distribution((3, 4), patch_max=2)
+    >>> forest = hforest.grow(x, y, 20, projections=patches, rng=0)
     >>> image = hforest.plot.importance_image(forest, (3, 4))
     >>> sorted(int(i) for i in np.argsort(image, axis=None)[-2:])
     [5, 6]
@@ -120,7 +121,8 @@ def importance(
     >>> matplotlib.use("Agg")
     >>> x = np.random.default_rng(0).normal(size=(200, 12))
     >>> y = x[:, 5] + x[:, 6] > 0
-    >>> forest = hforest.manifold.grow(x, y, 20, shape=(3, 4), patch_max=2, rng=0)
+    >>> patches = hforest.project.patch_distribution((3, 4), patch_max=2)
+    >>> forest = hforest.grow(x, y, 20, projections=patches, rng=0)
     >>> hforest.plot.importance(forest, (3, 4)).images[0].get_array().shape
     (3, 4)
     """

@@ -107,7 +107,7 @@ def regions(
     >>> matplotlib.use("Agg")
     >>> x = np.random.default_rng(0).normal(size=(200, 2))
     >>> y = (x[:, 0] * x[:, 1] > 0).astype(int)
-    >>> forest = hforest.classic.grow(x, y, 20, rng=0)
+    >>> forest = hforest.grow(x, y, 20, rng=0)
     >>> ax = hforest.plot.regions(lambda x: hforest.tree.predict(forest, x), x, y, resolution=50)
     >>> ax.images[0].get_array().shape
     (50, 50, 3)

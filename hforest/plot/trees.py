@@ -159,7 +159,7 @@ def tree(
     >>> import matplotlib, numpy as np, hforest, hforest.plot
     >>> matplotlib.use("Agg")
     >>> x = np.array([[0.0], [1.0], [2.0]])
-    >>> forest = hforest.classic.grow(x, np.array([0, 1, 1], np.int32), 1, bootstrap=False, rng=0)
+    >>> forest = hforest.grow(x, np.array([0, 1, 1], np.int32), 1, bootstrap=False, rng=0)
     >>> ax = hforest.plot.tree(forest, feature_names=["length"], class_names=["short", "long"])
     >>> [text.get_text() for text in ax.texts]
     ['yes', 'no', 'length <= 0.5', 'short 1.00', 'long 1.00']

@@ -12,7 +12,7 @@ from .hinge.gradients import gather_gradients
 from .hinge.shards import HingeShards, ShardGradients, ShardRoute
 from .rows.by_rows import grow_by_rows, grow_on_engine
 from .rows.communicators import Communicator, MpiComm, TorchComm
-from .trees.by_trees import grow_by_trees
+from .trees.by_trees import grow
 
 __all__ = [
     "Communicator",
@@ -22,8 +22,8 @@ __all__ = [
     "ShardRoute",
     "TorchComm",
     "gather_gradients",
+    "grow",
     "grow_by_rows",
-    "grow_by_trees",
     "grow_on_engine",
     "own_trees",
 ]

@@ -111,6 +111,10 @@ class Estimator(BaseEstimator):
             settings["categorical"] = self._categorical(settings["categorical"])
         return settings
 
+    def _splits_by_categories(self) -> bool:
+        """Returns whether the model splits by categories with the current parameters."""
+        return "categorical" in inspect.signature(self._learner()).parameters
+
     def _categorical(self, columns: Any) -> Any:
         """Returns categorical columns as hforest accepts them: numbers for names, a mask for "from_dtype"."""
         if self._reads_dtypes():
@@ -169,7 +173,7 @@ class Estimator(BaseEstimator):
                 raise
             kind = TypeError if isinstance(error, TypeError) else ValueError
             first_line = str(error).partition("\n")[0]
-            if hasattr(X, "columns") and "categorical" in inspect.signature(self._function).parameters:
+            if hasattr(X, "columns") and self._splits_by_categories():
                 message += ', or pass categorical_features="from_dtype"'
             raise kind(f"{message} (scikit-learn: {first_line})") from None
 
@@ -183,7 +187,7 @@ class Estimator(BaseEstimator):
         except (TypeError, ValueError) as error:
             raise type(error)(f"X{str(error).removeprefix('table')}") from None
         categories = self.columns_.source[self.columns_.categorical]
-        if len(categories) and "categorical" not in inspect.signature(self._learner()).parameters:
+        if len(categories) and not self._splits_by_categories():
             raise ValueError(
                 "X: expected columns of numbers or dates, since these forests have no splits by "
                 "categories, got "

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.random import RandomState
 from sklearn.utils.validation import check_is_fitted
 
-from .. import cascade, classic, tree
+from .. import cascade, growth, tree
 from ..core.aliases import ArrayLike, ClassVectors
 from .base import Estimator, keep
 from .grown import weight_of
@@ -102,9 +102,11 @@ class CascadeForestClassifier(Classifier, Estimator):
         n = self.n_forests
         if not isinstance(n, Integral) or isinstance(n, bool) or n < 1:
             raise ValueError(f"n_forests: expected an int of at least 1, got {n!r}; pass a number such as 4")
-        settings = self._settings(classic.grow)
+        settings = self._settings(growth.grow)
         del settings["class_weight"]
-        return (partial(classic.grow, **settings),) * n + (partial(classic.grow_random, **settings),) * n
+        random = partial(growth.grow, **settings)
+        completely = partial(random, splitter="random", max_features=1, bootstrap=False)
+        return (random,) * n + (completely,) * n
 
     def _check_folds(self, y: np.ndarray) -> None:
         """Checks that each class that occurs has a sample in every fold; `y` holds class numbers."""

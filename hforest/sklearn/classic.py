@@ -1,11 +1,10 @@
 """Random forests, extra trees and completely random forests."""
 
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from numpy.random import RandomState
 
-from .. import classic
 from ..core.aliases import ArrayLike, Criterion, MaxFeatures
 from .base import keep
 from .grown import GrownForest
@@ -15,7 +14,7 @@ Metric = Callable[..., float]
 
 
 class RandomForestClassifier(Classifier, GrownForest):
-    """Random forest classifier: `hforest.classic.grow` (Breiman 2001).
+    """Random forest classifier: `hforest.grow` (Breiman 2001).
 
     Parameters
     ----------
@@ -90,8 +89,6 @@ class RandomForestClassifier(Classifier, GrownForest):
     (np.int64(0), True)
     """
 
-    _function = staticmethod(classic.grow)
-
     def __init__(
         self,
         n_estimators: int = 100,
@@ -117,7 +114,7 @@ class RandomForestClassifier(Classifier, GrownForest):
 
 
 class RandomForestRegressor(Regressor, GrownForest):
-    """Random forest regressor for one or several targets: `hforest.classic.grow` (Breiman 2001).
+    """Random forest regressor for one or several targets: `hforest.grow` (Breiman 2001).
 
     Parameters
     ----------
@@ -187,8 +184,6 @@ class RandomForestRegressor(Regressor, GrownForest):
     True
     """
 
-    _function = staticmethod(classic.grow)
-
     def __init__(
         self,
         n_estimators: int = 100,
@@ -213,7 +208,7 @@ class RandomForestRegressor(Regressor, GrownForest):
 
 
 class ExtraTreesClassifier(Classifier, GrownForest):
-    """Extra-trees classifier: `hforest.classic.grow_extra` (Geurts, Ernst and Wehenkel 2006).
+    """Extra-trees classifier: `hforest.grow(splitter="random")` (Geurts, Ernst and Wehenkel 2006).
 
     Parameters
     ----------
@@ -287,7 +282,7 @@ class ExtraTreesClassifier(Classifier, GrownForest):
     1.0
     """
 
-    _function = staticmethod(classic.grow_extra)
+    _fixed: ClassVar[dict[str, Any]] = {"splitter": "random"}
 
     def __init__(
         self,
@@ -314,7 +309,7 @@ class ExtraTreesClassifier(Classifier, GrownForest):
 
 
 class ExtraTreesRegressor(Regressor, GrownForest):
-    """Extra trees for one or several targets: `hforest.classic.grow_extra` (Geurts, Ernst and Wehenkel 2006).
+    """Extra trees for one or several targets (Geurts, Ernst and Wehenkel 2006).
 
     Parameters
     ----------
@@ -385,7 +380,7 @@ class ExtraTreesRegressor(Regressor, GrownForest):
     True
     """
 
-    _function = staticmethod(classic.grow_extra)
+    _fixed: ClassVar[dict[str, Any]] = {"splitter": "random"}
 
     def __init__(
         self,
@@ -411,7 +406,7 @@ class ExtraTreesRegressor(Regressor, GrownForest):
 
 
 class CompletelyRandomForestClassifier(Classifier, GrownForest):
-    """Completely random forest classifier: `hforest.classic.grow_random` (Zhou and Feng 2017).
+    """Completely random forest classifier: random features and thresholds (Zhou and Feng 2017).
 
     Parameters
     ----------
@@ -475,7 +470,7 @@ class CompletelyRandomForestClassifier(Classifier, GrownForest):
     1.0
     """
 
-    _function = staticmethod(classic.grow_random)
+    _fixed: ClassVar[dict[str, Any]] = {"splitter": "random", "max_features": 1}
 
     def __init__(
         self,
@@ -498,7 +493,7 @@ class CompletelyRandomForestClassifier(Classifier, GrownForest):
 
 
 class CompletelyRandomForestRegressor(Regressor, GrownForest):
-    """Completely random forest for one or several targets: `hforest.classic.grow_random`.
+    """Completely random forest for one or several targets: `hforest.grow(splitter="random", max_features=1)`.
 
     Parameters
     ----------
@@ -559,7 +554,7 @@ class CompletelyRandomForestRegressor(Regressor, GrownForest):
     True
     """
 
-    _function = staticmethod(classic.grow_random)
+    _fixed: ClassVar[dict[str, Any]] = {"splitter": "random", "max_features": 1}
 
     def __init__(
         self,

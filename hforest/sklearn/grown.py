@@ -98,10 +98,24 @@ class GrownForest(Estimator):
     _finite: ClassVar[bool | str] = "allow-nan"
     _sparse: ClassVar[list[str] | bool] = ["csr", "csc"]
 
+    _function: ClassVar[Callable[..., Any]] = staticmethod(growth.grow)
+    _fixed: ClassVar[dict[str, Any]] = {}
+    """Settings of the function that are no parameters of the estimator."""
+
+    def _splits_by_categories(self) -> bool:
+        return self._learner() is growth.grow
+
+    def _projections(self, n_features: int) -> dict[str, Any]:
+        """Returns the settings of forests whose nodes sample projections; none for others."""
+        return {}
+
     def _grow(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> tree.Forest:
         if isinstance(settings.get("max_features"), str) and settings["max_features"] == "log2":
             settings["max_features"] = max(1, int(np.log2(x.shape[1])))
-        forest: tree.Forest = self._learner()(x, y, **settings)
+        samples = growth.samples(x, **self._settings(growth.samples))
+        forest: tree.Forest = self._learner()(
+            samples, y, **{**settings, **self._fixed, **self._projections(x.shape[1])}
+        )
         return forest
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:

@@ -2,25 +2,21 @@
 
 import warnings
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.random import RandomState
 from sklearn.utils.validation import check_is_fitted
 
-from .. import classic, manifold, project, stats, tree
+from .. import project, stats, tree
 from ..core.aliases import ArrayLike, Criterion, Draw, MaxFeatures
 from .base import keep
 from .classic import Metric
 from .grown import GrownForest
 from .targets import Classifier, Regressor
 
-_GROWERS: dict[str, Callable[..., tree.Forest]] = {
-    "classic": classic.grow,
-    "extra": classic.grow_extra,
-    "oblique": partial(manifold.grow, projection="sparse"),
-}
+_TREES: dict[str, dict[str, Any]] = {"classic": {}, "extra": {"splitter": "random"}, "oblique": {}}
+"""Settings of `hforest.grow` for each kind of trees."""
 
 
 def _learned(settings: dict[str, Any]) -> dict[str, Any]:
@@ -33,14 +29,23 @@ class _Honest(GrownForest):
 
     trees: Literal["classic", "extra", "oblique"]
     groups: Sequence[ArrayLike] | None
-    _function = staticmethod(classic.grow)
+    density: float
+    n_projections: int | None
     _draws: dict[str, Any]
 
     def _learner(self) -> Callable[..., Any]:
-        if not isinstance(self.trees, str) or self.trees not in _GROWERS:
-            names = ", ".join(map(repr, _GROWERS))
+        if not isinstance(self.trees, str) or self.trees not in _TREES:
+            names = ", ".join(map(repr, _TREES))
             raise ValueError(f"trees: expected one of {names}, got {self.trees!r}; pass one of them")
-        return _GROWERS[self.trees]
+        return super()._learner()
+
+    def _splits_by_categories(self) -> bool:
+        return self.trees != "oblique"
+
+    def _settings(self, function: Callable[..., Any] | None = None) -> dict[str, Any]:
+        # Oblique trees have neither sampled features nor bins, other trees no projections.
+        without = {"max_features", "max_bins"} if self.trees == "oblique" else {"n_projections"}
+        return {name: value for name, value in super()._settings(function).items() if name not in without}
 
     def _drawn(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> dict[str, Any]:
         n = x.shape[0]
@@ -55,25 +60,26 @@ class _Honest(GrownForest):
 
     def _grow(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> tree.Forest:
         counts = settings["bootstrap"]
-        settings = settings | self._views(x.shape[1], settings)
-        grown = super()._grow(x, y, settings | {"bootstrap": counts.structure})
+        grown = super()._grow(x, y, settings | {"bootstrap": counts.structure} | _TREES[self.trees])
         return tree.refit(grown, x, y, counts=counts.leaf, **_learned(settings))
 
-    def _views(self, n_features: int, settings: dict[str, Any]) -> dict[str, Any]:
-        """Returns settings of oblique trees with each projection within one group of columns."""
+    def _projections(self, n_features: int) -> dict[str, Any]:
+        """Returns the settings of oblique trees; with groups each projection is within one of them."""
         groups: Any = self.groups
-        if groups is None:
-            return {}
         if self.trees != "oblique":
-            raise ValueError(
-                f"groups: expected None with trees={self.trees!r}, got {type(groups).__name__}; pass "
-                'trees="oblique"'
-            )
+            if groups is not None:
+                raise ValueError(
+                    f"groups: expected None with trees={self.trees!r}, got {type(groups).__name__}; pass "
+                    'trees="oblique"'
+                )
+            return {}
+        base = project.sparse_distribution(n_features, self.density)
+        if groups is None:
+            return {"projections": base}
         if isinstance(groups, list | tuple):
             groups = [self._numbers_of("groups", group) for group in groups]
-        base = project.sparse_distribution(n_features, settings["density"])
-        views = project.grouped_distribution(base, groups, settings["n_projections"])
-        return {"distribution": views, "projection": None, "n_projections": None}
+        views = project.grouped_distribution(base, groups, self.n_projections)
+        return {"projections": views, "n_projections": None}
 
     def _out_of_bag(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> np.ndarray:
         p, self.oob_votes_ = stats.posterior(
@@ -117,8 +123,8 @@ class HonestForestClassifier(Classifier, _Honest):
     n_estimators : int
         Number of trees; `n_trees` in hforest.
     trees : "classic", "extra" or "oblique"
-        Function that grows the splits: `hforest.classic.grow`, `hforest.classic.grow_extra`, or
-        `hforest.manifold.grow` with sparse projections.
+        How `hforest.grow` finds the splits: by features, by random thresholds of features, or by sparse
+        projections.
     draw : "fixed" or "bootstrap"
         How trees draw samples: a fixed number of distinct samples of each class, or samples with replacement.
         See `hforest.stats.honest_counts`.
@@ -230,8 +236,8 @@ class HonestForestRegressor(Regressor, _Honest):
     n_estimators : int
         Number of trees; `n_trees` in hforest.
     trees : "classic", "extra" or "oblique"
-        Function that grows the splits: `hforest.classic.grow`, `hforest.classic.grow_extra`, or
-        `hforest.manifold.grow` with sparse projections.
+        How `hforest.grow` finds the splits: by features, by random thresholds of features, or by sparse
+        projections.
     draw : "fixed" or "bootstrap"
         How trees draw samples: a fixed number of distinct samples of each class, or samples with replacement.
         See `hforest.stats.honest_counts`.

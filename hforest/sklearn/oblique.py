@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import Any, Literal
 
-import numpy as np
 from numpy.random import RandomState
 
-from .. import manifold, tree
+from .. import project
 from ..core.aliases import Criterion, Splitter
 from .base import keep
 from .classic import Metric
@@ -19,34 +18,53 @@ from .targets import Classifier, Regressor
 class _Oblique(GrownForest):
     """Base class of forests on sparse projections."""
 
-    _function = staticmethod(manifold.grow)
+    density: float
 
-    def _grow(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> tree.Forest:
-        return super()._grow(x, y, settings | {"projection": "sparse"})
+    def _splits_by_categories(self) -> bool:
+        return False
+
+    def _projections(self, n_features: int) -> dict[str, Any]:
+        return {"projections": project.sparse_distribution(n_features, self.density)}
 
 
 class _Manifold(GrownForest):
     """Base class of forests on sums over patches."""
 
-    _function = staticmethod(manifold.grow)
+    shape: Sequence[int] | None
+    patch_min: int | Sequence[int]
+    patch_max: int | Sequence[int]
+    channels: bool
+    cyclic: bool
 
-    def _grow(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> tree.Forest:
-        if settings["shape"] is None:
+    def _splits_by_categories(self) -> bool:
+        return False
+
+    def _projections(self, n_features: int) -> dict[str, Any]:
+        shape = self.shape
+        sizes: dict[str, Any] = {"patch_min": self.patch_min, "patch_max": self.patch_max}
+        if shape is None:
             warnings.warn(
                 "shape: expected the shape of a sample, such as (28, 28), got None: samples are treated as "
-                f"1-D signals; pass shape=({x.shape[1]},) if they are, or use an ObliqueForest otherwise",
+                f"1-D signals; pass shape=({n_features},) if they are, or use an ObliqueForest otherwise",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
-            settings["shape"] = (x.shape[1],)
-            for name in ("patch_min", "patch_max"):
-                if isinstance(settings[name], Integral):
-                    settings[name] = min(settings[name], x.shape[1])
-        return super()._grow(x, y, settings | {"projection": "patch"})
+            shape = (n_features,)
+            sizes = {
+                name: min(size, n_features) if isinstance(size, Integral) else size
+                for name, size in sizes.items()
+            }
+        patches = project.patch_distribution(shape, **sizes, channels=self.channels, cyclic=self.cyclic)
+        if patches.n_features != n_features:
+            raise ValueError(
+                f"shape: expected sizes that multiply to n_features = {n_features}, got {tuple(shape)}; pass "
+                "the shape of one sample"
+            )
+        return {"projections": patches}
 
 
 class ObliqueForestClassifier(Classifier, _Oblique):
-    """Sparse projection oblique forest (SPORF) classifier: `hforest.manifold.grow` (Perry et al. 2019,
+    """Sparse projection oblique forest (SPORF) classifier (Perry et al. 2019,
     section 2.3).
 
     Parameters
@@ -136,7 +154,7 @@ class ObliqueForestClassifier(Classifier, _Oblique):
 
 
 class ObliqueForestRegressor(Regressor, _Oblique):
-    """Sparse projection oblique forest (SPORF) regressor for one or several targets: `hforest.manifold.grow`.
+    """Sparse projection oblique forest (SPORF) regressor for one or several targets.
 
     Parameters
     ----------
@@ -222,7 +240,7 @@ class ObliqueForestRegressor(Regressor, _Oblique):
 
 
 class ManifoldForestClassifier(Classifier, _Manifold):
-    """Manifold forest (MORF) for classes of images and signals: `hforest.manifold.grow` (Perry et al. 2019,
+    """Manifold forest (MORF) for classes of images and signals (Perry et al. 2019,
     section 3).
 
     Parameters
@@ -321,7 +339,7 @@ class ManifoldForestClassifier(Classifier, _Manifold):
 
 
 class ManifoldForestRegressor(Regressor, _Manifold):
-    """Manifold forest (MORF) for targets of images and signals: `hforest.manifold.grow` (Perry et al. 2019,
+    """Manifold forest (MORF) for targets of images and signals (Perry et al. 2019,
     section 3).
 
     Parameters

@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from .. import classic, growth, tree
+from .. import growth, tree
 from ..core import check, supervised
 from ..core.aliases import (
     Array,
@@ -65,7 +65,7 @@ class ConditionalTest(NamedTuple):
     """Number of rows that are out-of-bag in some tree of every forest."""
 
 
-_smooth = partial(classic.grow, min_samples_leaf=5)
+_smooth = partial(growth.grow, min_samples_leaf=5)
 """Grows the forests that predict from z: in small leaves predictions have little bias."""
 
 
@@ -159,7 +159,7 @@ def conditional_test(
         Whether y holds labels or targets.
     grow : callable, optional
         Called as grow(z, y, n_trees=..., bootstrap=..., rng=...), with additional n_classes or task, where z
-        is a Samples; returns a Forest, whose leaf values are not read. By default `hforest.classic.grow` with
+        is a Samples; returns a Forest, whose leaf values are not read. By default `hforest.grow` with
         min_samples_leaf=5; bind settings by functools.partial.
     progress : callable or bool, optional
         Called as progress(done, n_columns) after the forest of each column of x. If it returns False, only
@@ -312,7 +312,7 @@ def conditional_randomization_test(
         Whether y holds labels or targets.
     grow : callable, optional
         Called as grow(x, y, n_trees=..., bootstrap=..., rng=...), with additional n_classes or task, where x
-        is a Samples; returns a Forest. By default `hforest.classic.grow`; bind settings by functools.partial.
+        is a Samples; returns a Forest. By default `hforest.grow`; bind settings by functools.partial.
     progress : callable or bool, optional
         Called as progress(done, n_permutations) after each draw. If it returns False, the p-value comes from
         the draws so far. True shows a bar.

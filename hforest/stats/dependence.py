@@ -92,7 +92,7 @@ def distance_correlation(of_x: ArrayLike, of_y: ArrayLike) -> DistanceCorrelatio
     >>> import numpy as np, hforest
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(200, 3)); y = x[:, 0] ** 2
-    >>> forest = hforest.classic.grow(x[:100], y[:100], task="regression", min_samples_leaf=5, rng=0)
+    >>> forest = hforest.grow(x[:100], y[:100], task="regression", min_samples_leaf=5, rng=0)
     >>> of_x = 1 - hforest.tree.proximity(forest, x[100:]).toarray()
     >>> of_y = abs(y[100:, None] - y[100:])
     >>> hforest.stats.distance_correlation(of_x, of_y).p_value < 1e-6

@@ -93,7 +93,7 @@ def honest_counts(
     >>> counts = hforest.stats.honest_counts(y, 3, rng=0)
     >>> counts.structure[:, y == 1].sum(axis=1), counts.leaf[:, y == 1].sum(axis=1)
     (array([8, 8, 8]), array([8, 8, 8]))
-    >>> forest = hforest.classic.grow(np.arange(30.0)[:, None], y, 3, bootstrap=counts.structure, rng=0)
+    >>> forest = hforest.grow(np.arange(30.0)[:, None], y, 3, bootstrap=counts.structure, rng=0)
     """
     stratum = _strata(y)
     n_trees, first_tree = check.tree_range(n_trees, first_tree)

@@ -115,7 +115,7 @@ def oob_importance(
     >>> import numpy as np, hforest
     >>> x = np.random.default_rng(0).normal(size=(300, 3)); y = x[:, 1] > 0
     >>> counts = hforest.growth.bootstrap_counts(300, 50, rng=0)
-    >>> forest = hforest.classic.grow(x, y, 50, bootstrap=counts, rng=0)
+    >>> forest = hforest.grow(x, y, 50, bootstrap=counts, rng=0)
     >>> mean, error = hforest.stats.oob_importance(forest, x, y, counts)
     >>> int(mean.argmax()), bool(abs(mean[[0, 2]]).max() < 0.05 * mean[1]), bool(mean[1] > 10 * error[1])
     (1, True, True)
@@ -278,7 +278,7 @@ def importance_test(
         Whether y holds labels or targets.
     grow : callable, optional
         Called as grow(x, y, n_trees=..., bootstrap=..., rng=...), with additional n_classes or task, where x
-        is a Samples; returns a Forest. By default `hforest.classic.grow`; bind settings by functools.partial.
+        is a Samples; returns a Forest. By default `hforest.grow`; bind settings by functools.partial.
     progress : callable or bool, optional
         Called as progress(done, n_sets) after each feature or set. If it returns False, the result has the
         sets so far. True shows a bar.

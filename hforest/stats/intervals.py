@@ -91,7 +91,7 @@ def confidence_intervals(
     >>> rng = np.random.default_rng(0)
     >>> x = rng.uniform(size=(200, 2)); y = x[:, 0] + 0.1 * rng.normal(size=200)
     >>> counts = hforest.stats.honest_counts(200, 1000, in_bag=0.5, rng=0)
-    >>> forest = hforest.classic.grow(x, y, 1000, task="regression", bootstrap=counts.structure, rng=0)
+    >>> forest = hforest.grow(x, y, 1000, task="regression", bootstrap=counts.structure, rng=0)
     >>> honest = hforest.tree.refit(forest, x, y, counts=counts.leaf, task="regression")
     >>> mean, standard_error, low, high, _ = hforest.stats.confidence_intervals(honest, counts, [[0.5, 0.5]])
     >>> bool(low[0, 0] < 0.5 < high[0, 0]), bool(standard_error[0, 0] < 0.05)

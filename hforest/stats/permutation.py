@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import classic, tree
+from .. import growth, tree
 from ..core import check, supervised
 from ..core.aliases import (
     ArrayLike,
@@ -118,7 +118,7 @@ def permutation_test(
         Whether y holds labels or targets.
     grow : callable, optional
         Called as grow(x, y, n_trees=..., bootstrap=..., rng=...), with additional n_classes or task, where x
-        is a Samples; returns a Forest. By default `hforest.classic.grow`; bind settings by functools.partial.
+        is a Samples; returns a Forest. By default `hforest.grow`; bind settings by functools.partial.
     progress : callable or bool, optional
         Called as progress(done, n_permutations) after each permutation. If it returns False, the p-value
         comes from those so far. True shows a bar.
@@ -184,7 +184,7 @@ def neighbors(forest: Forest, leaf: IntArray, weighting: Weighting) -> FloatArra
     return shared
 
 
-_without_labels = partial(classic.grow_random, min_samples_leaf=5)
+_without_labels = partial(growth.grow, splitter="random", max_features=1, bootstrap=False, min_samples_leaf=5)
 """Grows trees whose rows are split at random; leaves hold several rows, which predict each other."""
 
 
@@ -290,8 +290,8 @@ def split_test(
         Whether y holds labels or targets.
     grow : callable, optional
         Called as grow(x, y, n_trees=..., rng=...), with additional n_classes or task, where x is a Samples;
-        returns a Forest. By default `hforest.classic.grow`, with a structure_share of 0
-        `hforest.classic.grow_random` with min_samples_leaf=5; bind settings by functools.partial.
+        returns a Forest. By default `hforest.grow`, with a structure_share of 0
+        completely random trees with min_samples_leaf=5; bind settings by functools.partial.
     progress : callable or bool, optional
         Called as progress(done, n_permutations) after a batch of permutations. If it returns False, the
         p-value comes from those so far. True shows a bar.

@@ -80,7 +80,7 @@ def posterior(
     >>> import numpy as np, hforest
     >>> x = np.random.default_rng(0).normal(size=(200, 3)); y = x[:, 0] > 0
     >>> counts = hforest.stats.honest_counts(y, 50, rng=0)
-    >>> forest = hforest.classic.grow(x, y, 50, bootstrap=counts.structure, rng=0)
+    >>> forest = hforest.grow(x, y, 50, bootstrap=counts.structure, rng=0)
     >>> p, votes = hforest.stats.posterior(forest, x, y, counts)
     >>> bool((p.argmax(axis=1) == y).mean() > 0.9), int(votes.min()) > 0
     (True, True)

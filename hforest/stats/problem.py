@@ -6,15 +6,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import classic, growth, tree
+from .. import growth, tree
 from ..core import check, sparse, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, SparseArray, Task
 from ..core.progress import reporting
-from ..growth import Bins, Samples, Windows
+from ..growth import Samples
 from ..tree import Forest
 
 Grower = Callable[..., Forest]
-"""grow(x, y, n_trees, *, bootstrap, rng, and n_classes or task) -> Forest: such as `hforest.classic.grow`,
+"""grow(x, y, n_trees, *, bootstrap, rng, and n_classes or task) -> Forest: such as `hforest.grow`,
 settings bound by functools.partial."""
 
 MAX_PERMUTATIONS = 2**31 - 1
@@ -69,10 +69,6 @@ class Problem(NamedTuple):
 def problem(x: ArrayLike | Samples, y: ArrayLike, task: Task, *, name: str = "x") -> Problem:
     """Returns the checked arguments x (with its name in messages) and y of a test."""
     check.on_cpu(**{name: x, "y": y})
-    check.require(
-        not isinstance(x, Windows | Bins), name, "an array, a sparse matrix or Samples", type(x).__name__,
-        "pass the data that it was made from", TypeError,
-    )  # fmt: skip
     with renamed("x", name):
         samples = growth.samples(x)
     rows = x if sparse.is_sparse(x) else samples.numbers
@@ -122,7 +118,7 @@ def settings_of(goal: supervised.Target) -> dict[str, Any]:
 
 def grown(grow: Grower | None, x: Any, goal: supervised.Target, n_trees: int, **settings: Any) -> Forest:
     """Returns the forest of a caller's function, after checks of type and size, or a random forest."""
-    function = classic.grow if grow is None else grow
+    function = growth.grow if grow is None else grow
     forest = function(x, learned(goal), n_trees=n_trees, **settings, **settings_of(goal))
     check.instance(
         "grow", forest, Forest, "a function that returns a hforest.tree.Forest",
@@ -138,7 +134,8 @@ def grown(grow: Grower | None, x: Any, goal: supervised.Target, n_trees: int, **
 def check_grower(grow: Any, goal: supervised.Target, *names: str) -> None:
     """Checks that `grow` is None or a function that accepts the arguments for growing, and these names."""
     settings = ["n_trees", *names, *settings_of(goal)]
-    check.function("grow", grow, ", ".join(["x", "y", *(f"{name}=..." for name in settings)]))
+    if grow is not None:
+        check.grower("grow", grow, ", ".join(["x", "y", *(f"{name}=..." for name in settings)]))
 
 
 def applied(

@@ -77,7 +77,7 @@ def two_forest_test(
         Whether y holds labels or targets.
     grow : callable, optional
         Called as grow(x, y, n_trees=..., bootstrap=..., rng=...), with additional n_classes or task, where x
-        is a Samples; returns a Forest. By default `hforest.classic.grow`; bind settings by functools.partial.
+        is a Samples; returns a Forest. By default `hforest.grow`; bind settings by functools.partial.
     progress : callable or bool, optional
         Called as progress(done, n_permutations) after a batch of exchanges. If it returns False, the share
         comes from those so far. True shows a bar.

@@ -91,7 +91,7 @@ class Columns(NamedTuple):
 
     @property
     def categorical(self) -> np.ndarray:
-        """Returns (n_features,) bool: which features are categories, for `classic.grow(categorical=...)`."""
+        """Returns (n_features,) bool: which features are categories, for `hforest.samples`."""
         return np.asarray(self.parts == "level")
 
     @property

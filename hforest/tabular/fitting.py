@@ -207,7 +207,7 @@ def fit(
 
     Notes
     -----
-    A forest (`classic.grow`) is grown on the scaled columns and on standardised sparse random inner products
+    A forest (`hforest.grow`) is grown on the scaled columns and on standardised sparse random inner products
     of them. Hinge trees start with its splits; ridge regression (`hinge.from_forest`) on the residuals of its
     out-of-bag predictions gives their leaf weights. Adam (`hinge.adam_backward`) then trains thresholds, leaf
     weights and inner products with softmax or squared loss. Grown trees read NaN directly. For hinge trees

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import classic, growth, hinge, tree
+from .. import growth, hinge, tree
 from ..core.aliases import AutoFeatures, FloatArray, IntArray
 from ..tree import Forest
 from . import recipe
@@ -72,7 +72,7 @@ def _grown(
         if settings.task == "regression":
             max_features = min(max(n_features // 3, min(n_features, 3)), recipe.MAX_FEATURES)
         drawn_by = growth.bootstrap_counts(len(a), n_trees, rng=rng)
-        grown = classic.grow(
+        grown = growth.grow(
             a, rows.y, n_trees, sample_weight=rows.weight, max_features=max_features, bootstrap=drawn_by,
             task=settings.task, n_classes=settings.n_classes, rng=rng,
         )  # fmt: skip

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from ..core import check as checks
-from ..core.in_place import Windows
 from .forest import Forest, check, check_layout
 from .joining import join
 
@@ -29,7 +28,7 @@ def join_any(forests: Sequence[Forest]) -> Forest:
 def grown(
     name: str,
     grower: Callable[..., Forest],
-    x: np.ndarray | Windows,
+    x: Any,
     y: np.ndarray,
     n_classes: int,
     **more: Any,

@@ -65,7 +65,7 @@ def splits(forest: Forest) -> list[IntArray]:
     Examples
     --------
     >>> import hforest
-    >>> forest = hforest.classic.grow([[0.0], [1.0], [2.0]], [0, 1, 0], 2, bootstrap=False, rng=0)
+    >>> forest = hforest.grow([[0.0], [1.0], [2.0]], [0, 1, 0], 2, bootstrap=False, rng=0)
     >>> [a.tolist() for a in hforest.tree.splits(forest)]
     [[0, 5], [2, 7]]
     """

@@ -55,7 +55,7 @@ def out_of_bag(forest: Forest, x: ArrayLike, counts: ArrayLike) -> FloatArray:
     >>> import numpy as np, hforest
     >>> x = np.random.default_rng(0).normal(size=(300, 3))
     >>> y = x[:, 0] > 0
-    >>> forest = hforest.classic.grow(x, y, 50, rng=7)
+    >>> forest = hforest.grow(x, y, 50, rng=7)
     >>> p = hforest.tree.out_of_bag(forest, x, hforest.growth.bootstrap_counts(300, 50, rng=7))
     >>> bool((p.argmax(axis=1) == y).mean() > 0.95)
     True
@@ -107,7 +107,7 @@ def prediction_intervals(
     >>> import numpy as np, hforest
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(600, 3)); y = x[:, 0] + rng.normal(size=600)
-    >>> forest = hforest.classic.grow(x[:400], y[:400], 50, task="regression", min_samples_leaf=5, rng=7)
+    >>> forest = hforest.grow(x[:400], y[:400], 50, task="regression", min_samples_leaf=5, rng=7)
     >>> counts = hforest.growth.bootstrap_counts(400, 50, rng=7)
     >>> errors = y[:400, None] - hforest.tree.out_of_bag(forest, x[:400], counts)
     >>> low, high = hforest.tree.prediction_intervals(forest, x[400:], errors, coverage=0.8)

@@ -55,7 +55,7 @@ def to_dict(
     --------
     >>> import numpy as np, hforest
     >>> x = np.array([[0.0], [1.0], [2.0]])
-    >>> forest = hforest.classic.grow(x, np.array([0, 1, 1], np.int32), 1, bootstrap=False, rng=0)
+    >>> forest = hforest.grow(x, np.array([0, 1, 1], np.int32), 1, bootstrap=False, rng=0)
     >>> model = hforest.tree.to_dict(forest, x)
     >>> model["trees"][0]["node_sample_weight"]
     array([3., 1., 2.])
@@ -69,7 +69,7 @@ def to_dict(
     if bool((forest.feature == -2).any()):
         raise ValueError(
             "forest: expected splits by single features, got projections; SHAP explains axis-aligned trees: "
-            "pass a forest of hforest.classic"
+            "pass a forest that was grown without projections"
         )
     if has_sets(forest):
         raise ValueError(

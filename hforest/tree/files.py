@@ -49,7 +49,7 @@ def save(file: str | os.PathLike[str], forest: Forest) -> None:
     --------
     >>> import numpy as np, hforest, tempfile, os
     >>> x = np.arange(20.0).reshape(-1, 1); y = np.repeat([0, 1], 10)
-    >>> forest = hforest.classic.grow(x, y, 5, rng=0)
+    >>> forest = hforest.grow(x, y, 5, rng=0)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     hforest.tree.save(os.path.join(folder, "f.npz"), forest)
     ...     back = hforest.tree.load(os.path.join(folder, "f.npz"))

@@ -44,7 +44,7 @@ def importance(forest: Forest, *, by: Literal["count", "gain"] = "count") -> Flo
     --------
     >>> import numpy as np, hforest
     >>> x = np.array([[0.0, 5.0], [1.0, 5.0], [2.0, 5.0]])
-    >>> forest = hforest.classic.grow(x, np.array([0, 1, 1], np.int32), 1, bootstrap=False, rng=0)
+    >>> forest = hforest.grow(x, np.array([0, 1, 1], np.int32), 1, bootstrap=False, rng=0)
     >>> hforest.tree.importance(forest)
     array([1., 0.])
     """
@@ -137,7 +137,7 @@ def permutation_importance(
     >>> import numpy as np, hforest
     >>> x = np.random.default_rng(0).normal(size=(300, 3))
     >>> y = (x[:, 1] > 0).astype(np.int32)
-    >>> forest = hforest.classic.grow(x[:200], y[:200], 20, rng=0)
+    >>> forest = hforest.grow(x[:200], y[:200], 20, rng=0)
     >>> lost = hforest.tree.permutation_importance(forest, x[200:], y[200:], rng=0)
     >>> int(lost.mean(axis=1).argmax())
     1

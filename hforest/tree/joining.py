@@ -55,8 +55,8 @@ def join(forests: Sequence[Forest]) -> Forest:
     >>> import numpy as np, hforest
     >>> x = np.random.default_rng(0).normal(size=(200, 4))
     >>> y = x[:, 0] > x[:, 1]
-    >>> parts = [hforest.classic.grow(x, y, 5, first_tree=first, rng=3) for first in (0, 5)]
-    >>> whole = hforest.classic.grow(x, y, 10, rng=3)
+    >>> parts = [hforest.grow(x, y, 5, first_tree=first, rng=3) for first in (0, 5)]
+    >>> whole = hforest.grow(x, y, 10, rng=3)
     >>> all((a == b).all() for a, b in zip(hforest.tree.join(parts), whole))
     True
     """

@@ -83,7 +83,7 @@ def leaf_targets(
     --------
     >>> import numpy as np, hforest
     >>> x = np.array([[0.0], [1.0], [2.0]])
-    >>> forest = hforest.classic.grow(x, [5.0, 7.0, 8.0], 1, bootstrap=False, max_depth=1, task="regression")
+    >>> forest = hforest.grow(x, [5.0, 7.0, 8.0], 1, bootstrap=False, max_depth=1, task="regression")
     >>> targets = hforest.tree.leaf_targets(forest, x, [5.0, 7.0, 8.0])
     >>> targets.indptr, targets.rank
     (array([0, 0, 1, 3]), array([[0, 1, 2]], dtype=int32))
@@ -178,7 +178,7 @@ def quantiles(
     >>> import numpy as np, hforest
     >>> rng = np.random.default_rng(0)
     >>> x = rng.uniform(1, 3, size=(2000, 1)); y = x[:, 0] * rng.normal(size=2000)
-    >>> forest = hforest.classic.grow(x, y, 50, task="regression", min_samples_leaf=20, rng=0)
+    >>> forest = hforest.grow(x, y, 50, task="regression", min_samples_leaf=20, rng=0)
     >>> targets = hforest.tree.leaf_targets(forest, x, y)
     >>> low, high = hforest.tree.quantiles(forest, targets, x, [0.05, 0.95])[:, 0].T
     >>> bool(0.85 < ((low <= y) & (y <= high)).mean() < 0.97)

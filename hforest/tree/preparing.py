@@ -40,7 +40,7 @@ def prepare(forest: Forest | Prepared) -> Prepared:
     --------
     >>> import numpy as np, hforest
     >>> x = np.array([[0.0], [1.0], [2.0]])
-    >>> forest = hforest.classic.grow(x, np.array([0, 1, 1], np.int32), 10, bootstrap=False, rng=0)
+    >>> forest = hforest.grow(x, np.array([0, 1, 1], np.int32), 10, bootstrap=False, rng=0)
     >>> prepared = hforest.tree.prepare(forest)
     >>> hforest.tree.predict(prepared, x[:1])
     array([[1., 0.]])

@@ -63,7 +63,7 @@ def proximity(
     --------
     >>> import numpy as np, hforest
     >>> x = np.array([[0.0], [1.0], [2.0]])
-    >>> forest = hforest.classic.grow(x, np.array([0, 1, 1], np.int32), 1, bootstrap=False, rng=0)
+    >>> forest = hforest.grow(x, np.array([0, 1, 1], np.int32), 1, bootstrap=False, rng=0)
     >>> hforest.tree.proximity(forest, x).toarray()
     array([[1., 0., 0.],
            [0., 1., 1.],

@@ -107,7 +107,7 @@ def leaf_counts(
     --------
     >>> import numpy as np, hforest
     >>> x = np.array([[0.0], [1.0], [2.0]])
-    >>> forest = hforest.classic.grow(x, [0, 1, 1], 1, bootstrap=False, rng=0)
+    >>> forest = hforest.grow(x, [0, 1, 1], 1, bootstrap=False, rng=0)
     >>> hforest.tree.leaf_counts(forest, [[0.1], [0.2], [1.6], [7.0]], [0, 1, 1, 1])
     array([[1, 1],
            [0, 2]])
@@ -176,7 +176,7 @@ def refit(
     >>> import numpy as np, hforest
     >>> x = np.random.default_rng(0).normal(size=(400, 3))
     >>> y = x[:, 0] > 0
-    >>> forest = hforest.classic.grow(x[:200], y[:200], 20, rng=0)
+    >>> forest = hforest.grow(x[:200], y[:200], 20, rng=0)
     >>> honest = hforest.tree.refit(forest, x[200:], y[200:])
     >>> bool((hforest.tree.predict(honest, x).argmax(axis=1) == y).mean() > 0.95)
     True

@@ -51,7 +51,7 @@ def to_text(
     --------
     >>> import numpy as np, hforest
     >>> x = np.array([[0.0], [1.0], [2.0]])
-    >>> forest = hforest.classic.grow(x, np.array([0, 1, 1], np.int32), 1, bootstrap=False, rng=0)
+    >>> forest = hforest.grow(x, np.array([0, 1, 1], np.int32), 1, bootstrap=False, rng=0)
     >>> print(hforest.tree.to_text(forest, feature_names=["length"]))
     length <= 0.5
       yes: 1 0

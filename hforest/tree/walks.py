@@ -7,7 +7,7 @@ import numpy as np
 from ..core import blocks, dispatch, machine, sparse, supervised
 from ..core import check as checks
 from ..core.aliases import Array, ArrayLike, FloatArray, IntArray
-from ..core.in_place import Windows, check_places
+from ..core.in_place import InPlace, Windows
 from .forest import (
     NO_DEFAULTS,
     PACKAGE,
@@ -190,10 +190,10 @@ def _in_blocks(
     return out
 
 
-def _apply_any(forest: Forest | Prepared, x: ArrayLike | Windows, what: int, out: Array | None) -> Array:
+def _apply_any(forest: Forest | Prepared, x: ArrayLike, what: int, out: Array | None) -> Array:
     """Returns leaves, means or vote shares of arguments that it checks."""
-    if isinstance(x, Windows):
-        return _apply_windows(forest, x, what, out)
+    if isinstance(x, InPlace):
+        return _apply_windows(forest, x.x, what, out)
     if isinstance(forest, Prepared) and out is None:
         result = quick(forest, x, what)
         if result is not None:
@@ -227,7 +227,6 @@ def _apply_windows(forest: Forest | Prepared, windows: Windows, what: int, out: 
     dtype, arrays = _check_layout(forest, windows), arrays_of(forest)
     with checks.fields_of("x"):
         x = supervised.matrix("x", windows.x, dtype, missing=knows_missing(arrays), remedy=REMEDY)
-        check_places(windows.base, windows.offset, x.size, some=False)
         checks.same_device(**{"forest.feature": arrays.feature, "x": x, "base": windows.base})
         checks.same_device(x=x, offset=windows.offset)
     _check_columns(arrays, windows.shape)
@@ -263,17 +262,17 @@ def _apply_sparse(forest: Forest | Prepared, x: ArrayLike, what: int, out: Array
     return result
 
 
-def apply(forest: Forest | Prepared, x: ArrayLike | Windows, *, out: IntArray | None = None) -> IntArray:
+def apply(forest: Forest | Prepared, x: ArrayLike, *, out: IntArray | None = None) -> IntArray:
     """Returns the leaf that each sample reaches in each tree.
 
     Parameters
     ----------
     forest : Forest or Prepared
         Any forest of n_trees trees.
-    x : (n_samples, n_features) array-like, CSR or CSC matrix of SciPy, or growth.Windows
+    x : (n_samples, n_features) array-like, CSR or CSC matrix of SciPy, or Samples
         Samples, finite, of any real dtype; they are converted to the dtype of the forest. A forest that was
         grown with missing values or categories accepts NaN, too. Entries that a sparse matrix does not store
-        are 0. Windows are read in place.
+        are 0. Samples of windows are read in place.
     out : (n_samples, n_trees) array of int32, optional
         Array for the result.
 
@@ -299,7 +298,7 @@ def apply(forest: Forest | Prepared, x: ArrayLike | Windows, *, out: IntArray | 
     --------
     >>> import numpy as np, hforest
     >>> x = np.array([[0.0], [1.0], [2.0]])
-    >>> forest = hforest.classic.grow(x, np.array([0, 1, 1], np.int32), 1, bootstrap=False, rng=0)
+    >>> forest = hforest.grow(x, np.array([0, 1, 1], np.int32), 1, bootstrap=False, rng=0)
     >>> hforest.tree.apply(forest, [[0], [1], [2]]).ravel()
     array([1, 2, 2], dtype=int32)
     """
@@ -314,19 +313,17 @@ def outputs(forest: Forest, x: FloatArray) -> FloatArray:
     return y
 
 
-def predict(
-    forest: Forest | Prepared, x: ArrayLike | Windows, *, out: FloatArray | None = None
-) -> FloatArray:
+def predict(forest: Forest | Prepared, x: ArrayLike, *, out: FloatArray | None = None) -> FloatArray:
     """Returns leaf values averaged over trees: class probabilities, or means of the targets.
 
     Parameters
     ----------
     forest : Forest or Prepared
         Forest with n_outputs classes or targets.
-    x : (n_samples, n_features) array-like, CSR or CSC matrix of SciPy, or growth.Windows
+    x : (n_samples, n_features) array-like, CSR or CSC matrix of SciPy, or Samples
         Samples, finite, of any real dtype; they are converted to the dtype of the forest. A forest that was
         grown with missing values or categories accepts NaN, too. Entries that a sparse matrix does not store
-        are 0. Windows are read in place.
+        are 0. Samples of windows are read in place.
     out : (n_samples, n_outputs) array, dtype of the forest, optional
         Array for the result.
 
@@ -351,7 +348,7 @@ def predict(
     --------
     >>> import numpy as np, hforest
     >>> x = np.array([[0.0], [1.0], [2.0]])
-    >>> forest = hforest.classic.grow(x, np.array([0, 1, 1], np.int32), 1, bootstrap=False, rng=0)
+    >>> forest = hforest.grow(x, np.array([0, 1, 1], np.int32), 1, bootstrap=False, rng=0)
     >>> hforest.tree.predict(forest, x)
     array([[1., 0.],
            [0., 1.],
@@ -360,19 +357,17 @@ def predict(
     return _apply_any(forest, x, _MEANS, out)
 
 
-def vote_shares(
-    forest: Forest | Prepared, x: ArrayLike | Windows, *, out: FloatArray | None = None
-) -> FloatArray:
+def vote_shares(forest: Forest | Prepared, x: ArrayLike, *, out: FloatArray | None = None) -> FloatArray:
     """Returns the share of the trees that vote for each class (Breiman 2001).
 
     Parameters
     ----------
     forest : Forest or Prepared
         A classification forest.
-    x : (n_samples, n_features) array-like, CSR or CSC matrix of SciPy, or growth.Windows
+    x : (n_samples, n_features) array-like, CSR or CSC matrix of SciPy, or Samples
         Samples, finite, of any real dtype; they are converted to the dtype of the forest. A forest that was
         grown with missing values or categories accepts NaN, too. Entries that a sparse matrix does not store
-        are 0. Windows are read in place.
+        are 0. Samples of windows are read in place.
     out : (n_samples, n_outputs) array, dtype of the forest, optional
         Array for the result.
 
@@ -395,7 +390,7 @@ def vote_shares(
     --------
     >>> import numpy as np, hforest
     >>> x = np.array([[0.0], [1.0], [2.0]])
-    >>> forest = hforest.classic.grow(x, np.array([0, 1, 1], np.int32), 9, max_depth=0, rng=0)
+    >>> forest = hforest.grow(x, np.array([0, 1, 1], np.int32), 9, max_depth=0, rng=0)
     >>> hforest.tree.vote_shares(forest, x).sum(axis=1)
     array([1., 1., 1.])
     """
@@ -433,7 +428,7 @@ def path(forest: Forest | Prepared, x: ArrayLike, tree: int = 0) -> IntArray:
     --------
     >>> import numpy as np, hforest
     >>> x = np.array([[0.0], [1.0], [2.0]])
-    >>> forest = hforest.classic.grow(x, np.array([0, 1, 1], np.int32), 1, bootstrap=False, rng=0)
+    >>> forest = hforest.grow(x, np.array([0, 1, 1], np.int32), 1, bootstrap=False, rng=0)
     >>> hforest.tree.path(forest, x[2])
     array([0, 2], dtype=int32)
     """

@@ -99,7 +99,7 @@ def predict_margin(ensemble: Ensemble, x: np.ndarray) -> np.ndarray:
     --------
     >>> import numpy as np, hforest.treelite
     >>> x = np.array([[0.0], [1.0], [2.0]])
-    >>> forest = hforest.classic.grow(x, np.array([0, 1, 1], np.int32), 4, bootstrap=False, rng=0)
+    >>> forest = hforest.grow(x, np.array([0, 1, 1], np.int32), 4, bootstrap=False, rng=0)
     >>> ensemble = hforest.treelite.from_treelite(hforest.treelite.to_treelite(forest))
     >>> hforest.treelite.predict_margin(ensemble, x)
     array([[1., 0.],

@@ -62,7 +62,7 @@ def to_treelite(forest: tree.Forest) -> treelite.Model:
     >>> import numpy as np, hforest.treelite
     >>> import treelite
     >>> x = np.array([[0.0], [1.0], [2.0]])
-    >>> forest = hforest.classic.grow(x, np.array([0, 1, 1], np.int32), 4, bootstrap=False, rng=0)
+    >>> forest = hforest.grow(x, np.array([0, 1, 1], np.int32), 4, bootstrap=False, rng=0)
     >>> model = hforest.treelite.to_treelite(forest)
     >>> treelite.gtil.predict(model, x, nthread=1)[:, 0]
     array([[1., 0.],
@@ -78,7 +78,7 @@ def to_treelite(forest: tree.Forest) -> treelite.Model:
         raise ValueError(
             "forest: expected splits by single features, got projections; treelite has no projections: "
             "pass a forest "
-            "of hforest.classic, or export it with hforest.onnx.to_onnx"
+            "grown without projections, or export it with hforest.onnx.to_onnx"
         )
     metadata, annotation = _metadata(forest)
     dtype, n_outputs = str(forest.threshold.dtype), forest.value.shape[1]

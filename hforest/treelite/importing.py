@@ -250,7 +250,7 @@ def from_treelite(model: treelite.Model, *, dtype: np.dtype | type | str | None 
     --------
     >>> import numpy as np, hforest.treelite
     >>> x = np.array([[0.0], [1.0], [2.0]])
-    >>> forest = hforest.classic.grow(x, np.array([0, 1, 1], np.int32), 1, bootstrap=False, rng=0)
+    >>> forest = hforest.grow(x, np.array([0, 1, 1], np.int32), 1, bootstrap=False, rng=0)
     >>> ensemble = hforest.treelite.from_treelite(hforest.treelite.to_treelite(forest))
     >>> hforest.tree.apply(ensemble.forest, x).ravel()
     array([1, 2, 2], dtype=int32)

@@ -2,14 +2,13 @@
 
 Trees equal those of `hforest.growth`. Large nodes are split by sums of histograms over all parts; small nodes
 are gathered and finished by `hforest.growth`. Drivers are `hforest.scale` and `hforest.dask`, whose parts are
-on workers. An `Engine` calls functions of parts. `check_settings` makes `Settings`, with which `grow` returns
+on workers. An `Engine` calls functions of parts. `check_settings` makes `Checked`, with which `grow` returns
 the number of features and the trees. Functions of parts return arrays, `Trees` and `Projected` of
 `hforest.growth`, `Description` and `Gathered`, which engines may send.
 
 An engine with its parts in a list:
 
->>> import numpy as np, hforest
->>> from hforest.growth import by_level
+>>> import numpy as np, hforest, hforest.scale
 >>> class Parts:
 ...     n_tasks = 1
 ...     def map(self, function, handles, *args, each=()):
@@ -26,27 +25,17 @@ An engine with its parts in a list:
 >>> x = np.random.default_rng(0).normal(size=(300, 4))
 >>> y = x[:, 0] > x[:, 1]
 >>> samples = [(x[i : i + 100], y[i : i + 100], None) for i in (0, 100, 200)]
->>> settings = by_level.check_settings(10, rng=0)
->>> n_features, grown = by_level.grow(Parts(), samples, settings)
->>> bins = hforest.growth.encode(x, max_bins=256)
->>> trees = hforest.growth.grow(bins, y, 10, bootstrap="poisson", rng=0)
->>> all((a == b).all() for a, b in zip(trees, grown.trees))
+>>> grown = hforest.scale.grow_on_engine(Parts(), samples, 10, rng=0)
+>>> forest = hforest.grow(hforest.samples(x, max_bins=256), y, 10, bootstrap="poisson", rng=0)
+>>> all((a == b).all() for a, b in zip(forest, grown))
 True
 """
 
 from .engine import Engine
-from .growing import grow
 from .parts import Description, Gathered
-from .settings import Settings, check_settings
+from .settings import Settings, by_rows
 
-__all__ = [
-    "Description",
-    "Engine",
-    "Gathered",
-    "Settings",
-    "check_settings",
-    "grow",
-]
+__all__ = ["Description", "Engine", "Gathered", "Settings", "by_rows"]
 
 # Classes are known by their public names, in `help` and in pickles, whatever file holds them.
 for _member in (Description, Engine, Gathered, Settings):

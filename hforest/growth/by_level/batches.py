@@ -58,7 +58,7 @@ class BatchOfTrees:
             self._finish(pending, [i for i, n in size.items() if n <= self.plan.max_gathered])
             large = [i for i, n in size.items() if n > self.plan.max_gathered]
             pending = self._split(pending, large) if large else []
-        edges, projected = self.plan.edges, self.plan.settings.distribution is not None
+        edges, projected = self.plan.edges, self.plan.settings.projections is not None
         has_missing = edges.missing is not None
         return [tree.arrays(self.plan.n_outputs, edges.dtype, has_missing, projected) for tree in self.trees]
 

@@ -11,53 +11,27 @@ Sums of integers are exact, so all state machines find equal splits, however row
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from ...core.aliases import Progress
 from ...core.progress import reporting
-from ..trees import Projected, Trees, joined
+from ...tree import Forest, check
+from ..trees import as_forest, joined
 from . import parts
 from .batches import BatchOfTrees
 from .engine import Engine
 from .planning import plan
 from .projected_trees import ProjectedTrees
-from .settings import Settings
+from .settings import Checked
 
 
-def grow(
-    engine: Engine, samples: object, settings: Settings, *, progress: Progress = None
-) -> tuple[int, Projected]:
-    """Returns the number of features of samples in several parts, and trees that are grown on all of them.
+def grow(engine: Engine, samples: object, settings: Checked, progress: Progress) -> Forest:
+    """Returns the forest of samples in several parts, a handle of the engine; see `scale.grow_on_engine`.
 
-    Parameters
-    ----------
-    engine : Engine
-        Calls functions of parts. If several state machines run in parallel, as on the workers of
-        `hforest.scale.grow_by_rows`, each has its own engine; all engines return equal sums.
-    samples : object
-        A handle of the engine. The value of each part is a tuple (x, y, sample_weight), or (x, y,
-        sample_weight, counts) with in-bag counts; sample_weight and counts may be None.
-    settings : Settings
-        Result of `check_settings`, the same in all state machines.
-    progress : callable or bool, optional
-        Called as progress(done, n_trees) after every few trees. If it returns False, growth stops and the
-        trees so far are returned. True shows a bar. If it returns False in one state machine, all stop.
-
-    Returns
-    -------
-    n_features : int
-        Number of columns of x.
-    trees : Projected
-        Arrays of a `hforest.tree.Forest`, without entries for nodes that compare features. They are
-        bit-identical for every division of the samples into parts.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError, MemoryError
-        Data of a part have a wrong kind, shape or value, or do not fit those of other parts; not enough
-        memory.
+    The value of each part is a tuple (x, y, sample_weight), or (x, y, sample_weight, counts) with in-bag
+    counts; sample_weight and counts may be None. If several state machines run in parallel, as on the workers
+    of `hforest.scale.grow_by_rows`, each has its own engine; all engines return equal sums. If `progress`
+    returns False in one of them, all stop.
     """
-    projected = settings.distribution is not None
+    projected = settings.projections is not None
     batch = ProjectedTrees if projected else BatchOfTrees
     trees: list[tuple[Any, ...]] = []
     with reporting(progress, settings.n_trees, "tree") as report:
@@ -68,8 +42,7 @@ def grow(
             trees += batch(engine, data, planned, draw).grow()
             if not engine.agree(partial(report, len(trees))):
                 break
-    dtype = planned.edges.dtype
-    arrays = joined(trees, planned.n_outputs, dtype, projected)
-    n = len(Trees._fields)
-    entries = arrays[n:] if projected else (np.zeros(0, t) for t in ("i8", "i4", dtype))
-    return len(planned.edges.n_bins), Projected(Trees(*arrays[:n]), *entries)
+    forest = as_forest(
+        joined(trees, planned.n_outputs, planned.edges.dtype, projected), len(planned.edges.n_bins)
+    )
+    return check(forest) if engine.n_tasks > 1 else forest  # subtrees came from other workers

@@ -19,7 +19,7 @@ from .edges import Edges, bins_of
 from .levels import histograms as histograms_of
 from .levels import partitioned, words
 from .nodes import ranges
-from .settings import Settings
+from .settings import Checked
 
 MAX_ROW_WEIGHT = 2**24
 """Maximum weight of a sample: products with in-bag counts fit into 32 bits."""
@@ -120,7 +120,7 @@ def _distinct(column: Array, most: int) -> FloatArray | None:
     return distinct
 
 
-def _checked(raw: RawPart, settings: Settings) -> tuple[FloatArray, supervised.Target, IntArray | None]:
+def _checked(raw: RawPart, settings: Checked) -> tuple[FloatArray, supervised.Target, IntArray | None]:
     """Returns samples, labels or targets, and whole weights or None, for any number of rows."""
     x = supervised.matrix("x", raw.x, missing=True)
     check.require(
@@ -149,11 +149,11 @@ def _whole_weight(weight: Any, n: int) -> IntArray | None:
     return numbers.astype(np.int64)
 
 
-def describe(raw: RawPart, settings: Settings) -> Description:
+def describe(raw: RawPart, settings: Checked) -> Description:
     """Returns the description of a part after a check."""
     x, target, weight = _checked(raw, settings)
     n, n_columns = x.shape
-    most = [settings.max_bins if settings.distribution is None else 0] * n_columns  # or no column has bins
+    most = [settings.max_bins if settings.projections is None else 0] * n_columns  # or no column has bins
     is_categorical = supervised.categorical(settings.categorical, n_columns)
     if is_categorical is not None:
         supervised.categories("x", x, is_categorical)
@@ -198,7 +198,7 @@ def sampled_rows(seed: int, first_row: int, n: int, threshold: int) -> np.ndarra
 
 
 def encode(
-    raw: RawPart, edges: Edges, settings: Settings, n_outputs: int, exponent: int, first_row: int
+    raw: RawPart, edges: Edges, settings: Checked, n_outputs: int, exponent: int, first_row: int
 ) -> Part:
     """Returns a part as bins or numbers, with targets rounded to multiples of 2**-exponent."""
     x = supervised.matrix("x", raw.x, edges.dtype, missing=True)
@@ -209,7 +209,7 @@ def encode(
         fixed = _in_fixed_point(targets, exponent)
     if settings.bootstrap == "counts":
         counts = supervised.in_bag_counts("bootstrap", raw.counts, settings.n_trees, len(x))
-    codes = bins_of(x, edges) if settings.distribution is None else x.T
+    codes = bins_of(x, edges) if settings.projections is None else x.T
     return Part(edges, codes, labels, targets, fixed, weight, counts, first_row, n_outputs)
 
 
@@ -328,7 +328,7 @@ class Below(NamedTuple):
     depth: IntArray
     root_weight: FloatArray
     max_features: int
-    settings: Settings
+    settings: Checked
     scale: int
     """Weights are multiplied by 2**scale, so that gains are in range."""
 
@@ -371,7 +371,7 @@ def _merged(parts: list[Gathered]) -> Gathered:
 def _check_gathered(part: Gathered, number: int, edges: Edges, n_outputs: int, below: Below) -> None:
     """Checks the rows that another part sent, for compiled code relies on them."""
     n_columns, n = len(edges.n_bins), part.codes.shape[-1]
-    projected, classes = below.settings.distribution is not None, below.settings.task == "classification"
+    projected, classes = below.settings.projections is not None, below.settings.task == "classification"
     codes = edges.dtype if projected else np.dtype(np.uint8 if edges.low.shape[1] <= 256 else np.uint16)
     fine = (
         part.indptr.dtype == np.int64 and part.indptr.shape == (len(below.key) + 1,)
@@ -409,9 +409,9 @@ def finish(
         settings.limits,
     )
     roots = Roots(rows.indptr, below.key, np.ldexp(below.root_weight, below.scale), below.depth)
-    if settings.distribution is not None:
+    if settings.projections is not None:
         return unchecked.grow_projected_below(
-            np.ascontiguousarray(rows.codes.T), learned, roots, settings.distribution,
+            np.ascontiguousarray(rows.codes.T), learned, roots, settings.projections,
             has_missing=edges.missing is not None, n_projections=settings.n_projections,
         )  # fmt: skip
     bins = Bins(rows.codes, edges.low, edges.high, edges.dtype, missing=edges.missing)

@@ -1,4 +1,4 @@
-"""Settings, bins and limits for all parts before trees grow, from descriptions of all rows."""
+"""Checked, bins and limits for all parts before trees grow, from descriptions of all rows."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from . import parts
 from .edges import Edges, edges_of, of_sample
 from .engine import Engine, Handle
 from .parts import Description
-from .settings import Settings
+from .settings import Checked
 
 SAMPLED = 1 << 17
 """Number of rows from which bins are made: all if there are no more, else about this number."""
@@ -22,10 +22,10 @@ _GATHER_RATIO = 8  # rows are gathered up to this ratio of their bytes to those 
 
 
 class Plan(NamedTuple):
-    """Settings, bins and limits, after all parts have described their rows."""
+    """Checked, bins and limits, after all parts have described their rows."""
 
     edges: Edges
-    settings: Settings
+    settings: Checked
     n_outputs: int
     exponent: int
     """Targets in fixed point are multiples of 2**-exponent."""
@@ -46,7 +46,7 @@ class Plan(NamedTuple):
         return self.n_outputs + (1 if self.is_classification else 3)
 
 
-def _n_outputs(descriptions: list[Description], settings: Settings) -> int:
+def _n_outputs(descriptions: list[Description], settings: Checked) -> int:
     """Returns the number of classes or targets of all parts."""
     with_rows = [d for d in descriptions if d.n_rows]
     if settings.task == "regression":
@@ -86,14 +86,14 @@ def _edges(
     raw_parts: Handle,
     descriptions: list[Description],
     first_rows: list[int],
-    settings: Settings,
+    settings: Checked,
 ) -> Edges:
     """Returns the bins of all columns."""
     n, n_columns = sum(d.n_rows for d in descriptions), descriptions[0].n_columns
     dtype = np.dtype(np.float64 if max(d.itemsize for d in descriptions if d.n_rows) == 8 else np.float32)
     categorical = supervised.categorical(settings.categorical, n_columns)
     has_missing = np.any([d.has_missing for d in descriptions], axis=0)
-    if settings.distribution is not None:
+    if settings.projections is not None:
         none = np.zeros(0)
         return edges_of([(none, none)] * n_columns, has_missing, None, dtype)
     most = max(1, settings.max_bins - int(has_missing.any()))  # missing values have a bin, too
@@ -122,11 +122,11 @@ def _exponent(greatest: float, n_drawn: int) -> int:
     return min(61 - n_drawn.bit_length() - places, 52 - places)
 
 
-def _max_gathered(settings: Settings, edges: Edges, max_features: int, n_channels: int, of_row: int) -> int:
+def _max_gathered(settings: Checked, edges: Edges, max_features: int, n_channels: int, of_row: int) -> int:
     """Returns the number of rows up to which gathering a node is cheaper than summing its histograms."""
     if settings.max_gathered is not None:
         return settings.max_gathered
-    if settings.distribution is None:
+    if settings.projections is None:
         n_cells = float(np.mean(np.diff(edges.cells(np.arange(len(edges.n_bins))))))
         of_histograms = 8 * n_channels * n_cells * max_features
     else:
@@ -134,7 +134,7 @@ def _max_gathered(settings: Settings, edges: Edges, max_features: int, n_channel
     return int(min(1 << 16, max(256, _GATHER_RATIO * of_histograms / of_row)))
 
 
-def plan(engine: Engine, raw_parts: Handle, settings: Settings) -> tuple[Plan, Handle]:
+def plan(engine: Engine, raw_parts: Handle, settings: Checked) -> tuple[Plan, Handle]:
     """Returns the plan for all parts, and their rows as bins."""
     descriptions: list[Description] = engine.collect(parts.describe, (raw_parts,), settings)
     check.same("x", [d.n_columns for d in descriptions], "pass targets with the same columns")
@@ -142,8 +142,8 @@ def plan(engine: Engine, raw_parts: Handle, settings: Settings) -> tuple[Plan, H
     check.require(n > 0, "x", "at least 1 sample on at least one worker", n, "pass samples to learn from")
     supervised.check_some_weight(any(d.weight for d in descriptions))
     supervised.check_drawn("bootstrap", np.any([d.drawn for d in descriptions], axis=0))
-    if settings.distribution is not None:
-        check_n_features(settings.distribution, n_columns)
+    if settings.projections is not None:
+        check_n_features(settings.projections, n_columns)
     n_outputs = _n_outputs(descriptions, settings)
     max_features = settings.max_features
     max_features = supervised.max_features(max_features, n_columns, settings.task)
@@ -162,7 +162,7 @@ def plan(engine: Engine, raw_parts: Handle, settings: Settings) -> tuple[Plan, H
         weight = np.array([float(max_weight)])
         scale = supervised.scaled_weight(weight, np.array([[greatest]]), edges.dtype, n_drawn)[1]
     codes_itemsize = 1 if edges.low.shape[1] <= 256 else 2
-    if settings.distribution is not None:
+    if settings.projections is not None:
         codes_itemsize = edges.dtype.itemsize
     of_row = n_columns * codes_itemsize + 12
     n_channels = n_outputs + (1 if settings.task == "classification" else 3)

@@ -41,8 +41,8 @@ class ProjectedTrees(BatchOfTrees):
     def _nodes(self, pending: list[Pending], numbers: IntArray) -> Nodes:
         settings = self.plan.settings
         keys = np.array([pending[i].key for i in numbers.tolist()], np.uint64)
-        assert settings.distribution is not None
-        drawn = draw_projections(settings.distribution, keys, settings.n_projections)
+        assert settings.projections is not None
+        drawn = draw_projections(settings.projections, keys, settings.n_projections)
         return Nodes(numbers, Entries(*drawn))
 
     # ------------------------------------------------------------------------------------- bins

@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ... import hinge
-from ...growth import Projected, Trees
 from ...growth.by_level import Description, Gathered
+from ...growth.trees import Projected, Trees
 
 _MAGIC = b"HFM1"
 _DTYPE = re.compile(r"[<>|][biuf]\d{1,2}")

@@ -1,6 +1,6 @@
 """Ranges of trees on the workers of an executor."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Executor
 from copy import deepcopy
 from functools import partial
@@ -9,37 +9,32 @@ from typing import Any
 
 import numpy as np
 
-from ... import classic, growth, tree
+from ... import growth, tree
 from ...core import check
 from ...core.aliases import ArrayLike, Progress, Rng
 from ...core.progress import check_progress, reporting
 from ...tree import Forest
-from .driver import SUCH_AS, Driver
+from .driver import Driver
 from .worker import Range, Samples
 
 _TASKS = 16
 """Default number of tasks: enough to balance several workers, few enough that each task pays."""
-_OURS = ("x", "y", "n_trees", "first_tree", "progress", "rng")
-"""Arguments of `grow` that are passed by `grow_by_trees` or by its tasks, not as settings."""
-_ENCODES = (classic.grow, classic.grow_extra, classic.grow_random)
-"""Functions that grow on bins of x."""
 
 
-def grow_by_trees(
+def grow(
     executor: Executor,
-    grow: Callable[..., Forest],
     x: ArrayLike,
     y: ArrayLike,
-    n_trees: int,
+    n_trees: int = 100,
     *,
-    settings: Mapping[str, object] | None = None,
+    grow: Callable[..., Forest] = growth.grow,
     n_tasks: int | None = None,
     retries: int = 1,
     first_tree: int = 0,
     progress: Progress = None,
     rng: Rng = None,
 ) -> Forest:
-    """Returns the forest that one call of `grow` returns, grown by the workers of an executor.
+    """Returns the forest that one call of a function returns, grown by the workers of an executor.
 
     Parameters
     ----------
@@ -47,18 +42,15 @@ def grow_by_trees(
         Where tasks are submitted: ProcessPoolExecutor, ThreadPoolExecutor, loky's, Dask's
         ``client.get_executor()``, mpi4py's MPIPoolExecutor, or another object with their method `submit`.
         It is not shut down.
-    grow : callable
-        `hforest.classic.grow`, `grow_extra`, `grow_random`, `hforest.manifold.grow`, `hforest.co2.grow`, or
-        a function that is called as ``grow(x, y, n_trees=..., first_tree=..., rng=..., **settings)`` and
-        returns these trees as a Forest. Processes must be able to import it. Settings may also be bound by
-        `functools.partial`.
     x, y : array-likes
-        As `grow` takes them.
+        As the function takes them; `hforest.samples` says which columns are categories and bins them.
     n_trees : int
         Number of trees, 1 to 2**20.
-    settings : mapping of str, optional
-        Further keyword arguments of `grow`, such as ``{"max_features": 3}``. In-bag counts, an array as
-        "bootstrap", are divided among the tasks.
+    grow : callable
+        `hforest.grow`, `hforest.co2.grow`, or a function that is called as ``grow(x, y, n_trees=...,
+        first_tree=..., rng=...)`` and returns these trees as a Forest. Processes must be able to import it.
+        Settings are bound by `functools.partial`. In-bag counts, an array bound as "bootstrap", are divided
+        among the tasks.
     n_tasks : int, optional
         Number of ranges into which the trees are divided, at most n_trees; by default 16. A few times the
         number of workers balances the load best.
@@ -78,14 +70,14 @@ def grow_by_trees(
     Returns
     -------
     Forest
-        Bit-identical to ``grow(x, y, n_trees, first_tree=first_tree, rng=rng, **settings)`` for any number of
-        workers and tasks.
+        Bit-identical to ``grow(x, y, n_trees, first_tree=first_tree, rng=rng)`` for any number of workers and
+        tasks.
 
     Raises
     ------
     TypeError, ValueError, IndexError
-        Errors of `grow`; no executor; settings that `grow` does not take or that this function passes itself;
-        a function that does not return n_trees trees.
+        Errors of `grow`; no executor; a functools.partial that binds what this function passes itself; a
+        function that does not return n_trees trees.
     RuntimeError
         A range whose workers died, or failed in another way, more than `retries` times, or that the executor
         did not take. The message names the trees and the cause.
@@ -95,9 +87,7 @@ def grow_by_trees(
     Random numbers are keyed by seed, number of the tree and node (`first_tree`), so a tree is the same
     wherever it grows; `hforest.tree.join` puts them together. Samples are sent about once per worker, not
     with each task. A worker keeps the samples of one call until it ends or serves another call, and its first
-    task reports whether it lacks them. For `hforest.classic` with max_bins, this process makes the bins and
-    sends one byte per number. Without max_bins each worker makes them. Pass ``hforest.growth.encode(x)`` as x
-    to make exact bins here.
+    task reports whether it lacks them. Each worker makes the bins of x once.
 
     An error, an interrupt (KeyboardInterrupt) and the end by `progress` cancel waiting tasks. Running tasks
     finish on their workers, and their trees are dropped. Each task uses all threads of its worker. If workers
@@ -109,12 +99,13 @@ def grow_by_trees(
     --------
     >>> import numpy as np, hforest, hforest.scale
     >>> from concurrent.futures import ThreadPoolExecutor
+    >>> from functools import partial
     >>> x = np.random.default_rng(0).normal(size=(200, 4))
     >>> y = x[:, 0] > x[:, 1]
+    >>> shallow = partial(hforest.grow, max_depth=3)
     >>> with ThreadPoolExecutor(2) as executor:
-    ...     forest = hforest.scale.grow_by_trees(
-    ...         executor, hforest.classic.grow, x, y, 20, settings={"max_depth": 3}, rng=0)
-    >>> whole = hforest.classic.grow(x, y, 20, max_depth=3, rng=0)
+    ...     forest = hforest.scale.grow(executor, x, y, 20, grow=shallow, rng=0)
+    >>> whole = shallow(x, y, 20, rng=0)
     >>> all((a == b).all() for a, b in zip(forest, whole))
     True
     """
@@ -127,63 +118,33 @@ def grow_by_trees(
     n_trees, first_tree = check.tree_range(n_trees, first_tree)
     n_tasks = min(n_trees, _TASKS if n_tasks is None else check.integer("n_tasks", n_tasks, 1))
     retries = check.integer("retries", retries, 0)
-    function, bound = _bound(grow, settings)
-    counts = _counts(bound, n_trees)
+    check.grower("grow", grow, "x, y, n_trees=..., first_tree=..., rng=...")
+    grow, counts = _counts(grow, n_trees)
     first = [n_trees * i // n_tasks for i in range(n_tasks + 1)]
     ranges = [
         Range(first_tree + a, b - a, None if counts is None else counts[a:b]) for a, b in pairwise(first)
     ]
-    samples = _samples(function, x, y, bound)
+    # The pickle of a memory-mapped array has all its numbers either way.
+    x, y = (np.asarray(a) if isinstance(a, np.memmap) else a for a in (x, y))
+    if grow is growth.grow or (isinstance(grow, partial) and grow.func is growth.grow):
+        x = growth.samples(x)  # a worker encodes them once for all its tasks
     with reporting(progress, n_trees, "tree") as report:
-        driver = Driver(executor, samples, function, ranges, _same_seed(rng), retries)
+        driver = Driver(executor, Samples(x, y), grow, ranges, _same_seed(rng), retries)
         forests = driver.run(report)
     return tree.join(forests)
 
 
-def _bound(
-    grow: Callable[..., Forest], settings: Mapping[str, object] | None
-) -> tuple[Callable[..., Forest], dict[str, Any]]:
-    """Returns the function without its partial, and all its settings."""
-    remedy = 'pass a mapping such as {"max_depth": 8}'
-    check.instance("settings", settings, Mapping | None, "None or a mapping", remedy)
-    bound = dict(settings or {})
-    for name in bound:
-        further = "other arguments of grow"
-        check.require(name not in _OURS, "settings", further, repr(name), "pass it to grow_by_trees directly")
-    check.instance("grow", grow, Callable, "a function", SUCH_AS)
-    names = ["n_trees", "first_tree", "rng", *bound]
-    check.called_with("grow", grow, ", ".join(["x", "y", *(f"{name}=..." for name in names)]), SUCH_AS)
-    while isinstance(grow, partial) and not grow.args:
-        bound = {**grow.keywords, **bound}
-        grow = grow.func
-    return grow, {name: value for name, value in bound.items() if name not in _OURS}
-
-
-def _counts(settings: dict[str, Any], n_trees: int) -> Any:
-    """Returns in-bag counts and removes them from the settings; None if `bootstrap` is absent or a bool."""
-    bootstrap = settings.get("bootstrap")
-    if bootstrap is None or np.ndim(bootstrap) != 2:  # passed on to grow, which accepts or refuses it
-        return None
-    counts = np.asarray(settings.pop("bootstrap"))
+def _counts(grow: Callable[..., Forest], n_trees: int) -> tuple[Callable[..., Forest], Any]:
+    """Returns a function without the in-bag counts that its partial binds, and these, or None."""
+    if not isinstance(grow, partial) or np.ndim(grow.keywords.get("bootstrap", True)) != 2:
+        return grow, None  # other values of bootstrap are left to the function
+    keywords = dict(grow.keywords)
+    counts = np.asarray(keywords.pop("bootstrap"))
     check.require(
         len(counts) == n_trees, "bootstrap", f"in-bag counts of n_trees = {n_trees} trees", len(counts),
         "pass a row for each tree",
     )  # fmt: skip
-    return counts
-
-
-def _samples(function: Callable[..., Forest], x: Any, y: Any, settings: dict[str, Any]) -> Samples:
-    """Returns the samples to send: bins if they are smaller than x."""
-    # The pickle of a memory-mapped array has all its numbers either way.
-    x, y = (np.asarray(a) if isinstance(a, np.memmap) else a for a in (x, y))
-    if function not in _ENCODES or isinstance(x, growth.Bins | growth.Samples | growth.Windows):
-        return Samples(x, y, settings, None)
-    encoding: dict[str, Any] = {
-        name: settings.pop(name) for name in ("max_bins", "categorical") if name in settings
-    }
-    if encoding.get("max_bins") is None:
-        return Samples(x, y, settings, encoding)
-    return Samples(growth.encode(x, **encoding), y, settings, None)
+    return partial(grow.func, *grow.args, **keywords), counts
 
 
 def _same_seed(rng: Rng) -> Rng:

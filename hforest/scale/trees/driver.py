@@ -23,7 +23,7 @@ from ...core.progress import Report
 from ...tree import Forest
 from .worker import Answer, Range, Samples, forget, grow_range
 
-SUCH_AS = "pass a function such as hforest.classic.grow"
+SUCH_AS = "pass a function such as hforest.grow"
 """Remedy if a function does not grow forests."""
 
 _OF_ARGUMENTS = (TypeError, ValueError, IndexError)

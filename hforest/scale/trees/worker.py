@@ -7,7 +7,6 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import Any, NamedTuple
 
-from ... import growth
 from ...core.aliases import Array, Rng
 
 
@@ -16,10 +15,6 @@ class Samples(NamedTuple):
 
     x: Any
     y: Any
-    settings: dict[str, Any]
-    """Further keyword arguments of `grow`."""
-    encoding: dict[str, Any] | None
-    """Arguments of `growth.encode`, by which the worker makes bins of x; None if trees grow on x itself."""
 
 
 class Range(NamedTuple):
@@ -62,9 +57,6 @@ def _hold(key: str, samples: Samples | None) -> Samples | None:
     with _lock:
         if key not in _held and samples is not None:
             _held.clear()
-            if samples.encoding is not None:
-                bins = growth.encode(samples.x, **samples.encoding)
-                samples = samples._replace(x=bins, encoding=None)
             _held[key] = samples
         return _held.get(key)
 
@@ -81,7 +73,7 @@ def grow_range(key: str, samples: Samples | None, grow: Callable[..., Any], tree
     held = _hold(key, samples)
     if held is None:
         return Answer(worker, None)
-    settings = held.settings if trees.counts is None else {**held.settings, "bootstrap": trees.counts}
+    counts = {} if trees.counts is None else {"bootstrap": trees.counts}
     rng = deepcopy(rng)  # threads share a Generator, which the function advances
-    forest = grow(held.x, held.y, n_trees=trees.n_trees, first_tree=trees.first, rng=rng, **settings)
+    forest = grow(held.x, held.y, n_trees=trees.n_trees, first_tree=trees.first, rng=rng, **counts)
     return Answer(worker, forest)
