@@ -285,7 +285,7 @@ def test_defaults_are_those_of_the_function(name):
     given = inspect.signature(estimator._function).parameters
     for parameter, value in estimator.get_params().items():
         theirs = estimator._names.get(parameter, parameter)
-        if theirs not in given or name.startswith("Neural") and theirs == "lr":  # docs/sklearn.md names it
+        if theirs not in given or (name.startswith("Neural") and theirs == "lr"):  # docs/sklearn.md names it
             continue
         # The predictions above test the meaning of None and "auto".
         default = (EXTRA if getattr(estimator, "_fixed", {}) else {}).get(theirs, given[theirs].default)
