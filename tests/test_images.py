@@ -32,10 +32,12 @@ def right(model, x, y, rows=slice(None)):
 GROWERS = {
     "best": hforest.grow,
     "extra": partial(hforest.grow, splitter="random", bootstrap=False),
-    "probe": partial(hforest.grow, projections=project.probe_distribution(49)),
+    "probe": partial(hforest.grow, projections=project.probe_distribution(49, 0.5)),
     "sparse": partial(hforest.grow, projections=project.sparse_distribution(49), n_projections=40),
     "patch": partial(
-        hforest.grow, projections=project.patch_distribution((7, 7, 1), channels=True), n_projections=40
+        hforest.grow,
+        projections=project.patch_distribution((7, 7, 1), patch_max=3, channels=True),
+        n_projections=40,
     ),
     "co2": partial(co2.grow, max_depth=3),
     "function": lambda x, y, **settings: hforest.grow(x, y, **settings),
