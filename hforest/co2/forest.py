@@ -14,9 +14,8 @@ from ..core.progress import check_progress
 from ..core.units import Units, standardized
 from ..growth import Samples, TreeSettings, unchecked
 from ..growth.bins import Bins
-from ..growth.checks import check_bootstrap, check_windows
 from ..growth.samples import check_dense
-from ..growth.settings import Growth, check_limits
+from ..growth.settings import Growth, check_bootstrap, check_limits, check_windows
 from ..growth.trees import Learned
 from ..tree import Forest
 from . import checks, units

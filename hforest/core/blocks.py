@@ -76,3 +76,14 @@ def check_rows(
             r"at index \((\d+)", lambda match: f"at index ({int(match[1]) + part.start}", str(error)
         )
         raise ValueError(text) from None
+
+
+def has_missing(lazy: Unconverted, is_categorical: np.ndarray | None) -> bool:
+    """Returns whether large samples have missing values, after the usual checks."""
+    missing = False
+    for part, rows in lazy.rows():
+        missing |= check_rows("x", part, rows, lazy.source, True)
+    if is_categorical is not None and check.values_checked():
+        for f in np.flatnonzero(is_categorical).tolist():
+            supervised.check_categories("x", lazy.columns(slice(f, f + 1))[:, 0], f)
+    return missing

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...core.aliases import FloatArray, IntArray
-from ..checks import BIN_DTYPES
+from ..bins import BIN_DTYPES
 from .levels import find_bins
 
 
