@@ -143,7 +143,7 @@ def steps(shape: tuple[int, ...], repeats: int) -> dict[str, Any]:
 
 def start(x: Any, y: Any, n_classes: int, q: int, repeats: int) -> dict[str, Any]:
     """Measures a node's univariate split: a tree of one split, without rounds, minus a tree of none."""
-    bins = growth.encode(x)
+    bins = growth.samples(x).bins()
     settings = schedule(NU, LR, 0, StumpSettings(tau=1, min_steps=1))
     target = Target(y, None, n_classes)
 
