@@ -41,6 +41,9 @@ task : "classification" or "regression"
 n_classes : int, optional
     Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus 1,
     and every class must occur. Classification only.
+class_weight : "balanced", mapping, or (n_classes,) array-like, optional
+    Factors of the sample weights of each class. Classes that a mapping omits have factor 1; "balanced" gives
+    all classes that occur the same total weight.
 out : array or tuple of arrays, optional
     Writeable arrays of the shapes and dtypes of the result, which the call writes and returns. They overlap
     no other array.
