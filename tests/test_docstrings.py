@@ -76,8 +76,9 @@ def described(documented):
         items = re.findall(r'^    (\w+): .+\n    """\S', source, re.MULTILINE)
         return documented.__annotations__.keys() & items
     text = inspect.getdoc(documented)
-    own = names(section(text, "Parameters"))
-    return own.union(*(described(target(name, documented)) for name in references(text)))
+    found = names(section(text, "Parameters"))
+    found = found.union(*(described(target(name, documented)) for name in references(text)))
+    return found & inspect.signature(documented).parameters.keys()
 
 
 EVERYWHERE = names(hforest.__doc__)
