@@ -13,7 +13,7 @@ from test_architecture import INTEGRATIONS, LAYER, NESTED, PUBLIC, SUBPACKAGES, 
 
 import hforest
 
-REFERENCE = re.compile(r"\b(?:Other p|P)arameters: see ((?:`[\w.]+`(?:,? and |, )?)+)")
+REFERENCE = re.compile(r"\b(?:Other p|P)arameters(?: and errors)?: see ((?:`[\w.]+`(?:,? and |, )?)+)")
 """A docstring's reference to functions or classes that document the parameters which it omits."""
 MAX_REPEATED = 2259
 """Maximum number of docstring lines that repeat another."""

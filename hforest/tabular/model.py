@@ -247,11 +247,6 @@ def predict(model: Model, x: ArrayLike) -> FloatArray:
         Probabilities, whose rows sum to 1, or targets in the units of training; (n_samples,) for a single
         target.
 
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Wrong type, dtype or device; wrong shape; infinity; an invalid model.
-
     Notes
     -----
     The prediction is the mean over members of ``share * trees + (1 - share) * forest``. If the training rows
