@@ -13,9 +13,11 @@ from test_architecture import INTEGRATIONS, LAYER, NESTED, PUBLIC, SUBPACKAGES, 
 
 import hforest
 
-REFERENCE = re.compile(r"\b(?:Other p|P)arameters(?: and errors)?: see ((?:`[\w.]+`(?:,? and |, )?)+)")
+REFERENCE = re.compile(
+    r"\b(?:Other p|P)arameters(?: and (?:errors|attributes))?: see ((?:`[\w.]+`(?:,? and |, )?)+)"
+)
 """A docstring's reference to functions or classes that document the parameters which it omits."""
-MAX_REPEATED = 2259
+MAX_REPEATED = 870
 """Maximum number of docstring lines that repeat another."""
 
 
