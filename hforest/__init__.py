@@ -44,6 +44,8 @@ n_classes : int, optional
 class_weight : "balanced", mapping, or (n_classes,) array-like, optional
     Factors of the sample weights of each class. Classes that a mapping omits have factor 1; "balanced" gives
     all classes that occur the same total weight.
+dtype : float32 or float64
+    Dtype of the arrays of the result. Random numbers are drawn in float64 and rounded.
 out : array or tuple of arrays, optional
     Writeable arrays of the shapes and dtypes of the result, which the call writes and returns. They overlap
     no other array.

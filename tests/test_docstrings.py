@@ -17,7 +17,7 @@ REFERENCE = re.compile(
     r"\b(?:Other p|P)arameters(?: and (?:errors|attributes))?: see ((?:`[\w.]+`(?:,? and |, )?)+)"
 )
 """A docstring's reference to functions or classes that document the parameters which it omits."""
-MAX_REPEATED = 870
+MAX_REPEATED = 880
 """Maximum number of docstring lines that repeat another."""
 
 

@@ -162,7 +162,6 @@ def start(config: Config, n_inputs: int, n_classes: int, *, dtype: DType = np.fl
     config : Config
     n_inputs, n_classes : int
         Columns of the data, and classes or targets.
-    dtype : float32 or float64
 
     Returns
     -------

@@ -430,7 +430,7 @@ def leaf_outputs(
     Parameters
     ----------
     leaf : (n_samples, n_trees) array of int32, or (n_images, *out, n_trees)
-        Leaf that each sample reaches in each tree.
+        As `traverse` returns it.
     margin : array of float32 or float64, shape of leaf
         Margins r*.
     weights : (n_trees, n_leaves, *outputs) array, dtype of margin

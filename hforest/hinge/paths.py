@@ -96,7 +96,7 @@ def tree_path(leaf: IntArray, features: IntArray) -> TreePath:
     Parameters
     ----------
     features : (n_trees, 2**depth - 1) array of int32
-        Column of x that each vertex compares.
+        Columns of x.
 
     Returns
     -------

@@ -60,8 +60,6 @@ def init(
         forest modulo n_features, so that columns are used equally often. Projections are "random".
     scale : float
         Standard deviation of the weights; 0.01 in Lay et al. 2018.
-    dtype : float32 or float64
-        Dtype of thresholds, weights and projections. Values are drawn in float64 and rounded.
 
     Returns
     -------

@@ -87,7 +87,7 @@ def median_thresholds(x: FloatArray, features: IntArray, *, kind: Kind = "tree")
     x : (n_samples, n_features) array of float32 or float64
         Finite, at least one sample.
     features : (n_trees, n_vertices) array of int32
-        Column of x that each vertex compares.
+        Columns of x.
 
     Returns
     -------
@@ -207,10 +207,6 @@ def repair_thresholds(thresholds: FloatArray, features: IntArray) -> FloatArray:
         alone it is a step of 1 from the bound, or of a thousandth of the bound, if that is more. An infinite
         threshold without a bound becomes 0. `thresholds_consistent` is then True everywhere, except where no
         number of this dtype lies between two ancestors.
-
-    Notes
-    -----
-    Cost: depth per vertex, on the host.
 
     Examples
     --------

@@ -69,10 +69,6 @@ def load(file: str | os.PathLike[str]) -> Model:
     -------
     Model
         Its forest has been checked by `hforest.tree.check`.
-
-    Examples
-    --------
-    See `save`.
     """
     model: Model = models.load(check.path("file", file), _LAYOUT)
     return model

@@ -152,10 +152,6 @@ def predict_labels(
     -------
     (n_images, height, width) int32 array
         Classes, of equal shares the first; n_classes at pixels without a window, with the border "leave_out".
-
-    Examples
-    --------
-    See `fit`.
     """
     work = _checked(model, images, weight_back, max_memory)
     result = np.full(work.x.shape[:-1], model.n_classes, np.int32)

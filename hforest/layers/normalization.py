@@ -80,8 +80,8 @@ def normalize_update(x: FloatArray, mean: FloatArray, var: FloatArray, step: int
     ----------
     x : (n_samples, n_features) array of float32 or float64
         Batch, finite.
-    mean, var : (n_features,) arrays, dtype of x
-        Running mean and variance. Changed in place.
+    mean, var : arrays
+        As in `normalize`. Changed in place.
     step : int
         Number of earlier updates: 0, 1, ... The first one replaces the values of `mean` and `var`.
 

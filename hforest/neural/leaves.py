@@ -20,7 +20,6 @@ def uniform_leaves(n_trees: int, depth: int, n_classes: int, *, dtype: DType = n
         At least 1.
     depth : int
         1 to 20.
-    dtype : float32 or float64
 
     Returns
     -------

@@ -99,8 +99,6 @@ def linear_init(
     scale : float
         Standard deviation of a decision function on independent features of mean 0 and deviation 1, or on
         standardised features of x.
-    dtype : float32 or float64
-        Dtype of weights and leaves.
 
     Returns
     -------

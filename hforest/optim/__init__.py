@@ -125,12 +125,7 @@ def adagrad(param: FloatArray, grad: FloatArray, state: FloatArray, lr: float) -
 def adagrad_rows(param: FloatArray, rows: IntArray, grad: FloatArray, state: FloatArray, lr: float) -> None:
     """Updates rows of a parameter by one step of AdaGrad, bit-identical to the dense step, in place.
 
-    Other parameters: see `adam_rows`.
-
-    Parameters
-    ----------
-    state : array, shape and dtype of param
-        As in `adagrad`, changed in place at these rows.
+    Parameters: see `adam_rows` and `adagrad`.
 
     Notes
     -----

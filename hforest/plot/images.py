@@ -81,7 +81,7 @@ def importance(
 ) -> Axes:
     """Draws feature importances as an image with a colour bar, or as bars for a signal; returns the axes.
 
-    Other parameters: see `importance_image`.
+    Other parameters: see `importance_image` and `regions`.
 
     Parameters
     ----------
@@ -89,8 +89,6 @@ def importance(
         Channel to draw, for a shape (height, width, channels); by default their sum.
     cmap : str
         Name of a colormap of Matplotlib, for images.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw; by default on a new figure.
 
     Returns
     -------

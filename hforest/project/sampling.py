@@ -37,8 +37,6 @@ def sample(
         `grouped_distribution`.
     n_projections : int
         Number of projections, 0 to 2**20.
-    dtype : float32 or float64
-        Dtype of the weights.
 
     Returns
     -------

@@ -488,10 +488,6 @@ def numbers(columns: Columns, table: Table) -> FloatArray:
     TypeError, ValueError
         One error lists all faulty columns: missing or unknown ones, values of another kind (such as text in
         place of numbers, or a time zone where there was none), infinity.
-
-    Examples
-    --------
-    See `columns`.
     """
     check_columns("columns", columns)
     return converted("table", columns, table)
@@ -509,10 +505,6 @@ def describe(columns: Columns) -> str:
     -------
     str
         Name, kind, range or categories, share of missing values, and features.
-
-    Examples
-    --------
-    See `columns`.
     """
     check_columns("columns", columns)
     rows = [("column", "kind", "values", "missing", "features")]

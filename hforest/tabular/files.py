@@ -77,10 +77,6 @@ def load(file: str | os.PathLike[str]) -> Model:
     -------
     Model
         Checked.
-
-    Examples
-    --------
-    See `save`.
     """
     model: Model = models.load(check.path("file", file), LAYOUT)
     return model

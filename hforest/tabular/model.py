@@ -253,10 +253,6 @@ def predict(model: Model, x: ArrayLike) -> FloatArray:
     had no missing values, a missing value is replaced by the mean of its column. Cost: a matrix product with
     the learned inner products, and n_trees paths through hinge trees; the same number through the grown
     forest if share is below 1.
-
-    Examples
-    --------
-    See `fit`.
     """
     n_features = check_model("model", model)
     check.on_cpu(x=x)

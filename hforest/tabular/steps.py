@@ -105,7 +105,7 @@ def partial_fit(
         read once, in order. Numbers outside the range of a column in `fit` are clipped to it; unknown
         categories are treated as missing.
     state : TrainingState, optional
-        State of the previous call. By default Adam starts from zero moments.
+        State of the previous call with this model. By default Adam starts from zero moments.
     batch_size : int, optional
         Number of samples per Adam step; by default 64.
     lr : float, optional
@@ -117,11 +117,6 @@ def partial_fit(
         New arrays; units of columns and targets, encodings, grown forests and shares are those of `model`.
     state : TrainingState
         For the next call.
-
-    Raises
-    ------
-    ValueError
-        A state of another model.
 
     Notes
     -----

@@ -81,10 +81,6 @@ def load(file: str | os.PathLike[str]) -> Forest:
     Notes
     -----
     Cost: one read of the file, with checksums, and a check.
-
-    Examples
-    --------
-    See `save`.
     """
     forest: Forest = models.load(checks.path("file", file), _LAYOUT)
     return forest
