@@ -374,14 +374,9 @@ PUBLIC = list(public_functions())
 
 
 @pytest.mark.parametrize("function", PUBLIC)
-def test_docstrings_are_whole(function):
-    text = inspect.getdoc(function)
-    parameters = inspect.signature(function).parameters
-    for section in ("Parameters", "Raises") if parameters else ():
-        assert re.search(rf"^{section}\n-+$", text, re.MULTILINE), section
-    for name, parameter in parameters.items():
+def test_arguments_are_named(function):
+    for parameter in inspect.signature(function).parameters.values():
         assert parameter.kind is not parameter.VAR_KEYWORD, "no **kwargs"
-        assert re.search(rf"^[\w, ]*\b{name}\b", text[text.index("Parameters") :], re.MULTILINE), name
         if isinstance(parameter.default, bool):
             assert parameter.kind is parameter.KEYWORD_ONLY, "no positional booleans"
 

@@ -161,12 +161,6 @@ def axis_distribution(n_features: int) -> Distribution:
     Returns
     -------
     Distribution
-        Argument of `hforest.project.sample` and `hforest.growth.grow_projected`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        n_features is not an int, or is out of range.
 
     Examples
     --------
@@ -191,13 +185,7 @@ def sparse_distribution(n_features: int, density: float = 1.5) -> Distribution:
     Returns
     -------
     Distribution
-        Argument of `hforest.project.sample` and `hforest.growth.grow_projected`. Features of a projection are
-        distinct and uniform; its signs are independent, with probability 1/2.
-
-    Raises
-    ------
-    TypeError, ValueError
-        An argument is not a number, or is out of range.
+        Features of a projection are distinct and uniform; its signs are independent, with probability 1/2.
 
     Examples
     --------
@@ -226,12 +214,6 @@ def probe_distribution(n_features: int, single_share: float = 0.0) -> Distributi
     Returns
     -------
     Distribution
-        Argument of `hforest.project.sample` and `hforest.growth.grow_projected`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        An argument is not a number, or is out of range.
 
     Examples
     --------
@@ -297,12 +279,7 @@ def patch_distribution(
     Returns
     -------
     Distribution
-        Argument of `hforest.project.sample` and `hforest.growth.grow_projected`. All weights are 1.
-
-    Raises
-    ------
-    TypeError, ValueError
-        An argument is not an int, or is out of range; a patch is larger than the sample.
+        All weights are 1.
 
     Examples
     --------
@@ -402,16 +379,14 @@ def grouped_distribution(
     Returns
     -------
     Distribution
-        For `hforest.project.sample` and `hforest.grow`. A node
-        samples n_projections of each group, in the order of the groups. The columns of a projection belong to
-        its group, and are distributed as `distribution` draws them from all features. A difference in a group
-        of one column is that column.
+        A node samples n_projections of each group, in the order of the groups. The columns of a projection
+        belong to its group, and are distributed as `distribution` draws them from all features. A difference
+        in a group of one column is that column.
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        A distribution of patches; groups that are empty, overlap or leave columns out; a column out of range;
-        a number of projections out of range.
+    ValueError
+        A distribution of patches; groups that are empty, overlap or leave columns out.
 
     Notes
     -----

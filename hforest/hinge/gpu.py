@@ -1,4 +1,5 @@
-"""Random hinge trees and ferns on a GPU (Lay et al. 2018); the kernels are in gpu.cu.
+"""Random hinge trees and ferns on a GPU (Lay et al. 2018); the kernels are in gpu.cu. Results are those of
+reference.py.
 
 The array module of the arguments allocates workspace. Kernels run on the caller's stream, and no function
 waits for the device.
@@ -180,7 +181,6 @@ def forward(
     route: Route | None = None,
     windows: Geometry | None = None,
 ) -> None:
-    """Writes y (Lay et al. 2018, Alg. 3, then eq. 10), and the route if it is not None."""
     backend = sys.modules[__name__]
     forward_in_chunks(backend, kind, margin, x, thresholds, features, weights, divisor, y, route, windows)
 
@@ -374,7 +374,6 @@ def touched(index: IntArray, n_slots: int, start: Array, rows: Array) -> None:
 
 
 def leaf_counts(leaf: IntArray, counts: Array) -> None:
-    """Writes the number of samples in each leaf of each tree."""
     counts.fill(0)
     args = (leaf, *leaf.shape, counts.shape[1], counts)
     launch_each(PACKAGE, "leaf_counts", np.dtype(np.float32), leaf.size, args)

@@ -99,21 +99,11 @@ def linear_init(
     scale : float
         Standard deviation of a decision function on independent features of mean 0 and deviation 1, or on
         standardised features of x.
-    dtype : float32 or float64
-        Dtype of weights and leaves.
-    rng : None, int or numpy.random.Generator
-        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
     Linear
         NumPy arrays.
-
-    Raises
-    ------
-    TypeError, ValueError
-        A size that is not an integer; a number out of range; another dtype; an x with another number of
-        features.
 
     Examples
     --------
@@ -204,9 +194,8 @@ def decisions(model: Linear, x: ArrayLike) -> FloatArray:
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        Not numbers, or a CuPy array; wrong shape, NaN, infinity, or numbers beyond the dtype of the weights;
-        a feature outside x.
+    ValueError
+        Numbers beyond the dtype of the weights.
 
     Examples
     --------
@@ -222,22 +211,12 @@ def decisions(model: Linear, x: ArrayLike) -> FloatArray:
 def predict(model: Linear, x: ArrayLike) -> FloatArray:
     """Returns the class probabilities of samples.
 
-    Parameters
-    ----------
-    model : Linear
-        Model of `linear_init` or `fit`.
-    x : (n_samples, n_features) array of real numbers
-        Samples, finite, of any layout and dtype; they are converted to the dtype of the weights.
+    Parameters: see `decisions`.
 
     Returns
     -------
     (n_samples, n_classes) array, dtype of the weights
         Means over trees.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        As from `decisions`.
 
     Notes
     -----
@@ -263,10 +242,10 @@ def predict(model: Linear, x: ArrayLike) -> FloatArray:
 def to_hard(model: Linear, n_features: int) -> Forest:
     """Returns a forest of grown trees that send a sample to the likelier child at every vertex.
 
+    Other parameters: see `decisions`.
+
     Parameters
     ----------
-    model : Linear
-        Model of `fit` or `linear_init`.
     n_features : int
         Number of features.
 
@@ -275,11 +254,6 @@ def to_hard(model: Linear, n_features: int) -> Forest:
     Forest
         Complete trees of splits by projections, with the class probabilities of the leaves, for
         `hforest.tree`.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Not a Linear; wrong shapes; a feature outside n_features.
 
     Notes
     -----

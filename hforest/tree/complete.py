@@ -51,11 +51,6 @@ def splits(forest: Forest) -> list[IntArray]:
     list of (n_splits,) arrays of int64
         Numbers of nodes, counted over all trees; the length of the list is the depth of the forest.
 
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        As for `check`; CuPy arrays.
-
     Notes
     -----
     Use it to compute a number for each node from those of its children, from the last array to the first. The

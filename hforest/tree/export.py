@@ -39,9 +39,8 @@ def to_dict(
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        As for `apply`; no sample, a forest with projections or categories, CuPy arrays; negative weights or
-        counts, or none above 0.
+    ValueError
+        A forest with projections or categories.
 
     Notes
     -----

@@ -33,8 +33,6 @@ def save(file: str | os.PathLike[str], forest: Forest) -> None:
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        Not a Forest; a forest that `check` refuses.
     OSError
         The file cannot be written, or is a folder, a device or another special file. An existing file is
         unchanged.
@@ -79,16 +77,10 @@ def load(file: str | os.PathLike[str]) -> Forest:
         The file does not exist, or may not be read.
     ValueError
         Another kind of file, a damaged file, a newer format, or arrays that contradict each other.
-    MemoryError
-        A valid file with an array that does not fit into memory.
 
     Notes
     -----
     Cost: one read of the file, with checksums, and a check.
-
-    Examples
-    --------
-    See `save`.
     """
     forest: Forest = models.load(checks.path("file", file), _LAYOUT)
     return forest

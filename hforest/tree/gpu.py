@@ -1,4 +1,4 @@
-"""Application of forests on a GPU; the kernels are in gpu.cu."""
+"""Application of forests on a GPU; the kernels are in gpu.cu. Results are those of reference.py."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -95,7 +95,6 @@ def apply(x: Array | Windows, forest: tree.Forest, leaf: Array) -> None:
 
 
 def predict(x: Array | Windows, forest: tree.Forest, vote: bool, y: Array) -> None:
-    """Writes the mean over trees of the leaf values, or the share of the trees that vote for each class."""
     n_samples, n_trees, value = x.shape[0], forest.tree_start.size - 1, forest.value
     chunk = min(max(1, PAIRS // n_trees), n_samples)
     leaf, nodes = array_module(y).empty((chunk, n_trees), np.int32), _packed(forest)
@@ -119,7 +118,6 @@ def faults(
     n_features: int,
     first: Array,
 ) -> None:
-    """Writes the first node with a fault, or -1, to first[0]; the number of the fault, or 0, to first[1]."""
     xp = array_module(feature)
     forest = Forest(
         tree_start, feature, threshold, left, indptr, indices, None, None, None, None, None,

@@ -19,7 +19,7 @@ def importance(forest: Forest, *, by: Literal["count", "gain"] = "count") -> Flo
     Parameters
     ----------
     forest : Forest
-        Any forest, axis-aligned or oblique.
+        Any forest.
     by : "count" or "gain"
         Whether to count the splits that compare a feature (Perry et al. 2019, section 3.2), or to sum their
         gains.
@@ -28,11 +28,6 @@ def importance(forest: Forest, *, by: Literal["count", "gain"] = "count") -> Flo
     -------
     (n_features,) array of float64
         Shares; they sum to 1, or are all 0 in a forest without splits.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        As for `check`; another word in `by`.
 
     Notes
     -----
@@ -94,7 +89,7 @@ def permutation_importance(
     Parameters
     ----------
     forest : Forest
-        Any forest, axis-aligned or oblique.
+        Any forest.
     x : (n_samples, n_features) array_like
         Samples, finite, at least one, of any real dtype; converted to the dtype of the forest. Prefer samples
         that the forest was not grown on.
@@ -104,15 +99,8 @@ def permutation_importance(
     columns : int, (n_sets,) array-like of ints, or list of array-likes of ints, optional
         Features to permute, one at a time, or sets of features, whose rows are permuted together. Sets may
         overlap. By default every feature by itself.
-    task : "classification" or "regression"
-        Whether y holds labels or targets.
     n_repeats : int
         Number of permutations of each feature or set of features.
-    progress : callable or bool, optional
-        Called as progress(done, n_sets) after each feature or set. If it returns False, work stops and the
-        rows so far are returned. True shows a bar.
-    rng : None, int or numpy.random.Generator
-        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
@@ -122,9 +110,8 @@ def permutation_importance(
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        As for `apply`; no sample, NaN or infinity in y, another task, n_repeats below 1; labels that are
-        negative or at least n_outputs; leaf values whose mean squared error is beyond float64.
+    ValueError
+        Leaf values whose mean squared error is beyond float64.
 
     Notes
     -----

@@ -30,12 +30,6 @@ def join(forests: Sequence[Forest]) -> Forest:
     Forest
         New arrays. Tree m of forest k is tree ``n_trees[0] + ... + n_trees[k - 1] + m``.
 
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Not a sequence of forests, or an empty one; forests that `check` refuses; forests that differ in
-        dtype, device, features or outputs; forests with and without routes for missing values.
-
     Notes
     -----
     Forests that were grown in ranges of trees (argument first_tree), with the same arguments and the same int

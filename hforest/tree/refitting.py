@@ -78,7 +78,7 @@ def leaf_counts(
     Parameters
     ----------
     forest : Forest
-        Any forest, axis-aligned or oblique, of any task.
+        Any forest.
     x : (n_samples, n_features) array-like
         Samples, at least one; converted to the dtype of the forest.
     y : (n_samples,) array-like of labels
@@ -86,18 +86,11 @@ def leaf_counts(
     counts : (n_trees, n_samples) array-like of integers, optional
         How often each tree holds each sample: in-bag counts, or counts of samples that did not grow its
         splits. By default each tree holds every sample once.
-    n_classes : int, optional
-        Number of classes, at most 2**20. By default the largest label plus 1, and every class must occur.
 
     Returns
     -------
     (n_leaves, n_classes) array of int64
         Row r has the counts of the leaves with row r of ``forest.value``.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        As for `apply`; CuPy arrays, no sample, labels or counts out of range.
 
     Notes
     -----
@@ -130,23 +123,13 @@ def refit(
 ) -> Forest:
     """Returns a forest with the splits of another one, and leaf values from other samples.
 
+    Other parameters: see `leaf_counts`.
+
     Parameters
     ----------
-    forest : Forest
-        Any forest, axis-aligned or oblique, of any task.
-    x : (n_samples, n_features) array-like
-        Samples, at least one; converted to the dtype of the forest.
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
         Labels 0 to n_classes - 1 of any integer or bool dtype; in a regression targets of any real dtype, of
         absolute value at most 1e100 and in the range of the trees' dtype.
-    counts : (n_trees, n_samples) array-like of integers, optional
-        How often each tree holds each sample: in-bag counts, or counts of samples that did not grow its
-        splits. By default each tree holds every sample once. Each tree holds one.
-    task : "classification" or "regression"
-        Whether y holds labels or targets.
-    n_classes : int, optional
-        Number of classes, at most 2**20. By default the largest label plus 1, and every class must occur.
-        Classification only.
     empty : "prune" or "abstain"
         Treatment of leaves without samples. "prune" replaces a split with an empty side by its other child.
         "abstain", for classification only, gives such leaves the value 0 for every class, so that the tree
@@ -160,8 +143,8 @@ def refit(
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        As for `apply`; CuPy arrays, no sample, labels or counts out of range, a tree that holds no sample.
+    ValueError
+        A tree that holds no sample.
 
     Notes
     -----

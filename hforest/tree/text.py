@@ -24,9 +24,9 @@ def to_text(
     Parameters
     ----------
     forest : Forest
-        Any forest, axis-aligned or oblique.
+        Any forest.
     tree : int
-        Number of the tree, from 0.
+        Its number, from 0.
     feature_names : sequence of str, optional
         Names of the features, by default x[0], x[1], ...
     max_depth : int, optional
@@ -37,11 +37,6 @@ def to_text(
     str
         Lines; the children of a split are labelled yes (``<= threshold``, or a category of the set) and no.
         Lines of deeper levels than 100 are indented as level 100, and begin with their level in brackets.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        As for `check`; another number of names; no such tree.
 
     Notes
     -----

@@ -273,8 +273,6 @@ def apply(forest: Forest | Prepared, x: ArrayLike, *, out: IntArray | None = Non
         Samples, finite, of any real dtype; they are converted to the dtype of the forest. A forest that was
         grown with missing values or categories accepts NaN, too. Entries that a sparse matrix does not store
         are 0. Samples of windows are read in place.
-    out : (n_samples, n_trees) array of int32, optional
-        Array for the result.
 
     Returns
     -------
@@ -283,9 +281,8 @@ def apply(forest: Forest | Prepared, x: ArrayLike, *, out: IntArray | None = Non
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        Wrong kind, dtype or device; wrong shape, NaN or infinity in x, or numbers beyond the range of the
-        forest's dtype; a forest that `check` refuses.
+    ValueError
+        Numbers in x beyond the range of the forest's dtype; a forest that `check` refuses.
 
     Notes
     -----
@@ -316,26 +313,12 @@ def outputs(forest: Forest, x: FloatArray) -> FloatArray:
 def predict(forest: Forest | Prepared, x: ArrayLike, *, out: FloatArray | None = None) -> FloatArray:
     """Returns leaf values averaged over trees: class probabilities, or means of the targets.
 
-    Parameters
-    ----------
-    forest : Forest or Prepared
-        Forest with n_outputs classes or targets.
-    x : (n_samples, n_features) array-like, CSR or CSC matrix of SciPy, or Samples
-        Samples, finite, of any real dtype; they are converted to the dtype of the forest. A forest that was
-        grown with missing values or categories accepts NaN, too. Entries that a sparse matrix does not store
-        are 0. Samples of windows are read in place.
-    out : (n_samples, n_outputs) array, dtype of the forest, optional
-        Array for the result.
+    Parameters: see `apply`.
 
     Returns
     -------
     (n_samples, n_outputs) array, dtype of the forest
-        Means over trees.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        As for `apply`.
+        n_outputs is the number of classes or targets.
 
     Notes
     -----
@@ -357,30 +340,18 @@ def predict(forest: Forest | Prepared, x: ArrayLike, *, out: FloatArray | None =
     return _apply_any(forest, x, _MEANS, out)
 
 
-def vote_shares(forest: Forest | Prepared, x: ArrayLike, *, out: FloatArray | None = None) -> FloatArray:
-    """Returns the share of the trees that vote for each class (Breiman 2001).
+def vote_shares(
+    forest: Forest | Prepared, x: ArrayLike | Windows, *, out: FloatArray | None = None
+) -> FloatArray:
+    """Returns the share of the trees of a classification forest that vote for each class (Breiman 2001).
 
-    Parameters
-    ----------
-    forest : Forest or Prepared
-        A classification forest.
-    x : (n_samples, n_features) array-like, CSR or CSC matrix of SciPy, or Samples
-        Samples, finite, of any real dtype; they are converted to the dtype of the forest. A forest that was
-        grown with missing values or categories accepts NaN, too. Entries that a sparse matrix does not store
-        are 0. Samples of windows are read in place.
-    out : (n_samples, n_outputs) array, dtype of the forest, optional
-        Array for the result.
+    Parameters: see `apply`.
 
     Returns
     -------
     (n_samples, n_outputs) array, dtype of the forest
         Shares; rows sum to 1. A tree votes for the class with the largest value in its leaf, of equal ones
         the lowest. The largest share of a row is the majority vote.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        As for `apply`.
 
     Notes
     -----
@@ -400,25 +371,19 @@ def vote_shares(forest: Forest | Prepared, x: ArrayLike, *, out: FloatArray | No
 def path(forest: Forest | Prepared, x: ArrayLike, tree: int = 0) -> IntArray:
     """Returns the nodes that one sample visits in one tree, from the root to its leaf.
 
+    Other parameters: see `apply`.
+
     Parameters
     ----------
-    forest : Forest or Prepared
-        Any forest, axis-aligned or oblique.
     x : (n_features,) array-like
-        One sample, finite, of any real dtype; it is converted to the dtype of the forest. A forest that was
-        grown with missing values or categories accepts NaN, too.
+        One sample.
     tree : int
-        Number of the tree, from 0.
+        Its number, from 0.
 
     Returns
     -------
     (length,) numpy array of int32
         Node numbers within the tree.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        As for `apply`; no such tree.
 
     Notes
     -----
