@@ -201,7 +201,7 @@ def from_forest(
         Labels or targets. None fits the predictions of the forest, so that the result approximates it; labels
         or targets give a lower error.
     forest : hforest.tree.Forest
-        Forest of `classic.grow` or `tree.from_sklearn`; with `kernel` also an oblique one, of
+        Forest of `hforest.grow` or `tree.from_sklearn`; with `kernel` also an oblique one, of
         `hforest.grow`, `co2.grow` or `neural.to_hard`.
     depth : int, optional
         Depth of the hinge trees, 1 to 30, with ``n_trees * 2**depth`` at most 2**24; by default the depth of
