@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 from numpy.random import RandomState
 
 from ..core.aliases import ArrayLike, Criterion, MaxFeatures
-from .base import keep
+from .base import keep, like
 from .grown import GrownForest
 from .targets import Classifier, Regressor
 
@@ -135,27 +135,9 @@ class RandomForestRegressor(Regressor, GrownForest):
     True
     """
 
-    def __init__(
-        self,
-        n_estimators: int = 100,
-        *,
-        criterion: Criterion = "squared_error",
-        max_depth: int | None = None,
-        min_samples_split: int = 2,
-        min_samples_leaf: int = 1,
-        min_weight_fraction_leaf: float = 0.0,
-        max_features: MaxFeatures | Literal["log2"] = 1.0,
-        min_impurity_decrease: float = 0.0,
-        max_bins: int | None = None,
-        categorical_features: ArrayLike | Literal["from_dtype"] | None = None,
-        bootstrap: bool = True,
-        max_samples: int | float | None = None,
-        bootstrap_weights: Literal["multiply", "draw"] = "multiply",
-        oob_score: bool | Metric = False,
-        n_jobs: int | None = None,
-        random_state: int | RandomState | None = None,
-    ) -> None:
-        keep(locals())
+    __init__ = like(
+        RandomForestClassifier.__init__, ("class_weight",), criterion="squared_error", max_features=1.0
+    )
 
 
 class ExtraTreesClassifier(Classifier, GrownForest):
@@ -174,28 +156,7 @@ class ExtraTreesClassifier(Classifier, GrownForest):
 
     _fixed: ClassVar[dict[str, Any]] = {"splitter": "random"}
 
-    def __init__(
-        self,
-        n_estimators: int = 100,
-        *,
-        criterion: Criterion = "gini",
-        max_depth: int | None = None,
-        min_samples_split: int = 2,
-        min_samples_leaf: int = 1,
-        min_weight_fraction_leaf: float = 0.0,
-        max_features: MaxFeatures | Literal["log2"] = "sqrt",
-        min_impurity_decrease: float = 0.0,
-        max_bins: int | None = None,
-        categorical_features: ArrayLike | Literal["from_dtype"] | None = None,
-        bootstrap: bool = False,
-        max_samples: int | float | None = None,
-        bootstrap_weights: Literal["multiply", "draw"] = "multiply",
-        oob_score: bool | Metric = False,
-        class_weight: Mapping | Literal["balanced"] | None = None,
-        n_jobs: int | None = None,
-        random_state: int | RandomState | None = None,
-    ) -> None:
-        keep(locals())
+    __init__ = like(RandomForestClassifier.__init__, bootstrap=False)
 
 
 class ExtraTreesRegressor(Regressor, GrownForest):
@@ -215,27 +176,7 @@ class ExtraTreesRegressor(Regressor, GrownForest):
 
     _fixed: ClassVar[dict[str, Any]] = {"splitter": "random"}
 
-    def __init__(
-        self,
-        n_estimators: int = 100,
-        *,
-        criterion: Criterion = "squared_error",
-        max_depth: int | None = None,
-        min_samples_split: int = 2,
-        min_samples_leaf: int = 1,
-        min_weight_fraction_leaf: float = 0.0,
-        max_features: MaxFeatures | Literal["log2"] = 1.0,
-        min_impurity_decrease: float = 0.0,
-        max_bins: int | None = None,
-        categorical_features: ArrayLike | Literal["from_dtype"] | None = None,
-        bootstrap: bool = False,
-        max_samples: int | float | None = None,
-        bootstrap_weights: Literal["multiply", "draw"] = "multiply",
-        oob_score: bool | Metric = False,
-        n_jobs: int | None = None,
-        random_state: int | RandomState | None = None,
-    ) -> None:
-        keep(locals())
+    __init__ = like(RandomForestRegressor.__init__, bootstrap=False)
 
 
 class CompletelyRandomForestClassifier(Classifier, GrownForest):
@@ -254,24 +195,9 @@ class CompletelyRandomForestClassifier(Classifier, GrownForest):
 
     _fixed: ClassVar[dict[str, Any]] = {"splitter": "random", "max_features": 1}
 
-    def __init__(
-        self,
-        n_estimators: int = 100,
-        *,
-        max_depth: int | None = None,
-        min_samples_split: int = 2,
-        min_samples_leaf: int = 1,
-        min_weight_fraction_leaf: float = 0.0,
-        categorical_features: ArrayLike | Literal["from_dtype"] | None = None,
-        bootstrap: bool = False,
-        max_samples: int | float | None = None,
-        bootstrap_weights: Literal["multiply", "draw"] = "multiply",
-        oob_score: bool | Metric = False,
-        class_weight: Mapping | Literal["balanced"] | None = None,
-        n_jobs: int | None = None,
-        random_state: int | RandomState | None = None,
-    ) -> None:
-        keep(locals())
+    __init__ = like(
+        ExtraTreesClassifier.__init__, ("criterion", "max_features", "min_impurity_decrease", "max_bins")
+    )
 
 
 class CompletelyRandomForestRegressor(Regressor, GrownForest):
@@ -291,20 +217,4 @@ class CompletelyRandomForestRegressor(Regressor, GrownForest):
 
     _fixed: ClassVar[dict[str, Any]] = {"splitter": "random", "max_features": 1}
 
-    def __init__(
-        self,
-        n_estimators: int = 100,
-        *,
-        max_depth: int | None = None,
-        min_samples_split: int = 2,
-        min_samples_leaf: int = 1,
-        min_weight_fraction_leaf: float = 0.0,
-        categorical_features: ArrayLike | Literal["from_dtype"] | None = None,
-        bootstrap: bool = False,
-        max_samples: int | float | None = None,
-        bootstrap_weights: Literal["multiply", "draw"] = "multiply",
-        oob_score: bool | Metric = False,
-        n_jobs: int | None = None,
-        random_state: int | RandomState | None = None,
-    ) -> None:
-        keep(locals())
+    __init__ = like(CompletelyRandomForestClassifier.__init__, ("class_weight",))

@@ -7,7 +7,7 @@ from numpy.random import RandomState
 
 from .. import co2
 from ..core.aliases import CO2Features, Criterion
-from .base import keep
+from .base import keep, like
 from .classic import Metric
 from .grown import GrownForest
 from .targets import Classifier, Regressor
@@ -100,27 +100,4 @@ class CO2ForestRegressor(Regressor, GrownForest):
     _sparse = False
     _names = _NAMES
 
-    def __init__(
-        self,
-        n_estimators: int = 30,
-        *,
-        nu: float = 4.0,
-        learning_rate: float = 0.1,
-        max_rounds: int = 20,
-        max_features: CO2Features | Literal["log2"] = "n**0.6",
-        min_samples_oblique: int = 10,
-        standardize: bool = True,
-        criterion: Criterion = "squared_error",
-        max_depth: int | None = None,
-        min_samples_split: int = 2,
-        min_samples_leaf: int = 1,
-        min_weight_fraction_leaf: float = 0.0,
-        min_impurity_decrease: float = 0.0,
-        bootstrap: bool = False,
-        max_samples: int | float | None = None,
-        bootstrap_weights: Literal["multiply", "draw"] = "multiply",
-        oob_score: bool | Metric = False,
-        n_jobs: int | None = None,
-        random_state: int | RandomState | None = None,
-    ) -> None:
-        keep(locals())
+    __init__ = like(CO2ForestClassifier.__init__, ("class_weight",), criterion="squared_error")

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import tabular, tree
 from ..core.aliases import ArrayLike, Scaled
-from .base import Estimator, keep
+from .base import Estimator, keep, like
 from .grown import weight_of
 from .targets import Classifier, Regressor
 
@@ -202,25 +202,7 @@ class HingeForestRegressor(Regressor, _Hinge):
     True
     """
 
-    def __init__(
-        self,
-        n_estimators: int = 50,
-        *,
-        max_depth: int | None = None,
-        n_members: int = 3,
-        n_projections: int = 300,
-        max_iter: int | None = None,
-        batch_size: int | None = None,
-        learning_rate: float | None = None,
-        validation_fraction: float = 0.15,
-        scaling: Scaled = "auto",
-        categorical_features: ArrayLike | Literal["from_dtype"] | None = None,
-        average: bool = True,
-        share: float | None = None,
-        n_jobs: int | None = None,
-        random_state: int | RandomState | None = None,
-    ) -> None:
-        keep(locals())
+    __init__ = like(HingeForestClassifier.__init__, ("class_weight",))
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Trains on a batch of samples and returns the estimator.

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import project, stats, tree
 from ..core.aliases import ArrayLike, Criterion, Draw, MaxFeatures
-from .base import keep
+from .base import keep, like
 from .classic import Metric
 from .grown import GrownForest
 from .targets import Classifier, Regressor
@@ -192,30 +192,7 @@ class HonestForestRegressor(Regressor, _Honest):
     (True, (142,))
     """
 
-    def __init__(
-        self,
-        n_estimators: int = 100,
-        *,
-        trees: Literal["classic", "extra", "oblique"] = "classic",
-        draw: Draw = "fixed",
-        in_bag: float | None = 0.5,
-        structure_share: float = 0.5,
-        criterion: Criterion = "squared_error",
-        max_depth: int | None = None,
-        min_samples_split: int = 2,
-        min_samples_leaf: int = 1,
-        min_weight_fraction_leaf: float = 0.0,
-        max_features: MaxFeatures | Literal["log2"] = 1.0,
-        density: float = 1.5,
-        n_projections: int | Sequence[int] | None = None,
-        groups: Sequence[ArrayLike] | None = None,
-        min_impurity_decrease: float = 0.0,
-        max_bins: int | None = None,
-        oob_score: bool | Metric = False,
-        n_jobs: int | None = None,
-        random_state: int | RandomState | None = None,
-    ) -> None:
-        keep(locals())
+    __init__ = like(HonestForestClassifier.__init__, in_bag=0.5, criterion="squared_error", max_features=1.0)
 
     def predict_interval(self, X: ArrayLike, *, coverage: float = 0.95) -> stats.ConfidenceIntervals:
         """Returns the predicted means of targets with standard errors and confidence intervals.

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.special import softmax
 
 from ..demo import Config, predict, start, train
-from .base import Estimator, check_flag, keep
+from .base import Estimator, check_flag, keep, like
 from .targets import Classifier, Regressor
 
 
@@ -193,23 +193,4 @@ class HingeNetworkRegressor(Regressor, _Network):
     True
     """
 
-    def __init__(
-        self,
-        n_estimators: int = 100,
-        *,
-        max_depth: int = 10,
-        kind: Literal["tree", "fern"] = "tree",
-        n_inner_products: int = 100,
-        leaves: Literal["vector", "scalar"] = "vector",
-        optimizer: Literal["adam", "adagrad"] = "adam",
-        learning_rate: float = 0.005,
-        lr_half_life: int = 0,
-        max_iter: int = 40_000,
-        batch_size: int = 53,
-        validation_fraction: float = 0.0,
-        eval_every: int = 500,
-        standardize: bool = True,
-        n_jobs: int | None = None,
-        random_state: int | RandomState | None = None,
-    ) -> None:
-        keep(locals())
+    __init__ = like(HingeNetworkClassifier.__init__)

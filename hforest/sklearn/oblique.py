@@ -9,7 +9,7 @@ from numpy.random import RandomState
 
 from .. import project
 from ..core.aliases import Criterion, Splitter
-from .base import keep
+from .base import keep, like
 from .classic import Metric
 from .grown import GrownForest
 from .targets import Classifier, Regressor
@@ -137,28 +137,7 @@ class ObliqueForestRegressor(Regressor, _Oblique):
     True
     """
 
-    def __init__(
-        self,
-        n_estimators: int = 100,
-        *,
-        density: float = 1.5,
-        n_projections: int | None = None,
-        criterion: Criterion = "squared_error",
-        splitter: Splitter = "best",
-        max_depth: int | None = None,
-        min_samples_split: int = 2,
-        min_samples_leaf: int = 1,
-        min_weight_fraction_leaf: float = 0.0,
-        min_impurity_decrease: float = 0.0,
-        categorical_features: Literal["from_dtype"] | None = None,
-        bootstrap: bool = True,
-        max_samples: int | float | None = None,
-        bootstrap_weights: Literal["multiply", "draw"] = "multiply",
-        oob_score: bool | Metric = False,
-        n_jobs: int | None = None,
-        random_state: int | RandomState | None = None,
-    ) -> None:
-        keep(locals())
+    __init__ = like(ObliqueForestClassifier.__init__, ("class_weight",), criterion="squared_error")
 
 
 class ManifoldForestClassifier(Classifier, _Manifold):
@@ -228,28 +207,4 @@ class ManifoldForestRegressor(Regressor, _Manifold):
     (797, 8)
     """
 
-    def __init__(
-        self,
-        n_estimators: int = 100,
-        *,
-        shape: Sequence[int] | None = None,
-        patch_min: int | Sequence[int] = 1,
-        patch_max: int | Sequence[int] = 3,
-        channels: bool = False,
-        cyclic: bool = False,
-        n_projections: int | None = None,
-        criterion: Criterion = "squared_error",
-        splitter: Splitter = "best",
-        max_depth: int | None = None,
-        min_samples_split: int = 2,
-        min_samples_leaf: int = 1,
-        min_weight_fraction_leaf: float = 0.0,
-        min_impurity_decrease: float = 0.0,
-        bootstrap: bool = True,
-        max_samples: int | float | None = None,
-        bootstrap_weights: Literal["multiply", "draw"] = "multiply",
-        oob_score: bool | Metric = False,
-        n_jobs: int | None = None,
-        random_state: int | RandomState | None = None,
-    ) -> None:
-        keep(locals())
+    __init__ = like(ManifoldForestClassifier.__init__, ("class_weight",), criterion="squared_error")

@@ -1,5 +1,5 @@
-"""Impurities and best splits on a GPU; the kernels are in gpu.cu, the array module sorts. Results are those of
-reference.py.
+"""Impurities and best splits on a GPU; the kernels are in gpu.cu, the array module sorts. Results are
+those of reference.py.
 """
 
 from pathlib import Path
