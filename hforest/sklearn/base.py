@@ -40,7 +40,7 @@ def like(
         ]
     )
 
-    def __init__(self: Any, *args: _P.args, **keywords: _P.kwargs) -> None:
+    def __init__(self: Any, /, *args: _P.args, **keywords: _P.kwargs) -> None:
         arguments = signature.bind(self, *args, **keywords)
         arguments.apply_defaults()
         keep(arguments.arguments)
