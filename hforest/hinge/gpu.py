@@ -1,8 +1,7 @@
-"""Random hinge trees and ferns on a GPU (Lay et al. 2018); the kernels are in gpu.cu. Results are those of
-reference.py.
+"""Random hinge trees and ferns on a GPU (Lay et al. 2018); the kernels are in gpu.cu.
 
-The array module of the arguments allocates workspace. Kernels run on the caller's stream, and no function
-waits for the device.
+Results are those of reference.py. The array module of the arguments allocates workspace. Kernels run on the
+caller's stream, and no function waits for the device.
 """
 
 import sys

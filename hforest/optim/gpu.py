@@ -1,6 +1,4 @@
-"""AdaGrad and Adam on a GPU; the kernels are in gpu.cu, with one thread per element. Results are those of
-reference.py.
-"""
+"""AdaGrad and Adam on a GPU, equal to reference.py; the kernels are in gpu.cu, with a thread per element."""
 
 from pathlib import Path
 from typing import NamedTuple
