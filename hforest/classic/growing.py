@@ -10,6 +10,7 @@ from ..core.dispatch import array_module
 from ..growth import Bins, Samples, Windows, samples, unchecked
 from ..growth.settings import Growth, check_growth
 from ..tree import Forest
+from ..tree.forest import marked
 
 
 def _sampled(value: Any, n_features: int, task: Task) -> int:
@@ -41,13 +42,10 @@ def _started(
 def _forest(grown: list[Any], growth: Growth) -> Forest:
     trees = unchecked.joined_trees(grown, growth)
     xp = array_module(trees.threshold)
-    return Forest(
-        n_features=xp.array(growth.samples.shape[1], np.int64),
-        **trees._asdict(),
-        indptr=xp.zeros(0, np.int64),
-        indices=xp.zeros(0, np.int32),
-        data=xp.zeros(0, trees.threshold.dtype),
-    )
+    return marked(Forest(
+        n_features=xp.array(growth.samples.shape[1], np.int64), **trees._asdict(),
+        indptr=xp.zeros(0, np.int64), indices=xp.zeros(0, np.int32), data=xp.zeros(0, trees.threshold.dtype),
+    ))  # fmt: skip
 
 
 def grow(

@@ -213,8 +213,8 @@ def check_no_categories(categorical: ArrayLike | None) -> None:
 def has_missing_rows(lazy: blocks.Unconverted, is_categorical: np.ndarray | None) -> bool:
     """Returns whether large samples have missing values, after the usual checks."""
     has_missing = False
-    for part, rows in lazy.rows():
-        has_missing |= blocks.check_rows("x", part, rows, lazy.source, True)
+    for _, _, some in lazy.rows("x", True):
+        has_missing |= some
     if is_categorical is not None and check.values_checked():
         for f in np.flatnonzero(is_categorical).tolist():
             supervised.check_categories("x", lazy.columns(slice(f, f + 1))[:, 0], f)

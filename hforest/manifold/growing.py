@@ -19,6 +19,7 @@ from ..core.projections import (
 from ..core.supervised import TASKS
 from ..growth import Samples, Windows, grow_projected, samples
 from ..tree import Forest
+from ..tree.forest import marked
 
 _PROJECTIONS = ("patch", "sparse", "probe")
 
@@ -87,10 +88,10 @@ def _grow(
         channels=channels, cyclic=cyclic,
     )  # fmt: skip
     grown = grow_projected(converted, distribution=made if distribution is None else distribution, **settings)
-    return Forest(
+    return marked(Forest(
         n_features=array_module(grown.data).array(n_features, np.int64), **grown.trees._asdict(),
         indptr=grown.indptr, indices=grown.indices, data=grown.data,
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 def grow(
