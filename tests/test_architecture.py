@@ -43,7 +43,7 @@ NESTED = ["growth.by_level"]
 """Public folders of subpackages, whose names may also be those of public functions."""
 WITH_KERNELS = [name for name in SUBPACKAGES if (PACKAGE / name / "cpu.pyx").exists()]
 # Only on the CPU: OC1, which is a baseline, and values computed from the samples in leaves.
-CPU_ONLY = {"co2": {"fit_oc1"}, "tree": {"group", "quantiles", "count_neighbors", "neighbors", "apply_rows", "predict_rows"}}  # fmt: skip
+CPU_ONLY = {"co2": {"fit_oc1"}, "tree": {"group", "quantiles", "count_neighbors", "neighbors"}}
 
 
 def imported_subpackages(path):

@@ -8,6 +8,7 @@ from ..core import check, machine, supervised
 from ..core.aliases import ArrayLike, DType, FloatArray, IntArray, MaxFeatures, Rng
 from ..core.units import Units
 from ..tree import Forest
+from ..tree.forest import marked
 from . import units
 from .leaves import uniform_leaves
 from .routing import forward
@@ -278,7 +279,7 @@ def to_hard(model: Linear, n_features: int) -> Forest:
     threshold = np.zeros((n_trees, n_nodes), model.weights.dtype)
     threshold[:, :n_vertices] = model.weights[:, -1]
     counts = np.tile(np.where(inner, n_read, 0), n_trees)
-    return Forest(
+    forest = Forest(
         n_features=np.array(n_features, np.int64),
         tree_start=np.arange(n_trees + 1, dtype=np.int64) * n_nodes,
         feature=np.tile(np.where(inner, -2, -1).astype(np.int32), n_trees),
@@ -290,3 +291,4 @@ def to_hard(model: Linear, n_features: int) -> Forest:
         indices=np.repeat(model.features, n_vertices, axis=0).reshape(-1),
         data=np.ascontiguousarray(-model.weights[:, :-1].transpose(0, 2, 1)).reshape(-1),
     )
+    return marked(forest)

@@ -9,8 +9,7 @@ import numpy as np
 
 from ..core import check
 from ..core.aliases import FloatArray, IntArray
-from .forest import Forest
-from .forest import check as check_forest
+from .forest import Forest, checked
 
 
 class Places(NamedTuple):
@@ -64,9 +63,9 @@ def splits(forest: Forest) -> list[IntArray]:
     >>> [a.tolist() for a in hforest.tree.splits(forest)]
     [[0, 5], [2, 7]]
     """
-    check_forest(forest)
-    check.on_cpu(**{"forest.feature": forest.feature})
-    return levels(forest)
+    arrays = checked(forest)
+    check.on_cpu(**{"forest.feature": arrays.feature})
+    return levels(arrays)
 
 
 def places(forest: Forest, depth: int) -> Places:

@@ -9,8 +9,8 @@ from ..core import check as checks
 from ..core import dispatch, supervised
 from ..core import progress as progresses
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng, Task
-from .forest import Forest, check, on_host
-from .walks import checked, outputs
+from .forest import Forest, arrays_of, checked, knows_missing, on_host
+from .walks import REMEDY, check_walk, outputs
 
 
 def importance(forest: Forest, *, by: Literal["count", "gain"] = "count") -> FloatArray:
@@ -44,7 +44,7 @@ def importance(forest: Forest, *, by: Literal["count", "gain"] = "count") -> Flo
     array([1., 0.])
     """
     checks.choice("by", by, ("count", "gain"))
-    check(forest)
+    forest = checked(forest)
     xp = dispatch.array_module(forest.feature)
     host = on_host(forest)
     node = np.flatnonzero(host.feature >= 0)
@@ -129,7 +129,11 @@ def permutation_importance(
     >>> int(lost.mean(axis=1).argmax())
     1
     """
-    x = checked(forest, x)
+    arrays = arrays_of(forest, x)
+    missing = knows_missing(arrays)
+    x = supervised.matrix("x", x, arrays.threshold.dtype, missing=missing, remedy=REMEDY)
+    checks.same_device(**{"forest.feature": arrays.feature, "x": x})
+    check_walk(forest, arrays, x.shape)
     if len(x) < 1:
         raise ValueError(
             "x: expected at least one sample, got 0; pass samples that the forest was not grown on"
@@ -139,10 +143,10 @@ def permutation_importance(
     n_repeats = checks.integer("n_repeats", n_repeats, 1, 2**20)
     checks.choice("task", task, supervised.TASKS)
     sets = supervised.column_sets(columns, x.shape[1])
-    score = _accuracy(forest, x, y) if task == "classification" else _minus_error(forest, x, y)
+    score = _accuracy(arrays, x, y) if task == "classification" else _minus_error(arrays, x, y)
     generator = checks.generator(rng)
     with progresses.reporting(progress, len(sets), "feature") as report:
-        return _losses(lambda a: score(outputs(forest, a)), x, sets, n_repeats, generator, report)
+        return _losses(lambda a: score(outputs(arrays, a)), x, sets, n_repeats, generator, report)
 
 
 def _accuracy(forest: Forest, x: FloatArray, y: ArrayLike) -> Callable[[FloatArray], float]:

@@ -9,7 +9,7 @@ from ..core import check as checks
 from ..core import supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Task
 from .complete import levels
-from .forest import Forest, check_layout
+from .forest import Forest, arrays_of, is_marked, marked
 from .walks import apply
 
 _EMPTY = ("prune", "abstain")
@@ -19,8 +19,7 @@ _ENTRIES = 1 << 20
 
 def _held(forest: Forest, x: ArrayLike, counts: ArrayLike | None) -> tuple[IntArray, IntArray | None]:
     """Returns the leaves (n_samples, n_trees) and counts of the samples in each tree, after checks."""
-    check_layout(forest, x)
-    checks.on_cpu(**{"forest.feature": forest.feature})
+    checks.on_cpu(**{"forest.feature": arrays_of(forest, x).feature})
     leaf = apply(forest, x)
     n, n_trees = leaf.shape
     checks.require(1 <= n <= checks.MAX_COUNT, "x", "1 to 2**31 - 1 samples", n, "pass at least one sample")
@@ -187,7 +186,10 @@ def refit(
         total, sums = target_sums(forest, leaf, held, goal.targets)
     value = np.divide(sums, total[:, None], out=np.zeros_like(sums), where=total[:, None] > 0)
     refitted = forest._replace(value=value.astype(dtype))
-    return refitted if empty == "abstain" or bool((total > 0).all()) else _pruned(refitted, total > 0)
+    if empty == "prune" and not bool((total > 0).all()):
+        refitted = _pruned(refitted, total > 0)
+    # The others share arrays with the forest, which its owner may change.
+    return marked(refitted) if is_marked(forest) else refitted
 
 
 def target_sums(

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..core import check as checks
-from .forest import Forest, check, on_host, root_of
+from .forest import Forest, checked, on_host, root_of
 
 _LISTED = 12  # maximum number of listed categories of a set
 _INDENTED = 100  # maximum indentation in levels: the text of a chain would grow with the square of its length
@@ -52,7 +52,7 @@ def to_text(
       yes: 1 0
       no: 0 1
     """
-    check(forest)
+    forest = checked(forest)
     root = root_of(forest, tree)
     deepest = None if max_depth is None else checks.integer("max_depth", max_depth, 0)
     host = on_host(forest)
