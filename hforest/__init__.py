@@ -81,8 +81,8 @@ from . import (
     tree,
 )
 from ._version import __version__
-from .core import habits as _habits
 from .core.check import unchecked
+from .core.counterparts import lookup as _lookup
 from .core.dispatch import using
 from .core.threads import get_num_threads, set_num_threads, show_config
 from .growth import grow, samples
@@ -115,15 +115,13 @@ __all__ = [
 # A wrong name is answered by the right one, and `dir` shows public names alone.
 for _package in [globals()[_name] for _name in __all__]:
     if hasattr(_package, "__all__"):
-        _package.__getattr__, _package.__dir__ = _habits.lookup(_package.__name__)
+        _package.__getattr__, _package.__dir__ = _lookup(_package.__name__)
     for _name in getattr(_package, "__all__", ()):
         _member = getattr(_package, _name)
         # Types of compiled modules cannot be changed.
         if isinstance(_member, type) and _member is not tree.Prepared:
             _member.__module__ = _package.__name__
-            if issubclass(_member, tuple):
-                _member.__getattr__ = _habits.no_field  # type: ignore[attr-defined]
 del _package, _name, _member
 
 if not _TYPE_CHECKING:
-    __getattr__, __dir__ = _habits.lookup(__name__)
+    __getattr__, __dir__ = _lookup(__name__)

@@ -13,13 +13,13 @@ from hforest.co2.losses cimport (
     add_slopes, hf_members, sum_surrogate, theta_slope, write_losses, write_products,
 )
 from hforest.co2.oc1_search cimport hf_oc1, hf_oc1_workspace, search_hyperplane, start_oc1
-from hforest.co2.rows cimport HF_LANES, hf_rows, loops_of, row_bytes
+from hforest.co2.rows cimport HF_LANES, hf_rows, row_bytes
 from hforest.co2.stump_fit cimport (
     clear_pull, fit_hyperplane, hf_schedule, hf_stump_workspace, start_stump,
 )
 from hforest.core.arena cimport hf_arena, release
 from hforest.core.machine cimport (
-    hf_stop, hf_stopped, hf_threads, hf_watch, raise_interrupt, raise_stopped, simd_path, start_watch,
+    hf_stop, hf_stopped, hf_threads, hf_watch, raise_interrupt, raise_stopped, start_watch,
 )
 from hforest.core.views cimport start, start_of_rows
 from hforest.growth.column_readers cimport columns_of_windows
@@ -43,7 +43,6 @@ cdef hf_rows _rows(x, bint offset):
     cdef hf_rows rows
     rows.x, rows.n, rows.n_features, rows.offset = cnp.PyArray_DATA(x), x.shape[0], x.shape[1], offset
     rows.single = x.dtype.itemsize == 4
-    rows.loops = loops_of(rows.single, simd_path())
     rows.n_full = rows.n_features // HF_LANES
     rows.n_blocks = (rows.n_features + offset + HF_LANES - 1) // HF_LANES
     rows.place, rows.mean, rows.deviation, rows.room = NULL, NULL, NULL, 0

@@ -59,7 +59,7 @@ cdef void start_stump(
 
 cdef void _project(const hf_rows* rows, real* w, double nu) noexcept nogil:
     # Scales w onto the ball ||w||**2 <= nu if it is outside (Alg. 1, lines 15 and 16).
-    cdef double lane[16]  # HF_LANES
+    cdef double lane[HF_LANES]
     cdef int64_t b, j, n = rows.n_blocks * HF_LANES
     cdef int i
     cdef double square

@@ -12,8 +12,8 @@ hforest` does not import scikit-learn.
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
+from ..core.counterparts import lookup as _lookup
 from ..core.extras import missing as _missing
-from ..core.habits import lookup as _lookup
 
 try:
     import sklearn as _sklearn
