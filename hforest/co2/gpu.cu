@@ -409,7 +409,7 @@ extern "C" __global__ void fit_stumps(
         value = surrogate_of(s, r, lanes, shared);
         ++round;
         if (threadIdx.x == 0) history[round] = value;
-        if (value < best) {
+        if (hf_beats(-value, -best)) {
             best = value;
             keep(s, r.w, r.theta, r.best_w, r.best_theta);
         }

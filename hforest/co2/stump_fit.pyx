@@ -14,6 +14,7 @@ from hforest.co2.losses cimport (
 from hforest.co2.rows cimport HF_LANES, HF_TOGETHER, fold, real, row_bytes
 from hforest.core.arena cimport take, take_zeros
 from hforest.core.machine cimport hf_stopped_after
+from hforest.core.score cimport hf_beats
 
 cdef extern from "co2/visits.h" nogil:
     ctypedef struct hf_visits:
@@ -243,7 +244,7 @@ cdef void fit_hyperplane(
         round += 1
         if history != NULL:
             history[round] = value
-        if value < best:
+        if hf_beats(-value, -best):
             best = value
             _copy_best(rows, s, False)
         if round > c.convex_rounds and not value < before - c.tolerance * before:

@@ -481,6 +481,9 @@ __device__ static inline void keep_projection(
     level.feature[v] = -2;
 }
 
+// Returns the score of a pair.
+__device__ static inline double score_of(const Pairs &pairs, size pair) { return unordered(pairs.score[pair], double()); }
+
 // Writes the best pair of node a of a part; of equal scores the first. A node without a split, or with too small a gain,
 // gets -1 samples on its left. column (n_nodes, slots), IN, for columns.
 __device__ static inline void pick_split(
@@ -490,11 +493,11 @@ __device__ static inline void pick_split(
     const size slots = pairs.slots, v = part.node[a], n = level.count[v];
     size best = -1;
     for (size pair = a * slots; pair < (a + 1) * slots; ++pair)
-        if (pairs.n_right[pair] > 0 && (best < 0 || pairs.score[pair] > pairs.score[best])) best = pair;
+        if (pairs.n_right[pair] > 0 && (best < 0 || hf_beats(score_of(pairs, pair), score_of(pairs, best)))) best = pair;
     split.chosen[a] = best;
     split.n_left[a] = -1;
     if (best < 0) return;
-    const double decrease = decrease_of(y, criterion, level, v, unordered(pairs.score[best], double()));
+    const double decrease = decrease_of(y, criterion, level, v, score_of(pairs, best));
     if (too_small(limits, level, v, decrease)) return;
     const size n_left = n - (size)pairs.n_right[best];
     split.n_left[a] = n_left;

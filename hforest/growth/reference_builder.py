@@ -12,7 +12,7 @@ import numpy as np
 
 from ..core.philox import below, keys, philox, unit
 from ..core.projections import draw_projection
-from ..core.scores import node_score
+from ..core.scores import beats, node_score
 
 # Streams of the generator.
 BOOTSTRAP, CHILDREN, CANDIDATES, THRESHOLD, DIRECTION = 1, 2, 3, 4, 5
@@ -118,7 +118,7 @@ def best_threshold(tree, samples, rows, total, weight, column, value, min_sample
         ):
             continue
         score = tree.score(left, left_weight, total, weight)
-        if score > best[0]:
+        if beats(score, best[0]):
             best = (score, column, low, high)
     return best
 
@@ -384,7 +384,7 @@ def split_by_projection(
                 better = best_threshold(
                     tree, samples, rows, total, weight, number, places, min_samples_leaf, best
                 )
-                if better[0] > best[0]:
+                if beats(better[0], best[0]):
                     best, chosen = better, (index, factor, places, missing)
             continue
         limit, end = float(np.finfo(x.dtype).max), 1
@@ -394,7 +394,7 @@ def split_by_projection(
         places = {s: (math.inf if end else -math.inf) if s in missing else values[s] for s in samples}
         left_side = {s for s in samples if places[s] <= limit}
         score = score_left(tree, samples, rows, total, weight, left_side, min_samples_leaf)
-        if score > best[0]:
+        if beats(score, best[0]):
             best, chosen = (score, number, limit, limit), (index, factor, places, missing)
     if chosen is None:
         return None
@@ -442,7 +442,7 @@ def split_by_column(
                 better = best_threshold(
                     tree, samples, rows, total, weight, column, value, min_samples_leaf, best
                 )
-                if better[0] > best[0]:
+                if beats(better[0], best[0]):
                     best, places = better, order
         else:
             order, least = random_order(
@@ -450,7 +450,7 @@ def split_by_column(
             )
             left_side = {s for s in samples if not order[int(bins[s])]}
             score = score_left(tree, samples, rows, total, weight, left_side, min_samples_leaf)
-            if score > best[0]:
+            if beats(score, best[0]):
                 best, places, limit = (score, column, 0, 1), order, least
         number += 1
     score, column, last, _ = best

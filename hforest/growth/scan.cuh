@@ -120,7 +120,7 @@ extern "C" __global__ void score_runs(
             left_weight += add_key(pairs, key, sums);
             if (key >> low_bits == next >> low_bits) continue;
             if (!scored(y, criterion, limits, level, run.v, sums, left_weight, j + 1, &score)) continue;
-            if (!found || score > top) {
+            if (!found || hf_beats(score, top)) {
                 top = score;
                 found = j + 1;
             }
@@ -173,7 +173,7 @@ __device__ static inline void scan_pairs(
             left_weight += level.sample_weight[at];
             next = pairs.key[order[i + 1]];
             if (key == next || !scored(y, criterion, limits, level, v, sums, left_weight, i + 1, &score)) continue;
-            if (!found || score > best) {
+            if (!found || hf_beats(score, best)) {
                 best = score;
                 found = i + 1;
             }
@@ -251,7 +251,7 @@ extern "C" __global__ void scan_large(Target y, size criterion, Limits limits, L
             const double *sums = tile[here] + i * width;
             if (!differs[here][i]) continue;
             if (!scored(y, criterion, limits, level, v, sums, sums[K], from + i + 1, &score)) continue;
-            if (!found || score > top) {
+            if (!found || hf_beats(score, top)) {
                 top = score;
                 found = from + i + 1;
             }
@@ -263,7 +263,7 @@ extern "C" __global__ void scan_large(Target y, size criterion, Limits limits, L
     __syncthreads();
     if (t > 0) return;
     for (int i = 1; i < BLOCK; ++i) {
-        if (!place[i] || (found && (best[i] < top || (best[i] == top && place[i] > found)))) continue;
+        if (!place[i] || (found && !hf_beats_in_any_order(best[i], top, place[i] < found))) continue;
         top = best[i];
         found = place[i];
     }

@@ -15,13 +15,6 @@ cdef extern from "core/philox.h" nogil:
     uint32_t hf_below(uint32_t word, uint32_t stop)
     double hf_unit(hf_draw draw)
 
-cdef extern from "core/score.h" nogil:
-    int HF_GINI, HF_ENTROPY
-    double hf_xlogx(double a)
-    double hf_node_score(int criterion, const double* count, int64_t n, double weight)
-    double hf_between_f32(double low, double high)
-    double hf_between_f64(double low, double high)
-
 cdef extern from "core/counting.h" nogil:
     void HF_COUNT(const char* package, const char* body)  # both must be string literals
 
