@@ -9,12 +9,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from ..core.aliases import FloatArray, IntArray
-from ..core.philox import below, philox
+from ..core.launch import numbers
+from ..core.philox import EPOCH, ORDER, below, philox
 from ..core.scores import beats
 
-LANES = 16
-HALVINGS = 3
-ORDER, EPOCH = 8, 9
+LANES, HALVINGS = numbers("co2/fit.h", "HF_LANES", "HF_HALVINGS")
 
 
 class Schedule(NamedTuple):

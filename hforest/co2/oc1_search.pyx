@@ -13,7 +13,9 @@ from libc.string cimport memcpy, memset
 from hforest.core.arena cimport take
 from hforest.core.machine cimport hf_stopped, hf_stopped_after
 from hforest.core.score cimport hf_beats, hf_between_f64, hf_node_score
-from hforest.growth.task cimport hf_add, hf_draw_key, hf_philox, hf_unit
+from hforest.growth.task cimport (
+    HF_STREAM_JUMP, HF_STREAM_RESTART, hf_add, hf_draw_key, hf_philox, hf_unit,
+)
 
 cdef extern from "core/order.h" nogil:
     uint64_t hf_ordered(double a)
@@ -22,8 +24,6 @@ cdef extern from "core/order.h" nogil:
     )
 
 cdef enum:
-    STREAM_RESTART = 10
-    STREAM_JUMP = 11
     CYCLES = 100         # passes over all weights, at most
 
 
@@ -227,7 +227,7 @@ cdef double _jump(
     while n_failed < c.jumps:
         if hf_stopped_after(t.watch, &n_steps, n * o.width):
             break
-        _draw(key, n_jumps[0], STREAM_JUMP, o.direction, o.width)
+        _draw(key, n_jumps[0], HF_STREAM_JUMP, o.direction, o.width)
         n_jumps[0] += 1
         _write_products(o, r.sample + node.first, n, o.direction, o.along)
         better = _search_line(t, r, node, o, &step)
@@ -257,7 +257,7 @@ cdef void search_hyperplane(
         if restart == 0:
             memcpy(o.w, w, o.width * sizeof(double))
         else:
-            _draw(key, <uint64_t> restart, STREAM_RESTART, o.w, o.width)
+            _draw(key, <uint64_t> restart, HF_STREAM_RESTART, o.w, o.width)
         _write_products(o, r.sample + node.first, node.last - node.first, o.w, o.value)
         score = _climb(t, r, node, o, _score_of_w(t, r, node, o))
         score = _jump(t, r, node, c, key, o, score, &n_jumps)

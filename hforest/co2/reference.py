@@ -12,16 +12,15 @@ import math
 
 import numpy as np
 
-from ..core.philox import keys, philox, unit
+from ..core.launch import numbers
+from ..core.philox import JUMP, RESTART, keys, philox, unit
 from ..core.scores import beats, log2, node_score
 from ..growth.reference_builder import Split, Tree, add, grow_batch, kinds_of, split_by_column
 from .descent import LANES, descend, fold, padded, project, shuffled
 
-CHUNK = 1024
-RESTART, JUMP = 10, 11
+CHUNK, ABSENT = numbers("co2/fit.h", "HF_CHUNK", "HF_ABSENT")
 CYCLES = 100
 LN2 = 0.69314718055994530942
-ABSENT = 2.0**-20
 EXP_TERMS = [(1.0 / math.factorial(i), 1.0 / math.factorial(i + 1)) for i in range(2, 14, 2)]
 
 

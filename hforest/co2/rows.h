@@ -8,10 +8,9 @@
 #define HFOREST_CO2_ROWS_H
 #include <stdint.h>
 
-enum {
-    HF_LANES = 16,
-    HF_TOGETHER = 8 /* rows whose products are summed in one loop */
-};
+#include "co2/fit.h"
+
+enum { HF_TOGETHER = 8 }; /* rows whose products are summed in one loop */
 
 typedef struct hf_rows hf_rows;
 

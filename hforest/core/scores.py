@@ -1,4 +1,4 @@
-"""Criteria, and scores of splits for the reference implementations, with the operations and order of score.h."""
+"""Criteria, and scores of splits in Python with the operations and the order of score.h."""
 
 import math
 from typing import NamedTuple

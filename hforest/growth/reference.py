@@ -7,11 +7,9 @@ Functions, parameters and arrays are those of `cpu`. Criteria are numbers, those
 import numpy as np
 
 from ..core.in_place import Windows, rows_of
-from ..core.philox import below, philox, poisson
+from ..core.philox import BOOTSTRAP, POISSON, below, philox, poisson
 from ..core.sparse import Columns
 from .reference_builder import (
-    BOOTSTRAP,
-    POISSON,
     grow_batch,
     kinds_of,
     split_by_column,

@@ -10,7 +10,7 @@
 //         small pairs   one thread           scan_small
 
 constexpr size RUN = 32;   // samples of a large pair that one thread scans
-constexpr int NEAR = 17;   // sums per thread in shared memory; odd, to use different banks; also in gpu_builder.py
+constexpr int NEAR = 17;   // sums per thread in shared memory; odd, to use different banks
 constexpr int TILE = 2560; // sums of a tile of scan_large and sum_up, and
 constexpr int ROWS = 1024; // samples of it, at most
 
