@@ -30,8 +30,8 @@ from hforest.growth.task cimport hf_pending, hf_task, hf_workspace
 
 cnp.import_array()
 
-cdef enum:
-    CHUNK = 1024      # samples whose slopes are summed in the dtype of x
+cdef extern from "co2/fit.h" nogil:
+    int HF_CHUNK
 
 COPIED = 1 << 29
 """Bytes of windows of which all threads together keep copies at a time."""
@@ -127,13 +127,14 @@ def surrogate_grad(
     for k in range(grad_w.shape[0]):
         grad_w[k] = 0
     with nogil:
-        for chunk in range((stump.m.n + CHUNK - 1) // CHUNK):
-            first = chunk * CHUNK
+        for chunk in range((stump.m.n + HF_CHUNK - 1) // HF_CHUNK):
+            first = chunk * HF_CHUNK
             if hf_stopped(&watch):
                 break
             memset(s.slope, 0, size)
             add_slopes(
-                &stump.rows, &stump.m, &s.losses, s.w, first, min(first + CHUNK, stump.m.n), s.slope, &s.pull
+                &stump.rows, &stump.m, &s.losses, s.w, first, min(first + HF_CHUNK, stump.m.n), s.slope,
+                &s.pull,
             )
             for k in range(grad_w.shape[0]):
                 grad_w[k] += (<float*> s.slope)[k] if stump.rows.single else (<double*> s.slope)[k]

@@ -11,8 +11,11 @@ ctypedef fused real:
     float
     double
 
+cdef extern from "co2/fit.h":
+    enum:
+        HF_LANES          # partial sums of a product w.x
+
 cdef enum:
-    HF_LANES = 16
     HF_TOGETHER = 8       # rows that are read together, since rows are far apart in memory
 
 cdef struct hf_rows:

@@ -13,15 +13,14 @@ import numpy as np
 from . import check
 from .aliases import ArrayLike, Task
 from .dispatch import to_numpy
-from .philox import below, keys, philox, unit
+from .launch import numbers
+from .philox import ENTRY, PROJECTION, below, keys, philox, unit
 from .real import as_given
 
-AXIS, SPARSE, PATCH, PROBE = 0, 1, 2, 3
-"""Kinds of distributions, as numbers that kernels share."""
-PROJECTION, ENTRY = 5, 6
-"""Streams of the generator."""
-AXES = 3
-"""Maximum number of axes of a patch."""
+AXIS, SPARSE, PATCH, PROBE, AXES = numbers(
+    "core/projections.h", "HF_AXIS", "HF_SPARSE", "HF_PATCH", "HF_PROBES", "HF_AXES"
+)
+"""Kinds of distributions, and the maximum number of axes of a patch."""
 MAX_PROJECTIONS = 2**20
 """Maximum number of projections of a call or a node: a million take seconds."""
 _MOST_BY_DEFAULT = 100

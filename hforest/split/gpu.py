@@ -8,14 +8,13 @@ import numpy as np
 from ..core.aliases import Array
 from ..core.dispatch import array_module
 from ..core.launch import launch_each
+from ..core.scores import SQUARED_ERROR
 
 PACKAGE = Path(__file__).parent
 
 LANES = 64
 """Number of runs into which a candidate's samples are divided. The order of sums depends on it and on shapes
 alone."""
-
-SQUARED = 2
 
 
 def impurity(counts: Array, criterion: int, out: Array) -> None:
@@ -96,4 +95,4 @@ def class_splits(
 def target_splits(
     values: Array, y: Array, weights: Array, min_leaf: int, max_bins: int, threshold: Array, gain: Array
 ) -> None:
-    _splits(values, None, y, weights, y.shape[1], SQUARED, min_leaf, max_bins, threshold, gain)
+    _splits(values, None, y, weights, y.shape[1], SQUARED_ERROR, min_leaf, max_bins, threshold, gain)

@@ -5,11 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core import check, dispatch, supervised
+from ..core import check, dispatch, scores, supervised
 from ..core.aliases import Array, ArrayLike, Criterion, FloatArray, Task
 
 _PACKAGE = __name__.rpartition(".")[0]
-_SQUARED_ERROR = supervised.ALL_CRITERIA.index("squared_error")
 
 
 class Split(NamedTuple):
@@ -54,8 +53,9 @@ def impurity(
     >>> (9 * hforest.split.impurity(right, "entropy")).round(2)
     array([13.77])
     """
-    number = supervised.ALL_CRITERIA.index(check.choice("criterion", criterion, supervised.ALL_CRITERIA))
-    squared = number == _SQUARED_ERROR
+    numbers = scores.numbers()
+    number = numbers[check.choice("criterion", criterion, tuple(numbers))]
+    squared = number == scores.SQUARED_ERROR
     axes = ("n_nodes", "3") if squared else ("n_nodes", "n_classes")
     caller_counts, counts = counts, supervised.matrix("counts", counts, axes=axes)
     n_nodes, n_sums = counts.shape

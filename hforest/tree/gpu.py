@@ -8,7 +8,7 @@ import numpy as np
 from ..core.aliases import Array
 from ..core.dispatch import array_module
 from ..core.in_place import Windows
-from ..core.launch import launch, launch_each
+from ..core.launch import launch, launch_each, numbers
 from . import forest as tree
 
 PACKAGE = Path(__file__).parent
@@ -16,9 +16,10 @@ PACKAGE = Path(__file__).parent
 PAIRS = 1 << 24
 """The most pairs of a sample and a tree that are walked before their leaves are summed; limits workspace."""
 
-ROWS, GROUP, BLOCKS = 128, 8, 4096
-"""A block routes ROWS samples (gpu.cu has the same number) through at most GROUP trees, or through fewer
-trees if there would be fewer than BLOCKS blocks."""
+(ROWS,) = numbers("tree/gpu.cu", "ROWS")
+GROUP, BLOCKS = 8, 4096
+"""A block routes ROWS samples through at most GROUP trees, or through fewer if there would be fewer than
+BLOCKS blocks."""
 
 
 class Forest(NamedTuple):
