@@ -50,6 +50,16 @@ def blobs(n=200, n_features=5, n_classes=3, dtype=np.float64):
     return (rng.normal(size=(n, n_features)) + y[:, None]).astype(dtype), y
 
 
+class Table:
+    """An object of numbers that converts itself to an array."""
+
+    def __init__(self, a):
+        self.a = a
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array(self.a, dtype)
+
+
 def windows_of(x, **settings):
     """Returns samples of windows (array, base, offset), and of other arguments as `hforest.samples`."""
     if isinstance(x, tuple):
