@@ -1,5 +1,6 @@
 """Small problems, forests of each kind, and comparisons, for tests of growth."""
 
+import math
 from functools import partial
 
 import numpy as np
@@ -9,17 +10,21 @@ import hforest
 from hforest import co2, project
 from hforest.core import machine
 
+
+def patches(n):
+    """Returns the distribution of patches of a square, of two rows or of one, with n pixels."""
+    side = math.isqrt(n)
+    shape = (side, side) if side**2 == n else (2, n // 2) if n % 2 == 0 and n > 2 else (n,)
+    return project.patch_distribution(shape, patch_max=min(2, *shape))
+
+
 KINDS = {
     "features": lambda n: {},
     "extra": lambda n: {"splitter": "random", "bootstrap": False},
     "random": lambda n: {"splitter": "random", "bootstrap": False, "max_features": 1},
     "sparse": lambda n: {"projections": project.sparse_distribution(n)},
     "probe": lambda n: {"projections": project.probe_distribution(n, 0.5)},
-    "patch": lambda n: {
-        "projections": project.patch_distribution(
-            (n,) if n % 2 else (2, n // 2), patch_max=max(1, min(2, n // 2))
-        )
-    },
+    "patch": lambda n: {"projections": patches(n)},
 }
 """Settings of `hforest.grow` for samples of n features."""
 
@@ -125,3 +130,31 @@ def assert_all_same(results):
     """Fails if results are not bit-identical."""
     for other in results[1:]:
         assert_same_bits(other, results[0])
+
+
+def of_views(distribution):
+    """Returns the same for three views, one of a single column; a node samples four projections."""
+    last = distribution.n_features - 1
+    views = [[4, 0, 2], [1, 3, *range(5, last)], [last]]
+    return project.grouped_distribution(distribution, views, [1, 2, 1])
+
+
+DISTRIBUTIONS = {
+    "axis": project.axis_distribution,
+    "sparse": project.sparse_distribution,
+    "dense": lambda n: project.sparse_distribution(n, 40.0),
+    "probe": project.probe_distribution,
+    "probe and single": lambda n: project.probe_distribution(n, 0.4),
+    "interval": lambda n: project.patch_distribution((n,), patch_max=min(n, 5)),
+    "image": lambda n: project.patch_distribution((n // 6, 6), patch_min=(1, 2), patch_max=(2, 4)),
+    "cyclic": lambda n: project.patch_distribution((n // 6, 6), patch_max=(2, 6), cyclic=True),
+    "channels": lambda n: project.patch_distribution((n // 6, 3, 2), patch_max=(1, 3), channels=True),
+    "box": lambda n: project.patch_distribution((n // 6, 3, 2), patch_max=(2, 2, 2)),
+    "coloured box": lambda n: project.patch_distribution(
+        (1, n // 6, 3, 2), patch_max=(1, 2, 3), channels=True, cyclic=True
+    ),
+    "views, axis": lambda n: of_views(project.axis_distribution(n)),
+    "views, dense": lambda n: of_views(project.sparse_distribution(n, 40.0)),
+    "views, probe": lambda n: of_views(project.probe_distribution(n, 0.4)),
+}
+"""Distributions of projections of n features, a multiple of 6."""
