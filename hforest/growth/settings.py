@@ -284,6 +284,7 @@ def check_candidates(
     projections: Any, n_projections: Any, max_features: Any, task: Task
 ) -> tuple[Distribution | None, int]:
     """Returns the checked distribution, and the number of projections that a node samples; None and 0."""
+    check.choice("task", task, supervised.TASKS)
     if projections is None:
         check.require(
             n_projections is None, "n_projections", "None without projections", repr(n_projections),
