@@ -37,8 +37,9 @@ class _Hinge(Estimator):
         steps: dict[int, int] = {}
 
         def count(done: int, total: int) -> None:
-            member, step = divmod(done - 1, max(1, total // self.n_members))
-            steps[member] = step + 1
+            if done:
+                member, step = divmod(done - 1, max(1, total // self.n_members))
+                steps[member] = step + 1
 
         with self._computing():
             self._forget()
