@@ -11,7 +11,7 @@ import numpy as np
 
 from ..core.aliases import Array
 from ..core.dispatch import array_module
-from ..core.launch import launch, launch_each
+from ..core.launch import launch, launch_each, numbers
 from ..core.projections import Distribution
 from ..core.supervised import Limits
 from .bins import Bins
@@ -40,20 +40,9 @@ from .trees import Learned
 
 PACKAGE = Path(__file__).parent
 
-BLOCK = 128
-"""Threads of a block, as gpu.cu has it."""
-
-LARGE = 256
-"""Samples of a node that one thread goes through, as gpu.cu has it."""
-
-FEW = 32
-"""In its place where bins are counted, as gpu.cu has it."""
-
-TILE = 2048
-"""Samples of a block that moves them, as gpu.cu has it."""
-
-NEAR = 17
-"""Sums of a thread in shared memory, as gpu.cu has it."""
+BLOCK, LARGE, FEW = numbers("growth/gpu.cu", "BLOCK", "LARGE", "FEW")
+(SIDES,) = numbers("growth/levels.cuh", "SIDES")
+(NEAR,) = numbers("growth/scan.cuh", "NEAR")
 
 SUMS_OF_BLOCK = 79
 """Sums that a block adds up in order, at most, beside that of the weights."""
@@ -455,7 +444,7 @@ def _best_splits(
     xp, n_nodes = task.xp, part.n_nodes
     split = Split(
         xp.empty(n_nodes, np.int64), xp.empty(n_nodes, np.uint64), xp.empty(n_nodes, np.int64),
-        xp.empty(part.n_samples, np.uint8), xp.empty(-(-part.n_samples // TILE), np.int64),
+        xp.empty(part.n_samples, np.uint8), xp.empty(-(-part.n_samples // SIDES), np.int64),
     )  # fmt: skip
     if task.random_thresholds:
         task.launch(

@@ -12,7 +12,6 @@ from ..core.sparse import Columns
 from . import encoding
 from . import sparse as sparse_encoding
 from .bins import Bins
-from .checks import has_missing_rows
 
 
 class Samples:
@@ -278,7 +277,7 @@ def samples(
     if lazy is not None:
         supervised.check_sizes("x", lazy.shape)
         mask = supervised.categorical(categorical, lazy.shape[1])
-        return UnconvertedSamples(lazy, lazy.source, lazy.dtype, n_bins, mask, has_missing_rows(lazy, mask))
+        return UnconvertedSamples(lazy, lazy.source, lazy.dtype, n_bins, mask, blocks.has_missing(lazy, mask))
     x, has_missing = supervised.samples_or_missing("x", x)
     mask = supervised.categorical(categorical, x.shape[1])
     if mask is not None:
