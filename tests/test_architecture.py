@@ -15,6 +15,7 @@ import pytest
 from conftest import PAGES_OF_SEVERAL
 
 import hforest
+from hforest.core import launch
 
 PACKAGE = Path(hforest.__file__).parent
 ROOT = Path(__file__).resolve().parents[1]
@@ -236,6 +237,24 @@ def test_includes_and_cimports_run_downwards(path):
         assert (PACKAGE / name).exists(), f"{path.name} includes {name}: name it by its subpackage"
         other = name.split("/")[0]
         assert other == own or LAYER[other] < LAYER[own], f"{own} includes {name}"
+
+
+def numbers_of(path):
+    """Returns the names of the numbers that a Python module or a kernel file or header declares."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".py":
+        return {name.removeprefix("HF_") for name, _ in launch._NUMBER.findall(launch._COMMENT.sub("", text))}
+    assigned = [node for node in ast.parse(text).body if isinstance(node, ast.Assign)]
+    literal = [node for node in assigned if not isinstance(node.value, ast.Call)]
+    return {a.id for node in literal for a in ast.walk(node.targets[0]) if isinstance(a, ast.Name)}
+
+
+@pytest.mark.parametrize("name", sorted({path.parent.name for path in PACKAGE.glob("*/*.h")} | {"layers"}))
+def test_python_reads_the_numbers_of_kernels(name):
+    kernels = [path for kind in ("*.h", "*.cu", "*.cuh") for path in (PACKAGE / name).glob(kind)]
+    declared = set().union(*map(numbers_of, kernels))
+    twice = {path.name for path in (PACKAGE / name).glob("*.py") if numbers_of(path) & declared}
+    assert twice <= {"scores.py"}  # its criteria are compared with score.h
 
 
 def test_no_header_includes_itself():

@@ -31,9 +31,9 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from . import scores
 from .aliases import Array
 from .dispatch import on_current_device
-from .scores import CRITERIA
 
 THREADS = 128
 """Default number of threads of a block."""
@@ -261,7 +261,7 @@ def source(folder: Path) -> str:
     text = "\n".join([*_lines(COMMON, seen), *_lines(folder / "gpu.cu", seen)]) + "\n"
     for name, declared in structs(text).items():
         text += f'static_assert(sizeof({name}) == {declared.layout.size}, "{name}: eight bytes a member");\n'
-    for c in CRITERIA:
+    for c in scores.CRITERIA:
         text += f'static_assert(HF_{c.name.upper()} == {c.number}, "criterion {c.name} of core/scores.py");\n'
     return text
 

@@ -47,7 +47,7 @@ BLOCK, LARGE, FEW = numbers("growth/gpu.cu", "BLOCK", "LARGE", "FEW")
 SUMS_OF_BLOCK = 79
 """Sums that a block adds up in order, at most, beside that of the weights."""
 
-COUNTS = 44 << 10
+COUNT_BYTES = 44 << 10
 """Bytes of a block's histogram and sums, at most: every GPU has 48 KB, and other arrays take 4."""
 
 SUMS = 1 << 24
@@ -230,7 +230,7 @@ class ColumnSource(NamedTuple):
         """Returns a task whose bins are counted if a block can: columns of numbers, of bins of a byte."""
         counting = task._replace(n_bins=self.columns.n_bins)
         plain = self.kinds.missing is None and not task.random_thresholds and not task.fit_targets
-        return counting if plain and self.columns.width == 1 and counting.count_bytes <= COUNTS else task
+        return counting if plain and self.columns.width == 1 and counting.count_bytes <= COUNT_BYTES else task
 
     def _n_orders(self, task: Task) -> int:
         """Orders of a column, at most."""

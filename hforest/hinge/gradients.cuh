@@ -55,7 +55,7 @@ __device__ static inline real write_slope(const Routed &a, const Pairs &to, size
     return to.slope[at] = slope;
 }
 
-// The number of samples of neighbouring threads, which so write 32 bytes or more of Pairs. gpu.py has the same number.
+// The number of samples of neighbouring threads, which so write 32 bytes or more of Pairs.
 constexpr int TOGETHER = 8;
 
 // Writes the slopes. One thread per pair; neighbouring threads are TOGETHER samples of one tree.
