@@ -123,7 +123,13 @@ def marked(forest: Forest) -> Forest:
     """
     if type(forest) is _Marked or dispatch.is_cupy(forest.feature):
         return forest
-    check(forest)
+    return valid(check(forest))
+
+
+def valid(forest: Forest) -> Forest:
+    """Returns what `marked` does, without the check: of a forest that this package has grown."""
+    if not isinstance(forest.feature, np.ndarray):
+        return forest
     buffers = [memoryview(machine.ReadOnly(a)) for a in forest]
     views, arrays = (
         Forest(*(np.ndarray(a.shape, a.dtype, b) for a, b in zip(forest, buffers, strict=True)))
