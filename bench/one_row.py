@@ -2,7 +2,7 @@
 
     python bench/one_row.py [--models letter ...] [--data FILE] [--repeats 15] [--json FILE]
 
-    letter       100 trees of `classic.grow` to purity; --data has x and y, else 20,000 rows of letter's shape
+    letter       100 trees of `grow` to purity; --data has x and y, else 20,000 rows of letter's shape
     lightgbm     500 trees of 31 leaves, a regression of 28 features
     xgboost      500 trees of depth 6, the same regression
 
@@ -34,7 +34,7 @@ from common import machine_text, need, record, side_by_side, spread
 from exchange import daal_call, samples
 
 import hforest
-from hforest import classic, tree
+from hforest import grow, tree
 
 MODELS = ("letter", "lightgbm", "xgboost")
 N_TRAIN, N_ROWS, N_TREES, N_BOOSTED = 16000, 1000, 100, 500
@@ -114,7 +114,7 @@ def other_trees(x: Any, y: Any) -> dict[str, Call]:
 def of_letter(options: argparse.Namespace) -> tuple[dict[str, Call], Any, int]:
     """Calls, rows, and the number of nodes."""
     x, y = letters(options.data)
-    forest = classic.grow(x[:N_TRAIN], y[:N_TRAIN], N_TREES, rng=0)
+    forest = grow(x[:N_TRAIN], y[:N_TRAIN], N_TREES, rng=0)
     calls, rows = ours(forest) | same_trees(forest), x[N_TRAIN : N_TRAIN + N_ROWS]
     want = tree.predict(forest, rows)
     for name, call in calls.items():

@@ -4,12 +4,11 @@ import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from conftest import assert_same_bits, several_paths
+from conftest import assert_same_bits
 
 import hforest
 from hforest import co2, growth, tree
 from hforest.co2 import StumpSettings
-from hforest.core import machine
 from hforest.demo import load_digits
 
 pytestmark = pytest.mark.kernels
@@ -425,23 +424,6 @@ def test_samples_without_weight_count_for_nothing(backend):
         co2.fit_stump(x, y, w, sample_weight=weights, **options),
         co2.fit_stump(x[heavy], y[heavy], w, **options),
     )
-
-
-def stump_bits(dtype, loss):
-    x, y, w, _, _ = problem(77, 37, loss=loss, dtype=dtype)
-    fitted = co2.fit_stump(x, y, w, **learned(loss), rng=0, lr=0.1, max_rounds=5)
-    grads = co2.surrogate_grad(x, y, *fitted, loss=loss)
-    return b"".join(a.tobytes() for a in (*fitted, *grads))
-
-
-@several_paths
-@pytest.mark.parametrize("loss", LOSSES)
-def test_vector_paths_have_the_same_bits(dtype, loss, simd):
-    found = set()
-    for path in machine.simd_paths():
-        simd(path)
-        found.add(stump_bits(dtype, loss))
-    assert len(found) == 1
 
 
 # ---------------------------------------------------------------------------------------------- OC1
@@ -1162,15 +1144,12 @@ def test_forests_on_windows_are_those_on_copies(threads, dtype, settings, collid
         assert_equal_bits(co2.grow(windows, y, 4, rng=0, **settings), want)
 
 
-@several_paths
-def test_windows_that_are_copied_in_each_pass(simd, monkeypatch, dtype):
+def test_windows_that_are_copied_in_each_pass(monkeypatch, dtype):
     windows, copies, y = windows_and_copies(dtype, 37)
-    for path in machine.simd_paths():
-        simd(path)
-        want = co2.grow(copies, y, 2, max_depth=4, rng=0)
-        for n_bytes in (0, 20_000, 40_000):  # room for no window, and for some of them
-            monkeypatch.setattr(co2.cpu, "COPIED", n_bytes)
-            assert_equal_bits(co2.grow(windows, y, 2, max_depth=4, rng=0), want)
+    want = co2.grow(copies, y, 2, max_depth=4, rng=0)
+    for n_bytes in (0, 20_000, 40_000):  # room for no window, and for some of them
+        monkeypatch.setattr(co2.cpu, "COPIED", n_bytes)
+        assert_equal_bits(co2.grow(windows, y, 2, max_depth=4, rng=0), want)
 
 
 def test_the_reference_and_other_backends_copy_windows():

@@ -6,9 +6,11 @@ import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+from conftest import assert_same_bits, same_bits
 from scipy import sparse
 
-from hforest import growth, project
+import hforest
+from hforest import project
 from hforest.core import projections as distributions
 from hforest.core.philox import philox
 
@@ -144,12 +146,12 @@ def test_a_small_view_has_its_share_of_the_candidates():
     assert (project.sample(single, 2000, rng=0).indices < 5).sum() < 10  # without groups
     x, y = np.random.default_rng(0).normal(size=(40, 10_005)), np.arange(40) % 2
     settings = {"max_depth": 1, "bootstrap": False, "rng": 0}
-    roots = {
-        name: growth.grow_projected(x, y, 300, distribution, n_projections=2, **settings).trees.feature[::3]
-        for name, distribution in (("views", views), ("all", single))
-    }
-    assert abs((roots["views"] < 5).mean() - 1 / 2) < 0.12  # four standard errors
-    assert (roots["all"] < 5).mean() < 0.02
+    of_views, of_all = (
+        hforest.grow(x, y, 300, projections=distribution, n_projections=2, **settings).feature[::3]
+        for distribution in (views, single)
+    )
+    assert abs((of_views < 5).mean() - 1 / 2) < 0.12  # four standard errors
+    assert (of_all < 5).mean() < 0.02
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -176,17 +178,15 @@ def test_the_columns_of_a_projection_are_of_one_group(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_group_of_all_columns_draws_as_no_groups(kind):
     one = project.grouped_distribution(KINDS[kind], [range(12)], 4)
-    for a, b in zip(project.sample(one, 50, rng=0), project.sample(KINDS[kind], 50, rng=0), strict=True):
-        assert a.tobytes() == b.tobytes()
+    assert_same_bits(project.sample(one, 50, rng=0), project.sample(KINDS[kind], 50, rng=0))
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(60, 12)), rng.integers(0, 3, 60)
-    found = [
-        growth.grow_projected(x, y, 3, distribution, n_projections=4, rng=0)
+    got, want = (
+        hforest.grow(x, y, 3, projections=distribution, n_projections=4, rng=0)
         for distribution in (one, KINDS[kind])
-    ]
-    assert len(found[0].trees.feature) > 10
-    for a, b in zip((*found[0].trees, *found[0][1:]), (*found[1].trees, *found[1][1:]), strict=True):
-        assert a.tobytes() == b.tobytes()
+    )
+    assert len(got.feature) > 10
+    assert_same_bits(got, want)
 
 
 def test_a_node_samples_the_root_of_each_group_by_default():
@@ -195,50 +195,30 @@ def test_a_node_samples_the_root_of_each_group_by_default():
     assert views.n_projections == (2, 3)
     assert views == project.grouped_distribution(views, groups)  # groups are replaced
     x, y = np.random.default_rng(0).normal(size=(30, 12)), np.arange(30) % 2
-    same = [growth.grow_projected(x, y, 2, views, n_projections=n, rng=0) for n in (None, 5)]
-    assert same[0].trees.threshold.tobytes() == same[1].trees.threshold.tobytes()
+    assert_same_bits(*(hforest.grow(x, y, 2, projections=views, n_projections=n, rng=0) for n in (None, 5)))
     with pytest.raises(ValueError, match=r"n_projections: expected None, or the sum .* groups, 5, got 4; "):
-        growth.grow_projected(x, y, 2, views, n_projections=4)
+        hforest.grow(x, y, 2, projections=views, n_projections=4)
 
 
 @pytest.mark.parametrize(
     ("groups", "error", "message"),
     [
-        (
-            [[0, 1], [1, 2]],
-            ValueError,
-            r"groups\[1\]: expected columns that no earlier group has, got column 1 of groups\[0\]",
-        ),
-        (
-            [[0, 1, 2, 2]],
-            ValueError,
-            r"groups\[0\]: expected columns .* got column 2 of groups\[0\]; put each",
-        ),
-        (
-            [[0], [1]],
-            ValueError,
-            r"groups: expected all of n_features = 3 columns, got no group with column 2, the first of 1 missing",
-        ),
+        ([[0, 1], [1, 2]], ValueError, r"groups\[1\]: expected columns that no earlier group has, got column 1 of groups\[0\]"),
+        ([[0, 1, 2, 2]], ValueError, r"groups\[0\]: expected columns .* got column 2 of groups\[0\]; put each"),
+        ([[0], [1]], ValueError,
+            r"groups: expected all of n_features = 3 columns, got no group with column 2, the first of 1 missing"),
         ([[0, 1, 2], []], ValueError, r"groups\[1\]: expected at least one column index, got none; remove"),
         ([], ValueError, "groups: expected at least one group"),
         ([[0, 1], [2, 3]], IndexError, r"groups\[1\]: expected columns 0 to 2, got 3; "),
         ([[0, 1, -1]], IndexError, r"groups\[0\]: expected columns 0 to 2, got -1; "),
-        (
-            [[0, 1], 2],
-            TypeError,
-            r"groups\[1\]: expected a list of column indices, got int64 of shape \(\); ",
-        ),
+        ([[0, 1], 2], TypeError, r"groups\[1\]: expected a list of column indices, got int64 of shape \(\); "),
         ([[0.0, 1.0, 2.0]], TypeError, r"groups\[0\]: expected a list of column indices, got float64"),
         ([[True, True, False]], TypeError, r"groups\[0\]: expected a list of column indices, got bool"),
         ([[0, [1, 2]]], TypeError, r"groups\[0\]: expected an array, got list"),
-        (
-            "012",
-            TypeError,
-            "groups: expected a list of groups of column indices, got str; pass a list such as",
-        ),
+        ("012", TypeError, "groups: expected a list of groups of column indices, got str; pass a list such as"),
         (None, TypeError, "groups: expected a list of groups of column indices, got NoneType"),
     ],
-)
+)  # fmt: skip
 def test_bad_groups(groups, error, message):
     single = project.axis_distribution(3)
     with pytest.raises(error, match=message):
@@ -296,9 +276,8 @@ def test_seeds():
         same, generated, other = (
             project.sample(distribution, 20, rng=rng) for rng in (3, np.random.default_rng(3), 4)
         )
-        for a, b in zip(same, generated, strict=True):
-            np.testing.assert_array_equal(a, b)
-        assert any(x.tobytes() != y.tobytes() for x, y in zip(same, other, strict=True))
+        assert_same_bits(generated, same)
+        assert not same_bits(other, same)
 
 
 def test_a_growing_tree_draws_from_the_same_distribution():
@@ -306,7 +285,7 @@ def test_a_growing_tree_draws_from_the_same_distribution():
     x = np.random.default_rng(0).normal(size=(30, 12))
     y = np.arange(30) % 2
     sparse = project.sparse_distribution(12, 4.0)
-    grown = growth.grow_projected(x, y, 1, sparse, n_projections=1, bootstrap=False, max_depth=1, rng=5)
+    grown = hforest.grow(x, y, 1, projections=sparse, n_projections=1, bootstrap=False, max_depth=1, rng=5)
     seed = int(np.random.default_rng(5).integers(2**64, dtype=np.uint64))
     key = distributions.keys(philox(seed, 0, 0))[0]
     features, weights = distributions.draw_projection(sparse, key, 0)
@@ -324,12 +303,8 @@ def test_hand_made_distributions():
         ValueError, match="distribution.n_features: expected the product of its shape, 12, got 6"
     ):
         project.sample(patches._replace(n_features=6), 1)
-    for a, b in zip(
-        project.sample(patches._replace(max_entries=1), 9, rng=0),
-        project.sample(patches, 9, rng=0),
-        strict=True,
-    ):
-        np.testing.assert_array_equal(a, b)
+    got, want = (project.sample(a, 9, rng=0) for a in (patches._replace(max_entries=1), patches))
+    assert_same_bits(got, want)
 
 
 # ------------------------------------------------------------------------------------------ values
@@ -419,52 +394,59 @@ def test_bad_input(change, error, message):
         project.project(**arrays)
 
 
+AXES = project.axis_distribution(3)
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: project.sample(project.axis_distribution(3), -1), ValueError, "n_projections: expected"),
-        (
-            lambda: project.sample(project.axis_distribution(3), 1, dtype=int),
-            TypeError,
-            "dtype: expected float32",
-        ),
-        (
-            lambda: project.sample(project.axis_distribution(3), 1, dtype="no"),
-            TypeError,
-            "dtype: expected float32",
-        ),
-        (lambda: project.sample(project.axis_distribution(3), 1, rng=-1), ValueError, "rng: expected a seed"),
+        (lambda: project.sample(AXES, -1), ValueError, "n_projections: expected"),
+        (lambda: project.sample(AXES, 1, dtype=int), TypeError, "dtype: expected float32"),
+        (lambda: project.sample(AXES, 1, dtype="no"), TypeError, "dtype: expected float32"),
+        (lambda: project.sample(AXES, 1, rng=-1), ValueError, "rng: expected a seed"),
         (lambda: project.axis_distribution(0), ValueError, "n_features: expected"),
         (lambda: project.axis_distribution(2.0), TypeError, "n_features: expected an int"),
         (lambda: project.probe_distribution(1), ValueError, "n_features: expected 2"),
         (lambda: project.probe_distribution(2, 1.5), ValueError, "single_share: expected a finite number"),
         (lambda: project.sparse_distribution(3, -1), ValueError, "density: expected"),
         (lambda: project.sparse_distribution(12, 0.0), ValueError, "density: expected a finite number > 0"),
-        (lambda: project.patch_distribution((3, 4), patch_max=4), ValueError, r"patch_max\[0\]"),
-        (
-            lambda: project.patch_distribution((3, 4), patch_max=(3, 5)),
-            ValueError,
-            r"patch_max\[1\]: expected patch_min\[1\] = 1 to shape\[1\] = 4, got 5",
-        ),
-        (
-            lambda: project.patch_distribution((3, 4), patch_min=(3, 1), patch_max=2),
-            ValueError,
-            r"patch_max\[0\]: expected patch_min\[0\] = 3",
-        ),
-        (
-            lambda: project.patch_distribution((3, 4), patch_min=(1, 1, 1), patch_max=2),
-            ValueError,
-            "patch_min: expected an int or 2",
-        ),
+        (lambda: project.patch_distribution((3, 4), patch_max=4), ValueError,
+            r"patch_max\[0\]: expected patch_min\[0\] = 1 to shape\[0\] = 3, got 4"),
+        (lambda: project.patch_distribution((3, 4), patch_max=(3, 5)), ValueError,
+            r"patch_max\[1\]: expected patch_min\[1\] = 1 to shape\[1\] = 4, got 5"),
+        (lambda: project.patch_distribution((3, 4), patch_min=(3, 1), patch_max=2), ValueError,
+            r"patch_max\[0\]: expected patch_min\[0\] = 3"),
+        (lambda: project.patch_distribution((3, 4), patch_min=(1, 1, 1), patch_max=2), ValueError,
+            "patch_min: expected an int or 2"),
         (lambda: project.patch_distribution(12), TypeError, "shape: expected"),
         (lambda: project.patch_distribution((1, 1, 1, 12)), ValueError, "shape: expected 1 to 3 sizes"),
         (lambda: project.patch_distribution((4,), channels=True), ValueError, "shape: expected"),
         (lambda: project.patch_distribution((2**16, 2**16)), ValueError, r"product is less than 2\*\*31"),
     ],
-)
+)  # fmt: skip
 def test_bad_draws(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+WRONG = {
+    **dict.fromkeys(("shape", "patch_min", "patch_max"), (object(), "2", 1.5, (2, "word"), np.zeros(2), {})),
+    **dict.fromkeys(("density", "single_share"), (None, "2", [1], np.zeros(2), np.zeros(0))),
+    **dict.fromkeys(("channels", "cyclic"), (None, 1, "yes", np.array([True, False]), np.zeros(0), {1})),
+}
+"""Values of wrong kinds of the settings of distributions."""
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_settings_of_wrong_kinds(name):
+    for value in WRONG[name]:
+        with pytest.raises(TypeError, match=rf"^{name}(\[[01]\])?: expected .*, got .*; "):
+            if name == "density":
+                project.sparse_distribution(4, value)
+            elif name == "single_share":
+                project.probe_distribution(4, value)
+            else:
+                project.patch_distribution(**{"shape": (2, 2), "patch_max": 2, name: value})
 
 
 @pytest.mark.parametrize("name", ["x", "indptr", "indices", "data", "samples"])
@@ -509,15 +491,12 @@ def test_out_shares_no_memory_with_an_input(name):
     ],
 )
 def test_fields_of_a_distribution_made_by_hand(kind, field, value):
-    made = (
-        project.sparse_distribution(4)
-        if kind == "sparse"
-        else project.patch_distribution((2, 2), patch_max=2)
-    )
-    bad = made._replace(**{field: value})
-    for call in (
-        lambda: project.sample(bad, 2),
-        lambda: growth.grow_projected(np.zeros((2, 4)), [0, 1], 1, bad, n_projections=1),
-    ):
-        with pytest.raises((TypeError, ValueError), match=r"^distribution\.\w+.*: expected .*, got .*; "):
-            call()
+    made = {
+        "sparse": project.sparse_distribution(4),
+        "patch": project.patch_distribution((2, 2), patch_max=2),
+    }
+    bad = made[kind]._replace(**{field: value})
+    with pytest.raises((TypeError, ValueError), match=r"^distribution\.\w+.*: expected .*, got .*; "):
+        project.sample(bad, 2)
+    with pytest.raises((TypeError, ValueError), match=r"^projections\.\w+.*: expected .*, got .*; "):
+        hforest.grow(np.zeros((2, 4)), [0, 1], 1, projections=bad, n_projections=1)

@@ -13,7 +13,6 @@ from ..core.sparse import Columns
 from . import encoding
 from . import sparse as sparse_encoding
 from .bins import Bins
-from .checks import has_missing_rows
 
 
 class Samples:
@@ -281,7 +280,7 @@ def samples(
     if lazy is not None:
         supervised.check_sizes("x", lazy.shape)
         mask = supervised.categorical(categorical, lazy.shape[1])
-        return UnconvertedSamples(lazy, lazy.source, lazy.dtype, n_bins, mask, has_missing_rows(lazy, mask))
+        return UnconvertedSamples(lazy, lazy.source, lazy.dtype, n_bins, mask, blocks.has_missing(lazy, mask))
     x, has_missing = supervised.samples_or_missing("x", x)
     mask = supervised.categorical(categorical, x.shape[1])
     if mask is not None:
@@ -294,10 +293,14 @@ def _windows(x: ArrayLike, windows: Any, max_bins: int | None) -> WindowSamples:
     remedy = "pass two arrays of int64: the start of each sample, and the distance of each number from it"
     check.instance("windows", windows, tuple | list, "(base, offset)", remedy)
     check.require(len(windows) == 2, "windows", "(base, offset)", f"{len(windows)} items", remedy)
-    base, offset = windows
+    # Kernels follow these: copies, which a caller does not change.
+    base, offset = (a.copy() if hasattr(a, "copy") else a for a in windows)
     numbers, has_missing = supervised.samples_or_missing("x", x)
     check.same_device(x=numbers, base=base, offset=offset)
     check_places(base, offset, numbers.size)
+    for a in (base, offset):
+        if isinstance(a, np.ndarray):
+            a.flags.writeable = False
     placed = Windows(numbers, base, offset)
     return WindowSamples(placed, numbers, numbers.dtype, max_bins, has_missing=has_missing)
 

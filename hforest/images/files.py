@@ -37,25 +37,12 @@ _LAYOUT = models.Layout(
 def save(file: str | os.PathLike[str], model: Model) -> None:
     """Writes a model to a .npz file.
 
+    Other parameters and errors: see `hforest.tree.save`.
+
     Parameters
     ----------
-    file : path
-        File to write; an existing one is replaced.
     model : Model
         From `fit`.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Something else; a model that was changed.
-    OSError
-        The file cannot be written, or is a folder, a device or another special file. An existing file is
-        unchanged.
-
-    Notes
-    -----
-    Plain arrays, no pickles. The file and its folder are forced to the disk: after a loss of power the path
-    holds the older file or the new one.
 
     Examples
     --------
@@ -76,26 +63,12 @@ def save(file: str | os.PathLike[str], model: Model) -> None:
 def load(file: str | os.PathLike[str]) -> Model:
     """Reads what `save` wrote.
 
-    Parameters
-    ----------
-    file : path
-        File that `save` wrote.
+    Parameters and errors: see `hforest.tree.load`.
 
     Returns
     -------
     Model
         Its forest has been checked by `hforest.tree.check`.
-
-    Raises
-    ------
-    FileNotFoundError, PermissionError
-        The file does not exist, or may not be read.
-    ValueError
-        Not such a file, a damaged one, or one whose arrays contradict each other.
-
-    Examples
-    --------
-    See `save`.
     """
     model: Model = models.load(check.path("file", file), _LAYOUT)
     return model

@@ -37,21 +37,11 @@ def sample(
         `grouped_distribution`.
     n_projections : int
         Number of projections, 0 to 2**20.
-    dtype : float32 or float64
-        Dtype of the weights.
-    rng : None, int or numpy.random.Generator
-        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
     Projections
         NumPy arrays.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Wrong kind of argument; a number out of range; a distribution whose fields were changed by hand to
-        invalid values.
 
     Notes
     -----

@@ -9,9 +9,7 @@ numbers. They are converted to the dtype of the forest: a forest grown on float3
 float32.
 
 Every function checks a forest's nodes before it walks them (a few nanoseconds per node), unless it runs
-inside `hforest.unchecked()`. To apply a forest to single rows, `prepare` it: then it is checked once. Wrong
-kinds and dtypes raise TypeError, wrong shapes and values ValueError, nodes and features out of range
-IndexError.
+inside `hforest.unchecked()`. To apply a forest to single rows, `prepare` it: then it is checked once.
 """
 
 from .complete import splits

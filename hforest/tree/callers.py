@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..core import check as checks
-from .forest import Forest, check, check_layout
+from .forest import Forest, arrays_of, check
 from .joining import join
 
 
@@ -57,7 +57,7 @@ def grown(
 def check_forest(name: str, forest: Forest) -> None:
     """Returns a caller's forest after a check, inside `unchecked()` of its kinds and shapes alone."""
     try:
-        check_layout(forest)
+        arrays_of(forest)
         if checks.values_checked():
             check(forest)
     except (TypeError, ValueError, IndexError) as error:

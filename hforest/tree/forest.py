@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core import check as checks
-from ..core import dispatch
+from ..core import dispatch, machine
 from ..core.aliases import FloatArray, IntArray
 
 PACKAGE = __name__.rpartition(".")[0]
@@ -88,6 +88,92 @@ class Forest(NamedTuple):
             return f"Forest({sizes}, n_classes={self.n_classes}, {self.threshold.dtype})"
         except Exception:  # from fields that contradict each other or are not arrays
             return f"Forest{tuple(self)!r}"
+
+
+class _Marked(Forest):
+    """A forest that calls do not check again: its arrays have been checked and are read-only.
+
+    `_replace`, copies and pickles are plain forests. Functions read `_arrays`, for a caller can set shape and
+    dtype of an array.
+    """
+
+    __module__, __qualname__ = PACKAGE, "Forest"
+    _arrays: Forest
+
+    def __new__(cls, *arrays: Any) -> Forest:  # type: ignore[misc]
+        return Forest(*arrays)
+
+    _make = Forest._make  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Forest, tuple(self)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{self.__module__}.Forest: attributes cannot be set; use _replace")
+
+
+_Marked.__name__ = "Forest"
+
+
+def marked(forest: Forest) -> Forest:
+    """Returns a forest on the same memory that later calls do not check again, after a check.
+
+    Nobody else may have an array that shares this memory. A forest of CuPy arrays is returned unchanged, for
+    these cannot be read-only.
+    """
+    if type(forest) is _Marked or dispatch.is_cupy(forest.feature):
+        return forest
+    return valid(check(forest))
+
+
+def valid(forest: Forest) -> Forest:
+    """Returns what `marked` does, without the check: of a forest that this package has grown."""
+    if not isinstance(forest.feature, np.ndarray):
+        return forest
+    buffers = [memoryview(machine.ReadOnly(a)) for a in forest]
+    views, arrays = (
+        Forest(*(np.ndarray(a.shape, a.dtype, b) for a, b in zip(forest, buffers, strict=True)))
+        for _ in range(2)
+    )
+    result = tuple.__new__(_Marked, views)
+    result.__dict__["_arrays"] = arrays
+    return result
+
+
+def is_marked(forest: Forest) -> bool:
+    """Returns whether calls do not check a forest again."""
+    return type(forest) is _Marked
+
+
+def copied(forest: Forest) -> Forest:
+    """Returns a forest of copies, or one with a mark itself, after `check_layout`."""
+    checks.on_cpu(**{"forest.feature": arrays_of(forest).feature})
+    return forest if is_marked(forest) else Forest(*(a.copy() for a in forest))
+
+
+def arrays_of(forest: Forest, x: object = None) -> Forest:
+    """Returns the arrays of a forest, after `check_layout` of one without a mark.
+
+    They must neither be changed nor passed on to users.
+    """
+    if type(forest) is _Marked:
+        return forest._arrays
+    check_layout(forest, x)
+    return forest
+
+
+def check_contents(forest: Forest, *names: str) -> None:
+    """Checks nodes, and numbers of the named arrays, unless the forest has a mark."""
+    if type(forest) is not _Marked:
+        check_nodes(forest)
+        check_numbers(forest, *names)
+
+
+def checked(forest: Forest) -> Forest:
+    """Returns the arrays of a forest after `check`."""
+    arrays = arrays_of(forest)
+    check_contents(forest, "value", "gain", "data")
+    return arrays
 
 
 def check_layout(forest: Forest, x: object = None) -> np.dtype:
@@ -300,9 +386,7 @@ def check(forest: Forest) -> Forest:
     >>> forest is hforest.tree.check(forest)
     True
     """
-    check_layout(forest)
-    check_nodes(forest)
-    check_numbers(forest, "value", "gain", "data")
+    checked(forest)
     return forest
 
 
@@ -337,23 +421,6 @@ def narrowed(forest: Forest, second: IntArray) -> Forest:
     largest = threshold.dtype.type(xp.finfo(threshold.dtype).max)
     threshold = xp.where(threshold > largest, largest, threshold)
     return forest._replace(feature=feature.astype(np.int32), threshold=threshold, default_left=NO_DEFAULTS[0])
-
-
-def _of_bytes(data: bytes, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
-    """Returns a read-only array on the memory of `data`."""
-    return np.frombuffer(data, dtype).reshape(shape) if data else np.zeros(shape, dtype)
-
-
-def frozen(forest: Forest) -> tuple[Forest, Forest]:
-    """Returns two forests that share one checked, read-only copy of the arrays of a forest.
-
-    A caller can still change shape and dtype of an array, so keep the first forest private.
-    """
-    check_layout(forest)
-    checks.on_cpu(**{"forest.feature": forest.feature})
-    parts = [(a.tobytes(), a.dtype, a.shape) for a in forest]
-    # Checks the copy, for another thread may change the original meanwhile.
-    return check(Forest(*(_of_bytes(*part) for part in parts))), Forest(*(_of_bytes(*part) for part in parts))
 
 
 def on_host(forest: Forest) -> Forest:

@@ -18,13 +18,6 @@ def prepare(forest: Forest | Prepared) -> Prepared:
         `apply`, `predict`, `vote_shares` and `path` take it in place of the forest, and return bit-identical
         results without checking it again. Its attribute `forest` is a read-only copy.
 
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        A forest that `check` refuses, or of CuPy arrays.
-    MemoryError
-        Not enough memory.
-
     Notes
     -----
     A Prepared cannot be changed, and several threads may use it at the same time. Its pickle is that of its

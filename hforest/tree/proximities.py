@@ -22,13 +22,12 @@ def proximity(
 ) -> SparseArray:
     """Returns the share of the trees in which two samples reach the same leaf, as a sparse matrix.
 
+    Other parameters: see `apply`.
+
     Parameters
     ----------
     forest : Forest
-        Any forest, axis-aligned or oblique.
-    x : (n_samples, n_features) array-like
-        Samples, finite, of any real dtype; they are converted to the dtype of the forest. A forest that was
-        grown with missing values or categories accepts NaN, too.
+        Any forest.
     other : (n_others, n_features) array_like, optional
         Samples of the columns, such as the training samples; by default x.
     min_share : float
@@ -43,13 +42,6 @@ def proximity(
     (n_samples, n_others) scipy.sparse.csr_array, dtype of the forest
         Shares above 0 to 1, columns in ascending order. Without `max_neighbors` the matrix of x with itself
         is symmetric, with a diagonal of 1.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        As for `apply`; CuPy arrays; a setting out of range.
-    MemoryError
-        A matrix that does not fit into memory.
 
     Notes
     -----

@@ -1,0 +1,391 @@
+"""The CUDA backend of growth, on the host and on a GPU if there is one: forests are those of the CPU backend."""
+
+import numpy as np
+import pytest
+from conftest import ON_GPU, assert_same_bits, entered
+from growers import DISTRIBUTIONS, KINDS, grow, make, overlapping, problem
+
+import hforest
+from hforest import growth, tree
+from hforest.growth import gpu_builder, gpu_levels, gpu_small, gpu_structs
+
+pytestmark = pytest.mark.kernels
+
+
+def moved(a, move):
+    """Returns an array, or a tuple with arrays, on another device."""
+    if isinstance(a, tuple):
+        parts = [moved(part, move) for part in a]
+        return type(a)(*parts) if hasattr(a, "_fields") else tuple(parts)
+    return move(a) if hasattr(a, "dtype") else a
+
+
+@pytest.fixture(params=["host", *ON_GPU])
+def cuda(request):
+    """Calls a function in the CUDA backend; arguments and results are NumPy arrays."""
+    with entered(request.param):
+        pass  # skips where it cannot run
+
+    def call(function, *args, **settings):
+        with entered(request.param) as backend:
+            settings = {name: moved(a, backend.array) for name, a in settings.items()}
+            return moved(function(*(moved(a, backend.array) for a in args), **settings), backend.numpy)
+
+    return call
+
+
+@pytest.fixture
+def grown_alike(cuda):
+    """Fails if the CUDA and the CPU backend do not grow the same forest, which is returned."""
+
+    def check(*args, function=make, **settings):
+        want = function(*args, **settings)
+        assert_same_bits(cuda(function, *args, **settings), want)
+        return want
+
+    return check
+
+
+def words(settings):
+    return "-".join(f"{name}={value}" for name, value in settings.items()) or "plain"
+
+
+@pytest.mark.parametrize("sizes", [(0, 2), (1, 3), (7, 0), (1000, 5)])
+def test_host_counts(cuda, sizes):
+    for seed in range(4):  # seeds of the generator in either half of 64 bits
+        for function, more in (
+            (growth.bootstrap_counts, {}), (growth.poisson_counts, {"first_row": 2}),
+            (growth.poisson_counts, {"first_row": 2**40 + 3, "first_tree": 4}),
+        ):  # fmt: skip
+            want = function(*sizes, **more, rng=seed)
+            np.testing.assert_array_equal(cuda(function, *sizes, **more, rng=seed), want)
+
+
+@pytest.mark.parametrize("n", [1, 2, 300, 70_000])
+@pytest.mark.parametrize("most", [None, 1, 5, 256])
+def test_host_bins(cuda, dtype, n, most):
+    x = np.concatenate([problem(n, 2, 2, dtype, n, coarse)[0] for coarse in (True, False)], axis=1)
+    x[::3] *= -1  # zeros of either sign
+
+    def bins(x):
+        return hforest.samples(x, max_bins=most).bins()[:4]
+
+    for a, b in zip(cuda(bins, x), bins(x), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("memory", [1, 1 << 30])
+@pytest.mark.parametrize(
+    ("n_outputs", "settings"),
+    [
+        (None, {}),
+        (None, {"criterion": "entropy", "max_features": 5, "bootstrap": False}),
+        (None, {"max_bins": 16, "min_samples_leaf": 4, "max_depth": 6}),
+        (None, {"splitter": "random", "max_features": 1}),
+        (None, {"splitter": "random", "max_features": 4, "criterion": "entropy", "min_samples_leaf": 3}),
+        (1, {"min_impurity_decrease": 0.001}),
+        (3, {"max_features": 5, "min_samples_split": 9}),
+        (2, {"splitter": "random", "bootstrap": False}),
+        (1, {"splitter": "random", "max_features": None, "max_bins": 16, "min_impurity_decrease": 0.001}),
+    ],
+)
+@pytest.mark.parametrize("weights", ["one", "whole", "real"])
+def test_host_trees_are_those_of_the_cpu(
+    grown_alike, monkeypatch, dtype, n_outputs, settings, weights, memory
+):
+    # Memory limits the number of trees that grow at a time; results do not depend on it.
+    monkeypatch.setattr("hforest.growth.gpu_levels.memory", lambda xp: memory)
+    rng = np.random.default_rng(0)
+    x, y = problem(100, 6, dtype=dtype)
+    x[:, 4] = np.round(x[:, 4])
+    if n_outputs:
+        y = rng.normal(size=(100, n_outputs)) + x[:, :1]
+        settings = {"n_classes": None, **settings}
+    given = {"one": np.ones(100), "whole": rng.integers(0, 4, 100).astype(float), "real": rng.random(100)}
+    grown_alike(x, y, sample_weight=given[weights], **settings)
+
+
+@pytest.fixture(params=[0, 100, gpu_small.SMALL])
+def small(request, monkeypatch):
+    """Samples of a node that a block grows to its leaves, at most."""
+    for name in ("host.compiler.SMALL", "hforest.growth.gpu_small.SMALL"):
+        monkeypatch.setattr(name, request.param)
+    return request.param
+
+
+@pytest.mark.parametrize("weights", ["one", "real"])
+def test_host_levels_of_many_nodes_are_those_of_the_cpu(grown_alike, monkeypatch, dtype, weights):
+    # More nodes than one block handles, and more than one block.
+    for name in ("host.compiler.SMALL", "hforest.growth.gpu_small.SMALL"):
+        monkeypatch.setattr(name, 0)
+    widths, level = [], gpu_levels._level
+    monkeypatch.setattr(
+        gpu_levels, "_level", lambda task, nodes, *a: widths.append(len(nodes.first)) or level(task, nodes, *a)
+    )  # fmt: skip
+    x, y = problem(1500, 3, 2, dtype)
+    weight = np.ones(1500) if weights == "one" else np.random.default_rng(0).random(1500)
+    grown_alike(x, y, n_trees=40, n_classes=2, max_depth=11, sample_weight=weight)
+    assert max(widths) > 2 * gpu_levels.NODES
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"n_classes": 20, "criterion": "entropy"},  # sums in global memory
+        {"sample_weight": "whole", "min_samples_leaf": 5, "max_bins": 16},
+        {"sample_weight": "real", "criterion": "entropy"},
+        {"sample_weight": "real", "n_classes": 90},  # more sums than a block adds up
+        {"task": 1, "min_weight_fraction_leaf": 0.01},
+        {"task": 3, "max_bins": 16},
+        {"task": 80},
+        {"splitter": "random"},
+        {"task": 1, "splitter": "random"},
+        {"missing": True},
+        {"missing": True, "task": 1},
+        {"columns": "constant"},
+    ],
+    ids=words,
+)
+def test_host_trees_of_large_nodes(grown_alike, small, settings):
+    """Nodes that blocks share: of more than 256 samples, in several runs, tiles and blocks."""
+    settings, rng, n = dict(settings), np.random.default_rng(1), 5000
+    x, n_classes = np.round(rng.normal(size=(n, 6)), 2), settings.pop("n_classes", 3)
+    n_outputs, weight = settings.pop("task", None), settings.pop("sample_weight", None)
+    y = (n_classes * rng.random(n) ** (1 + (x[:, 0] > 0))).astype(np.int32)
+    if n_outputs:
+        y, n_classes = rng.normal(size=(n, n_outputs)) + x[:, :1], None
+    if settings.pop("missing", False):
+        x[rng.random(x.shape) < 0.2] = np.nan
+    if settings.pop("columns", None):
+        x[:, :4] = 0
+        x[4000:, 2] = 1
+    if weight:
+        settings["sample_weight"] = rng.integers(0, 9, n) * 1.0 if weight == "whole" else rng.random(n)
+    grown_alike(x, y, n_classes=n_classes, n_trees=2, max_features=2, max_depth=5, **settings)
+
+
+@pytest.fixture
+def launched(monkeypatch):
+    """Names of the kernels of growth, as they are launched."""
+    names, launch = [], gpu_builder.launch
+    monkeypatch.setattr(gpu_builder, "launch", lambda *a, **more: names.append(a[1]) or launch(*a, **more))
+    return names
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"criterion": "entropy", "weights": "whole", "max_bins": 256},
+        {"n_classes": 20, "max_bins": 180},  # as much shared memory as there may be
+        {"min_samples_leaf": 7, "max_features": 5, "min_impurity_decrease": 1e-4},
+        {"min_weight_fraction_leaf": 0.01, "weights": "whole"},
+        {"coarse": 1, "n_classes": 2},
+        {"bootstrap": False, "max_features": 5, "n": 32},
+        {"bootstrap": False, "max_features": 5, "n": 33},
+        {"bootstrap": False, "max_features": 5, "n": 257},
+        {"bootstrap": False, "weights": "great", "n": 400},  # sums of 32 bits
+    ],
+    ids=words,
+)
+def test_host_trees_of_counted_bins(grown_alike, small, launched, dtype, settings):
+    """Bins of a byte and whole weights: nodes of several chunks, of one, and of few samples; nothing is sorted."""
+    settings = {"n": 9000, "n_classes": 3, "max_bins": 255, "coarse": 30, "weights": "one", **settings}
+    n, n_classes, coarse = (settings.pop(name) for name in ("n", "n_classes", "coarse"))
+    rng = np.random.default_rng(n)
+    x = np.round(rng.normal(size=(n, 6)) * coarse).astype(dtype)
+    x[:, 2] = 1
+    x[:, 4] = x[:, 3]
+    x[:, 5] = rng.random(n)
+    y = (n_classes * rng.random(n) ** (1 + (x[:, 0] > 0))).astype(np.int32)
+    most = {"one": 2, "whole": 900, "great": 2**23}[settings.pop("weights")]
+    weight = rng.integers(most == 2, most, n) * 1.0
+    settings = {"n_trees": 2, "max_features": 2, "max_depth": 12, **settings}
+    grown_alike(x, y, n_classes=n_classes, sample_weight=weight, **settings)
+    assert ("grow_counted" in launched) == (small > 0)
+    assert ("score_bins" in launched) == (n > small)
+    assert "count_bins" in launched or n <= max(small, 4096)
+    assert not {"bin_keys", "count_runs", "scan_small", "grow_small"} & {*launched}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"n_classes": 30},  # more than shared memory holds
+        {"weight": 2.0**24},  # more than 32 bits hold
+        {"weight": 0.5},
+        {"max_bins": None},
+        {"splitter": "random"},
+        {"missing": True},
+        {"task": 1},
+    ],
+    ids=words,
+)
+def test_host_trees_whose_bins_are_not_counted(grown_alike, small, launched, settings):
+    settings, n, rng = {"n_classes": 3, "max_bins": 255, **settings}, 400, np.random.default_rng(0)
+    x, y = rng.normal(size=(n, 3)), rng.integers(0, settings["n_classes"], n, np.int32)
+    if settings.pop("missing", False):
+        x[:9] = np.nan
+    if settings.pop("task", None):
+        y, settings["n_classes"] = rng.normal(size=(n, 1)), None
+    weight = np.full(n, settings.pop("weight", 1.0))
+    grown_alike(x, y, n_trees=2, max_depth=3, sample_weight=weight, **settings)
+    assert ("grow_small" if n <= small else "bin_keys") in launched
+    assert not {"score_bins", "grow_counted"} & {*launched}
+
+
+FILLED = {"place", "default_left", "root_weight", "sample", "sample_weight", "other_sample", "other_weight"}
+"""Members of Rooms that are written before a launch."""
+
+
+def arrays_in(members):
+    """Returns the members that are arrays, by name."""
+    return {name: a for name, a in members.items() if isinstance(a, np.ndarray)}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"sample_weight": "real", "n_classes": 20},  # sums in global memory
+        {"max_bins": 255},
+        {"splitter": "random"},
+        {"splitter": "random", "missing": True},
+        {"task": 2},
+        {"distribution": "sparse"},
+        {"distribution": "sparse", "missing": True},
+    ],
+    ids=words,
+)
+def test_host_blocks_of_small_nodes_write_to_places_of_their_own(monkeypatch, settings):
+    """Blocks run one after the other on the host, so results do not show whether they would disturb each other."""
+    settings, rng, launch, n_launches = dict(settings), np.random.default_rng(0), gpu_builder.launch, 0
+
+    def written(args, b, *call, **more):
+        """Writes of block b alone, by member."""
+        small = next(a for a in args if isinstance(a, gpu_structs.Small))
+        one = small._replace(n_nodes=1, **{k: a[b : b + 1] for k, a in arrays_in(small._asdict()).items()})
+        rooms = next(a for a in args if isinstance(a, gpu_small.Rooms))._asdict()
+        rooms |= {k: a.copy() for k, a in arrays_in(rooms).items()}
+        for name in arrays_in(rooms).keys() - FILLED:
+            rooms[name].view(np.uint8).fill(0x5A)
+        before = {k: a.copy() for k, a in arrays_in(rooms).items()}
+        new = {gpu_structs.Small: one, gpu_small.Rooms: gpu_small.Rooms(**rooms)}
+        # Orders, and entries of projections, which are taken one after the other, are shared.
+        copied = tuple(
+            a._replace(**{k: m.copy() for k, m in arrays_in(a._asdict()).items()})
+            if isinstance(a, gpu_structs.Kept | gpu_structs.Orders)
+            else new.get(type(a), a)
+            for a in args
+        )
+        launch(*call, 1, copied, **more)
+        return {
+            k: set(np.flatnonzero((a.view(np.uint8) != rooms[k].view(np.uint8)).ravel()) // a.itemsize)
+            for k, a in before.items()
+        }
+
+    def spy(folder, name, real, n_blocks, args, **more):
+        nonlocal n_launches
+        if name in ("grow_small", "grow_counted"):
+            n_launches += 1
+            blocks = [written(args, b, folder, name, real, **more) for b in range(n_blocks)]
+            assert len(blocks) > 5
+            for member in blocks[0]:
+                places = [block[member] for block in blocks]
+                assert sum(map(len, places)) == len(set().union(*places)), member
+        launch(folder, name, real, n_blocks, args, **more)
+
+    monkeypatch.setattr(gpu_builder, "launch", spy)
+    n, n_classes, n_outputs = 200, settings.pop("n_classes", 3), settings.pop("task", None)
+    x, y = rng.normal(size=(n, 6)), rng.integers(0, n_classes, n).astype(np.int32)
+    if settings.pop("missing", False):
+        x[rng.random(x.shape) < 0.2] = np.nan
+    if n_outputs:
+        y, n_classes = rng.normal(size=(n, n_outputs)), None
+    settings["sample_weight"] = rng.random(n) if "sample_weight" in settings else np.ones(n)
+    kind = settings.pop("distribution", None)
+    settings |= {"projections": DISTRIBUTIONS[kind](6)} if kind else {"max_features": 3}
+    with entered("host"):
+        make(x, y, n_classes=n_classes, n_trees=2, **settings)
+    assert n_launches
+
+
+@pytest.mark.slow
+def test_host_bins_of_many_chunks_are_counted(grown_alike, launched):
+    n = 4096 * 66
+    x = np.random.default_rng(0).integers(0, 9, (n, 2)).astype(np.float32)
+    y = (x[:, 0] > x[:, 1]).astype(np.int32)
+    grown_alike(x, y, sample_weight=np.ones(n), n_trees=1, n_classes=2, max_depth=2)
+    assert "count_bins" in launched
+
+
+def test_host_trees_on_wide_bins(grown_alike):
+    x = np.arange(66_000.0)[:, None]
+    y = (x[:, 0] > 40_000.5).astype(np.int32)
+    assert hforest.samples(x).bins().bins.dtype == np.uint32
+    grown_alike(x, y, sample_weight=np.ones(66_000), n_trees=1, n_classes=2, max_depth=2)
+
+
+@pytest.mark.parametrize("kind", ["features", "sparse"])
+def test_host_trees_on_windows(cuda, grown_alike, kind):
+    windows, copies = overlapping()
+    y = np.arange(len(copies), dtype=np.int32) % 3
+    settings = {"sample_weight": np.ones(len(y)), **KINDS[kind](5)}
+    assert_same_bits(grown_alike(windows, y, **settings), make(copies, y, **settings))
+
+
+@pytest.mark.parametrize("splitter", ["best", "random"])
+def test_host_nodes_sample_on_while_candidates_are_constant(grown_alike, splitter):
+    x = np.zeros((20, 9))
+    x[:, 5] = np.arange(20)
+    y = (np.arange(20) > 9).astype(np.int32)
+    grown_alike(x, y, splitter=splitter, sample_weight=np.ones(20), n_classes=2, n_trees=5)
+
+
+def test_a_host_bootstrap_without_weight_takes_every_sample(grown_alike):
+    x, y = problem(6, 2, 2)
+    counts = np.array([[0, 3, 3, 0, 0, 0], [1, 0, 0, 0, 0, 1]], np.int32)
+    weight = np.array([1.0, 0, 0, 0, 0, 2])
+    grown_alike(x, y, sample_weight=weight, n_classes=2, n_trees=2, bootstrap=counts)
+
+
+@pytest.mark.parametrize("memory", [1, 1 << 30])
+@pytest.mark.parametrize("kind", DISTRIBUTIONS)
+@pytest.mark.parametrize("values", ["real", "whole"])
+@pytest.mark.parametrize("to_fit", ["gini", "entropy", "random", "regression"])
+def test_host_projected_trees_are_those_of_the_cpu(
+    grown_alike, monkeypatch, dtype, kind, values, to_fit, memory
+):
+    monkeypatch.setattr("hforest.growth.gpu_levels.memory", lambda xp: memory)
+    rng = np.random.default_rng(0)
+    y, targets = rng.integers(0, 3, 80).astype(np.int32), rng.normal(size=(80, 2))
+    x = rng.normal(size=(80, 12)) if values == "real" else rng.integers(0, 200, (80, 12))
+    settings = {
+        "gini": {"y": y, "min_samples_leaf": 2, "sample_weight": np.ones(80)},
+        "entropy": {"y": y, "criterion": "entropy", "sample_weight": rng.random(80)},
+        "random": {"y": y, "splitter": "random", "min_samples_leaf": 2},
+        "regression": {"y": targets, "sample_weight": np.ones(80), "n_classes": None, "max_depth": 4},
+    }[to_fit]
+    grown_alike(x.astype(dtype), n_trees=2, projections=DISTRIBUTIONS[kind](12), **settings)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"class_weight": "balanced", "sample_weight": np.float32([0.5, 1, 2] * 40)},
+        {"class_weight": {0: 2.0}, "criterion": "entropy", "max_bins": 256},
+        {"task": "regression", "bootstrap": False},
+    ],
+    ids=["balanced", "entropy", "regression"],
+)
+def test_host_forests_are_those_of_the_cpu(grown_alike, dtype, kind, settings):
+    x, y = problem(120, 5, dtype=dtype)
+    if "task" in settings:
+        y = x[:, :2] + 100
+
+    def grown(x, y, max_bins=None, **settings):
+        return grow(hforest.samples(x, max_bins=max_bins), y, 3, kind=kind, rng=1, **settings)
+
+    tree.check(grown_alike(x, y, function=grown, **settings))
