@@ -281,16 +281,10 @@ def matrix(**changes):
     [
         (matrix().tocoo(), TypeError, "x: expected a sparse matrix in CSR or CSC format, got COO; pass x.tocsr()"),
         (matrix().astype(complex), TypeError, "x: expected real numbers, got dtype complex128"),
-        (
-            scipy.sparse.csr_array(([1.0, 2.0, 3.0], [0, 0, 1], [0, 2, 2, 3]), shape=(3, 2)),
-            ValueError,
-            "x: expected each entry to be stored once, got entry (0, 0) repeatedly; call x.sum_duplicates()",
-        ),
-        (
-            scipy.sparse.csc_array(([1.0, 2.0, 3.0], [2, 0, 2], [0, 0, 3]), shape=(3, 2)),
-            ValueError,
-            "x: expected each entry to be stored once, got entry (2, 1) repeatedly",
-        ),
+        (scipy.sparse.csr_array(([1.0, 2.0, 3.0], [0, 0, 1], [0, 2, 2, 3]), shape=(3, 2)), ValueError,
+            "x: expected each entry to be stored once, got entry (0, 0) repeatedly; call x.sum_duplicates()"),
+        (scipy.sparse.csc_array(([1.0, 2.0, 3.0], [2, 0, 2], [0, 0, 3]), shape=(3, 2)), ValueError,
+            "x: expected each entry to be stored once, got entry (2, 1) repeatedly"),
         (matrix(data=np.array([1.0, np.inf, 3, 4])), ValueError, "x.data: expected finite numbers, or NaN"),
         (matrix(indices=np.array([0, 1, 0, 7])), IndexError, "x.indices: expected 0 <= index < 2, got 0 to 7"),
         (matrix(indices=np.array([0, -1, 0, 1])), IndexError, "x.indices: expected 0 <= index < 2, got -1"),
