@@ -431,7 +431,7 @@ def test_dask(dask_executor, tmp_path):
 def test_dask_takes_samples_of_many_bytes(dask_executor):
     x = np.random.default_rng(0).normal(size=(200_000, 10))  # Dask warns of tasks of more than 10 MB
     y = x[:, 0] > 0
-    grow = bound(max_depth=2, projections=project.probe_distribution(10), n_projections=1)
+    grow = bound(max_depth=2, projections=project.probe_distribution(10, 0.5), n_projections=1)
     got = scale.grow(dask_executor, x, y, 4, grow=grow, rng=3)
     assert_same_bits(got, grow(x, y, 4, rng=3))
 

@@ -14,7 +14,7 @@ import scipy.sparse
 from test_tree import STUMP, inputs, random_forest
 
 import hforest
-from hforest import classic, tree
+from hforest import tree
 from hforest.core import blocks
 from hforest.tree import Forest, Prepared, prepare, prepared, reference, walks
 
@@ -352,7 +352,7 @@ def test_pickles_and_copies(dtype):
 
 
 def test_several_threads_use_one():
-    forest = classic.grow(*_letters(), 30, rng=0)
+    forest = hforest.grow(*_letters(), 30, rng=0)
     ready, x = prepare(forest), np.random.default_rng(1).normal(size=(200, 8)).astype(np.float32)
     want = tree.predict(forest, x)
 
