@@ -1,41 +1,33 @@
 """Samples of a caller, in the form in which backends apply forests to them."""
 
-from typing import Any
-
 import numpy as np
 
 from . import blocks, check, machine, sparse, supervised
-from .aliases import ArrayLike, FloatArray
-from .blocks import Unconverted
+from .aliases import Array, ArrayLike, FloatArray
 from .in_place import Windows, check_places
-from .sparse import Compressed
 
 
 def readable(
-    x: ArrayLike | Windows, dtype: np.dtype, missing: bool, remedy: str, **beside: Any
-) -> tuple[FloatArray | Windows | Compressed | Unconverted, Any]:
-    """Returns the samples of an argument x in `dtype`, and the array, or tuple of arrays, that x was.
+    x: ArrayLike | Windows, dtype: np.dtype, missing: bool, remedy: str
+) -> tuple[FloatArray | Windows | sparse.Compressed | blocks.Unconverted, dict[str, Array]]:
+    """Returns the samples of an argument x in `dtype`, and the arrays of the caller that x is, by name.
 
-    They are finite, or NaN if `missing` allows it, and on the device of the arrays `beside`, by their names.
-    A large x that needs a conversion is converted and checked later, in blocks.
+    Samples are finite, or NaN if `missing` allows it. A large x that needs a conversion is converted and
+    checked later, in blocks.
     """
-    if isinstance(x, Windows):
-        with check.fields_of("x"):
-            numbers = supervised.matrix("x", x.x, dtype, missing=missing, remedy=remedy)
-            check_places(x.base, x.offset, numbers.size, some=False)
-            check.same_device(**beside, x=numbers, base=x.base, offset=x.offset)
-        return x._replace(x=numbers), x
-    source, converted = x, x
-    if sparse.is_sparse(x):
-        converted = sparse.rows("x", x, dtype, missing=missing, remedy=remedy)
-        source = x.data
-    elif (lazy := blocks.unconverted(x, dtype)) is not None:
-        converted, source = lazy, lazy.source
-    elif type(x) is np.ndarray and machine.fits(x, dtype, ("n_samples", "n_features"), {}):
+    if type(x) is np.ndarray and machine.fits(x, dtype, ("n_samples", "n_features"), {}):
         # A fast path for rows without conversion, so that single rows take microseconds.
         supervised.check_finite("x", x, x, missing, remedy)
-    else:
-        source = supervised.as_given("x", x)
-        converted = supervised.matrix("x", source, dtype, missing=missing, remedy=remedy)
-    check.same_device(**beside, x=source)
-    return converted, source
+        return x, {"x": x}
+    if isinstance(x, Windows):
+        with check.fields_of("x"):
+            source = supervised.as_given("x", x.x)
+            numbers = supervised.matrix("x", source, dtype, missing=missing, remedy=remedy)
+            check_places(x.base, x.offset, numbers.size, some=False)
+        return x._replace(x=numbers), {"x.x": source, "x.base": x.base, "x.offset": x.offset}
+    if sparse.is_sparse(x):
+        return sparse.rows("x", x, dtype, missing=missing, remedy=remedy), {"x": x.data}
+    if (lazy := blocks.unconverted(x, dtype)) is not None:
+        return lazy, {"x": lazy.source}
+    source = supervised.as_given("x", x)
+    return supervised.matrix("x", source, dtype, missing=missing, remedy=remedy), {"x": source}

@@ -237,4 +237,6 @@ def _grown(engine: Engine, samples: object, settings: Settings, progress: Progre
     forest = Forest(
         np.array(n_features, np.int64), **trees._asdict(), indptr=indptr, indices=indices, data=data
     )
-    return tree.check(forest) if engine.n_tasks > 1 else forest  # subtrees came from other workers
+    if engine.n_tasks > 1:
+        tree.check(forest)  # subtrees came from other workers
+    return tree.join([forest])
