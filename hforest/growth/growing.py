@@ -15,7 +15,7 @@ from ..core.aliases import (
 from ..core.keywords import shared
 from ..core.projections import Distribution, check_n_features
 from ..tree import Forest
-from ..tree.forest import valid
+from ..tree.forest import marked
 from . import unchecked
 from .samples import Samples, samples
 from .settings import Settings, check_candidates, check_growth
@@ -153,4 +153,4 @@ def grow(
     else:
         grow_some = unchecked.on_projections(growth, distribution, n_projections=n_sampled)
     trees = unchecked.in_batches(grow_some, growth)
-    return valid(unchecked.forest(trees, growth, projected=distribution is not None))
+    return marked(unchecked.forest(trees, growth, projected=distribution is not None))
