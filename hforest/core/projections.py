@@ -240,15 +240,6 @@ def check_shape(value: Any) -> None:
     check.instance("shape", value, tuple | list, "a tuple of ints", _ONE_SHAPE)
 
 
-def check_patch(shape: Any, patch_min: Any, patch_max: Any) -> None:
-    """Checks the kinds of the settings of patches if another distribution does not use them."""
-    if shape is not None:
-        check_shape(shape)
-        _sizes("shape", shape, len(shape))
-    for name, value in (("patch_min", patch_min), ("patch_max", patch_max)):
-        _sizes(name, value, len(value) if isinstance(value, tuple | list) else 1)
-
-
 def patch_distribution(
     shape: Sequence[int],
     *,

@@ -5,9 +5,7 @@ from typing import Unpack
 from ...core import check
 from ...core.aliases import ArrayLike
 from ...core.progress import check_progress
-from ...growth.by_level import Engine, Settings
-from ...growth.by_level.growing import grow
-from ...growth.by_level.settings import Checked, by_rows, check_settings
+from ...growth.by_level import Checked, Engine, Settings, by_rows, check_settings, grow
 from ...tree import Forest
 from .communicators import Communicator, as_communicator
 from .workers import Workers

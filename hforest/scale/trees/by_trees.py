@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ... import growth, tree
-from ...core import check
+from ...core import check, keywords
 from ...core.aliases import ArrayLike, Progress, Rng
 from ...core.progress import check_progress, reporting
 from ...tree import Forest
@@ -118,7 +118,7 @@ def grow(
     n_trees, first_tree = check.tree_range(n_trees, first_tree)
     n_tasks = min(n_trees, _TASKS if n_tasks is None else check.integer("n_tasks", n_tasks, 1))
     retries = check.integer("retries", retries, 0)
-    check.grower("grow", grow, "x, y, n_trees=..., first_tree=..., rng=...")
+    keywords.grower("grow", grow, "x, y, n_trees=..., first_tree=..., rng=...")
     grow, counts = _counts(grow, n_trees)
     first = [n_trees * i // n_tasks for i in range(n_tasks + 1)]
     ranges = [
