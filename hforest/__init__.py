@@ -2,7 +2,8 @@
 
 `grow` grows random forests, extra trees, completely random trees and forests on random projections; `samples`
 prepares samples for it. Each subpackage has one published algorithm, or code that several share. Functions
-take their arrays explicitly and have no state; a forest is a tuple of arrays.
+take their arrays explicitly and have no state; a forest is a tuple of arrays. `growth.Settings` describes the
+settings of `grow`, which other functions pass on.
 
 ==============  =================================================================================
 `hinge`         random hinge trees and ferns: differentiable layers with hard routing

@@ -17,7 +17,7 @@ REFERENCE = re.compile(
     r"\b(?:Other p|P)arameters(?: and (?:errors|attributes))?: see ((?:`[\w.]+`(?:,? and |, )?)+)"
 )
 """A docstring's reference to functions or classes that document the parameters which it omits."""
-MAX_REPEATED = 880
+MAX_REPEATED = 200
 """Maximum number of docstring lines that repeat another."""
 
 
@@ -73,11 +73,9 @@ def target(name, documented):
 
 def described(documented):
     """Returns the parameters that a docstring, or those of the items of a TypedDict, describe with references."""
-    if typing.is_typeddict(documented):
-        source = inspect.getsource(importlib.import_module(documented.__module__))
-        items = re.findall(r'^    (\w+): .+\n    """\S', source, re.MULTILINE)
-        return documented.__annotations__.keys() & items
     text = inspect.getdoc(documented)
+    if typing.is_typeddict(documented):
+        return documented.__annotations__.keys() & names(section(text, "Attributes"))
     found = names(section(text, "Parameters"))
     found = found.union(*(described(target(name, documented)) for name in references(text)))
     return found & inspect.signature(documented).parameters.keys()
