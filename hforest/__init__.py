@@ -29,7 +29,7 @@ values, `set_num_threads` sets the number of threads, and `show_config()` prints
 estimators of scikit-learn. `hforest.treelite` and `hforest.onnx` exchange models, `hforest.plot` draws them,
 and `hforest.scale` grows forests on several workers. Import each by its own name.
 
-These parameters mean the same in every function. Its docstring has them only if there is more to say:
+These parameters mean the same in all functions, whose docstrings have them only where there is more to say:
 
 rng : None, int or numpy.random.Generator
     Source of random numbers; the same int gives the same result in every call.

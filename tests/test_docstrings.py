@@ -14,7 +14,7 @@ from test_architecture import INTEGRATIONS, LAYER, NESTED, PUBLIC, SUBPACKAGES, 
 import hforest
 
 REFERENCE = re.compile(
-    r"\b(?:Other p|P)arameters(?: and (?:errors|attributes))?: see ((?:`[\w.]+`(?:,? and |, )?)+)"
+    r"\b(?:Other parameters|Parameters)(?: and (?:errors|attributes))?: see ((?:`[\w.]+`(?:,? and |, )?)+)"
 )
 """A docstring's reference to functions or classes that document the parameters which it omits."""
 MAX_REPEATED = 200
@@ -72,7 +72,7 @@ def target(name, documented):
 
 
 def described(documented):
-    """Returns the parameters that a docstring, or those of the items of a TypedDict, describe with references."""
+    """Returns the parameters that a docstring or its references describe; of a TypedDict its attributes."""
     text = inspect.getdoc(documented)
     if typing.is_typeddict(documented):
         return documented.__annotations__.keys() & names(section(text, "Attributes"))
