@@ -60,10 +60,7 @@ def own_trees(comm: Communicator | None, n_trees: int, *, n_chunks: int | None =
     -------
     slice
         Of the first axis of thresholds, features and weights; empty where there are more workers than chunks.
-
-    Notes
-    -----
-    No messages.
+        No messages are sent.
 
     Examples
     --------

@@ -258,6 +258,8 @@ class HingeShards:
     ) -> ShardGradients:
         """Returns gradients with respect to own parameters and the input (Lay et al. 2018, eq. 11-12).
 
+        One message; no parameter changes.
+
         Parameters
         ----------
         grad_y : (n_samples, *outputs) array, dtype of the forest
@@ -277,10 +279,6 @@ class HingeShards:
         ------
         ValueError
             A route from before a step.
-
-        Notes
-        -----
-        One message. No parameter changes.
         """
         of_chunks: list[hinge.Gradients] = []
 
@@ -314,6 +312,8 @@ class HingeShards:
     def step(self, gradients: ShardGradients, lr: float) -> None:
         """Moves this worker's parameters by a step of Adam, in place (Kingma & Ba 2015, Alg. 1).
 
+        One message, of less than 300 bytes.
+
         Parameters
         ----------
         gradients : ShardGradients
@@ -321,10 +321,6 @@ class HingeShards:
         lr : float
             Learning rate, at least 0; the same on every worker. If it differs from that of the last step, all
             rows first take their missed steps at the old rate. After an error no worker has taken the step.
-
-        Notes
-        -----
-        One message, of less than 300 bytes.
         """
         step = self.steps + 1
 
@@ -362,22 +358,18 @@ class HingeShards:
     def sync(self) -> None:
         """Takes the missed steps of this worker's trees, in place, after which they can be read or saved.
 
+        It calls `hinge.adam_sync`. One message, of less than 200 bytes.
+
         Raises
         ------
         ValueError
             Moments that are NaN or infinite: training has diverged.
-
-        Notes
-        -----
-        It calls `hinge.adam_sync`. One message, of less than 200 bytes.
         """
         self._exchange("sync", self._sync)
 
     def parameters(self) -> hinge.Parameters:
         """Returns the trees of all workers on every worker, after `sync`, as new arrays.
 
-        Notes
-        -----
         Every worker sends its own trees.
         """
 
@@ -387,8 +379,6 @@ class HingeShards:
     def adam_state(self) -> hinge.AdamState:
         """Returns the state of the trees of all workers on every worker, after `sync`, as new arrays.
 
-        Notes
-        -----
         Every worker sends the state of its own trees, twice the bytes of its parameters. With `parameters`
         and `steps`, training can continue elsewhere on any number of workers.
         """
