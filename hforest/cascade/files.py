@@ -128,10 +128,6 @@ def load(file: str | os.PathLike[str]) -> Cascade | Scanner:
     -------
     Cascade or Scanner
         Its forests have been checked by `hforest.tree.check`.
-
-    Examples
-    --------
-    See `save`.
     """
     grown: Cascade | Scanner = models.load(check.path("file", file), _LAYOUT)
     return grown

@@ -326,10 +326,6 @@ def scan_vectors(scanner: Scanner, x: ArrayLike) -> FloatArray:
     Notes
     -----
     Memory: the result, and the class vectors of a quarter of a million windows.
-
-    Examples
-    --------
-    See `grow_scanner`.
     """
     check_scanner("scanner", scanner)
     check.on_cpu(x=x)

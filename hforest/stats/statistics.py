@@ -338,11 +338,7 @@ def mse(p: ArrayLike, y: ArrayLike, *, missing: Missing = "error") -> float:
     Returns
     -------
     float
-        Mean over rows and outputs. Tests use its negative, so that larger statistics mean more dependence.
-
-    Notes
-    -----
-    Differences are squared and averaged in float64.
+        Mean over rows and outputs, in float64. Tests use its negative, which is larger with more dependence.
 
     Examples
     --------
