@@ -417,12 +417,7 @@ def items_of(owner: str, names: Container[str]) -> Iterator[None]:
 def memory(name: str, what: str, n_bytes: int) -> Iterator[None]:
     """Names the argument that needs `n_bytes` of new arrays in errors of a `with` block.
 
-    Raises
-    ------
-    ValueError
-        The size is beyond the address space.
-    MemoryError
-        The system has less memory.
+    ValueError if the size is beyond the address space, MemoryError if the system has less memory.
     """
     message = f"{name}: expected {what} that fit into memory, got {n_bytes} bytes; choose fewer"
     if n_bytes >= 2**62:

@@ -46,6 +46,13 @@ def shared(
     known = {} if owner is None else {p.name: p.default for p in inspect.signature(owner).parameters.values()}
 
     def decorate(function: _Function) -> _Function:
+        """Returns a function with the settings as keyword arguments.
+
+        Parameters
+        ----------
+        function : function
+            Takes them as `**`.
+        """
         own = [p for p in inspect.signature(function).parameters.values() if p.kind != p.VAR_KEYWORD]
         added = {
             name: inspect.Parameter(

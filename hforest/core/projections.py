@@ -256,10 +256,8 @@ def patch_distribution(
     ----------
     shape : tuple of 1 to 3 ints, then the number of channels with `channels`
         Shape of one sample (a signal, an image, a volume), with features in C order.
-    patch_min : int or tuple of ints
-        Smallest size of a patch along each axis.
-    patch_max : int or tuple of ints
-        Largest size of a patch along each axis; sizes are independent and uniform.
+    patch_min, patch_max : int or tuple of ints
+        Smallest and largest size of a patch along each axis; sizes are independent and uniform.
     channels : bool
         Whether the last axis of `shape` is that of channels; a patch lies within one channel.
     cyclic : bool

@@ -364,11 +364,11 @@ def check(forest: Forest) -> Forest:
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        Wrong kind or dtype; wrong shape, trees with an even number of nodes, thresholds that are NaN, values
-        that are not finite; children that do not come after their parent (a walk might never end) or lie
-        outside their tree, nodes with two parents or none, features, projections or sets of categories out of
-        range.
+    ValueError
+        Trees with an even number of nodes, thresholds that are NaN, values that are not finite.
+    IndexError
+        Children that do not come after their parent (a walk might never end) or lie outside their tree, nodes
+        with two parents or none, features, projections or sets of categories out of range.
 
     Notes
     -----
