@@ -426,7 +426,8 @@ def kernels(rows: list[dict[str, Any]], least_share: float = 0.1) -> str:
 def calls(rows: list[dict[str, Any]]) -> str:
     """Returns a table of the launches and waits of calls."""
     head = ["job", "launches, waits", "the same, unchecked"]
-    of_calls = [row for row in rows if "grow" not in row["job"] or "projections" in row["job"]]  # others: per level
+    # Counts of growth on columns are per level.
+    of_calls = [row for row in rows if "grow" not in row["job"] or "projections" in row["job"]]
     body = []
     for row in [*of_calls, *a_level(rows)]:
         counts = [f"{row[how]['launches']}, {row[how]['waits']}" for how in ("checked", "unchecked")]

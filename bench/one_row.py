@@ -1,4 +1,4 @@
-"""Times of predicting one row: plain forest, prepared forest, without checks, and other libraries.
+"""Times of predicting one row: forest, prepared forest, forest that is checked, and other libraries.
 
     python bench/one_row.py [--models letter ...] [--data FILE] [--repeats 15] [--json FILE]
 
@@ -8,8 +8,8 @@
 
 The rungs:
 
-    forest       tree.predict(forest, x), which checks the forest
-    unchecked    the same inside `unchecked()`
+    forest       tree.predict(forest, x)
+    by hand      tree.predict(tree.Forest(*forest), x), which checks the forest at each call
     prepared     tree.predict(tree.prepare(forest), x)
     estimator    RandomForestClassifier.predict_proba of hforest.sklearn, of letter
     others       if they are installed: onnxruntime and treelite's GTIL on the same trees (of boosted trees
@@ -38,7 +38,7 @@ from hforest import grow, tree
 
 MODELS = ("letter", "lightgbm", "xgboost")
 N_TRAIN, N_ROWS, N_TREES, N_BOOSTED = 16000, 1000, 100, 500
-SLOW = ("forest", "estimator", "sklearn", "intelex", "lightgbm", "xgboost", "gtil")
+SLOW = ("by hand", "estimator", "sklearn", "intelex", "lightgbm", "xgboost", "gtil")
 Call = Callable[[Any], Any]
 
 
@@ -55,14 +55,8 @@ def letters(path: str) -> tuple[Any, Any]:
 
 def ours(forest: tree.Forest) -> dict[str, Call]:
     """Returns the rungs of a forest in hforest."""
-    prepared = tree.prepare(forest)
-
-    def unchecked(x: Any) -> Any:
-        with hforest.unchecked():
-            return tree.predict(forest, x)
-
-    calls: dict[str, Call] = {"forest": partial(tree.predict, forest), "unchecked": unchecked}
-    return calls | {"prepared": partial(tree.predict, prepared)}
+    forests = {"forest": forest, "by hand": tree.Forest(*forest), "prepared": tree.prepare(forest)}
+    return {name: partial(tree.predict, of) for name, of in forests.items()}
 
 
 def same_trees(forest: tree.Forest) -> dict[str, Call]:

@@ -5,9 +5,11 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from conftest import assert_same_bits
+from growers import grow
 
 import hforest
-from hforest import classic, growth, manifold, tree
+from hforest import growth, tree
 from hforest.core import blocks, check
 
 N, N_FEATURES = 100, 5
@@ -52,9 +54,9 @@ def layouts(x, dtype, tmp_path):
 
 
 FORESTS = {
-    "classic": lambda x, y: classic.grow(x, y, 5, rng=0),
-    "categories": lambda x, y: classic.grow(x, y, 5, categorical=[4], rng=0),
-    "manifold": lambda x, y: manifold.grow(x, y, 5, projection="sparse", rng=0),
+    "features": lambda x, y: hforest.grow(x, y, 5, rng=0),
+    "categories": lambda x, y: hforest.grow(hforest.samples(x, categorical=[4]), y, 5, rng=0),
+    "projections": lambda x, y: grow(x, y, 5, kind="sparse", rng=0),
 }
 
 
@@ -65,10 +67,10 @@ def test_rows_in_blocks_reach_the_same_leaves(kind, missing, dtype, backend, tmp
     forest = FORESTS[kind](x.astype(dtype), y)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "CONVERTED", 1 << 22)
-        want = [f(forest, x.astype(dtype)) for f in (tree.apply, tree.predict, tree.vote_shares)]
+        want = {f: f(forest, x.astype(dtype)) for f in (tree.apply, tree.predict, tree.vote_shares)}
     for name, given in layouts(x, dtype, tmp_path).items():
         assert blocks.unconverted(given, np.dtype(dtype)) is not None, name
-        for f, a in zip((tree.apply, tree.predict, tree.vote_shares), want, strict=True):
+        for f, a in want.items():
             got = f(forest, given)
             assert got.dtype == a.dtype
             np.testing.assert_array_equal(got, a, err_msg=name)
@@ -79,28 +81,18 @@ def test_rows_in_blocks_reach_the_same_leaves(kind, missing, dtype, backend, tmp
 
 def test_integers_and_bools():
     x, y = samples()
-    forest = classic.grow(np.round(x).astype(np.int64), y, 5, rng=0)
+    forest = hforest.grow(np.round(x).astype(np.int64), y, 5, rng=0)
     for kind in (np.int8, np.int16, np.int64, np.float64):
-        np.testing.assert_array_equal(
-            tree.predict(forest, np.round(x).astype(kind)),
-            tree.predict(forest, np.round(x).astype(kind).tolist()),
-        )
+        rows = np.round(x).astype(kind)
+        np.testing.assert_array_equal(tree.predict(forest, rows), tree.predict(forest, rows.tolist()))
     is_large = x > 0
-    forest = classic.grow(is_large, y, 5, rng=0)
+    forest = hforest.grow(is_large, y, 5, rng=0)
     np.testing.assert_array_equal(tree.apply(forest, is_large), tree.apply(forest, is_large.tolist()))
 
 
 def test_what_is_not_converted_in_blocks():
     x, _ = samples()
-    for given in (
-        x,
-        x.tolist(),
-        x.astype(object),
-        x[:3].astype(np.float32),
-        x.astype(np.complex128),
-        x[0],
-        None,
-    ):
+    for given in (x, x.tolist(), x.astype(object), x[:3].astype("f4"), x.astype(complex), x[0], None):
         assert blocks.unconverted(given, np.dtype(np.float64)) is None
     assert blocks.unconverted(x, np.dtype(np.float32)) is not None
     assert blocks.unconverted(x.astype(np.float32)) is None
@@ -113,15 +105,12 @@ def test_what_is_not_converted_in_blocks():
     [
         (np.nan, "x: expected finite numbers, got nan at index (80, 3); "),
         (-np.inf, "x: expected finite numbers, got -inf at index (80, 3); "),
-        (
-            1e300,
-            "x: expected numbers in the range of float32, got larger ones in float64; scale the features",
-        ),
+        (1e300, "x: expected numbers in the range of float32, got larger ones in float64; scale the features"),
     ],
-)
+)  # fmt: skip
 def test_errors_are_those_of_the_whole(f, value, message):
     x, y = samples()
-    forest = classic.grow(x.astype(np.float32), y, 3, rng=0)
+    forest = hforest.grow(x.astype(np.float32), y, 3, rng=0)
     x[80, 3] = value
     out = np.full_like(f(forest, np.zeros((N, N_FEATURES), np.float32)), 7)
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
@@ -129,9 +118,8 @@ def test_errors_are_those_of_the_whole(f, value, message):
     assert (out == 7).all()
     with hforest.unchecked():
         f(forest, x)
-    with pytest.raises(
-        ValueError, match=r"^x: expected shape \(n_samples, n_features\) = \(n_samples, 5\), got \(100, 4\)"
-    ):
+    shape = r"^x: expected shape \(n_samples, n_features\) = \(n_samples, 5\), got \(100, 4\)"
+    with pytest.raises(ValueError, match=shape):
         f(forest, x[:, :4])
     with pytest.raises(ValueError, match=r"^out: expected shape"):
         f(forest, samples()[0], out=out[:10].copy())
@@ -141,7 +129,7 @@ def test_errors_are_those_of_the_whole(f, value, message):
 
 def test_out_may_not_overlap_x():
     x, y = samples()
-    forest = classic.grow(x.astype(np.float32), y, 3, rng=0)
+    forest = hforest.grow(x.astype(np.float32), y, 3, rng=0)
     memory = np.zeros((N, 16), np.float32)
     with pytest.raises(ValueError, match=r"^out: "):
         tree.predict(forest, memory[:, :5], out=memory.reshape(-1)[: N * 3].reshape(N, 3))
@@ -156,26 +144,17 @@ def test_columns_in_blocks_have_the_same_bins(missing, encoding, dtype, backend,
     if encoding.get("categorical") == [4, 1]:
         x[:, 1] = np.abs(np.round(x[:, 1]))
     monkeypatch.setattr(growth.encoding, "_ENCODED_VALUES", 64)
-    for name, given in layouts(x, dtype, tmp_path).items():
+    for given in layouts(x, dtype, tmp_path).values():
         if blocks.unconverted(given) is None:  # samples of this dtype need no conversion
             continue
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(blocks, "CONVERTED", 1 << 22)
-            want = growth.encode(given, **encoding)
-        got = growth.encode(given, **encoding)
-        for field, a, b in zip(want._fields, got, want, strict=True):
-            if isinstance(b, np.ndarray):
-                assert a.dtype == b.dtype
-                np.testing.assert_array_equal(a, b, err_msg=f"{name}, {field}")
-            else:
-                assert a == b
-        settings = {**encoding, "rng": 0, "max_depth": 3}
-        for a, b in zip(
-            classic.grow(given, y, 2, **settings),
-            classic.grow(np.array(given, got.dtype, order="C"), y, 2, **settings),
-            strict=True,
-        ):
-            np.testing.assert_array_equal(a, b)
+            want = hforest.samples(given, **encoding).bins()
+        got = hforest.samples(given, **encoding)
+        assert_same_bits(got.bins(), want)
+        copied = hforest.samples(np.array(given, got.dtype, order="C"), **encoding)
+        forests = (hforest.grow(a, y, 2, max_depth=3, rng=0) for a in (got, copied))
+        assert_same_bits(*forests)
 
 
 @pytest.mark.parametrize(
@@ -187,15 +166,14 @@ def test_columns_in_blocks_have_the_same_bins(missing, encoding, dtype, backend,
     ],
 )  # fmt: skip
 def test_errors_of_encoding(value, message):
-    x, y = samples()
+    x, _ = samples()
     x[:, 3] = 1
     x[80, 3] = value
     x = np.asfortranarray(x)
-    for call in (lambda: growth.encode(x, categorical=[3]), lambda: classic.grow(x, y, 1, categorical=[3])):
-        with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
-            call()
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+        hforest.samples(x, categorical=[3])
     with pytest.raises(IndexError, match=r"^categorical: "):
-        growth.encode(x, categorical=[5])
+        hforest.samples(x, categorical=[5])
 
 
 def test_missing_values_are_found_in_blocks(monkeypatch):
@@ -205,9 +183,8 @@ def test_missing_values_are_found_in_blocks(monkeypatch):
     x[8, 1] = np.nan
     assert check.finite_or_missing("x", x)
     x[9, 2] = np.inf
-    with pytest.raises(
-        ValueError, match=r"^x: expected finite numbers, or NaN .*, got inf at index \(9, 2\); "
-    ):
+    message = r"^x: expected finite numbers, or NaN .*, got inf at index \(9, 2\); "
+    with pytest.raises(ValueError, match=message):
         check.finite_or_missing("x", x)
     with hforest.unchecked():
         assert check.finite_or_missing("x", x)
@@ -219,7 +196,7 @@ def test_memory_of_an_encoding(tmp_path, monkeypatch):
     x[:] = np.random.default_rng(0).normal(size=x.shape)
     tracemalloc.start()
     try:
-        size = growth.encode(x, max_bins=16).bins.nbytes
+        size = hforest.samples(x, max_bins=16).bins().bins.nbytes
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -232,7 +209,7 @@ def test_memory_of_a_prediction(f, tmp_path, monkeypatch):
     monkeypatch.setattr(blocks, "CONVERTED", 1 << 16)
     x = np.memmap(tmp_path / "x", np.float64, "w+", shape=(200_000, 10))  # 16 MB
     x[:] = np.random.default_rng(0).normal(size=x.shape)
-    forest = classic.grow(x[:500].astype(np.float32), x[:500, 0] > 0, 2, rng=0)
+    forest = hforest.grow(x[:500].astype(np.float32), x[:500, 0] > 0, 2, rng=0)
     size = f(forest, x).nbytes
     tracemalloc.start()
     try:

@@ -5,17 +5,29 @@ import subprocess
 import sys
 import sysconfig
 import threading
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import assert_same_bits
 
 import hforest
-from hforest import demo, hinge
+from hforest import co2, demo, hinge, project
 from hforest.core import check, dispatch, launch, machine
 from hforest.core.threads import one_blas_thread
 
 pytestmark = pytest.mark.kernels
+
+
+def python(code, *options, fails=False, **environment):
+    """Returns the finished run of code in a new process, with other variables of the environment."""
+    done = subprocess.run(
+        [sys.executable, *options, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True,
+        timeout=300,
+    )  # fmt: skip
+    assert (done.returncode != 0) == fails, done.stderr
+    return done
 
 
 def routing(n=6, seed=0):
@@ -127,7 +139,7 @@ def test_cupy_is_never_imported_for_numpy_arrays():
         "hforest.hinge.forward(np.zeros((4, 3), np.float32), t, f, w); assert 'cupy' not in sys.modules;"
         "assert 'hforest.hinge.gpu' not in sys.modules and 'hforest.hinge.reference' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    python(code)
 
 
 def test_memory_maps_are_arrays(tmp_path):
@@ -158,26 +170,15 @@ def test_threadpoolctl_is_obeyed():
     [pytest.param(name, marks=[pytest.mark.slow] * (name != "plain")) for name in machine.simd_paths()],
 )
 def test_simd_path_can_be_forced(name):
-    environment = os.environ | {"HFOREST_SIMD": name}
     code = "from hforest.core import machine; print(machine.simd())"
-    done = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment
-    )
-    assert done.stdout.strip() == name
-    environment["HFOREST_SIMD"] = "mmx"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
-    assert "HFOREST_SIMD: expected one of plain" in done.stderr
+    assert python(code, HFOREST_SIMD=name).stdout.strip() == name
+    assert "HFOREST_SIMD: expected one of plain" in python(code, fails=True, HFOREST_SIMD="mmx").stderr
 
 
-def test_environment_is_obeyed():
-    if not machine.openmp():
-        pytest.skip("built without OpenMP")
-    code = "import hforest; print(hforest.get_num_threads())"
-    done = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "3"},
-    )  # fmt: skip
-    assert done.stdout.strip() == "3"
+@pytest.mark.parametrize(("number", "threads"), [("3", 3), ("100000", 1024)])
+def test_the_environments_number_of_threads_is_obeyed_and_bounded(number, threads):
+    done = python("import hforest; print(hforest.get_num_threads())", OMP_NUM_THREADS=number)
+    assert int(done.stdout) == (threads if machine.openmp() else 1)
 
 
 def test_calls_from_several_threads_at_once():
@@ -195,8 +196,7 @@ def test_calls_from_several_threads_at_once():
     for worker in workers:
         worker.join()
     for result in results:
-        for a, b in zip(result, want, strict=True):
-            np.testing.assert_array_equal(a, b)
+        assert_same_bits(result, want)
 
 
 def test_show_config(capsys):
@@ -216,15 +216,8 @@ def test_show_config(capsys):
 
 @pytest.mark.parametrize(
     ("value", "error"),
-    [
-        ("1", TypeError),
-        (True, TypeError),
-        (None, TypeError),
-        (np.nan, ValueError),
-        (-1, ValueError),
-        (0, ValueError),
-    ],
-)
+    [("1", TypeError), (True, TypeError), (None, TypeError), (np.nan, ValueError), (-1, ValueError), (0, ValueError)],
+)  # fmt: skip
 def test_number(value, error):
     assert check.number("lr", np.float32(0.5), 0.0) == 0.5
     with pytest.raises(error, match="lr: expected a"):
@@ -263,6 +256,35 @@ def test_function():
             check.function("checkpoint", value, "state")
 
 
+GROWS = "x, y, n_trees=..., first_tree=..., rng=..."
+
+
+def test_functions_that_grow_leave_some_settings_to_their_caller():
+    for value in (
+        hforest.grow, co2.grow, partial(hforest.grow, max_depth=3, bootstrap=False),
+        lambda x, y, n_trees, first_tree, rng: None,
+    ):  # fmt: skip
+        check.grower("grow", value, GROWS)
+    for name in ("n_trees", "first_tree", "progress", "rng"):
+        message = (
+            f"^grow: .* leaves {name} to its caller, got a functools.partial that binds {name}; leave it out"
+        )
+        for function in (hforest.grow, co2.grow):
+            with pytest.raises(TypeError, match=message):
+                check.grower("grow", partial(function, max_depth=3, **{name: None}), GROWS)
+    check.grower("grow", partial(hforest.grow, n_trees=3), "x, y, rng=...")  # this caller does not pass it
+    for value in (None, 3, "grow"):
+        with pytest.raises(
+            TypeError, match=r"^grow: expected a function, got .*; pass hforest.grow, or functools"
+        ):
+            check.grower("grow", value, GROWS)
+    for value in (lambda x, y: None, lambda x, y, n_trees, rng: None, partial(hforest.grow, n_estimators=3)):
+        with pytest.raises(
+            TypeError, match=r"^grow: expected a function that accepts \(x, y, n_trees=.*, got one"
+        ):
+            check.grower("grow", value, GROWS)
+
+
 # On some systems a long double is a float64.
 HAS_WIDE = np.finfo(np.longdouble).max > np.finfo(np.float64).max
 
@@ -271,15 +293,8 @@ def test_float_dtype():
     for value in (np.float32, "f4", np.dtype("f4"), "float32"):
         assert check.float_dtype(value) is np.dtype(np.float32)
     assert check.float_dtype(float) is np.dtype(np.float64)
-    for value in (
-        np.float16,
-        int,
-        ">f4" if sys.byteorder == "little" else "<f4",
-        "real",
-        3,
-        np.longdouble if HAS_WIDE else np.float16,
-        None,
-    ):
+    other = ">f4" if sys.byteorder == "little" else "<f4"
+    for value in (np.float16, int, other, "real", 3, np.longdouble if HAS_WIDE else np.float16, None):
         with pytest.raises(
             TypeError, match="^dtype: expected float32 or float64, got .*; pass numpy.float32"
         ):
@@ -299,13 +314,8 @@ def test_seeds():
     assert check.generator(generator) is generator
     assert check.seed(generator) != check.seed(generator)
     for f in (check.seed, check.repeatable_seed, check.generator):
-        for value, error in (
-            (-1, ValueError),
-            (1.0, TypeError),
-            (True, TypeError),
-            ("1", TypeError),
-            (np.random, TypeError),
-        ):
+        for value in (-1, 1.0, True, "1", np.random):
+            error = ValueError if type(value) is int else TypeError
             with pytest.raises(error, match="^rng: expected .*, got .*; pass"):
                 f(value)
 
@@ -332,7 +342,7 @@ y = x[:, 0] > 0
 
 
 def results():
-    forest = hforest.classic.grow(x, y, 8, rng=0)
+    forest = hforest.grow(x, y, 8, rng=0)
     found = hforest.tree.predict(forest, x).tobytes()
     route = hforest.hinge.traverse(x, *hforest.hinge.init(50, 8, 20, rng=0)[:2])
     return found + b"".join(a.tobytes() for a in route)
@@ -351,48 +361,31 @@ print("child", os.waitstatus_to_exitcode(status))
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_computes_the_same():
-    environment = {**os.environ, "OMP_NUM_THREADS": "2"}
-    run = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", FORKED],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert run.stdout == "child 0\n", run.stderr
-
-
-def test_the_number_of_threads_is_bounded_at_import():
-    code = "import hforest; print(hforest.get_num_threads())"
-    environment = {**os.environ, "OMP_NUM_THREADS": "100000"}
-    run = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120
-    )
-    assert run.returncode == 0, run.stderr
-    assert int(run.stdout) == (1024 if machine.openmp() else 1)
+    done = python(FORKED, "-W", "ignore", OMP_NUM_THREADS="2")
+    assert done.stdout == "child 0\n"
 
 
 RESULTS = """
 import sys, threading
 import numpy as np
-from hforest import classic, co2, growth, hinge, manifold, neural, project, split, tree
+from hforest import co2, growth, hinge, neural, project, split, tree
 import hforest
 
 def results():
     rng = np.random.default_rng(0)
     x = rng.random((3000, 20)).astype(np.float32)
     y = (3 * x[:, 0]).astype(int)
-    forest = classic.grow(x, y, 20, rng=0)
+    forest = hforest.grow(x, y, 20, rng=0)
     t, f, w = hinge.init(50, 4, 20, outputs=3, rng=0)
     ft, ff, fw = hinge.init(50, 4, 20, kind="fern", rng=0)
     p, route = hinge.forward_with_route(x, t, f, w)
     grads = hinge.backward(p, route, x, t, f, w)
     decisions = rng.normal(size=(500, 5, 15)).astype(np.float32)
     leaves = neural.update_leaves(decisions, y[:500], neural.uniform_leaves(5, 4, 3), 2)
-    wide = (100 * x).astype(np.uint8).repeat(2, axis=1)
+    wide, patches = (100 * x).astype(np.uint8).repeat(2, axis=1), project.patch_distribution((5, 8), patch_max=3)
     return [np.asarray(a).tobytes() for a in (
         tree.predict(forest, x), tree.apply(forest, x), p, *grads, hinge.forward(x, ft, ff, fw, kind="fern"),
-        tree.predict(co2.grow(x, y, 2, max_depth=3, rng=0), x), tree.predict(manifold.grow(wide, y, 3, shape=(5, 8), rng=0), wide),
+        tree.predict(co2.grow(x, y, 2, max_depth=3, rng=0), x), tree.predict(hforest.grow(wide, y, 3, projections=patches, rng=0), wide),
         growth.bootstrap_counts(1000, 5, rng=0), leaves, neural.forward(decisions, leaves),
         project.project(x, *project.sample(project.probe_distribution(20), 10, rng=0)),
         split.best_split(x.T, y).threshold,
@@ -430,28 +423,16 @@ print(len(found), all(part == expected for part in found), getattr(sys, "_is_gil
 @pytest.mark.slow
 def test_the_number_of_threads_is_bounded_in_every_thread():
     # Each native thread has OpenMP's number from the environment; results are those of two threads.
-    environment = {**os.environ, "OMP_NUM_THREADS": "100000", "OPENBLAS_NUM_THREADS": "1"}
-    run = subprocess.run(
-        [sys.executable, "-c", RESULTS + IN_A_THREAD],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert run.returncode == 0, run.stderr
-    assert run.stdout.strip() == str([(1024 if machine.openmp() else 1, True)] * 2)
+    done = python(RESULTS + IN_A_THREAD, OMP_NUM_THREADS="100000", OPENBLAS_NUM_THREADS="1")
+    assert done.stdout.strip() == str([(1024 if machine.openmp() else 1, True)] * 2)
 
 
 @pytest.mark.slow
 def test_first_calls_of_all_kinds_from_several_threads_at_once():
     # An interpreter without GIL keeps running without it.
     with_gil = not sysconfig.get_config_var("Py_GIL_DISABLED") or os.environ.get("PYTHON_GIL") == "1"
-    run = subprocess.run(
-        [sys.executable, "-c", RESULTS + AT_ONCE], capture_output=True, text=True, timeout=300,
-        env={**os.environ, "OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "1"},
-    )  # fmt: skip
-    assert run.returncode == 0, run.stderr
-    assert run.stdout.split() == ["18", "True", str(with_gil)]
+    done = python(RESULTS + AT_ONCE, OMP_NUM_THREADS="2", OPENBLAS_NUM_THREADS="1")
+    assert done.stdout.split() == ["18", "True", str(with_gil)]
 
 
 def test_sources_that_are_not_built_say_what_to_run(tmp_path):
@@ -460,13 +441,13 @@ def test_sources_that_are_not_built_say_what_to_run(tmp_path):
         copy = tmp_path / "hforest" / path.relative_to(package)
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(path.read_bytes())
-    run = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-S", "-c", "import hforest"], cwd=tmp_path, capture_output=True, text=True, timeout=60,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path(np.__file__).parents[1])])},
     )  # fmt: skip
-    assert run.returncode == 1
-    assert "expected compiled extension modules" in run.stderr
-    assert "pip install -e ." in run.stderr
+    assert done.returncode == 1
+    assert "expected compiled extension modules" in done.stderr
+    assert "pip install -e ." in done.stderr
 
 
 # ------------------------------------------------------------------------------------------- kinds of settings
@@ -560,53 +541,41 @@ def test_items_of_an_argument():
         assert caught.value is error
 
 
-def _settings():
-    """Returns calls with sizes beyond any memory, which raise at once."""
-    x, y, big = np.zeros((4, 2)), np.array([0, 1, 0, 1]), 2**30
-    bins = hforest.growth.encode(x)
-    sparse = hforest.project.sparse_distribution(2)
-    return {
-        "n_trees": (
-            lambda: hforest.growth.bootstrap_counts(2**20, big),
-            lambda: hforest.growth.grow(bins, y, big),
-            lambda: hforest.growth.grow_projected(x, y, big, sparse, n_projections=1),
-            lambda: hforest.classic.grow(x, y, big),
-            lambda: hforest.classic.grow_extra(x, y, big),
-            lambda: hforest.classic.grow_random(x, y, big),
-            lambda: hforest.manifold.grow(x, y, big, projection="sparse"),
-            lambda: hforest.co2.grow(x, y, big),
-            lambda: hforest.cascade.default_forests(big),
-            lambda: hinge.init(big, 30, 2),
-            lambda: hinge.init(big, 30, 2, kind="fern"),
-            lambda: hinge.greedy_init(x, y, big, 3),
-            lambda: hinge.greedy_init(x, y, 2**20, 30),
-            lambda: hforest.neural.uniform_leaves(big, 20, 9),
-            lambda: hforest.neural.linear_init(big, 20, 2, 9),
+BIG = 2**30
+X, LABELS, SPARSE = np.zeros((4, 2)), np.array([0, 1, 0, 1]), project.sparse_distribution(2)
+BEYOND_MEMORY = {
+    "n_trees": (
+        lambda: hforest.growth.bootstrap_counts(2**20, BIG),
+        lambda: hforest.grow(X, LABELS, BIG),
+        lambda: hforest.grow(X, LABELS, BIG, projections=SPARSE, n_projections=1),
+        lambda: co2.grow(X, LABELS, BIG),
+        lambda: hforest.cascade.default_forests(BIG),
+        lambda: hinge.init(BIG, 30, 2),
+        lambda: hinge.init(BIG, 30, 2, kind="fern"),
+        lambda: hinge.greedy_init(X, LABELS, BIG, 3),
+        lambda: hinge.greedy_init(X, LABELS, 2**20, 30),
+        lambda: hforest.neural.uniform_leaves(BIG, 20, 9),
+        lambda: hforest.neural.linear_init(BIG, 20, 2, 9),
+    ),
+    "n_projections": (
+        lambda: hforest.grow(X, LABELS, 1, projections=SPARSE, n_projections=BIG), lambda: project.sample(SPARSE, BIG),
+    ),
+    "n_iter": (
+        lambda: hforest.neural.update_leaves(
+            np.zeros((1, 1, 1)), [0], hforest.neural.uniform_leaves(1, 1, 2, dtype=float), BIG
         ),
-        "n_projections": (
-            lambda: hforest.growth.grow_projected(x, y, 1, sparse, n_projections=big),
-            lambda: hforest.manifold.grow(x, y, 1, projection="sparse", n_projections=big),
-            lambda: hforest.project.sample(sparse, big),
-        ),
-        "n_iter": (
-            lambda: hforest.neural.update_leaves(
-                np.zeros((1, 1, 1)), [0], hforest.neural.uniform_leaves(1, 1, 2, dtype=float), big
-            ),
-        ),
-        "n": tuple(
-            lambda simulate=simulate: simulate(big, dtype=np.float64)
-            for simulate in (
-                demo.simulate_circle,
-                demo.simulate_bars,
-                demo.simulate_impulse,
-            )
-        ),
-    }  # fmt: skip
+    ),
+    "n": tuple(
+        partial(simulate, BIG, dtype=np.float64)
+        for simulate in (demo.simulate_circle, demo.simulate_bars, demo.simulate_impulse)
+    ),
+}  # fmt: skip
+"""Calls with sizes beyond any memory, which raise at once."""
 
 
-@pytest.mark.parametrize("name", ["n_trees", "n_projections", "n_iter", "n"])
+@pytest.mark.parametrize("name", BEYOND_MEMORY)
 def test_sizes_beyond_memory_are_refused_at_once(name):
-    for call in _settings()[name]:
+    for call in BEYOND_MEMORY[name]:
         with pytest.raises((ValueError, MemoryError), match=f"^{name}: expected .*, got .*; choose"):
             call()
 
@@ -681,4 +650,4 @@ with threads._blas_lock:
             os._exit(7)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    python(code)

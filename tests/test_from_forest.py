@@ -6,15 +6,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import error as wrong
+from growers import assert_all_same, grow, on_threads
 
 import hforest
-from hforest import classic, co2, demo, hinge, layers, manifold, neural, tree
+from hforest import co2, demo, hinge, layers, neural, project, tree
 from hforest.hinge import grown as grown_start
 from hforest.hinge import reference_grown as hinge_reference
 from hforest.hinge import ridge
 from hforest.neural import reference_grown as neural_reference
 
-KINDS = ("classic", "regression", "deep", "stumps", "one leaf")
+DEPTHS = {"features": 3, "deep": None, "stumps": 1, "one leaf": 0}
+KINDS = (*DEPTHS, "regression")
 
 
 def samples(n=60, n_features=4, dtype=np.float64, seed=0):
@@ -27,9 +30,8 @@ def samples(n=60, n_features=4, dtype=np.float64, seed=0):
 
 def grown(kind, x, y):
     if kind == "regression":
-        return classic.grow(x, x[:, :2] * x[:, 1:3], 3, task="regression", max_depth=4, rng=0)
-    depths = {"classic": 3, "deep": None, "stumps": 1, "one leaf": 0}
-    return classic.grow(x, y, 3, max_depth=depths[kind], n_classes=3, rng=0)
+        return hforest.grow(x, x[:, :2] * x[:, 1:3], 3, task="regression", max_depth=4, rng=0)
+    return hforest.grow(x, y, 3, max_depth=DEPTHS[kind], n_classes=3, rng=0)
 
 
 def on_thresholds(forest, x):
@@ -48,6 +50,11 @@ def reference_start(forest, depth):
     reached = np.empty((n_trees, 2**depth), np.int64)
     hinge_reference.from_forest(forest, depth, thresholds, features, reached)
     return thresholds, features, reached
+
+
+def in_places(reached, leaf):
+    """Returns the entry of each sample's leaf in each tree's row of `reached`."""
+    return np.take_along_axis(reached.T, leaf, 0)
 
 
 def nodes_at(forest, x, depth):
@@ -78,35 +85,35 @@ def test_routes_are_those_of_the_forest(backend, dtype, kind, depth):
     route = hinge.traverse(new, parameters.thresholds, parameters.features)
     if kind != "one leaf":
         assert (route.margin == 0).any(), "no sample lies on a threshold"
-    np.testing.assert_array_equal(np.take_along_axis(reached.T, route.leaf, 0), nodes_at(forest, new, found))
+    np.testing.assert_array_equal(in_places(reached, route.leaf), nodes_at(forest, new, found))
 
 
 def test_a_wrong_side_of_ties_is_seen(dtype):
     x, y = samples(dtype=dtype)
-    forest = grown("classic", x, y)
+    forest = grown("features", x, y)
     parameters = hinge.from_forest(x, y, forest).parameters
     lower = np.nextafter(parameters.thresholds, dtype(-np.inf))  # x = t now goes right
     reached = reference_start(forest, 3)[2]
     new = on_thresholds(forest, x)
     leaf = hinge.traverse(new, lower, parameters.features).leaf
-    assert (np.take_along_axis(reached.T, leaf, 0) != nodes_at(forest, new, 3)).any()
+    assert (in_places(reached, leaf) != nodes_at(forest, new, 3)).any()
 
 
 def test_children_in_the_wrong_order_are_seen(monkeypatch):
     x, y = samples()
-    forest = grown("classic", x, y)
+    forest = grown("features", x, y)
     found = grown_start.places(forest, 3)
     swapped = found._replace(vertex=found.vertex[:, [0, 2, 1, 5, 6, 3, 4]])
     monkeypatch.setattr(grown_start, "places", lambda *_: swapped)
     parameters = hinge.from_forest(x, y, forest).parameters
     assert (parameters.thresholds != reference_start(forest, 3)[0]).any()
     leaf = hinge.traverse(x, *parameters[:2]).leaf
-    assert (np.take_along_axis(found.reached.T, leaf, 0) != nodes_at(forest, x, 3)).any()
+    assert (in_places(found.reached, leaf) != nodes_at(forest, x, 3)).any()
 
 
 def test_copies_below_leaves_change_neither_margins_nor_vertices():
     x, y = samples(200)
-    forest = classic.grow(x, y, 5, max_depth=3, min_samples_leaf=20, rng=0)
+    forest = hforest.grow(x, y, 5, max_depth=3, min_samples_leaf=20, rng=0)
     low = hinge.from_forest(x, y, forest).parameters
     high = hinge.from_forest(x, y, forest, 7).parameters
     assert low.features.shape[1] == 7
@@ -134,7 +141,7 @@ def test_sklearn_forests_keep_their_routes():
     parameters = hinge.from_forest(x, y, forest).parameters
     route = hinge.traverse(x, parameters.thresholds, parameters.features)
     reached = reference_start(forest, 4)[2]
-    np.testing.assert_array_equal(np.take_along_axis(reached.T, route.leaf, 0), tree.apply(forest, x))
+    np.testing.assert_array_equal(in_places(reached, route.leaf), tree.apply(forest, x))
 
 
 # -------------------------------------------------------------------------------------------- weights
@@ -210,12 +217,7 @@ def test_the_default_tolerance_is_near_enough():
 def test_weights_have_the_same_bits_at_every_number_of_threads(threads):
     x, y = samples(500)
     leaf, margin, _ = routes("tree", x, 40, 5)
-    found = []
-    for n in (1, 2, 7):
-        threads(n)
-        found.append(hinge.fit_weights(leaf, margin, y, 32).weights)
-    np.testing.assert_array_equal(found[0], found[1])
-    np.testing.assert_array_equal(found[0], found[2])
+    assert_all_same(on_threads(threads, lambda: hinge.fit_weights(leaf, margin, y, 32).weights))
 
 
 def test_no_margin_and_one_class():
@@ -243,7 +245,7 @@ def test_constant_targets_take_no_step(monkeypatch):
 @pytest.mark.parametrize("y", ["labels", None])
 def test_weights_of_a_start_are_those_of_its_routes(backend, dtype, y):
     x, labels = samples(40, dtype=dtype)
-    forest = grown("classic", x, labels)
+    forest = grown("features", x, labels)
     parameters, intercept, _ = hinge.from_forest(x, labels if y else None, forest)
     leaf, margin, _ = hinge.traverse(x, *parameters[:2])
     if y:
@@ -259,34 +261,29 @@ def test_a_start_is_near_its_forest():
     digits = demo.load_digits()
     mean, deviation = digits.x_train.mean(0), digits.x_train.std(0) + 0.1
     x, x_test = (((a - mean) / deviation).astype(np.float32) for a in (digits.x_train, digits.x_test))
-    forest = classic.grow(x, digits.y_train, 50, max_depth=6, rng=0)
-    wanted = tree.predict(forest, x_test)
-
-    def errs(p):
-        return (p.argmax(axis=1) != digits.y_test).mean()
-
-    errors = {}
-    for name, y in (("forest", None), ("labels", digits.y_train)):
+    forest = hforest.grow(x, digits.y_train, 50, max_depth=6, rng=0)
+    wanted, errors = tree.predict(forest, x_test), []
+    for y in (None, digits.y_train):
         parameters, intercept, _ = hinge.from_forest(x, y, forest)
         p = hinge.forward(x_test, *parameters, aggregate="sum") + intercept
-        errors[name] = errs(p)
+        errors.append((p.argmax(axis=1) != digits.y_test).mean())
         if y is None:
             assert ((p - wanted) ** 2).mean() < 0.1 * wanted.var(axis=0).mean()
-    assert errors["forest"] < errs(wanted) + 0.02
-    assert errors["labels"] <= errors["forest"]
+    assert errors[1] <= errors[0] < wrong(forest, x_test, digits.y_test) + 0.02
 
 
 # -------------------------------------------------------------------------------------------- oblique
 
 
 def oblique(kind, x, y):
-    if kind == "sparse":
-        return manifold.grow(x, y, 4, projection="sparse", density=2.0, max_depth=3, n_classes=3, rng=0)
-    if kind == "pairs":
-        return manifold.grow(x, y, 4, projection="probe", max_depth=3, n_classes=3, rng=0)
+    settings = {"max_depth": 3, "n_classes": 3, "rng": 0}
     if kind == "co2":
-        return co2.grow(x, y, 4, max_depth=3, n_classes=3, rng=0)
-    return classic.grow(x, y, 4, max_depth=3, n_classes=3, rng=0)
+        return co2.grow(x, y, 4, **settings)
+    projections = {
+        "sparse": project.sparse_distribution(4, 2.0), "patch": project.patch_distribution((2, 2), patch_max=2),
+        "columns": None,
+    }  # fmt: skip
+    return hforest.grow(x, y, 4, projections=projections[kind], **settings)
 
 
 @pytest.mark.parametrize("kind", ["sparse", "patch", "columns"])
@@ -294,10 +291,7 @@ def test_routes_on_inner_products_are_those_of_the_forest(backend, dtype, kind):
     # Halves and small whole sums: x @ kernel has no rounding.
     x, y = samples(40 if backend.name == "cpu" else 12, dtype=dtype)
     x = x * dtype(256)
-    if kind == "patch":
-        forest = manifold.grow(x, y, 4, shape=(2, 2), patch_max=2, max_depth=3, n_classes=3, rng=0)
-    else:
-        forest = oblique(kind, x, y)
+    forest = oblique(kind, x, y)
     parameters, _, kernel = hinge.from_forest(x, y, forest, kernel=True)
     assert kernel.dtype == dtype
     assert kernel.flags.c_contiguous
@@ -310,7 +304,7 @@ def test_routes_on_inner_products_are_those_of_the_forest(backend, dtype, kind):
     depth = parameters.features.shape[1].bit_length()
     reached = reference_start(forest, depth)[2]
     wanted = nodes_at(forest, np.concatenate([x, x[::-1] + dtype(64)]), depth)
-    np.testing.assert_array_equal(np.take_along_axis(reached.T, route.leaf, 0), wanted)
+    np.testing.assert_array_equal(in_places(reached, route.leaf), wanted)
 
 
 def test_dense_forests_start_near(dtype):
@@ -322,7 +316,7 @@ def test_dense_forests_start_near(dtype):
     parameters, intercept, kernel = hinge.from_forest(x, y, forest, kernel=True)
     route = hinge.traverse(x @ kernel, *parameters[:2])
     reached = reference_start(forest, 3)[2]
-    same = np.take_along_axis(reached.T, route.leaf, 0) == tree.apply(forest, x)
+    same = in_places(reached, route.leaf) == tree.apply(forest, x)
     assert same.mean() > 0.999  # but for rounding
     p = hinge.forward(x @ kernel, *parameters, aggregate="sum") + intercept
     assert (p.argmax(axis=1) != y).mean() < 0.08
@@ -332,7 +326,7 @@ def test_training_goes_on_through_the_kernel():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(50, 4))
     y = (x[:, 0] + x[:, 1] > x[:, 2]).astype(int)
-    forest = manifold.grow(x, y, 3, projection="sparse", max_depth=3, rng=0)
+    forest = grow(x, y, 3, kind="sparse", max_depth=3, rng=0)
     parameters, intercept, kernel = hinge.from_forest(x, y, forest, kernel=True)
 
     def loss(k):
@@ -352,7 +346,7 @@ def test_training_goes_on_through_the_kernel():
 def test_columns_of_any_size(factor):
     x, y = samples(60)
     for a in (x * factor, np.float32(x * factor)):
-        forest = classic.grow(a, y, 5, max_depth=3, rng=0)
+        forest = hforest.grow(a, y, 5, max_depth=3, rng=0)
         parameters, intercept, kernel = hinge.from_forest(a, y, forest, kernel=True)
         p = hinge.forward(a @ kernel, *parameters, aggregate="sum") + intercept
         assert np.isfinite(p).all()
@@ -387,48 +381,38 @@ def test_numbers_at_the_end_of_the_range():
 # --------------------------------------------------------------------------------------------- errors
 
 
-def test_messages():
-    x, y = samples()
-    forest, slanted = grown("classic", x, y), oblique("sparse", x, y)
-    for call, error, text in (
-        (
-            lambda: hinge.from_forest(x, y, slanted),
-            ValueError,
-            "forest: expected splits by single columns",
-        ),
-        (
-            lambda: hinge.from_forest(x.astype(np.float32), y, forest),
-            TypeError,
-            "x: expected dtype float64",
-        ),
-        (lambda: hinge.from_forest(x[:, :3], y, forest), ValueError, "x: expected shape"),
-        (lambda: hinge.from_forest(x[:0], y[:0], forest), ValueError, "n_samples: expected at least 1"),
-        (
-            lambda: hinge.from_forest(x, y + 1, forest),
-            IndexError,
-            "y: expected 0 <= label < n_classes = 3",
-        ),
-        (lambda: hinge.from_forest(x, y, forest, 23), ValueError, "depth: expected at most 30, with"),
-        (lambda: hinge.from_forest(x, y, forest, 0), ValueError, "depth: expected 1 to 30"),
-        (lambda: hinge.from_forest(x, y, forest, l2=0), ValueError, "l2: expected a finite number > 0"),
-        (lambda: hinge.from_forest(x, y, forest, tolerance=2), ValueError, "tolerance: expected"),
-        (lambda: hinge.from_forest(x, y, forest, task="rank"), ValueError, "task: expected one of"),
-        (
-            lambda: hinge.from_forest(x, y, forest._replace(threshold=forest.threshold + np.inf)),
-            ValueError,
-            "forest.threshold: expected finite numbers",
-        ),
-        (lambda: hinge.from_forest(x, y, None), TypeError, "forest: expected a hforest.tree.Forest"),
-        (lambda: hinge.from_forest(x, y, forest, kernel=1), TypeError, "kernel: expected"),
-        (lambda: neural.from_forest(x, forest, 21), ValueError, "depth: expected 1 to 20"),
-        (lambda: neural.from_forest(x, forest, scale=0), ValueError, "scale: expected a finite number > 0"),
-        (lambda: neural.from_forest(x[:, 1:], forest), ValueError, "x: expected shape"),
-        (lambda: neural.from_forest(x[:0], forest), ValueError, "x: expected 1 to"),
-        (lambda: hinge.fit_weights(*routes("tree", x)[:2], y, 3), IndexError, "leaf: expected 0 <= index"),
-        (lambda: hinge.fit_weights(*routes("tree", x)[:2], y[1:], 4), ValueError, "y: expected shape"),
-    ):
-        with pytest.raises(error, match=f"^{text}.*got .*; ."):
-            call()
+X, LABELS = samples()
+FOREST = grown("features", X, LABELS)
+HIGH = FOREST._replace(threshold=FOREST.threshold + np.inf)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda: hinge.from_forest(X, LABELS, oblique("sparse", X, LABELS)), ValueError, "forest: expected splits by single columns"),
+        (lambda: hinge.from_forest(X.astype("f4"), LABELS, FOREST), TypeError, "x: expected dtype float64"),
+        (lambda: hinge.from_forest(X[:, :3], LABELS, FOREST), ValueError, "x: expected shape"),
+        (lambda: hinge.from_forest(X[:0], LABELS[:0], FOREST), ValueError, "n_samples: expected at least 1"),
+        (lambda: hinge.from_forest(X, LABELS + 1, FOREST), IndexError, "y: expected 0 <= label < n_classes = 3"),
+        (lambda: hinge.from_forest(X, LABELS, FOREST, 23), ValueError, "depth: expected at most 30, with"),
+        (lambda: hinge.from_forest(X, LABELS, FOREST, 0), ValueError, "depth: expected 1 to 30"),
+        (lambda: hinge.from_forest(X, LABELS, FOREST, l2=0), ValueError, "l2: expected a finite number > 0"),
+        (lambda: hinge.from_forest(X, LABELS, FOREST, tolerance=2), ValueError, "tolerance: expected"),
+        (lambda: hinge.from_forest(X, LABELS, FOREST, task="rank"), ValueError, "task: expected one of"),
+        (lambda: hinge.from_forest(X, LABELS, HIGH), ValueError, "forest.threshold: expected finite numbers"),
+        (lambda: hinge.from_forest(X, LABELS, None), TypeError, "forest: expected a hforest.tree.Forest"),
+        (lambda: hinge.from_forest(X, LABELS, FOREST, kernel=1), TypeError, "kernel: expected"),
+        (lambda: neural.from_forest(X, FOREST, 21), ValueError, "depth: expected 1 to 20"),
+        (lambda: neural.from_forest(X, FOREST, scale=0), ValueError, "scale: expected a finite number > 0"),
+        (lambda: neural.from_forest(X[:, 1:], FOREST), ValueError, "x: expected shape"),
+        (lambda: neural.from_forest(X[:0], FOREST), ValueError, "x: expected 1 to"),
+        (lambda: hinge.fit_weights(*routes("tree", X)[:2], LABELS, 3), IndexError, "leaf: expected 0 <= index"),
+        (lambda: hinge.fit_weights(*routes("tree", X)[:2], LABELS[1:], 4), ValueError, "y: expected shape"),
+    ],
+)  # fmt: skip
+def test_messages(call, error, text):
+    with pytest.raises(error, match=f"^{text}.*got .*; ."):
+        call()
 
 
 def test_a_deep_forest_asks_for_a_depth():
@@ -475,7 +459,7 @@ def test_soft_trees_tend_to_the_grown_ones_within_the_bound():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(300, 4))
     y = (x[:, 0] * x[:, 1] > 0).astype(int)
-    forest = classic.grow(x, y, 1, max_depth=4, rng=0)
+    forest = hforest.grow(x, y, 1, max_depth=4, rng=0)
     wanted, errors = tree.predict(forest, x), []
     for scale in (3.0, 30.0, 1e4):
         model = neural.from_forest(x, forest, scale=scale, rng=0)
@@ -494,7 +478,7 @@ def test_soft_trees_tend_to_the_grown_ones_within_the_bound():
 
 def test_decisions_below_leaves_are_random_and_change_nothing():
     x, y = samples(100)
-    forest = classic.grow(x, y, 4, max_depth=2, rng=0)
+    forest = hforest.grow(x, y, 4, max_depth=2, rng=0)
     a, b = (neural.from_forest(x, forest, 4, rng=seed) for seed in (0, 1))
     assert (a.weights != b.weights).any()
     np.testing.assert_allclose(neural.predict(a, x), neural.predict(b, x), atol=1e-12)
@@ -505,7 +489,7 @@ def test_trees_read_the_columns_that_they_compare():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(300, 30))
     y = (x[:, 3] * x[:, 17] > 0).astype(int)
-    forest = classic.grow(x, y, 6, max_depth=3, max_features=10, rng=0)
+    forest = hforest.grow(x, y, 6, max_depth=3, max_features=10, rng=0)
     model = neural.from_forest(x, forest, rng=0)
     assert model.features.shape[1] <= 7
     assert (np.diff(model.features, axis=1) > 0).all()
@@ -518,19 +502,16 @@ def test_trees_read_the_columns_that_they_compare():
 def test_training_lowers_the_error_of_a_start():
     digits = demo.load_digits()
     x, x_test = (a.astype(np.float32) / 16 for a in (digits.x_train, digits.x_test))
-    forest = classic.grow(x, digits.y_train, 5, max_depth=4, rng=0)
-
-    def error(p):
-        return (p.argmax(axis=1) != digits.y_test).mean()
-
+    forest = hforest.grow(x, digits.y_train, 5, max_depth=4, rng=0)
     start = neural.from_forest(x, forest, scale=5, rng=0)
     model = neural.fit(start, x, digits.y_train, epochs=3, lr=0.05, rng=0)
-    assert error(neural.predict(model, x_test)) < 0.75 * error(tree.predict(forest, x_test))
+    errs = (neural.predict(model, x_test).argmax(axis=1) != digits.y_test).mean()
+    assert errs < 0.75 * wrong(forest, x_test, digits.y_test)
 
 
 def test_checks_are_skipped_on_request():
     x, y = samples()
-    forest = grown("classic", x, y)
+    forest = grown("features", x, y)
     with hforest.unchecked():
         a = hinge.from_forest(x, y, forest)
     b = hinge.from_forest(x, y, forest)

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 import scipy.sparse
 from conftest import assert_same_bits, entered, several_paths
+from growers import assert_all_same, grow, on_paths
 
 import hforest
-from hforest import classic, growth, manifold, project, tree
+from hforest import growth, project, tree
 from hforest.core import machine
 from hforest.growth import sparse as stored_bins
 
@@ -69,8 +70,7 @@ def test_bins_are_those_of_the_array(name, kind, n, density, missing, double, ma
     )  # fmt: skip
     settings = {"max_bins": max_bins, "categorical": list(range(categories)) if categories else None}
     with entered(name):
-        want = growth.encode(x, **settings)
-        got = growth.encode(FORMATS[kind](x), **settings)
+        want, got = (hforest.samples(a, **settings).bins() for a in (x, FORMATS[kind](x)))
     assert got.shape == want.shape
     assert got.bins.dtype == want.bins.dtype
     full = stored_bins.all_bins(got)
@@ -85,7 +85,7 @@ def test_bins_are_those_of_the_array(name, kind, n, density, missing, double, ma
 def test_stored_zeros_are_zeros():
     a = scipy.sparse.csr_array(([0.0, -0.0, 2.0], ([0, 1, 2], [0, 1, 0])), shape=(3, 2))
     assert a.nnz == 3
-    bins = growth.encode(a)
+    bins = hforest.samples(a).bins()
     np.testing.assert_array_equal(stored_bins.all_bins(bins).bins, [[0, 0, 1], [0, 0, 0]])
     np.testing.assert_array_equal(bins.low, [[0, 2, 0]])
 
@@ -93,15 +93,19 @@ def test_stored_zeros_are_zeros():
 def test_the_matrix_of_the_caller_stays_as_it_is():
     x, y = problem(0, 50)
     a = unsorted(scipy.sparse.csc_array(x))
-    before = [part.copy() for part in (a.data, a.indices, a.indptr)]
-    classic.grow(a, y, 3, n_classes=4, rng=0)
-    for part, was in zip((a.data, a.indices, a.indptr), before, strict=True):
-        np.testing.assert_array_equal(part, was)
+    before = a.copy()
+    hforest.grow(a, y, 3, n_classes=4, rng=0)
+    for name in ("data", "indices", "indptr"):
+        np.testing.assert_array_equal(getattr(a, name), getattr(before, name))
 
 
 # ------------------------------------------------------------------------------------------ growing
 
 
+PROJECTIONS = {
+    "sparse": lambda n: project.sparse_distribution(n, 3.0),
+    "probe": lambda n: project.probe_distribution(n, 0.5),
+}
 SETTINGS = st.fixed_dictionaries(
     {
         "criterion": st.sampled_from(["gini", "gini", "entropy"]),
@@ -121,7 +125,7 @@ SETTINGS = st.fixed_dictionaries(
     double=st.booleans(),
     max_bins=st.sampled_from([None, 5]),
     max_features=st.sampled_from(["sqrt", None, 1]),
-    function=st.sampled_from([classic.grow, classic.grow_extra]),
+    kind=st.sampled_from(["features", "extra"]),
     categories=st.integers(0, 2),
     weighted=st.sampled_from([None, "whole", "large", "real"]),
     settings=SETTINGS,
@@ -129,7 +133,7 @@ SETTINGS = st.fixed_dictionaries(
 )
 @hypothesis.settings(max_examples=50, suppress_health_check=[hypothesis.HealthCheck.differing_executors])
 def test_trees_are_those_of_the_array(
-    name, n, density, missing, double, max_bins, max_features, function, categories, weighted, settings, seed
+    name, n, density, missing, double, max_bins, max_features, kind, categories, weighted, settings, seed
 ):
     x, y = problem(
         seed, n, density=density, missing=missing, dtype=np.float64 if double else np.float32,
@@ -139,14 +143,15 @@ def test_trees_are_those_of_the_array(
     weight = {
         None: None, "whole": rng.integers(1, 4, n), "large": rng.integers(1, 2000, n), "real": 0.1 + rng.random(n)
     }[weighted]  # fmt: skip
-    settings = settings | {
-        "n_classes": 4, "max_features": max_features, "max_bins": max_bins, "rng": seed, "sample_weight": weight,
-        "categorical": list(range(categories)) if categories else None,
-    }  # fmt: skip
-    want = function(x, y, 3, **settings)
+    settings = settings | {"n_classes": 4, "max_features": max_features, "rng": seed, "sample_weight": weight}
+
+    def grown(x):
+        x = hforest.samples(x, max_bins=max_bins, categorical=list(range(categories)) if categories else None)
+        return grow(x, y, 3, kind=kind, **settings)
+
+    want = grown(x)
     with entered(name):
-        got = function(scipy.sparse.csr_array(x), y, 3, **settings)
-    assert_same_bits(got, want)
+        assert_same_bits(grown(scipy.sparse.csr_array(x)), want)
 
 
 @pytest.mark.parametrize("name", ["reference", "cpu"])
@@ -167,70 +172,62 @@ def test_trees_on_projections_are_those_of_the_array(
     name, n, density, missing, double, projection, splitter, n_projections, regression, settings, seed
 ):
     x, y = problem(seed, n, density=density, missing=missing, dtype=np.float64 if double else np.float32)
-    settings = settings | {"rng": seed, "projection": projection, "splitter": splitter, "n_classes": 4}
-    settings |= {"n_projections": n_projections, "density": 3.0}
+    distribution = PROJECTIONS[projection](x.shape[1])
+    settings = settings | {"rng": seed, "projections": distribution, "splitter": splitter, "n_classes": 4}
+    settings["n_projections"] = n_projections
     if regression:
         settings |= {"task": "regression", "criterion": None, "n_classes": None}
         y = np.random.default_rng(seed).normal(size=n)
-    want = manifold.grow(x, y, 3, **settings)
+    want = hforest.grow(x, y, 3, **settings)
     with entered(name):
-        got = manifold.grow(scipy.sparse.csc_array(x), y, 3, **settings)
-    assert_same_bits(got, want)
+        assert_same_bits(hforest.grow(scipy.sparse.csc_array(x), y, 3, **settings), want)
 
 
-def test_targets_and_random_trees_are_those_of_the_array():
+def test_targets_bins_and_random_trees_are_those_of_the_array():
     x, _ = problem(3, 300)
-    y = np.random.default_rng(0).normal(size=(300, 2))
-    a = scipy.sparse.csr_array(x)
-    assert_same_bits(
-        classic.grow(a, y, 4, task="regression", rng=0), classic.grow(x, y, 4, task="regression", rng=0)
-    )
-    labels = np.arange(300) % 3
-    assert_same_bits(classic.grow_random(a, labels, 9, rng=0), classic.grow_random(x, labels, 9, rng=0))
-    bins, stored = growth.encode(x, max_bins=7), growth.encode(a, max_bins=7)
-    assert_same_bits(growth.grow(stored, labels, 4, rng=0), growth.grow(bins, labels, 4, rng=0))
-    distribution = project.sparse_distribution(x.shape[1], 2.0)
-    got = growth.grow_projected(a, labels, 4, distribution, n_projections=5, rng=0)
-    want = growth.grow_projected(x, labels, 4, distribution, n_projections=5, rng=0)
-    assert_same_bits(got.trees, want.trees)
-    np.testing.assert_array_equal(got.indices, want.indices)
+    a, labels = scipy.sparse.csr_array(x), np.arange(300) % 3
+    dense, stored = (hforest.samples(given, max_bins=7) for given in (x, a))
+    for of_array, of_matrix, y, settings in (
+        (x, a, np.random.default_rng(0).normal(size=(300, 2)), {"kind": "features", "task": "regression"}),
+        (x, a, labels, {"kind": "random"}),
+        (dense, stored, labels, {"kind": "features"}),
+        (x, a, labels, {"kind": "sparse", "n_projections": 5}),
+    ):
+        assert_same_bits(grow(of_matrix, y, 4, rng=0, **settings), grow(of_array, y, 4, rng=0, **settings))
 
 
 def test_sums_of_few_samples_in_float64_are_those_of_the_array():
     for seed in range(20):
         x, y = problem(seed, 20, density=0.05, dtype=np.float64, n_features=30)
-        settings = {"n_classes": 4, "projection": "sparse", "density": 3.0, "rng": seed}
-        assert_same_bits(
-            manifold.grow(scipy.sparse.csr_array(x), y, 5, **settings), manifold.grow(x, y, 5, **settings)
-        )
+        settings = {"n_classes": 4, "projections": PROJECTIONS["sparse"](30), "rng": seed}
+        got, want = (hforest.grow(a, y, 5, **settings) for a in (scipy.sparse.csr_array(x), x))
+        assert_same_bits(got, want)
 
 
 @several_paths
+@pytest.mark.parametrize("kind", ["features", "sparse"])
 @pytest.mark.parametrize("n", [40, 700, pytest.param(5000, marks=pytest.mark.slow)])
-def test_many_samples_give_the_same_bits_on_every_path_and_number_of_threads(n, simd, threads):
+def test_many_samples_give_the_same_bits_on_every_path_and_number_of_threads(n, kind, simd, threads):
     x, y = problem(1, n, density=0.15, n_features=60)
     x[:, 0] = np.random.default_rng(0).normal(size=n)  # a dense column
-    a = scipy.sparse.csr_array(x)
-    want = classic.grow(x, y, 6, n_classes=4, rng=0)
-    oblique = manifold.grow(x, y, 6, n_classes=4, projection="sparse", rng=0)
-    for path in machine.simd_paths():
-        for count in (1, 3):
-            simd(path)
-            threads(count)
-            assert_same_bits(classic.grow(a, y, 6, n_classes=4, rng=0), want)
-            assert_same_bits(manifold.grow(a, y, 6, n_classes=4, projection="sparse", rng=0), oblique)
+    a, settings = scipy.sparse.csr_array(x), {"kind": kind, "n_classes": 4, "rng": 0}
+    found = [grow(x, y, 6, **settings)]
+    for count in (1, 3):
+        threads(count)
+        found += on_paths(simd, lambda: grow(a, y, 6, **settings))
+    assert_all_same(found)
 
 
 @pytest.mark.skipif(machine._bodies_taken() is None, reason="bodies are counted with HFOREST_DEBUG=1 alone")
-def test_few_stored_numbers_are_scanned_alone():
+@pytest.mark.parametrize("kind", ["features", "sparse"])
+def test_few_stored_numbers_are_scanned_alone(kind):
     x, y = problem(1, 400, density=0.05)
-    for grow in (classic.grow, manifold.grow):
+    scans = []
+    for a in (scipy.sparse.csr_array(x), x):
         before = machine._bodies_taken().get("growth.stored_scan", 0)
-        grow(scipy.sparse.csr_array(x), y, 1, n_classes=4, rng=0)
-        assert machine._bodies_taken()["growth.stored_scan"] > before
-        before = machine._bodies_taken()["growth.stored_scan"]
-        grow(x, y, 1, n_classes=4, rng=0)
-        assert machine._bodies_taken()["growth.stored_scan"] == before
+        grow(a, y, 1, kind=kind, n_classes=4, rng=0)
+        scans.append(machine._bodies_taken()["growth.stored_scan"] - before)
+    assert scans[0] > scans[1] == 0
 
 
 # -------------------------------------------------------------------------------------------- walks
@@ -242,12 +239,8 @@ def test_few_stored_numbers_are_scanned_alone():
 def test_leaves_and_means_are_those_of_the_array(name, kind, missing):
     x, y = problem(5, 130, missing=missing)
     settings = {"n_classes": 4, "rng": 0}
-    forests = [
-        classic.grow(x, y, 5, **settings),
-        classic.grow(x, y, 5, max_depth=0, **settings),
-        manifold.grow(x, y, 5, projection="sparse", density=3.0, **settings),
-    ]
-    for forest in forests:
+    oblique = {"projections": PROJECTIONS["sparse"](x.shape[1])}
+    for forest in (hforest.grow(x, y, 5, **given, **settings) for given in ({}, {"max_depth": 0}, oblique)):
         for function in (tree.apply, tree.predict, tree.vote_shares):
             want = function(forest, x)
             out = np.empty_like(want)
@@ -259,18 +252,17 @@ def test_leaves_and_means_are_those_of_the_array(name, kind, missing):
 
 def test_no_rows_and_a_row_without_numbers():
     x, y = problem(5, 60)
-    forest = classic.grow(x, y, 5, n_classes=4, rng=0)
+    forest = hforest.grow(x, y, 5, n_classes=4, rng=0)
     assert tree.predict(forest, scipy.sparse.csr_array((0, x.shape[1]))).shape == (0, 4)
     empty = scipy.sparse.csr_array((1, x.shape[1]))
-    np.testing.assert_array_equal(
-        tree.predict(forest, empty), tree.predict(forest, np.zeros((1, x.shape[1])))
-    )
+    want = tree.predict(forest, np.zeros((1, x.shape[1])))
+    np.testing.assert_array_equal(tree.predict(forest, empty), want)
 
 
 def test_out_of_bag_errors_take_what_apply_returns():
     x, y = problem(5, 200)
     a, counts = scipy.sparse.csr_array(x), growth.bootstrap_counts(200, 20, rng=0)
-    forest = classic.grow(a, y, 20, bootstrap=counts, n_classes=4, rng=0)
+    forest = hforest.grow(a, y, 20, bootstrap=counts, n_classes=4, rng=0)
     np.testing.assert_array_equal(tree.apply(forest, a), tree.apply(forest, x))
 
 
@@ -289,16 +281,10 @@ def matrix(**changes):
     [
         (matrix().tocoo(), TypeError, "x: expected a sparse matrix in CSR or CSC format, got COO; pass x.tocsr()"),
         (matrix().astype(complex), TypeError, "x: expected real numbers, got dtype complex128"),
-        (
-            scipy.sparse.csr_array(([1.0, 2.0, 3.0], [0, 0, 1], [0, 2, 2, 3]), shape=(3, 2)),
-            ValueError,
-            "x: expected each entry to be stored once, got entry (0, 0) repeatedly; call x.sum_duplicates()",
-        ),
-        (
-            scipy.sparse.csc_array(([1.0, 2.0, 3.0], [2, 0, 2], [0, 0, 3]), shape=(3, 2)),
-            ValueError,
-            "x: expected each entry to be stored once, got entry (2, 1) repeatedly",
-        ),
+        (scipy.sparse.csr_array(([1.0, 2.0, 3.0], [0, 0, 1], [0, 2, 2, 3]), shape=(3, 2)), ValueError,
+            "x: expected each entry to be stored once, got entry (0, 0) repeatedly; call x.sum_duplicates()"),
+        (scipy.sparse.csc_array(([1.0, 2.0, 3.0], [2, 0, 2], [0, 0, 3]), shape=(3, 2)), ValueError,
+            "x: expected each entry to be stored once, got entry (2, 1) repeatedly"),
         (matrix(data=np.array([1.0, np.inf, 3, 4])), ValueError, "x.data: expected finite numbers, or NaN"),
         (matrix(indices=np.array([0, 1, 0, 7])), IndexError, "x.indices: expected 0 <= index < 2, got 0 to 7"),
         (matrix(indices=np.array([0, -1, 0, 1])), IndexError, "x.indices: expected 0 <= index < 2, got -1"),
@@ -311,18 +297,17 @@ def matrix(**changes):
     ],
 )  # fmt: skip
 def test_matrices_that_are_refused(a, error, message):
-    calls = [
-        lambda: classic.grow(a, [0, 1, 1], 2),
-        lambda: growth.encode(a),
-        lambda: manifold.grow(a, [0, 1, 1], 2, projection="sparse"),
-    ]
-    for call in calls:
+    sparse = project.sparse_distribution(2)
+    for call in (
+        lambda: hforest.samples(a), lambda: hforest.grow(a, [0, 1, 1], 2),
+        lambda: hforest.grow(a, [0, 1, 1], 2, projections=sparse),
+    ):  # fmt: skip
         with pytest.raises(error, match=re.escape(message)):
             call()
 
 
 def test_rows_that_are_refused():
-    forest = classic.grow(matrix(), [0, 1, 1], 3, rng=0)
+    forest = hforest.grow(matrix(), [0, 1, 1], 3, rng=0)
     with pytest.raises(
         ValueError, match=r"x: expected shape \(n_samples, n_features\) = \(n_samples, 2\), got \(4, 3\)"
     ):
@@ -341,37 +326,13 @@ def test_functions_on_arrays_name_those_that_take_matrices():
         hforest.co2.grow(matrix(), [0, 1, 1], 2)
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        ({"indptr": np.array([0, 1, 9])}, IndexError, "bins.stored.indptr: expected 0, ..., 4"),
-        ({"indices": np.array([0, 2, 1, 9], np.int32)}, IndexError, "bins.stored.indices: expected samples 0 to 2"),
-        ({"indices": np.array([2, 0, 1, 2], np.int32)}, IndexError, "bins.stored.indices: expected samples 0 to 2"),
-        ({"default": np.array([0, 9], np.int32)}, IndexError, "bins: expected bins below the number of bins"),
-        ({"table": np.array([0, 6, 6])}, IndexError, "bins.stored.table: expected 0, ..., 6"),
-        ({"n_samples": 0}, ValueError, "stored.n_samples: expected 1 to"),
-        ({"default": np.zeros(2)}, TypeError, "bins.stored.default: expected dtype int32"),
-    ],
-)  # fmt: skip
-def test_bins_that_are_refused(change, error, message):
-    bins = growth.encode(matrix())
-    damaged = bins._replace(stored=bins.stored._replace(**change))
-    with pytest.raises(error, match=re.escape(message)):
-        growth.grow(damaged, [0, 1, 1], 2)
-    for name in ("low", "high"):
-        with pytest.raises(ValueError, match=rf"bins\.{name}: expected finite"):
-            growth.grow(bins._replace(**{name: getattr(bins, name) * np.nan}), [0, 1, 1], 2)
-    with pytest.raises(TypeError, match=r"stored: expected hforest\.growth\.Stored, got tuple"):
-        growth.grow(bins._replace(stored=(1, 2)), [0, 1, 1], 2)
-
-
 @pytest.mark.slow
 def test_memory_is_linear_in_what_is_stored():
     """A matrix of 100,000 x 100,000, 5 million numbers: bins, trees and predictions within 2 GB."""
     program = """
         import resource
         import numpy as np, scipy.sparse
-        from hforest import classic, manifold, tree
+        import hforest
         rng, n = np.random.default_rng(0), 100_000
         columns = rng.integers(0, n, (n, 50))
         x = scipy.sparse.csr_array(
@@ -379,30 +340,25 @@ def test_memory_is_linear_in_what_is_stored():
         )
         x.sum_duplicates()
         y = (x @ rng.normal(size=n) > 0).astype(int)
-        for forest in (classic.grow(x, y, 2, max_depth=20, rng=0), manifold.grow(x, y, 2, projection="sparse", max_depth=20, rng=0)):
-            tree.predict(forest, x)
+        for projections in (None, hforest.project.sparse_distribution(n)):
+            hforest.tree.predict(hforest.grow(x, y, 2, projections=projections, max_depth=20, rng=0), x)
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
     """
-    run = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert run.returncode == 0, run.stderr
     assert int(run.stdout) * 1024 < 2e9
 
 
 def test_indices_of_any_layout():
     x = scipy.sparse.csr_array(np.array([[0.0, 1, 0], [2, 0, 3], [0, 0, 0]]))
-    forest = classic.grow(x, [0, 1, 0], 2, rng=0)
+    forest = hforest.grow(x, [0, 1, 0], 2, rng=0)
     expected = tree.predict(forest, x)
     for layout in (strided, unaligned):
         other = x.copy()
         other.indices, other.indptr, other.data = layout(x.indices), layout(x.indptr), layout(x.data)
         np.testing.assert_array_equal(tree.predict(forest, other), expected)
-        np.testing.assert_array_equal(classic.grow(other, [0, 1, 0], 2, rng=0).value, forest.value)
+        np.testing.assert_array_equal(hforest.grow(other, [0, 1, 0], 2, rng=0).value, forest.value)
 
 
 def strided(a):

@@ -275,27 +275,15 @@ def test_threads_change_nothing(threads):
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        (
-            {"values": np.zeros(3)},
-            ValueError,
-            r"values: expected shape .*; pass \[values\] for one candidate",
-        ),
+        ({"values": np.zeros(3)}, ValueError, r"values: expected shape .*; pass \[values\] for one candidate"),
         ({"values": np.zeros((3, 2))}, ValueError, r"y: expected shape \(n_samples,\) = \(2,\)"),
         ({"values": np.array([[0, np.nan, 1]])}, ValueError, "values: expected finite"),
         ({"values": [["a", "b", "c"]]}, TypeError, "values: expected an array of real numbers"),
         ({"y": np.array([0, 1, 2], np.int32)}, IndexError, "n_classes = 2"),
         ({"y": np.array([0, -1, 1])}, IndexError, "y: expected labels of at least 0, got -1"),
-        (
-            {"y": np.array([0, -1, 1]), "n_classes": None},
-            IndexError,
-            "y: expected labels of at least 0, got -1",
-        ),
+        ({"y": np.array([0, -1, 1]), "n_classes": None}, IndexError, "y: expected labels of at least 0, got -1"),
         ({"y": np.array([1, 2, 2]), "n_classes": None}, ValueError, r"none of class 0; .*numpy.unique\(y, "),
-        (
-            {"y": np.array([0.0, 1, 1])},
-            TypeError,
-            "y: expected labels of an integer or bool dtype, got float64",
-        ),
+        ({"y": np.array([0.0, 1, 1])}, TypeError, "y: expected labels of an integer or bool dtype, got float64"),
         ({"y": np.array(["a", "b", "b"])}, TypeError, r"numpy.unique\(y, return_inverse=True\)\[1\]"),
         ({"y": np.zeros(4, np.int32)}, ValueError, "y: expected shape"),
         ({"sample_weight": np.array([1.0, -1, 1])}, ValueError, "sample_weight: expected numbers from 0"),
@@ -307,26 +295,14 @@ def test_threads_change_nothing(threads):
         ({"criterion": "log_loss"}, ValueError, "criterion: expected one of 'gini', 'entropy'"),
         ({"criterion": "squared_error"}, ValueError, "criterion: expected one of 'gini', 'entropy'"),
         ({"task": "regression"}, ValueError, "n_classes: expected None"),
-        (
-            {"task": "regression", "n_classes": None, "criterion": "gini"},
-            ValueError,
-            "one of 'squared_error'",
-        ),
-        (
-            {"task": "regression", "n_classes": None, "y": np.array([0, np.inf, 1])},
-            ValueError,
-            "y: expected finite",
-        ),
-        (
-            {"task": "regression", "n_classes": None, "y": np.array([0, 1e200, 1])},
-            ValueError,
-            "y: expected numbers",
-        ),
+        ({"task": "regression", "n_classes": None, "criterion": "gini"}, ValueError, "one of 'squared_error'"),
+        ({"task": "regression", "n_classes": None, "y": np.array([0, np.inf, 1])}, ValueError, "y: expected finite"),
+        ({"task": "regression", "n_classes": None, "y": np.array([0, 1e200, 1])}, ValueError, "y: expected numbers"),
         ({"task": "regression", "n_classes": None, "y": np.zeros((3, 0))}, ValueError, "y: expected shape"),
         ({"task": "ranking"}, ValueError, "task: expected one of"),
         ({"min_samples_leaf": 0}, ValueError, "min_samples_leaf"),
     ],
-)
+)  # fmt: skip
 def test_bad_input(change, error, message):
     good = {
         "values": np.zeros((2, 3)),

@@ -219,50 +219,27 @@ class Sparse:
 @pytest.mark.parametrize(
     ("x", "error", "words"),
     [
-        (
-            np.ones(3),
-            ValueError,
-            r"x: expected shape (n_samples, n_features), got (3,); pass [x] for one sample",
-        ),
+        (np.ones(3), ValueError, r"x: expected shape (n_samples, n_features), got (3,); pass [x] for one sample"),
         ([1, 2], ValueError, r"got (2,); pass [x] for one sample, numpy.array(x)[:, None] for one feature"),
         (np.ones((1, 2, 3)), ValueError, "got (1, 2, 3); pass a row for each sample, x.reshape(len(x), -1)"),
         (3.0, ValueError, "got (); pass a row for each sample"),
         (None, TypeError, "x: expected an array of real numbers, got NoneType"),
-        (
-            Sparse(),
-            TypeError,
-            "x: expected an array of real numbers, got Sparse; pass x.toarray()",
-        ),
+        (Sparse(), TypeError, "x: expected an array of real numbers, got Sparse; pass x.toarray()"),
         ({"a": 1}, TypeError, "x: expected an array of real numbers, got dict; pass a list of numbers"),
         ([[1, 2], [3]], TypeError, "x: expected an array, got list"),
-        (
-            np.ma.masked_equal([[1, 2]], 2),
-            TypeError,
-            "x: expected an array without a mask, got a masked array; fill or drop",
-        ),
+        (np.ma.masked_equal([[1, 2]], 2), TypeError,
+            "x: expected an array without a mask, got a masked array; fill or drop"),
         (np.ones((2, 2), complex), TypeError, "x: expected an array of real numbers, got dtype complex128; "),
-        (
-            np.full((2, 2), "a"),
-            TypeError,
-            "x: expected an array of real numbers, got dtype <U1; number the categories",
-        ),
+        (np.full((2, 2), "a"), TypeError, "x: expected an array of real numbers, got dtype <U1; number the categories"),
         (np.zeros((2, 2), "M8[s]"), TypeError, "got dtype datetime64[s]; convert dates to numbers"),
         (np.zeros((2, 2), "m8[s]"), TypeError, "got dtype timedelta64[s]; convert durations to numbers"),
-        (
-            np.array([[1, None]], object),
-            TypeError,
-            "x: expected numbers, got None (NoneType) at index (0, 1); ",
-        ),
+        (np.array([[1, None]], object), TypeError, "x: expected numbers, got None (NoneType) at index (0, 1); "),
         (np.array([[Decimal(1)]], object), TypeError, "got Decimal('1') (Decimal) at index (0, 0)"),
-        (
-            np.array([[10**400]], object),
-            ValueError,
-            "x: expected numbers in the range of float64, got larger integers",
-        ),
+        (np.array([[10**400]], object), ValueError, "x: expected numbers in the range of float64, got larger integers"),
         ([[1.0, np.nan]], ValueError, "x: expected finite numbers, got nan at index (0, 1); impute or drop"),
         ([[np.inf], [0.0]], ValueError, "x: expected finite numbers, got inf at index (0, 0)"),
     ],
-)
+)  # fmt: skip
 def test_bad_samples(x, error, words):
     for f in (supervised.matrix, supervised.samples):
         with pytest.raises(error, match=re.escape(words)):
@@ -354,56 +331,28 @@ UNIQUE = "renumber the classes with numpy.unique(y, return_inverse=True)[1]"
 @pytest.mark.parametrize(
     ("y", "n_classes", "error", "words"),
     [
-        (
-            [1, 2, 3],
-            None,
-            ValueError,
-            f"y: expected labels 0 to 3 that each occur, got none of class 0; {UNIQUE}, or pass n_classes=4",
-        ),
+        ([1, 2, 3], None, ValueError,
+            f"y: expected labels 0 to 3 that each occur, got none of class 0; {UNIQUE}, or pass n_classes=4"),
         ([0, 1, 5], None, ValueError, "labels 0 to 5 that each occur, got none of class 2"),
         ([True] * 3, None, ValueError, "labels 0 to 1 that each occur, got none of class 0"),
         ([0, -1, 1], None, IndexError, f"y: expected labels of at least 0, got -1; {UNIQUE}"),
         ([0, -1, 1], 3, IndexError, "y: expected labels of at least 0, got -1"),
         (np.array([0, -1, 1], np.int8), 3, IndexError, "y: expected labels of at least 0, got -1"),
-        (
-            [0, 1, 3],
-            3,
-            IndexError,
-            f"y: expected 0 <= label < n_classes = 3, got 3; pass a larger n_classes, or {UNIQUE}",
-        ),
+        ([0, 1, 3], 3, IndexError, f"y: expected 0 <= label < n_classes = 3, got 3; pass a larger n_classes, or {UNIQUE}"),
         (np.array([0, 1, 2**64 - 1], np.uint64), 3, IndexError, "got 18446744073709551615"),
         (np.array([0, 1, 10**30], object), 3, IndexError, "y: expected 0 <= label < n_classes = 3"),
         (np.array([0, 1, -(10**30)], object), None, IndexError, "y: expected labels of at least 0"),
         ([0, 1, 2**20], None, ValueError, f"y: expected labels below 2**20, got 1048576; {UNIQUE}"),
         (np.array([0, 1, 2**63], np.uint64), None, ValueError, "y: expected labels below 2**20"),
-        (
-            [0.0, 1.0, 2.0],
-            None,
-            TypeError,
-            f"y: expected labels of an integer or bool dtype, got float64; {UNIQUE}",
-        ),
-        (
-            ["a", "b", "c"],
-            None,
-            TypeError,
-            f"y: expected labels of an integer or bool dtype, got <U1; {UNIQUE}",
-        ),
+        ([0.0, 1.0, 2.0], None, TypeError, f"y: expected labels of an integer or bool dtype, got float64; {UNIQUE}"),
+        (["a", "b", "c"], None, TypeError, f"y: expected labels of an integer or bool dtype, got <U1; {UNIQUE}"),
         (["a", "b", "c"], 3, TypeError, UNIQUE),
         (np.array(["a", "b", "c"], object), 3, TypeError, f"got object; {UNIQUE}"),
         (np.array([0, 1.5, 2], object), 3, TypeError, f"got object; {UNIQUE}"),
         (np.zeros(3, "M8[s]"), None, TypeError, UNIQUE),
-        (
-            np.ma.masked_equal([0, 1, 2], 2),
-            None,
-            TypeError,
-            "y: expected an array without a mask, got a masked array; fill or drop",
-        ),
-        (
-            [0, 1],
-            None,
-            ValueError,
-            "y: expected shape (n_samples,) = (3,), got (2,); pass one for each sample",
-        ),
+        (np.ma.masked_equal([0, 1, 2], 2), None, TypeError,
+            "y: expected an array without a mask, got a masked array; fill or drop"),
+        ([0, 1], None, ValueError, "y: expected shape (n_samples,) = (3,), got (2,); pass one for each sample"),
         ([[0], [1], [2]], None, ValueError, "got (3, 1); pass numpy.ravel(y)"),
         ([[0, 1, 2]], None, ValueError, "got (1, 3); pass numpy.ravel(y)"),
         (0, None, ValueError, "got (); pass one for each sample"),
@@ -412,7 +361,7 @@ UNIQUE = "renumber the classes with numpy.unique(y, return_inverse=True)[1]"
         ([0, 1, 2], 2**20 + 1, ValueError, "n_classes: expected 1 to 1048576"),
         ([0, 1, 2], 3.0, TypeError, "n_classes: expected an int, got float"),
     ],
-)
+)  # fmt: skip
 def test_bad_labels(y, n_classes, error, words):
     with pytest.raises(error, match=re.escape(words)):
         supervised.labels("y", y, 3, n_classes)
@@ -463,29 +412,18 @@ def test_targets_of_any_real_dtype(given):
 @pytest.mark.parametrize(
     ("y", "error", "words"),
     [
-        (
-            np.ones(2),
-            ValueError,
-            "y: expected shape (n_samples,) or (n_samples, n_outputs) with n_samples = 3, got (2,)",
-        ),
+        (np.ones(2), ValueError, "y: expected shape (n_samples,) or (n_samples, n_outputs) with n_samples = 3, got (2,)"),
         (np.ones((3, 1, 1)), ValueError, "got (3, 1, 1)"),
         (np.ones((3, 0)), ValueError, "got (3, 0)"),
         (1.0, ValueError, "got ()"),
         (["a", "b", "c"], TypeError, "y: expected an array of real numbers"),
         ([1, np.nan, 2], ValueError, "y: expected finite numbers, got nan at index (1, 0)"),
-        (
-            [1, 2e100, 2],
-            ValueError,
-            "y: expected numbers from -1e+100 to 1e+100, got 1 to 2e+100; scale them",
-        ),
+        ([1, 2e100, 2], ValueError, "y: expected numbers from -1e+100 to 1e+100, got 1 to 2e+100; scale them"),
         ([1, -2e100, 2], ValueError, "got -2e+100 to 2"),
-        (
-            np.broadcast_to(0.0, (3, 2**20 + 1)),
-            ValueError,
-            "y: expected at most 2**20 outputs, got 1048577; fit them in parts",
-        ),
+        (np.broadcast_to(0.0, (3, 2**20 + 1)), ValueError,
+            "y: expected at most 2**20 outputs, got 1048577; fit them in parts"),
     ],
-)
+)  # fmt: skip
 def test_bad_targets(y, error, words):
     with pytest.raises(error, match=re.escape(words)):
         supervised.targets("y", y, 3)
@@ -534,24 +472,17 @@ def test_no_weights_are_ones():
 @pytest.mark.parametrize(
     ("weight", "error", "words"),
     [
-        (
-            [1, 2],
-            ValueError,
-            "sample_weight: expected shape (n_samples,) = (3,), got (2,); pass one for each sample",
-        ),
+        ([1, 2], ValueError, "sample_weight: expected shape (n_samples,) = (3,), got (2,); pass one for each sample"),
         ([[1], [2], [3]], ValueError, "pass numpy.ravel(sample_weight)"),
         (2.0, ValueError, "got ()"),
         ([1, -1, 2], ValueError, "sample_weight: expected numbers from 0 to 1e+100, got -1 to 2"),
         ([1, 1e101, 2], ValueError, "got 1 to 1e+101"),
         ([1, np.inf, 2], ValueError, "sample_weight: expected finite numbers, got inf at index (1,)"),
-        (
-            [0, 0, 0],
-            ValueError,
-            "sample_weight: expected at least one weight above 0, got only zeros; pass a weight above 0 for at least one sample",
-        ),
+        ([0, 0, 0], ValueError,
+            "sample_weight: expected at least one weight above 0, got only zeros; pass a weight above 0 for at least one sample"),
         (["a", "b", "c"], TypeError, "sample_weight: expected an array of real numbers"),
     ],
-)
+)  # fmt: skip
 def test_bad_weights(weight, error, words):
     with pytest.raises(error, match=re.escape(words)):
         supervised.sample_weight(weight, np.zeros(3))
@@ -586,18 +517,11 @@ def test_class_weight_does_not_write_into_its_arguments():
     ("weight", "error", "words"),
     [
         ("even", ValueError, "class_weight: expected one of 'balanced', got 'even'"),
-        (
-            [1, 2],
-            ValueError,
-            "class_weight: expected shape (n_classes,) = (3,), got (2,); pass one number for each class",
-        ),
+        ([1, 2], ValueError, "class_weight: expected shape (n_classes,) = (3,), got (2,); pass one number for each class"),
         ([1, 2, -3], ValueError, "class_weight: expected numbers from 0 to 1e+100, got -3 to 2"),
         ([1, 2, np.nan], ValueError, "class_weight: expected finite numbers, got nan at index (2,)"),
-        (
-            [0, 1, 0],
-            ValueError,
-            "class_weight: expected at least one sample of weight above 0, got none; raise the weight of a class",
-        ),
+        ([0, 1, 0], ValueError,
+            "class_weight: expected at least one sample of weight above 0, got none; raise the weight of a class"),
         ({3: 1}, ValueError, "class_weight: expected 0 to 2, got 3"),
         ({"a": 1}, TypeError, "class_weight: expected an int, got str"),
         ({0: "a"}, TypeError, "class_weight: expected a number, got str"),
@@ -606,7 +530,7 @@ def test_class_weight_does_not_write_into_its_arguments():
         (3, ValueError, "class_weight: expected shape (n_classes,) = (3,), got ()"),
         (["a", "b", "c"], TypeError, "class_weight: expected an array of real numbers"),
     ],
-)
+)  # fmt: skip
 def test_bad_class_weights(weight, error, words):
     with pytest.raises(error, match=re.escape(words)):
         weighted(weight)

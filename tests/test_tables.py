@@ -207,17 +207,13 @@ def test_an_interrupt_keeps_the_model(table, tmp_path, monkeypatch, capsys):
         ({"x": np.full((4, 2), np.nan), "y": np.zeros(4, int)}, [], "x: expected finite"),
         ({"x": np.zeros((4, 2)), "y": np.zeros(4, complex)}, [], "y: expected real numbers"),
         ({"x": np.zeros((4, 2)), "y": np.full(4, np.inf)}, [], "y: expected finite"),
-        (
-            {"x": np.zeros((4, 2)), "y": np.full(4, 0.5)},
-            ["--task", "classification"],
-            "pass --task regression",
-        ),
+        ({"x": np.zeros((4, 2)), "y": np.full(4, 0.5)}, ["--task", "classification"], "pass --task regression"),
         ({"x": np.zeros((4, 2)), "y": np.array(list("abab"))}, ["--task", "regression"], "y: expected"),
         ({"x": np.zeros((4, 2)), "y": np.zeros(4, int)}, ["--train", "9"], "expected 0 < n_train < 4"),
         ({"x": np.zeros((1, 2)), "y": np.zeros(1, int)}, [], "expected at least 2 samples"),
         ({"x": np.zeros((4, 2)), "y": np.zeros(4, int)}, ["--steps", "-1"], "steps: expected"),
     ],
-)
+)  # fmt: skip
 def test_bad_tables_are_refused(content, options, words, tmp_path, capsys):
     path = tmp_path / "t.npz"
     np.savez(path, **content)

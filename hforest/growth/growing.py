@@ -15,7 +15,7 @@ from ..core.aliases import (
 from ..core.keywords import shared
 from ..core.projections import Distribution, check_n_features
 from ..tree import Forest
-from ..tree.forest import valid
+from ..tree.forest import marked
 from . import unchecked
 from .samples import Samples, samples
 from .settings import Settings, check_candidates, check_growth
@@ -58,6 +58,8 @@ def grow(
                                et al. 2019, Alg. 1; Norouzi et al. 2015, section 6.2)
     =========================  ==============================================================================
 
+    `hforest` describes class_weight, n_classes, progress, rng and task.
+
     Parameters
     ----------
     x : (n_samples, n_features) array-like of real numbers, sparse matrix, or Samples
@@ -84,10 +86,8 @@ def grow(
 
     Raises
     ------
-    TypeError, ValueError, IndexError, MemoryError
-        Wrong kind, dtype or device; wrong shape, infinity, a number out of range, categories other than whole
-        numbers 0 to 65535, negative weights or none above 0; labels out of range; not enough memory for a
-        tree. A distribution for another number of features.
+    ValueError
+        Categories other than whole numbers 0 to 65535; a distribution for another number of features.
 
     Notes
     -----
@@ -153,4 +153,4 @@ def grow(
     else:
         grow_some = unchecked.on_projections(growth, distribution, n_projections=n_sampled)
     trees = unchecked.in_batches(grow_some, growth)
-    return valid(unchecked.forest(trees, growth, projected=distribution is not None))
+    return marked(unchecked.forest(trees, growth, projected=distribution is not None))

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..core import check, models
 from ..core.files import Archive
-from ..tree.files import FOREST
+from ..tree.files import read_forest
 from .model import Model, check_fields, check_model
 
 FORMAT = 1
@@ -23,7 +23,7 @@ def _float64(archive: Archive, name: str) -> np.ndarray:
 _MODEL = models.record(
     Model, check_fields, ("scale",),
     window=models.integers, step=models.integer(1), border=models.word, n_channels=models.integer(1),
-    class_factor=_float64, forest=FOREST, scale=_float64,
+    class_factor=_float64, forest=read_forest, scale=_float64,
 )  # fmt: skip
 _LAYOUT = models.Layout(
     "a model of labels that save wrote",

@@ -291,4 +291,4 @@ def to_hard(model: Linear, n_features: int) -> Forest:
         indices=np.repeat(model.features, n_vertices, axis=0).reshape(-1),
         data=np.ascontiguousarray(-model.weights[:, :-1].transpose(0, 2, 1)).reshape(-1),
     )
-    return marked(forest)
+    return marked(forest, valid=False)

@@ -45,7 +45,7 @@ def sample(
 
     Notes
     -----
-    The seed and i determine projection i, as `hforest.growth.grow_projected` draws candidate i of a node.
+    The seed and i determine projection i, as `hforest.grow` draws candidate i of a node.
     With groups of columns i is taken modulo the number of candidates of a node. Cost: about ten microseconds
     per projection, in Python. A sparse one takes time proportional to its non-zeros (Floyd's sampling),
     whatever the number of features.

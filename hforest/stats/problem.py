@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import growth, tree
-from ..core import check, sparse, supervised
+from ..core import check, keywords, sparse, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, SparseArray, Task
 from ..core.progress import reporting
 from ..growth import Samples
@@ -135,7 +135,7 @@ def check_grower(grow: Any, goal: supervised.Target, *names: str) -> None:
     """Checks that `grow` is None or a function that accepts the arguments for growing, and these names."""
     settings = ["n_trees", *names, *settings_of(goal)]
     if grow is not None:
-        check.grower("grow", grow, ", ".join(["x", "y", *(f"{name}=..." for name in settings)]))
+        keywords.grower("grow", grow, ", ".join(["x", "y", *(f"{name}=..." for name in settings)]))
 
 
 def applied(

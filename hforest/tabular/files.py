@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from ..core import check, models
-from ..tree.files import FOREST
+from ..tree.files import read_forest
 from .columns import Columns
 from .encoding import Encoding
 from .levels import Levels
@@ -14,7 +14,7 @@ from .scaling import Scaling
 
 FORMAT = 2
 
-_MEMBER = models.record(Member, forest=FOREST, offset=models.small, share=models.small)
+_MEMBER = models.record(Member, forest=read_forest, offset=models.small, share=models.small)
 _ENCODING = models.record(Encoding, levels=models.maybe("categorical", models.record(Levels)))
 _MODEL = partial(
     models.record, Model, partial(check_model, "model"),

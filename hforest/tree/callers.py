@@ -8,7 +8,7 @@ import numpy as np
 
 from ..core import check as checks
 from .forest import Forest, arrays_of, check
-from .joining import join
+from .joining import joined
 
 
 def join_any(forests: Sequence[Forest]) -> Forest:
@@ -21,8 +21,7 @@ def join_any(forests: Sequence[Forest]) -> Forest:
             f if f.default_left.size else f._replace(default_left=(f.feature != -1).astype(np.uint8))
             for f in forests
         ]
-    with checks.unchecked():
-        return join(forests)
+    return joined(forests)
 
 
 def grown(

@@ -5,7 +5,7 @@ import os
 from ..core import check as checks
 from ..core import models
 from ..core.files import Archive
-from .forest import OPTIONAL, Forest, checked, marked
+from .forest import OPTIONAL, Forest, check, checked, marked
 
 FORMAT = 2
 """Version of the file layout; 2 has the arrays of missing values and categories."""
@@ -13,14 +13,14 @@ FORMAT = 2
 _ARRAYS = models.record(Forest, None, OPTIONAL, n_features=models.small)
 
 
-def FOREST(archive: Archive, name: str) -> Forest:
+def read_forest(archive: Archive, name: str) -> Forest:
     """Reads a forest, for models of forests."""
-    return marked(_ARRAYS(archive, name))
+    return marked(check(_ARRAYS(archive, name)))
 
 
 _LAYOUT = models.Layout(
     "a forest that save wrote",
-    models.in_format("forest_format", FORMAT, FOREST),
+    models.in_format("forest_format", FORMAT, read_forest),
     "the file was changed: restore it or grow again",
     other_format=f"a forest of format 1 to {FORMAT}, got format {{}}, which a newer version of hforest "
     "wrote; update hforest",
@@ -47,7 +47,7 @@ def save(file: str | os.PathLike[str], forest: Forest) -> None:
     -----
     The file has plain arrays, no pickles: the fields of the forest under their names, and "forest_format",
     the version of the layout. The file and its folder are flushed to the disk: after a loss of power the path
-    holds the old file or the new one. Cost: a check and one write of the arrays.
+    holds the old file or the new one. Cost: one write of the arrays.
 
     Examples
     --------

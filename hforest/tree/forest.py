@@ -35,7 +35,8 @@ class Forest(NamedTuple):
     ``sum data[j] * x[indices[j]]`` over ``indptr[v] <= j < indptr[v + 1]``. It sends values ``<= threshold``
     to node `left` of the tree, others to node ``left + 1``. The last three arrays route missing values and
     categories; they are empty in a forest grown without either. A tree of N nodes has (N + 1) / 2 leaves;
-    rows of `value` are numbered within a tree, as nodes are.
+    rows of `value` are numbered within a tree, as nodes are. Arrays of a forest that was grown or loaded are
+    read-only: to change one, pass a copy to `_replace`.
     """
 
     n_features: IntArray
@@ -91,7 +92,7 @@ class Forest(NamedTuple):
 
 
 class _Marked(Forest):
-    """A forest that calls do not check again: its arrays have been checked and are read-only.
+    """A valid forest of read-only arrays, which calls do not check again.
 
     `_replace`, copies and pickles are plain forests. Functions read `_arrays`, for a caller can set shape and
     dtype of an array.
@@ -109,26 +110,28 @@ class _Marked(Forest):
         return Forest, tuple(self)
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"{self.__module__}.Forest: attributes cannot be set; use _replace")
+        raise AttributeError(
+            f"forest.{name}: expected no assignment, got one; make another forest by forest._replace"
+        )
 
 
 _Marked.__name__ = "Forest"
 
 
-def marked(forest: Forest) -> Forest:
-    """Returns a forest on the same memory that later calls do not check again, after a check.
+def marked(forest: Forest, valid: bool = True) -> Forest:
+    """Returns a forest that calls do not check again, after a check if it may not be `valid`.
 
-    Nobody else may have an array that shares this memory. A forest of CuPy arrays is returned unchanged, for
-    these cannot be read-only.
+    Its arrays are read-only, on the memory of the argument: nobody else may have an array on this memory.
+    Forests of CuPy arrays, and all forests inside `unchecked()`, are returned unchanged.
     """
-    if type(forest) is _Marked or dispatch.is_cupy(forest.feature):
+    if dispatch.is_cupy(forest.feature) or not checks.values_checked():
         return forest
-    return valid(check(forest))
+    return read_only(forest if valid else check(forest))
 
 
-def valid(forest: Forest) -> Forest:
-    """Returns what `marked` does, without the check: of a forest that this package has grown."""
-    if not isinstance(forest.feature, np.ndarray):
+def read_only(forest: Forest) -> Forest:
+    """Returns a forest with a mark on the memory of a valid one."""
+    if type(forest) is _Marked:
         return forest
     buffers = [memoryview(machine.ReadOnly(a)) for a in forest]
     views, arrays = (
@@ -361,19 +364,20 @@ def check(forest: Forest) -> Forest:
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        Wrong kind or dtype; wrong shape, trees with an even number of nodes, thresholds that are NaN, values
-        that are not finite; children that do not come after their parent (a walk might never end) or lie
-        outside their tree, nodes with two parents or none, features, projections or sets of categories out of
-        range.
+    ValueError
+        Trees with an even number of nodes, thresholds that are NaN, values that are not finite.
+    IndexError
+        Children that do not come after their parent (a walk might never end) or lie outside their tree, nodes
+        with two parents or none, features, projections or sets of categories out of range.
 
     Notes
     -----
     A forest that passes can be applied to any x of n_features columns inside `hforest.unchecked()`. Nodes may
     have any order in which children come after their parent; all functions that grow or convert trees write
     them breadth-first. Leaves of a tree may share a row of values, so that other rows are unused. Cost: one
-    read of the arrays. During the check, forests with projections and trees that are not breadth-first take a
-    byte of memory for each node of the largest tree; on a GPU every forest takes four bytes per node.
+    read of the arrays; none for a forest that was grown, loaded, joined or converted. During the check,
+    forests with projections and trees that are not breadth-first take a byte of memory for each node of the
+    largest tree; on a GPU every forest takes four bytes per node.
 
     Examples
     --------

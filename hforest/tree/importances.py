@@ -132,8 +132,7 @@ def permutation_importance(
     arrays = arrays_of(forest, x)
     missing = knows_missing(arrays)
     x = supervised.matrix("x", x, arrays.threshold.dtype, missing=missing, remedy=REMEDY)
-    checks.same_device(**{"forest.feature": arrays.feature, "x": x})
-    check_walk(forest, arrays, x.shape)
+    check_walk(forest, arrays, {"x": x}, x.shape)
     if len(x) < 1:
         raise ValueError(
             "x: expected at least one sample, got 0; pass samples that the forest was not grown on"

@@ -10,7 +10,7 @@ import numpy as np
 from ..core import check as checks
 from ..core import dispatch
 from ..core.aliases import Array, IntArray
-from .forest import NO_DEFAULTS, Forest, arrays_of, check_contents, has_sets, marked
+from .forest import NO_DEFAULTS, Forest, arrays_of, check_contents, has_sets, is_marked, marked
 
 _PER_NODE = ("feature", "threshold", "left", "gain", "value", "indices", "data", "category_bits")
 
@@ -54,7 +54,14 @@ def join(forests: Sequence[Forest]) -> Forest:
     >>> all((a == b).all() for a, b in zip(hforest.tree.join(parts), whole))
     True
     """
-    forests = _checked(forests)
+    _check(forests)
+    return joined(forests)
+
+
+def joined(forests: Sequence[Forest]) -> Forest:
+    """Returns the same as `join`, for checked forests."""
+    valid = all(map(is_marked, forests))
+    forests = [arrays_of(forest) for forest in forests]
     xp = dispatch.array_module(forests[0].feature)
     n_nodes = [forest.feature.size for forest in forests]
     arrays = {
@@ -70,14 +77,15 @@ def join(forests: Sequence[Forest]) -> Forest:
     default_left = xp.asarray(NO_DEFAULTS[0])
     if forests[0].default_left.size:
         default_left = xp.concatenate([forest.default_left for forest in forests])
-    return marked(Forest(
+    whole = Forest(
         n_features=forests[0].n_features.copy(), tree_start=tree_start, indptr=indptr,
         default_left=default_left, category_indptr=category_indptr, **arrays,
-    ))  # fmt: skip
+    )  # fmt: skip
+    # Another thread may have changed forests without a mark since they were checked.
+    return marked(whole, valid)
 
 
-def _checked(forests: Sequence[Forest]) -> list[Forest]:
-    """Returns the arrays of forests that can be joined."""
+def _check(forests: Sequence[Forest]) -> None:
     remedy = "pass a list such as [forest, other]"
     if isinstance(forests, Forest) or not isinstance(forests, Sequence) or isinstance(forests, str | bytes):
         raise TypeError(f"forests: expected a sequence of forests, got {type(forests).__name__}; {remedy}")
@@ -88,7 +96,7 @@ def _checked(forests: Sequence[Forest]) -> list[Forest]:
         try:
             arrays.append(arrays_of(forest))
             if checks.values_checked():
-                check_contents(forest)
+                check_contents(forest, "value", "gain", "data")
         except (TypeError, ValueError, IndexError) as error:
             raise type(error)(re.sub(r"^forest\b|\bforest(?=\.)", f"forests[{i}]", str(error))) from None
     first, n_features = arrays[0], int(arrays[0].n_features)
@@ -112,7 +120,6 @@ def _checked(forests: Sequence[Forest]) -> list[Forest]:
                 f"forests[{i}].default_left: expected {wanted} as in forests[0], got {got}; grow all forests "
                 "on samples with missing values, or replace the empty array as the notes of join describe"
             )
-    return arrays
 
 
 def _starts(xp: ModuleType, starts: list[IntArray], sizes: list[int]) -> Array:

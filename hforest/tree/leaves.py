@@ -7,7 +7,7 @@ import numpy as np
 from ..core import check as checks
 from ..core import dispatch, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray
-from .forest import PACKAGE, Forest
+from .forest import PACKAGE, Forest, arrays_of
 from .walks import apply
 
 _FLOAT64 = np.dtype(np.float64)
@@ -199,8 +199,7 @@ def quantiles(
 
 
 def _leaves(forest: Forest, x: ArrayLike) -> IntArray:
-    if isinstance(forest, Forest):  # `apply` refuses others
-        checks.on_cpu(**{"forest.feature": forest.feature})
+    checks.on_cpu(**{"forest.feature": arrays_of(forest, x).feature})
     return apply(forest, x)
 
 

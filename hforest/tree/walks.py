@@ -36,11 +36,15 @@ _WIDENED = 1 << 22
 """Number of entries of x for which columns with missing values are copied at a time."""
 
 
-def check_walk(forest: Forest, arrays: Forest, shape: tuple[int, ...], values: bool = True) -> None:
-    """Checks the columns of x and, of a forest without a mark, nodes and numbers; leaf values with `values`.
+def check_walk(
+    forest: Forest, arrays: Forest, read: dict[str, Array], shape: tuple[int, ...], values: bool = True
+) -> None:
+    """Checks devices, the columns of x and, of a forest without a mark, nodes and numbers.
 
-    It is called after x was read, for code of a caller's type may have changed the arrays meanwhile.
+    Leaf values are checked with `values`. It is called after x was read, for code of a caller's type may have
+    changed the arrays meanwhile.
     """
+    checks.same_device(**{"forest.feature": arrays.feature}, **read)
     # Reading a number from a GPU waits for it; inside unchecked() it is not checked.
     if isinstance(arrays.feature, np.ndarray) or checks.values_checked():
         n_features = int(arrays.n_features)
@@ -132,17 +136,15 @@ def _apply_any(forest: Forest | Prepared, x: ArrayLike, what: int, out: Array | 
     plain = forest.forest if isinstance(forest, Prepared) else forest
     arrays = arrays_of(plain, x)
     dtype = arrays.threshold.dtype
-    samples, source = rows.readable(
-        x, dtype, knows_missing(arrays), REMEDY, **{"forest.feature": arrays.feature}
-    )
-    check_walk(plain, arrays, samples.shape, what != _LEAVES)
+    samples, read = rows.readable(x, dtype, knows_missing(arrays), REMEDY)
+    check_walk(plain, arrays, read, samples.shape, what != _LEAVES)
     shape, result = (samples.shape[0], arrays.value.shape[1]), out
     if what == _LEAVES:
         shape, dtype = (samples.shape[0], arrays.tree_start.size - 1), checks.INT32
     if out is not None:
         checks.same_device(**{"forest.feature": arrays.feature, "out": out})
         checks.array("out", out, dtype, shape, {})
-        checks.outputs({"out": out}, {"x": source, "forest": arrays})
+        checks.outputs({"out": out}, {**read, "forest": arrays})
     if result is None or isinstance(samples, Unconverted):
         result = dispatch.empty(arrays.feature)(shape, dtype)
     _write(prepared, arrays, samples, what, result)
@@ -179,7 +181,8 @@ def apply(forest: Forest | Prepared, x: ArrayLike, *, out: IntArray | None = Non
     A value ``<= threshold`` goes left; `Forest` explains the routes of missing values and categories. A
     projection is summed in float64 in its order and rounded once to the dtype of the forest. A large x of
     another dtype or layout, such as a numpy.memmap, is converted in blocks of at most 2**22 numbers, or one
-    row. Cost: a few nanoseconds per level, sample and tree.
+    row. Cost: a few nanoseconds per level, sample and tree, and `check` of a forest that was neither grown
+    nor loaded.
 
     Examples
     --------
@@ -213,8 +216,7 @@ def predict(forest: Forest | Prepared, x: ArrayLike, *, out: FloatArray | None =
     -----
     Class probabilities are averaged, as in scikit-learn; for the votes of Breiman 2001 use `vote_shares`.
     Means are summed in float64 in the order of the trees and rounded once. Cost: that of `apply`, and
-    n_outputs additions per sample and tree. For single samples `prepare` the forest, for the check of a large
-    one takes longer than its walk.
+    n_outputs additions per sample and tree. For single samples `prepare` the forest.
 
     Examples
     --------
@@ -288,9 +290,8 @@ def path(forest: Forest | Prepared, x: ArrayLike, tree: int = 0) -> IntArray:
     arrays = arrays_of(plain, x)
     dtype, missing = arrays.threshold.dtype, knows_missing(arrays)
     row = supervised.one_sample("x", x, dtype, missing=missing, remedy=REMEDY)
-    checks.same_device(**{"forest.feature": arrays.feature, "x": row})
+    check_walk(plain, arrays, {"x": row}, (1, len(row)), False)
     row = dispatch.to_numpy(row)
-    check_walk(plain, arrays, (1, len(row)), False)
     root, host = root_of(arrays, tree), on_host(arrays)
     nodes = [0]
     while host.feature[root + nodes[-1]] != -1:

@@ -31,13 +31,18 @@ An engine with its parts in a list:
 True
 """
 
+from ..trees import Projected, Trees
 from .engine import Engine
+from .growing import grow
 from .parts import Description, Gathered
-from .settings import Settings, by_rows
+from .settings import Checked, Settings, by_rows, check_settings
 
-__all__ = ["Description", "Engine", "Gathered", "Settings", "by_rows"]
+__all__ = ["RECORDS", "Checked", "Engine", "Settings", "by_rows", "check_settings", "grow"]
+
+RECORDS = Description, Gathered, Trees, Projected
+"""Named tuples that functions of parts return, and engines send."""
 
 # Classes are known by their public names, in `help` and in pickles, whatever file holds them.
-for _member in (Description, Engine, Gathered, Settings):
+for _member in (*RECORDS, Checked, Engine, Settings):
     _member.__module__ = __name__
 del _member

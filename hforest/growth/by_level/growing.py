@@ -44,4 +44,5 @@ def grow(engine: Engine, samples: object, settings: Checked, progress: Progress)
             if not engine.agree(partial(report, len(trees))):
                 break
     arrays = joined(trees, planned.n_outputs, planned.edges.dtype, projected)
-    return marked(as_forest(arrays, len(planned.edges.n_bins)))
+    forest = as_forest(arrays, len(planned.edges.n_bins))
+    return marked(forest, engine.n_tasks == 1)  # other workers have sent subtrees
