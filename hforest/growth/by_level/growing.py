@@ -24,7 +24,7 @@ from .projected_trees import ProjectedTrees
 from .settings import Checked
 
 
-def grow(engine: Engine, samples: object, settings: Checked, progress: Progress) -> Forest:
+def grow(engine: Engine, samples: object, settings: Checked, progress: Progress = None) -> Forest:
     """Returns the forest of samples in several parts, a handle of the engine; see `scale.grow_on_engine`.
 
     The value of each part is a tuple (x, y, sample_weight), or (x, y, sample_weight, counts) with in-bag

@@ -67,6 +67,7 @@ class Checked(NamedTuple):
     """Seed of 64 bits of all random numbers."""
 
 
+@by_rows
 def check_settings(n_trees: int, **settings: Unpack[Settings]) -> Checked:
     """Returns settings after the checks that need no samples."""
     task, bootstrap, columns = settings["task"], settings["bootstrap"], settings["categorical"]
