@@ -347,7 +347,7 @@ def test_files_of_an_algorithm(subpackage):
 
 
 @pytest.mark.parametrize(
-    "subpackage", [name for name in SUBPACKAGES if LAYER.get(name, 0) in (1, 2) or name in INTEGRATIONS]
+    "subpackage", [name for name in SUBPACKAGES if LAYER.get(name, 0) in (1, 2, 3) or name in INTEGRATIONS]
 )
 def test_every_subpackage_has_test_and_page(subpackage):
     assert (ROOT / "tests" / f"test_{subpackage}.py").exists()
