@@ -12,15 +12,15 @@ from scipy import sparse
 
 from hforest import (
     cascade,
-    classic,
     co2,
     demo,
+    grow,
     growth,
     layers,
-    manifold,
     neural,
     optim,
     project,
+    samples,
     scale,
     split,
     tree,
@@ -47,36 +47,41 @@ def of_neural(task: Task) -> Results:
 PAPER: Any = {"nu": 10.0, "lr": 0.01, "standardize": False, "bootstrap": True, "min_samples_oblique": 1}
 """The paper's plain CO2 forests."""
 
+RANDOM: Any = {"splitter": "random", "max_features": 1, "bootstrap": False}
+"""Completely random trees."""
+
 
 def of_grown_forests(task: Task) -> Results:
     """Yields forests of all kinds, for both tasks and three kinds of weights."""
     x = task.x
-    shape: Any = {"shape": (3, 4), "patch_max": 3}
+    distributions = {
+        "sparse": project.sparse_distribution(12),
+        "probe": project.probe_distribution(12, 0.0),
+        "patch": project.patch_distribution((3, 4), patch_max=3),
+    }
     for kind, y in (("classification", task.labels), ("regression", task.targets)):
         for word, weight in task.weights.items():
             more: Any = {"task": kind, "sample_weight": weight, "rng": 0}
             key = f"{kind} {word} weights"
-            yield f"{key} exact", digest(classic.grow(x, y, 5, max_features="sqrt", **more))
-            yield f"{key} binned", digest(classic.grow(x, y, 5, max_bins=256, max_features="sqrt", **more))
-            yield f"{key} random", digest(classic.grow_random(x, y, 5, **more))
-            for projection in ("sparse", "probe", "patch"):
-                forest = manifold.grow(
-                    x, y, 5, projection=projection, n_projections=4, single_share=0.0, **shape, **more
-                )
+            yield f"{key} exact", digest(grow(x, y, 5, max_features="sqrt", **more))
+            yield f"{key} binned", digest(grow(samples(x, max_bins=256), y, 5, max_features="sqrt", **more))
+            yield f"{key} random", digest(grow(x, y, 5, **RANDOM, **more))
+            for projection, distribution in distributions.items():
+                forest = grow(x, y, 5, projections=distribution, n_projections=4, **more)
                 yield f"{key} {projection}", digest(forest)
             yield f"{key} co2", digest(co2.grow(x, y, 2, **PAPER, **more))
             yield f"{key} co2, standardized", digest(co2.grow(x, y, 2, **more))
     y = task.labels
     yield "oc1", digest(co2.grow(x, y, 2, splitter="oc1", max_depth=4, **PAPER, rng=0))
     for criterion in ("entropy", "gini"):
-        forest = classic.grow(
+        forest = grow(
             x, y, 5, criterion=criterion, class_weight="balanced", max_features=4, min_samples_leaf=3, rng=1
         )
         yield criterion, digest(forest)
-    yield "extra", digest(classic.grow_extra(x, y, 5, rng=0))
+    yield "extra", digest(grow(x, y, 5, splitter="random", bootstrap=False, rng=0))
     views = project.grouped_distribution(project.sparse_distribution(12), [range(9, 12), range(9)])
-    yield "views", digest(manifold.grow(x, y, 5, distribution=views, rng=0))
-    yield "poisson", digest(classic.grow(x, y, 5, bootstrap="poisson", rng=0))
+    yield "views", digest(grow(x, y, 5, projections=views, rng=0))
+    yield "poisson", digest(grow(x, y, 5, bootstrap="poisson", rng=0))
 
 
 def of_tables(task: Task) -> Results:
@@ -88,12 +93,12 @@ def of_tables(task: Task) -> Results:
     few = np.where(np.abs(x) > 1, x, 0)
     x[rng.random(x.shape) < 0.1] = np.nan
     for word, max_bins in (("exact", None), ("binned", 64)):
-        forest = classic.grow(x, y, 5, max_bins=max_bins, categorical=categorical, rng=0)
+        forest = grow(samples(x, max_bins=max_bins, categorical=categorical), y, 5, rng=0)
         yield f"missing and categorical {word}", digest(forest, tree.predict(forest, x))
-    yield "missing oblique", digest(manifold.grow(x, y, 5, projection="sparse", rng=0))
+    yield "missing oblique", digest(grow(x, y, 5, projections=project.sparse_distribution(12), rng=0))
     matrix = sparse.csr_array(few)
-    for word, grow in (("columns", classic.grow), ("oblique", partial(manifold.grow, projection="sparse"))):
-        forest = grow(matrix, y, 5, rng=0)
+    for word, projections in (("columns", None), ("oblique", project.sparse_distribution(12))):
+        forest = grow(matrix, y, 5, projections=projections, rng=0)
         yield f"sparse {word}", digest(forest, tree.predict(forest, matrix))
     kinds: Any = (("classification", y), ("regression", task.targets))
     for kind, target in kinds:
@@ -133,10 +138,10 @@ def of_samples(task: Task) -> Results:
         if word.startswith("memory map"):
             blocks.CONVERTED = 1000  # numbers above which blocks are converted one after the other
         for max_bins in (None, 16):
-            forest = classic.grow(x, y, 3, max_bins=max_bins, rng=0)
+            forest = grow(samples(x, max_bins=max_bins), y, 3, rng=0)
             leaves = digest(forest, tree.predict(forest, x), tree.apply(forest, x))
             yield f"samples {word} {max_bins} bins", leaves
-        forest = manifold.grow(x, y, 3, projection="sparse", rng=0)
+        forest = grow(x, y, 3, projections=project.sparse_distribution(12), rng=0)
         yield f"samples {word} oblique", digest(forest, tree.vote_shares(forest, x))
         if "C" not in word[:1] and "holes" not in word:
             yield f"samples {word} co2", digest(co2.grow(x, y, 2, max_depth=3, rng=0))
@@ -144,17 +149,17 @@ def of_samples(task: Task) -> Results:
     images = np.round(4 * task.x[:40])
     base = (12 * np.arange(40)[:, None] + np.arange(6)).ravel()
     for max_bins in (None, 64, 8):
-        windows = growth.Windows(images, base, np.arange(7))
-        forest = classic.grow(windows, np.repeat(y[:40], 6), 3, max_bins=max_bins, rng=0)
+        windows = samples(images, windows=(base, np.arange(7)), max_bins=max_bins)
+        forest = grow(windows, np.repeat(y[:40], 6), 3, rng=0)
         yield f"samples windows {max_bins} bins", digest(forest)
-        bins = growth.encode(windows, max_bins=max_bins)
+        bins = windows.bins()
         yield f"samples windows {max_bins} encoded", digest(bins.bins, bins.low, bins.high)
     parts = np.array_split(np.arange(500), 3)
     kinds: Any = (("classification", y), ("regression", task.targets))
     for kind, target in kinds:
         for projection in (None, project.sparse_distribution(12)):
             settings: Any = {
-                "task": kind, "distribution": projection, "max_gathered": 40, "rng": 0,
+                "task": kind, "projections": projection, "max_gathered": 40, "rng": 0,
             }  # fmt: skip
 
             def grow_part(comm: Any, target: Any = target, settings: Any = settings) -> Any:
@@ -168,7 +173,7 @@ def of_samples(task: Task) -> Results:
 def of_applied_forests(task: Task) -> Results:
     """Yields results of functions that take a grown forest."""
     x, y = task.x, task.labels
-    forest = classic.grow(x, y, 20, rng=7)
+    forest = grow(x, y, 20, rng=7)
     counts = growth.bootstrap_counts(500, 20, rng=7)
     yield "in-bag counts", digest(counts)
     yield "out of bag", digest(tree.out_of_bag(forest, x, counts))
@@ -176,11 +181,11 @@ def of_applied_forests(task: Task) -> Results:
     yield "tree", digest(found, tree.importance(forest), tree.importance(forest, by="gain"))
     near = tree.proximity(forest, x, max_neighbors=9)
     yield "proximity", digest(near.indptr, near.indices, near.data)
-    trees = classic.grow(x, task.targets, 10, task="regression", min_samples_leaf=5, rng=3)
+    trees = grow(x, task.targets, 10, task="regression", min_samples_leaf=5, rng=3)
     leaves = tree.leaf_targets(trees, x, task.targets)
     yield "quantiles", digest(tree.quantiles(trees, leaves, x, [0.1, 0.5, 0.9]))
     yield "permutation", digest(tree.permutation_importance(forest, x, y, rng=0))
-    oblique = manifold.grow(x, y, 20, projection="sparse", rng=7)
+    oblique = grow(x, y, 20, projections=project.sparse_distribution(x.shape[1]), rng=7)
     found = (tree.apply(oblique, x), tree.predict(oblique, x), tree.importance(oblique, by="gain"))
     yield "oblique", digest(found)
 
@@ -210,13 +215,13 @@ def of_co2(task: Task) -> Results:
 def of_cascade(task: Task) -> Results:
     """Yields cascades and scanners."""
     x, y = task.x, task.labels
-    growers = [partial(classic.grow, n_trees=5), partial(classic.grow_random, n_trees=5)]
+    growers = [partial(grow, n_trees=5), partial(grow, n_trees=5, **RANDOM)]
     grown = cascade.grow(x, y, growers, rng=0)
     forests = [forest for level in grown.levels for forest in level]
     yield "cascade", digest(cascade.predict(grown, x), np.array(grown.scores), *forests)
-    grown = cascade.grow(x, y, [partial(classic.grow, n_trees=9)], class_vectors="out_of_bag", rng=0)
+    grown = cascade.grow(x, y, [partial(grow, n_trees=9)], class_vectors="out_of_bag", rng=0)
     yield "cascade out of bag", digest(cascade.predict(grown, x), np.array(grown.scores))
-    scanner, vectors = cascade.grow_scanner(x, y, (3, 4), 2, [partial(classic.grow, n_trees=3)], rng=0)
+    scanner, vectors = cascade.grow_scanner(x, y, (3, 4), 2, [partial(grow, n_trees=3)], rng=0)
     yield "scanner", digest(vectors, cascade.scan_vectors(scanner, x), *scanner.forests)
 
 
@@ -243,7 +248,7 @@ def of_parts(task: Task) -> Results:
     yield "best split bins", digest(np.array(found))
     yield "impurity", digest(split.impurity(abs(x), "gini"), split.impurity(abs(x), "entropy"))
     for name in ("circle", "bars", "impulse"):
-        yield f"simulate {name}", digest(*getattr(manifold, f"simulate_{name}")(20, dtype=x.dtype, rng=0))
+        yield f"simulate {name}", digest(*getattr(demo, f"simulate_{name}")(20, dtype=x.dtype, rng=0))
     param, grad, h = x.copy(), np.roll(x, 1), np.zeros_like(x)
     optim.adagrad(param, grad, h, 0.1)
     rows = np.array([1, 5, 70])
@@ -261,10 +266,14 @@ def digits() -> Results:
     """Yields forests and networks on the digits that the package contains."""
     data = demo.load_digits()
     x, y = data.x_train, data.y_train
-    yield "digits exact", digest(classic.grow(x, y, 10, rng=0))
-    yield "digits binned", digest(classic.grow(x, y, 10, max_bins=256, rng=0))
-    yield "digits patches", digest(manifold.grow(x, y, 10, shape=(8, 8), patch_max=4, rng=0))
-    yield "digits sparse", digest(manifold.grow(x, y, 10, projection="sparse", rng=0))
+    patches = project.patch_distribution((8, 8), patch_max=4)
+    yield "digits exact", digest(grow(x, y, 10, rng=0))
+    yield "digits binned", digest(grow(samples(x, max_bins=256), y, 10, rng=0))
+    yield (
+        "digits patches",
+        digest(grow(x, y, 10, projections=patches, rng=0)),
+    )
+    yield "digits sparse", digest(grow(x, y, 10, projections=project.sparse_distribution(64), rng=0))
     yield "digits co2", digest(co2.grow(x / 16, y, 3, **PAPER, rng=0))
     looks = ("step", "loss", "error")
     arrays = (data.x_train, data.y_train, data.x_test, data.y_test)

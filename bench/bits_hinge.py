@@ -10,7 +10,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from digests import Results, Task, digest
 
-from hforest import classic, hinge, manifold
+from hforest import grow as grow_forest
+from hforest import hinge, project
 
 Arrays = tuple[np.ndarray, ...]
 Aggregate = Literal["sum", "mean"] | None
@@ -240,8 +241,8 @@ def of_starts(task: Task) -> Results:
     tasks = {"classification": y, "regression": targets}
     for task_name, target in tasks.items():
         grow: Any = {"max_depth": 5, "task": task_name, "rng": 0}
-        columns = classic.grow(x, target, 5, **grow)
-        oblique = manifold.grow(x, target, 5, projection="sparse", **grow)
+        columns = grow_forest(x, target, 5, **grow)
+        oblique = grow_forest(x, target, 5, projections=project.sparse_distribution(x.shape[1]), **grow)
         for word, goal, depth in (("targets", target, None), ("outputs", None, None), ("top", target, 3)):
             key = f"hinge tree start from forest {task_name} {word}"
             yield f"{key} columns", digest(from_forest(x, goal, columns, depth, task=task_name)[:2])

@@ -12,7 +12,7 @@ from bits_frameworks import installed, made, plain, trained
 from bits_hinge import KINDS, Case, adam_state, forward_with_route, gradients, parameters
 from digests import Results, Task, digest
 
-from hforest import cascade, classic, co2, demo, manifold, neural, scale, tabular, tree
+from hforest import cascade, co2, demo, grow, growth, neural, project, scale, tabular, tree
 
 
 def of_shards(task: Task) -> Results:
@@ -127,13 +127,16 @@ def of_files(task: Task) -> Results:
     missing = np.where(x > 2, np.nan, x)
     missing[:, 5] = np.arange(500) % 7
     forests = {
-        "columns": (classic.grow(x, y, 3, rng=0), x),
-        "missing": (classic.grow(missing, y, 3, categorical=np.arange(12) == 5, rng=0), missing),
-        "sparse": (manifold.grow(x, task.targets, 3, projection="sparse", task="regression", rng=0), x),
+        "columns": (grow(x, y, 3, rng=0), x),
+        "missing": (grow(growth.samples(missing, categorical=np.arange(12) == 5), y, 3, rng=0), missing),
+        "sparse": (
+            grow(x, task.targets, 3, projections=project.sparse_distribution(12), task="regression", rng=0),
+            x,
+        ),
         "hyperplanes": (co2.grow(x, y, 2, max_depth=4, rng=0), x),
         "soft": (neural.to_hard(neural.linear_init(3, 3, 12, 3, dtype=x.dtype, rng=0), 12), x),
     }
-    growers = [partial(classic.grow, n_trees=3)]
+    growers = [partial(grow, n_trees=3)]
     grown: Any = {"rng": 0, "max_levels": 2}
     scanner, _ = cascade.grow_scanner(x, y, (3, 4), 2, growers, rng=0)
     with tempfile.TemporaryDirectory() as folder:

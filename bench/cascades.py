@@ -24,7 +24,7 @@ import numpy as np
 from common import machine_text, record
 
 import hforest
-from hforest import cascade, classic
+from hforest import cascade
 from hforest.demo import load_digits
 
 FOLDS = 3
@@ -45,7 +45,7 @@ def load(name: str, folder: Path | None) -> tuple[Any, Any, Any, Any]:
 def ours(data: Any, n_trees: int, n_levels: int, threads: int) -> float:
     """Returns the accuracy of the best level of `hforest.cascade`; all levels are grown."""
     x, y, x_test, y_test = data
-    level = [partial(classic.grow, n_trees=n_trees)] * 4 + [partial(classic.grow_random, n_trees=n_trees)] * 4
+    level = list(cascade.default_forests(n_trees))
     grown = cascade.grow(x, y, level, max_levels=n_levels, patience=n_levels, rng=0)
     return float((cascade.predict(grown, x_test).argmax(axis=1) == y_test).mean())
 

@@ -21,7 +21,7 @@ from common import ceilings, machine_text, record, side_by_side, spread
 
 import hforest
 from hforest import co2, growth
-from hforest.co2 import StumpSettings, cpu, reference
+from hforest.co2 import StumpSettings, cpu, descent
 from hforest.co2.checks import candidates
 from hforest.co2.stump import schedule
 from hforest.core.supervised import Limits, Target
@@ -99,8 +99,7 @@ def check(shape: tuple[int, ...]) -> None:
     x, y, w = problem((1000, *shape[1:]))
     peer = Numpy(x, y, w, shape[2])
     key = int(np.random.default_rng(0).integers(2**64, dtype=np.uint64))
-    expected: Any = reference
-    order = np.array(expected._epoch_order(key, 0, expected._shuffled(key, len(x))))
+    order = descent._epoch_order(key, 0, descent.shuffled(key, len(x)))
     for first in range(0, len(x), shape[3]):
         peer.step(order[first : first + shape[3]])
     history: list[float] = []
@@ -143,7 +142,7 @@ def steps(shape: tuple[int, ...], repeats: int) -> dict[str, Any]:
 
 def start(x: Any, y: Any, n_classes: int, q: int, repeats: int) -> dict[str, Any]:
     """Measures a node's univariate split: a tree of one split, without rounds, minus a tree of none."""
-    bins = growth.encode(x)
+    bins = growth.samples(x).bins()
     settings = schedule(NU, LR, 0, StumpSettings(tau=1, min_steps=1))
     target = Target(y, None, n_classes)
 

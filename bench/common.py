@@ -19,7 +19,11 @@ from typing import Any
 import numpy as np
 
 import hforest
+from hforest import project, tree
 from hforest.core import machine
+
+COMPLETELY_RANDOM: dict[str, Any] = {"splitter": "random", "max_features": 1, "bootstrap": False}
+"""Settings of `hforest.grow` for completely random trees."""
 
 RESULTS = Path(__file__).with_name("results")
 
@@ -27,6 +31,18 @@ RESULTS = Path(__file__).with_name("results")
 def numbers(*shape: int, dtype: Any = np.float32, seed: int = 0) -> np.ndarray:
     """Returns normal numbers: the same for every dtype, rounded to it."""
     return np.random.default_rng(seed).standard_normal(shape, np.float32).astype(dtype, copy=False)
+
+
+def projected(make: Callable[..., Any], **options: Any) -> Callable[..., tree.Forest]:
+    """Returns a function that grows on projections of make(n_features, **options), of `hforest.project`."""
+
+    def grow(x: Any, y: Any, n_trees: int = 100, **settings: Any) -> tree.Forest:
+        return hforest.grow(x, y, n_trees, projections=make(x.shape[1], **options), **settings)
+
+    return grow
+
+
+sparse = projected(project.sparse_distribution)
 
 
 def labels(n: int, n_classes: int) -> np.ndarray:

@@ -29,10 +29,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import machine_text, record
+from common import machine_text, record, sparse
 
 import hforest
-from hforest import classic, hinge, layers, manifold, neural, tree
+from hforest import grow as grow_forest
+from hforest import hinge, layers, neural, tree
 
 TABLES = (
     "churn", "dna", "magic", "phoneme", "spambase", "waveform_40", "ring", "page_blocks",
@@ -63,9 +64,9 @@ def load(path: Path, rows: int, seed: int) -> dict[str, Any]:
 def grow(kind: str, x: Any, y: Any, data: dict[str, Any], max_depth: int | None) -> Any:
     settings = {"task": data["task"], "n_classes": data["n_classes"], "max_depth": max_depth, "rng": 0}
     if kind == "sparse":
-        return manifold.grow(x, y, N_TREES, projection="sparse", n_projections=x.shape[1], **settings)
+        return sparse(x, y, N_TREES, n_projections=x.shape[1], **settings)
     shared: Any = max(1, x.shape[1] // 3) if data["task"] == "regression" else "sqrt"
-    return classic.grow(x, y, N_TREES, max_features=shared, **settings)
+    return grow_forest(x, y, N_TREES, max_features=shared, **settings)
 
 
 def start(kind: str, x: Any, y: Any, forest: Any, task: Any, **settings: Any) -> Any:
@@ -175,7 +176,7 @@ def hinge_trained(data: dict[str, Any], steps: int = 2000) -> dict[str, float]:
 def neural_trained(data: dict[str, Any]) -> dict[str, float]:
     """Returns errors of neural trees after training from a random start and from a grown forest."""
     x, y, n_classes = data["x"], data["y"], data["n_classes"]
-    forest = classic.grow(x, y, 50, max_depth=7, n_classes=n_classes, rng=0)
+    forest = grow_forest(x, y, 50, max_depth=7, n_classes=n_classes, rng=0)
     starts = {
         "random": neural.linear_init(50, 7, x.shape[1], n_classes, rng=0),
         "soft": neural.from_forest(x, forest, rng=0),

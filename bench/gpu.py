@@ -40,7 +40,7 @@ import numpy as np
 from common import labels, machine_text, need, numbers, record, spread
 
 import hforest
-from hforest import classic, co2, hinge, layers, manifold, neural, optim, project, split, tree
+from hforest import co2, grow, hinge, layers, neural, optim, project, split, tree
 
 ROOT = Path(__file__).resolve().parents[1]
 Call = Callable[[], Any]
@@ -222,20 +222,23 @@ def grown(n: int, n_trees: int, xp: Any, by_level: bool = False, **settings: Any
 
     def call() -> tuple[Any, ...]:
         with mock.patch.object(small, "SMALL", 0 if by_level else small.SMALL):
-            return arrays_of(classic.grow(x, y, n_trees, rng=0, **settings))
+            return arrays_of(grow(x, y, n_trees, rng=0, **settings))
 
     return Job(call, n_trees * x.nbytes, True)
 
 
 def projected(n: int, n_trees: int, xp: Any) -> Job:
     x, y = (xp.asarray(a) for a in normal_table(n, 784, 10))
-    call = functools.partial(manifold.grow, x, y, n_trees, n_projections=28, shape=(28, 28), rng=0)
+    call = functools.partial(
+        grow, x, y, n_trees, n_projections=28, rng=0,
+        projections=project.patch_distribution((28, 28), patch_max=3),
+    )  # fmt: skip
     return Job(lambda: arrays_of(call()), n_trees * x.nbytes, True)
 
 
 @functools.cache
 def small_forest() -> tree.Forest:
-    return classic.grow(*normal_table(50_000, 30), 100, rng=0)
+    return grow(*normal_table(50_000, 30), 100, rng=0)
 
 
 def predicted(n: int, xp: Any) -> Job:

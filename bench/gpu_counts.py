@@ -54,7 +54,7 @@ import numpy as np
 from common import labels, numbers, record
 
 import hforest
-from hforest import classic, co2, hinge, layers, manifold, neural, optim, project, split, tree
+from hforest import co2, growth, hinge, layers, neural, optim, project, split, tree
 from hforest.core import launch
 
 PARTS = ("kernels", "calls", "resources")
@@ -136,7 +136,10 @@ def data(n: int, n_columns: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
     return x, (x[:, : n_columns // 3].sum(axis=1) > 0).astype(np.int32)
 
 
-def grown(n: int, n_columns: int, xp: Any, dtype: Any, by_level: bool = False, **settings: Any) -> Job:
+def grown(
+    n: int, n_columns: int, xp: Any, dtype: Any, by_level: bool = False, max_bins: int | None = None,
+    **settings: Any,
+) -> Job:  # fmt: skip
     """A tree; with by_level no block grows a small node to its leaves."""
     small = importlib.import_module("hforest.growth.gpu_small")
     x, y = data(n, n_columns, dtype)
@@ -144,15 +147,20 @@ def grown(n: int, n_columns: int, xp: Any, dtype: Any, by_level: bool = False, *
 
     def call() -> Any:
         with mock.patch.object(small, "SMALL", 0 if by_level else small.SMALL):
-            return tuple(classic.grow(x, y, 1, max_features=n_columns, rng=0, **settings))
+            return tuple(
+                growth.grow(
+                    growth.samples(x, max_bins=max_bins), y, 1, max_features=n_columns, rng=0, **settings
+                )
+            )
 
     return Job(call, (x, y))
 
 
 def projected_root(xp: Any, dtype: Any) -> Job:
     x, y = moved(xp, *data(50_000, 144, dtype))
+    patches = project.patch_distribution((12, 12), patch_max=3)
     return Job(
-        lambda: tuple(manifold.grow(x, y, 1, n_projections=28, shape=(12, 12), max_depth=1, rng=0)), (x, y)
+        lambda: tuple(growth.grow(x, y, 1, n_projections=28, projections=patches, max_depth=1, rng=0)), (x, y)
     )
 
 
@@ -162,7 +170,7 @@ def best_split(xp: Any, dtype: Any) -> Job:
 
 
 def applied(xp: Any, dtype: Any) -> Job:
-    forest, (x, _) = classic.grow(*data(2000, 30, dtype), 100, rng=0), data(10_000, 30, dtype)
+    forest, (x, _) = growth.grow(*data(2000, 30, dtype), 100, rng=0), data(10_000, 30, dtype)
     if xp is not np:
         arrays = {name: xp.asarray(a) for name, a in forest._asdict().items() if isinstance(a, np.ndarray)}
         forest = forest._replace(**arrays)
@@ -226,16 +234,14 @@ JOBS: dict[str, Callable[[Any, Any], Job]] = {
     "hinge.forward, ferns": functools.partial(hinge_forward, kind="fern"),
     "hinge.backward, ferns": functools.partial(hinge_backward, kind="fern"),
     "hinge, step of Adam": hinge_step,
-    "classic.grow, root": functools.partial(grown, 50_000, 28, max_depth=1),
-    "classic.grow, root, bins": functools.partial(grown, 50_000, 28, max_depth=1, max_bins=255),
-    "classic.grow, root, targets": functools.partial(grown, 50_000, 28, max_depth=1, task="regression"),
-    "classic.grow, whole tree": functools.partial(grown, 5000, 28),
-    "classic.grow, whole tree, bins": functools.partial(grown, 5000, 28, max_bins=255),
-    "classic.grow, whole tree, by level": functools.partial(grown, 5000, 28, by_level=True),
-    "classic.grow, whole tree, bins, by level": functools.partial(
-        grown, 5000, 28, max_bins=255, by_level=True
-    ),
-    "manifold.grow, root": projected_root,
+    "grow, root": functools.partial(grown, 50_000, 28, max_depth=1),
+    "grow, root, bins": functools.partial(grown, 50_000, 28, max_depth=1, max_bins=255),
+    "grow, root, targets": functools.partial(grown, 50_000, 28, max_depth=1, task="regression"),
+    "grow, whole tree": functools.partial(grown, 5000, 28),
+    "grow, whole tree, bins": functools.partial(grown, 5000, 28, max_bins=255),
+    "grow, whole tree, by level": functools.partial(grown, 5000, 28, by_level=True),
+    "grow, whole tree, bins, by level": functools.partial(grown, 5000, 28, max_bins=255, by_level=True),
+    "grow, root, projections": projected_root,
     "split.best_split": best_split,
     "tree.apply": applied,
     "neural.forward": neural_forward,
@@ -247,7 +253,7 @@ JOBS: dict[str, Callable[[Any, Any], Job]] = {
 }
 """Made of the array module and the element type."""
 LEVELS = {
-    f"classic.grow, {n} levels{kind}": functools.partial(
+    f"grow, {n} levels{kind}": functools.partial(
         grown, 5000, 28, max_depth=n, max_bins=max_bins, by_level=True
     )
     for kind, max_bins in (("", None), (", bins", 255))
@@ -420,7 +426,8 @@ def kernels(rows: list[dict[str, Any]], least_share: float = 0.1) -> str:
 def calls(rows: list[dict[str, Any]]) -> str:
     """Returns a table of the launches and waits of calls."""
     head = ["job", "launches, waits", "the same, unchecked"]
-    of_calls = [row for row in rows if "classic.grow" not in row["job"]]  # counts of growth are per level
+    # Counts of growth on columns are per level.
+    of_calls = [row for row in rows if "grow" not in row["job"] or "projections" in row["job"]]
     body = []
     for row in [*of_calls, *a_level(rows)]:
         counts = [f"{row[how]['launches']}, {row[how]['waits']}" for how in ("checked", "unchecked")]

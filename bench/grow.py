@@ -29,10 +29,10 @@ from typing import Any
 
 import forest_peers
 import numpy as np
-from common import machine_text, record
+from common import COMPLETELY_RANDOM, machine_text, record, sparse
 
 import hforest
-from hforest import classic, growth, manifold, project, tree
+from hforest import growth, project, tree
 
 SETS = ("synthetic", "letter", "usps", "mnist")
 Data = tuple[Any, Any, Any, Any]
@@ -79,22 +79,25 @@ def growers(name: str, data: Data, options: argparse.Namespace, threads: int) ->
     x, y, _, _ = data
     side, patches = int(x.shape[1] ** 0.5), (2, 3, 8) if name in ("usps", "mnist") else ()
 
-    def ours(grow: Callable[..., tree.Forest], **settings: Any) -> Callable[[], forest_peers.Labels]:
+    def ours(max_bins: int | None = None, **settings: Any) -> Callable[[], forest_peers.Labels]:
         def call() -> forest_peers.Labels:
-            forest = grow(x, y, options.trees, rng=0, **settings)
+            samples = growth.samples(x, max_bins=max_bins)
+            forest = growth.grow(samples, y, options.trees, rng=0, **settings)
             return lambda samples: tree.predict(forest, samples).argmax(axis=1)
 
         return call
 
     calls: forest_peers.Growers = {
-        "exact": ours(classic.grow),
-        "binned": ours(classic.grow, max_bins=256),
-        "extra": ours(classic.grow_extra),
-        "completely random": ours(classic.grow_random),
-        "sparse": ours(manifold.grow, projection="sparse"),
+        "exact": ours(),
+        "binned": ours(max_bins=256),
+        "extra": ours(splitter="random", bootstrap=False),
+        "completely random": ours(**COMPLETELY_RANDOM),
+        "sparse": ours(projections=project.sparse_distribution(x.shape[1])),
     }
     for size in patches:
-        calls[f"patches to {size}x{size}"] = ours(manifold.grow, shape=(side, side), patch_max=size)
+        calls[f"patches to {size}x{size}"] = ours(
+            projections=project.patch_distribution((side, side), patch_max=size)
+        )
     calls |= forest_peers.growers(x, y, options.trees, threads, patches)
     if options.rungs is not None:
         calls = {label: call for label, call in calls.items() if any(part in label for part in options.rungs)}
@@ -147,7 +150,8 @@ def node_times(features: list[int], repeats: int) -> list[dict[str, Any]]:
     n, n_projections = 1000, 22
     rows: list[dict[str, Any]] = []
     hforest.set_num_threads(1)
-    for projection in ("sparse", "probe"):
+    distributions = {"sparse": project.sparse_distribution, "probe": project.probe_distribution}
+    for projection, make in distributions.items():
         data: dict[int, tuple[Any, Any]] = {}
         for f in features:
             rng = np.random.default_rng(0)
@@ -157,9 +161,7 @@ def node_times(features: list[int], repeats: int) -> list[dict[str, Any]]:
         for _ in range(repeats):
             for f, m in best:
                 begin = time.perf_counter()
-                forest = manifold.grow(
-                    *data[f], m, projection=projection, single_share=0.0, n_projections=n_projections, rng=0
-                )
+                forest = growth.grow(*data[f], m, projections=make(f), n_projections=n_projections, rng=0)
                 best[f, m] = min(best[f, m], (time.perf_counter() - begin, len(forest.feature)))
         first = 0.0
         for f in features:
@@ -189,7 +191,7 @@ def peak(path: str, trees: int, max_bins: int | None) -> int:
     """Prints the peak of bytes that growing a forest takes on top of a file's samples."""
     x, y = (np.load(Path(path) / name) for name in ("x.npy", "y.npy"))
     before = peak_resident()
-    forest = classic.grow(x, y, trees, max_bins=max_bins, rng=0)
+    forest = growth.grow(growth.samples(x, max_bins=max_bins), y, trees, rng=0)
     print(f"{peak_resident() - before} {sum(a.nbytes for a in forest)} {x.nbytes}")
     return 0
 
@@ -240,9 +242,9 @@ def single_trees(repeats: int, n_trees: int = 30) -> list[dict[str, Any]]:
     x = rng.normal(size=(20000, 30)).astype(np.float32)
     y = (x[:, :3].sum(axis=1) > 0).astype(np.int32)
     kinds: dict[str, tuple[Callable[..., tree.Forest], int | None]] = {
-        "exact": (classic.grow, None),
-        "binned": (classic.grow, 256),
-        "sparse projections": (manifold.grow, None),
+        "exact": (growth.grow, None),
+        "binned": (growth.grow, 256),
+        "sparse projections": (sparse, None),
     }
     rows: list[dict[str, Any]] = []
     for name, (grow, max_bins) in kinds.items():
@@ -279,7 +281,7 @@ def views(repeats: int, n_trees: int = 50) -> list[dict[str, Any]]:
         calls: dict[str, Callable[[], tree.Forest]] = {}
 
         def on(distribution: project.Distribution, s: Any = samples, y: Any = y, m: int = 2 * half) -> Any:
-            return manifold.grow(s, y, n_trees, distribution=distribution, n_projections=m, rng=0)
+            return growth.grow(s, y, n_trees, projections=distribution, n_projections=m, rng=0)
 
         for name, base in (
             ("axis", project.axis_distribution(d)),
@@ -290,7 +292,7 @@ def views(repeats: int, n_trees: int = 50) -> list[dict[str, Any]]:
             one = on(project.grouped_distribution(base, [range(d)], 2 * half))
             if any((a != b).any() for a, b in zip(one, calls[name](), strict=True)):
                 raise SystemExit(f"{name}: one group of all columns grows other trees than no groups")
-        calls["classic.grow"] = partial(classic.grow, samples, y, n_trees, max_features=2 * half, rng=0)
+        calls["columns"] = partial(growth.grow, samples, y, n_trees, max_features=2 * half, rng=0)
         best = dict.fromkeys(calls, float("inf"))
         for _ in range(repeats + 1):  # the first call prepares the samples
             for name, call in calls.items():
@@ -299,11 +301,11 @@ def views(repeats: int, n_trees: int = 50) -> list[dict[str, Any]]:
                 best[name] = min(best[name], time.process_time() - begin)
         for name, seconds in best.items():
             row = {"rung": "views", "kind": name, "samples": n, "features": d, "whole": whole}
-            ratio = seconds / best["classic.grow"]
+            ratio = seconds / best["columns"]
             rows.append({**row, "candidates": 2 * half, "seconds": seconds / n_trees, "ratio": ratio})
             print(
                 f"views      {n:5} x {d:6}{' whole' if whole else '':6} {name:14} "
-                f"{1e3 * seconds / n_trees:7.3f} ms per tree {ratio:6.2f}x classic.grow",
+                f"{1e3 * seconds / n_trees:7.3f} ms per tree {ratio:6.2f}x columns",
                 flush=True,
             )
     return rows

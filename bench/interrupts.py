@@ -15,9 +15,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from common import sparse
 
 import hforest
-from hforest import cascade, classic, co2, growth, hinge, manifold, neural, project, split, tree
+from hforest import cascade, co2, grow, hinge, neural, project, samples, split, tree
 
 Call = Callable[[], Any]
 
@@ -32,44 +33,44 @@ def _samples(n: int, n_features: int, seed: int = 0) -> tuple[np.ndarray, np.nda
 
 def _encode(small: bool) -> Call:
     x, _ = _samples(1_000_000 if small else 3_000_000, 40)
-    return lambda: growth.encode(x)
+    return lambda: samples(x).bins()
 
 
 def _grow(small: bool) -> Call:
     x, y = _samples(100_000 if small else 1_000_000, 60)
-    bins = growth.encode(x, max_bins=256)
-    return lambda: growth.grow(bins, y, 100, max_features=None, rng=0)
+    binned = samples(x, max_bins=256)
+    return lambda: grow(binned, y, 100, max_features=None, rng=0)
 
 
 def _grow_entropy(small: bool) -> Call:
     x, y = _samples(100_000 if small else 1_000_000, 30)
-    return lambda: classic.grow(x, y, 100, criterion="entropy", max_features=None, rng=0)
+    return lambda: grow(x, y, 100, criterion="entropy", max_features=None, rng=0)
 
 
 def _regression(small: bool) -> Call:
     x, y = _samples(100_000 if small else 1_000_000, 30)
-    return lambda: classic.grow(x, x[:, 0] + y, 100, task="regression", max_features=None, rng=0)
+    return lambda: grow(x, x[:, 0] + y, 100, task="regression", max_features=None, rng=0)
 
 
 def _many_classes(small: bool) -> Call:
     rng = np.random.default_rng(0)
     x, y = rng.random((100, 1000), dtype=np.float32), rng.permutation(130_000)[:100]
-    return lambda: classic.grow(x, y, 1000, max_features=None, n_classes=130_000, rng=0)
+    return lambda: grow(x, y, 1000, max_features=None, n_classes=130_000, rng=0)
 
 
 def _extra(small: bool) -> Call:
     x, y = _samples(100_000 if small else 1_000_000, 30)
-    return lambda: classic.grow_extra(x, y, 100, max_features=None, rng=0)
+    return lambda: grow(x, y, 100, splitter="random", bootstrap=False, max_features=None, rng=0)
 
 
 def _manifold(small: bool) -> Call:
     x, y = _samples(30_000 if small else 100_000, 100)
-    return lambda: manifold.grow(x, y, 100, projection="sparse", rng=0)
+    return lambda: sparse(x, y, 100, rng=0)
 
 
 def _manifold_doubles(small: bool) -> Call:
     x, y = _samples(30_000 if small else 100_000, 100)
-    return lambda: manifold.grow(x + 1e-9, y, 100, projection="sparse", rng=0)
+    return lambda: sparse(x + 1e-9, y, 100, rng=0)
 
 
 def _co2(small: bool) -> Call:
@@ -95,7 +96,7 @@ def _fit_oc1(small: bool) -> Call:
 
 def _forest(n: int, n_features: int, n_trees: int) -> Any:
     x, y = _samples(n, n_features, 1)
-    return classic.grow(x, y, n_trees, rng=0)
+    return grow(x, y, n_trees, rng=0)
 
 
 def _predict(small: bool) -> Call:
@@ -112,7 +113,7 @@ def _apply(small: bool) -> Call:
 
 def _predict_oblique(small: bool) -> Call:
     x, y = _samples(500_000 if small else 2_000_000, 60)
-    forest = manifold.grow(x[:3000], y[:3000], 100, projection="sparse", rng=0)
+    forest = sparse(x[:3000], y[:3000], 100, rng=0)
     return lambda: tree.predict(forest, x)
 
 
@@ -221,14 +222,14 @@ def _cascade(small: bool) -> Call:
 
 
 CALLS: dict[str, Callable[[bool], Call]] = {
-    "growth.encode": _encode,
+    "samples, bins": _encode,
     "growth.grow, all columns": _grow,
-    "classic.grow, entropy": _grow_entropy,
-    "classic.grow, regression": _regression,
-    "classic.grow, many classes": _many_classes,
-    "classic.grow_extra": _extra,
-    "manifold.grow": _manifold,
-    "manifold.grow, float64": _manifold_doubles,
+    "grow, entropy": _grow_entropy,
+    "grow, regression": _regression,
+    "grow, many classes": _many_classes,
+    "grow, extra trees": _extra,
+    "grow, projections": _manifold,
+    "grow, projections, float64": _manifold_doubles,
     "co2.grow": _co2,
     "co2.grow, oc1": _oc1_forest,
     "co2.fit_stump": _fit_stump,

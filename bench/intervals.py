@@ -24,7 +24,7 @@ import numpy as np
 from common import cells_named, record, rows_by_cell
 from scipy.stats import norm
 
-from hforest import classic, stats, tree
+from hforest import grow, stats, tree
 
 LEVELS = (0.9, 0.95)
 N_NEW = 30
@@ -80,7 +80,7 @@ def one_set(cell: Cell, number: int) -> dict[str, Any]:
     y = FUNCTIONS[cell.function](x) + rng.normal(size=cell.n)
     seed = int(rng.integers(2**62))
     counts = stats.honest_counts(cell.n, cell.n_trees, in_bag=cell.in_bag, rng=seed)
-    forest = classic.grow(
+    forest = grow(
         x, y, cell.n_trees, task="regression", max_features=None, bootstrap=counts.structure, rng=seed
     )
     forest = tree.refit(forest, x, y, counts=counts.leaf, task="regression")

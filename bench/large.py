@@ -37,11 +37,11 @@ from typing import Any
 
 import forest_peers
 import numpy as np
-from common import RESULTS, machine_text, record
+from common import RESULTS, machine_text, record, sparse
 from grow import peak_resident
 
 import hforest
-from hforest import classic, manifold, tree
+from hforest import growth, tree
 
 N_FEATURES, N_TEST, N_CHECK = 30, 50_000, 20_000
 Table = tuple[np.ndarray, np.ndarray]
@@ -94,9 +94,9 @@ TABLES: dict[str, Callable[[int, np.random.Generator], Table]] = {"clusters": cl
 
 
 def _ours(
-    grow: Callable[..., tree.Forest], x: Any, y: Any, n_trees: int, **settings: Any
+    grow: Callable[..., tree.Forest], max_bins: int | None, x: Any, y: Any, n_trees: int
 ) -> forest_peers.Labels:
-    forest = grow(x, y, n_trees, rng=0, **settings)
+    forest = grow(growth.samples(x, max_bins=max_bins), y, n_trees, rng=0)
     return lambda samples: tree.predict(forest, samples).argmax(axis=1)
 
 
@@ -126,9 +126,9 @@ def _xgboost(x: Any, y: Any, n_trees: int, threads: int) -> forest_peers.Labels:
 
 
 OURS: dict[str, Callable[..., forest_peers.Labels]] = {
-    "exact": partial(_ours, classic.grow),
-    "binned": partial(_ours, classic.grow, max_bins=256),
-    "sparse": partial(_ours, manifold.grow, projection="sparse"),
+    "exact": partial(_ours, growth.grow, None),
+    "binned": partial(_ours, growth.grow, 256),
+    "sparse": partial(_ours, sparse, None),
 }
 MODULES = {
     "scikit-learn": "sklearn", "scikit-learn-intelex": "sklearnex", "ydf": "ydf", "ydf, oblique": "ydf",

@@ -18,7 +18,7 @@ import numpy as np
 from common import machine_text, need, side_by_side
 
 import hforest
-from hforest import classic, tree
+from hforest import grow, tree
 
 LEVELS = [0.05, 0.5, 0.95]
 SETTINGS: tuple[dict[str, Any], ...] = ({}, {"max_neighbors": 50}, {"min_share": 0.05})
@@ -75,7 +75,7 @@ def quantiles(threads: list[int], repeats: int) -> None:
 def proximity() -> None:
     """Prints the time and the stored numbers of a matrix of proximities."""
     x, y = problem(10_000, 20)
-    forest = classic.grow(x, y > 0, 500, rng=0)
+    forest = grow(x, y > 0, 500, rng=0)
     for settings in SETTINGS:
         begin = time.perf_counter()
         p = tree.proximity(forest, x, **settings)

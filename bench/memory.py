@@ -29,10 +29,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import RESULTS, record
+from common import RESULTS, record, sparse
 
 import hforest
-from hforest import cascade, classic, co2, growth, hinge, manifold, neural, stats, tabular, tree
+from hforest import cascade, co2, grow, hinge, neural, samples, stats, tabular, tree
 
 CALLS = ("encode, 256 bins", "encode, exact", "predict", "apply")
 N_COLUMNS = 50
@@ -89,17 +89,17 @@ def _neural(x: np.ndarray, y: np.ndarray) -> Any:
 
 def _honest(x: np.ndarray, y: np.ndarray) -> Any:
     counts = stats.honest_counts(y, 10, rng=0)
-    return classic.grow(x, y, 10, bootstrap=counts.structure, rng=0), counts
+    return grow(x, y, 10, bootstrap=counts.structure, rng=0), counts
 
 
 CASES: dict[str, Callable[[np.ndarray, np.ndarray], Any]] = {
-    "classic.grow, 10 trees": lambda x, y: classic.grow(x, y, 10, rng=0),
-    "classic.grow, 10 trees, max_bins=256": lambda x, y: classic.grow(x, y, 10, max_bins=256, rng=0),
-    'manifold.grow, 10 trees, "sparse"': lambda x, y: manifold.grow(x, y, 10, projection="sparse", rng=0),
+    "grow, 10 trees": lambda x, y: grow(x, y, 10, rng=0),
+    "grow, 10 trees, max_bins=256": lambda x, y: grow(samples(x, max_bins=256), y, 10, rng=0),
+    "grow, 10 trees, sparse projections": lambda x, y: sparse(x, y, 10, rng=0),
     "co2.grow, 1 tree of depth 4": lambda x, y: co2.grow(x, y, 1, max_depth=4, rng=0),
     "honest forest, 10 trees": _honest,
     "cascade.grow, 10 trees, 1 level": lambda x, y: cascade.grow(
-        x, y, [partial(classic.grow, n_trees=10)], max_levels=1, rng=0
+        x, y, [partial(grow, n_trees=10)], max_levels=1, rng=0
     ),
     "tabular.fit": lambda x, y: tabular.fit(x, y, rng=0),
     "hinge, forward and backward, 50 trees of depth 6": _hinge,
@@ -137,12 +137,12 @@ def measure(call: str, path: str, n: int, dtype: str) -> dict[str, float]:
     """Runs a call in this process; returns megabytes."""
     x = np.memmap(path, dtype, "r", shape=(n, N_COLUMNS))
     few = np.array(x[:2000], np.float32)
-    forest = classic.grow(few, few[:, 0] > 500, 20, rng=0)
-    growth.encode(few)  # starts threads
+    forest = grow(few, few[:, 0] > 500, 20, rng=0)
+    samples(few).bins()  # starts threads
     start = time.perf_counter()
     with _Peak() as peak:
         if call.startswith("encode"):
-            bins = growth.encode(x, max_bins=256 if "256" in call else None)
+            bins = samples(x, max_bins=256 if "256" in call else None).bins()
             # low and high of exact bins are one array.
             kept = bins.bins.nbytes + bins.low.nbytes + (0 if bins.high is bins.low else bins.high.nbytes)
         else:

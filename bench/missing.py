@@ -28,7 +28,7 @@ if __name__ == "__main__":  # read when the libraries are loaded
 import numpy as np
 from common import machine_text, need, record
 
-from hforest import classic, tree
+from hforest import grow, tree
 
 TABLES = ("churn", "spambase", "phoneme", "page_blocks", "waveform_40", "letter")
 KINDS = ("at random", "by value")
@@ -67,7 +67,7 @@ def removed(x: np.ndarray, kind: str, share: float, rng: np.random.Generator) ->
 
 def forest(x: np.ndarray, y: np.ndarray, seed: int, **settings: Any) -> Callable[[np.ndarray], np.ndarray]:
     """Grows hforest's random forest; returns a function from samples to classes."""
-    grown = classic.grow(x, y, rng=seed, **settings)
+    grown = grow(x, y, rng=seed, **settings)
     return lambda z: tree.predict(grown, z).argmax(axis=1)
 
 
@@ -101,7 +101,7 @@ def measure_table(name: str, folders: list[Path], seed: int) -> list[dict[str, A
     for kind, share in [("none", 0.0), *((kind, share) for kind in KINDS for share in SHARES)]:
         z = removed(x, kind, share, np.random.default_rng([seed, int(100 * share)])) if share else x
         row: dict[str, Any] = {"table": name, "seed": seed, "kind": kind, "share": share, "n_fitted": cut}
-        row["nodes"] = int(classic.grow(z[:cut], y[:cut], rng=seed).feature.size)
+        row["nodes"] = int(grow(z[:cut], y[:cut], rng=seed).feature.size)
         for method, fit in (("hforest", forest), ("scikit-learn", of_sklearn)):
             row[method] = dict(
                 zip(("error", "seconds"), timed(fit, z[:cut], y[:cut], z[cut:], y[cut:], seed), strict=True)

@@ -1,15 +1,15 @@
-"""Times of predicting one row: plain forest, prepared forest, without checks, and other libraries.
+"""Times of predicting one row: forest, prepared forest, forest that is checked, and other libraries.
 
     python bench/one_row.py [--models letter ...] [--data FILE] [--repeats 15] [--json FILE]
 
-    letter       100 trees of `classic.grow` to purity; --data has x and y, else 20,000 rows of letter's shape
+    letter       100 trees of `grow` to purity; --data has x and y, else 20,000 rows of letter's shape
     lightgbm     500 trees of 31 leaves, a regression of 28 features
     xgboost      500 trees of depth 6, the same regression
 
 The rungs:
 
-    forest       tree.predict(forest, x), which checks the forest
-    unchecked    the same inside `unchecked()`
+    forest       tree.predict(forest, x)
+    by hand      tree.predict(tree.Forest(*forest), x), which checks the forest at each call
     prepared     tree.predict(tree.prepare(forest), x)
     estimator    RandomForestClassifier.predict_proba of hforest.sklearn, of letter
     others       if they are installed: onnxruntime and treelite's GTIL on the same trees (of boosted trees
@@ -34,11 +34,11 @@ from common import machine_text, need, record, side_by_side, spread
 from exchange import daal_call, samples
 
 import hforest
-from hforest import classic, tree
+from hforest import grow, tree
 
 MODELS = ("letter", "lightgbm", "xgboost")
 N_TRAIN, N_ROWS, N_TREES, N_BOOSTED = 16000, 1000, 100, 500
-SLOW = ("forest", "estimator", "sklearn", "intelex", "lightgbm", "xgboost", "gtil")
+SLOW = ("by hand", "estimator", "sklearn", "intelex", "lightgbm", "xgboost", "gtil")
 Call = Callable[[Any], Any]
 
 
@@ -55,14 +55,8 @@ def letters(path: str) -> tuple[Any, Any]:
 
 def ours(forest: tree.Forest) -> dict[str, Call]:
     """Returns the rungs of a forest in hforest."""
-    prepared = tree.prepare(forest)
-
-    def unchecked(x: Any) -> Any:
-        with hforest.unchecked():
-            return tree.predict(forest, x)
-
-    calls: dict[str, Call] = {"forest": partial(tree.predict, forest), "unchecked": unchecked}
-    return calls | {"prepared": partial(tree.predict, prepared)}
+    forests = {"forest": forest, "by hand": tree.Forest(*forest), "prepared": tree.prepare(forest)}
+    return {name: partial(tree.predict, of) for name, of in forests.items()}
 
 
 def same_trees(forest: tree.Forest) -> dict[str, Call]:
@@ -114,7 +108,7 @@ def other_trees(x: Any, y: Any) -> dict[str, Call]:
 def of_letter(options: argparse.Namespace) -> tuple[dict[str, Call], Any, int]:
     """Calls, rows, and the number of nodes."""
     x, y = letters(options.data)
-    forest = classic.grow(x[:N_TRAIN], y[:N_TRAIN], N_TREES, rng=0)
+    forest = grow(x[:N_TRAIN], y[:N_TRAIN], N_TREES, rng=0)
     calls, rows = ours(forest) | same_trees(forest), x[N_TRAIN : N_TRAIN + N_ROWS]
     want = tree.predict(forest, rows)
     for name, call in calls.items():

@@ -23,7 +23,7 @@ import numpy as np
 from common import machine_text, record, side_by_side, sizes_like, spread
 
 import hforest
-from hforest import classic, tree
+from hforest import grow, tree
 
 SHAPES = (
     (20000, 100, 100, 10, 10), (20000, 100, 100, 10, 2), (20000, 100, 100, 0, 10), (20000, 100, 100, 0, 2),
@@ -47,7 +47,7 @@ def grown(shape: tuple[int, ...], x: Any, y: Any) -> tuple[tree.Forest, Any]:
         from sklearn.ensemble import RandomForestClassifier
     except ImportError:
         depth_given = depth or None
-        return classic.grow(x, y, n_trees, n_classes=n_classes, max_depth=depth_given, rng=0), None
+        return grow(x, y, n_trees, n_classes=n_classes, max_depth=depth_given, rng=0), None
     model = RandomForestClassifier(n_trees, max_depth=depth or None, random_state=0).fit(x, y)
     return tree.check(tree.from_sklearn(model)), model
 

@@ -32,11 +32,11 @@ from typing import Any
 
 import bits
 import numpy as np
-from common import machine_text
+from common import machine_text, sparse
 from digests import digest
 
 import hforest
-from hforest import cascade, classic, co2, hinge, manifold, neural, project, split, tree
+from hforest import cascade, co2, grow, hinge, neural, project, samples, split, tree
 
 Call = Callable[[], Any]
 MEGABYTES = (4, 16, 64, 256, 1024)
@@ -54,7 +54,7 @@ def calls(n: int) -> dict[str, tuple[tuple[Any, ...], Call]]:
     grad_y = np.ones((n, 20, 4), np.float32)
     f = rng.normal(size=(n, 4, 31)).astype(np.float32)
     leaves = neural.uniform_leaves(4, 5, 2)
-    grown = classic.grow(x[:2000], y[:2000], 20, max_depth=8, rng=0)
+    grown = grow(x[:2000], y[:2000], 20, max_depth=8, rng=0)
     drawn = project.sample(project.sparse_distribution(40), 60, rng=0)
     values = np.ascontiguousarray(x[:, :8].T)
     return {
@@ -73,9 +73,9 @@ def calls(n: int) -> dict[str, tuple[tuple[Any, ...], Call]]:
         "split.best_split": ((values, y), partial(split.best_split, values, y)),
         "tree.apply": ((x, *grown), partial(tree.apply, grown, x)),
         "tree.predict": ((x, *grown), partial(tree.predict, grown, x)),
-        "classic.grow, exact": ((x, y), partial(classic.grow, x, y, 4, rng=0)),
-        "classic.grow, 256 bins": ((x, y), partial(classic.grow, x, y, 4, max_bins=256, rng=0)),
-        "manifold.grow, sparse": ((x, y), partial(manifold.grow, x, y, 4, projection="sparse", rng=0)),
+        "grow, exact": ((x, y), partial(grow, x, y, 4, rng=0)),
+        "grow, 256 bins": ((x, y), lambda: grow(samples(x, max_bins=256), y, 4, rng=0)),
+        "grow, projections": ((x, y), partial(sparse, x, y, 4, rng=0)),
         "co2.grow": ((x[:500], y[:500]), partial(co2.grow, x[:500], y[:500], 1, max_depth=2, rng=0)),
     }
 
@@ -195,7 +195,7 @@ def saver(path: str) -> None:
 def two_cascades() -> list[Any]:
     """Returns two different cascades of about a megabyte."""
     x, y = np.random.default_rng(0).normal(size=(2000, 10)), np.arange(2000) % 2
-    grower = partial(classic.grow, n_trees=10, max_depth=10)
+    grower = partial(grow, n_trees=10, max_depth=10)
     return [cascade.grow(x, y, [grower], max_levels=1, n_folds=2, rng=seed) for seed in (0, 1)]
 
 

@@ -117,13 +117,13 @@ def work(kind: str, case: dict[str, Any]) -> None:
     levels: list[tuple[float, int, int]] = []
     begin = time.perf_counter()
     distribution = project.sparse_distribution(case["features"])
-    projections: dict[str, Any] = {"distribution": distribution, "n_projections": case.get("projections")}
+    projections: dict[str, Any] = {"projections": distribution, "n_projections": case.get("projections")}
     if comm is None and "projections" in case:
-        trees = growth.grow_projected(x, y, case["trees"], **projections, bootstrap="poisson", **settings)
-        grown: Any = (*trees.trees, *trees[1:])
+        grown = growth.grow(x, y, case["trees"], **projections, bootstrap="poisson", **settings)
     elif comm is None:
-        bins = growth.encode(x, max_bins=256)
-        grown = growth.grow(bins, y, case["trees"], bootstrap="poisson", **settings)
+        grown = growth.grow(
+            growth.samples(x, max_bins=256), y, case["trees"], bootstrap="poisson", **settings
+        )
     else:
         more: dict[str, Any] = {name: case[name] for name in ("max_depth", "max_gathered") if name in case}
         if "projections" in case:

@@ -28,18 +28,19 @@ if __name__ == "__main__":  # read when the libraries are loaded
 import numpy as np
 import scipy.sparse
 from common import machine_text, record
+from common import sparse as on_sparse
 
 import hforest
-from hforest import classic, manifold, tree
+from hforest import grow, tree
 
 REPEATS = 2
 CHECKED = 2000
 
 Grow = Callable[[Any, np.ndarray, int], Any]
 OURS: dict[str, Grow] = {
-    "random forest": lambda x, y, n_trees: classic.grow(x, y, n_trees, rng=0),
-    "extra trees": lambda x, y, n_trees: classic.grow_extra(x, y, n_trees, rng=0),
-    "SPORF": lambda x, y, n_trees: manifold.grow(x, y, n_trees, projection="sparse", rng=0),
+    "random forest": lambda x, y, n_trees: grow(x, y, n_trees, rng=0),
+    "extra trees": lambda x, y, n_trees: grow(x, y, n_trees, splitter="random", bootstrap=False, rng=0),
+    "SPORF": lambda x, y, n_trees: on_sparse(x, y, n_trees, rng=0),
 }
 PEERS = {"random forest": "RandomForestClassifier", "extra trees": "ExtraTreesClassifier"}
 

@@ -32,10 +32,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from common import cells_named, record, rows_by_cell
+from common import COMPLETELY_RANDOM, cells_named, record, rows_by_cell
 from scipy.stats import chisquare
 
-from hforest import classic, growth, stats, tree
+from hforest import growth, stats, tree
 from hforest.core import supervised
 from hforest.stats.importances import Part, importance_of, means
 
@@ -269,7 +269,7 @@ def importances(n_sets: int) -> Iterator[str]:
             x = np.column_stack([rng.integers(0, k, n) for k in CATEGORIES] + [rng.normal(size=n)])
             y = (x[:, -1] > 0) ^ (rng.random(n) < 0.25) if tells else rng.integers(0, 2, n)
             counts = growth.bootstrap_counts(n, n_trees, rng=number)
-            forest = classic.grow(x, y, n_trees, bootstrap=counts, n_classes=2, rng=number)
+            forest = growth.grow(x, y, n_trees, bootstrap=counts, n_classes=2, rng=number)
             for by in ("mdi_oob", "ufi"):
                 made[by].append(stats.oob_importance(forest, x, y, counts, by=by, n_classes=2))
             goal = supervised.target(y, n, "classification", 2)
@@ -310,10 +310,11 @@ def correlations(n_sets: int) -> Iterator[str]:
             first = np.sort(np.argsort(y + rng.random(n)).reshape(2, -1)[:, : n // 4].ravel())
             if kind == "targets":
                 y = rng.normal(size=n)
-            grow = partial(classic.grow, n_trees=100, task=task, rng=number)
-            random = classic.grow_random(
-                x, rng.normal(size=n), 100, task="regression", min_samples_leaf=5, rng=number
-            )
+            grow = partial(growth.grow, n_trees=100, task=task, rng=number)
+            random = growth.grow(
+                x, rng.normal(size=n), 100, task="regression", min_samples_leaf=5, rng=number,
+                **COMPLETELY_RANDOM,
+            )  # fmt: skip
             whole, second = np.arange(n), np.setdiff1d(np.arange(n), first)
             tests = ((grow(x, y), whole), (grow(x[first], y[first]), second), (random, whole))
             p.append([by_correlation(forest, x[rows], y[rows], rng) for forest, rows in tests])

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import machine_text, record
+from common import machine_text, projected, record, sparse
 
-from hforest import classic, growth, manifold, set_num_threads, stats
+from hforest import growth, project, set_num_threads, stats
 from hforest.tree import Forest
 
 Grow = Callable[[int], Any]
@@ -40,7 +40,7 @@ def grower(n: int, d: int, grow: Callable[..., Forest], **settings: Any) -> Grow
 
 def forests(n: int, d: int) -> Grow:
     """Returns a function that grows forests of 100 trees, as permutation tests do."""
-    grown = grower(n, d, classic.grow)
+    grown = grower(n, d, growth.grow)
     return lambda n_trees: [grown(100) for _ in range(n_trees // 100)]
 
 
@@ -57,20 +57,21 @@ def divisions(n_trees: int) -> stats.TwoForestTest:
 def lines() -> list[Line]:
     """Returns all lines: rows x columns, and candidates per node."""
     few, many = (1000, 2500), (128, 131072)
-    sparse: dict[str, Any] = {"projection": "sparse"}
     return [
-        ("1000 x 2500, 50 candidates", 7, 6000, 600, grower(*few, classic.grow, max_features=50)),
-        ("1000 x 2500, 750 candidates", 40, 6000, 100, grower(*few, classic.grow, max_features=750)),
+        ("1000 x 2500, 50 candidates", 7, 6000, 600, grower(*few, growth.grow, max_features=50)),
+        ("1000 x 2500, 750 candidates", 40, 6000, 100, grower(*few, growth.grow, max_features=750)),
         ("1000 x 2500, 200 forests of 100 trees", 20, 20000, 1000, forests(*few)),
         (
             "128 x 131072, 363 sparse projections", 6, 6000, 600,
-            grower(*many, manifold.grow, n_projections=363, **sparse),
+            grower(*many, sparse, n_projections=363),
         ),
         (
             "128 x 131072, 3932 sparse projections of three columns", 60, 6000, 60,
-            grower(*many, manifold.grow, n_projections=3932, density=3.0, **sparse),
+            grower(
+                *many, projected(project.sparse_distribution, density=3.0), n_projections=3932
+            ),
         ),
-        ("128 x 131072, .3 of all columns", 120, 6000, 20, grower(*many, classic.grow, max_features=0.3)),
+        ("128 x 131072, .3 of all columns", 120, 6000, 20, grower(*many, growth.grow, max_features=0.3)),
         ("two forests of 6000 trees, 10,000 exchanges", 8, 6000, 6000, divisions),
     ]  # fmt: skip
 

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 from common import machine_text, record
 
-from hforest import classic, stats
+from hforest import grow, stats
 
 STATISTICS: dict[str, Callable[..., float]] = {
     "information": stats.information,
@@ -53,7 +53,7 @@ def posteriors(
 ) -> np.ndarray:
     """Returns out-of-bag posteriors of an honest forest."""
     counts = stats.honest_counts(y, n_trees, draw=draw, rng=seed)
-    forest = classic.grow(x, y, n_trees, bootstrap=counts.structure, rng=seed, **settings)
+    forest = grow(x, y, n_trees, bootstrap=counts.structure, rng=seed, **settings)
     return stats.posterior(forest, x, y, counts).p
 
 

@@ -62,7 +62,7 @@ if __name__ == "__main__":  # read when the libraries are loaded
     os.environ["MKL_NUM_THREADS"] = "1"
 
 import numpy as np
-from common import Bar, machine_text, need, record
+from common import COMPLETELY_RANDOM, Bar, machine_text, need, record
 from tabular_data import (
     CATEGORIES,
     GAPS,
@@ -76,7 +76,7 @@ from tabular_data import (
 )
 
 import hforest
-from hforest import cascade, classic, co2, manifold, neural, tree
+from hforest import cascade, co2, growth, neural, project, tree
 
 BASE = "rf"
 """The method that others are compared with."""
@@ -118,9 +118,14 @@ def _grown(grow: Callable[..., Any], given: Settings, data: Data, settings: Sett
     if isinstance(settings.get("n_projections"), str):
         known = {"sqrt": math.ceil(n_features**0.5), "features": min(n_features, 100)}
         settings["n_projections"] = known[settings["n_projections"]]
+    if "projections" in settings:
+        options = {name: settings.pop(name) for name in ("density", "single_share") if name in settings}
+        settings["projections"] = settings["projections"](n_features, **options)
     changed, more = _categorical(data)
+    x = changed(data.x)
     forest = grow(
-        changed(data.x), data.y, task=data.task, n_classes=data.n_classes, rng=data.seed, **more, **settings,
+        growth.samples(x, **more) if grow is growth.grow else x, data.y, task=data.task,
+        n_classes=data.n_classes, rng=data.seed, **settings,
     )  # fmt: skip
     return lambda x: _answers(tree.predict(forest, changed(x)), data)
 
@@ -265,11 +270,15 @@ def _of_sklearn(module: str, first: str, **given: Any) -> Callable[[Data, Settin
 
 
 METHODS = {
-    "classic": Method(partial(_grown, classic.grow, {}), categorical=True),
-    "extra": Method(partial(_grown, classic.grow_extra, {}), categorical=True),
-    "complete": Method(partial(_grown, classic.grow_random, {}), categorical=True),
-    "sporf": Method(partial(_grown, manifold.grow, {"projection": "sparse"})),
-    "probes": Method(partial(_grown, manifold.grow, {"projection": "probe"})),
+    "classic": Method(partial(_grown, growth.grow, {}), categorical=True),
+    "extra": Method(
+        partial(_grown, growth.grow, {"splitter": "random", "bootstrap": False}), categorical=True
+    ),
+    "complete": Method(partial(_grown, growth.grow, COMPLETELY_RANDOM), categorical=True),
+    "sporf": Method(partial(_grown, growth.grow, {"projections": project.sparse_distribution})),
+    "probes": Method(
+        partial(_grown, growth.grow, {"projections": project.probe_distribution, "single_share": 0.5})
+    ),
     "co2": Method(partial(_grown, co2.grow, {"n_trees": 30})),
     "cascade": Method(_cascade, classes_only=True),
     "neural": Method(_neural, classes_only=True),

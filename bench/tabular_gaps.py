@@ -42,7 +42,7 @@ from tabular_data import CATEGORIES, CHOOSE, GAPS, REGRESSIONS, find
 from tabular_data import removed as without
 
 import hforest
-from hforest import classic, tabular, tree
+from hforest import grow, tabular, tree
 from hforest.tabular import encoding
 
 ROWS = 9000
@@ -129,7 +129,7 @@ def _by_forests(data: Table, seed: int, **settings: Any) -> float:
             if rows.sum() >= 5 and z.shape[1] > 1:
                 others = z[rows]
                 others[:, j] = 0
-                grown = classic.grow(
+                grown = grow(
                     others, z[rows, j], 20, task="regression", min_samples_leaf=5, rng=0,
                     max_features=max(1, (z.shape[1] - 1) // 3),
                 )  # fmt: skip

@@ -27,24 +27,25 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from common import machine_text, record, side_by_side, spread
+from common import machine_text, projected, record, side_by_side, sparse, spread
 
 import hforest
-from hforest import classic, co2, growth, manifold, tree
+from hforest import co2, growth, project, tree
 
 SIDE, VOID = 31, 11
 BLOCK = 1 << 20  # numbers of windows that are copied at once
 KINDS: dict[str, Callable[..., tree.Forest]] = {
-    "axis": classic.grow,
-    "probe": partial(manifold.grow, projection="probe"),
-    "sparse": partial(manifold.grow, projection="sparse"),
+    "axis": hforest.grow,
+    "probe": projected(project.probe_distribution, single_share=0.5),
+    "sparse": sparse,
     "patch": partial(
-        manifold.grow, projection="patch", shape=(SIDE, SIDE, 3), channels=True, patch_max=(8, 8)
+        hforest.grow,
+        projections=project.patch_distribution((SIDE, SIDE, 3), channels=True, patch_max=(8, 8)),
     ),
 }
 
 
-def windows(images: np.ndarray, pixels: np.ndarray | None = None) -> growth.Windows:
+def windows(images: np.ndarray, pixels: np.ndarray | None = None) -> growth.Samples:
     """Returns the windows around pixels, numbered over all images; features are (row, column, channel)."""
     n, height, width, channels = images.shape
     half = SIDE // 2
@@ -54,26 +55,30 @@ def windows(images: np.ndarray, pixels: np.ndarray | None = None) -> growth.Wind
     base = number[:, 0, :height, :width].ravel()
     offset = np.moveaxis(number[0, :, :SIDE, :SIDE], 0, 2).ravel()
     base = base if pixels is None else base[pixels]
-    return growth.Windows(planes.reshape(n * channels, -1), np.ascontiguousarray(base), offset)
+    return hforest.samples(planes.reshape(n * channels, -1), windows=(np.ascontiguousarray(base), offset))
 
 
-def copied(samples: growth.Windows) -> np.ndarray:
+def copied(samples: growth.Samples) -> np.ndarray:
     """Returns the windows as rows."""
-    return np.take(samples.x.ravel(), samples.base[:, None] + samples.offset)
+    return np.take(samples.x.x.ravel(), samples.x.base[:, None] + samples.x.offset)
+
+
+def at(samples: growth.Samples, rows: slice) -> growth.Samples:
+    """Returns some of the windows."""
+    x, base, offset = samples.x
+    return hforest.samples(x, windows=(base[rows].copy(), offset))
 
 
 def by_blocks(
-    function: Callable[..., np.ndarray], forest: tree.Forest, samples: growth.Windows
+    function: Callable[..., np.ndarray], forest: tree.Forest, samples: growth.Samples
 ) -> np.ndarray:
     """Returns results of a function on copies of windows, some at a time."""
-    step = max(1, BLOCK // len(samples.offset))
-    parts = range(0, len(samples.base), step)
-    return np.concatenate(
-        [function(forest, copied(samples._replace(base=samples.base[i : i + step]))) for i in parts]
-    )
+    step = max(1, BLOCK // samples.shape[1])
+    parts = range(0, len(samples), step)
+    return np.concatenate([function(forest, copied(at(samples, slice(i, i + step)))) for i in parts])
 
 
-def training(data: Any, n: int, every: int = 4) -> tuple[growth.Windows, np.ndarray]:
+def training(data: Any, n: int, every: int = 4) -> tuple[growth.Samples, np.ndarray]:
     """Returns windows around n pixels of some training images, as many of each class, and their labels."""
     images, labels = data["x_train"][::every], data["y_train"][::every].ravel()
     rng = np.random.default_rng(0)
@@ -82,9 +87,9 @@ def training(data: Any, n: int, every: int = 4) -> tuple[growth.Windows, np.ndar
     return windows(images, pixels), labels[pixels].astype(np.int32)
 
 
-def check(forest: tree.Forest, frame: growth.Windows) -> None:
+def check(forest: tree.Forest, frame: growth.Samples) -> None:
     """Checks that results are bit-identical to those on copies, and on some windows to the reference."""
-    few = frame._replace(base=frame.base[:: len(frame.base) // 7].copy())
+    few = at(frame, slice(None, None, len(frame) // 7))
     for function in (tree.apply, tree.predict, tree.vote_shares):
         np.testing.assert_array_equal(function(forest, frame), by_blocks(function, forest, frame))
         with hforest.using("reference"):
@@ -117,7 +122,7 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
         times |= side_by_side({"checked": calls["in place"]}, options.repeats, clock)
         for way, taken in times.items():
             best = min(taken)
-            each = 1e9 * best / (len(frame.base) * options.trees)
+            each = 1e9 * best / (len(frame) * options.trees)
             rows.append(
                 {
                     "forest": kind, "way": way, "seconds": best, "ns_per_pixel_and_tree": each,
@@ -132,7 +137,7 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
     return rows
 
 
-def mean_depth(forest: tree.Forest, frame: growth.Windows) -> float:
+def mean_depth(forest: tree.Forest, frame: growth.Samples) -> float:
     """Returns the mean number of levels that a window walks."""
     depth = np.zeros(forest.feature.size, np.int32)
     for root, stop in zip(forest.tree_start[:-1], forest.tree_start[1:], strict=True):
@@ -164,16 +169,16 @@ def grow_one(options: argparse.Namespace) -> dict[str, Any]:
     forest = GROWN[options.kinds[0]](x, y, 1, n_classes=VOID, max_depth=options.depth, rng=0)
     return {
         "forest": options.kinds[0], "way": "copies" if options.copies else "in place",
-        "windows": len(samples.base), "copy_seconds": made, "seconds": time.process_time() - start - made,
+        "windows": len(samples), "copy_seconds": made, "seconds": time.process_time() - start - made,
         "megabytes": megabytes("VmHWM") - before, "nodes": int(forest.feature.size),
     }  # fmt: skip
 
 
-def copied_by_blocks(samples: growth.Windows) -> np.ndarray:
+def copied_by_blocks(samples: growth.Samples) -> np.ndarray:
     """Returns the windows as rows, in little more memory than they take."""
-    flat, out = samples.x.ravel(), np.empty(samples.shape, samples.dtype)
+    flat, out = samples.x.x.ravel(), np.empty(samples.shape, samples.dtype)
     for i in range(0, len(out), 256):
-        np.take(flat, samples.base[i : i + 256, None] + samples.offset, out=out[i : i + 256], mode="clip")
+        np.take(flat, samples.x.base[i : i + 256, None] + samples.x.offset, out=out[i : i + 256], mode="clip")
     return out
 
 

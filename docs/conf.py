@@ -80,15 +80,15 @@ LAYERS = next(
     for node in ast.parse((ROOT / "tests" / "test_architecture.py").read_text(encoding="utf-8")).body
     if isinstance(node, ast.Assign) and ast.unparse(node.targets) == "LAYERS"
 )
-FORESTS = sorted({*LAYERS[2], *LAYERS[3]})
+FORESTS = sorted(set().union(*(layer for layer in LAYERS if layer & {"hinge", "cascade"})))
 INTEGRATIONS = LAYERS[-1]
 SUBPACKAGES = {
-    "Tables": ["tabular", "sklearn", "classic"],
+    "Tables": ["tabular", "sklearn"],
     "Networks": ["hinge", "neural", "torch", "jax", "layers", "optim"],
-    "Oblique forests, images, cascades": ["manifold", "co2", "images", "cascade"],
+    "Oblique forests, images, cascades": ["co2", "images", "cascade"],
     "Apply, explain and test forests": ["tree", "plot", "stats"],
     "Several workers, other libraries": ["scale", "dask", "onnx", "treelite"],
-    "Parts to build forests from": ["growth", "split", "project", "demo"],
+    "Grow forests, parts to build them from": ["growth", "split", "project", "demo"],
 }
 """Subpackages, from those that users need to those that authors of forests need."""
 OTHERS = set().union(*LAYERS[1:]).difference(*SUBPACKAGES.values())
@@ -287,7 +287,7 @@ def show_picture_first(app: Any, doctree: Any) -> None:
 
 
 def name_parameters(app: Any, doctree: Any) -> None:
-    """Gives each parameter of a function's page an anchor, such as #hforest.classic.grow.n_trees."""
+    """Gives each parameter of a function's page an anchor, such as #hforest.grow.n_trees."""
     for field in doctree.findall(nodes.field):
         owner = field.parent
         while owner is not None and not isinstance(owner, addnodes.desc):

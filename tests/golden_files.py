@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from hforest import _tables, cascade, classic, co2, demo, manifold, tabular, tree
+import hforest
+from hforest import _tables, cascade, co2, demo, project, tabular, tree
 from hforest import images as pixels
 
 FOLDER = Path(__file__).parent / "data"
@@ -95,7 +96,8 @@ holes = partial(few, missing=True)
 @golden("forest_classes.npz", _of_forest, samples=holes)
 def _(path: Path) -> None:
     x = table(missing=True)
-    forest = classic.grow(x, labels(x), 3, categorical=[N_FEATURES - 1], max_depth=5, rng=0)
+    samples = hforest.samples(x, categorical=[N_FEATURES - 1])
+    forest = hforest.grow(samples, labels(x), 3, max_depth=5, rng=0)
     assert forest.category_bits.size
     assert forest.default_left.any()
     tree.save(path, forest)
@@ -104,13 +106,14 @@ def _(path: Path) -> None:
 @golden("forest_targets.npz", _of_forest, samples=partial(few, np.float64))
 def _(path: Path) -> None:
     x = table(np.float64)
-    tree.save(path, classic.grow(x, x[:, :2] ** 2, 3, task="regression", max_depth=4, rng=0))
+    tree.save(path, hforest.grow(x, x[:, :2] ** 2, 3, task="regression", max_depth=4, rng=0))
 
 
 @golden("forest_projections.npz", _of_forest, samples=few)
 def _(path: Path) -> None:
     x = table()
-    tree.save(path, manifold.grow(x, labels(x), 3, max_depth=4, rng=0))
+    projections = project.sparse_distribution(N_FEATURES)
+    tree.save(path, hforest.grow(x, labels(x), 3, projections=projections, max_depth=4, rng=0))
 
 
 @golden("forest_hyperplanes.npz", _of_forest, samples=few)
@@ -123,14 +126,17 @@ def _(path: Path) -> None:
 def _(path: Path) -> None:
     # As written by versions without missing values and categories.
     x = table()
-    forest = classic.grow(x, labels(x), 3, max_depth=4, rng=0)
+    forest = hforest.grow(x, labels(x), 3, max_depth=4, rng=0)
     arrays = {name: a for name, a in forest._asdict().items() if name not in tree.forest.OPTIONAL}
     np.savez(path, forest_format=np.array(1), **arrays)
 
 
 # ------------------------------------------------------------------------------------------- cascades
 
-_LEVEL = [partial(classic.grow, n_trees=2, max_depth=3), partial(classic.grow_random, n_trees=2, max_depth=3)]
+_LEVEL = [
+    partial(hforest.grow, n_trees=2, max_depth=3),
+    partial(hforest.grow, n_trees=2, max_depth=3, splitter="random", max_features=1, bootstrap=False),
+]
 
 
 def _of_cascade(path: Path, x: np.ndarray) -> Outputs:
@@ -146,7 +152,7 @@ def _(path: Path) -> None:
 
 @golden("cascade_out_of_bag.npz", _of_cascade, samples=few)
 def _(path: Path) -> None:
-    x, level = table(), [partial(classic.grow, n_trees=6, max_depth=3)]
+    x, level = table(), [partial(hforest.grow, n_trees=6, max_depth=3)]
     settings: Any = {"class_vectors": "out_of_bag", "max_levels": 2, "patience": 2, "rng": 0}
     cascade.save(path, cascade.grow(x, labels(x), level, **settings))
 
@@ -392,7 +398,7 @@ def _of_pixels(path: Path, x: np.ndarray) -> Outputs:
 @golden("pixels.npz", _of_pixels, samples=lambda: images(2).reshape(2, 8, 8, 1))
 def _(path: Path) -> None:
     x = images(12).reshape(12, 8, 8, 1)
-    grow = partial(manifold.grow, projection="probe", max_depth=4)
+    grow = partial(hforest.grow, projections=project.probe_distribution(9, 0.5), max_depth=4)
     y = np.roll(x[..., 0] > 0.5, 1, axis=2)
     settings: Any = {"normalize": True, "border": "leave_out", "n_trees": 3, "n_pixels": 200, "rng": 0}
     pixels.save(path, pixels.fit(x, y, grow, window=3, **settings))

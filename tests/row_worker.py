@@ -25,9 +25,7 @@ def samples(case):
     if case == "regression":
         return x, score, {**settings, "task": "regression"}
     if case == "projections":
-        settings = {
-            "max_gathered": 60, "distribution": project.sparse_distribution(6), "n_projections": 3,
-        }  # fmt: skip
+        settings = {"max_gathered": 60, "projections": project.sparse_distribution(6), "n_projections": 3}
     return x, np.argsort(np.argsort(score)) * 10 // n, settings
 
 

@@ -4,7 +4,7 @@ import os
 import time
 from pathlib import Path
 
-from hforest import classic
+import hforest
 
 
 def note(folder, text=""):
@@ -34,19 +34,19 @@ def _unpickled(x, folder):
 
 def grow_counted(x, y, n_trees, *, first_tree, rng):
     time.sleep(0.05)
-    return classic.grow(x.x, y, n_trees, first_tree=first_tree, rng=rng)
+    return hforest.grow(x.x, y, n_trees, first_tree=first_tree, rng=rng)
 
 
 def grow_slowly(x, y, n_trees, *, first_tree, rng, seconds=0.2):
     time.sleep(seconds)
-    return classic.grow(x, y, n_trees, first_tree=first_tree, rng=rng)
+    return hforest.grow(x, y, n_trees, first_tree=first_tree, rng=rng)
 
 
 def end_process(x, y, n_trees, *, first_tree, rng, at=5):
     """Returns trees, but ends the process at tree `at`."""
     if first_tree <= at < first_tree + n_trees:
         os._exit(1)
-    return classic.grow(x, y, n_trees, first_tree=first_tree, rng=rng)
+    return hforest.grow(x, y, n_trees, first_tree=first_tree, rng=rng)
 
 
 def end_process_once(x, y, n_trees, *, first_tree, rng, folder):
@@ -54,7 +54,7 @@ def end_process_once(x, y, n_trees, *, first_tree, rng, folder):
     if first_tree and not notes(folder):
         note(folder)
         os._exit(1)
-    return classic.grow(x, y, n_trees, first_tree=first_tree, rng=rng)
+    return hforest.grow(x, y, n_trees, first_tree=first_tree, rng=rng)
 
 
 def fail_once(x, y, n_trees, *, first_tree, rng, folder):
@@ -62,7 +62,7 @@ def fail_once(x, y, n_trees, *, first_tree, rng, folder):
     if first_tree and not notes(folder):
         note(folder)
         raise OSError("no space left on device")
-    return classic.grow(x, y, n_trees, first_tree=first_tree, rng=rng)
+    return hforest.grow(x, y, n_trees, first_tree=first_tree, rng=rng)
 
 
 def fail(x, y, n_trees, *, first_tree, rng, error=OSError):
@@ -70,7 +70,7 @@ def fail(x, y, n_trees, *, first_tree, rng, error=OSError):
 
 
 def fewer_trees(x, y, n_trees, *, first_tree, rng):
-    return classic.grow(x, y, max(1, n_trees - 1), rng=rng)
+    return hforest.grow(x, y, max(1, n_trees - 1), rng=rng)
 
 
 def no_forest(x, y, n_trees, *, first_tree, rng):

@@ -11,12 +11,12 @@ import pytest
 from conftest import same_bits
 
 import hforest
-from hforest import cascade, classic, co2, growth, manifold, tree
+from hforest import cascade, co2, project, tree
 from hforest.cascade import folds, levels
 from hforest.demo import load_digits
 from hforest.tree.callers import join_any
 
-FEW = (partial(classic.grow, n_trees=8), partial(classic.grow_random, n_trees=8))
+FEW = (partial(hforest.grow, n_trees=8), partial(folds.completely_random, n_trees=8))
 
 
 def blobs(n=90, n_features=5, n_classes=3, dtype=np.float32, seed=0):
@@ -80,7 +80,7 @@ def test_scanner_vectors_come_from_trees_grown_without_windows_of_the_sample():
     # Trees are grown to purity: if they had seen the windows of a sample, its class would be certain.
     x, _ = blobs(30, 16)
     y = np.random.default_rng(3).integers(0, 3, 30).astype(np.int32)
-    sharp = [partial(classic.grow, n_trees=4, bootstrap=False, max_features=None)]
+    sharp = [partial(hforest.grow, n_trees=4, bootstrap=False, max_features=None)]
     scanner, vectors = cascade.grow_scanner(x, y, (4, 4), 3, sharp, rng=0)
     seen = cascade.scan_vectors(scanner, x)
     assert vectors.shape == seen.shape == (30, 4 * 3)
@@ -98,7 +98,7 @@ def test_weights_of_samples(class_vectors):
 
     def seen(x, y, *, n_trees, sample_weight=None, **more):
         weights.append(sample_weight)
-        return classic.grow(x, y, n_trees, sample_weight=sample_weight, min_samples_leaf=5, **more)
+        return hforest.grow(x, y, n_trees, sample_weight=sample_weight, min_samples_leaf=5, **more)
 
     forests = [partial(seen, n_trees=6)]
 
@@ -171,12 +171,12 @@ def test_scanner_windows_in_order():
     [((12,), 4, 1, None), ((6, 5), 3, (2, 1), None), ((4, 5, 2), (2, 3), 1, 3), ((5, 5), 2, 1, 8)],
 )
 def test_scanners_read_windows_in_place(dtype, shape, window, stride, most):
-    """Results are bit-identical to those on copies, which other functions than partials of classic receive."""
+    """Results are bit-identical to those on copies, which other functions than partials of hforest.grow receive."""
     x, y = blobs(60, int(np.prod(shape)), dtype=dtype)
     readers = (
-        partial(classic.grow, n_trees=4),
-        partial(classic.grow_random, n_trees=3),
-        partial(classic.grow, n_trees=2, max_bins=256),
+        partial(hforest.grow, n_trees=4),
+        partial(folds.completely_random, n_trees=3),
+        partial(hforest.grow, n_trees=2, splitter="random"),
     )
     seen = []
 
@@ -201,7 +201,7 @@ def test_scanners_read_windows_in_place(dtype, shape, window, stride, most):
 def test_windows_to_learn_from_are_not_copied():
     rng = np.random.default_rng(0)
     x, y = rng.integers(0, 200, (900, 1024)).astype(np.float32), np.arange(900, dtype=np.int32) % 2
-    one = (partial(classic.grow, n_trees=1, max_depth=1),)
+    one = (partial(hforest.grow, n_trees=1, max_depth=1),)
     windows_of_two_folds = 600 * 28 * 28 * 5 * 5 * 4
     tracemalloc.start()
     try:
@@ -215,7 +215,7 @@ def test_windows_to_learn_from_are_not_copied():
 def test_windows_are_classified_some_at_a_time():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(1200, 1024)).astype(np.float32), np.arange(1200, dtype=np.int32) % 2
-    one = (partial(classic.grow, n_trees=1, max_depth=2),)
+    one = (partial(hforest.grow, n_trees=1, max_depth=2),)
     windows_of_a_fold = 400 * 28 * 28 * 5 * 5 * 4
     tracemalloc.start()
     try:
@@ -265,7 +265,7 @@ def test_folds_of_many_classes():
 
 def test_parts_of_joined_forests():
     x, y = blobs()
-    forests = [classic.grow(x, y, 3, rng=i) for i in range(3)]
+    forests = [hforest.grow(x, y, 3, rng=i) for i in range(3)]
     joined = tree.check(join_any(forests))
     for i, forest in enumerate(forests):
         part = tree.check(folds.part(joined, 3 * i, 3 * i + 3))
@@ -297,7 +297,7 @@ def test_class_vectors_come_from_trees_grown_without_the_sample(vectors):
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(300, 4)), rng.integers(0, 2, 300).astype(np.int32)
     grown = cascade.grow(
-        x, y, [partial(classic.grow, n_trees=30)], class_vectors=vectors, max_levels=1, rng=0
+        x, y, [partial(hforest.grow, n_trees=30)], class_vectors=vectors, max_levels=1, rng=0
     )
     assert 0.35 < grown.scores[0] < 0.65
     assert (cascade.predict(grown, x).argmax(axis=1) == y).mean() > 0.95
@@ -325,7 +325,7 @@ def test_levels_read_the_input_and_the_vectors_before():
 
     def spy(x, y, *, n_classes, rng):
         sizes.append(x.shape)
-        return classic.grow(x, y, 4, n_classes=n_classes, rng=rng)
+        return hforest.grow(x, y, 4, n_classes=n_classes, rng=rng)
 
     states = []
     cascade.grow(
@@ -337,12 +337,15 @@ def test_levels_read_the_input_and_the_vectors_before():
 
 
 @pytest.mark.parametrize("vectors", ["out_of_fold", "out_of_bag"])
-def test_a_level_mixes_forests_of_every_subpackage(tmp_path, vectors):
+def test_a_level_mixes_forests_of_every_kind(tmp_path, vectors):
+    def sparse(x, y, **more):  # levels have other numbers of features
+        return hforest.grow(x, y, projections=project.sparse_distribution(x.shape[1]), **more)
+
     x, y = blobs(150, seed=2)
     level = [
-        partial(classic.grow, n_trees=4),
-        partial(classic.grow_random, n_trees=4),
-        partial(manifold.grow, n_trees=4),
+        partial(hforest.grow, n_trees=4),
+        partial(folds.completely_random, n_trees=4),
+        partial(sparse, n_trees=4),
         partial(co2.grow, n_trees=4, lr=0.1, max_rounds=3),
     ]
     grown = cascade.grow(x[:100], y[:100], level, max_levels=2, class_vectors=vectors, rng=0)
@@ -352,6 +355,21 @@ def test_a_level_mixes_forests_of_every_subpackage(tmp_path, vectors):
     cascade.save(tmp_path / "mixed.npz", grown)
     again = cascade.predict(cascade.load(tmp_path / "mixed.npz"), x[100:])
     assert again.tobytes() == p.tobytes()
+
+
+@pytest.mark.parametrize("vectors", ["out_of_fold", "out_of_bag"])
+def test_bins_of_every_level(vectors):
+    def binned(x, y, **more):
+        return hforest.grow(hforest.samples(x, max_bins=4), y, **more)
+
+    x, y = blobs()
+    settings = {"class_vectors": vectors, "max_levels": 2, "rng": 0}
+    exact, few, same_few = (
+        cascade.grow(x, y, [partial(grow, n_trees=8)], max_bins=n, **settings)
+        for grow, n in ((hforest.grow, None), (hforest.grow, 4), (binned, None))
+    )
+    assert same(few, same_few)
+    assert not same(few, exact)
 
 
 def test_growth_stops_and_the_best_level_is_kept():
@@ -400,7 +418,7 @@ def test_patience_counts_rounds():
 
 
 def test_growth_on_one_array_stops_as_it_did_before_rounds():
-    few = [partial(classic.grow, n_trees=3)]
+    few = [partial(hforest.grow, n_trees=3)]
     for seed in range(4):
         x, y = blobs(60, seed=seed)
         states = []
@@ -463,8 +481,8 @@ def test_digits():
     digits = load_digits()
     x, x_test = digits.x_train.astype(np.float32), digits.x_test.astype(np.float32)
     y, y_test = digits.y_train.astype(np.int32), digits.y_test.astype(np.int32)
-    forests = (partial(classic.grow, n_trees=30, max_bins=256), partial(classic.grow_random, n_trees=30))
-    grown = cascade.grow(x, y, forests * 2, rng=0, max_levels=3)
+    forests = (partial(hforest.grow, n_trees=30), partial(folds.completely_random, n_trees=30))
+    grown = cascade.grow(x, y, forests * 2, max_bins=256, rng=0, max_levels=3)
     error = (cascade.predict(grown, x_test).argmax(axis=1) != y_test).mean()
     assert error < 0.035
     # The validation accuracy is near that of the test.
@@ -525,49 +543,33 @@ def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
 
 def test_bad_input():
     x, y = blobs()
-    grow = partial(cascade.grow, max_levels=1, rng=0)
-    with pytest.raises(
-        ValueError, match=r"n_folds = 4 samples of each class, got 3 of class 1.*; lower n_folds"
-    ):
-        grow(x[:10], np.array([0] * 7 + [1] * 3, np.int32), FEW, n_folds=4)
-    with pytest.raises(ValueError, match="n_folds"):
-        grow(x, y, FEW, n_folds=1)
-    with pytest.raises(TypeError, match="y: expected labels of an integer or bool dtype, got float32"):
-        grow(x, y.astype(np.float32), FEW)
-    with pytest.raises(TypeError, match=r"numpy.unique\(y, return_inverse=True\)\[1\]"):
-        grow(x, y.astype(str), FEW)
-    with pytest.raises(ValueError, match=r"none of class 0; .*numpy.unique\(y, .*n_classes=4"):
-        grow(x, y + 1, FEW)
-    with pytest.raises(IndexError, match="y: expected labels of at least 0, got -1"):
-        grow(x, y.astype(np.int64) - 1, FEW)
-    with pytest.raises(ValueError, match=r"x: expected shape .*; pass \[x\] for one sample"):
-        grow(x[0], y[:1], FEW)
-    with pytest.raises(TypeError, match="x: expected an array of real numbers"):
-        grow(x.astype(str), y, FEW)
-    with pytest.raises(TypeError, match="progress: expected None, True or a function"):
-        grow(x, y, FEW, progress="bar")
-    with pytest.raises(TypeError, match="checkpoint: expected None or a function"):
-        grow(x, y, FEW, checkpoint=True)
-    with pytest.raises(ValueError, match="finite"):
-        grow(np.where(x > 2, np.inf, x).astype(np.float32), y, FEW)
-    with pytest.raises(IndexError, match="n_classes = 2"):
-        grow(x, y, FEW, n_classes=2)
-    with pytest.raises(ValueError, match="at least one function"):
-        grow(x, y, [])
-    with pytest.raises(TypeError, match="sequence of functions"):
-        grow(x, y, FEW[0])
-    with pytest.raises(TypeError, match="binds n_trees"):
-        grow(x, y, [lambda x, y, **more: None], class_vectors="out_of_bag")
-    with pytest.raises(ValueError, match="class_vectors: expected one of 'out_of_fold', 'out_of_bag'"):
-        grow(x, y, FEW, class_vectors="all")
-    with pytest.raises(TypeError, match=r"forests\[0\]: expected a forest of dtype float32 like the samples"):
-        grow(x, y, [lambda x, y, **more: classic.grow(x.astype(np.float64), y, 3, **more)])
-    with pytest.raises(TypeError, match=r"forests\[0\]: expected a function that returns"):
-        grow(x, y, [lambda x, y, **more: None])
-    with pytest.raises(ValueError, match=r"x\[1\]"):
-        grow((x, x[:-1]), y, FEW)
-    with pytest.raises(ValueError, match="expected an array or a sequence"):
-        grow((), y, FEW)
+    few = np.array([0] * 7 + [1] * 3, np.int32)
+    for arguments, settings, error, message in (
+        ((x[:10], few, FEW), {"n_folds": 4}, ValueError, r"n_folds = 4 samples of each class, got 3 of class 1.*; lower n_folds"),
+        ((x, y, FEW), {"n_folds": 1}, ValueError, "n_folds"),
+        ((x, y.astype(np.float32), FEW), {}, TypeError, "y: expected labels of an integer or bool dtype, got float32"),
+        ((x, y.astype(str), FEW), {}, TypeError, r"numpy.unique\(y, return_inverse=True\)\[1\]"),
+        ((x, y + 1, FEW), {}, ValueError, r"none of class 0; .*numpy.unique\(y, .*n_classes=4"),
+        ((x, y.astype(np.int64) - 1, FEW), {}, IndexError, "y: expected labels of at least 0, got -1"),
+        ((x[0], y[:1], FEW), {}, ValueError, r"x: expected shape .*; pass \[x\] for one sample"),
+        ((x.astype(str), y, FEW), {}, TypeError, "x: expected an array of real numbers"),
+        ((x, y, FEW), {"progress": "bar"}, TypeError, "progress: expected None, True or a function"),
+        ((x, y, FEW), {"checkpoint": True}, TypeError, "checkpoint: expected None or a function"),
+        ((np.where(x > 2, np.inf, x).astype(np.float32), y, FEW), {}, ValueError, "finite"),
+        ((x, y, FEW), {"n_classes": 2}, IndexError, "n_classes = 2"),
+        ((x, y, FEW), {"max_bins": 257}, ValueError, "max_bins: expected"),
+        ((x, y, []), {}, ValueError, "at least one function"),
+        ((x, y, FEW[0]), {}, TypeError, "sequence of functions"),
+        ((x, y, [lambda x, y, **more: None]), {"class_vectors": "out_of_bag"}, TypeError, "binds n_trees"),
+        ((x, y, FEW), {"class_vectors": "all"}, ValueError, "class_vectors: expected one of 'out_of_fold', 'out_of_bag'"),
+        ((x, y, [lambda x, y, **more: hforest.grow(x.astype(np.float64), y, 3, **more)]), {}, TypeError,
+         r"forests\[0\]: expected a forest of dtype float32 like the samples"),
+        ((x, y, [lambda x, y, **more: None]), {}, TypeError, r"forests\[0\]: expected a function that returns"),
+        (((x, x[:-1]), y, FEW), {}, ValueError, r"x\[1\]"),
+        (((), y, FEW), {}, ValueError, "expected an array or a sequence"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=message):
+            cascade.grow(*arguments, max_levels=1, rng=0, **settings)
 
 
 def never(x, y, **more):
@@ -583,8 +585,9 @@ FOUR_PARTS = r"^[\w\[\]'.]+: expected .+, got .+; .+"
     [
         (r"forests\[1\]", {"forests": [NEVER, 3]}),
         (r"forests\[1\]", {"forests": [NEVER, None]}),
-        (r"forests\[1\]", {"forests": [NEVER, growth.grow_projected]}),
-        (r"forests\[1\]", {"forests": [NEVER, partial(classic.grow, n_tree=5)]}),
+        (r"forests\[1\]", {"forests": [NEVER, hforest.samples]}),
+        (r"forests\[1\]", {"forests": [NEVER, partial(hforest.grow, n_tree=5)]}),
+        *((r"forests\[1\]", {"forests": [NEVER, partial(hforest.grow, **{setting: 1})]}) for setting in ("first_tree", "progress", "rng")),
         (r"forests\[1\]", {"forests": [NEVER, lambda x, y: None]}),
         (r"forests\[1\]", {"forests": [NEVER, lambda: None]}),
         ("forests", {"forests": NEVER}),
@@ -609,7 +612,7 @@ FOUR_PARTS = r"^[\w\[\]'.]+: expected .+, got .+; .+"
         ("resume", {"resume": {"levels": ()}}),
         ("n_folds", {"n_folds": 3.0}),
         ("n_folds", {"n_folds": None}),
-        ("n_folds", {"n_folds": "3", "class_vectors": "out_of_bag", "forests": [partial(classic.grow, n_trees=3)]}),
+        ("n_folds", {"n_folds": "3", "class_vectors": "out_of_bag", "forests": [partial(hforest.grow, n_trees=3)]}),
         ("patience", {"patience": "1"}),
         ("patience", {"patience": 1.5}),
         ("patience", {"patience": None}),
@@ -670,13 +673,13 @@ def test_functions_of_other_kinds_are_called():
 
     class Grower:
         def __call__(self, x, y, *, n_classes, rng):
-            return classic.grow(x, y, 3, n_classes=n_classes, rng=rng)
+            return hforest.grow(x, y, 3, n_classes=n_classes, rng=rng)
 
-    @functools.wraps(classic.grow)  # the arguments of the wrapper count, not those of the wrapped function
+    @functools.wraps(hforest.grow)  # the arguments of the wrapper count, not those of the wrapped function
     def wrapped(*args, **more):
-        return classic.grow(*args, 3, **more)
+        return hforest.grow(*args, 3, **more)
 
-    bound = partial(partial(classic.grow, n_trees=3), n_classes=3, rng=7)
+    bound = partial(partial(hforest.grow, n_trees=3), n_classes=3)
     growers = [Grower(), Grower().__call__, wrapped, bound]
     states = []
     grown = cascade.grow(x, y, growers, max_levels=1, checkpoint=states.append, progress=max, rng=0)
@@ -761,7 +764,7 @@ def test_scanners_that_contradict_themselves():
     x, y = blobs(60)
     scanner, _ = cascade.grow_scanner(x, y, (5,), 2, FEW, rng=0)
     first = scanner.forests[0]
-    other = classic.grow(x[:, :2], y, 2, n_classes=4, rng=0)
+    other = hforest.grow(x[:, :2], y, 2, n_classes=4, rng=0)
     for change, error, name in (
         ({"forests": ()}, ValueError, "scanner.forests: expected at least one"),
         ({"forests": None}, TypeError, "scanner.forests: expected a tuple"),
@@ -779,7 +782,7 @@ def test_values_that_are_no_probabilities():
     x, y = blobs()
 
     def doubled(x, y, *, n_classes, rng):
-        forest = classic.grow(x, y, 4, n_classes=n_classes, rng=rng)
+        forest = hforest.grow(x, y, 4, n_classes=n_classes, rng=rng)
         return forest._replace(value=2 * forest.value)
 
     with pytest.raises(ValueError, match=r"forests\[1\]: .*sum to 1, got a sum of 2"):
@@ -789,32 +792,27 @@ def test_values_that_are_no_probabilities():
 def test_bad_resume_and_bad_predictions():
     x, y = blobs()
     grown = cascade.grow(x, y, FEW, max_levels=1, rng=0)
-    with pytest.raises(ValueError, match="resume: expected seed"):
-        cascade.grow(x, y, FEW, max_levels=1, rng=1, resume=grown)
-    with pytest.raises(ValueError, match="levels of 1 forests"):
-        cascade.grow(x, y, FEW[:1], max_levels=1, rng=0, resume=grown)
-    with pytest.raises(TypeError, match="resume: expected a Cascade"):
-        cascade.grow(x, y, FEW, max_levels=1, rng=0, resume=1)
-    with pytest.raises(ValueError, match="n_features"):
-        cascade.predict(grown, x[:, :3].copy())
-    with pytest.raises(ValueError, match=r"x: expected shape .*; pass \[x\] for one sample"):
-        cascade.predict(grown, x[0])
-    with pytest.raises(ValueError, match="x: expected finite"):
-        cascade.predict(grown, np.full((2, 5), np.nan))
-    broken = grown.levels[0][0]
-    broken = broken._replace(left=broken.left - 1)
-    with pytest.raises(IndexError, match="expected nodes that lead to leaves"):
-        cascade.predict(grown._replace(levels=((broken, grown.levels[0][1]),)), x)
-    with pytest.raises(IndexError, match="expected nodes that lead to leaves"):
-        cascade.grow(
-            x, y, FEW, max_levels=1, rng=0, resume=grown._replace(levels=((broken, grown.levels[0][1]),))
-        )
-    with pytest.raises(ValueError, match="expected a number for each of 0 levels"):
-        cascade.predict(grown._replace(levels=()), x)
-    with pytest.raises(ValueError, match="n_features"):
-        cascade.predict(grown, (x, x))
-    with pytest.raises(TypeError, match="cascade: expected a Cascade"):
-        cascade.predict(1, x)
+    first, second = grown.levels[0]
+    broken = grown._replace(levels=((first._replace(left=first.left - 1), second),))
+    for given, error, message in (
+        ({"rng": 1}, ValueError, "resume: expected seed"),
+        ({"forests": FEW[:1]}, ValueError, "levels of 1 forests"),
+        ({"resume": 1}, TypeError, "resume: expected a Cascade"),
+        ({"resume": broken}, IndexError, "expected nodes that lead to leaves"),
+    ):
+        with pytest.raises(error, match=message):
+            cascade.grow(x, y, **{"forests": FEW, "max_levels": 1, "rng": 0, "resume": grown, **given})
+    for given, rows, error, message in (
+        (grown, x[:, :3].copy(), ValueError, "n_features"),
+        (grown, x[0], ValueError, r"x: expected shape .*; pass \[x\] for one sample"),
+        (grown, np.full((2, 5), np.nan), ValueError, "x: expected finite"),
+        (broken, x, IndexError, "expected nodes that lead to leaves"),
+        (grown._replace(levels=()), x, ValueError, "expected a number for each of 0 levels"),
+        (grown, (x, x), ValueError, "n_features"),
+        (1, x, TypeError, "cascade: expected a Cascade"),
+    ):
+        with pytest.raises(error, match=message):
+            cascade.predict(given, rows)
     with pytest.raises(TypeError, match="grown: expected"):
         cascade.save("unused", 1)
 
@@ -868,7 +866,7 @@ def test_samples_of_any_kind(given):
     p = cascade.predict(grown, x)
     assert cascade.predict(grown, given(x)).tobytes() == p.tobytes()
     assert cascade.predict(grown, x.astype(np.longdouble)).tobytes() == p.tobytes()
-    few = [partial(classic.grow, n_trees=2)]
+    few = [partial(hforest.grow, n_trees=2)]
     scanner, vectors = cascade.grow_scanner(x, y, (5,), 3, few, rng=0)
     scanner2, vectors2 = cascade.grow_scanner(given(x), y, (5,), 3, few, rng=0)
     assert same(scanner2, scanner)
@@ -989,7 +987,7 @@ def test_bars(capsys):
 
 def _grown():
     x, y = np.arange(24.0, dtype=np.float32).reshape(6, 4), np.array([0, 1] * 3)
-    growers = [partial(classic.grow, n_trees=2)]
+    growers = [partial(hforest.grow, n_trees=2)]
     return (
         cascade.grow(x, y, growers, n_folds=2, max_levels=1, rng=0),
         cascade.grow_scanner(x, y, (4,), 2, growers, n_folds=2, rng=0)[0],

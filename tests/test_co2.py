@@ -4,12 +4,11 @@ import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from conftest import assert_same_bits, several_paths
+from conftest import assert_same_bits
 
 import hforest
-from hforest import classic, co2, growth, tree
+from hforest import co2, growth, tree
 from hforest.co2 import StumpSettings
-from hforest.core import machine
 from hforest.demo import load_digits
 
 pytestmark = pytest.mark.kernels
@@ -427,23 +426,6 @@ def test_samples_without_weight_count_for_nothing(backend):
     )
 
 
-def stump_bits(dtype, loss):
-    x, y, w, _, _ = problem(77, 37, loss=loss, dtype=dtype)
-    fitted = co2.fit_stump(x, y, w, **learned(loss), rng=0, lr=0.1, max_rounds=5)
-    grads = co2.surrogate_grad(x, y, *fitted, loss=loss)
-    return b"".join(a.tobytes() for a in (*fitted, *grads))
-
-
-@several_paths
-@pytest.mark.parametrize("loss", LOSSES)
-def test_vector_paths_have_the_same_bits(dtype, loss, simd):
-    found = set()
-    for path in machine.simd_paths():
-        simd(path)
-        found.add(stump_bits(dtype, loss))
-    assert len(found) == 1
-
-
 # ---------------------------------------------------------------------------------------------- OC1
 
 
@@ -615,10 +597,10 @@ def test_digits_below_the_random_forest():
     errors = {}
     for name, forest in (
         ("co2", co2.grow(x, y, 10, rng=0)),
-        ("classic", classic.grow(x, y, 10, rng=0)),
+        ("axis", hforest.grow(x, y, 10, rng=0)),
     ):
         errors[name] = (tree.predict(forest, x_test).argmax(axis=1) != y_test).mean()
-    assert errors["co2"] < 0.75 * errors["classic"]
+    assert errors["co2"] < 0.75 * errors["axis"]
 
 
 def test_progress_ends_the_growth(threads):
@@ -654,11 +636,15 @@ def test_search_tries_the_settings_of_the_paper():
 
 
 def test_search_refuses_windows():
-    windows = growth.Windows(np.zeros((3, 10)), np.arange(20), np.arange(3))
-    with pytest.raises(TypeError, match=r"^x: expected an array, got Windows; copy them: ") as caught:
+    windows = hforest.samples(np.zeros((3, 10)), windows=(np.arange(20), np.arange(3)))
+    with pytest.raises(
+        TypeError, match=r"^x: expected an array, got samples of windows; copy them: "
+    ) as caught:
         co2.search(windows, np.arange(20) % 2, 2)
-    copied = eval(str(caught.value).split("copy them: ")[1], {"x": windows})
-    assert copied.shape == windows.shape
+    x, base, offset = windows.x
+    assert eval(
+        str(caught.value).split("copy them: ")[1], {"x": x, "base": base, "offset": offset}
+    ).shape == (20, 3)
 
 
 def test_search():
@@ -1131,7 +1117,7 @@ def windows_and_copies(dtype, n_columns=12, n=300, collide=False):
     copies = x.ravel()[base[:, None] + offset]
     y = rng.integers(0, 3, n)
     y[copies[:, 2] > copies[:, 7]] = 2
-    return growth.Windows(x, base, offset), copies, y
+    return hforest.samples(x, windows=(base, offset)), copies, y
 
 
 def assert_equal_bits(got, want):
@@ -1158,25 +1144,21 @@ def test_forests_on_windows_are_those_on_copies(threads, dtype, settings, collid
         assert_equal_bits(co2.grow(windows, y, 4, rng=0, **settings), want)
 
 
-@several_paths
-def test_windows_that_are_copied_in_each_pass(simd, monkeypatch, dtype):
+def test_windows_that_are_copied_in_each_pass(monkeypatch, dtype):
     windows, copies, y = windows_and_copies(dtype, 37)
-    for path in machine.simd_paths():
-        simd(path)
-        want = co2.grow(copies, y, 2, max_depth=4, rng=0)
-        for n_bytes in (0, 20_000, 40_000):  # room for no window, and for some of them
-            monkeypatch.setattr(co2.cpu, "COPIED", n_bytes)
-            assert_equal_bits(co2.grow(windows, y, 2, max_depth=4, rng=0), want)
+    want = co2.grow(copies, y, 2, max_depth=4, rng=0)
+    for n_bytes in (0, 20_000, 40_000):  # room for no window, and for some of them
+        monkeypatch.setattr(co2.cpu, "COPIED", n_bytes)
+        assert_equal_bits(co2.grow(windows, y, 2, max_depth=4, rng=0), want)
 
 
 def test_the_reference_and_other_backends_copy_windows():
     windows, copies, y = windows_and_copies(np.float64, n=40)
-    samples = growth.samples(windows)
     settings = {"n_trees": 1, "max_depth": 2, "max_rounds": 2, "rng": 0}
     want = co2.grow(copies, y, **settings)
-    assert_equal_bits(co2.grow(samples, y, **settings), want)
+    assert_equal_bits(co2.grow(windows, y, **settings), want)
     with hforest.using("reference"):
-        assert_same_splits(co2.grow(samples, y, **settings), want)
+        assert_same_splits(co2.grow(windows, y, **settings), want)
 
 
 def assert_same_splits(got, want):
@@ -1187,11 +1169,11 @@ def assert_same_splits(got, want):
 
 def test_what_windows_are_not_for():
     windows, copies, y = windows_and_copies(np.float32)
-    with pytest.raises(ValueError, match='^splitter: expected "co2" for windows, got .oc1.; copy'):
-        co2.grow(windows, y, 1, splitter="oc1")
-    with pytest.raises(ValueError, match='^task: expected "classification" for windows'):
-        co2.grow(windows, copies[:, 0], 1, task="regression")
-    with pytest.raises(TypeError, match="^x: expected numbers, got Bins"):
-        co2.grow(growth.encode(windows), y, 1)
-    with pytest.raises(ValueError, match="^x: expected .*1e"):
-        co2.grow(windows._replace(x=windows.x * np.float32(1e20)), y, 1)
+    x, *places = windows.x
+    for given, target, settings, message in (
+        (windows, y, {"splitter": "oc1"}, 'splitter: expected "co2" for windows, got .oc1.; copy'),
+        (windows, copies[:, 0], {"task": "regression"}, 'task: expected "classification" for windows'),
+        (hforest.samples(x * np.float32(1e20), windows=places), y, {}, "x: expected .*1e"),
+    ):
+        with pytest.raises(ValueError, match=f"^{message}"):
+            co2.grow(given, target, 1, **settings)

@@ -234,6 +234,18 @@ def test_missing_cupy_is_an_error_of_its_backend():
         pytest.skip("CuPy is installed")
 
 
+def test_numbers_of_kernel_files(tmp_path, monkeypatch):
+    (tmp_path / "a.cuh").write_text(
+        "enum { A = 1, HF_B2 = 22 /* C = 5 */ };\nconstexpr int D = 3, E = D + 1; // F = 6\n#define G 0x1p-2\n"
+        "constexpr size H = 0x10;\n"
+    )
+    monkeypatch.setattr(launch, "PACKAGE", tmp_path)
+    assert launch.numbers("a.cuh", "HF_B2", "A", "G", "H", "D") == (22, 1, 0.25, 16, 3)
+    for name in "CEF":
+        with pytest.raises(KeyError, match=name):
+            launch.numbers("a.cuh", name)
+
+
 def test_function():
     for value in (None, print, lambda state: None):
         check.function("checkpoint", value, "state")

@@ -19,7 +19,8 @@ import numpy as np
 import pytest
 from conftest import FOUR_PARTS, check_damage
 
-from hforest import _tables, cascade, classic, demo, tabular, tree
+import hforest
+from hforest import _tables, cascade, demo, tabular, tree
 from hforest.__main__ import main, parse
 from hforest.core import files
 
@@ -74,7 +75,7 @@ def grown():
     rng = np.random.default_rng(0)
     y = np.arange(60) % 3
     x = rng.normal(size=(60, 5)).astype(np.float32)
-    level = [partial(classic.grow, n_trees=3, max_depth=2)] * 2
+    level = [partial(hforest.grow, n_trees=3, max_depth=2)] * 2
     return cascade.grow((x, x[:, :2].copy()), y, level, max_levels=2, patience=2, rng=0, n_folds=2)
 
 
@@ -91,7 +92,7 @@ def writers(path):
     """A save of each kind of file."""
     config, state, data = run_state()
     x, y = np.arange(20.0).reshape(-1, 1), np.arange(20) % 2
-    small = cascade.grow(x, y, [partial(classic.grow, n_trees=2)], max_levels=1, rng=0)
+    small = cascade.grow(x, y, [partial(hforest.grow, n_trees=2)], max_levels=1, rng=0)
     return [
         lambda: demo.save_checkpoint(path, config, state, data),
         lambda: cascade.save(path, small),
@@ -348,14 +349,14 @@ def test_damage_of_every_kind_is_one_error(tmp_path, content):
 def _forest_file(path):
     rng = np.random.default_rng(0)
     tree.save(
-        path, classic.grow(rng.random((2000, 8)), rng.integers(0, 40, 2000), 20, min_samples_leaf=2, rng=0)
+        path, hforest.grow(rng.random((2000, 8)), rng.integers(0, 40, 2000), 20, min_samples_leaf=2, rng=0)
     )
     return tree.load
 
 
 def _cascade_file(path):
     rng = np.random.default_rng(0)
-    level = [partial(classic.grow, n_trees=6, min_samples_leaf=2)] * 2
+    level = [partial(hforest.grow, n_trees=6, min_samples_leaf=2)] * 2
     y = rng.integers(0, 20, 1500)
     cascade.save(
         path, cascade.grow(rng.random((1500, 6)), y, level, max_levels=2, patience=2, rng=0, n_folds=2)
@@ -365,7 +366,7 @@ def _cascade_file(path):
 
 def _scanner_file(path):
     rng = np.random.default_rng(0)
-    forests = [partial(classic.grow, n_trees=4, min_samples_leaf=2)] * 2
+    forests = [partial(hforest.grow, n_trees=4, min_samples_leaf=2)] * 2
     y = rng.integers(0, 20, 200)
     scanner, _ = cascade.grow_scanner(rng.random((200, 36)), y, (6, 6), (3, 3), forests, rng=0)
     cascade.save(path, scanner)
@@ -558,7 +559,7 @@ def test_scanners_whose_fields_contradict_are_refused(tmp_path, change, words):
     path = tmp_path / "s.npz"
     x, y = np.random.default_rng(0).normal(size=(12, 16)), np.arange(12) % 2
     scanner, _ = cascade.grow_scanner(
-        x, y, (4, 4), (2, 3), [partial(classic.grow, n_trees=2)], n_folds=2, rng=0
+        x, y, (4, 4), (2, 3), [partial(hforest.grow, n_trees=2)], n_folds=2, rng=0
     )
     cascade.save(path, scanner)
     np.savez(path, **change(files.read_npz(path, "a file")))

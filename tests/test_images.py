@@ -5,7 +5,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from hforest import classic, co2, growth, images, manifold, tree
+import hforest
+from hforest import co2, images, project, tree
 from hforest.growth import cpu, encoding
 from hforest.images import windows
 
@@ -29,13 +30,17 @@ def right(model, x, y, rows=slice(None)):
 # --------------------------------------------------------------------------------------- known answers
 
 GROWERS = {
-    "classic": classic.grow,
-    "extra": classic.grow_extra,
-    "probe": partial(manifold.grow, projection="probe"),
-    "sparse": partial(manifold.grow, projection="sparse", n_projections=40),
-    "patch": partial(manifold.grow, shape=(7, 7, 1), channels=True, n_projections=40),
+    "best": hforest.grow,
+    "extra": partial(hforest.grow, splitter="random", bootstrap=False),
+    "probe": partial(hforest.grow, projections=project.probe_distribution(49, 0.5)),
+    "sparse": partial(hforest.grow, projections=project.sparse_distribution(49), n_projections=40),
+    "patch": partial(
+        hforest.grow,
+        projections=project.patch_distribution((7, 7, 1), patch_max=3, channels=True),
+        n_projections=40,
+    ),
     "co2": partial(co2.grow, max_depth=3),
-    "function": lambda x, y, **settings: classic.grow(x, y, **settings),
+    "function": lambda x, y, **settings: hforest.grow(x, y, **settings),
 }
 
 
@@ -44,11 +49,12 @@ def test_a_class_by_the_value_three_pixels_to_the_left(name):
     x, y = shifted()
     model = images.fit(x, y, GROWERS[name], window=7, **SHORT)
     new, label = shifted(shape=(2, 30, 20, 1))
-    assert right(model, new, label, np.s_[:, :, 3:]) > (
-        0.9 if name in ("classic", "function", "co2") else 0.75
-    )
+    assert right(model, new, label, np.s_[:, :, 3:]) > (0.9 if name in ("best", "function", "co2") else 0.75)
     # A window that does not reach that pixel has no information.
-    small = images.fit(x, y, GROWERS[name] if name != "patch" else classic.grow, window=5, **SHORT)
+    grow = GROWERS[name]
+    if name in ("probe", "sparse"):
+        grow = partial(grow, projections=grow.keywords["projections"]._replace(n_features=25))
+    small = images.fit(x, y, hforest.grow if name == "patch" else grow, window=5, **SHORT)
     assert right(small, new, label, np.s_[:, :, 3:]) < 0.65
 
 
@@ -57,7 +63,7 @@ def test_the_feature_is_the_place_in_the_window(axis, by, number):
     # Rows and columns, before and after: the root compares the number at (row, column, channel) of a window.
     x, y = shifted(axis, by, (2, 16, 18, 2))
     model = images.fit(
-        x, y, partial(classic.grow, max_features=None, max_depth=1, bootstrap=False), window=5, border="wrap",
+        x, y, partial(hforest.grow, max_features=None, max_depth=1, bootstrap=False), window=5, border="wrap",
         n_trees=2, n_pixels=500, rng=1,
     )  # fmt: skip
     place = (number, 2, 0) if axis == 1 else (2, number, 0)
@@ -69,7 +75,7 @@ def test_the_feature_is_the_place_in_the_window(axis, by, number):
 @pytest.mark.parametrize("shape", [(2, 60, 1), (2, 12, 13, 2), (1, 8, 9, 10, 1)])
 def test_one_to_three_axes_of_space(shape):
     x, y = shifted(len(shape) - 2, 1, shape)
-    grow = partial(classic.grow, max_features=None)
+    grow = partial(hforest.grow, max_features=None)
     model = images.fit(x, y, grow, window=(3,) * (len(shape) - 2), border="wrap", **SHORT)
     assert right(model, x, y) > 0.99
     assert images.predict(model, x).shape == (*shape[:-1], 2)
@@ -77,10 +83,10 @@ def test_one_to_three_axes_of_space(shape):
 
 def test_every_step_th_pixel_is_read():
     x, y = shifted(by=4)
-    model = images.fit(x, y, partial(classic.grow, max_features=None), window=9, step=4, **SHORT)
+    model = images.fit(x, y, partial(hforest.grow, max_features=None), window=9, step=4, **SHORT)
     assert int(model.forest.n_features) == 9
     assert right(model, x, y, np.s_[:, :, 4:]) > 0.99
-    model = images.fit(x, y, partial(classic.grow, max_features=None), window=9, step=2, **SHORT)
+    model = images.fit(x, y, partial(hforest.grow, max_features=None), window=9, step=2, **SHORT)
     assert int(model.forest.n_features) == 25
 
 
@@ -110,7 +116,7 @@ def test_windows_are_those_of_slices(border):
     places = windows.around(windows.padded(x, frame), pixel, frame)
     assert (windows.copied(places) == naive(x, pixel, frame)).all()
     assert (windows.copied(places, slice(3, 8)) == naive(x, pixel, frame)[3:8]).all()
-    assert growth.samples(places).shape == (len(pixel), 70)  # accepted as they are
+    assert hforest.samples(places.x, windows=(places.base, places.offset)).shape == (len(pixel), 70)
 
 
 def test_copies_in_blocks_are_the_same(monkeypatch):
@@ -135,7 +141,7 @@ def test_unit_norm_of_any_range():
 
 def test_windows_of_unit_norm_do_not_see_the_contrast():
     x, y = shifted(shape=(3, 16, 16, 1))
-    grow = partial(manifold.grow, projection="probe")
+    grow = GROWERS["probe"]
     model = images.fit(x, y, grow, window=7, normalize=True, **SHORT)
     assert model.scale.shape == (49,)
     p = images.predict(model, x)
@@ -152,7 +158,7 @@ def test_normalized_windows_have_norm_one_before_and_deviation_one_after():
 
     def grow(x, y, **settings):
         seen.append(x.copy())
-        return classic.grow(x, y, **settings)
+        return hforest.grow(x, y, **settings)
 
     x, y = shifted(shape=(2, 16, 16, 2))
     model = images.fit(x, y, grow, window=3, normalize=True, n_trees=2, n_pixels=400, rng=0)
@@ -164,16 +170,18 @@ def test_normalized_windows_have_norm_one_before_and_deviation_one_after():
 
 def test_windows_in_place_grow_what_copies_grow():
     x, y = shifted()
-    probe, patch = partial(manifold.grow, projection="probe"), GROWERS["patch"]
-    stumps = GROWERS["co2"]
-    for grow in (classic.grow, classic.grow_extra, classic.grow_random, manifold.grow, probe, patch, stumps):
+    random = partial(GROWERS["extra"], max_features=1)
+    for grow in (*(GROWERS[name] for name in GROWERS if name != "function"), random):
         one = images.fit(x, y, grow, window=7, **SHORT)
         two = images.fit(x, y, lambda *a, grow=grow, **b: grow(*a, **b), window=7, **SHORT)
         assert (images.predict(one, x) == images.predict(two, x)).all()
     oc1 = images.fit(x, y, partial(co2.grow, splitter="oc1", max_depth=1), window=3, n_trees=1, n_pixels=90)
     assert right(oc1, x, y) > 0.3  # this path reads copies
-    # max_bins makes bins of a draw.
-    model = images.fit(x, y, partial(classic.grow, max_bins=16, max_features=None), window=7, **SHORT)
+
+    def binned(x, y, **settings):  # bins of a draw
+        return hforest.grow(hforest.samples(x, max_bins=16), y, max_features=None, **settings)
+
+    model = images.fit(x, y, binned, window=7, **SHORT)
     assert right(model, x, y, np.s_[:, :, 3:]) > 0.9
 
 
@@ -183,7 +191,7 @@ def test_images_are_encoded_once(monkeypatch):
         made = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *a, made=made, **b: calls.append(1) or made(*a, **b))
     x, y = shifted()
-    for n, grow in enumerate((classic.grow, partial(manifold.grow, projection="probe")), 1):
+    for n, grow in enumerate((hforest.grow, GROWERS["probe"]), 1):
         images.fit(x, y, grow, window=7, n_trees=5, n_pixels=50, rng=0)
         assert len(calls) == n
 
@@ -249,7 +257,7 @@ def test_trees_share_draws(per_draw, n_draws):
 
     def grow(x, y, **settings):
         seen.append((x, settings["n_trees"], settings["first_tree"]))
-        return classic.grow(x, y, **settings)
+        return hforest.grow(x, y, **settings)
 
     x, y = shifted()
     model = images.fit(x, y, grow, window=1, n_trees=5, n_pixels=60, trees_per_draw=per_draw, rng=7)
@@ -266,7 +274,7 @@ def test_windows_fit_into_max_memory():
 
     def grow(x, y, **settings):
         seen.append(x.nbytes)
-        return classic.grow(x, y, **settings)
+        return hforest.grow(x, y, **settings)
 
     images.fit(x, y, grow, window=7, n_trees=1, max_memory=10_000, rng=0)
     assert seen == [10_000 // (49 * 4) * 49 * 4]
@@ -276,7 +284,7 @@ def test_windows_fit_into_max_memory():
         images.fit(x, y, grow, window=7, n_trees=1, n_pixels=52, max_memory=10_000, rng=0)
     with pytest.raises(ValueError, match="max_memory: expected at least 196 bytes"):
         images.fit(x, y, grow, window=7, max_memory=195, rng=0)
-    images.fit(x, y, classic.grow, window=7, n_trees=1, n_pixels=52, max_memory=10_000, rng=0)  # 8 bytes each
+    images.fit(x, y, hforest.grow, window=7, n_trees=1, n_pixels=52, max_memory=10_000, rng=0)  # 8 bytes each
 
 
 # ----------------------------------------------------------------------------------- shares, borders, void
@@ -286,7 +294,7 @@ def test_shares_are_weighted_back():
     # Constant images: a single leaf has the class shares of the sample, and then those of the images.
     y = np.zeros((1, 10, 10), int)
     y[0, 0] = 1
-    model = images.fit(np.zeros((1, 10, 10, 1)), y, partial(classic.grow, bootstrap=False), window=1, n_trees=3,
+    model = images.fit(np.zeros((1, 10, 10, 1)), y, partial(hforest.grow, bootstrap=False), window=1, n_trees=3,
                        n_pixels=200, rng=0)  # fmt: skip
     assert np.allclose(model.class_factor, [0.5 / 0.9, 0.5 / 0.1])
     x = np.zeros((1, 2, 2, 1))
@@ -294,14 +302,14 @@ def test_shares_are_weighted_back():
     assert np.allclose(images.predict(model, x, weight_back=0.0), [0.5, 0.5])
     assert np.allclose(images.predict(model, x, weight_back=0.5), [0.75, 0.25])
     assert (images.predict_labels(model, x) == 0).all()
-    plain = images.fit(np.zeros((1, 10, 10, 1)), y, partial(classic.grow, bootstrap=False), window=1, n_trees=3,
+    plain = images.fit(np.zeros((1, 10, 10, 1)), y, partial(hforest.grow, bootstrap=False), window=1, n_trees=3,
                        n_pixels=20000, balance=False, rng=0)  # fmt: skip
     assert np.allclose(images.predict(plain, x), [0.9, 0.1], atol=0.02)
 
 
 def test_an_absent_class_has_no_share():
     x, y = shifted()
-    model = images.fit(x, 2 * y, classic.grow, window=7, n_classes=4, **SHORT)
+    model = images.fit(x, 2 * y, hforest.grow, window=7, n_classes=4, **SHORT)
     p = images.predict(model, x)
     assert (p[..., [1, 3]] == 0).all()
     assert np.allclose(p.sum(axis=-1), 1)
@@ -309,7 +317,7 @@ def test_an_absent_class_has_no_share():
 
 def test_borders():
     x, y = shifted(by=1, shape=(2, 12, 12, 1))
-    grow = partial(classic.grow, max_features=None)
+    grow = partial(hforest.grow, max_features=None)
     settings = {"window": 3, **SHORT}
     assert right(images.fit(x, y, grow, border="wrap", **settings), x, y) == 1
     edge = images.fit(x, y, grow, border="edge", **settings)
@@ -328,19 +336,19 @@ def test_borders():
 def test_no_window_is_drawn_from_a_border_that_is_left_out():
     y = np.ones((1, 8, 8), int)
     y[:, 1:-1, 1:-1] = 0
-    model = images.fit(np.zeros((1, 8, 8, 1)), y, classic.grow, window=3, border="leave_out", **SHORT)
+    model = images.fit(np.zeros((1, 8, 8, 1)), y, hforest.grow, window=3, border="leave_out", **SHORT)
     assert model.class_factor.tolist() == [1, 0]
 
 
 def test_void_is_left_out():
     x, y = shifted()
     marked = np.where(x[..., 0] > 1, 7, y)
-    model = images.fit(x, marked, classic.grow, window=7, void=7, **SHORT)
+    model = images.fit(x, marked, hforest.grow, window=7, void=7, **SHORT)
     assert model.n_classes == 2
     known = images.draw(marked, 500, void=7, rng=0).pixel
     assert (marked.ravel()[known] != 7).all()
     with pytest.raises(IndexError, match="labels: expected 0 <= label < n_classes = 2, got 7"):
-        images.fit(x, marked, classic.grow, window=7, n_classes=2)
+        images.fit(x, marked, hforest.grow, window=7, n_classes=2)
 
 
 # ---------------------------------------------------------------------------------- predictions, progress
@@ -351,8 +359,8 @@ def test_tiles_and_threads_do_not_change_bits(threads):
     results = []
     for n_threads, max_memory in ((1, 1 << 26), (2, 1), (7, 5000)):
         threads(n_threads)
-        for grow in (classic.grow, GROWERS["probe"]):
-            model = images.fit(x, y, grow, window=7, normalize=grow is not classic.grow, **SHORT)
+        for grow in (hforest.grow, GROWERS["probe"]):
+            model = images.fit(x, y, grow, window=7, normalize=grow is not hforest.grow, **SHORT)
             results.append(images.predict(model, x[:1], max_memory=max_memory))
             label = images.predict_labels(model, x[:1], max_memory=max_memory)
             assert (label == results[-1].argmax(axis=-1)).all()
@@ -364,9 +372,9 @@ def test_tiles_and_threads_do_not_change_bits(threads):
 def test_bytes_and_lists_are_images():
     x = np.random.default_rng(0).integers(0, 256, (2, 12, 12, 1), dtype=np.uint8)
     y = np.roll(x[..., 0] > 99, 1, axis=2)
-    model = images.fit(x, y, classic.grow, window=3, **SHORT)
+    model = images.fit(x, y, hforest.grow, window=3, **SHORT)
     assert model.forest.threshold.dtype == np.float32
-    wide = images.fit(x.astype(np.float64), y.astype(np.uint8), classic.grow, window=3, **SHORT)
+    wide = images.fit(x.astype(np.float64), y.astype(np.uint8), hforest.grow, window=3, **SHORT)
     assert wide.forest.threshold.dtype == np.float64
     p = images.predict(model, x)
     assert (images.predict(model, x.tolist()) == p).all()
@@ -382,10 +390,10 @@ def test_progress_ends_the_work():
         seen.append((done, total))
         return done < 2
 
-    model = images.fit(x, y, classic.grow, window=3, n_trees=5, n_pixels=50, progress=stop, rng=0)
+    model = images.fit(x, y, hforest.grow, window=3, n_trees=5, n_pixels=50, progress=stop, rng=0)
     assert seen == [(1, 5), (2, 5)]
     assert len(model.forest.tree_start) == 3
-    first = images.fit(x, y, classic.grow, window=3, n_trees=2, n_pixels=50, rng=0)
+    first = images.fit(x, y, hforest.grow, window=3, n_trees=2, n_pixels=50, rng=0)
     assert (images.predict(model, x) == images.predict(first, x)).all()
     seen.clear()
     assert len(images.predict(model, x, progress=stop)) == 2
@@ -399,7 +407,7 @@ def test_progress_ends_the_work():
 @pytest.mark.parametrize("normalize", [False, True])
 def test_files(tmp_path, normalize):
     x, y = shifted()
-    model = images.fit(x, y, classic.grow, window=(3, 7), normalize=normalize, border="edge", **SHORT)
+    model = images.fit(x, y, hforest.grow, window=(3, 7), normalize=normalize, border="edge", **SHORT)
     images.save(tmp_path / "m.npz", model)
     back = images.load(tmp_path / "m.npz")
     assert back._replace(class_factor=0, forest=0, scale=0) == model._replace(
@@ -427,7 +435,7 @@ def test_files(tmp_path, normalize):
 )
 def test_files_whose_arrays_contradict_each_other(tmp_path, field, value, message):
     x, y = shifted()
-    model = images.fit(x, y, classic.grow, window=3, normalize=True, n_trees=1, n_pixels=50, rng=0)
+    model = images.fit(x, y, hforest.grow, window=3, normalize=True, n_trees=1, n_pixels=50, rng=0)
     images.save(tmp_path / "m.npz", model)
     with np.load(tmp_path / "m.npz") as archive:
         arrays = dict(archive)
@@ -467,11 +475,12 @@ X, Y = shifted(shape=(2, 10, 12, 2))
         ({"window": 9, "step": 3}, ValueError, "step: expected a divisor of"),
         ({"border": "mirror"}, ValueError, "border: expected one of"),
         ({"n_pixels": 1}, ValueError, "n_pixels: expected at least one for each of 2 classes"),
-        ({"grow": partial(classic.grow, n_trees=3)}, ValueError, "grow: expected .* got one that binds n_trees; "),
+        *(({"grow": partial(hforest.grow, **{name: 3})}, TypeError, f"grow: expected .* got a functools.partial that binds {name}; ")
+          for name in ("n_trees", "first_tree", "progress", "rng")),
         ({"grow": lambda x, y: None}, TypeError, "grow: "),
         ({"grow": lambda x, y, **more: None}, TypeError, "grow: expected a function that returns"),
-        ({"grow": "classic"}, TypeError, "grow: expected a function, got str"),
-        ({"grow": partial(classic.grow, task="regression")}, ValueError, "task"),
+        ({"grow": "best"}, TypeError, "grow: expected a function, got str"),
+        ({"grow": partial(hforest.grow, task="regression")}, ValueError, "task"),
         ({"n_trees": 0}, ValueError, "n_trees"),
         ({"trees_per_draw": 0}, ValueError, "trees_per_draw"),
         ({"balance": 1}, TypeError, "balance"),
@@ -481,7 +490,7 @@ X, Y = shifted(shape=(2, 10, 12, 2))
 )  # fmt: skip
 def test_fit_refuses(changes, error, message):
     settings = {"window": 3, "n_trees": 1, "n_pixels": 20, "rng": 0}
-    arguments = {"images": X, "labels": Y, "grow": classic.grow, **settings}
+    arguments = {"images": X, "labels": Y, "grow": hforest.grow, **settings}
     images.fit(**arguments)
     with pytest.raises(error, match=message):
         images.fit(**{**arguments, **changes})
@@ -489,7 +498,7 @@ def test_fit_refuses(changes, error, message):
 
 @pytest.fixture(scope="module")
 def model():
-    return images.fit(X, Y, classic.grow, window=5, n_trees=2, n_pixels=50, rng=0)
+    return images.fit(X, Y, hforest.grow, window=5, n_trees=2, n_pixels=50, rng=0)
 
 
 @pytest.mark.parametrize("function", [images.predict, images.predict_labels])
@@ -582,7 +591,7 @@ def test_coordinates_tell_where_a_pixel_is():
     place = images.coordinates(x)
     assert np.allclose(place[1, 3, 7], [0.35, 0.375])
     joined = np.concatenate([x, place], axis=-1)
-    model = images.fit(joined, y, partial(classic.grow, max_features=None), window=1, **SHORT)
+    model = images.fit(joined, y, partial(hforest.grow, max_features=None), window=1, **SHORT)
     assert right(model, joined, y) > 0.99
 
 
@@ -667,11 +676,11 @@ def test_label_maps_as_channels():
     random = np.random.default_rng(0)
     y = np.kron(random.integers(0, 2, (4, 5, 5)), np.ones((1, 6, 6), int))
     x = (y + random.normal(size=y.shape) * 1.5)[..., None].astype(np.float32)
-    first = [images.fit(x[i : i + 2], y[i : i + 2], classic.grow, window=3, **SHORT) for i in (0, 2)]
+    first = [images.fit(x[i : i + 2], y[i : i + 2], hforest.grow, window=3, **SHORT) for i in (0, 2)]
     shares = np.concatenate([images.predict(first[1], x[:2]), images.predict(first[0], x[2:])])
     joined = np.concatenate([x, shares], axis=-1)
     train, test = slice(0, 3), slice(3, 4)
-    second = images.fit(joined[train], y[train], classic.grow, window=5, **SHORT)
+    second = images.fit(joined[train], y[train], hforest.grow, window=5, **SHORT)
     assert right(second, joined[test], y[test]) > right(first[0], x[test], y[test]) + 0.03
 
 

@@ -4,7 +4,8 @@
 import numpy as np
 import pytest
 
-from hforest import classic, manifold, tree
+import hforest
+from hforest import project, tree
 
 onnx = pytest.importorskip("onnx", minversion="1.16", reason="needs onnx 1.16 or newer")
 
@@ -57,7 +58,7 @@ def flipped(a, b):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_leaves_and_values_of_axis_aligned_forests(dtype):
     x, y = samples(dtype)
-    forest = classic.grow(x, y, 12, rng=0)
+    forest = hforest.grow(x, y, 12, rng=0)
     np.testing.assert_array_equal(leaves(forest, x), tree.apply(forest, x))
     values = run(exchange.to_onnx(forest), x)[0]
     assert values.dtype == np.float32
@@ -66,7 +67,7 @@ def test_leaves_and_values_of_axis_aligned_forests(dtype):
 
 def test_labels_and_shares():
     x, y = samples(np.float32)
-    forest = classic.grow(x, y, 12, rng=0)
+    forest = hforest.grow(x, y, 12, rng=0)
     shares = tree.predict(forest, x)
     names = np.array(["a", "bb", "c", "dd"], object)
     for classes in (names, [7, -1, 3, 9]):
@@ -86,7 +87,7 @@ def test_float64_in_float32():
     """Thresholds are rounded down: float32 samples keep their leaves, and others rarely change them."""
     rng = np.random.default_rng(1)
     x, y = samples(np.float64)
-    forest = classic.grow(x, y, 12, rng=0)
+    forest = hforest.grow(x, y, 12, rng=0)
     single = x.astype(np.float32)
     found = leaves(forest, single, dtype=np.float32)
     np.testing.assert_array_equal(found, tree.apply(forest, single))
@@ -101,7 +102,7 @@ def test_float64_in_float32():
     assert share < 0.001
     # Values close to each other show that rounding samples does flip leaves.
     close = 1 + 1e-7 * rng.normal(size=(500, 2))
-    fine = classic.grow(close, (close[:, 0] > 1).astype(np.int32), 4, rng=0)
+    fine = hforest.grow(close, (close[:, 0] > 1).astype(np.int32), 4, rng=0)
     rounded = close.astype(np.float32)
     assert flipped(leaves(fine, rounded, dtype=np.float32), tree.apply(fine, close)) > 0.01
     np.testing.assert_array_equal(leaves(fine, rounded, dtype=np.float32), tree.apply(fine, rounded))
@@ -110,7 +111,7 @@ def test_float64_in_float32():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_oblique_forests(dtype):
     x, y = samples(dtype)
-    forest = manifold.grow(x, y, 12, rng=0)
+    forest = hforest.grow(x, y, 12, projections=project.sparse_distribution(N_FEATURES), rng=0)
     assert (forest.feature == -2).any()
     model = exchange.to_onnx(forest)
     share = flipped(leaves(forest, x), tree.apply(forest, x))
@@ -125,7 +126,7 @@ def test_oblique_forests(dtype):
 def test_oblique_forests_with_missing_values():
     """A projection is missing if one of its features is, and no other is."""
     x, y = samples(np.float32)
-    forest = manifold.grow(x, y, 4, rng=0)
+    forest = hforest.grow(x, y, 4, projections=project.sparse_distribution(N_FEATURES), rng=0)
     rng = np.random.default_rng(2)
     default_left = np.where(forest.feature == -1, 0, rng.integers(0, 2, len(forest.feature))).astype(np.uint8)
     forest = forest._replace(default_left=default_left)
@@ -136,7 +137,7 @@ def test_oblique_forests_with_missing_values():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_missing_values(dtype):
     x, y = samples(dtype)
-    forest = classic.grow(x, y, 6, rng=0)
+    forest = hforest.grow(x, y, 6, rng=0)
     rng = np.random.default_rng(2)
     default_left = np.where(forest.feature == -1, 0, rng.integers(0, 2, len(forest.feature))).astype(np.uint8)
     forest = forest._replace(default_left=default_left)
@@ -179,7 +180,7 @@ def test_categories(default_left, n_outputs, dtype):
 def test_the_reference_evaluator_agrees():
     """The operators follow the standard, not one runtime."""
     x, y = samples(np.float32)
-    forest = classic.grow(x, y, 3, max_depth=4, rng=0)
+    forest = hforest.grow(x, y, 3, max_depth=4, rng=0)
     label, shares = ReferenceEvaluator(exchange.to_onnx(forest, classes=[4, 5, 6, 7])).run(
         None, {"x": x[:50]}
     )
@@ -189,7 +190,7 @@ def test_the_reference_evaluator_agrees():
 
 def test_what_is_refused():
     x, y = samples(np.float32)
-    forest = classic.grow(x, y, 2, max_depth=2, rng=0)
+    forest = hforest.grow(x, y, 2, max_depth=2, rng=0)
     with pytest.raises(TypeError, match="forest: expected a hforest.tree.Forest, got str"):
         exchange.to_onnx("forest")
     with pytest.raises(TypeError, match="classes: expected integers or text, got float64"):

@@ -12,16 +12,17 @@ matplotlib.use("Agg")
 
 from matplotlib import pyplot  # noqa: E402
 
+import hforest  # noqa: E402
 import hforest.plot as hp  # noqa: E402
-from hforest import classic, manifold, tree  # noqa: E402
+from hforest import project, tree  # noqa: E402
 from hforest.plot import colours, labels, layout  # noqa: E402
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 5))
 Y = (X[:, 0] > 0).astype(int) + (X[:, 1] + X[:, 2] > 0.5)
-FOREST = classic.grow(X, Y, 3, rng=0)
-TARGETS = classic.grow(X, X[:, :2] * 10, 2, task="regression", max_depth=3, rng=0)
-OBLIQUE = manifold.grow(X, Y, 2, projection="sparse", density=4.0, rng=0)
+FOREST = hforest.grow(X, Y, 3, rng=0)
+TARGETS = hforest.grow(X, X[:, :2] * 10, 2, task="regression", max_depth=3, rng=0)
+OBLIQUE = hforest.grow(X, Y, 2, projections=project.sparse_distribution(5, 4.0), rng=0)
 
 
 @pytest.fixture(autouse=True)
@@ -137,7 +138,7 @@ def test_texts_say_what_the_tree_does():
 
 def test_sides_are_named_at_the_root():
     x = np.array([[0.0], [1.0]])
-    forest = classic.grow(x, np.array([0, 1]), 1, bootstrap=False, rng=0)
+    forest = hforest.grow(x, np.array([0, 1]), 1, bootstrap=False, rng=0)
     ax = hp.tree(forest, class_names=["low", "high"])
     place = {text.get_text(): text.get_window_extent() for text in ax.texts}
     assert set(place) == {"x[0] <= 0.5", "low 1.00", "high 1.00", "yes", "no"}
@@ -158,10 +159,10 @@ def test_cut_trees_count_the_leaves_below():
 
 
 def test_a_tree_of_one_leaf():
-    forest = classic.grow(X, np.zeros(300, int), 1, n_classes=3, rng=0)
+    forest = hforest.grow(X, np.zeros(300, int), 1, n_classes=3, rng=0)
     (text,) = boxes(hp.tree(forest))
     assert text.get_text() == "class 0 1.00"
-    forest = classic.grow(X, np.full(300, 2.5), 1, task="regression", rng=0)
+    forest = hforest.grow(X, np.full(300, 2.5), 1, task="regression", rng=0)
     (text,) = boxes(hp.tree(forest))
     assert text.get_text() == "2.5"
 
@@ -266,9 +267,9 @@ def test_wrong_arguments_of_trees(error, settings, message):
 
 def test_trees_of_too_many_nodes_are_refused():
     x = RNG.normal(size=(3000, 3))
-    forest = classic.grow(x, RNG.integers(0, 2, 3000), 1, rng=0)
+    forest = hforest.grow(x, RNG.integers(0, 2, 3000), 1, rng=0)
     assert forest.feature.size > 1000
-    wide = classic.grow(x, np.arange(3000.0), 1, task="regression", rng=0)
+    wide = hforest.grow(x, np.arange(3000.0), 1, task="regression", rng=0)
     with pytest.raises(
         ValueError, match="max_depth: expected a depth with at most 2000 nodes, got None .*; pass"
     ):
@@ -282,7 +283,7 @@ def test_trees_of_too_many_nodes_are_refused():
 def test_importances_in_the_shape_of_a_sample():
     x = RNG.normal(size=(200, 24))
     y = x[:, 9] + x[:, 10] > 0
-    forest = manifold.grow(x, y, 10, shape=(4, 6), patch_max=3, rng=0)
+    forest = hforest.grow(x, y, 10, projections=project.patch_distribution((4, 6), patch_max=3), rng=0)
     for by in ("count", "gain"):
         image = hp.importance_image(forest, (4, 6), by=by)
         assert (image == tree.importance(forest, by=by).reshape(4, 6)).all()
@@ -357,7 +358,7 @@ def test_regions_ask_at_the_centres_of_pixels():
 
 def test_regions_draw_samples_and_name_their_classes():
     x, y = X[:, :2], Y.copy()
-    forest = classic.grow(x, y, 5, rng=0)
+    forest = hforest.grow(x, y, 5, rng=0)
     y[y == 1] = 0
     ax = hp.regions(lambda a: tree.predict(forest, a), x, y, class_names=["_a", "b", "$c"], resolution=9)
     assert [len(c.get_offsets()) for c in ax.collections] == [(y == 0).sum(), (y == 2).sum()]

@@ -103,7 +103,7 @@ def test_trees_that_abstain(kind):
     forest, (x, y, counts) = FORESTS[kind], problem()
     honest = tree.check(tree.refit(forest, x, y, counts=counts, empty="abstain"))
     for name, a, b in zip(forest._fields, honest, forest, strict=True):
-        assert name == "value" or a is b
+        assert name == "value" or a.ctypes.data == b.ctypes.data  # no copy
     held = tree.leaf_counts(forest, x, y, counts=counts)
     total = held.sum(axis=1)
     assert (honest.value[total == 0] == 0).all()

@@ -3,6 +3,7 @@
 import functools
 import multiprocessing
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,8 @@ import scale_workers as workers
 from conftest import assert_same_bits
 
 import hforest
-from hforest import classic, co2, growth, manifold, scale
+from hforest import co2, growth, project, scale
+from hforest.growth import encoding
 from hforest.scale.trees import driver, worker
 
 N_TREES = 7
@@ -52,17 +54,26 @@ class AtOnce(Executor):
         return future
 
 
-# Name: (function, settings).
+BINS = {"max_bins": 8, "categorical": [3]}
+# Name: (function, arguments of hforest.samples).
 GROWN = {
-    "classic": (classic.grow, {}),
-    "classic, 8 bins and categories": (classic.grow, {"max_bins": 8, "categorical": [3], "max_depth": 3}),
-    "classic, partial": (
-        functools.partial(classic.grow_extra, max_bins=16, bootstrap=True),
-        {"max_features": 2},
+    "best": (hforest.grow, {}),
+    "8 bins and categories": (functools.partial(hforest.grow, max_depth=3), BINS),
+    "random": (functools.partial(hforest.grow, splitter="random", max_features=2), {"max_bins": 16}),
+    "random, counts": (
+        functools.partial(
+            hforest.grow,
+            splitter="random",
+            max_features=1,
+            bootstrap=growth.bootstrap_counts(60, N_TREES, rng=9),
+        ),
+        {},
     ),
-    "random, counts": (classic.grow_random, {"bootstrap": growth.bootstrap_counts(60, N_TREES, rng=9)}),
-    "manifold": (manifold.grow, {"projection": "sparse", "n_projections": 3}),
-    "co2": (co2.grow, {"max_depth": 2, "max_rounds": 3}),
+    "sparse": (
+        functools.partial(hforest.grow, projections=project.sparse_distribution(4), n_projections=3),
+        {},
+    ),
+    "co2": (functools.partial(co2.grow, max_depth=2, max_rounds=3), {}),
 }
 
 
@@ -77,10 +88,11 @@ def two_processes():
 
 @pytest.mark.parametrize("name", list(GROWN))
 def test_processes_grow_the_forest_of_one_call(name, dtype, two_processes):
-    grow, settings = GROWN[name]
+    grow, of_samples = GROWN[name]
     x, y = samples(dtype)
-    want = grow(x, y, N_TREES, rng=3, **settings)
-    assert_same_bits(scale.grow_by_trees(two_processes, grow, x, y, N_TREES, settings=settings, rng=3), want)
+    x = hforest.samples(x, **of_samples) if of_samples else x
+    want = grow(x, y, N_TREES, rng=3)
+    assert_same_bits(scale.grow(two_processes, x, y, N_TREES, grow=grow, rng=3), want)
 
 
 @pytest.mark.parametrize("n_tasks", [None, 1, 2, 3, 100])
@@ -88,50 +100,45 @@ def test_processes_grow_the_forest_of_one_call(name, dtype, two_processes):
 def test_the_number_of_workers_and_tasks_changes_nothing(n_workers, n_tasks):
     x, y = samples()
     with ThreadPoolExecutor(n_workers) as executor:
-        got = scale.grow_by_trees(executor, classic.grow, x, y, N_TREES, n_tasks=n_tasks, rng=3)
-    assert_same_bits(got, classic.grow(x, y, N_TREES, rng=3))
+        got = scale.grow(executor, x, y, N_TREES, n_tasks=n_tasks, rng=3)
+    assert_same_bits(got, hforest.grow(x, y, N_TREES, rng=3))
     assert worker._held == {}  # no range is left in this process
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 def test_forked_processes():
     x, y = samples()
-    before = classic.grow(x, y, N_TREES, rng=3)
+    before = hforest.grow(x, y, N_TREES, rng=3)
     with processes("fork") as executor:
-        assert_same_bits(scale.grow_by_trees(executor, classic.grow, x, y, N_TREES, rng=3), before)
+        assert_same_bits(scale.grow(executor, x, y, N_TREES, rng=3), before)
 
 
 def test_missing_values_and_targets(two_processes):
     x, y = samples()
     x[::7, :2] = np.nan
-    settings = {"task": "regression", "min_samples_leaf": 2}
-    want = classic.grow(x, y * 0.3, N_TREES, rng=1, **settings)
-    got = scale.grow_by_trees(two_processes, classic.grow, x, y * 0.3, N_TREES, settings=settings, rng=1)
-    assert_same_bits(got, want)
+    grow = functools.partial(hforest.grow, task="regression", min_samples_leaf=2)
+    want = grow(x, y * 0.3, N_TREES, rng=1)
+    assert_same_bits(scale.grow(two_processes, x, y * 0.3, N_TREES, grow=grow, rng=1), want)
 
 
-def test_bins_windows_lists_and_files(two_processes, tmp_path):
+def test_samples_windows_lists_and_files(two_processes, tmp_path):
     x, y = samples()
-    want = classic.grow(x, y, N_TREES, rng=3)
     mapped = np.memmap(tmp_path / "x", x.dtype, "w+", shape=x.shape)
     mapped[:] = x
-    for given in (growth.encode(x), x.tolist(), np.asfortranarray(x), mapped):
-        assert_same_bits(scale.grow_by_trees(two_processes, classic.grow, given, y, N_TREES, rng=3), want)
-    windows = growth.Windows(x, np.arange(60) * 4, np.arange(3))
-    assert_same_bits(
-        scale.grow_by_trees(two_processes, classic.grow, windows, y.tolist(), N_TREES, rng=3),
-        classic.grow(windows, y, N_TREES, rng=3),
-    )
+    windows = hforest.samples(x, windows=(np.arange(60) * 4, np.arange(3)))
+    for given in (hforest.samples(x), x.tolist(), np.asfortranarray(x), mapped, windows):
+        want = hforest.grow(windows if given is windows else x, y, N_TREES, rng=3)
+        assert_same_bits(scale.grow(two_processes, given, y.tolist(), N_TREES, rng=3), want)
 
 
 def test_generators_and_ranges():
     x, y = samples()
     a, b = np.random.default_rng(5), np.random.default_rng(5)
     for first in (0, 4):
-        want = classic.grow(x, y, 3, first_tree=first, rng=a)
-        assert_same_bits(scale.grow_by_trees(AtOnce(), classic.grow, x, y, 3, first_tree=first, rng=b), want)
+        want = hforest.grow(x, y, 3, first_tree=first, rng=a)
+        assert_same_bits(scale.grow(AtOnce(), x, y, 3, first_tree=first, rng=b), want)
     assert a.bit_generator.state == b.bit_generator.state
-    forests = [scale.grow_by_trees(AtOnce(), classic.grow, x, y, 3) for _ in range(2)]
+    forests = [scale.grow(AtOnce(), x, y, 3) for _ in range(2)]
     assert any(not np.array_equal(one, other) for one, other in zip(*forests, strict=True))  # seeds are drawn
 
 
@@ -142,10 +149,9 @@ def test_samples_are_shipped_once_a_worker(tmp_path):
     x, y = samples()
     with processes() as executor:
         for _ in range(2):
-            got = scale.grow_by_trees(
-                executor, workers.grow_counted, workers.Counted(x, str(tmp_path)), y, 20, n_tasks=20, rng=3
-            )
-    assert_same_bits(got, classic.grow(x, y, 20, rng=3))
+            counted = workers.Counted(x, str(tmp_path))
+            got = scale.grow(executor, counted, y, 20, grow=workers.grow_counted, n_tasks=20, rng=3)
+    assert_same_bits(got, hforest.grow(x, y, 20, rng=3))
     # The second call sends them again. A worker may get them twice if the other one is late.
     assert 2 <= len(workers.notes(tmp_path)) <= 6
     assert len(set(workers.notes(tmp_path))) <= 2
@@ -154,53 +160,36 @@ def test_samples_are_shipped_once_a_worker(tmp_path):
 def test_one_task_carries_the_samples_of_one_worker():
     x, y = samples()
     executor = AtOnce()
-    scale.grow_by_trees(executor, classic.grow, x, y, 12, n_tasks=12, rng=3)
+    scale.grow(executor, x, y, 12, n_tasks=12, rng=3)
     assert sum(executor.carried) == 1
     assert (
         len(executor.carried) == 12 + 12
-    )  # each was submitted once without samples, which the worker lacked
+    )  # each was once submitted without samples, which the worker lacked
 
 
-def test_few_bins_are_shipped_in_place_of_samples():
+def test_samples_are_shipped_without_their_bins(monkeypatch):
+    """A worker makes the bins once, even one with several threads."""
     x, y = samples()
-    shipped = []
-
-    class Spy(AtOnce):
-        def submit(self, fn, /, *args):
-            if args[1] is not None:
-                shipped.append(args[1])
-            return super().submit(fn, *args)
-
-    for settings in ({"max_bins": 8}, {}, {"categorical": [3]}):
-        scale.grow_by_trees(Spy(), classic.grow, x, y, 4, settings=settings, rng=3)
-    assert isinstance(shipped[0].x, growth.Bins)
-    assert shipped[0].x.bins.dtype == np.uint8
-    assert shipped[0].encoding is None
-    assert shipped[1].x is x
-    assert shipped[1].encoding == {}  # a worker encodes them once
-    assert shipped[2].encoding == {"categorical": [3]}
-
-
-def test_a_worker_encodes_once(monkeypatch):
-    x, y = samples()
-    calls = []
-    encode = growth.encode
-    monkeypatch.setattr(
-        growth, "encode", lambda *args, **settings: calls.append(1) or encode(*args, **settings)
+    calls, encode, given = [], encoding.encode, hforest.samples(x, max_bins=8, categorical=[3])
+    monkeypatch.setattr(encoding, "encode", lambda *args: calls.append(1) or encode(*args))
+    given.bins()
+    shipped = pickle.loads(pickle.dumps(given))
+    assert (shipped.max_bins, shipped.categorical.tolist(), shipped._made) == (
+        8,
+        [False, False, False, True],
+        {},
     )
-    with ThreadPoolExecutor(3) as executor:
-        scale.grow_by_trees(executor, classic.grow, x, y, 12, n_tasks=12, rng=3)
-    assert len(calls) == 1
+    for n_threads, held in ((1, given), (1, shipped), (3, x)):
+        with ThreadPoolExecutor(n_threads) as executor:
+            scale.grow(executor, held, y, 12, n_tasks=12, rng=3)
+    assert len(calls) == 3
 
 
 def test_calls_of_two_threads_share_an_executor():
     x, y = samples()
-    want = [classic.grow(x, y, 12, rng=seed) for seed in range(3)]
+    want = [hforest.grow(x, y, 12, rng=seed) for seed in range(3)]
     with ThreadPoolExecutor(2) as executor, ThreadPoolExecutor(3) as callers:
-        calls = [
-            callers.submit(scale.grow_by_trees, executor, classic.grow, x, y, 12, n_tasks=6, rng=seed)
-            for seed in range(3)
-        ]
+        calls = [callers.submit(scale.grow, executor, x, y, 12, n_tasks=6, rng=seed) for seed in range(3)]
         for call, forest in zip(calls, want, strict=True):
             assert_same_bits(call.result(timeout=60), forest)
 
@@ -212,9 +201,7 @@ def test_progress_counts_leading_trees():
     x, y = samples()
     seen = []
     with ThreadPoolExecutor(3) as executor:
-        scale.grow_by_trees(
-            executor, classic.grow, x, y, 9, n_tasks=9, progress=lambda *a: seen.append(a), rng=3
-        )
+        scale.grow(executor, x, y, 9, n_tasks=9, progress=lambda *a: seen.append(a), rng=3)
     assert [total for _, total in seen] == [9] * len(seen)
     done = [done for done, _ in seen]
     assert done == sorted(set(done))
@@ -231,19 +218,10 @@ def test_false_ends_the_growth(stop):
         return done < stop
 
     with ThreadPoolExecutor(1) as executor:
-        forest = scale.grow_by_trees(
-            executor,
-            workers.grow_slowly,
-            x,
-            y,
-            9,
-            n_tasks=9,
-            progress=progress,
-            settings={"seconds": 0.05},
-            rng=3,
-        )
+        slowly = functools.partial(workers.grow_slowly, seconds=0.05)
+        forest = scale.grow(executor, x, y, 9, grow=slowly, n_tasks=9, progress=progress, rng=3)
     assert seen[-1] == len(forest.tree_start) - 1 < 9
-    assert_same_bits(forest, classic.grow(x, y, seen[-1], rng=3))
+    assert_same_bits(forest, hforest.grow(x, y, seen[-1], rng=3))
 
 
 def test_an_interrupt_before_the_first_result_is_raised(monkeypatch):
@@ -254,7 +232,7 @@ def test_an_interrupt_before_the_first_result_is_raised(monkeypatch):
     monkeypatch.setattr(driver, "sorted", Results, raising=False)
     x, y = samples()
     with ThreadPoolExecutor(1) as executor, pytest.raises(KeyboardInterrupt):
-        scale.grow_by_trees(executor, classic.grow, x, y, 2, rng=3)
+        scale.grow(executor, x, y, 2, rng=3)
 
 
 def test_an_interrupt_cancels_what_waits():
@@ -266,9 +244,7 @@ def test_an_interrupt_cancels_what_waits():
     with ThreadPoolExecutor(1) as executor:
         start = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
-            scale.grow_by_trees(
-                executor, workers.grow_slowly, x, y, 60, n_tasks=60, progress=interrupt, rng=3
-            )
+            scale.grow(executor, x, y, 60, grow=workers.grow_slowly, n_tasks=60, progress=interrupt, rng=3)
     assert time.monotonic() - start < 6  # 12 s if all ranges grew
     assert worker._held == {}
 
@@ -281,7 +257,7 @@ def test_a_worker_that_ends_is_an_error_that_names_the_trees():
     before = set(multiprocessing.active_children())
     start = time.monotonic()
     with processes() as executor, pytest.raises(RuntimeError) as caught:
-        scale.grow_by_trees(executor, workers.end_process, x, y, 10, n_tasks=5, rng=3)
+        scale.grow(executor, x, y, 10, grow=workers.end_process, n_tasks=5, rng=3)
     assert time.monotonic() - start < 30
     message = str(caught.value)
     assert message.startswith("executor: expected workers that grow trees ")
@@ -292,13 +268,11 @@ def test_a_worker_that_ends_is_an_error_that_names_the_trees():
 
 def test_failed_ranges_are_grown_again(tmp_path):
     x, y = samples()
-    arguments = (classic.grow, x, y, 8)
+    grow = functools.partial(workers.fail_once, folder=str(tmp_path))
     with ThreadPoolExecutor(2) as executor:
-        forest = scale.grow_by_trees(
-            executor, workers.fail_once, *arguments[1:], n_tasks=4, settings={"folder": str(tmp_path)}, rng=3
-        )
+        forest = scale.grow(executor, x, y, 8, grow=grow, n_tasks=4, rng=3)
     assert len(workers.notes(tmp_path)) >= 1
-    assert_same_bits(forest, classic.grow(x, y, 8, rng=3))
+    assert_same_bits(forest, hforest.grow(x, y, 8, rng=3))
 
 
 @pytest.mark.parametrize("retries", [0, 1, 3])
@@ -307,7 +281,7 @@ def test_a_range_that_fails_too_often(retries):
     executor = AtOnce()
     message = r"^executor: expected workers that grow trees 0 to 7, got OSError: no space left on device; check that "
     with pytest.raises(RuntimeError, match=message) as caught:
-        scale.grow_by_trees(executor, workers.fail, x, y, 8, n_tasks=1, retries=retries)
+        scale.grow(executor, x, y, 8, grow=workers.fail, n_tasks=1, retries=retries)
     assert isinstance(caught.value.__cause__, OSError)
     assert len(executor.carried) == 2 + 2 * retries - retries  # samples are kept if a range fails
 
@@ -316,11 +290,11 @@ def test_a_range_that_fails_too_often(retries):
 def test_errors_of_arguments_come_through(error, two_processes):
     x, y = samples()
     with pytest.raises(error, match="^no space left on device$"):
-        scale.grow_by_trees(two_processes, workers.fail, x, y, 8, settings={"error": error}, retries=9)
+        scale.grow(two_processes, x, y, 8, grow=functools.partial(workers.fail, error=error), retries=9)
     with pytest.raises(ValueError, match=r"^x: expected finite numbers, or NaN"):
-        scale.grow_by_trees(two_processes, classic.grow, np.full_like(x, np.inf), y, 4)
+        scale.grow(two_processes, np.full_like(x, np.inf), y, 4)
     with pytest.raises(IndexError, match=r"^y: "):
-        scale.grow_by_trees(two_processes, classic.grow, x, y - 1, 4)
+        scale.grow(two_processes, x, y - 1, 4)
 
 
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit])
@@ -330,14 +304,9 @@ def test_a_worker_that_exits_does_not_end_the_program(error):
     def grow(x, y, n_trees, *, first_tree, rng):
         raise error(3)
 
-    with (
-        ThreadPoolExecutor(2) as executor,
-        pytest.raises(
-            RuntimeError,
-            match=rf"^executor: expected workers that grow trees 0 to 7, got {error.__name__}: 3; check that ",
-        ),
-    ):
-        scale.grow_by_trees(executor, grow, x, y, 8, n_tasks=1)
+    message = rf"^executor: expected workers that grow trees 0 to 7, got {error.__name__}: 3; check that "
+    with ThreadPoolExecutor(2) as executor, pytest.raises(RuntimeError, match=message):
+        scale.grow(executor, x, y, 8, grow=grow, n_tasks=1)
 
 
 @pytest.mark.parametrize("returned", [None, 3, "its answer"])
@@ -350,21 +319,17 @@ def test_an_executor_without_futures(returned):
     with pytest.raises(
         TypeError, match=r"^executor: expected a method submit that returns a concurrent.futures.Future, got "
     ):
-        scale.grow_by_trees(Executor(), classic.grow, x, y, 8)
+        scale.grow(Executor(), x, y, 8)
 
 
 def test_functions_that_return_other_trees():
     x, y = samples()
-    with pytest.raises(
-        ValueError, match=r"^grow: expected a function that returns n_trees = 4 trees, got 3; pass "
+    for grow, error, message in (
+        (workers.fewer_trees, ValueError, "n_trees = 4 trees, got 3; pass a function such as hforest.grow$"),
+        (workers.no_forest, TypeError, "a hforest.tree.Forest, got a int; "),
     ):
-        scale.grow_by_trees(AtOnce(), workers.fewer_trees, x, y, 8, n_tasks=2)
-    with pytest.raises(
-        TypeError, match=r"^grow: expected a function that returns a hforest.tree.Forest, got a int; "
-    ):
-        scale.grow_by_trees(AtOnce(), workers.no_forest, x, y, 8)
-    with pytest.raises(TypeError, match=r"got a Trees; pass a function such as hforest.classic.grow$"):
-        scale.grow_by_trees(AtOnce(), growth.grow, growth.encode(x), y, 8)
+        with pytest.raises(error, match=f"^grow: expected a function that returns {message}"):
+            scale.grow(AtOnce(), x, y, 8, grow=grow, n_tasks=2)
 
 
 def test_an_executor_that_is_shut_down():
@@ -372,63 +337,65 @@ def test_an_executor_that_is_shut_down():
     executor = ThreadPoolExecutor(1)
     executor.shutdown()
     with pytest.raises(RuntimeError, match=r"trees 0 to 0, got RuntimeError: cannot schedule new futures"):
-        scale.grow_by_trees(executor, classic.grow, x, y, 8, n_tasks=8)
+        scale.grow(executor, x, y, 8, n_tasks=8)
 
 
-def no_settings(x, y, n_trees, *, first_tree, rng):
-    return None
+def bound(**settings):
+    """Returns hforest.grow with settings."""
+    return functools.partial(hforest.grow, **settings)
 
 
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
         ({"executor": None}, TypeError, "executor: expected an object with the method submit, got NoneType; pass "),
-        ({"grow": 3}, TypeError, "grow: expected a function, got int; pass a function such as hforest.classic.grow"),
+        ({"grow": 3}, TypeError, "grow: expected a function, got int; pass hforest.grow, or functools.partial("),
         ({"grow": lambda x, y: 0}, TypeError, "grow: expected a function that accepts (x, y, n_trees=..., first_tree=..., rng=...), got "),
-        ({"grow": no_settings, "settings": {"q": 1}}, TypeError, "grow: expected a function that accepts (x, y, n_trees=..., first_tree=..., rng=..., q=...), got "),
-        ({"settings": {"rng": 1}}, ValueError, "settings: expected other arguments of grow, got 'rng'; pass it to grow_by_trees"),
-        ({"settings": 3}, TypeError, "settings: expected None or a mapping, got int; pass a mapping such as "),
-        ({"settings": {"bootstrap": np.ones((3, 60), int)}}, ValueError, "bootstrap: expected in-bag counts of n_trees = 4 trees, got 3; "),
+        *(({"grow": bound(**{name: 1})}, TypeError, f"grow: expected a function that leaves {name} to its caller, got ")
+          for name in ("n_trees", "first_tree", "progress", "rng")),
+        ({"grow": bound(q=1)}, TypeError, "grow: expected a function that accepts (x, y, n_trees=..., first_tree=..., rng=...), got one that does not (got an unexpected keyword argument 'q'); "),
+        ({"grow": bound(bootstrap=np.ones((3, 60), int))}, ValueError, "bootstrap: expected in-bag counts of n_trees = 4 trees, got 3; "),
         ({"n_trees": 0}, ValueError, "n_trees: expected 1 to 1048576, got 0; "),
         ({"n_tasks": 0}, ValueError, "n_tasks: expected at least 1, got 0; "),
         ({"retries": -1}, ValueError, "retries: expected at least 0, got -1; "),
         ({"first_tree": 2**20}, ValueError, "first_tree: expected first_tree + n_trees <= 1048576, got "),
         ({"progress": 3}, TypeError, "progress: expected None, True or a function, got int; "),
         ({"rng": "a"}, TypeError, "rng: expected None, an int or a numpy.random.Generator, got str; "),
-        ({"settings": {"max_bins": 999}}, ValueError, "max_bins: expected "),
-        ({"settings": {"max_depth": -1}}, ValueError, "max_depth: expected "),
+        ({"grow": bound(max_depth=-1)}, ValueError, "max_depth: expected "),
     ],
 )  # fmt: skip
 def test_bad_arguments(change, error, message):
     x, y = samples()
-    given = {"executor": AtOnce(), "grow": classic.grow, "x": x, "y": y, "n_trees": 4} | change
+    given = {"executor": AtOnce(), "x": x, "y": y, "n_trees": 4} | change
     with pytest.raises(error) as caught:
-        scale.grow_by_trees(**given)
+        scale.grow(**given)
     assert str(caught.value).startswith(message)
 
 
 # ------------------------------------------------------------------------------------------- engines
 
 
-def check_three_kinds(executor):
+def check_four_kinds(executor):
     x, y = samples()
-    for name in ("classic", "classic, 8 bins and categories", "manifold", "co2"):
-        grow, settings = GROWN[name]
-        got = scale.grow_by_trees(executor, grow, x, y, N_TREES, settings=settings, rng=3)
-        assert_same_bits(got, grow(x, y, N_TREES, rng=3, **settings))
+    for name in ("best", "8 bins and categories", "sparse", "co2"):
+        grow, of_samples = GROWN[name]
+        given = hforest.samples(x, **of_samples)
+        assert_same_bits(
+            scale.grow(executor, given, y, N_TREES, grow=grow, rng=3), grow(given, y, N_TREES, rng=3)
+        )
 
 
 def test_loky():
     loky = pytest.importorskip("loky", reason="needs loky")
     executor = loky.ProcessPoolExecutor(2, initializer=hforest.set_num_threads, initargs=(1,))
     try:
-        check_three_kinds(executor)
+        check_four_kinds(executor)
         start = time.monotonic()
         x, y = samples()
         with pytest.raises(
             RuntimeError, match="executor: expected workers that grow trees .*TerminatedWorkerError"
         ):
-            scale.grow_by_trees(executor, workers.end_process, x, y, 10, n_tasks=5, rng=3)
+            scale.grow(executor, x, y, 10, grow=workers.end_process, n_tasks=5, rng=3)
         assert time.monotonic() - start < 30
     finally:
         executor.shutdown(kill_workers=True)
@@ -449,26 +416,24 @@ def dask_executor():
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 def test_dask(dask_executor, tmp_path):
-    check_three_kinds(dask_executor)
+    check_four_kinds(dask_executor)
     # The scheduler moves the tasks of a worker that has ended to another worker.
     x, y = samples()
-    settings = {"folder": str(tmp_path)}
+    grow = functools.partial(workers.end_process_once, folder=str(tmp_path))
     start = time.monotonic()
-    forest = scale.grow_by_trees(
-        dask_executor, workers.end_process_once, x, y, 8, n_tasks=8, settings=settings, rng=3
-    )
+    forest = scale.grow(dask_executor, x, y, 8, grow=grow, n_tasks=8, rng=3)
     assert time.monotonic() - start < 30
     assert len(workers.notes(tmp_path)) >= 1
-    assert_same_bits(forest, classic.grow(x, y, 8, rng=3))
+    assert_same_bits(forest, hforest.grow(x, y, 8, rng=3))
 
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 def test_dask_takes_samples_of_many_bytes(dask_executor):
     x = np.random.default_rng(0).normal(size=(200_000, 10))  # Dask warns of tasks of more than 10 MB
     y = x[:, 0] > 0
-    settings = {"max_depth": 2, "projection": "probe", "n_projections": 1}
-    got = scale.grow_by_trees(dask_executor, manifold.grow, x, y, 4, settings=settings, rng=3)
-    assert_same_bits(got, manifold.grow(x, y, 4, rng=3, **settings))
+    grow = bound(max_depth=2, projections=project.probe_distribution(10, 0.5), n_projections=1)
+    got = scale.grow(dask_executor, x, y, 4, grow=grow, rng=3)
+    assert_same_bits(got, grow(x, y, 4, rng=3))
 
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
@@ -478,7 +443,7 @@ def test_dask_gives_up_a_task_that_ends_its_workers(dask_executor):
     with pytest.raises(
         RuntimeError, match="^executor: expected workers that grow trees .*, got KilledWorker: "
     ):
-        scale.grow_by_trees(dask_executor, workers.end_process, x, y, 8, n_tasks=4, retries=0, rng=3)
+        scale.grow(dask_executor, x, y, 8, grow=workers.end_process, n_tasks=4, retries=0, rng=3)
     assert time.monotonic() - start < 30
 
 
@@ -489,7 +454,7 @@ import hforest, test_scale
 if __name__ == "__main__":
     with MPIPoolExecutor(initializer=hforest.set_num_threads, initargs=(1,)) as executor:
         assert executor.num_workers == 2
-        test_scale.check_three_kinds(executor)
+        test_scale.check_four_kinds(executor)
     print("equal")
 """
 

@@ -20,12 +20,22 @@ import row_worker
 import hforest
 from hforest import growth, project, scale
 from hforest.core import check, philox, supervised
-from hforest.growth import by_level, unchecked
-from hforest.growth.by_level import edges, levels, nodes, parts, planning, projected_parts, projected_trees
+from hforest.growth import unchecked
+from hforest.growth.bins import Bins
+from hforest.growth.by_level import (
+    edges,
+    growing,
+    levels,
+    nodes,
+    parts,
+    planning,
+    projected_parts,
+    projected_trees,
+)
 from hforest.growth.by_level.best_splits import best_splits
-from hforest.growth.trees import Batch, Learned, Roots
+from hforest.growth.by_level.settings import by_rows, check_settings
+from hforest.growth.trees import Batch, Learned, Roots, as_forest, joined
 from hforest.scale.rows import communicators, workers
-from hforest.tree import Forest
 
 N_TREES = 3
 PARTITIONS = {
@@ -101,19 +111,10 @@ def same(a, b):
         np.testing.assert_array_equal(one, other, err_msg=name)
 
 
-def as_forest(trees, n_features):
-    """Returns trees on features as a forest."""
-    arrays = {name: getattr(trees, name) for name in growth.Trees._fields}
-    return Forest(
-        n_features=np.array(n_features), **arrays, indptr=np.zeros(0, np.int64),
-        indices=np.zeros(0, np.int32), data=np.zeros(0, trees.threshold.dtype),
-    )  # fmt: skip
-
-
-def on_one_machine(x, y, *, max_bins=256, categorical=None, max_features=None, **settings):
-    """Returns the trees of one machine on the same bins."""
-    bins = growth.encode(x, max_bins=max_bins, categorical=categorical)
-    return growth.grow(bins, y, N_TREES, max_features=max_features or "sqrt", rng=3, **settings)
+def on_one_machine(x, y, *, max_bins=256, categorical=None, **settings):
+    """Returns the forest of one machine on the same bins."""
+    given = hforest.samples(x, max_bins=max_bins, categorical=categorical)
+    return hforest.grow(given, y, N_TREES, rng=3, **settings)
 
 
 # Name: (samples, settings).
@@ -179,7 +180,7 @@ def test_regressions_do_not_depend_on_the_partition(name, n_outputs, max_gathere
     # The trees of one machine, but for the rounding of targets.
     exact = on_one_machine(x, targets, bootstrap="poisson", **settings)
     if max_gathered == 0:  # in small nodes rounding decides between equal splits
-        found, sought = (hforest.tree.predict(as_forest(trees, 7), x) for trees in (want, exact))
+        found, sought = (hforest.tree.predict(forest, x) for forest in (want, exact))
         assert np.abs(found - sought).mean() < 0.05 * targets.std()
         return
     np.testing.assert_array_equal(exact.feature, want.feature)
@@ -245,14 +246,15 @@ def test_bins_of_sampled_rows(monkeypatch):
     want = scale.grow_by_rows(None, x, y, N_TREES, max_bins=16, rng=3)
     # Rows that were not sampled go where their bins went.
     given = parts.RawPart(x, y, None, None)
-    settings = by_level.check_settings(N_TREES, max_features="sqrt", max_bins=16, rng=3)
+    settings = by_rows(check_settings)(N_TREES, max_bins=16, rng=3)
     engine = workers.Workers(communicators.OneWorker())
     known, part = planning.plan(engine, given, settings)
     assert 200 < sum(parts.sampled_rows(3, 0, 3000, 2**32 * 400 // 3000)) < 600
     assert known.edges.n_bins[0] == 15
-    bins = growth.Bins(part.codes, known.edges.low, known.edges.high, x.dtype, missing=known.edges.missing)
-    one_machine = growth.grow(bins, y, N_TREES, bootstrap="poisson", rng=3)
-    same(one_machine, want)
+    one_machine = hforest.samples(x)
+    bins = Bins(part.codes, known.edges.low, known.edges.high, x.dtype, missing=known.edges.missing)
+    one_machine.once("bins", (), lambda: bins)
+    same(hforest.grow(one_machine, y, N_TREES, bootstrap="poisson", rng=3), want)
     # Leaves have the shares of the in-bag rows that reach them.
     counts = growth.poisson_counts(3000, N_TREES, rng=3)
     found = hforest.tree.apply(want, x)
@@ -295,41 +297,36 @@ class Parts:
 @pytest.mark.parametrize("task", ["classification", "regression", "projections"])
 def test_an_engine_of_parts_in_a_list(task):
     x, y, _ = samples(n=200, n_classes=3, missing=True)
-    settings = {"max_gathered": 30, "max_depth": 6}
+    settings = {"max_gathered": 30, "max_depth": 6, "rng": 3}
     if task == "regression":
         settings |= {"task": task}
     elif task == "projections":
-        settings |= {"distribution": project.sparse_distribution(x.shape[1]), "n_projections": 3}
-    want = scale.grow_by_rows(None, x, y, N_TREES, rng=3, **settings)
-    given = [(x[some], y[some], None) for some in (slice(0, 20), slice(20, 120), slice(120, 200))]
-    checked = by_level.check_settings(N_TREES, rng=3, **settings)
-    same(want, scale.grow_on_engine(Parts(), given, checked))
-    n_features, grown = by_level.grow(Parts(), given, checked)
-    assert n_features == x.shape[1]
-    same(grown.trees, want)
+        settings |= {"projections": project.sparse_distribution(x.shape[1]), "n_projections": 3}
+    want = scale.grow_by_rows(None, x, y, N_TREES, **settings)
+    ranges = [(0, 20), (20, 120), (120, 200)]
+    given = [(x[a:b], y[a:b], None) for a, b in ranges]
+    same(want, scale.grow_on_engine(Parts(), given, N_TREES, **settings))
     counts = growth.poisson_counts(len(x), N_TREES, rng=3)
-    given = [
-        (*part, counts[:, a:b]) for part, (a, b) in zip(given, [(0, 20), (20, 120), (120, 200)], strict=True)
-    ]
-    _, again = by_level.grow(Parts(), given, checked._replace(bootstrap="counts"))
-    same(grown.trees, again.trees)
+    checked = by_rows(check_settings)(N_TREES, bootstrap=counts, **settings)
+    given = [(*part, counts[:, a:b]) for part, (a, b) in zip(given, ranges, strict=True)]
+    same(want, growing.grow(Parts(), given, checked, None))
 
 
 def test_settings_that_no_engine_takes():
-    with pytest.raises(TypeError, match="^settings: expected Settings, got dict; pass the settings"):
-        scale.grow_on_engine(Parts(), [], {})
-    settings = by_level.check_settings(1, bootstrap=np.ones((1, 3), int))
-    with pytest.raises(
-        TypeError, match='^bootstrap: expected "poisson" or False, got in-bag counts; pass False'
-    ):
-        scale.grow_on_engine(Parts(), [], settings)
+    for settings, message in (
+        ({"settings": {}}, "settings: expected an argument of grow_on_engine, got another name; use "),
+        ({"bootstrap": np.ones((1, 3), int)}, 'bootstrap: expected "poisson" or False, got in-bag counts; pass False'),
+        ({"sample_weight": np.ones(3)}, "sample_weight: expected None, got weights; put them into the samples"),
+    ):  # fmt: skip
+        with pytest.raises(TypeError, match=f"^{message}"):
+            scale.grow_on_engine(Parts(), [], 1, **settings)
 
 
-def test_bins_are_those_of_encode():
+def test_bins_are_those_of_one_machine():
     rng = np.random.default_rng(0)
     for n, most in ((1000, 256), (1000, 5), (3, 256), (1000, 1)):
         values = np.round(rng.normal(size=n), 1 if n > 3 else 9)
-        bins = growth.encode(values[:, None], max_bins=most)
+        bins = hforest.samples(values[:, None], max_bins=most).bins()
         low, high = edges.of_sample(values, most)
         np.testing.assert_array_equal(low, bins.low[0])
         np.testing.assert_array_equal(high, bins.high[0])
@@ -370,11 +367,13 @@ def test_subtrees_grow_from_their_keys(name, dtype):
     """A subtree that is grown alone equals that in the tree."""
     with hforest.using(name) if name == "reference" else contextlib.nullcontext():
         x, y, _ = samples(n=60, n_classes=3, missing=True, categories=True, dtype=dtype)
-        bins = growth.encode(x, categorical=[5, 6])
-        whole = growth.grow(bins, y, 1, bootstrap=False, max_features=3, max_depth=3, rng=3)
-        forest = as_forest(whole, 7)
+        given = hforest.samples(x, categorical=[5, 6])
+        bins, whole = (
+            given.bins(),
+            hforest.grow(given, y, 1, bootstrap=False, max_features=3, max_depth=3, rng=3),
+        )
         root = philox.keys(philox.philox(check.seed(3), 0, 0))[0]
-        side = hforest.tree.apply(forest._replace(**depth_one(forest)), x)[:, 0]
+        side = hforest.tree.apply(whole._replace(**depth_one(whole)), x)[:, 0]
         order = np.argsort(side, kind="stable")
         n_left = int((side == side.min()).sum())
         both = levels.child_keys(np.array([root], np.uint64))[0]
@@ -388,10 +387,8 @@ def test_subtrees_grow_from_their_keys(name, dtype):
                              int(whole.default_left[0]), whole.category_bits[: whole.category_indptr[1]].tolist())
         )  # fmt: skip
         tree.below = {first: left, first + 1: right}
-        arrays = growth.trees.joined(
-            [tree.arrays(3, np.dtype(dtype), True, False)], 3, np.dtype(dtype), False
-        )
-        same(whole, growth.Trees(*arrays))
+        dtype = np.dtype(dtype)
+        same(whole, as_forest(joined([tree.arrays(3, dtype, True, False)], 3, dtype, False), 7))
         assert Batch(0, 0, 1, None, []).roots is None
 
 
@@ -419,11 +416,9 @@ PROJECTIONS = {
 
 
 def projected(x, y, distribution, **settings):
-    """Returns the trees of one machine as a forest."""
-    trees, *entries = growth.grow_projected(
-        x, y, N_TREES, distribution, n_projections=4, bootstrap="poisson", rng=3, **settings
-    )
-    return as_forest(trees, x.shape[1])._replace(indptr=entries[0], indices=entries[1], data=entries[2])
+    """Returns the forest of one machine."""
+    settings |= {"projections": distribution, "n_projections": 4, "bootstrap": "poisson", "rng": 3}
+    return hforest.grow(x, y, N_TREES, **settings)
 
 
 @partitions
@@ -434,7 +429,7 @@ def test_projections_do_not_depend_on_the_partition(name, max_gathered, cuts):
     distribution, of_samples = PROJECTIONS[name]
     x, y, _ = samples(n=150, **of_samples)
     want = projected(x, y, distribution)
-    settings = {"distribution": distribution, "n_projections": 4, "max_gathered": max_gathered}
+    settings = {"projections": distribution, "n_projections": 4, "max_gathered": max_gathered}
     same(want, grown(cuts, x, y, **settings))
 
 
@@ -445,7 +440,7 @@ def test_projections_of_a_least_weight(max_gathered):
     settings = {"min_weight_fraction_leaf": 0.09}
     want = projected(x, y, distribution, **settings)
     assert len(want.feature) < len(projected(x, y, distribution).feature)
-    settings |= {"distribution": distribution, "n_projections": 4, "max_gathered": max_gathered}
+    settings |= {"projections": distribution, "n_projections": 4, "max_gathered": max_gathered}
     same(want, grown(PARTITIONS["three"], x, y, **settings))
 
 
@@ -455,8 +450,8 @@ def test_projections_of_a_least_weight(max_gathered):
 def test_projected_regressions_do_not_depend_on_the_partition(n_outputs, max_gathered, cuts):
     x, y, _ = samples(missing=True)
     targets = y[:, None] * 5.0 + np.random.default_rng(1).normal(size=(len(y), n_outputs))
-    settings = {"distribution": project.sparse_distribution(7), "n_projections": 4, "task": "regression"}
-    exact = projected(x, targets, settings["distribution"], task="regression")
+    settings = {"projections": project.sparse_distribution(7), "n_projections": 4, "task": "regression"}
+    exact = projected(x, targets, settings["projections"], task="regression")
     want = scale.grow_by_rows(None, x, targets, N_TREES, rng=3, max_gathered=max_gathered, **settings)
     hforest.tree.check(want)
     same(want, grown(cuts, x, targets, max_gathered=max_gathered, **settings))
@@ -471,7 +466,7 @@ def test_projections_of_sampled_rows(monkeypatch, cuts):
     x, y, _ = samples(n=3000, n_classes=3, missing=True)
     x[:, 3:] = 0
     x[17, 4] = 1  # a value that no sampled row has
-    settings = {"distribution": project.sparse_distribution(7), "n_projections": 3, "max_bins": 16}
+    settings = {"projections": project.sparse_distribution(7), "n_projections": 3, "max_bins": 16}
     want = scale.grow_by_rows(None, x, y, N_TREES, rng=3, max_gathered=0, **settings)
     same(want, grown(cuts, x, y, max_gathered=0, **settings))
     counts = growth.poisson_counts(3000, N_TREES, rng=3)
@@ -492,7 +487,7 @@ def test_extremes_split_what_samples_show_as_constant(monkeypatch):
     x[99], y[99] = 1, 1
     distribution = project.axis_distribution(2)
     forest = scale.grow_by_rows(
-        None, x, y, 1, bootstrap=False, distribution=distribution, n_projections=2, max_gathered=0, rng=0
+        None, x, y, 1, bootstrap=False, projections=distribution, n_projections=2, max_gathered=0, rng=0
     )
     assert forest.threshold[0] == 0.5
     np.testing.assert_array_equal(forest.value, [[1, 0], [0, 1]])
@@ -501,12 +496,12 @@ def test_extremes_split_what_samples_show_as_constant(monkeypatch):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"n_projections": 3}, "n_projections: expected None without a distribution"),
-        ({"distribution": project.axis_distribution(2), "n_projections": 0}, "n_projections: expected"),
-        ({"distribution": "sparse", "n_projections": 3}, "distribution: expected hforest.project.Distribution"),
-        ({"distribution": project.axis_distribution(9), "n_projections": 3}, "distribution: expected n_features = 2"),
-        ({"distribution": project.axis_distribution(2), "n_projections": 1, "max_features": 2}, "max_features: "),
-        ({"distribution": project.axis_distribution(2), "n_projections": 1, "categorical": [0]}, "categorical: "),
+        ({"n_projections": 3}, "n_projections: expected None without projections"),
+        ({"projections": project.axis_distribution(2), "n_projections": 0}, "n_projections: expected"),
+        ({"projections": "sparse", "n_projections": 3}, "projections: expected hforest.project.Distribution"),
+        ({"projections": project.axis_distribution(9), "n_projections": 3}, "projections: expected n_features = 2"),
+        ({"projections": project.axis_distribution(2), "n_projections": 1, "max_features": 2}, "max_features: "),
+        ({"projections": project.axis_distribution(2), "n_projections": 1, "categorical": [0]}, "categorical: "),
     ],
 )  # fmt: skip
 def test_projections_that_are_refused(settings, message):
@@ -517,64 +512,33 @@ def test_projections_that_are_refused(settings, message):
 # ------------------------------------------------------------------------------------------- errors
 
 
-def bad(name, x, y):
-    """Returns arguments of a worker, one of which is wrong."""
-    x, y, settings = x.copy(), y.copy(), {}
-    if name == "infinity":
-        x[0, 0] = np.inf
-    elif name == "labels":
-        y[0] = -1
-    elif name == "label dtype":
-        y = y + 0.5
-    elif name == "columns":
-        x = x[:, :5]
-    elif name == "text":
-        x = np.full(x.shape, "a")
-    elif name == "weights":
-        settings["sample_weight"] = np.full(len(y), 0.5)
-    elif name == "length":
-        y = y[1:]
-    elif name == "depth":
-        settings["max_depth"] = 3
-    elif name == "seedless trees":
-        settings["max_bins"] = 0
-    return x, y, settings
-
-
 @pytest.mark.parametrize(
-    ("name", "error", "message"),
+    ("change", "error", "message"),
     [
-        ("infinity", ValueError, "^x: expected .*on worker 1"),
-        ("labels", IndexError, "^y: expected .*on worker 1"),
-        ("label dtype", TypeError, "^y: expected .*on worker 1"),
-        (
-            "columns",
-            ValueError,
-            "^x: expected the same value on every worker, got 7 on worker 0 and 5 on worker 1",
-        ),
-        ("text", TypeError, "^x: expected .*on worker 1"),
-        ("weights", ValueError, "^sample_weight: expected whole numbers.*on worker 1"),
-        ("length", ValueError, "^y: expected .*on worker 1"),
-        ("depth", ValueError, "^limits: expected the same value on every worker"),
-        ("seedless trees", ValueError, "^max_bins: expected .*on worker 1"),
+        (lambda x, y: (np.where(x == x[0], np.inf, x), y), ValueError, "x: expected .*on worker 1"),
+        (lambda x, y: (x, y - 1), IndexError, "y: expected .*on worker 1"),
+        (lambda x, y: (x, y + 0.5), TypeError, "y: expected .*on worker 1"),
+        (lambda x, y: (x[:, :5], y), ValueError, "x: expected the same value on every worker, got 7 on worker 0 and 5 on worker 1"),
+        (lambda x, y: (np.full(x.shape, "a"), y), TypeError, "x: expected .*on worker 1"),
+        ({"sample_weight": np.full(20, 0.5)}, ValueError, "sample_weight: expected whole numbers.*on worker 1"),
+        (lambda x, y: (x, y[1:]), ValueError, "y: expected .*on worker 1"),
+        ({"max_depth": 3}, ValueError, "limits: expected the same value on every worker"),
+        ({"max_bins": 0}, ValueError, "max_bins: expected .*on worker 1"),
     ],
-)
-def test_what_is_wrong_on_one_worker_is_raised_on_all(name, error, message):
+)  # fmt: skip
+def test_what_is_wrong_on_one_worker_is_raised_on_all(change, error, message):
     x, y, _ = samples()
     given = divided(PARTITIONS["three"], x, y)
 
     def work(comm):
-        x, y = given[comm.rank]
-        settings = {}
+        part, settings = given[comm.rank], {}
         if comm.rank == 1:
-            x, y, settings = bad(name, x, y)
-        return scale.grow_by_rows(comm, x, y, 2, rng=0, **settings)
+            part, settings = (change(*part), {}) if callable(change) else (part, change)
+        return scale.grow_by_rows(comm, *part, 2, rng=0, **settings)
 
-    found = row_comms.run(3, work)
-    assert [type(a) for a in found] == [error] * 3
-    for a in found:
-        with pytest.raises(error, match=message):
-            raise a
+    for found in row_comms.run(3, work):
+        assert type(found) is error
+        assert re.match(message, str(found))
 
 
 def test_an_error_in_a_level_is_raised_on_all(monkeypatch):
@@ -590,7 +554,7 @@ def test_an_error_in_a_level_is_raised_on_all(monkeypatch):
         function = getattr(module, name)
         settings = {}
         if module is projected_parts:
-            settings = {"distribution": project.sparse_distribution(7), "n_projections": 3}
+            settings = {"projections": project.sparse_distribution(7), "n_projections": 3}
 
         def fails(part, *args, function=function, name=name):
             n = part.codes.shape[1] if isinstance(part, parts.Part) else None
@@ -638,7 +602,7 @@ def test_settings_that_are_refused(settings, message):
 )
 def test_the_greatest_weight_of_a_sum_counts_the_bootstrap(bootstrap, factor):
     """Scales of sums depend on it: Poisson counts are at most 12, and counts in arrays are known."""
-    settings = by_level.check_settings(2, bootstrap=bootstrap, rng=0)
+    settings = by_rows(check_settings)(2, bootstrap=bootstrap, rng=0)
     given = parts.RawPart(np.zeros((3, 1)), [0, 1, 1], [3, 2, 7], bootstrap if factor is None else None)
     assert parts.describe(given, settings).max_weight == (7 * factor if factor else 15)
 

@@ -13,7 +13,7 @@ import pytest
 from conftest import same_bits
 
 import hforest
-from hforest import cascade, classic, co2, demo, growth, manifold, neural, project, stats, tabular, tree
+from hforest import cascade, co2, demo, growth, neural, project, stats, tabular, tree
 from hforest.tabular import recipe
 
 sklearn = pytest.importorskip("sklearn", minversion="1.6", reason="needs scikit-learn 1.6 or newer")
@@ -151,12 +151,15 @@ def test_checks_of_scikit_learn_at_default_settings(estimator, check):
 
 # --------------------------------------------------------------------------- the functions below
 
-LEVEL = [partial(grow, n_trees=8) for grow in (classic.grow, classic.grow_random)]
+EXTRA = {"splitter": "random", "bootstrap": False}
+LEVEL = [partial(hforest.grow, n_trees=8, **more) for more in ({}, {**EXTRA, "max_features": 1})]
 TABULAR = {"n_trees": 8, "n_members": 2, "n_projections": 10, "steps": 60, "depth": 4}
 
 
-def of_forest(grow, **settings):
+def of_forest(grow=hforest.grow, projections=None, **settings):
     def function(x, y, task):
+        if projections is not None:
+            settings["projections"] = projections(x.shape[1])
         return tree.predict(grow(x, y, 8, task=task, rng=0, **settings), x)
 
     return function
@@ -173,7 +176,7 @@ def of_honest(x, y, task):
         rng=0,
         **({} if task == "classification" else {"in_bag": 0.5}),
     )
-    forest = classic.grow(x, y, 8, task=task, bootstrap=counts.structure, rng=0)
+    forest = hforest.grow(x, y, 8, task=task, bootstrap=counts.structure, rng=0)
     return tree.predict(tree.refit(forest, x, y, counts=counts.leaf, task=task), x)
 
 
@@ -194,11 +197,11 @@ def of_network(x, y, task):
 FUNCTIONS = {
     "HingeNetwork": of_network,
     "HonestForest": of_honest,
-    "RandomForest": of_forest(classic.grow),
-    "ExtraTrees": of_forest(classic.grow_extra),
-    "CompletelyRandomForest": of_forest(classic.grow_random),
-    "ObliqueForest": of_forest(manifold.grow, projection="sparse"),
-    "ManifoldForest": of_forest(manifold.grow, shape=(2, 2), patch_max=2),
+    "RandomForest": of_forest(),
+    "ExtraTrees": of_forest(**EXTRA),
+    "CompletelyRandomForest": of_forest(**EXTRA, max_features=1),
+    "ObliqueForest": of_forest(projections=project.sparse_distribution),
+    "ManifoldForest": of_forest(projections=lambda n: project.patch_distribution((2, 2), patch_max=2)),
     "CO2Forest": of_forest(co2.grow),
     "HingeForest": lambda x, y, task: tabular.predict(tabular.fit(x, y, task=task, rng=0, **TABULAR), x),
     "NeuralForest": of_neural,
@@ -262,11 +265,13 @@ OWN = {
 @pytest.mark.parametrize("name", KINDS)
 def test_every_parameter_reaches_its_function(name):
     estimator = small(name)
-    functions = [estimator._function]
+    functions = [estimator._function, hforest.samples]
     functions += {
         "Neural": [neural.linear_init],
-        "Cascade": [classic.grow],
-        "Honest": [stats.honest_counts, manifold.grow, project.grouped_distribution],
+        "Cascade": [hforest.grow],
+        "Honest": [stats.honest_counts, project.sparse_distribution, project.grouped_distribution],
+        "Oblique": [project.sparse_distribution],
+        "Manifold": [project.patch_distribution],
     }.get(name.partition("Forest")[0], [])
     known = {parameter for function in functions for parameter in inspect.signature(function).parameters}
     for parameter in estimator.get_params():
@@ -280,13 +285,11 @@ def test_defaults_are_those_of_the_function(name):
     given = inspect.signature(estimator._function).parameters
     for parameter, value in estimator.get_params().items():
         theirs = estimator._names.get(parameter, parameter)
-        if theirs not in given or (name, theirs) == (
-            "NeuralForestClassifier",
-            "lr",
-        ):  # docs/sklearn.md names it
+        if theirs not in given or (name.startswith("Neural") and theirs == "lr"):  # docs/sklearn.md names it
             continue
         # The predictions above test the meaning of None and "auto".
-        assert given[theirs].default in (value, None, "auto"), parameter
+        default = (EXTRA if getattr(estimator, "_fixed", {}) else {}).get(theirs, given[theirs].default)
+        assert default in (value, None, "auto"), parameter
 
 
 @pytest.mark.parametrize("name", GROWN)
@@ -429,7 +432,7 @@ def test_weights_that_draw_the_bootstrap(name):
     kind = name.removesuffix("Classifier").removesuffix("Regressor")
     if kind == "RandomForest":
         task = "classification" if name in CLASSIFIERS else "regression"
-        expected = tree.predict(classic.grow(x, y, 8, task=task, bootstrap=counts, rng=0), x)
+        expected = tree.predict(hforest.grow(x, y, 8, task=task, bootstrap=counts, rng=0), x)
         expected = expected if name in CLASSIFIERS else expected[:, 0]
         assert same_bits(outputs(clone(model).fit(x, y, sample_weight=weight), x), expected)
     # A sample of weight 0 changes only the units of CO2 forests.
@@ -502,10 +505,11 @@ def test_honest_forests_are_those_of_the_functions(name, trees):
     for a, b in zip(model.counts_, counts, strict=True):
         assert same_bits(a, b)
     task = {"task": "classification" if is_class else "regression"}
-    grow = {
-        "classic": classic.grow, "extra": classic.grow_extra, "oblique": partial(manifold.grow, projection="sparse")
+    more = {
+        "classic": {"max_features": 2}, "extra": {"max_features": 2, "splitter": "random"},
+        "oblique": {"projections": project.sparse_distribution(x.shape[1], 2.0), "n_projections": 3},
     }[trees]  # fmt: skip
-    forest = grow(x, y, 40, max_depth=3, bootstrap=counts.structure, rng=0, **task, **settings)
+    forest = hforest.grow(x, y, 40, max_depth=3, bootstrap=counts.structure, rng=0, **task, **more)
     forest = tree.refit(forest, x, y, counts=counts.leaf, **task)
     assert all(same_bits(a, b) for a, b in zip(model.forest_, forest, strict=True))
     p, votes = stats.posterior(forest, x, y, counts, weighting="shares", **task)
@@ -566,9 +570,7 @@ def test_honest_forests_of_views(name):
     model = small(name, groups=groups, **settings).fit(x, y)
     task = {"task": "classification" if name in CLASSIFIERS else "regression"}
     views = project.grouped_distribution(project.sparse_distribution(x.shape[1], 2.0), groups, [1, 2, 1])
-    forest = manifold.grow(
-        x, y, len(model.counts_.structure), distribution=views, bootstrap=model.counts_.structure, rng=0, **task
-    )  # fmt: skip
+    forest = hforest.grow(x, y, 8, projections=views, bootstrap=model.counts_.structure, rng=0, **task)
     forest = tree.refit(forest, x, y, counts=model.counts_.leaf, **task)
     assert all(same_bits(a, b) for a, b in zip(model.forest_, forest, strict=True))
     several = np.diff(forest.indptr) > 1
@@ -1252,7 +1254,7 @@ def frame_of(n=120, categories=True):
 @pytest.mark.parametrize("name", READ_DTYPES)
 def test_columns_of_a_frame_are_read_by_their_dtypes(name):
     assert {"RandomForestClassifier", "ObliqueForestRegressor", "HingeForestClassifier"} <= set(READ_DTYPES)
-    takes = "categorical" in inspect.signature(getattr(hs, name)._function).parameters
+    takes = small(name)._splits_by_categories()
     frame, y = frame_of(categories=takes)
     y = y.astype(float) if name in REGRESSORS else np.array(["no", "yes"])[y.astype(int)]
     model = small(name, categorical_features="from_dtype")
@@ -1291,7 +1293,7 @@ def test_columns_of_a_frame_are_read_by_their_dtypes(name):
 
 @pytest.mark.parametrize("name", READ_DTYPES)
 def test_categories_that_forests_do_not_know_are_refused_by_name(name):
-    if "categorical" in inspect.signature(getattr(hs, name)._function).parameters:
+    if small(name)._splits_by_categories():
         pytest.skip("these forests know categories")
     frame, y = frame_of()
     with pytest.raises(

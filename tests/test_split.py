@@ -3,7 +3,12 @@ adversarial values, bad input.
 """
 
 import itertools
+import os
+import subprocess
+import sys
+import typing
 from fractions import Fraction
+from pathlib import Path
 
 import hypothesis
 import hypothesis.strategies as st
@@ -13,11 +18,12 @@ from growers import on_threads
 
 import hforest
 from hforest import split
+from hforest.core import aliases, scores
 from hforest.split import best_split, impurity
 
 pytestmark = pytest.mark.kernels
 
-CRITERIA = ("gini", "entropy", "squared_error")
+CRITERIA = tuple(scores.numbers())
 VALUE = np.arange(1.0, 11.0)
 LABEL = np.array([1, 2, 1, 1, 1, 1, 3, 3, 2, 3], np.int32) - 1
 
@@ -481,3 +487,43 @@ def test_bins_are_those_of_samples(dtype):
 def test_bad_bins(max_bins):
     with pytest.raises(ValueError, match="max_bins: expected 1 to 256"):
         best_split(np.zeros((1, 2)), np.zeros(2, np.int32), n_classes=1, max_bins=max_bins)
+
+
+# -------------------------------------------------------------------------------------- records of criteria
+
+
+def test_criteria_have_numbers_of_their_own_and_types_name_them():
+    assert typing.get_args(aliases.Criterion) == CRITERIA
+    assert len({c.number for c in scores.CRITERIA}) == len({c.name for c in scores.CRITERIA}) == len(CRITERIA)
+    with pytest.raises(
+        ImportError, match="module: expected the criteria .*'gini': 0.*, got {'gini': 1} of core/"
+    ):
+        scores.check_criteria({"gini": 1}, "module")
+
+
+RECORD = '    Criterion("gini", GINI, "classification"),\n'
+FAULTS = {
+    "a word more": (RECORD, RECORD + '    Criterion("error", 3, "classification"),\n'),
+    "another number": ("GINI, ENTROPY, SQUARED_ERROR = 0, 1, 2", "GINI, ENTROPY, SQUARED_ERROR = 1, 0, 2"),
+}
+
+
+@pytest.mark.parametrize("module", ["split.cpu", "growth.cpu", "growth.by_level.best_splits"])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_criterion_that_a_compiled_module_does_not_know_is_an_error_by_name(fault, module, tmp_path):
+    # The package with another core/scores.py, all else by links.
+    package, old, new = Path(hforest.__file__).parent, *FAULTS[fault]
+    (tmp_path / "hforest" / "core").mkdir(parents=True)
+    for path in [*package.iterdir(), *(package / "core").iterdir()]:
+        if path not in (package / "core", package / "core" / "scores.py"):
+            (tmp_path / "hforest" / path.relative_to(package)).symlink_to(path)
+    text = (package / "core" / "scores.py").read_text(encoding="utf-8")
+    assert old in text
+    (tmp_path / "hforest" / "core" / "scores.py").write_text(text.replace(old, new), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-c", f"import hforest.{module}"], env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        cwd=tmp_path, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    error = done.stderr.splitlines()[-1]
+    assert error.startswith(f"ImportError: hforest.{module}: expected the criteria ")
+    assert ("'error': 3" in error) == (fault == "a word more")

@@ -12,15 +12,22 @@ import scipy.sparse
 from conftest import assert_same_bits
 
 import hforest
-from hforest import classic, co2, growth, manifold, scale, stats, tree
+from hforest import co2, growth, project, scale, stats, tree
 from hforest.core import draws, supervised
 from hforest.stats import conditional, permutation, problem
 
 N, N_TREES = 60, 30
+
+
+def oblique(x, y, n_trees, **settings):
+    """Returns a forest on sparse projections of any number of columns."""
+    return hforest.grow(x, y, n_trees, projections=project.sparse_distribution(x.shape[1]), **settings)
+
+
 GROWERS = {
-    "classic": classic.grow,
-    "extra": classic.grow_extra,
-    "oblique": functools.partial(manifold.grow, projection="sparse"),
+    "best": hforest.grow,
+    "random": functools.partial(hforest.grow, splitter="random"),
+    "oblique": oblique,
     "co2": functools.partial(co2.grow, max_rounds=2),
 }
 
@@ -38,7 +45,7 @@ def null(n=N, d=4, seed=0, n_classes=2):
     return rng.normal(size=(n, d)), rng.permutation(np.arange(n) % n_classes)
 
 
-def honest(x, y, n_trees=N_TREES, grow=classic.grow, rng=0, **settings):
+def honest(x, y, n_trees=N_TREES, grow=hforest.grow, rng=0, **settings):
     counts = stats.honest_counts(y, n_trees, rng=rng, **settings)
     return grow(x, y, n_trees=n_trees, bootstrap=counts.structure, rng=rng), counts
 
@@ -100,22 +107,17 @@ def test_bootstrap_draws_are_those_published():
 
 
 def test_draws_that_leave_a_part_empty_are_refused():
-    with pytest.raises(
-        ValueError,
-        match="^y: expected classes of which each tree has rows for its splits.*got 2 rows of a class: 0, 1 and 1; ",
-    ):
-        stats.honest_counts([0, 0, 0, 0, 1, 1], 3)
-    with pytest.raises(
-        ValueError,
-        match="^y: expected rows for the splits and for the leaves of each tree, got 1 distinct rows",
-    ):
-        stats.honest_counts(1, 3, draw="bootstrap", rng=0)
-    with pytest.raises(ValueError, match=r"^y: expected labels of shape \(n_samples,\)"):
-        stats.honest_counts(np.zeros((3, 2), int), 3)
-    with pytest.raises(TypeError, match=r"^y: expected labels of shape \(n_samples,\)"):
-        stats.honest_counts([0.5, 1.5], 3)
-    with pytest.raises(ValueError, match="^in_bag: expected a finite number > 0 and <= 1, got 1.6"):
-        stats.honest_counts(30, 3, in_bag=1.6)
+    for y, settings, error, message in (
+        ([0, 0, 0, 0, 1, 1], {}, ValueError,
+         "y: expected classes of which each tree has rows for its splits.*got 2 rows of a class: 0, 1 and 1; "),
+        (1, {"draw": "bootstrap", "rng": 0}, ValueError,
+         "y: expected rows for the splits and for the leaves of each tree, got 1 distinct rows"),
+        (np.zeros((3, 2), int), {}, ValueError, r"y: expected labels of shape \(n_samples,\)"),
+        ([0.5, 1.5], {}, TypeError, r"y: expected labels of shape \(n_samples,\)"),
+        (30, {"in_bag": 1.6}, ValueError, "in_bag: expected a finite number > 0 and <= 1, got 1.6"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=f"^{message}"):
+            stats.honest_counts(y, 3, **settings)
 
 
 def test_permutations_and_normal_numbers():
@@ -180,7 +182,7 @@ def test_ordinary_out_of_bag_predictions(task):
     x, y = rows()
     y = y if task == "classification" else x[:, :2] + 1
     counts = growth.bootstrap_counts(N, N_TREES, rng=0)
-    forest = classic.grow(x, y, N_TREES, bootstrap=counts, task=task, rng=1)
+    forest = hforest.grow(x, y, N_TREES, bootstrap=counts, task=task, rng=1)
     p, votes = stats.posterior(
         forest, x, y, stats.HonestCounts(counts, counts), task=task, weighting="shares"
     )
@@ -192,7 +194,7 @@ def test_means_of_targets_weigh_rows():
     x, _ = rows()
     y = np.random.default_rng(1).normal(size=(N, 2))
     counts = stats.honest_counts(N, 9, draw="bootstrap", rng=0)
-    forest = classic.grow(x, y, 9, bootstrap=counts.structure, task="regression", rng=0)
+    forest = hforest.grow(x, y, 9, bootstrap=counts.structure, task="regression", rng=0)
     whole = stats.posterior(forest, x, y, counts, task="regression")
     leaf, total, below = tree.apply(forest, x), np.zeros((N, 2)), np.zeros(N)
     for i, m in itertools.product(range(N), range(9)):
@@ -246,14 +248,12 @@ def test_the_same_p_values_over_processes(threads):
     threads(1)
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(2, context, initializer=hforest.set_num_threads, initargs=(1,)) as executor:
+        here = functools.partial(hforest.grow, min_samples_leaf=2)
 
         def over_workers(x, y, n_trees, *, rng, **settings):
-            settings |= {"min_samples_leaf": 2}
-            return scale.grow_by_trees(
-                executor, classic.grow, x, y, n_trees, settings=settings, n_tasks=2, rng=rng
-            )
+            grow = functools.partial(here, **settings)
+            return scale.grow(executor, x, y, n_trees, grow=grow, n_tasks=2, rng=rng)
 
-        here = functools.partial(classic.grow, min_samples_leaf=2)
         for y, task in ((labels, "classification"), (targets, "regression")):
             one, two = (
                 of_every_test(x[:, :2], y, x[:, 2:], task=task, grow=grow) for grow in (here, over_workers)
@@ -365,22 +365,19 @@ def test_rows_without_a_vote(name):
 
 def test_statistics_refuse():
     p, y = scores(0)
-    with pytest.raises(ValueError, match="^p: expected numbers from 0 to 1, got"):
-        stats.information(2 * p, y)
-    with pytest.raises(ValueError, match="^p: expected two classes, got 3; pass numpy.stack"):
-        stats.auc(np.full((80, 3), 1 / 3), y)
-    with pytest.raises(ValueError, match="^y: expected rows of both classes, got only class 0"):
-        stats.sensitivity(p, 0 * y)
-    with pytest.raises(ValueError, match="^specificity: expected a number below 1, got 1.0"):
-        stats.partial_auc(p, y, specificity=1.0)
-    with pytest.raises(ValueError, match=r"^p: expected shape \(n_samples, n_classes\), got \(80,\)"):
-        stats.accuracy(p[:, 0], y)
-    with pytest.raises(ValueError, match=r"^p: expected shape \(n_samples, n_outputs\), got \(80, 0\)"):
-        stats.mse(p[:, :0], p[:, :0])
-    with pytest.raises(ValueError, match="^y: expected n_outputs = 2 targets for each row, got 1"):
-        stats.mse(p, y)
-    with pytest.raises(IndexError, match="^y: expected 0 <= label < n_classes = 2"):
-        stats.accuracy(p, y + 1)
+    for function, arguments, error, message in (
+        (stats.information, (2 * p, y), ValueError, "p: expected numbers from 0 to 1, got"),
+        (stats.auc, (np.full((80, 3), 1 / 3), y), ValueError, "p: expected two classes, got 3; pass numpy.stack"),
+        (stats.sensitivity, (p, 0 * y), ValueError, "y: expected rows of both classes, got only class 0"),
+        (functools.partial(stats.partial_auc, specificity=1.0), (p, y), ValueError,
+         "specificity: expected a number below 1, got 1.0"),
+        (stats.accuracy, (p[:, 0], y), ValueError, r"p: expected shape \(n_samples, n_classes\), got \(80,\)"),
+        (stats.mse, (p[:, :0], p[:, :0]), ValueError, r"p: expected shape \(n_samples, n_outputs\), got \(80, 0\)"),
+        (stats.mse, (p, y), ValueError, "y: expected n_outputs = 2 targets for each row, got 1"),
+        (stats.accuracy, (p, y + 1), IndexError, "y: expected 0 <= label < n_classes = 2"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=f"^{message}"):
+            function(*arguments)
 
 
 # ------------------------------------------------------------------------------- sequential p-values
@@ -439,13 +436,13 @@ def test_the_observed_statistic_is_that_of_the_parts():
     test = stats.permutation_test(x, y, statistic="auc", n_trees=40, n_permutations=1, rng=7)
     seed = draws.seed_of(supervised.check.seed(7), 0)
     counts = stats.honest_counts(y, 40, rng=seed)
-    forest = classic.grow(x, y, 40, bootstrap=counts.structure, n_classes=2, rng=seed)
+    forest = hforest.grow(x, y, 40, bootstrap=counts.structure, n_classes=2, rng=seed)
     assert test.statistic == stats.auc(stats.posterior(forest, x, y, counts).p, y)
     # And the statistic of the first permutation.
     order = draws.permutation(supervised.check.seed(7), 3, N)
     seed = draws.seed_of(supervised.check.seed(7), 2)
     counts = stats.honest_counts(y[order], 40, rng=seed)
-    forest = classic.grow(x, y[order], 40, bootstrap=counts.structure, n_classes=2, rng=seed)
+    forest = hforest.grow(x, y[order], 40, bootstrap=counts.structure, n_classes=2, rng=seed)
     assert test.null[0] == stats.auc(stats.posterior(forest, x, y[order], counts).p, y[order])
 
 
@@ -481,36 +478,24 @@ def test_targets(statistic):
 )
 def test_every_statistic(statistic):
     x, y = rows(seed=3)
-    test = stats.permutation_test(
-        x, y, statistic=statistic, draw="bootstrap", weighting="shares", n_trees=20, n_permutations=2, rng=0
+    settings = {"draw": "bootstrap", "weighting": "shares", "n_trees": 20, "n_permutations": 2, "rng": 0}
+    by_name, by_function = (
+        stats.permutation_test(x, y, statistic=given, **settings)
+        for given in (statistic, getattr(stats, statistic))
     )
-    by_function = stats.permutation_test(
-        x,
-        y,
-        statistic=getattr(stats, statistic),
-        draw="bootstrap",
-        weighting="shares",
-        n_trees=20,
-        n_permutations=2,
-        rng=0,
-    )
-    assert_same_bits(test, by_function)
+    assert_same_bits(by_name, by_function)
 
 
 def test_sparse_matrices_and_samples():
     x, y = rows()
     x[abs(x) < 0.5] = 0
-    dense = stats.permutation_test(x, y, n_trees=20, n_permutations=3, rng=0)
-    assert_same_bits(
-        stats.permutation_test(scipy.sparse.csr_array(x), y, n_trees=20, n_permutations=3, rng=0), dense
-    )
-    assert_same_bits(stats.permutation_test(growth.samples(x), y, n_trees=20, n_permutations=3, rng=0), dense)
-    assert_same_bits(
-        stats.split_test(scipy.sparse.csc_array(x), y, n_permutations=9, rng=0),
-        stats.split_test(x, y, n_permutations=9, rng=0),
-    )
-    binned = growth.samples(x, max_bins=2)
-    assert stats.permutation_test(binned, y, n_trees=20, n_permutations=3, rng=0).p_value > 0
+    settings = {"n_trees": 20, "n_permutations": 3, "rng": 0}
+    dense = stats.permutation_test(x, y, **settings)
+    for given in (scipy.sparse.csr_array(x), hforest.samples(x)):
+        assert_same_bits(stats.permutation_test(given, y, **settings), dense)
+    sparse, dense = (stats.split_test(a, y, n_permutations=9, rng=0) for a in (scipy.sparse.csc_array(x), x))
+    assert_same_bits(sparse, dense)
+    assert stats.permutation_test(hforest.samples(x, max_bins=2), y, **settings).p_value > 0
 
 
 def test_missing_values_and_categories():
@@ -518,19 +503,17 @@ def test_missing_values_and_categories():
     x = rng.integers(0, 5, (N, 2)).astype(float)
     y = (x[:, 0] > 2).astype(int)
     x[::9, 1] = np.nan
-    samples = growth.samples(x, categorical=[0])
+    samples = hforest.samples(x, categorical=[0])
     assert stats.permutation_test(samples, y, n_trees=30, n_permutations=19, rng=0).p_value == 0.05
     seen = []
 
     def grow(x, y, **settings):
         seen.append(x)
-        return classic.grow(x, y, **settings)
+        return hforest.grow(x, y, **settings)
 
     assert stats.split_test(samples, y, grow=grow, n_permutations=19, rng=0).p_value == 0.05
-    assert (
-        stats.two_forest_test(samples, y, x, y, 0, grow=grow, n_trees=20, n_permutations=19, rng=0).share
-        == 0.05
-    )
+    test = stats.two_forest_test(samples, y, x, y, 0, grow=grow, n_trees=20, n_permutations=19, rng=0)
+    assert test.share == 0.05
     assert [x.categorical.tolist() for x in seen] == [[True, False]] * 3
 
 
@@ -540,7 +523,7 @@ def test_missing_values_and_categories():
 @pytest.mark.parametrize("weighting", ["counts", "shares"])
 def test_neighbors_are_those_of_loops(weighting):
     x, y = rows(30)
-    forest = classic.grow(x, y, 5, min_samples_leaf=4, rng=0)
+    forest = hforest.grow(x, y, 5, min_samples_leaf=4, rng=0)
     leaf = tree.apply(forest, x)
     want = np.zeros((30, 30))
     for i, j, m in itertools.product(range(30), range(30), range(5)):
@@ -556,7 +539,7 @@ def test_the_split_test_computes_what_loops_do():
     first, second = permutation.split_rows(y, 40, 0.5, seed)
     assert sorted([*first, *second]) == list(range(40))
     assert abs(np.bincount(y[first]) - np.bincount(y[second])).max() <= 1
-    forest = classic.grow(x[first], y[first], 100, n_classes=2, rng=draws.seed_of(seed, 1))
+    forest = hforest.grow(x[first], y[first], 100, n_classes=2, rng=draws.seed_of(seed, 1))
     leaf = tree.apply(forest, x[second])
     for b in range(-1, 5):
         labels = y[second] if b < 0 else y[second][draws.permutation(seed, 2 + b, len(second))]
@@ -581,7 +564,7 @@ def test_split_test_reports_and_stops():
     assert len(whole.null) == 50
 
 
-@pytest.mark.parametrize("grow", [None, functools.partial(classic.grow, min_samples_leaf=5)])
+@pytest.mark.parametrize("grow", [None, functools.partial(hforest.grow, min_samples_leaf=5)])
 def test_trees_without_labels(grow):
     """The forest learns targets on all rows that do not depend on the labels."""
     x, y = rows(40, d=2)
@@ -664,7 +647,7 @@ def test_distance_correlations_of_leaves(task):
     seed = supervised.check.seed(2)
     first, second = permutation.split_rows(y if task == "classification" else None, 60, 0.5, seed)
     n_classes = {"n_classes": 3} if task == "classification" else {}
-    forest = classic.grow(x[first], y[first], task=task, rng=draws.seed_of(seed, 1), **n_classes)
+    forest = hforest.grow(x[first], y[first], task=task, rng=draws.seed_of(seed, 1), **n_classes)
     of_x = 1 - tree.proximity(forest, x[second]).toarray()
     assert test.n_rows == len(second)
     for b in range(-1, 19):
@@ -700,7 +683,7 @@ def test_covariances_have_the_variance_of_a_sum_over_pairs_of_rows():
         of = draws.seed_of(seed, number)
         counts = growth.bootstrap_counts(150, 50, rng=of)
         settings = {"bootstrap": counts, "task": "regression", "rng": of}
-        forest = classic.grow(z, target, 50, min_samples_leaf=5, **settings)
+        forest = hforest.grow(z, target, 50, min_samples_leaf=5, **settings)
         leaf, q = tree.apply(forest, z), np.eye(150)
         for i in range(150):
             out = np.flatnonzero(counts[:, i] == 0)
@@ -864,7 +847,7 @@ def test_two_forests(task):
         for m in range(40):
             words = draws.of_trees(seed, 40 * number + m, 1, 80)[0]
             counts[m, np.argsort(words)[: round(80**0.6)]] = 1
-        forest = classic.grow(
+        forest = hforest.grow(
             samples, y[:80], 40, bootstrap=counts, task=task, rng=draws.seed_of(seed, number)
         )
         errors.append(((tree.predict(forest, x[80:]) - actual) ** 2).mean())
@@ -876,50 +859,41 @@ def test_two_forests(task):
 
 def test_wrong_arguments():
     x, y = rows()
-    with pytest.raises(ValueError, match="^statistic: expected one of 'information', .*got 'mse'"):
-        stats.permutation_test(x, y, statistic="mse")
-    with pytest.raises(
-        ValueError,
-        match="^statistic: expected one of 'information', 'accuracy', 'mutual_information', got 'auc'",
+    few = lambda x, y, **settings: hforest.grow(x, y, 3)  # noqa: E731
+    windows = hforest.samples(x, windows=(np.arange(N) * 4, np.arange(4)))
+    for arguments, settings, error, message in (
+        ((x, y), {"statistic": "mse"}, ValueError, "statistic: expected one of 'information', .*got 'mse'"),
+        ((x, np.arange(N) % 3), {"statistic": "auc"}, ValueError,
+         "statistic: expected one of 'information', 'accuracy', 'mutual_information', got 'auc'"),
+        ((x, y), {"statistic": lambda p, y: np.nan, "n_trees": 20}, ValueError,
+         "statistic: expected a function that returns a finite number, got nan"),
+        ((x, y), {"statistic": lambda p: 1.0}, TypeError, r"statistic: expected a function that accepts \(p, y\)"),
+        ((x, 0 * y), {}, ValueError, "y: expected labels of at least two classes, got one class"),
+        ((x, y), {"grow": lambda x, y, **settings: None}, TypeError,
+         "grow: expected a function that returns a hforest.tree.Forest, got NoneType"),
+        ((x, y), {"grow": few, "n_trees": 20}, ValueError, "grow: expected a forest of n_trees = 20 trees, got 3"),
+        *(((x, y), {"grow": functools.partial(hforest.grow, **{name: 3})}, TypeError,
+           f"grow: expected a function that leaves {name} to its caller, got a functools.partial that binds {name}; ")
+          for name in ("n_trees", "first_tree", "progress", "rng")),
+        ((windows, y), {}, TypeError, "x: expected samples of an array, got Samples"),
+        ((hforest.samples(scipy.sparse.csr_array(x)), y), {}, TypeError, "x: expected samples of an array, got Samples"),
+        ((x[:6], [0, 0, 0, 1, 1, 1]), {"n_trees": 1, "rng": 0}, ValueError,
+         "n_trees: expected votes for rows of different labels, got votes for"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=f"^{message}"):
+            stats.permutation_test(*arguments, **settings)
+    for arguments, message in (
+        ((x[:, 0], y, np.full((N, 2), np.inf)), "z: expected finite numbers, or NaN"),
+        ((x[1:, 0], y, x), r"x: expected shape \(n_samples, n_columns\) with n_samples = 60, got \(59, 1\)"),
     ):
-        stats.permutation_test(x, np.arange(N) % 3, statistic="auc")
-    with pytest.raises(
-        ValueError, match="^statistic: expected a function that returns a finite number, got nan"
-    ):
-        stats.permutation_test(x, y, statistic=lambda p, y: np.nan, n_trees=20)
-    with pytest.raises(TypeError, match=r"^statistic: expected a function that accepts \(p, y\)"):
-        stats.permutation_test(x, y, statistic=lambda p: 1.0)
-    with pytest.raises(ValueError, match="^y: expected labels of at least two classes, got one class"):
-        stats.permutation_test(x, 0 * y)
-    with pytest.raises(
-        TypeError, match="^grow: expected a function that returns a hforest.tree.Forest, got NoneType"
-    ):
-        stats.permutation_test(x, y, grow=lambda x, y, **settings: None)
-    few = functools.partial(classic.grow, n_trees=3)
-    with pytest.raises(ValueError, match="^grow: expected a forest of n_trees = 20 trees, got 3"):
-        stats.permutation_test(
-            x, y, n_trees=20, grow=lambda x, y, n_trees, bootstrap, rng, n_classes: few(x, y, rng=rng)
-        )
-    with pytest.raises(TypeError, match="^x: expected an array, a sparse matrix or Samples, got Bins"):
-        stats.permutation_test(growth.encode(x), y)
-    with pytest.raises(TypeError, match="^x: expected samples of an array, got Samples"):
-        stats.permutation_test(growth.samples(growth.encode(x)), y)
-    with pytest.raises(ValueError, match="^z: expected finite numbers, or NaN"):
-        stats.conditional_test(x[:, 0], y, np.full((N, 2), np.inf))
-    with pytest.raises(
-        ValueError, match=r"^x: expected shape \(n_samples, n_columns\) with n_samples = 60, got \(59, 1\)"
-    ):
-        stats.conditional_test(x[1:, 0], y, x)
+        with pytest.raises(ValueError, match=f"^{message}"):
+            stats.conditional_test(*arguments)
     with pytest.raises(
         IndexError, match="^columns: expected feature indices below n_features = 4, got 4 to 4"
     ):
         stats.two_forest_test(x, y, x, y, 4)
-    with pytest.raises(
-        ValueError, match="^n_trees: expected votes for rows of different labels, got votes for"
-    ):
-        stats.permutation_test(x[:6], [0, 0, 0, 1, 1, 1], n_trees=1, rng=0)
     with pytest.raises(TypeError, match="^counts: expected a hforest.stats.HonestCounts, got tuple"):
-        stats.posterior(classic.grow(x, y, 2, rng=0), x, y, (np.ones((2, N), int),) * 2)
+        stats.posterior(hforest.grow(x, y, 2, rng=0), x, y, (np.ones((2, N), int),) * 2)
 
 
 NAMES = list(of_every_test(np.zeros((4, 2)), np.zeros(4), np.zeros((4, 2))))
@@ -1014,7 +988,7 @@ def test_distance_correlations_hold_their_level(share):
 
     def by_chi_square(seed):
         x, y = null(40, 2, seed)
-        forest = classic.grow(x[:20], y[:20], 30, n_classes=2, rng=seed)
+        forest = hforest.grow(x[:20], y[:20], 30, n_classes=2, rng=seed)
         of_x = 1 - tree.proximity(forest, x[20:]).toarray()
         return stats.distance_correlation(of_x, y[20:, None] != y[20:]).p_value
 
@@ -1025,7 +999,7 @@ def test_distance_correlations_hold_their_level(share):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("by", ["mdi_oob", "ufi"])
-@pytest.mark.parametrize("grow", ["classic", "oblique"])
+@pytest.mark.parametrize("grow", ["best", "oblique"])
 def test_importance_tests_hold_their_level(by, grow):
     """Features have 2 or many values, beside an informative one; adjusted p-values are for all features together."""
     single = []
@@ -1158,7 +1132,7 @@ def test_the_bench_has_mdi_oob_as_published(script):
     bench = script("stats")
     x, y = rows(50, n_classes=3)
     counts = growth.bootstrap_counts(50, 4, rng=0)
-    forest = classic.grow(x, y, 4, bootstrap=counts, rng=0)
+    forest = hforest.grow(x, y, 4, bootstrap=counts, rng=0)
     goal = supervised.target(y, 50, "classification", 3)
     got = bench.importance_of(forest, tree.apply(forest, x), goal, counts, bench.as_published).mean
     want, values = np.zeros(4), np.eye(3)[y]
@@ -1261,13 +1235,13 @@ def reference_importance(forest, x, values, counts, by):
 
 
 @pytest.mark.parametrize("by", ["mdi_oob", "ufi"])
-@pytest.mark.parametrize("kind", ["classic", "oblique", "regression"])
+@pytest.mark.parametrize("kind", ["best", "oblique", "regression"])
 def test_importances_are_those_of_loops(kind, by):
     x, y = rows(50, n_classes=3)
     counts = growth.bootstrap_counts(50, 4, rng=0)
     if kind == "regression":
         y = x[:, :2] + 100
-        forest = classic.grow(x, y, 4, bootstrap=counts, task="regression", rng=0)
+        forest = hforest.grow(x, y, 4, bootstrap=counts, task="regression", rng=0)
         got = stats.oob_importance(forest, x, y, counts, by=by, task="regression")
         want = reference_importance(forest, x, y - y.mean(axis=0), counts, by)
     else:
@@ -1283,7 +1257,7 @@ def test_importances_of_classes_by_their_shares():
     x = np.array([[0.0], [0.0], [1.0], [1.0], [0.0], [1.0], [1.0], [1.0]])
     y = np.array([0, 0, 1, 1, 0, 1, 0, 1])
     counts = np.array([[1, 1, 1, 1, 0, 0, 0, 0]])
-    forest = classic.grow(x, y, 1, bootstrap=counts, rng=0)
+    forest = hforest.grow(x, y, 1, bootstrap=counts, rng=0)
     root = 1 - (0.5 * 0.5 + 0.5 * 0.5)
     left, right = 1 - 1, 1 - 2 / 3
     ufi = stats.oob_importance(forest, x, y, counts, by="ufi")
@@ -1304,7 +1278,7 @@ def test_features_that_tell_nothing_have_no_importance(by, signal):
         x = np.column_stack([rng.integers(0, k, 200) for k in (2, 10, 1000)] + [rng.normal(size=200)])
         y = (x[:, 3] > 0) ^ (rng.random(200) < 0.25) if signal else rng.integers(0, 2, 200)
         counts = growth.bootstrap_counts(200, 30, rng=seed)
-        forest = classic.grow(x, y, 30, bootstrap=counts, rng=seed)
+        forest = hforest.grow(x, y, 30, bootstrap=counts, rng=seed)
         got.append(stats.oob_importance(forest, x, y, counts, by=by))
         by_gain.append(tree.importance(forest, by="gain"))
     assert (np.mean(by_gain, axis=0)[2] > 4 * np.mean(by_gain, axis=0)[0]).all()
@@ -1343,13 +1317,13 @@ def test_importances_beside_permuted_copies(by):
     order[place] = np.arange(100)
     wide = np.column_stack([x[:, [0, 2]], *(x[rows, 1] for rows in order)])
     counts = growth.bootstrap_counts(100, 40, rng=of)
-    forest = classic.grow(wide, y, 40, bootstrap=counts, rng=of)
+    forest = hforest.grow(wide, y, 40, bootstrap=counts, rng=of)
     mean = stats.oob_importance(forest, wide, y, counts, by=by).mean[2:]
     assert test.importance[1] == mean[place]
     np.testing.assert_array_equal(np.sort(test.null[1]), np.sort(np.delete(mean, place)))
 
 
-@pytest.mark.parametrize("grow", ["classic", "oblique"])
+@pytest.mark.parametrize("grow", ["best", "oblique"])
 def test_importances_of_sets_of_features(grow):
     """The copies of a set are permuted together, and importances are sums; sets may overlap."""
     x, y = rows(100, d=4)
@@ -1380,7 +1354,7 @@ def test_importances_by_the_error_of_one_forest(task):
     grown_on, seen = [], []
 
     def grow(x, y, **settings):
-        grown_on.append((x.numbers, classic.grow(x, y, **settings)))
+        grown_on.append((x.numbers, hforest.grow(x, y, **settings)))
         return grown_on[-1][1]
 
     settings = {"by": "error", "task": task, "grow": grow, "n_trees": 20, "n_copies": 39, "rng": 0}
@@ -1452,12 +1426,12 @@ def test_importance_tests_of_any_forest(kind):
 
 def test_importances_need_out_of_bag_rows():
     x, y = rows()
-    forest = classic.grow(x, y, 2, bootstrap=False, rng=0)
+    forest = hforest.grow(x, y, 2, bootstrap=False, rng=0)
     ones = np.ones((2, N), int)
     with pytest.raises(ValueError, match="^counts: expected a tree with out-of-bag rows, got none"):
         stats.oob_importance(forest, x, y, ones)
     ones[0, 3] = 0  # the other tree is left out
-    alone = classic.grow(x, y, 1, bootstrap=False, rng=0)
+    alone = hforest.grow(x, y, 1, bootstrap=False, rng=0)
     whole, part = stats.oob_importance(forest, x, y, ones), stats.oob_importance(alone, x, y, ones[:1])
     np.testing.assert_allclose(whole.mean, part.mean)
 
@@ -1513,7 +1487,7 @@ def test_the_bench_of_truth(script, monkeypatch, tmp_path, capsys):
 
 def test_the_bench_of_speed_checks_bits(script):
     bench = script("stats_speed")
-    grown = bench.grower(40, 5, classic.grow)
+    grown = bench.grower(40, 5, hforest.grow)
     assert bench.same(grown(3), grown(3))
     assert not bench.same(grown(3), grown(4))
     assert not bench.same([grown(2)], [grown(2)._replace(threshold=grown(2).threshold + 1)])

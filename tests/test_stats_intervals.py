@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import norm
 
 import hforest
-from hforest import classic, growth, manifold, stats, tree
+from hforest import growth, project, stats, tree
 from hforest.stats import intervals
 
 N, N_TREES = 40, 60
@@ -24,7 +24,7 @@ def problem(n=N, d=3, n_outputs=1, seed=0):
     return x, (x[:, :n_outputs] + 0.3 * rng.normal(size=(n, n_outputs)))[:, : n_outputs or None]
 
 
-def honest(x, y, n_trees=N_TREES, grow=classic.grow, rng=0, **settings):
+def honest(x, y, n_trees=N_TREES, grow=hforest.grow, rng=0, **settings):
     counts = stats.honest_counts(len(x), n_trees, rng=rng, **settings)
     forest = grow(x, y, n_trees, task="regression", bootstrap=counts.structure, rng=rng)
     return tree.refit(forest, x, y, counts=counts.leaf, task="regression"), counts
@@ -39,10 +39,7 @@ def reference(forest, counts, x):
     mean, variance = np.zeros((2, len(x), forest.value.shape[1]))
     for i, k in itertools.product(range(len(x)), range(forest.value.shape[1])):
         t = np.array(
-            [
-                tree.predict(classic_tree, x[i : i + 1])[0, k]
-                for classic_tree in (only(forest, m) for m in range(n_trees))
-            ],
+            [tree.predict(only(forest, m), x[i : i + 1])[0, k] for m in range(n_trees)],
             float,
         )
         mean[i, k] = t.mean()
@@ -86,11 +83,12 @@ def test_intervals_are_those_of_loops(kind):
     if kind == "ordinary":
         in_bag = growth.bootstrap_counts(N, N_TREES, rng=0)
         forest, counts = (
-            classic.grow(x, y, N_TREES, task="regression", rng=0),
+            hforest.grow(x, y, N_TREES, task="regression", rng=0),
             stats.HonestCounts(in_bag, in_bag),
         )
     else:
-        grow = functools.partial(manifold.grow, projection="sparse") if kind == "oblique" else classic.grow
+        oblique = {"projections": project.sparse_distribution(3)} if kind == "oblique" else {}
+        grow = functools.partial(hforest.grow, **oblique)
         draw = "bootstrap" if kind == "bootstrap" else "fixed"
         forest, counts = honest(x, y, grow=grow, draw=draw, in_bag=None if draw == "bootstrap" else 0.5)
     new = problem(5, seed=1)[0]
@@ -179,7 +177,7 @@ def test_intervals_hold_the_mean():
         rng = np.random.default_rng(seed)
         x = rng.uniform(size=(150, 2))
         y = 0.5 * x[:, 0] + rng.normal(size=150)
-        grow = functools.partial(classic.grow, min_samples_leaf=5)
+        grow = functools.partial(hforest.grow, min_samples_leaf=5)
         forest, counts = honest(x, y, n_trees=1500, grow=grow, in_bag=0.5, rng=seed)
         mean, error, low, high, _ = stats.confidence_intervals(
             forest, counts, [[0.5, 0.5], [0.4, 0.6]], coverage=0.9
@@ -194,32 +192,26 @@ def test_intervals_hold_the_mean():
 def test_bad_input():
     x, y = problem()
     forest, counts = honest(x, y, in_bag=0.5)
-    ones = np.ones_like(counts.leaf)
     call = functools.partial(stats.confidence_intervals, forest, counts, x)
     for coverage in (1, 1.0, 0, -0.5, np.nan):
         with pytest.raises(ValueError, match="^coverage: expected"):
             call(coverage=coverage)
     with pytest.raises(TypeError, match=r"^counts: expected a hforest.stats.HonestCounts"):
         stats.confidence_intervals(forest, counts.leaf, x)
-    with pytest.raises(ValueError, match=r"^counts.structure: expected shape \(n_trees, n_samples\)"):
-        stats.confidence_intervals(forest, stats.HonestCounts(*(c[1:] for c in counts)), x)
-    for wrong in (np.zeros(3, int), 1, np.zeros((2, 2, 2), int)):
-        with pytest.raises(ValueError, match=r"^counts.structure: expected shape"):
-            stats.confidence_intervals(forest, stats.HonestCounts(wrong, wrong), x)
-    with pytest.raises(ValueError, match="^counts: expected different rows in the trees"):
-        stats.confidence_intervals(forest, stats.HonestCounts(ones, ones), x)
-    with pytest.raises(ValueError, match="^counts: expected the same number of rows in all trees, got"):
-        stats.confidence_intervals(
-            forest, stats.HonestCounts(ones, growth.poisson_counts(N, N_TREES, rng=0)), x
-        )
-    for none in (np.zeros((N_TREES, 0), int), 0 * ones):
-        with pytest.raises(
-            ValueError, match="^counts: expected the same number of rows in all trees.* 0 to 0"
-        ):
-            stats.confidence_intervals(forest, stats.HonestCounts(none, none), x)
-    many = counts.structure * 2**20
-    with pytest.raises(ValueError, match=r"^counts: expected counts that sum to less than 2\*\*22"):
-        stats.confidence_intervals(forest, stats.HonestCounts(many, many), x)
+    ones, many, empty = np.ones_like(counts.leaf), counts.structure * 2**20, np.zeros((N_TREES, 0), int)
+    of_poisson = growth.poisson_counts(N, N_TREES, rng=0)
+    same_number = "counts: expected the same number of rows in all trees, got"
+    for given, message in (
+        ([c[1:] for c in counts], r"counts.structure: expected shape \(n_trees, n_samples\)"),
+        *(([wrong] * 2, r"counts.structure: expected shape") for wrong in (np.zeros(3, int), 1, np.zeros((2, 2, 2), int))),
+        ([ones, ones], "counts: expected different rows in the trees"),
+        ([ones, of_poisson], same_number),
+        ([empty, empty], f"{same_number}.* 0 to 0"),
+        ([0 * ones, 0 * ones], f"{same_number}.* 0 to 0"),
+        ([many, many], r"counts: expected counts that sum to less than 2\*\*22"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=f"^{message}"):
+            stats.confidence_intervals(forest, stats.HonestCounts(*given), x)
     with pytest.raises(ValueError, match="^forest: expected at least 2 trees, got 1"):
         stats.confidence_intervals(only(forest, 0), stats.HonestCounts(*(c[:1] for c in counts)), x)
     assert stats.confidence_intervals(forest, counts, x[:0]).mean.shape == (0, 1)

@@ -19,7 +19,7 @@ import numpy as np
 import threadpoolctl
 
 import hforest
-from hforest import classic, demo, hinge
+from hforest import demo, hinge
 
 digits = demo.load_digits()
 x, y = digits.x_train[:800], digits.y_train[:800]
@@ -34,7 +34,7 @@ def others():
 
 def digest():
     found = hashlib.sha256()
-    forest = classic.grow(x, y, n_trees=10, rng=0)
+    forest = hforest.grow(x, y, n_trees=10, rng=0)
     t, f, w = hinge.init(n_trees=20, depth=5, n_features=64, outputs=10, rng=0)
     for _ in range(3):
         others()

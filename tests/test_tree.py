@@ -13,7 +13,7 @@ import pytest
 from paths.tree import forest_of
 
 import hforest
-from hforest import classic, tree
+from hforest import project, tree
 from hforest.core import blocks, machine
 from hforest.tree import Forest
 
@@ -449,7 +449,7 @@ def test_a_forest_predicts_rows_of_the_other_dtype():
     x = rng.normal(size=(300, 4))
     y = (x[:, 0] > x[:, 1]).astype(np.int32)
     for here, there in ((np.float32, np.float64), (np.float64, np.float32)):
-        forest = classic.grow(x.astype(here), y, 5, rng=0)
+        forest = hforest.grow(x.astype(here), y, 5, rng=0)
         rows = x.astype(there)
         assert tree.predict(forest, rows).tobytes() == tree.predict(forest, rows.astype(here)).tobytes()
 
@@ -511,7 +511,7 @@ def test_nan_stays_in_the_tree_unchecked():
 
 def test_splits_of_each_depth():
     x = np.random.default_rng(0).normal(size=(60, 3))
-    forest = classic.grow(x, (x[:, 0] > 0) ^ (x[:, 1] > 0.3), 4, rng=0)
+    forest = hforest.grow(x, (x[:, 0] > 0) ^ (x[:, 1] > 0.3), 4, rng=0)
     depth = np.zeros(len(forest.feature), int)
     for start, stop in itertools.pairwise(forest.tree_start):
         for v in range(stop - start):  # children come after their parent
@@ -523,7 +523,7 @@ def test_splits_of_each_depth():
     assert len(levels) == depth.max()
     for d, nodes in enumerate(levels):
         assert sorted(nodes) == np.flatnonzero((depth == d) & (forest.feature != -1)).tolist()
-    assert tree.splits(classic.grow(x, np.zeros(60, int), 2, rng=0)) == []
+    assert tree.splits(hforest.grow(x, np.zeros(60, int), 2, rng=0)) == []
 
 
 def test_importance_by_hand():
@@ -560,7 +560,7 @@ def test_importance_is_the_definition(oblique):
 
 def test_permutation_importance_of_errors_beyond_float64_is_refused():
     x = np.random.default_rng(0).normal(size=(20, 2))
-    forest = classic.grow(x, x[:, 0], 1, task="regression", max_depth=1, rng=0)
+    forest = hforest.grow(x, x[:, 0], 1, task="regression", max_depth=1, rng=0)
     forest = forest._replace(value=np.full_like(forest.value, 1e200))
     with pytest.raises(
         ValueError, match=r"^forest\.value: expected leaf values whose mean .*, got up to 1e\+200"
@@ -572,7 +572,7 @@ def test_permutation_importance_is_the_definition():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(400, 3))
     y = (x[:, 2] > 0).astype(np.int32)
-    forest = classic.grow(x[:200], y[:200], 10, rng=0)
+    forest = hforest.grow(x[:200], y[:200], 10, rng=0)
     x, y = x[200:], y[200:]
     kept = x.copy()
     lost = tree.permutation_importance(forest, x, y, n_repeats=3, rng=4)
@@ -593,7 +593,7 @@ def test_permutation_importance_of_sets_of_features():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(200, 3))
     y = (x[:, 2] > x[:, 0]).astype(np.int32)
-    forest = classic.grow(x[:100], y[:100], 10, rng=0)
+    forest = hforest.grow(x[:100], y[:100], 10, rng=0)
     x, y = x[100:], y[100:]
     lost = tree.permutation_importance(forest, x, y, columns=[(2, 0), range(1, 3)], n_repeats=2, rng=4)
     draws = np.random.default_rng(4)
@@ -621,7 +621,7 @@ def test_permutation_importance_of_targets_and_progress():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(200, 3)).astype(np.float32)
     y = 2 * x[:, 0]
-    forest = classic.grow(x, y, 5, task="regression", max_features=None, rng=0)
+    forest = hforest.grow(x, y, 5, task="regression", max_features=None, rng=0)
     seen = []
     lost = tree.permutation_importance(
         forest, x, y, task="regression", n_repeats=2, rng=0,
@@ -675,7 +675,7 @@ def test_permutation_importance_of_labels_of_any_integer_dtype(kind, capsys):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(100, 3))
     y = (x[:, 2] > 0).astype(np.int32)
-    forest = classic.grow(x, y, 5, rng=0)
+    forest = hforest.grow(x, y, 5, rng=0)
     want = tree.permutation_importance(forest, x, y, rng=1)
     other = y.tolist() if kind is list else y.astype(kind)
     got = tree.permutation_importance(forest, x.astype(np.longdouble), other, progress=True, rng=1)
@@ -913,9 +913,8 @@ def test_the_text_of_a_chain_grows_with_its_length():
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
 def test_forests_of_numbers_that_are_not_finite_are_refused(backend, number):
     x, y = np.array([[0.0, 1], [1, 0], [1, 2], [2, 1]]), np.array([0.5, 0.25, 3, 4])
-    forest = hforest.manifold.grow(
-        x, y, 3, projection="probe", n_projections=3, bootstrap=False, task="regression", rng=0
-    )
+    settings = {"n_projections": 3, "bootstrap": False, "task": "regression", "rng": 0}
+    forest = hforest.grow(x, y, 3, projections=project.probe_distribution(2, 0.5), **settings)
     assert forest.data.size
     value, data = forest.value.copy(), forest.data.copy()
     value[-1], data[-1] = number, number
@@ -1189,20 +1188,20 @@ def test_a_forest_is_pickled_by_its_public_name():
     "names", [3, None.__class__, "ab", {"a", "b"}, {0: "a", 1: "b"}, (n for n in "ab"), ["a", 3], object()]
 )
 def test_names_that_are_no_sequence_of_str(names):
-    forest = classic.grow(np.zeros((2, 2)), [0, 1], 1)
+    forest = hforest.grow(np.zeros((2, 2)), [0, 1], 1)
     with pytest.raises(TypeError, match=r"^feature_names.*: expected a.*, got .*; pass"):
         tree.to_text(forest, feature_names=names)
 
 
 def test_names_in_an_array():
-    forest = classic.grow(np.arange(8.0).reshape(4, 2), [0, 0, 1, 1], 1, bootstrap=False, max_features=None)
+    forest = hforest.grow(np.arange(8.0).reshape(4, 2), [0, 0, 1, 1], 1, bootstrap=False, max_features=None)
     assert tree.to_text(forest, feature_names=np.array(["a", "b"])) == tree.to_text(
         forest, feature_names=["a", "b"]
     )
 
 
 def test_more_features_than_int32_counts():
-    forest = classic.grow(np.zeros((2, 2)), [0, 1], 1)._replace(n_features=np.array(2**62))
+    forest = hforest.grow(np.zeros((2, 2)), [0, 1], 1)._replace(n_features=np.array(2**62))
     for call in (lambda: tree.check(forest), lambda: tree.importance(forest)):
         with pytest.raises(ValueError, match=r"^forest\.n_features: expected 0 to 2\*\*31 - 1, got"):
             call()

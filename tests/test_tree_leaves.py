@@ -10,7 +10,7 @@ import pytest
 from conftest import FOUR_PARTS, check_damage, same_bits
 
 import hforest
-from hforest import classic, growth, manifold, tree
+from hforest import growth, project, tree
 from hforest.core import files
 
 N, N_TREES = 160, 9
@@ -24,17 +24,18 @@ def problem(dtype=np.float64, n_outputs=2):
     return x, y
 
 
-def grown(kind="classic", dtype=np.float64):
+def grown(kind="axis", dtype=np.float64):
     x, y = problem(dtype)
     if kind == "oblique":
-        return manifold.grow(x, y[:, 0] > 0, N_TREES, projection="sparse", min_samples_leaf=3, rng=3)
-    return classic.grow(x, y, N_TREES, task="regression", min_samples_leaf=4, rng=3)
+        projections = project.sparse_distribution(4)
+        return hforest.grow(x, y[:, 0] > 0, N_TREES, projections=projections, min_samples_leaf=3, rng=3)
+    return hforest.grow(x, y, N_TREES, task="regression", min_samples_leaf=4, rng=3)
 
 
 # -------------------------------------------------------------------------------------------- files
 
 
-@pytest.mark.parametrize("kind", ["classic", "oblique"])
+@pytest.mark.parametrize("kind", ["axis", "oblique"])
 def test_a_file_keeps_every_bit(tmp_path, kind, dtype):
     forest = grown(kind, dtype)
     assert bool(forest.indptr.size) == (kind == "oblique")
@@ -66,7 +67,7 @@ def test_a_save_that_fails_leaves_the_older_file(tmp_path, monkeypatch):
 
 def test_each_damaged_file_is_read_right_or_refused(tmp_path):
     path = tmp_path / "f.npz"
-    forest = classic.grow(problem()[0], np.arange(N) % 3, 2, max_depth=3, rng=0)
+    forest = hforest.grow(problem()[0], np.arange(N) % 3, 2, max_depth=3, rng=0)
     tree.save(path, forest)
     check_damage(path, tree.load, 400)
 
@@ -90,7 +91,7 @@ def test_each_damaged_file_is_read_right_or_refused(tmp_path):
 )
 def test_altered_files_are_refused(tmp_path, change, words):
     path = tmp_path / "f.npz"
-    tree.save(path, classic.grow(problem()[0], problem()[1][:, 0] > 0, 1, max_depth=2, rng=0))
+    tree.save(path, hforest.grow(problem()[0], problem()[1][:, 0] > 0, 1, max_depth=2, rng=0))
     arrays = files.read_npz(path, "a file") | change
     np.savez(path, **{name: a for name, a in arrays.items() if a is not None})
     with pytest.raises(ValueError, match=re.escape(words)) as caught:
@@ -122,7 +123,7 @@ TARGETS = {
 
 
 @pytest.mark.parametrize("settings", TARGETS.values(), ids=TARGETS)
-@pytest.mark.parametrize("kind", ["classic", "oblique"])
+@pytest.mark.parametrize("kind", ["axis", "oblique"])
 def test_quantiles_are_the_references_at_every_number_of_threads(kind, settings, threads, dtype):
     forest, (x, y) = grown(kind, dtype), problem(dtype)
     rows = np.random.default_rng(5).normal(size=(70, 4)).astype(dtype)
@@ -207,7 +208,7 @@ def test_quantiles_cover_what_they_say():
     rng = np.random.default_rng(0)
     x = rng.uniform(0, 2, size=(4000, 2))
     y = (0.2 + x[:, 0]) * rng.normal(size=4000)
-    forest = classic.grow(x[:3000], y[:3000], 60, task="regression", min_samples_leaf=30, rng=0)
+    forest = hforest.grow(x[:3000], y[:3000], 60, task="regression", min_samples_leaf=30, rng=0)
     targets = tree.leaf_targets(forest, x[:3000], y[:3000])
     for method in ("inverted_cdf", "linear"):
         low, high = tree.quantiles(forest, targets, x[3000:], [0.05, 0.95], method=method)[:, 0].T
@@ -307,7 +308,7 @@ def shares(forest, x, other):
     return (a[:, None] == b[None]).mean(axis=2)
 
 
-@pytest.mark.parametrize("kind", ["classic", "oblique"])
+@pytest.mark.parametrize("kind", ["axis", "oblique"])
 def test_proximities_by_brute_force(kind, dtype):
     forest, (x, _) = grown(kind, dtype), problem(dtype)
     p, want = tree.proximity(forest, x), shares(forest, x, x).astype(dtype)
@@ -363,7 +364,7 @@ def test_bad_arguments_of_proximity():
 
 
 def test_intervals_by_hand():
-    forest = classic.grow([[0.0], [1.0]], [2.0, 4.0], 1, bootstrap=False, task="regression", rng=0)
+    forest = hforest.grow([[0.0], [1.0]], [2.0, 4.0], 1, bootstrap=False, task="regression", rng=0)
     errors = np.r_[np.arange(10.0)[::-1], np.nan][:, None]
     low, high = tree.prediction_intervals(forest, [[0], [1]], errors, coverage=0.8)
     assert low.tolist() == [[2], [4]]  # the first of ten errors, 0
@@ -377,7 +378,7 @@ def test_intervals_hold_what_they_say():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(7000, 5))
     y = x[:, :2] + rng.normal(size=(7000, 2)) * [1, 3]
-    forest = classic.grow(x[:3000], y[:3000], 40, task="regression", min_samples_leaf=9, rng=1)
+    forest = hforest.grow(x[:3000], y[:3000], 40, task="regression", min_samples_leaf=9, rng=1)
     mean = tree.out_of_bag(forest, x[:3000], growth.bootstrap_counts(3000, 40, rng=1))
     for coverage in (0.5, 0.9):
         low, high = tree.prediction_intervals(forest, x[3000:], y[:3000] - mean, coverage=coverage)
@@ -505,7 +506,7 @@ def test_shap_explains_a_dictionary(task, dtype):
     shap = pytest.importorskip("shap", reason="needs shap")
     x, y = problem(dtype)
     learned = y if task == "regression" else (y[:, 0] > 0).astype(int)
-    forest = classic.grow(x, learned, 3, max_depth=4, task=task, rng=3)
+    forest = hforest.grow(x, learned, 3, max_depth=4, task=task, rng=3)
     model = tree.to_dict(forest, x, counts=COUNTS[:3])
     explainer = shap.TreeExplainer(model)
     got = np.asarray(explainer.shap_values(x[:12], check_additivity=False))

@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from conftest import entered
 from test_tree import STUMP, random_forest
 
 import hforest
-from hforest import classic, growth, manifold, tree
+from hforest import project, tree
 from hforest.core import machine
 from hforest.tree import Forest
 
@@ -24,7 +23,11 @@ def windows_of(n, n_columns, dtype, seed=0):
     least, most = (int(offset.min()), int(offset.max())) if n_columns else (0, 0)
     base = rng.integers(max(0, -least), size - max(0, most), n)
     base[: min(n, 2)] = [max(0, -least), size - 1 - max(0, most)][: min(n, 2)]
-    return growth.Windows(x, base, offset), x.ravel()[base[:, None] + offset]
+    return samples(x, base, offset), x.ravel()[base[:, None] + offset]
+
+
+def samples(x, base, offset):
+    return hforest.samples(x, windows=(np.asarray(base), np.asarray(offset)))
 
 
 def check(forest, windows, copies):
@@ -35,17 +38,16 @@ def check(forest, windows, copies):
 def test_a_window_by_hand(backend):
     # Feature 1 of a window is compared with 0.5; windows begin at 1, 0 and 2.
     x = np.array([[0.0, 0.5], [np.nextafter(0.5, 1), 7.0]])
-    windows = growth.Windows(x, np.array([1, 0, 2]), np.array([0, 1]))
-    assert tree.apply(STUMP, windows).ravel().tolist() == [2, 1, 2]
-    backwards = windows._replace(base=np.array([1, 2, 3]), offset=np.array([0, -1]))
-    assert tree.apply(STUMP, backwards).ravel().tolist() == [1, 1, 2]
+    assert tree.apply(STUMP, samples(x, [1, 0, 2], [0, 1])).ravel().tolist() == [2, 1, 2]
+    assert tree.apply(STUMP, samples(x, [1, 2, 3], [0, -1])).ravel().tolist() == [1, 1, 2]
 
 
 @pytest.mark.parametrize("oblique", [False, True])
 def test_windows_have_the_bits_of_copies_in_every_backend(fast_backend, dtype, reference, oblique):
     windows, copies = windows_of(23, 9, dtype)
     forest = random_forest(5, 5, 9, 3, dtype, 1, oblique)
-    moved, there = Forest(*map(fast_backend.array, forest)), growth.Windows(*map(fast_backend.array, windows))
+    x, *places = map(fast_backend.array, windows.x)
+    moved, there = Forest(*map(fast_backend.array, forest)), hforest.samples(x, windows=places)
     for function in FUNCTIONS:
         expected = reference(function, forest, copies).tobytes()
         assert reference(function, forest, windows).tobytes() == expected
@@ -98,8 +100,9 @@ def test_windows_have_the_bits_of_copies_on_every_path(simd, path, kind, dtype):
         windows, copies = windows_of(n, n_columns, dtype, seed=n)
         forest = KINDS[kind](n_trees, depth, n_columns, 3, dtype, n)
         if kind == "missing":
-            windows.x[0, 3] = np.nan
-            copies = windows.x.ravel()[windows.base[:, None] + windows.offset]
+            x, base, offset = windows.x
+            x[0, 3] = np.nan
+            windows, copies = samples(x, base, offset), x.ravel()[base[:, None] + offset]
         check(forest, windows, copies)
         first = tree.apply(forest, copies[:1])  # walked node by node
         assert (tree.apply(forest, windows)[:1] == first).all()
@@ -130,34 +133,23 @@ def test_grown_forests():
     rng = np.random.default_rng(0)
     image = rng.normal(size=(12, 14)).astype(np.float32)
     place = np.arange(image.size).reshape(image.shape)
-    windows = growth.Windows(image, place[:8, :10].ravel().copy(), place[:5, :5].ravel().copy())
-    copies = image.ravel()[windows.base[:, None] + windows.offset]
+    base, offset = place[:8, :10].ravel(), place[:5, :5].ravel()
+    windows, copies = samples(image, base, offset), image.ravel()[base[:, None] + offset]
     y = (copies[:, 12] > copies[:, 7]).astype(np.int32)
-    forest = classic.grow(windows, y, 5, rng=0)
+    forest = hforest.grow(windows, y, 5, rng=0)
     check(forest, windows, copies)
     check(tree.prepare(forest), windows, copies)
-    for settings in ({"projection": "probe"}, {"projection": "sparse"}, {"shape": (5, 5)}):
-        check(manifold.grow(copies, y, 5, rng=0, **settings), windows, copies)
+    for projections in (
+        project.probe_distribution(25, 0.5), project.sparse_distribution(25), project.patch_distribution((5, 5), patch_max=3),
+    ):  # fmt: skip
+        check(hforest.grow(copies, y, 5, projections=projections, rng=0), windows, copies)
 
 
 def test_x_is_converted_to_the_dtype_of_the_forest():
     windows, copies = windows_of(40, 7, np.float64)
-    forest = random_forest(3, 4, 7, 2, np.float32, 0)
-    for x in (windows.x / 3, np.asfortranarray(windows.x / 3), (windows.x / 3).tolist()):
-        check(forest, windows._replace(x=x), copies / 3)
-
-
-@pytest.mark.parametrize("backend_name", ["reference", "cpu", "host"])
-def test_no_windows_and_no_columns(backend_name):
-    forest = random_forest(3, 4, 7, 2, np.float32, 0)
-    windows, _ = windows_of(5, 7, np.float32)
-    stump = random_forest(2, 0, 0, 2, np.float32, 0)
-    with entered(backend_name):
-        none = windows._replace(base=windows.base[:0].copy())
-        assert tree.apply(forest, none).shape == (0, 3)
-        assert tree.predict(forest, none).shape == (0, 2)
-        no_columns = windows._replace(offset=windows.offset[:0].copy())
-        assert tree.apply(stump, no_columns).tolist() == [[0, 0]] * 5
+    forest, (x, base, offset) = random_forest(3, 4, 7, 2, np.float32, 0), windows.x
+    for given in (x / 3, np.asfortranarray(x / 3), (x / 3).tolist()):
+        check(forest, samples(given, base, offset), copies / 3)
 
 
 def test_out_is_used_and_apart():
@@ -167,23 +159,15 @@ def test_out_is_used_and_apart():
     assert tree.predict(forest, windows, out=out) is out
     assert (out == tree.predict(forest, copies)).all()
     with pytest.raises(ValueError, match="out: expected memory that no other argument uses"):
-        tree.predict(forest, windows, out=windows.x.ravel()[:15].reshape(5, 3))
+        tree.predict(forest, windows, out=windows.numbers.ravel()[:15].reshape(5, 3))
 
 
 def test_bad_windows():
     windows, _ = windows_of(5, 4, np.float32)
-    forest = random_forest(2, 3, 4, 3, np.float32, 0)
-    for change, error, message in (
-        ({"base": windows.base.astype(np.int32)}, TypeError, r"x\.base: expected dtype int64"),
-        ({"base": None}, TypeError, r"x\.base: expected"),
-        ({"base": windows.base + 60}, IndexError, "inside the 60 numbers of x"),
-        ({"base": windows.base - 60}, IndexError, "inside the 60 numbers of x"),
-        ({"offset": windows.offset[:3].copy()}, ValueError, r"\(n_samples, 4\), got \(5, 3\)"),
-        ({"x": windows.x[0]}, ValueError, r"x\.x: expected"),
-        ({"x": windows.x * np.nan}, ValueError, r"x\.x: expected finite"),
-        ({"x": "text"}, TypeError, r"x\.x"),
-    ):
-        with pytest.raises(error, match=message):
-            tree.apply(forest, windows._replace(**change))
+    forest, (x, base, offset) = random_forest(2, 3, 4, 3, np.float32, 0), windows.x
+    with pytest.raises(ValueError, match=r"\(n_samples, 4\), got \(5, 3\)"):
+        tree.apply(forest, samples(x, base, offset[:3]))
+    with pytest.raises(ValueError, match=r"x\.x: expected finite"):
+        tree.apply(forest, samples(x * np.nan, base, offset))
     with pytest.raises(TypeError, match="forest"):
         tree.apply(windows, forest)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import hforest
-from hforest import classic, manifold, tree
+from hforest import project, tree
 
 treelite = pytest.importorskip("treelite", minversion="4.0", reason="needs treelite 4 or newer")
 
@@ -349,7 +349,7 @@ def test_averages():
 def test_round_trip_of_a_forest(task, dtype):
     x, y, _, four = samples(0.0)
     x = x.astype(dtype)
-    forest = classic.grow(x, four.astype(np.int32) if task == "classification" else y, 6, task=task, rng=0)
+    forest = hforest.grow(x, four.astype(np.int32) if task == "classification" else y, 6, task=task, rng=0)
     model = exchange.to_treelite(forest)
     np.testing.assert_allclose(shares_of_model(model, x), tree.predict(forest, x), rtol=1e-6, atol=1e-6)
     ensemble = exchange.from_treelite(model)
@@ -413,9 +413,12 @@ def test_an_empty_set_of_categories():
 
 def test_what_is_refused():
     x, _, two, _ = samples(0.0)
-    oblique = manifold.grow(x, two.astype(np.int32), 2, rng=0)
+    oblique = hforest.grow(
+        x, two.astype(np.int32), 2, projections=project.sparse_distribution(x.shape[1]), rng=0
+    )
     with pytest.raises(
-        ValueError, match="projections; treelite has no projections: pass a forest of hforest.classic"
+        ValueError,
+        match="projections; treelite has no projections: pass a forest grown without projections",
     ):
         exchange.to_treelite(oblique)
     with pytest.raises(TypeError, match="forest: expected a hforest.tree.Forest, got int"):

@@ -41,7 +41,7 @@ import numpy as np
 from common import RESULTS, machine_text
 
 import hforest
-from hforest import cascade, classic
+from hforest import cascade
 
 PUBLISHED = {"letter": 97.40, "adult": 86.40, "yeast": 63.45, "mnist full scanned": 99.26}
 TREES = {
@@ -107,8 +107,11 @@ def level(n_trees: int, leaf: int, n_forests: int = 4, random_leaf: int = 1) -> 
 
     The only place where this script and cascade_leaves.py name arguments of functions that grow forests.
     """
-    random = partial(classic.grow, n_trees=n_trees, min_samples_leaf=leaf, max_bins=256)
-    completely = partial(classic.grow_random, n_trees=n_trees, min_samples_leaf=random_leaf)
+    random = partial(hforest.grow, n_trees=n_trees, min_samples_leaf=leaf)
+    completely = partial(
+        hforest.grow, n_trees=n_trees, min_samples_leaf=random_leaf, splitter="random", max_features=1,
+        bootstrap=False,
+    )  # fmt: skip
     return [random] * n_forests + [completely] * n_forests
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from common import machine_text
 
-from hforest import classic, co2, tree
+from hforest import co2, growth, tree
 
 
 class Record:
@@ -71,7 +71,7 @@ def grow(
             x, y, n_trees, max_features=max_features, splitter="oc1", standardize=False, bootstrap=bootstrap,
             rng=rng,
         )  # fmt: skip
-    return classic.grow(
+    return growth.grow(
         x,
         y,
         n_trees,

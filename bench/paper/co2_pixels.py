@@ -22,6 +22,7 @@ paper, pixels at the borders have windows, too: images are mirrored there.
 """
 
 import argparse
+import math
 import statistics
 import sys
 import time
@@ -37,7 +38,7 @@ import numpy as np
 from common import RESULTS
 
 import hforest
-from hforest import classic, co2, images, manifold
+from hforest import co2, images, project
 
 VOID, N_CLASSES = 11, 11
 BOXES = (5, 11, 21)
@@ -52,13 +53,13 @@ RESAMPLES = 1000
 SCORES = ("mean_jaccard", "mean_recall", "pixels")
 
 GROWERS: dict[str, tuple[Any, list[dict[str, Any]]]] = {
-    "random forest": (classic.grow, [{}, {"min_samples_leaf": 5}]),
+    "random forest": (hforest.grow, [{}, {"min_samples_leaf": 5}]),
     "two-probe": (
-        partial(manifold.grow, projection="probe"),
+        hforest.grow,
         [{"single_share": 0.0}, {"single_share": 0.5}, {"single_share": 0.5, "min_samples_leaf": 5}],
     ),
-    "SPORF": (partial(manifold.grow, projection="sparse"), [{}, {"min_samples_leaf": 5}]),
-    "patches": (partial(manifold.grow, projection="patch", channels=True), [{}, {"min_samples_leaf": 5}]),
+    "SPORF": (hforest.grow, [{}, {"min_samples_leaf": 5}]),
+    "patches": (hforest.grow, [{}, {"min_samples_leaf": 5}]),
     "CO2": (
         co2.grow,
         [
@@ -117,8 +118,15 @@ def fit(x: np.ndarray, y: np.ndarray, run: dict[str, Any]) -> images.Model:
     """Grows the forest that a row describes."""
     grow, n_side = GROWERS[run["method"]][0], (run["window"] - 1) // run["step"] + 1
     settings = dict(run["settings"])
+    shape = (n_side, n_side, x.shape[-1])
+    n_features = math.prod(shape)
     if run["method"] == "patches":
-        settings["shape"] = (n_side, n_side, x.shape[-1])
+        settings["projections"] = project.patch_distribution(shape, patch_max=3, channels=True)
+    elif run["method"] == "SPORF":
+        settings["projections"] = project.sparse_distribution(n_features)
+    elif run["method"] == "two-probe":
+        share = settings.pop("single_share")
+        settings["projections"] = project.probe_distribution(n_features, share)
     return images.fit(
         x, y, partial(grow, **settings), window=run["window"], step=run["step"], normalize=run["normalize"],
         n_trees=run["trees"], n_pixels=run["pixels"], n_classes=N_CLASSES, void=VOID,

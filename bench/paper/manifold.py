@@ -34,7 +34,7 @@ from common import RESULTS, machine_text, need
 from manifold_peers import PEERS, fit
 
 import hforest
-from hforest import classic, demo, manifold, tree
+from hforest import demo, project, tree
 
 N_TEST = 10_000
 METHODS = ("MORF", "SPORF", "RF")
@@ -70,9 +70,13 @@ def grow(
 ) -> tree.Forest:
     """Returns a forest of one method; n_classes is passed, since a small sample may lack a class."""
     if method == "RF":
-        return classic.grow(x, y, n_trees, max_features=n_projections, n_classes=n_classes, rng=seed)
-    kind: dict[str, Any] = {"projection": "sparse"} if method == "SPORF" else patch
-    return manifold.grow(x, y, n_trees, n_projections=n_projections, n_classes=n_classes, rng=seed, **kind)
+        return hforest.grow(x, y, n_trees, max_features=n_projections, n_classes=n_classes, rng=seed)
+    distribution = (
+        project.sparse_distribution(x.shape[1]) if method == "SPORF" else project.patch_distribution(**patch)
+    )
+    return hforest.grow(
+        x, y, n_trees, projections=distribution, n_projections=n_projections, n_classes=n_classes, rng=seed
+    )
 
 
 def simulated(name: str, size: int, seed: int) -> tuple[Any, Any, Any, Any]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..core import check, files, models
 from ..tree import Forest
-from ..tree.files import FOREST
+from ..tree.files import read_forest
 from .folds import CLASS_VECTORS
 from .levels import Cascade, check_levels
 from .windows import Scanner, _geometry, check_scanner
@@ -53,7 +53,7 @@ def _check_cascade(cascade: Cascade) -> None:
                 raise ValueError(f"{where} has {n_trees} trees and n_folds is {cascade.n_folds}")
 
 
-_FORESTS = models.several("n_forests", FOREST)
+_FORESTS = models.several("n_forests", read_forest)
 _CASCADE = models.record(
     Cascade, _check_cascade,
     n_classes=models.integer(1), n_features=models.integers, class_vectors=models.word,

@@ -7,8 +7,7 @@ unit deviation, for the learning rate and the bound on w have no units. A forest
 
 `grow` and `search` convert samples of any layout and real dtype. `surrogate`, `surrogate_grad`, `fit_stump`
 and `fit_oc1` take C-contiguous samples and weights w of one float dtype; labels, targets and sample weights
-of any dtype. Wrong kinds and dtypes raise TypeError, wrong shapes and values ValueError, labels out of range
-IndexError; the checks that read whole arrays can be skipped inside `hforest.unchecked()`.
+of any dtype.
 """
 
 from .bound import SplitGradient, surrogate, surrogate_grad

@@ -85,7 +85,6 @@ class Node:
     def slopes(
         self, w: FloatArray, theta: FloatArray, sign: FloatArray, order: Any
     ) -> tuple[FloatArray, FloatArray, float]:
-        """Returns sums over some samples of subgradients (eq. 11) for w and theta, and of weights."""
         weight = self.weight[order]
         _, left, right = self._sides(w, theta, order)
         goes_left = left >= right  # Alg. 1, line 8

@@ -132,9 +132,8 @@ def surrogate(
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        Wrong dtype or device; wrong shape or layout, another loss, negative weights, NaN, infinity or numbers
-        beyond 1e15; a label outside theta; functions that return other shapes or numbers beyond 1e100.
+    ValueError
+        Numbers beyond 1e15; functions that return other shapes or numbers beyond 1e100.
 
     Notes
     -----
@@ -174,35 +173,12 @@ def surrogate_grad(
 ) -> SplitGradient:
     """Returns the subgradient of `surrogate` with respect to w, theta0 and theta1.
 
-    Parameters
-    ----------
-    x : (n_samples, n_features) array of float32 or float64
-        Samples, which are not changed; append a constant column of -1 for an offset.
-    y : (n_samples,) array of integers or bools, or (n_samples,) or (n_samples, n_outputs) array of numbers
-        Labels for the log loss, targets for the squared loss; with a pair of functions, rows that they
-        accept.
-    w : (n_features,) array, dtype of x
-        The split: ``w.x >= 0`` goes right.
-    theta0 : (n_outputs,) array, dtype of x
-        Left side's unnormalised log-probabilities of the classes, or means of the targets.
-    theta1 : (n_outputs,) array, dtype of x
-        Right side's unnormalised log-probabilities of the classes, or means of the targets.
-    loss : "log" or "squared", or a tuple of two functions
-        ``-theta[y] + log sum exp theta`` (eq. 3), or ``||y - theta||**2`` (eq. 4). Or (value, gradient) of a
-        convex loss: functions of theta (n_outputs,) float64 and rows of y that return an array (n_samples,)
-        of losses, and one (n_samples, n_outputs) of gradients with respect to theta.
-    sample_weight : (n_samples,) array of real numbers, optional
-        Weights of the samples as `fit_stump` takes them, or all 0; by default 1.
+    Parameters: see `surrogate`.
 
     Returns
     -------
     SplitGradient
         (w, theta0, theta1), a NamedTuple: arrays of shape and dtype of w, theta0 and theta1.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        As from `surrogate`.
 
     Notes
     -----

@@ -7,7 +7,7 @@ import numpy as np
 from ..core import check, supervised
 from ..core.aliases import Array, ArrayLike, Bootstrap, FloatArray, IntArray, Task
 from ..core.in_place import Windows
-from ..growth import unchecked
+from ..growth.settings import most_drawn
 
 MAX_MAGNITUDE = 1e15
 """Bound of x, w, targets and sample weights, so that squares of their products do not overflow."""
@@ -74,7 +74,7 @@ def check_gains(
     weight: FloatArray, targets: FloatArray | None, dtype: np.dtype, bootstrap: Bootstrap
 ) -> None:
     """Checks that gains of splits are in the range of the dtype of the forest."""
-    n_drawn = unchecked.most_drawn(len(weight), bootstrap)
+    n_drawn = most_drawn(len(weight), bootstrap)
     if supervised.scaled_weight(weight, targets, dtype, n_drawn)[1] < 0:
         raise ValueError(
             f"sample_weight: expected weights whose sum times squared targets is in the range of {dtype}, "

@@ -13,13 +13,13 @@ from hforest.co2.losses cimport (
     add_slopes, hf_members, sum_surrogate, theta_slope, write_losses, write_products,
 )
 from hforest.co2.oc1_search cimport hf_oc1, hf_oc1_workspace, search_hyperplane, start_oc1
-from hforest.co2.rows cimport HF_LANES, hf_rows, loops_of, row_bytes
+from hforest.co2.rows cimport HF_LANES, hf_rows, row_bytes
 from hforest.co2.stump_fit cimport (
     clear_pull, fit_hyperplane, hf_schedule, hf_stump_workspace, start_stump,
 )
 from hforest.core.arena cimport hf_arena, release
 from hforest.core.machine cimport (
-    hf_stop, hf_stopped, hf_threads, hf_watch, raise_interrupt, raise_stopped, simd_path, start_watch,
+    hf_stop, hf_stopped, hf_threads, hf_watch, raise_interrupt, raise_stopped, start_watch,
 )
 from hforest.core.views cimport start, start_of_rows
 from hforest.growth.column_readers cimport columns_of_windows
@@ -30,8 +30,8 @@ from hforest.growth.task cimport hf_pending, hf_task, hf_workspace
 
 cnp.import_array()
 
-cdef enum:
-    CHUNK = 1024      # samples whose slopes are summed in the dtype of x
+cdef extern from "co2/fit.h" nogil:
+    int HF_CHUNK
 
 COPIED = 1 << 29
 """Bytes of windows of which all threads together keep copies at a time."""
@@ -43,7 +43,6 @@ cdef hf_rows _rows(x, bint offset):
     cdef hf_rows rows
     rows.x, rows.n, rows.n_features, rows.offset = cnp.PyArray_DATA(x), x.shape[0], x.shape[1], offset
     rows.single = x.dtype.itemsize == 4
-    rows.loops = loops_of(rows.single, simd_path())
     rows.n_full = rows.n_features // HF_LANES
     rows.n_blocks = (rows.n_features + offset + HF_LANES - 1) // HF_LANES
     rows.place, rows.mean, rows.deviation, rows.room = NULL, NULL, NULL, 0
@@ -128,13 +127,14 @@ def surrogate_grad(
     for k in range(grad_w.shape[0]):
         grad_w[k] = 0
     with nogil:
-        for chunk in range((stump.m.n + CHUNK - 1) // CHUNK):
-            first = chunk * CHUNK
+        for chunk in range((stump.m.n + HF_CHUNK - 1) // HF_CHUNK):
+            first = chunk * HF_CHUNK
             if hf_stopped(&watch):
                 break
             memset(s.slope, 0, size)
             add_slopes(
-                &stump.rows, &stump.m, &s.losses, s.w, first, min(first + CHUNK, stump.m.n), s.slope, &s.pull
+                &stump.rows, &stump.m, &s.losses, s.w, first, min(first + HF_CHUNK, stump.m.n), s.slope,
+                &s.pull,
             )
             for k in range(grad_w.shape[0]):
                 grad_w[k] += (<float*> s.slope)[k] if stump.rows.single else (<double*> s.slope)[k]

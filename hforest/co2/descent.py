@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from ..core.aliases import FloatArray, IntArray
-from ..core.philox import below, philox
+from ..core.launch import numbers
+from ..core.philox import EPOCH, ORDER, below, philox
+from ..core.scores import beats
 
-LANES = 16
-HALVINGS = 3
-ORDER, EPOCH = 8, 9
+LANES, HALVINGS = numbers("co2/fit.h", "HF_LANES", "HF_HALVINGS")
 
 
 class Schedule(NamedTuple):
@@ -128,7 +128,7 @@ def descend(
         # w_old = w (Alg. 1, line 4): its signs come with the surrogate.
         value, sign = node.surrogate(new, theta, samples)
         history[round_ + 1] = value
-        if value < best[0]:
+        if beats(-value, -best[0]):
             best = (value, new, theta)
         if round_ >= c.convex_rounds:
             waiting += not value < before - c.tolerance * before

@@ -14,11 +14,11 @@ from ..core.progress import check_progress
 from ..core.units import Units, standardized
 from ..growth import Samples, TreeSettings, unchecked
 from ..growth.bins import Bins
-from ..growth.checks import check_bootstrap, check_windows
 from ..growth.samples import check_dense
-from ..growth.settings import Growth, check_limits
+from ..growth.settings import Growth, check_bootstrap, check_limits, check_windows
 from ..growth.trees import Learned
 from ..tree import Forest
+from ..tree.forest import marked
 from . import checks, units
 from .oc1 import search_settings
 from .stump import StumpSettings, schedule
@@ -182,7 +182,7 @@ def grow(
     trees = unchecked.in_batches(grow_some, checked, batch)
     forest = unchecked.forest(trees, checked, projected=True)
     del trees  # as large as the forest
-    return forest if of_x is None else units.with_units(forest, of_x, of_y)
+    return marked(forest if of_x is None else units.with_units(forest, of_x, of_y))
 
 
 def _encoded(

@@ -1,12 +1,11 @@
 // Surrogates and oblique stumps (Norouzi et al. 2015, section 4). Sixteen threads compute a product w.x, one per lane
 // of the reference. Sums over samples run in their order, one thread per element, so results are bit-identical to it.
 
+#include "co2/fit.h"
 #include "co2/visits.h"
 
-// Threads per product, threads per block, products that a block computes at a time.
-constexpr int LANES = 16, BLOCK = 128, TOGETHER = BLOCK / LANES;
-constexpr int HALVINGS = 3;  // number of times that eta is lowered before the fit ends
-constexpr double ABSENT = 0x1p-20;  // factor of `smooth` for a class that no sample of the node has
+// Threads per product, one per lane; threads per block; products that a block computes at a time.
+constexpr int LANES = HF_LANES, BLOCK = 128, TOGETHER = BLOCK / LANES;
 
 // Samples with their labels (log losses) or targets (squared losses). Sample i is row i of x or, if has_rows, row
 // rows[i] followed by the constant -1. Functions of samples take theta and table (2, n_outputs), left and right.
@@ -259,13 +258,13 @@ __device__ static void start_theta(const Samples &s, const Workspace &r, double 
     }
     __syncthreads();
     double added = 0;
-    for (size k = 0; k < s.n_outputs; ++k) added += smooth * (r.sums[k] + r.sums[s.n_outputs + k] > 0 ? 1.0 : ABSENT);
+    for (size k = 0; k < s.n_outputs; ++k) added += smooth * (r.sums[k] + r.sums[s.n_outputs + k] > 0 ? 1.0 : HF_ABSENT);
     for (size at = threadIdx.x; at < 2 * s.n_outputs; at += BLOCK) {
         const int side = (int)(at / s.n_outputs);
         const double both = r.sums[at % s.n_outputs] + r.sums[s.n_outputs + at % s.n_outputs];
         if (!s.has_labels) r.theta[at] = shared[side] > 0 ? r.sums[at] / shared[side] : both / shared[1 - side];
         else
-            r.theta[at] = hf_log2((r.sums[at] + smooth * (both > 0 ? 1.0 : ABSENT)) / (shared[side] + added)) * HF_LN2;
+            r.theta[at] = hf_log2((r.sums[at] + smooth * (both > 0 ? 1.0 : HF_ABSENT)) / (shared[side] + added)) * HF_LN2;
     }
     __syncthreads();
 }
@@ -389,7 +388,7 @@ extern "C" __global__ void fit_stumps(
     double eta = a.eta;
     size waiting = 0, lowered = 0, round = 0;
     unsigned long long epoch = 0;
-    while (round < a.max_rounds && lowered < HALVINGS && value > 0) {
+    while (round < a.max_rounds && lowered < HF_HALVINGS && value > 0) {
         if (round < a.convex_rounds) {
             for (size i = threadIdx.x; i < n; i += BLOCK) r.sign[i] = 0;
             __syncthreads();
@@ -409,7 +408,7 @@ extern "C" __global__ void fit_stumps(
         value = surrogate_of(s, r, lanes, shared);
         ++round;
         if (threadIdx.x == 0) history[round] = value;
-        if (value < best) {
+        if (hf_beats(-value, -best)) {
             best = value;
             keep(s, r.w, r.theta, r.best_w, r.best_theta);
         }

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..core.aliases import Array
 from ..core.dispatch import array_module, to_numpy
-from ..core.launch import launch, launch_each
+from ..core.launch import launch, launch_each, numbers
 from ..growth.bins import Bins
 from ..growth.gpu_builder import ColumnSource, columns_of, sides, task_of
 from ..growth.gpu_levels import grow_trees
@@ -20,14 +20,8 @@ from ..growth.trees import Batch, Learned
 PACKAGE = Path(__file__).parent
 READS_WINDOWS = False
 
-CHUNK = 1024
-"""Number of samples in a chunk, whose slopes are summed in the dtype of x; sums of chunks are float64."""
-
-LANES = 16
-"""Threads that compute a product w.x together; gpu.cu has the same number."""
-
-BLOCK = 128
-"""Threads of a block that computes such products; gpu.cu has the same number."""
+LANES, CHUNK = numbers("co2/fit.h", "HF_LANES", "HF_CHUNK")
+(BLOCK,) = numbers("co2/gpu.cu", "BLOCK")
 
 
 # Structs of gpu.cu, which describes their members. Another one is Schedule of descent.py.

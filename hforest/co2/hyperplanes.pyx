@@ -77,8 +77,8 @@ cdef void _fill_sides(
 ) noexcept nogil:
     # Writes the sides of samples from projections computed as in tree.predict: sums in float64, in the order
     # of the entries, rounded once.
-    cdef const void* row[8]  # HF_TOGETHER
-    cdef double sum[8]
+    cdef const void* row[HF_TOGETHER]
+    cdef double sum[HF_TOGETHER]
     cdef int64_t first, e
     cdef int i
     for first in range(0, m.n, 8):

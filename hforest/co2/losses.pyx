@@ -9,7 +9,7 @@ from libc.math cimport fabs
 from libc.stdint cimport int8_t, int64_t, uint32_t
 from libc.string cimport memcpy
 
-from hforest.co2.rows cimport HF_TOGETHER, copy_window, row_bytes
+from hforest.co2.rows cimport HF_TOGETHER, add_rows, copy_window, row_bytes, write_dots
 
 
 cdef void write_losses(const hf_members* m, const hf_losses* losses) noexcept nogil:
@@ -104,15 +104,15 @@ cdef void write_products(
     const hf_rows* rows, const hf_members* m, const void* w, double* product
 ) noexcept nogil:
     # Writes w.x of each sample to `product` (OUT (m.n,)), in their order.
-    cdef const void* row[8]  # HF_TOGETHER
-    cdef const void* after[8]
-    cdef double some[8]
+    cdef const void* row[HF_TOGETHER]
+    cdef const void* after[HF_TOGETHER]
+    cdef double some[HF_TOGETHER]
     cdef int64_t first
     if m.n and not _are_copied_here(m):
         fill_rows(rows, m, m.order, 0, after)
     for first in range(0, m.n, 8):
         _next_rows(rows, m, first, row, after)
-        rows.loops.dots(rows, row, after, w, some)
+        write_dots(rows, row, after, w, some)
         memcpy(product + first, some, min(HF_TOGETHER, m.n - first) * sizeof(double))
 
 
@@ -140,11 +140,11 @@ cdef double add_slopes(
     # w       IN (n_blocks, 16)
     # slope   IN, OUT (n_blocks, 16), with respect to w
     # pull    IN, OUT, with respect to theta
-    cdef const void* row[8]  # HF_TOGETHER
-    cdef const void* after[8]
-    cdef const void* moving[8]
-    cdef double product[8]
-    cdef double factor[8]
+    cdef const void* row[HF_TOGETHER]
+    cdef const void* after[HF_TOGETHER]
+    cdef const void* moving[HF_TOGETHER]
+    cdef double product[HF_TOGETHER]
+    cdef double factor[HF_TOGETHER]
     cdef double weight = 0, p
     cdef int64_t at
     cdef int r, n_moving, right, turn
@@ -154,7 +154,7 @@ cdef double add_slopes(
         fill_rows(rows, m, m.order, first, after)
     while first < last:
         _next_rows(rows, m, first, row, after)
-        rows.loops.dots(rows, row, after, w, product)
+        write_dots(rows, row, after, w, product)
         n_moving = 0
         for r in range(<int> min(HF_TOGETHER, last - first)):
             at, p = m.order[first + r], product[r]
@@ -166,6 +166,6 @@ cdef double add_slopes(
             turn = (1 if right else -1) - m.sign[at]
             moving[n_moving], factor[n_moving] = row[r], turn * m.weight[at]
             n_moving += turn != 0
-        rows.loops.add_rows(rows, moving, factor, n_moving, slope)
+        add_rows(rows, moving, factor, n_moving, slope)
         first += HF_TOGETHER
     return weight

@@ -43,17 +43,10 @@ def fit_oc1(
 ) -> FloatArray:
     """Returns one oblique split of a coordinate-wise search (OC1), the baseline of Norouzi et al. 2015.
 
+    Other parameters: see `fit_stump`.
+
     Parameters
     ----------
-    x : (n_samples, n_features) NumPy array of float32 or float64
-        Samples, at least one; append a constant column of -1 for an offset.
-    y : (n_samples,) array of integers or bools, or (n_samples,) or (n_samples, n_outputs) array of numbers
-        Labels 0 to n_classes - 1, or targets in a regression.
-    w : (n_features,) array, dtype of x
-        Initial split, such as a univariate one. It is not changed.
-    sample_weight : (n_samples,) array of real numbers, optional
-        Weights of the samples, 0 to 1e15, not all below 1e-60. The largest is at most 2e90 times the smallest
-        above 0. A sample of weight 0 is left out.
     criterion : "entropy", "gini" or "squared_error", optional
         Impurity; by default "entropy", for a regression "squared_error".
     min_samples_leaf : int
@@ -64,13 +57,6 @@ def fit_oc1(
         Number of searches from random hyperplanes, besides the one from w.
     jumps : int
         Number of random directions that a search tries in a row to leave a local optimum.
-    task : "classification" or "regression"
-        Whether y holds labels or targets.
-    n_classes : int, optional
-        Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
-        1, and every class must occur. Classification only.
-    rng : None, int or numpy.random.Generator
-        Source of the seed for directions and hyperplanes.
 
     Returns
     -------
@@ -78,18 +64,11 @@ def fit_oc1(
         Best w of the search, scaled so that its largest number is 1. Its impurity is not higher than that of
         the initial w, up to the rounding to the dtype of x.
 
-    Raises
-    ------
-    TypeError, ValueError, IndexError, MemoryError
-        Wrong dtype, or CuPy arrays (the search runs on the CPU); wrong shape or layout, no sample, a number
-        out of range, NaN, infinity or numbers beyond 1e15, weights that are negative or all 0; a label
-        outside 0 <= y < n_classes; not enough memory.
-
     Notes
     -----
     With all other weights fixed, a sample changes sides at one value of a weight. The search scans these
     values in order for the least impurity, weight after weight, until no single weight lowers it. Then it
-    searches random directions likewise. Sums are in float64.
+    searches random directions likewise, on the CPU. Sums are in float64.
 
     A departure from Murthy et al. 1994: here a weight changes only if the impurity falls. If it stays equal,
     they still change the weight with a probability that decreases with the number of such moves

@@ -12,8 +12,9 @@ from libc.string cimport memcpy, memset
 
 from hforest.core.arena cimport take
 from hforest.core.machine cimport hf_stopped, hf_stopped_after
+from hforest.core.score cimport hf_beats, hf_between_f64, hf_node_score
 from hforest.growth.task cimport (
-    hf_add, hf_between_f64, hf_draw_key, hf_node_score, hf_philox, hf_unit,
+    HF_STREAM_JUMP, HF_STREAM_RESTART, hf_add, hf_draw_key, hf_philox, hf_unit,
 )
 
 cdef extern from "core/order.h" nogil:
@@ -23,8 +24,6 @@ cdef extern from "core/order.h" nogil:
     )
 
 cdef enum:
-    STREAM_RESTART = 10
-    STREAM_JUMP = 11
     CYCLES = 100         # passes over all weights, at most
 
 
@@ -169,7 +168,7 @@ cdef double _search_line(
         if order[c] == order[c + 1]:
             continue
         score = _score(t, r, &sides, n)
-        if score > best:
+        if hf_beats(score, best):
             following = place[c + 1]
             best = score
             step[0] = hf_between_f64(-o.value[i] / o.along[i], -o.value[following] / o.along[following])
@@ -201,7 +200,7 @@ cdef double _climb(
                 o.along[i] = _number(o, sample[i], j)
             better = _search_line(t, r, node, o, &step)
             idle += 1
-            if better > score:
+            if hf_beats(better, score):
                 score, idle = better, 0
                 o.w[j] += step
                 _step(o, n, step)
@@ -228,12 +227,12 @@ cdef double _jump(
     while n_failed < c.jumps:
         if hf_stopped_after(t.watch, &n_steps, n * o.width):
             break
-        _draw(key, n_jumps[0], STREAM_JUMP, o.direction, o.width)
+        _draw(key, n_jumps[0], HF_STREAM_JUMP, o.direction, o.width)
         n_jumps[0] += 1
         _write_products(o, r.sample + node.first, n, o.direction, o.along)
         better = _search_line(t, r, node, o, &step)
         n_failed += 1
-        if better > score:
+        if hf_beats(better, score):
             for j in range(o.width):
                 o.w[j] += step * o.direction[j]
             _step(o, n, step)
@@ -258,11 +257,11 @@ cdef void search_hyperplane(
         if restart == 0:
             memcpy(o.w, w, o.width * sizeof(double))
         else:
-            _draw(key, <uint64_t> restart, STREAM_RESTART, o.w, o.width)
+            _draw(key, <uint64_t> restart, HF_STREAM_RESTART, o.w, o.width)
         _write_products(o, r.sample + node.first, node.last - node.first, o.w, o.value)
         score = _climb(t, r, node, o, _score_of_w(t, r, node, o))
         score = _jump(t, r, node, c, key, o, score, &n_jumps)
-        if restart == 0 or score > best:
+        if restart == 0 or hf_beats(score, best):
             best = score
             memcpy(o.best, o.w, o.width * sizeof(double))
     for j in range(o.width):

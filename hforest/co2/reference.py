@@ -12,16 +12,15 @@ import math
 
 import numpy as np
 
-from ..core.philox import keys, philox, unit
-from ..core.scores import log2, node_score
+from ..core.launch import numbers
+from ..core.philox import JUMP, RESTART, keys, philox, unit
+from ..core.scores import beats, log2, node_score
 from ..growth.reference_builder import Split, Tree, add, grow_batch, kinds_of, split_by_column
 from .descent import LANES, descend, fold, padded, project, shuffled
 
-CHUNK = 1024
-RESTART, JUMP = 10, 11
+CHUNK, ABSENT = numbers("co2/fit.h", "HF_CHUNK", "HF_ABSENT")
 CYCLES = 100
 LN2 = 0.69314718055994530942
-ABSENT = 2.0**-20
 EXP_TERMS = [(1.0 / math.factorial(i), 1.0 / math.factorial(i + 1)) for i in range(2, 14, 2)]
 
 
@@ -254,7 +253,7 @@ class _Search:
             if turn == after or not self.enough(n_left, weights):
                 continue
             score = self.score(sums, weights)
-            if score > best:
+            if beats(score, best):
                 middle = turn / 2 + after / 2
                 best, step = score, middle if turn <= middle < after else turn
         return best, step
@@ -268,7 +267,7 @@ class _Search:
                 along = [row[j] for row in self.x]
                 better, step = self.best_step(value, along)
                 idle += 1
-                if better > score:
+                if beats(better, score):
                     score, idle = better, 0
                     w[j] += step
                     value = [a + step * b for a, b in zip(value, along, strict=True)]
@@ -291,14 +290,14 @@ class _Search:
                 jumps += 1
                 along = self.values(direction)
                 better, step = self.best_step(value, along)
-                if not better > score:
+                if not beats(better, score):
                     failed += 1
                     continue
                 now = [a + step * b for a, b in zip(now, direction, strict=True)]
                 value = [a + step * b for a, b in zip(value, along, strict=True)]
                 value, score = self.climb(now, value, better)
                 failed = 0
-            if restart == 0 or score > best:
+            if restart == 0 or beats(score, best):
                 best, best_w = score, now
         largest = max(abs(a) for a in best_w)
         return [a / largest if largest > 0 else 0.0 for a in best_w]

@@ -1,5 +1,9 @@
-# The rows of x on which a stump is fitted, and the loops over them: scalar ones in rows.pyx, vector ones in
-# simd/.
+# The rows of x on which a stump is fitted, and the loops over them.
+#
+# An example: a row of 20 features, with its implied offset and zeros, in blocks of 16 lanes:
+#
+#     block 0   | x0 x1 ... x15                 |     n_full = 1
+#     block 1   | x16 x17 x18 x19 -1 0 0 ... 0  |     n_blocks = 2
 
 from libc.stdint cimport int64_t, uint32_t
 
@@ -7,36 +11,39 @@ ctypedef fused real:
     float
     double
 
-cdef extern from "co2/rows.h" nogil:
-    int HF_LANES, HF_TOGETHER
-    ctypedef struct hf_rows
-    ctypedef struct hf_row_loops:
-        void (*dots)(
-            const hf_rows* rows, const void* const* row, const void* const* after, const void* w,
-            double* product,
-        ) noexcept nogil
-        void (*add_rows)(
-            const hf_rows* rows, const void* const* row, const double* factor, int n, void* sum
-        ) noexcept nogil
-    ctypedef struct hf_rows:
-        const hf_row_loops* loops
-        const void* x
-        int64_t n
-        int64_t n_features
-        int64_t n_full
-        int64_t n_blocks
-        bint single
-        bint offset
-        const int64_t* place
-        const double* mean
-        const double* deviation
-        int64_t room
+cdef extern from "co2/fit.h":
+    enum:
+        HF_LANES          # partial sums of a product w.x
+
+cdef enum:
+    HF_TOGETHER = 8       # rows that are read together, since rows are far apart in memory
+
+cdef struct hf_rows:
+    const void* x         # (n, n_features), float if `single`, else double
+    int64_t n
+    int64_t n_features
+    int64_t n_full        # full blocks of a row
+    int64_t n_blocks      # all blocks of a row
+    bint single
+    bint offset           # whether a constant -1 follows the features
+    # For windows, whose rows are standardized copies (growth/columns.pxd); else NULL and 0.
+    const int64_t* place  # (n_features,): positions relative to that of a window
+    const double* mean
+    const double* deviation
+    int64_t room          # rows of a node that a tree copies once, at most
 
 # Writes a standardized window to a row (OUT (n_blocks, 16)), and prefetches the window `after`.
 cdef void copy_window(const hf_rows* rows, uint32_t sample, uint32_t after, void* row) noexcept nogil
 
-# Returns the loops of a dtype and a vector path.
-cdef const hf_row_loops* loops_of(bint single, int path) noexcept nogil
+# Writes w.x of HF_TOGETHER rows to `product` (OUT), and prefetches the HF_TOGETHER rows `after`.
+cdef void write_dots(
+    const hf_rows* rows, const void* const* row, const void* const* after, const void* w, double* product
+) noexcept nogil
+
+# Adds factor[r] row[r] of n rows to sum (IN, OUT), in the order of r.
+cdef void add_rows(
+    const hf_rows* rows, const void* const* row, const double* factor, int n, void* sum
+) noexcept nogil
 
 
 cdef inline int64_t row_bytes(const hf_rows* rows) noexcept nogil:

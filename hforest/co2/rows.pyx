@@ -1,27 +1,14 @@
-"""The loops of a stump over rows of x in scalar Cython, and the choice of those of a vector path.
+"""The loops of a stump over rows of x.
 
-Each loop has vector versions of the same signature and results in simd/. A row is divided into blocks of
-sixteen elements, as drawn in rows.h; w and slopes have the same blocks: (n_blocks, 16). A dot product sums
-each lane over the blocks, then folds the lanes by halves; a sum of rows adds them in their order. Every
-operation is one rounding in the dtype of x.
+A row is divided into blocks of sixteen elements, as drawn in rows.pxd; w and slopes have the same blocks:
+(n_blocks, 16). A dot product sums each lane over the blocks, then folds the lanes by halves; a sum of rows
+adds them in their order. Every operation is one rounding in the dtype of x.
 """
 
 from libc.stdint cimport int64_t, uint32_t
 
 cdef extern from "core/simd.h" nogil:
     void HF_PREFETCH(const void* address)
-
-cdef extern from "co2/simd/rows.h" nogil:
-    const hf_row_loops* hf_vector_loops(bint single, int path)
-
-cdef hf_row_loops plain
-
-
-cdef const hf_row_loops* loops_of(bint single, int path) noexcept nogil:
-    cdef const hf_row_loops* vector = hf_vector_loops(single, path)
-    if vector == NULL:
-        return &plain
-    return vector
 
 
 cdef inline void _copy(const hf_rows* rows, const real* x, const real* after, real* row) noexcept nogil:
@@ -50,7 +37,7 @@ cdef inline double _dot(
     const hf_rows* rows, const real* row, const real* after, const real* w
 ) noexcept nogil:
     # Returns w.x of a row, and prefetches the row `after`.
-    cdef real lane[16]  # HF_LANES
+    cdef real lane[HF_LANES]
     cdef int64_t b, n_after = rows.n_features - rows.n_full * HF_LANES
     cdef int i
     for i in range(HF_LANES):
@@ -67,10 +54,9 @@ cdef inline double _dot(
     return fold(lane)
 
 
-cdef void _dots(
+cdef void write_dots(
     const hf_rows* rows, const void* const* row, const void* const* after, const void* w, double* product
 ) noexcept nogil:
-    # Writes w.x of HF_TOGETHER rows to `product` (OUT), and prefetches the HF_TOGETHER rows `after`.
     cdef int r
     for r in range(HF_TOGETHER):
         if rows.single:
@@ -87,16 +73,12 @@ cdef inline void _add_row(const hf_rows* rows, const real* row, real factor, rea
         sum[rows.n_features] -= factor
 
 
-cdef void _add_rows(
+cdef void add_rows(
     const hf_rows* rows, const void* const* row, const double* factor, int n, void* sum
 ) noexcept nogil:
-    # Adds factor[r] row[r] of n rows to sum (IN, OUT), in the order of r.
     cdef int r
     for r in range(n):
         if rows.single:
             _add_row(rows, <const float*> row[r], <float> factor[r], <float*> sum)
         else:
             _add_row(rows, <const double*> row[r], factor[r], <double*> sum)
-
-
-plain.dots, plain.add_rows = _dots, _add_rows

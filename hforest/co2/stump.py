@@ -112,17 +112,12 @@ def fit_stump(
         above 0. A sample of weight 0 is left out.
     task : "classification" or "regression"
         Whether the loss is the log loss (eq. 3) or the squared loss (eq. 4).
-    n_classes : int, optional
-        Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
-        1, and every class must occur. Classification only.
     loss : tuple of two functions, optional
         A convex loss in place of that of the task: (value, gradient), as in `surrogate`.
     theta : (2, n_outputs) array of real numbers, optional
         Initial theta0 and theta1; required with `loss`, and only allowed there.
     history : list, optional
         The surrogates at the start and after every round are appended.
-    rng : None, int or numpy.random.Generator
-        Source of the seed for the batches.
 
     Returns
     -------
@@ -131,10 +126,8 @@ def fit_stump(
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        Wrong dtype or device; wrong shape or layout, no sample, a number out of range, NaN, infinity or
-        numbers beyond 1e15, weights that are negative or all 0; a label outside 0 <= y < n_classes; a loss
-        that is not such a pair, or returns other shapes, NaN, infinity or numbers beyond 1e100.
+    ValueError
+        Numbers beyond 1e15; losses beyond 1e100.
 
     Notes
     -----

@@ -14,6 +14,7 @@ from hforest.co2.losses cimport (
 from hforest.co2.rows cimport HF_LANES, HF_TOGETHER, fold, real, row_bytes
 from hforest.core.arena cimport take, take_zeros
 from hforest.core.machine cimport hf_stopped_after
+from hforest.core.score cimport hf_beats
 
 cdef extern from "co2/visits.h" nogil:
     ctypedef struct hf_visits:
@@ -22,11 +23,9 @@ cdef extern from "co2/visits.h" nogil:
     hf_visits hf_draw_visits(uint64_t key, uint64_t epoch, int64_t n)
     void hf_shuffle(uint64_t key, uint32_t* order, int64_t n)
 
-cdef enum:
-    HALVINGS = 3   # number of times that eta is lowered before the fit ends
-
-# Share of `smooth` that is added to a class without samples in the node, so that its logarithm is finite.
-cdef double ABSENT = 2.0**-20
+cdef extern from "co2/fit.h" nogil:
+    int HF_HALVINGS
+    double HF_ABSENT
 # Slightly below 1, so that rounding leaves a w that is scaled onto the ball inside of it.
 cdef double INSIDE_FLOAT = 1 - 2.0**-22
 cdef double INSIDE_DOUBLE = 1 - 2.0**-50
@@ -59,7 +58,7 @@ cdef void start_stump(
 
 cdef void _project(const hf_rows* rows, real* w, double nu) noexcept nogil:
     # Scales w onto the ball ||w||**2 <= nu if it is outside (Alg. 1, lines 15 and 16).
-    cdef double lane[16]  # HF_LANES
+    cdef double lane[HF_LANES]
     cdef int64_t b, j, n = rows.n_blocks * HF_LANES
     cdef int i
     cdef double square
@@ -119,12 +118,12 @@ cdef void _start_theta(const hf_members* m, const hf_schedule* c, hf_stump_works
     for i in range(m.n):
         add_pull(m, &s.losses, &s.pull, m.sign[i] >= 0, i)
     for k in range(s.losses.n_outputs):
-        added += c.smooth * (1 if s.pull.sum[0][k] + s.pull.sum[1][k] > 0 else ABSENT)
+        added += c.smooth * (1 if s.pull.sum[0][k] + s.pull.sum[1][k] > 0 else HF_ABSENT)
     for side in range(2):
         sum = s.pull.sum[side]
         for k in range(s.losses.n_outputs):
             both = s.pull.sum[0][k] + s.pull.sum[1][k]
-            share = c.smooth * (1 if both > 0 else ABSENT)
+            share = c.smooth * (1 if both > 0 else HF_ABSENT)
             if m.label != NULL:
                 s.losses.theta[side][k] = hf_log2((sum[k] + share) / (weight[side] + added)) * HF_LN2
             elif weight[side] > 0:
@@ -224,7 +223,7 @@ cdef void fit_hyperplane(
     _copy_best(rows, s, False)
     if history != NULL:
         history[0] = value
-    while round < c.max_rounds and n_lowered < HALVINGS and value > 0:
+    while round < c.max_rounds and n_lowered < HF_HALVINGS and value > 0:
         if round < c.convex_rounds:
             memset(m.sign, 0, m.n)  # the tangent of -|w.x| at w_old = 0
         for _ in range(n_epochs):
@@ -243,7 +242,7 @@ cdef void fit_hyperplane(
         round += 1
         if history != NULL:
             history[round] = value
-        if value < best:
+        if hf_beats(-value, -best):
             best = value
             _copy_best(rows, s, False)
         if round > c.convex_rounds and not value < before - c.tolerance * before:

@@ -156,17 +156,10 @@ def search(
 ) -> Trials:
     """Returns errors of forests with different settings, out-of-bag or on held-out samples.
 
+    Other parameters: see `grow`.
+
     Parameters
     ----------
-    x, y
-        As for `grow`; NumPy arrays or other array-likes.
-    n_trees : int
-        Number of trees, 1 to 2**20.
-    task : "classification" or "regression"
-        Whether y holds labels or targets.
-    n_classes : int, optional
-        Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
-        1, and every class must occur. Classification only.
     nu, lr : sequence of float
         Bounds on ``||w||**2`` and learning rates (eta in Norouzi et al. 2015) to try; by default the paper's.
     max_features : sequence, optional
@@ -184,11 +177,6 @@ def search(
         tried again.
     checkpoint : callable, optional
         Called as checkpoint(trials) after each trial.
-    progress : callable or bool, optional
-        Called as progress(done, n_trials) after each trial. If it returns False, the search stops and the
-        trials so far are returned. True shows a bar.
-    rng : None, int or numpy.random.Generator
-        Source of the seed for the held-out samples and for every forest.
 
     Returns
     -------
@@ -197,9 +185,8 @@ def search(
 
     Raises
     ------
-    TypeError, ValueError, IndexError, MemoryError
-        As from `grow`; no setting, or a share that leaves no sample on one side; only samples that every tree
-        drew; a `checkpoint` that cannot be called.
+    ValueError
+        Only samples that every tree drew.
 
     Notes
     -----

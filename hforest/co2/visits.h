@@ -3,8 +3,6 @@
 #define HFOREST_CO2_VISITS_H
 #include "core/philox.h"
 
-enum { HF_STREAM_ORDER = 8, HF_STREAM_EPOCH = 9 };
-
 /* Writes a permutation of 0 to n - 1 that depends only on the key, by a Fisher-Yates shuffle. order: OUT (n,). */
 HF_BOTH void hf_shuffle(uint64_t key, uint32_t *order, int64_t n) {
     hf_draw draw = {{0, 0, 0, 0}};

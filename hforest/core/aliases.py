@@ -1,15 +1,13 @@
 """Names of argument types, which `help` shows unchanged.
 
-A type checker reads the definitions under TYPE_CHECKING. At run time each name is an object whose
-representation is its name, so that a signature reads ``x: FloatArray`` and not ``x: typing.Any``.
+A type checker reads the definitions under TYPE_CHECKING. At run time each name is an empty class, so that a
+signature reads ``x: FloatArray`` and not ``x: typing.Any``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import numpy as np
     from numpy.typing import NDArray
 
@@ -23,36 +21,12 @@ if TYPE_CHECKING:
     Rng: TypeAlias = int | np.random.Generator | None
     Progress: TypeAlias = bool | Callable[[int, int], Any] | None
 else:
-
-    class _Named:
-        """A type whose representation is a text; ``|`` joins texts."""
-
-        def __init__(self, text: str) -> None:
-            self.text = text
-
-        def __repr__(self) -> str:
-            return self.text
-
-        def __or__(self, other: Any) -> "_Named":
-            return _Named(f"{self.text} | {_text(other)}")
-
-        def __ror__(self, other: Any) -> "_Named":
-            return _Named(f"{_text(other)} | {self.text}")
-
-    def _text(a: Any) -> str:
-        if a is None or a is type(None):
-            return "None"
-        return a.__qualname__ if isinstance(a, type) else repr(a).replace("typing.Literal", "Literal")
-
-    Array = _Named("Array")
-    FloatArray = _Named("FloatArray")
-    IntArray = _Named("IntArray")
-    ArrayLike = _Named("ArrayLike")
-    SparseArray = _Named("SparseArray")
-    Table = _Named("Table")
-    DType = _Named("DType")
-    Rng = _Named("int | numpy.random.Generator | None")
-    Progress = _Named("bool | Callable[[int, int], bool | None] | None")
+    _NAMES = ("Array", "FloatArray", "IntArray", "ArrayLike", "SparseArray", "Table", "DType")
+    Array, FloatArray, IntArray, ArrayLike, SparseArray, Table, DType, _Generator = (
+        type(name, (), {"__module__": "builtins"}) for name in (*_NAMES, "numpy.random.Generator")
+    )
+    Rng = int | _Generator | None
+    Progress = bool | Callable[[int, int], bool | None] | None
 
 # Array:      numpy.ndarray or cupy.ndarray
 # FloatArray: an Array of float32 or float64; one dtype in a call

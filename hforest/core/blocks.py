@@ -29,15 +29,29 @@ class Unconverted(NamedTuple):
         """Numbers of rows and columns."""
         return self.source.shape[0], self.source.shape[1]
 
-    def rows(self) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yields the places of rows, and these rows in C order in the dtype; the next rows overwrite them."""
+    def rows(
+        self, name: str, missing: bool, remedy: str = check.DROP
+    ) -> Iterator[tuple[slice, np.ndarray, bool]]:
+        """Yields the place of rows, these rows in C order in the dtype, and whether some numbers are missing.
+
+        The next rows overwrite them. Raises ValueError as for the whole matrix if a number is not finite, or
+        missing without `missing`, or out of the range of the dtype.
+        """
         n, n_columns = self.shape
         converted = np.empty((min(n, max(1, CONVERTED // n_columns)), n_columns), self.dtype)
         for first in range(0, n, len(converted)):
             part = slice(first, min(first + len(converted), n))
             with np.errstate(over="ignore", invalid="ignore"):
                 np.copyto(converted[: part.stop - first], self.source[part], casting="unsafe")
-            yield part, converted[: part.stop - first]
+            rows = converted[: part.stop - first]
+            try:
+                has_missing = supervised.check_finite(name, rows, self.source[part], missing, remedy)
+            except ValueError as error:
+                # The index is that in the matrix.
+                before, *row = re.split(r"(?<=at index \()(\d+)", str(error), maxsplit=1)
+                text = f"{before}{int(row[0]) + first}{row[1]}" if row else before
+                raise ValueError(text) from None
+            yield part, rows, has_missing
 
     def columns(self, columns: slice | np.ndarray) -> np.ndarray:
         """Returns some columns in the dtype, aligned, of any strides."""
@@ -61,18 +75,12 @@ def unconverted(a: object, dtype: np.dtype | None = None) -> Unconverted | None:
     return Unconverted(matrix, dtype)
 
 
-def check_rows(
-    name: str, part: slice, rows: np.ndarray, matrix: np.ndarray, missing: bool, remedy: str = check.DROP
-) -> bool:
-    """Returns whether rows of a matrix have missing values, if `missing` allows them.
-
-    Raises ValueError as for the whole matrix if a number is not finite or out of the range of the dtype.
-    """
-    try:
-        return supervised.check_finite(name, rows, matrix[part], missing, remedy)
-    except ValueError as error:
-        # The index is that in the matrix.
-        text = re.sub(
-            r"at index \((\d+)", lambda match: f"at index ({int(match[1]) + part.start}", str(error)
-        )
-        raise ValueError(text) from None
+def has_missing(lazy: Unconverted, is_categorical: np.ndarray | None) -> bool:
+    """Returns whether large samples have missing values, after the usual checks."""
+    missing = False
+    for _, _, some in lazy.rows("x", True):
+        missing |= some
+    if is_categorical is not None and check.values_checked():
+        for f in np.flatnonzero(is_categorical).tolist():
+            supervised.check_categories("x", lazy.columns(slice(f, f + 1))[:, 0], f)
+    return missing

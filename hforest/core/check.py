@@ -95,15 +95,17 @@ def same_device(**arrays: Any) -> None:
         return
     first = next(iter(arrays))
     for name, a in arrays.items():
-        require(
-            type(a) in NUMPY_TYPES or is_cupy(a), name, "a numpy.ndarray or cupy.ndarray", type(a).__name__,
-            f"convert it with numpy.asarray({name}, dtype=..., order='C')", TypeError,
-        )  # fmt: skip
-        here, there = ("CuPy", "NumPy") if is_cupy(a) else ("NumPy", "CuPy")
-        require(
-            is_cupy(a) == is_cupy(arrays[first]), name, f"a {there} array like {first}", f"a {here} array",
-            "move them to one device with cupy.asarray or cupy.asnumpy", TypeError,
-        )  # fmt: skip
+        if type(a) not in NUMPY_TYPES and not is_cupy(a):
+            raise TypeError(
+                f"{name}: expected a numpy.ndarray or cupy.ndarray, got {type(a).__name__}; convert it with "
+                f"numpy.asarray({name}, dtype=..., order='C')"
+            )
+        if is_cupy(a) != is_cupy(arrays[first]):
+            here, there = ("CuPy", "NumPy") if is_cupy(a) else ("NumPy", "CuPy")
+            raise TypeError(
+                f"{name}: expected a {there} array like {first}, got a {here} array; move them to one device "
+                "with cupy.asarray or cupy.asnumpy"
+            )
     if is_cupy(arrays[first]):
         for name, a in arrays.items():
             on_current_device(name, a)

@@ -1,48 +1,33 @@
-"""Counterparts of names of other libraries and of earlier names, for errors about wrong attributes."""
+"""Errors about wrong names of public modules, which say the name to use instead."""
 
-_GROW = "classic.grow(x, y, n_trees)"
+import sys
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Any
+
+__all__ = ["lookup"]
+
+BY_THEIR_OWN_NAME = ("dask", "demo", "jax", "onnx", "plot", "scale", "sklearn", "torch", "treelite")
+"""Subpackages that ``import hforest`` does not import."""
 NAMES = {
     # scikit-learn
-    "RandomForestClassifier": f"{_GROW}, or sklearn.RandomForestClassifier",
-    "RandomForestRegressor": 'classic.grow(x, y, task="regression"), or sklearn.RandomForestRegressor',
-    "ExtraTreesClassifier": "classic.grow_extra(x, y), or sklearn.ExtraTreesClassifier",
-    "ExtraTreesRegressor": 'classic.grow_extra(x, y, task="regression"), or sklearn.ExtraTreesRegressor',
-    "DecisionTreeClassifier": "classic.grow(x, y, 1, bootstrap=False, max_features=None)",
-    "DecisionTreeRegressor": 'classic.grow(x, y, 1, bootstrap=False, task="regression")',
-    "RandomTreesEmbedding": "classic.grow_random(x, y), then tree.apply(forest, x)",
-    "fit": f"{_GROW}; also tabular.fit, neural.fit, images.fit",
-    "predict": "tree.predict(forest, x)",
-    "predict_proba": "tree.predict(forest, x)",
-    "predict_quantiles": "tree.quantiles(forest, targets, x)",
+    "RandomForestClassifier": "grow(x, y, n_trees), or sklearn.RandomForestClassifier",
+    "RandomForestRegressor": 'grow(x, y, n_trees, task="regression"), or sklearn.RandomForestRegressor',
+    "ExtraTreesClassifier": 'grow(x, y, splitter="random", bootstrap=False), or sklearn.ExtraTreesClassifier',
+    "ExtraTreesRegressor": "grow as for ExtraTreesClassifier, with task; or sklearn.ExtraTreesRegressor",
+    "DecisionTreeClassifier": "grow(x, y, 1, bootstrap=False, max_features=None)",
+    "RandomTreesEmbedding": 'grow(x, y, splitter="random", max_features=1), then tree.apply(forest, x)',
+    "fit": "grow(x, y, n_trees); also hinge.from_forest, tabular.fit, neural.fit, images.fit",
+    "predict": "tree.predict(forest, x); also predict of cascade, images, neural and tabular",
+    "predict_proba": "tree.predict(forest, x); also predict of cascade, neural and tabular",
     "decision_path": "tree.path(forest, x, tree)",
     "feature_importances_": 'tree.importance(forest, by="gain")',
-    "oob_score_": "tree.out_of_bag(forest, x, counts)",
     "oob_decision_function_": "tree.out_of_bag(forest, x, counts)",
-    "estimators_": "forest.n_trees and the arrays of the forest; tree m begins at forest.tree_start[m]",
-    "n_estimators": "forest.n_trees",
-    "n_features_in_": "forest.n_features",
-    "n_classes_": "forest.n_classes",
+    "score": "(tree.predict(forest, x).argmax(axis=1) == y).mean()",
     "export_text": "tree.to_text(forest)",
     "plot_tree": "plot.tree(forest)",
     "DecisionBoundaryDisplay": "plot.regions(predict, x, y)",
-    "score": "(tree.predict(forest, x).argmax(axis=1) == y).mean()",
     "dump": "tree.save(file, forest)",
-    # treeple
-    "ObliqueRandomForestClassifier":
-        'manifold.grow(x, y, projection="sparse"), or sklearn.ObliqueForestClassifier',
-    "PatchObliqueRandomForestClassifier":
-        'manifold.grow(x, y, projection="patch", shape=...), or sklearn.ManifoldForestClassifier',
-    "ExtraObliqueRandomForestClassifier": 'manifold.grow(x, y, projection="sparse", splitter="random")',
-    "HonestForestClassifier": "stats.honest_counts(y, n_trees), or sklearn.HonestForestClassifier",
-    "compute_similarity_matrix": "tree.proximity(forest, x)",
-    "build_oob_forest": "stats.posterior(forest, x, y, counts)",
-    # deep-forest, HingeTreeForTorch, grf
-    "HingeForest": "torch.HingeForest; on arrays hinge.forward",
-    "CascadeForestClassifier": "cascade.grow(x, y, forests), or sklearn.CascadeForestClassifier",
-    "RandomHingeForest": 'torch.HingeForest(kind="tree"); on arrays hinge.forward',
-    "RandomHingeFern": 'torch.HingeForest(kind="fern"); on arrays hinge.forward',
-    "regression_forest": "sklearn.HonestForestRegressor; on arrays stats.honest_counts",
-    "probability_forest": "sklearn.HonestForestClassifier; on arrays stats.honest_counts",
     # PyTorch
     "Conv2d": "torch.HingeConv2d; on arrays layers.conv2d",
     "Embedding": "torch.HingeForest(sparse=True)",
@@ -50,69 +35,29 @@ NAMES = {
     "SparseAdam": "torch.RowAdam; on arrays optim.adam_rows",
     "BatchNorm1d": "torch.RunningNorm; on arrays layers.normalize",
     "CrossEntropyLoss": "layers.softmax_loss(scores, y)",
-    "manual_seed": "the argument rng of each function, such as classic.grow(x, y, rng=0)",
     "state_dict": "the arrays themselves; numpy.savez writes them",
-    "cross_entropy": "layers.softmax_loss(scores, y)",
-    "mse_loss": "layers.squared_loss(p, y)",
-    "batch_norm": "layers.normalize; in PyTorch torch.RunningNorm",
-    "SGD": "p -= lr * gradient, in NumPy",
-    "AdamW": "optim.adam(..., weight_decay=...); for rows torch.RowAdam",
-    "HingeFern": 'torch.HingeForest(kind="fern"); on arrays hinge.forward',
-    # XGBoost, LightGBM
-    "XGBClassifier": "tabular.fit(x, y); models convert by treelite",
-    "LGBMClassifier": "tabular.fit(x, y); models convert by treelite",
-    **dict.fromkeys(
-        ("CascadeForestRegressor", "causal_forest", "instrumental_forest", "GradientBoostingClassifier"),
-        "another library: hforest has no counterpart",
-    ),
-    # Earlier names
-    "Engine": "growth.by_level.Engine",
-    "tree_greedy_init": "hinge.greedy_init",
-    "tree_from_forest": "hinge.from_forest",
-    "tree_from_oblique_forest": "hinge.from_forest(kernel=True)",
-    "tree_thresholds_consistent": "hinge.thresholds_consistent",
-    "tree_repair_thresholds": "hinge.repair_thresholds",
-    "ObliqueStart": "hinge.ForestStart",
-    "LinearHingeForest": 'torch.HingeForest(margin="projection")',
-    "split_gains": "demo.select_features",
-}  # fmt: skip
-"""Counterpart of a name of another library, or of an earlier name; names of hforest without "hforest."."""
-_LOOP = "hinge.from_forest(x, y, forest), or a loop of hinge.forward_with_route and hinge.backward"
-_OF_MODELS = {
-    package: {
-        "fit": f"{package}.{fit}(x, y)",
-        "predict": f"{package}.predict({model}, x)",
-        "predict_proba": f"{package}.predict({model}, x)",
-        "score": f"({package}.predict({model}, x).argmax(axis=1) == y).mean()",
-        "dump": f"{package}.save(file, {model})",
-    }
-    for package, fit, model in (("tabular", "fit", "model"), ("cascade", "grow", "levels"))
+    "manual_seed": "the argument rng of each function, such as grow(x, y, rng=0)",
 }
-OF_PACKAGE = {
-    **_OF_MODELS,
-    "tabular": _OF_MODELS["tabular"] | dict.fromkeys(
-        ("importance", "permutation_importance", "feature_importances_", "explain"),
-        "sklearn.HingeForestClassifier, which permutation_importance of scikit-learn takes",
-    ),
-    "hinge": {
-        "fit": _LOOP,
-        "train": _LOOP,
-        "predict": 'hinge.forward(x, *parameters, aggregate="sum")',
-        "predict_proba": 'the softmax of hinge.forward(x, *parameters, aggregate="sum")',
-    },
-    "scale": dict.fromkeys(
-        ("levels", "best_splits", "batches", "parts", "planning", "edges", "nodes"), "growth.by_level"
-    ),
-    "stats": {"pvalue": "p_value"},
-}  # fmt: skip
-"""Counterparts in a subpackage, and of attributes of its classes, before those of `NAMES`."""
-_OPERATORS = ("init", "traverse", "forward", "backward", "median_thresholds", "adam_forward", "adam_backward")
-for _kind in ("tree", "fern"):
-    NAMES[f"hinge_{_kind}"] = f'torch.hinge_forest(..., kind="{_kind}"), or jax.hinge_forest'
-    NAMES[f"hinge_{_kind}_conv"] = f'torch.hinge_forest(..., kind="{_kind}", windows=...)'
-    NAMES[f"hinge_{_kind}_linear"] = f'torch.hinge_forest(..., kind="{_kind}", margin="projection")'
-    for _operator in _OPERATORS:
-        NAMES[f"{_kind}_{_operator}"] = f'hinge.{_operator}(..., kind="{_kind}")'
-    for _operator in _OPERATORS[1:4]:
-        NAMES[f"{_kind}_linear_{_operator}"] = f'hinge.{_operator}(..., kind="{_kind}", margin="projection")'
-        NAMES[f"{_kind}_conv_{_operator}"] = f'hinge.{_operator}(..., kind="{_kind}", windows=...)'
+"""Counterparts of names of scikit-learn and PyTorch; names of hforest without "hforest."."""
+
+
+def lookup(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Returns `__getattr__` of a public module, whose error says the right name, and `__dir__`."""
+    module = sys.modules[package]
+
+    def get(name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=module)
+        others = [f"hforest.{other}" for other in (*sys.modules["hforest"].__all__, *BY_THEIR_OWN_NAME)]
+        owners = [other for other in others if name in getattr(sys.modules.get(other), "__all__", ())]
+        known = [f"write {owner}.{name}" for owner in owners]
+        if package == "hforest" and name in BY_THEIR_OWN_NAME:
+            known = [f"write import hforest.{name}"]
+        elif name in NAMES:
+            known = [f"use {NAMES[name]}"]
+        known += [f"write {package}.{other}" for other in get_close_matches(name, module.__all__, 1, 0.7)]
+        remedy = (*known, "call dir() for a list of them")[0]
+        text = f"{package}: expected one of its names, got {name!r}; {remedy}"
+        raise AttributeError(text, name=name, obj=module)
+
+    return get, lambda: sorted(module.__all__)

@@ -375,13 +375,9 @@ def opened(path: FilePath, what: str) -> Iterator[Archive]:
 
     Raises
     ------
-    FileNotFoundError, PermissionError
-        The file does not exist, or may not be read.
     ValueError
         The file is damaged, truncated, of another kind or not regular; an array has Python objects. Reads
         inside the block raise it, too.
-    MemoryError
-        A valid file with an array that does not fit into memory.
     """
     name = os.fsdecode(path)
     with ExitStack() as stack:

@@ -18,8 +18,10 @@ extern "C" __global__ void scale_rows(const double *__restrict__ factor, size n_
     if (i < n_rows * width) a[i] = a[i] * (real)factor[i / width];
 }
 
-// An array that first_bad checks. By kind: 0, numbers are finite; 1, no number is NaN; 2, indices are in [0, stop); 3,
-// steps are in [0, stop).
+// Kinds of checks: numbers are finite; no number is NaN; indices, or steps, are in [0, stop).
+enum { FINITE = 0, NOT_NAN = 1, INDEX = 2, STEP = 3 };
+
+// An array that first_bad checks.
 struct Values {
     const real *numbers;
     const int *indices;
@@ -30,10 +32,10 @@ struct Values {
 // Raises `last` to the complement of i if element i of the array is bad.
 static __device__ inline void note_bad(Values a, size i, unsigned long long *last) {
     if (i < 0 || i >= a.n) return;
-    const bool bad = a.kind == 0   ? !isfinite(a.numbers[i])
-                     : a.kind == 1 ? isnan(a.numbers[i])
-                     : a.kind == 2 ? a.indices[i] < 0 || a.indices[i] >= a.stop
-                                   : a.steps[i] < 0 || a.steps[i] >= a.stop;
+    const bool bad = a.kind == FINITE    ? !isfinite(a.numbers[i])
+                     : a.kind == NOT_NAN ? isnan(a.numbers[i])
+                     : a.kind == INDEX   ? a.indices[i] < 0 || a.indices[i] >= a.stop
+                                         : a.steps[i] < 0 || a.steps[i] >= a.stop;
     if (bad) atomicMax(last, ~(unsigned long long)i);
 }
 

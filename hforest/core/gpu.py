@@ -7,7 +7,7 @@ import numpy as np
 
 from .aliases import Array, FloatArray
 from .dispatch import array_module, runs_on_gpu, to_numpy
-from .launch import launch_each
+from .launch import launch_each, numbers
 
 _PACKAGE = Path(__file__).parent
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
@@ -36,8 +36,8 @@ def scale_rows(a: FloatArray, factor: FloatArray) -> None:
         a *= factor.astype(a.dtype).reshape(-1, *[1] * (a.ndim - 1))
 
 
-FINITE, NOT_NAN, INDEX, STEP = range(4)
-"""Kinds of checks; gpu.cu has the same numbers."""
+FINITE, NOT_NAN, INDEX, STEP = numbers("core/gpu.cu", "FINITE", "NOT_NAN", "INDEX", "STEP")
+"""Kinds of checks."""
 _TOGETHER = 8  # number of arrays that a launch checks
 
 

@@ -13,8 +13,10 @@ Kernels take structs by value. A struct is declared in gpu.cu alone, as `struct 
 pointers, `size` and `double`; its argument is a NamedTuple `Name` of arrays, ints and floats, with fields of
 the same names in the same order, None for a null pointer. Every member has eight bytes on the host and on the
 device, so there are no gaps. A static_assert at the end of the translation unit compares the size of each
-struct with the size that is passed. `__restrict__` at a member promises that no other array of a launch
-overlaps it.
+struct with the size that is passed, and the number of each criterion with its record. `__restrict__` at a
+member promises that no other array of a launch overlaps it.
+
+Numbers that kernels and Python share are declared in a kernel file or header; Python reads them by `numbers`.
 """
 
 import contextlib
@@ -29,6 +31,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from . import scores
 from .aliases import Array
 from .dispatch import on_current_device
 
@@ -84,8 +87,16 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _STRUCT = re.compile(r"^struct (\w+) \{([^{}]*)\};", re.MULTILINE)
 _POINTER = re.compile(r"([\w ]+\*(?: ?__restrict__)?) ?(\w+)")
 _NUMBERS = re.compile(r"(size|double) (\w+(?:, \w+)*)")
+_NUMBER = re.compile(r"\b([A-Z]\w*)(?: =)? (0x[\da-fp-]+|\d+)\s*[,;}\n]")
 _CODE = {"size": "q", "double": "d"}
 """Codes of numbers in a struct.Struct; a pointer has N."""
+
+
+def numbers(file: str, *names: str) -> tuple[Any, ...]:
+    """Returns numbers that a header or kernel file of the package declares by enum, constexpr or #define."""
+    declared = dict(_NUMBER.findall(_COMMENT.sub("", (PACKAGE / file).read_text(encoding="utf-8"))))
+    texts = [declared[name] for name in names]
+    return tuple(float.fromhex(text) if "p" in text else int(text, 0) for text in texts)
 
 
 def structs(source: str) -> dict[str, Struct]:
@@ -250,6 +261,8 @@ def source(folder: Path) -> str:
     text = "\n".join([*_lines(COMMON, seen), *_lines(folder / "gpu.cu", seen)]) + "\n"
     for name, declared in structs(text).items():
         text += f'static_assert(sizeof({name}) == {declared.layout.size}, "{name}: eight bytes a member");\n'
+    for c in scores.CRITERIA:
+        text += f'static_assert(HF_{c.name.upper()} == {c.number}, "criterion {c.name} of core/scores.py");\n'
     return text
 
 

@@ -3,7 +3,9 @@ call; and two loops with which benches measure the highest rates of memory and o
 
 import os
 
+cimport cython
 cimport numpy as cnp
+from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.pycapsule cimport PyCapsule_New
 from cython.parallel cimport prange
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
@@ -86,6 +88,24 @@ cdef class Within:
 
     def __exit__(self, *error):
         self._variable.reset(self._token)
+
+
+@cython.final
+cdef class ReadOnly:
+    """The memory of a C-contiguous array as a buffer that nobody can write to.
+
+    Arrays on it cannot be set writeable, and give no access to the array whose memory it is.
+    """
+
+    cdef cnp.ndarray _array
+
+    def __cinit__(self, cnp.ndarray a not None):
+        self._array = a
+
+    def __getbuffer__(self, Py_buffer* buffer, int flags):
+        PyBuffer_FillInfo(
+            buffer, self, cnp.PyArray_DATA(self._array), cnp.PyArray_NBYTES(self._array), True, flags
+        )
 
 
 def compiler():

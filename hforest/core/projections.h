@@ -6,7 +6,6 @@
 #include "core/philox.h"
 
 enum { HF_AXIS = 0, HF_SPARSE = 1, HF_PATCH = 2, HF_PROBES = 3 };
-enum { HF_STREAM_PROJECTION = 5, HF_STREAM_ENTRY = 6 };
 enum { HF_AXES = 3 };
 
 /* A distribution of projections. */

@@ -13,15 +13,14 @@ import numpy as np
 from . import check
 from .aliases import ArrayLike, Task
 from .dispatch import to_numpy
-from .philox import below, keys, philox, unit
+from .launch import numbers
+from .philox import ENTRY, PROJECTION, below, keys, philox, unit
 from .real import as_given
 
-AXIS, SPARSE, PATCH, PROBE = 0, 1, 2, 3
-"""Kinds of distributions, as numbers that kernels share."""
-PROJECTION, ENTRY = 5, 6
-"""Streams of the generator."""
-AXES = 3
-"""Maximum number of axes of a patch."""
+AXIS, SPARSE, PATCH, PROBE, AXES = numbers(
+    "core/projections.h", "HF_AXIS", "HF_SPARSE", "HF_PATCH", "HF_PROBES", "HF_AXES"
+)
+"""Kinds of distributions, and the maximum number of axes of a patch."""
 MAX_PROJECTIONS = 2**20
 """Maximum number of projections of a call or a node: a million take seconds."""
 _MOST_BY_DEFAULT = 100
@@ -161,12 +160,6 @@ def axis_distribution(n_features: int) -> Distribution:
     Returns
     -------
     Distribution
-        Argument of `hforest.project.sample` and `hforest.growth.grow_projected`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        n_features is not an int, or is out of range.
 
     Examples
     --------
@@ -191,13 +184,7 @@ def sparse_distribution(n_features: int, density: float = 1.5) -> Distribution:
     Returns
     -------
     Distribution
-        Argument of `hforest.project.sample` and `hforest.growth.grow_projected`. Features of a projection are
-        distinct and uniform; its signs are independent, with probability 1/2.
-
-    Raises
-    ------
-    TypeError, ValueError
-        An argument is not a number, or is out of range.
+        Features of a projection are distinct and uniform; its signs are independent, with probability 1/2.
 
     Examples
     --------
@@ -226,12 +213,6 @@ def probe_distribution(n_features: int, single_share: float = 0.0) -> Distributi
     Returns
     -------
     Distribution
-        Argument of `hforest.project.sample` and `hforest.growth.grow_projected`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        An argument is not a number, or is out of range.
 
     Examples
     --------
@@ -297,12 +278,7 @@ def patch_distribution(
     Returns
     -------
     Distribution
-        Argument of `hforest.project.sample` and `hforest.growth.grow_projected`. All weights are 1.
-
-    Raises
-    ------
-    TypeError, ValueError
-        An argument is not an int, or is out of range; a patch is larger than the sample.
+        All weights are 1.
 
     Examples
     --------
@@ -402,16 +378,14 @@ def grouped_distribution(
     Returns
     -------
     Distribution
-        For `hforest.project.sample` and `hforest.grow`. A node
-        samples n_projections of each group, in the order of the groups. The columns of a projection belong to
-        its group, and are distributed as `distribution` draws them from all features. A difference in a group
-        of one column is that column.
+        A node samples n_projections of each group, in the order of the groups. The columns of a projection
+        belong to its group, and are distributed as `distribution` draws them from all features. A difference
+        in a group of one column is that column.
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        A distribution of patches; groups that are empty, overlap or leave columns out; a column out of range;
-        a number of projections out of range.
+    ValueError
+        A distribution of patches; groups that are empty, overlap or leave columns out.
 
     Notes
     -----

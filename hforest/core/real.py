@@ -5,7 +5,6 @@ from numbers import Real
 
 import numpy as np
 
-from . import check
 from .aliases import Array, ArrayLike
 from .dispatch import is_cupy
 from .in_place import InPlace
@@ -51,23 +50,22 @@ def as_given(name: str, a: ArrayLike) -> Array:
     if is_cupy(a):
         return a
     # numpy.ma takes a tenth of a second to load: only possible masked arrays need it.
-    check.require(
-        type(a) is np.ndarray or not isinstance(a, np.ma.MaskedArray), name, "an array without a mask",
-        "a masked array", "fill or drop the masked elements", TypeError,
-    )  # fmt: skip
-    check.require(
-        not isinstance(a, InPlace), name, "an array", "samples of windows",
-        "copy them: x.ravel()[base[:, None] + offset]", TypeError,
-    )  # fmt: skip
+    if type(a) is not np.ndarray and isinstance(a, np.ma.MaskedArray):
+        raise TypeError(
+            f"{name}: expected an array without a mask, got a masked array; fill or drop the masked elements"
+        )
+    if isinstance(a, InPlace):
+        raise TypeError(
+            f"{name}: expected an array, got samples of windows; copy them: x.ravel()[base[:, None] + offset]"
+        )
     try:
         array = np.asarray(a)
     except Exception as error:
         remedy = "pass the numbers themselves" if hasattr(a, "__array__") else "pass rows of equal length"
         raise TypeError(f"{name}: expected an array, got {type(a).__name__} ({error}); {remedy}") from None
-    check.require(
-        array.dtype.kind != "O" or array.ndim, name, "an array of real numbers", type(a).__name__,
-        f"pass {name}.toarray()" if hasattr(type(a), "toarray") else "pass a list of numbers", TypeError,
-    )  # fmt: skip
+    if array.dtype.kind == "O" and not array.ndim:
+        remedy = f"pass {name}.toarray()" if hasattr(type(a), "toarray") else "pass a list of numbers"
+        raise TypeError(f"{name}: expected an array of real numbers, got {type(a).__name__}; {remedy}")
     return array
 
 
@@ -76,8 +74,11 @@ def real(name: str, a: ArrayLike) -> Array:
     array = as_given(name, a)
     if array.dtype.kind == "O":
         array = _from_objects(name, array)
-    kind, dtype = array.dtype.kind, f"dtype {array.dtype}"
-    check.require(kind in "biuf", name, "an array of real numbers", dtype, _remedy(name, kind), TypeError)
+    kind = array.dtype.kind
+    if kind not in "biuf":
+        raise TypeError(
+            f"{name}: expected an array of real numbers, got dtype {array.dtype}; {_remedy(name, kind)}"
+        )
     return array
 
 

@@ -4,7 +4,17 @@
 #define HFOREST_SCORE_H
 #include "core/series.h"
 
-enum { HF_GINI = 0, HF_ENTROPY = 1, HF_SQUARED = 2 };
+/* The criteria of core/scores.py, whose numbers modules compare with these when they are imported or compiled. */
+enum { HF_GINI = 0, HF_ENTROPY = 1, HF_SQUARED_ERROR = 2 };
+
+/* Returns whether a split takes the place of the best so far: of equal scores the first remains, which is the lowest
+   split of the first candidate. */
+HF_BOTH int hf_beats(double score, double best) { return score > best; }
+
+/* The same where splits are not scored in that order. is_before: whether the split precedes the best. */
+HF_BOTH int hf_beats_in_any_order(double score, double best, int is_before) {
+    return hf_beats(score, best) || (score == best && is_before);
+}
 
 HF_BOTH double hf_xlogx(double a) { return a > 0 ? a * hf_log2(a) : 0.0; }
 
@@ -31,6 +41,13 @@ HF_BOTH double hf_branch_score(int criterion, const double *sums, const double *
 HF_BOTH double hf_node_score(int criterion, const double *sums, int64_t n, double weight) {
     return hf_branch_score(criterion, sums, NULL, n, weight);
 }
+
+/* Returns the impurity of a node of n classes: the last total, which starts at 0, with the share of each class added by
+   hf_add_share. */
+HF_BOTH double hf_add_share(int criterion, double total, double p) {
+    return total + (criterion == HF_ENTROPY ? hf_xlogx(p) : p * p);
+}
+HF_BOTH double hf_impurity(int criterion, double total) { return (criterion == HF_ENTROPY ? 0.0 : 1.0) - total; }
 
 /* Returns a threshold t with low <= t < high, so that `value <= t` sends low to the left and high to the right: the
    mean, or low if the mean rounds to high. */

@@ -1,9 +1,45 @@
-"""Scores of splits for the reference implementations, with the operations and the order of score.h."""
+"""Criteria, and scores of splits in Python with the operations and the order of score.h."""
 
 import math
+from typing import NamedTuple
 
-ENTROPY = 1
-"""The number of the criterion; 0 is Gini, 2 the squared error."""
+from .aliases import Task
+
+
+class Criterion(NamedTuple):
+    """An impurity whose decrease scores splits."""
+
+    name: str
+    number: int
+    """Its number on all backends."""
+    task: Task
+
+
+GINI, ENTROPY, SQUARED_ERROR = 0, 1, 2
+CRITERIA = (
+    Criterion("gini", GINI, "classification"),
+    Criterion("entropy", ENTROPY, "classification"),
+    Criterion("squared_error", SQUARED_ERROR, "regression"),
+)
+
+
+def numbers(task: Task | None = None) -> dict[str, int]:
+    """Returns the numbers of the criteria of a task, or of all tasks, by name."""
+    return {c.name: c.number for c in CRITERIA if task in (None, c.task)}
+
+
+def check_criteria(compiled: dict[str, int], module: str) -> None:
+    """Checks that a compiled module knows CRITERIA, given the numbers of score.h by name."""
+    if compiled != numbers():
+        raise ImportError(
+            f"{module}: expected the criteria {numbers()} of core/scores.py, got {compiled} of core/score.h; "
+            "write the same in both and in core/score.pxd, and run `python setup.py build_ext --inplace`"
+        )
+
+
+def beats(score: float, best: float) -> bool:
+    """Returns whether a split takes the place of the best so far: of equal scores the first remains."""
+    return score > best
 
 
 def log2(a: float) -> float:
@@ -34,3 +70,12 @@ def node_score(criterion: int, sums: list[float], weight: float) -> float:
     for c in sums:
         total += c * c
     return total / weight
+
+
+def impurity(criterion: int, shares: list[float]) -> float:
+    """Returns the impurity of a node from the shares of its classes."""
+    total = 0.0
+    for p in shares:
+        # Gini: 1 - sum p**2. Entropy: -sum p log2 p.
+        total += xlogx(p) if criterion == ENTROPY else p * p
+    return 0.0 - total if criterion == ENTROPY else 1.0 - total

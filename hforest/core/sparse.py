@@ -7,7 +7,7 @@ import numpy as np
 
 from . import check
 from .aliases import FloatArray, IntArray
-from .supervised import are_no_categories, converted_numbers, float_dtype, refuse_category
+from .supervised import are_no_categories, float_dtype, refuse_category
 
 _AXES = ("n_samples", "n_features")
 
@@ -23,6 +23,11 @@ class Compressed(NamedTuple):
     """(n_major + 1,) int64."""
     n_minor: int
     """Number of places along the other axis."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of places along the major and the other axis."""
+        return len(self.indptr) - 1, self.n_minor
 
 
 class Columns(NamedTuple):
@@ -64,36 +69,49 @@ def _check_structure(name: str, a: Any, n_major: int, n_minor: int) -> None:
         and bool((indptr[1:] >= indptr[:-1]).all())
         and int(indptr[-1]) <= min(len(indices), len(a.data))
     )
-    check.require(
-        fine, f"{name}.indptr",
-        f"{n_major + 1} ascending numbers from 0 to at most the lengths of indices and data", "other numbers",
-        f"make the matrix with scipy.sparse.{a.format}_array((data, indices, indptr))",
-    )  # fmt: skip
+    if not fine:
+        raise ValueError(
+            f"{name}.indptr: expected {n_major + 1} ascending numbers from 0 to at most the lengths of "
+            "indices and data, got other numbers; make the matrix with "
+            f"scipy.sparse.{a.format}_array((data, indices, indptr))"
+        )
     used = indices[: int(indptr[-1])]
     low, high = (int(used.min()), int(used.max())) if used.size else (0, -1)
-    check.require(
-        0 <= low and high < n_minor, f"{name}.indices", f"0 <= index < {n_minor}", f"{low} to {high}",
-        "pass indices that fit the shape of the matrix", IndexError,
-    )  # fmt: skip
+    if low < 0 or high >= n_minor:
+        raise IndexError(
+            f"{name}.indices: expected 0 <= index < {n_minor}, got {low} to {high}; pass indices that fit "
+            "the shape of the matrix"
+        )
 
 
 def _check_kind(name: str, a: Any) -> tuple[int, int]:
     """Checks a CSR or CSC matrix of real numbers; returns its shape."""
-    check.require(
-        a.format in ("csr", "csc"), name, "a sparse matrix in CSR or CSC format", a.format.upper(),
-        f"pass {name}.tocsr()", TypeError,
-    )  # fmt: skip
-    shape = tuple(a.shape)
-    check.require(a.ndim == 2, name, f"shape ({', '.join(_AXES)})", shape, "pass a row for each sample")
-    check.require(
-        a.dtype.kind in "biuf", name, "real numbers", f"dtype {a.dtype}",
-        "encode text, dates and complex numbers as real numbers", TypeError,
-    )  # fmt: skip
-    check.require(
-        max(shape) <= check.MAX_COUNT, name, "at most 2**31 - 1 samples and features", f"shape {shape}",
-        "pass fewer",
-    )  # fmt: skip
-    return a.shape
+    shape: tuple[int, ...] = tuple(a.shape)
+    if a.format not in ("csr", "csc"):
+        raise TypeError(
+            f"{name}: expected a sparse matrix in CSR or CSC format, got {a.format.upper()}; pass "
+            f"{name}.tocsr()"
+        )
+    if len(shape) != 2:
+        raise ValueError(
+            f"{name}: expected shape ({', '.join(_AXES)}), got {shape}; pass a row for each sample"
+        )
+    if a.dtype.kind not in "biuf":
+        raise TypeError(
+            f"{name}: expected real numbers, got dtype {a.dtype}; encode text, dates and complex numbers as "
+            "real numbers"
+        )
+    if max(shape) > check.MAX_COUNT:
+        raise ValueError(
+            f"{name}: expected at most 2**31 - 1 samples and features, got shape {shape}; pass fewer"
+        )
+    return shape[0], shape[1]
+
+
+def _converted(a: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Returns `a` in C order, aligned, of `dtype`."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return a.astype(dtype, order="C", copy=not a.flags.aligned)
 
 
 def _starts(indptr: IntArray, n_stored: int) -> np.ndarray:
@@ -111,7 +129,7 @@ def _compressed(name: str, a: Any, by_columns: bool, dtype: np.dtype | None) -> 
     if (a.format == "csc") != by_columns:
         a = a.tocsc() if by_columns else a.tocsr()
         n_major, n_minor = n_minor, n_major
-    indptr = converted_numbers(a.indptr, np.dtype(np.int64))
+    indptr = _converted(a.indptr, np.dtype(np.int64))
     n_stored = int(indptr[-1])
     indices, data = a.indices[:n_stored], a.data[:n_stored]
     inside = ~_starts(indptr, n_stored)[1:]
@@ -127,8 +145,8 @@ def _compressed(name: str, a: Any, by_columns: bool, dtype: np.dtype | None) -> 
             f"{name}: expected each entry to be stored once, got entry {place} repeatedly; call "
             f"{name}.sum_duplicates()"
         )
-    numbers = converted_numbers(data, dtype)
-    return Compressed(numbers, converted_numbers(indices, check.INT32), indptr, n_minor)
+    numbers = _converted(data, dtype)
+    return Compressed(numbers, _converted(indices, check.INT32), indptr, n_minor)
 
 
 def columns_or_missing(name: str, a: Any) -> tuple[Columns, bool]:

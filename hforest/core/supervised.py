@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from . import check, gpu
+from . import check, gpu, scores
 from .aliases import Array, ArrayLike, FloatArray, IntArray, Task
 from .dispatch import array_module, to_numpy
 from .gpu import cast
@@ -38,9 +38,6 @@ _SPREAD = 2.0**300
 """Bound of the ratio of two weights above 0: squares of sums of the least must not underflow."""
 
 TASKS = ("classification", "regression")
-CRITERIA = {"classification": ("gini", "entropy"), "regression": ("squared_error",)}
-ALL_CRITERIA = (*CRITERIA["classification"], *CRITERIA["regression"])
-"""Criteria; the place of one is its number in the backends."""
 
 _FLOAT64 = np.dtype(np.float64)
 
@@ -436,7 +433,8 @@ def criterion(value: str | None, task: Task, default: str = "gini") -> int:
     """Returns the number of a criterion; None is `default`, in a regression "squared_error"."""
     if value is None:
         value = default if task == "classification" else "squared_error"
-    return ALL_CRITERIA.index(check.choice("criterion", value, CRITERIA[task]))
+    numbers = scores.numbers(task)
+    return numbers[check.choice("criterion", value, tuple(numbers))]
 
 
 class Limits(NamedTuple):

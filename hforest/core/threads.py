@@ -45,11 +45,6 @@ def set_num_threads(n: int) -> None:
     n : int
         1 to 1024.
 
-    Raises
-    ------
-    TypeError, ValueError
-        n is not an integer, or is out of range.
-
     Notes
     -----
     Threads start in the first call that uses them. If the system refuses a thread (a container's limit of

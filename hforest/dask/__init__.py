@@ -6,8 +6,8 @@ Requires Dask with its distributed scheduler: ``pip install -e '.[dask]'``. Writ
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
+from ..core.counterparts import lookup as _lookup
 from ..core.extras import missing as _missing
-from ..core.habits import lookup as _lookup
 
 try:
     import dask as _dask  # noqa: F401

@@ -8,7 +8,7 @@ would. `simulate_circle`, `simulate_bars` and `simulate_impulse` are the simulat
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from ..core.habits import lookup as _lookup
+from ..core.counterparts import lookup as _lookup
 from .files import Checkpoint, Data, hold_out, load_checkpoint, load_data, load_digits, save_checkpoint
 from .model import Config, start
 from .network import error_rate, predict, step, train

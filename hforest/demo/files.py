@@ -253,18 +253,11 @@ def hold_out(data: Data, n_rows: int, *, rng: Rng = None) -> Data:
     n_rows : int
         Number of rows of the second part, 1 to n_samples - 1, drawn at random; both parts keep the order of
         rows.
-    rng : None, int or numpy.random.Generator
-        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
     Data
         Task for `train`, with the classes of `data`; a class may be absent from either part.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Not a `Data`; a number out of range.
 
     Examples
     --------
@@ -299,25 +292,20 @@ def _check_data(data: Data) -> None:
 def save_checkpoint(path: str | os.PathLike[str], config: Config, state: State, data: Data) -> None:
     """Writes the complete state of a run; an older file is replaced only when the new one is complete.
 
+    Other parameters: see `train`.
+
     Parameters
     ----------
     path : path
         The .npz file.
-    config : Config
-        Settings of the network and of its training.
-    state : dict
-        State, as `train` passes it to `checkpoint` or leaves it at the end.
     data : Data
         Its checksum is stored, so that a run is not resumed on other data, and its classes, so that
         predictions can be mapped back to labels.
 
     Raises
     ------
-    TypeError, ValueError
-        Classes that are Python objects; a network for regression.
     OSError
-        The file cannot be written, or is a folder, a device or another special file. An older file is
-        unchanged.
+        As from `hforest.tree.save`.
     """
     path = check.path("path", path)
     check_model(config, state)
@@ -391,11 +379,6 @@ def is_checkpoint(path: str | os.PathLike[str]) -> bool:
     Parameters
     ----------
     path : path
-
-    Raises
-    ------
-    FileNotFoundError, PermissionError
-        The file does not exist, or may not be read.
     """
     name = check.path("path", path)
     try:

@@ -58,8 +58,8 @@ class Config:
 
     Raises
     ------
-    TypeError, ValueError
-        A setting of the wrong type or out of range; scalar leaves with Adam.
+    ValueError
+        Scalar leaves with Adam.
     """
 
     kind: Kind = "tree"
@@ -130,7 +130,6 @@ def first_layer(config: Config, n_inputs: int) -> tuple[tuple[int, ...], int]:
     Parameters
     ----------
     config : Config
-        Settings of the network and of its training.
     n_inputs : int
         Number of columns of the data; with `config.n_kernels` the pixels of a square image.
 
@@ -161,10 +160,8 @@ def start(config: Config, n_inputs: int, n_classes: int, *, dtype: DType = np.fl
     Parameters
     ----------
     config : Config
-        Settings of the network and of its training.
     n_inputs, n_classes : int
         Columns of the data, and classes or targets.
-    dtype : float32 or float64
 
     Returns
     -------
@@ -172,12 +169,6 @@ def start(config: Config, n_inputs: int, n_classes: int, *, dtype: DType = np.fl
         kernel (n_inputs, n_features) or (n_kernels, 5, 5) ~ N(0, 1); thresholds, features and weights of the
         forest (Lay et al. 2018, Alg. 1); of scalar leaves mixing (n_trees, n_classes) ~ N(0, 1); mean 0 and
         var 1 of the normalisation; the optimiser's arrays; step, the int 0.
-
-    Raises
-    ------
-    TypeError, ValueError
-        A size that is not an integer, or below 1; another dtype; `n_kernels` and columns that are no square
-        image of at least 5x5.
 
     Examples
     --------

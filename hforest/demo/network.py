@@ -137,7 +137,6 @@ def step(config: Config, state: State, x: ArrayLike, y: ArrayLike) -> float:
     Parameters
     ----------
     config : Config
-        Settings of the network and of its training.
     state : dict
         From `start`; changed.
     x : (n_samples, n_inputs) array of real numbers
@@ -152,10 +151,9 @@ def step(config: Config, state: State, x: ArrayLike, y: ArrayLike) -> float:
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        Arrays of another kind or shape; numbers that are not finite; labels that are not those of the state;
-        arrays of the state that are read-only, overlap each other or the samples, or are not those of the
-        configuration. No step has been made then.
+    ValueError
+        Arrays of the state that overlap each other or the samples, or are not those of the configuration.
+        After an error no step has been made.
 
     Notes
     -----
@@ -204,25 +202,18 @@ def _check_features(name: str, a: FloatArray) -> None:
 def predict(config: Config, state: State, x: ArrayLike) -> FloatArray:
     """Returns class scores, of which the highest is that of the predicted class, or targets of a regression.
 
+    Other parameters: see `step`.
+
     Parameters
     ----------
-    config : Config
-        Settings of the network and of its training.
     state : dict
         State, modified in place: leaf weights first take their missed steps.
-    x : (n_samples, n_inputs) array of real numbers
-        Converted to the dtype of the state.
 
     Returns
     -------
     scores : (n_samples, n_classes) array
         Logits or targets, in the dtype of the state. ``data.classes[scores.argmax(axis=1)]`` are the
         predicted labels as they stand in the data (`Data`, `Checkpoint`).
-
-    Raises
-    ------
-    TypeError, ValueError
-        x of another kind or shape; numbers that are not finite.
 
     Examples
     --------
@@ -264,26 +255,12 @@ def error_rate(config: Config, state: State, x: ArrayLike, y: ArrayLike) -> floa
     """Returns the share of samples, 0 to 1, whose highest score is not that of their label; of a regression
     1 - R**2, the sum of squared errors over that of deviations from the mean target.
 
-    Parameters
-    ----------
-    config : Config
-        Settings of the network and of its training.
-    state : dict
-        State, modified in place: leaf weights first take their missed steps.
-    x : (n_samples, n_inputs) array of real numbers
-        Converted to the dtype of the state.
-    y : (n_samples,) array of integers or bools, or (n_samples, n_outputs) array of real numbers
-        Labels, 0 to n_classes - 1, or targets.
+    Parameters: see `predict` and `step`.
 
     Returns
     -------
     float
         1 - R**2 is NaN or infinite where all targets are equal.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        As `predict`; labels that are not those of the state; no sample.
     """
     arrays, caller_arrays = model.check_model(config, state), (x, y)
     x = model.samples(config, state, "x", x, 1)
@@ -344,7 +321,6 @@ def train(
     Parameters
     ----------
     config : Config
-        Settings of the network and of its training.
     state : dict
         From `start` or `load_checkpoint`; changed.
     x_train, x_test : (n_samples, n_inputs) arrays of real numbers
@@ -356,9 +332,6 @@ def train(
         Called as checkpoint(state) after every evaluation on x_test (every `eval_every`-th step and the last
         one). All weights are up to date then, and the history so far is in the state (history_step,
         history_loss, history_error).
-    progress : callable or bool, optional
-        Called as progress(done, total) after every step. If it returns False, training ends and the history
-        so far is returned; a further `train` on that state gives bit-identical results. True shows a bar.
 
     Returns
     -------
@@ -367,16 +340,11 @@ def train(
         x_test): one element for each evaluation, those of a resumed run's earlier part
         included.
 
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Arrays of another kind or shape; numbers that are not finite; labels that are not those of the state;
-        a `checkpoint` or `progress` that is no function.
-
     Notes
     -----
-    No state is selected by its error. The least test error over the evaluations is what Lay et al. 2018
-    report in their second set of experiments.
+    A run that `progress` ended continues with a further `train` on that state, bit for bit. No state is
+    selected by its error. The least test error over the evaluations is what Lay et al. 2018 report in their
+    second set of experiments.
 
     With `config.lr_half_life`, leaf weights and thresholds take missed steps at the learning rate of the step
     that next reaches them.

@@ -22,19 +22,11 @@ def split_gains(
         Labels, 0 to n_classes - 1.
     thresholds, features : (n_trees, 2**depth - 1) arrays of float32 or float64, and of int32
         As `hinge.traverse` takes them.
-    n_classes : int, optional
-        Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
-        1, and every class must occur.
 
     Returns
     -------
     gains : (n_features,) array of float64
         In samples: a vertex with n samples adds n times its decrease of impurity.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        As `hinge.traverse`; labels of another kind or shape, negative, too large, or with gaps.
 
     Notes
     -----
@@ -107,22 +99,11 @@ def select_features(
         Number of columns to keep, 1 to n_features.
     n_trees, depth : int
         Of the greedy trees of each round.
-    progress : callable or bool, optional
-        Called as progress(done, total) after every round. If it returns False, the search ends and the
-        columns that remain are returned, more than `n_selected`. True shows a bar.
-    rng : None, int or numpy.random.Generator
-        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
     columns : (n_selected,) array of int64
         Ascending.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Arrays of another kind or shape; numbers that are not finite; labels that are negative or with gaps;
-        n_selected, n_trees or depth outside its range; a `progress` that is no function.
 
     Notes
     -----

@@ -6,6 +6,8 @@ import numpy as np
 
 from ..core.aliases import FloatArray, IntArray
 
+BIN_DTYPES = tuple(np.dtype(t) for t in (np.uint8, np.uint16, np.uint32))
+
 
 class Stored(NamedTuple):
     """Places of the stored numbers of a sparse matrix, column by column (CSC).

@@ -28,6 +28,7 @@ from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
+from hforest.core.score cimport hf_beats
 from hforest.growth.bodies cimport (
     HF_HISTOGRAM_CLASSES, bodies_of_width, bucket_of, hf_bodies, hf_buckets, place_of, real_of,
 )
@@ -180,7 +181,7 @@ cdef bint _confirm_exact(const hf_buckets* s, float limit, double* best, int32_t
         if not (s.splits.rate.value[i] >= limit and s.splits.rate.value[i] > 0):
             continue
         score = _score(_sums_after(s, c))
-        if score > best[0]:
+        if hf_beats(score, best[0]):
             best[0], low[0], is_better = score, s.lowest + c, True
     return is_better
 
@@ -246,7 +247,7 @@ cdef bint _confirm_alive(
         if (i + 1 < n_keys and key[i] >> 32 == key[i + 1] >> 32) or sums.right_weight == 0:
             continue
         score = _score(sums)
-        if score > best[0]:
+        if hf_beats(score, best[0]):
             best[0], low[0], is_better = score, value, True
     return is_better
 

@@ -17,10 +17,11 @@ from libc.string cimport memcpy, memset
 
 from hforest.core.arena cimport hf_arena, release, resize
 from hforest.core.machine cimport hf_has_stopped, hf_stopped_after
+from hforest.core.score cimport hf_node_score
 from hforest.growth.node_samples cimport is_pure, partition, start_samples, sum_up
 from hforest.growth.task cimport (
-    HF_FLOATS, HF_STREAM_CHILDREN, hf_draw_key, hf_node_score, hf_pending, hf_philox, hf_split, hf_task,
-    hf_tree, hf_workspace, weight_bits,
+    HF_FLOATS, HF_STREAM_CHILDREN, hf_draw_key, hf_pending, hf_philox, hf_split, hf_task, hf_tree,
+    hf_workspace, weight_bits,
 )
 
 

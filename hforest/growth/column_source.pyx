@@ -10,6 +10,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from hforest.core.machine cimport hf_stopped_after
 from hforest.core.arena cimport hf_arena, take, take_zeros
+from hforest.core.score cimport hf_beats, hf_between_f32, hf_between_f64
 from hforest.growth.builder cimport add_words
 from hforest.growth.column_readers cimport prefetch_column
 from hforest.growth.columns cimport hf_columns, is_by_values, is_stored, number_of, table_at
@@ -27,8 +28,8 @@ from hforest.growth.scorers cimport PAIRWISE, SORTED_SCAN, scorer_of_bytes
 from hforest.growth.stored cimport place_samples, start_stored
 from hforest.growth.stored_columns cimport best_random_stored, scan_few
 from hforest.growth.task cimport (
-    HF_FLOATS, hf_between_f32, hf_between_f64, hf_largest, hf_pending, hf_source, hf_split, hf_task, hf_tree,
-    hf_workspace, is_perfect, no_split,
+    HF_FLOATS, hf_largest, hf_pending, hf_source, hf_split, hf_task, hf_tree, hf_workspace, is_perfect,
+    no_split,
 )
 
 ctypedef fused real:
@@ -106,7 +107,7 @@ cdef hf_split _best_random_column(
             continue
         split.score = score_left(t, r, node, left, n_left, weight)
         number += 1
-        if split.score > best.score:
+        if hf_beats(split.score, best.score):
             best, n_best_left = split, n_left
             left, best_left = best_left, left
             keep_sides(&work.orders)

@@ -56,8 +56,8 @@ struct Cut {
     size n_left, below, above;
 };
 
-// Writes the best cut of the threads of a group; of equal ones the first. Cuts of a group differ in their place. leads:
-// true in one thread of each group that has a pair. All threads of the block call it.
+// Writes the best cut of the threads of a group; of equal ones, as hf_beats_in_any_order has it, the first: that with the
+// most samples on its right. Cuts of a group differ in their place. leads: true in one thread of each group that has a pair. All threads of the block call it.
 __device__ static inline void write_best(
     const Columns &c, const int *column, const Pairs &pairs, size pair, size n, int group, bool leads, const Cut &cut
 ) {
@@ -126,7 +126,7 @@ __device__ static inline void score_pair(
             left_weight += sums[k];
         }
         if (!scored(y, criterion, limits, level, v, sums, left_weight, n_left, &score)) continue;
-        if (!best.n_left || score > best.score) best = {score, n_left, b, 0};
+        if (!best.n_left || hf_beats(score, best.score)) best = {score, n_left, b, 0};
     }
     if (best.n_left) {
         best.above = best.below + 1;

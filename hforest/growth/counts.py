@@ -8,8 +8,7 @@ from ..core.aliases import ArrayLike, FloatArray, IntArray, Rng
 _PACKAGE = __package__
 _MAX_ROW = 2**62
 
-_BOOTSTRAP, _WEIGHTED = 1, 13
-"""Streams of draws; the first is also that of bootstraps during growth."""
+
 _DRAWS = 1 << 20
 """Number of draws at a time."""
 
@@ -45,7 +44,7 @@ def _pairs(key: int, stream: int, first: int, size: int) -> IntArray:
 
 def _equal(key: int, first: int, size: int, n: int) -> IntArray:
     """Returns (size,) int64: draw i is word i % 4 of counter i // 4 times n, over 2**32; 4 divides first."""
-    pairs = _pairs(key, _BOOTSTRAP, first // 4, -(-size // 4))
+    pairs = _pairs(key, philox.BOOTSTRAP, first // 4, -(-size // 4))
     half = np.uint64(32)
     words = np.stack([pairs & np.uint64(2**32 - 1), pairs >> half], axis=2).ravel()[:size]
     rows: IntArray = (words * np.uint64(n) >> half).astype(np.int64)
@@ -54,7 +53,7 @@ def _equal(key: int, first: int, size: int, n: int) -> IntArray:
 
 def _weighted(key: int, first: int, size: int, upper: FloatArray) -> IntArray:
     """Returns (size,) int64: the first sample whose cumulative weight is above a uniform share of all."""
-    words = _pairs(key, _WEIGHTED, first // 2, -(-size // 2)).ravel()[:size]
+    words = _pairs(key, philox.WEIGHTED, first // 2, -(-size // 2)).ravel()[:size]
     share = (words >> np.uint64(11)) * 2.0**-53 * upper[-1]
     rows: IntArray = np.minimum(np.searchsorted(upper, share, side="right"), len(upper) - 1)
     return rows

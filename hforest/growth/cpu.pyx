@@ -19,6 +19,7 @@ from hforest.core.machine cimport (
     hf_begin, hf_end, hf_stop, hf_stopped, hf_stopped_after, hf_threads, hf_units, hf_watch, raise_interrupt,
     raise_stopped, simd_path, start_watch,
 )
+from hforest.core.score cimport require_criteria
 from hforest.core.views cimport start, start_of_rows
 from hforest.growth.bodies cimport HF_PATH_PLAIN
 from hforest.growth.builder cimport grow_tree, hf_arrays, order_tree
@@ -42,6 +43,7 @@ from .sparse import stored_rows
 from .trees import NO_DEFAULTS
 
 cnp.import_array()
+require_criteria(__name__)
 
 cdef extern from "core/order.h" nogil:
     uint64_t hf_ordered(double a)

@@ -6,8 +6,7 @@ import numpy as np
 
 from ..core import dispatch, machine
 from ..core.aliases import Array, FloatArray, IntArray
-from .bins import Bins
-from .checks import BIN_DTYPES
+from .bins import BIN_DTYPES, Bins
 
 PACKAGE = __package__
 _ENCODED_VALUES = 1 << 22  # number of values that are encoded at a time, but at least two columns per thread

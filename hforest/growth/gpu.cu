@@ -23,10 +23,9 @@
 #include "core/projections.h"
 #include "growth/poisson.h"
 
-constexpr size BOOTSTRAP = 1, CHILDREN = 2, CANDIDATES = 3, THRESHOLD = 4, DIRECTION = 5;
 constexpr double LARGEST_DOUBLE = 1.7976931348623157e308;
-constexpr int BLOCK = 128; // threads per block, as in gpu_builder.py
-constexpr size LARGE = 256; // samples of a node that one thread processes, at most; as in gpu_builder.py
+constexpr int BLOCK = 128; // threads per block
+constexpr size LARGE = 256; // samples of a node that one thread processes, at most
 constexpr size FEW = 32; // the same where bins are counted
 constexpr size CHUNK = 4096, CHUNKS = 64; // where bins are counted: samples per chunk of a pair; the most chunks per pair
 
@@ -167,7 +166,7 @@ extern "C" __global__ void bootstrap_counts(
     const size i = thread_number(), n_draws = (n + 3) / 4;
     if (i >= n_trees * n_draws) return;
     const size tree = i / n_draws, at = i % n_draws;
-    const hf_draw draw = hf_philox(key[tree], (uint64_t)at, BOOTSTRAP);
+    const hf_draw draw = hf_philox(key[tree], (uint64_t)at, HF_STREAM_BOOTSTRAP);
     for (size j = 0; j < 4 && 4 * at + j < n; ++j) atomicAdd(&counts[tree * n + hf_below(draw.word[j], (unsigned)n)], 1);
 }
 
@@ -265,7 +264,7 @@ __device__ static inline void draw_columns_of(
     bool some = false;
     hf_draw draw = {{0, 0, 0, 0}};
     for (size i = 0; i < c.n_columns && (i < c.n_sampled || !some); ++i) {
-        if (i % 4 == 0) draw = hf_philox(level.key[v], (uint64_t)(i / 4), CANDIDATES);
+        if (i % 4 == 0) draw = hf_philox(level.key[v], (uint64_t)(i / 4), HF_STREAM_CANDIDATES);
         size place = i + hf_below(draw.word[i % 4], (unsigned)(c.n_columns - i));
         if (lane == 0) swaps[i] = (int)place;
         for (size j = i; j-- > 0;)
@@ -367,7 +366,7 @@ __device__ static inline bool enough(const Limits &limits, const Level &level, s
 
 // Returns the random threshold of a node's candidate `number`: uniform in [least, greatest).
 __device__ static inline double random_threshold(uint64_t key, size number, double least, double greatest) {
-    double at = least + hf_unit(hf_philox(key, (uint64_t)number, THRESHOLD)) * (greatest - least);
+    double at = least + hf_unit(hf_philox(key, (uint64_t)number, HF_STREAM_THRESHOLD)) * (greatest - least);
     if (!(at <= LARGEST_DOUBLE)) at = least / 2 + greatest / 2;
     at = (double)(real)at;
     return at >= least && at < greatest ? at : least;
@@ -481,6 +480,9 @@ __device__ static inline void keep_projection(
     level.feature[v] = -2;
 }
 
+// Returns the score of a pair.
+__device__ static inline double score_of(const Pairs &pairs, size pair) { return unordered(pairs.score[pair], double()); }
+
 // Writes the best pair of node a of a part; of equal scores the first. A node without a split, or with too small a gain,
 // gets -1 samples on its left. column (n_nodes, slots), IN, for columns.
 __device__ static inline void pick_split(
@@ -490,11 +492,11 @@ __device__ static inline void pick_split(
     const size slots = pairs.slots, v = part.node[a], n = level.count[v];
     size best = -1;
     for (size pair = a * slots; pair < (a + 1) * slots; ++pair)
-        if (pairs.n_right[pair] > 0 && (best < 0 || pairs.score[pair] > pairs.score[best])) best = pair;
+        if (pairs.n_right[pair] > 0 && (best < 0 || hf_beats(score_of(pairs, pair), score_of(pairs, best)))) best = pair;
     split.chosen[a] = best;
     split.n_left[a] = -1;
     if (best < 0) return;
-    const double decrease = decrease_of(y, criterion, level, v, unordered(pairs.score[best], double()));
+    const double decrease = decrease_of(y, criterion, level, v, score_of(pairs, best));
     if (too_small(limits, level, v, decrease)) return;
     const size n_left = n - (size)pairs.n_right[best];
     split.n_left[a] = n_left;

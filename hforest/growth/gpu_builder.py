@@ -11,7 +11,7 @@ import numpy as np
 
 from ..core.aliases import Array
 from ..core.dispatch import array_module
-from ..core.launch import launch, launch_each
+from ..core.launch import launch, launch_each, numbers
 from ..core.projections import Distribution
 from ..core.supervised import Limits
 from .bins import Bins
@@ -40,25 +40,14 @@ from .trees import Learned
 
 PACKAGE = Path(__file__).parent
 
-BLOCK = 128
-"""Threads of a block, as gpu.cu has it."""
-
-LARGE = 256
-"""Samples of a node that one thread goes through, as gpu.cu has it."""
-
-FEW = 32
-"""In its place where bins are counted, as gpu.cu has it."""
-
-TILE = 2048
-"""Samples of a block that moves them, as gpu.cu has it."""
-
-NEAR = 17
-"""Sums of a thread in shared memory, as gpu.cu has it."""
+BLOCK, LARGE, FEW = numbers("growth/gpu.cu", "BLOCK", "LARGE", "FEW")
+(SIDES,) = numbers("growth/levels.cuh", "SIDES")
+(NEAR,) = numbers("growth/scan.cuh", "NEAR")
 
 SUMS_OF_BLOCK = 79
 """Sums that a block adds up in order, at most, beside that of the weights."""
 
-COUNTS = 44 << 10
+COUNT_BYTES = 44 << 10
 """Bytes of a block's histogram and sums, at most: every GPU has 48 KB, and other arrays take 4."""
 
 SUMS = 1 << 24
@@ -241,7 +230,7 @@ class ColumnSource(NamedTuple):
         """Returns a task whose bins are counted if a block can: columns of numbers, of bins of a byte."""
         counting = task._replace(n_bins=self.columns.n_bins)
         plain = self.kinds.missing is None and not task.random_thresholds and not task.fit_targets
-        return counting if plain and self.columns.width == 1 and counting.count_bytes <= COUNTS else task
+        return counting if plain and self.columns.width == 1 and counting.count_bytes <= COUNT_BYTES else task
 
     def _n_orders(self, task: Task) -> int:
         """Orders of a column, at most."""
@@ -455,7 +444,7 @@ def _best_splits(
     xp, n_nodes = task.xp, part.n_nodes
     split = Split(
         xp.empty(n_nodes, np.int64), xp.empty(n_nodes, np.uint64), xp.empty(n_nodes, np.int64),
-        xp.empty(part.n_samples, np.uint8), xp.empty(-(-part.n_samples // TILE), np.int64),
+        xp.empty(part.n_samples, np.uint8), xp.empty(-(-part.n_samples // SIDES), np.int64),
     )  # fmt: skip
     if task.random_thresholds:
         task.launch(

@@ -13,17 +13,14 @@ import numpy as np
 from ..core.aliases import Array
 from ..core.dispatch import array_module, to_numpy
 from ..core.gpu import cast
+from ..core.launch import numbers
 from . import gpu_small
 from .gpu_builder import FEW, LARGE, Task, tree_keys
 from .gpu_small import Grown, grow_small, no_small, trimmed
 from .gpu_structs import Children, Kept, Level, Part, Small, Split
 from .trees import Batch
 
-FIRST_BITS = 40
-"""Bits of a place for the first sample of a node, as levels.cuh has it."""
-
-NODES = 1024
-"""Nodes of a block that settles them, as levels.cuh has it."""
+NODES, FIRST_BITS = numbers("growth/levels.cuh", "NODES", "FIRST_BITS")
 
 MEMORY_SHARE = 0.5
 """The part of the free memory of a device that trees grow in."""

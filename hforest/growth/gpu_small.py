@@ -9,17 +9,18 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from ..core.aliases import Array
+from ..core.launch import numbers
 from .gpu_builder import NEAR, Task
 from .gpu_structs import Kept, Small, Words, nothing_kept
 
 SMALL = 512
 """Samples of a small node, at most; 0: there are none."""
 
-MOST = 1024
-"""The largest number that SMALL may be, as small.cuh has it."""
+(MOST,) = numbers("growth/small.cuh", "MOST")
+"""The largest number that SMALL may be."""
 
-NOWHERE = 2**63 - 1
-"""Place of no node; see levels.cuh."""
+(NOWHERE,) = numbers("growth/levels.cuh", "NOWHERE")
+"""Place of no node."""
 
 _LITTLE = 1 << 20
 """Bytes of the room for entries of a level that are not given back."""

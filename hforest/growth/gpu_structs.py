@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core.aliases import Array
+from ..core.launch import numbers
 
 
 class Target(NamedTuple):
@@ -98,7 +99,7 @@ class Orders(NamedTuple):
     flipped: Array | None
 
 
-PLAIN, COLUMNS, PROJECTIONS = range(3)
+PLAIN, COLUMNS, PROJECTIONS = numbers("growth/orders.cuh", "PLAIN", "COLUMNS", "PROJECTIONS")
 NO_ORDERS = Orders(PLAIN, 1, 0, None, None, None, None, None, None, None, None, None)
 
 

@@ -15,9 +15,9 @@ from ..core.aliases import (
 from ..core.keywords import shared
 from ..core.projections import Distribution, check_n_features
 from ..tree import Forest
+from ..tree.forest import marked
 from . import unchecked
-from .samples import Samples
-from .samples import samples as samples_of
+from .samples import Samples, samples
 from .settings import Settings, check_candidates, check_growth
 
 
@@ -136,21 +136,21 @@ def grow(
     >>> bool((hforest.tree.predict(oblique, x).argmax(axis=1) == y).mean() > 0.98)
     True
     """
-    samples = samples_of(x)
+    source = samples(x)
     distribution, n_sampled = check_candidates(projections, n_projections, max_features, task)
     if distribution is not None:
-        check_n_features(distribution, samples.shape[1])
+        check_n_features(distribution, source.shape[1])
     growth = check_growth(
-        samples, y, n_trees, splitter=splitter, bootstrap=bootstrap, y_order=y_order,
+        source, y, n_trees, splitter=splitter, bootstrap=bootstrap, y_order=y_order,
         sample_weight=sample_weight, class_weight=class_weight, criterion=criterion, max_depth=max_depth,
         min_samples_split=min_samples_split, min_samples_leaf=min_samples_leaf,
         min_weight_fraction_leaf=min_weight_fraction_leaf, min_impurity_decrease=min_impurity_decrease,
         task=task, n_classes=n_classes, first_tree=first_tree, progress=progress, rng=rng,
     )  # fmt: skip
     if distribution is None:
-        n_sampled = supervised.max_features(max_features, samples.shape[1], task)
+        n_sampled = supervised.max_features(max_features, source.shape[1], task)
         grow_some = unchecked.on_bins(growth, max_features=n_sampled)
     else:
         grow_some = unchecked.on_projections(growth, distribution, n_projections=n_sampled)
     trees = unchecked.in_batches(grow_some, growth)
-    return unchecked.forest(trees, growth, projected=distribution is not None)
+    return marked(unchecked.forest(trees, growth, projected=distribution is not None))

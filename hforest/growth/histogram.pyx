@@ -8,6 +8,7 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
 from libc.string cimport memset
 
 from hforest.core.machine cimport hf_stopped_after
+from hforest.core.score cimport hf_beats
 from hforest.growth.bodies cimport (
     HF_HISTOGRAM_CLASSES, HF_TILE_CANDIDATES, HF_TILE_SAMPLES, bodies_of, hf_bodies, hf_histogram, score_at,
 )
@@ -103,7 +104,7 @@ cdef void _confirm(const hf_histogram* h, uint32_t column, float most, hf_split*
         if not h.splits.rate.value[h.place[b]] >= limit:
             continue
         score = score_at(&h.splits, h.place[b])
-        if score > best.score:
+        if hf_beats(score, best.score):
             best.score = score
             best_bin = b
     if best_bin < 0:

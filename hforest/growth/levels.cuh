@@ -1,11 +1,11 @@
 // The step from a level to the next: sums of nodes, the list of pending nodes, and the move of samples to children.
 
-constexpr int NODES = 8;       // nodes per thread of settle; gpu_levels.py has NODES * BLOCK
-constexpr size SIDES = 2048;   // samples per tile of sides and move_samples; gpu_builder.py's TILE
-constexpr size COUNTS = 5;     // totals over pending nodes: struct Count
+constexpr size NODES = 1024, NODES_EACH = NODES / BLOCK; // nodes per tile of settle, and per thread
+constexpr size SIDES = 2048; // samples per tile of sides and move_samples
+constexpr size COUNTS = 5;   // totals over pending nodes: struct Count
 
 // The place of a node among those of its tree has the number of its level, and below, in FIRST_BITS bits, the position of
-// its first sample. Ascending places are breadth-first, because the nodes of a level divide the samples. In gpu_levels.py.
+// its first sample. Ascending places are breadth-first, because the nodes of a level divide the samples.
 constexpr size FIRST_BITS = 40, NOWHERE = 0x7fffffffffffffff;
 
 // ---------------------------------------------------------------------------------------------------- sums
@@ -134,17 +134,17 @@ __device__ static inline Count counts_before(const Count &own) {
 
 // Completes the sums of a tile of the nodes of a level, writes the nodes as leaves, and marks those that are pending:
 // none at the greatest depth. sum (n_nodes, n_classes), IN if is_whole: sums of integer weights; else mixed (n_nodes,), IN.
-// counts (n_tiles, COUNTS), OUT: totals over the nodes of a tile. A thread has NODES nodes; all of the block call it.
+// counts (n_tiles, COUNTS), OUT: totals over the nodes of a tile. A thread has NODES_EACH nodes; all of the block call it.
 __device__ static inline void settle_tile(
     const Target &y, const Limits &limits, const Level &level, size is_whole, const Part &part,
     const unsigned long long *sum, const int *mixed, unsigned char *__restrict__ pending, size *__restrict__ counts,
     size tile
 ) {
-    const size K = y.n_outputs, from = (tile * BLOCK + threadIdx.x) * NODES;
+    const size K = y.n_outputs, from = (tile * BLOCK + threadIdx.x) * NODES_EACH;
     size least = limits.min_samples_split > 2 * limits.min_samples_leaf ? limits.min_samples_split : 2 * limits.min_samples_leaf;
     if (least < 2) least = 2;
     Count own = {0, 0, 0, 0, 0};
-    for (size v = from; v < from + NODES && v < level.n_nodes; ++v) {
+    for (size v = from; v < from + NODES_EACH && v < level.n_nodes; ++v) {
         const size n = level.count[v];
         pending[v] = 0;
         level.feature[v] = -1;
@@ -199,12 +199,12 @@ __device__ static inline void list_small(const Level &level, const Small &small,
 
 // Lists the pending nodes of a tile in the part, or as small nodes. end (COUNTS,), OUT: numbers of nodes of the part, of
 // their samples, of large nodes, of their runs, and of small nodes. pending (n_nodes,) and counts (n_tiles, COUNTS), IN.
-// A thread has NODES nodes; all of the block call it.
+// A thread has NODES_EACH nodes; all of the block call it.
 __device__ static inline void list_tile(
     const Level &level, const unsigned char *pending, const size *counts, const Part &part, const Small &small,
     unsigned long long *__restrict__ end, size tile
 ) {
-    const size from = (tile * BLOCK + threadIdx.x) * NODES;
+    const size from = (tile * BLOCK + threadIdx.x) * NODES_EACH;
     Count own = {0, 0, 0, 0, 0};
     for (size b = threadIdx.x; b < tile; b += BLOCK) {
         const size *all = counts + COUNTS * b;
@@ -215,10 +215,10 @@ __device__ static inline void list_tile(
     if (threadIdx.x == BLOCK - 1) start = at + own;
     __syncthreads();
     own = {0, 0, 0, 0, 0};
-    for (size v = from; v < from + NODES && v < level.n_nodes; ++v)
+    for (size v = from; v < from + NODES_EACH && v < level.n_nodes; ++v)
         if (pending[v]) own = own + count_of(level.count[v], part);
     at = counts_before(own) + start;
-    for (size v = from; v < from + NODES && v < level.n_nodes; ++v) {
+    for (size v = from; v < from + NODES_EACH && v < level.n_nodes; ++v) {
         if (!pending[v]) continue;
         const Count more = count_of(level.count[v], part);
         if (more.small) {
@@ -233,7 +233,7 @@ __device__ static inline void list_tile(
         }
         at = at + more;
     }
-    if (from + NODES < level.n_nodes || from >= level.n_nodes) return;
+    if (from + NODES_EACH < level.n_nodes || from >= level.n_nodes) return;
     part.begin[at.nodes] = at.samples;
     part.run[at.large] = at.runs;
     end[0] = at.nodes;
@@ -295,7 +295,7 @@ extern "C" __global__ void sides(
 // Writes the children of node a of a part.
 __device__ static inline void make_children(const Level &level, const Part &part, const Split &split, const Children &after, size a) {
     const size v = part.node[a], n_left = split.n_left[a];
-    const hf_draw draw = hf_philox(level.key[v], 0, CHILDREN);
+    const hf_draw draw = hf_philox(level.key[v], 0, HF_STREAM_CHILDREN);
     for (int side = 0; side < 2; ++side) {
         const size child = 2 * a + side;
         after.first[child] = level.first[v] + (side && n_left > 0 ? n_left : 0);

@@ -12,10 +12,10 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from hforest.core.arena cimport hf_arena, take
+from hforest.core.score cimport HF_ENTROPY, HF_GINI, hf_node_score, hf_xlogx
 from hforest.growth.sorted_scan cimport scan_of
 from hforest.growth.task cimport (
-    HF_ENTROPY, HF_FLOATS, HF_GINI, HF_KEYS_32, HF_KEYS_64, hf_add, hf_node_score, hf_pending, hf_task,
-    hf_workspace, hf_xlogx, weight_bits,
+    HF_FLOATS, HF_KEYS_32, HF_KEYS_64, hf_add, hf_pending, hf_task, hf_workspace, weight_bits,
 )
 
 cdef enum:

@@ -6,6 +6,7 @@
 // Keys hold places in an order, not bins. A random split has one order, in which a draw has placed missing values first
 // or last, and each category at place 0 or 1.
 
+#include "core/defaults.h"
 #include "growth/categories.h"
 
 enum { PLAIN = 0, COLUMNS = 1, PROJECTIONS = 2 };
@@ -51,7 +52,7 @@ __device__ static inline size varying_number(const int *column, size first, size
 
 // Returns whether a draw sends the missing values of a candidate left.
 __device__ static inline bool draws_left(uint64_t key, size number) {
-    return !(hf_philox(key, (uint64_t)number, DIRECTION).word[0] & 1);
+    return !(hf_philox(key, (uint64_t)number, HF_STREAM_DIRECTION).word[0] & 1);
 }
 
 // Writes the places of the categories of sampled column i of a part if it is categorical, and removes the slots that it
@@ -77,7 +78,7 @@ __device__ static inline void order_column(
         for (size b = 0; b < c.n_bins; ++b) {
             if (place[b] < 0) continue;
             if (lowest < 0) lowest = b;
-            const hf_draw draw = hf_philox(level.key[v], hf_side_number(number, (uint32_t)b), DIRECTION);
+            const hf_draw draw = hf_philox(level.key[v], hf_side_number(number, (uint32_t)b), HF_STREAM_DIRECTION);
             place[b] = (int)(draw.word[hf_side_word((uint32_t)b)] >> hf_side_bit((uint32_t)b) & 1);
             n_right += place[b];
         }
@@ -202,7 +203,9 @@ __device__ static inline void finish_split(
     }
     const bool heavier = 2 * split.n_left[a] >= n;
     o.flipped[a] = flipped;
-    level.default_left[v] = (unsigned char)(((missing < 0 ? heavier : missing == 1) ? 1 : 0) | (heavier ? 2 : 0));
+    level.default_left[v] = (unsigned char)(
+        ((missing < 0 ? heavier : missing == 1) ? HF_MISSING_LEFT : 0) | (heavier ? HF_UNKNOWN_LEFT : 0)
+    );
 }
 
 // Writes the set of categories that go left, if node a of a part splits by categories: `words` (n_nodes of the level,
@@ -217,7 +220,7 @@ __device__ static inline void words_of(
     const size v = part.node[a], n = level.count[v], own = column[split.chosen[a]];
     const unsigned long long *keys = pairs.key + part.begin[a] * slots + split.chosen[a] % slots * n;
     unsigned *__restrict__ mine = words + v * max_words;
-    const unsigned others = level.default_left[v] & 2 ? ~0u : 0u;
+    const unsigned others = level.default_left[v] & HF_UNKNOWN_LEFT ? ~0u : 0u;
     for (size i = 0; i < max_words; ++i) mine[i] = others;
     for (size i = 0; i < n; ++i) {
         const size bin = bin_at(c, own, level.sample[level.first[v] + i]);

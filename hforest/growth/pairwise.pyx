@@ -8,6 +8,7 @@ computed in float32 first, and splits near the best rate are scored again in flo
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp, memset
 
+from hforest.core.score cimport hf_beats_in_any_order
 from hforest.growth.bodies cimport (
     HF_PAIRWISE_SAMPLES, HF_VALUE_PAIRS, bodies_of, hf_bodies, hf_pairwise,
     hf_value_pairs, score_at,
@@ -70,7 +71,7 @@ cdef void _confirm(
     cdef float limit = <float> best.score * NEAR if best.score > 0 else 0
     cdef int64_t i, first, last, number, n_halves = (p.n * per + 1) // 2
     cdef int h, j, winner = -1
-    cdef bint near
+    cdef bint near, is_before
     cdef uint32_t left_weight
     cdef double score
     if not most > limit:
@@ -93,14 +94,10 @@ cdef void _confirm(
                     <double> p.left_square[h][i] / <double> left_weight
                     + <double> p.right_square[h][i] / <double> (p.all - left_weight)
                 )
-                # Of equal scores, the first candidate and its lowest split win.
-                if score < best.score:
-                    continue
-                if score == best.score:
-                    if winner < 0 or j > winner or (j == winner and p.bin[number] >= best.low):
-                        continue
-                best.score, best.column, best.low = score, column[j], p.bin[number]
-                winner = j
+                is_before = j < winner or (j == winner and p.bin[number] < best.low)
+                if hf_beats_in_any_order(score, best.score, is_before):
+                    best.score, best.column, best.low = score, column[j], p.bin[number]
+                    winner = j
 
 
 cdef void _find_next(
@@ -190,9 +187,8 @@ cdef bint score_pairs(
         if not p.splits.rate.value[i] >= limit:
             continue
         score = score_at(&p.splits, i)
-        if score < best_score or (score == best_score and (not is_better or p.bin[i] >= low)):
-            continue
-        best_score, low, is_better = score, p.bin[i], True
+        if hf_beats_in_any_order(score, best_score, is_better and p.bin[i] < low):
+            best_score, low, is_better = score, p.bin[i], True
     if is_better:
         take_split(scorer, bin, best_score, low, best)
     return is_better

@@ -3,8 +3,6 @@
 #define HFOREST_GROWTH_POISSON_H
 #include "core/both.h"
 
-enum { HF_STREAM_POISSON = 12 };
-
 /* Returns k with probability exp(-1) / k!, within 2**-32, given a 32-bit word; at most 12. */
 HF_BOTH int hf_poisson(uint32_t word) {
     /* 2**32 times the probability of at most k. */

@@ -4,7 +4,7 @@ from hforest.growth.stored cimport hf_stored_numbers
 from hforest.growth.task cimport hf_draw, hf_source
 
 cdef extern from "core/projections.h" nogil:
-    int HF_AXES, HF_PATCH, HF_STREAM_ENTRY
+    int HF_AXES, HF_PATCH
     ctypedef struct hf_distribution:
         int kind
         int64_t n_features

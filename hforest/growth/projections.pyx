@@ -12,6 +12,7 @@ from libc.string cimport memset
 
 from hforest.core.arena cimport hf_arena, take, take_zeros
 from hforest.core.machine cimport hf_stopped, hf_stopped_after
+from hforest.core.score cimport hf_beats, hf_between_f32, hf_between_f64
 from hforest.growth.bodies cimport hf_code_of_float, hf_float_of_code
 from hforest.growth.builder cimport add_entries, add_words
 from hforest.growth.missing_values cimport default_sides, n_missing, split_missing
@@ -23,8 +24,8 @@ from hforest.growth.stored cimport (
     add_stored, hf_stored_in_node, place_samples, scan_stored, start_stored,
 )
 from hforest.growth.task cimport (
-    HF_COUNT, HF_FLOATS, hf_between_f32, hf_between_f64, hf_largest, hf_pending, hf_source, hf_split,
-    hf_task, hf_tree, hf_workspace, is_perfect, no_split,
+    HF_COUNT, HF_FLOATS, hf_largest, hf_pending, hf_source, hf_split, hf_task, hf_tree, hf_workspace,
+    is_perfect, no_split,
 )
 
 cdef extern from "core/order.h" nogil:
@@ -151,7 +152,7 @@ cdef void _scan_doubles(
     if rank == 0:
         return
     r.scan(t, r, key, n, weight, best)
-    if best.score > before:
+    if hf_beats(best.score, before):
         low, high = best.low, best.high  # the first value of rank r is at index r or later
         while key[low] >> 32 != best.low:
             low += 1
@@ -202,7 +203,7 @@ cdef void _score_missing(
             _score_missing_codes(t, r, work, scorer, first, &split)
         else:
             _scan_doubles(t, r, work, node, weight, 0 if first else <uint64_t> -1, &split)
-        if not split.score > best.score:
+        if not hf_beats(split.score, best.score):
             continue
         best[0] = split
         best.missing = first
@@ -277,7 +278,7 @@ cdef bint _score_stored(
     elif not _rank_sums(t, r, k):
         return True
     scan_stored(t, r, node, weight, s.touched, s.bin, k, hf_code_of_float(0) if p.single else 0, best)
-    if not best.score > before:
+    if not hf_beats(best.score, before):
         return True
     best.missing = -1
     if p.single:
@@ -327,7 +328,7 @@ cdef hf_split _best_projection(
                 _score_codes(t, r, &scorer, p.whole, _codes_of(p, work, work.value, n), &best)
             else:
                 _scan_doubles(t, r, work, node, weight, 0, &best)
-        if best.score > before:
+        if hf_beats(best.score, before):
             best.column, work.best, read_again = 0, candidate, is_scored
             if not is_scored:
                 work.value, work.best_value = work.best_value, work.value
@@ -378,7 +379,7 @@ cdef hf_split _best_random_projection(
         else:
             n_left = split_values(t, <const double*> work.value, n, key, number, &split, left)
         split.score = score_left(t, r, node, left, n_left, weight)
-        if split.score > best.score:
+        if hf_beats(split.score, best.score):
             best, n_best_left, work.best = split, n_left, candidate
             left, best_left = best_left, left
             if is_perfect(r, best.score, weight):

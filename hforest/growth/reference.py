@@ -1,17 +1,15 @@
 """Reference implementation: trees grown top-down, node by node, in plain loops (Don't Get Lost in the Forest;
 Perry et al. 2019, Alg. 1).
 
-Functions, parameters and arrays are those of `cpu`. Criteria are numbers: 0 Gini, 1 entropy, 2 squared error.
+Functions, parameters and arrays are those of `cpu`. Criteria are numbers, those of core/scores.py.
 """
 
 import numpy as np
 
 from ..core.in_place import Windows, rows_of
-from ..core.philox import below, philox, poisson
+from ..core.philox import BOOTSTRAP, POISSON, below, philox, poisson
 from ..core.sparse import Columns
 from .reference_builder import (
-    BOOTSTRAP,
-    POISSON,
     grow_batch,
     kinds_of,
     split_by_column,

@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core.philox import below, keys, philox, unit
+from ..core.launch import numbers
+from ..core.philox import CANDIDATES, CHILDREN, DIRECTION, THRESHOLD, below, keys, philox, unit
 from ..core.projections import draw_projection
-from ..core.scores import node_score
+from ..core.scores import beats, node_score
 
-# Streams of the generator.
-BOOTSTRAP, CHILDREN, CANDIDATES, THRESHOLD, DIRECTION = 1, 2, 3, 4, 5
-POISSON = 12
-
-MISSING_LEFT, UNKNOWN_LEFT = 1, 2
+MISSING_LEFT, UNKNOWN_LEFT = numbers("core/defaults.h", "HF_MISSING_LEFT", "HF_UNKNOWN_LEFT")
 """Bits of default_left."""
+POWER_STEPS, ALL_DIVISIONS, CATEGORY_BITS = numbers(
+    "growth/categories.h", "HF_POWER_STEPS", "HF_ALL_DIVISIONS", "HF_CATEGORY_BITS"
+)
 
 
 class Split(NamedTuple):
@@ -118,14 +118,14 @@ def best_threshold(tree, samples, rows, total, weight, column, value, min_sample
         ):
             continue
         score = tree.score(left, left_weight, total, weight)
-        if score > best[0]:
+        if beats(score, best[0]):
             best = (score, column, low, high)
     return best
 
 
 def direction(tree, samples, rows, total, weight, members):
     """Returns the score of each group of samples along the first principal direction of the groups' means
-    (Coppersmith, Hong and Hosking 1999), by 16 steps of the power iteration.
+    (Coppersmith, Hong and Hosking 1999), by the power iteration.
 
     members: lists of samples.
     """
@@ -145,7 +145,7 @@ def direction(tree, samples, rows, total, weight, members):
 
     spread = [w * dot(p, p) for w, p in zip(size, share, strict=True)]
     axis = share[spread.index(max(spread))]
-    for _ in range(16):
+    for _ in range(POWER_STEPS):
         sums = [0.0] * tree.n_outputs
         for w, p in zip(size, share, strict=True):
             step = w * dot(p, axis)
@@ -168,7 +168,7 @@ def orders(tree, samples, rows, total, weight, bins, missing, is_categorical):
     if not is_categorical:
         last = {b: b for b in present}
         return [last, last | {missing: -1}] if missing in last else [last]
-    if not tree.is_ordered and len(present) <= 4:
+    if not tree.is_ordered and len(present) <= ALL_DIVISIONS:
         masks = range(1, 2 ** (len(present) - 1))
         return [{b: 1 - (mask >> j & 1) for j, b in enumerate(present)} for mask in masks]
     members = [[s for s in samples if int(bins[s]) == b] for b in present]
@@ -195,7 +195,7 @@ def random_order(tree, present, key, number, missing, is_categorical, low, high,
     if is_categorical:
         side = {}
         for b in present:
-            word = philox(key, number << 16 | b >> 7, DIRECTION)[b >> 5 & 3]
+            word = philox(key, number << 16 | b >> CATEGORY_BITS, DIRECTION)[b >> 5 & 3]
             side[b] = word >> (b & 31) & 1
         if len(set(side.values())) == 1:
             side[present[0]] ^= 1
@@ -384,7 +384,7 @@ def split_by_projection(
                 better = best_threshold(
                     tree, samples, rows, total, weight, number, places, min_samples_leaf, best
                 )
-                if better[0] > best[0]:
+                if beats(better[0], best[0]):
                     best, chosen = better, (index, factor, places, missing)
             continue
         limit, end = float(np.finfo(x.dtype).max), 1
@@ -394,7 +394,7 @@ def split_by_projection(
         places = {s: (math.inf if end else -math.inf) if s in missing else values[s] for s in samples}
         left_side = {s for s in samples if places[s] <= limit}
         score = score_left(tree, samples, rows, total, weight, left_side, min_samples_leaf)
-        if score > best[0]:
+        if beats(score, best[0]):
             best, chosen = (score, number, limit, limit), (index, factor, places, missing)
     if chosen is None:
         return None
@@ -442,7 +442,7 @@ def split_by_column(
                 better = best_threshold(
                     tree, samples, rows, total, weight, column, value, min_samples_leaf, best
                 )
-                if better[0] > best[0]:
+                if beats(better[0], best[0]):
                     best, places = better, order
         else:
             order, least = random_order(
@@ -450,7 +450,7 @@ def split_by_column(
             )
             left_side = {s for s in samples if not order[int(bins[s])]}
             score = score_left(tree, samples, rows, total, weight, left_side, min_samples_leaf)
-            if score > best[0]:
+            if beats(score, best[0]):
                 best, places, limit = (score, column, 0, 1), order, least
         number += 1
     score, column, last, _ = best

@@ -1,6 +1,7 @@
 """Checked samples for growth, with cached representations that trees read."""
 
 from collections.abc import Callable, Hashable
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ from ..core.sparse import Columns
 from . import encoding
 from . import sparse as sparse_encoding
 from .bins import Bins
-from .checks import has_missing_rows
 
 
 class Samples:
@@ -41,7 +41,7 @@ class Samples:
 
     # This class is a matrix without conversion. Subclasses are other representations: they make bins, columns
     # and the matrix in other ways. `samples` chooses one.
-    __slots__ = ("_made", "categorical", "dtype", "has_missing", "max_bins", "numbers", "shape", "x")
+    __slots__ = ("_lock", "_made", "categorical", "dtype", "has_missing", "max_bins", "numbers", "shape", "x")
 
     def __init__(
         self,
@@ -56,6 +56,7 @@ class Samples:
         self.shape: tuple[int, int] = (x.shape[0], x.shape[1])
         self.categorical, self.has_missing = categorical, has_missing
         self._made: dict[str, tuple[Hashable, Any]] = {}
+        self._lock = RLock()
 
     def __reduce__(self) -> tuple[type["Samples"], tuple[Any, ...]]:
         """Pickles without cached representations: another process makes them again."""
@@ -80,10 +81,11 @@ class Samples:
 
     def once(self, name: str, key: Hashable, make: Callable[[], Any]) -> Any:
         """Returns make(), or the cached result of the last call with the same name and key."""
-        made = self._made.get(name)
-        if made is None or made[0] != key:
-            made = self._made[name] = key, make()
-        return made[1]
+        with self._lock:  # threads that grow on the same samples make it once
+            made = self._made.get(name)
+            if made is None or made[0] != key:
+                made = self._made[name] = key, make()
+            return made[1]
 
     def columns(self, which: slice | Array) -> Array:
         """Returns some columns in the dtype, of any strides."""
@@ -278,7 +280,7 @@ def samples(
     if lazy is not None:
         supervised.check_sizes("x", lazy.shape)
         mask = supervised.categorical(categorical, lazy.shape[1])
-        return UnconvertedSamples(lazy, lazy.source, lazy.dtype, n_bins, mask, has_missing_rows(lazy, mask))
+        return UnconvertedSamples(lazy, lazy.source, lazy.dtype, n_bins, mask, blocks.has_missing(lazy, mask))
     x, has_missing = supervised.samples_or_missing("x", x)
     mask = supervised.categorical(categorical, x.shape[1])
     if mask is not None:

@@ -10,7 +10,7 @@
 //         small pairs   one thread           scan_small
 
 constexpr size RUN = 32;   // samples of a large pair that one thread scans
-constexpr int NEAR = 17;   // sums per thread in shared memory; odd, to use different banks; also in gpu_builder.py
+constexpr int NEAR = 17;   // sums per thread in shared memory; odd, to use different banks
 constexpr int TILE = 2560; // sums of a tile of scan_large and sum_up, and
 constexpr int ROWS = 1024; // samples of it, at most
 
@@ -120,7 +120,7 @@ extern "C" __global__ void score_runs(
             left_weight += add_key(pairs, key, sums);
             if (key >> low_bits == next >> low_bits) continue;
             if (!scored(y, criterion, limits, level, run.v, sums, left_weight, j + 1, &score)) continue;
-            if (!found || score > top) {
+            if (!found || hf_beats(score, top)) {
                 top = score;
                 found = j + 1;
             }
@@ -173,7 +173,7 @@ __device__ static inline void scan_pairs(
             left_weight += level.sample_weight[at];
             next = pairs.key[order[i + 1]];
             if (key == next || !scored(y, criterion, limits, level, v, sums, left_weight, i + 1, &score)) continue;
-            if (!found || score > best) {
+            if (!found || hf_beats(score, best)) {
                 best = score;
                 found = i + 1;
             }
@@ -251,7 +251,7 @@ extern "C" __global__ void scan_large(Target y, size criterion, Limits limits, L
             const double *sums = tile[here] + i * width;
             if (!differs[here][i]) continue;
             if (!scored(y, criterion, limits, level, v, sums, sums[K], from + i + 1, &score)) continue;
-            if (!found || score > top) {
+            if (!found || hf_beats(score, top)) {
                 top = score;
                 found = from + i + 1;
             }
@@ -263,7 +263,7 @@ extern "C" __global__ void scan_large(Target y, size criterion, Limits limits, L
     __syncthreads();
     if (t > 0) return;
     for (int i = 1; i < BLOCK; ++i) {
-        if (!place[i] || (found && (best[i] < top || (best[i] == top && place[i] > found)))) continue;
+        if (!place[i] || (found && !hf_beats_in_any_order(best[i], top, place[i] < found))) continue;
         top = best[i];
         found = place[i];
     }

@@ -2,8 +2,11 @@
 
 from typing import Any, NamedTuple, TypedDict, Unpack
 
-from ..core import check, supervised
+import numpy as np
+
+from ..core import check, dispatch, supervised
 from ..core.aliases import (
+    Array,
     ArrayLike,
     AutoFeatures,
     Bootstrap,
@@ -17,9 +20,12 @@ from ..core.aliases import (
 )
 from ..core.progress import check_progress
 from ..core.projections import Distribution, check_distribution, check_projections
-from .checks import SPLITTERS, check_bootstrap, check_learned, check_order, check_windows
 from .samples import Samples
 from .trees import Learned
+
+SPLITTERS = ("best", "random")
+MAX_POISSON = 12
+"""The largest in-bag count of bootstrap="poisson"."""
 
 
 class Limits(TypedDict, total=False):
@@ -140,6 +146,105 @@ def check_limits(settings: TreeSettings) -> supervised.Limits:
     return supervised.limits(**{name: settings[name] for name in Limits.__annotations__})  # type: ignore[literal-required]
 
 
+def check_windows(samples: Any, task: Task) -> None:
+    """Checks that trees can grow on windows: no missing values and no targets of a regression."""
+    check.choice("task", task, supervised.TASKS)
+    if samples.are_windows:
+        check.require(
+            not samples.has_missing, "x", "windows without NaN", "missing values",
+            "copy the windows into an array to grow on missing values",
+        )  # fmt: skip
+        check.require(
+            task == "classification", "task", '"classification" for windows', repr(task),
+            "copy the windows into an array for regression",
+        )  # fmt: skip
+
+
+def check_bootstrap(bootstrap: bool | str | Array, n_trees: int, n_samples: int, beside: Array) -> Any:
+    """Returns a bool, "poisson", or in-bag counts on the device of the array `beside`."""
+    if isinstance(bootstrap, bool | np.bool_):
+        return bool(bootstrap)
+    if isinstance(bootstrap, str):
+        return str(check.choice("bootstrap", bootstrap, ("poisson",)))
+    counts = supervised.in_bag_counts("bootstrap", bootstrap, n_trees, n_samples)
+    check.same_device(x=beside, bootstrap=counts)
+    if check.values_checked():
+        supervised.check_drawn("bootstrap", counts.any(axis=1))
+    return counts
+
+
+def most_drawn(n_samples: int, bootstrap: Bootstrap) -> int:
+    """Returns the maximum number of samples that a tree draws."""
+    if isinstance(bootstrap, str):
+        return MAX_POISSON * n_samples
+    if isinstance(bootstrap, bool) or not bootstrap.size:
+        return n_samples
+    return n_samples * max(1, int(bootstrap.max()))
+
+
+def check_order(
+    order: ArrayLike | None, n_trees: int, n_samples: int, beside: Array, class_weight: Any
+) -> IntArray | None:
+    """Returns None, or int32 numbers of samples for each tree, on the CPU like the array `beside`."""
+    if order is None:
+        return None
+    check.on_cpu(y_order=order)
+    check.require(
+        dispatch.array_module(beside) is np, "y_order", "None with CuPy arrays", "an array",
+        "pass NumPy arrays, or call once per tree", TypeError,
+    )  # fmt: skip
+    numbers = supervised.integers_of_objects(supervised.as_given("y_order", order))
+    shape = (n_trees, n_samples)
+    check.require(
+        numbers.dtype.kind in "iu", "y_order", "an array of an integer dtype", numbers.dtype,
+        "pass sample indices, such as permutations", TypeError,
+    )  # fmt: skip
+    check.require(
+        numbers.shape == shape, "y_order", f"shape (n_trees, n_samples) = {shape}", tuple(numbers.shape),
+        "pass a row for each tree",
+    )  # fmt: skip
+    # Backends follow these: they are read inside unchecked(), too.
+    low, high = int(numbers.min()), int(numbers.max())
+    check.require(
+        0 <= low and high < n_samples, "y_order", f"sample indices below {n_samples}", f"{low} to {high}",
+        "sample indices start at 0", IndexError,
+    )  # fmt: skip
+    check.require(
+        class_weight is None, "class_weight", "None with y_order", "class weights",
+        "multiply them into sample_weight, which stays with the samples",
+    )  # fmt: skip
+    return supervised.converted_numbers(numbers, check.INT32)
+
+
+def check_learned(
+    y: ArrayLike,
+    beside: Array,
+    n_samples: int,
+    *,
+    task: Task,
+    n_classes: int | None,
+    sample_weight: ArrayLike | None,
+    class_weight: Any = None,
+    criterion: Criterion | None,
+    limits: supervised.Limits,
+    dtype: np.dtype,
+) -> Learned:
+    """Returns labels or targets on the device of the array `beside`, sample weights, and settings.
+
+    `dtype` is that of the forest.
+    """
+    most = min(supervised.MAX_WEIGHT, float(np.finfo(dtype).max))  # leaves hold mean targets
+    target = supervised.target(y, n_samples, task, n_classes, most)
+    learned: Any = target.targets if target.labels is None else target.labels
+    check.same_device(x=beside, y=learned)
+    weight = supervised.sample_weight(sample_weight, learned)
+    supervised.similar("sample_weight", weight)
+    if class_weight is not None:
+        weight = supervised.class_weight(class_weight, target, weight)
+        supervised.similar("class_weight", weight)
+    return Learned(target, weight, supervised.criterion(criterion, task), limits)
+
+
 def check_growth(
     samples: Samples,
     y: ArrayLike,
@@ -163,8 +268,13 @@ def check_growth(
         limits=limits, dtype=samples.dtype,
     )  # fmt: skip
     bootstrap = check_bootstrap(bootstrap, n_trees, len(samples), samples.numbers)
+    # Sums of weights, and gains in the dtype, must be in range.
+    weight, _ = supervised.scaled_weight(
+        learned.sample_weight, learned.target.targets, samples.dtype, most_drawn(len(samples), bootstrap)
+    )
     order = check_order(y_order, n_trees, len(samples), samples.numbers, class_weight)
     seed = check.seed(settings["rng"])
+    learned = learned._replace(sample_weight=weight)
     return Growth(
         samples, learned, n_trees, first_tree, splitter, bootstrap, seed, settings["progress"], order
     )

@@ -6,7 +6,7 @@
 //     n from f on                 for the nodes of a level, for pending nodes, and for samples
 //     n / 2 from f / 2 on         for pending nodes, which have at least two samples each
 
-constexpr size MOST = 1024; // samples of a small node, at most; also in gpu_small.py
+constexpr size MOST = 1024; // samples of a small node, at most
 
 // What blocks write: nodes below small nodes, then workspace. n_samples: of all trees.
 struct Rooms {
@@ -127,7 +127,7 @@ __device__ static inline void grow_node(
     __shared__ Split split;
     __shared__ Entries entries;
     __shared__ Kept kept;
-    static_assert(MOST <= NODES * BLOCK && MOST <= SIDES && MOST <= CHUNK, "tiles");
+    static_assert(MOST <= NODES && MOST <= SIDES && MOST <= CHUNK, "tiles");
     __shared__ size counts[COUNTS], tail;
     __shared__ unsigned long long end[COUNTS];
     const size K = y.n_outputs, slots = r.slots, t = threadIdx.x, b = blockIdx.x;

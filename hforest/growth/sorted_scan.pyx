@@ -9,10 +9,10 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from hforest.core.machine cimport hf_stopped, hf_stopped_after, hf_watch
+from hforest.core.score cimport HF_ENTROPY, hf_beats, hf_node_score, hf_xlogx
 from hforest.growth.node_scorer cimport hf_scorer
 from hforest.growth.task cimport (
-    HF_COUNT, HF_ENTROPY, HF_FLOATS, HF_KEYS_32, hf_add, hf_node_score, hf_scan, hf_split, hf_task,
-    hf_workspace, hf_xlogx,
+    HF_COUNT, HF_FLOATS, HF_KEYS_32, hf_add, hf_scan, hf_split, hf_task, hf_workspace,
 )
 
 cdef enum:
@@ -113,7 +113,7 @@ cdef void _scan_counts(
             <double> left_square / <double> left_weight
             + <double> right_square / <double> (all - left_weight)
         )
-        if score > best.score:
+        if hf_beats(score, best.score):
             best.score, best.low, best.high = score, low, high
 
 
@@ -154,7 +154,7 @@ cdef void _scan_entropy(
             left += r.left_term[k]
             right += r.right_term[k]
         score = (left - _entropy_term(r, left_weight)) + (right - _entropy_term(r, right_weight))
-        if score > best.score:
+        if hf_beats(score, best.score):
             best.score, best.low, best.high = score, low, high
 
 
@@ -186,7 +186,7 @@ cdef void _scan_floats(
             hf_node_score(t.criterion, r.left, t.n_outputs, left_weight)
             + hf_node_score(t.criterion, r.right, t.n_outputs, right_weight)
         )
-        if score > best.score:
+        if hf_beats(score, best.score):
             best.score, best.low, best.high = score, low, high
 
 
@@ -217,7 +217,7 @@ cdef bint score_sorted(
         if lowest < highest:
             short = sort_keys(short, <uint32_t*> r.key2, n, lowest, highest, t.watch)
             _scan_counts(t, r, short, n, scorer.weight, best)
-        return best.score > before
+        return hf_beats(best.score, before)
     for i in range(n):
         ordered = <uint32_t> bin[i] ^ SIGN
         lowest = ordered if ordered < lowest else lowest
@@ -226,7 +226,7 @@ cdef bint score_sorted(
     if lowest == highest:
         return False
     r.scan(t, r, sort_keys(key, <uint64_t*> r.key2, n, lowest, highest, t.watch), n, scorer.weight, best)
-    if not best.score > before:
+    if not hf_beats(best.score, before):
         return False
     best.low, best.high = best.low ^ SIGN, best.high ^ SIGN
     return True

@@ -6,8 +6,7 @@ import numpy as np
 
 from ..core.aliases import FloatArray, IntArray
 from ..core.sparse import Columns
-from .bins import Bins, Stored
-from .checks import BIN_DTYPES
+from .bins import BIN_DTYPES, Bins, Stored
 
 
 class _Values(NamedTuple):

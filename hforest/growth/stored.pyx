@@ -15,6 +15,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from hforest.core.arena cimport hf_arena, take, take_zeros
+from hforest.core.score cimport hf_beats, hf_beats_in_any_order
 from hforest.growth.sorted_scan cimport sort_keys
 from hforest.growth.task cimport weight_bits
 
@@ -164,10 +165,9 @@ cdef bint scan_stored(
             <double> left_square / <double> left_weight
             + <double> right_square / <double> (all - left_weight)
         )
-        if score > best_below:
+        if hf_beats(score, best_below):
             best_below, low, high = score, ordered, next
-    # Bins above the default, descending: running sums of the right side. Of equal scores the last is the
-    # lowest split.
+    # Bins above the default, descending: running sums of the right side.
     memset(r.count_left, 0, t.n_outputs * sizeof(uint32_t))
     left_square, right_square = square, 0
     for i in range(m - 1, below - 1, -1):
@@ -187,10 +187,10 @@ cdef bint scan_stored(
             <double> left_square / <double> (all - right_weight)
             + <double> right_square / <double> right_weight
         )
-        if score > best_below and score >= best_above:
+        if hf_beats(score, best_below) and hf_beats_in_any_order(score, best_above, True):
             best_above, low, high = score, next, ordered
     score = max(best_below, best_above)
-    if score > best.score:
+    if hf_beats(score, best.score):
         best.score, best.low, best.high = score, low ^ SIGN, high ^ SIGN
     return True
 

@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from hforest.core.machine cimport hf_stopped_after
+from hforest.core.score cimport hf_beats
 from hforest.growth.columns cimport has_orders, hf_range, table_at
 from hforest.growth.feature_sampling cimport hf_sampling, sample_feature, undo_sampling
 from hforest.growth.node_orders cimport fill_sides
@@ -36,7 +37,7 @@ cdef bint scan_few(
         return False
     HF_COUNT(b"growth", b"stored_scan")
     varies[0] |= scan_stored(t, r, node, weight, s.at, s.bin, k, c.stored.by_default[column], best)
-    if best.score > before:
+    if hf_beats(best.score, before):
         best.column, best.missing = column, -1
     return True
 
@@ -100,7 +101,7 @@ cdef hf_split best_random_stored(
         split.low = split_bins(t, c.low + table, c.high + table, bins, key, number, &split)
         split.score = _score_side(t, r, c, node, k, &split, weight)
         number += 1
-        if split.score > best.score:
+        if hf_beats(split.score, best.score):
             best = split
             if is_perfect(r, best.score, weight):
                 break

@@ -8,6 +8,9 @@ from hforest.core.arena cimport hf_arena
 from hforest.core.machine cimport hf_watch
 
 cdef extern from "core/philox.h" nogil:
+    int HF_STREAM_BOOTSTRAP, HF_STREAM_CHILDREN, HF_STREAM_CANDIDATES, HF_STREAM_THRESHOLD
+    int HF_STREAM_DIRECTION, HF_STREAM_ENTRY, HF_STREAM_RESTART, HF_STREAM_JUMP, HF_STREAM_POISSON
+    int HF_STREAM_ROWS
     ctypedef struct hf_draw:
         uint32_t word[4]
     hf_draw hf_philox(uint64_t key, uint64_t counter, uint64_t stream)
@@ -15,31 +18,14 @@ cdef extern from "core/philox.h" nogil:
     uint32_t hf_below(uint32_t word, uint32_t stop)
     double hf_unit(hf_draw draw)
 
-cdef extern from "core/score.h" nogil:
-    int HF_GINI, HF_ENTROPY
-    double hf_xlogx(double a)
-    double hf_node_score(int criterion, const double* count, int64_t n, double weight)
-    double hf_between_f32(double low, double high)
-    double hf_between_f64(double low, double high)
-
 cdef extern from "core/counting.h" nogil:
     void HF_COUNT(const char* package, const char* body)  # both must be string literals
 
 cdef extern from "core/simd.h" nogil:
     void HF_PREFETCH(const void* address)
 
-# Streams of random numbers, which make draws of one key independent.
-cdef enum:
-    HF_STREAM_BOOTSTRAP = 1
-    HF_STREAM_CHILDREN = 2
-    HF_STREAM_CANDIDATES = 3
-    HF_STREAM_THRESHOLD = 4
-    HF_STREAM_DIRECTION = 5
-
-# Bits of default_left.
-cdef enum:
-    HF_MISSING_LEFT = 1
-    HF_UNKNOWN_LEFT = 2
+cdef extern from "core/defaults.h" nogil:
+    int HF_MISSING_LEFT, HF_UNKNOWN_LEFT
 
 # Representation of sums over samples. Gini with integer weights: integers, with keys of bin, class and weight
 # (16, 8 and 8 bits; or 32, 16 and 16). All else: float64, with keys of bin and number of the sample (32 bits

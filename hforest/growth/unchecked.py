@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core import dispatch, machine, supervised
-from ..core.aliases import Array, Bootstrap, FloatArray
+from ..core import dispatch, machine
+from ..core.aliases import Array, FloatArray
 from ..core.progress import reporting, unheard
 from ..core.projections import Distribution
 from ..tree import Forest
@@ -18,7 +18,6 @@ from .trees import Batch, Learned, Projected, Roots, Trees, as_forest
 
 PACKAGE = __package__
 
-MAX_POISSON = 12  # the largest count
 _TREES_A_THREAD = 4  # trees of a batch: reports come soon, and threads are busy
 _TREES_A_REPORT, _REPORTS = 4, 16  # on a GPU, where a batch has many trees
 _BATCH_SAMPLES = 1 << 18  # trees of a batch without reports: few waits for threads, little memory
@@ -62,32 +61,15 @@ def in_batches(grow_some: GrowSome, growth: Growth, batch: int | None = None) ->
     return trees
 
 
-def most_drawn(n_samples: int, bootstrap: Bootstrap) -> int:
-    """Returns the maximum number of samples that a tree draws."""
-    if isinstance(bootstrap, str):
-        return MAX_POISSON * n_samples
-    if isinstance(bootstrap, bool) or not bootstrap.size:
-        return n_samples
-    return n_samples * max(1, int(bootstrap.max()))
-
-
-def _scaled(learned: Learned, dtype: np.dtype, bootstrap: Bootstrap) -> Learned:
-    """Returns `learned` with weights scaled so that sums, and gains in `dtype`, are in range."""
-    n_drawn = most_drawn(len(learned.sample_weight), bootstrap)
-    weight, _ = supervised.scaled_weight(learned.sample_weight, learned.target.targets, dtype, n_drawn)
-    return learned._replace(sample_weight=weight)
-
-
 def on_bins(growth: Growth, *, max_features: int) -> GrowSome:
     """Returns the function that grows trees on bins, for `in_batches`."""
     samples, splitter = growth.samples, growth.splitter
-    learned = _scaled(growth.learned, samples.dtype, growth.bootstrap)
-    backend = dispatch.backend(PACKAGE, learned.sample_weight)
+    backend = dispatch.backend(PACKAGE, samples.numbers)
     bins = samples.bins(tables=backend.needs_tables(splitter))
     workspace = samples.workspace(
         "columns", backend, splitter, lambda: backend.prepare_columns(bins, splitter)
     )
-    return partial(backend.grow, bins, workspace, learned, max_features, splitter)
+    return partial(backend.grow, bins, workspace, growth.learned, max_features, splitter)
 
 
 def forest(trees: list[Any], growth: Growth, *, projected: bool) -> Forest:
@@ -102,13 +84,12 @@ def on_projections(growth: Growth, distribution: Distribution, *, n_projections:
     """Returns the function that grows trees on projections of a distribution, for `in_batches`."""
     samples, x = growth.samples, growth.samples.matrix()
     backend = dispatch.backend(PACKAGE, samples.numbers)
-    learned = _scaled(growth.learned, samples.dtype, growth.bootstrap)
     workspace = samples.workspace(
         "projections", backend, distribution,
         lambda: backend.prepare_projections(x, distribution, samples.has_missing),
     )  # fmt: skip
     return partial(
-        backend.grow_projected, x, workspace, learned, distribution, n_projections, growth.splitter
+        backend.grow_projected, x, workspace, growth.learned, distribution, n_projections, growth.splitter
     )
 
 

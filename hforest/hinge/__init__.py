@@ -18,8 +18,7 @@ learned, and vertices compare their inner products with the input. With ``window
 samples are windows of images.
 
 `Parameters` is the NamedTuple of the three. All functions take C-contiguous NumPy or CuPy arrays and return
-arrays of the same kind. Wrong kinds and dtypes raise TypeError, wrong shapes and values ValueError, indices
-out of range IndexError. `hforest.unchecked()` skips the checks that read whole arrays; `hinge.kernels` has
+arrays of the same kind. `hforest.unchecked()` skips the checks that read whole arrays; `hinge.kernels` has
 the operators without any check.
 """
 

@@ -65,7 +65,7 @@ struct Images {
 };
 
 constexpr int MAX_THREADS = 1024;  // the most threads of a block
-constexpr int DOT = 8;  // number of partial sums of a dot product; their order is that of the CPU backend
+constexpr int DOT = 8;  // number of partial sums of a dot product, each of a thread; their order is that of the CPU backend
 
 // The members of a margin. Column lacks the last two: backward_x and backward_images compute its gradient.
 //   Feature                 the type of an element of features
@@ -219,8 +219,8 @@ extern "C" __global__ void leaf_outputs_each(
     y[i] = weights[row * n_outputs + i % n_outputs] * magnitude(margin[pair]);
 }
 
-constexpr int COLUMNS = 32;  // elements of y that a block computes; gpu.py has the same number
-constexpr int TREES = 128;   // trees whose outputs a block holds at a time; gpu.py has the same number
+constexpr int COLUMNS = 32;  // elements of y that a block computes
+constexpr int TREES = 128;   // trees whose outputs a block holds at a time
 
 // y (n_samples, n_outputs), OUT: the outputs (Lay et al. 2018, eq. 10), summed over trees in their order, and divided.
 // All threads of a block fetch the outputs of some trees, then the first COLUMNS threads add them. So the fetches

@@ -1,7 +1,7 @@
 """Random hinge trees and ferns on a GPU (Lay et al. 2018); the kernels are in gpu.cu.
 
-The array module of the arguments allocates workspace. Kernels run on the caller's stream, and no function
-waits for the device.
+Results are those of reference.py. The array module of the arguments allocates workspace. Kernels run on the
+caller's stream, and no function waits for the device.
 """
 
 import sys
@@ -13,7 +13,7 @@ import numpy as np
 from ..core import launch as launcher
 from ..core.aliases import Array, FloatArray, IntArray
 from ..core.dispatch import array_module
-from ..core.launch import launch, launch_each
+from ..core.launch import launch, launch_each, numbers
 from ..core.windows import Geometry
 from ..optim import gpu as optimizer
 from ..optim.exact import rate_and_scale
@@ -25,24 +25,16 @@ PACKAGE = Path(__file__).parent
 PAIRS = 1 << 22
 """The most pairs of a sample and a tree that are routed before their leaves are summed; limits workspace."""
 
-COLUMNS, TREES = 32, 128
-"""Elements of y that a block of `leaf_outputs_sum` computes, and trees whose outputs it holds at a time;
-gpu.cu has the same numbers."""
+MAX_THREADS, DOT, COLUMNS = numbers("hinge/gpu.cu", "MAX_THREADS", "DOT", "COLUMNS")
+ADDING, TOGETHER = numbers("hinge/gradients.cuh", "ADDING", "TOGETHER")
 
 GROUP, SAMPLES, FEWEST = 16, 1024, 256
 """Trees and samples of a block of `route_column_shared`, and the least number of samples for which it is
 faster."""
 
-ADDING = 512
-"""The most threads of a block that sums over samples; gradients.cuh has the same number."""
-
-DOT = 8
-"""Threads that compute an inner product together; gpu.cu has the same number."""
-
-TOGETHER, MANY = 8, 1000
-"""Neighbouring threads are TOGETHER samples of a tree in `backward_slopes` and, with at least MANY samples,
-in `backward_x`. With fewer samples, blocks of eight would leave multiprocessors idle. gradients.cuh has the
-first number."""
+MANY = 1000
+"""The least number of samples for which neighbouring threads of `backward_x` are TOGETHER samples of a tree,
+as in `backward_slopes`. With fewer samples, blocks of eight would leave multiprocessors idle."""
 
 
 class Routing(NamedTuple):
@@ -147,7 +139,7 @@ def traverse(
     trees_each = min(GROUP, a.n_trees, launcher.compiler.block_bytes() // n_bytes)
     if margin == "column" and windows is None and a.n_samples >= FEWEST and trees_each >= min(4, a.n_trees):
         n_blocks = -(-a.n_trees // trees_each) * -(-a.n_samples // SAMPLES)
-        threads = min(8 * launcher.THREADS, 1024)
+        threads = min(8 * launcher.THREADS, MAX_THREADS)
         args = (x, features, a, trees_each, SAMPLES)
         launch(PACKAGE, "route_column_shared", x.dtype, n_blocks, args, threads, trees_each * n_bytes)
         return
@@ -180,7 +172,6 @@ def forward(
     route: Route | None = None,
     windows: Geometry | None = None,
 ) -> None:
-    """Writes y (Lay et al. 2018, Alg. 3, then eq. 10), and the route if it is not None."""
     backend = sys.modules[__name__]
     forward_in_chunks(backend, kind, margin, x, thresholds, features, weights, divisor, y, route, windows)
 
@@ -374,7 +365,6 @@ def touched(index: IntArray, n_slots: int, start: Array, rows: Array) -> None:
 
 
 def leaf_counts(leaf: IntArray, counts: Array) -> None:
-    """Writes the number of samples in each leaf of each tree."""
     counts.fill(0)
     args = (leaf, *leaf.shape, counts.shape[1], counts)
     launch_each(PACKAGE, "leaf_counts", np.dtype(np.float32), leaf.size, args)

@@ -55,7 +55,7 @@ __device__ static inline real write_slope(const Routed &a, const Pairs &to, size
     return to.slope[at] = slope;
 }
 
-// The number of samples of neighbouring threads, which so write 32 bytes or more of Pairs. gpu.py has the same number.
+// The number of samples of neighbouring threads, which so write 32 bytes or more of Pairs.
 constexpr int TOGETHER = 8;
 
 // Writes the slopes. One thread per pair; neighbouring threads are TOGETHER samples of one tree.
@@ -66,7 +66,7 @@ extern "C" __global__ void backward_slopes(Routed a, Pairs to) {
 
 // A block that sums adds one tile of samples at a time, one element per thread: factor is the number that it adds,
 // place the index of the sum, and owner the warp that adds it, or -1.
-constexpr int ADDING = 512;  // the most threads of such a block; gpu.py has the same number
+constexpr int ADDING = 512;  // the most threads of such a block
 __shared__ real factor[ADDING];
 __shared__ int place[ADDING], owner[ADDING];
 

@@ -188,7 +188,8 @@ def from_forest(
     weights are the ridge regression of y, or of the forest's predictions, on |r*| in all trees
     (`fit_weights`). With `kernel` the trees read ``z = x @ kernel``. Its columns are the distinct projections
     that the forest compares; they and their thresholds are divided by a power of two near the deviation on x.
-    Training can continue with ``x.T @ grads.x``, the gradient with respect to the kernel.
+    Training can continue with ``x.T @ grads.x``, the gradient with respect to the kernel. Other parameters:
+    see `fit_weights`.
 
     Parameters
     ----------
@@ -200,20 +201,13 @@ def from_forest(
         Labels or targets. None fits the predictions of the forest, so that the result approximates it; labels
         or targets give a lower error.
     forest : hforest.tree.Forest
-        Forest of `classic.grow` or `tree.from_sklearn`; with `kernel` also an oblique one, of
+        Forest of `hforest.grow` or `tree.from_sklearn`; with `kernel` also an oblique one, of
         `hforest.grow`, `co2.grow` or `neural.to_hard`.
     depth : int, optional
         Depth of the hinge trees, 1 to 30, with ``n_trees * 2**depth`` at most 2**24; by default the depth of
         the forest. Deeper splits are left out.
     kernel : bool
         Whether hinge trees read inner products; splits by single columns become inner products, too.
-    l2 : float
-        Strength of the ridge, above 0. It does not depend on the unit of x, nor on the number of trees and
-        samples: a sample that is alone in all of its leaves is fitted by 1 / (1 + l2) of its target.
-    tolerance : float
-        The solver stops when its residual is at most this fraction of the first, 0 to 1.
-    task : "classification" or "regression"
-        Whether y holds labels or targets; not used if y is None.
 
     Returns
     -------
@@ -229,10 +223,8 @@ def from_forest(
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        Wrong dtype or device; wrong shape, layout or NaN; no sample; a forest that `tree.check` refuses, with
-        infinite thresholds, or, without `kernel`, with projections; a label outside the forest's classes; too
-        many or too deep trees; weights beyond the dtype.
+    ValueError
+        A forest with infinite thresholds or, without `kernel`, with projections; weights beyond the dtype.
 
     Notes
     -----

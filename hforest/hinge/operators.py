@@ -43,28 +43,7 @@ def traverse(
 
     At vertex v the margin is r_v = x[f_v] - t_v, or f_v . x - t_v with ``margin="projection"``. A sample goes
     right if r_v > 0, so a tie goes left. A tree decides at the vertices on the path to a leaf. A fern decides
-    once per level, independent of earlier decisions.
-
-    Parameters
-    ----------
-    x : (n_samples, n_features) array of float32 or float64
-        Samples, finite; n_samples may be 0. With `windows`, images (n_images, channels, *space) with one to
-        three spatial axes.
-    thresholds : (n_trees, n_vertices) array, dtype of x
-        Thresholds, in the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has
-        depth vertices, the first for the leaf's most significant bit. An infinite threshold sends all samples
-        to one side.
-    features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
-        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite,
-        learned vector, whose inner product with x the vertex compares.
-    kind : "tree" or "fern"
-        A tree has 2**depth - 1 vertices. A fern has depth vertices, one per level.
-    margin : "column" or "projection"
-        Vertices compare columns of x, or inner products of x with learned vectors.
-    windows : Windows, optional
-        Samples are windows of images, with channels * kernel size features, channel by channel.
-    out : tuple of three arrays, optional
-        Arrays for leaf, margin and vertex, of the shapes and dtypes below.
+    once per level, independent of earlier decisions. Parameters: see `forward`.
 
     Returns
     -------
@@ -77,12 +56,6 @@ def traverse(
         Signed margin r* of least magnitude on the path.
     vertex : array of int32
         Vertex with that margin; of equal magnitudes the first on the path.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Wrong dtype or device; wrong shape, layout or NaN; a column outside x; an unknown word; windows larger
-        than the padded images.
 
     Notes
     -----
@@ -175,19 +148,12 @@ def forward(
     aggregate : None, "sum" or "mean"
         None keeps the outputs of trees separate; "sum" and "mean" combine them, in float64 in the order of
         the trees.
-    out : array, optional
-        Array for y.
 
     Returns
     -------
     y : (n_samples, n_trees, *outputs) array, or (n_samples, *outputs) with `aggregate`
         Outputs, dtype of x, in the unit of weights times that of the margin. With `windows` the first axis
         becomes (n_images, *out): ``numpy.moveaxis(y, -1, 1)`` is a view with the outputs as channels.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        As `traverse`; weights of another shape.
 
     Notes
     -----
@@ -240,31 +206,7 @@ def forward_with_route(
 ) -> tuple[FloatArray, Route]:
     """Returns the outputs of `forward` and the route that `backward` takes (Lay et al. 2018, Alg. 3, eq. 10).
 
-    Parameters
-    ----------
-    x : (n_samples, n_features) array of float32 or float64
-        Samples, finite; n_samples may be 0. With `windows`, images (n_images, channels, *space) with one to
-        three spatial axes.
-    thresholds : (n_trees, n_vertices) array, dtype of x
-        Thresholds, in the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has
-        depth vertices, the first for the leaf's most significant bit. An infinite threshold sends all samples
-        to one side.
-    features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
-        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite,
-        learned vector, whose inner product with x the vertex compares.
-    weights : (n_trees, 2**depth, *outputs) array, dtype of x
-        Leaf weights; outputs have any shape.
-    kind : "tree" or "fern"
-        A tree has 2**depth - 1 vertices. A fern has depth vertices, one per level.
-    margin : "column" or "projection"
-        Vertices compare columns of x, or inner products of x with learned vectors.
-    windows : Windows, optional
-        Samples are windows of images, with channels * kernel size features, channel by channel.
-    aggregate : None, "sum" or "mean"
-        None keeps the outputs of trees separate; "sum" and "mean" combine them, in float64 in the order of
-        the trees.
-    out : (y, route), optional
-        Arrays for y and for the route.
+    Parameters: see `forward`.
 
     Returns
     -------
@@ -272,11 +214,6 @@ def forward_with_route(
         As `forward` returns it.
     route : Route
         As `traverse` returns it.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        As `forward`.
 
     Examples
     --------
@@ -355,7 +292,8 @@ def backward(
       then dr/df is x[n];
     * abs(r*) G[n, m, k] to dL/dw[m, l, k] (eq. 12).
 
-    No tree is traversed again.
+    No tree is traversed again. Values of thresholds are not read, those of x only with
+    ``margin="projection"``. Other parameters: see `forward`.
 
     Parameters
     ----------
@@ -363,41 +301,12 @@ def backward(
         Gradient of the loss with respect to y, in the shape of y.
     route : Route
         From `forward_with_route` or `traverse` on the same arguments.
-    x : (n_samples, n_features) array of float32 or float64
-        Samples, finite; n_samples may be 0. With `windows`, images (n_images, channels, *space) with one to
-        three spatial axes. Values are read only with ``margin="projection"``.
-    thresholds : (n_trees, n_vertices) array, dtype of x
-        Thresholds, in the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has
-        depth vertices, the first for the leaf's most significant bit. An infinite threshold sends all samples
-        to one side. Values are not read.
-    features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
-        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite,
-        learned vector, whose inner product with x the vertex compares.
-    weights : (n_trees, 2**depth, *outputs) array, dtype of x
-        Leaf weights; outputs have any shape.
-    kind : "tree" or "fern"
-        A tree has 2**depth - 1 vertices. A fern has depth vertices, one per level.
-    margin : "column" or "projection"
-        Vertices compare columns of x, or inner products of x with learned vectors.
-    windows : Windows, optional
-        Samples are windows of images, with channels * kernel size features, channel by channel.
-    aggregate : None, "sum" or "mean"
-        None keeps the outputs of trees separate; "sum" and "mean" combine them, in float64 in the order of
-        the trees.
-    out : Gradients, optional
-        Arrays for the gradients.
 
     Returns
     -------
     Gradients
         (x, thresholds, features, weights), each with the shape of the argument; `features` is None for
         columns.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Wrong dtype or device; wrong shape or layout; a margin that is NaN, a grad_y that is not finite; a
-        leaf, vertex or column out of range.
 
     Notes
     -----
@@ -467,33 +376,10 @@ def backward_sparse(
 ) -> Gradients:
     """Returns gradients as `backward`, but of parameters only at touched rows (Lay et al. 2018, eq. 11-12).
 
+    Other parameters: see `backward`.
+
     Parameters
     ----------
-    grad_y : array, dtype of x
-        Gradient of the loss with respect to y, in the shape of y.
-    route : Route
-        From `forward_with_route` or `traverse` on the same arguments.
-    x : (n_samples, n_features) array of float32 or float64
-        Samples, finite; n_samples may be 0. With `windows`, images (n_images, channels, *space) with one to
-        three spatial axes. Values are read only with ``margin="projection"``.
-    thresholds : (n_trees, n_vertices) array, dtype of x
-        Thresholds, in the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has
-        depth vertices, the first for the leaf's most significant bit. An infinite threshold sends all samples
-        to one side. Values are not read.
-    features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
-        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite,
-        learned vector, whose inner product with x the vertex compares.
-    weights : (n_trees, 2**depth, *outputs) array, dtype of x
-        Leaf weights; outputs have any shape.
-    kind : "tree" or "fern"
-        A tree has 2**depth - 1 vertices. A fern has depth vertices, one per level.
-    margin : "column" or "projection"
-        Vertices compare columns of x, or inner products of x with learned vectors.
-    windows : Windows, optional
-        Samples are windows of images, with channels * kernel size features, channel by channel.
-    aggregate : None, "sum" or "mean"
-        None keeps the outputs of trees separate; "sum" and "mean" combine them, in float64 in the order of
-        the trees.
     out : array, optional
         Array for the gradient with respect to x.
 
@@ -503,11 +389,6 @@ def backward_sparse(
         `x` as `backward` returns it; `thresholds`, `features` and `weights` are RowGradients: `rows`
         (n_rows,) int64 over the flattened (tree, vertex) or (tree, leaf) axis, ascending and distinct, and
         `values` (n_rows, ...). `features` has the rows of thresholds, or is None for columns.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        As `backward`.
 
     Notes
     -----
@@ -544,30 +425,20 @@ def leaf_outputs(
     """Returns the outputs of known routes, w_leaf |r*| (Lay et al. 2018, eq. 10), for any kind and margin.
 
     `forward` equals `traverse`, then `leaf_outputs`. Between them a training loop can bring the touched rows
-    of the weights up to date (`leaf_rows`, `optim.adam_catch_up`).
+    of the weights up to date (`leaf_rows`, `optim.adam_catch_up`). Other parameters: see `forward`.
 
     Parameters
     ----------
     leaf : (n_samples, n_trees) array of int32, or (n_images, *out, n_trees)
-        Leaf that each sample reaches in each tree.
+        As `traverse` returns it.
     margin : array of float32 or float64, shape of leaf
         Margins r*.
     weights : (n_trees, n_leaves, *outputs) array, dtype of margin
         Leaf weights.
-    aggregate : None, "sum" or "mean"
-        None keeps the outputs of trees separate; "sum" and "mean" combine them, in float64 in the order of
-        the trees.
-    out : array, optional
-        Array for the result.
 
     Returns
     -------
     y : (n_samples, n_trees, *outputs) array, or (n_samples, *outputs) with `aggregate`
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Wrong dtype or device; wrong shape or layout; a leaf outside the weights.
 
     Notes
     -----

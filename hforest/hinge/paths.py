@@ -28,11 +28,6 @@ def leaf_rows(leaf: IntArray, n_leaves: int) -> IntArray:
     rows : (n_rows,) array of int64
         tree * n_leaves + leaf.
 
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Wrong dtype; wrong shape or layout; a leaf that is not below n_leaves.
-
     Notes
     -----
     Cost: n_samples * n_trees, and one bit per leaf.
@@ -59,21 +54,11 @@ def _check_leaf(leaf: IntArray, n_leaves: int) -> None:
 def leaf_counts(leaf: IntArray, n_leaves: int) -> IntArray:
     """Returns the number of samples in each leaf of each tree.
 
-    Parameters
-    ----------
-    leaf : (n_samples, n_trees) array of int32
-        Leaf that each sample reaches in each tree.
-    n_leaves : int
-        Number of leaves of a tree, 2**depth.
+    Parameters: see `leaf_rows`.
 
     Returns
     -------
     counts : (n_trees, n_leaves) array of int64
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Wrong dtype; wrong shape or layout; a leaf that is not below n_leaves.
 
     Notes
     -----
@@ -106,22 +91,17 @@ class TreePath(NamedTuple):
 def tree_path(leaf: IntArray, features: IntArray) -> TreePath:
     """Returns the vertices, features and directions on the path to each sample's leaf.
 
+    Other parameters: see `leaf_rows`.
+
     Parameters
     ----------
-    leaf : (n_samples, n_trees) array of int32
-        Leaf that each sample reaches in each tree.
     features : (n_trees, 2**depth - 1) array of int32
-        Column of x that each vertex compares.
+        Columns of x.
 
     Returns
     -------
     TreePath
         `vertex`, `feature`, `right`, each (n_samples, n_trees, depth).
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Wrong dtype or device; wrong shape or layout; a leaf that is not below 2**depth.
 
     Notes
     -----

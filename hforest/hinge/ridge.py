@@ -160,19 +160,14 @@ def fit_weights(
     margin : (n_samples, n_trees) array of float32 or float64
         Margins r*, finite.
     y : (n_samples,) array of integers or bools, or (n_samples, *outputs) array of real numbers
-        Labels 0 to n_classes - 1, which are fitted as 0 and 1 (one column per class), or regression targets.
+        Labels, which are fitted as 0 and 1 (one column per class), or regression targets.
     n_leaves : int
-        Number of leaves of a tree, 2**depth.
+        2**depth.
     l2 : float
         Strength of the ridge, above 0. It does not depend on the unit of x, nor on the number of trees and
         samples: a sample that is alone in all of its leaves is fitted by 1 / (1 + l2) of its target.
     tolerance : float
         The solver stops when its residual is at most this fraction of the first, 0 to 1.
-    task : "classification" or "regression"
-        Whether y holds labels or targets.
-    n_classes : int, optional
-        Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
-        1, and every class must occur. Classification only.
 
     Returns
     -------
@@ -182,12 +177,6 @@ def fit_weights(
         For `aggregate="sum"`; 0 in a leaf without samples. outputs is (n_classes,) for classification.
     intercept : (*outputs) array, dtype of margin
         Added to the sum.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Wrong dtype or device; wrong shape, layout or NaN; no sample, a class without samples; a leaf or label
-        out of range; weights beyond the dtype.
 
     Notes
     -----

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..core import check, dispatch
 from ..core.aliases import Array, FloatArray, IntArray
+from ..core.launch import numbers
 from ..core.windows import Geometry, Windows, check_images, geometry, positions
 from ..optim.tables import Tables
 from .margins import Margin, check_features
@@ -226,7 +227,7 @@ def results(
     return arrays
 
 
-EAGER = 2**10 - 1
+(EAGER,) = numbers("hinge/eager.h", "HF_EAGER")
 """Number of vertices of the first ten levels. They move at every step of Adam: a batch of about fifty samples
 reaches most of them, and a vector instruction moves up to sixteen neighbours."""
 

@@ -47,25 +47,19 @@ def init(
 ) -> Parameters:
     """Returns random hinge trees or ferns (Lay et al. 2018, Alg. 1, InitializeHingeForest).
 
+    Other parameters: see `forward`.
+
     Parameters
     ----------
     n_trees, depth, n_features : int
         At least 1; depth at most 30.
     outputs : int or sequence of int
         Trailing shape of the leaf weights: () for scalars, K or (K,) for vectors.
-    kind : "tree" or "fern"
-        A tree has 2**depth - 1 vertices. A fern has depth vertices, one per level.
-    margin : "column" or "projection"
-        Vertices compare columns of x, or inner products of x with learned vectors.
     features : "random" or "sequential"
         "random" columns are f ~ U{0, ..., n_features - 1}. "sequential" is the number of the vertex in the
         forest modulo n_features, so that columns are used equally often. Projections are "random".
     scale : float
         Standard deviation of the weights; 0.01 in Lay et al. 2018.
-    dtype : float32 or float64
-        Dtype of thresholds, weights and projections. Values are drawn in float64 and rounded.
-    rng : None, int or numpy.random.Generator
-        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
@@ -78,11 +72,6 @@ def init(
         deviation 1.
     weights : (n_trees, 2**depth, *outputs) array
         w ~ N(0, scale**2).
-
-    Raises
-    ------
-    TypeError, ValueError
-        A size that is not an integer or too small, another dtype, an unknown word.
 
     Notes
     -----
@@ -217,16 +206,9 @@ def greedy_init(
         Labels 0 to n_classes - 1, or regression targets.
     n_trees, depth : int
         At least 1; ``n_trees * 2**depth`` at most 2**24.
-    task : "classification" or "regression"
-        Whether y holds labels or targets.
-    n_classes : int, optional
-        Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
-        1, and every class must occur. Classification only.
     max_features : "sqrt", int, float or None
         Number of features sampled at a vertex, without replacement: the square root of n_features, rounded to
         the nearest number; a number; a fraction of all; or all.
-    rng : None, int or numpy.random.Generator
-        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
@@ -237,12 +219,6 @@ def greedy_init(
     weights : (n_trees, 2**depth, *outputs) array, dtype of x
         outputs is (n_classes,) for classification. Fitted to targets less their mean (labels one-hot)
         for `aggregate="mean"`; divide them by n_trees for "sum".
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Wrong dtype or device; wrong shape, layout or NaN; no sample, a class without samples; a label out
-        of range; numbers so large that weights overflow; too many or too deep trees.
 
     Notes
     -----

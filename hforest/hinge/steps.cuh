@@ -1,7 +1,8 @@
 // Steps of Adam without weight decay that update only the rows a batch touches, and the first vertices of each tree
 // (Lay et al. 2018, eq. 10-12; Kingma & Ba 2015). Other rows catch up when a batch next reads them. Part of gpu.cu.
 
-constexpr int EAGER = 1023;  // the first vertices of each tree, updated at every step; shared.py has the same number
+#include "hinge/eager.h"
+
 constexpr int RESIDENT = sizeof(real) == 4 ? 2 : 1;  // blocks per multiprocessor; two of float64 would spill registers
 
 // A parameter (n_trees, n_slots, width), its moments, and the last step that each row has taken (n_trees, n_slots).
@@ -39,7 +40,7 @@ extern "C" __global__ void adam_route(
         int lowest_vertex = 0, v = 0, bits = 0;
         for (int level = 0; level < a.depth; ++level) {
             const size vertex = first_vertex + v;
-            if (v >= EAGER) {  // true for all threads or none, because they are at one level
+            if (v >= HF_EAGER) {  // true for all threads or none, because they are at one level
                 // If its first moment is 0, a threshold does not change in missed steps: there is no weight decay.
                 const bool lags = thresholds.m[vertex] != 0 && thresholds.last[vertex] < reach;
                 __syncthreads();
@@ -137,6 +138,6 @@ extern "C" __global__ void __launch_bounds__(ADDING, RESIDENT) adam_parameters(
         move_rows(leaves, block, numbers, term, weights, 0, step, rate, scale, adam, missed);
     } else {
         const size vertex_block = block - n_blocks;
-        move_rows(vertices, vertex_block, numbers, of_vertex(), thresholds, EAGER, step, rate, scale, adam, missed);
+        move_rows(vertices, vertex_block, numbers, of_vertex(), thresholds, HF_EAGER, step, rate, scale, adam, missed);
     }
 }

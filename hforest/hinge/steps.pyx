@@ -27,9 +27,10 @@ from ..optim.exact import bias
 cdef extern from "core/watch.h" nogil:
     void hf_start_watch(hf_watch* watch, int is_main_thread)
 
+cdef extern from "hinge/eager.h" nogil:
+    int HF_EAGER_LEVELS, HF_EAGER
+
 cdef enum:
-    EAGER = 1023          # vertices per tree that move at every step; equals shared.EAGER
-    EAGER_LEVELS = 10
     AHEAD = 8             # samples between the prefetch of a leaf's row and its use
 
 
@@ -79,7 +80,7 @@ cdef void _descend_tree(
     const Step* a, const real* x, Py_ssize_t n_samples, Py_ssize_t n_features, Py_ssize_t tree,
     const Route* route,
 ) noexcept nogil:
-    """Continues the routes of all samples in one tree from level EAGER_LEVELS on (Lay et al. 2018, Alg. 3).
+    """Continues the routes of all samples in a tree from level HF_EAGER_LEVELS on (Lay et al. 2018, Alg. 3).
 
     A vertex takes its missed steps when a sample reaches it. The loop runs level by level, so that the next
     vertex of a sample is prefetched while the other samples are processed.
@@ -90,7 +91,7 @@ cdef void _descend_tree(
     cdef const real* first_moment = <const real*> a.thresholds.m
     cdef int level, right
     cdef real r
-    for level in range(EAGER_LEVELS, a.forest.depth):
+    for level in range(HF_EAGER_LEVELS, a.forest.depth):
         for n in range(n_samples):
             pair = n * n_trees + tree
             row = start + ((<int32_t> 1 << level) - 1) + route.leaf[pair]
@@ -164,7 +165,7 @@ cdef int catch_up(fern, x, parameters, state, step, settings, route) except -1:
     _fill(&a, fern, parameters, state, step, settings, 0, 0)
     call = call_of(fern, x, parameters[0], parameters[1], None, 1, None, route, None, None)
     if not fern:
-        call.forest.depth = min(call.forest.depth, EAGER_LEVELS)
+        call.forest.depth = min(call.forest.depth, HF_EAGER_LEVELS)
     if x.itemsize == 4:
         run(call, <const float*> start_of(x))
         _catch_up(&a, <const float*> start_of(x), call.n_samples, call.n_features, &rows)
@@ -181,7 +182,7 @@ cdef struct Workspace:
     double* by_leaf       # (n_leaves, n_outputs)
     double* by_vertex     # (n_vertices,)
     unsigned char* seen   # (n_leaves,)
-    void* eager           # (EAGER,) real: gradients of the vertices below EAGER
+    void* eager           # (HF_EAGER,) real: gradients of the vertices below HF_EAGER
     void* row             # (n_outputs,) real: the gradient of a leaf
     Columns columns
 
@@ -197,7 +198,7 @@ cdef Py_ssize_t _workspace(const Gradients* g, Workspace* w, unsigned char* star
     w.seen = start + n
     n += aligned(forest.n_leaves)
     w.eager = start + n
-    n += aligned(EAGER * 8)
+    n += aligned(HF_EAGER * 8)
     w.row = start + n
     n += aligned(forest.n_outputs * 8)
     w.columns.step = column_step(g.n_samples)
@@ -236,7 +237,7 @@ cdef void _move_vertices(
     const Step* a, Py_ssize_t tree, const Workspace* w, const int32_t* vertex, Py_ssize_t n_samples,
     real* thresholds,
 ) noexcept nogil:
-    # Takes Adam's step of all vertices below EAGER, and of those deeper vertices that have a gradient.
+    # Takes Adam's step of all vertices below HF_EAGER, and of those deeper vertices that have a gradient.
     cdef Py_ssize_t n, start = tree * a.forest.n_vertices, row
     cdef real* m = <real*> a.thresholds.m
     cdef real* v = <real*> a.thresholds.v
@@ -245,7 +246,7 @@ cdef void _move_vertices(
     # A vertex may occur several times: the first occurrence uses its sum and sets it to 0.
     for n in range(n_samples):
         row = start + vertex[n]
-        if vertex[n] < EAGER:
+        if vertex[n] < HF_EAGER:
             if w.by_vertex[vertex[n]] != 0:
                 eager[vertex[n]] = <real> w.by_vertex[vertex[n]]
         elif a.thresholds.last[row] < a.step:
@@ -256,10 +257,10 @@ cdef void _move_vertices(
         w.by_vertex[vertex[n]] = 0
     adam_step(
         thresholds + start, eager, m + start, v + start,
-        min(a.forest.n_vertices, <Py_ssize_t> EAGER), &a.adam,
+        min(a.forest.n_vertices, <Py_ssize_t> HF_EAGER), &a.adam,
     )
     for n in range(n_samples):
-        if vertex[n] < EAGER:
+        if vertex[n] < HF_EAGER:
             eager[vertex[n]] = 0
 
 
@@ -318,7 +319,7 @@ cdef int step_back(grad_y, route, parameters, state, step, settings, double divi
     cdef Step a
     cdef Gradients g
     if grad_y.shape[0] == 0:
-        # Without samples, thresholds below EAGER still move, as they do for a sample with zero gradient.
+        # Without samples, thresholds below HF_EAGER still move, as they do for a sample with zero gradient.
         n_trees, dtype = len(parameters[0]), grad_x.dtype
         widths = (grad_y.shape[1], n_trees, grad_x.shape[1])
         grad_y, margin, grad_x = (np.zeros((1, width), dtype) for width in widths)

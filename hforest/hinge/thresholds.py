@@ -80,14 +80,14 @@ def _check_median(x: FloatArray, features: IntArray) -> tuple[np.ndarray, np.nda
 def median_thresholds(x: FloatArray, features: IntArray, *, kind: Kind = "tree") -> FloatArray:
     """Returns thresholds at the medians of the samples that reach a vertex; in a fern, of all samples.
 
+    Other parameters: see `forward`.
+
     Parameters
     ----------
     x : (n_samples, n_features) array of float32 or float64
         Finite, at least one sample.
     features : (n_trees, n_vertices) array of int32
-        Column of x that each vertex compares.
-    kind : "tree" or "fern"
-        A tree has 2**depth - 1 vertices. A fern has depth vertices, one per level.
+        Columns of x.
 
     Returns
     -------
@@ -96,11 +96,6 @@ def median_thresholds(x: FloatArray, features: IntArray, *, kind: Kind = "tree")
         reaches a vertex, or its samples have one value, the median is that of the nearest ancestor whose
         samples vary. A constant feature gets its value + 3: all samples go left, and its margin is not the
         least.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Wrong dtype or device; wrong shape, layout or NaN; no sample; a feature outside x.
 
     Notes
     -----
@@ -179,11 +174,6 @@ def thresholds_consistent(thresholds: FloatArray, features: IntArray) -> Array:
     -------
     consistent : (n_trees, 2**depth - 1) array of bool
 
-    Raises
-    ------
-    TypeError, ValueError
-        Wrong dtype or device; wrong shape, layout or NaN.
-
     Notes
     -----
     Cost: depth per vertex, on the host.
@@ -206,31 +196,17 @@ def thresholds_consistent(thresholds: FloatArray, features: IntArray) -> Array:
 def repair_thresholds(thresholds: FloatArray, features: IntArray) -> FloatArray:
     """Returns thresholds with those moved that contradict an ancestor, so that both children can be reached.
 
-    Parameters
-    ----------
-    thresholds : (n_trees, 2**depth - 1) array of float32 or float64
-        Not changed.
-    features : (n_trees, 2**depth - 1) array of int32
-        Column of x that each vertex compares.
+    Parameters: see `thresholds_consistent`.
 
     Returns
     -------
     thresholds : (n_trees, 2**depth - 1) array
-        Vertices are repaired from the root down. A consistent threshold stays. A threshold outside of its
-        interval is mirrored at the bound that it violates, so a random threshold stays random. If that hits
-        the bound or violates the other one, the middle of the interval is taken. With one bound alone it is a
-        step of 1 from the bound, or of a thousandth of the bound, if that is more. An infinite threshold
-        without a bound becomes 0. `thresholds_consistent` is then True everywhere, except where no number of
-        this dtype lies between two ancestors.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Wrong dtype or device; wrong shape, layout or NaN.
-
-    Notes
-    -----
-    Cost: depth per vertex, on the host.
+        A new array. Vertices are repaired from the root down. A consistent threshold stays. A threshold
+        outside of its interval is mirrored at the bound that it violates, so a random threshold stays random.
+        If that hits the bound or violates the other one, the middle of the interval is taken. With one bound
+        alone it is a step of 1 from the bound, or of a thousandth of the bound, if that is more. An infinite
+        threshold without a bound becomes 0. `thresholds_consistent` is then True everywhere, except where no
+        number of this dtype lies between two ancestors.
 
     Examples
     --------

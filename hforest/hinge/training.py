@@ -40,11 +40,6 @@ def adam_state(thresholds: FloatArray, weights: FloatArray, features: FloatArray
     AdamState
         Arrays on the device of thresholds.
 
-    Raises
-    ------
-    TypeError, ValueError
-        Wrong dtype or device; wrong shape or layout.
-
     Notes
     -----
     Memory: twice that of the parameters, and 8 bytes per vertex and per leaf.
@@ -84,7 +79,8 @@ def adam_sync(
 ) -> None:
     """Updates all parameters of a forest by their missed steps up to `step`, in place.
 
-    Call it before you evaluate or save the forest, and before you change the learning rate.
+    Call it before you evaluate or save the forest, and before you change the learning rate. Other parameters:
+    see `hforest.optim.adam_rows`.
 
     Parameters
     ----------
@@ -96,19 +92,11 @@ def adam_sync(
         Last step taken; at 0 nothing happens.
     lr : float
         Learning rate of the missed steps.
-    beta1 : float
-        Decay rate of the first moment, 0 to 0.999999. The same in every call.
-    beta2 : float
-        Decay rate of the second moment, 0 to 0.999999. The same in every call.
-    eps : float
-        Added to the root of the corrected second moment, in the unit of the gradients. It is a normal number
-        of the parameters' dtype: at least 1.2e-38 for float32. The same in every call.
 
     Raises
     ------
-    TypeError, ValueError
-        Wrong dtype or device; wrong shape or layout; a row of the state beyond `step`; moments that are NaN
-        or infinite, second moments below 0; a number out of range. Nothing has changed then.
+    ValueError
+        A row of the state beyond `step`. After an error nothing has changed.
 
     Notes
     -----
@@ -237,44 +225,17 @@ def adam_forward(
 ) -> tuple[FloatArray, Route]:
     """Returns outputs and route of parameters with missed steps (Lay et al. 2018, Alg. 3, eq. 10).
 
-    Parameters that the batch reads first take their missed steps up to step - 1.
+    Parameters that the batch reads first take their missed steps up to step - 1, in place. `aggregate` is
+    "sum" or "mean". Other parameters: see `forward` and `hforest.optim.adam_rows`.
 
     Parameters
     ----------
-    x : (n_samples, n_features) array of float32 or float64
-        Samples, finite; n_samples may be 0. With `windows`, images (n_images, channels, *space) with one to
-        three spatial axes.
-    kind : "tree" or "fern"
-        A tree has 2**depth - 1 vertices. A fern has depth vertices, one per level.
-    margin : "column" or "projection"
-        Vertices compare columns of x, or inner products of x with learned vectors.
-    windows : Windows, optional
-        Samples are windows of images, with channels * kernel size features, channel by channel.
-    thresholds : (n_trees, n_vertices) array, dtype of x
-        Thresholds, in the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has
-        depth vertices, the first for the leaf's most significant bit. An infinite threshold sends all samples
-        to one side. Those that the batch reads are brought up to date in place.
-    features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
-        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite,
-        learned vector, whose inner product with x the vertex compares. Vectors are brought up to date in
-        place.
-    weights : (n_trees, 2**depth, *outputs) array, dtype of x
-        Leaf weights; outputs have any shape. Those that the batch reads are brought up to date in place.
     state : AdamState
         State of `adam_state`, changed in place.
     step : int
         Number of the step that this call begins: 1, 2, ...
     lr : float
         Learning rate of the steps before, at least 0. Call `adam_sync` before you change it.
-    aggregate : "sum" or "mean"
-        How the outputs of trees are combined, in float64 in the order of the trees.
-    beta1 : float
-        Decay rate of the first moment, 0 to 0.999999. The same in every call.
-    beta2 : float
-        Decay rate of the second moment, 0 to 0.999999. The same in every call.
-    eps : float
-        Added to the root of the corrected second moment, in the unit of the gradients. It is a normal number
-        of the parameters' dtype: at least 1.2e-38 for float32. The same in every call.
 
     Returns
     -------
@@ -284,9 +245,8 @@ def adam_forward(
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        Wrong dtype or device; wrong shape, layout or NaN; a row of the state beyond step - 1; a column
-        outside x; a number out of its range. Nothing has changed then.
+    ValueError
+        A row of the state beyond step - 1. After an error nothing has changed.
 
     Notes
     -----
@@ -348,47 +308,17 @@ def adam_backward(
 ) -> FloatArray:
     """Returns the gradient with respect to x and takes a step of Adam (Lay et al. 2018, eq. 11-12).
 
-    The step is Kingma & Ba 2015, Alg. 1. One pass computes the gradients of a tree and moves its parameters.
+    The step is Kingma & Ba 2015, Alg. 1. One pass computes the gradients of a tree and moves its parameters,
+    in place. Other parameters: see `adam_forward` and `backward`.
 
     Parameters
     ----------
-    grad_y : array, dtype of x
-        Gradient of the loss with respect to y, in the shape of y.
     route : Route
         From `adam_forward` of the same step.
-    x : (n_samples, n_features) array of float32 or float64
-        Samples, finite; n_samples may be 0. With `windows`, images (n_images, channels, *space) with one to
-        three spatial axes.
-    thresholds : (n_trees, n_vertices) array, dtype of x
-        Thresholds, in the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has
-        depth vertices, the first for the leaf's most significant bit. An infinite threshold sends all samples
-        to one side. Changed in place.
-    features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
-        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite,
-        learned vector, whose inner product with x the vertex compares. Vectors are changed in place.
-    weights : (n_trees, 2**depth, *outputs) array, dtype of x
-        Leaf weights; outputs have any shape. Changed in place.
-    state : AdamState
-        State of `adam_state`, changed in place.
-    kind : "tree" or "fern"
-        A tree has 2**depth - 1 vertices. A fern has depth vertices, one per level.
-    margin : "column" or "projection"
-        Vertices compare columns of x, or inner products of x with learned vectors.
-    windows : Windows, optional
-        Samples are windows of images, with channels * kernel size features, channel by channel.
-    aggregate : "sum" or "mean"
-        How the outputs of trees are combined, in float64 in the order of the trees.
     step : int
         Number of this step: 1, 2, ..., each once.
     lr : float
         Learning rate, at least 0.
-    beta1 : float
-        Decay rate of the first moment, 0 to 0.999999. The same in every call.
-    beta2 : float
-        Decay rate of the second moment, 0 to 0.999999. The same in every call.
-    eps : float
-        Added to the root of the corrected second moment, in the unit of the gradients. It is a normal number
-        of the parameters' dtype: at least 1.2e-38 for float32. The same in every call.
 
     Returns
     -------
@@ -397,10 +327,8 @@ def adam_backward(
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        Wrong dtype or device; wrong shape or layout; a margin that is NaN, a grad_y that is not finite; a
-        row of the state beyond step - 1; a leaf, vertex or column out of range; a number out of its range.
-        Nothing has changed then.
+    ValueError
+        As `adam_forward`.
 
     Notes
     -----

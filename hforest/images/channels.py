@@ -38,11 +38,6 @@ def gradients(images: ArrayLike, n_orientations: int = 4, *, sigma: float = 1.0)
         First the magnitude, then the magnitude in the bin of its orientation, 0 in the others. At each pixel
         it is that of the channel of the largest magnitude.
 
-    Raises
-    ------
-    TypeError, ValueError
-        Wrong kind, dtype or shape; NaN or infinity; orientations of images without two axes of space.
-
     Notes
     -----
     Derivatives are those of `scipy.ndimage.gaussian_filter`; pixels outside repeat the nearest one.
@@ -86,10 +81,10 @@ def gradients(images: ArrayLike, n_orientations: int = 4, *, sigma: float = 1.0)
 def boxes(images: ArrayLike, sizes: Sequence[int]) -> FloatArray:
     """Returns means over boxes around each pixel.
 
+    Other parameters: see `gradients`.
+
     Parameters
     ----------
-    images : (n_images, height, width, n_channels) array-like
-        Finite, of any real dtype; one to three axes of space.
     sizes : sequence of ints
         Pixels along each side of a box: at least one size, odd, at most the smallest size of an image.
 
@@ -97,11 +92,6 @@ def boxes(images: ArrayLike, sizes: Sequence[int]) -> FloatArray:
     -------
     (n_images, height, width, n_channels * len(sizes)) array of float32 or float64
         Channels of the first size, then those of the next.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Wrong kind, dtype or shape; NaN or infinity; a size that is even or larger than an image.
 
     Notes
     -----
@@ -139,20 +129,12 @@ def boxes(images: ArrayLike, sizes: Sequence[int]) -> FloatArray:
 def coordinates(images: ArrayLike) -> FloatArray:
     """Returns the place of each pixel in its image.
 
-    Parameters
-    ----------
-    images : (n_images, height, width, n_channels) array-like
-        Finite, of any real dtype; one to three axes of space.
+    Parameters: see `gradients`.
 
     Returns
     -------
     (n_images, height, width, 2) array of float32 or float64
         Along each axis of space the middle of the pixel, from 0 to 1.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Wrong kind, dtype or shape; NaN or infinity.
 
     Examples
     --------
@@ -178,11 +160,6 @@ def opponent(images: ArrayLike) -> FloatArray:
     -------
     (n_images, height, width, 3) array of float32 or float64
         ``(R - G) / sqrt(2)``, ``(R + G - 2 B) / sqrt(6)`` and ``(R + G + B) / sqrt(3)``: a rotation.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Wrong kind, dtype or shape, another number of channels; NaN or infinity.
 
     Examples
     --------

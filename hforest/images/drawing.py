@@ -96,17 +96,12 @@ def draw(
     balance : bool
         Whether classes that occur are drawn equally often: pixel i of a draw is one of class i modulo their
         number. Otherwise classes have the frequencies of the images.
-    n_classes : int, optional
-        Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
-        1, and every class must occur.
     void : int, optional
         A label of pixels that belong to no class, and are left out.
     margin : int or tuple of ints
         Pixels along the sides of each axis of space that are left out, such as half of a window.
     first_draw : int
         Number of the first draw: draws first_draw to first_draw + n_draws - 1 are those of one longer call.
-    rng : None, int or numpy.random.Generator
-        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
@@ -116,11 +111,8 @@ def draw(
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        Wrong kind, dtype or shape; labels outside 0 to n_classes - 1; no pixel that can be drawn; with
-        `balance` fewer pixels than classes.
-    MemoryError
-        No memory for the pixels.
+    ValueError
+        No pixel that can be drawn; with `balance` fewer pixels than classes.
 
     Notes
     -----

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..core import check, models
 from ..core.files import Archive
-from ..tree.files import FOREST
+from ..tree.files import read_forest
 from .model import Model, check_fields, check_model
 
 FORMAT = 1
@@ -23,7 +23,7 @@ def _float64(archive: Archive, name: str) -> np.ndarray:
 _MODEL = models.record(
     Model, check_fields, ("scale",),
     window=models.integers, step=models.integer(1), border=models.word, n_channels=models.integer(1),
-    class_factor=_float64, forest=FOREST, scale=_float64,
+    class_factor=_float64, forest=read_forest, scale=_float64,
 )  # fmt: skip
 _LAYOUT = models.Layout(
     "a model of labels that save wrote",
@@ -37,25 +37,12 @@ _LAYOUT = models.Layout(
 def save(file: str | os.PathLike[str], model: Model) -> None:
     """Writes a model to a .npz file.
 
+    Other parameters and errors: see `hforest.tree.save`.
+
     Parameters
     ----------
-    file : path
-        File to write; an existing one is replaced.
     model : Model
         From `fit`.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Something else; a model that was changed.
-    OSError
-        The file cannot be written, or is a folder, a device or another special file. An existing file is
-        unchanged.
-
-    Notes
-    -----
-    Plain arrays, no pickles. The file and its folder are forced to the disk: after a loss of power the path
-    holds the older file or the new one.
 
     Examples
     --------
@@ -76,26 +63,12 @@ def save(file: str | os.PathLike[str], model: Model) -> None:
 def load(file: str | os.PathLike[str]) -> Model:
     """Reads what `save` wrote.
 
-    Parameters
-    ----------
-    file : path
-        File that `save` wrote.
+    Parameters and errors: see `hforest.tree.load`.
 
     Returns
     -------
     Model
         Its forest has been checked by `hforest.tree.check`.
-
-    Raises
-    ------
-    FileNotFoundError, PermissionError
-        The file does not exist, or may not be read.
-    ValueError
-        Not such a file, a damaged one, or one whose arrays contradict each other.
-
-    Examples
-    --------
-    See `save`.
     """
     model: Model = models.load(check.path("file", file), _LAYOUT)
     return model

@@ -66,13 +66,13 @@ def fit(
 ) -> Model:
     """Returns a forest that predicts the class of a pixel from the window around it.
 
+    Other parameters: see `draw`.
+
     Parameters
     ----------
     images : (n_images, height, width, n_channels) array-like
         At least one image, finite, of any real dtype; one to three axes of space. Computed in float32 if that
         holds every number of their dtype, else in float64.
-    labels : (n_images, height, width) array-like of integers or bools
-        Labels 0 to n_classes - 1, or void.
     grow : callable
         Called as grow(x, y, n_trees=..., n_classes=..., first_tree=..., rng=...); returns a Forest. Such as
         `hforest.grow` or `hforest.co2.grow`, settings bound by
@@ -86,31 +86,19 @@ def fit(
         What windows read outside of an image: "reflect", "symmetric", "edge", "wrap" or "constant" (0), as
         `numpy.pad` makes it. Or "leave_out": pixels whose window does not fit are left out.
     n_trees : int
-        Number of trees, 1 to 2**20.
+        Trees of the forest.
     n_pixels : int, optional
         Pixels of a draw, with replacement; by default the least of 256000, the number of pixels that have a
         label, and the windows that max_memory holds.
     trees_per_draw : int
         Trees that learn from the same pixels.
-    balance : bool
-        Whether classes are drawn equally often; otherwise they have the frequencies of the images.
     normalize : bool
         Whether windows are divided by their norms, and then each of their numbers by its standard deviation
         over the windows of the first draw.
-    n_classes : int, optional
-        Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
-        1, and every class must occur.
-    void : int, optional
-        A label of pixels that belong to no class, and are left out.
     max_memory : int
         Bytes of the windows of a draw. `hforest.grow` and `hforest.co2.grow` read windows
         in place, 8 bytes each; for other functions, and with `normalize`, they are copied. What `grow` itself
         takes is not counted.
-    progress : callable or bool, optional
-        Called as progress(done, n_trees) after every draw; False ends the growth and returns the trees so
-        far. True shows a bar.
-    rng : None, int or numpy.random.Generator
-        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
@@ -119,10 +107,8 @@ def fit(
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        Wrong kind or dtype; NaN or infinity; sizes of images and labels that differ; labels outside 0 to
-        n_classes - 1; a window that is even or larger than an image; more windows than max_memory holds; a
-        function that returns something else than such a forest.
+    ValueError
+        A window that is even or larger than an image; more windows than max_memory holds.
 
     Notes
     -----

@@ -96,9 +96,6 @@ def predict(
     max_memory : int
         Bytes of the windows that are read at a time, at least one: 8 each, which are read in place, or those
         of a copy with `normalize`.
-    progress : callable or bool, optional
-        Called as progress(done, n_images) after every image; False ends the work and returns the images so
-        far. True shows a bar.
 
     Returns
     -------
@@ -107,9 +104,8 @@ def predict(
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        Wrong kind, dtype or shape; NaN or infinity; other channels than those of the fit; images smaller than
-        the window; a model that was changed.
+    ValueError
+        Images smaller than the window; a model that was changed.
 
     Notes
     -----
@@ -147,34 +143,17 @@ def predict_labels(
 ) -> IntArray:
     """Returns the class of the largest share at each pixel.
 
+    Other parameters: see `predict`.
+
     Parameters
     ----------
-    model : Model
-        From `fit` or `load`.
-    images : (n_images, height, width, n_channels) array-like
-        As for `predict`.
     weight_back : float
-        As for `predict`: 1 favours the share of pixels that are right, 0 the average over classes.
-    max_memory : int
-        Bytes of the windows that are read at a time, at least one: 8 each, which are read in place, or those
-        of a copy with `normalize`.
-    progress : callable or bool, optional
-        Called as progress(done, n_images) after every image; False ends the work and returns the images so
-        far. True shows a bar.
+        1 favours the share of pixels that are right, 0 the average over classes.
 
     Returns
     -------
     (n_images, height, width) int32 array
         Classes, of equal shares the first; n_classes at pixels without a window, with the border "leave_out".
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        As from `predict`.
-
-    Examples
-    --------
-    See `fit`.
     """
     work = _checked(model, images, weight_back, max_memory)
     result = np.full(work.x.shape[:-1], model.n_classes, np.int32)

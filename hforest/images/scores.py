@@ -47,11 +47,6 @@ def confusion(
         Row: the label; column: the prediction. Pixels of label void or without a window are not counted. The
         sum over images is what `scores` takes.
 
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Wrong dtype; shapes that differ; labels or predictions out of their range.
-
     Examples
     --------
     >>> import numpy as np, hforest
@@ -83,11 +78,6 @@ def scores(counts: ArrayLike) -> Scores:
     -------
     Scores
         Per class and averaged.
-
-    Raises
-    ------
-    TypeError, ValueError
-        No numbers; negative ones or fractions; not a square; nothing counted.
 
     Notes
     -----

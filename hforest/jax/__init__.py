@@ -10,8 +10,8 @@ its own buffers through its foreign function interface; the module `foreign` imp
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
+from ..core.counterparts import lookup as _lookup
 from ..core.extras import missing as _missing
-from ..core.habits import lookup as _lookup
 
 try:
     import jax as _jax

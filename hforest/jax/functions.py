@@ -78,29 +78,7 @@ def hinge_forest(
 ) -> jax.Array:
     """Returns outputs of hinge trees or ferns, with gradients (Lay et al. 2018, eq. 9-12).
 
-    Parameters
-    ----------
-    x : (n_samples, n_features) array of float32 or float64
-        Samples, finite; n_samples may be 0. With `windows`, images (n_images, channels, *space) with one to
-        three spatial axes.
-    thresholds : (n_trees, n_vertices) array, dtype of x
-        Thresholds, in the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has
-        depth vertices, the first for the leaf's most significant bit. An infinite threshold sends all samples
-        to one side.
-    features : (n_trees, n_vertices) array of int32, or (n_trees, n_vertices, n_features) array, dtype of x
-        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite,
-        learned vector, whose inner product with x the vertex compares.
-    weights : (n_trees, 2**depth, *outputs) array, dtype of x
-        Leaf weights; outputs have any shape.
-    kind : "tree" or "fern"
-        A tree has 2**depth - 1 vertices. A fern has depth vertices, one per level.
-    margin : "column" or "projection"
-        Vertices compare columns of x, or inner products of x with learned vectors.
-    windows : hforest.hinge.Windows, optional
-        Samples are windows of images, with channels * kernel size features, channel by channel.
-    aggregate : "sum", "mean" or None
-        None keeps the outputs of trees separate; "sum" and "mean" combine them, in float64 in the order of
-        the trees.
+    Parameters: see `hforest.hinge.forward`.
 
     Returns
     -------
@@ -110,12 +88,10 @@ def hinge_forest(
 
     Raises
     ------
-    TypeError, ValueError
-        Wrong dtype, shape or setting, with the messages of `hforest.hinge.forward`, when JAX traces the call.
-        A second derivative.
     ValueError, IndexError
         NaN, or a column outside x, when the program runs. The message is the same, but JAX chooses the
-        exception class and the time (at the latest at `jax.block_until_ready`).
+        exception class and the time (at the latest at `jax.block_until_ready`). Other errors come when JAX
+        traces the call.
 
     Notes
     -----
@@ -156,39 +132,18 @@ def neural_forest(
 ) -> jax.Array:
     """Returns class probabilities of a neural forest, with gradients (Zhang 2017, section 2).
 
-    p(k | x) = mean over trees of sum_l mu_l(x) pi_lk.
-
-    Parameters
-    ----------
-    f : (n_samples, n_trees, 2**depth - 1) array of float32 or float64
-        Decision functions, finite, in log odds of going left; n_samples may be 0. With `index`, (n_samples,
-        n_functions).
-    leaves : (n_trees, 2**depth, n_classes) array, dtype of f
-        Class probabilities of each leaf, pi: at least 0, with sum 1.
-    index : (n_trees, 2**depth - 1) array of int32, optional
-        Decision function of each vertex, 0 to n_functions - 1; vertices and trees may share one. It is not
-        trained.
-    task : "classification" or "regression"
-        With "regression" leaves hold any finite numbers, in the unit of the targets.
+    p(k | x) = mean over trees of sum_l mu_l(x) pi_lk. Errors come as in `hinge_forest`. Parameters: see
+    `hforest.neural.forward`.
 
     Returns
     -------
     p : (n_samples, n_classes) array, dtype of f
 
-    Raises
-    ------
-    TypeError, ValueError
-        Wrong dtype, shape or setting, with the messages of `hforest.neural.forward`, when JAX traces the
-        call. A second derivative.
-    ValueError, IndexError
-        NaN or infinity, leaves that are not probabilities, or an index outside f, when the program runs: see
-        `hinge_forest`.
-
     Notes
     -----
-    p and the gradient with respect to f are bit-identical to those of `hforest.neural.forward` and
-    `backward`. The gradient with respect to leaves, computed only on request, is a matrix product in float64
-    over blocks of samples: dL/dpi_lk = sum over samples of mu_l dL/dp_k, divided by n_trees. `jax.vmap` as in
+    p and the gradient with respect to f are those of `hforest.neural.forward` and `backward` to the bit. The
+    gradient with respect to leaves, computed only on request, is a matrix product in float64 over blocks of
+    samples: dL/dpi_lk = sum over samples of mu_l dL/dp_k, divided by n_trees. `jax.vmap` as in
     `hinge_forest`.
 
     Examples

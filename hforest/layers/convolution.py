@@ -76,12 +76,6 @@ def conv2d(x: FloatArray, kernels: FloatArray, stride: int) -> FloatArray:
     y : (n_samples, n_kernels, out_height, out_width) array, dtype of x
         out_height is (height - kernel_height) // stride + 1, and out_width likewise. C-contiguous.
 
-    Raises
-    ------
-    TypeError, ValueError
-        Wrong dtype or device; wrong shape or layout, NaN or infinity in x, kernels larger than the images,
-        a stride below 1.
-
     Notes
     -----
     y[n, o, i, j] = sum over c, a, b of kernels[o, c, a, b] x[n, c, stride i + a, stride j + b], the first
@@ -115,26 +109,17 @@ def conv2d_backward(
 ) -> tuple[FloatArray, FloatArray]:
     """Returns gradients of a loss with respect to the images and the kernels of `conv2d`.
 
+    Other parameters: see `conv2d`.
+
     Parameters
     ----------
     grad_y : (n_samples, n_kernels, out_height, out_width) array, dtype of x
         Gradient of the loss with respect to the result of `conv2d`.
-    x : (n_samples, n_channels, height, width) or (n_samples, height, width) array of float32 or float64
-        Images, finite; n_samples may be 0.
-    kernels : (n_kernels, n_channels, kernel_height, kernel_width) array, dtype of x
-        Kernels, not larger than the images; without the channel axis if x has none.
-    stride : int
-        Distance in pixels between neighbouring windows on both axes, at least 1.
 
     Returns
     -------
     grad_x : array, shape and dtype of x
     grad_kernels : array, shape and dtype of kernels
-
-    Raises
-    ------
-    TypeError, ValueError
-        Wrong dtype or device; wrong shape or layout, kernels larger than the images, a stride below 1.
 
     Notes
     -----

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from ..core.aliases import Array, FloatArray, IntArray
 from ..core.dispatch import array_module
-from ..core.launch import launch, launch_each
+from ..core.launch import launch, launch_each, numbers
 
 _PACKAGE = Path(__file__).parent
-_WARP = 32
+WARP, MAX_THREADS = numbers("layers/gpu.cu", "WARP", "MAX_THREADS")
 
 
 def softmax_loss(scores: FloatArray, labels: IntArray) -> tuple[Array, FloatArray]:
@@ -15,7 +15,7 @@ def softmax_loss(scores: FloatArray, labels: IntArray) -> tuple[Array, FloatArra
     (n_samples, n_classes), xp = scores.shape, array_module(scores)
     losses, loss, grad = xp.empty(n_samples), xp.empty(()), xp.empty_like(scores)
     args = (scores, labels, n_samples, n_classes, losses, grad)
-    launch_each(_PACKAGE, "softmax", scores.dtype, n_samples * _WARP, args)
-    threads = min(1024, -(-n_samples // _WARP) * _WARP)
+    launch_each(_PACKAGE, "softmax", scores.dtype, n_samples * WARP, args)
+    threads = min(MAX_THREADS, -(-n_samples // WARP) * WARP)
     launch(_PACKAGE, "mean", scores.dtype, 1, (losses, n_samples, loss), threads)
     return loss, grad

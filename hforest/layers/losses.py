@@ -29,11 +29,6 @@ def softmax_loss(scores: FloatArray, y: ArrayLike) -> tuple[float, FloatArray]:
     grad : (n_samples, n_classes) array, dtype of scores
         Gradient of that mean with respect to the scores.
 
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Wrong dtype or device; wrong shape or layout, NaN or infinity in the scores; a label out of range.
-
     Notes
     -----
     loss is the mean of log sum_k exp(s_k) - s_y; the largest score is subtracted first, so that no
@@ -98,11 +93,6 @@ def squared_loss(prediction: FloatArray, y: FloatArray) -> tuple[float, FloatArr
         Mean, in that unit squared; 0.0 for no samples. For CuPy arrays an array without axes.
     grad : array, shape and dtype of prediction
         Gradient of the loss with respect to the prediction.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Wrong dtype or device; wrong shape or layout, NaN or infinity.
 
     Notes
     -----

@@ -51,11 +51,6 @@ def normalize(x: FloatArray, mean: FloatArray, var: FloatArray) -> FloatArray:
     z : (n_samples, n_features) array, dtype of x
         Normalised features, without a unit.
 
-    Raises
-    ------
-    TypeError, ValueError
-        Wrong dtype or device; wrong shape or layout, NaN or infinity in x, a variance below 0 or NaN.
-
     Notes
     -----
     z = (x - mean) / sqrt(var + 1e-7), the same in training and prediction, without learned scale or shift.
@@ -85,16 +80,15 @@ def normalize_update(x: FloatArray, mean: FloatArray, var: FloatArray, step: int
     ----------
     x : (n_samples, n_features) array of float32 or float64
         Batch, finite.
-    mean, var : (n_features,) arrays, dtype of x
-        Running mean and variance. Changed in place.
+    mean, var : arrays
+        As in `normalize`. Changed in place.
     step : int
         Number of earlier updates: 0, 1, ... The first one replaces the values of `mean` and `var`.
 
     Raises
     ------
-    TypeError, ValueError
-        Wrong dtype or device; wrong shape or layout, NaN or infinity in x, a variance below 0 or NaN, a
-        read-only array, arrays that overlap, a negative step. Nothing has changed then.
+    ValueError
+        A variance below 0 or NaN. After an error nothing has changed.
 
     Notes
     -----
@@ -142,11 +136,6 @@ def normalize_backward(grad_z: FloatArray, var: FloatArray) -> FloatArray:
     Returns
     -------
     grad_x : (n_samples, n_features) array, dtype of grad_z
-
-    Raises
-    ------
-    TypeError, ValueError
-        Wrong dtype or device; wrong shape or layout, a variance below 0 or NaN.
 
     Notes
     -----

@@ -19,9 +19,7 @@ sample goes *left* with probability d = sigmoid(f). In `hforest.hinge` a positiv
 
 `route`, `forward`, `loss_backward`, `backward` and `update_leaves` take C-contiguous NumPy or CuPy arrays of
 one float dtype and return arrays of the same kind; labels may be of any integer dtype. `fit`, `decisions` and
-`predict` convert samples to the dtype of the model. Wrong kinds and dtypes raise TypeError, wrong shapes and
-values ValueError, indices out of range IndexError; the checks that read whole arrays can be skipped inside
-`hforest.unchecked()`.
+`predict` convert samples to the dtype of the model.
 """
 
 from .gradients import backward, loss_backward

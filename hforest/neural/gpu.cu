@@ -3,6 +3,8 @@
 // thread computes each number, without atomics. One launch computes all levels: a block has some pairs, and waits after
 // each level.
 
+#include "neural/mass.h"
+
 // Decision functions of a chunk. With has_index, index (n_trees, n_vertices) is the function of each vertex. Without
 // it, the functions are those of the vertices of all trees in order.
 struct Functions {
@@ -286,9 +288,6 @@ extern "C" __global__ void expect(
     total[i] = sum;
 }
 
-// A leaf whose sum over samples and classes is below this number counts as not reached.
-#define LEAST_MASS 9.094947017729282e-13  // 2**-40
-
 // leaves (n_leaves, n_classes), OUT: the rows of total, IN, divided by their sums. The row of a leaf that is not
 // reached does not change. One thread per leaf.
 extern "C" __global__ void normalise(const double* total, size n_leaves, size n_classes, real* leaves) {
@@ -296,6 +295,6 @@ extern "C" __global__ void normalise(const double* total, size n_leaves, size n_
     if (l >= n_leaves) return;
     double mass = 0;
     for (size k = 0; k < n_classes; ++k) mass += total[l * n_classes + k];
-    if (!(mass >= LEAST_MASS) || isinf(mass)) return;
+    if (!(mass >= HF_LEAST_MASS) || isinf(mass)) return;
     for (size k = 0; k < n_classes; ++k) leaves[l * n_classes + k] = (real)(total[l * n_classes + k] / mass);
 }

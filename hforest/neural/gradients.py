@@ -53,18 +53,12 @@ def loss_backward(
 ) -> tuple[float, FloatArray] | tuple[float, FloatArray, FloatArray]:
     """Returns the negative log-likelihood of labels and its gradient (Zhang 2017, section 2).
 
+    Other parameters: see `forward`.
+
     Parameters
     ----------
-    f : (n_samples, n_trees, 2**depth - 1) array of float32 or float64
-        Decision functions, finite, in log odds of going left; n_samples may be 0. With `index`, (n_samples,
-        n_functions).
-    leaves : (n_trees, 2**depth, n_classes) array, dtype of f
-        Class probabilities of each leaf, pi: at least 0, with sum 1.
     y : (n_samples,) array of any integer or bool dtype
         Labels, 0 to n_classes - 1.
-    index : (n_trees, 2**depth - 1) array of int32, optional
-        Decision function of each vertex, 0 to n_functions - 1; vertices and trees may share one. It is not
-        trained.
     loss : "forest" or "tree"
         "forest": -log of the forest's mean probability. "tree": the mean over trees of each tree's own -log
         P_T, as Zhang 2017 writes it. For one tree they are the same.
@@ -72,8 +66,6 @@ def loss_backward(
         Weights of the samples in the mean of their losses: at least 0, not all 0; by default equal.
     return_p : bool
         Whether to return the class probabilities, too, which costs much less than a call of `forward`.
-    out : array, shape and dtype of f, optional
-        Array for grad_f; a training loop can use one for all its steps.
 
     Returns
     -------
@@ -85,13 +77,6 @@ def loss_backward(
         infinite loss.
     p : (n_samples, n_classes) array, dtype of f
         Bit-identical to the result of `forward`; only with `return_p`.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Wrong dtype or device; wrong shape, layout, depth above 20, NaN or infinity, leaves that are no
-        probabilities, an `out` that is read-only or overlaps another array, weights that are negative or all
-        0; a label that is no class, an index outside f.
 
     Notes
     -----
@@ -146,30 +131,18 @@ def backward(
 ) -> FloatArray:
     """Returns the gradient, with respect to the decision functions, of any loss of `forward`'s result.
 
+    Other parameters: see `forward`.
+
     Parameters
     ----------
     grad_p : (n_samples, n_classes) array of float32 or float64
         Gradient of the loss with respect to p. Finite.
-    f : (n_samples, n_trees, 2**depth - 1) array, dtype of grad_p
-        Decision functions, finite, in log odds of going left; n_samples may be 0. With `index`, (n_samples,
-        n_functions).
     leaves : (n_trees, 2**depth, n_classes) array, dtype of grad_p
         Any finite numbers whose products with grad_p, summed over the classes, are finite.
-    index : (n_trees, 2**depth - 1) array of int32, optional
-        Decision function of each vertex, 0 to n_functions - 1; vertices and trees may share one. It is not
-        trained.
-    out : array, shape and dtype of f, optional
-        Array for the result.
 
     Returns
     -------
     grad_f : array, shape and dtype of f
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Wrong dtype or device; wrong shape, layout, depth above 20, NaN or infinity, an `out` that is
-        read-only or overlaps another array; an index outside f.
 
     Notes
     -----

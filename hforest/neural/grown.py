@@ -111,8 +111,6 @@ def from_forest(
         weighted by their samples.
     scale : float
         Log odds of a sample that is one deviation away from a split, above 0.
-    rng : None, int or numpy.random.Generator
-        Source of the random decisions below leaves.
 
     Returns
     -------
@@ -122,9 +120,8 @@ def from_forest(
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        Wrong kind, or a CuPy array; wrong shape, NaN, infinity; no sample; a forest that `tree.check` refuses
-        or with infinite thresholds; too many or too deep trees; weights beyond the dtype of the forest.
+    ValueError
+        A forest with infinite thresholds; weights beyond the dtype of the forest.
 
     Notes
     -----

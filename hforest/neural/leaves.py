@@ -20,16 +20,10 @@ def uniform_leaves(n_trees: int, depth: int, n_classes: int, *, dtype: DType = n
         At least 1.
     depth : int
         1 to 20.
-    dtype : float32 or float64
 
     Returns
     -------
     leaves : (n_trees, 2**depth, n_classes) NumPy array
-
-    Raises
-    ------
-    TypeError, ValueError
-        A size that is not an integer or is out of range; another dtype.
 
     Examples
     --------
@@ -58,37 +52,24 @@ def update_leaves(
 ) -> FloatArray:
     """Returns leaves fitted to labelled samples, tree by tree (Zhang 2017, section 2, last formula).
 
-    pi_lk <- sum over samples of class k of pi_lk mu_l(x) / P_T[k | x], divided by the row's sum Z_l.
+    pi_lk <- sum over samples of class k of pi_lk mu_l(x) / P_T[k | x], divided by the row's sum Z_l. Other
+    parameters: see `loss_backward`.
 
     Parameters
     ----------
     f : (n_samples, n_trees, 2**depth - 1) array of float32 or float64
         Decision functions of the whole training set, finite, in log odds of going left; without samples
         leaves do not change. With `index`, (n_samples, n_functions).
-    y : (n_samples,) array of any integer or bool dtype
-        Labels, 0 to n_classes - 1.
     leaves : (n_trees, 2**depth, n_classes) array, dtype of f
         Initial leaves: those of `uniform_leaves`, or of an earlier call. A class of probability 0 in a leaf
         keeps it.
     n_iter : int
         Number of iterations, 0 to 2**20; Kontschieder et al. 2015 take 20 per epoch.
-    index : (n_trees, 2**depth - 1) array of int32, optional
-        Decision function of each vertex, 0 to n_functions - 1; vertices and trees may share one. It is not
-        trained.
-    sample_weight : (n_samples,) array_like of real numbers, optional
-        Weights of the samples, at least 0, not all 0; by default 1. Their scale does not matter.
 
     Returns
     -------
     leaves : (n_trees, 2**depth, n_classes) array, dtype of f
         A new array.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Wrong dtype or device; wrong shape, layout, depth above 20, NaN or infinity, leaves that are no
-        probabilities, a negative n_iter or weight, weights that are all 0; a label that is no class, an index
-        outside f.
 
     Notes
     -----

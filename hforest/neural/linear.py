@@ -8,6 +8,7 @@ from ..core import check, machine, supervised
 from ..core.aliases import ArrayLike, DType, FloatArray, IntArray, MaxFeatures, Rng
 from ..core.units import Units
 from ..tree import Forest
+from ..tree.forest import marked
 from . import units
 from .leaves import uniform_leaves
 from .routing import forward
@@ -99,21 +100,11 @@ def linear_init(
     scale : float
         Standard deviation of a decision function on independent features of mean 0 and deviation 1, or on
         standardised features of x.
-    dtype : float32 or float64
-        Dtype of weights and leaves.
-    rng : None, int or numpy.random.Generator
-        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
     Linear
         NumPy arrays.
-
-    Raises
-    ------
-    TypeError, ValueError
-        A size that is not an integer; a number out of range; another dtype; an x with another number of
-        features.
 
     Examples
     --------
@@ -204,9 +195,8 @@ def decisions(model: Linear, x: ArrayLike) -> FloatArray:
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        Not numbers, or a CuPy array; wrong shape, NaN, infinity, or numbers beyond the dtype of the weights;
-        a feature outside x.
+    ValueError
+        Numbers beyond the dtype of the weights.
 
     Examples
     --------
@@ -222,22 +212,12 @@ def decisions(model: Linear, x: ArrayLike) -> FloatArray:
 def predict(model: Linear, x: ArrayLike) -> FloatArray:
     """Returns the class probabilities of samples.
 
-    Parameters
-    ----------
-    model : Linear
-        Model of `linear_init` or `fit`.
-    x : (n_samples, n_features) array of real numbers
-        Samples, finite, of any layout and dtype; they are converted to the dtype of the weights.
+    Parameters: see `decisions`.
 
     Returns
     -------
     (n_samples, n_classes) array, dtype of the weights
         Means over trees.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        As from `decisions`.
 
     Notes
     -----
@@ -263,10 +243,10 @@ def predict(model: Linear, x: ArrayLike) -> FloatArray:
 def to_hard(model: Linear, n_features: int) -> Forest:
     """Returns a forest of grown trees that send a sample to the likelier child at every vertex.
 
+    Other parameters: see `decisions`.
+
     Parameters
     ----------
-    model : Linear
-        Model of `fit` or `linear_init`.
     n_features : int
         Number of features.
 
@@ -275,11 +255,6 @@ def to_hard(model: Linear, n_features: int) -> Forest:
     Forest
         Complete trees of splits by projections, with the class probabilities of the leaves, for
         `hforest.tree`.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Not a Linear; wrong shapes; a feature outside n_features.
 
     Notes
     -----
@@ -304,7 +279,7 @@ def to_hard(model: Linear, n_features: int) -> Forest:
     threshold = np.zeros((n_trees, n_nodes), model.weights.dtype)
     threshold[:, :n_vertices] = model.weights[:, -1]
     counts = np.tile(np.where(inner, n_read, 0), n_trees)
-    return Forest(
+    forest = Forest(
         n_features=np.array(n_features, np.int64),
         tree_start=np.arange(n_trees + 1, dtype=np.int64) * n_nodes,
         feature=np.tile(np.where(inner, -2, -1).astype(np.int32), n_trees),
@@ -316,3 +291,4 @@ def to_hard(model: Linear, n_features: int) -> Forest:
         indices=np.repeat(model.features, n_vertices, axis=0).reshape(-1),
         data=np.ascontiguousarray(-model.weights[:, :-1].transpose(0, 2, 1)).reshape(-1),
     )
+    return marked(forest, valid=False)

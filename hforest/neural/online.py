@@ -95,26 +95,16 @@ def partial_fit(
 ) -> tuple[Linear, OnlineState]:
     """Returns a model after training on more samples, and the state for the next call.
 
+    Each sample is used once, in their order. Other parameters: see `fit`.
+
     Parameters
     ----------
     model : Linear
         Initial model: of `linear_init` or `fit`, then of the previous call. It is not changed.
-    x : (n_samples, n_features) array of real numbers
-        Samples, finite, at least one, of any layout and dtype; they are converted to the dtype of the
-        weights. Each is used once, in their order.
-    y : (n_samples,) array of any integer or bool dtype
-        Labels, 0 to n_classes - 1.
     state : OnlineState, optional
         State of the previous call. By default training begins, and this call sets the units of columns.
-    sample_weight : (n_samples,) array_like of real numbers, optional
-        Weights of the samples, at least 0, not all 0; samples of weight 0 are left out. By default 1.
-    batch_size : int
-        Number of samples per step of Adam.
     lr : float
         Learning rate.
-    loss : "tree" or "forest"
-        "forest": -log of the forest's mean probability. "tree": the mean over trees of each tree's own -log
-        P_T, as Zhang 2017 writes it. For one tree they are the same.
     standardize : bool
         Whether Adam's weights are those of standardised columns, with means and deviations over x of the
         first call. Unused with `state`.
@@ -128,8 +118,8 @@ def partial_fit(
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        As from `decisions` and `loss_backward`; a number out of range; a state of another model.
+    ValueError
+        A state of another model.
 
     Notes
     -----

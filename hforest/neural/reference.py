@@ -8,7 +8,9 @@ logarithms, so that no product of decisions can underflow.
 
 import numpy as np
 
-LEAST_MASS = 2.0**-40
+from ..core.launch import numbers
+
+(LEAST_MASS,) = numbers("neural/mass.h", "HF_LEAST_MASS")
 """A leaf with less posterior mass of all samples counts as not reached."""
 
 

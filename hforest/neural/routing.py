@@ -15,33 +15,18 @@ def route(f: FloatArray, *, index: IntArray | None = None) -> FloatArray:
     """Returns the probability mu that a sample reaches each leaf (Zhang 2017, section 2).
 
     mu_l is the product over the path to l of d_v = sigmoid(f_v) where it goes left, and of 1 - d_v where it
-    goes right.
-
-    Parameters
-    ----------
-    f : (n_samples, n_trees, 2**depth - 1) array of float32 or float64
-        Decision functions, finite, in log odds of going left; n_samples may be 0. With `index`, (n_samples,
-        n_functions).
-    index : (n_trees, 2**depth - 1) array of int32, optional
-        Decision function of each vertex, 0 to n_functions - 1; vertices and trees may share one. It is not
-        trained.
+    goes right. Parameters: see `forward`.
 
     Returns
     -------
     mu : (n_samples, n_trees, 2**depth) array, dtype of f
         Probabilities, which sum to 1 over the leaves up to rounding.
 
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Wrong dtype or device; wrong shape, layout, depth above 20, NaN or infinity; an index outside f.
-    MemoryError
-        mu does not fit into memory; pass the samples in parts.
-
     Notes
     -----
-    Use it for inspection: `forward` and `loss_backward` never hold such an array. Cost: for each sample and
-    tree one sigmoid per vertex and one product per leaf.
+    If mu does not fit into memory, pass the samples in parts. Use it for inspection: `forward` and
+    `loss_backward` never hold such an array. Cost: for each sample and tree one sigmoid per vertex and one
+    product per leaf.
 
     Examples
     --------
@@ -92,12 +77,6 @@ def forward(
     Returns
     -------
     p : (n_samples, n_classes) array, dtype of f
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Wrong dtype or device; wrong shape, layout, depth above 20, NaN or infinity, leaves that are not
-        probabilities; an index outside f.
 
     Notes
     -----

@@ -10,6 +10,7 @@
 #include "core/counting.h"
 #include "core/watch.h"
 #include "core/x86.h"
+#include "neural/mass.h"
 
 #if defined(__GNUC__) || defined(__clang__)
 #define HF_PREFETCH_TO_WRITE(address) __builtin_prefetch(address, 1, 2)
@@ -70,9 +71,6 @@ typedef struct {
     /* Multiplies n elements by a factor. */
     void (*multiply)(void *a, ptrdiff_t n, double factor);
 } hf_tiles;
-
-/* Posterior mass of all samples below which a leaf counts as not reached. */
-#define HF_LEAST_MASS 0x1p-40
 
 enum {
     AHEAD = 64,   /* elements between the prefetch of a row of f and its use */

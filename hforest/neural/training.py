@@ -121,6 +121,8 @@ def fit(
 ) -> Linear:
     """Returns a model with decision functions and leaves trained alternately (Zhang 2017, Alg. 1).
 
+    Other parameters: see `loss_backward`.
+
     Parameters
     ----------
     model : Linear
@@ -128,13 +130,8 @@ def fit(
     x : (n_samples, n_features) array of real numbers
         Samples, finite, at least one, of any layout and dtype; they are converted to the dtype of the
         weights.
-    y : (n_samples,) array of any integer or bool dtype
-        Labels, 0 to n_classes - 1.
     sample_weight : (n_samples,) array_like of real numbers, optional
         Weights of the samples, at least 0, not all 0; samples of weight 0 are left out. By default 1.
-    class_weight : "balanced", mapping, or (n_classes,) array-like, optional
-        Factors of the sample weights of each class. Classes that a mapping omits have factor 1; "balanced"
-        gives all classes that occur the same total weight.
     epochs : int
         Number of passes over the samples. Before each pass, and after the last, uniform leaves are fitted to
         all samples.
@@ -144,9 +141,6 @@ def fit(
         Learning rates of the first and of the last epoch, with a cosine schedule between them.
     n_iter : int
         Number of iterations of the leaf update, 1 to 2**20; 20 in Kontschieder et al. 2015.
-    loss : "tree" or "forest"
-        "forest": -log of the forest's mean probability. "tree": the mean over trees of each tree's own -log
-        P_T, as Zhang 2017 writes it. For one tree they are the same.
     standardize : bool
         Whether Adam's weights are those of standardised columns of x. The initial and the returned model
         always take x itself.
@@ -157,22 +151,11 @@ def fit(
         The weighted mean loss of each epoch is appended.
     checkpoint : callable, optional
         Called as checkpoint(model) after every epoch, with a copy of the model so far.
-    progress : callable or bool, optional
-        Called as progress(done, epochs) after every epoch. If it returns False, training stops and the model
-        so far is returned. True shows a bar.
-    rng : None, int or numpy.random.Generator
-        Source of the seed for the order of samples.
 
     Returns
     -------
     Linear
         New arrays. If `progress` stopped the training, the leaves are those of the last epoch.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        As from `decisions` and `loss_backward`; a number out of range; a `checkpoint` or `progress` that
-        cannot be called.
 
     Notes
     -----

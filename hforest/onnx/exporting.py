@@ -151,9 +151,8 @@ def to_onnx(
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        A forest that `hforest.tree.check` refuses, CuPy arrays; classes of another kind or number; float64
-        for a forest of float32.
+    ValueError
+        float64 for a forest of float32.
 
     Notes
     -----

@@ -95,21 +95,12 @@ def _by_rows(*arrays: Array) -> list[Array]:
 def adagrad(param: FloatArray, grad: FloatArray, state: FloatArray, lr: float) -> None:
     """Updates a parameter and its state by one step of AdaGrad without epsilon, in place.
 
+    Other parameters: see `adam`.
+
     Parameters
     ----------
-    param : array of float32 or float64, any shape
-        Changed in place.
-    grad : array, shape and dtype of param
-        Gradient of the loss with respect to param.
     state : array, shape and dtype of param
         h, the root of the sum of squared gradients, initially zeros. Changed in place.
-    lr : float
-        Learning rate, in the unit of param. At least 0.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Wrong dtype or device; wrong shape or layout, a read-only array, arrays that overlap.
 
     Notes
     -----
@@ -134,24 +125,7 @@ def adagrad(param: FloatArray, grad: FloatArray, state: FloatArray, lr: float) -
 def adagrad_rows(param: FloatArray, rows: IntArray, grad: FloatArray, state: FloatArray, lr: float) -> None:
     """Updates rows of a parameter by one step of AdaGrad, bit-identical to the dense step, in place.
 
-    Parameters
-    ----------
-    param : (n_rows, ...) array of float32 or float64
-        Changed in place at these rows.
-    rows : (n_given,) array of int64
-        Rows with a gradient, ascending and distinct.
-    grad : (n_given, ...) array, dtype of param
-        Gradients at these rows, with the trailing axes of param.
-    state : array, shape and dtype of param
-        h, initially zeros. Changed in place at these rows.
-    lr : float
-        Learning rate, in the unit of param. At least 0.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Wrong dtype or device; wrong shape or layout, rows not ascending, a read-only array, arrays that
-        overlap; a row outside param.
+    Parameters: see `adam_rows` and `adagrad`.
 
     Notes
     -----
@@ -214,12 +188,6 @@ def adam(
         Decoupled decay, at least 0: a step first multiplies param by 1 - lr weight_decay, which must be above
         0.
 
-    Raises
-    ------
-    TypeError, ValueError
-        Wrong dtype or device; wrong shape or layout, a read-only array, arrays that overlap, a number out of
-        range.
-
     Notes
     -----
     Kingma & Ba, *Adam*, 2015, Alg. 1::
@@ -263,7 +231,8 @@ def adam_rows(
     """Updates rows of a parameter by their missed steps of Adam and one step, in place.
 
     The rows are brought to step - 1 as by `adam_catch_up`, then take the step with their gradient. Up to
-    rounding the result is that of `adam` with zero gradients elsewhere.
+    rounding the result is that of `adam` with zero gradients elsewhere. Every call has the same betas, eps
+    and weight_decay. Other parameters: see `adam`.
 
     Parameters
     ----------
@@ -277,28 +246,14 @@ def adam_rows(
         First and second moment, initially zeros. Changed in place at these rows.
     last : (n_rows,) array of int64
         Last step of each row, initially zeros. Becomes `step` at these rows.
-    step : int
-        Number of this step: 1, 2, ...
     lr : float
         Learning rate, in the unit of param. At least 0. Missed steps use it, too: before you change it, call
         `adam_catch_up` with the old one for all rows.
-    beta1 : float
-        Decay rate of the first moment, 0 to 0.999999. The same in every call.
-    beta2 : float
-        Decay rate of the second moment, 0 to 0.999999. The same in every call.
-    eps : float
-        Added to the root of the corrected second moment, in the unit of the gradients. It is a normal number
-        of the parameters' dtype: at least 1.2e-38 for float32. The same in every call.
-    weight_decay : float
-        Decoupled decay, at least 0: a step first multiplies param by 1 - lr weight_decay, which must be above
-        0. The same in every call.
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        Wrong dtype or device; wrong shape or layout, rows not ascending, a row that is already at `step`, a
-        read-only array, arrays that overlap, a number out of range, a `step` beyond the tables of the betas
-        (`adam_catch_up`); a row outside param.
+    ValueError
+        A row that is already at `step`; a `step` beyond the tables of the betas (`adam_catch_up`).
 
     Notes
     -----
@@ -341,39 +296,21 @@ def adam_catch_up(
 ) -> None:
     """Updates rows of a parameter by their missed steps of Adam up to `step`, in place.
 
-    Up to rounding the result is that of `adam` with zero gradients.
+    Up to rounding the result is that of `adam` with zero gradients. Other parameters: see `adam_rows`.
 
     Parameters
     ----------
-    param : (n_rows, ...) array of float32 or float64
-        Changed in place.
-    m, v : arrays, shape and dtype of param
-        Moments. Changed in place.
-    last : (n_rows,) array of int64
-        Last step of each row. Becomes `step`.
     step : int
         Last step to take: 0, 1, 2, ...; at 0 nothing happens.
     lr : float
         Learning rate of the missed steps, in the unit of param, at least 0.
     rows : (n_given,) array of int64, optional
         Rows to bring to `step`, ascending and distinct; by default all.
-    beta1 : float
-        Decay rate of the first moment, 0 to 0.999999. The same in every call.
-    beta2 : float
-        Decay rate of the second moment, 0 to 0.999999. The same in every call.
-    eps : float
-        Added to the root of the corrected second moment, in the unit of the gradients. It is a normal number
-        of the parameters' dtype: at least 1.2e-38 for float32. The same in every call.
-    weight_decay : float
-        Decoupled decay, at least 0: a step first multiplies param by 1 - lr weight_decay, which must be above
-        0. The same in every call.
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        Wrong dtype or device; wrong shape or layout, rows not ascending, a row beyond `step`, a read-only
-        array, arrays that overlap, a number out of range, a `step` beyond the tables of the betas; a row
-        outside param.
+    ValueError
+        A row beyond `step`; a `step` beyond the tables of the betas.
 
     Notes
     -----

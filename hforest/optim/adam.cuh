@@ -1,10 +1,7 @@
 // A step of Adam, and missed steps with zero gradient. The operations and their order are those of the CPU backend, so
 // that results are bit-identical.
 
-// Columns of the tail table: 1 / (1 - beta1**s), 1 / sqrt(1 - beta2**s), the centre, the coefficients.
-#define CENTRE 2
-// Up to this number of missed steps, it is faster to take them one by one.
-#define FEW 4
+#include "optim/missed.h"
 
 // A subnormal moment becomes 0, as on the CPU.
 __device__ static inline real moment(real value) {
@@ -31,7 +28,7 @@ __device__ static inline void adam_one(real* p, real g, real* m, real* v, double
 struct Missed {
     const double* powers; // IN  (3, n_powers)
     const double* decay;  // IN  (4, n_decays)
-    const double* tail;   // IN  (n_steps, n_columns)
+    const double* tail;   // IN  (n_steps, n_columns): 1 / (1 - beta1**s), 1 / sqrt(1 - beta2**s), centre, coefficients
     const size* visible;  // IN  (n_steps,)
     size n_powers, n_decays, n_steps, n_columns, closed;
 };
@@ -63,13 +60,13 @@ __device__ static inline double decayed(const Missed& t, int which, size n) {
 __device__ static inline real rest(
     real m, real root, double m_factor, double root_factor, const double* row, size top, real eps
 ) {
-    real h = (real)(row[CENTRE] * root_factor) * root;
+    real h = (real)(row[HF_CENTRE] * root_factor) * root;
     real inverse = (real)1 / (h + eps);
     // If the second moment is infinite, inverse is 0 and z is any finite number.
     const real largest = (real)(sizeof(real) == sizeof(float) ? 3.4028234663852886e38 : 1.7976931348623157e308);
     real z = (h < largest ? h : largest) * inverse, x = z + z - (real)1;
     real total = (real)row[top];
-    for (size k = top - 1; k > CENTRE; --k) total = total * x + (real)row[k];
+    for (size k = top - 1; k > HF_CENTRE; --k) total = total * x + (real)row[k];
     return (real)m_factor * m * inverse * total;
 }
 
@@ -89,7 +86,7 @@ __device__ static inline void take_missed(
         real motion = 0;
         double decay = 1, root_decay = 1;
         size middle = start > t.closed ? start : t.closed;
-        if (stop - middle <= FEW) middle = stop;
+        if (stop - middle <= HF_FEW) middle = stop;
         size step = start;
         while (step < middle) {
             const double* row = tail_of(t, ++step);

@@ -5,10 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum {
-    HF_CENTRE = 2,  /* column of the tail table; the coefficients follow */
-    HF_FEW = 4      /* number of missed steps that are cheaper taken one by one */
-};
+#include "optim/missed.h"
 
 typedef struct hf_adam hf_adam;
 

@@ -41,8 +41,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core.dispatch import array_module
+from ..core.launch import numbers
 from .exact import biases, exact_power, first_below, rounded, squares
 
+(CENTRE,) = numbers("optim/missed.h", "HF_CENTRE")
 DEGREE = 10
 """Degree of the polynomials."""
 
@@ -154,7 +156,7 @@ def _tail(
     middle = round(min(1 / (1 - ratio1), 1 << _MAX_DOUBLINGS)) if ratio1 < 1 else 1
     more = 2**n_doublings - 1
     bias1, bias2 = biases(beta1, n_steps + more + 1), biases(beta2, n_steps + more + middle)
-    table, exact = np.zeros((n_steps, 3 + _NODES)), np.empty(n_steps, bool)
+    table, exact = np.zeros((n_steps, CENTRE + 1 + _NODES)), np.empty(n_steps, bool)
     size = max(_BLOCK, 2**n_doublings)
     for start in range(0, n_steps, size):
         stop = min(start + size, n_steps)
@@ -170,10 +172,10 @@ def _tail(
         magnitude = np.abs(chebyshev)
         last = np.maximum(magnitude[-1], magnitude[-2] / 8)
         exact[start:stop] = last <= _TOLERANCE * magnitude[0]
-        table[start:stop, 2] = centre
+        table[start:stop, CENTRE] = centre
         for degree in range(_NODES):
             for power, weight in enumerate(np.polynomial.chebyshev.cheb2poly([0] * degree + [1])):
-                table[start:stop, 3 + power] += weight * chebyshev[degree]
+                table[start:stop, CENTRE + 1 + power] += weight * chebyshev[degree]
     table[1:, 0] = 1 / bias1[1:n_steps]  # steps are numbered from 1
     table[1:, 1] = 1 / np.sqrt(bias2[1:n_steps])
     return table, exact

@@ -9,8 +9,8 @@ does not import Matplotlib.
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
+from ..core.counterparts import lookup as _lookup
 from ..core.extras import missing as _missing
-from ..core.habits import lookup as _lookup
 
 try:
     import matplotlib as _matplotlib  # noqa: F401

@@ -30,6 +30,8 @@ def importance_image(
 ) -> np.ndarray:
     """Returns the importances of features in the shape of a sample.
 
+    Other parameters: see `hforest.tree.importance`.
+
     Parameters
     ----------
     forest : Forest
@@ -37,19 +39,11 @@ def importance_image(
     shape : tuple of 1 to 3 ints
         Shape of one sample, whose features are in C order: (length,), (height, width) or (height, width,
         channels). Its product is the number of features.
-    by : "count" or "gain"
-        Whether to count the splits that compare a feature (Perry et al. 2019, section 3.2), or to sum their
-        gains. A patch adds its count or gain to each of its features.
 
     Returns
     -------
     array of float64 in this shape
         Shares; they sum to 1, or are all 0 in a forest without splits.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        As for `hforest.tree.importance`; a shape of another number of features.
 
     Notes
     -----
@@ -88,32 +82,19 @@ def importance(
 ) -> Axes:
     """Draws feature importances as an image with a colour bar, or as bars for a signal; returns the axes.
 
+    Other parameters: see `importance_image` and `regions`.
+
     Parameters
     ----------
-    forest : Forest
-        Any forest, axis-aligned or oblique.
-    shape : tuple of 1 to 3 ints
-        Shape of one sample, whose features are in C order: (length,), (height, width) or (height, width,
-        channels). Its product is the number of features.
-    by : "count" or "gain"
-        Whether to count the splits that compare a feature (Perry et al. 2019, section 3.2), or to sum their
-        gains. A patch adds its count or gain to each of its features.
     channel : int, optional
         Channel to draw, for a shape (height, width, channels); by default their sum.
     cmap : str
         Name of a colormap of Matplotlib, for images.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw; by default on a new figure.
 
     Returns
     -------
     matplotlib.axes.Axes
         ``ax.images[0]`` is the image.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        As for `importance_image`; a channel that does not exist, or for a shape without channels.
 
     Examples
     --------

@@ -91,11 +91,6 @@ def regions(
     matplotlib.axes.Axes
         ``ax.images[0]`` is the rectangle, ``ax.collections`` are the samples, a class each.
 
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Wrong kinds or shapes, NaN or infinity; a function that returns something else; labels out of range.
-
     Notes
     -----
     A point has the colour of the class with the largest share, paler for smaller shares; white means equal

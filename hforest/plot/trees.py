@@ -109,16 +109,16 @@ def tree(
 ) -> Axes:
     """Draws a tree with splits and leaves as boxes, the root on top, and returns the axes.
 
+    Other parameters: see `regions`.
+
     Parameters
     ----------
     forest : Forest
-        Any forest, axis-aligned or oblique.
+        Any forest.
     tree : int
-        Number of the tree, from 0.
+        Its number, from 0.
     feature_names : sequence of str, optional
         A name for each feature, by default x[0], x[1], ... Long names are wrapped and shortened.
-    class_names : sequence of str, optional
-        A name for each class, by default class 0, class 1, ...
     max_depth : int, optional
         Deepest level to draw, by default all. Splits on it show the number of leaves below them.
     max_terms : int
@@ -126,8 +126,6 @@ def tree(
         targets, of a leaf.
     fontsize : float
         Size of all text in points. It is reduced if the tree does not fit in `ax`, or in 60 inches.
-    ax : matplotlib.axes.Axes, optional
-        Axes to draw on, which are turned off; by default those of a new figure that fits the tree.
 
     Returns
     -------
@@ -136,9 +134,8 @@ def tree(
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        As for `hforest.tree.check`; another number of names; no such tree; a number out of its range; more
-        than 2000 nodes to draw.
+    ValueError
+        More than 2000 nodes to draw.
 
     Notes
     -----
@@ -151,8 +148,9 @@ def tree(
     class with the largest share, paler for smaller shares. For other leaves the colour shows the first
     output, between its minimum and maximum in the tree.
 
-    The layout is that of Reingold and Tilford 1981, for boxes of the size of their text. Text does not scale
-    when the figure is resized later. Cost: a few milliseconds per node.
+    The layout is that of Reingold and Tilford 1981, for boxes of the size of their text. The axes are turned
+    off; a new figure fits the tree. Text does not scale when the figure is resized later. Cost: a few
+    milliseconds per node.
 
     Examples
     --------

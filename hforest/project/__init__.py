@@ -4,9 +4,6 @@ sections 2.3 and 3).
 Projections are the rows of a sparse matrix in CSR form: projection p has the entries indptr[p] to
 ``indptr[p + 1] - 1`` of `indices` (features) and `data` (weights).
 `scipy.sparse.csr_matrix((data, indices, indptr))` is the same matrix.
-
-Wrong kinds and dtypes raise TypeError, wrong shapes and values ValueError, features and samples out of range
-IndexError; the checks that read whole arrays can be skipped inside `hforest.unchecked()`.
 """
 
 from ..core.projections import (

@@ -37,25 +37,15 @@ def sample(
         `grouped_distribution`.
     n_projections : int
         Number of projections, 0 to 2**20.
-    dtype : float32 or float64
-        Dtype of the weights.
-    rng : None, int or numpy.random.Generator
-        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
     Projections
         NumPy arrays.
 
-    Raises
-    ------
-    TypeError, ValueError
-        Wrong kind of argument; a number out of range; a distribution whose fields were changed by hand to
-        invalid values.
-
     Notes
     -----
-    The seed and i determine projection i, as `hforest.growth.grow_projected` draws candidate i of a node.
+    The seed and i determine projection i, as `hforest.grow` draws candidate i of a node.
     With groups of columns i is taken modulo the number of candidates of a node. Cost: about ten microseconds
     per projection, in Python. A sparse one takes time proportional to its non-zeros (Floyd's sampling),
     whatever the number of features.

@@ -42,19 +42,11 @@ def project(
         Weights.
     samples : (n,) array of int32, optional
         Rows of x to project, such as those of a node; by default all.
-    out : (n_projections, n) array, dtype of x, optional
-        Array for the result.
 
     Returns
     -------
     (n_projections, n) array, dtype of x
         ``sum data[j] x[s, indices[j]]`` over the entries j of a projection; 0 for one without entries.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Wrong kind, dtype or device; wrong shape or layout, NaN or infinity in x; indptr that decreases; a
-        feature or sample out of range.
 
     Notes
     -----

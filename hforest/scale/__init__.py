@@ -6,7 +6,7 @@ or an executor with the methods of `concurrent.futures` (Dask, mpi4py, loky).
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from ..core.habits import lookup as _lookup
+from ..core.counterparts import lookup as _lookup
 from .hinge.chunks import own_trees
 from .hinge.gradients import gather_gradients
 from .hinge.shards import HingeShards, ShardGradients, ShardRoute

@@ -2,7 +2,9 @@
 
 Each estimator calls one public function of hforest, and its predictions are those of that function's model.
 Estimators accept arrays, pandas and polars DataFrames, and labels of any type, and pass scikit-learn's
-estimator checks. docs/sklearn.md lists them, with the name of each parameter in hforest.
+estimator checks. docs/sklearn.md lists them, with the name of each parameter in hforest. As in scikit-learn,
+estimators have `n_features_in_` and, for a DataFrame, `feature_names_in_`; classifiers have `classes_`, the
+labels in ascending order, and `n_classes_`, regressors `n_outputs_`.
 
 Requires scikit-learn 1.6 or newer: ``pip install -e '.[sklearn]'``. Write `import hforest.sklearn`; `import
 hforest` does not import scikit-learn.
@@ -10,8 +12,8 @@ hforest` does not import scikit-learn.
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
+from ..core.counterparts import lookup as _lookup
 from ..core.extras import missing as _missing
-from ..core.habits import lookup as _lookup
 
 try:
     import sklearn as _sklearn

@@ -1,10 +1,10 @@
 """Base class of the estimators: parameter names, threads, seeds, argument names in error messages."""
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Concatenate, ParamSpec
 
 import numpy as np
 from joblib import cpu_count
@@ -19,10 +19,34 @@ from ..core.real import fault
 
 MAX_THREADS = 1024
 
+_P = ParamSpec("_P")
+
 
 def keep(arguments: Mapping[str, Any]) -> None:
     """Stores the arguments of a constructor, its `locals()`, as attributes of its `self`."""
     vars(arguments["self"]).update((name, value) for name, value in arguments.items() if name != "self")
+
+
+def like(
+    constructor: Callable[Concatenate[Any, _P], None], without: Collection[str] = (), **defaults: object
+) -> Callable[Concatenate[Any, _P], None]:
+    """Returns a constructor with the parameters of another estimator's, but some, and with other defaults."""
+    signature = inspect.signature(constructor)
+    signature = signature.replace(
+        parameters=[
+            p.replace(default=defaults.get(p.name, p.default))
+            for p in signature.parameters.values()
+            if p.name not in without
+        ]
+    )
+
+    def __init__(self: Any, /, *args: _P.args, **keywords: _P.kwargs) -> None:
+        arguments = signature.bind(self, *args, **keywords)
+        arguments.apply_defaults()
+        keep(arguments.arguments)
+
+    __init__.__signature__ = signature  # type: ignore[attr-defined]
+    return __init__
 
 
 def check_flag(name: str, value: object, other: str = "") -> None:

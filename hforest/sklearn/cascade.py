@@ -19,18 +19,14 @@ from .targets import Classifier
 class CascadeForestClassifier(Classifier, Estimator):
     """Cascade of random and completely random forests (gcForest), for classes: `hforest.cascade.grow`.
 
+    Other parameters: see `RandomForestClassifier`.
+
     Parameters
     ----------
     n_estimators : int
         Number of trees per forest and fold; `n_trees` in hforest.
     n_forests : int
         Number of random forests per level; a level has the same number of completely random forests.
-    max_depth : int, optional
-        Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
-    min_samples_leaf : int
-        Minimum number of samples on each side of a split. A sample that was drawn more than once counts once.
-    min_weight_fraction_leaf : float
-        Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     class_vectors : "out_of_fold" or "out_of_bag"
         Source of the class vectors of training samples: cross-validation, or the trees that did not draw a
         sample. The latter takes a third of the time of three folds.
@@ -41,13 +37,6 @@ class CascadeForestClassifier(Classifier, Estimator):
         in hforest.
     max_levels : int
         Maximum number of levels.
-    class_weight : "balanced" or mapping from labels, optional
-        Factor of the sample weights of each class; "balanced" gives the classes equal weight.
-    n_jobs : int, optional
-        Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
-        default is `hforest.get_num_threads()`.
-    random_state : int, RandomState or None
-        Source of the seed; an int is passed as `rng` to the function.
 
     Attributes
     ----------
@@ -56,14 +45,6 @@ class CascadeForestClassifier(Classifier, Estimator):
         accuracy of each level.
     feature_importances_ : (n_features_in_,) array of float64
         Share of each feature in the total gain of the first level's splits.
-    classes_ : (n_classes,) array
-        Labels in ascending order.
-    n_classes_ : int
-        Number of classes.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : (n_features_in_,) array of str
-        Column names of a DataFrame; set only if all names are strings.
 
     Examples
     --------
@@ -122,18 +103,7 @@ class CascadeForestClassifier(Classifier, Estimator):
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Grows the cascade and returns the estimator.
 
-        Parameters
-        ----------
-        X : (n_samples, n_features) array-like of real numbers
-            Samples, finite: an array, or a pandas or polars DataFrame. Sparse matrices raise TypeError.
-        y : (n_samples,) array-like of labels
-            Labels.
-        sample_weight : (n_samples,) array-like, optional
-            Weights of the samples, at least 0, not all 0; samples of weight 0 are left out.
-
-        Returns
-        -------
-        self
+        X is an array or a DataFrame of finite numbers. Parameters: see `RandomForestClassifier.fit`.
         """
         with self._computing():
             x, labels, of_task = self._learned(X, y)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 from numpy.random import RandomState
 
 from ..core.aliases import ArrayLike, Criterion, MaxFeatures
-from .base import keep
+from .base import keep, like
 from .grown import GrownForest
 from .targets import Classifier, Regressor
 
@@ -20,7 +20,7 @@ class RandomForestClassifier(Classifier, GrownForest):
     ----------
     n_estimators : int
         Number of trees; `n_trees` in hforest.
-    criterion : "gini" or "entropy"
+    criterion : "gini" or "entropy", in a regressor "squared_error"
         Impurity.
     max_depth : int, optional
         Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
@@ -51,7 +51,8 @@ class RandomForestClassifier(Classifier, GrownForest):
         "multiply": sample and class weights multiply the number of times that a sample was drawn. "draw": the
         probability of a draw is proportional to the weight, as in scikit-learn 1.9 or newer.
     oob_score : bool or callable
-        Whether to score out-of-bag predictions: by accuracy, or by ``oob_score(y, predicted)``.
+        Whether to score out-of-bag predictions: by accuracy (a regressor by R2), or by
+        ``oob_score(y, predicted)``.
     class_weight : "balanced" or mapping from labels, optional
         Factor of the sample weights of each class; "balanced" gives the classes equal weight.
     n_jobs : int, optional
@@ -116,60 +117,10 @@ class RandomForestClassifier(Classifier, GrownForest):
 class RandomForestRegressor(Regressor, GrownForest):
     """Random forest regressor for one or several targets: `hforest.grow` (Breiman 2001).
 
-    Parameters
-    ----------
-    n_estimators : int
-        Number of trees; `n_trees` in hforest.
-    max_depth : int, optional
-        Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
-    min_samples_split : int
-        A node with fewer samples is a leaf. A sample that was drawn more than once counts once.
-    min_samples_leaf : int
-        Minimum number of samples on each side of a split. A sample that was drawn more than once counts once.
-    min_weight_fraction_leaf : float
-        Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
-    min_impurity_decrease : float
-        Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
-    max_bins : int, optional
-        Maximum number of bins per feature, 1 to 256: thresholds lie between bins. By default all thresholds
-        are compared (exact).
-    criterion : "squared_error"
-        Impurity.
-    max_features : "sqrt", "log2", int, float or None
-        Number of features sampled at a node: "sqrt" or "log2" of the number of features, an int, a fraction
-        of all features (float), or all of them (None). By default all.
-    categorical_features : "from_dtype", or array-like of bool, int or str, optional
-        Categorical columns: a mask, or their numbers or names. They hold integers from 0 to 65535. With
-        "from_dtype" `fit` derives the kind of each column (numbers, text, categories, dates) from X by
-        `hforest.tabular.columns` and stores it in `columns_`.
-    bootstrap : bool
-        Whether each tree draws samples with replacement.
-    max_samples : int or float, optional
-        Number of samples drawn for each tree. A float is a fraction of the number of samples, or of the sum
-        of the weights with ``bootstrap_weights="draw"``; it may exceed 1. By default the number of samples.
-    bootstrap_weights : "multiply" or "draw"
-        "multiply": sample and class weights multiply the number of times that a sample was drawn. "draw": the
-        probability of a draw is proportional to the weight, as in scikit-learn 1.9 or newer.
-    n_jobs : int, optional
-        Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
-        default is `hforest.get_num_threads()`.
-    random_state : int, RandomState or None
-        Source of the seed; an int is passed as `rng` to the function.
-    oob_score : bool or callable
-        Whether to score out-of-bag predictions: by R2, or by ``oob_score(y, predicted)``.
+    Parameters and attributes: see `RandomForestClassifier`.
 
     Attributes
     ----------
-    forest_ : hforest.tree.Forest
-        The fitted model, for functions of `hforest.tree`.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : (n_features_in_,) array of str
-        Column names of a DataFrame; set only if all names are strings.
-    feature_importances_ : (n_features_in_,) array of float64
-        Share of each feature in the total gain of all splits.
-    oob_score_ : float
-        Score of the out-of-bag predictions; set with `oob_score`.
     n_outputs_ : int
         Number of targets.
     oob_prediction_ : (n_samples,) or (n_samples, n_outputs) array
@@ -184,94 +135,15 @@ class RandomForestRegressor(Regressor, GrownForest):
     True
     """
 
-    def __init__(
-        self,
-        n_estimators: int = 100,
-        *,
-        criterion: Criterion = "squared_error",
-        max_depth: int | None = None,
-        min_samples_split: int = 2,
-        min_samples_leaf: int = 1,
-        min_weight_fraction_leaf: float = 0.0,
-        max_features: MaxFeatures | Literal["log2"] = 1.0,
-        min_impurity_decrease: float = 0.0,
-        max_bins: int | None = None,
-        categorical_features: ArrayLike | Literal["from_dtype"] | None = None,
-        bootstrap: bool = True,
-        max_samples: int | float | None = None,
-        bootstrap_weights: Literal["multiply", "draw"] = "multiply",
-        oob_score: bool | Metric = False,
-        n_jobs: int | None = None,
-        random_state: int | RandomState | None = None,
-    ) -> None:
-        keep(locals())
+    __init__ = like(
+        RandomForestClassifier.__init__, ("class_weight",), criterion="squared_error", max_features=1.0
+    )
 
 
 class ExtraTreesClassifier(Classifier, GrownForest):
     """Extra-trees classifier: `hforest.grow(splitter="random")` (Geurts, Ernst and Wehenkel 2006).
 
-    Parameters
-    ----------
-    n_estimators : int
-        Number of trees; `n_trees` in hforest.
-    criterion : "gini" or "entropy"
-        Impurity.
-    max_depth : int, optional
-        Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
-    min_samples_split : int
-        A node with fewer samples is a leaf. A sample that was drawn more than once counts once.
-    min_samples_leaf : int
-        Minimum number of samples on each side of a split. A sample that was drawn more than once counts once.
-    min_weight_fraction_leaf : float
-        Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
-    max_features : "sqrt", "log2", int, float or None
-        Number of features sampled at a node: "sqrt" or "log2" of the number of features, an int, a fraction
-        of all features (float), or all of them (None).
-    min_impurity_decrease : float
-        Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
-    max_bins : int, optional
-        Maximum number of bins per feature, 1 to 256: thresholds lie between bins. By default all thresholds
-        are compared (exact).
-    categorical_features : "from_dtype", or array-like of bool, int or str, optional
-        Categorical columns: a mask, or their numbers or names. They hold integers from 0 to 65535. With
-        "from_dtype" `fit` derives the kind of each column (numbers, text, categories, dates) from X by
-        `hforest.tabular.columns` and stores it in `columns_`.
-    oob_score : bool or callable
-        Whether to score out-of-bag predictions: by accuracy, or by ``oob_score(y, predicted)``.
-    class_weight : "balanced" or mapping from labels, optional
-        Factor of the sample weights of each class; "balanced" gives the classes equal weight.
-    n_jobs : int, optional
-        Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
-        default is `hforest.get_num_threads()`.
-    random_state : int, RandomState or None
-        Source of the seed; an int is passed as `rng` to the function.
-    bootstrap : bool
-        Whether each tree draws samples with replacement. By default every tree has every sample.
-    max_samples : int or float, optional
-        Number of samples drawn for each tree. A float is a fraction of the number of samples, or of the sum
-        of the weights with ``bootstrap_weights="draw"``; it may exceed 1. By default the number of samples.
-    bootstrap_weights : "multiply" or "draw"
-        "multiply": sample and class weights multiply the number of times that a sample was drawn. "draw": the
-        probability of a draw is proportional to the weight, as in scikit-learn 1.9 or newer.
-
-    Attributes
-    ----------
-    forest_ : hforest.tree.Forest
-        The fitted model, for functions of `hforest.tree`.
-    classes_ : (n_classes,) array
-        Labels in ascending order.
-    n_classes_ : int
-        Number of classes.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : (n_features_in_,) array of str
-        Column names of a DataFrame; set only if all names are strings.
-    feature_importances_ : (n_features_in_,) array of float64
-        Share of each feature in the total gain of all splits.
-    oob_score_ : float
-        Score of the out-of-bag predictions; set with `oob_score`.
-    oob_decision_function_ : (n_samples, n_classes) array
-        Out-of-bag probabilities, NaN for a sample that every tree drew; set with `oob_score`.
+    Parameters and attributes: see `RandomForestClassifier`.
 
     Examples
     --------
@@ -284,91 +156,13 @@ class ExtraTreesClassifier(Classifier, GrownForest):
 
     _fixed: ClassVar[dict[str, Any]] = {"splitter": "random"}
 
-    def __init__(
-        self,
-        n_estimators: int = 100,
-        *,
-        criterion: Criterion = "gini",
-        max_depth: int | None = None,
-        min_samples_split: int = 2,
-        min_samples_leaf: int = 1,
-        min_weight_fraction_leaf: float = 0.0,
-        max_features: MaxFeatures | Literal["log2"] = "sqrt",
-        min_impurity_decrease: float = 0.0,
-        max_bins: int | None = None,
-        categorical_features: ArrayLike | Literal["from_dtype"] | None = None,
-        bootstrap: bool = False,
-        max_samples: int | float | None = None,
-        bootstrap_weights: Literal["multiply", "draw"] = "multiply",
-        oob_score: bool | Metric = False,
-        class_weight: Mapping | Literal["balanced"] | None = None,
-        n_jobs: int | None = None,
-        random_state: int | RandomState | None = None,
-    ) -> None:
-        keep(locals())
+    __init__ = like(RandomForestClassifier.__init__, bootstrap=False)
 
 
 class ExtraTreesRegressor(Regressor, GrownForest):
     """Extra trees for one or several targets (Geurts, Ernst and Wehenkel 2006).
 
-    Parameters
-    ----------
-    n_estimators : int
-        Number of trees; `n_trees` in hforest.
-    criterion : "squared_error"
-        Impurity.
-    max_depth : int, optional
-        Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
-    min_samples_split : int
-        A node with fewer samples is a leaf. A sample that was drawn more than once counts once.
-    min_samples_leaf : int
-        Minimum number of samples on each side of a split. A sample that was drawn more than once counts once.
-    min_weight_fraction_leaf : float
-        Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
-    max_features : "sqrt", "log2", int, float or None
-        Number of features sampled at a node: "sqrt" or "log2" of the number of features, an int, a fraction
-        of all features (float), or all of them (None). By default all.
-    min_impurity_decrease : float
-        Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
-    max_bins : int, optional
-        Maximum number of bins per feature, 1 to 256: thresholds lie between bins. By default all thresholds
-        are compared (exact).
-    categorical_features : "from_dtype", or array-like of bool, int or str, optional
-        Categorical columns: a mask, or their numbers or names. They hold integers from 0 to 65535. With
-        "from_dtype" `fit` derives the kind of each column (numbers, text, categories, dates) from X by
-        `hforest.tabular.columns` and stores it in `columns_`.
-    oob_score : bool or callable
-        Whether to score out-of-bag predictions: by R2, or by ``oob_score(y, predicted)``.
-    n_jobs : int, optional
-        Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
-        default is `hforest.get_num_threads()`.
-    random_state : int, RandomState or None
-        Source of the seed; an int is passed as `rng` to the function.
-    bootstrap : bool
-        Whether each tree draws samples with replacement. By default every tree has every sample.
-    max_samples : int or float, optional
-        Number of samples drawn for each tree. A float is a fraction of the number of samples, or of the sum
-        of the weights with ``bootstrap_weights="draw"``; it may exceed 1. By default the number of samples.
-    bootstrap_weights : "multiply" or "draw"
-        "multiply": sample and class weights multiply the number of times that a sample was drawn. "draw": the
-        probability of a draw is proportional to the weight, as in scikit-learn 1.9 or newer.
-
-    Attributes
-    ----------
-    forest_ : hforest.tree.Forest
-        The fitted model, for functions of `hforest.tree`.
-    n_outputs_ : int
-        Number of targets.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : (n_features_in_,) array of str
-        Column names of a DataFrame; set only if all names are strings.
-    feature_importances_ : (n_features_in_,) array of float64
-        Share of each feature in the total gain of all splits.
-    oob_score_ : float
-        Score of the out-of-bag predictions; set with `oob_score`.
-    oob_prediction_ : (n_samples,) or (n_samples, n_outputs) array
-        Out-of-bag predictions, NaN for a sample that every tree drew; set with `oob_score`.
+    Parameters and attributes: see `RandomForestRegressor`.
 
     Examples
     --------
@@ -382,84 +176,13 @@ class ExtraTreesRegressor(Regressor, GrownForest):
 
     _fixed: ClassVar[dict[str, Any]] = {"splitter": "random"}
 
-    def __init__(
-        self,
-        n_estimators: int = 100,
-        *,
-        criterion: Criterion = "squared_error",
-        max_depth: int | None = None,
-        min_samples_split: int = 2,
-        min_samples_leaf: int = 1,
-        min_weight_fraction_leaf: float = 0.0,
-        max_features: MaxFeatures | Literal["log2"] = 1.0,
-        min_impurity_decrease: float = 0.0,
-        max_bins: int | None = None,
-        categorical_features: ArrayLike | Literal["from_dtype"] | None = None,
-        bootstrap: bool = False,
-        max_samples: int | float | None = None,
-        bootstrap_weights: Literal["multiply", "draw"] = "multiply",
-        oob_score: bool | Metric = False,
-        n_jobs: int | None = None,
-        random_state: int | RandomState | None = None,
-    ) -> None:
-        keep(locals())
+    __init__ = like(RandomForestRegressor.__init__, bootstrap=False)
 
 
 class CompletelyRandomForestClassifier(Classifier, GrownForest):
     """Completely random forest classifier: random features and thresholds (Zhou and Feng 2017).
 
-    Parameters
-    ----------
-    n_estimators : int
-        Number of trees; `n_trees` in hforest.
-    max_depth : int, optional
-        Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
-    min_samples_split : int
-        A node with fewer samples is a leaf. A sample that was drawn more than once counts once.
-    min_samples_leaf : int
-        Minimum number of samples on each side of a split. A sample that was drawn more than once counts once.
-    min_weight_fraction_leaf : float
-        Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
-    categorical_features : "from_dtype", or array-like of bool, int or str, optional
-        Categorical columns: a mask, or their numbers or names. They hold integers from 0 to 65535. With
-        "from_dtype" `fit` derives the kind of each column (numbers, text, categories, dates) from X by
-        `hforest.tabular.columns` and stores it in `columns_`.
-    bootstrap : bool
-        Whether each tree draws samples with replacement. By default every tree has every sample.
-    max_samples : int or float, optional
-        Number of samples drawn for each tree. A float is a fraction of the number of samples, or of the sum
-        of the weights with ``bootstrap_weights="draw"``; it may exceed 1. By default the number of samples.
-    bootstrap_weights : "multiply" or "draw"
-        "multiply": sample and class weights multiply the number of times that a sample was drawn. "draw": the
-        probability of a draw is proportional to the weight, as in scikit-learn 1.9 or newer.
-    oob_score : bool or callable
-        Whether to score out-of-bag predictions: by accuracy, or by ``oob_score(y, predicted)``.
-    class_weight : "balanced" or mapping from labels, optional
-        Factor of the sample weights of each class; "balanced" gives the classes equal weight.
-    n_jobs : int, optional
-        Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
-        default is `hforest.get_num_threads()`.
-    random_state : int, RandomState or None
-        Source of the seed; an int is passed as `rng` to the function.
-
-    Attributes
-    ----------
-    forest_ : hforest.tree.Forest
-        The fitted model, for functions of `hforest.tree`.
-    classes_ : (n_classes,) array
-        Labels in ascending order.
-    n_classes_ : int
-        Number of classes.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : (n_features_in_,) array of str
-        Column names of a DataFrame; set only if all names are strings.
-    feature_importances_ : (n_features_in_,) array of float64
-        Share of each feature in the total gain of all splits.
-    oob_score_ : float
-        Score of the out-of-bag predictions; set with `oob_score`.
-    oob_decision_function_ : (n_samples, n_classes) array
-        Out-of-bag probabilities, NaN for a sample that every tree drew; set with `oob_score`.
+    Parameters and attributes: see `RandomForestClassifier`.
 
     Examples
     --------
@@ -472,77 +195,15 @@ class CompletelyRandomForestClassifier(Classifier, GrownForest):
 
     _fixed: ClassVar[dict[str, Any]] = {"splitter": "random", "max_features": 1}
 
-    def __init__(
-        self,
-        n_estimators: int = 100,
-        *,
-        max_depth: int | None = None,
-        min_samples_split: int = 2,
-        min_samples_leaf: int = 1,
-        min_weight_fraction_leaf: float = 0.0,
-        categorical_features: ArrayLike | Literal["from_dtype"] | None = None,
-        bootstrap: bool = False,
-        max_samples: int | float | None = None,
-        bootstrap_weights: Literal["multiply", "draw"] = "multiply",
-        oob_score: bool | Metric = False,
-        class_weight: Mapping | Literal["balanced"] | None = None,
-        n_jobs: int | None = None,
-        random_state: int | RandomState | None = None,
-    ) -> None:
-        keep(locals())
+    __init__ = like(
+        ExtraTreesClassifier.__init__, ("criterion", "max_features", "min_impurity_decrease", "max_bins")
+    )
 
 
 class CompletelyRandomForestRegressor(Regressor, GrownForest):
     """Completely random forest for one or several targets: `hforest.grow(splitter="random", max_features=1)`.
 
-    Parameters
-    ----------
-    n_estimators : int
-        Number of trees; `n_trees` in hforest.
-    max_depth : int, optional
-        Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
-    min_samples_split : int
-        A node with fewer samples is a leaf. A sample that was drawn more than once counts once.
-    min_samples_leaf : int
-        Minimum number of samples on each side of a split. A sample that was drawn more than once counts once.
-    min_weight_fraction_leaf : float
-        Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
-    categorical_features : "from_dtype", or array-like of bool, int or str, optional
-        Categorical columns: a mask, or their numbers or names. They hold integers from 0 to 65535. With
-        "from_dtype" `fit` derives the kind of each column (numbers, text, categories, dates) from X by
-        `hforest.tabular.columns` and stores it in `columns_`.
-    bootstrap : bool
-        Whether each tree draws samples with replacement. By default every tree has every sample.
-    max_samples : int or float, optional
-        Number of samples drawn for each tree. A float is a fraction of the number of samples, or of the sum
-        of the weights with ``bootstrap_weights="draw"``; it may exceed 1. By default the number of samples.
-    bootstrap_weights : "multiply" or "draw"
-        "multiply": sample and class weights multiply the number of times that a sample was drawn. "draw": the
-        probability of a draw is proportional to the weight, as in scikit-learn 1.9 or newer.
-    oob_score : bool or callable
-        Whether to score out-of-bag predictions: by R2, or by ``oob_score(y, predicted)``.
-    n_jobs : int, optional
-        Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
-        default is `hforest.get_num_threads()`.
-    random_state : int, RandomState or None
-        Source of the seed; an int is passed as `rng` to the function.
-
-    Attributes
-    ----------
-    forest_ : hforest.tree.Forest
-        The fitted model, for functions of `hforest.tree`.
-    n_outputs_ : int
-        Number of targets.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : (n_features_in_,) array of str
-        Column names of a DataFrame; set only if all names are strings.
-    feature_importances_ : (n_features_in_,) array of float64
-        Share of each feature in the total gain of all splits.
-    oob_score_ : float
-        Score of the out-of-bag predictions; set with `oob_score`.
-    oob_prediction_ : (n_samples,) or (n_samples, n_outputs) array
-        Out-of-bag predictions, NaN for a sample that every tree drew; set with `oob_score`.
+    Parameters and attributes: see `RandomForestRegressor`.
 
     Examples
     --------
@@ -556,20 +217,4 @@ class CompletelyRandomForestRegressor(Regressor, GrownForest):
 
     _fixed: ClassVar[dict[str, Any]] = {"splitter": "random", "max_features": 1}
 
-    def __init__(
-        self,
-        n_estimators: int = 100,
-        *,
-        max_depth: int | None = None,
-        min_samples_split: int = 2,
-        min_samples_leaf: int = 1,
-        min_weight_fraction_leaf: float = 0.0,
-        categorical_features: ArrayLike | Literal["from_dtype"] | None = None,
-        bootstrap: bool = False,
-        max_samples: int | float | None = None,
-        bootstrap_weights: Literal["multiply", "draw"] = "multiply",
-        oob_score: bool | Metric = False,
-        n_jobs: int | None = None,
-        random_state: int | RandomState | None = None,
-    ) -> None:
-        keep(locals())
+    __init__ = like(CompletelyRandomForestClassifier.__init__, ("class_weight",))

@@ -7,7 +7,7 @@ from numpy.random import RandomState
 
 from .. import co2
 from ..core.aliases import CO2Features, Criterion
-from .base import keep
+from .base import keep, like
 from .classic import Metric
 from .grown import GrownForest
 from .targets import Classifier, Regressor
@@ -19,20 +19,10 @@ class CO2ForestClassifier(Classifier, GrownForest):
     """Forest of continuously optimised oblique splits (CO2) for classes: `hforest.co2.grow`
     (Norouzi et al. 2015, section 5).
 
+    Other parameters and attributes: see `RandomForestClassifier`.
+
     Parameters
     ----------
-    n_estimators : int
-        Number of trees; `n_trees` in hforest.
-    max_depth : int, optional
-        Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
-    min_samples_split : int
-        A node with fewer samples is a leaf. A sample that was drawn more than once counts once.
-    min_samples_leaf : int
-        Minimum number of samples on each side of a split. A sample that was drawn more than once counts once.
-    min_weight_fraction_leaf : float
-        Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
-    min_impurity_decrease : float
-        Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
     nu : float
         Bound on the squared norm of a split's weights.
     learning_rate : float
@@ -46,32 +36,8 @@ class CO2ForestClassifier(Classifier, GrownForest):
         A node with fewer samples keeps its univariate split.
     standardize : bool
         Whether splits are optimised on standardised columns and targets (mean 0, standard deviation 1).
-    criterion : "entropy" or "gini"
+    criterion : "entropy" or "gini", in a regressor "squared_error"
         Impurity by which the univariate split is chosen.
-    bootstrap : bool
-        Whether each tree draws samples with replacement. By default every tree has every sample.
-    max_samples : int or float, optional
-        Number of samples drawn for each tree. A float is a fraction of the number of samples, or of the sum
-        of the weights with ``bootstrap_weights="draw"``; it may exceed 1. By default the number of samples.
-    bootstrap_weights : "multiply" or "draw"
-        "multiply": sample and class weights multiply the number of times that a sample was drawn. "draw": the
-        probability of a draw is proportional to the weight, as in scikit-learn 1.9 or newer.
-    oob_score : bool or callable
-        Whether to score out-of-bag predictions: by accuracy, or by ``oob_score(y, predicted)``.
-    class_weight : "balanced" or mapping from labels, optional
-        Factor of the sample weights of each class; "balanced" gives the classes equal weight.
-    n_jobs : int, optional
-        Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
-        default is `hforest.get_num_threads()`.
-    random_state : int, RandomState or None
-        Source of the seed; an int is passed as `rng` to the function.
-
-    Attributes
-    ----------
-    forest_, classes_, n_classes_, n_features_in_, feature_names_in_, feature_importances_
-        As for `RandomForestClassifier`.
-    oob_score_, oob_decision_function_
-        As for `RandomForestClassifier`.
 
     Examples
     --------
@@ -117,57 +83,7 @@ class CO2ForestClassifier(Classifier, GrownForest):
 class CO2ForestRegressor(Regressor, GrownForest):
     """Forest of continuously optimised oblique splits (CO2) for one or several targets: `hforest.co2.grow`.
 
-    Parameters
-    ----------
-    n_estimators : int
-        Number of trees; `n_trees` in hforest.
-    max_depth : int, optional
-        Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
-    min_samples_split : int
-        A node with fewer samples is a leaf. A sample that was drawn more than once counts once.
-    min_samples_leaf : int
-        Minimum number of samples on each side of a split. A sample that was drawn more than once counts once.
-    min_weight_fraction_leaf : float
-        Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
-    min_impurity_decrease : float
-        Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
-    nu : float
-        Bound on the squared norm of a split's weights.
-    learning_rate : float
-        Learning rate of the stochastic gradient descent at a node; `lr` in hforest.
-    max_rounds : int
-        Maximum number of rounds of a split's optimisation.
-    max_features : "n**0.6", "sqrt", "log2", int, float or None
-        Number of features sampled at a node. The best univariate split on them is the start of the
-        optimisation.
-    min_samples_oblique : int
-        A node with fewer samples keeps its univariate split.
-    standardize : bool
-        Whether splits are optimised on standardised columns and targets (mean 0, standard deviation 1).
-    criterion : "squared_error"
-        Impurity by which the univariate split is chosen.
-    bootstrap : bool
-        Whether each tree draws samples with replacement. By default every tree has every sample.
-    max_samples : int or float, optional
-        Number of samples drawn for each tree. A float is a fraction of the number of samples, or of the sum
-        of the weights with ``bootstrap_weights="draw"``; it may exceed 1. By default the number of samples.
-    bootstrap_weights : "multiply" or "draw"
-        "multiply": sample and class weights multiply the number of times that a sample was drawn. "draw": the
-        probability of a draw is proportional to the weight, as in scikit-learn 1.9 or newer.
-    oob_score : bool or callable
-        Whether to score out-of-bag predictions: by R2, or by ``oob_score(y, predicted)``.
-    n_jobs : int, optional
-        Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
-        default is `hforest.get_num_threads()`.
-    random_state : int, RandomState or None
-        Source of the seed; an int is passed as `rng` to the function.
-
-    Attributes
-    ----------
-    forest_, n_outputs_, n_features_in_, feature_names_in_, feature_importances_
-        As for `RandomForestRegressor`.
-    oob_score_, oob_prediction_
-        As for `RandomForestRegressor`.
+    Parameters: see `CO2ForestClassifier`. Attributes: see `RandomForestRegressor`.
 
     Examples
     --------
@@ -184,27 +100,4 @@ class CO2ForestRegressor(Regressor, GrownForest):
     _sparse = False
     _names = _NAMES
 
-    def __init__(
-        self,
-        n_estimators: int = 30,
-        *,
-        nu: float = 4.0,
-        learning_rate: float = 0.1,
-        max_rounds: int = 20,
-        max_features: CO2Features | Literal["log2"] = "n**0.6",
-        min_samples_oblique: int = 10,
-        standardize: bool = True,
-        criterion: Criterion = "squared_error",
-        max_depth: int | None = None,
-        min_samples_split: int = 2,
-        min_samples_leaf: int = 1,
-        min_weight_fraction_leaf: float = 0.0,
-        min_impurity_decrease: float = 0.0,
-        bootstrap: bool = False,
-        max_samples: int | float | None = None,
-        bootstrap_weights: Literal["multiply", "draw"] = "multiply",
-        oob_score: bool | Metric = False,
-        n_jobs: int | None = None,
-        random_state: int | RandomState | None = None,
-    ) -> None:
-        keep(locals())
+    __init__ = like(CO2ForestClassifier.__init__, ("class_weight",), criterion="squared_error")

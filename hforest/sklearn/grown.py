@@ -227,12 +227,7 @@ class GrownForest(Estimator):
         return self._of_columns(tree.importance(self.forest_, by="gain"))
 
     def apply(self, X: ArrayLike) -> np.ndarray:
-        """Returns the leaf that each sample reaches in each tree.
-
-        Parameters
-        ----------
-        X : (n_samples, n_features) array-like of real numbers
-            Samples with the features of the fit. Values are finite; NaN is accepted where `fit` accepts it.
+        """Returns the leaf that each sample reaches in each tree; X as in `predict`.
 
         Returns
         -------
@@ -244,12 +239,7 @@ class GrownForest(Estimator):
             return tree.apply(self._forest(), x)
 
     def decision_path(self, X: ArrayLike) -> tuple[csr_matrix, np.ndarray]:
-        """Returns the nodes that samples visit.
-
-        Parameters
-        ----------
-        X : (n_samples, n_features) array-like of real numbers
-            Samples with the features of the fit. Values are finite; NaN is accepted where `fit` accepts it.
+        """Returns the nodes that samples visit; X as in `predict`.
 
         Returns
         -------

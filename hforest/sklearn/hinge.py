@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import tabular, tree
 from ..core.aliases import ArrayLike, Scaled
-from .base import Estimator, keep
+from .base import Estimator, keep, like
 from .grown import weight_of
 from .targets import Classifier, Regressor
 
@@ -31,25 +31,15 @@ class _Hinge(Estimator):
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fits the model of `hforest.tabular.fit` and returns the estimator.
 
-        Parameters
-        ----------
-        X : (n_samples, n_features) array-like of real numbers
-            Samples, finite or NaN for missing values, in any units: an array, or a pandas or polars
-            DataFrame. Sparse matrices raise TypeError.
-        y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
-            Labels or targets.
-        sample_weight : (n_samples,) array-like, optional
-            Weights of the samples, at least 0, not all 0.
-
-        Returns
-        -------
-        self
+        X is an array or a DataFrame of numbers in any units, finite or NaN. Parameters: see
+        `RandomForestClassifier.fit`.
         """
         steps: dict[int, int] = {}
 
         def count(done: int, total: int) -> None:
-            member, step = divmod(done - 1, max(1, total // self.n_members))
-            steps[member] = step + 1
+            if done:
+                member, step = divmod(done - 1, max(1, total // self.n_members))
+                steps[member] = step + 1
 
         with self._computing():
             self._forget()
@@ -111,45 +101,21 @@ class HingeForestClassifier(Classifier, _Hinge):
     """Classifier of hinge trees that start from a grown forest: `hforest.tabular.fit`. Hinge trees are those
     of Lay et al. 2018, eq. 10; initialisation and training differ from the paper.
 
+    Other parameters: see `hforest.tabular.fit` and `RandomForestClassifier`.
+
     Parameters
     ----------
     n_estimators : int
         Number of trees per member; `n_trees` in hforest.
     max_depth : int, optional
-        Decisions of a hinge tree, by default 6; `depth` in hforest. The grown forest has no limit.
-    n_members : int
-        Number of models whose predictions are averaged. Each holds out different samples.
-    n_projections : int
-        Number of inner products of a member, each of two random columns before training; 0 for none.
+        Decisions of a hinge tree, by default 6, in a regressor 4; `depth` in hforest. The grown forest has no
+        limit.
     max_iter : int, optional
-        Maximum number of Adam steps per member; `steps` in hforest. By default 15 passes over the samples,
-        but 400 to 1500 steps.
-    batch_size : int, optional
-        Number of samples per step; by default 128.
+        Maximum number of Adam steps per member; `steps` in hforest.
     learning_rate : float, optional
-        Learning rate of Adam; by default 0.012. hforest's `lr`.
+        Learning rate of Adam; `lr` in hforest.
     validation_fraction : float
-        Share of the samples that a member holds out, 0 to 0.5; `validation` in hforest. Training ends when
-        the loss on them stops improving, and the best state is kept. With 0, or fewer than 8 samples held
-        out, the last state is kept.
-    scaling : "auto", "deviations" or "normal"
-        How columns are scaled.
-    categorical_features : "from_dtype", or array-like of bool, int or str, optional
-        Categorical columns: a mask, or their numbers or names. They hold integers from 0 to 65535. With
-        "from_dtype" `fit` derives the kind of each column (numbers, text, categories, dates) from X by
-        `hforest.tabular.columns` and stores it in `columns_`.
-    average : bool
-        Whether the states compared on held-out samples are averages over the preceding steps.
-    share : float, optional
-        Weight of the hinge trees in the prediction, 0 to 1; the grown forest has the rest. By default it is
-        selected on held-out samples.
-    class_weight : "balanced" or mapping from labels, optional
-        Factor of the sample weights of each class; "balanced" gives the classes equal weight.
-    n_jobs : int, optional
-        Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
-        default is `hforest.get_num_threads()`.
-    random_state : int, RandomState or None
-        Source of the seed; an int is passed as `rng` to the function.
+        Share of the samples that a member holds out, 0 to 0.5; `validation` in hforest.
 
     Attributes
     ----------
@@ -161,14 +127,6 @@ class HingeForestClassifier(Classifier, _Hinge):
         Number of steps of `partial_fit` after its first batch.
     feature_importances_ : (n_features_in_,) array of float64
         Share of each feature in the total gain of the grown forests' splits.
-    classes_ : (n_classes,) array
-        Labels in ascending order.
-    n_classes_ : int
-        Number of classes.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : (n_features_in_,) array of str
-        Column names of a DataFrame; set only if all names are strings.
 
     Examples
     --------
@@ -226,72 +184,14 @@ class HingeForestClassifier(Classifier, _Hinge):
             All labels of all batches: required in the first call, unless `fit` was called before.
         sample_weight : (n_samples,) array-like, optional
             Weights of the samples, at least 0, not all 0.
-
-        Returns
-        -------
-        self
         """
         return self._fit_next(X, y, classes, sample_weight)
 
 
 class HingeForestRegressor(Regressor, _Hinge):
-    """Regressor of hinge trees that start from a grown forest: `hforest.tabular.fit`. Hinge trees are those
-    of Lay et al. 2018, eq. 10; initialisation and training differ from the paper.
+    """Regressor of hinge trees that start from a grown forest: `hforest.tabular.fit`.
 
-    Parameters
-    ----------
-    n_estimators : int
-        Number of trees per member; `n_trees` in hforest.
-    n_members : int
-        Number of models whose predictions are averaged. Each holds out different samples.
-    n_projections : int
-        Number of inner products of a member, each of two random columns before training; 0 for none.
-    max_iter : int, optional
-        Maximum number of Adam steps per member; `steps` in hforest. By default 15 passes over the samples,
-        but 400 to 1500 steps.
-    batch_size : int, optional
-        Number of samples per step; by default 128.
-    learning_rate : float, optional
-        Learning rate of Adam; by default 0.012. hforest's `lr`.
-    validation_fraction : float
-        Share of the samples that a member holds out, 0 to 0.5; `validation` in hforest. Training ends when
-        the loss on them stops improving, and the best state is kept. With 0, or fewer than 8 samples held
-        out, the last state is kept.
-    max_depth : int, optional
-        Decisions of a hinge tree, by default 4; `depth` in hforest. The grown forest has no limit.
-    scaling : "auto", "deviations" or "normal"
-        How columns are scaled.
-    categorical_features : "from_dtype", or array-like of bool, int or str, optional
-        Categorical columns: a mask, or their numbers or names. They hold integers from 0 to 65535. With
-        "from_dtype" `fit` derives the kind of each column (numbers, text, categories, dates) from X by
-        `hforest.tabular.columns` and stores it in `columns_`.
-    average : bool
-        Whether the states compared on held-out samples are averages over the preceding steps.
-    share : float, optional
-        Weight of the hinge trees in the prediction, 0 to 1; the grown forest has the rest. By default it is
-        selected on held-out samples.
-    n_jobs : int, optional
-        Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
-        default is `hforest.get_num_threads()`.
-    random_state : int, RandomState or None
-        Source of the seed; an int is passed as `rng` to the function.
-
-    Attributes
-    ----------
-    model_ : hforest.tabular.Model
-        The fitted model, for `hforest.tabular.predict` and `hforest.tabular.save`.
-    n_iter_ : int
-        Largest number of steps of a member in `fit`.
-    t_ : int
-        Number of steps of `partial_fit` after its first batch.
-    feature_importances_ : (n_features_in_,) array of float64
-        Share of each feature in the total gain of the grown forests' splits.
-    n_outputs_ : int
-        Number of targets.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : (n_features_in_,) array of str
-        Column names of a DataFrame; set only if all names are strings.
+    Parameters and attributes: see `HingeForestClassifier`.
 
     Examples
     --------
@@ -303,43 +203,12 @@ class HingeForestRegressor(Regressor, _Hinge):
     True
     """
 
-    def __init__(
-        self,
-        n_estimators: int = 50,
-        *,
-        max_depth: int | None = None,
-        n_members: int = 3,
-        n_projections: int = 300,
-        max_iter: int | None = None,
-        batch_size: int | None = None,
-        learning_rate: float | None = None,
-        validation_fraction: float = 0.15,
-        scaling: Scaled = "auto",
-        categorical_features: ArrayLike | Literal["from_dtype"] | None = None,
-        average: bool = True,
-        share: float | None = None,
-        n_jobs: int | None = None,
-        random_state: int | RandomState | None = None,
-    ) -> None:
-        keep(locals())
+    __init__ = like(HingeForestClassifier.__init__, ("class_weight",))
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Trains on a batch of samples and returns the estimator; see `HingeForestClassifier.partial_fit`.
+        """Trains on a batch of samples and returns the estimator.
 
-        The first call also fixes the scaling of the targets: their means and standard deviations.
-
-        Parameters
-        ----------
-        X : (n_samples, n_features) array-like of real numbers
-            One batch, which is divided into steps of `batch_size` samples at `learning_rate`. NaN is accepted
-            where `fit` accepts it.
-        y : (n_samples,) or (n_samples, n_outputs) array-like of targets
-            Labels or targets.
-        sample_weight : (n_samples,) array-like, optional
-            Weights of the samples, at least 0, not all 0.
-
-        Returns
-        -------
-        self
+        The first call also fixes the scaling of the targets: their means and standard deviations. Parameters:
+        see `HingeForestClassifier.partial_fit`.
         """
         return self._fit_next(X, y, None, sample_weight)

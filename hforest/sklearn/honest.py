@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import project, stats, tree
 from ..core.aliases import ArrayLike, Criterion, Draw, MaxFeatures
-from .base import keep
+from .base import keep, like
 from .classic import Metric
 from .grown import GrownForest
 from .targets import Classifier, Regressor
@@ -99,17 +99,7 @@ class _Honest(GrownForest):
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:  # type: ignore[override]
         """Grows the forest and returns the estimator.
 
-        Parameters
-        ----------
-        X : (n_samples, n_features) array-like of real numbers
-            Samples, finite, or NaN for missing values: an array, a pandas or polars DataFrame, or a sparse
-            matrix.
-        y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
-            Labels or targets.
-
-        Returns
-        -------
-        self
+        Parameters: see `RandomForestClassifier.fit`, without weights.
         """
         return super().fit(X, y)
 
@@ -118,76 +108,34 @@ class HonestForestClassifier(Classifier, _Honest):
     """Honest forest classifier: some of each tree's samples grow its splits, the others give its leaf values
     (`hforest.stats.honest_counts`, `hforest.tree.refit`).
 
+    Other parameters and attributes: see `ObliqueForestClassifier` and `RandomForestClassifier`.
+
     Parameters
     ----------
-    n_estimators : int
-        Number of trees; `n_trees` in hforest.
     trees : "classic", "extra" or "oblique"
-        How `hforest.grow` finds the splits: by features, by random thresholds of features, or by sparse
-        projections.
+        What grows the splits: random forests, extra trees, or oblique trees of sparse projections.
     draw : "fixed" or "bootstrap"
         How trees draw samples: a fixed number of distinct samples of each class, or samples with replacement.
         See `hforest.stats.honest_counts`.
     in_bag : float, optional
-        With "fixed" the share of the samples of each class that a tree has, above 0 and below 1; by default
+        With "fixed" the share of the samples (of each class) that a tree has, above 0 and below 1; by default
         0.8. With "bootstrap" the number of draws per sample, at most 100; by default 1.6.
     structure_share : float
         Share of a tree's distinct samples that grow the splits, above 0 and below 1; the others give the leaf
         values.
-    criterion : "gini" or "entropy"
-        Impurity.
-    max_depth : int, optional
-        Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
-    min_samples_split : int
-        A node with fewer samples is a leaf. A sample that was drawn more than once counts once.
-    min_samples_leaf : int
-        Minimum number of samples on each side of a split. A sample that was drawn more than once counts once.
-    min_weight_fraction_leaf : float
-        Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     max_features : "sqrt", "log2", int, float or None
-        Features sampled at a node of classic and extra trees: the square root or the binary logarithm of
-        their number, a number, a fraction, or all (None).
-    density : float
-        Mean number of features in a projection of oblique trees.
+        As in `RandomForestClassifier`, for classic and extra trees.
     n_projections : int or list of ints, optional
         Number of projections sampled at a node of oblique trees, per group with `groups`. By default the
         square root of the number of features (of the group), rounded up.
     groups : list of array-likes of int or str, optional
         Groups (views) of columns, by number or name; every column is in one group. Each projection of an
         oblique tree uses columns of one group; see `hforest.project.grouped_distribution`.
-    min_impurity_decrease : float
-        Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
-    max_bins : int, optional
-        Maximum number of bins per feature, 1 to 256: thresholds lie between bins. By default all thresholds
-        are compared (exact).
-    oob_score : bool or callable
-        Whether to score out-of-bag predictions: by accuracy, or by ``oob_score(y, predicted)``.
-    n_jobs : int, optional
-        Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
-        default is `hforest.get_num_threads()`.
-    random_state : int, RandomState or None
-        Source of the seed; an int is passed as `rng` to the function.
 
     Attributes
     ----------
-    forest_ : hforest.tree.Forest
-        The fitted model, for functions of `hforest.tree`.
-    classes_ : (n_classes,) array
-        Labels in ascending order.
-    n_classes_ : int
-        Number of classes.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : (n_features_in_,) array of str
-        Column names of a DataFrame; set only if all names are strings.
-    feature_importances_ : (n_features_in_,) array of float64
-        Share of each feature in the total gain of all splits.
     counts_ : hforest.stats.HonestCounts
         How often each sample was drawn for each tree, one row per tree.
-    oob_score_ : float
-        Score of the out-of-bag predictions; set with `oob_score`.
-    oob_decision_function_ : (n_samples, n_classes) array
-        Out-of-bag probabilities, NaN for a sample that every tree drew; set with `oob_score`.
     oob_votes_ : (n_samples,) array of int64
         Number of trees that did not draw a sample; set with `oob_score`.
 
@@ -231,76 +179,7 @@ class HonestForestRegressor(Regressor, _Honest):
     """Honest forest for one or several targets, with confidence intervals of their means: of subsamples, as
     `HonestForestClassifier` (Wager and Athey 2018).
 
-    Parameters
-    ----------
-    n_estimators : int
-        Number of trees; `n_trees` in hforest.
-    trees : "classic", "extra" or "oblique"
-        How `hforest.grow` finds the splits: by features, by random thresholds of features, or by sparse
-        projections.
-    draw : "fixed" or "bootstrap"
-        How trees draw samples: a fixed number of distinct samples of each class, or samples with replacement.
-        See `hforest.stats.honest_counts`.
-    in_bag : float, optional
-        With "fixed" the share of the samples that a tree has, above 0 and below 1; with "bootstrap" the
-        number of draws per sample, at most 100. None: 0.8, and 1.6.
-    structure_share : float
-        Share of a tree's distinct samples that grow the splits, above 0 and below 1; the others give the leaf
-        values.
-    criterion : "squared_error"
-        Impurity.
-    max_depth : int, optional
-        Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
-    min_samples_split : int
-        A node with fewer samples is a leaf. A sample that was drawn more than once counts once.
-    min_samples_leaf : int
-        Minimum number of samples on each side of a split. A sample that was drawn more than once counts once.
-    min_weight_fraction_leaf : float
-        Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
-    max_features : "sqrt", "log2", int, float or None
-        Features sampled at a node of classic and extra trees: the square root or the binary logarithm of
-        their number, a number, a fraction, or all (None). By default all.
-    density : float
-        Mean number of features in a projection of oblique trees.
-    n_projections : int or list of ints, optional
-        Number of projections sampled at a node of oblique trees, per group with `groups`. By default the
-        square root of the number of features (of the group), rounded up.
-    groups : list of array-likes of int or str, optional
-        Groups (views) of columns, by number or name; every column is in one group. Each projection of an
-        oblique tree uses columns of one group; see `hforest.project.grouped_distribution`.
-    min_impurity_decrease : float
-        Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
-    max_bins : int, optional
-        Maximum number of bins per feature, 1 to 256: thresholds lie between bins. By default all thresholds
-        are compared (exact).
-    oob_score : bool or callable
-        Whether to score out-of-bag predictions: by R2, or by ``oob_score(y, predicted)``.
-    n_jobs : int, optional
-        Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
-        default is `hforest.get_num_threads()`.
-    random_state : int, RandomState or None
-        Source of the seed; an int is passed as `rng` to the function.
-
-    Attributes
-    ----------
-    forest_ : hforest.tree.Forest
-        The fitted model, for functions of `hforest.tree`.
-    n_outputs_ : int
-        Number of targets.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : (n_features_in_,) array of str
-        Column names of a DataFrame; set only if all names are strings.
-    feature_importances_ : (n_features_in_,) array of float64
-        Share of each feature in the total gain of all splits.
-    counts_ : hforest.stats.HonestCounts
-        How often each sample was drawn for each tree, one row per tree.
-    oob_score_ : float
-        Score of the out-of-bag predictions; set with `oob_score`.
-    oob_prediction_ : (n_samples,) or (n_samples, n_outputs) array
-        Out-of-bag predictions, NaN for a sample that every tree drew; set with `oob_score`.
-    oob_votes_ : (n_samples,) array of int64
-        Number of trees that did not draw a sample; set with `oob_score`.
+    Parameters and attributes: see `HonestForestClassifier`, for `oob_prediction_` `RandomForestRegressor`.
 
     Examples
     --------
@@ -313,38 +192,15 @@ class HonestForestRegressor(Regressor, _Honest):
     (True, (142,))
     """
 
-    def __init__(
-        self,
-        n_estimators: int = 100,
-        *,
-        trees: Literal["classic", "extra", "oblique"] = "classic",
-        draw: Draw = "fixed",
-        in_bag: float | None = 0.5,
-        structure_share: float = 0.5,
-        criterion: Criterion = "squared_error",
-        max_depth: int | None = None,
-        min_samples_split: int = 2,
-        min_samples_leaf: int = 1,
-        min_weight_fraction_leaf: float = 0.0,
-        max_features: MaxFeatures | Literal["log2"] = 1.0,
-        density: float = 1.5,
-        n_projections: int | Sequence[int] | None = None,
-        groups: Sequence[ArrayLike] | None = None,
-        min_impurity_decrease: float = 0.0,
-        max_bins: int | None = None,
-        oob_score: bool | Metric = False,
-        n_jobs: int | None = None,
-        random_state: int | RandomState | None = None,
-    ) -> None:
-        keep(locals())
+    __init__ = like(HonestForestClassifier.__init__, in_bag=0.5, criterion="squared_error", max_features=1.0)
 
     def predict_interval(self, X: ArrayLike, *, coverage: float = 0.95) -> stats.ConfidenceIntervals:
         """Returns the predicted means of targets with standard errors and confidence intervals.
 
+        Other parameters: see `HonestForestRegressor.predict`.
+
         Parameters
         ----------
-        X : (n_samples, n_features) array-like of real numbers
-            Samples with the features of the fit. Values are finite; NaN is accepted where `fit` accepts it.
         coverage : float
             Confidence, above 0 and below 1.
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.special import softmax
 
 from ..demo import Config, predict, start, train
-from .base import Estimator, check_flag, keep
+from .base import Estimator, check_flag, keep, like
 from .targets import Classifier, Regressor
 
 
@@ -39,16 +39,7 @@ class _Network(Estimator):
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Trains the network from random parameters and returns the estimator.
 
-        Parameters
-        ----------
-        X : (n_samples, n_features) array-like of real numbers
-            Samples, finite: an array, or a pandas or polars DataFrame. Sparse matrices raise TypeError.
-        y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
-            Labels or targets.
-
-        Returns
-        -------
-        self
+        X is an array or a DataFrame of finite numbers. Parameters: see `RandomForestClassifier.fit`.
         """
         with self._computing():
             check_flag("standardize", self.standardize)
@@ -111,43 +102,25 @@ class _Network(Estimator):
 class HingeNetworkClassifier(Classifier, _Network):
     """Classifier with the network of Lay et al. 2018, Fig. 2: `hforest.demo.train`.
 
+    Other parameters: see `hforest.demo.Config` and `RandomForestClassifier`.
+
     Parameters
     ----------
     n_estimators : int
         Number of trees or ferns; `n_trees` in hforest.
     max_depth : int
-        Number of decisions on a path, 1 to 30; `depth` in hforest.
-    kind : "tree" or "fern"
-        Whether the forest consists of trees or ferns.
+        `depth` in hforest.
     n_inner_products : int
-        Number of learned inner products between the columns and the forest; `n_features` in hforest. With 0
-        the forest reads the normalised columns.
-    leaves : "vector" or "scalar"
-        "vector": a leaf holds a vector of scores, which is summed over trees (Fig. 2b). "scalar": a leaf
-        holds a number, and each output is an inner product of the trees' numbers (Fig. 2a); requires
-        "adagrad".
-    optimizer : "adam" or "adagrad"
-        Optimiser.
+        `n_features` in hforest.
     learning_rate : float
-        Initial learning rate, above 0; `lr` in hforest.
-    lr_half_life : int
-        Number of steps after which the learning rate is halved, at most ten times. With 0 it is constant.
+        `lr` in hforest.
     max_iter : int
-        Number of steps; `steps` in hforest. The default takes about a minute, for any number of samples.
-    batch_size : int
-        Samples of a step.
+        `steps` in hforest. The default takes about a minute, for any number of samples.
     validation_fraction : float
         Share of the samples that is held out, 0 to 0.5. The model is the state with the least error on them,
         or the last state if no sample is held out.
-    eval_every : int
-        Number of steps between evaluations on held-out samples.
     standardize : bool
         Whether columns are standardised before training.
-    n_jobs : int, optional
-        Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
-        default is `hforest.get_num_threads()`.
-    random_state : int, RandomState or None
-        Source of the seed; an int is passed as `rng` to the function.
 
     Attributes
     ----------
@@ -161,14 +134,6 @@ class HingeNetworkClassifier(Classifier, _Network):
         Mean loss of the batches up to each evaluation.
     validation_errors_ : list of float
         Error on held-out samples at each evaluation: share of wrong labels, or 1 - R**2.
-    classes_ : (n_classes,) array
-        Labels in ascending order.
-    n_classes_ : int
-        Number of classes.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : (n_features_in_,) array of str
-        Column names of a DataFrame; set only if all names are strings.
 
     Notes
     -----
@@ -212,62 +177,7 @@ class HingeNetworkClassifier(Classifier, _Network):
 class HingeNetworkRegressor(Regressor, _Network):
     """Regressor with the network of Lay et al. 2018, Fig. 2: `hforest.demo.train`.
 
-    Parameters
-    ----------
-    n_estimators : int
-        Number of trees or ferns; `n_trees` in hforest.
-    max_depth : int
-        Number of decisions on a path, 1 to 30; `depth` in hforest.
-    kind : "tree" or "fern"
-        Whether the forest consists of trees or ferns.
-    n_inner_products : int
-        Number of learned inner products between the columns and the forest; `n_features` in hforest. With 0
-        the forest reads the normalised columns.
-    leaves : "vector" or "scalar"
-        "vector": a leaf holds a vector of scores, which is summed over trees (Fig. 2b). "scalar": a leaf
-        holds a number, and each output is an inner product of the trees' numbers (Fig. 2a); requires
-        "adagrad".
-    optimizer : "adam" or "adagrad"
-        Optimiser.
-    learning_rate : float
-        Initial learning rate, above 0; `lr` in hforest.
-    lr_half_life : int
-        Number of steps after which the learning rate is halved, at most ten times. With 0 it is constant.
-    max_iter : int
-        Number of steps; `steps` in hforest. The default takes about a minute, for any number of samples.
-    batch_size : int
-        Samples of a step.
-    validation_fraction : float
-        Share of the samples that is held out, 0 to 0.5. The model is the state with the least error on them,
-        or the last state if no sample is held out.
-    eval_every : int
-        Number of steps between evaluations on held-out samples.
-    standardize : bool
-        Whether columns are standardised before training.
-    n_jobs : int, optional
-        Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
-        default is `hforest.get_num_threads()`.
-    random_state : int, RandomState or None
-        Source of the seed; an int is passed as `rng` to the function.
-
-    Attributes
-    ----------
-    config_ : hforest.demo.Config
-        Settings of the network, for the functions of `hforest.demo`.
-    state_ : dict
-        Arrays of the network, for `hforest.demo.predict` on standardised columns.
-    n_iter_ : int
-        Steps.
-    loss_curve_ : list of float
-        Mean loss of the batches up to each evaluation.
-    validation_errors_ : list of float
-        Error on held-out samples at each evaluation: share of wrong labels, or 1 - R**2.
-    n_outputs_ : int
-        Number of targets.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : (n_features_in_,) array of str
-        Column names of a DataFrame; set only if all names are strings.
+    Parameters and attributes: see `HingeNetworkClassifier`.
 
     Notes
     -----
@@ -283,23 +193,4 @@ class HingeNetworkRegressor(Regressor, _Network):
     True
     """
 
-    def __init__(
-        self,
-        n_estimators: int = 100,
-        *,
-        max_depth: int = 10,
-        kind: Literal["tree", "fern"] = "tree",
-        n_inner_products: int = 100,
-        leaves: Literal["vector", "scalar"] = "vector",
-        optimizer: Literal["adam", "adagrad"] = "adam",
-        learning_rate: float = 0.005,
-        lr_half_life: int = 0,
-        max_iter: int = 40_000,
-        batch_size: int = 53,
-        validation_fraction: float = 0.0,
-        eval_every: int = 500,
-        standardize: bool = True,
-        n_jobs: int | None = None,
-        random_state: int | RandomState | None = None,
-    ) -> None:
-        keep(locals())
+    __init__ = like(HingeNetworkClassifier.__init__)

@@ -41,27 +41,21 @@ class NeuralForestClassifier(Classifier, Estimator):
     """Neural decision forest classifier with linear decision functions: `hforest.neural.fit` (Zhang 2017,
     Alg. 1).
 
+    Other parameters: see `hforest.neural.fit`, `hforest.neural.linear_init` and `RandomForestClassifier`.
+
     Parameters
     ----------
     n_estimators : int
-        Number of trees; `n_trees` in hforest.
+        `n_trees` in hforest.
     max_depth : int
         Number of decisions on a path, 1 to 20; `depth` in hforest.
-    max_features : int, float, "sqrt" or None
-        Number of features that each tree reads: an int, a fraction (float), the square root of their number,
-        or all (None).
     max_iter : int
         Maximum number of passes over the samples; `epochs` in hforest.
-    batch_size : int
-        Number of samples per step of Adam.
     learning_rate, last_learning_rate : float
         Learning rates of the first pass and of pass `max_iter`, with a cosine schedule between them; `lr` and
         `last_lr` in hforest.
     leaf_iterations : int
         Number of iterations of the leaf update; `n_iter` in hforest.
-    loss : "tree" or "forest"
-        "forest": -log of the forest's mean probability. "tree": the mean over trees of each tree's own -log
-        P_T, as Zhang 2017 writes it. For one tree they are the same.
     standardize : bool
         Whether columns are standardised before training.
     early_stopping : bool
@@ -71,13 +65,6 @@ class NeuralForestClassifier(Classifier, Estimator):
         Share of the samples that is held out; used with `early_stopping`.
     n_iter_no_change : int
         Number of passes without a lower loss after which training ends; used with `early_stopping`.
-    class_weight : "balanced" or mapping from labels, optional
-        Factor of the sample weights of each class; "balanced" gives the classes equal weight.
-    n_jobs : int, optional
-        Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
-        default is `hforest.get_num_threads()`.
-    random_state : int, RandomState or None
-        Source of the seed; an int is passed as `rng` to the function.
 
     Attributes
     ----------
@@ -91,14 +78,6 @@ class NeuralForestClassifier(Classifier, Estimator):
         Loss on held-out samples after each pass; with `early_stopping`.
     t_ : int
         Number of steps of `partial_fit`, if it was called after `fit`.
-    classes_ : (n_classes,) array
-        Labels in ascending order.
-    n_classes_ : int
-        Number of classes.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : (n_features_in_,) array of str
-        Column names of a DataFrame; set only if all names are strings.
 
     Notes
     -----
@@ -150,18 +129,7 @@ class NeuralForestClassifier(Classifier, Estimator):
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Trains the forest and returns the estimator.
 
-        Parameters
-        ----------
-        X : (n_samples, n_features) array-like of real numbers
-            Samples, finite: an array, or a pandas or polars DataFrame. Sparse matrices raise TypeError.
-        y : (n_samples,) array-like of labels
-            Labels.
-        sample_weight : (n_samples,) array-like, optional
-            Weights of the samples, at least 0, not all 0; samples of weight 0 are left out.
-
-        Returns
-        -------
-        self
+        X is an array or a DataFrame of finite numbers. Parameters: see `RandomForestClassifier.fit`.
         """
         with self._computing():
             self._forget()
@@ -199,23 +167,8 @@ class NeuralForestClassifier(Classifier, Estimator):
         """Trains for one pass of `hforest.neural.partial_fit` over a batch, in order; returns the estimator.
 
         The first call initialises a forest, or continues from the one that `fit` trained. With `standardize`
-        it fixes the means and deviations of columns. `fit` starts from scratch.
-
-        Parameters
-        ----------
-        X : (n_samples, n_features) array-like of real numbers
-            One batch, which is divided into steps of `batch_size` samples at `learning_rate`. NaN is accepted
-            where `fit` accepts it.
-        y : (n_samples,) array-like of labels
-            Labels.
-        classes : array-like of labels, optional
-            All labels of all batches: required in the first call, unless `fit` was called before.
-        sample_weight : (n_samples,) array-like, optional
-            Weights of the samples, at least 0, not all 0.
-
-        Returns
-        -------
-        self
+        it fixes the means and deviations of columns. `fit` starts from scratch. Parameters: see
+        `HingeForestClassifier.partial_fit`.
         """
         with self._computing():
             x, labels, weight = self._learned_next(X, y, classes, sample_weight)

@@ -9,7 +9,7 @@ from numpy.random import RandomState
 
 from .. import project
 from ..core.aliases import Criterion, Splitter
-from .base import keep
+from .base import keep, like
 from .classic import Metric
 from .grown import GrownForest
 from .targets import Classifier, Regressor
@@ -67,22 +67,10 @@ class ObliqueForestClassifier(Classifier, _Oblique):
     """Sparse projection oblique forest (SPORF) classifier (Perry et al. 2019,
     section 2.3).
 
+    Other parameters and attributes: see `RandomForestClassifier`.
+
     Parameters
     ----------
-    n_estimators : int
-        Number of trees; `n_trees` in hforest.
-    criterion : "gini" or "entropy"
-        Impurity.
-    max_depth : int, optional
-        Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
-    min_samples_split : int
-        A node with fewer samples is a leaf. A sample that was drawn more than once counts once.
-    min_samples_leaf : int
-        Minimum number of samples on each side of a split. A sample that was drawn more than once counts once.
-    min_weight_fraction_leaf : float
-        Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
-    min_impurity_decrease : float
-        Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
     density : float
         Mean number of features in a projection.
     n_projections : int, optional
@@ -94,30 +82,6 @@ class ObliqueForestClassifier(Classifier, _Oblique):
         By default X holds numbers. With "from_dtype" `fit` derives the kind of each column (numbers, dates,
         ordered categories) from X by `hforest.tabular.columns` and stores it in `columns_`. Text and
         unordered categories raise an error.
-    bootstrap : bool
-        Whether each tree draws samples with replacement.
-    max_samples : int or float, optional
-        Number of samples drawn for each tree. A float is a fraction of the number of samples, or of the sum
-        of the weights with ``bootstrap_weights="draw"``; it may exceed 1. By default the number of samples.
-    bootstrap_weights : "multiply" or "draw"
-        "multiply": sample and class weights multiply the number of times that a sample was drawn. "draw": the
-        probability of a draw is proportional to the weight, as in scikit-learn 1.9 or newer.
-    oob_score : bool or callable
-        Whether to score out-of-bag predictions: by accuracy, or by ``oob_score(y, predicted)``.
-    class_weight : "balanced" or mapping from labels, optional
-        Factor of the sample weights of each class; "balanced" gives the classes equal weight.
-    n_jobs : int, optional
-        Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
-        default is `hforest.get_num_threads()`.
-    random_state : int, RandomState or None
-        Source of the seed; an int is passed as `rng` to the function.
-
-    Attributes
-    ----------
-    forest_, classes_, n_classes_, n_features_in_, feature_names_in_, feature_importances_
-        As for `RandomForestClassifier`.
-    oob_score_, oob_decision_function_
-        As for `RandomForestClassifier`.
 
     Examples
     --------
@@ -156,55 +120,13 @@ class ObliqueForestClassifier(Classifier, _Oblique):
 class ObliqueForestRegressor(Regressor, _Oblique):
     """Sparse projection oblique forest (SPORF) regressor for one or several targets.
 
+    Other parameters: see `ObliqueForestClassifier`. Attributes: see `RandomForestRegressor`.
+
     Parameters
     ----------
-    n_estimators : int
-        Number of trees; `n_trees` in hforest.
-    criterion : "squared_error"
-        Impurity.
-    max_depth : int, optional
-        Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
-    min_samples_split : int
-        A node with fewer samples is a leaf. A sample that was drawn more than once counts once.
-    min_samples_leaf : int
-        Minimum number of samples on each side of a split. A sample that was drawn more than once counts once.
-    min_weight_fraction_leaf : float
-        Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
-    min_impurity_decrease : float
-        Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
-    density : float
-        Mean number of features in a projection.
-    splitter : "best" or "random"
-        Whether a projection has its best threshold or a random one (extra trees).
     n_projections : int, optional
         Number of projections sampled at a node. By default the number of features, but at most 100 or its
         square root, whichever is greater.
-    categorical_features : "from_dtype", optional
-        By default X holds numbers. With "from_dtype" `fit` derives the kind of each column (numbers, dates,
-        ordered categories) from X by `hforest.tabular.columns` and stores it in `columns_`. Text and
-        unordered categories raise an error.
-    bootstrap : bool
-        Whether each tree draws samples with replacement.
-    max_samples : int or float, optional
-        Number of samples drawn for each tree. A float is a fraction of the number of samples, or of the sum
-        of the weights with ``bootstrap_weights="draw"``; it may exceed 1. By default the number of samples.
-    bootstrap_weights : "multiply" or "draw"
-        "multiply": sample and class weights multiply the number of times that a sample was drawn. "draw": the
-        probability of a draw is proportional to the weight, as in scikit-learn 1.9 or newer.
-    oob_score : bool or callable
-        Whether to score out-of-bag predictions: by R2, or by ``oob_score(y, predicted)``.
-    n_jobs : int, optional
-        Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
-        default is `hforest.get_num_threads()`.
-    random_state : int, RandomState or None
-        Source of the seed; an int is passed as `rng` to the function.
-
-    Attributes
-    ----------
-    forest_, n_outputs_, n_features_in_, feature_names_in_, feature_importances_
-        As for `RandomForestRegressor`.
-    oob_score_, oob_prediction_
-        As for `RandomForestRegressor`.
 
     Examples
     --------
@@ -215,90 +137,21 @@ class ObliqueForestRegressor(Regressor, _Oblique):
     True
     """
 
-    def __init__(
-        self,
-        n_estimators: int = 100,
-        *,
-        density: float = 1.5,
-        n_projections: int | None = None,
-        criterion: Criterion = "squared_error",
-        splitter: Splitter = "best",
-        max_depth: int | None = None,
-        min_samples_split: int = 2,
-        min_samples_leaf: int = 1,
-        min_weight_fraction_leaf: float = 0.0,
-        min_impurity_decrease: float = 0.0,
-        categorical_features: Literal["from_dtype"] | None = None,
-        bootstrap: bool = True,
-        max_samples: int | float | None = None,
-        bootstrap_weights: Literal["multiply", "draw"] = "multiply",
-        oob_score: bool | Metric = False,
-        n_jobs: int | None = None,
-        random_state: int | RandomState | None = None,
-    ) -> None:
-        keep(locals())
+    __init__ = like(ObliqueForestClassifier.__init__, ("class_weight",), criterion="squared_error")
 
 
 class ManifoldForestClassifier(Classifier, _Manifold):
     """Manifold forest (MORF) for classes of images and signals (Perry et al. 2019,
     section 3).
 
+    A node samples `n_projections` patches. Other parameters and attributes: see `ObliqueForestClassifier` and
+    `hforest.project.patch_distribution`.
+
     Parameters
     ----------
-    n_estimators : int
-        Number of trees; `n_trees` in hforest.
-    criterion : "gini" or "entropy"
-        Impurity.
-    max_depth : int, optional
-        Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
-    min_samples_split : int
-        A node with fewer samples is a leaf. A sample that was drawn more than once counts once.
-    min_samples_leaf : int
-        Minimum number of samples on each side of a split. A sample that was drawn more than once counts once.
-    min_weight_fraction_leaf : float
-        Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
-    min_impurity_decrease : float
-        Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
     shape : tuple of 1 to 3 ints, then the number of channels with `channels`, optional
         Shape of one sample, such as (height, width); its product is the number of features. By default a
         sample is a signal, (n_features,); `fit` warns of that.
-    patch_min : int or tuple of ints
-        Smallest size of a patch along each axis.
-    patch_max : int or tuple of ints
-        Largest size of a patch along each axis; sizes are independent and uniform.
-    channels : bool
-        Whether the last axis of `shape` is that of channels; a patch lies within one channel.
-    cyclic : bool
-        Whether patches wrap around the borders. If not, corners are uniform over all positions where the
-        patch fits.
-    n_projections : int, optional
-        Number of patches sampled at a node; by default the square root of the number of features, rounded up.
-    splitter : "best" or "random"
-        Whether a patch has its best threshold, or a random one (extra trees).
-    bootstrap : bool
-        Whether each tree draws samples with replacement.
-    max_samples : int or float, optional
-        Number of samples drawn for each tree. A float is a fraction of the number of samples, or of the sum
-        of the weights with ``bootstrap_weights="draw"``; it may exceed 1. By default the number of samples.
-    bootstrap_weights : "multiply" or "draw"
-        "multiply": sample and class weights multiply the number of times that a sample was drawn. "draw": the
-        probability of a draw is proportional to the weight, as in scikit-learn 1.9 or newer.
-    oob_score : bool or callable
-        Whether to score out-of-bag predictions: by accuracy, or by ``oob_score(y, predicted)``.
-    class_weight : "balanced" or mapping from labels, optional
-        Factor of the sample weights of each class; "balanced" gives the classes equal weight.
-    n_jobs : int, optional
-        Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
-        default is `hforest.get_num_threads()`.
-    random_state : int, RandomState or None
-        Source of the seed; an int is passed as `rng` to the function.
-
-    Attributes
-    ----------
-    forest_, classes_, n_classes_, n_features_in_, feature_names_in_, feature_importances_
-        As for `RandomForestClassifier`.
-    oob_score_, oob_decision_function_
-        As for `RandomForestClassifier`.
 
     Examples
     --------
@@ -342,60 +195,7 @@ class ManifoldForestRegressor(Regressor, _Manifold):
     """Manifold forest (MORF) for targets of images and signals (Perry et al. 2019,
     section 3).
 
-    Parameters
-    ----------
-    n_estimators : int
-        Number of trees; `n_trees` in hforest.
-    criterion : "squared_error"
-        Impurity.
-    max_depth : int, optional
-        Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
-    min_samples_split : int
-        A node with fewer samples is a leaf. A sample that was drawn more than once counts once.
-    min_samples_leaf : int
-        Minimum number of samples on each side of a split. A sample that was drawn more than once counts once.
-    min_weight_fraction_leaf : float
-        Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
-    min_impurity_decrease : float
-        Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
-    shape : tuple of 1 to 3 ints, then the number of channels with `channels`, optional
-        Shape of one sample, such as (height, width); its product is the number of features. By default a
-        sample is a signal, (n_features,); `fit` warns of that.
-    patch_min : int or tuple of ints
-        Smallest size of a patch along each axis.
-    patch_max : int or tuple of ints
-        Largest size of a patch along each axis; sizes are independent and uniform.
-    channels : bool
-        Whether the last axis of `shape` is that of channels; a patch lies within one channel.
-    cyclic : bool
-        Whether patches wrap around the borders. If not, corners are uniform over all positions where the
-        patch fits.
-    n_projections : int, optional
-        Number of patches sampled at a node; by default the square root of the number of features, rounded up.
-    splitter : "best" or "random"
-        Whether a patch has its best threshold, or a random one (extra trees).
-    bootstrap : bool
-        Whether each tree draws samples with replacement.
-    max_samples : int or float, optional
-        Number of samples drawn for each tree. A float is a fraction of the number of samples, or of the sum
-        of the weights with ``bootstrap_weights="draw"``; it may exceed 1. By default the number of samples.
-    bootstrap_weights : "multiply" or "draw"
-        "multiply": sample and class weights multiply the number of times that a sample was drawn. "draw": the
-        probability of a draw is proportional to the weight, as in scikit-learn 1.9 or newer.
-    oob_score : bool or callable
-        Whether to score out-of-bag predictions: by R2, or by ``oob_score(y, predicted)``.
-    n_jobs : int, optional
-        Number of threads for fitting and predicting. -1 uses all processors, -2 all but one, and so on; the
-        default is `hforest.get_num_threads()`.
-    random_state : int, RandomState or None
-        Source of the seed; an int is passed as `rng` to the function.
-
-    Attributes
-    ----------
-    forest_, n_outputs_, n_features_in_, feature_names_in_, feature_importances_
-        As for `RandomForestRegressor`.
-    oob_score_, oob_prediction_
-        As for `RandomForestRegressor`.
+    Parameters: see `ManifoldForestClassifier`. Attributes: see `RandomForestRegressor`.
 
     Examples
     --------
@@ -407,28 +207,4 @@ class ManifoldForestRegressor(Regressor, _Manifold):
     (797, 8)
     """
 
-    def __init__(
-        self,
-        n_estimators: int = 100,
-        *,
-        shape: Sequence[int] | None = None,
-        patch_min: int | Sequence[int] = 1,
-        patch_max: int | Sequence[int] = 3,
-        channels: bool = False,
-        cyclic: bool = False,
-        n_projections: int | None = None,
-        criterion: Criterion = "squared_error",
-        splitter: Splitter = "best",
-        max_depth: int | None = None,
-        min_samples_split: int = 2,
-        min_samples_leaf: int = 1,
-        min_weight_fraction_leaf: float = 0.0,
-        min_impurity_decrease: float = 0.0,
-        bootstrap: bool = True,
-        max_samples: int | float | None = None,
-        bootstrap_weights: Literal["multiply", "draw"] = "multiply",
-        oob_score: bool | Metric = False,
-        n_jobs: int | None = None,
-        random_state: int | RandomState | None = None,
-    ) -> None:
-        keep(locals())
+    __init__ = like(ManifoldForestClassifier.__init__, ("class_weight",), criterion="squared_error")

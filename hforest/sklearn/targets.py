@@ -96,12 +96,7 @@ class Classifier(ClassifierMixin):
         return self._answers(self.predict_proba(X))
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
-        """Returns the probabilities of the classes.
-
-        Parameters
-        ----------
-        X : (n_samples, n_features) array-like of real numbers
-            Samples with the features of the fit. Values are finite; NaN is accepted where `fit` accepts it.
+        """Returns the probabilities of the classes; X as in `predict`.
 
         Returns
         -------
@@ -115,11 +110,6 @@ class Classifier(ClassifierMixin):
 
     def predict_log_proba(self, X: ArrayLike) -> np.ndarray:
         """Returns the natural logarithms of `predict_proba`, -inf where a probability is 0.
-
-        Parameters
-        ----------
-        X : (n_samples, n_features) array-like of real numbers
-            Samples with the features of the fit. Values are finite; NaN is accepted where `fit` accepts it.
 
         Returns
         -------
@@ -174,10 +164,7 @@ class Regressor(RegressorMixin):
     def predict(self, X: ArrayLike) -> np.ndarray:
         """Returns the predicted targets.
 
-        Parameters
-        ----------
-        X : (n_samples, n_features) array-like of real numbers
-            Samples with the features of the fit. Values are finite; NaN is accepted where `fit` accepts it.
+        Parameters: see `RandomForestClassifier.predict`.
 
         Returns
         -------

@@ -5,9 +5,7 @@ candidate are sorted and every threshold between two neighbours of different val
 Get Lost in the Forest*, step 2), without subsampling; `max_bins` restricts thresholds to those between at
 most 256 bins.
 
-Arrays are what `numpy.asarray` takes. Wrong kinds and dtypes raise TypeError, wrong shapes and values
-ValueError, labels out of range IndexError; the checks that read whole arrays can be skipped inside
-`hforest.unchecked()`.
+Arrays are what `numpy.asarray` takes.
 """
 
 from .scores import Split, best_split, impurity

@@ -10,6 +10,10 @@ from hforest.core.machine cimport (
     hf_begin, hf_end, hf_stop, hf_stopped_after, hf_threads, hf_units, hf_watch, raise_interrupt,
     raise_stopped, start_watch,
 )
+from hforest.core.score cimport (
+    HF_GINI, HF_SQUARED_ERROR, hf_add_share, hf_beats, hf_between_f32, hf_between_f64, hf_impurity,
+    hf_node_score, require_criteria,
+)
 
 cdef extern from "core/order.h" nogil:
     uint64_t hf_ordered(double a)
@@ -17,16 +21,11 @@ cdef extern from "core/order.h" nogil:
         uint64_t* key, uint32_t* index, uint64_t* key2, uint32_t* index2, int64_t n, hf_watch* watch
     )
 
-cdef extern from "core/score.h" nogil:
-    int HF_GINI, HF_ENTROPY, HF_SQUARED
-    double hf_xlogx(double a)
-    double hf_node_score(int criterion, const double* sums, int64_t n, double weight)
-    double hf_between_f64(double low, double high)
-    double hf_between_f32(double low, double high)
-
 ctypedef fused real:
     float
     double
+
+require_criteria(__name__)
 
 cdef enum:
     SMALL = 1 << 12       # elements below which a second thread does not pay
@@ -72,7 +71,7 @@ cdef int _impurity(const real[:, ::1] counts, int criterion, real[::1] out) exce
         for i in range(counts.shape[0]):
             if hf_stopped_after(&watch, &n_steps, counts.shape[1]):
                 break
-            if criterion == HF_SQUARED:
+            if criterion == HF_SQUARED_ERROR:
                 weight = counts[i, 0]
                 p = counts[i, 1] / weight if weight > 0 else 0.0
                 total = counts[i, 2] / weight - p * p if weight > 0 else 0.0
@@ -85,9 +84,8 @@ cdef int _impurity(const real[:, ::1] counts, int criterion, real[::1] out) exce
                 out[i] = 0
                 continue
             for k in range(counts.shape[1]):
-                p = counts[i, k] / weight
-                total = total + (p * p if criterion == HF_GINI else hf_xlogx(p))
-            out[i] = <real> ((1.0 if criterion == HF_GINI else 0.0) - total)
+                total = hf_add_share(criterion, total, counts[i, k] / weight)
+            out[i] = <real> hf_impurity(criterion, total)
     return raise_interrupt(&watch)
 
 
@@ -200,7 +198,7 @@ cdef int64_t _scan(const Task* t, Scan* s) noexcept nogil:
         if not right_weight > 0:  # the weight on the right is rounded to 0
             continue
         score = _score(t, s, right_weight)
-        if score > s.gain:
+        if hf_beats(score, s.gain):
             s.gain, best_at = score, i
     if best_at >= 0:
         s.gain -= hf_node_score(t.criterion, s.total, t.n_sums, s.total_weight)
@@ -282,5 +280,5 @@ def target_splits(
     """Writes the best threshold and gain of every candidate, for y (n, n_outputs), targets minus mean."""
     cdef Task t
     t.y, t.outputs, t.n_sums = NULL, &y[0, 0], y.shape[1]
-    t.criterion, t.min_leaf, t.max_bins = HF_SQUARED, min_leaf, max_bins
+    t.criterion, t.min_leaf, t.max_bins = HF_SQUARED_ERROR, min_leaf, max_bins
     _splits_of(&t, values, weights, threshold, gain)

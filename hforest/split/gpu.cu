@@ -12,7 +12,7 @@ extern "C" __global__ void impurity(
     const size i = thread_number();
     if (i >= n_rows) return;
     const real *row = counts + i * n_classes;
-    if (criterion == HF_SQUARED) {
+    if (criterion == HF_SQUARED_ERROR) {
         const double weight = row[0], mean = weight > 0 ? row[1] / weight : 0.0;
         const double variance = weight > 0 ? row[2] / weight - mean * mean : 0.0;
         out[i] = (real)(variance > 0 ? variance : 0.0);
@@ -24,11 +24,8 @@ extern "C" __global__ void impurity(
         out[i] = 0;
         return;
     }
-    for (size k = 0; k < n_classes; ++k) {
-        const double p = row[k] / weight;
-        total += criterion == HF_GINI ? p * p : hf_xlogx(p);
-    }
-    out[i] = (real)((criterion == HF_GINI ? 1.0 : 0.0) - total);
+    for (size k = 0; k < n_classes; ++k) total = hf_add_share(criterion, total, row[k] / weight);
+    out[i] = (real)hf_impurity(criterion, total);
 }
 
 // Samples with their labels or targets, and their values for each candidate.
@@ -128,7 +125,7 @@ extern "C" __global__ void scan(
         if (!(rest > 0)) continue;
         const double score = hf_node_score(criterion, left, n_sums, left[n_sums]) +
                              hf_branch_score(criterion, left, total, n_sums, rest);
-        if (found < 0 || score > score_best) {
+        if (found < 0 || hf_beats(score, score_best)) {
             score_best = score;
             found = j;
         }
@@ -147,7 +144,7 @@ extern "C" __global__ void pick(
     if (c >= s.n_candidates) return;
     size lane = -1;
     for (size j = 0; j < lanes; ++j)
-        if (best_at[c * lanes + j] >= 0 && (lane < 0 || best[c * lanes + j] > best[c * lanes + lane])) lane = j;
+        if (best_at[c * lanes + j] >= 0 && (lane < 0 || hf_beats(best[c * lanes + j], best[c * lanes + lane]))) lane = j;
     if (lane < 0) return;
     const size *at = s.order + c * s.n + best_at[c * lanes + lane];
     const double low = s.values[c * s.n + at[0]], high = s.values[c * s.n + at[1]];

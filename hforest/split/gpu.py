@@ -1,4 +1,4 @@
-"""Impurities and best splits on a GPU; the kernels are in gpu.cu, the array module sorts."""
+"""Impurities and best splits on a GPU, equal to those of reference.py; kernels are in gpu.cu, CuPy sorts."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -8,6 +8,7 @@ import numpy as np
 from ..core.aliases import Array
 from ..core.dispatch import array_module
 from ..core.launch import launch_each
+from ..core.scores import SQUARED_ERROR
 
 PACKAGE = Path(__file__).parent
 
@@ -15,11 +16,8 @@ LANES = 64
 """Number of runs into which a candidate's samples are divided. The order of sums depends on it and on shapes
 alone."""
 
-SQUARED = 2
-
 
 def impurity(counts: Array, criterion: int, out: Array) -> None:
-    """Writes the impurity of each row, 0 if a row is empty."""
     launch_each(PACKAGE, "impurity", counts.dtype, len(counts), (counts, *counts.shape, criterion, out))
 
 
@@ -97,5 +95,4 @@ def class_splits(
 def target_splits(
     values: Array, y: Array, weights: Array, min_leaf: int, max_bins: int, threshold: Array, gain: Array
 ) -> None:
-    """Writes the same for squared error; y (n, n_outputs) holds targets minus their mean."""
-    _splits(values, None, y, weights, y.shape[1], SQUARED, min_leaf, max_bins, threshold, gain)
+    _splits(values, None, y, weights, y.shape[1], SQUARED_ERROR, min_leaf, max_bins, threshold, gain)

@@ -1,22 +1,20 @@
 """Reference implementation: impurities, and the best threshold of every candidate by a scan of sorted values.
 
-Functions, parameters and arrays are those of `cpu` and `gpu`. Criteria are numbers: 0 Gini, 1 entropy in
-bits, 2 squared error.
+Functions, parameters and arrays are those of `cpu` and `gpu`. Criteria are numbers, those of core/scores.py.
 """
 
 import math
 
 import numpy as np
 
-from ..core.scores import node_score, xlogx
-
-GINI, SQUARED = 0, 2
+from ..core import scores
+from ..core.scores import SQUARED_ERROR, beats, node_score
 
 
 def impurity(counts, criterion, out):
     """Writes the impurity of each row, 0 if a row is empty."""
     for i, row in enumerate(counts):
-        if criterion == SQUARED:
+        if criterion == SQUARED_ERROR:
             # From weight, sum and sum of squares: the mean square minus the squared mean.
             weight = float(row[0])
             mean = float(row[1]) / weight if weight > 0 else 0.0
@@ -25,15 +23,7 @@ def impurity(counts, criterion, out):
         weight = 0.0
         for c in row:
             weight += float(c)
-        if weight <= 0:
-            out[i] = 0.0
-            continue
-        total = 0.0
-        for c in row:
-            # Gini: 1 - sum p**2. Entropy: -sum p log2 p.
-            p = float(c) / weight
-            total += p * p if criterion == GINI else xlogx(p)
-        out[i] = 1.0 - total if criterion == GINI else 0.0 - total
+        out[i] = scores.impurity(criterion, [float(c) / weight for c in row]) if weight > 0 else 0.0
 
 
 def _between(low, high, real):
@@ -75,7 +65,7 @@ def _best(value, rows, weights, criterion, min_leaf, max_bins):
             continue
         right = [a - b for a, b in zip(total, left, strict=True)]
         score = node_score(criterion, left, left_weight) + node_score(criterion, right, right_weight)
-        if score > best:  # among equal scores, the lowest threshold remains
+        if beats(score, best):
             best, threshold = score, _between(value[at], value[after], value.dtype.type)
     return threshold, best - base
 
@@ -93,4 +83,4 @@ def target_splits(values, y, weights, min_leaf, max_bins, threshold, gain):
     rows = [[float(t) for t in row] for row in y]
     weights = [float(w) for w in weights]
     for c, value in enumerate(values):
-        threshold[c], gain[c] = _best(value, rows, weights, SQUARED, min_leaf, max_bins)
+        threshold[c], gain[c] = _best(value, rows, weights, SQUARED_ERROR, min_leaf, max_bins)

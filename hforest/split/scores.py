@@ -5,11 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core import check, dispatch, supervised
+from ..core import check, dispatch, scores, supervised
 from ..core.aliases import Array, ArrayLike, Criterion, FloatArray, Task
 
 _PACKAGE = __name__.rpartition(".")[0]
-_SQUARED_ERROR = supervised.ALL_CRITERIA.index("squared_error")
 
 
 class Split(NamedTuple):
@@ -33,18 +32,11 @@ def impurity(
         both weighted.
     criterion : "gini", "entropy" or "squared_error"
         Impurity; entropy is in bits, the squared error in the unit of the targets squared.
-    out : (n_nodes,) array, dtype of the result, optional
-        Array for the result.
 
     Returns
     -------
     (n_nodes,) array of float32 or float64
         Impurity H; 0 for a node without weight.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Wrong dtype or device; wrong shape, another criterion, a negative weight, NaN or infinity.
 
     Notes
     -----
@@ -61,8 +53,9 @@ def impurity(
     >>> (9 * hforest.split.impurity(right, "entropy")).round(2)
     array([13.77])
     """
-    number = supervised.ALL_CRITERIA.index(check.choice("criterion", criterion, supervised.ALL_CRITERIA))
-    squared = number == _SQUARED_ERROR
+    numbers = scores.numbers()
+    number = numbers[check.choice("criterion", criterion, tuple(numbers))]
+    squared = number == scores.SQUARED_ERROR
     axes = ("n_nodes", "3") if squared else ("n_nodes", "n_classes")
     caller_counts, counts = counts, supervised.matrix("counts", counts, axes=axes)
     n_nodes, n_sums = counts.shape
@@ -107,11 +100,6 @@ def best_split(
         Labels of any integer dtype or bool, or targets of any real dtype.
     sample_weight : (n_samples,) array_like, optional
         Weights of the samples, 0 to 1e100, by default 1. A sample of weight 0 does not count.
-    task : "classification" or "regression"
-        Whether y holds labels or targets.
-    n_classes : int, optional
-        Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
-        1, and every class must occur. Classification only.
     criterion : "gini", "entropy" or "squared_error", optional
         Impurity; by default "gini", in a regression "squared_error", summed over the outputs.
     min_samples_leaf : int
@@ -129,10 +117,8 @@ def best_split(
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        Wrong dtype or device; wrong shape, another task or criterion, a negative weight, NaN or infinity, a
-        weight or target beyond 1e100; without `n_classes` a class that does not occur; a negative label, or
-        one that is at least n_classes.
+    ValueError
+        A weight or target beyond 1e100.
 
     Notes
     -----

@@ -73,8 +73,8 @@ def problem(x: ArrayLike | Samples, y: ArrayLike, task: Task, *, name: str = "x"
         samples = growth.samples(x)
     rows = x if sparse.is_sparse(x) else samples.numbers
     check.require(
-        sparse.is_sparse(rows) or (isinstance(rows, np.ndarray) and rows.shape == samples.shape), name,
-        "samples of an array", repr(samples), "pass growth.samples of an array, or the sparse matrix",
+        sparse.is_sparse(rows) or (rows.shape == samples.shape and not samples.are_windows), name,
+        "samples of an array", repr(samples), "pass hforest.samples of an array, or the sparse matrix",
         TypeError,
     )  # fmt: skip
     goal = supervised.target(y, len(samples), task, None)

@@ -473,7 +473,7 @@ def numbers(columns: Columns, table: Table) -> FloatArray:
     ----------
     columns : Columns
         Result of `columns` for this table, or for another one with the same columns.
-    table : data frame, structured array, mapping or matrix
+    table : table
         As for `columns`. Columns are matched by name, in any order; those of a matrix by position. Columns
         without features may be absent.
 
@@ -486,14 +486,8 @@ def numbers(columns: Columns, table: Table) -> FloatArray:
     Raises
     ------
     TypeError, ValueError
-        Not a table; invalid `columns`. One error lists all faulty columns: missing or unknown ones, values of
-        another kind (such as text in place of numbers, or a time zone where there was none), infinity.
-    ImportError
-        A data frame, if narwhals is not installed.
-
-    Examples
-    --------
-    See `columns`.
+        One error lists all faulty columns: missing or unknown ones, values of another kind (such as text in
+        place of numbers, or a time zone where there was none), infinity.
     """
     check_columns("columns", columns)
     return converted("table", columns, table)
@@ -511,15 +505,6 @@ def describe(columns: Columns) -> str:
     -------
     str
         Name, kind, range or categories, share of missing values, and features.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Not a `Columns`, or an invalid one.
-
-    Examples
-    --------
-    See `columns`.
     """
     check_columns("columns", columns)
     rows = [("column", "kind", "values", "missing", "features")]

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from ..core import check, models
-from ..tree.files import FOREST
+from ..tree.files import read_forest
 from .columns import Columns
 from .encoding import Encoding
 from .levels import Levels
@@ -14,7 +14,7 @@ from .scaling import Scaling
 
 FORMAT = 2
 
-_MEMBER = models.record(Member, forest=FOREST, offset=models.small, share=models.small)
+_MEMBER = models.record(Member, forest=read_forest, offset=models.small, share=models.small)
 _ENCODING = models.record(Encoding, levels=models.maybe("categorical", models.record(Levels)))
 _MODEL = partial(
     models.record, Model, partial(check_model, "model"),
@@ -40,20 +40,12 @@ def write(file: str, model: Model, **more: Any) -> None:
 def save(file: str | os.PathLike[str], model: Model) -> None:
     """Writes a model to an .npz file, atomically.
 
+    Other parameters and errors: see `hforest.tree.save`.
+
     Parameters
     ----------
-    file : path
-        File to write; an existing one is replaced.
     model : Model
         From `fit`.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Not a model, or an invalid one.
-    OSError
-        The file cannot be written, or is a folder, a device or another special file. An existing file is
-        unchanged.
 
     Notes
     -----
@@ -79,26 +71,12 @@ def save(file: str | os.PathLike[str], model: Model) -> None:
 def load(file: str | os.PathLike[str]) -> Model:
     """Returns the model in a file that `save` wrote.
 
-    Parameters
-    ----------
-    file : path
-        File that `save` wrote.
+    Parameters and errors: see `hforest.tree.load`.
 
     Returns
     -------
     Model
         Checked.
-
-    Raises
-    ------
-    FileNotFoundError, PermissionError
-        The file does not exist, or may not be read.
-    ValueError
-        Not a file of `save`, or a damaged or invalid one.
-
-    Examples
-    --------
-    See `save`.
     """
     model: Model = models.load(check.path("file", file), LAYOUT)
     return model

@@ -141,16 +141,8 @@ def fit(
     y : (n_samples,) array_like of labels, or (n_samples,) or (n_samples, n_outputs) array_like of targets
         Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression.
         Number other labels with ``numpy.unique(y, return_inverse=True)[1]``.
-    task : "classification" or "regression"
-        Whether y holds labels or targets.
-    n_classes : int, optional
-        Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
-        1, and every class must occur. Classification only.
     sample_weight : (n_samples,) array_like, optional
         Weights of the samples, at least 0, not all 0. A sample of weight 0 has no influence.
-    class_weight : "balanced", mapping, or (n_classes,) array-like, optional
-        Factors of the sample weights of each class. Classes that a mapping omits have factor 1; "balanced"
-        gives all classes that occur the same total weight.
     categorical : (n_features,) array_like of bools, or array_like of feature numbers, optional
         Categorical columns, which hold integers from 0 to 65535, or NaN. Their order is not used; leave
         ordered categories as numbers. For a table: names of categorical columns besides those of text and of
@@ -185,13 +177,6 @@ def fit(
         Share of the rows that a member holds out, 0 to 0.5, or a pair of samples and labels or targets.
         Training ends when the loss on them stops improving, and the best state is kept. With 0, or fewer than
         8 rows, nothing is held out, and the last state is kept.
-    progress : callable or bool, optional
-        Called as progress(done, total) with the number of steps so far and their maximum over all members:
-        after every step, or a few times per second if members are fitted in parallel. If it returns False,
-        training ends, and the members that have started are returned with their best states. True shows a
-        bar.
-    rng : None, int or numpy.random.Generator
-        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
@@ -200,10 +185,8 @@ def fit(
 
     Raises
     ------
-    TypeError, ValueError, IndexError, MemoryError
-        Wrong type, dtype or device; wrong shape; infinity; a number out of range; categories other than
-        integers from 0 to 65535; columns or labels out of range; without `n_classes`, labels with gaps; a
-        learning rate with which training diverges; not enough memory.
+    ValueError
+        Categories other than integers from 0 to 65535; a learning rate with which training diverges.
 
     Notes
     -----
@@ -212,8 +195,9 @@ def fit(
     out-of-bag predictions gives their leaf weights. Adam (`hinge.adam_backward`) then trains thresholds, leaf
     weights and inner products with softmax or squared loss. Grown trees read NaN directly. For hinge trees
     and inner products, ridge regressions on other columns impute missing values. All trees read categories as
-    target statistics and indicators (`Encoding`). docs/tabular.md measures the effect of each part. Cost:
-    growing the forest, the ridge regression, and about half a millisecond per step.
+    target statistics and indicators (`Encoding`). docs/tabular.md measures the effect of each part.
+    `progress` counts the steps of all members; if it ends training, those that have started are returned with
+    their best states. Cost: growing the forest, the ridge regression, and about half a millisecond per step.
 
     Examples
     --------

@@ -247,21 +247,12 @@ def predict(model: Model, x: ArrayLike) -> FloatArray:
         Probabilities, whose rows sum to 1, or targets in the units of training; (n_samples,) for a single
         target.
 
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Wrong type, dtype or device; wrong shape; infinity; an invalid model.
-
     Notes
     -----
     The prediction is the mean over members of ``share * trees + (1 - share) * forest``. If the training rows
     had no missing values, a missing value is replaced by the mean of its column. Cost: a matrix product with
     the learned inner products, and n_trees paths through hinge trees; the same number through the grown
     forest if share is below 1.
-
-    Examples
-    --------
-    See `fit`.
     """
     n_features = check_model("model", model)
     check.on_cpu(x=x)

@@ -93,6 +93,8 @@ def partial_fit(
 ) -> tuple[Model, TrainingState]:
     """Returns a model trained on further rows, and the state for the next call.
 
+    Other parameters: see `fit`.
+
     Parameters
     ----------
     model : Model
@@ -102,12 +104,8 @@ def partial_fit(
         Samples, at least one, in the units of the table of `fit`, finite or NaN for missing values. They are
         read once, in order. Numbers outside the range of a column in `fit` are clipped to it; unknown
         categories are treated as missing.
-    y : (n_samples,) array_like of labels, or (n_samples,) or (n_samples, n_outputs) array_like of targets
-        Labels or targets, as for `fit`.
     state : TrainingState, optional
-        State of the previous call. By default Adam starts from zero moments.
-    sample_weight : (n_samples,) array_like, optional
-        Weights of the samples, at least 0, not all 0; samples of weight 0 are left out. By default 1.
+        State of the previous call with this model. By default Adam starts from zero moments.
     batch_size : int, optional
         Number of samples per Adam step; by default 64.
     lr : float, optional
@@ -119,11 +117,6 @@ def partial_fit(
         New arrays; units of columns and targets, encodings, grown forests and shares are those of `model`.
     state : TrainingState
         For the next call.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        As for `fit` and `predict`; a state of another model.
 
     Notes
     -----

@@ -2,12 +2,15 @@
 
 Requires PyTorch 2.4 or newer: ``pip install -e '.[torch]'``. Write `import hforest.torch`; `import hforest`
 does not import PyTorch.
+
+Errors are those of the array functions, with their messages. Half types outside of `torch.autocast` raise
+TypeError, second derivatives RuntimeError. Methods that set parameters from samples run on the CPU.
 """
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
+from ..core.counterparts import lookup as _lookup
 from ..core.extras import missing as _missing
-from ..core.habits import lookup as _lookup
 
 try:
     import torch as _torch

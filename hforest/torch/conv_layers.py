@@ -136,12 +136,12 @@ class HingeConv1d(_HingeConv):
 class HingeConv2d(_HingeConv):
     """Hinge forest applied to each window of an image: convolution with a forest in place of a linear map.
 
+    Other parameters: see `HingeForest`.
+
     Parameters
     ----------
     in_channels : int
         Number of channels of the input (n, in_channels, height, width).
-    n_trees, depth : int
-        Number of trees or ferns, and their depth.
     kernel_size : int or tuple of ints
         Size of the windows.
     outputs : int or tuple of ints
@@ -155,21 +155,11 @@ class HingeConv2d(_HingeConv):
         Length of a vector that is passed with each image, ``layer(x, vector)``: a vertex compares a value of
         the window or of the vector. Each vector value becomes a channel, for which x is copied. Windows
         centred in the padding read 0.
-    kind : "tree" or "fern"
-        A tree has 2**depth - 1 vertices. A fern has depth vertices, one per level.
     margin : "column" or "projection"
         Vertices compare values of the window, or its inner products with learned vectors, one per vertex.
     aggregate : "sum", "mean" or None
         Whether outputs of trees are summed, averaged, or returned separately (None): (n, n_trees, *outputs,
         out_height, out_width).
-    sparse : bool
-        Whether the gradient of `weights` is sparse, for `RowAdam`.
-    generator : torch.Generator, optional
-        Source of random numbers; by default PyTorch's own.
-    device : torch.device, optional
-        Device of parameters and buffers; by default PyTorch's default device.
-    dtype : torch.float32 or torch.float64, optional
-        Dtype of floating-point parameters and buffers; by default PyTorch's default dtype.
 
     Attributes
     ----------

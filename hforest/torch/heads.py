@@ -18,6 +18,8 @@ _BLOCK_BYTES = 2**28
 class NeuralForest(Layer):
     """Neural decision forest that returns class probabilities, with soft routing (Zhang 2017, section 2).
 
+    Other parameters: see `neural_loss` and `HingeForest`.
+
     Parameters
     ----------
     in_features : int
@@ -29,15 +31,6 @@ class NeuralForest(Layer):
     n_functions : int, optional
         Number of decision functions that the vertices of all trees share, as in Kontschieder et al. 2015:
         each vertex uses one of them, chosen at random. By default each vertex has its own.
-    loss : "forest" or "tree"
-        "forest": -log of the forest's mean probability. "tree": the mean over trees of each tree's own -log
-        P_T, as Zhang 2017 writes it. For one tree they are the same.
-    generator : torch.Generator, optional
-        Source of random numbers; by default PyTorch's own.
-    device : torch.device, optional
-        Device of parameters and buffers; by default PyTorch's default device.
-    dtype : torch.float32 or torch.float64, optional
-        Dtype of floating-point parameters and buffers; by default PyTorch's default dtype.
 
     Attributes
     ----------
@@ -47,11 +40,6 @@ class NeuralForest(Layer):
         Decision function of each vertex if they are shared.
     leaves : (n_trees, 2**depth, n_classes) buffer
         Class probabilities, initially uniform. `update_leaves` fits them; they have no gradient.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Sizes out of range; without `linear`, in_features different from the number of decision functions.
 
     Notes
     -----
@@ -127,7 +115,6 @@ class NeuralForest(Layer):
                 parameter.copy_(values.uniform_(-bound, bound, generator=drawn))
 
     def extra_repr(self) -> str:
-        """Returns what `repr` shows between the parentheses."""
         return (
             f"{self.in_features}, n_trees={self.n_trees}, depth={self.depth}, n_classes={self.n_classes}, "
             f"loss={self.loss_kind!r}"
@@ -151,42 +138,23 @@ class NeuralForest(Layer):
         return f if self.index is not None else f.reshape(x.shape[0], self.n_trees, 2**self.depth - 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns class probabilities.
-
-        Parameters
-        ----------
-        x : (n_samples, in_features) tensor
+        """Returns class probabilities of samples x, as `decisions` takes them.
 
         Returns
         -------
         p : (n_samples, n_classes) tensor
             The mean over trees.
-
-        Raises
-        ------
-        TypeError, ValueError, IndexError
-            As `neural_forest`.
         """
         return neural_forest(self.decisions(x), self.leaves, index=self.index)
 
     def loss(self, x: Tensor, y: Tensor) -> Tensor:
         """Returns the negative log-likelihood of labels, with exact gradients; see `neural_loss`.
 
+        Other parameters: see `neural_loss`.
+
         Parameters
         ----------
         x : (n_samples, in_features) tensor
-        y : (n_samples,) tensor of any integer dtype
-            Labels, 0 to n_classes - 1.
-
-        Returns
-        -------
-        loss : tensor without axes
-            Mean over the samples, in nats.
-
-        Raises
-        ------
-        TypeError, ValueError, IndexError
-            As `neural_loss`.
         """
         return neural_loss(self.decisions(x), self.leaves, y, index=self.index, loss=self.loss_kind)
 
@@ -194,27 +162,22 @@ class NeuralForest(Layer):
     def update_leaves(self, x: Tensor, y: Tensor, *, n_iter: int = 20, restart: bool = False) -> None:
         """Fits the leaves to labelled samples, each tree by itself (Zhang 2017, section 2, last formula).
 
+        Other parameters: see `neural_loss`.
+
         Parameters
         ----------
         x : (n_samples, in_features) tensor
             Input of `forward` for the whole training set.
-        y : (n_samples,) tensor of any integer dtype
-            Labels, 0 to n_classes - 1.
         n_iter : int
             Iterations.
         restart : bool
             Whether to start from uniform leaves instead of the current ones, in which a probability of 0
             remains 0.
 
-        Raises
-        ------
-        TypeError, ValueError, IndexError
-            As `hforest.neural.update_leaves`, which runs on the CPU.
-
         Notes
         -----
-        Trees are fitted in groups whose decision functions take at most 256 MiB, or one at a time. Shared
-        decision functions are computed all at once.
+        `hforest.neural.update_leaves` runs on the CPU. Trees are fitted in groups whose decision functions
+        take at most 256 MiB, or one at a time. Shared decision functions are computed all at once.
         """
         n_vertices = 2**self.depth - 1
         x = x.to(self.leaves.dtype)

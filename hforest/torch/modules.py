@@ -98,25 +98,12 @@ def _reversed_bits(depth: int) -> Tensor:
 class HingeForest(Forest):
     """Layer of randomly initialised hinge trees or ferns (Lay et al. 2018).
 
+    Other parameters: see `hforest.hinge.init` and `hinge_forest`.
+
     Parameters
     ----------
     in_features : int
         Size of axis 1 of the input.
-    n_trees, depth : int
-        At least 1; depth at most 30.
-    outputs : int or sequence of int
-        Trailing shape of the leaf weights: () for scalars, K or (K,) for vectors.
-    kind : "tree" or "fern"
-        A tree has 2**depth - 1 vertices. A fern has depth vertices, one per level.
-    margin : "column" or "projection"
-        Vertices compare columns of x, or inner products of x with learned vectors.
-    aggregate : "sum", "mean" or None
-        None keeps the outputs of trees separate; "sum" and "mean" combine them, in float64 in the order of
-        the trees.
-    features : "random" or "sequential"
-        Initial columns of the vertices; see `hforest.hinge.init`.
-    scale : float
-        Standard deviation of the initial weights; 0.01 as in the paper.
     sparse : bool
         Whether the gradient of `weights` is sparse, for `RowAdam`: its steps equal those of dense Adam, at a
         cost proportional to the leaves that a batch reaches. Recommended for training on the CPU.
@@ -134,11 +121,6 @@ class HingeForest(Forest):
         the input (`RunningNorm`), or set thresholds from samples (`median_thresholds`, `greedy_init`).
     weights : (n_trees, 2**depth, *outputs) Parameter
     features : (n_trees, n_vertices) buffer of int32, or (n_trees, n_vertices, in_features) Parameter
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `hforest.hinge.init`.
 
     Notes
     -----
@@ -182,7 +164,6 @@ class HingeForest(Forest):
         self.in_features, self.outputs = int(in_features), tuple(start.weights.shape[2:])
 
     def extra_repr(self) -> str:
-        """Returns what `repr` shows between the parentheses."""
         return (
             f"{self.in_features}, n_trees={self.n_trees}, depth={self.depth}, outputs={self.outputs}, "
             f"kind={self.kind!r}, margin={self.margin!r}, aggregate={self.aggregate!r}"
@@ -200,11 +181,6 @@ class HingeForest(Forest):
         -------
         y : (n, *outputs, *spatial) tensor, or (n, n_trees, *outputs, *spatial) without `aggregate`
             A view, with the spatial axes moved to the end.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As `hinge_forest`; axis 1 of x is not in_features.
         """
         self._check(x)
         if x.dim() == 2:
@@ -244,12 +220,7 @@ class HingeForest(Forest):
         Parameters
         ----------
         x : (n, in_features) or (n, in_features, *spatial) tensor
-            At least one sample.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As `hforest.hinge.median_thresholds`, which runs on the CPU; ``margin="projection"``.
+            As in `forward`, at least one sample.
         """
         medians = hinge.median_thresholds(host(self._rows(x)), self._columns(), kind=self.kind)
         self.thresholds.copy_(torch.from_numpy(medians))
@@ -266,30 +237,20 @@ class HingeForest(Forest):
     ) -> Tensor:
         """Sets thresholds, features and weights to those of greedily grown trees.
 
+        Other parameters: see `HingeForest` and `hforest.hinge.greedy_init`.
+
         Parameters
         ----------
         x : (n, in_features) tensor
             At least one sample.
         y : (n,) tensor of integers or bools, or (n, *outputs) tensor
             Labels, for `outputs` of (n_classes,), or regression targets.
-        task : "classification" or "regression"
-            Whether y holds labels or targets.
-        max_features : "sqrt", int, float or None
-            Features sampled at a vertex.
-        generator : torch.Generator, optional
-            Source of random numbers; by default PyTorch's own.
 
         Returns
         -------
         intercept : tensor of shape `outputs`
             Mean of the targets, which the weights do not include: the prediction is ``forest(x) +
             intercept``. Without `aggregate` that holds for each tree.
-
-        Raises
-        ------
-        TypeError, ValueError, IndexError
-            As `hforest.hinge.greedy_init`, which runs on the CPU; ferns; ``margin="projection"``; targets
-            that do not match `outputs`.
         """
         if self.kind != "tree":
             raise ValueError("kind: expected 'tree', got 'fern'; use median_thresholds for ferns")
@@ -358,30 +319,17 @@ class HingeForest(Forest):
         return self._spatial(torch.from_numpy(a).to(x.device), x)
 
     def leaf_map(self, x: Tensor) -> Tensor:
-        """Returns the leaf of each sample in each tree.
-
-        Parameters
-        ----------
-        x : (n, in_features) or (n, in_features, *spatial) tensor
+        """Returns the leaf of each sample in each tree; x as in `forward`.
 
         Returns
         -------
         leaf : (n, n_trees, *spatial) tensor of int32
             0 to 2**depth - 1, from left to right.
-
-        Raises
-        ------
-        TypeError, ValueError, IndexError
-            As `hforest.hinge.traverse`. This and the other maps run on the CPU.
         """
         return self._map(self._route(x).leaf, x)
 
     def margin_map(self, x: Tensor) -> Tensor:
-        """Returns the signed margin of least magnitude of each sample in each tree.
-
-        Parameters
-        ----------
-        x : (n, in_features) or (n, in_features, *spatial) tensor
+        """Returns the signed margin of least magnitude of each sample in each tree; x as in `forward`.
 
         Returns
         -------
@@ -390,11 +338,7 @@ class HingeForest(Forest):
         return self._map(self._route(x).margin, x)
 
     def path_map(self, x: Tensor) -> Tensor:
-        """Returns the columns that are compared on the path of each sample, root first.
-
-        Parameters
-        ----------
-        x : (n, in_features) or (n, in_features, *spatial) tensor
+        """Returns the columns that are compared on the path of each sample, root first; x as in `forward`.
 
         Returns
         -------
@@ -409,11 +353,7 @@ class HingeForest(Forest):
         return self._map(path, x).movedim(2, x.dim())
 
     def leaf_counts(self, x: Tensor) -> Tensor:
-        """Returns the number of samples that reach each leaf.
-
-        Parameters
-        ----------
-        x : (n, in_features) or (n, in_features, *spatial) tensor
+        """Returns the number of samples that reach each leaf; x as in `forward`.
 
         Returns
         -------

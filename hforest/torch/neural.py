@@ -121,38 +121,19 @@ def neural_forest(
 ) -> Tensor:
     """Returns class probabilities of a neural decision forest, with gradients (Zhang 2017, section 2).
 
-    Parameters
-    ----------
-    f : (n_samples, n_trees, 2**depth - 1) tensor of float32 or float64
-        Decision functions, finite, in log odds of going left; n_samples may be 0. With `index`, (n_samples,
-        n_functions).
-    leaves : (n_trees, 2**depth, n_classes) tensor, dtype of f
-        Class probabilities of each leaf, pi: at least 0, with sum 1. With ``task="regression"`` any finite
-        numbers.
-    index : (n_trees, 2**depth - 1) tensor of int32, optional
-        Decision function of each vertex, 0 to n_functions - 1; vertices and trees may share one. It is not
-        trained.
-    task : "classification" or "regression"
+    Parameters: see `hforest.neural.forward`.
 
     Returns
     -------
     p : (n_samples, n_classes) tensor
         Mean over the trees. Dtype of f (float32 for half types inside `torch.autocast`).
 
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        As `hforest.neural.forward` and `backward`, with their messages. Tensors on different devices; half
-        types outside `torch.autocast`; integers that require a gradient.
-    RuntimeError
-        A second derivative.
-
     Notes
     -----
-    p and the gradient with respect to f are bit-identical to those of `hforest.neural.forward` and
-    `backward`. For training on labels see `neural_loss`, which is exact even if p underflows. Zhang 2017 fits
-    the leaves by a closed-form update (`hforest.neural.update_leaves`, `NeuralForest.update_leaves`). If the
-    leaves require a gradient, it is
+    p and the gradients are those of `hforest.neural.forward` and `backward`, bit for bit. For training on
+    labels see `neural_loss`, which is exact even if p underflows. Zhang 2017 fits the leaves by a closed-form
+    update (`hforest.neural.update_leaves`, `NeuralForest.update_leaves`). If the leaves require a gradient,
+    it is
 
         dL/dleaves[m, l, k] = sum over samples of mu[n, m, l] dL/dp[n, k] / n_trees,
 
@@ -185,21 +166,7 @@ def neural_loss(
 ) -> Tensor:
     """Returns the negative log-likelihood of labels, with an exact gradient (Zhang 2017, section 2).
 
-    Parameters
-    ----------
-    f : (n_samples, n_trees, 2**depth - 1) tensor of float32 or float64
-        Decision functions, finite, in log odds of going left; n_samples may be 0. With `index`, (n_samples,
-        n_functions).
-    leaves : (n_trees, 2**depth, n_classes) tensor, dtype of f
-        Class probabilities of each leaf, pi: at least 0, with sum 1. They get no gradient.
-    y : (n_samples,) tensor of any integer or bool dtype
-        Labels, 0 to n_classes - 1.
-    index : (n_trees, 2**depth - 1) tensor of int32, optional
-        Decision function of each vertex, 0 to n_functions - 1; vertices and trees may share one. It is not
-        trained.
-    loss : "forest" or "tree"
-        "forest": -log of the forest's mean probability. "tree": the mean over trees of each tree's own -log
-        P_T, as Zhang 2017 writes it. For one tree they are the same.
+    Parameters: see `hforest.neural.loss_backward`.
 
     Returns
     -------
@@ -207,20 +174,12 @@ def neural_loss(
         Mean over the samples, in nats; 0 without samples. Infinite if a sample's class has probability 0 in
         every leaf.
 
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        As `hforest.neural.loss_backward`, with its messages. Tensors on different devices; half types outside
-        `torch.autocast`; leaves that require a gradient.
-    RuntimeError
-        A second derivative.
-
     Notes
     -----
-    The loss is that of `hforest.neural.loss_backward`, rounded to the dtype of f. The gradient is
-    bit-identical to its gradient times the incoming gradient. One pass computes both. Samples whose
-    probability underflows are computed with float64 logarithms, so saturated decisions have exact gradients,
-    unlike ``neural_forest(f, leaves).log()``.
+    Leaves get no gradient. The loss is that of `hforest.neural.loss_backward`, rounded to the dtype of f. The
+    gradient is bit-identical to its gradient times the incoming gradient. One pass computes both. Samples
+    whose probability underflows are computed with float64 logarithms, so saturated decisions have exact
+    gradients, unlike ``neural_forest(f, leaves).log()``.
 
     Examples
     --------

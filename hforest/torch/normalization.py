@@ -57,14 +57,12 @@ class RunningNorm(Layer):
     """Normalisation of features by their running mean and standard deviation (Lay et al. 2018, section 4),
     without a learned scale or shift.
 
+    Other parameters: see `HingeForest`.
+
     Parameters
     ----------
     n_features : int
         Size of axis 1 of the input.
-    device : torch.device, optional
-        Device of parameters and buffers; by default PyTorch's default device.
-    dtype : torch.float32 or torch.float64, optional
-        Dtype of floating-point parameters and buffers; by default PyTorch's default dtype.
 
     Attributes
     ----------
@@ -102,7 +100,6 @@ class RunningNorm(Layer):
         self.register_buffer("step", torch.zeros((), device=device, dtype=torch.int64))
 
     def extra_repr(self) -> str:
-        """Returns what `repr` shows between the parentheses."""
         return str(self.n_features)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -115,11 +112,6 @@ class RunningNorm(Layer):
         Returns
         -------
         z : tensor of the shape of x
-
-        Raises
-        ------
-        TypeError, ValueError
-            As `hforest.layers.normalize` and `normalize_update`; axis 1 of x is not n_features.
         """
         check(x=x)
         if x.dim() < 2 or x.shape[1] != self.n_features:

@@ -297,31 +297,14 @@ def hinge_forest(
 ) -> Tensor:
     """Returns outputs of hinge trees or ferns, with their gradients (Lay et al. 2018, eq. 9-12).
 
+    Other parameters: see `hforest.hinge.forward`.
+
     Parameters
     ----------
-    x : (n_samples, n_features) tensor of float32 or float64
-        Samples, finite; n_samples may be 0. With `windows`, images (n_images, channels, *space) with one to
-        three spatial axes.
-    thresholds : (n_trees, n_vertices) tensor, dtype of x
-        Thresholds, in the unit of the margin. A tree has 2**depth - 1 vertices in heap order; a fern has
-        depth vertices, the first for the leaf's most significant bit. An infinite threshold sends all samples
-        to one side.
-    features : (n_trees, n_vertices) tensor of int32, or (n_trees, n_vertices, n_features) tensor, dtype of x
-        Column of x that each vertex compares with its threshold. With ``margin="projection"`` a finite,
-        learned vector, whose inner product with x the vertex compares.
-    weights : (n_trees, 2**depth, *outputs) tensor, dtype of x
-        Leaf weights; outputs have any shape.
-    kind : "tree" or "fern"
-        A tree has 2**depth - 1 vertices. A fern has depth vertices, one per level.
-    margin : "column" or "projection"
-        Vertices compare columns of x, or inner products of x with learned vectors.
     windows : hforest.hinge.Windows, optional
         Samples are windows of images. Columns are the values of a window in the order of
         `torch.nn.functional.unfold`, channel by channel. Output sizes are those of
         `torch.nn.functional.conv2d`.
-    aggregate : "sum", "mean" or None
-        None keeps the outputs of trees separate; "sum" and "mean" combine them, in float64 in the order of
-        the trees.
     sparse : bool
         Whether the gradient of the weights is a sparse COO tensor of the leaves that the batch reaches, for
         `RowAdam`, as in `torch.nn.Embedding`. Sparse axes are (tree, leaf), dense axes outputs; rows are
@@ -336,12 +319,10 @@ def hinge_forest(
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        As `hforest.hinge.forward`, with its messages; in the backward pass as `backward`. Tensors that are
-        sparse, quantised or on different devices; half types outside `torch.autocast`; `sparse` for tensors
-        that are not plain CPU tensors.
+    ValueError
+        `sparse` for tensors that are not plain CPU tensors.
     RuntimeError
-        A second derivative; a pass that `RowAdam.step_in_backward` does not support.
+        A pass that `RowAdam.step_in_backward` does not support.
 
     Notes
     -----

@@ -46,16 +46,10 @@ class RowAdam(torch.optim.Optimizer):
     betas : (float, float)
         Decay rates of the first and the second moment, 0 to 0.999999.
     eps : float
-        Added to the root of the corrected second moment, in the unit of the gradients. It is a normal number
-        of the parameters' dtype: at least 1.2e-38 for float32.
+        As in `hforest.optim.adam`.
     weight_decay : float
         Decoupled weight decay as in `torch.optim.AdamW`: a step first multiplies a parameter by 1 - lr
         weight_decay, which must be above 0. Missed steps apply it in closed form.
-
-    Raises
-    ------
-    TypeError, ValueError
-        A setting of the wrong type or out of range; parameters of another dtype.
 
     Notes
     -----
@@ -109,11 +103,6 @@ class RowAdam(torch.optim.Optimizer):
         ----------
         param_group : dict
             `params`, and any of `lr`, `betas`, `eps` and `weight_decay`.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As the constructor.
         """
         super().add_param_group(param_group)
         try:
@@ -153,9 +142,8 @@ class RowAdam(torch.optim.Optimizer):
 
         Raises
         ------
-        TypeError, ValueError, IndexError
-            A gradient of another dtype, device or layout; a row outside the parameter; settings out of range;
-            a parameter whose shape, dtype or device changed since its last step.
+        ValueError
+            A parameter whose shape, dtype or device changed since its last step.
         """
         loss = None
         if closure is not None:
@@ -247,11 +235,6 @@ class RowAdam(torch.optim.Optimizer):
             A parameter. Without a sparse gradient before, it has no missed steps.
         rows : (n_rows,) Tensor of int64, optional
             Rows of the flattened sparse axes of its gradient, ascending and unique; by default all.
-
-        Raises
-        ------
-        TypeError, ValueError, IndexError
-            Rows of another dtype or device, not ascending, or outside the table.
         """
         pending = tables.missed(table)
         if rows is None:
@@ -276,7 +259,7 @@ class RowAdam(torch.optim.Optimizer):
 
         Raises
         ------
-        TypeError, ValueError
+        ValueError
             Tensors that are not parameters of one group, are on a GPU, have taken different numbers of steps,
             or are of a subclass of Parameter.
 
@@ -390,9 +373,8 @@ class RowAdam(torch.optim.Optimizer):
 
         Raises
         ------
-        TypeError, ValueError
-            A state of another structure or for other parameters; settings out of range; weight decay that is
-            not decoupled, AMSGrad or maximisation.
+        ValueError
+            A state for other parameters; weight decay that is not decoupled, AMSGrad or maximisation.
         """
         for group in state_dict["param_groups"]:
             for name in _REFUSED:

@@ -8,8 +8,9 @@ Samples are what `numpy.asarray` takes: arrays of any strides, order and real dt
 numbers. They are converted to the dtype of the forest: a forest grown on float32 rounds float64 rows to
 float32.
 
-Every function checks a forest's nodes before it walks them (a few nanoseconds per node), unless it runs
-inside `hforest.unchecked()`. To apply a forest to single rows, `prepare` it: then it is checked once. Wrong
+Forests that were grown, loaded, joined or converted are valid, and their arrays are read-only. Every other
+forest, such as one of `_replace` or of a pickle, is checked by each call that walks it (a few nanoseconds per
+node), unless it runs inside `hforest.unchecked()`. To apply a forest to single rows, `prepare` it. Wrong
 kinds and dtypes raise TypeError, wrong shapes and values ValueError, nodes and features out of range
 IndexError.
 """

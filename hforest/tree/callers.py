@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ..core import check as checks
-from .forest import Forest, check, check_layout
-from .joining import join
+from .forest import Forest, arrays_of, check
+from .joining import joined
 
 
 def join_any(forests: Sequence[Forest]) -> Forest:
@@ -21,8 +21,7 @@ def join_any(forests: Sequence[Forest]) -> Forest:
             f if f.default_left.size else f._replace(default_left=(f.feature != -1).astype(np.uint8))
             for f in forests
         ]
-    with checks.unchecked():
-        return join(forests)
+    return joined(forests)
 
 
 def grown(
@@ -57,7 +56,7 @@ def grown(
 def check_forest(name: str, forest: Forest) -> None:
     """Returns a caller's forest after a check, inside `unchecked()` of its kinds and shapes alone."""
     try:
-        check_layout(forest)
+        arrays_of(forest)
         if checks.values_checked():
             check(forest)
     except (TypeError, ValueError, IndexError) as error:

@@ -9,8 +9,7 @@ import numpy as np
 
 from ..core import check
 from ..core.aliases import FloatArray, IntArray
-from .forest import Forest
-from .forest import check as check_forest
+from .forest import Forest, checked
 
 
 class Places(NamedTuple):
@@ -51,11 +50,6 @@ def splits(forest: Forest) -> list[IntArray]:
     list of (n_splits,) arrays of int64
         Numbers of nodes, counted over all trees; the length of the list is the depth of the forest.
 
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        As for `check`; CuPy arrays.
-
     Notes
     -----
     Use it to compute a number for each node from those of its children, from the last array to the first. The
@@ -69,9 +63,9 @@ def splits(forest: Forest) -> list[IntArray]:
     >>> [a.tolist() for a in hforest.tree.splits(forest)]
     [[0, 5], [2, 7]]
     """
-    check_forest(forest)
-    check.on_cpu(**{"forest.feature": forest.feature})
-    return levels(forest)
+    arrays = checked(forest)
+    check.on_cpu(**{"forest.feature": arrays.feature})
+    return levels(arrays)
 
 
 def places(forest: Forest, depth: int) -> Places:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from ..core import check
-from .forest import Forest
+from .forest import Forest, marked
 
 _FLOAT32 = np.dtype(np.float32)
 
@@ -161,11 +161,9 @@ def from_sklearn(model: object) -> Forest:
         )
     sizes = [len(part) for part in parts["feature"]]
     arrays = {name: np.ascontiguousarray(np.concatenate(part)) for name, part in parts.items()}
-    return Forest(
+    forest = Forest(
         n_features=np.array(trees[0].tree_.n_features, check.INT64),
-        tree_start=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
-        indptr=np.zeros(0, np.int64),
-        indices=np.zeros(0, np.int32),
-        data=np.zeros(0, _FLOAT32),
-        **arrays,
-    )
+        tree_start=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), indptr=np.zeros(0, np.int64),
+        indices=np.zeros(0, np.int32), data=np.zeros(0, _FLOAT32), **arrays,
+    )  # fmt: skip
+    return marked(forest, valid=False)

@@ -23,6 +23,8 @@ from hforest.tree.walk cimport (
     write_classes,
 )
 
+from ..core.sparse import Compressed
+
 cnp.import_array()
 
 cdef enum:
@@ -208,6 +210,9 @@ cdef int _call(Walk* w, int64_t n_nodes) except -1:
 
 def apply(x, forest, cnp.ndarray leaf):
     """Writes the leaf that each sample reaches in each tree, numbered within the tree."""
+    if type(x) is Compressed:
+        call_rows(x, forest, False, leaf, None)
+        return
     # A memoryview of `leaf` would cost 3 % of a call on one sample.
     cdef Walk w = walk_of(x, forest)
     w.leaf = <int32_t*> cnp.PyArray_DATA(leaf)
@@ -216,21 +221,14 @@ def apply(x, forest, cnp.ndarray leaf):
 
 def predict(x, forest, bint vote, cnp.ndarray y):
     """Writes the mean over trees of the leaf values, or the share of the trees that vote for each class."""
+    if type(x) is Compressed:
+        call_rows(x, forest, vote, None, y)
+        return
     cdef cnp.ndarray value = forest.value
     cdef Walk w = walk_of(x, forest)
     w.value, w.n_outputs = cnp.PyArray_DATA(value), cnp.PyArray_DIM(value, 1)
     w.vote, w.y = vote, cnp.PyArray_DATA(y)
     _call(&w, len(forest.feature))
-
-
-def apply_rows(rows, forest, leaf):
-    """Writes the leaves of `apply` for the rows of a sparse matrix."""
-    call_rows(rows, forest, False, leaf, None)
-
-
-def predict_rows(rows, forest, bint vote, y):
-    """Writes the results of `predict` for the rows of a sparse matrix."""
-    call_rows(rows, forest, vote, None, y)
 
 
 cdef int _fault(

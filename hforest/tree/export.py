@@ -8,7 +8,7 @@ from ..core import check as checks
 from ..core import supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray
 from .complete import levels
-from .forest import Forest, check, has_sets, knows_missing
+from .forest import Forest, arrays_of, checked, has_sets, knows_missing
 from .walks import REMEDY, apply
 
 
@@ -39,9 +39,8 @@ def to_dict(
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        As for `apply`; no sample, a forest with projections or categories, CuPy arrays; negative weights or
-        counts, or none above 0.
+    ValueError
+        A forest with projections or categories.
 
     Notes
     -----
@@ -63,9 +62,8 @@ def to_dict(
     >>> shap.TreeExplainer(model).shap_values(x)  # doctest: +SKIP
     """
     checks.on_cpu(x=x, sample_weight=sample_weight, counts=counts)
-    if isinstance(forest, Forest):  # `check` refuses others
-        checks.on_cpu(**{"forest.feature": forest.feature})
-    check(forest)
+    checks.on_cpu(**{"forest.feature": arrays_of(forest, x).feature})
+    given, forest = forest, checked(forest)
     if bool((forest.feature == -2).any()):
         raise ValueError(
             "forest: expected splits by single features, got projections; SHAP explains axis-aligned trees: "
@@ -77,7 +75,7 @@ def to_dict(
             "such splits: grow the forest without categorical="
         )
     x = supervised.matrix("x", x, forest.threshold.dtype, missing=knows_missing(forest), remedy=REMEDY)
-    leaf = apply(forest, x)
+    leaf = apply(given, x)
     if not len(x):
         raise ValueError("x: expected at least one sample, got 0; pass samples that the forest was grown on")
     weight = supervised.sample_weight(sample_weight, x)

@@ -4,17 +4,23 @@ import os
 
 from ..core import check as checks
 from ..core import models
-from .forest import OPTIONAL, Forest, check
+from ..core.files import Archive
+from .forest import OPTIONAL, Forest, check, checked, marked
 
 FORMAT = 2
 """Version of the file layout; 2 has the arrays of missing values and categories."""
 
-FOREST = models.record(Forest, check, OPTIONAL, n_features=models.small)
-"""Reads a forest, for models of forests."""
+_ARRAYS = models.record(Forest, None, OPTIONAL, n_features=models.small)
+
+
+def read_forest(archive: Archive, name: str) -> Forest:
+    """Reads a forest, for models of forests."""
+    return marked(check(_ARRAYS(archive, name)))
+
 
 _LAYOUT = models.Layout(
     "a forest that save wrote",
-    models.in_format("forest_format", FORMAT, FOREST),
+    models.in_format("forest_format", FORMAT, read_forest),
     "the file was changed: restore it or grow again",
     other_format=f"a forest of format 1 to {FORMAT}, got format {{}}, which a newer version of hforest "
     "wrote; update hforest",
@@ -33,8 +39,6 @@ def save(file: str | os.PathLike[str], forest: Forest) -> None:
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        Not a Forest; a forest that `check` refuses.
     OSError
         The file cannot be written, or is a folder, a device or another special file. An existing file is
         unchanged.
@@ -43,7 +47,7 @@ def save(file: str | os.PathLike[str], forest: Forest) -> None:
     -----
     The file has plain arrays, no pickles: the fields of the forest under their names, and "forest_format",
     the version of the layout. The file and its folder are flushed to the disk: after a loss of power the path
-    holds the old file or the new one. Cost: a check and one write of the arrays.
+    holds the old file or the new one. Cost: one write of the arrays.
 
     Examples
     --------
@@ -57,7 +61,7 @@ def save(file: str | os.PathLike[str], forest: Forest) -> None:
     True
     """
     name = checks.path("file", file)
-    models.save(name, check(forest), forest_format=FORMAT)
+    models.save(name, checked(forest), forest_format=FORMAT)
 
 
 def load(file: str | os.PathLike[str]) -> Forest:
@@ -71,7 +75,7 @@ def load(file: str | os.PathLike[str]) -> Forest:
     Returns
     -------
     Forest
-        NumPy arrays, bit-identical to those that were saved; the forest has passed `check`.
+        NumPy arrays, bit-identical to those that were saved, read-only; the forest has passed `check`.
 
     Raises
     ------
@@ -79,16 +83,10 @@ def load(file: str | os.PathLike[str]) -> Forest:
         The file does not exist, or may not be read.
     ValueError
         Another kind of file, a damaged file, a newer format, or arrays that contradict each other.
-    MemoryError
-        A valid file with an array that does not fit into memory.
 
     Notes
     -----
     Cost: one read of the file, with checksums, and a check.
-
-    Examples
-    --------
-    See `save`.
     """
     forest: Forest = models.load(checks.path("file", file), _LAYOUT)
     return forest

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core import check as checks
-from ..core import dispatch
+from ..core import dispatch, machine
 from ..core.aliases import FloatArray, IntArray
 
 PACKAGE = __name__.rpartition(".")[0]
@@ -35,7 +35,8 @@ class Forest(NamedTuple):
     ``sum data[j] * x[indices[j]]`` over ``indptr[v] <= j < indptr[v + 1]``. It sends values ``<= threshold``
     to node `left` of the tree, others to node ``left + 1``. The last three arrays route missing values and
     categories; they are empty in a forest grown without either. A tree of N nodes has (N + 1) / 2 leaves;
-    rows of `value` are numbered within a tree, as nodes are.
+    rows of `value` are numbered within a tree, as nodes are. Arrays of a forest that was grown or loaded are
+    read-only: to change one, pass a copy to `_replace`.
     """
 
     n_features: IntArray
@@ -88,6 +89,94 @@ class Forest(NamedTuple):
             return f"Forest({sizes}, n_classes={self.n_classes}, {self.threshold.dtype})"
         except Exception:  # from fields that contradict each other or are not arrays
             return f"Forest{tuple(self)!r}"
+
+
+class _Marked(Forest):
+    """A valid forest of read-only arrays, which calls do not check again.
+
+    `_replace`, copies and pickles are plain forests. Functions read `_arrays`, for a caller can set shape and
+    dtype of an array.
+    """
+
+    __module__, __qualname__ = PACKAGE, "Forest"
+    _arrays: Forest
+
+    def __new__(cls, *arrays: Any) -> Forest:  # type: ignore[misc]
+        return Forest(*arrays)
+
+    _make = Forest._make  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Forest, tuple(self)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(
+            f"forest.{name}: expected no assignment, got one; make another forest by forest._replace"
+        )
+
+
+_Marked.__name__ = "Forest"
+
+
+def marked(forest: Forest, valid: bool = True) -> Forest:
+    """Returns a forest that calls do not check again, after a check if it may not be `valid`.
+
+    Its arrays are read-only, on the memory of the argument: nobody else may have an array on this memory.
+    Forests of CuPy arrays, and all forests inside `unchecked()`, are returned unchanged.
+    """
+    if dispatch.is_cupy(forest.feature) or not checks.values_checked():
+        return forest
+    return read_only(forest if valid else check(forest))
+
+
+def read_only(forest: Forest) -> Forest:
+    """Returns a forest with a mark on the memory of a valid one."""
+    if type(forest) is _Marked:
+        return forest
+    buffers = [memoryview(machine.ReadOnly(a)) for a in forest]
+    views, arrays = (
+        Forest(*(np.ndarray(a.shape, a.dtype, b) for a, b in zip(forest, buffers, strict=True)))
+        for _ in range(2)
+    )
+    result = tuple.__new__(_Marked, views)
+    result.__dict__["_arrays"] = arrays
+    return result
+
+
+def is_marked(forest: Forest) -> bool:
+    """Returns whether calls do not check a forest again."""
+    return type(forest) is _Marked
+
+
+def copied(forest: Forest) -> Forest:
+    """Returns a forest of copies, or one with a mark itself, after `check_layout`."""
+    checks.on_cpu(**{"forest.feature": arrays_of(forest).feature})
+    return forest if is_marked(forest) else Forest(*(a.copy() for a in forest))
+
+
+def arrays_of(forest: Forest, x: object = None) -> Forest:
+    """Returns the arrays of a forest, after `check_layout` of one without a mark.
+
+    They must neither be changed nor passed on to users.
+    """
+    if type(forest) is _Marked:
+        return forest._arrays
+    check_layout(forest, x)
+    return forest
+
+
+def check_contents(forest: Forest, *names: str) -> None:
+    """Checks nodes, and numbers of the named arrays, unless the forest has a mark."""
+    if type(forest) is not _Marked:
+        check_nodes(forest)
+        check_numbers(forest, *names)
+
+
+def checked(forest: Forest) -> Forest:
+    """Returns the arrays of a forest after `check`."""
+    arrays = arrays_of(forest)
+    check_contents(forest, "value", "gain", "data")
+    return arrays
 
 
 def check_layout(forest: Forest, x: object = None) -> np.dtype:
@@ -286,8 +375,9 @@ def check(forest: Forest) -> Forest:
     A forest that passes can be applied to any x of n_features columns inside `hforest.unchecked()`. Nodes may
     have any order in which children come after their parent; all functions that grow or convert trees write
     them breadth-first. Leaves of a tree may share a row of values, so that other rows are unused. Cost: one
-    read of the arrays. During the check, forests with projections and trees that are not breadth-first take a
-    byte of memory for each node of the largest tree; on a GPU every forest takes four bytes per node.
+    read of the arrays; none for a forest that was grown, loaded, joined or converted. During the check,
+    forests with projections and trees that are not breadth-first take a byte of memory for each node of the
+    largest tree; on a GPU every forest takes four bytes per node.
 
     Examples
     --------
@@ -300,9 +390,7 @@ def check(forest: Forest) -> Forest:
     >>> forest is hforest.tree.check(forest)
     True
     """
-    check_layout(forest)
-    check_nodes(forest)
-    check_numbers(forest, "value", "gain", "data")
+    checked(forest)
     return forest
 
 
@@ -337,23 +425,6 @@ def narrowed(forest: Forest, second: IntArray) -> Forest:
     largest = threshold.dtype.type(xp.finfo(threshold.dtype).max)
     threshold = xp.where(threshold > largest, largest, threshold)
     return forest._replace(feature=feature.astype(np.int32), threshold=threshold, default_left=NO_DEFAULTS[0])
-
-
-def _of_bytes(data: bytes, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
-    """Returns a read-only array on the memory of `data`."""
-    return np.frombuffer(data, dtype).reshape(shape) if data else np.zeros(shape, dtype)
-
-
-def frozen(forest: Forest) -> tuple[Forest, Forest]:
-    """Returns two forests that share one checked, read-only copy of the arrays of a forest.
-
-    A caller can still change shape and dtype of an array, so keep the first forest private.
-    """
-    check_layout(forest)
-    checks.on_cpu(**{"forest.feature": forest.feature})
-    parts = [(a.tobytes(), a.dtype, a.shape) for a in forest]
-    # Checks the copy, for another thread may change the original meanwhile.
-    return check(Forest(*(_of_bytes(*part) for part in parts))), Forest(*(_of_bytes(*part) for part in parts))
 
 
 def on_host(forest: Forest) -> Forest:

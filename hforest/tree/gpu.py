@@ -1,4 +1,4 @@
-"""Application of forests on a GPU; the kernels are in gpu.cu."""
+"""Application of forests on a GPU; the kernels are in gpu.cu. Results are those of reference.py."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -8,7 +8,7 @@ import numpy as np
 from ..core.aliases import Array
 from ..core.dispatch import array_module
 from ..core.in_place import Windows
-from ..core.launch import launch, launch_each
+from ..core.launch import launch, launch_each, numbers
 from . import forest as tree
 
 PACKAGE = Path(__file__).parent
@@ -16,9 +16,10 @@ PACKAGE = Path(__file__).parent
 PAIRS = 1 << 24
 """The most pairs of a sample and a tree that are walked before their leaves are summed; limits workspace."""
 
-ROWS, GROUP, BLOCKS = 128, 8, 4096
-"""A block routes ROWS samples (gpu.cu has the same number) through at most GROUP trees, or through fewer
-trees if there would be fewer than BLOCKS blocks."""
+(ROWS,) = numbers("tree/gpu.cu", "ROWS")
+GROUP, BLOCKS = 8, 4096
+"""A block routes ROWS samples through at most GROUP trees, or through fewer if there would be fewer than
+BLOCKS blocks."""
 
 
 class Forest(NamedTuple):
@@ -95,7 +96,6 @@ def apply(x: Array | Windows, forest: tree.Forest, leaf: Array) -> None:
 
 
 def predict(x: Array | Windows, forest: tree.Forest, vote: bool, y: Array) -> None:
-    """Writes the mean over trees of the leaf values, or the share of the trees that vote for each class."""
     n_samples, n_trees, value = x.shape[0], forest.tree_start.size - 1, forest.value
     chunk = min(max(1, PAIRS // n_trees), n_samples)
     leaf, nodes = array_module(y).empty((chunk, n_trees), np.int32), _packed(forest)
@@ -119,7 +119,6 @@ def faults(
     n_features: int,
     first: Array,
 ) -> None:
-    """Writes the first node with a fault, or -1, to first[0]; the number of the fault, or 0, to first[1]."""
     xp = array_module(feature)
     forest = Forest(
         tree_start, feature, threshold, left, indptr, indices, None, None, None, None, None,

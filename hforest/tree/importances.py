@@ -9,8 +9,8 @@ from ..core import check as checks
 from ..core import dispatch, supervised
 from ..core import progress as progresses
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, Rng, Task
-from .forest import Forest, check, on_host
-from .walks import checked, outputs
+from .forest import Forest, arrays_of, checked, knows_missing, on_host
+from .walks import REMEDY, check_walk, outputs
 
 
 def importance(forest: Forest, *, by: Literal["count", "gain"] = "count") -> FloatArray:
@@ -19,7 +19,7 @@ def importance(forest: Forest, *, by: Literal["count", "gain"] = "count") -> Flo
     Parameters
     ----------
     forest : Forest
-        Any forest, axis-aligned or oblique.
+        Any forest.
     by : "count" or "gain"
         Whether to count the splits that compare a feature (Perry et al. 2019, section 3.2), or to sum their
         gains.
@@ -28,11 +28,6 @@ def importance(forest: Forest, *, by: Literal["count", "gain"] = "count") -> Flo
     -------
     (n_features,) array of float64
         Shares; they sum to 1, or are all 0 in a forest without splits.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        As for `check`; another word in `by`.
 
     Notes
     -----
@@ -49,7 +44,7 @@ def importance(forest: Forest, *, by: Literal["count", "gain"] = "count") -> Flo
     array([1., 0.])
     """
     checks.choice("by", by, ("count", "gain"))
-    check(forest)
+    forest = checked(forest)
     xp = dispatch.array_module(forest.feature)
     host = on_host(forest)
     node = np.flatnonzero(host.feature >= 0)
@@ -94,7 +89,7 @@ def permutation_importance(
     Parameters
     ----------
     forest : Forest
-        Any forest, axis-aligned or oblique.
+        Any forest.
     x : (n_samples, n_features) array_like
         Samples, finite, at least one, of any real dtype; converted to the dtype of the forest. Prefer samples
         that the forest was not grown on.
@@ -104,15 +99,8 @@ def permutation_importance(
     columns : int, (n_sets,) array-like of ints, or list of array-likes of ints, optional
         Features to permute, one at a time, or sets of features, whose rows are permuted together. Sets may
         overlap. By default every feature by itself.
-    task : "classification" or "regression"
-        Whether y holds labels or targets.
     n_repeats : int
         Number of permutations of each feature or set of features.
-    progress : callable or bool, optional
-        Called as progress(done, n_sets) after each feature or set. If it returns False, work stops and the
-        rows so far are returned. True shows a bar.
-    rng : None, int or numpy.random.Generator
-        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
@@ -122,9 +110,8 @@ def permutation_importance(
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        As for `apply`; no sample, NaN or infinity in y, another task, n_repeats below 1; labels that are
-        negative or at least n_outputs; leaf values whose mean squared error is beyond float64.
+    ValueError
+        Leaf values whose mean squared error is beyond float64.
 
     Notes
     -----
@@ -142,7 +129,10 @@ def permutation_importance(
     >>> int(lost.mean(axis=1).argmax())
     1
     """
-    x = checked(forest, x)
+    arrays = arrays_of(forest, x)
+    missing = knows_missing(arrays)
+    x = supervised.matrix("x", x, arrays.threshold.dtype, missing=missing, remedy=REMEDY)
+    check_walk(forest, arrays, {"x": x}, x.shape)
     if len(x) < 1:
         raise ValueError(
             "x: expected at least one sample, got 0; pass samples that the forest was not grown on"
@@ -152,10 +142,10 @@ def permutation_importance(
     n_repeats = checks.integer("n_repeats", n_repeats, 1, 2**20)
     checks.choice("task", task, supervised.TASKS)
     sets = supervised.column_sets(columns, x.shape[1])
-    score = _accuracy(forest, x, y) if task == "classification" else _minus_error(forest, x, y)
+    score = _accuracy(arrays, x, y) if task == "classification" else _minus_error(arrays, x, y)
     generator = checks.generator(rng)
     with progresses.reporting(progress, len(sets), "feature") as report:
-        return _losses(lambda a: score(outputs(forest, a)), x, sets, n_repeats, generator, report)
+        return _losses(lambda a: score(outputs(arrays, a)), x, sets, n_repeats, generator, report)
 
 
 def _accuracy(forest: Forest, x: FloatArray, y: ArrayLike) -> Callable[[FloatArray], float]:

@@ -10,7 +10,7 @@ import numpy as np
 from ..core import check as checks
 from ..core import dispatch
 from ..core.aliases import Array, IntArray
-from .forest import NO_DEFAULTS, Forest, check_layout, check_nodes, has_sets
+from .forest import NO_DEFAULTS, Forest, arrays_of, check_contents, has_sets, is_marked, marked
 
 _PER_NODE = ("feature", "threshold", "left", "gain", "value", "indices", "data", "category_bits")
 
@@ -28,13 +28,7 @@ def join(forests: Sequence[Forest]) -> Forest:
     Returns
     -------
     Forest
-        New arrays. Tree m of forest k is tree ``n_trees[0] + ... + n_trees[k - 1] + m``.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Not a sequence of forests, or an empty one; forests that `check` refuses; forests that differ in
-        dtype, device, features or outputs; forests with and without routes for missing values.
+        New arrays, read-only. Tree m of forest k is tree ``n_trees[0] + ... + n_trees[k - 1] + m``.
 
     Notes
     -----
@@ -61,6 +55,13 @@ def join(forests: Sequence[Forest]) -> Forest:
     True
     """
     _check(forests)
+    return joined(forests)
+
+
+def joined(forests: Sequence[Forest]) -> Forest:
+    """Returns the same as `join`, for checked forests."""
+    valid = all(map(is_marked, forests))
+    forests = [arrays_of(forest) for forest in forests]
     xp = dispatch.array_module(forests[0].feature)
     n_nodes = [forest.feature.size for forest in forests]
     arrays = {
@@ -76,10 +77,12 @@ def join(forests: Sequence[Forest]) -> Forest:
     default_left = xp.asarray(NO_DEFAULTS[0])
     if forests[0].default_left.size:
         default_left = xp.concatenate([forest.default_left for forest in forests])
-    return Forest(
+    whole = Forest(
         n_features=forests[0].n_features.copy(), tree_start=tree_start, indptr=indptr,
         default_left=default_left, category_indptr=category_indptr, **arrays,
     )  # fmt: skip
+    # Another thread may have changed forests without a mark since they were checked.
+    return marked(whole, valid)
 
 
 def _check(forests: Sequence[Forest]) -> None:
@@ -88,15 +91,16 @@ def _check(forests: Sequence[Forest]) -> None:
         raise TypeError(f"forests: expected a sequence of forests, got {type(forests).__name__}; {remedy}")
     if not forests:
         raise ValueError(f"forests: expected at least one forest, got none; {remedy}")
+    arrays = []
     for i, forest in enumerate(forests):
         try:
-            check_layout(forest)
+            arrays.append(arrays_of(forest))
             if checks.values_checked():
-                check_nodes(forest)
+                check_contents(forest, "value", "gain", "data")
         except (TypeError, ValueError, IndexError) as error:
             raise type(error)(re.sub(r"^forest\b|\bforest(?=\.)", f"forests[{i}]", str(error))) from None
-    first, n_features = forests[0], int(forests[0].n_features)
-    for i, forest in enumerate(forests[1:], 1):
+    first, n_features = arrays[0], int(arrays[0].n_features)
+    for i, forest in enumerate(arrays[1:], 1):
         checks.same_device(**{"forests[0].feature": first.feature, f"forests[{i}].feature": forest.feature})
         for what, expected, got, kind in (
             ("dtype", first.threshold.dtype, forest.threshold.dtype, TypeError),

@@ -7,7 +7,7 @@ import numpy as np
 from ..core import check as checks
 from ..core import dispatch, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray
-from .forest import PACKAGE, Forest
+from .forest import PACKAGE, Forest, arrays_of
 from .walks import apply
 
 _FLOAT64 = np.dtype(np.float64)
@@ -50,7 +50,7 @@ def leaf_targets(
     Parameters
     ----------
     forest : Forest
-        Any forest, axis-aligned or oblique, of any task.
+        Any forest.
     x : (n_train, n_features) array_like
         Samples, at least one; preferably those that the forest was grown on.
     y : (n_train,) or (n_train, n_outputs) array_like
@@ -65,12 +65,6 @@ def leaf_targets(
     -------
     LeafTargets
         NumPy arrays.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        As for `apply`; no sample, CuPy arrays, NaN or infinity in y, negative weights or counts, or no weight
-        above 0.
 
     Notes
     -----
@@ -129,15 +123,14 @@ def quantiles(
 ) -> FloatArray:
     """Returns quantiles of the target of each sample, by a quantile regression forest.
 
+    Other parameters: see `apply`.
+
     Parameters
     ----------
     forest : Forest
         The forest that `targets` belong to.
     targets : LeafTargets
         Result of `leaf_targets`.
-    x : (n_samples, n_features) array-like
-        Samples, finite, of any real dtype; they are converted to the dtype of the forest. A forest that was
-        grown with missing values or categories accepts NaN, too.
     levels : (n_levels,) array_like
         Levels of the quantiles, 0 to 1, in any order: 0.5 for the median.
     method : "inverted_cdf" or "linear"
@@ -150,12 +143,6 @@ def quantiles(
     -------
     (n_samples, n_outputs, n_levels) array of float64
         Quantiles; NaN for a sample whose leaves hold no training sample.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        As for `apply`; CuPy arrays, levels outside 0 to 1, another method, weights that are not whole with
-        "linear", targets of another forest.
 
     Notes
     -----
@@ -212,8 +199,7 @@ def quantiles(
 
 
 def _leaves(forest: Forest, x: ArrayLike) -> IntArray:
-    if isinstance(forest, Forest):  # `apply` refuses others
-        checks.on_cpu(**{"forest.feature": forest.feature})
+    checks.on_cpu(**{"forest.feature": arrays_of(forest, x).feature})
     return apply(forest, x)
 
 

@@ -28,7 +28,7 @@ from hforest.tree.walk cimport (
 import numpy as np
 
 from ..core.dispatch import FORCED
-from .forest import frozen, has_sets, knows_missing, narrowed
+from .forest import arrays_of, check, copied, has_sets, knows_missing, narrowed, read_only
 
 cnp.import_array()
 
@@ -434,8 +434,7 @@ cdef bint _is_forced() except -1:
 cdef class Prepared:
     """A checked and packed forest, which every function that applies a `Forest` accepts.
 
-    `prepare` makes it. It cannot be changed: `forest` is a copy whose arrays are read-only. Several threads
-    may use one.
+    `prepare` makes it. It cannot be changed: arrays of `forest` are read-only. Several threads may use one.
 
     Parameters
     ----------
@@ -445,7 +444,7 @@ cdef class Prepared:
     Attributes
     ----------
     forest : Forest
-        The copy.
+        The forest itself if it was grown or loaded, else a copy.
     """
 
     cdef readonly object forest
@@ -454,7 +453,9 @@ cdef class Prepared:
     cdef hf_arena _arena
 
     def __cinit__(self, forest):
-        self._forest, self.forest = frozen(forest)
+        # Checks the copy, for another thread may change the original meanwhile.
+        self.forest = read_only(check(copied(forest)))
+        self._forest = arrays_of(self.forest)
         cdef cnp.ndarray value = self._forest.value, column = self._forest.feature
         cdef cnp.ndarray threshold = self._forest.threshold
         cdef Packed* p = &self._packed
@@ -499,11 +500,6 @@ cdef class Prepared:
 
     def __repr__(self):
         return f"<Prepared of {self._packed.w.n_trees} trees, {self._packed.n_nodes} nodes>"
-
-
-def arrays_of(forest):
-    """Returns the arrays of a forest, which must neither be changed nor passed on to users."""
-    return (<Prepared> forest)._forest if isinstance(forest, Prepared) else forest
 
 
 def quick(Prepared forest not None, x, int vote):

@@ -16,22 +16,15 @@ def prepare(forest: Forest | Prepared) -> Prepared:
     -------
     Prepared
         `apply`, `predict`, `vote_shares` and `path` take it in place of the forest, and return bit-identical
-        results without checking it again. Its attribute `forest` is a read-only copy.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        A forest that `check` refuses, or of CuPy arrays.
-    MemoryError
-        Not enough memory.
+        results. Its attribute `forest` is the forest if its arrays are read-only, else a read-only copy.
 
     Notes
     -----
     A Prepared cannot be changed, and several threads may use it at the same time. Its pickle is that of its
     forest, which is checked and packed again when it is read. Splits by features are packed in 8 to 16 bytes,
     with a few levels of a tree next to each other; several trees are walked at once. Forests with projections
-    or categories are not packed, but skip their checks. Memory: that of the forest and 16 to 24 bytes per
-    node. Cost: a check, a copy of the arrays and some tens of nanoseconds per node.
+    or categories are not packed, but skip their checks. Memory: 16 to 24 bytes per node, and a copy of a
+    forest that was neither grown nor loaded. Cost: some tens of nanoseconds per node, and a check of a copy.
 
     Calls on few rows, of up to about 16,000 steps from node to node, keep the GIL, for waiting for it may
     take longer than the call. All others release it.

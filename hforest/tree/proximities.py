@@ -7,7 +7,7 @@ import numpy as np
 from ..core import check as checks
 from ..core import dispatch, supervised
 from ..core.aliases import ArrayLike, SparseArray
-from .forest import PACKAGE, Forest, knows_missing
+from .forest import PACKAGE, Forest, arrays_of, knows_missing
 from .leaves import grouped
 from .walks import REMEDY, apply
 
@@ -22,13 +22,12 @@ def proximity(
 ) -> SparseArray:
     """Returns the share of the trees in which two samples reach the same leaf, as a sparse matrix.
 
+    Other parameters: see `apply`.
+
     Parameters
     ----------
     forest : Forest
-        Any forest, axis-aligned or oblique.
-    x : (n_samples, n_features) array-like
-        Samples, finite, of any real dtype; they are converted to the dtype of the forest. A forest that was
-        grown with missing values or categories accepts NaN, too.
+        Any forest.
     other : (n_others, n_features) array_like, optional
         Samples of the columns, such as the training samples; by default x.
     min_share : float
@@ -43,13 +42,6 @@ def proximity(
     (n_samples, n_others) scipy.sparse.csr_array, dtype of the forest
         Shares above 0 to 1, columns in ascending order. Without `max_neighbors` the matrix of x with itself
         is symmetric, with a diagonal of 1.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        As for `apply`; CuPy arrays; a setting out of range.
-    MemoryError
-        A matrix that does not fit into memory.
 
     Notes
     -----
@@ -74,8 +66,7 @@ def proximity(
     share = checks.number("min_share", min_share, 0.0, 1.0)
     most = None if max_neighbors is None else checks.integer("max_neighbors", max_neighbors, 1)
     checks.on_cpu(x=x, other=other)
-    if isinstance(forest, Forest):  # `apply` refuses others
-        checks.on_cpu(**{"forest.feature": forest.feature})
+    checks.on_cpu(**{"forest.feature": arrays_of(forest, x).feature})
     leaf = apply(forest, x)
     of_others = leaf if other is None else _leaves_of_others(forest, other)
     n, n_trees = leaf.shape

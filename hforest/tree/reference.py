@@ -12,6 +12,7 @@ import math
 import numpy as np
 
 from ..core.in_place import Windows
+from ..core.sparse import Compressed
 from .forest import goes_right
 
 
@@ -27,14 +28,20 @@ def _candidate(row, at, forest):
 
 
 def _rows(x):
-    if not isinstance(x, Windows):
+    if isinstance(x, Windows):
+        numbers = x.x.ravel()
+        return (numbers[base + x.offset] for base in x.base)
+    if not isinstance(x, Compressed):
         return x
-    numbers = x.x.ravel()
-    return (numbers[base + x.offset] for base in x.base)
+    numbers = np.zeros(x.shape, x.data.dtype)
+    for i, row in enumerate(numbers):
+        for e in range(x.indptr[i], x.indptr[i + 1]):
+            row[x.indices[e]] = x.data[e]
+    return numbers
 
 
 def apply(x, forest, leaf):
-    """Writes the leaf that each sample, a row or a window, reaches in each tree, numbered within the tree."""
+    """Writes the leaf that each sample reaches in each tree, numbered within the tree."""
     for i, row in enumerate(_rows(x)):
         for m, root in enumerate(forest.tree_start[:-1]):
             v = 0
@@ -57,24 +64,6 @@ def predict(x, forest, vote, y):
             row = value[(root + m) // 2 + left[root + leaf[i, m]]].astype(np.float64)
             total += np.eye(len(row))[row.argmax()] if vote else row
         y[i] = total / n_trees
-
-
-def _all_numbers(rows):
-    x = np.zeros((len(rows.indptr) - 1, rows.n_minor), rows.data.dtype)
-    for i in range(len(x)):
-        for e in range(rows.indptr[i], rows.indptr[i + 1]):
-            x[i, rows.indices[e]] = rows.data[e]
-    return x
-
-
-def apply_rows(rows, forest, leaf):
-    """Writes the same as `apply` for the rows of a sparse matrix."""
-    apply(_all_numbers(rows), forest, leaf)
-
-
-def predict_rows(rows, forest, vote, y):
-    """Writes the same as `predict` for the rows of a sparse matrix."""
-    predict(_all_numbers(rows), forest, vote, y)
 
 
 def faults(tree_start, feature, threshold, left, indptr, indices, n_features, first):

@@ -9,7 +9,7 @@ from ..core import check as checks
 from ..core import supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Task
 from .complete import levels
-from .forest import Forest, check_layout
+from .forest import Forest, arrays_of, is_marked, marked
 from .walks import apply
 
 _EMPTY = ("prune", "abstain")
@@ -19,8 +19,7 @@ _ENTRIES = 1 << 20
 
 def _held(forest: Forest, x: ArrayLike, counts: ArrayLike | None) -> tuple[IntArray, IntArray | None]:
     """Returns the leaves (n_samples, n_trees) and counts of the samples in each tree, after checks."""
-    check_layout(forest, x)
-    checks.on_cpu(**{"forest.feature": forest.feature})
+    checks.on_cpu(**{"forest.feature": arrays_of(forest, x).feature})
     leaf = apply(forest, x)
     n, n_trees = leaf.shape
     checks.require(1 <= n <= checks.MAX_COUNT, "x", "1 to 2**31 - 1 samples", n, "pass at least one sample")
@@ -78,7 +77,7 @@ def leaf_counts(
     Parameters
     ----------
     forest : Forest
-        Any forest, axis-aligned or oblique, of any task.
+        Any forest.
     x : (n_samples, n_features) array-like
         Samples, at least one; converted to the dtype of the forest.
     y : (n_samples,) array-like of labels
@@ -86,18 +85,11 @@ def leaf_counts(
     counts : (n_trees, n_samples) array-like of integers, optional
         How often each tree holds each sample: in-bag counts, or counts of samples that did not grow its
         splits. By default each tree holds every sample once.
-    n_classes : int, optional
-        Number of classes, at most 2**20. By default the largest label plus 1, and every class must occur.
 
     Returns
     -------
     (n_leaves, n_classes) array of int64
         Row r has the counts of the leaves with row r of ``forest.value``.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        As for `apply`; CuPy arrays, no sample, labels or counts out of range.
 
     Notes
     -----
@@ -130,23 +122,13 @@ def refit(
 ) -> Forest:
     """Returns a forest with the splits of another one, and leaf values from other samples.
 
+    Other parameters: see `leaf_counts`.
+
     Parameters
     ----------
-    forest : Forest
-        Any forest, axis-aligned or oblique, of any task.
-    x : (n_samples, n_features) array-like
-        Samples, at least one; converted to the dtype of the forest.
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
         Labels 0 to n_classes - 1 of any integer or bool dtype; in a regression targets of any real dtype, of
         absolute value at most 1e100 and in the range of the trees' dtype.
-    counts : (n_trees, n_samples) array-like of integers, optional
-        How often each tree holds each sample: in-bag counts, or counts of samples that did not grow its
-        splits. By default each tree holds every sample once. Each tree holds one.
-    task : "classification" or "regression"
-        Whether y holds labels or targets.
-    n_classes : int, optional
-        Number of classes, at most 2**20. By default the largest label plus 1, and every class must occur.
-        Classification only.
     empty : "prune" or "abstain"
         Treatment of leaves without samples. "prune" replaces a split with an empty side by its other child.
         "abstain", for classification only, gives such leaves the value 0 for every class, so that the tree
@@ -160,8 +142,8 @@ def refit(
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        As for `apply`; CuPy arrays, no sample, labels or counts out of range, a tree that holds no sample.
+    ValueError
+        A tree that holds no sample.
 
     Notes
     -----
@@ -204,7 +186,10 @@ def refit(
         total, sums = target_sums(forest, leaf, held, goal.targets)
     value = np.divide(sums, total[:, None], out=np.zeros_like(sums), where=total[:, None] > 0)
     refitted = forest._replace(value=value.astype(dtype))
-    return refitted if empty == "abstain" or bool((total > 0).all()) else _pruned(refitted, total > 0)
+    if empty == "prune" and not bool((total > 0).all()):
+        refitted = _pruned(refitted, total > 0)
+    # The others share arrays with the forest, which its owner may change.
+    return marked(refitted) if is_marked(forest) else refitted
 
 
 def target_sums(

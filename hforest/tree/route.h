@@ -2,6 +2,7 @@
 #ifndef HFOREST_TREE_ROUTE_H
 #define HFOREST_TREE_ROUTE_H
 #include "core/both.h"
+#include "core/defaults.h"
 
 /* The nodes of a forest, with their projections. Thresholds and data are float if `single`, else double. */
 typedef struct {
@@ -13,7 +14,7 @@ typedef struct {
     const int32_t *indices;
     const void *data;
     /* For forests that handle missing values or categories, else NULL. */
-    const uint8_t *default_left;    /* (n_nodes,): bit 0: missing values go left; bit 1: unknown categories do */
+    const uint8_t *default_left;    /* (n_nodes,): bits of core/defaults.h */
     const int64_t *category_indptr; /* (n_nodes + 1,): words of the set of categories that go left; or NULL */
     const uint32_t *category_bits;
     /* (n_features,): positions of the features relative to the start of a row; or NULL if they are contiguous. */
@@ -40,9 +41,9 @@ HF_BOTH double hf_compared(const hf_forest *f, int single, int64_t v, int32_t fe
 /* Returns whether category a goes right at node v, whose set has n_words words from `first` on. */
 HF_BOTH int hf_is_outside(const hf_forest *f, int64_t v, int64_t first, int64_t n_words, double a) {
     uint32_t category;
-    if (!(a >= 0 && a < 32.0 * (double)n_words)) return !(f->default_left[v] & 2);
+    if (!(a >= 0 && a < 32.0 * (double)n_words)) return !(f->default_left[v] & HF_UNKNOWN_LEFT);
     category = (uint32_t)a;
-    if ((double)category != a) return !(f->default_left[v] & 2);
+    if ((double)category != a) return !(f->default_left[v] & HF_UNKNOWN_LEFT);
     return !(f->category_bits[first + category / 32] >> category % 32 & 1);
 }
 
@@ -50,7 +51,7 @@ HF_BOTH int hf_is_outside(const hf_forest *f, int64_t v, int64_t first, int64_t 
    not handle missing values, NaN goes left. */
 HF_BOTH int hf_goes_right(const hf_forest *f, int64_t v, double threshold, double a) {
     if (f->default_left) {
-        if (a != a) return !(f->default_left[v] & 1);
+        if (a != a) return !(f->default_left[v] & HF_MISSING_LEFT);
         if (f->category_indptr && f->category_indptr[v] < f->category_indptr[v + 1])
             return hf_is_outside(f, v, f->category_indptr[v], f->category_indptr[v + 1] - f->category_indptr[v], a);
     }

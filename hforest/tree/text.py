@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..core import check as checks
-from .forest import Forest, check, on_host, root_of
+from .forest import Forest, checked, on_host, root_of
 
 _LISTED = 12  # maximum number of listed categories of a set
 _INDENTED = 100  # maximum indentation in levels: the text of a chain would grow with the square of its length
@@ -24,9 +24,9 @@ def to_text(
     Parameters
     ----------
     forest : Forest
-        Any forest, axis-aligned or oblique.
+        Any forest.
     tree : int
-        Number of the tree, from 0.
+        Its number, from 0.
     feature_names : sequence of str, optional
         Names of the features, by default x[0], x[1], ...
     max_depth : int, optional
@@ -37,11 +37,6 @@ def to_text(
     str
         Lines; the children of a split are labelled yes (``<= threshold``, or a category of the set) and no.
         Lines of deeper levels than 100 are indented as level 100, and begin with their level in brackets.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        As for `check`; another number of names; no such tree.
 
     Notes
     -----
@@ -57,7 +52,7 @@ def to_text(
       yes: 1 0
       no: 0 1
     """
-    check(forest)
+    forest = checked(forest)
     root = root_of(forest, tree)
     deepest = None if max_depth is None else checks.integer("max_depth", max_depth, 0)
     host = on_host(forest)

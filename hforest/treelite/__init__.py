@@ -11,8 +11,8 @@ not import treelite.
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
+from ..core.counterparts import lookup as _lookup
 from ..core.extras import missing as _missing
-from ..core.habits import lookup as _lookup
 
 try:
     import treelite as _treelite

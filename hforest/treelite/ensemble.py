@@ -83,11 +83,6 @@ def predict_margin(ensemble: Ensemble, x: np.ndarray) -> np.ndarray:
     (n_samples, n_outputs) array, dtype of the forest
         Margins: what XGBoost calls output_margin and LightGBM raw_score.
 
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        As for `hforest.tree.predict`; arrays that do not belong together.
-
     Notes
     -----
     Leaf values are added in float64 in the order of the trees. The sum divided by n_trees is rounded to the
@@ -123,23 +118,12 @@ def predict_margin(ensemble: Ensemble, x: np.ndarray) -> np.ndarray:
 def predict(ensemble: Ensemble, x: np.ndarray) -> np.ndarray:
     """Returns predictions of the model: its function (such as the sigmoid) of `predict_margin`.
 
-    Parameters
-    ----------
-    ensemble : Ensemble
-        From `from_treelite`.
-    x : (n_samples, n_features) array-like
-        Samples of any real dtype, converted to that of the forest. NaN is a missing value; infinity raises
-        ValueError.
+    Parameters: see `predict_margin`.
 
     Returns
     -------
     (n_samples, n_outputs) array, dtype of the forest
         Probabilities, counts or targets; for two classes one column, the probability of the second class.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        As for `predict_margin`.
 
     Notes
     -----

@@ -46,11 +46,6 @@ def to_treelite(forest: tree.Forest) -> treelite.Model:
         Its thresholds and leaf values have the dtype of the forest. Of several outputs it is a classifier
         whose leaves hold class shares ("identity_multiclass"), of one a regression ("identity").
 
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        A forest that `hforest.tree.check` refuses, CuPy arrays, projections.
-
     Notes
     -----
     In treelite, NaN goes right if the forest was grown without missing values. Unknown categories go where

@@ -313,7 +313,7 @@ def from_treelite(model: treelite.Model, *, dtype: np.dtype | type | str | None 
         category_bits=bits,
     )
     return Ensemble(
-        tree.check(forest),
+        tree.join([tree.check(forest)]),
         scale=_scale(model, header, columns, n_outputs),
         base_score=_base_scores(header, n_classes),
         n_classes=n_classes,

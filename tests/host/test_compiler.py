@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hforest
-from hforest.core import launch
+from hforest.core import launch, scores
 from hforest.core.launch import launch as launch_kernel
 
 from . import exercise
@@ -380,6 +380,17 @@ def test_a_struct_with_another_member_is_refused(tmp_path, member):
 def test_a_struct_of_another_size_does_not_compile(tmp_path):
     (tmp_path / "gpu.cu").write_text("#define size int\nstruct Odd {\n    size n, m;\n};\n")
     with host_compiler(), pytest.raises(RuntimeError, match="Odd: eight bytes a member"):
+        launch_kernel(tmp_path, "none", FLOAT, 1, ())
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [(("error", 3), "HF_ERROR"), (("gini", 1), "criterion gini of core/scores.py")],
+)
+def test_a_criterion_that_kernels_do_not_know_does_not_compile(tmp_path, monkeypatch, record, message):
+    monkeypatch.setattr(scores, "CRITERIA", (scores.Criterion(*record, "classification"),))
+    (tmp_path / "gpu.cu").write_text("")
+    with host_compiler(), pytest.raises(RuntimeError, match=message):
         launch_kernel(tmp_path, "none", FLOAT, 1, ())
 
 

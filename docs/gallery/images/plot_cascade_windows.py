@@ -13,11 +13,13 @@ from functools import partial
 import matplotlib.pyplot as plt
 import numpy as np
 
-from hforest import cascade, classic, demo
+import hforest
+from hforest import cascade, demo
 
 digits = demo.load_digits()
 x, y = digits.x_train[::3], digits.y_train[::3]  # samples come sorted by class
-forests = [partial(classic.grow, n_trees=20), partial(classic.grow_random, n_trees=20)]
+random = partial(hforest.grow, splitter="random", max_features=1, bootstrap=False)  # completely random trees
+forests = [partial(hforest.grow, n_trees=20), partial(random, n_trees=20)]
 scanner, _ = cascade.grow_scanner(x, y, (8, 8), 4, forests, max_windows=8, rng=0)
 
 shown = [int(np.flatnonzero(digits.y_test == k)[1]) for k in range(10)]

@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import hforest.plot
-from hforest import classic, manifold, tree
+from hforest import project, tree
 
 rng = np.random.default_rng(0)
 y = rng.integers(0, 2, 1200)
@@ -21,14 +21,15 @@ x[:, 3:6, 7:10] += 0.45 * y[:, None, None]
 x = x.reshape(1200, 144)
 train, test = slice(0, 600), slice(600, None)
 
-forests = {
-    "random forest: pixels": classic.grow(x[train], y[train], 200, rng=0),
-    "SPORF: a few pixels": manifold.grow(x[train], y[train], 200, projection="sparse", rng=0),
-    "MORF: patches": manifold.grow(x[train], y[train], 200, shape=(12, 12), patch_min=2, patch_max=4, rng=0),
+kinds = {
+    "random forest: pixels": None,
+    "SPORF: a few pixels": project.sparse_distribution(144),
+    "MORF: patches": project.patch_distribution((12, 12), patch_min=2, patch_max=4),
 }
 
 fig, axes = plt.subplots(1, 3, figsize=(11, 4))
-for ax, (name, forest) in zip(axes, forests.items(), strict=True):
+for ax, (name, projections) in zip(axes, kinds.items(), strict=True):
+    forest = hforest.grow(x[train], y[train], 200, projections=projections, rng=0)
     image = hforest.plot.importance_image(forest, (12, 12))
     drawn = ax.imshow(image / image.sum(), cmap="magma")
     ax.add_patch(plt.Rectangle((6.5, 2.5), 3, 3, fill=False, color="cyan", lw=2))

@@ -12,11 +12,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import hforest.plot
-from hforest import demo, manifold, tree
+from hforest import demo, project, tree
 
 digits = demo.load_digits()
 x, y = digits.x_train, digits.y_train
-forest = manifold.grow(x, y, 100, shape=(8, 8), patch_min=2, patch_max=4, rng=0)
+patches = project.patch_distribution((8, 8), patch_min=2, patch_max=4)
+forest = hforest.grow(x, y, 100, projections=patches, rng=0)
 error = (tree.predict(forest, digits.x_test).argmax(axis=1) != digits.y_test).mean()
 
 # %%

@@ -8,20 +8,21 @@ samples than a forest on single pixels, or on sparse sums of any pixels (SPORF).
 
 import matplotlib.pyplot as plt
 
-from hforest import classic, demo, manifold, tree
+import hforest
+from hforest import demo, project, tree
 
 x_test, y_test = demo.simulate_bars(1000, rng=99)
 sizes = (20, 50, 100, 200, 400)
-grow = {
-    "pixels": lambda x, y: classic.grow(x, y, 50, rng=0),
-    "sparse sums (SPORF)": lambda x, y: manifold.grow(x, y, 50, projection="sparse", rng=0),
-    "patches (MORF)": lambda x, y: manifold.grow(x, y, 50, shape=(28, 28), patch_max=4, rng=0),
+kinds = {
+    "pixels": None,
+    "sparse sums (SPORF)": project.sparse_distribution(28 * 28),
+    "patches (MORF)": project.patch_distribution((28, 28), patch_max=4),
 }
 figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
-for name, function in grow.items():
+for name, projections in kinds.items():
     errors = []
     for n in sizes:
-        forest = function(*demo.simulate_bars(n, rng=1))
+        forest = hforest.grow(*demo.simulate_bars(n, rng=1), 50, projections=projections, rng=0)
         errors.append(100 * float((tree.predict(forest, x_test).argmax(axis=1) != y_test).mean()))
     ax.plot(sizes, errors, marker="o", label=name)
 ax.set(

@@ -17,7 +17,8 @@ from functools import partial
 import matplotlib.pyplot as plt
 import numpy as np
 
-from hforest import classic, co2, images, manifold
+import hforest
+from hforest import co2, images, project
 
 HEIGHT, WIDTH, NOISE = 48, 64, 0.3
 
@@ -44,14 +45,15 @@ rng = np.random.default_rng(0)
 (x, y), (x_test, y_test) = scenes(24, rng), scenes(10, rng)
 settings = {"window": 13, "step": 2, "n_trees": 16, "n_pixels": 3000, "rng": 0}
 leaf = {"min_samples_leaf": 5}
+probes = project.probe_distribution(7 * 7, 0.5)  # of the 7 x 7 pixels of a window
 models = {
-    "random forest": images.fit(x, y, partial(classic.grow, **leaf), **settings),
-    "two-probe": images.fit(x, y, partial(manifold.grow, projection="probe", **leaf), **settings),
+    "random forest": images.fit(x, y, partial(hforest.grow, **leaf), **settings),
+    "two-probe": images.fit(x, y, partial(hforest.grow, projections=probes, **leaf), **settings),
     "CO2": images.fit(x, y, partial(co2.grow, max_depth=8, **leaf), **settings),
 }
 inputs = dict.fromkeys(models, x_test)
 wide, wide_test = channels(x), channels(x_test)
-grow = partial(classic.grow, **leaf)
+grow = partial(hforest.grow, **leaf)
 models["channels"], inputs["channels"] = images.fit(wide, y, grow, **settings), wide_test
 
 # Class probabilities of the training images come from a forest grown on the other half of them.

@@ -14,7 +14,8 @@ its thresholds and weights.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from hforest import classic, hinge, layers, tree
+import hforest
+from hforest import hinge, layers, tree
 
 rng = np.random.default_rng(0)
 angle = rng.uniform(0, np.pi, 400)
@@ -26,8 +27,8 @@ x = ((x + rng.normal(scale=0.15, size=x.shape)) / x.std(axis=0)).astype(np.float
 # ``cart`` is one tree of depth 5. The output of a single hinge tree is zero at each of its splits. So the
 # picture also shows 15 hinge trees, whose sum is zero only between the classes.
 
-cart = classic.grow(x, y, 1, max_depth=5, bootstrap=False, max_features=None, rng=0)
-many = classic.grow(x, y, 15, max_depth=5, rng=0)
+cart = hforest.grow(x, y, 1, max_depth=5, bootstrap=False, max_features=None, rng=0)
+many = hforest.grow(x, y, 15, max_depth=5, rng=0)
 
 
 def train(grown, steps=600):

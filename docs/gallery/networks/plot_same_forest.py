@@ -12,7 +12,8 @@ reaches the layer before.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from hforest import classic, hinge, layers, tree
+import hforest
+from hforest import hinge, layers, tree
 
 rng = np.random.default_rng(0)
 angle = rng.uniform(0, np.pi, 400)
@@ -20,7 +21,7 @@ y = np.arange(400) % 2
 x = np.stack([np.cos(angle) + y - 0.5, np.where(y, 0.25 - np.sin(angle), np.sin(angle) - 0.25)], axis=1)
 x = ((x + rng.normal(scale=0.15, size=x.shape)) / x.std(axis=0)).astype(np.float32)
 
-forest = classic.grow(x, y, 15, max_depth=5, rng=0)
+forest = hforest.grow(x, y, 15, max_depth=5, rng=0)
 
 # %%
 # Its splits as hinge trees, and 600 steps of Adam.

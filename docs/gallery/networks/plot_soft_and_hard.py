@@ -10,12 +10,13 @@ With a small scale its gradients are large enough to train it.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from hforest import classic, neural, tree
+import hforest
+from hforest import neural, tree
 
 rng = np.random.default_rng(0)
 x = rng.uniform(-2, 2, (400, 1)).astype(np.float32)
 y = (np.sin(3 * x[:, 0]) + rng.normal(0, 0.4, 400) > 0).astype(int)
-forest = classic.grow(x, y, 10, max_depth=3, rng=0)
+forest = hforest.grow(x, y, 10, max_depth=3, rng=0)
 
 line = np.linspace(-2, 2, 600, dtype=np.float32)[:, None]
 figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")

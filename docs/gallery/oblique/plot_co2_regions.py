@@ -10,7 +10,8 @@ hyperplanes needs fewer splits than one of single columns.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from hforest import classic, co2, tree
+import hforest
+from hforest import co2, tree
 
 rng = np.random.default_rng(0)
 centers = np.array([[0.0, 0.0], [1.6, 1.1], [3.2, 2.2]])
@@ -19,7 +20,7 @@ y = rng.integers(0, 3, 500)
 x = centers[y] + rng.normal(size=(500, 2)) @ stretch * [0.9, 0.8]
 
 grown = {
-    "columns (CART)": classic.grow(x, y, 1, bootstrap=False, max_features=None, max_depth=3, rng=0),
+    "columns (CART)": hforest.grow(x, y, 1, bootstrap=False, max_features=None, max_depth=3, rng=0),
     "hyperplanes (CO2)": co2.grow(x, y, 1, max_depth=2, rng=0),
 }
 

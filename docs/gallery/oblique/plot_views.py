@@ -15,7 +15,8 @@ those of twelve data sets in increasing order, beside those expected where a vie
 import matplotlib.pyplot as plt
 import numpy as np
 
-from hforest import manifold, project, stats
+import hforest
+from hforest import project, stats
 
 N, N_TREES = 200, 200
 SIZES = [5, 20, 100, 500, 2000, 10_000]
@@ -35,8 +36,8 @@ for size in SIZES:
     sparse = project.sparse_distribution(size + 5)
     views = project.grouped_distribution(sparse, [range(5), range(5, size + 5)])
     for name, distribution in zip(areas, (sparse, views), strict=True):
-        forest = manifold.grow(
-            x, y, N_TREES, distribution=distribution, n_projections=sum(views.n_projections),
+        forest = hforest.grow(
+            x, y, N_TREES, projections=distribution, n_projections=sum(views.n_projections),
             bootstrap=counts.structure, rng=0,
         )  # fmt: skip
         p, _ = stats.posterior(forest, x, y, counts)

@@ -2,7 +2,7 @@
 Growing a forest by ranges of trees
 ===================================
 
-:func:`hforest.scale.grow_by_trees` divides a forest into ranges of trees and gives them to the workers of an
+:func:`hforest.scale.grow` divides a forest into ranges of trees and gives them to the workers of an
 executor. Here these are two threads; they can be processes or machines. The seed, the number of the tree and
 the node determine each random number. So the forest is bit-identical to that of a single call, whichever
 worker grows a tree. More trees can be added later: ``first_tree`` says where a range begins, and
@@ -17,7 +17,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import hforest
-from hforest import classic, demo, scale, tree
+from hforest import demo, scale, tree
 
 digits = demo.load_digits()
 x, y = digits.x_train, digits.y_train
@@ -28,7 +28,7 @@ tasks = []
 def grow(x, y, n_trees, *, first_tree, rng):
     """Grows a range of trees, and records the worker and the times."""
     begin = time.perf_counter()
-    forest = classic.grow(x, y, n_trees, first_tree=first_tree, rng=rng)
+    forest = hforest.grow(x, y, n_trees, first_tree=first_tree, rng=rng)
     tasks.append((threading.get_ident(), begin, time.perf_counter(), first_tree, n_trees))
     return forest
 
@@ -37,17 +37,17 @@ def grow(x, y, n_trees, *, first_tree, rng):
 # The first call grows trees 0 to 99, the second 100 to 199. The joined forest equals that of one call.
 
 with ThreadPoolExecutor(2) as executor:
-    first = scale.grow_by_trees(executor, grow, x, y, 100, n_tasks=8, rng=0)
-    second = scale.grow_by_trees(executor, grow, x, y, 100, first_tree=100, n_tasks=8, rng=0)
+    first = scale.grow(executor, x, y, 100, grow=grow, n_tasks=8, rng=0)
+    second = scale.grow(executor, x, y, 100, grow=grow, first_tree=100, n_tasks=8, rng=0)
 forest = tree.join([first, second])
-whole = classic.grow(x, y, 200, rng=0)
+whole = hforest.grow(x, y, 200, rng=0)
 assert all(np.array_equal(a, b) for a, b in zip(forest, whole, strict=True))
 
 # %%
 # The right panel shows the test error of the first n trees.
 
 numbers = [1, 2, 5, 10, 20, 50, 100, 150, 200]
-votes = [tree.predict(classic.grow(x, y, 1, first_tree=k, rng=0), digits.x_test) for k in range(200)]
+votes = [tree.predict(hforest.grow(x, y, 1, first_tree=k, rng=0), digits.x_test) for k in range(200)]
 shares = np.cumsum(votes, axis=0)
 errors = [100 * (shares[n - 1].argmax(axis=1) != digits.y_test).mean() for n in numbers]
 

@@ -11,7 +11,8 @@ level. All data sets have 64 rows, 16 columns of noise and two classes.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from hforest import classic, stats
+import hforest
+from hforest import stats
 
 N, D, N_SETS = 64, 16, 50
 
@@ -28,7 +29,7 @@ def data(number):
 
 def against_one_forest(x, y, seed):
     counts = stats.honest_counts(y, 100, draw="bootstrap", rng=seed)
-    forest = classic.grow(x, y, 100, bootstrap=counts.structure, rng=seed)
+    forest = hforest.grow(x, y, 100, bootstrap=counts.structure, rng=seed)
     p = stats.posterior(forest, x, y, counts).p
     rng = np.random.default_rng(seed)
     null = [stats.auc(p, rng.permutation(y), missing="omit") for _ in range(99)]

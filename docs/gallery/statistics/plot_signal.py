@@ -11,7 +11,8 @@ permuted labels give as good a result.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from hforest import classic, stats
+import hforest
+from hforest import stats
 
 rng = np.random.default_rng(0)
 y = np.arange(60) % 2
@@ -45,6 +46,6 @@ plt.show()
 
 counts = stats.honest_counts(y, 500, rng=0)
 for name, x in {"noise": noise, "signal": signal}.items():
-    forest = classic.grow(x, y, 500, bootstrap=counts.structure, rng=0)
+    forest = hforest.grow(x, y, 500, bootstrap=counts.structure, rng=0)
     p, votes = stats.posterior(forest, x, y, counts)
     print(f"{name}: AUC {stats.auc(p, y):.2f}, information {stats.information(p, y):.3f} nats")

@@ -12,7 +12,8 @@ measure the importance of noise is about 0, above or below.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from hforest import classic, growth, stats, tree
+import hforest
+from hforest import growth, stats, tree
 
 N, N_TREES, N_SETS = 200, 50, 60
 CATEGORIES = (2, 4, 10, 100, 1000)
@@ -29,7 +30,7 @@ by_gain, by_others = [], []
 for number in range(N_SETS):
     x, y = data(number)
     counts = growth.bootstrap_counts(N, N_TREES, rng=number)
-    forest = classic.grow(x, y, N_TREES, bootstrap=counts, rng=number)
+    forest = hforest.grow(x, y, N_TREES, bootstrap=counts, rng=number)
     by_gain.append(tree.importance(forest, by="gain"))
     by_others.append(stats.oob_importance(forest, x, y, counts))
 mean, error = np.stack(by_others, axis=1)

@@ -13,11 +13,13 @@ from functools import partial
 import matplotlib.pyplot as plt
 import numpy as np
 
-from hforest import cascade, classic, demo
+import hforest
+from hforest import cascade, demo
 
 digits = demo.load_digits()
 x, y = digits.x_train[::3], digits.y_train[::3]  # samples come sorted by class
-level = [partial(classic.grow, n_trees=40)] * 2 + [partial(classic.grow_random, n_trees=40)] * 2
+random = partial(hforest.grow, splitter="random", max_features=1, bootstrap=False)  # completely random trees
+level = [partial(hforest.grow, n_trees=40)] * 2 + [partial(random, n_trees=40)] * 2
 states = []
 grown = cascade.grow(x, y, level, max_levels=5, patience=5, checkpoint=states.append, rng=0)
 

@@ -8,15 +8,18 @@ error without a test set. Only about a third of the trees predict a sample, so t
 trees are few.
 """
 
+from functools import partial
+
 import matplotlib.pyplot as plt
 import numpy as np
 
-from hforest import classic, demo, growth, tree
+import hforest
+from hforest import demo, growth, tree
 
 digits = demo.load_digits()
 x, y = digits.x_train, digits.y_train
 numbers = [5, 10, 20, 40, 80, 160]
-kinds = {"random forest": classic.grow, "extra trees": classic.grow_extra}
+kinds = {"random forest": hforest.grow, "extra trees": partial(hforest.grow, splitter="random")}
 
 fig, ax = plt.subplots(figsize=(8, 4.5))
 for color, (name, grow) in zip(("C0", "C1"), kinds.items(), strict=True):

@@ -11,7 +11,8 @@ between two quantiles is wide where the targets vary much. Intervals of out-of-b
 import matplotlib.pyplot as plt
 import numpy as np
 
-from hforest import classic, growth, tree
+import hforest
+from hforest import growth, tree
 
 rng = np.random.default_rng(0)
 x = rng.uniform(0, 10, (800, 1))
@@ -22,7 +23,7 @@ truth = np.sin(at[:, 0])
 spread = 1.645 * (0.1 + 0.08 * at[:, 0])  # 90 % of the samples lie within
 
 counts = growth.bootstrap_counts(len(x), 200, rng=0)
-forest = classic.grow(x, y, 200, bootstrap=counts, min_samples_leaf=15, task="regression", rng=0)
+forest = hforest.grow(x, y, 200, bootstrap=counts, min_samples_leaf=15, task="regression", rng=0)
 band = tree.quantiles(forest, tree.leaf_targets(forest, x, y), at, [0.05, 0.95])
 errors = y[:, None] - tree.out_of_bag(forest, x, counts)
 interval = tree.prediction_intervals(forest, at, errors, coverage=0.9)

@@ -12,7 +12,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_iris
 
-from hforest import classic, plot, split, tree
+import hforest
+from hforest import plot, split, tree
 
 values = np.arange(1.0, 11.0)
 labels = np.array([1, 2, 1, 1, 1, 1, 3, 3, 2, 3]) - 1
@@ -40,7 +41,7 @@ plt.show()
 # training flowers.
 
 iris = load_iris()
-forest = classic.grow(
+forest = hforest.grow(
     iris.data, iris.target, 1, criterion="entropy", max_depth=3, max_features=4, bootstrap=False, rng=0
 )
 wrong = int((tree.predict(forest, iris.data).argmax(axis=1) != iris.target).sum())

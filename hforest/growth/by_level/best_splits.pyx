@@ -14,11 +14,9 @@ from hforest.core.arena cimport hf_arena, release, take, take_zeros
 from hforest.core.machine cimport (
     hf_begin, hf_end, hf_stop, hf_threads, hf_units, hf_watch, raise_stopped, start_watch,
 )
-from hforest.growth.task cimport hf_node_score
-
-cdef extern from "core/score.h" nogil:
-    int HF_SQUARED
-    double hf_branch_score(int criterion, const double* sums, const double* node, int64_t n, double weight)
+from hforest.core.score cimport (
+    HF_SQUARED_ERROR, hf_beats, hf_branch_score, hf_node_score, require_criteria,
+)
 
 cdef extern from "growth/categories.h" nogil:
     int HF_ALL_DIVISIONS
@@ -32,6 +30,8 @@ cdef enum:
     RIGHT = 0
     LEFT = 1
     ABSENT = 2
+
+require_criteria(__name__)
 
 
 # The arguments that all nodes of a call share.
@@ -76,7 +76,7 @@ ctypedef struct hf_best:
 cdef inline double _weight_of(const hf_scoring* g, const int64_t* sums) noexcept nogil:
     # Returns the weight of one side.
     cdef int64_t k, weight = 0
-    if g.criterion == HF_SQUARED:
+    if g.criterion == HF_SQUARED_ERROR:
         return <double> sums[g.n_outputs]
     for k in range(g.n_outputs):
         weight += sums[k]
@@ -86,7 +86,7 @@ cdef inline double _weight_of(const hf_scoring* g, const int64_t* sums) noexcept
 cdef inline double _score(const hf_scoring* g, hf_node* a, double weight) noexcept nogil:
     # Returns the score of the split whose left side has the sums a.left and the weight `weight`.
     cdef int64_t k
-    if g.criterion == HF_SQUARED:
+    if g.criterion == HF_SQUARED_ERROR:
         for k in range(g.n_outputs):
             a.sums[k] = <double> a.left[k] - weight * (<double> a.total[k] / a.weight)
     else:
@@ -112,7 +112,7 @@ cdef inline bint _is_better(const hf_scoring* g, hf_node* a, hf_best* best) noex
     if weight < a.least_weight or a.weight - weight < a.least_weight:
         return False
     score = _score(g, a, weight)
-    if not score > best.score:
+    if not hf_beats(score, best.score):
         return False
     best.score = score
     return True
@@ -161,7 +161,7 @@ cdef bint _best_categories(
     # Scores the splits of a categorical feature; returns whether one is the best so far, and writes the side
     # of each category.
     cdef int64_t b, j, k, n_present = 0, mask
-    cdef bint is_ordered = g.n_outputs <= (1 if g.criterion == HF_SQUARED else 2), found = False
+    cdef bint is_ordered = g.n_outputs <= (1 if g.criterion == HF_SQUARED_ERROR else 2), found = False
     cdef const int64_t* sums
     for b in range(n_bins):
         if cell[b * g.n_channels + g.n_channels - 1]:
@@ -184,7 +184,7 @@ cdef bint _best_categories(
             a.size[j] = _weight_of(g, sums)
             for k in range(g.n_outputs):
                 a.of_category[j * g.n_outputs + k] = <double> sums[k]
-                if g.criterion == HF_SQUARED:
+                if g.criterion == HF_SQUARED_ERROR:
                     a.of_category[j * g.n_outputs + k] -= a.size[j] * (<double> a.total[k] / a.weight)
         hf_score_categories(
             is_ordered, a.of_category, a.size, a.all, a.weight, n_present, g.n_outputs, a.axis, a.score
@@ -238,7 +238,7 @@ cdef void _best_split(
     n_varied[0] = 0
     a.weight, a.n = _weight_of(g, a.total), a.total[g.n_channels - 1]
     for k in range(g.n_outputs):
-        a.all[k] = 0 if g.criterion == HF_SQUARED else <double> a.total[k]
+        a.all[k] = 0 if g.criterion == HF_SQUARED_ERROR else <double> a.total[k]
     for s in range(n_slots):
         if n_varied[0] and not g.all_sampled:
             break
@@ -340,7 +340,7 @@ def best_splits(
     cdef hf_watch watch
     cdef hf_scoring g
     g.criterion, g.n_channels, g.min_leaf, g.all_sampled = criterion, total.shape[1], min_leaf, all_sampled
-    g.n_outputs = g.n_channels - (3 if criterion == HF_SQUARED else 1)
+    g.n_outputs = g.n_channels - (3 if criterion == HF_SQUARED_ERROR else 1)
     score, split = np.empty(len(total)), np.empty((len(total), 5), np.int64)
     n_cells = cells[len(cells) - 1]
     sides = np.full(max(1, n_cells), ABSENT, np.uint8)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...core.aliases import FloatArray, IntArray
-from ..checks import BIN_DTYPES
+from ..bins import BIN_DTYPES
 from .levels import find_bins
 
 
@@ -43,7 +43,7 @@ def between(low: FloatArray, high: FloatArray, dtype: np.dtype) -> FloatArray:
 def of_sample(values: FloatArray, max_bins: int) -> tuple[FloatArray, FloatArray]:
     """Returns the least and the greatest value of at most max_bins bins of about equal numbers of values.
 
-    They are the bins of `hforest.growth.encode`.
+    They are the bins of `hforest.samples`.
     """
     distinct, counts = np.unique(values[~np.isnan(values)], return_counts=True)
     if len(distinct) <= max_bins:

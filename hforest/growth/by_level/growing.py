@@ -13,7 +13,8 @@ from typing import Any
 
 from ...core.aliases import Progress
 from ...core.progress import reporting
-from ...tree import Forest, check
+from ...tree import Forest
+from ...tree.forest import marked
 from ..trees import as_forest, joined
 from . import parts
 from .batches import BatchOfTrees
@@ -42,7 +43,6 @@ def grow(engine: Engine, samples: object, settings: Checked, progress: Progress)
             trees += batch(engine, data, planned, draw).grow()
             if not engine.agree(partial(report, len(trees))):
                 break
-    forest = as_forest(
-        joined(trees, planned.n_outputs, planned.edges.dtype, projected), len(planned.edges.n_bins)
-    )
-    return check(forest) if engine.n_tasks > 1 else forest  # subtrees came from other workers
+    arrays = joined(trees, planned.n_outputs, planned.edges.dtype, projected)
+    forest = as_forest(arrays, len(planned.edges.n_bins))
+    return marked(forest, engine.n_tasks == 1)  # other workers have sent subtrees

@@ -25,10 +25,11 @@ from hforest.growth.feature_sampling cimport (
     hf_features, hf_sampling, sample_feature, start_features, undo_sampling,
 )
 from hforest.growth.projections cimport (
-    HF_STREAM_ENTRY, distribution_of, hf_candidate, hf_candidate_of, hf_distribution, hf_draw_projection,
-    real,
+    distribution_of, hf_candidate, hf_candidate_of, hf_distribution, hf_draw_projection, real,
 )
-from hforest.growth.task cimport HF_STREAM_CHILDREN, hf_draw, hf_draw_key, hf_philox
+from hforest.growth.task cimport (
+    HF_STREAM_CHILDREN, HF_STREAM_ENTRY, HF_STREAM_ROWS, hf_draw, hf_draw_key, hf_philox,
+)
 
 from ...core.projections import group_table
 
@@ -39,7 +40,6 @@ ctypedef fused code_t:
 
 cdef enum:
     BLOCK = 1 << 14    # rows whose bins a thread computes together
-    STREAM_ROWS = 13   # stream of the words that select the rows from which bins are made
 
 
 # ----------------------------------------------------------------------------- keys
@@ -66,7 +66,7 @@ def words(uint64_t seed, int64_t first_row, int64_t n):
     for i in range(n):
         row = first_row + i
         if i == 0 or row % 4 == 0:
-            draw = hf_philox(seed, <uint64_t> (row // 4), STREAM_ROWS)
+            draw = hf_philox(seed, <uint64_t> (row // 4), HF_STREAM_ROWS)
         out[i] = draw.word[row % 4]
     return found
 

@@ -14,6 +14,7 @@ from ...core import check, dispatch, supervised
 from ...core.aliases import Array, FloatArray, IntArray
 from .. import unchecked
 from ..bins import Bins
+from ..settings import MAX_POISSON
 from ..trees import Learned, Projected, Roots, Trees
 from .edges import Edges, bins_of
 from .levels import histograms as histograms_of
@@ -165,7 +166,7 @@ def describe(raw: RawPart, settings: Checked) -> Description:
         of_row = counts.max(axis=0, initial=0).astype(np.int64) * (1 if weight is None else weight)
         greatest, drawn = max(greatest, int(of_row.max(initial=0))), np.any(counts, axis=1)
     elif settings.bootstrap == "poisson":
-        greatest *= unchecked.MAX_POISSON
+        greatest *= MAX_POISSON
     check.require(
         greatest <= check.MAX_COUNT, "sample_weight", "products with in-bag counts below 2**31",
         "larger ones",

@@ -9,8 +9,9 @@ import numpy as np
 from ... import hinge, optim
 from ...core import check
 from ...core.aliases import Array, FloatArray
+from ...core.launch import numbers
 
-EAGER = 2**10 - 1
+(EAGER,) = numbers("hinge/eager.h", "HF_EAGER")
 """Number of vertices of the first ten levels, which move at every step (`hinge.AdamState`)."""
 
 

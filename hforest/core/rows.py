@@ -1,0 +1,31 @@
+"""Samples of a caller, in the form in which backends apply forests to them."""
+
+import numpy as np
+
+from . import blocks, machine, sparse, supervised
+from .aliases import Array, ArrayLike, FloatArray
+from .in_place import InPlace, Windows
+
+
+def readable(
+    x: ArrayLike, dtype: np.dtype, missing: bool, remedy: str
+) -> tuple[FloatArray | Windows | sparse.Compressed | blocks.Unconverted, dict[str, Array]]:
+    """Returns the samples of an argument x in `dtype`, and the arrays of the caller that x is, by name.
+
+    Samples are finite, or NaN if `missing` allows it. A large x that needs a conversion is converted and
+    checked later, in blocks.
+    """
+    if type(x) is np.ndarray and machine.fits(x, dtype, ("n_samples", "n_features"), {}):
+        # A fast path for rows without conversion, so that single rows take microseconds.
+        supervised.check_finite("x", x, x, missing, remedy)
+        return x, {"x": x}
+    if isinstance(x, InPlace):
+        windows = x.x
+        numbers = supervised.matrix("x", windows.x, dtype, missing=missing, remedy=remedy)
+        return windows._replace(x=numbers), {"x": windows.x}
+    if sparse.is_sparse(x):
+        return sparse.rows("x", x, dtype, missing=missing, remedy=remedy), {"x": x.data}
+    if (lazy := blocks.unconverted(x, dtype)) is not None:
+        return lazy, {"x": lazy.source}
+    source = supervised.as_given("x", x)
+    return supervised.matrix("x", source, dtype, missing=missing, remedy=remedy), {"x": source}
