@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hforest
-from hforest import classic, tabular, tree
+from hforest import tabular, tree
 
 FAST = {"n_members": 1, "n_trees": 10, "depth": 3, "n_projections": 10, "steps": 50}
 
@@ -122,18 +122,10 @@ def test_every_library_gives_the_same_numbers(source):
     assert x.dtype == np.float64
     for name, a in zip(columns.feature_names, x.T, strict=True):
         np.testing.assert_allclose(a, EXPECTED[name], rtol=1e-15, atol=1e-15, err_msg=name)
-    assert [name for name, is_category in zip(EXPECTED, columns.categorical, strict=True) if is_category] == [
-        "text"
-    ]
+    assert [name == "text" for name in EXPECTED] == columns.categorical.tolist()
     kinds = dict(zip(columns.names.tolist(), columns.kinds.tolist(), strict=True))
-    others = {
-        "whole": "number",
-        "decimal": "number",
-        "flag": "boolean",
-        "constant": "number",
-        "nothing": "missing",
-    }
-    assert kinds == {name: name for name in VALUES} | others
+    numbers = dict.fromkeys(("whole", "decimal", "constant"), "number")
+    assert kinds == {name: name for name in VALUES} | numbers | {"flag": "boolean", "nothing": "missing"}
     # Properties learned from the table of one library apply to the table of another.
     assert np.array_equal(tabular.numbers(columns, of_numpy(VALUES)), x, equal_nan=True)
     assert np.array_equal(tabular.numbers(tabular.columns(of_numpy(VALUES)), table), x, equal_nan=True)
@@ -192,11 +184,8 @@ def test_values_that_did_not_occur(source):
 
 
 def test_no_rows_are_converted():
-    table = {
-        "a": np.array([1.0, 2]),
-        "b": np.array(["x", "y"]),
-        "d": np.array(["2020-01-01", "2021-02-03"], "M8[D]"),
-    }
+    days = np.array(["2020-01-01", "2021-02-03"], "M8[D]")
+    table = {"a": np.array([1.0, 2]), "b": np.array(["x", "y"]), "d": days}
     columns = tabular.columns(table)
     assert tabular.numbers(columns, {name: a[:0] for name, a in table.items()}).shape == (0, 6)
 
@@ -307,7 +296,8 @@ def test_too_many_categories():
     columns = tabular.columns(most)
     x = tabular.numbers(columns, most)
     assert int(x.max()) == n - 1
-    classic.grow(x[:200], np.arange(200) % 2, 1, categorical=columns.categorical, rng=0)
+    few = hforest.samples(x[:200], categorical=columns.categorical)
+    hforest.grow(few, np.arange(200) % 2, 1, rng=0)
     with pytest.raises(
         ValueError, match="expected categories of at most 1000 characters, got a text of 1001"
     ):
@@ -328,10 +318,8 @@ def test_all_faults_are_listed_at_once(source):
     with pytest.raises(ValueError, match="^table: expected the columns that were learned") as error:
         tabular.numbers(columns, source(bad))
     first, *faults = str(error.value).splitlines()
-    assert (
-        first
-        == "table: expected the columns that were learned, got 7 faults; pass a table like the first one:"
-    )
+    head = "table: expected the columns that were learned, got 7 faults; pass a table like the first one:"
+    assert first == head
     with_zone, without = "dates and times with a time zone", "dates and times without a time zone"
     assert [fault.strip() for fault in faults] == [
         "column 'more': expected a column that was learned, got one that was not; drop it",
@@ -644,6 +632,7 @@ def test_a_forest_is_grown_on_the_numbers_of_a_table():
     y = (np.isin(colour, ["red", "blue"]) ^ (size > 0)).astype(int)
     columns = tabular.columns(table)
     x = tabular.numbers(columns, table)
-    forest = classic.grow(x[:300], y[:300], 30, categorical=columns.categorical, rng=0)
+    samples = hforest.samples(x[:300], categorical=columns.categorical)
+    forest = hforest.grow(samples, y[:300], 30, rng=0)
     assert (tree.predict(forest, x[300:]).argmax(axis=1) == y[300:]).mean() > 0.95
     assert hforest.tabular.describe(columns).splitlines()[1].split()[:3] == ["colour", "text", "4:"]

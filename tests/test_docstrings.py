@@ -17,7 +17,7 @@ REFERENCE = re.compile(
     r"\b(?:Other parameters|Parameters)(?: and (?:errors|attributes))?: see ((?:`[\w.]+`(?:,? and |, )?)+)"
 )
 """A docstring's reference to functions or classes that document the parameters which it omits."""
-MAX_REPEATED = 200
+MAX_REPEATED = 204
 """Maximum number of docstring lines that repeat another."""
 
 

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 import scipy.sparse
 from fuzz import leaks
+from growers import GROWERS, grow
 
 import hforest
-from hforest import classic, co2, manifold, scale, split, tree
+from hforest import co2, scale, split, tree
 
 TESTS = Path(__file__).resolve().parent
 
@@ -24,21 +25,21 @@ def _calls():
     rng = np.random.default_rng(0)
     x, y, z = rng.integers(0, 60, (80, 4)).astype(np.float64), rng.integers(0, 3, 80), rng.normal(size=80)
     few, gaps = scipy.sparse.csr_array(x * (rng.random(x.shape) < 0.3)), np.where(x > 50, np.nan, x)
-    oblique = {"max_rounds": 2, "min_samples_oblique": 1, "rng": 0}
-    forest, projected = classic.grow(x, y, 2, rng=0), manifold.grow(x, y, 2, projection="sparse", rng=0)
+    sparse, oblique = GROWERS["sparse"], {"max_rounds": 2, "min_samples_oblique": 1, "rng": 0}
+    forest, projected = hforest.grow(x, y, 2, rng=0), sparse(x, y, 2, rng=0)
     wide = forest._replace(n_features=np.array(2000))
     targets, columns = tree.leaf_targets(forest, x, z), np.ascontiguousarray(x.T)
     return {
-        "numbers": partial(classic.grow, x, y, 2, rng=0),
-        "targets": partial(classic.grow, x, z, 2, task="regression", rng=0),
-        "entropy": partial(classic.grow, x, y, 2, criterion="entropy", rng=0),
-        "random thresholds": partial(classic.grow_extra, x, y, 2, rng=0),
-        "missing": partial(classic.grow, gaps, y, 2, rng=0),
-        "categories": partial(classic.grow, gaps, y, 2, categorical=[0, 1], rng=0),
-        "sparse": partial(classic.grow, few, y, 2, rng=0),
-        "projections": partial(manifold.grow, x, y, 2, projection="sparse", rng=0),
-        "projections of fractions": partial(manifold.grow, x / 7, z, 2, task="regression", rng=0),
-        "sparse projections": partial(manifold.grow, few, y, 2, projection="sparse", rng=0),
+        "numbers": partial(hforest.grow, x, y, 2, rng=0),
+        "targets": partial(hforest.grow, x, z, 2, task="regression", rng=0),
+        "entropy": partial(hforest.grow, x, y, 2, criterion="entropy", rng=0),
+        "random thresholds": partial(grow, x, y, 2, kind="extra", rng=0),
+        "missing": partial(hforest.grow, gaps, y, 2, rng=0),
+        "categories": lambda: hforest.grow(hforest.samples(gaps, categorical=[0, 1]), y, 2, rng=0),
+        "sparse": partial(hforest.grow, few, y, 2, rng=0),
+        "projections": partial(sparse, x, y, 2, rng=0),
+        "projections of fractions": partial(sparse, x / 7, z, 2, task="regression", rng=0),
+        "sparse projections": partial(sparse, few, y, 2, rng=0),
         "hyperplanes": partial(co2.grow, x, y, 2, **oblique),
         "oc1": partial(co2.grow, x, y, 2, splitter="oc1", **oblique),
         "stump": partial(co2.fit_stump, x, y, x[0], n_classes=3, max_rounds=2, rng=0),

@@ -1,5 +1,6 @@
 """Ctrl-C: long calls soon end with KeyboardInterrupt, and the library works afterwards."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -11,9 +12,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from conftest import assert_same_bits
 
 import hforest
-from hforest import _interrupts, classic, growth, hinge, optim, project, tree
+from hforest import _interrupts, hinge, optim, project, tree
 from hforest.core import check, dispatch
 
 # The promise is one second; machines that run tests have other work.
@@ -36,17 +38,43 @@ def two_threads():
     hforest.set_num_threads(before)
 
 
+def soon_interrupted(interrupts, call):
+    seconds = interrupts.latency(call, 0.25)
+    assert seconds is not None, "the call ended before the signal came"
+    assert seconds < MOST_SECONDS
+
+
+@contextlib.contextmanager
+def alarms(handler):
+    """Handles SIGALRM inside the block, and stops the timer at its end."""
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def columns(n, n_features):
+    return np.random.default_rng(0).random((n, n_features), dtype=np.float32)
+
+
+def encode(x):
+    """Returns the bins of new samples."""
+    return hforest.samples(x).bins()
+
+
 def some_results():
     x = np.random.default_rng(0).random((200, 5)).astype(np.float32)
-    forest = classic.grow(x, (2 * x[:, 0]).astype(int), 3, rng=0)
+    forest = hforest.grow(x, (2 * x[:, 0]).astype(int), 3, rng=0)
     t, f, w = hinge.init(20, 4, 5, rng=0)
     return tree.predict(forest, x).tobytes() + hinge.forward(x, t, f, w).tobytes()
 
 
 NAMES = [
-    "growth.encode", "growth.grow, all columns", "classic.grow, entropy", "classic.grow, regression",
-    "classic.grow, many classes", "classic.grow_extra", "manifold.grow", "manifold.grow, float64", "co2.grow", "co2.grow, oc1", "co2.fit_stump", "co2.fit_oc1",
-    "tree.predict", "tree.predict, projections", "tree.apply", "tree.permutation_importance",
+    "samples, bins", "growth.grow, all columns", "grow, entropy", "grow, regression", "grow, many classes",
+    "grow, extra trees", "grow, projections", "grow, projections, float64", "co2.grow", "co2.grow, oc1",
+    "co2.fit_stump", "co2.fit_oc1", "tree.predict", "tree.predict, projections", "tree.apply", "tree.permutation_importance",
     "hinge.forward", "hinge.forward, trees apart", "hinge.forward, ferns", "hinge.traverse", "hinge.backward",
     "hinge.forward, projections", "hinge.backward, projections", "hinge.greedy_init",
     "neural.forward", "neural.backward", "neural.update_leaves", "project.project",
@@ -59,7 +87,7 @@ def test_every_call_of_the_table_is_tested(interrupts):
 
 
 # Calls with little preparation: growth, many classes, a loop over trees and one over samples.
-QUICK = {"growth.encode", "classic.grow, entropy", "classic.grow, many classes", "neural.backward"}
+QUICK = {"samples, bins", "grow, entropy", "grow, many classes", "neural.backward"}
 
 
 @pytest.mark.parametrize(
@@ -67,23 +95,15 @@ QUICK = {"growth.encode", "classic.grow, entropy", "classic.grow, many classes",
 )
 def test_a_long_call_is_interrupted(name, interrupts, two_threads):
     before = some_results()
-    call = interrupts.CALLS[name](True)
-    seconds = interrupts.latency(call, 0.25)
-    print(f"{name}: {seconds} s")
-    assert seconds is not None, "the call ended before the signal came"
-    assert seconds < MOST_SECONDS
+    soon_interrupted(interrupts, interrupts.CALLS[name](True))
     assert some_results() == before
 
 
 def test_a_node_with_many_random_projections_is_interrupted(interrupts, two_threads):
     """One node and one thread: the remaining projections are not computed."""
     x = np.random.default_rng(0).normal(size=(100_000, 4)).astype(np.float32)
-    settings = {"n_projections": 20_000, "splitter": "random", "max_depth": 1, "rng": 0}
-    seconds = interrupts.latency(
-        lambda: growth.grow_projected(x, x[:, 0] > 0, 1, project.sparse_distribution(4), **settings), 0.25
-    )
-    assert seconds is not None, "the call ended before the signal came"
-    assert seconds < MOST_SECONDS
+    settings = {"projections": project.sparse_distribution(4), "n_projections": 20_000, "splitter": "random"}
+    soon_interrupted(interrupts, lambda: hforest.grow(x, x[:, 0] > 0, 1, max_depth=1, rng=0, **settings))
 
 
 class _Interrupted(Exception):
@@ -100,8 +120,7 @@ def test_a_block_that_is_interrupted_gives_its_setting_back(block):
         came = True
         raise _Interrupted  # Python drops it inside of a callback, such as one of a garbage collection
 
-    before = signal.signal(signal.SIGALRM, handler)
-    try:
+    with alarms(handler):
         for seconds in rng.uniform(1e-6, 1e-4, 3000):
             came = False
             try:
@@ -113,8 +132,6 @@ def test_a_block_that_is_interrupted_gives_its_setting_back(block):
                 kept = [error]
             assert (check.values_checked(), dispatch.is_reference()) == (True, False)
         assert kept
-    finally:
-        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.parametrize("kind", ["tree", "fern"])
@@ -135,14 +152,12 @@ def test_windows_are_interrupted_a_thousand_times(kind, margin, two_threads):
     def handler(number, frame):
         raise _Interrupted
 
-    expected = call()
+    expected, caught = call(), 0
     start = time.perf_counter()
     for _ in range(50):
         call()
     seconds = (time.perf_counter() - start) / 50
-    caught = 0
-    before = signal.signal(signal.SIGALRM, handler)
-    try:
+    with alarms(handler):
         while caught < 1000:
             try:
                 signal.setitimer(signal.ITIMER_REAL, max(1e-6, rng.random() * seconds))
@@ -151,13 +166,8 @@ def test_windows_are_interrupted_a_thousand_times(kind, margin, two_threads):
             except _Interrupted:
                 caught += 1
             else:
-                for a, b in zip(found, expected, strict=True):
-                    np.testing.assert_array_equal(a, b)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    for a, b in zip(call(), expected, strict=True):
-        np.testing.assert_array_equal(a, b)
+                assert_same_bits(found, expected)
+    assert_same_bits(call(), expected)
 
 
 _EACH_PROPERTY = """
@@ -225,13 +235,8 @@ except KeyboardInterrupt:
 )
 def test_the_command_keeps_an_interrupt_that_python_drops(argv, printed):
     """The import system drops it if Ctrl-C arrives in one of its callbacks; a library must not change hooks."""
-    done = subprocess.run(
-        [sys.executable, "-c", _DROPPED.format(argv=argv)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        cwd=ROOT,
-    )
+    command = [sys.executable, "-c", _DROPPED.format(argv=argv)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT)
     assert done.stdout.strip() == printed
     assert ("Exception ignored" in done.stderr) == (printed == "lost")
 
@@ -245,41 +250,30 @@ def test_the_command_leaves_other_exceptions_to_the_hook_before(monkeypatch):
 
 
 def test_a_handler_that_returns_changes_nothing(interrupts, two_threads):
-    x = np.random.default_rng(0).random((300_000, 20), dtype=np.float32)
-    expected = growth.encode(x)
-    inside = []
+    x, inside = columns(300_000, 20), []
+    expected = encode(x)
 
     def handler(number, frame):
         # Handlers may call the library, too.
         inside.append(some_results())
 
-    before = signal.signal(signal.SIGALRM, handler)
-    try:
+    with alarms(handler):
         signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
-        found = growth.encode(x)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        found = encode(x)
     assert inside
     assert set(inside) == {some_results()}
-    for a, b in zip(found, expected, strict=True):
-        assert a is b or np.array_equal(a, b)
+    assert_same_bits(found, expected)
 
 
 def test_another_exception_of_a_handler_passes(two_threads):
-    x = np.random.default_rng(0).random((1_000_000, 40), dtype=np.float32)
+    x = columns(1_000_000, 40)
 
     def handler(number, frame):
         raise OSError("from the handler")
 
-    before = signal.signal(signal.SIGALRM, handler)
-    try:
+    with alarms(handler), pytest.raises(OSError, match="from the handler"):
         signal.setitimer(signal.ITIMER_REAL, 0.3)
-        with pytest.raises(OSError, match="from the handler"):
-            growth.encode(x)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        encode(x)
 
 
 @pytest.mark.slow
@@ -294,22 +288,13 @@ def test_a_step_in_place_is_finished(interrupts):
 
 def test_calls_of_another_thread_go_on(two_threads):
     """Python runs signal handlers only in its main thread, which may be waiting."""
-    x = np.random.default_rng(0).random((200_000, 20), dtype=np.float32)
-    done = []
-    worker = threading.Thread(target=lambda: done.append(growth.encode(x)))
-    caught = False
-    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
-    try:
+    x, done = columns(200_000, 20), []
+    worker = threading.Thread(target=lambda: done.append(encode(x)))
+    with alarms(signal.default_int_handler), pytest.raises(KeyboardInterrupt):
         worker.start()
         signal.setitimer(signal.ITIMER_REAL, 0.05)
         time.sleep(0.5)
-    except KeyboardInterrupt:
-        caught = True
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
     worker.join()
-    assert caught
     assert len(done) == 1
 
 
@@ -317,13 +302,12 @@ def test_calls_of_another_thread_go_on(two_threads):
 @pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # of JAX, where another test has imported it
 def test_a_child_of_a_thread_is_interrupted(interrupts):
     """The thread that forks is the child's main thread."""
-    x = np.random.default_rng(0).random((1_000_000, 40), dtype=np.float32)
-    status = []
+    x, status = columns(1_000_000, 40), []
 
     def fork():
         child = os.fork()
         if child == 0:
-            seconds = interrupts.latency(lambda: growth.encode(x), 0.3)
+            seconds = interrupts.latency(lambda: encode(x), 0.3)
             os._exit(0 if seconds is not None and seconds < MOST_SECONDS else 1)
         status.append(os.waitpid(child, 0)[1])
 

@@ -34,13 +34,13 @@ LIMITS = {
     "hinge.backward": Limit(0.83, 2.0, 3000, 200),
     "hinge.backward, ferns": Limit(0.9, 1.9, 3200, 200),
     "hinge, step of Adam": Limit(0.52, 0.28, 2150, 17),
-    "classic.grow, root": Limit(0.88, 16.5, 2900, 16),
-    "classic.grow, root, bins": Limit(0.89, 11.5, 2650, 16),
-    "classic.grow, whole tree": Limit(0.7, 55, 180_000, 10),
-    "classic.grow, whole tree, bins": Limit(0.6, 31, 210_000, 10),
-    "classic.grow, whole tree, bins, by level": Limit(0.37, 94, 51_000, 20),
-    "classic.grow, root, targets": Limit(0.87, 17.8, 280_000, 2),
-    "manifold.grow, root": Limit(0.48, 3.9, 2400, 16),
+    "grow, root": Limit(0.88, 16.5, 2900, 16),
+    "grow, root, bins": Limit(0.89, 11.5, 2650, 16),
+    "grow, whole tree": Limit(0.7, 55, 180_000, 10),
+    "grow, whole tree, bins": Limit(0.6, 31, 210_000, 10),
+    "grow, whole tree, bins, by level": Limit(0.37, 94, 51_000, 20),
+    "grow, root, targets": Limit(0.87, 17.8, 280_000, 2),
+    "grow, root, projections": Limit(0.48, 3.9, 2400, 16),
     "split.best_split": Limit(0.97, 11, 21_000, 14),
     "tree.apply": Limit(0.71, 35, 165, 7813),
     "neural.forward": Limit(0.88, 13.5, 190, 1500),
@@ -57,9 +57,9 @@ CALLS = {
     "hinge.forward": (3, 1, 2, 0),
     "hinge.backward": (3, 1, 2, 0),
     "hinge, step of Adam": (9, 3, 6, 0),
-    "classic.grow, whole tree": (820, 81, 814, 78),
-    "classic.grow, whole tree, bins": (1241, 109, 1235, 106),
-    "manifold.grow, root": (132, 21, 126, 18),
+    "grow, whole tree": (820, 81, 814, 78),
+    "grow, whole tree, bins": (1241, 109, 1235, 106),
+    "grow, root, projections": (132, 21, 126, 18),
     "split.best_split": (23, 13, 22, 12),
     "tree.apply": (15, 6, 2, 0),
     "neural.forward": (9, 3, 3, 0),
@@ -70,7 +70,7 @@ CALLS = {
     "optim.adam_rows": (9, 4, 2, 0),
 }
 """Upper limits; an optimised kernel lowers them."""
-LEVEL = {"classic.grow, a level": (17, 1), "classic.grow, a level, bins": (13, 1)}
+LEVEL = {"grow, a level": (17, 1), "grow, a level, bins": (13, 1)}
 """Launches and waits of a level of a tree."""
 
 
@@ -102,9 +102,7 @@ def test_kernels_ask_for_no_more_memory(name, counts):
 
 @on_host
 def test_blocks_that_count_bins_of_a_root_are_enough_for_a_gpu(counts):
-    (row,) = [
-        row for row in counts.count_kernels("classic.grow, root, bins") if row["kernel"] == "count_bins"
-    ]
+    (row,) = [row for row in counts.count_kernels("grow, root, bins") if row["kernel"] == "count_bins"]
     assert row["busy_blocks"] >= 132  # multiprocessors of an H100
     assert counts.share(row["block_bytes"], row["block_sectors"]) >= 0.8
 

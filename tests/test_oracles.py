@@ -7,7 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-from hforest import classic, co2
+import hforest
+from hforest import co2
 from hforest.core import machine
 
 # ----------------------------------------------------------------------------------------------- CART
@@ -75,7 +76,7 @@ def follow(forest, v, criterion, x, y, weight, *, max_depth, min_samples_leaf):
 @pytest.mark.parametrize("weights", ["none", "whole", "real"])
 @pytest.mark.parametrize("criterion", ["gini", "entropy", "squared_error"])
 @pytest.mark.parametrize(("n", "max_depth", "min_samples_leaf"), [(60, 99, 1), (150, 5, 4), (12, 99, 2)])
-def test_classic_grows_cart(simd, values, weights, criterion, n, max_depth, min_samples_leaf):
+def test_trees_are_those_of_cart(simd, values, weights, criterion, n, max_depth, min_samples_leaf):
     rng = np.random.default_rng(n)
     x = rng.integers(0, 5, (n, 4)) / 2 if values == "ties" else rng.normal(size=(n, 4))
     task = "regression" if criterion == "squared_error" else "classification"
@@ -84,7 +85,7 @@ def test_classic_grows_cart(simd, values, weights, criterion, n, max_depth, min_
     limits = {"max_depth": max_depth, "min_samples_leaf": min_samples_leaf}
     for path in machine.simd_paths():
         simd(path)
-        forest = classic.grow(
+        forest = hforest.grow(
             x, y, 1, bootstrap=False, max_features=None, criterion=criterion, task=task, sample_weight=weight,
             n_classes=None if task == "regression" else 3, rng=0, **limits,
         )  # fmt: skip
@@ -94,7 +95,7 @@ def test_classic_grows_cart(simd, values, weights, criterion, n, max_depth, min_
 
 def test_the_oracle_sees_a_wrong_threshold():
     x, y = [[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1]
-    forest = classic.grow(x, y, 1, bootstrap=False, max_features=None, rng=0)
+    forest = hforest.grow(x, y, 1, bootstrap=False, max_features=None, rng=0)
     settings = {"max_depth": 9, "min_samples_leaf": 1}
     follow(forest, 0, "gini", x, y, [1.0] * 4, **settings)
     for threshold in (0.5, 2.5):

@@ -6,7 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-from hforest import cascade, classic, co2, demo, neural, tabular, tree
+import hforest
+from hforest import cascade, co2, demo, neural, tabular, tree
 from hforest.core import progress
 from hforest.core.progress import reporting
 
@@ -113,9 +114,8 @@ def test_objects_that_can_be_called():
 
 @pytest.mark.parametrize("argument", [1, 0, "yes", [], 1.5, np.int64(1), object()])
 def test_what_cannot_be_called_is_refused_before_the_work(argument):
-    with pytest.raises(
-        TypeError, match=r"^progress: expected None, True or a function, got \w+; pass True for a bar"
-    ):
+    message = r"^progress: expected None, True or a function, got \w+; pass True for a bar"
+    with pytest.raises(TypeError, match=message):
         work(argument)
 
 
@@ -149,13 +149,13 @@ def test_what_cannot_be_called_is_refused_before_any_work(argument, fault):
     x, y = np.zeros((4, 2)), np.array([0, 1, 0, 1])
     calls = (
         lambda: work(argument),
-        lambda: classic.grow(x, y, 1, progress=argument),
+        lambda: hforest.grow(x, y, 1, progress=argument),
         lambda: co2.search(x, y, 1, progress=argument),
         lambda: cascade.grow(x, y, n_folds=2, progress=argument),
         lambda: demo.select_features(x, y, 1, progress=argument),
         lambda: tabular.fit(x, y, progress=argument),
         lambda: neural.fit(neural.linear_init(1, 1, 2, 2), x, y, progress=argument),
-        lambda: tree.permutation_importance(classic.grow(x, y, 1), x, y, progress=argument),
+        lambda: tree.permutation_importance(hforest.grow(x, y, 1), x, y, progress=argument),
     )
     for call in calls:
         with pytest.raises(TypeError, match=f"^progress: expected (a function that )?{fault}.*; pass "):

@@ -81,17 +81,9 @@ def test_layouts(dtype):
     wide = np.zeros((8, 9), dtype)
     wide[::2, ::3] = x
     for given in (
-        np.asfortranarray(x),
-        x[::-1, ::-1].copy()[::-1, ::-1],
-        wide[::2, ::3],
-        x.T.copy().T,
-        np.broadcast_to(x, (4, 3)),
-        unaligned,
-        x.astype(foreign(dtype)),
-        Table(x),
-        x.view(Subclass),
-        x.astype(object),
-    ):
+        np.asfortranarray(x), x[::-1, ::-1].copy()[::-1, ::-1], wide[::2, ::3], x.T.copy().T,
+        np.broadcast_to(x, (4, 3)), unaligned, x.astype(foreign(dtype)), Table(x), x.view(Subclass), x.astype(object),
+    ):  # fmt: skip
         before = np.array(given).tolist()
         out = supervised.matrix("x", given, np.dtype(dtype))
         assert type(out) is np.ndarray
@@ -135,20 +127,17 @@ def test_tables_of_pandas():
     assert supervised.labels("y", pandas.Series([True, False]), 2)[0].tolist() == [1, 0]
     assert supervised.targets("y", pandas.Series([0.5, 2]), 2).tolist() == [[0.5], [2]]
     assert supervised.sample_weight(pandas.Series([1, 2]), np.zeros(2)).tolist() == [1, 2]
-    with pytest.raises(
-        TypeError, match=r"x: expected numbers, got 'u' \(str\) at index \(0, 1\); number the categories"
-    ):
-        supervised.matrix("x", pandas.DataFrame({"a": [1], "b": ["u"]}))
+    text = pandas.DataFrame({"a": [1], "b": ["u"]})
     missing = pandas.DataFrame({"a": pandas.array([None, 1], dtype="Int64"), "b": ["", ""]})
-    with pytest.raises(
-        TypeError, match=r"x: expected numbers, got <NA> .* at index \(0, 0\); .* missing values"
-    ):
-        supervised.matrix("x", missing)
-    with pytest.raises(
-        TypeError,
-        match=r"y: expected labels of an integer or bool dtype.*numpy.unique\(y, return_inverse=True\)\[1\]",
-    ):
-        supervised.labels("y", pandas.Series(["u", "v"], dtype=object), 2)
+    labels = pandas.Series(["u", "v"], dtype=object)
+    for call, message in (
+        (lambda: supervised.matrix("x", text), r"x: expected numbers, got 'u' \(str\) at index \(0, 1\); number the categories"),
+        (lambda: supervised.matrix("x", missing), r"x: expected numbers, got <NA> .* at index \(0, 0\); .* missing values"),
+        (lambda: supervised.labels("y", labels, 2),
+            r"y: expected labels of an integer or bool dtype.*numpy.unique\(y, return_inverse=True\)\[1\]"),
+    ):  # fmt: skip
+        with pytest.raises(TypeError, match=message):
+            call()
 
 
 # A column that is refused, words of the remedy, and the result of the remedy.
@@ -249,8 +238,7 @@ def test_bad_samples(x, error, words):
 def test_sparse_matrices_of_scipy():
     for make in (sparse.csr_array, sparse.csc_matrix):
         with pytest.raises(
-            TypeError,
-            match=r"^x: expected an array of real numbers, got cs.*; pass x.toarray\(\)",
+            TypeError, match=r"^x: expected an array of real numbers, got cs.*; pass x.toarray\(\)"
         ):
             supervised.matrix("x", make(np.eye(3)))
         assert supervised.matrix("x", make(np.eye(3)).toarray()).tolist() == np.eye(3).tolist()

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hforest import classic, tree
+import hforest
+from hforest import tree
 
 ROOT = Path(__file__).resolve().parents[1]
 MOST_SECONDS = 3.0
@@ -58,13 +59,9 @@ def teams(request, tmp_path):
 @pytest.mark.parametrize("n_threads", [2, 5])
 def test_loops_end_and_look_for_signals(teams, settings, n_threads):
     command, environment = teams
-    done = subprocess.run(
-        [*command, str(n_threads)],
-        env={**os.environ, **environment, **settings},
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
+    environment = {**os.environ, **environment, **settings}
+    command = [*command, str(n_threads)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
     *waited, faults = done.stdout.splitlines()
     assert faults == "0 faults"
@@ -79,11 +76,11 @@ sys.path.insert(0, "bench")
 import numpy as np
 import hforest
 import interrupts
-from hforest import classic, growth, tree
+from hforest import tree
 
 def results():
     x = np.random.default_rng(0).random((3000, 20), dtype=np.float32)
-    forest = classic.grow(x, (5 * x[:, 0]).astype(int), 20, rng=0)
+    forest = hforest.grow(x, (5 * x[:, 0]).astype(int), 20, rng=0)
     return hashlib.sha256(tree.predict(forest, x).tobytes()).hexdigest()
 
 def handler(number, frame):
@@ -93,11 +90,11 @@ def handler(number, frame):
 hforest.set_num_threads(5)
 print(results())
 x = np.random.default_rng(0).random((1_000_000, 40), dtype=np.float32)
-print(interrupts.latency(lambda: growth.encode(x), 0.3))
+print(interrupts.latency(lambda: hforest.samples(x).bins(), 0.3))
 inside = []
 signal.signal(signal.SIGALRM, handler)
 signal.setitimer(signal.ITIMER_REAL, 0.05)
-growth.encode(x[:300_000])
+hforest.samples(x[:300_000]).bins()
 # A handler that is late starts the timer again: the signal must not end the process.
 signal.signal(signal.SIGALRM, signal.SIG_IGN)
 print(*inside, results())
@@ -109,18 +106,12 @@ print(*inside, results())
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 def test_calls_are_interrupted_in_every_team(runtime, settings):
     more = {} if runtime == "as built" else {"LD_PRELOAD": _llvm()}
-    done = subprocess.run(
-        [sys.executable, "-c", _SCRIPT],
-        env={**os.environ, **settings, **more},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        cwd=ROOT,
-    )
+    command, environment = [sys.executable, "-c", _SCRIPT], {**os.environ, **settings, **more}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     first, seconds, last = done.stdout.splitlines()
     x = np.random.default_rng(0).random((3000, 20), dtype=np.float32)
-    forest = classic.grow(x, (5 * x[:, 0]).astype(int), 20, rng=0)
+    forest = hforest.grow(x, (5 * x[:, 0]).astype(int), 20, rng=0)
     assert first == hashlib.sha256(tree.predict(forest, x).tobytes()).hexdigest()
     assert set(last.split()) == {first}
     assert seconds != "None", "the call ended before the signal came"

@@ -12,6 +12,7 @@ from test_tree import STUMP, X
 
 import hforest
 from hforest import cascade, classic, co2, growth, manifold, neural, tree
+from hforest.core import machine
 from hforest.tree import Forest, forest
 
 pytestmark = pytest.mark.kernels
@@ -116,11 +117,11 @@ def test_arrays_cannot_be_written(name, tmp_path):
             a[...] = 0
         with pytest.raises(ValueError, match="WRITEABLE"):
             a.flags.writeable = True
-        # No owner of the memory that can be written is within reach.
-        owner = a
-        while owner is not None:
-            assert memoryview(owner).readonly
-            owner = owner.obj if isinstance(owner, memoryview) else getattr(owner, "base", None)
+        # The owner of the memory is out of reach.
+        assert type(a.base) is machine.Memory
+        assert not [name for name in dir(a.base) if not name.startswith("__")]
+        with pytest.raises(TypeError, match="pickle"):
+            a.base.__reduce_ex__(4)
 
 
 @pytest.mark.parametrize("call", CALLS)

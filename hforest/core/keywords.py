@@ -1,4 +1,4 @@
-"""Keyword arguments that several functions share: one TypedDict and one set of defaults; partials of a caller."""
+"""Keyword arguments that several functions share, and those that a caller binds by functools.partial."""
 
 import inspect
 from collections.abc import Callable

@@ -10,10 +10,9 @@ Samples, labels, targets and weights are what `numpy.asarray` takes, of any real
 from .counts import bootstrap_counts, poisson_counts
 from .growing import grow
 from .samples import Samples, samples
-from .settings import Limits, Settings, TreeSettings
+from .settings import Settings, TreeSettings
 
 __all__ = [
-    "Limits",
     "Samples",
     "Settings",
     "TreeSettings",

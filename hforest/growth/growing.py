@@ -58,7 +58,6 @@ def grow(
                                et al. 2019, Alg. 1; Norouzi et al. 2015, section 6.2)
     =========================  ==============================================================================
 
-    `hforest` describes class_weight, n_classes, progress, rng and task.
 
     Parameters
     ----------

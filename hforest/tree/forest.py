@@ -133,13 +133,8 @@ def read_only(forest: Forest) -> Forest:
     """Returns a forest with a mark on the memory of a valid one."""
     if type(forest) is _Marked:
         return forest
-    buffers = [memoryview(machine.ReadOnly(a)) for a in forest]
-    views, arrays = (
-        Forest(*(np.ndarray(a.shape, a.dtype, b) for a, b in zip(forest, buffers, strict=True)))
-        for _ in range(2)
-    )
-    result = tuple.__new__(_Marked, views)
-    result.__dict__["_arrays"] = arrays
+    result = tuple.__new__(_Marked, map(machine.read_only, forest))
+    result.__dict__["_arrays"] = Forest(*map(machine.read_only, forest))
     return result
 
 

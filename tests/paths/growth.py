@@ -4,7 +4,8 @@ from functools import cache
 
 import numpy as np
 
-from hforest import growth, project
+import hforest
+from hforest import project
 
 from . import Row, normal
 
@@ -17,12 +18,13 @@ def learned(n, whole):
 
 def grow(max_bins, n=800, *, y=None, **settings):
     x, classes = learned(n, False)
-    growth.grow(growth.encode(x, max_bins=max_bins), classes if y is None else y, 2, rng=0, **settings)
+    y = classes if y is None else y
+    hforest.grow(hforest.samples(x, max_bins=max_bins), y, 2, max_features="sqrt", rng=0, **settings)
 
 
 def grow_projected(n, whole, max_depth=None):
-    sparse = project.sparse_distribution(6)
-    growth.grow_projected(*learned(n, whole), 2, sparse, n_projections=4, max_depth=max_depth, rng=0)
+    settings = {"projections": project.sparse_distribution(6), "n_projections": 4, "max_depth": max_depth}
+    hforest.grow(*learned(n, whole), 2, rng=0, **settings)
 
 
 def rows():
@@ -33,11 +35,11 @@ def rows():
     sums = "find_range fill_buckets sum_buckets rate"
     of_values = "growth.sorted_scan growth.pairs_of_values"
     yield Row(
-        "growth.grow-bins", lambda: grow(64), "growth.histogram",
+        "grow-bins", lambda: grow(64), "growth.histogram",
         "growth.pairs " + vectors("sum_pairs rate_pairs sum_bins rate"), {"plain": "growth.sorted_scan"},
     )  # fmt: skip
     yield Row(
-        "growth.grow-exact",
+        "grow-exact",
         lambda: grow(None),
         f"growth.bounds {of_values}",
         vectors(bounded + " sum_values"),
@@ -47,14 +49,14 @@ def rows():
         ("whole", True, "exact_histogram", sums),
     ):
         yield Row(
-            f"growth.grow_projected-{name}", lambda whole=whole: grow_projected(800, whole),
+            f"grow-projections-{name}", lambda whole=whole: grow_projected(800, whole),
             f"growth.{scorer} {of_values}", vectors(bodies + " sum_values"),
         )  # fmt: skip
         yield Row(
-            f"growth.grow_projected-large-{name}", lambda whole=whole: grow_projected(40_000, whole, 1),
+            f"grow-projections-large-{name}", lambda whole=whole: grow_projected(40_000, whole, 1),
             f"growth.wide_{scorer}", vectors("find_range fill_buckets"),
         )  # fmt: skip
     # Real weights and targets are scored in float64, in the order of the samples.
     weights, targets = np.random.default_rng(2).random(800), np.random.default_rng(3).normal(size=800)
-    yield Row("growth.grow-weights", lambda: grow(64, sample_weight=weights), "growth.sorted_scan")
-    yield Row("growth.grow-targets", lambda: grow(64, y=targets, task="regression"), "growth.sorted_scan")
+    yield Row("grow-weights", lambda: grow(64, sample_weight=weights), "growth.sorted_scan")
+    yield Row("grow-targets", lambda: grow(64, y=targets, task="regression"), "growth.sorted_scan")

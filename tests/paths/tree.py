@@ -5,7 +5,8 @@ from functools import cache
 
 import numpy as np
 
-from hforest import growth, tree
+import hforest
+from hforest import tree
 from hforest.core import machine
 
 from . import PATHS, Row, normal
@@ -50,7 +51,7 @@ def predict_windows(dtype, n_entries, n_features):
             data=np.ones(len(indices), dtype),
         )  # fmt: skip
     x = normal(4, n_features, dtype=dtype)
-    tree.predict(forest, growth.Windows(x, np.arange(64), np.arange(n_features)))
+    tree.predict(forest, hforest.samples(x, windows=(np.arange(64), np.arange(n_features))))
 
 
 def predict_prepared(dtype, n_trees, depth, n, n_features):

@@ -3,8 +3,8 @@
 Trees equal those of `hforest.growth`. Large nodes are split by sums of histograms over all parts; small nodes
 are gathered and finished by `hforest.growth`. Drivers are `hforest.scale` and `hforest.dask`, whose parts are
 on workers. An `Engine` calls functions of parts. `check_settings` makes `Checked`, with which `grow` returns
-the number of features and the trees. Functions of parts return arrays, `Trees` and `Projected` of
-`hforest.growth`, `Description` and `Gathered`, which engines may send.
+the forest; `hforest.scale.grow_on_engine` calls both. Functions of parts return arrays, tuples of them and
+`RECORDS`, which engines may send.
 
 An engine with its parts in a list:
 
