@@ -11,7 +11,7 @@ from conftest import assert_same_bits
 from test_tree import STUMP, X
 
 import hforest
-from hforest import cascade, co2, growth, neural, project, tree
+from hforest import cascade, co2, neural, project, tree
 from hforest.core import machine
 from hforest.tree import Forest, forest
 
@@ -80,7 +80,7 @@ CALLS = {
     "predict": lambda f: tree.predict(f, ROWS),
     "vote_shares": lambda f: tree.vote_shares(f, ROWS),
     "path": lambda f: tree.path(f, ROWS[0]),
-    "windows": lambda f: tree.predict(f, growth.Windows(ROWS, np.arange(0, 240, 4), np.arange(4))),
+    "windows": lambda f: tree.predict(f, hforest.samples(ROWS, windows=(np.arange(0, 240, 4), np.arange(4)))),
     "out_of_bag": lambda f: tree.out_of_bag(f, ROWS, np.zeros((5, 60), np.int32)),
     "importance": lambda f: tree.importance(f),
     "permutation_importance": lambda f: tree.permutation_importance(f, ROWS, LABELS, rng=0),
