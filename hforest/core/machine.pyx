@@ -3,11 +3,12 @@ call; and two loops with which benches measure the highest rates of memory and o
 
 import os
 
-cimport numpy as cnp
 from cpython.pycapsule cimport PyCapsule_New
 from cython.parallel cimport prange
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
+
+cimport hforest.core.arrays as cnp
 
 cnp.import_array()
 
