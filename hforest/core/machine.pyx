@@ -4,11 +4,13 @@ call; and two loops with which benches measure the highest rates of memory and o
 import os
 
 cimport cython
-cimport numpy as cnp
 from cpython.pycapsule cimport PyCapsule_New
+from cpython.ref cimport Py_INCREF
 from cython.parallel cimport prange
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
+
+cimport hforest.core.arrays as cnp
 
 cnp.import_array()
 
@@ -104,7 +106,8 @@ def read_only(cnp.ndarray a not None):
         cnp.PyArray_NDIM(a), cnp.PyArray_DIMS(a), cnp.PyArray_TYPE(a), cnp.PyArray_DATA(a)
     )
     memory._array = a
-    cnp.set_array_base(view, memory)
+    Py_INCREF(memory)  # which the next call takes
+    cnp.PyArray_SetBaseObject(view, memory)
     cnp.PyArray_CLEARFLAGS(view, cnp.NPY_ARRAY_WRITEABLE)
     return view
 
