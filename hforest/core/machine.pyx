@@ -100,7 +100,7 @@ cdef class Memory:
 
 
 def read_only(cnp.ndarray a not None):
-    """Returns an array on the memory of a C-contiguous one of native numbers, which cannot be set writeable."""
+    """Returns an array on the memory of a C-contiguous, native one; it cannot be set writeable."""
     cdef Memory memory = Memory()
     cdef cnp.ndarray view = cnp.PyArray_SimpleNewFromData(
         cnp.PyArray_NDIM(a), cnp.PyArray_DIMS(a), cnp.PyArray_TYPE(a), cnp.PyArray_DATA(a)
