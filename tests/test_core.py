@@ -513,8 +513,6 @@ BEYOND_MEMORY = {
         lambda: hforest.cascade.default_forests(BIG),
         lambda: hinge.init(BIG, 30, 2),
         lambda: hinge.init(BIG, 30, 2, kind="fern"),
-        lambda: hinge.greedy_init(X, LABELS, BIG, 3),
-        lambda: hinge.greedy_init(X, LABELS, 2**20, 30),
         lambda: hforest.neural.uniform_leaves(BIG, 20, 9),
         lambda: hforest.neural.linear_init(BIG, 20, 2, 9),
     ),
