@@ -221,10 +221,10 @@ def compiled_in(path):
     """
     text = path.read_text(encoding="utf-8")
     for name in INCLUDE.findall(text):
-        if name != "pythread.h":  # Python's own
+        if name not in ("pythread.h", "numpy/arrayobject.h"):  # Python's and NumPy's own
             yield name
     for module, names in CIMPORT.findall(text):
-        for name in [module] if module else names.replace(" ", "").split(","):
+        for name in [module] if module else [name.split(" as ")[0].strip() for name in names.split(",")]:
             if name.startswith("hforest."):
                 yield "/".join(name.split(".")[1:]) + ".pxd"
             elif name.startswith("."):

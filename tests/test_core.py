@@ -1,10 +1,12 @@
 """Validation, dispatch, threads, configuration."""
 
+import contextlib
+import gc
 import os
 import subprocess
 import sys
 import sysconfig
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +18,7 @@ import hforest
 from hforest import co2, demo, hinge, project
 from hforest.core import check, dispatch, launch, machine
 from hforest.core.threads import one_blas_thread
+from hforest.stats.problem import renamed
 
 pytestmark = pytest.mark.kernels
 
@@ -83,19 +86,8 @@ def test_unchecked_skips_values_only():
 def test_unchecked_holds_for_one_thread():
     x, t, f = routing()
     x[0, 0] = np.nan
-    errors = []
-
-    def call():
-        try:
-            hinge.traverse(x, t, f)
-        except ValueError as error:
-            errors.append(error)
-
-    with hforest.unchecked():
-        other = threading.Thread(target=call)
-        other.start()
-        other.join()
-    assert len(errors) == 1
+    with hforest.unchecked(), ThreadPoolExecutor(1) as executor:
+        assert isinstance(executor.submit(hinge.traverse, x, t, f).exception(), ValueError)
 
 
 def test_using():
@@ -105,8 +97,6 @@ def test_using():
         seen.append(dispatch.backend("hforest.hinge", x).__name__)
     seen.append(dispatch.backend("hforest.hinge", x).__name__)
     assert seen == ["hforest.hinge.reference", "hforest.hinge.cpu"]
-    with pytest.raises(ValueError, match="backend: expected 'reference', got 'gpu'"):
-        hforest.using("gpu")
     with pytest.raises(ZeroDivisionError), hforest.using("reference"):
         _ = 1 / 0
     assert dispatch.backend("hforest.hinge", x).__name__ == "hforest.hinge.cpu"
@@ -123,9 +113,8 @@ class FakeCupy:
 def test_mixed_devices_are_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", FakeCupy)
     x, t, f = routing()
-    with pytest.raises(
-        TypeError, match="thresholds: expected a NumPy array like x, got a CuPy array.*cupy.asarray"
-    ):
+    message = "thresholds: expected a NumPy array like x, got a CuPy array.*cupy.asarray"
+    with pytest.raises(TypeError, match=message):
         hinge.traverse(x, FakeCupy.ndarray(), f)
     with pytest.raises(TypeError, match="thresholds: expected a CuPy array like x, got a NumPy array"):
         hinge.traverse(FakeCupy.ndarray(), t, f)
@@ -152,9 +141,6 @@ def test_memory_maps_are_arrays(tmp_path):
 def test_threads(threads):
     threads(3)
     assert hforest.get_num_threads() == (3 if machine.openmp() else 1)
-    for bad, error in ((0, ValueError), (1025, ValueError), (1.5, TypeError), ("2", TypeError)):
-        with pytest.raises(error, match="n: expected"):
-            hforest.set_num_threads(bad)
 
 
 def test_threadpoolctl_is_obeyed():
@@ -184,19 +170,9 @@ def test_the_environments_number_of_threads_is_obeyed_and_bounded(number, thread
 def test_calls_from_several_threads_at_once():
     x, t, f = routing(500)
     want = hinge.traverse(x, t, f)
-    results = [None] * 8
-
-    def call(i):
-        for _ in range(20):
-            results[i] = hinge.traverse(x, t, f)
-
-    workers = [threading.Thread(target=call, args=(i,)) for i in range(8)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    for result in results:
-        assert_same_bits(result, want)
+    with ThreadPoolExecutor(8) as executor:
+        for result in executor.map(lambda _: hinge.traverse(x, t, f), range(160)):
+            assert_same_bits(result, want)
 
 
 def test_show_config(capsys):
@@ -212,16 +188,6 @@ def test_show_config(capsys):
         assert word in shown
     with pytest.raises(ValueError, match="mode: expected one of 'stdout', 'dicts'"):
         hforest.show_config("json")
-
-
-@pytest.mark.parametrize(
-    ("value", "error"),
-    [("1", TypeError), (True, TypeError), (None, TypeError), (np.nan, ValueError), (-1, ValueError), (0, ValueError)],
-)  # fmt: skip
-def test_number(value, error):
-    assert check.number("lr", np.float32(0.5), 0.0) == 0.5
-    with pytest.raises(error, match="lr: expected a"):
-        check.number("lr", value, 0.0, open_low=True)
 
 
 def test_missing_cupy_is_an_error_of_its_backend():
@@ -244,90 +210,6 @@ def test_numbers_of_kernel_files(tmp_path, monkeypatch):
     for name in "CEF":
         with pytest.raises(KeyError, match=name):
             launch.numbers("a.cuh", name)
-
-
-def test_function():
-    for value in (None, print, lambda state: None):
-        check.function("checkpoint", value, "state")
-    for value in (True, 1, "print"):
-        with pytest.raises(
-            TypeError, match="^checkpoint: expected None or a function, got .*; pass a function"
-        ):
-            check.function("checkpoint", value, "state")
-
-
-GROWS = "x, y, n_trees=..., first_tree=..., rng=..."
-
-
-def test_functions_that_grow_leave_some_settings_to_their_caller():
-    for value in (
-        hforest.grow, co2.grow, partial(hforest.grow, max_depth=3, bootstrap=False),
-        lambda x, y, n_trees, first_tree, rng: None,
-    ):  # fmt: skip
-        check.grower("grow", value, GROWS)
-    for name in ("n_trees", "first_tree", "progress", "rng"):
-        message = (
-            f"^grow: .* leaves {name} to its caller, got a functools.partial that binds {name}; leave it out"
-        )
-        for function in (hforest.grow, co2.grow):
-            with pytest.raises(TypeError, match=message):
-                check.grower("grow", partial(function, max_depth=3, **{name: None}), GROWS)
-    check.grower("grow", partial(hforest.grow, n_trees=3), "x, y, rng=...")  # this caller does not pass it
-    for value in (None, 3, "grow"):
-        with pytest.raises(
-            TypeError, match=r"^grow: expected a function, got .*; pass hforest.grow, or functools"
-        ):
-            check.grower("grow", value, GROWS)
-    for value in (lambda x, y: None, lambda x, y, n_trees, rng: None, partial(hforest.grow, n_estimators=3)):
-        with pytest.raises(
-            TypeError, match=r"^grow: expected a function that accepts \(x, y, n_trees=.*, got one"
-        ):
-            check.grower("grow", value, GROWS)
-
-
-# On some systems a long double is a float64.
-HAS_WIDE = np.finfo(np.longdouble).max > np.finfo(np.float64).max
-
-
-def test_float_dtype():
-    for value in (np.float32, "f4", np.dtype("f4"), "float32"):
-        assert check.float_dtype(value) is np.dtype(np.float32)
-    assert check.float_dtype(float) is np.dtype(np.float64)
-    other = ">f4" if sys.byteorder == "little" else "<f4"
-    for value in (np.float16, int, other, "real", 3, np.longdouble if HAS_WIDE else np.float16, None):
-        with pytest.raises(
-            TypeError, match="^dtype: expected float32 or float64, got .*; pass numpy.float32"
-        ):
-            check.float_dtype(value)
-
-
-def test_seeds():
-    drawn = check.seed(5)
-    assert drawn == check.seed(np.int32(5)) == check.seed(np.random.default_rng(5))
-    assert drawn != check.seed(6)
-    assert 0 <= check.seed(None) < 2**64
-    assert check.seed(None) != check.seed(None)
-    assert check.repeatable_seed(5) == check.repeatable_seed(np.int64(5)) == 5
-    assert 0 <= check.repeatable_seed(np.random.default_rng(5)) < 2**63
-    assert check.repeatable_seed(None) != check.repeatable_seed(None)
-    generator = np.random.default_rng(0)
-    assert check.generator(generator) is generator
-    assert check.seed(generator) != check.seed(generator)
-    for f in (check.seed, check.repeatable_seed, check.generator):
-        for value in (-1, 1.0, True, "1", np.random):
-            error = ValueError if type(value) is int else TypeError
-            with pytest.raises(error, match="^rng: expected .*, got .*; pass"):
-                f(value)
-
-
-def test_choice():
-    assert check.choice("kind", "tree", ("tree", "fern")) == "tree"
-    assert check.choice("kind", None, (None, "sum")) is None
-    for value in ("Tree", None, 0, np.array(["tree"]), ["tree"], b"tree"):
-        with pytest.raises(
-            ValueError, match="^kind: expected one of 'tree', 'fern', got .*; choose one of them"
-        ):
-            check.choice("kind", value, ("tree", "fern"))
 
 
 # -------------------------------------------------------------------------- processes and environment
@@ -462,52 +344,105 @@ def test_integers_of_every_kind(value):
     assert check.number("n", value, 1) == 3.0
 
 
-@pytest.mark.parametrize(
-    "value",
-    [True, np.True_, 3.0, np.float32(3), "3", None, np.timedelta64(3, "D"), np.array([3]), np.array("3"), np.ma.masked],
-    ids=repr,
-)  # fmt: skip
-def test_no_integers(value):
-    with pytest.raises(TypeError, match="^n: expected an int, got .*; pass"):
-        check.integer("n", value, 1)
-    if value is not None:
-        with pytest.raises(TypeError, match="^rng: expected None, an int or .*; pass"):
-            check.generator(value)
-
-
-@pytest.mark.parametrize(
-    "value",
-    [10**400, -(10**400), 2**70, -(2**70), np.longdouble("1e400" if HAS_WIDE else "inf"), np.nan, np.inf],
-)
-def test_numbers_out_of_range(value):
-    with pytest.raises(ValueError, match="^lr: expected a finite number .*got.*; choose"):
-        check.number("lr", value, 0.0, 1.0)
-    if isinstance(value, int):
-        with pytest.raises(ValueError, match="^n: expected 0 to 9, got .*; choose"):
-            check.integer("n", value, 0, 9)
-
-
-def test_numbers_of_no_kind():
-    for value in (True, "1", None, 1j, np.timedelta64(1, "s"), np.array([1.0]), np.array("1"), np.ma.masked):
-        with pytest.raises(TypeError, match="^lr: expected a number, got .*; pass a float"):
-            check.number("lr", value, 0.0)
-    assert check.number("lr", np.array(0.5), 0.0) == 0.5
-
-
-def test_paths():
+def test_values_that_are_taken():
+    assert check.number("lr", np.float32(0.5), 0.0) == check.number("lr", np.array(0.5), 0.0) == 0.5
     assert check.path("file", "a.npz") == check.path("file", Path("a.npz")) == "a.npz"
-    for value in (None, 3, 1j, ["a"], object(), b"a.npz"):
-        with pytest.raises(TypeError, match="^file: expected a path, got .*; pass a path such as"):
-            check.path("file", value)
-    for value in ("", "a\0b"):
-        with pytest.raises(ValueError, match="^file: expected a path, got .*; pass a path such as"):
-            check.path("file", value)
+    assert check.choice("kind", "tree", ("tree", "fern")) == "tree"
+    assert check.choice("kind", None, (None, "sum")) is None
+    for value in (None, print, lambda state: None):
+        check.function("checkpoint", value, "state")
+    for value in (np.float32, "f4", np.dtype("f4"), "float32"):
+        assert check.float_dtype(value) is np.dtype(np.float32)
+    assert check.float_dtype(float) is np.dtype(np.float64)
 
 
-def test_using_takes_a_word():
-    for value in (np.array(["reference"] * 2), None, 3, "gpu"):
-        with pytest.raises(ValueError, match="^backend: expected 'reference', got"):
-            hforest.using(value)
+def test_seeds():
+    drawn = check.seed(5)
+    assert drawn == check.seed(np.int32(5)) == check.seed(np.random.default_rng(5))
+    assert drawn != check.seed(6)
+    assert 0 <= check.seed(None) < 2**64
+    assert check.seed(None) != check.seed(None)
+    assert check.repeatable_seed(5) == check.repeatable_seed(np.int64(5)) == 5
+    assert 0 <= check.repeatable_seed(np.random.default_rng(5)) < 2**63
+    assert check.repeatable_seed(None) != check.repeatable_seed(None)
+    generator = np.random.default_rng(0)
+    assert check.generator(generator) is generator
+    assert check.seed(generator) != check.seed(generator)
+
+
+GROWS = "x, y, n_trees=..., first_tree=..., rng=..."
+
+
+def test_functions_that_grow_and_leave_settings_to_their_caller_are_taken():
+    check.grower("grow", lambda x, y, n_trees, first_tree, rng: None, GROWS)
+    for function in (hforest.grow, co2.grow):
+        check.grower("grow", function, GROWS)
+        check.grower("grow", partial(function, max_depth=3, bootstrap=False), GROWS)
+        check.grower("grow", partial(function, n_trees=3), "x, y, rng=...")  # this caller does not pass it
+        for name in ("n_trees", "first_tree", "progress", "rng"):
+            message = (
+                f"^grow: .* leaves {name} to its caller, got a functools.partial that binds {name}; leave it"
+            )
+            with pytest.raises(TypeError, match=message):
+                check.grower("grow", partial(function, max_depth=3, **{name: None}), GROWS)
+
+
+# On some systems a long double is a float64.
+HAS_WIDE = np.finfo(np.longdouble).max > np.finfo(np.float64).max
+HUGE = (10**400, -(10**400), 2**70, -(2**70))
+NO_INTEGERS = (
+    True,
+    np.True_,
+    3.0,
+    np.float32(3),
+    "3",
+    np.timedelta64(3, "D"),
+    np.array([3]),
+    np.array("3"),
+    np.ma.masked,
+)
+SEEDS = (check.seed, check.repeatable_seed, check.generator)
+
+
+@pytest.mark.parametrize(
+    ("call", "values", "error", "message"),
+    [
+        (lambda v: check.integer("n", v, 1), (*NO_INTEGERS, None), TypeError, "^n: expected an int, got .*; pass"),
+        (lambda v: check.integer("n", v, 0, 9), HUGE, ValueError, "^n: expected 0 to 9, got .*; choose"),
+        (check.generator, NO_INTEGERS, TypeError, "^rng: expected None, an int or .*; pass"),
+        *((seed, (-1,), ValueError, "^rng: expected .*, got .*; pass") for seed in SEEDS),
+        *((seed, (1.0, True, "1", np.random), TypeError, "^rng: expected .*, got .*; pass") for seed in SEEDS),
+        (lambda v: check.number("lr", v, 0.0),
+            (True, "1", None, 1j, np.timedelta64(1, "s"), np.array([1.0]), np.array("1"), np.ma.masked), TypeError,
+            "^lr: expected a number, got .*; pass a float"),
+        (lambda v: check.number("lr", v, 0.0, open_low=True), (-1, 0), ValueError, "^lr: expected a finite number > 0"),
+        (lambda v: check.number("lr", v, 0.0, 1.0),
+            (*HUGE, np.longdouble("1e400" if HAS_WIDE else "inf"), np.nan, np.inf), ValueError,
+            "^lr: expected a finite number .*got.*; choose"),
+        (lambda v: check.path("file", v), (None, 3, 1j, ["a"], object(), b"a.npz"), TypeError,
+            "^file: expected a path, got .*; pass a path such as"),
+        (lambda v: check.path("file", v), ("", "a\0b"), ValueError, "^file: expected a path, got .*; pass a path such as"),
+        (lambda v: check.choice("kind", v, ("tree", "fern")), ("Tree", None, 0, np.array(["tree"]), ["tree"], b"tree"),
+            ValueError, "^kind: expected one of 'tree', 'fern', got .*; choose one of them"),
+        (check.float_dtype,
+            (np.float16, int, np.dtype("f4").newbyteorder(), "real", 3, np.longdouble if HAS_WIDE else np.float16, None),
+            TypeError, "^dtype: expected float32 or float64, got .*; pass numpy.float32"),
+        (lambda v: check.function("checkpoint", v, "state"), (True, 1, "print"), TypeError,
+            "^checkpoint: expected None or a function, got .*; pass a function"),
+        (lambda v: check.grower("grow", v, GROWS), (None, 3, "grow"), TypeError,
+            "^grow: expected a function, got .*; pass hforest.grow, or functools"),
+        (lambda v: check.grower("grow", v, GROWS),
+            (lambda x, y: None, lambda x, y, n_trees, rng: None, partial(hforest.grow, n_estimators=3)), TypeError,
+            r"^grow: expected a function that accepts \(x, y, n_trees=.*, got one"),
+        (hforest.using, (np.array(["reference"] * 2), None, 3, "gpu"), ValueError, "^backend: expected 'reference', got"),
+        (hforest.set_num_threads, (0, 1025), ValueError, "^n: expected"),
+        (hforest.set_num_threads, (1.5, "2"), TypeError, "^n: expected"),
+    ],
+)  # fmt: skip
+def test_values_that_are_refused(call, values, error, message):
+    for value in values:
+        with pytest.raises(error, match=message):
+            call(value)
 
 
 def test_memory_that_there_is_not():
@@ -541,6 +476,32 @@ def test_items_of_an_argument():
         assert caught.value is error
 
 
+@pytest.mark.parametrize(
+    ("context", "error"),
+    [
+        (lambda: check.fields_of("bins"), ValueError),
+        (lambda: check.items_of("bins", {"low"}), ValueError),
+        (lambda: check.memory("n", "weights", 7), MemoryError),
+        (lambda: renamed("low", "high"), ValueError),
+    ],
+)
+def test_an_error_in_place_of_another_keeps_no_arrays(context, error):
+    x = np.zeros(3)
+
+    def fails(x):
+        with context():
+            raise error("low: expected")
+
+    n_references = sys.getrefcount(x)
+    gc.disable()
+    try:
+        with contextlib.suppress(error):
+            fails(x)
+        assert sys.getrefcount(x) == n_references
+    finally:
+        gc.enable()
+
+
 BIG = 2**30
 X, LABELS, SPARSE = np.zeros((4, 2)), np.array([0, 1, 0, 1]), project.sparse_distribution(2)
 BEYOND_MEMORY = {
@@ -552,8 +513,6 @@ BEYOND_MEMORY = {
         lambda: hforest.cascade.default_forests(BIG),
         lambda: hinge.init(BIG, 30, 2),
         lambda: hinge.init(BIG, 30, 2, kind="fern"),
-        lambda: hinge.greedy_init(X, LABELS, BIG, 3),
-        lambda: hinge.greedy_init(X, LABELS, 2**20, 30),
         lambda: hforest.neural.uniform_leaves(BIG, 20, 9),
         lambda: hforest.neural.linear_init(BIG, 20, 2, 9),
     ),
@@ -591,9 +550,8 @@ def test_an_array_of_another_library_is_no_array():
     class Like:
         dtype, shape, flags, strides = np.dtype(np.float64), (3,), object(), (8,)
 
-    with pytest.raises(
-        TypeError, match=r"^a: expected a numpy\.ndarray or cupy\.ndarray, got Like; convert it"
-    ):
+    message = r"^a: expected a numpy\.ndarray or cupy\.ndarray, got Like; convert it"
+    with pytest.raises(TypeError, match=message):
         check.array("a", Like(), np.dtype(np.float64), ("n",), {})
     check.array("a", np.float64(1), np.dtype(np.float64), (), {})
 

@@ -7,18 +7,7 @@ import pytest
 import scipy.sparse
 from conftest import assert_same_bits, error
 from fuzz import leaks
-from growers import (
-    GROWERS,
-    KINDS,
-    assert_all_same,
-    assert_same,
-    blobs,
-    both,
-    grow,
-    make,
-    on_threads,
-    problem,
-)
+from growers import GROWERS, KINDS, assert_all_same, assert_same, blobs, both, grow, make, on_threads, problem
 
 import hforest
 from hforest import demo, project, tree

@@ -57,8 +57,7 @@ def test_vector_paths_read_rows_and_columns_alike(simd, max_bins, max_features):
 
 @pytest.mark.parametrize("coarse", [True, False])
 @pytest.mark.parametrize(
-    "settings",
-    [{}, {"max_features": 1}, {"min_samples_leaf": 4}, {"splitter": "random"}, {"max_bins": 256}],
+    "settings", [{}, {"max_features": 1}, {"min_samples_leaf": 4}, {"splitter": "random"}, {"max_bins": 256}]
 )
 def test_vector_paths_grow_the_same_trees_on_windows(simd, coarse, settings):
     windows, copies = overlapping(n_rows=300, n_features=30, coarse=coarse, seed=5)

@@ -7,6 +7,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from conftest import assert_same_bits, same_bits
+from growers import assert_all_same, on_threads
 from scipy import sparse
 
 import hforest
@@ -229,31 +230,6 @@ def test_bad_groups(groups, error, message):
             project.sample(by_hand, 2)
 
 
-@pytest.mark.parametrize(
-    ("n_projections", "error", "message"),
-    [
-        (0, ValueError, r"n_projections\[0\]: expected 1 to"),
-        ([1, 0], ValueError, r"n_projections\[1\]: expected 1 to"),
-        ([1], ValueError, r"n_projections: expected an int or 2 ints, got \[1\]; pass one int per group"),
-        (1.5, TypeError, r"n_projections\[0\]: expected an int, got float"),
-        ([2**19, 2**19 + 1], ValueError, "n_projections: expected a sum of at most 1048576, got 1048577"),
-    ],
-)
-def test_bad_numbers_of_projections_of_groups(n_projections, error, message):
-    with pytest.raises(error, match=message):
-        project.grouped_distribution(project.axis_distribution(3), [[0, 1], [2]], n_projections)
-
-
-def test_patches_have_no_groups():
-    patches = project.patch_distribution((3,), patch_max=2)
-    with pytest.raises(ValueError, match="distribution: expected axis-aligned, .* got patches; "):
-        project.grouped_distribution(patches, [[0, 1, 2]])
-    with pytest.raises(ValueError, match=r"distribution\.groups: expected \(\) for patches, got groups; "):
-        project.sample(patches._replace(groups=((0, 1, 2),), n_projections=(1,)), 2)
-    with pytest.raises(TypeError, match="distribution: expected hforest"):
-        project.grouped_distribution(3, [[0, 1, 2]])
-
-
 def test_the_cost_of_a_draw_is_its_non_zeros(monkeypatch):
     draws = []
 
@@ -293,16 +269,8 @@ def test_a_growing_tree_draws_from_the_same_distribution():
     assert grown.data.tolist() == weights
 
 
-def test_hand_made_distributions():
-    with pytest.raises(TypeError, match=r"distribution: expected hforest\.project\.Distribution, got tuple"):
-        project.sample(tuple(project.axis_distribution(3)), 1)
-    with pytest.raises(ValueError, match="density: expected"):
-        project.sample(project.sparse_distribution(3)._replace(density=1e9), 1)
+def test_what_follows_from_settings_is_not_read_from_a_distribution():
     patches = project.patch_distribution((3, 4), patch_max=2)
-    with pytest.raises(
-        ValueError, match="distribution.n_features: expected the product of its shape, 12, got 6"
-    ):
-        project.sample(patches._replace(n_features=6), 1)
     got, want = (project.sample(a, 9, rng=0) for a in (patches._replace(max_entries=1), patches))
     assert_same_bits(got, want)
 
@@ -326,14 +294,10 @@ def test_backends_agree(fast_backend, dtype, reference, n, n_features, n_project
         project.sparse_distribution(n_features, density), n_projections, dtype=dtype, rng=seed
     )
     samples = rng.integers(0, n, 2 * n).astype(np.int32) if some and n else None
-    more = {} if samples is None else {"samples": samples}
-    there = {} if samples is None else {"samples": fast_backend.array(samples)}
-    want = reference(project.project, x, *drawn, **more)
-    got = fast_backend.numpy(
-        project.project(fast_backend.array(x), *(fast_backend.array(a) for a in drawn), **there)
-    )
-    assert got.shape == want.shape
-    assert got.tobytes() == want.tobytes()
+    arrays = {"x": x, **drawn._asdict()} | ({} if samples is None else {"samples": samples})
+    want = reference(project.project, **arrays)
+    got = project.project(**{name: fast_backend.array(a) for name, a in arrays.items()})
+    assert_same_bits(fast_backend.numpy(got), want)
 
 
 def test_values_are_those_of_a_sparse_matrix():
@@ -349,11 +313,7 @@ def test_values_are_those_of_a_sparse_matrix():
 def test_threads_do_not_change_bits(threads):
     x = np.random.default_rng(0).normal(size=(1000, 30)).astype(np.float32)
     drawn = project.sample(project.sparse_distribution(30, 5), 50, rng=0)
-    found = []
-    for count in (1, 2, 7):
-        threads(count)
-        found.append(project.project(x, *drawn).tobytes())
-    assert len(set(found)) == 1
+    assert_all_same(on_threads(threads, lambda: project.project(x, *drawn)))
 
 
 def test_out():
@@ -394,7 +354,8 @@ def test_bad_input(change, error, message):
         project.project(**arrays)
 
 
-AXES = project.axis_distribution(3)
+AXES, SPARSE = project.axis_distribution(3), project.sparse_distribution(3)
+PATCHES = project.patch_distribution((3, 4), patch_max=2)
 
 
 @pytest.mark.parametrize(
@@ -404,6 +365,25 @@ AXES = project.axis_distribution(3)
         (lambda: project.sample(AXES, 1, dtype=int), TypeError, "dtype: expected float32"),
         (lambda: project.sample(AXES, 1, dtype="no"), TypeError, "dtype: expected float32"),
         (lambda: project.sample(AXES, 1, rng=-1), ValueError, "rng: expected a seed"),
+        (lambda: project.sample(tuple(AXES), 1), TypeError, r"distribution: expected hforest\.project\.Distribution, got tuple"),
+        (lambda: project.sample(SPARSE._replace(density=1e9), 1), ValueError, "density: expected"),
+        (lambda: project.sample(PATCHES._replace(n_features=6), 1), ValueError,
+            "distribution.n_features: expected the product of its shape, 12, got 6"),
+        (lambda: project.sample(PATCHES._replace(groups=((0, 1, 2),), n_projections=(1,)), 2), ValueError,
+            r"distribution\.groups: expected \(\) for patches, got groups; "),
+        (lambda: project.grouped_distribution(PATCHES, [range(12)]), ValueError,
+            "distribution: expected axis-aligned, .* got patches; "),
+        (lambda: project.grouped_distribution(3, [[0, 1, 2]]), TypeError, "distribution: expected hforest"),
+        *(
+            (lambda n=n: project.grouped_distribution(AXES, [[0, 1], [2]], n), error, message)
+            for n, error, message in (
+                (0, ValueError, r"n_projections\[0\]: expected 1 to"),
+                ([1, 0], ValueError, r"n_projections\[1\]: expected 1 to"),
+                ([1], ValueError, r"n_projections: expected an int or 2 ints, got \[1\]; pass one int per group"),
+                (1.5, TypeError, r"n_projections\[0\]: expected an int, got float"),
+                ([2**19, 2**19 + 1], ValueError, "n_projections: expected a sum of at most 1048576, got 1048577"),
+            )
+        ),
         (lambda: project.axis_distribution(0), ValueError, "n_features: expected"),
         (lambda: project.axis_distribution(2.0), TypeError, "n_features: expected an int"),
         (lambda: project.probe_distribution(1), ValueError, "n_features: expected 2"),
@@ -449,53 +429,23 @@ def test_settings_of_wrong_kinds(name):
                 project.patch_distribution(**{"shape": (2, 2), "patch_max": 2, name: value})
 
 
-@pytest.mark.parametrize("name", ["x", "indptr", "indices", "data", "samples"])
-def test_out_shares_no_memory_with_an_input(name):
-    # One buffer holds the result, and the input that is tested.
-    call = {
-        "x": np.ones((4, 2)), "indptr": np.array([0, 1, 2]), "indices": np.array([0, 1], np.int32),
-        "data": np.ones(2), "samples": np.array([0, 1, 3], np.int32),
-    }  # fmt: skip
-    buffer = np.zeros(64, np.uint8)
-    given = call[name]
-    shared = buffer[: given.nbytes].view(given.dtype).reshape(given.shape)
-    shared[...] = given
-    out = buffer[:48].view(np.float64).reshape(2, 3)
-    with pytest.raises(
-        ValueError,
-        match=f"out: expected memory that no other argument uses, got an array that overlaps {name};",
-    ):
-        project.project(**(call | {name: shared}), out=out)
-    np.testing.assert_array_equal(shared, given)
+FIELDS = [
+    (project.sparse_distribution(4), {
+        "kind": (1.0,), "n_features": (2.0, -1), "density": (None, 10**400), "groups": (((0, 1), (2, 3)), np.zeros(2)),
+        "n_projections": ((1,), 3),
+    }),
+    (project.patch_distribution((2, 2), patch_max=2), {
+        "n_features": (5, np.zeros(2)), "shape": ((1, 2**40, 2),), "patch_max": ((1, 2, None),), "patch_min": ("a",),
+        "channels": (True,), "cyclic": (np.zeros(2),),
+    }),
+]  # fmt: skip
+"""Distributions, and values that their fields cannot have."""
 
 
 @pytest.mark.parametrize(
-    ("kind", "field", "value"),
-    [
-        ("sparse", "kind", 1.0),
-        ("sparse", "n_features", 2.0),
-        ("sparse", "n_features", -1),
-        ("sparse", "density", None),
-        ("sparse", "density", 10**400),
-        ("sparse", "groups", ((0, 1), (2, 3))),
-        ("sparse", "groups", np.zeros(2)),
-        ("sparse", "n_projections", (1,)),
-        ("sparse", "n_projections", 3),
-        ("patch", "n_features", 5),
-        ("patch", "n_features", np.zeros(2)),
-        ("patch", "shape", (1, 2**40, 2)),
-        ("patch", "patch_max", (1, 2, None)),
-        ("patch", "patch_min", "a"),
-        ("patch", "channels", True),
-        ("patch", "cyclic", np.zeros(2)),
-    ],
-)
-def test_fields_of_a_distribution_made_by_hand(kind, field, value):
-    made = {
-        "sparse": project.sparse_distribution(4),
-        "patch": project.patch_distribution((2, 2), patch_max=2),
-    }
-    bad = made[kind]._replace(**{field: value})
+    "bad", [made._replace(**{field: value}) for made, values in FIELDS for field in values for value in values[field]]
+)  # fmt: skip
+def test_fields_of_a_distribution_made_by_hand(bad):
     with pytest.raises((TypeError, ValueError), match=r"^distribution\.\w+.*: expected .*, got .*; "):
         project.sample(bad, 2)
     with pytest.raises((TypeError, ValueError), match=r"^projections\.\w+.*: expected .*, got .*; "):

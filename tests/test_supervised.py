@@ -6,10 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from conftest import FOUR_PARTS
 from scipy import sparse
 
 import hforest
-from hforest.core import supervised
+from hforest.core import check, progress, supervised
 from hforest.core.real import fault
 
 INTEGERS = [np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64]
@@ -35,6 +36,15 @@ class Subclass(np.ndarray):
     """An array of another type."""
 
 
+def check_result(out, dtype, values):
+    assert type(out) is np.ndarray
+    assert out.dtype == np.dtype(dtype)
+    assert out.dtype.isnative
+    assert out.flags.c_contiguous
+    assert out.flags.aligned
+    assert out.tolist() == values
+
+
 # ------------------------------------------------------------------------------------------- samples
 
 RULE = {
@@ -49,11 +59,7 @@ def test_the_rule_of_dtypes(given, order):
     assert RULE.keys() == set(REAL)
     x = np.array([[1, 0, 1], [0, 1, 1]]).astype(given, order=order)
     for f in (supervised.matrix, supervised.samples):
-        out = f("x", x)
-        assert out.dtype == np.dtype(RULE[given])
-        assert out.flags.c_contiguous
-        assert out.flags.aligned
-        assert out.tolist() == [[1, 0, 1], [0, 1, 1]]
+        check_result(f("x", x), RULE[given], [[1, 0, 1], [0, 1, 1]])
     # An existing forest decides.
     for dtype in (np.float32, np.float64):
         assert supervised.matrix("x", x, np.dtype(dtype)).dtype == dtype
@@ -85,40 +91,29 @@ def test_layouts(dtype):
         np.broadcast_to(x, (4, 3)), unaligned, x.astype(foreign(dtype)), Table(x), x.view(Subclass), x.astype(object),
     ):  # fmt: skip
         before = np.array(given).tolist()
-        out = supervised.matrix("x", given, np.dtype(dtype))
-        assert type(out) is np.ndarray
-        assert out.dtype is np.dtype(dtype)
-        assert out.flags.c_contiguous
-        assert out.flags.aligned
-        assert out.tolist() == x.tolist()
+        check_result(supervised.matrix("x", given, np.dtype(dtype)), dtype, x.tolist())
         assert np.array(given).tolist() == before
 
 
 def test_what_is_not_an_array():
     want = [[1.0, 2.0], [3.0, 0.5]]
     for given in (want, ((1, 2), (3, 0.5)), [[1, np.float32(2)], [Fraction(3), 0.5]], Table(np.array(want))):
-        out = supervised.matrix("x", given)
-        assert out.dtype == np.float64
-        assert out.tolist() == want
-    out = supervised.matrix("x", [[True, False]])
-    assert out.dtype == np.float32
-    mixed = np.array([[np.True_, 2.5]], object)
-    assert supervised.matrix("x", mixed).tolist() == [[1.0, 2.5]]
+        check_result(supervised.matrix("x", given), np.float64, want)
+    check_result(supervised.matrix("x", [[True, False]]), np.float32, [[1, 0]])
+    check_result(supervised.matrix("x", np.array([[np.True_, 2.5]], object)), np.float64, [[1.0, 2.5]])
 
 
 def test_memory_maps(tmp_path):
     np.save(tmp_path / "x.npy", np.ones((3, 2)))
     out = supervised.matrix("x", np.load(tmp_path / "x.npy", mmap_mode="r"))
-    assert out.tolist() == np.ones((3, 2)).tolist()
+    assert (out == 1).all()
 
 
 @pytest.mark.libraries
 def test_tables_of_pandas():
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame({"a": [1, 2], "b": [0.5, 1.5]})
-    out = supervised.matrix("x", table)
-    assert out.tolist() == [[1, 0.5], [2, 1.5]]
-    assert out.flags.c_contiguous
+    check_result(supervised.matrix("x", table), np.float64, [[1, 0.5], [2, 1.5]])
     assert supervised.matrix("x", table.astype(np.float32)).dtype == np.float32
     assert supervised.matrix("x", pandas.DataFrame({"a": [True], "b": [2]})).tolist() == [[1, 2]]
     assert supervised.matrix("x", table.astype("Int64", errors="ignore")).tolist() == [[1, 0.5], [2, 1.5]]
@@ -205,55 +200,10 @@ class Sparse:
         return np.ones((2, 2))
 
 
-@pytest.mark.parametrize(
-    ("x", "error", "words"),
-    [
-        (np.ones(3), ValueError, r"x: expected shape (n_samples, n_features), got (3,); pass [x] for one sample"),
-        ([1, 2], ValueError, r"got (2,); pass [x] for one sample, numpy.array(x)[:, None] for one feature"),
-        (np.ones((1, 2, 3)), ValueError, "got (1, 2, 3); pass a row for each sample, x.reshape(len(x), -1)"),
-        (3.0, ValueError, "got (); pass a row for each sample"),
-        (None, TypeError, "x: expected an array of real numbers, got NoneType"),
-        (Sparse(), TypeError, "x: expected an array of real numbers, got Sparse; pass x.toarray()"),
-        ({"a": 1}, TypeError, "x: expected an array of real numbers, got dict; pass a list of numbers"),
-        ([[1, 2], [3]], TypeError, "x: expected an array, got list"),
-        (np.ma.masked_equal([[1, 2]], 2), TypeError,
-            "x: expected an array without a mask, got a masked array; fill or drop"),
-        (np.ones((2, 2), complex), TypeError, "x: expected an array of real numbers, got dtype complex128; "),
-        (np.full((2, 2), "a"), TypeError, "x: expected an array of real numbers, got dtype <U1; number the categories"),
-        (np.zeros((2, 2), "M8[s]"), TypeError, "got dtype datetime64[s]; convert dates to numbers"),
-        (np.zeros((2, 2), "m8[s]"), TypeError, "got dtype timedelta64[s]; convert durations to numbers"),
-        (np.array([[1, None]], object), TypeError, "x: expected numbers, got None (NoneType) at index (0, 1); "),
-        (np.array([[Decimal(1)]], object), TypeError, "got Decimal('1') (Decimal) at index (0, 0)"),
-        (np.array([[10**400]], object), ValueError, "x: expected numbers in the range of float64, got larger integers"),
-        ([[1.0, np.nan]], ValueError, "x: expected finite numbers, got nan at index (0, 1); impute or drop"),
-        ([[np.inf], [0.0]], ValueError, "x: expected finite numbers, got inf at index (0, 0)"),
-    ],
-)  # fmt: skip
-def test_bad_samples(x, error, words):
-    for f in (supervised.matrix, supervised.samples):
-        with pytest.raises(error, match=re.escape(words)):
-            f("x", x)
-
-
-def test_sparse_matrices_of_scipy():
-    for make in (sparse.csr_array, sparse.csc_matrix):
-        with pytest.raises(
-            TypeError, match=r"^x: expected an array of real numbers, got cs.*; pass x.toarray\(\)"
-        ):
-            supervised.matrix("x", make(np.eye(3)))
-        assert supervised.matrix("x", make(np.eye(3)).toarray()).tolist() == np.eye(3).tolist()
-
-
 def test_numbers_out_of_range():
     float32 = np.dtype(np.float32)
     big = np.array([[1.0, -1e39]])
     assert supervised.matrix("x", big) is big
-    with pytest.raises(
-        ValueError, match="^x: expected numbers in the range of float32, got larger ones in float64; scale"
-    ):
-        supervised.matrix("x", big, float32)
-    with pytest.raises(ValueError, match="^x: expected finite numbers, got inf at index"):
-        supervised.matrix("x", np.array([[np.inf, 1e39]]), float32)
     with hforest.unchecked():
         assert np.isinf(supervised.matrix("x", big, float32)).any()
     if np.finfo(np.longdouble).max > np.finfo(np.float64).max:
@@ -266,10 +216,6 @@ def test_numbers_out_of_range():
 def test_samples_are_some():
     assert supervised.matrix("x", np.ones((0, 3))).shape == (0, 3)
     assert supervised.matrix("x", np.ones((3, 0))).shape == (3, 0)
-    with pytest.raises(ValueError, match=r"^x: expected 1 to 2\*\*31 - 1 samples, got 0; pass samples"):
-        supervised.samples("x", np.ones((0, 3)))
-    with pytest.raises(ValueError, match=r"^x: expected 1 to 2\*\*31 - 1 features, got 0; pass some columns"):
-        supervised.samples("x", np.ones((3, 0)))
 
 
 # ------------------------------------------------------------------------------------------- labels
@@ -281,18 +227,8 @@ def test_labels_of_every_integer_dtype(dtype, n_classes):
     y = np.array([0, 2, 1, 2]).astype(dtype)
     for given in (y, np.repeat(y, 2)[::2], y[::-1].copy()[::-1], Table(y)):
         out, found = supervised.labels("y", given, 4, n_classes)
-        assert out.dtype == np.int32
-        assert out.flags.c_contiguous
-        assert out.tolist() == [0, 2, 1, 2]
+        check_result(out, np.int32, [0, 2, 1, 2])
         assert found == (n_classes or 3)
-
-
-@pytest.mark.parametrize("y", [[0.0, np.nan, 1.0], ["a", None, "b"], np.array(["a", np.nan, "b"], object)])
-def test_missing_labels_are_no_class(y):
-    with pytest.raises(
-        ValueError, match=r"^y: expected a label of each sample, got (nan|None) at index 1; drop"
-    ):
-        supervised.labels("y", y, 3)
 
 
 def test_labels_that_are_right_are_not_copied():
@@ -311,48 +247,6 @@ def test_one_class_and_no_sample():
     assert supervised.labels("y", np.zeros(3, int), 3)[1] == 1
     assert supervised.labels("y", np.zeros(0, int), 0)[1] == 1
     assert supervised.labels("y", np.zeros(0, int), 0, 4)[1] == 4
-
-
-UNIQUE = "renumber the classes with numpy.unique(y, return_inverse=True)[1]"
-
-
-@pytest.mark.parametrize(
-    ("y", "n_classes", "error", "words"),
-    [
-        ([1, 2, 3], None, ValueError,
-            f"y: expected labels 0 to 3 that each occur, got none of class 0; {UNIQUE}, or pass n_classes=4"),
-        ([0, 1, 5], None, ValueError, "labels 0 to 5 that each occur, got none of class 2"),
-        ([True] * 3, None, ValueError, "labels 0 to 1 that each occur, got none of class 0"),
-        ([0, -1, 1], None, IndexError, f"y: expected labels of at least 0, got -1; {UNIQUE}"),
-        ([0, -1, 1], 3, IndexError, "y: expected labels of at least 0, got -1"),
-        (np.array([0, -1, 1], np.int8), 3, IndexError, "y: expected labels of at least 0, got -1"),
-        ([0, 1, 3], 3, IndexError, f"y: expected 0 <= label < n_classes = 3, got 3; pass a larger n_classes, or {UNIQUE}"),
-        (np.array([0, 1, 2**64 - 1], np.uint64), 3, IndexError, "got 18446744073709551615"),
-        (np.array([0, 1, 10**30], object), 3, IndexError, "y: expected 0 <= label < n_classes = 3"),
-        (np.array([0, 1, -(10**30)], object), None, IndexError, "y: expected labels of at least 0"),
-        ([0, 1, 2**20], None, ValueError, f"y: expected labels below 2**20, got 1048576; {UNIQUE}"),
-        (np.array([0, 1, 2**63], np.uint64), None, ValueError, "y: expected labels below 2**20"),
-        ([0.0, 1.0, 2.0], None, TypeError, f"y: expected labels of an integer or bool dtype, got float64; {UNIQUE}"),
-        (["a", "b", "c"], None, TypeError, f"y: expected labels of an integer or bool dtype, got <U1; {UNIQUE}"),
-        (["a", "b", "c"], 3, TypeError, UNIQUE),
-        (np.array(["a", "b", "c"], object), 3, TypeError, f"got object; {UNIQUE}"),
-        (np.array([0, 1.5, 2], object), 3, TypeError, f"got object; {UNIQUE}"),
-        (np.zeros(3, "M8[s]"), None, TypeError, UNIQUE),
-        (np.ma.masked_equal([0, 1, 2], 2), None, TypeError,
-            "y: expected an array without a mask, got a masked array; fill or drop"),
-        ([0, 1], None, ValueError, "y: expected shape (n_samples,) = (3,), got (2,); pass one for each sample"),
-        ([[0], [1], [2]], None, ValueError, "got (3, 1); pass numpy.ravel(y)"),
-        ([[0, 1, 2]], None, ValueError, "got (1, 3); pass numpy.ravel(y)"),
-        (0, None, ValueError, "got (); pass one for each sample"),
-        (None, None, TypeError, "y: expected an array of real numbers, got NoneType"),
-        ([0, 1, 2], 0, ValueError, "n_classes: expected 1 to 1048576, got 0"),
-        ([0, 1, 2], 2**20 + 1, ValueError, "n_classes: expected 1 to 1048576"),
-        ([0, 1, 2], 3.0, TypeError, "n_classes: expected an int, got float"),
-    ],
-)  # fmt: skip
-def test_bad_labels(y, n_classes, error, words):
-    with pytest.raises(error, match=re.escape(words)):
-        supervised.labels("y", y, 3, n_classes)
 
 
 @pytest.mark.parametrize("y", [[1, 2, 3], [5, -2, 5], [0.5, 2.0, 0.5], ["b", "a", "b"], [2**40, 0, 7]])
@@ -386,35 +280,9 @@ def test_unchecked_labels():
 @pytest.mark.parametrize("given", [*REAL, foreign("f4"), object], ids=str)
 def test_targets_of_any_real_dtype(given):
     y = np.array([[1, 0], [0, 1], [1, 1]]).astype(given)
-    for a, want in (
-        (y, [[1, 0], [0, 1], [1, 1]]),
-        (y[:, 0], [[1], [0], [1]]),
-        (np.asfortranarray(y), [[1, 0], [0, 1], [1, 1]]),
-    ):
-        out = supervised.targets("y", a, 3)
-        assert out.dtype == np.float64
-        assert out.flags.c_contiguous
-        assert out.tolist() == want
-
-
-@pytest.mark.parametrize(
-    ("y", "error", "words"),
-    [
-        (np.ones(2), ValueError, "y: expected shape (n_samples,) or (n_samples, n_outputs) with n_samples = 3, got (2,)"),
-        (np.ones((3, 1, 1)), ValueError, "got (3, 1, 1)"),
-        (np.ones((3, 0)), ValueError, "got (3, 0)"),
-        (1.0, ValueError, "got ()"),
-        (["a", "b", "c"], TypeError, "y: expected an array of real numbers"),
-        ([1, np.nan, 2], ValueError, "y: expected finite numbers, got nan at index (1, 0)"),
-        ([1, 2e100, 2], ValueError, "y: expected numbers from -1e+100 to 1e+100, got 1 to 2e+100; scale them"),
-        ([1, -2e100, 2], ValueError, "got -2e+100 to 2"),
-        (np.broadcast_to(0.0, (3, 2**20 + 1)), ValueError,
-            "y: expected at most 2**20 outputs, got 1048577; fit them in parts"),
-    ],
-)  # fmt: skip
-def test_bad_targets(y, error, words):
-    with pytest.raises(error, match=re.escape(words)):
-        supervised.targets("y", y, 3)
+    both = [[1, 0], [0, 1], [1, 1]]
+    for a, want in ((y, both), (y[:, 0], [[1], [0], [1]]), (np.asfortranarray(y), both)):
+        check_result(supervised.targets("y", a, 3), np.float64, want)
 
 
 def test_target_of_a_task():
@@ -428,16 +296,6 @@ def test_target_of_a_task():
     assert found.targets.tolist() == [[1], [0], [1]]
     assert found.n_outputs == 1
     assert supervised.target(np.ones((3, 4)), 3, "regression", None).n_outputs == 4
-    with pytest.raises(
-        ValueError, match='^n_classes: expected None with task="regression", got 2; leave it out'
-    ):
-        supervised.target([1, 0, 1], 3, "regression", 2)
-    with pytest.raises(
-        ValueError, match="^task: expected one of 'classification', 'regression', got 'ranking'"
-    ):
-        supervised.target([1, 0, 1], 3, "ranking", None)
-    with pytest.raises(ValueError, match="^y: expected numbers from -5 to 5"):
-        supervised.target([1, 0, 6], 3, "regression", None, 5)
 
 
 # ------------------------------------------------------------------------------------------- weights
@@ -446,34 +304,11 @@ def test_target_of_a_task():
 @pytest.mark.parametrize("given", [*REAL, foreign("f8"), object], ids=str)
 def test_weights_of_any_real_dtype(given):
     out = supervised.sample_weight(np.array([1, 0, 1]).astype(given)[::-1], np.zeros(3))
-    assert out.dtype == np.float64
-    assert out.flags.c_contiguous
-    assert out.tolist() == [1, 0, 1]
+    check_result(out, np.float64, [1, 0, 1])
 
 
 def test_no_weights_are_ones():
-    out = supervised.sample_weight(None, np.zeros((4, 2)))
-    assert out.dtype == np.float64
-    assert out.tolist() == [1, 1, 1, 1]
-
-
-@pytest.mark.parametrize(
-    ("weight", "error", "words"),
-    [
-        ([1, 2], ValueError, "sample_weight: expected shape (n_samples,) = (3,), got (2,); pass one for each sample"),
-        ([[1], [2], [3]], ValueError, "pass numpy.ravel(sample_weight)"),
-        (2.0, ValueError, "got ()"),
-        ([1, -1, 2], ValueError, "sample_weight: expected numbers from 0 to 1e+100, got -1 to 2"),
-        ([1, 1e101, 2], ValueError, "got 1 to 1e+101"),
-        ([1, np.inf, 2], ValueError, "sample_weight: expected finite numbers, got inf at index (1,)"),
-        ([0, 0, 0], ValueError,
-            "sample_weight: expected at least one weight above 0, got only zeros; pass a weight above 0 for at least one sample"),
-        (["a", "b", "c"], TypeError, "sample_weight: expected an array of real numbers"),
-    ],
-)  # fmt: skip
-def test_bad_weights(weight, error, words):
-    with pytest.raises(error, match=re.escape(words)):
-        supervised.sample_weight(weight, np.zeros(3))
+    check_result(supervised.sample_weight(None, np.zeros((4, 2))), np.float64, [1, 1, 1, 1])
 
 
 def weighted(class_weight, of_samples=(1.0, 2.0, 3.0, 4.0), y=(0, 0, 2, 2), n_classes=3):
@@ -501,36 +336,12 @@ def test_class_weight_does_not_write_into_its_arguments():
     assert factors.tolist() == [2, 3]
 
 
-@pytest.mark.parametrize(
-    ("weight", "error", "words"),
-    [
-        ("even", ValueError, "class_weight: expected one of 'balanced', got 'even'"),
-        ([1, 2], ValueError, "class_weight: expected shape (n_classes,) = (3,), got (2,); pass one number for each class"),
-        ([1, 2, -3], ValueError, "class_weight: expected numbers from 0 to 1e+100, got -3 to 2"),
-        ([1, 2, np.nan], ValueError, "class_weight: expected finite numbers, got nan at index (2,)"),
-        ([0, 1, 0], ValueError,
-            "class_weight: expected at least one sample of weight above 0, got none; raise the weight of a class"),
-        ({3: 1}, ValueError, "class_weight: expected 0 to 2, got 3"),
-        ({"a": 1}, TypeError, "class_weight: expected an int, got str"),
-        ({0: "a"}, TypeError, "class_weight: expected a number, got str"),
-        ({0: -1}, ValueError, "class_weight: expected a finite number >= 0"),
-        ({0: np.nan}, ValueError, "class_weight: expected a finite number >= 0"),
-        (3, ValueError, "class_weight: expected shape (n_classes,) = (3,), got ()"),
-        (["a", "b", "c"], TypeError, "class_weight: expected an array of real numbers"),
-    ],
-)  # fmt: skip
-def test_bad_class_weights(weight, error, words):
-    with pytest.raises(error, match=re.escape(words)):
-        weighted(weight)
-
-
 def test_class_weight_belongs_to_classification():
     found = supervised.target([0, 1], 2, "regression", None)
     assert supervised.class_weight(None, found, np.ones(2)).tolist() == [1, 1]
     for weight in ("balanced", {0: 1}, [1, 2]):
-        with pytest.raises(
-            ValueError, match='^class_weight: expected None with task="regression".*pass sample_weight'
-        ):
+        message = '^class_weight: expected None with task="regression".*pass sample_weight'
+        with pytest.raises(ValueError, match=message):
             supervised.class_weight(weight, found, np.ones(2))
 
 
@@ -550,3 +361,199 @@ def test_in_bag_counts_are_aligned():
     assert given.flags.aligned
     np.testing.assert_array_equal(given, counts)
     assert supervised.in_bag_counts("counts", counts, 1, 3) is counts
+
+
+# ------------------------------------------------------------------------------------------- settings
+
+
+def test_criterion():
+    numbers = [supervised.criterion(c, "classification") for c in ("gini", "entropy")]
+    assert [*numbers, supervised.criterion("squared_error", "regression")] == [0, 1, 2]
+    assert supervised.criterion(None, "classification") == 0
+    assert supervised.criterion(None, "classification", "entropy") == 1
+    assert supervised.criterion(None, "regression", "entropy") == 2
+
+
+def test_limits():
+    assert supervised.limits(None, 2, 1) == (check.MAX_COUNT, 2, 1, 0.0, 0.0)
+    assert supervised.limits(np.int64(0), np.int8(5), 3, np.float32(0.5), 0.25) == (0, 5, 3, 0.5, 0.25)
+
+
+def test_max_features_and_bins():
+    for value, n_features, want in (
+        ("sqrt", 10, 3), ("sqrt", 16, 4), ("sqrt", 1, 1), (None, 10, 10), (0.5, 11, 5), (1.0, 11, 11),
+        (1e-9, 11, 1), (np.float32(0.25), 8, 2), (7, 10, 7), (np.int16(10), 10, 10),
+    ):  # fmt: skip
+        assert supervised.max_features(value, n_features) == want
+    assert [supervised.max_bins(value) for value in (None, 1, np.uint16(256))] == [None, 1, 256]
+
+
+# ------------------------------------------------------------------------------------- what is refused
+
+
+def of(call, *rows):
+    return [(call, *row) for row in rows]
+
+
+FLOAT32, UNIQUE = np.dtype(np.float32), "renumber the classes with numpy.unique(y, return_inverse=True)[1]"
+SAMPLES = [
+    (np.ones(3), ValueError, r"x: expected shape (n_samples, n_features), got (3,); pass [x] for one sample"),
+    ([1, 2], ValueError, r"got (2,); pass [x] for one sample, numpy.array(x)[:, None] for one feature"),
+    (np.ones((1, 2, 3)), ValueError, "got (1, 2, 3); pass a row for each sample, x.reshape(len(x), -1)"),
+    (3.0, ValueError, "got (); pass a row for each sample"),
+    (None, TypeError, "x: expected an array of real numbers, got NoneType"),
+    (Sparse(), TypeError, "x: expected an array of real numbers, got Sparse; pass x.toarray()"),
+    ({"a": 1}, TypeError, "x: expected an array of real numbers, got dict; pass a list of numbers"),
+    ([[1, 2], [3]], TypeError, "x: expected an array, got list"),
+    (np.ma.masked_equal([[1, 2]], 2), TypeError,
+        "x: expected an array without a mask, got a masked array; fill or drop"),
+    (np.ones((2, 2), complex), TypeError, "x: expected an array of real numbers, got dtype complex128; "),
+    (np.full((2, 2), "a"), TypeError, "x: expected an array of real numbers, got dtype <U1; number the categories"),
+    (np.zeros((2, 2), "M8[s]"), TypeError, "got dtype datetime64[s]; convert dates to numbers"),
+    (np.zeros((2, 2), "m8[s]"), TypeError, "got dtype timedelta64[s]; convert durations to numbers"),
+    (np.array([[1, None]], object), TypeError, "x: expected numbers, got None (NoneType) at index (0, 1); "),
+    (np.array([[Decimal(1)]], object), TypeError, "got Decimal('1') (Decimal) at index (0, 0)"),
+    (np.array([[10**400]], object), ValueError, "x: expected numbers in the range of float64, got larger integers"),
+    ([[1.0, np.nan]], ValueError, "x: expected finite numbers, got nan at index (0, 1); impute or drop"),
+    ([[np.inf], [0.0]], ValueError, "x: expected finite numbers, got inf at index (0, 0)"),
+    (sparse.csr_array(np.eye(3)), TypeError, "x: expected an array of real numbers, got csr_array; pass x.toarray()"),
+    (sparse.csc_matrix(np.eye(3)), TypeError, "x: expected an array of real numbers, got csc_matrix; pass x.toarray()"),
+]  # fmt: skip
+GOOD = {"max_depth": 3, "min_samples_split": 2, "min_samples_leaf": 1, "min_impurity_decrease": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("call", "value", "error", "words"),
+    [
+        *of(lambda x: supervised.matrix("x", x), *SAMPLES),
+        *of(
+            lambda x: supervised.samples("x", x), *SAMPLES,
+            (np.ones((0, 3)), ValueError, "x: expected 1 to 2**31 - 1 samples, got 0; pass samples"),
+            (np.ones((3, 0)), ValueError, "x: expected 1 to 2**31 - 1 features, got 0; pass some columns"),
+        ),
+        *of(
+            lambda x: supervised.matrix("x", x, FLOAT32),
+            (np.array([[1.0, -1e39]]), ValueError, "x: expected numbers in the range of float32, got larger ones in float64; scale"),
+            (np.array([[np.inf, 1e39]]), ValueError, "x: expected finite numbers, got inf at index"),
+        ),
+        *of(
+            lambda y: supervised.labels("y", y[0], 3, y[1]),
+            (([1, 2, 3], None), ValueError,
+                f"y: expected labels 0 to 3 that each occur, got none of class 0; {UNIQUE}, or pass n_classes=4"),
+            (([0, 1, 5], None), ValueError, "labels 0 to 5 that each occur, got none of class 2"),
+            (([True] * 3, None), ValueError, "labels 0 to 1 that each occur, got none of class 0"),
+            (([0, -1, 1], None), IndexError, f"y: expected labels of at least 0, got -1; {UNIQUE}"),
+            (([0, -1, 1], 3), IndexError, "y: expected labels of at least 0, got -1"),
+            ((np.array([0, -1, 1], np.int8), 3), IndexError, "y: expected labels of at least 0, got -1"),
+            (([0, 1, 3], 3), IndexError, f"y: expected 0 <= label < n_classes = 3, got 3; pass a larger n_classes, or {UNIQUE}"),
+            ((np.array([0, 1, 2**64 - 1], np.uint64), 3), IndexError, "got 18446744073709551615"),
+            ((np.array([0, 1, 10**30], object), 3), IndexError, "y: expected 0 <= label < n_classes = 3"),
+            ((np.array([0, 1, -(10**30)], object), None), IndexError, "y: expected labels of at least 0"),
+            (([0, 1, 2**20], None), ValueError, f"y: expected labels below 2**20, got 1048576; {UNIQUE}"),
+            ((np.array([0, 1, 2**63], np.uint64), None), ValueError, "y: expected labels below 2**20"),
+            (([0.0, 1.0, 2.0], None), TypeError, f"y: expected labels of an integer or bool dtype, got float64; {UNIQUE}"),
+            ((["a", "b", "c"], None), TypeError, f"y: expected labels of an integer or bool dtype, got <U1; {UNIQUE}"),
+            ((["a", "b", "c"], 3), TypeError, UNIQUE),
+            ((np.array(["a", "b", "c"], object), 3), TypeError, f"got object; {UNIQUE}"),
+            ((np.array([0, 1.5, 2], object), 3), TypeError, f"got object; {UNIQUE}"),
+            ((np.zeros(3, "M8[s]"), None), TypeError, UNIQUE),
+            ((np.ma.masked_equal([0, 1, 2], 2), None), TypeError,
+                "y: expected an array without a mask, got a masked array; fill or drop"),
+            (([0, 1], None), ValueError, "y: expected shape (n_samples,) = (3,), got (2,); pass one for each sample"),
+            (([[0], [1], [2]], None), ValueError, "got (3, 1); pass numpy.ravel(y)"),
+            (([[0, 1, 2]], None), ValueError, "got (1, 3); pass numpy.ravel(y)"),
+            ((0, None), ValueError, "got (); pass one for each sample"),
+            ((None, None), TypeError, "y: expected an array of real numbers, got NoneType"),
+            (([0, 1, 2], 0), ValueError, "n_classes: expected 1 to 1048576, got 0"),
+            (([0, 1, 2], 2**20 + 1), ValueError, "n_classes: expected 1 to 1048576"),
+            (([0, 1, 2], 3.0), TypeError, "n_classes: expected an int, got float"),
+            (([0.0, np.nan, 1.0], None), ValueError, "y: expected a label of each sample, got nan at index 1; drop"),
+            ((["a", None, "b"], None), ValueError, "y: expected a label of each sample, got None at index 1; drop"),
+            ((np.array(["a", np.nan, "b"], object), None), ValueError, "y: expected a label of each sample, got nan at index 1; drop"),
+        ),
+        *of(
+            lambda y: supervised.targets("y", y, 3),
+            (np.ones(2), ValueError, "y: expected shape (n_samples,) or (n_samples, n_outputs) with n_samples = 3, got (2,)"),
+            (np.ones((3, 1, 1)), ValueError, "got (3, 1, 1)"),
+            (np.ones((3, 0)), ValueError, "got (3, 0)"),
+            (1.0, ValueError, "got ()"),
+            (["a", "b", "c"], TypeError, "y: expected an array of real numbers"),
+            ([1, np.nan, 2], ValueError, "y: expected finite numbers, got nan at index (1, 0)"),
+            ([1, 2e100, 2], ValueError, "y: expected numbers from -1e+100 to 1e+100, got 1 to 2e+100; scale them"),
+            ([1, -2e100, 2], ValueError, "got -2e+100 to 2"),
+            (np.broadcast_to(0.0, (3, 2**20 + 1)), ValueError,
+                "y: expected at most 2**20 outputs, got 1048577; fit them in parts"),
+        ),
+        *of(
+            lambda of_task: supervised.target([1, 0, 6], 3, *of_task),
+            (("regression", 2), ValueError, 'n_classes: expected None with task="regression", got 2; leave it out'),
+            (("ranking", None), ValueError, "task: expected one of 'classification', 'regression', got 'ranking'"),
+            (("regression", None, 5), ValueError, "y: expected numbers from -5 to 5"),
+        ),
+        *of(
+            lambda weight: supervised.sample_weight(weight, np.zeros(3)),
+            ([1, 2], ValueError, "sample_weight: expected shape (n_samples,) = (3,), got (2,); pass one for each sample"),
+            ([[1], [2], [3]], ValueError, "pass numpy.ravel(sample_weight)"),
+            (2.0, ValueError, "got ()"),
+            ([1, -1, 2], ValueError, "sample_weight: expected numbers from 0 to 1e+100, got -1 to 2"),
+            ([1, 1e101, 2], ValueError, "got 1 to 1e+101"),
+            ([1, np.inf, 2], ValueError, "sample_weight: expected finite numbers, got inf at index (1,)"),
+            ([0, 0, 0], ValueError,
+                "sample_weight: expected at least one weight above 0, got only zeros; pass a weight above 0 for at least one sample"),
+            (["a", "b", "c"], TypeError, "sample_weight: expected an array of real numbers"),
+        ),
+        *of(
+            weighted,
+            ("even", ValueError, "class_weight: expected one of 'balanced', got 'even'"),
+            ([1, 2], ValueError, "class_weight: expected shape (n_classes,) = (3,), got (2,); pass one number for each class"),
+            ([1, 2, -3], ValueError, "class_weight: expected numbers from 0 to 1e+100, got -3 to 2"),
+            ([1, 2, np.nan], ValueError, "class_weight: expected finite numbers, got nan at index (2,)"),
+            ([0, 1, 0], ValueError,
+                "class_weight: expected at least one sample of weight above 0, got none; raise the weight of a class"),
+            ({3: 1}, ValueError, "class_weight: expected 0 to 2, got 3"),
+            ({"a": 1}, TypeError, "class_weight: expected an int, got str"),
+            ({0: "a"}, TypeError, "class_weight: expected a number, got str"),
+            ({0: -1}, ValueError, "class_weight: expected a finite number >= 0"),
+            ({0: np.nan}, ValueError, "class_weight: expected a finite number >= 0"),
+            (3, ValueError, "class_weight: expected shape (n_classes,) = (3,), got ()"),
+            (["a", "b", "c"], TypeError, "class_weight: expected an array of real numbers"),
+        ),
+        *of(
+            lambda of_task: supervised.criterion(*of_task),
+            (("squared_error", "classification"), ValueError, "criterion: expected one of 'gini', 'entropy', got"),
+            (("gini", "regression"), ValueError, "criterion: expected one of '"),
+            (("mse", "regression"), ValueError, "criterion: expected one of '"),
+            ((1, "classification"), ValueError, "criterion: expected one of 'gini', 'entropy', got"),
+            ((np.array(["gini", "entropy"]), "classification"), ValueError, "criterion: expected one of 'gini', 'entropy', got"),
+        ),
+        *(
+            (lambda limit: supervised.limits(**GOOD | limit), {name: value}, error, f"{name}: expected")
+            for name, error, values in (
+                ("max_depth", ValueError, (-1, 2**31)), ("max_depth", TypeError, (2.0, True)),
+                ("min_samples_split", ValueError, (1,)), ("min_samples_split", TypeError, (None,)),
+                ("min_samples_leaf", ValueError, (0,)), ("min_samples_leaf", TypeError, (0.1,)),
+                ("min_impurity_decrease", ValueError, (-1e-9, np.nan)), ("min_impurity_decrease", TypeError, ("0",)),
+                ("min_weight_fraction_leaf", ValueError, (-0.1, 0.51)), ("min_weight_fraction_leaf", TypeError, (None,)),
+            )
+            for value in values
+        ),
+        *(
+            (lambda value: supervised.max_features(value, 10), value, error, "max_features: expected")
+            for error, values in ((ValueError, ("log2", 0, 11, 0.0, 1.5, np.nan)), (TypeError, (True, [3])))
+            for value in values
+        ),
+        *(
+            (supervised.max_bins, value, error, "max_bins: expected")
+            for error, values in ((ValueError, (0, 257)), (TypeError, (16.0, True, "256")))
+            for value in values
+        ),
+        (check.seed, "a", TypeError, "rng: expected"),
+        (check.float_dtype, int, TypeError, "dtype: expected"),
+        (progress.check_progress, 3, TypeError, "progress: expected"),
+        (lambda value: check.function("checkpoint", value, "state"), 3, TypeError, "checkpoint: expected"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(call, value, error, words):
+    with pytest.raises(error, match=re.escape(words)) as caught:
+        call(value)
+    assert FOUR_PARTS.match(str(caught.value))

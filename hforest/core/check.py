@@ -398,6 +398,7 @@ def fields_of(owner: str) -> Iterator[None]:
     try:
         yield
     except (TypeError, ValueError, IndexError) as error:
+        error.__traceback__ = None  # from Python 3.12 on, a cycle would keep its frames and their arrays
         raise type(error)(f"{owner}.{error}") from None
 
 
@@ -410,6 +411,7 @@ def items_of(owner: str, names: Container[str]) -> Iterator[None]:
         name = re.split("[^A-Za-z0-9_]", str(error), maxsplit=1)[0]
         if type(error) not in (TypeError, ValueError, IndexError) or name not in names:
             raise
+        error.__traceback__ = None  # see fields_of
         raise type(error)(f"{owner}[{name!r}]{str(error).removeprefix(name)}") from None
 
 
@@ -424,7 +426,8 @@ def memory(name: str, what: str, n_bytes: int) -> Iterator[None]:
         raise ValueError(message)
     try:
         yield
-    except MemoryError:
+    except MemoryError as error:
+        error.__traceback__ = None  # see fields_of
         raise MemoryError(message) from None
 
 

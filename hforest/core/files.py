@@ -359,6 +359,7 @@ def opened(path: FilePath, what: str) -> Iterator[Archive]:
         try:
             yield Archive(archive)
         except _UnreadableError as error:
+            error.__traceback__ = None  # see check.fields_of
             raise _unreadable(name, what, error.args[0]) from None
 
 

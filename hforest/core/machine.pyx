@@ -4,16 +4,18 @@ call; and two loops with which benches measure the highest rates of memory and o
 import os
 
 cimport cython
-cimport numpy as cnp
 from cpython.pycapsule cimport PyCapsule_New
+from cpython.ref cimport Py_INCREF
 from cython.parallel cimport prange
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
+cimport hforest.core.arrays as cnp
+
 cnp.import_array()
 
 cdef extern from "core/cpu_features.h" nogil:
-    int HF_AVX2, HF_AVX512, HF_NEON, HF_GATHERS
+    int HF_AVX2, HF_AVX512, HF_NEON
     int HF_OPENMP
     const char* HF_COMPILER
     int HF_MAX_THREADS
@@ -98,13 +100,14 @@ cdef class Memory:
 
 
 def read_only(cnp.ndarray a not None):
-    """Returns an array on the memory of a C-contiguous one of native numbers, which cannot be set writeable."""
+    """Returns an array on the memory of a C-contiguous, native one; it cannot be set writeable."""
     cdef Memory memory = Memory()
     cdef cnp.ndarray view = cnp.PyArray_SimpleNewFromData(
         cnp.PyArray_NDIM(a), cnp.PyArray_DIMS(a), cnp.PyArray_TYPE(a), cnp.PyArray_DATA(a)
     )
     memory._array = a
-    cnp.set_array_base(view, memory)
+    Py_INCREF(memory)  # which the next call takes
+    cnp.PyArray_SetBaseObject(view, memory)
     cnp.PyArray_CLEARFLAGS(view, cnp.NPY_ARRAY_WRITEABLE)
     return view
 
@@ -136,25 +139,6 @@ cdef int _path = HF_PATH_PLAIN
 
 cdef int simd_path() noexcept nogil:
     return _path
-
-
-# Whether kernels use gather instructions, if the path has them.
-cdef int _gathers = (hf_cpu_features() & HF_GATHERS) != 0
-
-
-cdef int simd_gathers() noexcept nogil:
-    return _gathers
-
-
-def gathers():
-    """Returns whether kernels use gather instructions on vector paths that have them."""
-    return bool(_gathers)
-
-
-def set_gathers(use):
-    """Selects gather instructions or single loads for kernels; both are bit-identical."""
-    global _gathers
-    _gathers = bool(use)
 
 
 def simd_paths():

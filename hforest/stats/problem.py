@@ -93,6 +93,7 @@ def renamed(old: str, new: str) -> Iterator[None]:
     except (TypeError, ValueError, IndexError) as error:
         if old == new or not str(error).startswith(f"{old}: "):
             raise
+        error.__traceback__ = None  # see check.fields_of
         raise type(error)(str(error).replace(old, new, 1)) from None
 
 

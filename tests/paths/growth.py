@@ -39,10 +39,7 @@ def rows():
         "growth.pairs " + vectors("sum_pairs rate_pairs sum_bins rate"), {"plain": "growth.sorted_scan"},
     )  # fmt: skip
     yield Row(
-        "grow-exact",
-        lambda: grow(None),
-        f"growth.bounds {of_values}",
-        vectors(bounded + " sum_values"),
+        "grow-exact", lambda: grow(None), f"growth.bounds {of_values}", vectors(bounded + " sum_values")
     )
     for name, whole, scorer, bodies in (
         ("reals", False, "bounds", bounded),
