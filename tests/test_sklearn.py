@@ -97,26 +97,24 @@ BATCHES = (
 )
 WEIGHTS = "check_sample_weight_equivalence_on_dense_data"
 SPARSE_WEIGHTS = "check_sample_weight_equivalence_on_sparse_data"
+WHAT_DRAWS = ("RandomForest", "ObliqueForest", "ManifoldForest")
+WHAT_STEPS = ("CO2Forest", "HingeForest", "NeuralForest")
 EXEMPT = {
-    "RandomForestClassifier": {WEIGHTS: DRAWN, SPARSE_WEIGHTS: DRAWN},
-    "RandomForestRegressor": {WEIGHTS: DRAWN, SPARSE_WEIGHTS: DRAWN},
+    **{name: {WEIGHTS: DRAWN, SPARSE_WEIGHTS: DRAWN} for name in KINDS if name.startswith(WHAT_DRAWS)},
+    **{name: {WEIGHTS: BATCHES} for name in KINDS if name.startswith(WHAT_STEPS)},
     "ExtraTreesRegressor": {WEIGHTS: TIED, SPARSE_WEIGHTS: TIED},
-    "ObliqueForestClassifier": {WEIGHTS: DRAWN, SPARSE_WEIGHTS: DRAWN},
-    "ObliqueForestRegressor": {WEIGHTS: DRAWN, SPARSE_WEIGHTS: DRAWN},
-    "ManifoldForestClassifier": {WEIGHTS: DRAWN, SPARSE_WEIGHTS: DRAWN},
-    "ManifoldForestRegressor": {WEIGHTS: DRAWN, SPARSE_WEIGHTS: DRAWN},
-    "CO2ForestClassifier": {WEIGHTS: BATCHES},
-    "CO2ForestRegressor": {WEIGHTS: BATCHES},
-    "HingeForestClassifier": {WEIGHTS: BATCHES},
-    "HingeForestRegressor": {WEIGHTS: BATCHES},
-    "NeuralForestClassifier": {WEIGHTS: BATCHES},
     "CascadeForestClassifier": {WEIGHTS: DRAWN},
 }
 
 
-CHECKS = parametrize_with_checks(
-    [small(name) for name in KINDS], expected_failed_checks=lambda e: EXEMPT.get(type(e).__name__, {})
-)
+def checks(estimators):
+    """Returns the mark of a test that runs scikit-learn's checks of estimators."""
+    return parametrize_with_checks(
+        estimators, expected_failed_checks=lambda e: EXEMPT.get(type(e).__name__, {})
+    )
+
+
+CHECKS, DEFAULTS = checks([small(name) for name in KINDS]), checks([getattr(hs, name)() for name in KINDS])
 
 
 # Warnings of the checks themselves: logarithms of 0, skipped checks.
@@ -127,10 +125,6 @@ def test_checks_of_scikit_learn(estimator, check):
     check(estimator)
 
 
-DEFAULTS = parametrize_with_checks(
-    [getattr(hs, name)() for name in KINDS],
-    expected_failed_checks=lambda e: EXEMPT.get(type(e).__name__, {}),
-)
 # The check sets max_iter to 1000, a minute of leaf updates; the default is smaller.
 LONG = {("NeuralForestClassifier", "check_class_weight_classifiers")}
 
@@ -583,36 +577,25 @@ def test_honest_forests_of_views(name):
     named = [[f"c{j}" for j in group] for group in groups]
     again = small(name, groups=named, **settings).fit(table, y)
     assert all(same_bits(a, b) for a, b in zip(again.forest_, forest, strict=True))
-    for wrong, message in (
-        (
-            [["c9"]],
-            "^groups: expected column names of X, got 'c9'; pass X as a DataFrame with these columns, or",
-        ),
-        ([[0]], "^groups: expected all of n_features = "),
-        ([[0], [0]], r"^groups\[1\]: expected columns that no earlier group has"),
-        (3, "^groups: expected a list of groups of column indices, got int"),
-    ):
-        with pytest.raises((TypeError, ValueError), match=message):
-            small(name, groups=wrong, **settings).fit(x, y)
-    with pytest.raises(
-        ValueError, match="^groups: expected None with trees='classic', got list; pass trees="
-    ):
-        small(name, groups=groups).fit(x, y)
 
 
 def test_honest_forests_that_are_refused():
-    for settings, message in (
-        ({"trees": "random"}, "^trees: expected one of 'classic', 'extra', 'oblique', got 'random'"),
-        ({"draw": "all"}, "^draw: expected one of 'fixed'"),
-        ({"in_bag": 2.0}, "^in_bag: expected a finite number"),
-        ({"structure_share": 0.0}, "^structure_share: expected"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            small("HonestForestClassifier", **settings).fit(X, Y)
-    with pytest.raises(ValueError, match="^y: expected classes of which each tree has rows for its splits"):
-        small("HonestForestClassifier").fit(X[:102], Y[:102])
-    with pytest.raises(ValueError, match="^X: expected at least 3 samples, got 2 samples"):
-        small("HonestForestRegressor").fit(X[:2], [1.0, 2.0])
+    oblique = {"trees": "oblique"}
+    for settings, n, message in (
+        ({"groups": [["c9"]], **oblique}, 150, "groups: expected column names of X, got 'c9'; pass X as a DataFrame with these columns, or"),
+        ({"groups": [[0]], **oblique}, 150, "groups: expected all of n_features = "),
+        ({"groups": [[0], [0]], **oblique}, 150, r"groups\[1\]: expected columns that no earlier group has"),
+        ({"groups": 3, **oblique}, 150, "groups: expected a list of groups of column indices, got int"),
+        ({"groups": [[0, 1, 2, 3]]}, 150, "groups: expected None with trees='classic', got list; pass trees="),
+        ({"trees": "random"}, 150, "trees: expected one of 'classic', 'extra', 'oblique', got 'random'"),
+        ({"draw": "all"}, 150, "draw: expected one of 'fixed'"),
+        ({"in_bag": 2.0}, 150, "in_bag: expected a finite number"),
+        ({"structure_share": 0.0}, 150, "structure_share: expected"),
+        ({}, 102, "y: expected classes of which each tree has rows for its splits"),
+        ({}, 2, "X: expected at least 3 samples, got 2 samples"),
+    ):  # fmt: skip
+        with pytest.raises((TypeError, ValueError), match=f"^{message}"):
+            small("HonestForestClassifier", **settings).fit(X[:n], Y[:n])
 
 
 # --------------------------------------------------------------------------- labels, weights, seeds, threads
@@ -649,10 +632,6 @@ def test_class_weight(name):
     assert skewed[:, 2].sum() > plain[:, 2].sum()
     with pytest.raises(ValueError, match="are not in class_weight"):
         fitted({"virginicaa": 50})
-
-
-@pytest.mark.parametrize("name", sorted({*CLASSIFIERS} & {*WEIGHTED}))
-def test_class_weight_is_sample_weight(name):
     x, y, x_test = parts(name)
     by_class = small(name, class_weight={0: 1, 1: 2, 2: 4}).fit(x, y)
     by_sample = small(name).fit(x, y, sample_weight=2.0**y)
@@ -846,18 +825,32 @@ def test_classes_of_batches(name):
         model.partial_fit(X[order], TEXT[order])
     assert (model.predict(X[Y == 2]) == "virginica").mean() > 0.5
     model.partial_fit(X, TEXT, classes=["virginica", "versicolor", "setosa"])
-    with pytest.raises(ValueError, match="classes: expected the classes of the first call, .*; pass None"):
-        model.partial_fit(X, TEXT, classes=["virginica", "setosa"])
-    with pytest.raises(
-        ValueError, match=r"y: expected labels of classes = .*, got \['rosa'\]; pass the labels"
+    for new, x, y, classes, message in (
+        (
+            model,
+            X,
+            TEXT,
+            ["virginica", "setosa"],
+            "classes: expected the classes of the first call, .*; pass None",
+        ),
+        (
+            model,
+            X[:1],
+            ["rosa"],
+            None,
+            r"y: expected labels of classes = .*, got \['rosa'\]; pass the labels",
+        ),
+        (
+            small(name),
+            X,
+            TEXT,
+            None,
+            "classes: expected labels in the first call of partial_fit, got None; pass",
+        ),
+        (model, X[:, :2], TEXT, None, "features"),
     ):
-        model.partial_fit(X[:1], ["rosa"])
-    with pytest.raises(
-        ValueError, match="classes: expected labels in the first call of partial_fit, got None; pass"
-    ):
-        small(name).partial_fit(X, TEXT)
-    with pytest.raises(ValueError, match="features"):
-        model.partial_fit(X[:, :2], TEXT)
+        with pytest.raises(ValueError, match=message):
+            new.partial_fit(x, y, classes=classes)
 
 
 def test_several_targets_in_batches():
@@ -1070,22 +1063,23 @@ def test_bad_samples(name):
     bad, words = (np.inf, "contains infinity") if takes_missing else (np.nan, r"(?s)contains NaN.*imputer")
     missing = x.copy()
     missing[3, 1] = bad
-    with pytest.raises(ValueError, match=words):
-        model.fit(missing, y)
+    sparse = model.__sklearn_tags__().input_tags.sparse
+    for wrong, error, message in (
+        (missing, ValueError, words),
+        *([] if sparse else [(csr_matrix(x), TypeError, r"Sparse data.*toarray")]),
+        (x + 1j, ValueError, "Complex"),
+        (np.where(x > 0, "a", "b"), ValueError, "to float|bytes/strings"),
+    ):
+        with pytest.raises(error, match=message):
+            small(name).fit(wrong, y)
     model.fit(x, y)
-    with pytest.raises(ValueError, match=words.removesuffix(".*imputer")):
-        model.predict(missing)
-    if not model.__sklearn_tags__().input_tags.sparse:
-        with pytest.raises(TypeError, match=r"Sparse data.*toarray"):
-            small(name).fit(csr_matrix(x), y)
-        with pytest.raises(TypeError, match=r"Sparse data.*toarray"):
-            model.predict(csr_matrix(x))
-    with pytest.raises(ValueError, match="features"):
-        model.predict(x[:, 1:])
-    with pytest.raises(ValueError, match="Complex"):
-        small(name).fit(x + 1j, y)
-    with pytest.raises(ValueError, match="to float|bytes/strings"):
-        small(name).fit(np.where(x > 0, "a", "b"), y)
+    for wrong, error, message in (
+        (missing, ValueError, words.removesuffix(".*imputer")),
+        *([] if sparse else [(csr_matrix(x), TypeError, r"Sparse data.*toarray")]),
+        (x[:, 1:], ValueError, "features"),
+    ):
+        with pytest.raises(error, match=message):
+            model.predict(wrong)
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
@@ -1146,16 +1140,21 @@ def test_without_scikit_learn(monkeypatch):
         )
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
-    with monkeypatch.context() as patch:
+    def none(patch):
         patch.setitem(sys.modules, "sklearn", None)
-        message = "expected scikit-learn 1.6 or newer, got none; install it with pip install -e '..sklearn.'"
-        with pytest.raises(ImportError, match=message):
-            imported()
-    with monkeypatch.context() as patch:
+
+    def old(patch):
         patch.delattr(sklearn.utils.validation, "validate_data")
         patch.setattr(sklearn, "__version__", "1.5.2")
-        with pytest.raises(ImportError, match=r"expected scikit-learn 1.6 or newer, got 1.5.2; install it"):
-            imported()
+
+    for change, got in (
+        (none, "none; install it with pip install -e '..sklearn.'"),
+        (old, "1.5.2; install it"),
+    ):
+        with monkeypatch.context() as patch:
+            change(patch)
+            with pytest.raises(ImportError, match=f"expected scikit-learn 1.6 or newer, got {got}"):
+                imported()
 
 
 # ------------------------------------------------------------------------------- missing values, categories
@@ -1186,45 +1185,40 @@ def test_missing_values_are_learned(name, kind):
     assert model.decision_path(x)[0].shape[0] == len(x)
 
 
-@pytest.mark.parametrize(
-    "name", ["RandomForestClassifier", "ExtraTreesClassifier", "CompletelyRandomForestClassifier"]
-)
-def test_columns_of_categories_have_numbers_masks_or_names(name):
-    pandas = pytest.importorskip("pandas")
-    x, y = with_missing()
-    frame = pandas.DataFrame(x, columns=list("abcd"))
-    given = {"numbers": [3], "mask": [False, False, False, True], "names": ["d"]}
-    found = [
-        getattr(hs, name)(n_estimators=5, categorical_features=columns, random_state=0).fit(frame, y)
-        for columns in given.values()
-    ]
-    for model in found:
-        assert model.forest_.category_bits.size
-        np.testing.assert_array_equal(model.predict_proba(frame), found[0].predict_proba(frame))
-    with pytest.raises(ValueError, match="categorical_features: expected column names of X, got 'e'"):
-        getattr(hs, name)(categorical_features=["e"]).fit(frame, y)
-    with pytest.raises(IndexError, match="categorical_features: expected feature indices"):
-        getattr(hs, name)(categorical_features=[4]).fit(frame, y)
-
-
-@pytest.mark.parametrize("name", ["HingeForestClassifier", "HingeForestRegressor"])
-def test_hinge_forests_learn_missing_values_and_categories(name):
+def by_categories(name):
+    """Returns models whose last column is categorical by number, mask and name, and their frame and targets."""
     pandas = pytest.importorskip("pandas")
     x, y = with_missing()
     target = y if name.endswith("Classifier") else (y == "odd").astype(float)
     frame = pandas.DataFrame(x, columns=list("abcd"))
-    given = {"numbers": [3], "mask": [False, False, False, True], "names": ["d"]}
-    found = [small(name, categorical_features=columns).fit(frame, target) for columns in given.values()]
+    given = ([3], [False, False, False, True], ["d"])
+    found = [small(name, categorical_features=columns).fit(frame, target) for columns in given]
+    for model in found:
+        assert same_bits(outputs(model, frame), outputs(found[0], frame))
+    with pytest.raises(ValueError, match="categorical_features: expected column names of X, got 'e'"):
+        small(name, categorical_features=["e"]).fit(frame, target)
+    with pytest.raises(IndexError, match="categorical_features: expected feature indices"):
+        small(name, categorical_features=[4]).fit(frame, target)
+    return found, frame, target
+
+
+@pytest.mark.parametrize(
+    "name", ["RandomForestClassifier", "ExtraTreesClassifier", "CompletelyRandomForestClassifier"]
+)
+def test_columns_of_categories_have_numbers_masks_or_names(name):
+    assert all(model.forest_.category_bits.size for model in by_categories(name)[0])
+
+
+@pytest.mark.parametrize("name", ["HingeForestClassifier", "HingeForestRegressor"])
+def test_hinge_forests_learn_missing_values_and_categories(name):
+    found, frame, target = by_categories(name)
     for model in found:
         assert model.__sklearn_tags__().input_tags.allow_nan
-        np.testing.assert_array_equal(model.predict(frame), found[0].predict(frame))
         assert model.feature_importances_.shape == (4,)
         assert model.feature_importances_.argmax() == 3
         np.testing.assert_allclose(model.feature_importances_.sum(), 1)
         assert model.score(frame, target) > 0.5
-    with pytest.raises(ValueError, match="categorical_features: expected column names of X, got 'e'"):
-        small(name, categorical_features=["e"]).fit(frame, target)
-    classes = {"classes": np.unique(y)} if name.endswith("Classifier") else {}
+    classes = {"classes": np.unique(target)} if name.endswith("Classifier") else {}
     model = small(name, categorical_features=["d"]).partial_fit(frame[:200], target[:200], **classes)
     model.partial_fit(frame[200:], target[200:])
     assert model.model_.encoding.levels.categorical.tolist() == [False, False, False, True]
@@ -1276,19 +1270,18 @@ def test_columns_of_a_frame_are_read_by_their_dtypes(name):
     assert model.score(frame, y) > 0.3
     back = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(outputs(back, frame), outputs(model, frame))
-    with pytest.raises(ValueError, match="^X, column 'size': expected finite numbers"):
-        model.predict(frame.assign(size=np.inf))
+    for wrong, error, message in (
+        (frame.assign(size=np.inf), ValueError, "^X, column 'size': expected finite numbers"),
+        (frame.assign(day="today"), TypeError, "^X, column 'day': expected dates and times without a time zone, got text"),
+        (frame.rename(columns={"size": "width"}), ValueError, "The feature names should match"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=message):
+            model.predict(wrong)
     if takes:
         with pytest.raises(
             ValueError, match=r"^X: expected .*, or pass categorical_features=.from_dtype. \("
         ):
             small(name).fit(frame.drop(columns="day"), y)
-    with pytest.raises(
-        TypeError, match="^X, column 'day': expected dates and times without a time zone, got text"
-    ):
-        model.predict(frame.assign(day="today"))
-    with pytest.raises(ValueError, match="The feature names should match"):
-        model.predict(frame.rename(columns={"size": "width"}))
 
 
 @pytest.mark.parametrize("name", READ_DTYPES)
@@ -1354,12 +1347,10 @@ def test_which_estimators_take_sparse_matrices():
     assert takes == {kind + task for kind in kinds for task in ("Classifier", "Regressor")}
 
 
-@pytest.mark.parametrize("name", sorted(set(hs.__all__)))
+@pytest.mark.parametrize("name", KINDS)
 def test_flags_are_true_or_false(name):
     """Neither the first number of an array nor the truth value of a list is taken."""
-    estimator = getattr(hs, name)
-    y = TARGETS if name.endswith("Regressor") else Y
-    x = X_TARGETS if name.endswith("Regressor") else X
+    estimator, (x, y) = getattr(hs, name), data(name)
     for flag, value in estimator().get_params().items():
         if isinstance(value, bool) and flag != "bootstrap":  # the function has a longer message
             for given in ([1, 2], np.array([1, 2]), np.array([True]), 1, None):
