@@ -369,6 +369,26 @@ def check_damage(path: Path, load: Callable[[Path], Any], n_places: int) -> None
     assert refused > n_places / 2
 
 
+class Table:
+    """An object that `numpy.asarray` converts to an array, like a data frame."""
+
+    def __init__(self, a: Any) -> None:
+        self.a = a
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self.a, dtype)
+
+
+def converted(x: np.ndarray, name: str) -> Any:
+    """Returns samples in a layout, of a kind, or of a dtype."""
+    kinds: dict[str, Callable[[np.ndarray], Any]] = {
+        "fortran": np.asfortranarray, "reversed": lambda x: x[::-1, ::-1].copy()[::-1, ::-1],
+        "rows apart": lambda x: np.repeat(x, 2, 0)[::2], "columns apart": lambda x: np.repeat(x, 2, 1)[:, ::2],
+        "table": Table, "frame": lambda x: pytest.importorskip("pandas").DataFrame(x), "list": np.ndarray.tolist,
+    }  # fmt: skip
+    return kinds[name](x) if name in kinds else x.astype(name)
+
+
 def error(forest: Any, x: np.ndarray, y: np.ndarray) -> float:
     """Returns the share of labels that a forest does not predict."""
     return float((hforest.tree.predict(forest, x).argmax(axis=1) != y).mean())

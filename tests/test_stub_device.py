@@ -49,6 +49,19 @@ def _equal(got, expected):
             assert a.tobytes() == b.tobytes(), name
 
 
+def _on_device(cupy, value):
+    return cupy.asarray(value) if isinstance(value, np.ndarray) else value
+
+
+def _both(cupy, function, *arrays, **settings):
+    """Returns the tuple that a function returns on the host, and on the device, after a check that they are equal."""
+    expected = function(*arrays, **settings)
+    there = {name: _on_device(cupy, value) for name, value in settings.items()}
+    got = function(*(_on_device(cupy, a) for a in arrays), **there)
+    _equal(got, expected)
+    return expected, got
+
+
 # ------------------------------------------------------------------------------------------- the device itself
 
 
@@ -126,9 +139,8 @@ def test_the_values_of_a_call_are_checked_in_one_kernel_and_one_wait(cupy, count
 def test_margins_may_be_subnormal(cupy, kind):
     x, t = _numbers(30, 4), small(np.random.default_rng(0).integers(-9, 10, (3, 3)), FLOAT)
     f = np.random.default_rng(0).integers(0, 4, (3, 3), np.int32)
-    expected = hinge.traverse(x, t, f, kind=kind)
+    expected, _ = _both(cupy, hinge.traverse, x, t, f, kind=kind)
     assert (np.abs(expected.margin) < np.finfo(FLOAT).tiny).all()
-    _equal(hinge.traverse(*map(cupy.asarray, (x, t, f)), kind=kind), expected)
 
 
 @pytest.mark.parametrize("max_bins", [None, 7])
@@ -221,9 +233,7 @@ def test_forests_reach_the_same_leaves_by_small_numbers(cupy, missing):
     x, y = _numbers(400), _labels(400)
     if missing:
         x[::9, 0], x[1::7, 1] = np.nan, -np.nan
-    forest = hforest.grow(x, y, 5, n_classes=3, rng=0)
-    there = hforest.grow(cupy.asarray(x), cupy.asarray(y), 5, n_classes=3, rng=0)
-    _equal(there, forest)
+    forest, there = _both(cupy, hforest.grow, x, y, 5, n_classes=3, rng=0)
     for some in (x, x[:3]):
         assert (tree.apply(there, cupy.asarray(some)).get() == tree.apply(forest, some)).all()
 
@@ -231,11 +241,8 @@ def test_forests_reach_the_same_leaves_by_small_numbers(cupy, missing):
 def test_small_numbers_are_converted(cupy):
     """Targets and weights are converted to float64, samples to the dtype of a forest: CuPy would make them 0."""
     x, y, weight = _numbers(70), _numbers(70, 2), small(np.arange(70) % 4, FLOAT)
-    settings = {"task": "regression", "rng": 0}
-    forest = hforest.grow(x, y, 3, sample_weight=weight, **settings)
-    there = hforest.grow(cupy.asarray(x), cupy.asarray(y), 3, sample_weight=cupy.asarray(weight), **settings)
+    forest, there = _both(cupy, hforest.grow, x, y, 3, sample_weight=weight, task="regression", rng=0)
     assert len(forest.feature) > 30
-    _equal(there, forest)
     wide = np.concatenate([x, x * 0.37, -x, [[0.0, -0.0, np.nan, 2.0**-126, 2.0**-150]], x * 1e-5])
     wide = np.where(np.isnan(wide), 0, wide).astype(np.float64)
     assert (tree.apply(there, cupy.asarray(wide)).get() == tree.apply(forest, wide)).all()
@@ -254,26 +261,22 @@ def test_splits_of_small_numbers(cupy, max_bins):
 def test_forests_of_co2_on_small_numbers(cupy, standardize):
     x, y = _numbers(30, 4), _labels(30)
     settings = {"n_trees": 2, "min_samples_oblique": 9, "standardize": standardize, "max_rounds": 2, "rng": 0}
-    expected = co2.grow(x, y, **settings)
-    got = co2.grow(cupy.asarray(x), cupy.asarray(y), **settings)
+    expected, got = _both(cupy, co2.grow, x, y, **settings)
     assert len(expected.feature) > 2
-    _equal(got, expected)
     assert (tree.apply(got, cupy.asarray(x)).get() == tree.apply(expected, x)).all()
 
 
 def test_the_number_below_an_offset_of_0(cupy):
-    x = np.array([[-1], [-1], [1], [1]], FLOAT)
-    y = np.array([0, 0, 1, 1], np.int32)
+    x, y = np.array([[-1], [-1], [1], [1]], FLOAT), np.array([0, 0, 1, 1], np.int32)
     settings = {
-        "n_trees": 1,
         "min_samples_oblique": 1,
         "standardize": False,
         "max_rounds": 1,
         "lr": 1e-30,
+        "bootstrap": False,
         "rng": 0,
     }
-    expected = co2.grow(x, y, bootstrap=False, **settings)
-    _equal(co2.grow(cupy.asarray(x), cupy.asarray(y), bootstrap=False, **settings), expected)
+    _both(cupy, co2.grow, x, y, 1, **settings)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -283,32 +286,26 @@ def test_surrogates_of_small_targets(cupy, weighted):
     y, theta = _numbers(30, 2), _numbers(2, 2)
     # Weights that float32 holds as subnormals count too.
     weight = np.abs(_numbers(1, 30)[0]) if weighted else np.ones(30, FLOAT)
-    arguments = (x, y, w, *theta)
-    there = tuple(map(cupy.asarray, arguments))
-    settings = {"loss": "squared", "sample_weight": weight}
-    settings_there = settings | {"sample_weight": cupy.asarray(weight)}
-    expected = co2.surrogate(*arguments, **settings)
+    arguments, settings = (x, y, w, *theta), {"loss": "squared"}
+    expected = co2.surrogate(*arguments, sample_weight=weight, **settings)
     assert expected > 0
-    assert co2.surrogate(*there, **settings_there) == expected
-    grads = co2.surrogate_grad(*arguments, **settings)
+    there = tuple(map(cupy.asarray, arguments))
+    assert co2.surrogate(*there, sample_weight=cupy.asarray(weight), **settings) == expected
+    grads, _ = _both(cupy, co2.surrogate_grad, *arguments, sample_weight=weight, **settings)
     assert weighted or grads.theta0.any()
-    _equal(co2.surrogate_grad(*there, **settings_there), grads)
 
 
 def test_stumps_of_small_targets(cupy):
     x, y = np.ones((8, 1), FLOAT), _numbers(8, 2)
     w = np.ones(1, FLOAT)
-    settings = {"lr": 0.1, "max_rounds": 0, "task": "regression", "rng": 0}
-    expected = co2.fit_stump(x, y, w, **settings)
+    expected, _ = _both(cupy, co2.fit_stump, x, y, w, lr=0.1, max_rounds=0, task="regression", rng=0)
     assert expected.theta1.all()
-    _equal(co2.fit_stump(*map(cupy.asarray, (x, y, w)), **settings), expected)
 
 
 def test_trees_of_small_targets(cupy):
     x, y = np.random.default_rng(0).normal(size=(40, 5)).astype(FLOAT), _numbers(40, 2)
-    expected = hforest.grow(x, y, 2, task="regression", rng=0)
+    expected, _ = _both(cupy, hforest.grow, x, y, 2, task="regression", rng=0)
     assert len(expected.feature) > 30
-    _equal(hforest.grow(cupy.asarray(x), cupy.asarray(y), 2, task="regression", rng=0), expected)
 
 
 def test_importances_by_small_targets(cupy):

@@ -416,21 +416,16 @@ def test_what_is_refused():
     oblique = hforest.grow(
         x, two.astype(np.int32), 2, projections=project.sparse_distribution(x.shape[1]), rng=0
     )
-    with pytest.raises(
-        ValueError,
-        match="projections; treelite has no projections: pass a forest grown without projections",
-    ):
-        exchange.to_treelite(oblique)
-    with pytest.raises(TypeError, match="forest: expected a hforest.tree.Forest, got int"):
-        exchange.to_treelite(1)
-    with pytest.raises(TypeError, match="model: expected a treelite.Model, got dict; convert it first"):
-        exchange.from_treelite({})
-    with pytest.raises(ValueError, match="splits by <, <=, > or >=, got =="):
-        exchange.from_treelite(built(opname="=="))
-    with pytest.raises(ValueError, match="expected float32, in which this model compares, got float64"):
-        exchange.from_treelite(built(), dtype=np.float64)
-    with pytest.raises(TypeError, match="dtype: expected float32 or float64, got int32"):
-        exchange.from_treelite(built(), dtype=np.int32)
+    for error, message, call in (
+        (ValueError, "projections; treelite has no projections: pass a forest grown without projections", lambda: exchange.to_treelite(oblique)),
+        (TypeError, "forest: expected a hforest.tree.Forest, got int", lambda: exchange.to_treelite(1)),
+        (TypeError, "model: expected a treelite.Model, got dict; convert it first", lambda: exchange.from_treelite({})),
+        (ValueError, "splits by <, <=, > or >=, got ==", lambda: exchange.from_treelite(built(opname="=="))),
+        (ValueError, "expected float32, in which this model compares, got float64", lambda: exchange.from_treelite(built(), dtype=np.float64)),
+        (TypeError, "dtype: expected float32 or float64, got int32", lambda: exchange.from_treelite(built(), dtype=np.int32)),
+    ):  # fmt: skip
+        with pytest.raises(error, match=message):
+            call()
     strange = built()
     strange.get_header_accessor().set_field("postprocessor", "strange")
     with pytest.raises(ValueError, match="expected a postprocessor of identity, .*, got 'strange'"):
@@ -443,18 +438,15 @@ def test_what_is_refused():
 
 def test_an_ensemble_is_checked():
     ensemble, row = exchange.from_treelite(built("softmax")), np.zeros((1, 1), np.float32)
-    with pytest.raises(TypeError, match="ensemble: expected a hforest.treelite.Ensemble, got tuple"):
-        exchange.predict(tuple(ensemble), row)
-    with pytest.raises(
-        ValueError, match=r"ensemble.scale: expected shape \(n_outputs,\) = \(1,\), got \(2,\)"
-    ):
-        exchange.predict(ensemble._replace(scale=np.ones(2)), row)
-    with pytest.raises(ValueError, match="ensemble.n_classes: expected a sum of n_outputs = 1, got 3"):
-        exchange.predict(ensemble._replace(n_classes=np.array([3])), row)
-    with pytest.raises(ValueError, match="ensemble.postprocessor: expected one of identity, .*, got 'x'"):
-        exchange.predict(ensemble._replace(postprocessor=np.array("x")), row)
-    with pytest.raises(ValueError, match="x: expected"):
-        exchange.predict(ensemble, np.zeros((1, 2), np.float32))
+    for error, message, call in (
+        (TypeError, "ensemble: expected a hforest.treelite.Ensemble, got tuple", lambda: exchange.predict(tuple(ensemble), row)),
+        (ValueError, r"ensemble.scale: expected shape \(n_outputs,\) = \(1,\), got \(2,\)", lambda: exchange.predict(ensemble._replace(scale=np.ones(2)), row)),
+        (ValueError, "ensemble.n_classes: expected a sum of n_outputs = 1, got 3", lambda: exchange.predict(ensemble._replace(n_classes=np.array([3])), row)),
+        (ValueError, "ensemble.postprocessor: expected one of identity, .*, got 'x'", lambda: exchange.predict(ensemble._replace(postprocessor=np.array("x")), row)),
+        (ValueError, "x: expected", lambda: exchange.predict(ensemble, np.zeros((1, 2), np.float32))),
+    ):  # fmt: skip
+        with pytest.raises(error, match=message):
+            call()
 
 
 def test_public_classes_have_public_names():
