@@ -94,7 +94,7 @@ _CODE = {"size": "q", "double": "d"}
 
 
 def declared_numbers(path: Path) -> dict[str, str]:
-    """Returns the texts of the numbers that a header or kernel file declares by enum, constexpr or #define."""
+    """Returns the texts of numbers that a header or kernel file declares by enum, constexpr or #define."""
     text = _COMMENT.sub("", path.read_text(encoding="utf-8"))
     return dict(_NUMBER.findall("\n".join(_DECLARED.findall(text))))
 
