@@ -243,7 +243,7 @@ def of_parts(task: Task) -> Results:
     yield "best split bins", digest(np.array(found))
     yield "impurity", digest(split.impurity(abs(x), "gini"), split.impurity(abs(x), "entropy"))
     for name in ("circle", "bars", "impulse"):
-        yield f"simulate {name}", digest(*getattr(manifold, f"simulate_{name}")(20, dtype=x.dtype, rng=0))
+        yield f"simulate {name}", digest(*getattr(demo, f"simulate_{name}")(20, dtype=x.dtype, rng=0))
     param, grad, h = x.copy(), np.roll(x, 1), np.zeros_like(x)
     optim.adagrad(param, grad, h, 0.1)
     rows = np.array([1, 5, 70])
