@@ -3,10 +3,42 @@ set -euo pipefail
 
 work=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$work"' EXIT
-PYTHON=${PYTHON:-python3}
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 # Waiting threads do not spin, because two chains of steps share the cores.
 export OMP_WAIT_POLICY=passive
+
+# pythons: a line "3.13.0 /path" for each release of CPython from 3.11 on, on the PATH or of a version manager, that can
+# make environments and build the package; the newest is the last.
+pythons() {
+    local folders file
+    IFS=: read -ra folders <<< "$PATH"
+    folders+=(
+        "${PYENV_ROOT:-$HOME/.pyenv}"/versions/*/bin "${ASDF_DATA_DIR:-$HOME/.asdf}"/installs/python/*/bin
+        ~/.local/share/{mise/installs/python,uv/python}/*/bin /opt/{conda,homebrew,python/*}/bin
+        {~,/opt}/{.conda,{mini,ana}conda3,{mini,mamba}forge{,3}}/{,envs/*/}bin
+    )
+    find -L "${folders[@]}" -maxdepth 1 -name 'python3.[1-9][0-9]' 2> /dev/null | while IFS= read -r file; do
+        "$file" - 2> /dev/null <<'END' || true
+import ensurepip, os, sys, sysconfig
+assert sys.implementation.name == "cpython" and sys.version_info.releaselevel == "final"
+assert sys.version_info >= (3, 11)
+assert sys.prefix == sys.base_prefix and not sysconfig.get_config_var("Py_GIL_DISABLED")
+assert os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h"))
+print(sys.version.split()[0], sys.executable)
+END
+    done | sort -V || true
+}
+
+# tag PYTHON: the part of the names of compiled files that says for which Python they are.
+tag() { "$1" -c 'import sys; print(sys.implementation.cache_tag)'; }
+
+# NEWEST runs README's commands. PYTHON runs all other steps; it is 3.11, the oldest that the package supports, where
+# it is found. Each may be set in the environment instead.
+found=$(pythons)
+PYTHON=${PYTHON:-$(sed -n 's/^3\.11\.[0-9]* //p' <<< "$found" | tail -n 1)}
+PYTHON=${PYTHON:-python3}
+NEWEST=${NEWEST:-$(sed -n '$s/^[^ ]* //p' <<< "$found")}
+NEWEST=${NEWEST:-$PYTHON}
 
 # marked MARK: the test files that have a mark; the other files need not be imported, nor their libraries installed.
 marked() { grep -l "mark\.$1\b" tests/test_*.py tests/fuzz/test_*.py; }

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import hforest
-from hforest import classic, demo, hinge, tabular, tree
+from hforest import demo, hinge, tabular, tree
 
 assert not any(map(shutil.which, ("cc", "gcc", "clang")))
 home = Path(hforest.__file__).parent
@@ -22,7 +22,7 @@ for module in pkgutil.walk_packages(hforest.__path__, "hforest.", onerror=lambda
         importlib.import_module(module.name)
 
 digits = demo.load_digits()
-forest = classic.grow(digits.x_train, digits.y_train, n_trees=50, rng=0)
+forest = hforest.grow(digits.x_train, digits.y_train, n_trees=50, rng=0)
 tree.save("forest.npz", forest)
 p = tree.predict(tree.load("forest.npz"), digits.x_test)
 assert (p.argmax(axis=1) == digits.y_test).mean() > 0.95

@@ -55,7 +55,11 @@ def letters(path: str) -> tuple[Any, Any]:
 
 def ours(forest: tree.Forest) -> dict[str, Call]:
     """Returns the rungs of a forest in hforest."""
-    forests = {"forest": forest, "by hand": tree.Forest(*forest), "prepared": tree.prepare(forest)}
+    forests: dict[str, Any] = {
+        "forest": forest,
+        "by hand": tree.Forest(*forest),
+        "prepared": tree.prepare(forest),
+    }
     return {name: partial(tree.predict, of) for name, of in forests.items()}
 
 

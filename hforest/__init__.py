@@ -2,7 +2,8 @@
 
 `grow` grows random forests, extra trees, completely random trees and forests on random projections; `samples`
 prepares samples for it. Each subpackage has one published algorithm, or code that several share. Functions
-take their arrays explicitly and have no state; a forest is a tuple of arrays.
+take their arrays explicitly and have no state; a forest is a tuple of arrays. `growth.Settings` describes the
+settings of `grow`, which other functions pass on.
 
 ==============  =================================================================================
 `hinge`         random hinge trees and ferns: differentiable layers with hard routing
@@ -28,7 +29,7 @@ values, `set_num_threads` sets the number of threads, and `show_config()` prints
 estimators of scikit-learn. `hforest.treelite` and `hforest.onnx` exchange models, `hforest.plot` draws them,
 and `hforest.scale` grows forests on several workers. Import each by its own name.
 
-These parameters mean the same in every function. Its docstring has them only if there is more to say:
+These parameters mean the same in all functions, whose docstrings have them only where there is more to say:
 
 rng : None, int or numpy.random.Generator
     Source of random numbers; the same int gives the same result in every call.

@@ -62,6 +62,7 @@ def _stream(path: str) -> Iterator[TextIO]:
         with opened(path, "rt", encoding="utf-8-sig", newline="") as stream:
             yield stream
     except (UnicodeDecodeError, csv.Error, EOFError, gzip.BadGzipFile) as error:
+        error.__traceback__ = None  # see check.fields_of
         raise ValueError(
             f"{path}: expected a CSV file in UTF-8, got an unreadable file ({error}); save it as "
             "UTF-8, and give a compressed file the suffix .gz"
@@ -126,7 +127,7 @@ class _Texts:
         values = np.array([None] * len(present), object)
         values[:] = present
         typed = values if as_text or not present else typed_texts(present)
-        fill = {"f": np.nan, "M": np.datetime64("NaT")}.get(typed.dtype.kind)
+        fill = {"f": np.nan, "M": np.datetime64("NaT", "us")}.get(typed.dtype.kind)
         if typed.dtype.kind == "b" and gap.any():
             typed = typed.astype(object)
         of_texts = np.full(len(texts), fill, typed.dtype) if gap.any() else np.empty(len(texts), typed.dtype)

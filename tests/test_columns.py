@@ -376,7 +376,7 @@ def test_missing_values_of_objects():
     table = {
         "text": np.array(["x", nan, None, "y"], object),
         "flag": np.array([True, None, nan, False], object),
-        "time": np.array([dt.date(2020, 1, 1), dt.datetime(2020, 1, 1, 6), nan, np.datetime64("NaT")], object),
+        "time": np.array([dt.date(2020, 1, 1), dt.datetime(2020, 1, 1, 6), nan, np.datetime64("NaT", "D")], object),
         "number": np.array([1, True, decimal.Decimal("NaN"), None], object),
     }  # fmt: skip
     columns = tabular.columns(table)

@@ -1,5 +1,7 @@
 """Validation, dispatch, threads, configuration."""
 
+import contextlib
+import gc
 import os
 import subprocess
 import sys
@@ -16,6 +18,7 @@ import hforest
 from hforest import co2, demo, hinge, project
 from hforest.core import check, dispatch, launch, machine
 from hforest.core.threads import one_blas_thread
+from hforest.stats.problem import renamed
 
 pytestmark = pytest.mark.kernels
 
@@ -471,6 +474,32 @@ def test_items_of_an_argument():
         with pytest.raises(type(error)) as caught, check.items_of("bins", {"low"}):
             raise error
         assert caught.value is error
+
+
+@pytest.mark.parametrize(
+    ("context", "error"),
+    [
+        (lambda: check.fields_of("bins"), ValueError),
+        (lambda: check.items_of("bins", {"low"}), ValueError),
+        (lambda: check.memory("n", "weights", 7), MemoryError),
+        (lambda: renamed("low", "high"), ValueError),
+    ],
+)
+def test_an_error_in_place_of_another_keeps_no_arrays(context, error):
+    x = np.zeros(3)
+
+    def fails(x):
+        with context():
+            raise error("low: expected")
+
+    n_references = sys.getrefcount(x)
+    gc.disable()
+    try:
+        with contextlib.suppress(error):
+            fails(x)
+        assert sys.getrefcount(x) == n_references
+    finally:
+        gc.enable()
 
 
 BIG = 2**30

@@ -14,10 +14,10 @@ from test_architecture import INTEGRATIONS, LAYER, NESTED, PUBLIC, SUBPACKAGES, 
 import hforest
 
 REFERENCE = re.compile(
-    r"\b(?:Other p|P)arameters(?: and (?:errors|attributes))?: see ((?:`[\w.]+`(?:,? and |, )?)+)"
+    r"\b(?:Other parameters|Parameters)(?: and (?:errors|attributes))?: see ((?:`[\w.]+`(?:,? and |, )?)+)"
 )
 """A docstring's reference to functions or classes that document the parameters which it omits."""
-MAX_REPEATED = 880
+MAX_REPEATED = 204
 """Maximum number of docstring lines that repeat another."""
 
 
@@ -72,12 +72,10 @@ def target(name, documented):
 
 
 def described(documented):
-    """Returns the parameters that a docstring, or those of the items of a TypedDict, describe with references."""
-    if typing.is_typeddict(documented):
-        source = inspect.getsource(importlib.import_module(documented.__module__))
-        items = re.findall(r'^    (\w+): .+\n    """\S', source, re.MULTILINE)
-        return documented.__annotations__.keys() & items
+    """Returns the parameters that a docstring or its references describe; of a TypedDict its attributes."""
     text = inspect.getdoc(documented)
+    if typing.is_typeddict(documented):
+        return documented.__annotations__.keys() & names(section(text, "Attributes"))
     found = names(section(text, "Parameters"))
     found = found.union(*(described(target(name, documented)) for name in references(text)))
     return found & inspect.signature(documented).parameters.keys()

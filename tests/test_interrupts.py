@@ -120,14 +120,18 @@ def test_a_block_that_is_interrupted_gives_its_setting_back(block):
         came = True
         raise _Interrupted  # Python drops it inside of a callback, such as one of a garbage collection
 
+    def blocks():
+        # A function, because in Python 3.13 no `except` around a loop covers the loop's own jump back.
+        while not came:
+            with block():
+                pass
+
     with alarms(handler):
         for seconds in rng.uniform(1e-6, 1e-4, 3000):
             came = False
             try:
                 signal.setitimer(signal.ITIMER_REAL, seconds)
-                while not came:
-                    with block():
-                        pass
+                blocks()
             except _Interrupted as error:
                 kept = [error]
             assert (check.values_checked(), dispatch.is_reference()) == (True, False)
@@ -250,7 +254,8 @@ def test_the_command_leaves_other_exceptions_to_the_hook_before(monkeypatch):
 
 
 def test_a_handler_that_returns_changes_nothing(interrupts, two_threads):
-    x, inside = columns(300_000, 20), []
+    # A signal within the handler may come in its first call of a package, which imports the package's backend.
+    x, inside, results = columns(300_000, 20), [], some_results()
     expected = encode(x)
 
     def handler(number, frame):
@@ -261,7 +266,7 @@ def test_a_handler_that_returns_changes_nothing(interrupts, two_threads):
         signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
         found = encode(x)
     assert inside
-    assert set(inside) == {some_results()}
+    assert set(inside) == {results}
     assert_same_bits(found, expected)
 
 

@@ -9,7 +9,7 @@ import pytest
 from test_architecture import INTEGRATIONS, LAYER, NESTED, PUBLIC, SUBPACKAGES, missing
 
 import hforest
-from hforest import classic, hinge, stats, tabular, tree
+from hforest import hinge, stats, tabular, tree
 from hforest.core.counterparts import BY_THEIR_OWN_NAME, NAMES
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "coming-from.md"
@@ -62,7 +62,7 @@ def test_records_are_short():
     model = tabular.fit(x, y, n_members=1, n_trees=1, steps=0, rng=0)
     assert repr(model) == "Model(task='classification', n_members=1, n_columns=1, n_outputs=2)"
     assert repr(model._replace(scaling=None)).startswith("Model('classification', None, (Member(")
-    forest = classic.grow([[0.0], [1.0]], [0, 1], 3, rng=0)
+    forest = hforest.grow([[0.0], [1.0]], [0, 1], 3, rng=0)
     assert (
         repr(forest)
         == f"Forest(n_trees=3, n_nodes={len(forest.feature)}, n_features=1, n_classes=2, float64)"

@@ -20,20 +20,10 @@ import row_worker
 import hforest
 from hforest import growth, project, scale
 from hforest.core import check, philox, supervised
-from hforest.growth import unchecked
+from hforest.growth import by_level, unchecked
 from hforest.growth.bins import Bins
-from hforest.growth.by_level import (
-    edges,
-    growing,
-    levels,
-    nodes,
-    parts,
-    planning,
-    projected_parts,
-    projected_trees,
-)
+from hforest.growth.by_level import edges, levels, nodes, parts, planning, projected_parts, projected_trees
 from hforest.growth.by_level.best_splits import best_splits
-from hforest.growth.by_level.settings import by_rows, check_settings
 from hforest.growth.trees import Batch, Learned, Roots, as_forest, joined
 from hforest.scale.rows import communicators, workers
 
@@ -246,7 +236,7 @@ def test_bins_of_sampled_rows(monkeypatch):
     want = scale.grow_by_rows(None, x, y, N_TREES, max_bins=16, rng=3)
     # Rows that were not sampled go where their bins went.
     given = parts.RawPart(x, y, None, None)
-    settings = by_rows(check_settings)(N_TREES, max_bins=16, rng=3)
+    settings = by_level.check_settings(N_TREES, max_bins=16, rng=3)
     engine = workers.Workers(communicators.OneWorker())
     known, part = planning.plan(engine, given, settings)
     assert 200 < sum(parts.sampled_rows(3, 0, 3000, 2**32 * 400 // 3000)) < 600
@@ -307,9 +297,9 @@ def test_an_engine_of_parts_in_a_list(task):
     given = [(x[a:b], y[a:b], None) for a, b in ranges]
     same(want, scale.grow_on_engine(Parts(), given, N_TREES, **settings))
     counts = growth.poisson_counts(len(x), N_TREES, rng=3)
-    checked = by_rows(check_settings)(N_TREES, bootstrap=counts, **settings)
+    checked = by_level.check_settings(N_TREES, bootstrap=counts, **settings)
     given = [(*part, counts[:, a:b]) for part, (a, b) in zip(given, ranges, strict=True)]
-    same(want, growing.grow(Parts(), given, checked, None))
+    same(want, by_level.grow(Parts(), given, checked))
 
 
 def test_settings_that_no_engine_takes():
@@ -602,7 +592,7 @@ def test_settings_that_are_refused(settings, message):
 )
 def test_the_greatest_weight_of_a_sum_counts_the_bootstrap(bootstrap, factor):
     """Scales of sums depend on it: Poisson counts are at most 12, and counts in arrays are known."""
-    settings = by_rows(check_settings)(2, bootstrap=bootstrap, rng=0)
+    settings = by_level.check_settings(2, bootstrap=bootstrap, rng=0)
     given = parts.RawPart(np.zeros((3, 1)), [0, 1, 1], [3, 2, 7], bootstrap if factor is None else None)
     assert parts.describe(given, settings).max_weight == (7 * factor if factor else 15)
 

@@ -1019,7 +1019,7 @@ def test_grown_forests_are_prepared_once(tmp_path, monkeypatch):
     def fail(*arguments):
         raise AssertionError
 
-    monkeypatch.setattr(tree.walks, "check_nodes", fail)
+    monkeypatch.setattr(tree.forest, "check_nodes", fail)
     other.predict(X[:1])
     other.apply(X)
 

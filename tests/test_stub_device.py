@@ -7,7 +7,7 @@ import pytest
 from host.case import small
 
 import hforest
-from hforest import classic, co2, growth, hinge, layers, neural, project, split, tree
+from hforest import co2, hinge, layers, neural, project, split, tree
 from hforest.growth import gpu_levels, gpu_small
 
 pytestmark = pytest.mark.skipif(
@@ -137,12 +137,12 @@ def test_bins_and_trees_of_small_numbers(cupy, max_bins, missing):
     x, y = _numbers(), _labels(40)
     if missing:
         x[::3, 0], x[1::4, 1], x[::7, 0] = np.nan, -np.nan, -np.nan
-    bins, there = growth.encode(x, max_bins=max_bins), growth.encode(cupy.asarray(x), max_bins=max_bins)
-    _equal(there, bins)
+    samples, there = (hforest.samples(a, max_bins=max_bins) for a in (x, cupy.asarray(x)))
+    _equal(there.bins(), samples.bins())
     settings = {"n_trees": 3, "n_classes": 3, "max_features": 2, "rng": 0}
-    grown = growth.grow(bins, y, **settings)
+    grown = hforest.grow(samples, y, **settings)
     assert len(grown.feature) > 30
-    _equal(growth.grow(there, cupy.asarray(y), **settings), grown)
+    _equal(hforest.grow(there, cupy.asarray(y), **settings), grown)
 
 
 @pytest.mark.parametrize(
@@ -159,19 +159,16 @@ def test_launches_and_waits_of_a_level_depend_on_nothing(
     if n_values:  # bins of a byte are counted
         x = rng.integers(0, n_values, x.shape)
     x, there = cupy.asarray(x.astype(FLOAT)), cupy.asarray(y)
-    samples = x if projected else growth.samples(x)
-    task = "regression" if regression else "classification"
-    settings = {"task": task, "rng": 0}
+    samples = x if projected else hforest.samples(x)
+    settings = {"task": "regression" if regression else "classification", "rng": 0}
     if projected:
-        settings |= {"distribution": project.sparse_distribution(6, 3.0), "n_projections": 4}
-    grow = growth.grow_projected if projected else growth.grow
+        settings |= {"projections": project.sparse_distribution(6, 3.0), "n_projections": 4}
     monkeypatch.setattr("hforest.growth.gpu_levels._collect", lambda *a: a[-1].append(a[2]))
-    for name in ("joined_trees", "joined"):
-        monkeypatch.setattr(f"hforest.growth.unchecked.{name}", lambda trees, *more: trees)
+    monkeypatch.setattr("hforest.growth.unchecked.forest", lambda trees, *more, **settings: trees)
 
     def counts(n_trees, depth):
         before = counted("launches"), counted("waits")
-        levels = grow(samples, there, n_trees, max_depth=depth, **settings)[0]
+        levels = hforest.grow(samples, there, n_trees, max_depth=depth, **settings)[0]
         assert len(levels) == (depth + 1 if len(x) == 900 else 2)
         return np.array([counted("launches") - before[0], counted("waits") - before[1]])
 
@@ -185,7 +182,7 @@ def test_launches_and_waits_of_a_level_depend_on_nothing(
             assert launches <= most
     monkeypatch.setattr(gpu_small, "SMALL", small)
     x, there = x[:250], there[:250]
-    samples = x if projected else growth.samples(x)
+    samples = x if projected else hforest.samples(x)
     counts(1, 1)
     assert (counts(5, 2) == counts(5, 9)).all()
 
@@ -196,7 +193,8 @@ def test_trees_take_no_more_memory_than_the_setting(cupy, monkeypatch, regressio
     from stub import counted
 
     rng = np.random.default_rng(0)
-    bins = growth.encode(cupy.asarray(rng.normal(size=(2000, 30)).astype(FLOAT)), max_bins=max_bins)
+    samples = hforest.samples(cupy.asarray(rng.normal(size=(2000, 30)).astype(FLOAT)), max_bins=max_bins)
+    samples.bins()
     y = cupy.asarray(rng.normal(size=2000) if regression else rng.integers(0, 2, 2000))
     one = []
     bytes_a_sample = gpu_levels.bytes_a_sample
@@ -204,16 +202,18 @@ def test_trees_take_no_more_memory_than_the_setting(cupy, monkeypatch, regressio
     for n_trees, setting in ((3, 1), (20, 8 << 20)):
         monkeypatch.setattr(gpu_levels, "memory", lambda xp, setting=setting: setting)
         with counted() as count:
-            growth.grow(
-                bins, y, n_trees, task="regression" if regression else "classification", rng=0, **settings
-            )
+            task = "regression" if regression else "classification"
+            hforest.grow(samples, y, n_trees, task=task, rng=0, **{"max_features": "sqrt", **settings})
             assert 0 < count("bytes") <= max(setting, 2000 * one[-1])
 
 
 def test_windows_of_small_numbers(cupy):
     x, base, offset = _numbers(6, 12), np.arange(6) * 12, np.array([0, 1, 5, 8])
-    windows = growth.Windows(x, base, offset)
-    _equal(growth.encode(growth.Windows(*map(cupy.asarray, windows))), growth.encode(windows))
+    here, there = (
+        hforest.samples(a, windows=places)
+        for a, *places in ((x, base, offset), map(cupy.asarray, (x, base, offset)))
+    )
+    _equal(there.bins(), here.bins())
 
 
 @pytest.mark.parametrize("missing", [False, True])
@@ -221,8 +221,8 @@ def test_forests_reach_the_same_leaves_by_small_numbers(cupy, missing):
     x, y = _numbers(400), _labels(400)
     if missing:
         x[::9, 0], x[1::7, 1] = np.nan, -np.nan
-    forest = classic.grow(x, y, 5, n_classes=3, rng=0)
-    there = classic.grow(cupy.asarray(x), cupy.asarray(y), 5, n_classes=3, rng=0)
+    forest = hforest.grow(x, y, 5, n_classes=3, rng=0)
+    there = hforest.grow(cupy.asarray(x), cupy.asarray(y), 5, n_classes=3, rng=0)
     _equal(there, forest)
     for some in (x, x[:3]):
         assert (tree.apply(there, cupy.asarray(some)).get() == tree.apply(forest, some)).all()
@@ -232,8 +232,8 @@ def test_small_numbers_are_converted(cupy):
     """Targets and weights are converted to float64, samples to the dtype of a forest: CuPy would make them 0."""
     x, y, weight = _numbers(70), _numbers(70, 2), small(np.arange(70) % 4, FLOAT)
     settings = {"task": "regression", "rng": 0}
-    forest = classic.grow(x, y, 3, sample_weight=weight, **settings)
-    there = classic.grow(cupy.asarray(x), cupy.asarray(y), 3, sample_weight=cupy.asarray(weight), **settings)
+    forest = hforest.grow(x, y, 3, sample_weight=weight, **settings)
+    there = hforest.grow(cupy.asarray(x), cupy.asarray(y), 3, sample_weight=cupy.asarray(weight), **settings)
     assert len(forest.feature) > 30
     _equal(there, forest)
     wide = np.concatenate([x, x * 0.37, -x, [[0.0, -0.0, np.nan, 2.0**-126, 2.0**-150]], x * 1e-5])
@@ -306,16 +306,16 @@ def test_stumps_of_small_targets(cupy):
 
 def test_trees_of_small_targets(cupy):
     x, y = np.random.default_rng(0).normal(size=(40, 5)).astype(FLOAT), _numbers(40, 2)
-    expected = classic.grow(x, y, 2, task="regression", rng=0)
+    expected = hforest.grow(x, y, 2, task="regression", rng=0)
     assert len(expected.feature) > 30
-    _equal(classic.grow(cupy.asarray(x), cupy.asarray(y), 2, task="regression", rng=0), expected)
+    _equal(hforest.grow(cupy.asarray(x), cupy.asarray(y), 2, task="regression", rng=0), expected)
 
 
 def test_importances_by_small_targets(cupy):
     x, y = np.random.default_rng(0).normal(size=(40, 2)).astype(FLOAT), _numbers(40, 1)
     expected, got = (
         tree.permutation_importance(
-            classic.grow(*data, 2, task="regression", rng=0), *data, task="regression", n_repeats=2, rng=0
+            hforest.grow(*data, 2, task="regression", rng=0), *data, task="regression", n_repeats=2, rng=0
         )
         for data in ((x, y), (cupy.asarray(x), cupy.asarray(y)))
     )
@@ -328,7 +328,7 @@ def test_small_numbers_are_no_categories(cupy):
     x = np.abs(_numbers(9, 2))
     for some in (x, cupy.asarray(x)):
         with pytest.raises(ValueError, match="x: expected whole numbers 0 to 65535 or NaN in columns of"):
-            growth.encode(some, categorical=[1])
+            hforest.samples(some, categorical=[1])
 
 
 def test_gradients_of_small_weights(cupy):

@@ -11,7 +11,8 @@ from conftest import assert_same_bits
 from test_tree import STUMP, X
 
 import hforest
-from hforest import cascade, classic, co2, growth, manifold, neural, tree
+from hforest import cascade, co2, neural, project, tree
+from hforest.core import machine
 from hforest.tree import Forest, forest
 
 pytestmark = pytest.mark.kernels
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.kernels
 rng = np.random.default_rng(0)
 ROWS = rng.normal(size=(60, 4))
 LABELS = (ROWS[:, 0] > ROWS[:, 1]).astype(np.int32)
-GROWN = classic.grow(ROWS, LABELS, 5, rng=0)
+GROWN = hforest.grow(ROWS, LABELS, 5, rng=0)
 
 
 def loaded(folder):
@@ -28,7 +29,7 @@ def loaded(folder):
 
 
 def of_cascade(folder):
-    grow = functools.partial(classic.grow, n_trees=3)
+    grow = functools.partial(hforest.grow, n_trees=3)
     levels = cascade.grow(ROWS, LABELS, [grow], max_levels=1, n_folds=2, rng=0)
     cascade.save(folder / "levels.npz", levels)
     return cascade.load(folder / "levels.npz").levels[0][0]
@@ -41,11 +42,14 @@ def from_sklearn(folder):
 
 MARKED = {
     "grow": lambda folder: GROWN,
-    "grow, missing values": lambda folder: classic.grow(np.where(ROWS > 1, np.nan, ROWS), LABELS, 3, rng=0),
-    "grow, categories": lambda folder: classic.grow(np.round(abs(ROWS)), LABELS, 3, categorical=[0], rng=0),
-    "grow_extra": lambda folder: classic.grow_extra(ROWS, LABELS, 3, rng=0),
-    "grow_random": lambda folder: classic.grow_random(ROWS, LABELS, 3, rng=0),
-    "manifold": lambda folder: manifold.grow(ROWS, LABELS, 3, projection="sparse", rng=0),
+    "grow, missing values": lambda folder: hforest.grow(np.where(ROWS > 1, np.nan, ROWS), LABELS, 3, rng=0),
+    "grow, categories": lambda folder: hforest.grow(
+        hforest.samples(np.round(abs(ROWS)), categorical=[0]), LABELS, 3, rng=0
+    ),
+    "grow, random": lambda folder: hforest.grow(ROWS, LABELS, 3, splitter="random", rng=0),
+    "grow, projections": lambda folder: hforest.grow(
+        ROWS, LABELS, 3, projections=project.sparse_distribution(4), rng=0
+    ),
     "co2": lambda folder: co2.grow(ROWS, LABELS, 2, max_depth=2, rng=0),
     "to_hard": lambda folder: neural.to_hard(neural.linear_init(3, 2, 4, 2, rng=0), 4),
     "load": loaded,
@@ -76,7 +80,7 @@ CALLS = {
     "predict": lambda f: tree.predict(f, ROWS),
     "vote_shares": lambda f: tree.vote_shares(f, ROWS),
     "path": lambda f: tree.path(f, ROWS[0]),
-    "windows": lambda f: tree.predict(f, growth.Windows(ROWS, np.arange(0, 240, 4), np.arange(4))),
+    "windows": lambda f: tree.predict(f, hforest.samples(ROWS, windows=(np.arange(0, 240, 4), np.arange(4)))),
     "out_of_bag": lambda f: tree.out_of_bag(f, ROWS, np.zeros((5, 60), np.int32)),
     "importance": lambda f: tree.importance(f),
     "permutation_importance": lambda f: tree.permutation_importance(f, ROWS, LABELS, rng=0),
@@ -116,11 +120,11 @@ def test_arrays_cannot_be_written(name, tmp_path):
             a[...] = 0
         with pytest.raises(ValueError, match="WRITEABLE"):
             a.flags.writeable = True
-        # No owner of the memory that can be written is within reach.
-        owner = a
-        while owner is not None:
-            assert memoryview(owner).readonly
-            owner = owner.obj if isinstance(owner, memoryview) else getattr(owner, "base", None)
+        # The owner of the memory is out of reach.
+        assert type(a.base) is machine.Memory
+        assert not [name for name in dir(a.base) if not name.startswith("__")]
+        with pytest.raises(TypeError, match="pickle"):
+            a.base.__reduce_ex__(4)
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -216,7 +220,7 @@ def test_what_python_lets_a_caller_change_does_not_matter():
 
 def test_forests_made_inside_unchecked_are_checked_later(n_checks):
     with hforest.unchecked():
-        made = [classic.grow(ROWS, LABELS, 2, rng=0), tree.join([GROWN, GROWN])]
+        made = [hforest.grow(ROWS, LABELS, 2, rng=0), tree.join([GROWN, GROWN])]
     for plain in made:
         assert type(plain) is Forest
         tree.predict(plain, ROWS)

@@ -6,8 +6,7 @@ with the input, are the input of the next level. During growth, the class vector
 from trees that were grown without it. A `Cascade` is a tuple of forests and plain numbers: `save` and `load`
 store it in one file of plain arrays, `predict` applies it.
 
-Samples and labels are array-likes. Cascades are grown on the CPU; CuPy arrays raise TypeError. Wrong types
-and dtypes raise TypeError, wrong shapes and values ValueError, labels out of range IndexError.
+Samples and labels are array-likes. Cascades are grown on the CPU; CuPy arrays raise TypeError.
 """
 
 from .files import load, save

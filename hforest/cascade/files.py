@@ -80,26 +80,17 @@ _LAYOUT = models.Layout(
 def save(file: str | os.PathLike[str], grown: Cascade | Scanner) -> None:
     """Writes a cascade or a scanner to an .npz file, atomically.
 
+    Other parameters and errors: see `hforest.tree.save`.
+
     Parameters
     ----------
-    file : path
-        File to write; an existing one is replaced.
     grown : Cascade or Scanner
         Cascade or scanner to write.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Neither a cascade nor a scanner; one without forests.
-    OSError
-        The file cannot be written, or is a folder, a device or another special file. An existing file is
-        unchanged.
 
     Notes
     -----
     Plain arrays, no pickles: a forest's arrays under "levels/<level>/<forest>/<name>" or
-    "forests/<forest>/<name>", numbers and words under their names. The file and its folder are flushed to
-    disk: after a power failure the path holds the old file or the new one.
+    "forests/<forest>/<name>", numbers and words under their names.
 
     Examples
     --------
@@ -131,26 +122,12 @@ def save(file: str | os.PathLike[str], grown: Cascade | Scanner) -> None:
 def load(file: str | os.PathLike[str]) -> Cascade | Scanner:
     """Returns the cascade or scanner in a file that `save` wrote.
 
-    Parameters
-    ----------
-    file : path
-        File that `save` wrote.
+    Parameters and errors: see `hforest.tree.load`.
 
     Returns
     -------
     Cascade or Scanner
         Its forests have been checked by `hforest.tree.check`.
-
-    Raises
-    ------
-    FileNotFoundError, PermissionError
-        The file does not exist, or may not be read.
-    ValueError
-        Not such a file, a damaged one, or one whose arrays contradict each other.
-
-    Examples
-    --------
-    See `save`.
     """
     grown: Cascade | Scanner = models.load(check.path("file", file), _LAYOUT)
     return grown

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import growth, tree
-from ..core import check, supervised
+from ..core import check, keywords, supervised
 from ..core.aliases import ArrayLike, ClassVectors
 from ..tree import Forest
 from ..tree.callers import grown, join_any
@@ -219,7 +219,7 @@ def check_growers(
     if weighted:
         arguments = arguments.replace("rng=", "sample_weight=..., rng=")
     for i, grower in enumerate(forests):
-        check.grower(f"forests[{i}]", grower, arguments)
+        keywords.grower(f"forests[{i}]", grower, arguments)
         if class_vectors == "out_of_bag":
             bound_trees(f"forests[{i}]", grower)
     return tuple(forests)

@@ -50,11 +50,6 @@ def default_forests(n_trees: int = 500) -> tuple[Grower, ...]:
         For `grow`: partial calls of `hforest.grow`, half of them for completely random trees. (The
         figure of a level in Zhang 2017 shows two and two.)
 
-    Raises
-    ------
-    TypeError, ValueError
-        Not a positive int.
-
     Examples
     --------
     >>> import hforest
@@ -256,9 +251,9 @@ def grow(
     ----------
     x : (n_samples, n_features) array_like, or a list or tuple of such arrays
         Samples, at least one, of any real dtype. They are finite, or NaN for missing values if all functions
-        accept them (as hforest.grow does). Computation is in float32 if it
-        represents every number of the dtype, else in float64. With several arrays (grains, from
-        `scan_vectors`) level l reads array l mod n_grains, and all share one dtype.
+        accept them (as `hforest.grow` does). Computation is in float32 if it represents every number of the
+        dtype, else in float64. With several arrays (grains, from `scan_vectors`) level l reads array
+        l mod n_grains, and all share one dtype.
     y : (n_samples,) array_like of any integer dtype or bool
         Labels, 0 to n_classes - 1.
     forests : sequence of functions, optional
@@ -269,9 +264,6 @@ def grow(
         Weights of the samples, at least 0, not all 0; samples of weight 0 are omitted. The functions then
         also receive `sample_weight`, and validation accuracies are weighted. By default all weights are
         equal.
-    class_weight : "balanced", mapping, or (n_classes,) array-like, optional
-        Factors of the sample weights of each class. Classes that a mapping omits have factor 1; "balanced"
-        gives all classes that occur the same total weight.
     max_bins : int, optional
         Maximum number of bins of a feature, 1 to 256, as in `hforest.samples`: functions receive Samples in
         place of an array.
@@ -287,21 +279,15 @@ def grow(
         per grain; for a single array each level is a round.
     max_levels : int
         Maximum number of levels (not rounds); growth can end within a round.
-    n_classes : int, optional
-        Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
-        1, and every class must occur.
     resume : Cascade, optional
-        Last argument of `checkpoint` in a call with the same arguments: growth continues from it. The result
-        is bit-identical to that of one call.
+        Last argument of `checkpoint` in a call with the same arguments, of which `rng` is an int: growth
+        continues from it. The result is bit-identical to that of one call.
     checkpoint : callable, optional
         Called as checkpoint(cascade) after every level with all levels so far, which can be saved to resume
         later.
     progress : callable or bool, optional
         Called as progress(done, max_levels) after every level. If it returns False, growth ends and the
         levels up to the best one so far are returned. True shows a bar.
-    rng : None, int or numpy.random.Generator
-        Source of random numbers; the same int gives the same result in every call. To continue from `resume`
-        pass the same int.
 
     Returns
     -------
@@ -310,11 +296,9 @@ def grow(
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        Before the first forest grows: wrong type or dtype; CuPy arrays; wrong shape; a number out of range; a
-        class with fewer samples than folds; labels out of range; without `n_classes`, labels with gaps; a
-        function that does not accept its arguments; an invalid or different cascade in `resume`. Later: a
-        forest whose values are not shares.
+    ValueError
+        Before the first forest grows: a class with fewer samples than folds; without `n_classes`, labels with
+        gaps; an invalid or different cascade in `resume`. Later: a forest whose values are not shares.
 
     Notes
     -----
@@ -401,7 +385,7 @@ def predict(cascade: Cascade, x: ArrayLike | Sequence[ArrayLike]) -> FloatArray:
     ----------
     cascade : Cascade
         From `grow` or `load`.
-    x : (n_samples, n_features) array_like, or a list or tuple of such arrays
+    x : array_like, or a list or tuple of array_likes
         Samples, finite, of any real dtype, with the grains that the cascade was grown on; converted to the
         dtype of its forests. NaN is accepted if all forests that read the grain were grown with missing
         values.
@@ -413,9 +397,8 @@ def predict(cascade: Cascade, x: ArrayLike | Sequence[ArrayLike]) -> FloatArray:
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        Wrong kind, dtype or device; wrong shape, NaN or infinity; another number of grains; a forest that
-        `hforest.tree.check` refuses.
+    ValueError
+        Another number of grains; a forest that `hforest.tree.check` refuses.
 
     Examples
     --------

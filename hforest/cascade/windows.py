@@ -73,11 +73,11 @@ def scan(
     Parameters
     ----------
     x : (n_samples, n_features) numpy array of any dtype and strides
-        Samples; n_features is the product of shape.
+        Samples.
     shape : (length,), (height, width) or (height, width, channels)
-        Shape of one sample.
+        Shape of one sample, whose product is n_features.
     window : int or tuple of 1 or 2 ints
-        Length, or height and width; a window has all channels.
+        Length, or height and width, at most those of a sample; a window has all channels.
     stride : int or tuple of 1 or 2 ints
         Distance between neighbouring windows.
 
@@ -85,11 +85,6 @@ def scan(
     -------
     (n_samples, *positions, *window[, channels]) array
         A read-only view of x; positions = (shape - window) // stride + 1.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Not an array; a shape that does not multiply to n_features; a window larger than a sample.
 
     Notes
     -----
@@ -197,19 +192,13 @@ def grow_scanner(
 ) -> tuple[Scanner, FloatArray]:
     """Returns forests on the windows of one grain, and the class vectors of the training samples.
 
+    A window has the label of its sample. Other parameters: see `grow` and `scan`.
+
     Parameters
     ----------
     x : (n_samples, n_features) array_like
         Samples, finite, at least one, of any real dtype; computed in float32 if that holds every number of
         their dtype, else in float64.
-    y : (n_samples,) array_like of any integer dtype or bool
-        Labels 0 to n_classes - 1; a window has its sample's label.
-    shape : (length,), (height, width) or (height, width, channels)
-        Shape of one sample.
-    window : int or tuple of 1 or 2 ints
-        Length, or height and width; a window has all channels.
-    stride : int or tuple of 1 or 2 ints
-        Distance between neighbouring windows.
     forests : sequence of functions, optional
         As for `grow`; by default a random forest and a completely random one, of 500 trees.
     n_folds : int
@@ -217,14 +206,9 @@ def grow_scanner(
         sample come from trees that were grown without its windows.
     max_windows : int, optional
         Number of windows per sample, sampled at random, on which a forest is grown; by default all.
-    n_classes : int, optional
-        Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
-        1, and every class must occur.
     progress : callable or bool, optional
         Called as progress(done, n_forests) after every forest. If it returns False, growth ends, and the
         scanner of the forests so far is returned with their class vectors. True shows a bar.
-    rng : None, int or numpy.random.Generator
-        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
@@ -232,11 +216,6 @@ def grow_scanner(
         For `scan_vectors` and `save`.
     vectors : (n_samples, n_windows * n_forests * n_classes) array of float32 or float64
         Input of `grow`, ordered by window, then forest, then class.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        As from `scan` and `grow`.
 
     Notes
     -----
@@ -341,16 +320,12 @@ def scan_vectors(scanner: Scanner, x: ArrayLike) -> FloatArray:
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        Wrong kind, dtype or device; wrong shape, NaN or infinity; a forest that `hforest.tree.check` refuses.
+    ValueError
+        A forest that `hforest.tree.check` refuses.
 
     Notes
     -----
     Memory: the result, and the class vectors of a quarter of a million windows.
-
-    Examples
-    --------
-    See `grow_scanner`.
     """
     check_scanner("scanner", scanner)
     check.on_cpu(x=x)

@@ -105,25 +105,17 @@ def surrogate(
 ) -> float:
     """Returns the upper bound on the empirical loss of a split (eq. 10).
 
+    Other parameters: see `fit_stump`.
+
     Parameters
     ----------
-    x : (n_samples, n_features) array of float32 or float64
-        Samples, which are not changed; append a constant column of -1 for an offset.
-    y : (n_samples,) array of integers or bools, or (n_samples,) or (n_samples, n_outputs) array of numbers
-        Labels for the log loss, targets for the squared loss; with a pair of functions, rows that they
-        accept.
-    w : (n_features,) array, dtype of x
-        The split: ``w.x >= 0`` goes right.
-    theta0 : (n_outputs,) array, dtype of x
-        Left side's unnormalised log-probabilities of the classes, or means of the targets.
-    theta1 : (n_outputs,) array, dtype of x
-        Right side's unnormalised log-probabilities of the classes, or means of the targets.
+    theta0, theta1 : (n_outputs,) arrays, dtype of x
+        Unnormalised log-probabilities of the classes, or means of the targets, on the left side and on the
+        right side, where ``w.x >= 0``.
     loss : "log" or "squared", or a tuple of two functions
         ``-theta[y] + log sum exp theta`` (eq. 3), or ``||y - theta||**2`` (eq. 4). Or (value, gradient) of a
         convex loss: functions of theta (n_outputs,) float64 and rows of y that return an array (n_samples,)
         of losses, and one (n_samples, n_outputs) of gradients with respect to theta.
-    sample_weight : (n_samples,) array of real numbers, optional
-        Weights of the samples as `fit_stump` takes them, or all 0; by default 1.
 
     Returns
     -------
@@ -142,6 +134,7 @@ def surrogate(
     in sixteen lanes, losses in float64. Cost: a read of x.
 
     With a pair of functions the sum runs in NumPy, on the CPU, and y is any array with a row per sample.
+    Weights may all be 0.
 
     Examples
     --------

@@ -6,8 +6,6 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-cimport numpy as cnp
-
 from hforest.co2.hyperplanes cimport hf_hyperplanes, source_of_hyperplanes
 from hforest.co2.losses cimport (
     add_slopes, hf_members, sum_surrogate, theta_slope, write_losses, write_products,
@@ -17,6 +15,7 @@ from hforest.co2.rows cimport HF_LANES, hf_rows, row_bytes
 from hforest.co2.stump_fit cimport (
     clear_pull, fit_hyperplane, hf_schedule, hf_stump_workspace, start_stump,
 )
+cimport hforest.core.arrays as cnp
 from hforest.core.arena cimport hf_arena, release
 from hforest.core.machine cimport (
     hf_stop, hf_stopped, hf_threads, hf_watch, raise_interrupt, raise_stopped, start_watch,

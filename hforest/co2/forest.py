@@ -49,7 +49,7 @@ def grow(
 ) -> Forest:
     """Returns a CO2 forest (Norouzi et al. 2015, section 5).
 
-    Other parameters: see `hforest.grow`.
+    Other parameters: see `hforest.grow`, `fit_stump` and `fit_oc1`.
 
     Parameters
     ----------
@@ -64,14 +64,8 @@ def grow(
         Number of features sampled at a node, q in Norouzi et al. 2015: ``n_features**0.6``, rounded; the
         square root; a number; a fraction of all; or all. The stump starts from the best univariate split on
         one of them.
-    stump : StumpSettings
-        Other settings of a stump.
     splitter : "co2" or "oc1"
         Whether stumps are fitted by `fit_stump` or by `fit_oc1`, which alone uses `restarts` and `jumps`.
-    restarts : int
-        Number of searches from random hyperplanes, besides the one from w.
-    jumps : int
-        Number of random directions that a search tries in a row to leave a local optimum.
     min_samples_oblique : int
         With the splitter "co2" a node with fewer samples keeps its univariate split: few samples cannot
         determine one weight per feature.
@@ -84,9 +78,6 @@ def grow(
     criterion : "entropy", "gini" or "squared_error", optional
         Impurity for the choice of the univariate split; by default "entropy", for a regression
         "squared_error".
-    bootstrap : bool, "poisson" or (n_trees, n_samples) array of integers
-        As in `hforest.grow`. By default every tree has every sample, which gave lower errors than the
-        bootstrap of Norouzi et al. 2015.
 
     Returns
     -------
@@ -96,10 +87,10 @@ def grow(
 
     Raises
     ------
-    TypeError, ValueError, IndexError, MemoryError
-        Not numbers, or CuPy arrays with splitter="oc1"; wrong shape, no sample, NaN, infinity or numbers
-        beyond 1e15, a number out of range; labels or in-bag counts out of range; a `progress` that cannot be
-        called; not enough memory.
+    TypeError
+        CuPy arrays with splitter="oc1".
+    ValueError
+        Numbers beyond 1e15.
 
     Notes
     -----
@@ -109,9 +100,10 @@ def grow(
     ``w.x >= 0``, so the threshold of the projection is the next number below the offset. With `standardize`,
     affine changes of a column or of all targets do not change the forest, up to rounding; targets share one
     deviation, the root of their mean variance. The forest of Norouzi et al. 2015 is ``standardize=False,
-    bootstrap=True, min_samples_oblique=1``, with nu and lr searched; docs/co2.md explains the defaults.
-    Results are the same for every number of threads. Cost: about 60 reads of x per level of a tree at the
-    defaults; a projection takes 8 bytes per feature (12 for float64).
+    bootstrap=True, min_samples_oblique=1``, with nu and lr searched; docs/co2.md explains the defaults. By
+    default every tree has every sample, which gave lower errors than a bootstrap. Results are the same for
+    every number of threads. Cost: about 60 reads of x per level of a tree at the defaults; a projection takes
+    8 bytes per feature (12 for float64).
 
     Windows are not copied as a whole. A tree copies those of a node, standardised, into at most 512 MB that
     all threads share; windows beyond are copied again in each pass. The forest is bit-identical to that of a

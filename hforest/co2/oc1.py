@@ -43,16 +43,12 @@ def fit_oc1(
 ) -> FloatArray:
     """Returns one oblique split of a coordinate-wise search (OC1), the baseline of Norouzi et al. 2015.
 
-    Other parameters: see `fit_stump`.
+    Other parameters: see `fit_stump` and `hforest.growth.Settings`.
 
     Parameters
     ----------
     criterion : "entropy", "gini" or "squared_error", optional
         Impurity; by default "entropy", for a regression "squared_error".
-    min_samples_leaf : int
-        Minimum number of samples on each side.
-    min_weight_fraction_leaf : float
-        Minimum weight on each side, as a fraction of the weight of all samples, 0 to 0.5.
     restarts : int
         Number of searches from random hyperplanes, besides the one from w.
     jumps : int

@@ -99,12 +99,9 @@ def fit_stump(
         Labels 0 to n_classes - 1, or targets in a regression.
     w : (n_features,) array, dtype of x
         Initial split, such as a univariate one. It is not changed.
-    nu : float
-        Bound on ``||w||**2``, above 0.
-    lr : float
-        Learning rate, above 0; eta in Norouzi et al. 2015.
-    max_rounds : int
-        Maximum number of rounds, at least 0.
+    nu, lr, max_rounds : float, float, int
+        Bound on ``||w||**2`` and learning rate (eta in Norouzi et al. 2015), above 0; maximum number of
+        rounds, at least 0.
     stump : StumpSettings
         Other settings of the procedure.
     sample_weight : (n_samples,) array of real numbers, optional

@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
-from functools import partial
 from types import EllipsisType
 from typing import Any
 
@@ -399,6 +398,7 @@ def fields_of(owner: str) -> Iterator[None]:
     try:
         yield
     except (TypeError, ValueError, IndexError) as error:
+        error.__traceback__ = None  # from Python 3.12 on, a cycle would keep its frames and their arrays
         raise type(error)(f"{owner}.{error}") from None
 
 
@@ -411,6 +411,7 @@ def items_of(owner: str, names: Container[str]) -> Iterator[None]:
         name = re.split("[^A-Za-z0-9_]", str(error), maxsplit=1)[0]
         if type(error) not in (TypeError, ValueError, IndexError) or name not in names:
             raise
+        error.__traceback__ = None  # see fields_of
         raise type(error)(f"{owner}[{name!r}]{str(error).removeprefix(name)}") from None
 
 
@@ -418,19 +419,15 @@ def items_of(owner: str, names: Container[str]) -> Iterator[None]:
 def memory(name: str, what: str, n_bytes: int) -> Iterator[None]:
     """Names the argument that needs `n_bytes` of new arrays in errors of a `with` block.
 
-    Raises
-    ------
-    ValueError
-        The size is beyond the address space.
-    MemoryError
-        The system has less memory.
+    ValueError if the size is beyond the address space, MemoryError if the system has less memory.
     """
     message = f"{name}: expected {what} that fit into memory, got {n_bytes} bytes; choose fewer"
     if n_bytes >= 2**62:
         raise ValueError(message)
     try:
         yield
-    except MemoryError:
+    except MemoryError as error:
+        error.__traceback__ = None  # see fields_of
         raise MemoryError(message) from None
 
 
@@ -538,27 +535,6 @@ def called_with(name: str, value: Callable[..., object], arguments: str, remedy:
         not fault, name, f"a function that accepts ({arguments})", f"one that does not ({fault})",
         remedy, TypeError,
     )  # fmt: skip
-
-
-_SET_BY_THE_CALL = ("n_trees", "first_tree", "progress", "rng")
-"""Settings of a function that grows forests which its caller sets, not a functools.partial."""
-
-
-def grower(name: str, value: Any, arguments: str) -> None:
-    """Checks a function that grows forests, called with `arguments`, such as "x, y, rng=...".
-
-    A functools.partial binds none of n_trees (if it is among the arguments), first_tree, progress and rng.
-    """
-    remedy = "pass hforest.grow, or functools.partial(hforest.grow, max_depth=8)"
-    instance(name, value, Callable, "a function", remedy)
-    keywords = value.keywords if isinstance(value, partial) else {}
-    for setting in _SET_BY_THE_CALL:
-        require(
-            setting not in keywords or (setting == "n_trees" and "n_trees=" not in arguments), name,
-            f"a function that leaves {setting} to its caller", f"a functools.partial that binds {setting}",
-            "leave it out of the partial", TypeError,
-        )  # fmt: skip
-    called_with(name, value, arguments, remedy)
 
 
 def _misfit(function: Callable[..., object], n_arguments: int, names: Sequence[str]) -> str:

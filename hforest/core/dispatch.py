@@ -94,11 +94,6 @@ def using(backend: Literal["reference"]) -> AbstractContextManager[None]:
         Plain loops of each subpackage's `reference.py`: hundreds of times slower, with a comment per
         equation.
 
-    Raises
-    ------
-    ValueError
-        If `backend` is anything else.
-
     Examples
     --------
     >>> import numpy as np, hforest

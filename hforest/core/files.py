@@ -168,16 +168,8 @@ def _sync_folder(path: str) -> None:
 def replacing(path: FilePath) -> Iterator[BinaryIO]:
     """Yields a stream whose content replaces the file at the end of a `with` block, completely or not at all.
 
-    Parameters
-    ----------
-    path : path
-        New or regular file in an existing folder. Links are followed.
-
-    Raises
-    ------
-    OSError
-        The file cannot be written. After this and any other exception an existing file is unchanged, and no
-        part remains.
+    The file is new or regular, in an existing folder; links are followed. OSError if it cannot be written.
+    After this and any other exception an existing file is unchanged, and no part remains.
     """
     target = _target(path)
     part = target + PART
@@ -194,15 +186,7 @@ def replacing(path: FilePath) -> Iterator[BinaryIO]:
 def check_writable(path: FilePath) -> None:
     """Checks that `replacing` can write a file, without changing it.
 
-    Parameters
-    ----------
-    path : path
-
-    Raises
-    ------
-    OSError
-        The path is a folder, a device or another special file; its folder does not exist or cannot take a new
-        file.
+    OSError for a folder, a device or another special file, or a folder that does not exist or takes no file.
     """
     target = _target(path)
     try:
@@ -216,22 +200,7 @@ def check_writable(path: FilePath) -> None:
 
 
 def write_npz(path: FilePath, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes arrays to an .npz file, completely or not at all.
-
-    Parameters
-    ----------
-    path : path
-        New file, or regular file to replace. No suffix is added.
-    arrays : mapping of str to array
-        Arrays without Python objects, which `read_npz` refuses.
-
-    Raises
-    ------
-    TypeError
-        An array of Python objects.
-    OSError
-        As `replacing`.
-    """
+    """Writes arrays to an .npz file as `replacing`, without a suffix; TypeError for Python objects."""
     plain = {name: np.asarray(a) for name, a in arrays.items()}
     for name, a in plain.items():
         if a.dtype.hasobject:
@@ -367,17 +336,9 @@ class Archive(Mapping[str, np.ndarray]):
 def opened(path: FilePath, what: str) -> Iterator[Archive]:
     """Yields the arrays of an .npz file, which can be read until the end of a `with` block.
 
-    Parameters
-    ----------
-    path : path
-    what : str
-        Expected kind of file, for messages: "a checkpoint written by hforest".
-
-    Raises
-    ------
-    ValueError
-        The file is damaged, truncated, of another kind or not regular; an array has Python objects. Reads
-        inside the block raise it, too.
+    `what` is the expected kind of file, for messages: "a checkpoint written by hforest". ValueError, also in
+    reads inside the block, if the file is damaged, truncated, of another kind or not regular, or an array has
+    Python objects.
     """
     name = os.fsdecode(path)
     with ExitStack() as stack:
@@ -398,6 +359,7 @@ def opened(path: FilePath, what: str) -> Iterator[Archive]:
         try:
             yield Archive(archive)
         except _UnreadableError as error:
+            error.__traceback__ = None  # see check.fields_of
             raise _unreadable(name, what, error.args[0]) from None
 
 

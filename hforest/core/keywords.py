@@ -1,10 +1,12 @@
-"""Keyword arguments that several functions share, as one TypedDict with one set of defaults."""
+"""Keyword arguments that several functions share, and those that a caller binds by functools.partial."""
 
 import inspect
 from collections.abc import Callable
 from difflib import get_close_matches
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, TypeVar
+
+from . import check
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -44,6 +46,13 @@ def shared(
     known = {} if owner is None else {p.name: p.default for p in inspect.signature(owner).parameters.values()}
 
     def decorate(function: _Function) -> _Function:
+        """Returns a function with the settings as keyword arguments.
+
+        Parameters
+        ----------
+        function : function
+            Takes them as `**`.
+        """
         own = [p for p in inspect.signature(function).parameters.values() if p.kind != p.VAR_KEYWORD]
         added = {
             name: inspect.Parameter(
@@ -74,3 +83,24 @@ def _unknown(function: str, name: str, names: list[str]) -> TypeError:
     near = get_close_matches(name, names, 1, 0.7)
     remedy = COUNTERPARTS.get(name) or (near[0] if near else f"help({function}) for a list of them")
     return TypeError(f"{name}: expected an argument of {function}, got another name; use {remedy}")
+
+
+_SET_BY_THE_CALL = ("n_trees", "first_tree", "progress", "rng")
+"""Settings of a function that grows forests which its caller sets, not a functools.partial."""
+
+
+def grower(name: str, value: Any, arguments: str) -> None:
+    """Checks a function that grows forests, called with `arguments`, such as "x, y, rng=...".
+
+    A functools.partial binds none of n_trees (if it is among the arguments), first_tree, progress and rng.
+    """
+    remedy = "pass hforest.grow, or functools.partial(hforest.grow, max_depth=8)"
+    check.instance(name, value, Callable, "a function", remedy)
+    keywords = value.keywords if isinstance(value, partial) else {}
+    for setting in _SET_BY_THE_CALL:
+        check.require(
+            setting not in keywords or (setting == "n_trees" and "n_trees=" not in arguments), name,
+            f"a function that leaves {setting} to its caller", f"a functools.partial that binds {setting}",
+            "leave it out of the partial", TypeError,
+        )  # fmt: skip
+    check.called_with(name, value, arguments, remedy)

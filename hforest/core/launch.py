@@ -92,10 +92,10 @@ _CODE = {"size": "q", "double": "d"}
 """Codes of numbers in a struct.Struct; a pointer has N."""
 
 
-def numbers(file: str, *names: str) -> tuple[Any, ...]:
+def numbers(file: str, *names: str, prefix: str = "") -> tuple[Any, ...]:
     """Returns numbers that a header or kernel file of the package declares by enum, constexpr or #define."""
     declared = dict(_NUMBER.findall(_COMMENT.sub("", (PACKAGE / file).read_text(encoding="utf-8"))))
-    texts = [declared[name] for name in names]
+    texts = [declared[prefix + name] for name in names]
     return tuple(float.fromhex(text) if "p" in text else int(text, 0) for text in texts)
 
 

@@ -4,12 +4,13 @@ call; and two loops with which benches measure the highest rates of memory and o
 import os
 
 cimport cython
-cimport numpy as cnp
-from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.pycapsule cimport PyCapsule_New
+from cpython.ref cimport Py_INCREF
 from cython.parallel cimport prange
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
+
+cimport hforest.core.arrays as cnp
 
 cnp.import_array()
 
@@ -91,21 +92,24 @@ cdef class Within:
 
 
 @cython.final
-cdef class ReadOnly:
-    """The memory of a C-contiguous array as a buffer that nobody can write to.
-
-    Arrays on it cannot be set writeable, and give no access to the array whose memory it is.
-    """
+@cython.auto_pickle(False)
+cdef class Memory:
+    """The memory of an array, to which this gives no access."""
 
     cdef cnp.ndarray _array
 
-    def __cinit__(self, cnp.ndarray a not None):
-        self._array = a
 
-    def __getbuffer__(self, Py_buffer* buffer, int flags):
-        PyBuffer_FillInfo(
-            buffer, self, cnp.PyArray_DATA(self._array), cnp.PyArray_NBYTES(self._array), True, flags
-        )
+def read_only(cnp.ndarray a not None):
+    """Returns an array on the memory of a C-contiguous, native one; it cannot be set writeable."""
+    cdef Memory memory = Memory()
+    cdef cnp.ndarray view = cnp.PyArray_SimpleNewFromData(
+        cnp.PyArray_NDIM(a), cnp.PyArray_DIMS(a), cnp.PyArray_TYPE(a), cnp.PyArray_DATA(a)
+    )
+    memory._array = a
+    Py_INCREF(memory)  # which the next call takes
+    cnp.PyArray_SetBaseObject(view, memory)
+    cnp.PyArray_CLEARFLAGS(view, cnp.NPY_ARRAY_WRITEABLE)
+    return view
 
 
 def compiler():

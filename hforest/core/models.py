@@ -172,13 +172,7 @@ def load(path: FilePath, layout: Layout) -> Any:
 
 
 def read(path: FilePath, layout: Layout, archive: Archive) -> Any:
-    """Returns the model of an open file.
-
-    Raises
-    ------
-    ValueError
-        The file is of another kind or an unknown format, or its values contradict each other.
-    """
+    """Returns the model of an open file; ValueError for another kind of file or contradictory values."""
     try:
         return layout.read(archive, "")
     except OtherFormatError as error:

@@ -9,22 +9,11 @@ typedef struct {
     uint32_t word[4];
 } hf_draw;
 
-/* Streams, which make draws of one key independent. */
+/* Streams, which make draws of one key independent. Those of rows from which bins are made have the seed as key. */
 enum {
-    HF_STREAM_BOOTSTRAP = 1,
-    HF_STREAM_CHILDREN = 2,
-    HF_STREAM_CANDIDATES = 3,
-    HF_STREAM_THRESHOLD = 4,
-    HF_STREAM_DIRECTION = 5,
-    HF_STREAM_PROJECTION = 5,
-    HF_STREAM_ENTRY = 6,
-    HF_STREAM_ORDER = 8,
-    HF_STREAM_EPOCH = 9,
-    HF_STREAM_RESTART = 10,
-    HF_STREAM_JUMP = 11,
-    HF_STREAM_POISSON = 12,
-    HF_STREAM_ROWS = 13,    /* of a seed: the rows from which bins are made */
-    HF_STREAM_WEIGHTED = 13 /* of a tree: draws with weights */
+    HF_STREAM_BOOTSTRAP = 1, HF_STREAM_CHILDREN = 2, HF_STREAM_CANDIDATES = 3, HF_STREAM_THRESHOLD = 4,
+    HF_STREAM_DIRECTION = 5, HF_STREAM_PROJECTION = 5, HF_STREAM_ENTRY = 6, HF_STREAM_ORDER = 8, HF_STREAM_EPOCH = 9,
+    HF_STREAM_RESTART = 10, HF_STREAM_JUMP = 11, HF_STREAM_POISSON = 12, HF_STREAM_WEIGHTED = 13, HF_STREAM_ROWS = 13
 };
 
 /* Returns the four words of (key, counter, stream). */

@@ -5,13 +5,12 @@ import numpy as np
 from .launch import numbers
 
 BOOTSTRAP, CHILDREN, CANDIDATES, THRESHOLD, DIRECTION, POISSON, WEIGHTED = numbers(
-    "core/philox.h", "HF_STREAM_BOOTSTRAP", "HF_STREAM_CHILDREN", "HF_STREAM_CANDIDATES",
-    "HF_STREAM_THRESHOLD", "HF_STREAM_DIRECTION", "HF_STREAM_POISSON", "HF_STREAM_WEIGHTED",
+    "core/philox.h", "BOOTSTRAP", "CHILDREN", "CANDIDATES", "THRESHOLD", "DIRECTION", "POISSON", "WEIGHTED",
+    prefix="HF_STREAM_",
 )  # fmt: skip
 PROJECTION, ENTRY, ORDER, EPOCH, RESTART, JUMP = numbers(
-    "core/philox.h", "HF_STREAM_PROJECTION", "HF_STREAM_ENTRY", "HF_STREAM_ORDER", "HF_STREAM_EPOCH",
-    "HF_STREAM_RESTART", "HF_STREAM_JUMP",
-)  # fmt: skip
+    "core/philox.h", "PROJECTION", "ENTRY", "ORDER", "EPOCH", "RESTART", "JUMP", prefix="HF_STREAM_"
+)
 """Streams, which make draws of one key independent."""
 
 _MASK = 2**32 - 1

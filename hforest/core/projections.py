@@ -240,15 +240,6 @@ def check_shape(value: Any) -> None:
     check.instance("shape", value, tuple | list, "a tuple of ints", _ONE_SHAPE)
 
 
-def check_patch(shape: Any, patch_min: Any, patch_max: Any) -> None:
-    """Checks the kinds of the settings of patches if another distribution does not use them."""
-    if shape is not None:
-        check_shape(shape)
-        _sizes("shape", shape, len(shape))
-    for name, value in (("patch_min", patch_min), ("patch_max", patch_max)):
-        _sizes(name, value, len(value) if isinstance(value, tuple | list) else 1)
-
-
 def patch_distribution(
     shape: Sequence[int],
     *,
@@ -265,10 +256,8 @@ def patch_distribution(
     ----------
     shape : tuple of 1 to 3 ints, then the number of channels with `channels`
         Shape of one sample (a signal, an image, a volume), with features in C order.
-    patch_min : int or tuple of ints
-        Smallest size of a patch along each axis.
-    patch_max : int or tuple of ints
-        Largest size of a patch along each axis; sizes are independent and uniform.
+    patch_min, patch_max : int or tuple of ints
+        Smallest and largest size of a patch along each axis; sizes are independent and uniform.
     channels : bool
         Whether the last axis of `shape` is that of channels; a patch lies within one channel.
     cyclic : bool

@@ -173,7 +173,7 @@ def rows(name: str, a: Any, dtype: np.dtype, *, missing: bool, remedy: str) -> C
 
 
 def check_categories(name: str, x: Columns, is_categorical: np.ndarray) -> None:
-    """Checks that the columns of categories hold whole numbers 0 to 65535, or NaN."""
+    """Checks columns as `supervised.categories`."""
     if not check.values_checked():
         return
     data, indices, indptr, _ = x.stored

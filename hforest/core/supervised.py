@@ -473,9 +473,9 @@ def max_features(value: Any, n_features: int, task: Task | None = None) -> int:
     value = check.scalar(value)
     if isinstance(value, str):
         check.choice("max_features", value, ("sqrt",) if task is None else ("auto", "sqrt"))
-        value = None if value == "auto" and task == "regression" else "sqrt"
-    if value == "sqrt":
-        return max(1, int(n_features**0.5))
+        if value == "sqrt" or task != "regression":
+            return max(1, int(n_features**0.5))
+        value = None
     if value is None:
         return n_features
     if isinstance(value, float | np.floating):

@@ -141,11 +141,6 @@ def show_config(mode: Literal["stdout", "dicts"] = "stdout") -> dict[str, Any] |
         cpu_features (vector extensions of the processor), simd (the vector path in use: the best one, or the
         one that the environment variable HFOREST_SIMD names), cupy (version and device).
 
-    Raises
-    ------
-    ValueError
-        If `mode` is anything else.
-
     Examples
     --------
     >>> import hforest

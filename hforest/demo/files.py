@@ -216,9 +216,11 @@ def load_data(path: str | os.PathLike[str], *, n_train: int | None = None) -> Da
 
     Raises
     ------
-    FileNotFoundError, PermissionError, TypeError, ValueError
-        No such file; a file that may not be read; arrays of another kind; missing arrays, wrong shapes,
-        samples that float32 cannot hold, test labels that never occur in training, a damaged file.
+    FileNotFoundError, PermissionError
+        No such file; a file that may not be read.
+    ValueError
+        Missing arrays; samples that float32 cannot hold; test labels that never occur in training; a damaged
+        file.
 
     Examples
     --------
@@ -292,7 +294,7 @@ def _check_data(data: Data) -> None:
 def save_checkpoint(path: str | os.PathLike[str], config: Config, state: State, data: Data) -> None:
     """Writes the complete state of a run; an older file is replaced only when the new one is complete.
 
-    Other parameters: see `train`.
+    Other parameters: see `train`. Errors are those of `hforest.tree.save`.
 
     Parameters
     ----------
@@ -301,11 +303,6 @@ def save_checkpoint(path: str | os.PathLike[str], config: Config, state: State, 
     data : Data
         Its checksum is stored, so that a run is not resumed on other data, and its classes, so that
         predictions can be mapped back to labels.
-
-    Raises
-    ------
-    OSError
-        As from `hforest.tree.save`.
     """
     path = check.path("path", path)
     check_model(config, state)
@@ -374,12 +371,7 @@ _LAYOUT = models.Layout(
 
 
 def is_checkpoint(path: str | os.PathLike[str]) -> bool:
-    """Returns whether a file starts with the header of a checkpoint of any version.
-
-    Parameters
-    ----------
-    path : path
-    """
+    """Returns whether a file starts with the header of a checkpoint of any version."""
     name = check.path("path", path)
     try:
         with files.opened(name, _LAYOUT.what) as arrays:

@@ -127,21 +127,8 @@ def n_outputs(state: State) -> int:
 def first_layer(config: Config, n_inputs: int) -> tuple[tuple[int, ...], int]:
     """Returns the shape of the first layer's kernel, and the number of features that the layer makes.
 
-    Parameters
-    ----------
-    config : Config
-    n_inputs : int
-        Number of columns of the data; with `config.n_kernels` the pixels of a square image.
-
-    Returns
-    -------
-    shape : tuple of int
-    n_features : int
-
-    Raises
-    ------
-    ValueError
-        Convolutions, but columns that are not a square image of at least 5x5.
+    `n_inputs` is the number of columns. With `config.n_kernels` they are the pixels of a square image of at
+    least 5x5, else ValueError.
     """
     if not config.n_kernels:
         return (n_inputs, config.n_features), config.n_features or n_inputs

@@ -19,10 +19,6 @@ def simulate_circle(n: int, *, dtype: DType = np.float32, rng: Rng = None) -> tu
     ----------
     n : int
         Number of samples.
-    dtype : float32 or float64
-        Dtype of x.
-    rng : None, int or numpy.random.Generator
-        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
@@ -30,11 +26,6 @@ def simulate_circle(n: int, *, dtype: DType = np.float32, rng: Rng = None) -> tu
         Zeros, with ones in two segments that do not touch; indices are modulo 100.
     y : (n,) array of int32
         Classes, with equal probability. 0: two segments of five ones; 1: one of four and one of six.
-
-    Raises
-    ------
-    TypeError, ValueError
-        An argument is not a number, or is out of range.
 
     Notes
     -----
@@ -64,14 +55,7 @@ def simulate_circle(n: int, *, dtype: DType = np.float32, rng: Rng = None) -> tu
 def simulate_bars(n: int, *, dtype: DType = np.float32, rng: Rng = None) -> tuple[FloatArray, IntArray]:
     """Returns 28x28 images of horizontal or vertical bars, with labels (Perry et al. 2019, section 4.1 B).
 
-    Parameters
-    ----------
-    n : int
-        Number of samples.
-    dtype : float32 or float64
-        Dtype of x.
-    rng : None, int or numpy.random.Generator
-        Source of random numbers; the same int gives the same result in every call.
+    Parameters: see `simulate_circle`.
 
     Returns
     -------
@@ -79,11 +63,6 @@ def simulate_bars(n: int, *, dtype: DType = np.float32, rng: Rng = None) -> tupl
         Zeros, with Poisson(10) rows (class 0) or columns (class 1) of ones, at uniform positions.
     y : (n,) array of int32
         Classes, with equal probability.
-
-    Raises
-    ------
-    TypeError, ValueError
-        An argument is not a number, or is out of range.
 
     Examples
     --------
@@ -106,14 +85,7 @@ def simulate_bars(n: int, *, dtype: DType = np.float32, rng: Rng = None) -> tupl
 def simulate_impulse(n: int, *, dtype: DType = np.float32, rng: Rng = None) -> tuple[FloatArray, IntArray]:
     """Returns white noise with or without an impulse response (Perry et al. 2019, section 4.1 C).
 
-    Parameters
-    ----------
-    n : int
-        Number of samples.
-    dtype : float32 or float64
-        Dtype of x.
-    rng : None, int or numpy.random.Generator
-        Source of random numbers; the same int gives the same result in every call.
+    Parameters: see `simulate_circle`.
 
     Returns
     -------
@@ -121,11 +93,6 @@ def simulate_impulse(n: int, *, dtype: DType = np.float32, rng: Rng = None) -> t
         N(0, 1), in class 1 plus ``exp(-0.1 (j - 20))`` for j >= 20.
     y : (n,) array of int32
         Classes, with equal probability.
-
-    Raises
-    ------
-    TypeError, ValueError
-        An argument is not a number, or is out of range.
 
     Examples
     --------

@@ -4,18 +4,15 @@ A column is encoded once for all trees: as ranks of its distinct values, which i
 bins. So a node orders small whole numbers. NumPy arrays are grown on the CPU; CuPy arrays give the same trees
 on the GPU. `hforest.grow` and `hforest.samples` are the functions of this package.
 
-Samples, labels, targets and weights are what `numpy.asarray` takes, of any real dtype and layout. Wrong kinds
-and dtypes raise TypeError, wrong shapes and values ValueError, labels out of range IndexError; the checks
-that read whole arrays can be skipped inside `hforest.unchecked()`.
+Samples, labels, targets and weights are what `numpy.asarray` takes, of any real dtype and layout.
 """
 
 from .counts import bootstrap_counts, poisson_counts
 from .growing import grow
 from .samples import Samples, samples
-from .settings import Limits, Settings, TreeSettings
+from .settings import Settings, TreeSettings
 
 __all__ = [
-    "Limits",
     "Samples",
     "Settings",
     "TreeSettings",

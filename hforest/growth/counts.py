@@ -72,28 +72,19 @@ def bootstrap_counts(
 
     Parameters
     ----------
-    n_samples : int
-        Number of samples.
-    n_trees : int
-        Number of trees.
+    n_samples, n_trees : int
+        Numbers of samples and trees, 0 or more.
     n_draws : int, optional
         Number of draws of each tree, 1 to 2**31 - 1; by default n_samples. It may be above n_samples.
     sample_weight : (n_samples,) array-like, optional
         Weights, 0 to 1e100, not all 0, to which probabilities of draws are proportional; by default equal.
     first_tree : int
         Number of the first tree, 0 or more; first_tree + n_trees is at most 2**31 - 1.
-    rng : None, int or numpy.random.Generator
-        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
     (n_trees, n_samples) array of int32
         In-bag counts; each row sums to n_draws.
-
-    Raises
-    ------
-    TypeError, ValueError
-        An argument of a wrong kind or shape, or out of range.
 
     Notes
     -----
@@ -134,29 +125,18 @@ def poisson_counts(
 ) -> IntArray:
     """Returns how often each tree has each sample: independent Poisson numbers of mean 1.
 
+    Other parameters: see `bootstrap_counts`.
+
     Parameters
     ----------
-    n_samples : int
-        Number of samples.
-    n_trees : int
-        Number of trees.
     first_row : int
         Number of the first sample among all, 0 to 2**62: columns belong to samples first_row to first_row +
         n_samples - 1.
-    first_tree : int
-        Number of the first tree, 0 or more; first_tree + n_trees is at most 2**31 - 1.
-    rng : None, int or numpy.random.Generator
-        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
     (n_trees, n_samples) array of int32
         In-bag counts: k with probability ``exp(-1) / k!``, at most 12.
-
-    Raises
-    ------
-    TypeError, ValueError
-        An argument is not an int, or is out of range.
 
     Notes
     -----

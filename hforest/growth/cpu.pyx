@@ -12,8 +12,7 @@ from cython.parallel cimport prange
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
 
-cimport numpy as cnp
-
+cimport hforest.core.arrays as cnp
 from hforest.core.arena cimport hf_arena, release, take
 from hforest.core.machine cimport (
     hf_begin, hf_end, hf_stop, hf_stopped, hf_stopped_after, hf_threads, hf_units, hf_watch, raise_interrupt,
@@ -384,7 +383,7 @@ cdef hf_columns columns_of(bins, workspace, bint random_thresholds):
         c.low, c.high = &low[0, 0], &high[0, 0]
     else:
         c.numbers = <const char*> cnp.PyArray_DATA(numbers)
-        c.strides = [numbers.strides[0], numbers.strides[1]]
+        c.strides = [cnp.PyArray_STRIDE(numbers, 0), cnp.PyArray_STRIDE(numbers, 1)]
     c.rows, c.values, c.random_thresholds = NULL, NULL, random_thresholds
     c.offset, c.missing = start[int64_t](bins.offset), start[int64_t](bins.missing)
     c.categorical = start[uint8_t](None if bins.categorical is None else bins.categorical.view(np.uint8))

@@ -25,7 +25,7 @@ from .trees import joined as join_arrays
 
 
 def bootstrap_counts(seed: int, first: int, counts: Array) -> None:
-    """Writes to counts[m] (OUT) how often tree first + m draws each sample, n times with replacement."""
+    """See `reference.bootstrap_counts`."""
     n_trees, n = counts.shape
     counts.fill(0)
     key = tree_keys(array_module(counts), seed, first, n_trees)
@@ -35,7 +35,7 @@ def bootstrap_counts(seed: int, first: int, counts: Array) -> None:
 
 
 def poisson_counts(seed: int, first: int, first_row: int, counts: Array) -> None:
-    """Writes to counts[m] (OUT) how often tree first + m has each of the rows from first_row on."""
+    """See `reference.poisson_counts`."""
     n_trees, n = counts.shape
     key = tree_keys(array_module(counts), seed, first, n_trees)
     arguments = (key, n_trees, n, first_row, counts)
@@ -91,7 +91,7 @@ def prepare_columns(bins: Bins, splitter: str) -> None:
 def grow(
     bins: Bins, workspace: None, learned: Learned, max_features: int, splitter: str, batch: Batch
 ) -> None:
-    """Appends the trees of a batch to `batch.trees`: (feature, threshold, left, gain, value) of each."""
+    """See `reference.grow`."""
     source = ColumnSource(columns_of(bins, max_features), kinds_of(bins))
     task = source.task(task_of(learned, bins.dtype, splitter, bins.missing is not None))
     grow_trees(task, source, learned.sample_weight, batch)

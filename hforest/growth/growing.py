@@ -58,6 +58,7 @@ def grow(
                                et al. 2019, Alg. 1; Norouzi et al. 2015, section 6.2)
     =========================  ==============================================================================
 
+
     Parameters
     ----------
     x : (n_samples, n_features) array-like of real numbers, sparse matrix, or Samples
@@ -84,10 +85,8 @@ def grow(
 
     Raises
     ------
-    TypeError, ValueError, IndexError, MemoryError
-        Wrong kind, dtype or device; wrong shape, infinity, a number out of range, categories other than whole
-        numbers 0 to 65535, negative weights or none above 0; labels out of range; not enough memory for a
-        tree. A distribution for another number of features.
+    ValueError
+        Categories other than whole numbers 0 to 65535; a distribution for another number of features.
 
     Notes
     -----

@@ -233,9 +233,10 @@ def samples(
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        Wrong kind or dtype; wrong shape, no sample, infinity, categories other than whole numbers 0 to 65535;
-        windows outside of x; categorical columns out of range; settings together with Samples.
+    ValueError
+        Categories other than whole numbers 0 to 65535; settings together with Samples.
+    IndexError
+        Windows outside of x; categorical columns out of range.
 
     Notes
     -----

@@ -83,8 +83,7 @@ class Settings(TreeSettings, total=False):
         Weights of the samples, 0 to 1e100, not all 0. The largest is at most 2e90 times the smallest above 0.
         A sample of weight 0 does not count.
     class_weight : "balanced", mapping, or (n_classes,) array-like, optional
-        Factors of the sample weights of each class. Classes that a mapping omits have factor 1; "balanced"
-        gives all classes that occur the same total weight.
+        Factors of the sample weights of each class, by default 1.
     criterion : "gini", "entropy" or "squared_error", optional
         Impurity; by default "gini", in a regression "squared_error".
     max_depth : int, optional
@@ -101,18 +100,18 @@ class Settings(TreeSettings, total=False):
     task : "classification" or "regression"
         Whether y holds labels or targets.
     n_classes : int, optional
-        Number of classes, at most 2**20; some of them may be absent. By default it is the largest label plus
-        1, and every class must occur. Classification only.
+        Number of classes in a classification; by default the largest label plus 1, and every class must
+        occur.
     first_tree : int
         Number of the first tree, 0 or more; first_tree + n_trees is at most 2**20. Calls with the same
         arguments and the same int as rng grow ranges of one forest: its trees are bit-identical for any
         division into ranges. `hforest.tree.join` joins them. Row m of in-bag counts belongs to tree
         first_tree + m.
     progress : callable or bool, optional
-        Called as progress(done, n_trees) after every few trees. If it returns False, growth stops and the
-        trees so far are returned. True shows a bar.
+        Called as progress(done, n_trees) after every few trees; False ends the growth with the trees so far,
+        and True shows a bar.
     rng : None, int or numpy.random.Generator
-        Source of random numbers; the same int gives the same result in every call.
+        Source of random numbers; the same int gives the same forest in every call.
     """
 
     projections: Distribution | None

@@ -1,8 +1,8 @@
 """Structs and small functions that the modules of hinge's CPU backend share."""
 
-cimport numpy as cnp
 from libc.stdint cimport int32_t
 
+cimport hforest.core.arrays as cnp
 from hforest.core.machine cimport hf_threads
 
 cdef extern from "core/simd.h" nogil:

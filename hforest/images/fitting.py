@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import co2, growth
-from ..core import check
+from ..core import check, keywords
 from ..core import progress as progresses
 from ..core.aliases import ArrayLike, Border, FloatArray, Progress, Rng
 from ..tree import Forest
@@ -134,7 +134,7 @@ def fit(
     check.require(len(x), "images", "at least one image", "none", "pass images to learn from")
     of_pixel, n_classes = windows.check_labels(labels, n_classes, void)
     windows.check_pairs(x, of_pixel)
-    check.grower("grow", grow, "x, y, n_trees=..., n_classes=..., first_tree=..., rng=...")
+    keywords.grower("grow", grow, "x, y, n_trees=..., n_classes=..., first_tree=..., rng=...")
     frame = windows.check_frame(window, step, border, x.ndim - 2)
     windows.check_fits(frame, x.shape[1:-1])
     n_trees = check.integer("n_trees", n_trees, 1, check.MAX_TREES)

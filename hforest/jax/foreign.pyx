@@ -14,10 +14,11 @@ acquires it. Each call runs in its own context, so `hforest.using` and `hforest.
 
 from contextvars import Context
 
-cimport numpy as cnp
 from cpython.exc cimport PyErr_SetInterrupt
 from cpython.pycapsule cimport PyCapsule_New
 from libc.stdint cimport int64_t
+
+cimport hforest.core.arrays as cnp
 
 cdef extern from "jax/foreign.h" nogil:
     int HF_XLA_MAJOR, HF_XLA_MINOR, HF_XLA_METADATA, HF_XLA_BUFFER, HF_XLA_STRING
@@ -122,9 +123,9 @@ cdef object _array(const hf_xla_buffer* buffer, bint writable):
     cdef int kind
     cdef cnp.ndarray array
     if buffer.dtype == HF_XLA_F32:
-        kind = cnp.NPY_FLOAT32
+        kind = cnp.NPY_FLOAT
     elif buffer.dtype == HF_XLA_F64:
-        kind = cnp.NPY_FLOAT64
+        kind = cnp.NPY_DOUBLE
     elif buffer.dtype == HF_XLA_S32:
         kind = cnp.NPY_INT32
     else:

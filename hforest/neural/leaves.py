@@ -68,7 +68,7 @@ def update_leaves(
 
     Returns
     -------
-    leaves : (n_trees, 2**depth, n_classes) array, dtype of f
+    leaves : array, shape and dtype of the argument
         A new array.
 
     Notes

@@ -1,5 +1,2 @@
 /* Sum over samples and classes below which a leaf counts as not reached; Cython, CUDA and Python read it. */
-#ifndef HFOREST_NEURAL_MASS_H
-#define HFOREST_NEURAL_MASS_H
 #define HF_LEAST_MASS 0x1p-40
-#endif

@@ -121,15 +121,12 @@ def fit(
 ) -> Linear:
     """Returns a model with decision functions and leaves trained alternately (Zhang 2017, Alg. 1).
 
-    Other parameters: see `loss_backward`.
+    Other parameters: see `decisions` and `loss_backward`.
 
     Parameters
     ----------
     model : Linear
         Initial model: of `linear_init`, or of an earlier epoch. It is not changed.
-    x : (n_samples, n_features) array of real numbers
-        Samples, finite, at least one, of any layout and dtype; they are converted to the dtype of the
-        weights.
     sample_weight : (n_samples,) array_like of real numbers, optional
         Weights of the samples, at least 0, not all 0; samples of weight 0 are left out. By default 1.
     epochs : int

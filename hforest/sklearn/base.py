@@ -178,6 +178,7 @@ class Estimator(BaseEstimator):
             ours = {theirs: name for name, theirs in self._names.items()} | {"x": "X"}
             if not colon or name not in ours or type(error) not in (TypeError, ValueError, IndexError):
                 raise
+            error.__traceback__ = None  # see check.fields_of
             raise type(error)(f"{ours[name]}:{message}") from None
 
     def _forget(self) -> None:

@@ -16,25 +16,17 @@ Metric = Callable[..., float]
 class RandomForestClassifier(Classifier, GrownForest):
     """Random forest classifier: `hforest.grow` (Breiman 2001).
 
+    Other parameters: see `hforest.growth.Settings`.
+
     Parameters
     ----------
     n_estimators : int
         Number of trees; `n_trees` in hforest.
     criterion : "gini" or "entropy", in a regressor "squared_error"
         Impurity.
-    max_depth : int, optional
-        Maximum depth of a leaf; 0 is a single leaf. By default trees grow until leaves are pure.
-    min_samples_split : int
-        A node with fewer samples is a leaf. A sample that was drawn more than once counts once.
-    min_samples_leaf : int
-        Minimum number of samples on each side of a split. A sample that was drawn more than once counts once.
-    min_weight_fraction_leaf : float
-        Minimum weight on each side of a split, as a fraction of the tree's weight, 0 to 0.5.
     max_features : "sqrt", "log2", int, float or None
         Number of features sampled at a node: "sqrt" or "log2" of the number of features, an int, a fraction
         of all features (float), or all of them (None).
-    min_impurity_decrease : float
-        Minimum decrease of the impurity by a split: its gain divided by the weight of the tree.
     max_bins : int, optional
         Maximum number of bins per feature, 1 to 256: thresholds lie between bins. By default all thresholds
         are compared (exact).

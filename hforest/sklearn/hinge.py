@@ -173,17 +173,15 @@ class HingeForestClassifier(Classifier, _Hinge):
         Each later call, also after `fit`, is one pass of `hforest.tabular.partial_fit` over its samples in
         order. `fit` starts from scratch.
 
+        Other parameters: see `RandomForestClassifier.fit`.
+
         Parameters
         ----------
         X : (n_samples, n_features) array-like of real numbers
             One batch, which is divided into steps of `batch_size` samples at `learning_rate`. NaN is accepted
             where `fit` accepts it.
-        y : (n_samples,) array-like of labels
-            Labels.
         classes : array-like of labels, optional
             All labels of all batches: required in the first call, unless `fit` was called before.
-        sample_weight : (n_samples,) array-like, optional
-            Weights of the samples, at least 0, not all 0.
         """
         return self._fit_next(X, y, classes, sample_weight)
 
@@ -206,7 +204,7 @@ class HingeForestRegressor(Regressor, _Hinge):
     __init__ = like(HingeForestClassifier.__init__, ("class_weight",))
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Trains on a batch of samples and returns the estimator.
+        """Trains on a batch of targets and returns the estimator.
 
         The first call also fixes the scaling of the targets: their means and standard deviations. Parameters:
         see `HingeForestClassifier.partial_fit`.

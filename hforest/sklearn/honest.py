@@ -97,7 +97,7 @@ class _Honest(GrownForest):
         return stats.honest_counts(**self._draws)
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:  # type: ignore[override]
-        """Grows the forest and returns the estimator.
+        """Grows the honest forest and returns the estimator.
 
         Parameters: see `RandomForestClassifier.fit`, without weights.
         """
@@ -108,23 +108,13 @@ class HonestForestClassifier(Classifier, _Honest):
     """Honest forest classifier: some of each tree's samples grow its splits, the others give its leaf values
     (`hforest.stats.honest_counts`, `hforest.tree.refit`).
 
-    Other parameters and attributes: see `ObliqueForestClassifier` and `RandomForestClassifier`.
+    Oblique trees do not use max_features. Other parameters and attributes: see `hforest.stats.honest_counts`,
+    `ObliqueForestClassifier` and `RandomForestClassifier`.
 
     Parameters
     ----------
     trees : "classic", "extra" or "oblique"
         What grows the splits: random forests, extra trees, or oblique trees of sparse projections.
-    draw : "fixed" or "bootstrap"
-        How trees draw samples: a fixed number of distinct samples of each class, or samples with replacement.
-        See `hforest.stats.honest_counts`.
-    in_bag : float, optional
-        With "fixed" the share of the samples (of each class) that a tree has, above 0 and below 1; by default
-        0.8. With "bootstrap" the number of draws per sample, at most 100; by default 1.6.
-    structure_share : float
-        Share of a tree's distinct samples that grow the splits, above 0 and below 1; the others give the leaf
-        values.
-    max_features : "sqrt", "log2", int, float or None
-        As in `RandomForestClassifier`, for classic and extra trees.
     n_projections : int or list of ints, optional
         Number of projections sampled at a node of oblique trees, per group with `groups`. By default the
         square root of the number of features (of the group), rounded up.
@@ -197,12 +187,7 @@ class HonestForestRegressor(Regressor, _Honest):
     def predict_interval(self, X: ArrayLike, *, coverage: float = 0.95) -> stats.ConfidenceIntervals:
         """Returns the predicted means of targets with standard errors and confidence intervals.
 
-        Other parameters: see `HonestForestRegressor.predict`.
-
-        Parameters
-        ----------
-        coverage : float
-            Confidence, above 0 and below 1.
+        Parameters: see `HonestForestRegressor.predict` and `hforest.stats.confidence_intervals`.
 
         Returns
         -------

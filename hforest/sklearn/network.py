@@ -106,16 +106,9 @@ class HingeNetworkClassifier(Classifier, _Network):
 
     Parameters
     ----------
-    n_estimators : int
-        Number of trees or ferns; `n_trees` in hforest.
-    max_depth : int
-        `depth` in hforest.
-    n_inner_products : int
-        `n_features` in hforest.
-    learning_rate : float
-        `lr` in hforest.
-    max_iter : int
-        `steps` in hforest. The default takes about a minute, for any number of samples.
+    n_estimators, max_depth, n_inner_products, max_iter, learning_rate : ints and a float
+        `n_trees`, `depth`, `n_features`, `steps` and `lr` in `hforest.demo.Config`. The default of max_iter
+        takes about a minute, for any number of samples.
     validation_fraction : float
         Share of the samples that is held out, 0 to 0.5. The model is the state with the least error on them,
         or the last state if no sample is held out.

@@ -67,17 +67,12 @@ class ObliqueForestClassifier(Classifier, _Oblique):
     """Sparse projection oblique forest (SPORF) classifier (Perry et al. 2019,
     section 2.3).
 
-    Other parameters and attributes: see `RandomForestClassifier`.
+    Other parameters and attributes: see `RandomForestClassifier` and `hforest.growth.Settings`.
 
     Parameters
     ----------
     density : float
         Mean number of features in a projection.
-    n_projections : int, optional
-        Number of projections sampled at a node; by default the square root of the number of features, rounded
-        up.
-    splitter : "best" or "random"
-        Whether a projection has its best threshold or a random one (extra trees).
     categorical_features : "from_dtype", optional
         By default X holds numbers. With "from_dtype" `fit` derives the kind of each column (numbers, dates,
         ordered categories) from X by `hforest.tabular.columns` and stores it in `columns_`. Text and
@@ -120,13 +115,7 @@ class ObliqueForestClassifier(Classifier, _Oblique):
 class ObliqueForestRegressor(Regressor, _Oblique):
     """Sparse projection oblique forest (SPORF) regressor for one or several targets.
 
-    Other parameters: see `ObliqueForestClassifier`. Attributes: see `RandomForestRegressor`.
-
-    Parameters
-    ----------
-    n_projections : int, optional
-        Number of projections sampled at a node. By default the number of features, but at most 100 or its
-        square root, whichever is greater.
+    Parameters: see `ObliqueForestClassifier`. Attributes: see `RandomForestRegressor`.
 
     Examples
     --------

@@ -113,7 +113,7 @@ class Classifier(ClassifierMixin):
 
         Returns
         -------
-        (n_samples, n_classes) array of float32 or float64
+        (n_samples, n_classes) array, dtype of `predict_proba`
         """
         with np.errstate(divide="ignore"):
             logarithms: np.ndarray = np.log(self.predict_proba(X))

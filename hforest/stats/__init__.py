@@ -4,8 +4,7 @@ The splits of an honest tree come from some rows, its leaf values from others; i
 out-of-bag. Statistics of these posteriors measure the dependence of y on x. All functions work with any
 forest.
 
-Samples, labels and targets are array-likes. Everything runs on the CPU; CuPy arrays raise TypeError. Wrong
-types and dtypes raise TypeError, wrong shapes and values ValueError, labels out of range IndexError.
+Samples, labels and targets are array-likes. Everything runs on the CPU; CuPy arrays raise TypeError.
 """
 
 from .conditional import ConditionalTest, conditional_randomization_test, conditional_test

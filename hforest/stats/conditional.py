@@ -142,30 +142,22 @@ def conditional_test(
 ) -> ConditionalTest:
     """Returns a p-value for dependence of y on x given z, from the correlation of residuals of forests on z.
 
+    Other parameters: see `permutation_test`.
+
     Parameters
     ----------
     x : (n_samples,) or (n_samples, n_columns) array-like
         Finite numbers, of absolute value at most 1e100. Categories are columns of indicators.
-    y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
-        Labels 0 to n_classes - 1, each of which occurs, of two classes or more; or targets of any real dtype
-        in a regression.
     z : (n_samples, n_features) array-like of real numbers, sparse matrix, or Samples
         Conditioning features, encoded once for all forests.
-    n_trees : int
-        Number of trees of each forest, 1 to 2**20.
     n_bootstrap : int
         Number of draws of signs; the smallest p-value is 1 / (n_bootstrap + 1).
-    task : "classification" or "regression"
-        Whether y holds labels or targets.
     grow : callable, optional
-        Called as grow(z, y, n_trees=..., bootstrap=..., rng=...), with additional n_classes or task, where z
-        is a Samples; returns a Forest, whose leaf values are not read. By default `hforest.grow` with
-        min_samples_leaf=5; bind settings by functools.partial.
+        As for `permutation_test`, with z in place of x; leaf values of its forests are not read. By default
+        `hforest.grow` with min_samples_leaf=5.
     progress : callable or bool, optional
         Called as progress(done, n_columns) after the forest of each column of x. If it returns False, only
         the columns so far are tested. True shows a bar.
-    rng : None, int or numpy.random.Generator
-        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
@@ -174,8 +166,8 @@ def conditional_test(
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        Wrong type, dtype or shape; numbers out of range; too few trees for out-of-bag rows.
+    ValueError
+        Too few trees for out-of-bag rows.
 
     Warnings
     --------
@@ -279,45 +271,16 @@ def conditional_randomization_test(
 ) -> PermutationTest:
     """Returns a p-value for dependence of y on x given z, if the distribution of x given z can be sampled.
 
+    Other parameters: see `permutation_test`, with draws of x in place of permutations.
+
     Parameters
     ----------
-    x : (n_samples,) or (n_samples, n_columns) array-like
-        Finite numbers, of absolute value at most 1e100.
-    y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
-        Labels 0 to n_classes - 1, each of which occurs, of two classes or more; or targets of any real dtype
-        in a regression.
-    z : (n_samples,) or (n_samples, n_features) array-like
+    x, z : (n_samples,) or (n_samples, n_columns) array-likes
         Finite numbers, of absolute value at most 1e100.
     sampler : callable or "permuted"
         Called as sampler(x, z, rng) with matrices of float64 and a numpy.random.Generator; returns an array
         of the shape of x, drawn from the distribution of x given z, independently of y and x. "permuted"
         permutes the rows of x, and raises an error if x and z are measurably dependent.
-    statistic : str or callable, optional
-        Statistic of out-of-bag posteriors and labels: "information", the default, "accuracy",
-        "mutual_information", and of two classes "auc", "sensitivity" or "partial_auc"; in a regression "mse",
-        the default, of which the negative is used. Or a function of (p, y) that increases with dependence,
-        such as functools.partial(stats.sensitivity, specificity=0.9). Rows without a vote are omitted.
-    n_trees : int
-        Number of trees of each forest, 1 to 2**20.
-    n_permutations : int
-        Maximum number of draws; the smallest p-value is 1 / (n_permutations + 1).
-    max_exceed : int or None
-        Draws end when this number of statistics is at least as large as the observed one. With None all are
-        made.
-    draw : "fixed" or "bootstrap"
-        How rows are drawn, as `honest_counts` explains.
-    weighting : "counts" or "shares"
-        How trees are averaged, as `posterior` explains.
-    task : "classification" or "regression"
-        Whether y holds labels or targets.
-    grow : callable, optional
-        Called as grow(x, y, n_trees=..., bootstrap=..., rng=...), with additional n_classes or task, where x
-        is a Samples; returns a Forest. By default `hforest.grow`; bind settings by functools.partial.
-    progress : callable or bool, optional
-        Called as progress(done, n_permutations) after each draw. If it returns False, the p-value comes from
-        the draws so far. True shows a bar.
-    rng : None, int or numpy.random.Generator
-        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
@@ -326,10 +289,8 @@ def conditional_randomization_test(
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        Wrong type, dtype or shape; numbers out of range; a sampler that returns another shape; "permuted"
-        with dependent x and z; too few rows of a class for `honest_counts`; too few trees for any row to have
-        a vote.
+    ValueError
+        As from `permutation_test`; a sampler that returns another shape; "permuted" with dependent x and z.
 
     Notes
     -----

@@ -66,11 +66,6 @@ def distance_correlation(of_x: ArrayLike, of_y: ArrayLike) -> DistanceCorrelatio
     DistanceCorrelation
         The correlation, 0 where all distances are equal, and the p-value.
 
-    Raises
-    ------
-    TypeError, ValueError
-        Wrong type, dtype or shape; numbers out of range; a matrix that is not symmetric.
-
     Warnings
     --------
     The p-value is valid only if the distances are independent whenever x and y are. Distances of a forest

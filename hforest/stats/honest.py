@@ -58,8 +58,6 @@ def honest_counts(
     first_tree : int
         Number of the first tree, 0 or more: counts are for trees first_tree to first_tree + n_trees - 1,
         which is at most 2**20.
-    rng : None, int or numpy.random.Generator
-        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
@@ -69,10 +67,9 @@ def honest_counts(
 
     Raises
     ------
-    TypeError, ValueError
-        Wrong type, dtype or shape; numbers out of range. With "fixed", a class of which a tree would have no
-        row for its splits, no row for its leaves, or no out-of-bag row. With "bootstrap", a tree without rows
-        for its splits or for its leaves.
+    ValueError
+        With "fixed", a class of which a tree would have no row for its splits, no row for its leaves, or no
+        out-of-bag row. With "bootstrap", a tree without rows for its splits or for its leaves.
 
     Notes
     -----

@@ -51,36 +51,23 @@ def oob_importance(
 ) -> OobImportance:
     """Returns importances of features from out-of-bag rows; about 0 for features independent of y.
 
+    Other parameters and errors: see `posterior`.
+
     Parameters
     ----------
     forest : Forest
         Any forest, axis-aligned or oblique; its leaf values and gains are not read.
-    x : (n_samples, n_features) array-like
-        Training rows of the forest; converted to its dtype.
-    y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
-        Labels 0 to n_classes - 1 of any integer or bool dtype, or targets of any real dtype in a regression,
-        of absolute value at most 1e100.
     counts : (n_trees, n_samples) array-like of integers
         In-bag counts of the forest: those of `hforest.growth.bootstrap_counts`, or ``counts.structure`` of
         `honest_counts`.
     by : "mdi_oob" or "ufi"
         Importance measure, see Notes.
-    task : "classification" or "regression"
-        Whether y holds labels or targets.
-    n_classes : int, optional
-        Number of classes, at most 2**20. By default the largest label plus 1, and every class must occur.
-        Classification only.
 
     Returns
     -------
     OobImportance
         Mean decreases of the Gini impurity, or of the mean squared error summed over outputs, with standard
         errors.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        As for `hforest.tree.apply`; CuPy arrays, counts of another shape, labels or targets out of range.
 
     Notes
     -----
@@ -256,34 +243,24 @@ def importance_test(
 ) -> ImportanceTest:
     """Returns p-values of features, or sets of features, from their importance among permuted copies.
 
+    Other parameters: see `permutation_test`.
+
     Parameters
     ----------
     x : (n_samples, n_features) array-like of real numbers, or Samples
-        Rows. For categories or bins pass the result of `hforest.growth.samples`.
-    y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
-        Labels 0 to n_classes - 1, each of which occurs, of two classes or more; or targets of any real dtype
-        in a regression.
+        As for `permutation_test`, but not sparse.
     columns : int, (n_sets,) array-like of ints, or list of array-likes of ints, optional
         Features to test separately, or sets of features. The rows of a set are permuted together; sets may
         overlap. By default every feature separately.
     by : "mdi_oob", "ufi" or "error"
         Importance measure. "mdi_oob" and "ufi" are those of `oob_importance`, in a forest with copies for
         each set. "error" is the error of one forest for all sets, on rows that it was not grown on.
-    n_trees : int
-        Number of trees of each forest, 1 to 2**20.
     n_copies : int, optional
         Number of permuted copies of a set, 1 to 2**20; the smallest p-value is 1 / (n_copies + 1). By default
         the larger of 99 and ``20 n_sets - 1``, so that an adjusted p-value can be 0.05.
-    task : "classification" or "regression"
-        Whether y holds labels or targets.
-    grow : callable, optional
-        Called as grow(x, y, n_trees=..., bootstrap=..., rng=...), with additional n_classes or task, where x
-        is a Samples; returns a Forest. By default `hforest.grow`; bind settings by functools.partial.
     progress : callable or bool, optional
         Called as progress(done, n_sets) after each feature or set. If it returns False, the result has the
         sets so far. True shows a bar.
-    rng : None, int or numpy.random.Generator
-        Source of random numbers; the same int gives the same result in every call.
 
     Returns
     -------
@@ -292,9 +269,8 @@ def importance_test(
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        Wrong type, dtype or shape; numbers out of range; columns out of range; too few trees for out-of-bag
-        rows; with "error", a class with fewer than 3 rows.
+    ValueError
+        Too few trees for out-of-bag rows; with "error", a class with fewer than 3 rows.
 
     Warnings
     --------

@@ -59,9 +59,9 @@ def confidence_intervals(
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        As for `hforest.tree.apply`; CuPy arrays; counts for another number of trees; trees with different
-        numbers of rows; trees that all have the same rows.
+    ValueError
+        As from `hforest.tree.apply`; counts for another number of trees; trees with different numbers of
+        rows; trees that all have the same rows.
 
     Notes
     -----

@@ -90,11 +90,12 @@ def permutation_test(
 ) -> PermutationTest:
     """Returns a p-value for dependence of y on x, from honest forests grown on permuted labels.
 
+    Other parameters: see `honest_counts` and `posterior`.
+
     Parameters
     ----------
     x : (n_samples, n_features) array-like of real numbers, sparse matrix, or Samples
-        Rows, encoded once for all forests. For categories or bins pass the result of
-        `hforest.growth.samples`.
+        Rows, encoded once for all forests. For categories or bins pass the result of `hforest.samples`.
     y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
         Labels 0 to n_classes - 1, each of which occurs, of two classes or more; or targets of any real dtype
         in a regression.
@@ -110,20 +111,12 @@ def permutation_test(
     max_exceed : int or None
         Permutations end when this number of statistics is at least as large as the observed one. With None
         all are made.
-    draw : "fixed" or "bootstrap"
-        How rows are drawn, as `honest_counts` explains.
-    weighting : "counts" or "shares"
-        How trees are averaged, as `posterior` explains.
-    task : "classification" or "regression"
-        Whether y holds labels or targets.
     grow : callable, optional
         Called as grow(x, y, n_trees=..., bootstrap=..., rng=...), with additional n_classes or task, where x
         is a Samples; returns a Forest. By default `hforest.grow`; bind settings by functools.partial.
     progress : callable or bool, optional
-        Called as progress(done, n_permutations) after each permutation. If it returns False, the p-value
-        comes from those so far. True shows a bar.
-    rng : None, int or numpy.random.Generator
-        Source of random numbers; the same int gives the same result in every call.
+        Called as progress(done, n_permutations) after one or more permutations. If it returns False, the
+        p-value comes from those so far. True shows a bar.
 
     Returns
     -------
@@ -132,9 +125,8 @@ def permutation_test(
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        Wrong type, dtype or shape; numbers out of range; too few rows of a class for `honest_counts`; too few
-        trees for any row to have a vote.
+    ValueError
+        Too few rows of a class for `honest_counts`; too few trees for any row to have a vote.
 
     Notes
     -----
@@ -264,50 +256,29 @@ def split_test(
 ) -> PermutationTest:
     """Returns an exact p-value for dependence of y on x, from one forest grown on a part of the rows.
 
+    Other parameters: see `permutation_test`. One forest is grown; all permutations are made.
+
     Parameters
     ----------
-    x : (n_samples, n_features) array-like of real numbers, sparse matrix, or Samples
-        Rows. For categories or bins pass the result of `hforest.growth.samples`.
-    y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
-        Labels 0 to n_classes - 1, each of which occurs, of two classes or more; or targets of any real dtype
-        in a regression.
     statistic : str or callable, optional
-        Statistic of out-of-bag posteriors and labels: "information", the default, "accuracy",
-        "mutual_information", and of two classes "auc", "sensitivity" or "partial_auc"; in a regression "mse",
-        the default, of which the negative is used. Or a function of (p, y) that increases with dependence,
-        such as functools.partial(stats.sensitivity, specificity=0.9). Rows without a vote are omitted. Or
-        "distance_correlation", between common leaves of rows and labels or targets.
+        As for `permutation_test`, or "distance_correlation", between common leaves of rows and labels or
+        targets.
     structure_share : float
         Share of the rows of each class on which the forest is grown, 0 or more and below 1. With 0 the forest
         is grown on random normal targets instead of labels, and all rows are tested.
-    n_trees : int
-        Number of trees, 1 to 2**20.
-    n_permutations : int
-        Number of permutations; the smallest p-value is 1 / (n_permutations + 1).
-    weighting : "counts" or "shares"
-        How trees are averaged, as `posterior` explains.
-    task : "classification" or "regression"
-        Whether y holds labels or targets.
     grow : callable, optional
-        Called as grow(x, y, n_trees=..., rng=...), with additional n_classes or task, where x is a Samples;
-        returns a Forest. By default `hforest.grow`, with a structure_share of 0
-        completely random trees with min_samples_leaf=5; bind settings by functools.partial.
-    progress : callable or bool, optional
-        Called as progress(done, n_permutations) after a batch of permutations. If it returns False, the
-        p-value comes from those so far. True shows a bar.
-    rng : None, int or numpy.random.Generator
-        Source of random numbers; the same int gives the same result in every call.
+        As for `permutation_test`, but called without `bootstrap`. By default `hforest.grow`; with a
+        structure_share of 0 completely random trees with min_samples_leaf=5.
 
     Returns
     -------
     PermutationTest
-        The p-value, the observed statistic, and the statistics of permuted labels.
+        As from `permutation_test`.
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        Wrong type, dtype or shape; numbers out of range; too few rows of a class; too few trees for any row
-        to have a vote.
+    ValueError
+        Too few rows of a class; too few trees for any row to have a vote.
 
     Notes
     -----

@@ -47,11 +47,6 @@ def posterior(
     counts : HonestCounts
         Result of `honest_counts`. For out-of-bag posteriors of an ordinary forest pass ``HonestCounts(c, c)``
         with its in-bag counts c.
-    task : "classification" or "regression"
-        Whether y holds labels or targets.
-    n_classes : int, optional
-        Number of classes, at most 2**20. By default the largest label plus 1, and every class must occur.
-        Classification only.
     weighting : "counts" or "shares"
         "counts" sums the rows in the leaves of all trees and normalises once, so leaves with more rows have
         more weight. "shares" averages the class shares, or means, of the leaves.
@@ -63,8 +58,8 @@ def posterior(
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        As for `hforest.tree.apply`; CuPy arrays, counts of another shape, labels or targets out of range.
+    ValueError
+        As from `hforest.tree.apply`; counts of another shape.
 
     Notes
     -----

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import growth, tree
-from ..core import check, sparse, supervised
+from ..core import check, keywords, sparse, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Progress, SparseArray, Task
 from ..core.progress import reporting
 from ..growth import Samples
@@ -93,6 +93,7 @@ def renamed(old: str, new: str) -> Iterator[None]:
     except (TypeError, ValueError, IndexError) as error:
         if old == new or not str(error).startswith(f"{old}: "):
             raise
+        error.__traceback__ = None  # see check.fields_of
         raise type(error)(str(error).replace(old, new, 1)) from None
 
 
@@ -135,7 +136,7 @@ def check_grower(grow: Any, goal: supervised.Target, *names: str) -> None:
     """Checks that `grow` is None or a function that accepts the arguments for growing, and these names."""
     settings = ["n_trees", *names, *settings_of(goal)]
     if grow is not None:
-        check.grower("grow", grow, ", ".join(["x", "y", *(f"{name}=..." for name in settings)]))
+        keywords.grower("grow", grow, ", ".join(["x", "y", *(f"{name}=..." for name in settings)]))
 
 
 def applied(

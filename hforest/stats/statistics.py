@@ -93,17 +93,12 @@ def information(p: ArrayLike, y: ArrayLike, *, least: float = 1e-6, missing: Mis
     least : float
         Lower bound of the probability of a row's label, so that no single row dominates; above 0, at most 1.
     missing : "error" or "omit"
-        Whether rows without a vote raise an error or are omitted.
+        Whether rows without a vote raise a ValueError or are omitted; one row must have votes.
 
     Returns
     -------
     float
         At most the entropy; below 0 where the shares of the classes predict better than p.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Wrong type, dtype or shape; numbers out of range; rows without a vote; no row.
 
     Notes
     -----
@@ -129,24 +124,12 @@ def mutual_information_of(p: FloatArray, y: IntArray) -> float:
 def mutual_information(p: ArrayLike, y: ArrayLike, *, missing: Missing = "error") -> float:
     """Returns the plug-in estimate of mutual information in nats, which measures the sharpness of posteriors.
 
-    Parameters
-    ----------
-    p : (n_samples, n_classes) array-like
-        Posteriors, 0 to 1, such as `Posterior.p`; NaN in the rows without a vote.
-    y : (n_samples,) array-like of labels
-        Labels 0 to n_classes - 1 of any integer or bool dtype.
-    missing : "error" or "omit"
-        Whether rows without a vote raise an error or are omitted.
+    Parameters: see `information`.
 
     Returns
     -------
     float
         The entropy of the labels minus the mean entropy of the rows of p.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Wrong type, dtype or shape; numbers out of range; rows without a vote; no row.
 
     Warnings
     --------
@@ -190,24 +173,19 @@ def auc_of(p: FloatArray, y: IntArray) -> float:
 def auc(p: ArrayLike, y: ArrayLike, *, missing: Missing = "error") -> float:
     """Returns the area under the ROC curve of two classes.
 
+    Other parameters: see `information`.
+
     Parameters
     ----------
     p : (n_samples, 2) array-like
         Posteriors, 0 to 1, such as `Posterior.p`; NaN in the rows without a vote. ``p[:, 1]`` is the score.
     y : (n_samples,) array-like of labels
         0 or 1, both of which occur.
-    missing : "error" or "omit"
-        Whether rows without a vote raise an error or are omitted.
 
     Returns
     -------
     float
         0 to 1; 1/2 by chance.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Wrong type, dtype or shape; numbers out of range; rows without a vote; rows of only one class.
 
     Notes
     -----
@@ -234,26 +212,17 @@ def sensitivity(
 ) -> float:
     """Returns the sensitivity at a specificity: the largest true positive rate at that true negative rate.
 
+    Other parameters: see `auc`.
+
     Parameters
     ----------
-    p : (n_samples, 2) array-like
-        Posteriors, 0 to 1, such as `Posterior.p`; NaN in the rows without a vote. ``p[:, 1]`` is the score.
-    y : (n_samples,) array-like of labels
-        0 or 1, both of which occur.
     specificity : float
         Minimum true negative rate, 0 to 1.
-    missing : "error" or "omit"
-        Whether rows without a vote raise an error or are omitted.
 
     Returns
     -------
     float
         0 to 1; about ``1 - specificity`` by chance.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Wrong type, dtype or shape; numbers out of range; rows without a vote; rows of only one class.
 
     Notes
     -----
@@ -288,27 +257,18 @@ def partial_auc_of(p: FloatArray, y: IntArray, specificity: float = 0.9) -> floa
 def partial_auc(p: ArrayLike, y: ArrayLike, *, specificity: float = 0.9, missing: Missing = "error") -> float:
     """Returns the area under the ROC curve at high specificity, scaled: 1/2 by chance, 1 at best.
 
+    Other parameters: see `auc`.
+
     Parameters
     ----------
-    p : (n_samples, 2) array-like
-        Posteriors, 0 to 1, such as `Posterior.p`; NaN in the rows without a vote. ``p[:, 1]`` is the score.
-    y : (n_samples,) array-like of labels
-        0 or 1, both of which occur.
     specificity : float
         Minimum true negative rate of the region, 0 or more and below 1.
-    missing : "error" or "omit"
-        Whether rows without a vote raise an error or are omitted.
 
     Returns
     -------
     float
         ``(1 + (A - m) / (M - m)) / 2`` of the area A, where M = 1 - specificity is the largest possible area,
         and m = M**2 / 2 the area below the diagonal.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Wrong type, dtype or shape; numbers out of range; rows without a vote; rows of only one class.
 
     Notes
     -----
@@ -339,24 +299,12 @@ def accuracy_of(p: FloatArray, y: IntArray) -> float:
 def accuracy(p: ArrayLike, y: ArrayLike, *, missing: Missing = "error") -> float:
     """Returns the share of the rows whose label has the largest posterior.
 
-    Parameters
-    ----------
-    p : (n_samples, n_classes) array-like
-        Posteriors, 0 to 1, such as `Posterior.p`; NaN in the rows without a vote.
-    y : (n_samples,) array-like of labels
-        Labels 0 to n_classes - 1 of any integer or bool dtype.
-    missing : "error" or "omit"
-        Whether rows without a vote raise an error or are omitted.
+    Parameters: see `information`.
 
     Returns
     -------
     float
         0 to 1.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Wrong type, dtype or shape; numbers out of range; rows without a vote; no row.
 
     Notes
     -----
@@ -378,28 +326,19 @@ def mse_of(p: FloatArray, y: FloatArray) -> float:
 def mse(p: ArrayLike, y: ArrayLike, *, missing: Missing = "error") -> float:
     """Returns the mean squared error of predictions.
 
+    Other parameters: see `information`.
+
     Parameters
     ----------
     p : (n_samples, n_outputs) array-like
         Predictions, such as `Posterior.p` of a regression; NaN in the rows without a vote.
     y : (n_samples,) or (n_samples, n_outputs) array-like
         Targets of any real dtype, of absolute value at most 1e100.
-    missing : "error" or "omit"
-        Whether rows without a vote raise an error or are omitted.
 
     Returns
     -------
     float
-        Mean over rows and outputs. Tests use its negative, so that larger statistics mean more dependence.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Wrong type, dtype or shape; infinity; rows without a vote; no row.
-
-    Notes
-    -----
-    Differences are squared and averaged in float64.
+        Mean over rows and outputs, in float64. Tests use its negative, which is larger with more dependence.
 
     Examples
     --------

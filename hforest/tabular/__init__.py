@@ -7,8 +7,7 @@ Adam then trains thresholds, leaf weights and inner products together, with earl
 only public functions of other subpackages.
 
 Samples, labels and targets are array-likes. Models are fitted and applied on the CPU; CuPy arrays raise
-TypeError. Wrong types and dtypes raise TypeError, wrong shapes and values ValueError, labels out of range
-IndexError.
+TypeError.
 """
 
 from .columns import Columns, columns, describe, numbers

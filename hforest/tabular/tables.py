@@ -295,7 +295,7 @@ def _of_group(kind: str, values: np.ndarray, present: np.ndarray) -> Values:
                 raise ColumnError("dates that all have a time zone, or none", got, "convert them to UTC")
             utc = map(methodcaller("astimezone", UTC), values)
             moments, kind = list(map(methodcaller("replace", tzinfo=None), utc)), "instant"
-        times = np.full(len(present), np.datetime64("NaT"), "datetime64[us]")
+        times = np.full(len(present), np.datetime64("NaT", "us"), "datetime64[us]")
         times[present] = np.array(moments, "datetime64[us]")
         return Values(kind, times=times)
     if kind == "time":

@@ -1,13 +1,12 @@
 """Forests of a caller: results of its functions, forests made by hand, and several forests as one."""
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..core import check as checks
-from .forest import Forest, arrays_of, check
+from .forest import Forest, check
+from .joining import check_forest as check_forest
 from .joining import joined
 
 
@@ -51,13 +50,3 @@ def grown(
             "grow on the arrays that grow receives"
         )
     return forest
-
-
-def check_forest(name: str, forest: Forest) -> None:
-    """Returns a caller's forest after a check, inside `unchecked()` of its kinds and shapes alone."""
-    try:
-        arrays_of(forest)
-        if checks.values_checked():
-            check(forest)
-    except (TypeError, ValueError, IndexError) as error:
-        raise type(error)(re.sub(r"^forest\b|\bforest(?=\.)", name, str(error))) from None

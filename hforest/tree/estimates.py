@@ -39,12 +39,6 @@ def out_of_bag(forest: Forest, x: ArrayLike, counts: ArrayLike) -> FloatArray:
     (n_samples, n_outputs) array, dtype of the forest
         Means of leaf values; NaN for a sample that every tree drew.
 
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Wrong kind or dtype, or CuPy arrays; wrong shape, NaN or infinity; a forest that `hforest.tree.check`
-        refuses.
-
     Notes
     -----
     Breiman 2001, section 3.1. Means are summed in float64 in the order of the trees. Cost: that of
@@ -87,12 +81,6 @@ def prediction_intervals(
     -------
     Interval
         (low, high), (n_samples, n_outputs) arrays of float64.
-
-    Raises
-    ------
-    TypeError, ValueError, IndexError
-        Wrong kind or dtype, or CuPy arrays; wrong shape, NaN or infinity in x, infinity in errors, no errors;
-        a forest that `hforest.tree.check` refuses.
 
     Notes
     -----

@@ -133,13 +133,8 @@ def read_only(forest: Forest) -> Forest:
     """Returns a forest with a mark on the memory of a valid one."""
     if type(forest) is _Marked:
         return forest
-    buffers = [memoryview(machine.ReadOnly(a)) for a in forest]
-    views, arrays = (
-        Forest(*(np.ndarray(a.shape, a.dtype, b) for a, b in zip(forest, buffers, strict=True)))
-        for _ in range(2)
-    )
-    result = tuple.__new__(_Marked, views)
-    result.__dict__["_arrays"] = arrays
+    result = tuple.__new__(_Marked, map(machine.read_only, forest))
+    result.__dict__["_arrays"] = Forest(*map(machine.read_only, forest))
     return result
 
 
@@ -364,11 +359,11 @@ def check(forest: Forest) -> Forest:
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        Wrong kind or dtype; wrong shape, trees with an even number of nodes, thresholds that are NaN, values
-        that are not finite; children that do not come after their parent (a walk might never end) or lie
-        outside their tree, nodes with two parents or none, features, projections or sets of categories out of
-        range.
+    ValueError
+        Trees with an even number of nodes, thresholds that are NaN, values that are not finite.
+    IndexError
+        Children that do not come after their parent (a walk might never end) or lie outside their tree, nodes
+        with two parents or none, features, projections or sets of categories out of range.
 
     Notes
     -----

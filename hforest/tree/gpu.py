@@ -91,7 +91,6 @@ def _apply(x: Array | Windows, forest: tree.Forest, nodes: Array, rows: slice, l
 
 
 def apply(x: Array | Windows, forest: tree.Forest, leaf: Array) -> None:
-    """Writes the leaf that each sample reaches in each tree, numbered within the tree."""
     _apply(x, forest, _packed(forest), slice(None), leaf)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from ..core import check as checks
 from ..core import dispatch
 from ..core.aliases import Array, IntArray
-from .forest import NO_DEFAULTS, Forest, arrays_of, check_contents, has_sets, is_marked, marked
+from .forest import NO_DEFAULTS, Forest, arrays_of, check, has_sets, is_marked, marked
 
 _PER_NODE = ("feature", "threshold", "left", "gain", "value", "indices", "data", "category_bits")
 
@@ -91,14 +91,9 @@ def _check(forests: Sequence[Forest]) -> None:
         raise TypeError(f"forests: expected a sequence of forests, got {type(forests).__name__}; {remedy}")
     if not forests:
         raise ValueError(f"forests: expected at least one forest, got none; {remedy}")
-    arrays = []
     for i, forest in enumerate(forests):
-        try:
-            arrays.append(arrays_of(forest))
-            if checks.values_checked():
-                check_contents(forest, "value", "gain", "data")
-        except (TypeError, ValueError, IndexError) as error:
-            raise type(error)(re.sub(r"^forest\b|\bforest(?=\.)", f"forests[{i}]", str(error))) from None
+        check_forest(f"forests[{i}]", forest)
+    arrays = [arrays_of(forest) for forest in forests]
     first, n_features = arrays[0], int(arrays[0].n_features)
     for i, forest in enumerate(arrays[1:], 1):
         checks.same_device(**{"forests[0].feature": first.feature, f"forests[{i}].feature": forest.feature})
@@ -120,6 +115,16 @@ def _check(forests: Sequence[Forest]) -> None:
                 f"forests[{i}].default_left: expected {wanted} as in forests[0], got {got}; grow all forests "
                 "on samples with missing values, or replace the empty array as the notes of join describe"
             )
+
+
+def check_forest(name: str, forest: Forest) -> None:
+    """Checks a forest, inside `unchecked()` of its kinds and shapes alone."""
+    try:
+        arrays_of(forest)
+        if checks.values_checked():
+            check(forest)
+    except (TypeError, ValueError, IndexError) as error:
+        raise type(error)(re.sub(r"^forest\b|\bforest(?=\.)", name, str(error))) from None
 
 
 def _starts(xp: ModuleType, starts: list[IntArray], sizes: list[int]) -> Array:

@@ -126,9 +126,8 @@ def refit(
 
     Parameters
     ----------
-    y : (n_samples,) array-like of labels, or (n_samples,) or (n_samples, n_outputs) array-like of targets
-        Labels 0 to n_classes - 1 of any integer or bool dtype; in a regression targets of any real dtype, of
-        absolute value at most 1e100 and in the range of the trees' dtype.
+    y : array-like of labels or targets
+        As `hforest.grow` takes them.
     empty : "prune" or "abstain"
         Treatment of leaves without samples. "prune" replaces a split with an empty side by its other child.
         "abstain", for classification only, gives such leaves the value 0 for every class, so that the tree

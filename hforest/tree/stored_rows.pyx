@@ -13,8 +13,7 @@ from cython.parallel cimport prange, threadid
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memcpy, memset
 
-cimport numpy as cnp
-
+cimport hforest.core.arrays as cnp
 from hforest.core.arena cimport hf_arena, release, take, take_zeros
 from hforest.core.machine cimport (
     hf_begin, hf_end, hf_stop, hf_stopped, hf_threads, hf_units, hf_watch, raise_stopped, start_watch,

@@ -2,8 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-cimport numpy as cnp
-
+cimport hforest.core.arrays as cnp
 from hforest.core.machine cimport hf_watch
 
 cdef extern from "tree/route.h" nogil:

@@ -8,8 +8,7 @@ from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-cimport numpy as cnp
-
+cimport hforest.core.arrays as cnp
 from hforest.core.machine cimport simd_gathers, simd_path
 
 from ..core.in_place import Windows

@@ -55,7 +55,7 @@ def layout(s: Setting) -> Case:
     how, change = s.choice(choices)
     if how in ("strided", "negative strides", "a row repeated") and a.ndim == 0:
         reject()
-    if how == "sparse" and s.target.name == "growth.encode":  # its bins are stored in another way
+    if how == "sparse" and s.target.name == "growth.samples":  # its bins are stored in another way
         reject()
     if how == "table" and (s.target.name, name) == ("tabular.fit", "x"):  # the model knows its columns
         reject()
@@ -174,7 +174,7 @@ def _takes(*texts: str) -> Callable[[Target], bool]:
     return applies
 
 
-_TUPLES = ("Forest", "AdamState", "Linear", "Bins", "Stored", "Distribution", "Cascade", "Scanner", "StumpSettings",
+_TUPLES = ("Forest", "AdamState", "Linear", "Distribution", "Cascade", "Scanner", "StumpSettings",
            "Trials", "Windows", "Data", "Checkpoint", "tabular.Model", "images.Model", "Columns", "LeafTargets", "OnlineState", "TrainingState", "HonestCounts")  # fmt: skip
 
 

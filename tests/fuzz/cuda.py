@@ -16,10 +16,8 @@ from .values import Setting
 KERNELS = ("hinge.traverse", "hinge.forward*", "hinge.backward*", "neural.route", "project.project")
 """Functions of which any number may be small."""
 LEARNERS = (
-    "classic.grow*",
-    "growth.encode",
-    "growth.grow_projected",
-    "manifold.grow",
+    "growth.grow",
+    "growth.samples",
     "split.best_split",
     "tree.apply",
 )

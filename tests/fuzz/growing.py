@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from hforest import cascade, classic, co2, demo, growth, hinge, manifold, tabular, tree
+import hforest
+from hforest import cascade, co2, demo, growth, hinge, project, tabular, tree
 
 from .values import Setting, _Called, options, result_of, value
 
@@ -31,7 +32,7 @@ options("max_bins", None, 2, 256)
 @value("categorical")
 def _categorical(s: Setting) -> Any:
     x = s.argument("x")
-    if not isinstance(x, np.ndarray) or not x.size:
+    if not isinstance(x, np.ndarray) or not x.size or s.given("windows") is not None:
         return None
     first = x[:, 0][~np.isnan(x[:, 0])]
     fits = bool(((first >= 0) & (first == np.floor(first))).all())
@@ -121,56 +122,54 @@ def _y_order(s: Setting) -> Any:
     return order if s.argument("class_weight") is None and s.flag() else None
 
 
-def _windows(s: Setting) -> growth.Windows:
-    # Windows of three numbers of rows that are as long.
-    x = s.numbers(s.n, 3)
-    return growth.Windows(x, np.arange(s.n) * 3, np.arange(3))
+@value("growth.samples.windows")
+def _places(s: Setting) -> Any:
+    x = s.argument("x")
+    finite = isinstance(x, np.ndarray) and x.size and np.isfinite(x).all()
+    return (np.arange(s.n) * s.n_features, np.arange(s.n_features)) if finite and s.flag() else None
 
 
-@value("classic.grow.x", "classic.grow_extra.x", "classic.grow_random.x", "growth.encode.x")
-def _samples_or_windows(s: Setting) -> Any:
-    may = s.target.last == "encode" or not _regression(s)
-    if may and s.choice((False, False, True)):
-        return _windows(s)
+def _windows(s: Setting) -> growth.Samples:
+    x = s.numbers(s.n + 1, s.n_features)
+    return hforest.samples(x, windows=(np.arange(s.n), np.arange(s.n_features)))
+
+
+@value("growth.samples.x")
+def _rows(s: Setting) -> Any:
     x = _x_with_missing(s)
     return scipy.sparse.csr_array(x) if s.choice((False, False, True)) else x
+
+
+@value("growth.grow.x")
+def _samples(s: Setting) -> Any:
+    if s.n_features and not _regression(s) and s.choice((False, False, True)):
+        return _windows(s)
+    x = _rows(s)
+    if s.argument("projections") is not None or s.flag():
+        return x
+    categorical = None if scipy.sparse.issparse(x) or not x.size or np.isnan(x[:, 0]).any() else [0]
+    return hforest.samples(x, max_bins=s.choice((None, 4)), categorical=s.choice((None, categorical)))
 
 
 @value("co2.grow.x")
 def _rows_or_windows_of_stumps(s: Setting) -> Any:
     may = not _regression(s) and s.argument("splitter") == "co2" and s.n_features
-    x = s.numbers(s.n + 1, s.n_features)
-    if may and s.choice((False, False, True)):
-        return growth.Windows(x, np.arange(s.n), np.arange(s.n_features))
-    return x[: s.n].copy()
-
-
-@value("growth.grow_projected.x", "manifold.grow.x")
-def _numbers_or_windows(s: Setting) -> Any:
-    if not _regression(s) and s.n_features and s.choice((False, False, True)):
-        x = s.numbers(s.n + 1, s.n_features)
-        return growth.Windows(x, np.arange(s.n), np.arange(s.n_features))
-    return _x_with_missing(s)
+    return _windows(s) if may and s.choice((False, False, True)) else s.numbers(s.n, s.n_features)
 
 
 @value("tree.apply.x", "tree.predict.x", "tree.vote_shares.x")
 def _rows_or_windows(s: Setting) -> Any:
-    x = s.numbers(s.n + 1, s.n_features)
-    if s.choice((False, False, True)):
-        return growth.Windows(x, np.arange(s.n), np.arange(s.n_features))
-    return x[: s.n].copy()
+    may = s.n and s.n_features
+    return _windows(s) if may and s.choice((False, False, True)) else s.numbers(s.n, s.n_features)
 
 
-@value("bins")
-def _bins(s: Setting) -> growth.Bins:
-    x = s.numbers(s.n, s.n_features)
-    return growth.encode(scipy.sparse.csc_array(x) if s.flag() else x, max_bins=s.choice((None, 4)))
+@value("growth.max_features")
+def _max_features(s: Setting) -> Any:
+    return "auto" if s.argument("projections") is not None else s.choice(("auto", "sqrt", None, 1, 0.5))
 
 
-options("growth.splitter manifold.splitter", "best", "random")
+options("growth.splitter", "best", "random")
 options("growth.n_draws", None, 1, 7)
-options("classic.max_features", "auto", "sqrt", None, 1, 0.5)
-value("growth.grow.max_features")(lambda s: s.choice((None, "sqrt", 1, 0.5)))
 
 
 @value("split.values")
@@ -189,12 +188,10 @@ def _counts(s: Setting) -> np.ndarray:
 
 options("split.impurity.criterion", "gini", "entropy", "squared_error")
 
-# ---------------------------------------------------------------------------------------- manifold
+# --------------------------------------------------------------------------------------- projections
 
-options("projection", "patch", "sparse")
 options("patch_min", 1)
 value("patch_max")(lambda s: s.choice((1, 2)))
-options("manifold.channels", False)
 options("single_share", 0.0, 0.5, 1.0)
 
 
@@ -203,26 +200,6 @@ def _shape(s: Setting) -> Any:
     if s.target.package == "project":
         return s.choice(((3, 4), (2, 3, 4)) if s.argument("channels") else ((4,), (3, 4), (2, 3, 4)))
     return (s.n_features,)
-
-
-@value("manifold.shape", "manifold.grow.shape")
-def _shape_of_patches(s: Setting) -> Any:
-    return (s.n_features,) if s.argument("projection") == "patch" else None
-
-
-@value("manifold.grow.projection")
-def _projection(s: Setting) -> str | None:
-    if s.n_features < 2:
-        s._arguments["patch_max"] = 1
-    return None if s.argument("distribution") is not None else s.choice(("sparse", "patch"))
-
-
-value("manifold.grow.distribution")(lambda s: s.make("project.sample.distribution") if s.flag() else None)
-
-
-@value("manifold.grow.patch_max")
-def _patch_max(s: Setting) -> int:
-    return min(s.n_features, s.choice((1, 2)))
 
 
 # --------------------------------------------------------------------------------------------- co2
@@ -339,24 +316,27 @@ def _prepared_or_not(s: Setting) -> Any:
 def _plain_forest(s: Setting) -> tree.Forest:
     n = max(s.n, 4)
     x = s.numbers(n, s.n_features)
-    kind = s.choice(("classic", "projections", "regression"))
+    kind = s.choice(("classes", "projections", "regression"))
     if s.target.last == "vote_shares" and kind == "regression":
-        kind = "classic"
+        kind = "classes"
     if s.target.last == "to_dict" and kind == "projections":
         kind = "regression"
     if s.target.last in ("permutation_importance", "out_of_bag"):
-        kind = "regression" if _regression(s) else "classic"
+        kind = "regression" if _regression(s) else "classes"
     if s.target.package == "hinge":
-        columns = "regression" if _regression(s) else "classic"
+        columns = "regression" if _regression(s) else "classes"
         kind = s.choice(("projections", columns)) if s.argument("kernel") else columns
     y = np.arange(n) % s.n_classes
     if kind == "projections":
-        return manifold.grow(
-            x, y, s.n_trees, projection="sparse", n_projections=2, max_depth=4, n_classes=s.n_classes, rng=0
-        )
+        settings: Any = {
+            "projections": project.sparse_distribution(s.n_features),
+            "n_projections": 2,
+            "max_depth": 4,
+        }
+        return hforest.grow(x, y, s.n_trees, n_classes=s.n_classes, rng=0, **settings)
     if kind == "regression":
-        return classic.grow(x, s.numbers(n, 2), s.n_trees, task="regression", max_depth=3, rng=0)
-    return classic.grow(x, y, s.n_trees, max_depth=s.choice((4, 0)), n_classes=s.n_classes, rng=0)
+        return hforest.grow(x, s.numbers(n, 2), s.n_trees, task="regression", max_depth=3, rng=0)
+    return hforest.grow(x, y, s.n_trees, max_depth=s.choice((4, 0)), n_classes=s.n_classes, rng=0)
 
 
 value("tree")(lambda s: s.integer(0, s.n_trees - 1))
@@ -454,7 +434,7 @@ def _forests_to_join(s: Setting) -> list[tree.Forest]:
 
 @value("forests")
 def _forests(s: Setting) -> Any:
-    return [functools.partial(classic.grow, n_trees=2, max_depth=2)]
+    return [functools.partial(hforest.grow, n_trees=2, max_depth=2)]
 
 
 @value("resume")
@@ -471,14 +451,14 @@ value("cascade.grow.forests", "cascade.grow_scanner.forests")(_forests)
 @functools.cache
 def _grown(n_classes: int, n_features: int, dtype: np.dtype) -> cascade.Cascade:
     x = np.arange(4 * n_classes * n_features).reshape(-1, n_features).astype(dtype)
-    forests = [functools.partial(classic.grow, n_trees=2, max_depth=2)]
+    forests = [functools.partial(hforest.grow, n_trees=2, max_depth=2)]
     return cascade.grow(x, np.arange(len(x)) % n_classes, forests, n_folds=2, max_levels=2, rng=0)
 
 
 @functools.cache
 def _scanner(n_classes: int, n_features: int, dtype: np.dtype) -> cascade.Scanner:
     x = np.arange(4 * n_classes * n_features).reshape(-1, n_features).astype(dtype)
-    forests = [functools.partial(classic.grow, n_trees=2, max_depth=2)]
+    forests = [functools.partial(hforest.grow, n_trees=2, max_depth=2)]
     y = np.arange(len(x)) % n_classes
     return cascade.grow_scanner(x, y, (n_features,), 1, forests, n_folds=2, rng=0)[0]
 
@@ -506,8 +486,16 @@ class _AtOnce(Executor):
 
 
 options("scale.executor", _AtOnce())
-options("scale.grow", classic.grow, functools.partial(manifold.grow, n_projections=2), classic.grow_random)
-options("scale.settings", None, {"max_depth": 2}, {"min_samples_leaf": 2, "bootstrap": True})
+
+
+@value("scale.grow")
+def _grower(s: Setting) -> Any:
+    sparse: Any = {"projections": project.sparse_distribution(s.n_features), "n_projections": 2}
+    random: Any = {"splitter": "random", "max_features": 1, "bootstrap": False}
+    settings = s.choice(({}, {"max_depth": 2}, {"min_samples_leaf": 2, "bootstrap": True}, sparse, random))
+    return functools.partial(hforest.grow, **settings) if settings else hforest.grow
+
+
 options("scale.n_tasks", None, 1, 2, 100)
 options("scale.retries", 0, 3)
 options("scale.comm", None)
@@ -518,9 +506,8 @@ options("scale.max_features", "auto")
 options("scale.grow_by_rows.bootstrap", "poisson", False)
 value("scale.grow_by_rows.sample_weight")(lambda s: np.arange(s.n, dtype=s.dtype) % 3 + 1)
 value("scale.grow_by_rows.categorical")(
-    lambda s: None if s.argument("distribution") is not None else _categorical(s)
+    lambda s: None if s.argument("projections") is not None else _categorical(s)
 )
-value("scale.distribution")(lambda s: s.make("project.sample.distribution") if s.flag() else None)
 value("scale.x")(_x_with_missing)
 
 

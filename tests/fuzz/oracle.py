@@ -216,7 +216,7 @@ def _judge_error(case: Case, outcome: Outcome, arguments: dict[str, Any]) -> Non
     roots = {re.split(r"[.\[( /]", word)[0] for word in words}
     known = set(case.names or case.target.parameters) | {"x" if case.changed == "" else case.changed}
     if case.changed == "windows":
-        known.add("x")  # which lies in the windows, or does not
+        known |= {"x", "base", "offset"}  # numbers of x, and the places of windows in them
     if not case.names:
         for value in arguments.values():
             known |= set(value if isinstance(value, dict) else getattr(value, "_fields", ()))
@@ -301,7 +301,7 @@ def _check_values(case: Case, outcome: Outcome, before: dict[str, Any], after: d
             raise Finding(f"{who} raises {other.text()}, the call gives a value")
         both = [
             (value, _states(given, case.target))
-            for value, given in ((outcome.value, after), (other.value, arguments))
+            for value, given in ((outcome.value, after), (copied(other.value), arguments))
         ]
         if near and case.target.last in STEPS:
             both = [(value, _synced(states, case.target.name, before)) for value, states in both]

@@ -47,16 +47,19 @@ class Target(NamedTuple):
 INTEGRATIONS = {"dask", "jax", "onnx", "plot", "sklearn", "torch", "treelite"}
 
 
-OF_OTHERS = {"scale.grow_on_engine", "growth.samples"}
-"""Functions whose checks are those of scale.grow_by_rows, and of growth.encode, which calls it."""
+OF_OTHERS = {"scale.grow_on_engine"}
+"""Functions whose checks are those of scale.grow_by_rows."""
 
 
 def _packages() -> list[str]:
     left_out = {"core"} | INTEGRATIONS
-    return [
-        "",
-        *(m.name for m in pkgutil.iter_modules(hforest.__path__) if m.ispkg and m.name not in left_out),
-    ]
+    names = [m.name for m in pkgutil.iter_modules(hforest.__path__) if m.ispkg and m.name not in left_out]
+    return [*names, ""]
+
+
+def _bins(**arguments: Any) -> Any:
+    """Returns the bins of samples, which results are compared by."""
+    return hforest.samples(**arguments).bins()
 
 
 def _callables(package: Any) -> list[str]:
@@ -82,7 +85,8 @@ def find() -> dict[str, Target]:
                 full = f"{package}.{name}".lstrip(".")
                 if full in OF_OTHERS:
                     continue
-                targets[full] = Target(full, function, dict(inspect.signature(function).parameters))
+                parameters = dict(inspect.signature(function).parameters)
+                targets[full] = Target(full, _bins if full == "growth.samples" else function, parameters)
     return targets
 
 

@@ -51,7 +51,7 @@ def value_of(target: Target, name: str) -> Callable[["Setting"], Any] | None:
     return (lambda s: s.flag()) if flag else None
 
 
-ALWAYS = {"rng", "epochs", "n_train", "nu", "shape", "projection", "patch_max", "forests", "max_levels",
+ALWAYS = {"rng", "epochs", "n_train", "nu", "shape", "patch_max", "forests", "max_levels",
           "resume", "trials", "steps",
           "n_trees", "theta", "last_lr", "n_permutations", "n_bootstrap"}  # fmt: skip
 """Arguments that are never left to their defaults, which don't fit small arrays or take long."""

@@ -2,10 +2,12 @@
 
 import functools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from hforest import classic, images, manifold
+import hforest
+from hforest import images, project
 
 from .growing import folder
 from .values import Setting, options, value
@@ -25,9 +27,14 @@ options("images.max_memory", 1 << 20, 5000)
 options("images.sizes", [3], (1, 3))
 options("images.n_orientations", 4, 0)
 options("images.sigma", 1.0, 0.5)
-options("images.grow", classic.grow, functools.partial(manifold.grow, projection="probe"))
 
 _SPACE = (5, 4)
+
+
+@value("images.grow")
+def _grower(s: Setting) -> Any:
+    projections = project.probe_distribution(3 * int(np.prod(np.broadcast_to(s.argument("window"), 2))), 0.5)
+    return s.choice((hforest.grow, functools.partial(hforest.grow, projections=projections)))
 
 
 @value("images.images")
@@ -49,7 +56,7 @@ value("images.counts")(lambda s: 1 + s.indices(9, s.n_classes, s.n_classes, dtyp
 def _model(s: Setting) -> images.Model:
     x, y = s.numbers(2, *_SPACE, 3), (np.arange(40) * 7 % s.n_classes).reshape(2, *_SPACE)
     window, normalize = s.choice((3, (1, 3))), s.flag()
-    return images.fit(x, y, classic.grow, window=window, normalize=normalize, n_trees=2, n_pixels=20, rng=0)
+    return images.fit(x, y, hforest.grow, window=window, normalize=normalize, n_trees=2, n_pixels=20, rng=0)
 
 
 @value("images.load.file")

@@ -87,15 +87,15 @@ def _distribution(s: Setting) -> project.Distribution:
     return plain if kind == "plain" else project.grouped_distribution(plain, _groups(s), s.integer(1, 2))
 
 
-value("project.sample.distribution")(_distribution)
+value("projections")(lambda s: _distribution(s) if s.flag() else None)
 
 
-@value("growth.grow_projected.n_projections", "manifold.grow.n_projections", "scale.n_projections")
+@value("growth.n_projections", "scale.n_projections")
 def _n_projections(s: Setting) -> int | None:
-    distribution = s.argument("distribution")
-    if distribution is None and s.target.package == "scale":
+    projections = s.argument("projections")
+    if projections is None:
         return None
-    n = sum(distribution.n_projections) if distribution is not None else 0
+    n = sum(projections.n_projections)
     return s.choice((None, n)) if n else s.integer(1, 20)
 
 

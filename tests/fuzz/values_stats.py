@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from hforest import classic, growth, stats, tree
+import hforest
+from hforest import growth, stats, tree
 
 from .growing import _regression, _y
 from .values import Setting, options, value
@@ -29,7 +30,7 @@ options("stats.importance_test.columns", None, 0, [0], [[0], range(1)])
 options("stats.coverage", 0.95, 0.5)
 options("stats.n_copies", 3, 1)
 options("stats.split_test.structure_share", 0.5, 0.0)
-options("stats.grow", None, functools.partial(classic.grow, max_depth=2))
+options("stats.grow", None, functools.partial(hforest.grow, max_depth=2))
 
 _OF_CLASSES = {"accuracy": stats.accuracy, "information": stats.information}
 
@@ -128,10 +129,10 @@ def _counts(s: Setting) -> stats.HonestCounts:
 @value("stats.forest")
 def _forest(s: Setting) -> tree.Forest:
     x, n_trees = s.argument("x"), s.choice((3, 1))
-    return classic.grow(x, np.arange(s.n) % s.n_classes, n_trees, rng=0)
+    return hforest.grow(x, np.arange(s.n) % s.n_classes, n_trees, rng=0)
 
 
 @value("stats.confidence_intervals.forest")
 def _several_trees(s: Setting) -> tree.Forest:
     task = s.choice(("classification", "regression"))
-    return classic.grow(s.argument("x"), np.arange(s.n) % s.n_classes, s.choice((2, 5)), task=task, rng=0)
+    return hforest.grow(s.argument("x"), np.arange(s.n) % s.n_classes, s.choice((2, 5)), task=task, rng=0)

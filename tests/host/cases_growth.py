@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+import hforest
 from hforest import growth, project
 from hforest.growth import gpu_small
 
@@ -44,17 +45,25 @@ def _learned(n: int, criterion: str) -> dict[str, Any]:
     return {"y": rng.integers(0, 3, n, np.int32), "n_classes": 3, "criterion": criterion}
 
 
+def _grown(
+    x: np.ndarray, name: str, *, max_bins: int | None = None, categorical: list[int] | None = None, sampled: int = 2,
+    weight: np.ndarray | None = None,
+) -> dict[str, np.ndarray]:  # fmt: skip
+    """Returns bins and two trees."""
+    settings = {"max_features": sampled, "sample_weight": weight, "rng": 1, **SETTINGS[name]}
+    learned = _learned(len(x), settings.pop("criterion", "gini"))
+    samples = hforest.samples(x, max_bins=max_bins, categorical=categorical)
+    forest = hforest.grow(samples, n_trees=2, **learned, **settings)
+    bins = samples.bins()._asdict()
+    return {**{name: a for name, a in bins.items() if isinstance(a, np.ndarray)}, **forest._asdict()}
+
+
 def _bins(name: str, n: int, weighted: bool, dtype: type, scale: float = 0.25) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(n)
     x = scaled(rng.integers(-9, 10, (n, 5)), scale, dtype)
     x[:, :2] = x[0, 0]  # a node whose candidates are all constant samples on
-    settings = dict(SETTINGS[name])
-    learned = _learned(n, settings.pop("criterion", "gini"))
     weight = rng.random(n) + 0.1 if weighted else None
-    bins = growth.encode(x, max_bins=7 if weighted else None)
-    settings = {"max_features": 2, "rng": 1} | settings
-    trees = growth.grow(bins, n_trees=2, sample_weight=weight, **learned, **settings)
-    return {"bins": bins.bins, "low": bins.low, "high": bins.high, **trees._asdict()}
+    return _grown(x, name, max_bins=7 if weighted else None, weight=weight)
 
 
 def counted_bins(dtype: type) -> dict[str, np.ndarray]:
@@ -64,7 +73,7 @@ def counted_bins(dtype: type) -> dict[str, np.ndarray]:
     y = ((x[:, 0] > 36) + 2 * (x[:, 1] > 37)).astype(np.int32)
     y[rng.random(4200) < 0.05] = 3
     settings = {"n_classes": 4, "max_features": 2, "max_depth": 4, "bootstrap": False, "rng": 1}
-    return growth.grow(growth.encode(x), y, 1, **settings)._asdict()
+    return hforest.grow(x, y, 1, **settings)._asdict()
 
 
 def small_nodes(dtype: type) -> dict[str, np.ndarray]:
@@ -72,25 +81,26 @@ def small_nodes(dtype: type) -> dict[str, np.ndarray]:
     x = np.random.default_rng(6).normal(size=(400, 3)).astype(dtype)
     y = (x[:, 0] + x[:, 1] > x[:, 2]).astype(np.int32)
     settings = {"n_classes": 2, "max_features": 2, "rng": 1}
-    return growth.grow(growth.encode(x), y, 3, **settings)._asdict()
+    return hforest.grow(x, y, 3, **settings)._asdict()
 
 
 def _windows(scale: float, dtype: type) -> dict[str, np.ndarray]:
     x = scaled(np.random.default_rng(0).integers(0, 9, (6, 12)), scale, dtype)
     base = (np.arange(6)[:, None] * 12 + np.arange(4)).ravel()
-    bins = growth.encode(growth.Windows(x, base, np.array([0, 1, 5, 8])))
-    return growth.grow(bins, n_trees=2, max_features=2, rng=1, **_learned(24, "gini"))._asdict()
+    samples = hforest.samples(x, windows=(base, np.array([0, 1, 5, 8])))
+    return hforest.grow(samples, n_trees=2, max_features=2, rng=1, **_learned(24, "gini"))._asdict()
+
+
+def _projected(x: np.ndarray, kind: str, criterion: str, splitter: Any) -> dict[str, np.ndarray]:
+    settings: dict[str, Any] = {"projections": DISTRIBUTIONS[kind], "n_projections": 3, "rng": 1}
+    return hforest.grow(x, n_trees=2, splitter=splitter, **settings, **_learned(20, criterion))._asdict()
 
 
 def _projections(
     kind: str, scale: float, criterion: str, splitter: str, dtype: type
 ) -> dict[str, np.ndarray]:
     x = scaled(np.random.default_rng(2).integers(-3, 200, (20, 12)), scale, dtype)
-    grown = growth.grow_projected(
-        x, n_trees=2, distribution=DISTRIBUTIONS[kind], n_projections=3, splitter=splitter, rng=1,
-        **_learned(20, criterion),
-    )  # fmt: skip
-    return {**grown.trees._asdict(), **{name: getattr(grown, name) for name in ("indptr", "indices", "data")}}
+    return _projected(x, kind, criterion, splitter)
 
 
 def _missing(name: str, categories: bool, dtype: type) -> dict[str, np.ndarray]:
@@ -99,22 +109,13 @@ def _missing(name: str, categories: bool, dtype: type) -> dict[str, np.ndarray]:
     x[:, :2] = rng.integers(0, 40, (40, 2))
     x[rng.random(x.shape) < 0.2] = np.nan
     x[rng.random(x.shape) < 0.1] = -np.nan
-    settings = dict(SETTINGS[name])
-    learned = _learned(40, settings.pop("criterion", "gini"))
-    bins = growth.encode(x, categorical=[0, 1] if categories else None)
-    settings = {"max_features": 3, "rng": 1} | settings
-    trees = growth.grow(bins, n_trees=2, **learned, **settings)
-    return {"bins": bins.bins, "missing": bins.missing, **trees._asdict()}
+    return _grown(x, name, categorical=[0, 1] if categories else None, sampled=3)
 
 
 def _missing_projections(splitter: str, dtype: type) -> dict[str, np.ndarray]:
     x = np.random.default_rng(2).normal(size=(20, 12)).astype(dtype)
     x[::3, ::5] = np.nan
-    grown = growth.grow_projected(
-        x, n_trees=2, distribution=DISTRIBUTIONS["sparse"], n_projections=3, splitter=splitter, rng=1,
-        **_learned(20, "gini"),
-    )  # fmt: skip
-    return {**grown.trees._asdict(), "indices": grown.indices}
+    return _projected(x, "sparse", "gini", splitter)
 
 
 def cases(dtype: type) -> Iterator[Case]:

@@ -385,7 +385,7 @@ def test_a_struct_of_another_size_does_not_compile(tmp_path):
 
 @pytest.mark.parametrize(
     ("record", "message"),
-    [(("error", 3), "HF_ERROR"), (("gini", 1), "criterion gini of core/scores.py")],
+    [(("other", 99), "HF_OTHER"), (("gini", 1), "criterion gini of core/scores.py")],
 )
 def test_a_criterion_that_kernels_do_not_know_does_not_compile(tmp_path, monkeypatch, record, message):
     monkeypatch.setattr(scores, "CRITERIA", (scores.Criterion(*record, "classification"),))

@@ -17,12 +17,9 @@ x, y = np.zeros((4, 2), np.float32), np.zeros(4, np.int64)
 forest = hforest.grow(x, y, task="classification", criterion="gini", max_features="auto", bootstrap="poisson")
 
 # Settings that functions hand on are complete, and checked in each.
-limits: growth.Limits = {
-    "max_depth": 3, "min_samples_split": 2, "min_samples_leaf": 1, "min_weight_fraction_leaf": 0.0,
-    "min_impurity_decrease": 0.0,
-}  # fmt: skip
 of_trees: growth.TreeSettings = {
-    **limits, "sample_weight": y, "criterion": "gini", "task": "classification", "n_classes": 3, "first_tree": 0,
+    "max_depth": 3, "min_samples_split": 2, "min_samples_leaf": 1, "min_weight_fraction_leaf": 0.0,
+    "min_impurity_decrease": 0.0, "sample_weight": y, "criterion": "gini", "task": "classification", "n_classes": 3, "first_tree": 0,
     "progress": lambda done, n_trees: done < n_trees, "rng": np.random.default_rng(0),
 }  # fmt: skip
 of_grow: growth.Settings = {
@@ -46,7 +43,7 @@ assert_type(hforest.grow(hforest.samples(x, max_bins=8, categorical=[0], windows
 assert_type(co2.grow(x, y, 1, nu=1.0, splitter="oc1", bootstrap=True, **of_trees), tree.Forest)
 assert_type(scale.grow_by_rows(None, x, y, 1, **by_rows), tree.Forest)
 assert_type(dask.grow(None, x, y, 1, **by_rows), tree.Forest)
-growth.Limits(max_dept=3)  # type: ignore[typeddict-unknown-key]
+growth.TreeSettings(max_dept=3)  # type: ignore[typeddict-unknown-key]
 growth.Settings(max_bins=8)  # type: ignore[typeddict-unknown-key]
 hforest.grow(x, y, max_dept=3)  # type: ignore[call-arg]
 hforest.grow(x, y, max_bins=8)  # type: ignore[call-arg]

@@ -3,8 +3,8 @@
 Trees equal those of `hforest.growth`. Large nodes are split by sums of histograms over all parts; small nodes
 are gathered and finished by `hforest.growth`. Drivers are `hforest.scale` and `hforest.dask`, whose parts are
 on workers. An `Engine` calls functions of parts. `check_settings` makes `Checked`, with which `grow` returns
-the number of features and the trees. Functions of parts return arrays, `Trees` and `Projected` of
-`hforest.growth`, `Description` and `Gathered`, which engines may send.
+the forest; `hforest.scale.grow_on_engine` calls both. Functions of parts return arrays, tuples of them and
+`RECORDS`, which engines may send.
 
 An engine with its parts in a list:
 
@@ -31,13 +31,18 @@ An engine with its parts in a list:
 True
 """
 
+from ..trees import Projected, Trees
 from .engine import Engine
+from .growing import grow
 from .parts import Description, Gathered
-from .settings import Settings, by_rows
+from .settings import Checked, Settings, by_rows, check_settings
 
-__all__ = ["Description", "Engine", "Gathered", "Settings", "by_rows"]
+__all__ = ["RECORDS", "Checked", "Engine", "Settings", "by_rows", "check_settings", "grow"]
+
+RECORDS = Description, Gathered, Trees, Projected
+"""Named tuples that functions of parts return, and engines send."""
 
 # Classes are known by their public names, in `help` and in pickles, whatever file holds them.
-for _member in (Description, Engine, Gathered, Settings):
+for _member in (*RECORDS, Checked, Engine, Settings):
     _member.__module__ = __name__
 del _member

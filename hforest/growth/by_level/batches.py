@@ -1,9 +1,4 @@
-"""Trees that grow together, level by level, from sums of integers over the rows of all parts.
-
-level: small nodes       gathered in one place each, finished there by the engine of hforest.growth
-       other nodes       histograms of the sampled features, summed over parts; best splits
-advance                  each part divides its rows
-"""
+"""Trees that grow together, level by level, from sums of integers over the rows of all parts (growing.py)."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

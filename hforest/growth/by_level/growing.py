@@ -24,13 +24,21 @@ from .projected_trees import ProjectedTrees
 from .settings import Checked
 
 
-def grow(engine: Engine, samples: object, settings: Checked, progress: Progress) -> Forest:
-    """Returns the forest of samples in several parts, a handle of the engine; see `scale.grow_on_engine`.
+def grow(engine: Engine, samples: object, settings: Checked, progress: Progress = None) -> Forest:
+    """Returns the forest of `hforest.scale.grow_on_engine`.
 
-    The value of each part is a tuple (x, y, sample_weight), or (x, y, sample_weight, counts) with in-bag
-    counts; sample_weight and counts may be None. If several state machines run in parallel, as on the workers
-    of `hforest.scale.grow_by_rows`, each has its own engine; all engines return equal sums. If `progress`
-    returns False in one of them, all stop.
+    Parameters
+    ----------
+    engine : Engine
+        If several state machines run in parallel, as on the workers of `hforest.scale.grow_by_rows`, each has
+        its own engine; all engines return equal sums.
+    samples : object
+        A handle of the engine. The value of each part is a tuple (x, y, sample_weight), or (x, y,
+        sample_weight, counts) with in-bag counts; sample_weight and counts may be None.
+    settings : Checked
+        Result of `check_settings`, the same in all state machines.
+    progress : callable or bool, optional
+        If it returns False in one state machine, all stop.
     """
     projected = settings.projections is not None
     batch = ProjectedTrees if projected else BatchOfTrees

@@ -67,8 +67,12 @@ class Checked(NamedTuple):
     """Seed of 64 bits of all random numbers."""
 
 
-def check_settings(n_trees: int, **settings: Unpack[Settings]) -> Checked:
-    """Returns settings after the checks that need no samples."""
+@by_rows
+def check_settings(n_trees: int = 100, **settings: Unpack[Settings]) -> Checked:
+    """Returns settings after the checks that need no samples.
+
+    Parameters: see `hforest.scale.grow_by_rows`.
+    """
     task, bootstrap, columns = settings["task"], settings["bootstrap"], settings["categorical"]
     n_classes, max_gathered = settings["n_classes"], settings["max_gathered"]
     check.choice("task", task, supervised.TASKS)

@@ -49,28 +49,18 @@ def owned(n_chunks: int, rank: int, size: int) -> range:
 def own_trees(comm: Communicator | None, n_trees: int, *, n_chunks: int | None = None) -> slice:
     """Returns which trees of a forest a worker owns in `HingeShards`: whole chunks of neighbouring trees.
 
+    Other parameters: see `HingeShards`.
+
     Parameters
     ----------
-    comm : Communicator or None
-        Of this worker; None: one worker alone.
     n_trees : int
         Trees or ferns of all workers, 1 to 2**20.
-    n_chunks : int, optional
-        Chunks of trees, 1 to n_trees; by default 16, or n_trees where there are less.
 
     Returns
     -------
     slice
         Of the first axis of thresholds, features and weights; empty where there are more workers than chunks.
-
-    Raises
-    ------
-    TypeError, ValueError
-        No communicator; a number of another type or out of its range.
-
-    Notes
-    -----
-    No messages.
+        No messages are sent.
 
     Examples
     --------

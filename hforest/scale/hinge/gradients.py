@@ -17,11 +17,10 @@ def gather_gradients(
 ) -> list[hinge.RowGradient | FloatArray]:
     """Returns the sums of all workers' gradients, bit-identical on every worker.
 
+    Every worker calls this function. Other parameters and errors: see `HingeShards`.
+
     Parameters
     ----------
-    comm : Communicator or None
-        `TorchComm`, `MpiComm`, or an object with their methods and attributes; None: one worker alone. Every
-        worker calls this function.
     shards : sequence of sequences
         Gradients of this worker's parts of the batch: for each part those of all parameters in a fixed order,
         as arrays of float32 or float64, or as `hinge.RowGradient` from `hinge.backward_sparse`. Finite. A
@@ -34,12 +33,9 @@ def gather_gradients(
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        Gradients of another kind, dtype or shape; numbers that are not finite; rows not ascending; gradients
-        whose number, kinds, dtypes or shapes differ between parts or workers. An error on one worker is
-        raised on all, with its number.
-    RuntimeError
-        A worker ended or does not answer; the text is that of the communicator.
+    ValueError
+        Numbers that are not finite; rows not ascending; gradients whose number, kinds, dtypes or shapes
+        differ between parts or workers.
 
     Notes
     -----

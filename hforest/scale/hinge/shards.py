@@ -53,18 +53,16 @@ class ShardGradients(NamedTuple):
 class HingeShards:
     """Hinge forest in training with its trees divided among workers; bit-identical for any number of workers.
 
+    Other parameters: see `hforest.hinge.forward` and `hforest.optim.adam`.
+
     Parameters
     ----------
     comm : Communicator or None
         `TorchComm`, `MpiComm`, or an object with their methods and attributes; None: one worker alone. Every
         worker makes this object and calls its methods in the same order, with the same samples.
-    kind : "tree" or "fern"
-        A tree has 2**depth - 1 vertices. A fern has depth vertices, one per level.
     thresholds, features, weights : arrays
         As `hinge.forward` takes them. The whole forest, the same on every worker, which copies its own trees;
         or, with `n_trees`, this worker's own trees (`own_trees`), which are then changed in place.
-    margin : "column" or "projection"
-        Vertices compare columns of x, or inner products of x with learned vectors.
     n_trees : int, optional
         Number of trees of all workers, if each worker passes only its own trees.
     n_chunks : int, optional
@@ -77,13 +75,6 @@ class HingeShards:
         place, as the parameters are.
     steps : int
         Steps taken before.
-    beta1 : float
-        Decay rate of the first moment, 0 to 0.999999.
-    beta2 : float
-        Decay rate of the second moment, 0 to 0.999999.
-    eps : float
-        Added to the root of the corrected second moment, in the unit of the gradients. It is a normal number
-        of the parameters' dtype: at least 1.2e-38 for float32.
 
     Attributes
     ----------
@@ -99,9 +90,9 @@ class HingeShards:
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        Arrays or settings that `hinge` or `optim` refuses; arrays or settings that differ between workers. An
-        error on one worker is raised on all, with its number. The methods raise in the same way.
+    ValueError
+        Arrays or settings that differ between workers. Any error on one worker is raised on all, with its
+        number. The methods raise in the same way.
     RuntimeError
         A worker ended or does not answer; the text is that of the communicator. The methods raise in the same
         way.
@@ -225,7 +216,7 @@ class HingeShards:
         Parameters
         ----------
         x : (n_samples, n_features) array of float32 or float64
-            Finite; the same on every worker.
+            Finite; the same on every worker, or it is an error.
 
         Returns
         -------
@@ -233,11 +224,6 @@ class HingeShards:
             The same on every worker.
         route : ShardRoute
             For `backward`.
-
-        Raises
-        ------
-        TypeError, ValueError, IndexError
-            As `hinge.forward`; x that differs between workers.
 
         Notes
         -----
@@ -272,6 +258,8 @@ class HingeShards:
     ) -> ShardGradients:
         """Returns gradients with respect to own parameters and the input (Lay et al. 2018, eq. 11-12).
 
+        One message; no parameter changes.
+
         Parameters
         ----------
         grad_y : (n_samples, *outputs) array, dtype of the forest
@@ -289,12 +277,8 @@ class HingeShards:
 
         Raises
         ------
-        TypeError, ValueError, IndexError
-            As `hinge.backward`; a route from before a step; grad_y that differs between workers.
-
-        Notes
-        -----
-        One message. No parameter changes.
+        ValueError
+            A route from before a step.
         """
         of_chunks: list[hinge.Gradients] = []
 
@@ -328,23 +312,15 @@ class HingeShards:
     def step(self, gradients: ShardGradients, lr: float) -> None:
         """Moves this worker's parameters by a step of Adam, in place (Kingma & Ba 2015, Alg. 1).
 
+        One message, of less than 300 bytes.
+
         Parameters
         ----------
         gradients : ShardGradients
             From `backward`; `x` is not read.
         lr : float
             Learning rate, at least 0; the same on every worker. If it differs from that of the last step, all
-            rows first take their missed steps at the old rate.
-
-        Raises
-        ------
-        TypeError, ValueError, IndexError
-            Gradients that do not fit these parameters; a rate out of range, or one that differs between
-            workers. In these cases no worker has taken the step.
-
-        Notes
-        -----
-        One message, of less than 300 bytes.
+            rows first take their missed steps at the old rate. After an error no worker has taken the step.
         """
         step = self.steps + 1
 
@@ -382,27 +358,18 @@ class HingeShards:
     def sync(self) -> None:
         """Takes the missed steps of this worker's trees, in place, after which they can be read or saved.
 
+        It calls `hinge.adam_sync`. One message, of less than 200 bytes.
+
         Raises
         ------
         ValueError
             Moments that are NaN or infinite: training has diverged.
-
-        Notes
-        -----
-        It calls `hinge.adam_sync`. One message, of less than 200 bytes.
         """
         self._exchange("sync", self._sync)
 
     def parameters(self) -> hinge.Parameters:
         """Returns the trees of all workers on every worker, after `sync`, as new arrays.
 
-        Raises
-        ------
-        ValueError
-            Moments that are NaN or infinite: training has diverged.
-
-        Notes
-        -----
         Every worker sends its own trees.
         """
 
@@ -412,13 +379,6 @@ class HingeShards:
     def adam_state(self) -> hinge.AdamState:
         """Returns the state of the trees of all workers on every worker, after `sync`, as new arrays.
 
-        Raises
-        ------
-        ValueError
-            Moments that are NaN or infinite: training has diverged.
-
-        Notes
-        -----
         Every worker sends the state of its own trees, twice the bytes of its parameters. With `parameters`
         and `steps`, training can continue elsewhere on any number of workers.
         """

@@ -5,9 +5,7 @@ from typing import Unpack
 from ...core import check
 from ...core.aliases import ArrayLike
 from ...core.progress import check_progress
-from ...growth.by_level import Engine, Settings
-from ...growth.by_level.growing import grow
-from ...growth.by_level.settings import Checked, by_rows, check_settings
+from ...growth.by_level import Checked, Engine, Settings, by_rows, check_settings, grow
 from ...tree import Forest
 from .communicators import Communicator, as_communicator
 from .workers import Workers
@@ -23,7 +21,7 @@ def grow_by_rows(
 ) -> Forest:
     """Returns a random forest on the rows of all workers, the same on each and for any division of rows.
 
-    Other parameters: see `hforest.grow`.
+    Other parameters: see `hforest.growth.by_level.Settings` and `hforest.grow`.
 
     Parameters
     ----------
@@ -37,11 +35,9 @@ def grow_by_rows(
         Of these rows, as `hforest.grow` takes them. Labels may be absent on a worker.
     sample_weight : (n_rows,) array-like, optional
         Whole numbers 0 to 2**24, not all 0.
-    bootstrap, max_bins, categorical, max_gathered
-        See `hforest.growth.by_level.Settings`.
     progress : callable or bool, optional
-        Called as progress(done, n_trees) after some trees, on this worker; if it returns False on one worker,
-        all workers stop and return the trees so far. True shows a bar.
+        Called as progress(done, n_trees) on this worker. If it returns False on one worker, all workers stop
+        and return the trees so far.
 
     Returns
     -------
@@ -50,9 +46,9 @@ def grow_by_rows(
 
     Raises
     ------
-    TypeError, ValueError, IndexError, MemoryError
-        As from `hforest.grow`; settings or numbers of features that differ between workers. An error on one
-        worker is raised on all, with its number.
+    ValueError
+        Settings or numbers of features that differ between workers. Any error on one worker is raised on all,
+        with its number.
     RuntimeError
         A worker ended or does not answer; the text is that of the communicator.
 
@@ -120,8 +116,8 @@ def grow_on_engine(
 
     Raises
     ------
-    TypeError, ValueError, IndexError, MemoryError
-        As from `grow_by_rows`; what the engine raises; weights or in-bag counts, which belong to the parts.
+    TypeError
+        Weights or in-bag counts, which belong to the parts.
 
     Notes
     -----

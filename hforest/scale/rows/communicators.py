@@ -92,8 +92,6 @@ class TorchComm:
 
     Raises
     ------
-    ImportError
-        torch is not installed.
     RuntimeError
         The process group is not initialized, or a worker ended; the error names it. Neighbours of that worker
         raise at once, the others after the `timeout` of the group, as all do if a worker hangs.
@@ -213,8 +211,6 @@ class MpiComm:
 
     Raises
     ------
-    ImportError
-        mpi4py is not installed.
     RuntimeError
         MPI reports an error. Where a worker ends, mpiexec ends the others.
 

@@ -24,8 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ... import hinge
-from ...growth.by_level import Description, Gathered
-from ...growth.trees import Projected, Trees
+from ...growth.by_level import RECORDS
 
 _MAGIC = b"HFM1"
 _DTYPE = re.compile(r"[<>|][biuf]\d{1,2}")
@@ -41,7 +40,7 @@ class Failure(NamedTuple):
 _RECORDS: dict[str, Any] = {
     record.__name__: record
     for record in (
-        Failure, Description, Gathered, Trees, Projected,
+        Failure, *RECORDS,
         hinge.RowGradient, hinge.Parameters, hinge.AdamState,
     )
 }  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ... import growth, tree
-from ...core import check
+from ...core import check, keywords
 from ...core.aliases import ArrayLike, Progress, Rng
 from ...core.progress import check_progress, reporting
 from ...tree import Forest
@@ -36,6 +36,8 @@ def grow(
 ) -> Forest:
     """Returns the forest that one call of a function returns, grown by the workers of an executor.
 
+    Other parameters: see `hforest.grow`.
+
     Parameters
     ----------
     executor : concurrent.futures.Executor
@@ -44,8 +46,6 @@ def grow(
         It is not shut down.
     x, y : array-likes
         As the function takes them; `hforest.samples` says which columns are categories and bins them.
-    n_trees : int
-        Number of trees, 1 to 2**20.
     grow : callable
         `hforest.grow`, `hforest.co2.grow`, or a function that is called as ``grow(x, y, n_trees=...,
         first_tree=..., rng=...)`` and returns these trees as a Forest. Processes must be able to import it.
@@ -56,16 +56,6 @@ def grow(
         number of workers balances the load best.
     retries : int
         Number of times that a range is submitted again after its worker died, 0 or more.
-    first_tree : int
-        Number of the first tree, 0 or more; first_tree + n_trees is at most 2**20. Calls with the same
-        arguments and the same int as rng grow ranges of one forest: its trees are bit-identical for any
-        division into ranges. `hforest.tree.join` joins them.
-    progress : callable or bool, optional
-        Called as progress(done, n_trees) whenever the number of finished trees before the first unfinished
-        one has grown; False ends the growth and returns these trees. True shows a bar.
-    rng : None, int or numpy.random.Generator
-        Source of random numbers; the same int gives the same result in every call. The seed is drawn once for
-        all workers.
 
     Returns
     -------
@@ -75,9 +65,9 @@ def grow(
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        Errors of `grow`; no executor; a functools.partial that binds what this function passes itself; a
-        function that does not return n_trees trees.
+    TypeError, ValueError
+        Errors of `grow`; a functools.partial that binds what this function passes itself; a function that
+        does not return n_trees trees.
     RuntimeError
         A range whose workers died, or failed in another way, more than `retries` times, or that the executor
         did not take. The message names the trees and the cause.
@@ -89,7 +79,8 @@ def grow(
     with each task. A worker keeps the samples of one call until it ends or serves another call, and its first
     task reports whether it lacks them. Each worker makes the bins of x once.
 
-    An error, an interrupt (KeyboardInterrupt) and the end by `progress` cancel waiting tasks. Running tasks
+    `progress` counts the finished trees before the first unfinished one; these are returned if it ends the
+    growth. An error, an interrupt (KeyboardInterrupt) and such an end cancel waiting tasks. Running tasks
     finish on their workers, and their trees are dropped. Each task uses all threads of its worker. If workers
     share a machine, divide its threads among them, for example by ``initializer=hforest.set_num_threads,
     initargs=(1,)``. Cost in addition to the growth: per worker the pickled samples; per task a message, a
@@ -118,7 +109,7 @@ def grow(
     n_trees, first_tree = check.tree_range(n_trees, first_tree)
     n_tasks = min(n_trees, _TASKS if n_tasks is None else check.integer("n_tasks", n_tasks, 1))
     retries = check.integer("retries", retries, 0)
-    check.grower("grow", grow, "x, y, n_trees=..., first_tree=..., rng=...")
+    keywords.grower("grow", grow, "x, y, n_trees=..., first_tree=..., rng=...")
     grow, counts = _counts(grow, n_trees)
     first = [n_trees * i // n_tasks for i in range(n_tasks + 1)]
     ranges = [
