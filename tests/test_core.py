@@ -391,16 +391,8 @@ def test_functions_that_grow_and_leave_settings_to_their_caller_are_taken():
 HAS_WIDE = np.finfo(np.longdouble).max > np.finfo(np.float64).max
 HUGE = (10**400, -(10**400), 2**70, -(2**70))
 NO_INTEGERS = (
-    True,
-    np.True_,
-    3.0,
-    np.float32(3),
-    "3",
-    np.timedelta64(3, "D"),
-    np.array([3]),
-    np.array("3"),
-    np.ma.masked,
-)
+    True, np.True_, 3.0, np.float32(3), "3", np.timedelta64(3, "D"), np.array([3]), np.array("3"), np.ma.masked,
+)  # fmt: skip
 SEEDS = (check.seed, check.repeatable_seed, check.generator)
 
 
