@@ -266,11 +266,12 @@ def samples(
             )  # fmt: skip
         return x
     if windows is not None:
+        placed = _windows(x, windows, n_bins)
         check.require(
             categorical is None, "categorical", "None for windows", "columns",
             "copy the windows into an array to grow on categories",
         )  # fmt: skip
-        return _windows(x, windows, n_bins)
+        return placed
     if sparse.is_sparse(x):
         columns, has_missing = sparse.columns_or_missing("x", x)
         mask = supervised.categorical(categorical, columns.shape[1])

@@ -165,7 +165,8 @@ def _differs(a: Any, b: Any, near: Rounding | None) -> str:
         a, b = a.forest, b.forest
     if isinstance(a, dict) and isinstance(b, dict):
         a, b = ([*sorted(d.items())] for d in (a, b))
-    if isinstance(a, tuple | list) and type(a) is type(b):
+    forests = isinstance(a, hforest.tree.Forest) and isinstance(b, hforest.tree.Forest)  # also marked ones
+    if forests or (isinstance(a, tuple | list) and type(a) is type(b)):
         if len(a) != len(b):
             return f"{len(a)} and {len(b)} parts"
         return next((text for x, y in zip(a, b, strict=True) if (text := _differs(x, y, near))), "")
@@ -301,7 +302,7 @@ def _check_values(case: Case, outcome: Outcome, before: dict[str, Any], after: d
             raise Finding(f"{who} raises {other.text()}, the call gives a value")
         both = [
             (value, _states(given, case.target))
-            for value, given in ((outcome.value, after), (copied(other.value), arguments))
+            for value, given in ((outcome.value, after), (other.value, arguments))
         ]
         if near and case.target.last in STEPS:
             both = [(value, _synced(states, case.target.name, before)) for value, states in both]
