@@ -22,7 +22,6 @@ linear 0.5, sine, ...   two views of two normal columns. A column of x is this m
                         its sine, plus noise; labels depend on z alone. "covariance" is conditional_test,
                         "view permuted" permutes the rows of x beside those of z (CoMIGHT), "refused" has
                         p-value 0 if sampler="permuted" refuses the views, else 1
-two forests             normal columns; the share is not a p-value; the last word is the number of trees
 """
 
 import argparse
@@ -80,7 +79,6 @@ def cells() -> list[Cell]:
     }
     found = [Cell(test, n, d, word) for n, d in both for test, words in tests.items() for word in words]
     found += [Cell("randomization", n, 1, "information") for n in ROWS]
-    found += [Cell("two forests", 128, 16, str(n_trees)) for n_trees in (25, 125, 500)]
     found += [
         Cell(dependence, n, 2, word)
         for dependence in DEPENDENCES
@@ -149,19 +147,11 @@ def rank(statistic: float, null: np.ndarray, rng: np.random.Generator) -> int:
 
 
 def outcome(cell: Cell, number: int, effect: float = 0.0) -> tuple[float, int]:
-    """Returns the p-value, or share, of one data set, and the rank of its statistic."""
+    """Returns the p-value of one data set, and the rank of its statistic."""
     rng = np.random.default_rng([number, cell.n, cell.d])
     coin = np.random.default_rng([number, cell.n, cell.d, 1])
     seed = int(rng.integers(2**62))
     settings: dict[str, Any] = {"statistic": cell.statistic, "n_permutations": N_PERMUTATIONS, "rng": seed}
-    if cell.test == "two forests":
-        x, y = columns_and_labels(cell.n + 64, cell.d, effect, rng)
-        train, test = slice(cell.n), slice(cell.n, None)
-        two = stats.two_forest_test(
-            x[train], y[train], x[test], y[test], np.arange(cell.d), n_trees=int(cell.statistic),
-            n_permutations=N_PERMUTATIONS, rng=seed,
-        )  # fmt: skip
-        return two.share, rank(two.statistic, two.null, coin)
     if cell.statistic == "covariance":
         x, y, z = (
             views(cell.test, cell.n, rng) if cell.test in DEPENDENCES else through_z(cell.n, cell.d, rng)

@@ -5,8 +5,7 @@
 Rows have normal columns, and one of two classes, as many of each. In class 1, the effect is the mean of the
 first column; with "deviation", its standard deviation is 1 plus the effect, which a t-test does not detect.
 The other columns are noise. Each line has the share of data sets with a p-value of 0.05 or less and the
-processor milliseconds per test. "published" is `two_forest_test` with two thirds of the rows for growing and
-one third for the comparison. Its share is not a p-value: with an effect of 0 it is not 0.05.
+processor milliseconds per test.
 """
 
 import argparse
@@ -44,15 +43,6 @@ Test = Callable[[np.ndarray, np.ndarray, int], float]
 """A p-value of columns and labels, from a seed."""
 
 
-def published(x: np.ndarray, y: np.ndarray, seed: int) -> float:
-    """Returns the share of exchanged trees of two forests; a third of the rows is for the comparison."""
-    train, test = slice(None, 2 * len(x) // 3), slice(2 * len(x) // 3, None)
-    every = np.arange(x.shape[1])
-    return stats.two_forest_test(
-        x[train], y[train], x[test], y[test], every, n_permutations=99, rng=seed
-    ).share
-
-
 def permutation(statistic: str) -> Test:
     """Returns the p-value of forests that are grown again on permuted labels."""
     settings: dict[str, Any] = {"statistic": statistic, "n_permutations": N_PERMUTATIONS, "max_exceed": 5}
@@ -81,7 +71,6 @@ TESTS: dict[str, Test] = {
     "no labels, auc": split("auc", 0.0),
     "importance, copies": importance("mdi_oob"),
     "importance, error": importance("error"),
-    "published": published,
 }
 
 
@@ -122,7 +111,7 @@ def figure(rows: list[dict[str, Any]], path: Path) -> None:
     fig, axes = plt.subplots(1, len(columns), figsize=(4 * len(columns), 3.6), sharey=True)
     for ax, d in zip(np.atleast_1d(axes), columns, strict=True):
         at = [row for row in some if row["d"] == d]
-        for name, style in zip(TESTS, ("k:", "o-", "s-", "^-", "v-", "d-", "*-", "+-", "x--"), strict=True):
+        for name, style in zip(TESTS, ("k:", "o-", "s-", "^-", "v-", "d-", "*-", "+-"), strict=True):
             power = [np.mean(np.array(row[name]["p"]) <= LEVEL) for row in at]
             ax.plot([row["effect"] for row in at], power, style, label=name)
         ax.axhline(LEVEL, color="grey", linewidth=0.8)

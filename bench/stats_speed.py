@@ -44,16 +44,6 @@ def forests(n: int, d: int) -> Grow:
     return lambda n_trees: [grown(100) for _ in range(n_trees // 100)]
 
 
-def divisions(n_trees: int) -> stats.TwoForestTest:
-    """Runs the published test with 10,000 exchanges of trees."""
-    rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(256, 16)), np.arange(256) % 2
-    train, test = slice(128), slice(128, None)
-    return stats.two_forest_test(
-        x[train], y[train], x[test], y[test], np.arange(16), n_trees=n_trees, n_permutations=10000, rng=0
-    )
-
-
 def lines() -> list[Line]:
     """Returns all lines: rows x columns, and candidates per node."""
     few, many = (1000, 2500), (128, 131072)
@@ -71,7 +61,6 @@ def lines() -> list[Line]:
             grower(*many, manifold.grow, n_projections=3932, density=3.0, **sparse),
         ),
         ("128 x 131072, .3 of all columns", 120, 6000, 20, grower(*many, classic.grow, max_features=0.3)),
-        ("two forests of 6000 trees, 10,000 exchanges", 8, 6000, 6000, divisions),
     ]  # fmt: skip
 
 

@@ -235,7 +235,6 @@ def of_every_test(x, y, z, **settings):
         "error": functools.partial(stats.importance_test, both, y, by="error", n_copies=19, **trees),
         "covariance": functools.partial(stats.conditional_test, x, y, z, n_bootstrap=19, **trees),
         "randomization": functools.partial(stats.conditional_randomization_test, x, y, z, sampler, **drawn),
-        "two forests": functools.partial(stats.two_forest_test, both, y, both, y, 0, **drawn),
     }
 
 
@@ -527,11 +526,7 @@ def test_missing_values_and_categories():
         return classic.grow(x, y, **settings)
 
     assert stats.split_test(samples, y, grow=grow, n_permutations=19, rng=0).p_value == 0.05
-    assert (
-        stats.two_forest_test(samples, y, x, y, 0, grow=grow, n_trees=20, n_permutations=19, rng=0).share
-        == 0.05
-    )
-    assert [x.categorical.tolist() for x in seen] == [[True, False]] * 3
+    assert [x.categorical.tolist() for x in seen] == [[True, False]]
 
 
 # ----------------------------------------------------------------------------------------- split test
@@ -839,38 +834,6 @@ def test_dependence_of_views_is_judged_by_some_of_many_rows():
         conditional._require_independent(x[:3], z[:3], 0)
 
 
-# ------------------------------------------------------------------------------------ two forests
-
-
-@pytest.mark.parametrize("task", ["classification", "regression"])
-def test_two_forests(task):
-    x, y = rows(120)
-    y = y if task == "classification" else x[:, 0] + x[:, 1]
-    arguments = (x[:80], y[:80], x[80:], y[80:])
-    settings = {"n_trees": 40, "n_permutations": 99, "task": task, "rng": 0}
-    test = stats.two_forest_test(*arguments, 0, **settings)
-    assert test.share <= 0.02
-    assert test.statistic > test.null.mean()
-    assert not hasattr(test, "p_value")
-    assert_same_bits(test, stats.two_forest_test(*arguments, [0], **settings))
-    # The observed difference, from the two forests.
-    seed = supervised.check.seed(0)
-    moved = x[:80].copy()
-    moved[:, 0] = moved[draws.permutation(seed, 0, 80), 0]
-    actual = np.eye(2)[y[80:]] if task == "classification" else y[80:, None]
-    errors = []
-    for number, samples in enumerate((x[:80], moved)):
-        counts = np.zeros((40, 80), int)
-        for m in range(40):
-            words = draws.of_trees(seed, 40 * number + m, 1, 80)[0]
-            counts[m, np.argsort(words)[: round(80**0.6)]] = 1
-        forest = classic.grow(
-            samples, y[:80], 40, bootstrap=counts, task=task, rng=draws.seed_of(seed, number)
-        )
-        errors.append(((tree.predict(forest, x[80:]) - actual) ** 2).mean())
-    assert test.statistic == pytest.approx(errors[1] - errors[0], rel=1e-9)
-
-
 # ------------------------------------------------------------------------------------------ arguments
 
 
@@ -913,7 +876,7 @@ def test_wrong_arguments():
     with pytest.raises(
         IndexError, match="^columns: expected feature indices below n_features = 4, got 4 to 4"
     ):
-        stats.two_forest_test(x, y, x, y, 4)
+        stats.importance_test(x, y, columns=4)
     with pytest.raises(
         ValueError, match="^n_trees: expected votes for rows of different labels, got votes for"
     ):
@@ -933,7 +896,7 @@ def test_rows_that_tell_nothing_or_too_little(name):
 
     def result(x, y, **settings):
         of = of_every_test(x[:, :2], y, x[:, 2:], **settings)[name]()
-        return np.min(of.share if name == "two forests" else of.p_value)
+        return np.min(of.p_value)
 
     for part in (slice(None), slice(1)):
         with pytest.raises(ValueError, match="^y: expected labels of at least two classes, got one class; "):
@@ -944,7 +907,7 @@ def test_rows_that_tell_nothing_or_too_little(name):
         result(x[:0], y[:0])
     assert result(x, np.zeros(N), task="regression") == 1
     flat = result(0 * x, y)
-    assert flat == 1 if name not in ("permutation", "randomization", "two forests") else flat > 0.05
+    assert flat == 1 if name not in ("permutation", "randomization") else flat > 0.05
     if name in ("permutation", "randomization"):
         few = "^y: expected classes of which each tree has rows for its splits, for its leaves and out-of-bag, got 1"
     elif name in ("split", "correlation", "error"):
@@ -1081,15 +1044,7 @@ def test_the_generalised_covariance_measure_holds_its_level(dependence, script):
 
 @pytest.mark.slow
 def test_what_is_no_p_value_does_not_hold_a_level():
-    """Such values are the share of exchanged trees, and labels permuted against one forest's posteriors."""
-
-    def two_forests(seed):
-        x, y = null(120, 4, seed)
-        return stats.two_forest_test(
-            x[:80], y[:80], x[80:], y[80:], [0, 1], n_trees=200, n_permutations=99, rng=seed
-        ).share
-
-    assert size(two_forests, 100) > 15  # of a level of 0.05 with probability 1e-5
+    """Such a value is that of labels permuted against one forest's posteriors."""
 
     def fixed_posteriors(seed):
         x, y = null(40, 2, seed)
@@ -1099,13 +1054,13 @@ def test_what_is_no_p_value_does_not_hold_a_level():
         drawn = [-stats.auc(p, draws.permutation(seed, b, 40) % 2) for b in range(99)]
         return (1 + np.sum(np.array(drawn) >= observed)) / 100
 
-    assert size(fixed_posteriors, 100) > 15
+    assert size(fixed_posteriors, 100) > 15  # of a level of 0.05 with probability 1e-5
 
 
 def test_the_bench_goes_on_with_its_record(script, tmp_path, monkeypatch, capsys):
     bench, path = script("stats"), tmp_path / "stats.json"
     names = [cell.name for cell in bench.cells()]
-    assert len(names) == len(set(names)) == 135
+    assert len(names) == len(set(names)) == 132
     command = ["stats.py", "--cells", "split 64 1 *", "randomization 64 1 *", "--json", str(path)]
     monkeypatch.setattr(bench, "N_PERMUTATIONS", 9)
     monkeypatch.setattr("sys.argv", [*command, "--sets", "1"])
@@ -1128,7 +1083,6 @@ def test_the_bench_goes_on_with_its_record(script, tmp_path, monkeypatch, capsys
         "no labels 64 1 distance_correlation",
         "importance 64 1 ufi",
         "importance 64 1 error",
-        "two forests 128 16 25",
     ):
         cell = next(cell for cell in bench.cells() if cell.name == test)
         p, number = bench.outcome(cell, 0)
@@ -1425,8 +1379,7 @@ def test_p_values_do_not_depend_on_the_unit_of_targets():
     def tests(y):
         split = stats.split_test(x, y, n_permutations=19, **settings)
         copies = [stats.importance_test(x, y, n_copies=19, by=by, **settings) for by in ("mdi_oob", "error")]
-        two = stats.two_forest_test(x[:40], y[:40], x[40:], y[40:], 0, n_permutations=19, **settings)
-        return [split.p_value, *(test.p_value for test in copies), two.share]
+        return [split.p_value, *(test.p_value for test in copies)]
 
     want = tests(y)
     assert want[0] == want[1][0] == want[2][0] == 0.05

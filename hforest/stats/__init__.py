@@ -17,7 +17,6 @@ from .permutation import permutation_test, split_test
 from .posteriors import Posterior, posterior
 from .problem import PermutationTest
 from .statistics import accuracy, auc, information, mse, mutual_information, partial_auc, sensitivity
-from .two_forests import TwoForestTest, two_forest_test
 
 __all__ = [
     "ConditionalTest",
@@ -28,7 +27,6 @@ __all__ = [
     "OobImportance",
     "PermutationTest",
     "Posterior",
-    "TwoForestTest",
     "accuracy",
     "auc",
     "conditional_randomization_test",
@@ -46,5 +44,4 @@ __all__ = [
     "posterior",
     "sensitivity",
     "split_test",
-    "two_forest_test",
 ]
