@@ -3,8 +3,7 @@
 #ifndef HFOREST_CPU_FEATURES_H
 #define HFOREST_CPU_FEATURES_H
 
-/* HF_GATHERS: AVX-512 gather instructions are faster than single loads. On AMD they are slower. */
-enum { HF_AVX2 = 1, HF_AVX512 = 2, HF_NEON = 4, HF_GATHERS = 8 };
+enum { HF_AVX2 = 1, HF_AVX512 = 2, HF_NEON = 4 };
 
 /* Returns the set of flags that hold. */
 static int hf_cpu_features(void) {
@@ -15,7 +14,6 @@ static int hf_cpu_features(void) {
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq"))
         found |= HF_AVX512;
-    if (__builtin_cpu_is("intel")) found |= HF_GATHERS;
 #elif defined(__aarch64__)
     found |= HF_NEON;
 #endif

@@ -38,9 +38,6 @@ cdef inline int raise_stopped(const hf_watch* watch, str message, int64_t n=0) e
 # Returns the vector path in use, one of HF_PATH_... in simd.h.
 cdef int simd_path() noexcept nogil
 
-# Returns whether gather instructions are faster than single loads on this processor.
-cdef int simd_gathers() noexcept nogil
-
 # Return whether n values include a NaN or an infinity (itemsize 4 or 8), or an index outside
 # 0 <= index < stop.
 cdef bint some_nonfinite(const void* start, Py_ssize_t n, int itemsize) noexcept nogil

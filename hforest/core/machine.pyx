@@ -12,7 +12,7 @@ from libc.string cimport memcpy
 cnp.import_array()
 
 cdef extern from "core/cpu_features.h" nogil:
-    int HF_AVX2, HF_AVX512, HF_NEON, HF_GATHERS
+    int HF_AVX2, HF_AVX512, HF_NEON
     int HF_OPENMP
     const char* HF_COMPILER
     int HF_MAX_THREADS
@@ -115,25 +115,6 @@ cdef int _path = HF_PATH_PLAIN
 
 cdef int simd_path() noexcept nogil:
     return _path
-
-
-# Whether kernels use gather instructions, if the path has them.
-cdef int _gathers = (hf_cpu_features() & HF_GATHERS) != 0
-
-
-cdef int simd_gathers() noexcept nogil:
-    return _gathers
-
-
-def gathers():
-    """Returns whether kernels use gather instructions on vector paths that have them."""
-    return bool(_gathers)
-
-
-def set_gathers(use):
-    """Selects gather instructions or single loads for kernels; both are bit-identical."""
-    global _gathers
-    _gathers = bool(use)
 
 
 def simd_paths():

@@ -101,13 +101,13 @@ typedef struct {
 /* Selects one of these three. */
 enum { HF_SMALL_KEYS, HF_FLOAT_KEYS, HF_DOUBLE_KEYS };
 
-/* The top HF_LEVELS levels of a tree as a complete tree, and the nodes below them. A leaf within these levels is
-   extended downwards by keys that no value exceeds. */
+/* The top HF_LEVELS levels of a tree of float32 as a complete tree, and the nodes below them. A leaf within these levels
+   is extended downwards by keys that no value exceeds. */
 typedef struct {
-    uint64_t key[HF_TOP];
+    uint32_t key[HF_TOP];
     uint32_t column[HF_TOP];
     uint32_t exit[HF_TOP + 1];
-    int32_t depth; /* of the tree */
+    int32_t depth; /* of the tree, of either dtype */
 } hf_top;
 
 /* Return an unsigned integer that has the order of the values; -0 and +0 are equal. The value must not be NaN. */

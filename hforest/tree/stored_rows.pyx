@@ -230,7 +230,7 @@ cdef int call_rows(rows, forest, bint vote, int32_t[:, ::1] leaf, cnp.ndarray y)
     cdef Rows a
     cdef hf_watch watch
     a.indptr, a.feature, a.number = &indptr[0], start(feature), cnp.PyArray_DATA(number)
-    w.n_samples, w.n_features, w.reach = indptr.shape[0] - 1, rows.n_minor, rows.n_minor
+    w.n_samples, w.n_features = indptr.shape[0] - 1, rows.n_minor
     w.value, w.n_outputs, w.vote = cnp.PyArray_DATA(value), cnp.PyArray_DIM(value, 1), vote
     w.leaf, w.y = NULL if leaf is None else &leaf[0, 0], NULL if y is None else cnp.PyArray_DATA(y)
     start_watch(&watch)

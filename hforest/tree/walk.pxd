@@ -62,7 +62,7 @@ cdef extern from "tree/packed.h" nogil:
     ctypedef struct hf_small_key_node:
         uint32_t key, column, next
     ctypedef struct hf_top:
-        uint64_t key[15]
+        uint32_t key[15]
         uint32_t column[15]
         uint32_t exit[16]
         int32_t depth
@@ -73,17 +73,16 @@ ctypedef fused real:
     float
     double
 
-# How features are read: from rows of x; from rows by AVX-512 gathers, on processors with fast ones; from
-# columns of keys; or from rows by nodes that compare projections (packed.h).
+# How features are read: from rows of x; from columns of keys; or from rows by nodes that compare projections
+# (packed.h).
 cdef enum:
-    BY_ROWS, BY_GATHERS, BY_COLUMNS, BY_PROJECTIONS
+    BY_ROWS, BY_COLUMNS, BY_PROJECTIONS
 
 cdef struct Walk:
     # The arguments of a call for either dtype: x, thresholds and values are float if `single`, else double.
     hf_forest forest
     const void* x             # (n_samples, n_features), or the array into which `base` points
     const int64_t* base       # (n_samples,): positions of the rows in x, used with forest.offset; or NULL
-    int64_t reach             # feature positions are in [0, reach); at least HF_SMALL if one is negative
     const void* value         # (n_leaves, n_outputs)
     int32_t* leaf             # OUT (n_samples, n_trees), or NULL
     void* y                   # OUT (n_samples, n_outputs), or NULL
@@ -122,11 +121,6 @@ cdef inline int64_t node_size(const Walk* w) noexcept nogil:
     return sizeof(hf_float_node) if w.single else sizeof(hf_double_node)
 
 
-cdef inline bint is_small(const Walk* w, int64_t n_nodes) noexcept nogil:
-    # Returns whether gathers read the 8-byte nodes of a tree.
-    return w.way == BY_GATHERS and n_nodes < HF_SMALL and w.reach < HF_SMALL
-
-
 cdef inline int key_form(const Walk* w, int64_t n_nodes) noexcept nogil:
     # Returns the form of a tree's nodes for columns: 8 bytes if columns and nodes have 16-bit numbers.
     if not w.single:
@@ -137,7 +131,7 @@ cdef inline int key_form(const Walk* w, int64_t n_nodes) noexcept nogil:
 
 cdef Walk walk_of(samples, forest)
 cdef int width_of(const Walk* w, int64_t n_nodes) noexcept nogil
-cdef int way_of(const Walk* w, bint gathers, int64_t n_nodes) noexcept nogil
+cdef int way_of(const Walk* w, int64_t n_nodes) noexcept nogil
 cdef void pack_tree(const Walk* w, const real* threshold, int64_t tree) noexcept nogil
 cdef void make_columns(
     const Walk* w, const real* x, const int64_t* base, int64_t n, void* columns

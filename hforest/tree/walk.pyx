@@ -10,7 +10,7 @@ from libc.string cimport memcpy, memset
 
 cimport numpy as cnp
 
-from hforest.core.machine cimport simd_gathers, simd_path
+from hforest.core.machine cimport simd_path
 
 from ..core.in_place import Windows
 
@@ -24,11 +24,6 @@ cdef extern from "tree/simd/columns.h" nogil:
     void hf_advance_group(int form, const void* node, int levels, const char* group, uint32_t* at)
     void hf_advance_each(int form, const void* node, const char* const* x, uint32_t* at)
 
-cdef extern from "tree/simd/gathers.h" nogil:
-    int hf_has_gathers(int path, int single, int64_t n_features)
-    void hf_walk_by_gathers(const hf_walked* w, int small, int64_t n_nodes, int64_t n, int32_t* leaf)
-    int hf_add_rows(int path, const float** row, int n_rows, int64_t n_outputs, double* total)
-
 cdef extern from "tree/simd/interleaved.h" nogil:
     void hf_walk_packed(int single, const hf_walked* w, int64_t n, int32_t* leaf)
     void hf_walk_projections(int single, int width, const hf_walked* w, int64_t n, int32_t* leaf)
@@ -39,30 +34,23 @@ cdef extern from "tree/simd/interleaved.h" nogil:
 cdef enum:
     READS = 8             # features per level walked up to which columns pay; with more, rows are read
     COLLECTED = 1         # the same for windows
-    GATHERED = 4          # and features per tree, if fast gathers read rows
     WIDEST = 1 << 22      # features of columns: places among LISTED samples of them fit in 32 bits
     LISTED = 512          # samples of columns whose unfinished walks share one list
-    FEW = 16              # least number of samples for which columns and gathers pay
+    FEW = 16              # least number of samples for which columns pay
     KEYS = 256            # keys made together
     WALKS = 1 << 16       # walks between two checks for signals
     OBLIQUE_WALKS = 1 << 12   # and walks through projections
     MOST_ENTRIES = 1 << 30    # packed trees with projections have fewer entries and nodes
 
 
-cdef int way_of(const Walk* w, bint gathers, int64_t n_nodes) noexcept nogil:
+cdef int way_of(const Walk* w, int64_t n_nodes) noexcept nogil:
     # Columns are made once and read in every tree. They are faster than rows if trees are many or deep
-    # compared with the number of features. They are faster than fast gathers if trees are many: 1.2 to 2.9
-    # times at 200 trees of depth 4 to 10, equal at trees of 10,000 nodes. Positions in windows are always
-    # below 2**31, which gathers need.
-    cdef bint vector = hf_has_gathers(w.path, w.single, w.n_features if w.base == NULL else 1)
+    # compared with the number of features.
     cdef int levels = 0
-    cdef int64_t most
     while n_nodes >> levels > w.n_trees:
         levels += 1
-    most = w.n_trees * (GATHERED if vector and gathers else levels * (READS if w.base == NULL else COLLECTED))
-    if w.n_features <= min(most, <int64_t> WIDEST):
-        return BY_COLUMNS
-    return BY_GATHERS if vector else BY_ROWS
+    cdef int64_t most = w.n_trees * levels * (READS if w.base == NULL else COLLECTED)
+    return BY_COLUMNS if w.n_features <= min(most, <int64_t> WIDEST) else BY_ROWS
 
 
 cdef double NO_FEATURES = 0   # read as x by samples without features
@@ -70,15 +58,12 @@ cdef double NO_FEATURES = 0   # read as x by samples without features
 
 cdef void _place(Walk* w, cnp.ndarray base, cnp.ndarray offset):
     # The samples are windows. Without columns, x is NO_FEATURES, because a walk reads x even at a leaf.
-    cdef const int64_t* offsets = <const int64_t*> cnp.PyArray_DATA(offset)
-    cdef int64_t f
     w.n_samples, w.n_features = cnp.PyArray_DIM(base, 0), cnp.PyArray_DIM(offset, 0)
     if w.n_features == 0:
         w.x = &NO_FEATURES
         return
-    w.base, w.forest.offset, w.reach = <const int64_t*> cnp.PyArray_DATA(base), offsets, 0
-    for f in range(w.n_features):
-        w.reach = max(w.reach, offsets[f] + 1 if offsets[f] >= 0 else HF_SMALL)
+    w.base = <const int64_t*> cnp.PyArray_DATA(base)
+    w.forest.offset = <const int64_t*> cnp.PyArray_DATA(offset)
 
 
 cdef Walk walk_of(samples, forest):
@@ -118,12 +103,12 @@ cdef Walk walk_of(samples, forest):
     w.single = cnp.PyArray_ITEMSIZE(x) == 4
     w.n_trees = cnp.PyArray_DIM(tree_start, 0) - 1
     w.n_samples = cnp.PyArray_DIM(x, 0)
-    w.n_features = w.reach = cnp.PyArray_DIM(x, 1)
+    w.n_features = cnp.PyArray_DIM(x, 1)
     if base is not None:
         _place(&w, base, offset)
     w.walks = OBLIQUE_WALKS if oblique else WALKS
     w.path = simd_path()
-    w.way = BY_PROJECTIONS if oblique else way_of(&w, simd_gathers(), cnp.PyArray_DIM(feature, 0))
+    w.way = BY_PROJECTIONS if oblique else way_of(&w, cnp.PyArray_DIM(feature, 0))
     return w
 
 
@@ -133,10 +118,8 @@ cdef void _pack_rows(const Walk* w, const real* threshold, int64_t tree) noexcep
     cdef int64_t root = w.forest.tree_start[tree], n_nodes = w.forest.tree_start[tree + 1] - root, v
     cdef const int32_t* feature = w.forest.feature + root
     cdef const int32_t* left = w.forest.left + root
-    cdef hf_small_node* small = <hf_small_node*> (w.nodes + root * node_size(w))
-    cdef hf_float_node* floats = <hf_float_node*> small
-    cdef hf_double_node* doubles = <hf_double_node*> small
-    cdef bint in_8_bytes = is_small(w, n_nodes)
+    cdef hf_float_node* floats = <hf_float_node*> (w.nodes + root * node_size(w))
+    cdef hf_double_node* doubles = <hf_double_node*> floats
     cdef int32_t column, next
     cdef real limit
     for v in range(n_nodes):
@@ -146,9 +129,6 @@ cdef void _pack_rows(const Walk* w, const real* threshold, int64_t tree) noexcep
         column = <int32_t> hf_place(&w.forest, column)
         if real is double:
             doubles[v].threshold, doubles[v].feature, doubles[v].next = limit, column, next
-        elif in_8_bytes:
-            small[v].threshold = limit
-            small[v].to = <uint32_t> next << 16 | <uint32_t> column
         else:
             floats[v].threshold, floats[v].feature, floats[v].next = limit, column, next
 
@@ -263,12 +243,11 @@ cdef void _pack_keys(const Walk* w, const real* threshold, int64_t tree) noexcep
 
 
 cdef void _fill_top(const Walk* w, int64_t tree) noexcept nogil:
-    # Top node i has the children 2 i + 1 and 2 i + 2; both children of a leaf are the leaf.
+    # Writes the top levels of a tree of float32. Top node i has the children 2 i + 1 and 2 i + 2; both children of a leaf are the leaf.
     cdef int64_t root = w.forest.tree_start[tree]
     cdef int form = key_form(w, w.forest.tree_start[tree + 1] - root)
     cdef hf_small_key_node* small = <hf_small_key_node*> (w.nodes + root * node_size(w))
     cdef hf_float_key_node* floats = <hf_float_key_node*> small
-    cdef hf_double_key_node* doubles = <hf_double_key_node*> small
     cdef hf_top* top = &w.tops[tree]
     cdef uint32_t place[31]
     cdef uint32_t v, next
@@ -278,10 +257,8 @@ cdef void _fill_top(const Walk* w, int64_t tree) noexcept nogil:
         v = place[i]
         if form == HF_SMALL_KEYS:
             top.key[i], top.column[i], next = small[v].key, small[v].column, small[v].next
-        elif form == HF_FLOAT_KEYS:
-            top.key[i], top.column[i], next = floats[v].key, floats[v].column, floats[v].next
         else:
-            top.key[i], top.column[i], next = doubles[v].key, doubles[v].column, doubles[v].next
+            top.key[i], top.column[i], next = floats[v].key, floats[v].column, floats[v].next
         place[2 * i + 1] = next
         place[2 * i + 2] = next + (next != v)
     memcpy(top.exit, place + HF_TOP, sizeof(top.exit))
@@ -296,7 +273,8 @@ cdef void pack_tree(const Walk* w, const real* threshold, int64_t tree) noexcept
         _pack_rows(w, threshold, tree)
         return
     _pack_keys(w, threshold, tree)
-    _fill_top(w, tree)
+    if w.single:
+        _fill_top(w, tree)
 
 
 cdef inline const real* _row_of(
@@ -454,7 +432,7 @@ cdef void find_leaves(
     # base     IN (n,), positions of the rows in x; or NULL
     # columns  IN, keys of the samples, if w.way is BY_COLUMNS
     # scratch  workspace for n elements rounded up to whole groups; if NULL, `leaf` of each tree has this size
-    cdef int64_t tree, root, n_nodes, i, size = 4 if w.single else 8
+    cdef int64_t tree, root, i, size = 4 if w.single else 8
     cdef hf_walked a
     cdef int32_t* to
     cdef int32_t* reached
@@ -465,15 +443,11 @@ cdef void find_leaves(
         return
     a.x, a.base, a.n_features, a.entry = x, base, w.n_features, w.entries
     for tree in range(first, last):
-        root = w.forest.tree_start[tree]
-        n_nodes = w.forest.tree_start[tree + 1] - root
-        a.node = w.nodes + root * node_size(w)
+        a.node = w.nodes + w.forest.tree_start[tree] * node_size(w)
         to = leaf + (tree - first) * tree_stride
         reached = to if scratch == NULL else scratch
         if w.way == BY_COLUMNS:
             _walk_columns(w, columns, n, tree, reached)
-        elif w.way == BY_GATHERS:
-            hf_walk_by_gathers(&a, is_small(w, n_nodes), n_nodes, n, reached)
         elif w.way == BY_PROJECTIONS and w.single:
             hf_walk_projections(1, w.width, &a, n, reached)
         elif w.way == BY_PROJECTIONS:
@@ -542,6 +516,7 @@ cdef void add_leaves(
     cdef const real* values[HF_WALKS]
     cdef const real* row[HF_WALKS]
     cdef double* to
+    cdef double sum
     for t in range(n_trees):
         root = w.forest.tree_start[first + t]
         left[t] = w.forest.left + root
@@ -560,9 +535,8 @@ cdef void add_leaves(
             for t in range(n_trees):
                 to[largest(row[t], n_outputs)] += 1
             continue
-        if real is float:
-            if hf_add_rows(w.path, row, n_trees, n_outputs, to):
-                continue
-        for t in range(n_trees):
-            for k in range(n_outputs):
-                to[k] += <double> row[t][k]
+        for k in range(n_outputs):
+            sum = to[k]
+            for t in range(n_trees):
+                sum += <double> row[t][k]
+            to[k] = sum

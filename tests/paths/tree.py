@@ -1,14 +1,12 @@
 """Rows of `hforest.tree`."""
 
-import platform
 from functools import cache
 
 import numpy as np
 
 from hforest import growth, tree
-from hforest.core import machine
 
-from . import PATHS, Row, normal
+from . import Row, normal
 
 
 @cache
@@ -29,13 +27,8 @@ def forest_of(full, n_trees, depth, n_features, n_outputs, dtype):
     )  # fmt: skip
 
 
-def predict(dtype, full, n_trees, depth, *, n=64, n_features=5, n_outputs=20, gathers=False):
-    before = machine.gathers()
-    machine.set_gathers(gathers)
-    tree.predict(
-        forest_of(full, n_trees, depth, n_features, n_outputs, dtype), normal(n, n_features, dtype=dtype)
-    )
-    machine.set_gathers(before)
+def predict(dtype, full, n_trees, depth, *, n=64, n_features=5):
+    tree.predict(forest_of(full, n_trees, depth, n_features, 20, dtype), normal(n, n_features, dtype=dtype))
 
 
 def predict_windows(dtype, n_entries, n_features):
@@ -70,15 +63,12 @@ def rows():
         ("f32", np.float32, "floats", "small"),
         ("f64", np.float64, "doubles", "doubles"),
     ):
-        enter = {path: f"tree.enter_{form}_{path}" for path in ("vector", "avx2", "avx512")}
-        if form == "doubles" and platform.machine() in ("x86_64", "AMD64"):
-            enter["vector"] = ""  # SSE2 has no comparison of 64 bits
-        of_rows = dict.fromkeys(PATHS, "tree.walk_packed")
-        if form == "floats":
-            of_rows["avx512"] = "tree.walk_small"
+        enter = {"avx512": "tree.enter_avx512"} if form == "floats" else {}
         yield Row(
-            f"tree.predict-windows-{bits}", lambda dtype=dtype: predict_windows(dtype, 0, 40), paths=of_rows,
-        )  # fmt: skip
+            f"tree.predict-windows-{bits}",
+            lambda dtype=dtype: predict_windows(dtype, 0, 40),
+            "tree.walk_packed",
+        )
         for n_entries, walks in (
             (2, "tree.walk_projections"), (5, "tree.walk_projections"), (36, "tree.walk_projections tree.walk_long"),
         ):  # fmt: skip
@@ -91,26 +81,10 @@ def rows():
             ("columns", f"tree.advance_group_{small}", enter, (True, 10, 6), {}),
             ("chain", f"tree.advance_group_{small} tree.advance_each_{small}", enter, (False, 1, 100), {}),
             ("wide", f"tree.advance_group_{form} tree.advance_each_{form}", enter, (False, 128, 255), {"n_features": 8200}),
-            ("rows", "", of_rows, (True, 1, 3), {"n_features": 40}),
+            ("rows", "tree.walk_packed", {}, (True, 1, 3), {"n_features": 40}),
             ("few", "tree.walk_trees", {}, (True, 10, 6), {"n": 3}),
         ):  # fmt: skip
             yield Row(
                 f"tree.predict-{name}-{bits}",
                 lambda dtype=dtype, forest=forest, sizes=sizes: predict(dtype, *forest, **sizes), every, paths=paths,
             )  # fmt: skip
-    columns = {path: f"tree.advance_group_small tree.enter_floats_{path}" for path in ("vector", "avx2")}
-    columns["plain"] = "tree.advance_group_small"
-    for n_outputs, body in ((2, "two"), (7, "eight"), (13, "more")):
-        of_gathers = {**columns, "avx512": f"tree.walk_small tree.add_{body}_avx512"}
-        yield Row(
-            f"tree.predict-gathers-{n_outputs}",
-            lambda n_outputs=n_outputs: predict(
-                np.float32, True, 10, 6, n_features=41, n_outputs=n_outputs, gathers=True
-            ),
-            paths=of_gathers,
-        )
-    yield Row(
-        "tree.predict-gathers-large",
-        lambda: predict(np.float32, True, 1, 16, n=4200, gathers=True),
-        paths={path: names.replace("small", "floats") for path, names in columns.items()} | {"avx512": "tree.walk_large"},
-    )  # fmt: skip

@@ -6,66 +6,36 @@
 #include "tree/packed.h"
 
 #if HF_X86
-/* Returns sixteen bit masks of exits, from one vector for float32 or two vectors for float64. */
-HF_AVX512_CODE HF_INLINE __m512i hf_exits(int size, __m512i low, __m512i high) {
-    if (size == 4) return low;
-    return _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi64_epi32(low)), _mm512_cvtepi64_epi32(high), 1);
-}
+/* Writes the nodes of the samples of n_groups groups after HF_LEVELS levels.
 
-/* Writes the node of the first exit in each mask: the lowest set bit, converted to float, has its index as exponent. */
-HF_AVX512_CODE HF_INLINE void hf_first_exits(__m512i exits, const uint32_t *exit, uint32_t *at) {
-    const __m512i lowest = _mm512_and_si512(exits, _mm512_sub_epi32(_mm512_setzero_si512(), exits));
-    const __m512i exponent = _mm512_srli_epi32(_mm512_castps_si512(_mm512_cvtepi32_ps(lowest)), 23);
-    const __m512i number = _mm512_sub_epi32(exponent, _mm512_set1_epi32(127));
-    _mm512_storeu_si512(at, _mm512_permutexvar_epi32(number, _mm512_loadu_si512(exit)));
+   There are many samples and few nodes. Each node is compared with its column for all samples, so that no sample loads
+   a node or a feature of its own. An exit is an edge to the nodes below. A node that sends a sample right removes the
+   exits on its left; the sample takes the first exit that remains. Nodes and exits are numbered from left to right,
+   level by level. */
+#define LEVEL(i) ((i) < 1 ? 0 : (i) < 3 ? 1 : (i) < 7 ? 2 : 3)
+#define HALF(i) (HF_DOWN / 2 >> LEVEL(i))
+#define LEFT(i) (((1 << HALF(i)) - 1) << 2 * HALF(i) * ((i) + 1 - (1 << LEVEL(i)))) /* the exits left of node i */
+HF_AVX512_CODE static void hf_enter_avx512(
+    const hf_top *top, const uint32_t *columns, int64_t group_words, int n_groups, uint32_t *at
+) {
+    HF_COUNT("tree", __func__);
+    for (int g = 0; g < n_groups; ++g, columns += group_words, at += HF_DOWN) {
+        __m512i exits = _mm512_set1_epi32(0xffff);
+        _Pragma("GCC unroll 15") for (int i = 0; i < HF_TOP; ++i) {
+            const __m512i x = _mm512_loadu_si512(columns + (size_t)top->column[i] * 2);
+            const __mmask16 right = _mm512_cmpgt_epu32_mask(x, _mm512_set1_epi32((int32_t)top->key[i]));
+            exits = _mm512_mask_andnot_epi32(exits, right, _mm512_set1_epi32(LEFT(i)), exits);
+        }
+        /* The lowest set bit, converted to float, has its index as exponent. */
+        const __m512i lowest = _mm512_and_si512(exits, _mm512_sub_epi32(_mm512_setzero_si512(), exits));
+        const __m512i exponent = _mm512_srli_epi32(_mm512_castps_si512(_mm512_cvtepi32_ps(lowest)), 23);
+        const __m512i number = _mm512_sub_epi32(exponent, _mm512_set1_epi32(127));
+        _mm512_storeu_si512(at, _mm512_permutexvar_epi32(number, _mm512_loadu_si512(top->exit)));
+    }
 }
-#endif
-
-#if HF_VECTORS
-#define NAME hf_enter_floats_vector
-#define WORD uint32_t
-#define BYTES 16
-#define CODE
-#define KEEP(m, x, t, left) ((m) & ~((KEYS)((x) > (t)) & (left)))
-#include "tree/simd/enter.h"
-#define NAME hf_enter_doubles_vector
-#define WORD uint64_t
-#define BYTES 16
-#define CODE
-#define KEEP(m, x, t, left) ((m) & ~((KEYS)((x) > (t)) & (left)))
-#include "tree/simd/enter.h"
-#if HF_X86
-#define NAME hf_enter_floats_avx2
-#define WORD uint32_t
-#define BYTES 32
-#define CODE HF_AVX2_CODE
-#define KEEP(m, x, t, left) ((m) & ~((KEYS)((x) > (t)) & (left)))
-#include "tree/simd/enter.h"
-#define NAME hf_enter_doubles_avx2
-#define WORD uint64_t
-#define BYTES 32
-#define CODE HF_AVX2_CODE
-#define KEEP(m, x, t, left) ((m) & ~((KEYS)((x) > (t)) & (left)))
-#include "tree/simd/enter.h"
-#define NAME hf_enter_floats_avx512
-#define WORD uint32_t
-#define BYTES 64
-#define CODE HF_AVX512_CODE
-#define KEEP(m, x, t, left)                                                                                  \
-    ((KEYS)_mm512_mask_andnot_epi32(                                                                                 \
-        (__m512i)(m), _mm512_cmpgt_epu32_mask((__m512i)(x), (__m512i)(t)), (__m512i)(left), (__m512i)(m)             \
-    ))
-#include "tree/simd/enter.h"
-#define NAME hf_enter_doubles_avx512
-#define WORD uint64_t
-#define BYTES 64
-#define CODE HF_AVX512_CODE
-#define KEEP(m, x, t, left)                                                                                  \
-    ((KEYS)_mm512_mask_andnot_epi64(                                                                                 \
-        (__m512i)(m), _mm512_cmpgt_epu64_mask((__m512i)(x), (__m512i)(t)), (__m512i)(left), (__m512i)(m)             \
-    ))
-#include "tree/simd/enter.h"
-#endif
+#undef LEVEL
+#undef HALF
+#undef LEFT
 #endif
 
 /* Writes the nodes that samples of n_groups groups reach by whole vectors. Returns the number of levels walked.
@@ -76,21 +46,12 @@ static int hf_enter(
     int path, int single, const hf_top *top, const void *columns, int64_t group_words, int n_groups, uint32_t *at
 ) {
 #if HF_X86
-    if (path == HF_PATH_AVX512 || path == HF_PATH_AVX2) {
-        if (path == HF_PATH_AVX512 && single) hf_enter_floats_avx512(top, columns, group_words, n_groups, at);
-        else if (path == HF_PATH_AVX512) hf_enter_doubles_avx512(top, columns, group_words, n_groups, at);
-        else if (single) hf_enter_floats_avx2(top, columns, group_words, n_groups, at);
-        else hf_enter_doubles_avx2(top, columns, group_words, n_groups, at);
+    if (path == HF_PATH_AVX512 && single) {
+        hf_enter_avx512(top, columns, group_words, n_groups, at);
         return HF_LEVELS;
     }
-#endif
-#if HF_VECTORS
-    /* SSE2 has no 64-bit comparison. */
-    if (path == HF_PATH_VECTOR && (single || !HF_X86)) {
-        if (single) hf_enter_floats_vector(top, columns, group_words, n_groups, at);
-        else hf_enter_doubles_vector(top, columns, group_words, n_groups, at);
-        return HF_LEVELS;
-    }
+#else
+    (void)path, (void)single, (void)top, (void)columns, (void)group_words;
 #endif
     memset(at, 0, (size_t)n_groups * HF_DOWN * sizeof *at);
     return 0;
