@@ -278,5 +278,3 @@ def digits() -> Results:
     config = demo.Config(kind="tree", optimizer="adagrad", lr=0.05, **sizes)
     history = demo.train(config, demo.start(config, 64, 10), *arrays)
     yield "digits network adagrad", digest(*[history[name] for name in looks])
-    columns = demo.select_features(x[:1000], y[:1000], 10, n_trees=3, depth=4, rng=0)
-    yield "digits columns", digest(columns)

@@ -157,7 +157,7 @@ def torch_layers(task: Task) -> Results:
 
     import hforest.torch as ht
 
-    x, y, targets = (torch.tensor(a) for a in (task.x, task.labels, task.targets))
+    x = torch.tensor(task.x)
     maps = x[:96].reshape(8, 12, 3, 4)
     for kind in KINDS:
         for aggregate in ("sum", "mean", None):
@@ -183,10 +183,6 @@ def torch_layers(task: Task) -> Results:
         yield f"torch layer {kind} repaired", digest(plain(layer.state_dict()))
         layer.median_thresholds(x)
         yield f"torch layer {kind} medians", digest(plain(layer.state_dict()))
-    for word, goal, outputs in (("classification", y, 3), ("regression", targets, 2)):
-        layer = made(task, ht.HingeForest, 12, 3, 4, outputs)
-        intercept = layer.greedy_init(x, goal, task=word, generator=torch.Generator().manual_seed(6))
-        yield f"torch layer tree greedy {word}", digest(plain([intercept, layer.state_dict()]))
 
 
 def torch_convolutions(task: Task) -> Results:

@@ -86,7 +86,6 @@ def from_oblique_forest(*arguments: Any, **settings: Any) -> Any:
     return kernel, parameters, intercept
 
 
-greedy_init = hinge.greedy_init
 thresholds_consistent, repair_thresholds = hinge.thresholds_consistent, hinge.repair_thresholds
 from_forest = hinge.from_forest
 adam_state, adam_sync = hinge.adam_state, hinge.adam_sync
@@ -230,9 +229,6 @@ def of_starts(task: Task) -> Results:
         for word, samples in (("", x), (" of ties", np.round(x))):
             p = parameters(case, 12, x.dtype, 5, 4)
             yield f"{key} medians{word}", digest(median_thresholds(case, samples, p[1]))
-    yield "hinge tree start greedy labels", digest(*greedy_init(x, y, 3, 4, rng=0))
-    more: Any = {"task": "regression", "max_features": None, "rng": 0}
-    yield "hinge tree start greedy targets", digest(*greedy_init(x, targets, 3, 4, **more))
     t, f, _ = parameters(Case("tree"), 3, x.dtype, 20, 5)
     yield "hinge tree thresholds consistent", digest(thresholds_consistent(t, f))
     yield "hinge tree thresholds repaired", digest(repair_thresholds(t, f))

@@ -175,11 +175,6 @@ def _projections_backward(small: bool) -> Call:
     return lambda: hinge.backward(grad, route, x, t, p, w, margin="projection", aggregate="sum")
 
 
-def _greedy(small: bool) -> Call:
-    x, y = _samples(100_000 if small else 500_000, 30)
-    return lambda: hinge.greedy_init(x, y, 50, 6, max_features=None, rng=0)
-
-
 def _neural(small: bool, n_classes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     n = 20_000 if small else 100_000
     f = np.random.default_rng(0).normal(size=(n, 20, 63)).astype(np.float32)
@@ -244,7 +239,6 @@ CALLS: dict[str, Callable[[bool], Call]] = {
     "hinge.backward": _tree_backward,
     "hinge.forward, projections": _projections_forward,
     "hinge.backward, projections": _projections_backward,
-    "hinge.greedy_init": _greedy,
     "neural.forward": _neural_forward,
     "neural.backward": _neural_backward,
     "neural.update_leaves": _update_leaves,

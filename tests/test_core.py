@@ -566,8 +566,6 @@ def _settings():
             lambda: hforest.cascade.default_forests(big),
             lambda: hinge.init(big, 30, 2),
             lambda: hinge.init(big, 30, 2, kind="fern"),
-            lambda: hinge.greedy_init(x, y, big, 3),
-            lambda: hinge.greedy_init(x, y, 2**20, 30),
             lambda: hforest.neural.uniform_leaves(big, 20, 9),
             lambda: hforest.neural.linear_init(big, 20, 2, 9),
         ),

@@ -200,7 +200,8 @@ def test_outputs_do_not_depend_on_the_unit_of_x(scale):
 def test_the_default_tolerance_is_near_enough():
     digits = demo.load_digits()
     x, y = digits.x_train.astype(np.float64), digits.y_train
-    leaf, margin, _ = hinge.traverse(x, *hinge.greedy_init(x, y, 20, 5, rng=0)[:2])
+    start = hinge.from_forest(x, y, classic.grow(x, y, 20, max_depth=5, rng=0))
+    leaf, margin, _ = hinge.traverse(x, *start.parameters[:2])
     loose, tight = (hinge.fit_weights(leaf, margin, y, 32, tolerance=t) for t in (1e-2, 1e-10))
     a, b = (hinge.leaf_outputs(leaf, margin, fit.weights, aggregate="sum") for fit in (loose, tight))
     assert np.sqrt(((a - b) ** 2).mean()) < 0.02

@@ -1046,109 +1046,6 @@ def test_neighbouring_floats_are_split(dtype):
     assert big / 2 <= t.item() < big
 
 
-def test_greedy_start_for_classes():
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(400, 5))
-    y = ((x[:, 1] > 0.3) * 2 + (x[:, 3] > -0.2)).astype(np.int32)
-    t, f, w = hinge.greedy_init(x, y, 5, 2, max_features=5, rng=0)
-    assert w.shape == (5, 4, 4)
-    assert f.dtype == np.int32
-    # With all features as candidates, the root and its child must use the two informative ones.
-    assert set(np.unique(f)) == {1, 3}
-    leaf, _, _ = hinge.traverse(x, t, f)
-    for m in range(5):
-        assert len({(a, b) for a, b in zip(leaf[:, m], y, strict=True)}) == 4  # leaves are pure
-    assert (hinge.forward(x, t, f, w, aggregate="mean").argmax(axis=1) == y).mean() > 0.99
-    again = hinge.greedy_init(x, y, 5, 2, max_features=5, rng=0)
-    for a, b in zip((t, f, w), again, strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
-def test_greedy_split_is_the_best_one(dtype):
-    """The root is compared with all splits of all features, by the definition of the Gini impurity."""
-    rng = np.random.default_rng(4)
-    x = grid(rng, (60, 4), dtype)
-    y = rng.integers(0, 3, 60).astype(np.int32)
-    t, f, _ = hinge.greedy_init(x, y, 1, 1, max_features=4, rng=0)
-
-    def impurity(feature, threshold):
-        total = 0.0
-        for side in (y[x[:, feature] > threshold], y[~(x[:, feature] > threshold)]):
-            p = np.bincount(side, minlength=3) / max(1, len(side))
-            total += len(side) * (1 - (p**2).sum())
-        return total
-
-    best = min(impurity(j, c) for j in range(4) for c in np.unique(x[:, j])[:-1])
-    assert impurity(f[0, 0], t[0, 0]) == pytest.approx(best)
-
-
-def test_greedy_start_for_regression(dtype):
-    rng = np.random.default_rng(1)
-    x = rng.normal(size=(500, 3)).astype(dtype)
-    y = np.stack([np.sign(x[:, 0]), 2 * np.sign(x[:, 0])], axis=1)
-    t, f, w = hinge.greedy_init(x, y, 3, 1, task="regression", max_features=3, rng=0)
-    assert (f == 0).all()
-    assert abs(t).max() < 0.1
-    assert w.shape == (3, 2, 2)
-    p = hinge.forward(x, t, f, w, aggregate="mean")
-    assert ((p - (y - y.mean(axis=0))) ** 2).mean() < 0.7 * y.var(axis=0).mean()
-    scalar = hinge.greedy_init(x, y[:, 0].copy(), 3, 1, task="regression", max_features=3, rng=0)
-    np.testing.assert_allclose(scalar[2], w[:, :, 0], rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-    "labels", [np.int8, np.uint8, np.int16, np.uint16, np.uint32, np.int64, np.uint64, ">i4", list]
-)
-def test_greedy_labels_of_any_integer_dtype(labels):
-    rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(200, 4)), np.arange(200, dtype=np.int32) % 3
-    expected = hinge.greedy_init(x, y, 2, 3, rng=0)
-    given = y.tolist() if labels is list else y.astype(labels)
-    for a, b in zip(hinge.greedy_init(x, given, 2, 3, rng=0), expected, strict=True):
-        np.testing.assert_array_equal(a, b)
-    strides = np.repeat(y, 2)[::2]
-    for a, b in zip(hinge.greedy_init(x, strides, 2, 3, rng=0), expected, strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
-def test_greedy_bools_and_absent_classes():
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(200, 4))
-    y = x[:, 0] > 0
-    expected = hinge.greedy_init(x, y.astype(np.int32), 2, 3, rng=0)
-    for a, b in zip(hinge.greedy_init(x, y, 2, 3, rng=0), expected, strict=True):
-        np.testing.assert_array_equal(a, b)
-    wide = hinge.greedy_init(x, 2 * y, 2, 3, n_classes=4, rng=0)
-    np.testing.assert_array_equal(wide.thresholds, expected.thresholds)
-    np.testing.assert_array_equal(wide.weights[..., [0, 2]], expected.weights)
-    assert not wide.weights[..., [1, 3]].any()
-    # The remedy in the message works.
-    with pytest.raises(ValueError, match="none of class 1") as caught:
-        hinge.greedy_init(x, 2 * y, 2, 3, rng=0)
-    assert "numpy.unique(y, return_inverse=True)[1]" in str(caught.value)
-    again = hinge.greedy_init(x, np.unique(2 * y, return_inverse=True)[1], 2, 3, rng=0)
-    np.testing.assert_array_equal(again.weights, expected.weights)
-
-
-@pytest.mark.parametrize("outputs", [(), (2,), (2, 3)])
-def test_greedy_targets_of_any_real_dtype(outputs):
-    rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(100, 4)), rng.integers(-9, 9, (100, *outputs))
-    expected = hinge.greedy_init(x, y.astype(float), 2, 3, task="regression", rng=0)
-    assert expected.weights.shape == (2, 8, *outputs)
-    for given in (y, y.astype(np.float16), y.astype(np.int8), y.tolist(), np.asfortranarray(y)):
-        for a, b in zip(hinge.greedy_init(x, given, 2, 3, task="regression", rng=0), expected, strict=True):
-            np.testing.assert_array_equal(a, b)
-
-
-def test_greedy_with_nothing_to_split():
-    x, y = np.ones((5, 2)), np.zeros(5, np.int32)
-    t, f, w = hinge.greedy_init(x, y, 2, 3, rng=0)
-    assert np.isfinite(t).all()
-    assert np.isfinite(w).all()
-    assert ((f >= 0) & (f < 2)).all()
-
-
 def reachable(t, f, v):
     """Returns by brute force whether some x reaches each child of v; candidates are between and on all thresholds."""
     values = np.unique(t)
@@ -1493,17 +1390,6 @@ def test_what_is_no_route_is_refused(route):
         (lambda g: hinge.leaf_rows(g["leaf"][:, :0].copy(), 4), ValueError, "n_trees"),
         (lambda g: hinge.tree_path(g["leaf"], g["features"][:1].copy()), ValueError, "n_trees"),
         (lambda g: hinge.median_thresholds(g["x"][:0], g["features"]), ValueError, "n_samples"),
-        (lambda g: hinge.greedy_init(g["x"], np.full(6, -1, np.int32), 1, 1), IndexError, "y: expected.*at least 0, got -1"),
-        (lambda g: hinge.greedy_init(g["x"], np.full(6, 3, np.int32), 1, 1, n_classes=3), IndexError, "got 3"),
-        (lambda g: hinge.greedy_init(g["x"], np.zeros(6, np.int32), 1, 1, max_features=9), ValueError, "max_features"),
-        (lambda g: hinge.greedy_init(g["x"], np.zeros(6), 1, 1), TypeError, r"y: expected labels.*float64.*unique\(y"),
-        (lambda g: hinge.greedy_init(g["x"], list("aabbcc"), 1, 1), TypeError, r"y: .*unique\(y"),
-        (lambda g: hinge.greedy_init(g["x"], np.array([0, 0, 2, 2, 2, 3]), 1, 1), ValueError, "none of class 1"),
-        (lambda g: hinge.greedy_init(g["x"], np.zeros(5, int), 1, 1), ValueError, r"y: .*\(n_samples,\) = \(6,\)"),
-        (lambda g: hinge.greedy_init(g["x"], np.zeros(6), 1, 1, task="regression", n_classes=2), ValueError, "n_cl"),
-        (lambda g: hinge.greedy_init(g["x"], np.full(6, np.nan), 1, 1, task="regression"), ValueError, "y: "),
-        (lambda g: hinge.greedy_init(g["x"], np.zeros(6, int), 1, 1, task="ranking"), ValueError, "task"),
-        (lambda g: hinge.greedy_init(g["x"], np.zeros(6, int), 1, 1, max_features=0), ValueError, "max_features"),
         (lambda g: hinge.repair_thresholds(g["thresholds"], g["features"][:1]), ValueError, "n_trees"),
     ],
 )  # fmt: skip
@@ -1620,33 +1506,12 @@ def test_failed_call_changes_nothing():
     assert (y == 7).all()
 
 
-def test_labels_of_a_greedy_start_that_are_no_array():
-    x = np.zeros((2, 1))
-    for y in ([[1], [1, 2]], None, 3, "ab", [0], np.ma.array([0, 1])):
-        with pytest.raises((TypeError, ValueError), match="^y: expected .*, got .*; "):
-            hinge.greedy_init(x, y, 1, 1)
-
-
-def test_sizes_of_a_greedy_start():
-    x, y = np.array([[0.0], [1.0]]), np.array([0, 1])
-    for n_trees, depth in ((1, 25), (1, 30), (2**15, 10)):
-        with pytest.raises(
-            ValueError, match=r"^n_trees: expected n_trees \* 2\*\*depth of at most 2\*\*24, got .*; choose"
-        ):
-            hinge.greedy_init(x, y, n_trees, depth)
-
-
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(("dtype", "big"), [(np.float32, 3e38), (np.float64, 1.7e308)])
 def test_starts_from_numbers_near_the_largest(dtype, big):
-    x, y = np.array([[-big], [-big / 2], [big], [big]], dtype), np.array([0, 0, 1, 1])
+    x = np.array([[-big], [-big / 2], [big], [big]], dtype)
     for kind in KINDS:
         assert -big / 2 <= hinge.median_thresholds(x, np.zeros((1, 1), np.int32), kind=kind) < big
-    with pytest.raises(
-        ValueError,
-        match="^x: expected samples and targets whose leaf weights .*, got infinite or NaN ones; scale",
-    ):
-        hinge.greedy_init(x, y * 1e99, 1, 1, task="regression")
 
 
 @kinds

@@ -48,7 +48,7 @@ NAMES = [
     "classic.grow, many classes", "classic.grow_extra", "manifold.grow", "manifold.grow, float64", "co2.grow", "co2.grow, oc1", "co2.fit_stump", "co2.fit_oc1",
     "tree.predict", "tree.predict, projections", "tree.apply", "tree.permutation_importance",
     "hinge.forward", "hinge.forward, trees apart", "hinge.forward, ferns", "hinge.traverse", "hinge.backward",
-    "hinge.forward, projections", "hinge.backward, projections", "hinge.greedy_init",
+    "hinge.forward, projections", "hinge.backward, projections",
     "neural.forward", "neural.backward", "neural.update_leaves", "project.project",
     "split.best_split", "cascade.grow",
 ]  # fmt: skip

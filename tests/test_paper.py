@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from hforest import demo
-from hforest.demo import select
 
 
 def test_poker_hands_by_hand(script):
@@ -110,56 +109,3 @@ def test_table3_continues_from_a_checkpoint(script, monkeypatch, tmp_path):
     for key in ("least", "at", "last", "steps"):
         assert resumed[key] == whole[key]
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.slow
-def test_selected_columns_do_not_depend_on_their_order():
-    rng = np.random.default_rng(1)
-    x = rng.normal(size=(700, 30)).astype(np.float32)
-    y = ((x[:, 4] > 0.2) ^ (x[:, 20] > 0)).astype(np.int32)
-    seen = []
-    columns = demo.select_features(
-        x, y, 3, n_trees=20, depth=5, rng=0, progress=lambda done, total: seen.append((done, total))
-    )
-    assert {4, 20} <= set(columns.tolist())
-    assert seen == [(1, 3), (2, 3), (3, 3)]
-    for rounds, n_left in ((1, 15), (2, 7), (3, 3)):
-        some = demo.select_features(
-            x, y, 3, n_trees=20, depth=5, rng=0, progress=lambda done, total, rounds=rounds: done < rounds
-        )
-        assert len(some) == n_left
-        assert set(columns.tolist()) <= set(some.tolist())
-    # float32 as float16 would not be the same numbers; labels of any integer dtype, Fortran order.
-    same = demo.select_features(np.asfortranarray(x), y.astype(np.uint8), 3, n_trees=20, depth=5, rng=0)
-    assert same.tolist() == columns.tolist()
-    assert demo.select_features(x, y, 30).tolist() == list(range(30))
-
-
-def test_split_gains_by_hand():
-    # A tree of depth 2 whose left child splits its samples without a gain.
-    x = np.array([[0, 0], [0, 1], [1, 0], [1, 1]], np.float64)
-    y = np.array([0, 0, 1, 2], np.int32)
-    t, f = np.full((1, 3), 0.5), np.array([[0, 1, 1]], np.int32)
-    # n (1 - Gini): root 6/4, then 2 and 1, then 1, 1 and 1, 1.
-    np.testing.assert_allclose(select.split_gains(x, y, t, f), [3 - 1.5, (2 - 2) + (2 - 1)])
-
-
-@pytest.mark.parametrize(
-    ("changes", "error", "name"),
-    [
-        ({"n_selected": 0}, ValueError, "n_selected"),
-        ({"n_selected": 9}, ValueError, "n_selected"),
-        ({"y": np.zeros(3, np.int32)}, ValueError, "y"),
-        ({"y": np.full(20, -1, np.int32)}, IndexError, "y"),
-        ({"y": np.ones(20, np.int32)}, ValueError, "y"),
-        ({"y": np.zeros(20)}, TypeError, "y"),
-        ({"progress": "yes"}, TypeError, "progress"),
-        ({"n_trees": 0}, ValueError, "n_trees"),
-        ({"depth": 31}, ValueError, "depth"),
-        ({"x": np.full((20, 4), np.nan)}, ValueError, "x"),
-    ],
-)
-def test_bad_selection(changes, error, name):
-    call = {"x": np.zeros((20, 4)), "y": np.zeros(20, np.int32), "n_selected": 2} | changes
-    with pytest.raises(error, match=f"^{name}"):
-        demo.select_features(**call)

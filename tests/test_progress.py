@@ -152,7 +152,6 @@ def test_what_cannot_be_called_is_refused_before_any_work(argument, fault):
         lambda: classic.grow(x, y, 1, progress=argument),
         lambda: co2.search(x, y, 1, progress=argument),
         lambda: cascade.grow(x, y, n_folds=2, progress=argument),
-        lambda: demo.select_features(x, y, 1, progress=argument),
         lambda: tabular.fit(x, y, progress=argument),
         lambda: neural.fit(neural.linear_init(1, 1, 2, 2), x, y, progress=argument),
         lambda: tree.permutation_importance(classic.grow(x, y, 1), x, y, progress=argument),

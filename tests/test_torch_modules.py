@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from hforest import hinge, layers, neural
+from hforest import classic, hinge, layers, neural
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install torch")
 ht = pytest.importorskip("hforest.torch")
@@ -200,11 +200,11 @@ def test_maps(kind, margin):
 
 
 @pytest.mark.parametrize(
-    "method", ["median_thresholds", "greedy_init", "thresholds_consistent", "repair_thresholds", "path_map"]
+    "method", ["median_thresholds", "from_forest", "thresholds_consistent", "repair_thresholds", "path_map"]
 )
 def test_what_projections_do_not_have(kind, method):
     forest = forest_of(kind, margin="projection")
-    given = {"median_thresholds": 1, "path_map": 1, "greedy_init": 2}.get(method, 0)
+    given = {"median_thresholds": 1, "path_map": 1, "from_forest": 3}.get(method, 0)
     before = copy.deepcopy(forest.state_dict())
     with pytest.raises(
         ValueError, match="^(margin: expected 'column', got 'projection'|kind: expected 'tree')"
@@ -228,26 +228,30 @@ def test_medians(kind):
 
 
 @pytest.mark.parametrize("aggregate", ["sum", "mean", None])
-def test_greedy_start(aggregate):
+def test_start_from_a_grown_forest(aggregate):
     x = torch.randn(200, 5)
     y = (x[:, 0] > 0).long() + (x[:, 1] > 0).long()
+    grown = classic.grow(x.numpy(), y.numpy(), 4, max_depth=3, rng=0)
     forest = ht.HingeForest(5, 4, 3, 3, aggregate=aggregate)
-    intercept = forest.greedy_init(x, y, generator=torch.Generator().manual_seed(1))
-    assert intercept.shape == (3,)
-    torch.testing.assert_close(intercept, torch.bincount(y).float() / 200)
+    intercept = forest.from_forest(x, y, grown)
+    parameters, same_intercept, _ = hinge.from_forest(x.numpy(), y.numpy(), grown, 3)
+    np.testing.assert_array_equal(forest.thresholds.detach(), parameters.thresholds, strict=True)
+    np.testing.assert_array_equal(forest.features, parameters.features, strict=True)
+    np.testing.assert_array_equal(intercept, same_intercept, strict=True)
     scores = forest(x) if aggregate else forest(x).mean(dim=1)
-    assert ((scores + intercept).argmax(dim=1) == y).float().mean() > 0.9
-    regression = ht.HingeForest(5, 4, 3, (2, 1), aggregate=aggregate)
-    targets = x[:, :2, None]
-    intercept = regression.greedy_init(x, targets, task="regression")
-    p = regression(x) if aggregate else regression(x).mean(dim=1)
-    assert ((p + intercept - targets) ** 2).mean() < 0.5 * targets.var()
-    with pytest.raises(ValueError, match="^y: expected shape"):
-        regression.greedy_init(x, x, task="regression")
-    with pytest.raises(ValueError, match="^outputs: expected"):
-        regression.greedy_init(x, y)
+    expected = hinge.forward(x.numpy(), *parameters, aggregate="sum")
+    np.testing.assert_allclose(scores.detach(), expected, rtol=1e-5, atol=1e-5)
+    assert ((scores + intercept).argmax(dim=1) == y).float().mean() > 0.8
+    regression = ht.HingeForest(5, 4, 3, 2, aggregate=aggregate)
+    grown = classic.grow(x.numpy(), x[:, :2].numpy(), 4, max_depth=3, task="regression", rng=0)
+    for targets in (x[:, :2], None):
+        intercept = regression.from_forest(x, targets, grown, task="regression")
+        p = regression(x) if aggregate else regression(x).mean(dim=1)
+        assert ((p + intercept - x[:, :2]) ** 2).mean() < 0.5 * x[:, :2].var()
+    with pytest.raises(ValueError, match="^forest: expected n_trees = 4 and outputs = .3,., got 4 and .2,."):
+        forest.from_forest(x, x[:, :2], grown, task="regression")
     with pytest.raises(ValueError, match="^kind: expected 'tree'"):
-        forest_of("fern").greedy_init(x, y)
+        forest_of("fern").from_forest(x, y, grown)
 
 
 def test_thresholds_are_repaired(kind):

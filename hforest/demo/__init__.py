@@ -1,9 +1,8 @@
 """The network of Lay et al. 2018 with a hinge forest, trained on real data.
 
 `start`, `step`, `train`, `predict` and `error_rate` are the network (Fig. 2a to 2c), `load_data`, `hold_out`
-and `save_checkpoint` handle data sets and model files, and `select_features` selects columns before training.
-`python -m hforest` runs them. They call only public functions of other subpackages, as a user's training loop
-would.
+and `save_checkpoint` handle data sets and model files. `python -m hforest` runs them. They call only public
+functions of other subpackages, as a user's training loop would.
 """
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
@@ -12,7 +11,6 @@ from ..core.counterparts import lookup as _lookup
 from .files import Checkpoint, Data, hold_out, load_checkpoint, load_data, load_digits, save_checkpoint
 from .model import Config, start
 from .network import error_rate, predict, step, train
-from .select import select_features
 
 __all__ = [
     "Checkpoint",
@@ -25,7 +23,6 @@ __all__ = [
     "load_digits",
     "predict",
     "save_checkpoint",
-    "select_features",
     "start",
     "step",
     "train",

@@ -30,7 +30,7 @@ from .operators import backward, backward_sparse, forward, forward_with_route, l
 from .paths import TreePath, leaf_counts, leaf_rows, tree_path
 from .ridge import LeafFit, fit_weights
 from .shared import AdamState, Gradients, Route, RowGradient
-from .starts import Parameters, greedy_init, init
+from .starts import Parameters, init
 from .thresholds import median_thresholds, repair_thresholds, thresholds_consistent
 from .training import adam_backward, adam_forward, adam_state, adam_sync
 
@@ -54,7 +54,6 @@ __all__ = [
     "forward",
     "forward_with_route",
     "from_forest",
-    "greedy_init",
     "init",
     "kernels",
     "leaf_counts",

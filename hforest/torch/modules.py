@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.types import Device
 
-from .. import hinge
-from ..core.aliases import MaxFeatures
+from .. import hinge, tree
 from .library import Aggregate, Kind, Layer, MarginName, check_integer
 from .operators import hinge_forest
 
@@ -131,7 +130,7 @@ class HingeForest(Forest):
     ----------
     thresholds : (n_trees, n_vertices) Parameter
         n_vertices is 2**depth - 1 for trees and depth for ferns. Initial values are U(-3, 3), so normalise
-        the input (`RunningNorm`), or set thresholds from samples (`median_thresholds`, `greedy_init`).
+        the input (`RunningNorm`), or set thresholds from samples (`median_thresholds`, `from_forest`).
     weights : (n_trees, 2**depth, *outputs) Parameter
     features : (n_trees, n_vertices) buffer of int32, or (n_trees, n_vertices, in_features) Parameter
 
@@ -255,66 +254,56 @@ class HingeForest(Forest):
         self.thresholds.copy_(torch.from_numpy(medians))
 
     @torch.no_grad()
-    def greedy_init(
+    def from_forest(
         self,
         x: Tensor,
-        y: Tensor,
+        y: Tensor | None,
+        forest: tree.Forest,
         *,
+        l2: float = 0.3,
         task: Literal["classification", "regression"] = "classification",
-        max_features: MaxFeatures = "sqrt",
-        generator: torch.Generator | None = None,
     ) -> Tensor:
-        """Sets thresholds, features and weights to those of greedily grown trees.
+        """Sets thresholds, features and weights to those that approximate a grown forest.
 
         Parameters
         ----------
-        x : (n, in_features) tensor
+        x : (n, in_features) tensor, dtype of the forest
             At least one sample.
-        y : (n,) tensor of integers or bools, or (n, *outputs) tensor
-            Labels, for `outputs` of (n_classes,), or regression targets.
+        y : (n,) tensor of integers or bools, (n[, n_targets]) tensor of real numbers, or None
+            Labels or targets; None fits the predictions of the forest.
+        forest : hforest.tree.Forest
+            n_trees trees without projections. Splits below `depth` are left out.
+        l2 : float
+            Strength of the ridge, above 0.
         task : "classification" or "regression"
             Whether y holds labels or targets.
-        max_features : "sqrt", int, float or None
-            Features sampled at a vertex.
-        generator : torch.Generator, optional
-            Source of random numbers; by default PyTorch's own.
 
         Returns
         -------
         intercept : tensor of shape `outputs`
-            Mean of the targets, which the weights do not include: the prediction is ``forest(x) +
-            intercept``. Without `aggregate` that holds for each tree.
+            The prediction is ``self(x) + intercept``; without `aggregate`, the mean of it over the trees.
 
         Raises
         ------
         TypeError, ValueError, IndexError
-            As `hforest.hinge.greedy_init`, which runs on the CPU; ferns; ``margin="projection"``; targets
-            that do not match `outputs`.
+            As `hforest.hinge.from_forest`; ferns; ``margin="projection"``; a forest of other sizes.
         """
         if self.kind != "tree":
             raise ValueError("kind: expected 'tree', got 'fern'; use median_thresholds for ferns")
         self._columns()
-        classes = task == "classification"
-        if classes and len(self.outputs) != 1:
+        samples, goal = host(self._rows(x)), None if y is None else host(y)
+        parameters, intercept, _ = hinge.from_forest(samples, goal, forest, self.depth, l2=l2, task=task)
+        if parameters.weights.shape != self.weights.shape:
+            n_trees, _, n_outputs = parameters.weights.shape
             raise ValueError(
-                f"outputs: expected (n_classes,), got {self.outputs}; create the forest with "
-                "outputs=n_classes"
+                f"forest: expected n_trees = {self.n_trees} and outputs = {self.outputs}, got {n_trees} and "
+                f"{(n_outputs,)}; create the HingeForest with the sizes of the forest"
             )
-        start = hinge.greedy_init(
-            host(self._rows(x)), host(y), self.n_trees, self.depth,
-            task=task, n_classes=self.outputs[0] if classes else None, max_features=max_features,
-            rng=seed(generator),
-        )  # fmt: skip
-        if start.weights.shape != self.weights.shape:
-            raise ValueError(
-                f"y: expected shape (n_samples, *outputs) = (n_samples, *{self.outputs}), got "
-                f"{tuple(y.shape)}; pass targets with the shape of the outputs"
-            )
-        self.thresholds.copy_(torch.from_numpy(start.thresholds))
-        self.features.copy_(torch.from_numpy(start.features))
-        self.weights.copy_(torch.from_numpy(start.weights) / (self.n_trees if self.aggregate == "sum" else 1))
-        targets = nn.functional.one_hot(y.long(), self.outputs[0]) if classes else y
-        return targets.double().mean(dim=0).to(self.weights)
+        self.thresholds.copy_(torch.from_numpy(parameters.thresholds))
+        self.features.copy_(torch.from_numpy(parameters.features))
+        factor = 1 if self.aggregate == "sum" else self.n_trees
+        self.weights.copy_(factor * torch.from_numpy(parameters.weights))
+        return torch.from_numpy(intercept).to(self.weights)
 
     # ------------------------------------------------------------------------------------- thresholds
 

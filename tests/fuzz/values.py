@@ -57,7 +57,7 @@ ALWAYS = {"rng", "epochs", "n_train", "nu", "shape", "projection", "patch_max", 
 """Arguments that are never left to their defaults, which don't fit small arrays or take long."""
 
 
-NOT_EMPTY = {"greedy_init", "median_thresholds", "fit_weights", "from_forest"}
+NOT_EMPTY = {"median_thresholds", "fit_weights", "from_forest"}
 """Functions of kernels' packages that learn from samples, and take at least one."""
 
 

@@ -4,25 +4,26 @@ Leaves that samples reach
 
 A complete tree of depth 8 has 256 leaves. With random thresholds samples reach few of them, and the weights
 of the other leaves get no gradient. Thresholds at medians (:func:`hforest.hinge.median_thresholds`) spread
-the samples evenly over the leaves. Greedy thresholds (:func:`hforest.hinge.greedy_init`) make smaller leaves
-where classes are mixed.
+the samples evenly over the leaves. Those of a grown forest (:func:`hforest.hinge.from_forest`) make smaller
+leaves where classes are mixed; below a pure leaf of the forest nothing is split, so leaves stay unused.
 """
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from hforest import demo, hinge
+from hforest import classic, demo, hinge
 
 digits = demo.load_digits()
 mean, deviation = digits.x_train.mean(axis=0), digits.x_train.std(axis=0) + 0.5
 x = ((digits.x_train - mean) / deviation).astype(np.float32)
 n_trees, depth = 50, 8
 
+forest = classic.grow(x, digits.y_train, n_trees, max_depth=depth, rng=0)
 thresholds, features, _ = hinge.init(n_trees, depth, x.shape[1], rng=0)
 starts = {
     "random thresholds, U(−3, 3)": (thresholds, features),
     "medians": (hinge.median_thresholds(x, features), features),
-    "greedy": hinge.greedy_init(x, digits.y_train, n_trees, depth, rng=0)[:2],
+    "grown forest": hinge.from_forest(x, digits.y_train, forest, depth).parameters[:2],
 }
 
 # %%
