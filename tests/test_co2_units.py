@@ -54,7 +54,7 @@ def test_nodes_are_converted_in_blocks_with_equal_bits(monkeypatch):
     plain, of_x = grow(X, Y, standardize=False), units.of_samples(X, np.ones(len(X)))
     want = units.with_units(plain._replace(data=plain.data.copy()), of_x, None)
     monkeypatch.setattr(units, "_VALUES", 7 * X.shape[1])  # seven nodes
-    got = units.with_units(plain, of_x, None)
+    got = units.with_units(plain._replace(data=plain.data.copy()), of_x, None)
     assert len(plain.feature) % 7  # the last block is smaller
     assert (got.data == want.data).all()
     assert (got.threshold == want.threshold).all()

@@ -23,20 +23,17 @@ NAMES = {
     "decision_path": "tree.path(forest, x, tree)",
     "feature_importances_": 'tree.importance(forest, by="gain")',
     "oob_decision_function_": "tree.out_of_bag(forest, x, counts)",
-    "score": "(tree.predict(forest, x).argmax(axis=1) == y).mean()",
     "export_text": "tree.to_text(forest)",
     "plot_tree": "plot.tree(forest)",
     "DecisionBoundaryDisplay": "plot.regions(predict, x, y)",
-    "dump": "tree.save(file, forest)",
     # PyTorch
     "Conv2d": "torch.HingeConv2d; on arrays layers.conv2d",
     "Embedding": "torch.HingeForest(sparse=True)",
     "Adam": "optim.adam; for rows torch.RowAdam",
-    "SparseAdam": "torch.RowAdam; on arrays optim.adam_rows",
     "BatchNorm1d": "torch.RunningNorm; on arrays layers.normalize",
     "CrossEntropyLoss": "layers.softmax_loss(scores, y)",
     "state_dict": "the arrays themselves; numpy.savez writes them",
-    "manual_seed": "the argument rng of each function, such as grow(x, y, rng=0)",
+    "manual_seed": "the argument rng, such as grow(x, y, rng=0)",
 }
 """Counterparts of names of scikit-learn and PyTorch; names of hforest without "hforest."."""
 
