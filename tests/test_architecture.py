@@ -242,10 +242,10 @@ def test_includes_and_cimports_run_downwards(path):
 
 def numbers_of(path):
     """Returns the names of the numbers that a Python module or a kernel file or header declares."""
-    text = path.read_text(encoding="utf-8")
     if path.suffix != ".py":
-        return {name.removeprefix("HF_") for name, _ in launch._NUMBER.findall(launch._COMMENT.sub("", text))}
-    assigned = [node for node in ast.parse(text).body if isinstance(node, ast.Assign)]
+        return {name.removeprefix("HF_") for name in launch.declared_numbers(path)}
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    assigned = [node for node in tree.body if isinstance(node, ast.Assign)]
     literal = [node for node in assigned if not isinstance(node.value, ast.Call)]
     return {a.id for node in literal for a in ast.walk(node.targets[0]) if isinstance(a, ast.Name)}
 

@@ -357,9 +357,8 @@ def test_all_faults_are_listed_at_once(source):
         "column 'f': expected finite numbers, or NaN for missing values, got inf in row 1; clip or drop it",
         "column 'gone': expected a column of numbers, got no column of that name; add or rename a column",
     ]
-    with pytest.raises(
-        TypeError, match="^table, column 'n': expected numbers, got text such as 'one'; convert"
-    ):
+    message = "^table, column 'n': expected numbers, got text such as 'one'; convert"
+    with pytest.raises(TypeError, match=message):
         tabular.numbers(columns, source(good | {"n": ["one", "2"]}))
 
 
@@ -390,13 +389,11 @@ def test_missing_values_of_objects():
 def test_one_row_is_a_list_or_a_mapping_to_lists():
     row = {"age": 30, "job": "cook"}
     columns = tabular.columns({"age": [30, 40], "job": ["cook", "nurse"]})
-    with pytest.raises(
-        TypeError, match=r"^table\['age'\]: expected a list .*, got int; for one row pass lists of one value$"
-    ):
+    message = r"^table\['age'\]: expected a list .*, got int; for one row pass lists of one value$"
+    with pytest.raises(TypeError, match=message):
         tabular.numbers(columns, row)
-    with pytest.raises(
-        TypeError, match="^table: expected a table, got a list of mappings; pass a map"
-    ) as error:
+    message = "^table: expected a table, got a list of mappings; pass a map"
+    with pytest.raises(TypeError, match=message) as error:
         tabular.numbers(columns, [row, row])
     table = eval(str(error.value).partition("names to lists, ")[2], {"table": [row, row]})
     assert np.array_equal(tabular.numbers(columns, table), [[30, 0], [30, 0]])
@@ -412,13 +409,11 @@ def test_frames_that_cannot_be_read():
     twice = pandas.DataFrame([[1, 2], [3, 4]], columns=["a", "a"])
     with pytest.raises(ValueError, match="^table: expected unique column names, got 'a' more than once"):
         tabular.columns(twice)
-    with pytest.raises(
-        TypeError, match="^table: expected a data frame of pandas, polars or Arrow in memory, got polars"
-    ):
+    message = "^table: expected a data frame of pandas, polars or Arrow in memory, got polars"
+    with pytest.raises(TypeError, match=message):
         tabular.columns(polars.DataFrame({"a": [1, 2]}).lazy())
-    with pytest.raises(
-        TypeError, match="^table, column 'l': expected numbers, text, dates or booleans, got List"
-    ):
+    message = "^table, column 'l': expected numbers, text, dates or booleans, got List"
+    with pytest.raises(TypeError, match=message):
         tabular.columns(polars.DataFrame({"l": [[1], [2]]}))
     numbered = pandas.DataFrame([[1, 2], [3, 4]])
     assert tabular.columns(numbered).names.tolist() == ["0", "1"]
@@ -516,13 +511,11 @@ def test_a_model_of_a_table_is_that_of_its_numbers(source, tmp_path):
     assert more.columns is model.columns
     inside = tabular.fit(frame, y, **FAST, validation=(frame, y), rng=0)
     assert inside.scaling.low.tolist() == model.scaling.low.tolist()
-    with pytest.raises(
-        ValueError, match="^x, column 'a': expected a column of numbers, got no column of that name"
-    ):
+    message = "^x, column 'a': expected a column of numbers, got no column of that name"
+    with pytest.raises(ValueError, match=message):
         tabular.predict(model, {name: table[name] for name in ("b", "day")})
-    with pytest.raises(
-        ValueError, match="^x: expected a column of different values, got columns of one value"
-    ):
+    message = "^x: expected a column of different values, got columns of one value"
+    with pytest.raises(ValueError, match=message):
         tabular.fit({"a": ["red", "red"], "b": [None, None]}, [0, 1])
 
 

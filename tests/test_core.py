@@ -16,7 +16,7 @@ from conftest import assert_same_bits
 
 import hforest
 from hforest import co2, demo, hinge, project
-from hforest.core import check, dispatch, launch, machine
+from hforest.core import check, dispatch, keywords, launch, machine
 from hforest.core.threads import one_blas_thread
 from hforest.stats.problem import renamed
 
@@ -374,33 +374,25 @@ GROWS = "x, y, n_trees=..., first_tree=..., rng=..."
 
 
 def test_functions_that_grow_and_leave_settings_to_their_caller_are_taken():
-    check.grower("grow", lambda x, y, n_trees, first_tree, rng: None, GROWS)
+    keywords.grower("grow", lambda x, y, n_trees, first_tree, rng: None, GROWS)
     for function in (hforest.grow, co2.grow):
-        check.grower("grow", function, GROWS)
-        check.grower("grow", partial(function, max_depth=3, bootstrap=False), GROWS)
-        check.grower("grow", partial(function, n_trees=3), "x, y, rng=...")  # this caller does not pass it
+        keywords.grower("grow", function, GROWS)
+        keywords.grower("grow", partial(function, max_depth=3, bootstrap=False), GROWS)
+        keywords.grower("grow", partial(function, n_trees=3), "x, y, rng=...")  # this caller does not pass it
         for name in ("n_trees", "first_tree", "progress", "rng"):
             message = (
                 f"^grow: .* leaves {name} to its caller, got a functools.partial that binds {name}; leave it"
             )
             with pytest.raises(TypeError, match=message):
-                check.grower("grow", partial(function, max_depth=3, **{name: None}), GROWS)
+                keywords.grower("grow", partial(function, max_depth=3, **{name: None}), GROWS)
 
 
 # On some systems a long double is a float64.
 HAS_WIDE = np.finfo(np.longdouble).max > np.finfo(np.float64).max
 HUGE = (10**400, -(10**400), 2**70, -(2**70))
 NO_INTEGERS = (
-    True,
-    np.True_,
-    3.0,
-    np.float32(3),
-    "3",
-    np.timedelta64(3, "D"),
-    np.array([3]),
-    np.array("3"),
-    np.ma.masked,
-)
+    True, np.True_, 3.0, np.float32(3), "3", np.timedelta64(3, "D"), np.array([3]), np.array("3"), np.ma.masked,
+)  # fmt: skip
 SEEDS = (check.seed, check.repeatable_seed, check.generator)
 
 
@@ -429,9 +421,9 @@ SEEDS = (check.seed, check.repeatable_seed, check.generator)
             TypeError, "^dtype: expected float32 or float64, got .*; pass numpy.float32"),
         (lambda v: check.function("checkpoint", v, "state"), (True, 1, "print"), TypeError,
             "^checkpoint: expected None or a function, got .*; pass a function"),
-        (lambda v: check.grower("grow", v, GROWS), (None, 3, "grow"), TypeError,
+        (lambda v: keywords.grower("grow", v, GROWS), (None, 3, "grow"), TypeError,
             "^grow: expected a function, got .*; pass hforest.grow, or functools"),
-        (lambda v: check.grower("grow", v, GROWS),
+        (lambda v: keywords.grower("grow", v, GROWS),
             (lambda x, y: None, lambda x, y, n_trees, rng: None, partial(hforest.grow, n_estimators=3)), TypeError,
             r"^grow: expected a function that accepts \(x, y, n_trees=.*, got one"),
         (hforest.using, (np.array(["reference"] * 2), None, 3, "gpu"), ValueError, "^backend: expected 'reference', got"),

@@ -52,7 +52,7 @@ def _calls():
         "prepare": partial(tree.prepare, forest),
         "predict a wide prepared row": partial(tree.predict, tree.prepare(wide), np.zeros((1, 2000))),
         "predict wide prepared rows": partial(tree.predict, tree.prepare(wide), np.zeros((9, 2000))),
-        "check": partial(tree.check, projected),
+        "check": partial(tree.check, tree.Forest(*projected)),
         "quantiles": partial(tree.quantiles, forest, targets, x, [0.5]),
         "proximity": partial(tree.proximity, forest, x),
         "split of classes": partial(split.best_split, columns, y, n_classes=3),

@@ -47,7 +47,25 @@ def grown_alike(cuda):
 
 
 def words(settings):
-    return "-".join(f"{name}={value}" for name, value in settings.items()) or "plain"
+    return (
+        "-".join(f"{name}={getattr(value, 'density', value)}" for name, value in settings.items()) or "plain"
+    )
+
+
+def learned(x, settings):
+    """Returns y and the settings of `make`; writes missing values into x."""
+    settings, rng, n = dict(settings), np.random.default_rng(1), len(x)
+    n_classes, n_outputs = settings.pop("n_classes", 3), settings.pop("task", None)
+    y = (n_classes * rng.random(n) ** (1 + (x[:, 0] > 0))).astype(np.int32)
+    if n_outputs:
+        y, n_classes = rng.normal(size=(n, n_outputs)) + x[:, :1], None
+    x[rng.random(x.shape) < 0.2 * settings.pop("missing", False)] = np.nan
+    weights = {
+        "one": np.ones(n), "whole": rng.integers(0, 900, n) * 1.0, "real": rng.random(n),
+        "great": rng.integers(0, 2**23, n) * 1.0, "most": np.full(n, 2.0**24), "half": np.full(n, 0.5),
+    }  # fmt: skip
+    settings["sample_weight"] = weights[settings.pop("weights", "one")]
+    return y, {"n_classes": n_classes, "n_trees": 2, **settings}
 
 
 @pytest.mark.parametrize("sizes", [(0, 2), (1, 3), (7, 0), (1000, 5)])
@@ -133,9 +151,9 @@ def test_host_levels_of_many_nodes_are_those_of_the_cpu(grown_alike, monkeypatch
     [
         {},
         {"n_classes": 20, "criterion": "entropy"},  # sums in global memory
-        {"sample_weight": "whole", "min_samples_leaf": 5, "max_bins": 16},
-        {"sample_weight": "real", "criterion": "entropy"},
-        {"sample_weight": "real", "n_classes": 90},  # more sums than a block adds up
+        {"weights": "whole", "min_samples_leaf": 5, "max_bins": 16},
+        {"weights": "real", "criterion": "entropy"},
+        {"weights": "real", "n_classes": 90},  # more sums than a block adds up
         {"task": 1, "min_weight_fraction_leaf": 0.01},
         {"task": 3, "max_bins": 16},
         {"task": 80},
@@ -149,20 +167,12 @@ def test_host_levels_of_many_nodes_are_those_of_the_cpu(grown_alike, monkeypatch
 )
 def test_host_trees_of_large_nodes(grown_alike, small, settings):
     """Nodes that blocks share: of more than 256 samples, in several runs, tiles and blocks."""
-    settings, rng, n = dict(settings), np.random.default_rng(1), 5000
-    x, n_classes = np.round(rng.normal(size=(n, 6)), 2), settings.pop("n_classes", 3)
-    n_outputs, weight = settings.pop("task", None), settings.pop("sample_weight", None)
-    y = (n_classes * rng.random(n) ** (1 + (x[:, 0] > 0))).astype(np.int32)
-    if n_outputs:
-        y, n_classes = rng.normal(size=(n, n_outputs)) + x[:, :1], None
-    if settings.pop("missing", False):
-        x[rng.random(x.shape) < 0.2] = np.nan
+    x = np.round(np.random.default_rng(1).normal(size=(5000, 6)), 2)
+    y, settings = learned(x, settings)
     if settings.pop("columns", None):
         x[:, :4] = 0
         x[4000:, 2] = 1
-    if weight:
-        settings["sample_weight"] = rng.integers(0, 9, n) * 1.0 if weight == "whole" else rng.random(n)
-    grown_alike(x, y, n_classes=n_classes, n_trees=2, max_features=2, max_depth=5, **settings)
+    grown_alike(x, y, max_depth=5, **settings)
 
 
 @pytest.fixture
@@ -191,18 +201,15 @@ def launched(monkeypatch):
 )
 def test_host_trees_of_counted_bins(grown_alike, small, launched, dtype, settings):
     """Bins of a byte and whole weights: nodes of several chunks, of one, and of few samples; nothing is sorted."""
-    settings = {"n": 9000, "n_classes": 3, "max_bins": 255, "coarse": 30, "weights": "one", **settings}
-    n, n_classes, coarse = (settings.pop(name) for name in ("n", "n_classes", "coarse"))
+    settings = {"max_bins": 255, "max_depth": 12, **settings}
+    n, coarse = settings.pop("n", 9000), settings.pop("coarse", 30)
     rng = np.random.default_rng(n)
     x = np.round(rng.normal(size=(n, 6)) * coarse).astype(dtype)
     x[:, 2] = 1
     x[:, 4] = x[:, 3]
     x[:, 5] = rng.random(n)
-    y = (n_classes * rng.random(n) ** (1 + (x[:, 0] > 0))).astype(np.int32)
-    most = {"one": 2, "whole": 900, "great": 2**23}[settings.pop("weights")]
-    weight = rng.integers(most == 2, most, n) * 1.0
-    settings = {"n_trees": 2, "max_features": 2, "max_depth": 12, **settings}
-    grown_alike(x, y, n_classes=n_classes, sample_weight=weight, **settings)
+    y, settings = learned(x, settings)
+    grown_alike(x, y, **settings)
     assert ("grow_counted" in launched) == (small > 0)
     assert ("score_bins" in launched) == (n > small)
     assert "count_bins" in launched or n <= max(small, 4096)
@@ -213,8 +220,8 @@ def test_host_trees_of_counted_bins(grown_alike, small, launched, dtype, setting
     "settings",
     [
         {"n_classes": 30},  # more than shared memory holds
-        {"weight": 2.0**24},  # more than 32 bits hold
-        {"weight": 0.5},
+        {"weights": "most"},  # more than 32 bits hold
+        {"weights": "half"},
         {"max_bins": None},
         {"splitter": "random"},
         {"missing": True},
@@ -223,15 +230,10 @@ def test_host_trees_of_counted_bins(grown_alike, small, launched, dtype, setting
     ids=words,
 )
 def test_host_trees_whose_bins_are_not_counted(grown_alike, small, launched, settings):
-    settings, n, rng = {"n_classes": 3, "max_bins": 255, **settings}, 400, np.random.default_rng(0)
-    x, y = rng.normal(size=(n, 3)), rng.integers(0, settings["n_classes"], n, np.int32)
-    if settings.pop("missing", False):
-        x[:9] = np.nan
-    if settings.pop("task", None):
-        y, settings["n_classes"] = rng.normal(size=(n, 1)), None
-    weight = np.full(n, settings.pop("weight", 1.0))
-    grown_alike(x, y, n_trees=2, max_depth=3, sample_weight=weight, **settings)
-    assert ("grow_small" if n <= small else "bin_keys") in launched
+    x, _ = problem(400, 3)
+    y, settings = learned(x, {"max_bins": 255, "max_depth": 3, **settings})
+    grown_alike(x, y, **settings)
+    assert ("grow_small" if len(x) <= small else "bin_keys") in launched
     assert not {"score_bins", "grow_counted"} & {*launched}
 
 
@@ -248,19 +250,19 @@ def arrays_in(members):
     "settings",
     [
         {},
-        {"sample_weight": "real", "n_classes": 20},  # sums in global memory
+        {"weights": "real", "n_classes": 20},  # sums in global memory
         {"max_bins": 255},
         {"splitter": "random"},
         {"splitter": "random", "missing": True},
         {"task": 2},
-        {"distribution": "sparse"},
-        {"distribution": "sparse", "missing": True},
+        {"projections": DISTRIBUTIONS["sparse"](6)},
+        {"projections": DISTRIBUTIONS["sparse"](6), "missing": True},
     ],
     ids=words,
 )
 def test_host_blocks_of_small_nodes_write_to_places_of_their_own(monkeypatch, settings):
     """Blocks run one after the other on the host, so results do not show whether they would disturb each other."""
-    settings, rng, launch, n_launches = dict(settings), np.random.default_rng(0), gpu_builder.launch, 0
+    launch, n_launches = gpu_builder.launch, 0
 
     def written(args, b, *call, **more):
         """Writes of block b alone, by member."""
@@ -297,17 +299,10 @@ def test_host_blocks_of_small_nodes_write_to_places_of_their_own(monkeypatch, se
         launch(folder, name, real, n_blocks, args, **more)
 
     monkeypatch.setattr(gpu_builder, "launch", spy)
-    n, n_classes, n_outputs = 200, settings.pop("n_classes", 3), settings.pop("task", None)
-    x, y = rng.normal(size=(n, 6)), rng.integers(0, n_classes, n).astype(np.int32)
-    if settings.pop("missing", False):
-        x[rng.random(x.shape) < 0.2] = np.nan
-    if n_outputs:
-        y, n_classes = rng.normal(size=(n, n_outputs)), None
-    settings["sample_weight"] = rng.random(n) if "sample_weight" in settings else np.ones(n)
-    kind = settings.pop("distribution", None)
-    settings |= {"projections": DISTRIBUTIONS[kind](6)} if kind else {"max_features": 3}
+    x, _ = problem(200, 6)
+    y, settings = learned(x, settings)
     with entered("host"):
-        make(x, y, n_classes=n_classes, n_trees=2, **settings)
+        make(x, y, **settings)
     assert n_launches
 
 

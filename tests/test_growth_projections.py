@@ -1,4 +1,4 @@
-"""Forests on random projections: the reference implementation, windows, sums of patches, accuracy, errors."""
+"""Forests on random projections: the reference implementation, windows, sums of patches, views, errors."""
 
 import itertools
 
@@ -7,11 +7,11 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import scipy.sparse
-from conftest import assert_same_bits, error
-from growers import DISTRIBUTIONS, assert_all_same, both, grow, make, on_threads, problem
+from conftest import assert_same_bits
+from growers import DISTRIBUTIONS, assert_all_same, both, make, on_threads, problem
 
 import hforest
-from hforest import demo, project, tree
+from hforest import project, tree
 from hforest.growth import cpu
 
 pytestmark = pytest.mark.kernels
@@ -195,59 +195,7 @@ def test_whole_numbers(dtype, x, kind):
         np.testing.assert_array_equal(prepared.numbers, x)
 
 
-# ---------------------------------------------------------------------------------------- accuracy
-
-
-def errors_of(train, test, *settings):
-    """Returns the error on `test` of each forest of 100 trees grown on `train`."""
-    return [error(hforest.grow(*train, 100, rng=0, **given), *test) for given in settings]
-
-
-def test_patches_separate_bars_that_features_do_not():
-    patches, simulate = project.patch_distribution((28, 28), patch_max=4), demo.simulate_bars
-    first, *others = errors_of(
-        simulate(50, rng=0), simulate(2000, rng=1), {"projections": patches, "n_projections": 28}, {},
-        {"projections": project.sparse_distribution(784)},
-    )  # fmt: skip
-    assert first + 0.02 < min(others)
-
-
-def test_cyclic_patches_separate_segments():
-    patches, simulate = project.patch_distribution((100,), patch_max=15, cyclic=True), demo.simulate_circle
-    first, other = errors_of(
-        simulate(400, rng=0), simulate(1000, rng=1), {"projections": patches, "n_projections": 40},
-        {"max_features": 40},
-    )  # fmt: skip
-    assert first + 0.3 < other
-
-
-def test_importance_is_where_the_patches_are(digits):
-    x, y, _, _ = digits
-    share = tree.importance(grow(x, y, 40, kind="patch", rng=0)).reshape(8, 8)
-    # The outermost columns of these digits are empty, but large patches reach over them.
-    assert share[:, 1:7].sum() > 0.8
-
-
-def test_differences_fit_a_difference():
-    x = np.random.default_rng(0).normal(size=(600, 6))
-    y, squares = x[:, 0] - x[:, 1], []
-    differences = {"projections": project.probe_distribution(6), "n_projections": 10}
-    for settings in (differences, {"max_features": None}):
-        forest = hforest.grow(x[:400], y[:400], 40, task="regression", rng=0, **settings)
-        squares.append(((tree.predict(forest, x[400:])[:, 0] - y[400:]) ** 2).mean())
-    assert squares[0] < 0.7 * squares[1]
-
-
-def test_single_features_see_what_differences_do_not():
-    rng = np.random.default_rng(0)
-    y = np.arange(800) % 2
-    x = rng.normal(size=(800, 2)) * 0.1 + rng.normal(size=(800, 1)) * 0.3 + y[:, None] * 2
-    settings = (
-        {"projections": project.probe_distribution(2, share), "n_projections": 2} for share in (0.0, 0.5)
-    )
-    differences, with_features = errors_of((x[:400], y[:400]), (x[400:], y[400:]), *settings)
-    assert differences > 0.4
-    assert with_features < 0.02
+# -------------------------------------------------------------------------------------------- views
 
 
 @pytest.mark.parametrize("base", [project.axis_distribution(40), project.sparse_distribution(40, 3.0)])

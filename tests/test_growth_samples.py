@@ -159,9 +159,8 @@ def test_samples_are_encoded_once(name, layout, monkeypatch):
     first = GROWERS[name](given, y, 2, rng=0)
     assert_same_bits(first, GROWERS[name](x, y, 2, rng=0))
     if layout == "sparse":
-        with pytest.raises(
-            TypeError, match="x: .*Columns in place of numbers: pass the data that the samples were made"
-        ):
+        message = "x: .*Columns in place of numbers: pass the data that the samples were made"
+        with pytest.raises(TypeError, match=message):
             tree.predict(first, given)
     else:
         np.testing.assert_array_equal(tree.predict(first, given), tree.predict(first, x))
@@ -391,16 +390,14 @@ def test_places_belong_to_the_samples():
 def test_growth_on_windows_has_labels_and_no_missing_values(name):
     windows, x = tuple(PLACES.values()), np.ones((4, 3))
     samples = hforest.samples(x, windows=windows)
-    with pytest.raises(
-        ValueError, match="^task: expected \"classification\" for windows, got 'regression'; copy"
-    ):
+    message = "^task: expected \"classification\" for windows, got 'regression'; copy"
+    with pytest.raises(ValueError, match=message):
         GROWERS[name](samples, [0.5, 1, 2], 1, task="regression")
     with pytest.raises(ValueError, match="^task: expected one of"):
         GROWERS[name](samples, [0, 1, 0], 1, task=np.array(["classification", "regression"]))
     x[3, 2] = np.nan
-    with pytest.raises(
-        ValueError, match="^x: expected windows without NaN, got missing values; copy the windows"
-    ):
+    message = "^x: expected windows without NaN, got missing values; copy the windows"
+    with pytest.raises(ValueError, match=message):
         GROWERS[name](hforest.samples(x, windows=windows), [0, 1, 0], 1)
 
 

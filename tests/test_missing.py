@@ -375,9 +375,8 @@ def test_rows_are_walked_in_parts(monkeypatch):
 
 def test_without_unchecked_samples_a_forest_that_knows_no_missing_values_refuses_them():
     forest = hforest.grow(np.eye(4), [0, 1, 2, 3], 2, rng=0)
-    with pytest.raises(
-        ValueError, match="x: expected finite numbers, got nan .*grow the forest on samples with missing"
-    ):
+    message = "x: expected finite numbers, got nan .*grow the forest on samples with missing"
+    with pytest.raises(ValueError, match=message):
         tree.predict(forest, np.full((1, 4), np.nan))
     with hforest.unchecked():
         tree.predict(forest, np.full((1, 4), np.nan))

@@ -308,9 +308,8 @@ def test_matrices_that_are_refused(a, error, message):
 
 def test_rows_that_are_refused():
     forest = hforest.grow(matrix(), [0, 1, 1], 3, rng=0)
-    with pytest.raises(
-        ValueError, match=r"x: expected shape \(n_samples, n_features\) = \(n_samples, 2\), got \(4, 3\)"
-    ):
+    message = r"x: expected shape \(n_samples, n_features\) = \(n_samples, 2\), got \(4, 3\)"
+    with pytest.raises(ValueError, match=message):
         tree.predict(forest, scipy.sparse.csr_array((4, 3)))
     with pytest.raises(ValueError, match=r"x\.data: expected finite numbers, got nan .*impute or drop"):
         tree.predict(forest, matrix(data=np.array([1.0, np.nan, 3, 4])))

@@ -9,7 +9,8 @@ import sys
 import numpy as np
 import pytest
 
-from hforest import classic, hinge, layers, neural
+import hforest
+from hforest import hinge, layers, neural
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install torch")
 ht = pytest.importorskip("hforest.torch")
@@ -231,7 +232,7 @@ def test_medians(kind):
 def test_start_from_a_grown_forest(aggregate):
     x = torch.randn(200, 5)
     y = (x[:, 0] > 0).long() + (x[:, 1] > 0).long()
-    grown = classic.grow(x.numpy(), y.numpy(), 4, max_depth=3, rng=0)
+    grown = hforest.grow(x.numpy(), y.numpy(), 4, max_depth=3, rng=0)
     forest = ht.HingeForest(5, 4, 3, 3, aggregate=aggregate)
     intercept = forest.from_forest(x, y, grown)
     parameters, same_intercept, _ = hinge.from_forest(x.numpy(), y.numpy(), grown, 3)
@@ -243,7 +244,7 @@ def test_start_from_a_grown_forest(aggregate):
     np.testing.assert_allclose(scores.detach(), expected, rtol=1e-5, atol=1e-5)
     assert ((scores + intercept).argmax(dim=1) == y).float().mean() > 0.8
     regression = ht.HingeForest(5, 4, 3, 2, aggregate=aggregate)
-    grown = classic.grow(x.numpy(), x[:, :2].numpy(), 4, max_depth=3, task="regression", rng=0)
+    grown = hforest.grow(x.numpy(), x[:, :2].numpy(), 4, max_depth=3, task="regression", rng=0)
     for targets in (x[:, :2], None):
         intercept = regression.from_forest(x, targets, grown, task="regression")
         p = regression(x) if aggregate else regression(x).mean(dim=1)

@@ -39,7 +39,7 @@ import numpy as np
 from common import RESULTS, Bar, machine_text
 
 import hforest
-from hforest import classic, demo, tree
+from hforest import demo, tree
 
 
 class Split(NamedTuple):
@@ -216,7 +216,7 @@ def run(
         leaves="scalar", task="regression" if regression else "classification",
     )  # fmt: skip
     if task.n_selected:
-        forest = classic.grow(split.x, split.y, 300, max_features=1 / 3, rng=number)
+        forest = hforest.grow(split.x, split.y, 300, max_features=1 / 3, rng=number)
         gain = tree.importance(forest, by="gain")
         columns = np.sort(np.argsort(-gain, kind="stable")[: task.n_selected])
         narrow = {key: getattr(split, key)[:, columns].copy() for key in ("x", "x_valid", "x_test")}

@@ -10,7 +10,6 @@ __all__ = ["lookup"]
 BY_THEIR_OWN_NAME = ("dask", "demo", "jax", "onnx", "plot", "scale", "sklearn", "torch", "treelite")
 """Subpackages that ``import hforest`` does not import."""
 NAMES = {
-    # scikit-learn
     "RandomForestClassifier": "grow(x, y, n_trees), or sklearn.RandomForestClassifier",
     "RandomForestRegressor": 'grow(x, y, n_trees, task="regression"), or sklearn.RandomForestRegressor',
     "ExtraTreesClassifier": 'grow(x, y, splitter="random", bootstrap=False), or sklearn.ExtraTreesClassifier',
@@ -23,12 +22,11 @@ NAMES = {
     "decision_path": "tree.path(forest, x, tree)",
     "feature_importances_": 'tree.importance(forest, by="gain")',
     "oob_decision_function_": "tree.out_of_bag(forest, x, counts)",
-    "score": "(tree.predict(forest, x).argmax(axis=1) == y).mean()",
     "export_text": "tree.to_text(forest)",
     "plot_tree": "plot.tree(forest)",
-    "DecisionBoundaryDisplay": "plot.regions(predict, x, y)",
+    "score": "(tree.predict(forest, x).argmax(axis=1) == y).mean()",
     "dump": "tree.save(file, forest)",
-    # PyTorch
+    "DecisionBoundaryDisplay": "plot.regions(predict, x, y)",
     "Conv2d": "torch.HingeConv2d; on arrays layers.conv2d",
     "Embedding": "torch.HingeForest(sparse=True)",
     "Adam": "optim.adam; for rows torch.RowAdam",
@@ -36,7 +34,7 @@ NAMES = {
     "BatchNorm1d": "torch.RunningNorm; on arrays layers.normalize",
     "CrossEntropyLoss": "layers.softmax_loss(scores, y)",
     "state_dict": "the arrays themselves; numpy.savez writes them",
-    "manual_seed": "the argument rng of each function, such as grow(x, y, rng=0)",
+    "manual_seed": "the argument rng, such as grow(x, y, rng=0)",
 }
 """Counterparts of names of scikit-learn and PyTorch; names of hforest without "hforest."."""
 
@@ -56,8 +54,7 @@ def lookup(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]
         elif name in NAMES:
             known = [f"use {NAMES[name]}"]
         known += [f"write {package}.{other}" for other in get_close_matches(name, module.__all__, 1, 0.7)]
-        remedy = (*known, "call dir() for a list of them")[0]
-        text = f"{package}: expected one of its names, got {name!r}; {remedy}"
-        raise AttributeError(text, name=name, obj=module)
+        text = f"expected one of its names, got {name!r}; {(*known, 'call dir() for a list of them')[0]}"
+        raise AttributeError(f"{package}: {text}", name=name, obj=module)
 
     return get, lambda: sorted(module.__all__)

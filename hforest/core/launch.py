@@ -87,14 +87,21 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _STRUCT = re.compile(r"^struct (\w+) \{([^{}]*)\};", re.MULTILINE)
 _POINTER = re.compile(r"([\w ]+\*(?: ?__restrict__)?) ?(\w+)")
 _NUMBERS = re.compile(r"(size|double) (\w+(?:, \w+)*)")
-_NUMBER = re.compile(r"\b([A-Z]\w*)(?: =)? (0x[\da-fp-]+|\d+)\s*[,;}\n]")
+_DECLARED = re.compile(r"^(?:(?:enum|constexpr)\b[^;]*;|#define .*)", re.MULTILINE)
+_NUMBER = re.compile(r"(\w+)(?: =)? (0x[\da-fp-]+|\d+)\s*(?:[,;}]|$)", re.MULTILINE)
 _CODE = {"size": "q", "double": "d"}
 """Codes of numbers in a struct.Struct; a pointer has N."""
 
 
+def declared_numbers(path: Path) -> dict[str, str]:
+    """Returns the texts of numbers that a header or kernel file declares by enum, constexpr or #define."""
+    text = _COMMENT.sub("", path.read_text(encoding="utf-8"))
+    return dict(_NUMBER.findall("\n".join(_DECLARED.findall(text))))
+
+
 def numbers(file: str, *names: str, prefix: str = "") -> tuple[Any, ...]:
-    """Returns numbers that a header or kernel file of the package declares by enum, constexpr or #define."""
-    declared = dict(_NUMBER.findall(_COMMENT.sub("", (PACKAGE / file).read_text(encoding="utf-8"))))
+    """Returns numbers that a file of the package declares; `prefix` begins each of their names there."""
+    declared = declared_numbers(PACKAGE / file)
     texts = [declared[prefix + name] for name in names]
     return tuple(float.fromhex(text) if "p" in text else int(text, 0) for text in texts)
 

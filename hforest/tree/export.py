@@ -8,7 +8,7 @@ from ..core import check as checks
 from ..core import supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray
 from .complete import levels
-from .forest import Forest, arrays_of, checked, has_sets, knows_missing
+from .forest import Forest, arrays_on_cpu, checked, has_sets, knows_missing
 from .walks import REMEDY, apply
 
 
@@ -62,7 +62,7 @@ def to_dict(
     >>> shap.TreeExplainer(model).shap_values(x)  # doctest: +SKIP
     """
     checks.on_cpu(x=x, sample_weight=sample_weight, counts=counts)
-    checks.on_cpu(**{"forest.feature": arrays_of(forest, x).feature})
+    arrays_on_cpu(forest, x)
     given, forest = forest, checked(forest)
     if bool((forest.feature == -2).any()):
         raise ValueError(

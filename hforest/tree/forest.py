@@ -145,7 +145,7 @@ def is_marked(forest: Forest) -> bool:
 
 def copied(forest: Forest) -> Forest:
     """Returns a forest of copies, or one with a mark itself, after `check_layout`."""
-    checks.on_cpu(**{"forest.feature": arrays_of(forest).feature})
+    arrays_on_cpu(forest)
     return forest if is_marked(forest) else Forest(*(a.copy() for a in forest))
 
 
@@ -158,6 +158,12 @@ def arrays_of(forest: Forest, x: object = None) -> Forest:
         return forest._arrays
     check_layout(forest, x)
     return forest
+
+
+def arrays_on_cpu(forest: Forest, x: object = None) -> Forest:
+    """Returns what `arrays_of` does; CuPy arrays are a TypeError."""
+    checks.on_cpu(**{"forest.feature": getattr(forest, "feature", None)})
+    return arrays_of(forest, x)
 
 
 def check_contents(forest: Forest, *names: str) -> None:

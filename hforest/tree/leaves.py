@@ -7,7 +7,7 @@ import numpy as np
 from ..core import check as checks
 from ..core import dispatch, supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray
-from .forest import PACKAGE, Forest, arrays_of
+from .forest import PACKAGE, Forest, arrays_on_cpu
 from .walks import apply
 
 _FLOAT64 = np.dtype(np.float64)
@@ -199,7 +199,7 @@ def quantiles(
 
 
 def _leaves(forest: Forest, x: ArrayLike) -> IntArray:
-    checks.on_cpu(**{"forest.feature": arrays_of(forest, x).feature})
+    arrays_on_cpu(forest, x)
     return apply(forest, x)
 
 

@@ -9,7 +9,7 @@ from ..core import check as checks
 from ..core import supervised
 from ..core.aliases import ArrayLike, FloatArray, IntArray, Task
 from .complete import levels
-from .forest import Forest, arrays_of, is_marked, marked
+from .forest import Forest, arrays_on_cpu, is_marked, marked
 from .walks import apply
 
 _EMPTY = ("prune", "abstain")
@@ -19,7 +19,7 @@ _ENTRIES = 1 << 20
 
 def _held(forest: Forest, x: ArrayLike, counts: ArrayLike | None) -> tuple[IntArray, IntArray | None]:
     """Returns the leaves (n_samples, n_trees) and counts of the samples in each tree, after checks."""
-    checks.on_cpu(**{"forest.feature": arrays_of(forest, x).feature})
+    arrays_on_cpu(forest, x)
     leaf = apply(forest, x)
     n, n_trees = leaf.shape
     checks.require(1 <= n <= checks.MAX_COUNT, "x", "1 to 2**31 - 1 samples", n, "pass at least one sample")

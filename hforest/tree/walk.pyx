@@ -242,7 +242,8 @@ cdef void _pack_keys(const Walk* w, const real* threshold, int64_t tree) noexcep
 
 
 cdef void _fill_top(const Walk* w, int64_t tree) noexcept nogil:
-    # Writes the top levels of a tree of float32. Top node i has the children 2 i + 1 and 2 i + 2; both children of a leaf are the leaf.
+    # Writes the top levels of a tree of float32. Top node i has the children 2 i + 1 and 2 i + 2; both
+    # children of a leaf are the leaf.
     cdef int64_t root = w.forest.tree_start[tree]
     cdef int form = key_form(w, w.forest.tree_start[tree + 1] - root)
     cdef hf_small_key_node* small = <hf_small_key_node*> (w.nodes + root * node_size(w))

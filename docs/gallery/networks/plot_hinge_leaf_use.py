@@ -11,14 +11,15 @@ leaves where classes are mixed; below a pure leaf of the forest nothing is split
 import matplotlib.pyplot as plt
 import numpy as np
 
-from hforest import classic, demo, hinge
+import hforest
+from hforest import demo, hinge
 
 digits = demo.load_digits()
 mean, deviation = digits.x_train.mean(axis=0), digits.x_train.std(axis=0) + 0.5
 x = ((digits.x_train - mean) / deviation).astype(np.float32)
 n_trees, depth = 50, 8
 
-forest = classic.grow(x, digits.y_train, n_trees, max_depth=depth, rng=0)
+forest = hforest.grow(x, digits.y_train, n_trees, max_depth=depth, rng=0)
 thresholds, features, _ = hinge.init(n_trees, depth, x.shape[1], rng=0)
 starts = {
     "random thresholds, U(−3, 3)": (thresholds, features),

@@ -13,12 +13,13 @@ The picture shows the margins of one handwritten digit in twelve trees of depth 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from hforest import classic, demo, hinge
+import hforest
+from hforest import demo, hinge
 
 digits = demo.load_digits()
 mean, deviation = digits.x_train.mean(axis=0), digits.x_train.std(axis=0) + 0.5
 x = ((digits.x_train - mean) / deviation).astype(np.float32)
-forest = classic.grow(x, digits.y_train, 12, max_depth=6, rng=0)
+forest = hforest.grow(x, digits.y_train, 12, max_depth=6, rng=0)
 thresholds, features, _ = hinge.from_forest(x, digits.y_train, forest, depth=6).parameters
 shown = int(np.flatnonzero(digits.y_train == 3)[5])
 sample = x[shown : shown + 1]
