@@ -177,6 +177,7 @@ def test_launches_and_waits_of_a_level_depend_on_nothing(
         settings |= {"projections": project.sparse_distribution(6, 3.0), "n_projections": 4}
     monkeypatch.setattr("hforest.growth.gpu_levels._collect", lambda *a: a[-1].append(a[2]))
     monkeypatch.setattr("hforest.growth.unchecked.forest", lambda trees, *more, **settings: trees)
+    monkeypatch.setattr("hforest.growth.growing.marked", lambda trees: trees)
 
     def counts(n_trees, depth):
         before = counted("launches"), counted("waits")
