@@ -207,11 +207,6 @@ def rows_of(table: Table, rows: np.ndarray) -> Table:
     return {name: a[rows] for name, a in table.items()} if isinstance(table, dict) else table[rows.tolist()]
 
 
-def n_rows_of(table: Table) -> int:
-    """Returns the number of rows."""
-    return len(next(iter(table.values()), ())) if isinstance(table, dict) else len(table)
-
-
 def without(table: Table, names: Collection[str]) -> Table:
     """Returns the columns of other names."""
     if isinstance(table, dict):

@@ -44,19 +44,18 @@ def rows_of(windows: Windows, columns: slice | Array = slice(None)) -> FloatArra
     return windows.x.reshape(-1)[windows.base[:, None] + windows.offset[columns]]
 
 
-def check_places(base: IntArray, offset: IntArray, size: int, *, some: bool = True) -> None:
-    """Checks that windows are inside `size` numbers; by default there must be some, with some columns."""
+def check_places(base: IntArray, offset: IntArray, size: int) -> None:
+    """Checks that there are windows, with columns, and that they are inside `size` numbers."""
     sizes: check.Sizes = {}
     check.array("base", base, check.INT64, ("n_samples",), sizes)
     check.array("offset", offset, check.INT64, ("n_columns",), sizes)
-    if some:
-        check.at_least_one(sizes, "n_samples", "n_columns")
+    check.at_least_one(sizes, "n_samples", "n_columns")
     if max(sizes["n_samples"], sizes["n_columns"], size) > check.MAX_COUNT:
         raise ValueError(
             "base: expected fewer than 2**31 windows on fewer than 2**31 numbers, got "
             f"{sizes['n_samples']} on {size}; pass fewer"
         )
-    if check.values_checked() and sizes["n_samples"] and sizes["n_columns"]:
+    if check.values_checked():
         least, first = int(base.min()), int(base.min()) + int(offset.min())
         last = int(base.max()) + int(offset.max())
         if least < 0 or first < 0 or last >= size:

@@ -66,7 +66,7 @@ def shared(
 
         @wraps(function)
         def call(*args: Any, **keywords: Any) -> Any:
-            for name in keywords.keys() - set(names):
+            for name in keywords.keys() - names:
                 raise _unknown(function.__name__, name, names)
             return function(*args, **{**implied, **keywords})
 
