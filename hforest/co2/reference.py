@@ -14,8 +14,8 @@ import numpy as np
 
 from ..core.launch import numbers
 from ..core.philox import JUMP, RESTART, keys, philox, unit
-from ..core.scores import beats, log2, node_score
-from ..growth.reference_builder import Split, Tree, add, grow_batch, kinds_of, split_by_column
+from ..core.scores import beats, log2
+from ..growth.reference_builder import Node, Split, Tree, grow_batch, kinds_of, split_by_column
 from .descent import LANES, descend, fold, padded, project, shuffled
 
 CHUNK, ABSENT = numbers("co2/fit.h", "HF_CHUNK", "HF_ABSENT")
@@ -197,10 +197,9 @@ class _Search:
     Unlike theirs, a weight does not change if the impurity stays equal.
     """
 
-    def __init__(self, x, rows, weight, criterion, min_leaf, least_weight):
+    def __init__(self, x, node, min_leaf):
         self.x = [[float(a) for a in row] for row in x]
-        self.rows, self.weight = rows, [float(a) for a in weight]
-        self.criterion, self.min_leaf, self.least_weight = criterion, min_leaf, least_weight
+        self.node, self.min_leaf = node, min_leaf
 
     def values(self, w):
         result = []
@@ -211,48 +210,36 @@ class _Search:
             result.append(total)
         return result
 
-    def enough(self, n_left, weights):
-        if min(n_left, len(self.x) - n_left) < self.min_leaf:
-            return False
-        return min(weights) > 0 and min(weights) >= self.least_weight
+    def score(self, left, left_u, n_left):
+        """Returns the score of a split from the sums and the number of samples on the left."""
+        if min(n_left, len(self.x) - n_left) < max(self.min_leaf, 1):
+            return -math.inf
+        return self.node.split_score(left, left_u)
 
-    def score(self, sums, weights):
-        return node_score(self.criterion, sums[0], weights[0]) + node_score(
-            self.criterion, sums[1], weights[1]
-        )
-
-    def sums(self, right):
-        sums, weights = [[0.0] * len(self.rows[0]) for _ in range(2)], [0.0, 0.0]
-        for i, side in enumerate(right):
-            sums[side] = add(sums[side], self.rows[i])
-            weights[side] += self.weight[i]
-        return sums, weights
+    def left_sums(self, right):
+        left = [s for s, side in zip(self.node.samples, right, strict=True) if not side]
+        return (*self.node.sums(left), len(left))
 
     def sides(self, value):
-        right = [int(a >= 0) for a in value]
-        sums, weights = self.sums(right)
-        return self.score(sums, weights) if self.enough(right.count(0), weights) else -math.inf
+        return self.score(*self.left_sums([a >= 0 for a in value]))
 
     def best_step(self, value, along):
         """Returns the best score of the sides of value + a along over all a, and that a."""
-        right = [int(b < 0 or (b == 0 and a >= 0)) for a, b in zip(value, along, strict=True)]
-        sums, weights = self.sums(right)
-        n_left = right.count(0)
+        right = [b < 0 or (b == 0 and a >= 0) for a, b in zip(value, along, strict=True)]
+        left, left_u, n_left = self.left_sums(right)
         turns = sorted(
             ((-a / b + 0.0, i) for i, (a, b) in enumerate(zip(value, along, strict=True)) if b != 0),
             key=lambda turn: turn[0],
         )
         best, step = -math.inf, 0.0
         for (turn, i), (after, _) in itertools.pairwise(turns):
-            to = int(along[i] > 0)
-            sums[1 - to] = [a - b for a, b in zip(sums[1 - to], self.rows[i], strict=True)]
-            sums[to] = add(sums[to], self.rows[i])
-            weights[1 - to] -= self.weight[i]
-            weights[to] += self.weight[i]
-            n_left += -1 if to else 1
-            if turn == after or not self.enough(n_left, weights):
+            sign, sample = -1 if along[i] > 0 else 1, self.node.samples[i]
+            left = [a + sign * b for a, b in zip(left, self.node.row(sample), strict=True)]
+            left_u += sign * self.node.unit.u[sample]
+            n_left += sign
+            if turn == after:
                 continue
-            score = self.score(sums, weights)
+            score = self.score(left, left_u, n_left)
             if beats(score, best):
                 middle = turn / 2 + after / 2
                 best, step = score, middle if turn <= middle < after else turn
@@ -308,52 +295,43 @@ def fit_oc1(
 ):
     """Writes the best w of coordinate-wise searches from w and from random starts, in place."""
     tree = Tree(None, labels, targets, n_outputs, weight, criterion)
-    samples = range(len(x))
-    rows = tree.rows(samples, tree.mean(samples)[0])
-    w[:] = _Search(x, list(rows.values()), weight, criterion, min_leaf, least_weight).fit(
-        [float(a) for a in w], restarts, jumps, key
-    )
+    tree.least_weight = least_weight
+    samples = list(range(len(x)))
+    node = Node(tree, samples, tree.unit_of(samples))
+    w[:] = _Search(x, node, min_leaf).fit([float(a) for a in w], restarts, jumps, key)
 
 
 def grow(x, bins, learned, max_features, schedule, search, batch):
     """Appends the trees of a batch to `batch.trees` (OUT), as `grow_projected` of growth does."""
-    (labels, targets, n_outputs), _, criterion, limits = learned
+    (labels, targets, n_outputs), _, _, limits, _ = learned
     min_leaf, real = limits.min_samples_leaf, x.dtype.type
     kinds = kinds_of(bins)
     with_offset = np.concatenate([x, np.full((len(x), 1), -1, x.dtype)], axis=1)
 
-    def split(tree, samples, mean, weight, key):
+    def split(node, key):
+        samples = node.samples
         start = split_by_column(
-            tree,
-            samples,
-            mean,
-            weight,
-            key,
-            bins.low,
-            bins.high,
-            x.dtype,
-            kinds,
-            max_features,
-            min_leaf,
-            "best",
+            node, key, bins.low, bins.high, x.dtype, kinds, max_features, min_leaf, "best"
         )
         if start is None:
             return None
         w = np.zeros(x.shape[1] + 1, x.dtype if search is None else np.float64)
         w[start.column], w[-1] = 1, start.threshold
-        here = (
-            with_offset[samples],
-            None if labels is None else labels[samples],
-            None if targets is None else targets[samples],
-            tree.weight[samples],
-        )
         if search is None:
+            here = (
+                with_offset[samples],
+                None if labels is None else labels[samples],
+                None if targets is None else targets[samples],
+                node.tree.weight[samples],
+            )
             thetas = np.zeros((2, n_outputs))
             fit_stump(*here, schedule, key, w, thetas[0], thetas[1], np.zeros(schedule.max_rounds + 1))
         else:
-            limits_of_sides = min_leaf, tree.least_weight
-            fit_oc1(*here, n_outputs, criterion, *limits_of_sides, search.restarts, search.jumps, key, w)
-            w = w.astype(x.dtype)
+            start_w = [float(a) for a in w]
+            found = _Search(with_offset[samples], node, min_leaf).fit(
+                start_w, search.restarts, search.jumps, key
+            )
+            w = np.array(found).astype(x.dtype)
         index = [int(j) for j in np.flatnonzero(w[:-1])]
         factor = [float(w[j]) for j in index]
         limit = np.nextafter(w[-1], real(-np.inf))
@@ -366,16 +344,9 @@ def grow(x, bins, learned, max_features, schedule, search, batch):
         left = [s for s in samples if not right[s]]
         if not index or min(len(left), len(samples) - len(left)) < min_leaf:
             return start
-        rows = tree.rows(samples, mean)
-        total, sums, left_weight = [0.0] * n_outputs, [0.0] * n_outputs, 0.0
-        for s in samples:
-            total = add(total, rows[s])
-        for s in left:
-            sums = add(sums, rows[s])
-            left_weight += float(tree.weight[s])
-        if not tree.is_enough(left_weight, weight - left_weight):
+        score = node.split_score(*node.sums(left))
+        if score == -math.inf:
             return start
-        gain = tree.score(sums, left_weight, total, weight) - node_score(criterion, total, weight)
-        return Split((index, factor), lambda s: not right[s], gain, float(limit))
+        return Split((index, factor), lambda s: not right[s], node.gain(score), float(limit))
 
     grow_batch(split, bins.bins, learned, batch, x.dtype, True, False)

@@ -42,6 +42,36 @@ HF_BOTH double hf_node_score(int criterion, const double *sums, int64_t n, doubl
     return hf_branch_score(criterion, sums, NULL, n, weight);
 }
 
+enum { HF_SQUARES = 8 }; /* partial sums of squares: output k belongs to number k % 8 */
+
+/* Returns the sum of squares of distances over outputs, from 8 partial sums, in a fixed order. */
+HF_BOTH double hf_sum_of_squares(const double *partial) {
+    return ((partial[0] + partial[4]) + (partial[2] + partial[6])) +
+           ((partial[1] + partial[5]) + (partial[3] + partial[7]));
+}
+
+/* Returns the distance of the targets of a branch from the mean of its node: the sum of q - mean u.
+
+   q, u   sums over the branch, in the unit of the node
+   mean   sum of q over sum of u of the node */
+HF_BOTH double hf_distance(int64_t q, int64_t u, double mean) { return (double)q - mean * (double)u; }
+
+/* Returns the gain of a branch by squared error, in the unit of the node. The gain of a split is the sum of those of its
+   branches.
+
+   q      IN (n,)  sums of the branch; with `node`, of the other branch
+   node   IN (n,)  sums of the node, or NULL
+   mean   IN (n,)  means of the node
+   u      the sum of u of the branch */
+HF_BOTH double hf_branch_gain(const int64_t *q, const int64_t *node, const double *mean, int64_t n, int64_t u) {
+    double partial[HF_SQUARES] = {0, 0, 0, 0, 0, 0, 0, 0};
+    for (int64_t k = 0; k < n; ++k) {
+        const double d = hf_distance(node ? node[k] - q[k] : q[k], u, mean[k]);
+        partial[k % HF_SQUARES] += d * d;
+    }
+    return hf_sum_of_squares(partial) / (double)u;
+}
+
 /* Returns the impurity of a node of n classes: the last total, which starts at 0, with the share of each class added by
    hf_add_share. */
 HF_BOTH double hf_add_share(int criterion, double total, double p) {

@@ -72,6 +72,15 @@ def node_score(criterion: int, sums: list[float], weight: float) -> float:
     return total / weight
 
 
+def sum_of_squares(terms: list[float]) -> float:
+    """Returns the sum of squares over outputs, from 8 partial sums, by the steps of score.h."""
+    partial = [0.0] * 8
+    for k, a in enumerate(terms):
+        partial[k % 8] += a * a
+    a, b, c, d, e, f, g, h = partial
+    return ((a + e) + (c + g)) + ((b + f) + (d + h))
+
+
 def impurity(criterion: int, shares: list[float]) -> float:
     """Returns the impurity of a node from the shares of its classes."""
     total = 0.0

@@ -344,6 +344,15 @@ def scaled_weight(
     return array_module(weight).ldexp(weight, -heavy - large), -heavy - large
 
 
+def in_range(weight: FloatArray) -> tuple[FloatArray, int]:
+    """Returns `weight` times 2**e, and e: the largest is in [1, 2), or e is 0 for integers below 2**53."""
+    xp, most = array_module(weight), float(weight.max())
+    if most < 2.0**53 and bool((weight == xp.floor(weight)).all()):
+        return weight, 0
+    exponent = 1 - math.frexp(most)[1]
+    return xp.ldexp(weight, exponent), exponent
+
+
 def class_weight(weight: Any, goal: Target, of_samples: FloatArray) -> FloatArray:
     """Returns `of_samples` times the weights of the classes, times a power of two if they are extreme.
 

@@ -84,11 +84,9 @@ def grow(bins, workspace, learned, max_features, splitter, batch):
         codes = codes[0][offset[:, None] + base]
         low, high = (np.repeat(table, len(offset), axis=0) for table in (low, high))
 
-    def split(tree, samples, mean, weight, key):
+    def split(node, key):
         min_leaf = learned.limits.min_samples_leaf
-        return split_by_column(
-            tree, samples, mean, weight, key, low, high, dtype, kinds, max_features, min_leaf, splitter
-        )
+        return split_by_column(node, key, low, high, dtype, kinds, max_features, min_leaf, splitter)
 
     grow_batch(split, codes, learned, batch, dtype, False, bins.missing is not None)
 
@@ -107,11 +105,9 @@ def grow_projected(x, workspace, learned, distribution, n_projections, splitter,
     elif isinstance(x, Windows):
         x = rows_of(x)
 
-    def split(tree, samples, mean, weight, key):
+    def split(node, key):
         min_leaf = learned.limits.min_samples_leaf
-        return split_by_projection(
-            tree, samples, mean, weight, key, x, distribution, n_projections, min_leaf, splitter
-        )
+        return split_by_projection(node, key, x, distribution, n_projections, min_leaf, splitter)
 
     grow_batch(split, None, learned, batch, x.dtype, True, workspace)
 

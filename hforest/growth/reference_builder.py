@@ -1,7 +1,7 @@
 """The reference tree builder: grows trees top-down, node by node, in plain loops (Don't Get Lost in the
 Forest; Perry et al. 2019, Alg. 1).
 
-A candidate source is a function split(tree, samples, mean, weight, key) that returns None or a `Split`.
+A candidate source is a function split(node, key) that returns None or a `Split`.
 """
 
 import math
@@ -13,7 +13,20 @@ import numpy as np
 from ..core.launch import numbers
 from ..core.philox import CANDIDATES, CHILDREN, DIRECTION, THRESHOLD, below, keys, philox, unit
 from ..core.projections import draw_projection
-from ..core.scores import beats, node_score
+from ..core.scores import beats, node_score, sum_of_squares
+from .reference_units import (
+    Unit,
+    are_whole,
+    distance,
+    is_narrow,
+    means,
+    spread_of,
+    sums_of,
+    unit_of_labels,
+    unit_of_targets,
+    value,
+    with_samples,
+)  # fmt: skip
 
 MISSING_LEFT, UNKNOWN_LEFT = numbers("core/defaults.h", "HF_MISSING_LEFT", "HF_UNKNOWN_LEFT")
 """Bits of default_left."""
@@ -43,11 +56,6 @@ def tree_key(seed, tree):
     return keys(philox(seed, tree, 0))[0]
 
 
-def add(a, b):
-    """Returns the sums of two lists."""
-    return [p + q for p, q in zip(a, b, strict=True)]
-
-
 def between(low, high, dtype):
     """Returns a threshold t with low <= t < high: the mean, or low if the mean rounds to high."""
     t = dtype.type(low / 2 + high / 2)
@@ -58,8 +66,10 @@ class Tree:
     """Data that all nodes of a tree share."""
 
     def __init__(self, bins, labels, targets, n_outputs, weight, criterion):
-        self.bins, self.labels, self.targets = bins, labels, targets
-        self.n_outputs, self.weight, self.criterion = n_outputs, weight, criterion
+        self.bins, self.labels, self.n_outputs, self.criterion = bins, labels, n_outputs, criterion
+        self.targets = None if targets is None else [[float(t) for t in row] for row in targets]
+        self.weight = weight
+        self.whole = are_whole([float(w) for w in weight if w > 0])
         self.least_weight = 0.0
         """Minimum weight of a side of a split."""
 
@@ -68,74 +78,118 @@ class Tree:
         """Returns whether an order of categories has their best split (Fisher 1958; Breiman et al. 1984)."""
         return self.n_outputs <= (1 if self.targets is not None else 2)
 
-    def is_enough(self, left_weight, right_weight):
-        """Returns whether both sides of a split have enough weight."""
-        return right_weight > 0 and min(left_weight, right_weight) >= self.least_weight
+    def unit_of(self, samples):
+        """Returns a unit that is made from the samples of a node."""
+        weight = {s: float(self.weight[s]) for s in samples}
+        if self.targets is None:
+            return unit_of_labels(weight, self.whole)
+        return unit_of_targets(weight, self.targets, self.n_outputs, self.whole)
 
-    def mean(self, samples):
-        """Returns shares of the classes, or the mean target."""
-        total, weight = [0.0] * self.n_outputs, 0.0
-        for s in samples:
-            weight += float(self.weight[s])
-            total = add(total, [float(self.weight[s]) * a for a in self.row(s)])
-        return [a / weight for a in total], weight
+    def is_pure(self, samples):
+        """Returns whether all samples have the same class, or the same targets."""
+        learned = self.labels if self.targets is None else self.targets
+        return all(learned[s] == learned[samples[0]] for s in samples)
+
+
+class Node:
+    """Samples of a node, and their sums in a unit."""
+
+    def __init__(self, tree, samples, unit):
+        self.tree, self.samples = tree, samples
+        u = {s: unit.u[s] for s in samples}
+        spread = 0.0
+        if tree.targets is not None:
+            q = {s: unit.q[s] for s in samples}
+            spread = spread_of(q, u, tree.n_outputs, tree.whole)
+        if is_narrow(unit, spread, float(max(u.values()))):
+            unit = tree.unit_of(samples)
+        self.unit = unit
+        self.total, self.u = self.sums(samples)
+        self.mean = means(self.total, self.u)
+        self.weight = self.weight_of(self.u)
+
+    def weight_of(self, u):
+        """Returns a weight, given in the unit."""
+        return math.ldexp(float(u), -self.unit.m)
 
     def row(self, s):
-        if self.targets is not None:
-            return [float(a) for a in self.targets[s]]
-        return [float(self.labels[s] == k) for k in range(self.n_outputs)]
+        """Returns the terms of a sample by class or output, in the unit."""
+        if self.tree.targets is not None:
+            return self.unit.q[s]
+        return [self.unit.u[s] * (self.tree.labels[s] == k) for k in range(self.tree.n_outputs)]
 
-    def rows(self, samples, mean):
-        """Returns terms of sums: a sample's weight at its class, or its weighted distance from the mean."""
-        centre = mean if self.targets is not None else [0.0] * self.n_outputs
-        return {
-            s: [float(self.weight[s]) * (a - c) for a, c in zip(self.row(s), centre, strict=True)]
-            for s in samples
-        }
+    def sums(self, samples):
+        """Returns the sums of samples by class or output, and their weight, in the unit."""
+        return sums_of(map(self.row, samples), self.tree.n_outputs), sum(self.unit.u[s] for s in samples)
 
-    def score(self, left, left_weight, total, weight):
-        right = [a - b for a, b in zip(total, left, strict=True)]
-        return node_score(self.criterion, left, left_weight) + node_score(
-            self.criterion, right, weight - left_weight
-        )
+    def terms(self, sums, u):
+        """Returns sums of a branch as float64: weights of classes, or distances from the node's means."""
+        if self.tree.targets is None:
+            return [self.weight_of(a) for a in sums]
+        return [distance(a, u, mean) for a, mean in zip(sums, self.mean, strict=True)]
+
+    def branch_score(self, sums, u):
+        """Returns the score of a branch."""
+        terms = self.terms(sums, u)
+        if self.tree.targets is None:
+            return node_score(self.tree.criterion, terms, self.weight_of(u))
+        return sum_of_squares(terms) / float(u)
+
+    def split_score(self, left, left_u):
+        """Returns the score of a split, given the sums on the left; -inf if a side has too little weight."""
+        right, right_u = [a - b for a, b in zip(self.total, left, strict=True)], self.u - left_u
+        if min(self.weight_of(left_u), self.weight_of(right_u)) < self.tree.least_weight:
+            return -math.inf
+        return self.branch_score(left, left_u) + self.branch_score(right, right_u)
+
+    def gain(self, score):
+        """Returns the decrease of the impurity by a split."""
+        if self.tree.targets is None:
+            return score - self.branch_score(self.total, self.u)
+        return float(np.ldexp(score, self.unit.m - 2 * self.unit.k))
+
+    def leaf_value(self):
+        """Returns shares of the classes, or mean targets from sums in a unit of the leaf's own."""
+        if self.tree.targets is None:
+            return self.mean
+        unit, outputs = self.tree.unit_of(self.samples), range(self.tree.n_outputs)
+        q, u = sums_of(unit.q.values(), self.tree.n_outputs), sum(unit.u.values())
+        return [value(unit.c[j], unit.k, unit.m, q[j], u) for j in outputs]
 
 
-def best_threshold(tree, samples, rows, total, weight, column, value, min_samples_leaf, best):
+def best_threshold(node, column, value, min_samples_leaf, best):
     """Returns the better of `best` and the best split of one candidate (Don't Get Lost in the Forest,
     step 2): thresholds lie between neighbours of different value (or bin).
     """
-    order = sorted(samples, key=lambda s: value[s])  # stable
-    left, left_weight = [0.0] * tree.n_outputs, 0.0
+    order = sorted(node.samples, key=lambda s: value[s])  # stable
+    left, left_u = [0] * node.tree.n_outputs, 0
     for i in range(len(order) - 1):
-        left = add(left, rows[order[i]])
-        left_weight += float(tree.weight[order[i]])
+        left = [a + b for a, b in zip(left, node.row(order[i]), strict=True)]
+        left_u += node.unit.u[order[i]]
         low, high = (value[order[j]] for j in (i, i + 1))
-        if (
-            low == high
-            or i + 1 < min_samples_leaf
-            or len(order) - i - 1 < min_samples_leaf
-            or not tree.is_enough(left_weight, weight - left_weight)
-        ):
+        if low == high or i + 1 < min_samples_leaf or len(order) - i - 1 < min_samples_leaf:
             continue
-        score = tree.score(left, left_weight, total, weight)
+        score = node.split_score(left, left_u)
         if beats(score, best[0]):
             best = (score, column, low, high)
     return best
 
 
-def direction(tree, samples, rows, total, weight, members):
+def direction(node, members):
     """Returns the score of each group of samples along the first principal direction of the groups' means
     (Coppersmith, Hong and Hosking 1999), by the power iteration.
 
     members: lists of samples.
     """
+    n_outputs = node.tree.n_outputs
+    is_regression = node.tree.targets is not None
+    total = [0.0] * n_outputs if is_regression else node.terms(node.total, node.u)
+    weight = float(node.u) if is_regression else node.weight
     share, size = [], []
     for group in members:
-        sums = [0.0] * tree.n_outputs
-        size.append(0.0)
-        for s in group:
-            sums, size[-1] = add(sums, rows[s]), size[-1] + float(tree.weight[s])
-        share.append([a / size[-1] - b / weight for a, b in zip(sums, total, strict=True)])
+        sums, u = node.sums(group)
+        size.append(float(u) if is_regression else node.weight_of(u))
+        share.append([a / size[-1] - b / weight for a, b in zip(node.terms(sums, u), total, strict=True)])
 
     def dot(a, b):
         result = 0.0
@@ -146,7 +200,7 @@ def direction(tree, samples, rows, total, weight, members):
     spread = [w * dot(p, p) for w, p in zip(size, share, strict=True)]
     axis = share[spread.index(max(spread))]
     for _ in range(POWER_STEPS):
-        sums = [0.0] * tree.n_outputs
+        sums = [0.0] * n_outputs
         for w, p in zip(size, share, strict=True):
             step = w * dot(p, axis)
             sums = [a + step * b for a, b in zip(sums, p, strict=True)]
@@ -157,13 +211,14 @@ def direction(tree, samples, rows, total, weight, members):
     return [dot(p, axis) for p in share]
 
 
-def orders(tree, samples, rows, total, weight, bins, missing, is_categorical):
+def orders(node, bins, missing, is_categorical):
     """Returns the orders in which a node scans the bins of a column, as dictionaries from bin to place.
 
     Missing values are last in one order and first in the next. Categories are ordered by their share of the
     second class or their mean. With more classes or outputs up to four categories are divided in all ways,
     and more are ordered along the first principal direction of their means.
     """
+    tree, samples = node.tree, node.samples
     present = sorted({int(bins[s]) for s in samples})
     if not is_categorical:
         last = {b: b for b in present}
@@ -175,12 +230,11 @@ def orders(tree, samples, rows, total, weight, bins, missing, is_categorical):
     if tree.is_ordered:
         score = []
         for group in members:
-            sums, size = 0.0, 0.0
-            for s in group:
-                sums, size = sums + rows[s][-1], size + float(tree.weight[s])
-            score.append(sums / size)
+            sums, u = node.sums(group)
+            size = node.weight_of(u) if tree.targets is None else float(u)
+            score.append(node.terms(sums, u)[-1] / size)
     else:
-        score = direction(tree, samples, rows, total, weight, members)
+        score = direction(node, members)
     ordered = sorted(range(len(present)), key=lambda j: score[j])  # stable
     return [{present[j]: place for place, j in enumerate(ordered)}]
 
@@ -224,17 +278,12 @@ def random_threshold(key, number, least, greatest, dtype):
     return threshold if least <= threshold < greatest else float(least)
 
 
-def score_left(tree, samples, rows, total, weight, left_side, min_samples_leaf):
+def score_left(node, left_side, min_samples_leaf):
     """Returns the score of the split whose left side is a set of samples; -inf if a side is too small."""
-    left, left_weight, n_left = [0.0] * tree.n_outputs, 0.0, 0
-    for s in samples:
-        if s in left_side:
-            left, left_weight, n_left = add(left, rows[s]), left_weight + float(tree.weight[s]), n_left + 1
-    if min(n_left, len(samples) - n_left) < min_samples_leaf:
+    left = [s for s in node.samples if s in left_side]
+    if min(len(left), len(node.samples) - len(left)) < min_samples_leaf:
         return -math.inf
-    if not tree.is_enough(left_weight, weight - left_weight):
-        return -math.inf
-    return tree.score(left, left_weight, total, weight)
+    return node.split_score(*node.sums(left))
 
 
 def sampled_features(key, n_columns):
@@ -253,43 +302,48 @@ def in_bag_weight(weight, counts, m):
     return in_bag if (in_bag > 0).any() else weight
 
 
-def grow_tree(tree, split, limits, dtype, root):
+def grow_tree(tree, split, limits, dtype, root, scale):
     """Returns (feature, threshold, left, gain, value), the projections by node, default_left, and the sets of
     categories by node.
 
-    root: the key of its root, its depth, and the weight of the whole tree, or None if this is one.
+    root: the key of its root, its depth, the weight of the whole tree, or None if this is one, and the unit
+    of the root, or None if its samples make it. scale: gains are multiplied by 2**scale.
     """
     max_depth, min_samples_split, min_samples_leaf, min_impurity_decrease, min_weight_fraction_leaf = limits
     columns: tuple[list[float], ...] = ([-1], [0.0], [0], [0.0])
     feature, threshold, left, gain = columns
-    value: list[list[float]] = []
+    values: list[list[float]] = []
     projections: dict[int, tuple[list[int], list[float]]] = {}
     default_left: dict[int, int] = {}
     sets: dict[int, list[int]] = {}
-    root_key, root_depth, root_weight = root
-    all_samples = [int(s) for s in np.flatnonzero(tree.weight > 0)]
-    pending = [(all_samples, root_key, root_depth)]
+    root_key, root_depth, root_weight, unit = root
+    samples = [int(s) for s in np.flatnonzero(tree.weight > 0)]
+    if unit is None:
+        unit = tree.unit_of(samples)
+    else:
+        unit = with_samples(unit, {s: float(tree.weight[s]) for s in samples}, tree.targets)
     if root_weight is None:
-        root_weight = tree.mean(all_samples)[1]
+        root_weight = Node(tree, samples, unit).weight
+    pending = [(samples, root_key, root_depth, unit)]
     tree.least_weight = min_weight_fraction_leaf * root_weight
+    least_size = max(2, min_samples_split, 2 * min_samples_leaf)
     v = 0
     while v < len(pending):  # breadth-first
-        samples, key, depth = pending[v]
-        mean, weight = tree.mean(samples)
-        pure = all(tree.row(s) == tree.row(samples[0]) for s in samples)
-        best = None
-        if not (pure or len(samples) < max(2, min_samples_split, 2 * min_samples_leaf) or depth >= max_depth):
-            best = split(tree, samples, mean, weight, key)
+        samples, key, depth, unit = pending[v]
+        node, best = Node(tree, samples, unit), None
+        if not (tree.is_pure(samples) or len(samples) < least_size or depth >= max_depth):
+            best = split(node, key)
         if best is None or best.gain / root_weight < min_impurity_decrease:
-            left[v] = len(value)
-            value.append(mean)
+            left[v] = len(values)
+            values.append(node.leaf_value())
         else:
             column = best.column
             if isinstance(column, tuple):
                 projections[v] = column
                 column = -2
             sides = [[s for s in samples if best.goes_left(s) == here] for here in (True, False)]
-            feature[v], threshold[v], gain[v] = column, best.threshold, max(best.gain, 0.0)
+            feature[v], threshold[v] = column, best.threshold
+            gain[v] = float(np.ldexp(max(best.gain, 0.0), scale))
             left[v] = len(feature)
             # Values that did not occur in the node go to the side of more samples.
             heavier = len(sides[0]) >= len(sides[1])
@@ -298,13 +352,13 @@ def grow_tree(tree, split, limits, dtype, root):
             if best.categories is not None:
                 sets[v] = bit_set(best.categories, best.others, heavier)
             for side, child in zip(sides, keys(philox(key, 0, CHILDREN)), strict=True):
-                pending.append((side, child, depth + 1))
+                pending.append((side, child, depth + 1, node.unit))
                 for a, blank in zip(columns, (-1, 0.0, 0, 0.0), strict=True):
                     a.append(blank)
         v += 1
     return (
         np.array(feature, np.int32), np.array(threshold), np.array(left, np.int32), np.array(gain),
-        np.array(value, dtype).ravel(), projections, default_left, sets,
+        np.array(values, dtype).ravel(), projections, default_left, sets,
     )  # fmt: skip
 
 
@@ -321,25 +375,35 @@ def bit_set(here, there, others):
     return words
 
 
+def root_unit(roots, m):
+    """Returns the unit of a node of another tree, without samples; None for labels."""
+    if roots.unit is None:
+        return None
+    c, k, spread, heaviest = (a[m].tolist() for a in roots.unit)
+    return Unit(c, k, 0, {}, {}, spread, heaviest)
+
+
 def grow_batch(split, codes, learned, batch, dtype, projected, has_defaults):
     """Appends the trees of a batch to `batch.trees`, if `projected` with (indptr, indices, data), and if they
     know missing values or categories with (default_left, words of each node's set, all words).
     """
-    (labels, targets, n_outputs), sample_weight, criterion, limits = learned
+    (labels, targets, n_outputs), sample_weight, criterion, limits, scale = learned
     for m in range(batch.n_trees):
+        root: tuple[int, int, float | None, Unit | None]
         if batch.roots is None:
             weight = in_bag_weight(sample_weight, batch.counts, m)
-            root: tuple[int, int, float | None] = (tree_key(batch.seed, batch.first + m), 0, None)
+            root = tree_key(batch.seed, batch.first + m), 0, None, None
         else:
+            roots = batch.roots
             inside = np.zeros(len(sample_weight), bool)
-            inside[batch.roots.indptr[m] : batch.roots.indptr[m + 1]] = True
+            inside[roots.indptr[m] : roots.indptr[m + 1]] = True
             weight = np.where(inside, sample_weight, 0)
-            root = int(batch.roots.key[m]), int(batch.roots.depth[m]), float(batch.roots.weight[m])
+            root = int(roots.key[m]), int(roots.depth[m]), float(roots.weight[m]), root_unit(roots, m)
         of_labels, of_targets = labels, targets
         if batch.order is not None:
             of_labels, of_targets = (None if a is None else a[batch.order[m]] for a in (labels, targets))
         tree = Tree(codes, of_labels, of_targets, n_outputs, weight, criterion)
-        *arrays, projections, default_left, sets = grow_tree(tree, split, limits, dtype, root)
+        *arrays, projections, default_left, sets = grow_tree(tree, split, limits, dtype, root, scale)
         if projected:
             entries = [projections.get(v, ([], [])) for v in range(len(arrays[0]))]
             sizes = [len(indices) for indices, _ in entries]
@@ -358,15 +422,9 @@ def grow_batch(split, codes, learned, batch, dtype, projected, has_defaults):
         batch.trees.append(tuple(arrays))
 
 
-def split_by_projection(
-    tree, samples, mean, weight, key, x, distribution, n_projections, min_samples_leaf, splitter
-):
+def split_by_projection(node, key, x, distribution, n_projections, min_samples_leaf, splitter):
     """Returns the best split of a node's projections, or None. A projection of a missing value is missing."""
-    rows = tree.rows(samples, mean)
-    total = [0.0] * tree.n_outputs
-    for s in samples:
-        total = add(total, rows[s])
-    base = node_score(tree.criterion, total, weight)
+    samples = node.samples
     best, chosen = (-math.inf, -1, 0.0, 0.0), None
     for number in range(n_projections):
         index, factor = draw_projection(distribution, key, number)
@@ -381,9 +439,7 @@ def split_by_projection(
         if splitter == "best":
             for end in (math.inf, -math.inf) if missing else (math.inf,):
                 places = {s: end if s in missing else values[s] for s in samples}
-                better = best_threshold(
-                    tree, samples, rows, total, weight, number, places, min_samples_leaf, best
-                )
+                better = best_threshold(node, number, places, min_samples_leaf, best)
                 if beats(better[0], best[0]):
                     best, chosen = better, (index, factor, places, missing)
             continue
@@ -393,19 +449,20 @@ def split_by_projection(
             end = philox(key, number, DIRECTION)[0] & 1
         places = {s: (math.inf if end else -math.inf) if s in missing else values[s] for s in samples}
         left_side = {s for s in samples if places[s] <= limit}
-        score = score_left(tree, samples, rows, total, weight, left_side, min_samples_leaf)
+        score = score_left(node, left_side, min_samples_leaf)
         if beats(score, best[0]):
             best, chosen = (score, number, limit, limit), (index, factor, places, missing)
     if chosen is None:
         return None
     score, _, low, high = best
+    gain = node.gain(score)
     index, factor, places, missing = chosen
     column = index[0] if len(index) == 1 and factor[0] == 1 else (index, factor)  # a feature
     limit = between(low, high, x.dtype) if splitter == "best" else low
     missing_left = places[min(missing)] <= low if missing else None
     if math.isinf(low) or math.isinf(high):  # missing values against all others
-        return Split(column, lambda s: s not in missing, score - base, float(np.finfo(x.dtype).max), False)
-    return Split(column, lambda s: places[s] <= low, score - base, limit, missing_left)
+        return Split(column, lambda s: s not in missing, gain, float(np.finfo(x.dtype).max), False)
+    return Split(column, lambda s: places[s] <= low, gain, limit, missing_left)
 
 
 def kinds_of(bins):
@@ -416,18 +473,12 @@ def kinds_of(bins):
     return missing, categorical
 
 
-def split_by_column(
-    tree, samples, mean, weight, key, low, high, dtype, kinds, max_features, min_samples_leaf, splitter
-):
+def split_by_column(node, key, low, high, dtype, kinds, max_features, min_samples_leaf, splitter):
     """Returns the best split of the features that a node samples, or None.
 
     kinds: the bin of missing values of each column, -1 without, and whether it holds categories.
     """
-    rows = tree.rows(samples, mean)
-    total = [0.0] * tree.n_outputs
-    for s in samples:
-        total = add(total, rows[s])
-    base = node_score(tree.criterion, total, weight)
+    tree, samples = node.tree, node.samples
     best, number, places, limit = (-math.inf, -1, 0, 0.0), 0, {}, 0.0
     for i, column in enumerate(sampled_features(key, len(tree.bins))):
         if i >= max_features and number:
@@ -437,11 +488,9 @@ def split_by_column(
         if len(present) == 1:
             continue
         if splitter == "best":
-            for order in orders(tree, samples, rows, total, weight, bins, missing, is_categorical):
+            for order in orders(node, bins, missing, is_categorical):
                 value = {s: order[int(bins[s])] for s in samples}
-                better = best_threshold(
-                    tree, samples, rows, total, weight, column, value, min_samples_leaf, best
-                )
+                better = best_threshold(node, column, value, min_samples_leaf, best)
                 if beats(better[0], best[0]):
                     best, places = better, order
         else:
@@ -449,26 +498,23 @@ def split_by_column(
                 tree, present, key, number, missing, is_categorical, low[column], high[column], dtype
             )
             left_side = {s for s in samples if not order[int(bins[s])]}
-            score = score_left(tree, samples, rows, total, weight, left_side, min_samples_leaf)
+            score = score_left(node, left_side, min_samples_leaf)
             if beats(score, best[0]):
                 best, places, limit = (score, column, 0, 1), order, least
         number += 1
     score, column, last, _ = best
     if column < 0:
         return None
+    gain = node.gain(score)
     bins, missing = tree.bins[column], int(kinds[0][column])
     here, there = (sorted(b for b in places if (places[b] <= last) == left) for left in (True, False))
     missing_left = missing in here if missing in places else None
     here, there = ([b for b in side if b != missing] for side in (here, there))
     if kinds[1][column]:
         categories = ([int(low[column, b]) for b in side] for side in (here, there))
-        return Split(
-            column, lambda s: places[int(bins[s])] <= last, score - base, 0.0, missing_left, *categories
-        )
+        return Split(column, lambda s: places[int(bins[s])] <= last, gain, 0.0, missing_left, *categories)
     if not here or not there:  # missing values against all others
-        return Split(
-            column, lambda s: int(bins[s]) != missing, score - base, float(np.finfo(dtype).max), False
-        )
+        return Split(column, lambda s: int(bins[s]) != missing, gain, float(np.finfo(dtype).max), False)
     if splitter == "best":
         limit = between(high[column, here[-1]], low[column, there[0]], dtype)
-    return Split(column, lambda s: places[int(bins[s])] <= last, score - base, limit, missing_left)
+    return Split(column, lambda s: places[int(bins[s])] <= last, gain, limit, missing_left)

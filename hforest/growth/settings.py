@@ -267,13 +267,14 @@ def check_growth(
         limits=limits, dtype=samples.dtype,
     )  # fmt: skip
     bootstrap = check_bootstrap(bootstrap, n_trees, len(samples), samples.numbers)
-    # Sums of weights, and gains in the dtype, must be in range.
-    weight, _ = supervised.scaled_weight(
+    # Gains in the dtype must be in range.
+    _, scale = supervised.scaled_weight(
         learned.sample_weight, learned.target.targets, samples.dtype, most_drawn(len(samples), bootstrap)
     )
+    weight, exponent = supervised.in_range(learned.sample_weight)
     order = check_order(y_order, n_trees, len(samples), samples.numbers, class_weight)
     seed = check.seed(settings["rng"])
-    learned = learned._replace(sample_weight=weight)
+    learned = learned._replace(sample_weight=weight, scale=scale - exponent)
     return Growth(
         samples, learned, n_trees, first_tree, splitter, bootstrap, seed, settings["progress"], order
     )

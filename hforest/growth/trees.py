@@ -54,6 +54,21 @@ class Learned(NamedTuple):
     sample_weight: FloatArray
     criterion: int
     limits: Limits
+    scale: int = 0
+    """Gains are multiplied by 2**scale."""
+
+
+class RootUnits(NamedTuple):
+    """Units in which the sums of nodes of whole weights are, see docs/growth.md."""
+
+    centre: FloatArray
+    """(n_trees, n_outputs) float64."""
+    exponent: IntArray
+    """(n_trees,) int64: that of the targets."""
+    spread: FloatArray
+    """(n_trees,) float64: range of q where the unit was made."""
+    heaviest: FloatArray
+    """(n_trees,) float64: greatest weight there."""
 
 
 class Roots(NamedTuple):
@@ -67,6 +82,8 @@ class Roots(NamedTuple):
     """(n_trees,) float64: weight of its whole tree."""
     depth: IntArray
     """(n_trees,) int64: depth of the node there."""
+    unit: RootUnits | None = None
+    """None for labels."""
 
 
 class Batch(NamedTuple):

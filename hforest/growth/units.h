@@ -1,0 +1,66 @@
+/* Targets and weights as integers, whose sums have no order. The same operations as reference_units.py, on host and
+   device.
+
+   A unit (c, k, m) turns the samples i of a node, with in-bag counts b, weights w and targets t, into
+       u_i = max(1, round(b_i w_i 2^m))          0 if b_i w_i = 0
+       q_i = round(b_i w_i (t_i - c) 2^k)        per output, with a centre c of its own
+   m is 0 if all b_i w_i are integers. Sums of u_i and of |q_i| are below 2^62. */
+#ifndef HFOREST_GROWTH_UNITS_H
+#define HFOREST_GROWTH_UNITS_H
+#include <math.h>
+#include <stdint.h>
+
+#include "core/score.h"
+
+enum { HF_UNIT_BITS = 62, HF_NARROWED = 8 }; /* a node gets a unit of its own below 2^-HF_NARROWED of its unit's range */
+
+/* Returns e with n a 2^e < 2^62; 0 if a is 0.
+
+   n   the number of samples
+   a   their greatest absolute value */
+HF_BOTH int hf_unit_exponent(double n, double a) {
+    int exponent = 0;
+    if (!(a > 0)) return 0;
+    frexp(n * a, &exponent);
+    return HF_UNIT_BITS - exponent;
+}
+
+/* Returns how many bits a sum of absolute values, at least 0, leaves free: what an exponent is raised by. */
+HF_BOTH int hf_spare_bits(int64_t sum) {
+    int n_bits = 0;
+    for (; sum > 0; sum >>= 1) ++n_bits;
+    return HF_UNIT_BITS - 1 - n_bits;
+}
+
+/* Returns a 2^exponent, rounded to the nearest integer, to the even one of two. */
+HF_BOTH int64_t hf_to_integer(double a, int exponent) { return (int64_t)rint(ldexp(a, exponent)); }
+
+/* Returns u for the product of a weight and an in-bag count. */
+HF_BOTH int64_t hf_weight_in_unit(double weight, int m) {
+    const int64_t u = hf_to_integer(weight, m);
+    return weight > 0 && u < 1 ? 1 : u;
+}
+
+/* Returns q for a weight, a target and the unit's centre. */
+HF_BOTH int64_t hf_target_in_unit(double weight, double target, double centre, int k) {
+    return hf_to_integer(weight * (target - centre), k);
+}
+
+/* Returns the middle of the targets of a node; the target itself if all are equal. */
+HF_BOTH double hf_middle(double least, double greatest) { return least == greatest ? least : least / 2 + greatest / 2; }
+
+/* Returns the mean of the targets of a node, from sums in a unit (c, k, m). */
+HF_BOTH double hf_mean(double c, int k, int m, int64_t q, int64_t u) {
+    return c + ldexp((double)q / (double)u, m - k);
+}
+
+/* Returns whether a node gets a unit of its own.
+
+   spread, heaviest             the greatest range of q over the outputs, or for weights that are not whole the greatest
+                                |q - mean u|, and the greatest u, of the node; 0 as the spread of labels
+   unit_spread, unit_heaviest   the same of the node from which its unit was made */
+HF_BOTH int hf_needs_unit(double spread, double unit_spread, double heaviest, double unit_heaviest) {
+    return ldexp(spread, HF_NARROWED) < unit_spread || ldexp(heaviest, HF_NARROWED) < unit_heaviest;
+}
+
+#endif
