@@ -28,7 +28,7 @@ from hforest.growth.scorers cimport PAIRWISE, SORTED_SCAN, scorer_of_bytes
 from hforest.growth.stored cimport place_samples, start_stored
 from hforest.growth.stored_columns cimport best_random_stored, scan_few
 from hforest.growth.task cimport (
-    HF_FLOATS, hf_largest, hf_pending, hf_source, hf_split, hf_task, hf_tree, hf_workspace, is_perfect,
+    HF_TERMS, hf_largest, hf_pending, hf_source, hf_split, hf_task, hf_tree, hf_workspace, is_perfect,
     no_split,
 )
 
@@ -260,7 +260,7 @@ cdef bint _start_tree(const hf_task* t, hf_workspace* r) noexcept nogil:
     cdef const hf_columns* c = <const hf_columns*> t.source.data
     if not c.random_thresholds:
         r.best_split = best_column
-    elif is_stored(c) and r.kind != HF_FLOATS and not t.has_defaults:
+    elif is_stored(c) and r.kind != HF_TERMS and not t.has_defaults:
         r.best_split = best_random_stored
     else:
         r.best_split = _best_random_column

@@ -16,7 +16,7 @@
 from libc.stdint cimport int64_t
 
 from hforest.growth.bodies cimport HF_PAIRWISE_SAMPLES, HF_PATH_PLAIN, HF_VALUE_PAIRS
-from hforest.growth.task cimport HF_FLOATS, HF_KEYS_32, hf_task, hf_workspace
+from hforest.growth.task cimport HF_TERMS, HF_KEYS_32, hf_task, hf_workspace
 
 cdef enum:
     SORTED_SCAN
@@ -58,7 +58,7 @@ cdef inline int scorer_of_bins(
     # chose no other scorer, and are sorted.
     if are_bytes and weight < HISTOGRAM_WEIGHT:
         return SORTED_SCAN
-    if r.kind == HF_FLOATS or has_least(t) or n <= 2 or weight >= WIDE_WEIGHT:
+    if r.kind == HF_TERMS or has_least(t) or n <= 2 or weight >= WIDE_WEIGHT:
         return SORTED_SCAN
     if weight >= HISTOGRAM_WEIGHT:
         return WIDE_HISTOGRAM if n > HF_VALUE_PAIRS else SORTED_SCAN
