@@ -16,6 +16,7 @@ from hforest.core.score cimport HF_ENTROPY, HF_GINI, hf_xlogx
 from hforest.growth.task cimport (
     HF_KEYS_32, HF_KEYS_64, HF_TERMS, hf_pending, hf_task, hf_term, hf_workspace, weight_bits,
 )
+from hforest.growth.term_histogram cimport start_cells
 from hforest.growth.terms cimport move_sample, score_of_sums, start_sums
 from hforest.growth.units cimport hf_needs_unit, measure, unit_of_node, unit_of_root
 
@@ -53,7 +54,7 @@ cdef bint _allocate(const hf_task* t, hf_workspace* r, double weight) noexcept n
         r.q = <int64_t*> take(arena, room * k * 8)
     if has_table:
         r.xlogx = <double*> take(arena, (<int64_t> weight + 1) * 8)
-    if arena.failed:
+    if arena.failed or not start_cells(t, r):
         return False
     for a in range(<int64_t> weight + 1 if has_table else 0):
         r.xlogx[a] = hf_xlogx(<double> a)

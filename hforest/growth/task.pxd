@@ -54,6 +54,15 @@ cdef struct hf_term:
     int64_t u
 
 
+# The workspace of histograms of terms (term_histogram.pyx).
+cdef struct hf_cells:
+    int64_t* number    # (n_bins, width)  the cells; 0 between two candidates
+    int64_t width
+    int64_t n_bins
+    int32_t* present   # (n_bins,)
+    uint64_t* mark     # (n_bins,) bits; 0 between two candidates
+
+
 # A pending node. It has samples `first` to last - 1 of the workspace.
 cdef struct hf_pending:
     int64_t first
@@ -193,6 +202,7 @@ cdef struct hf_workspace:
     double* left            # (n_outputs,), as is right
     double* right
     double* xlogx           # for entropy: a table of a log2 a for integer a, or NULL
+    hf_cells cells
     uint32_t* count         # other kinds: by class
     uint32_t* count_left
     uint32_t* class_number
