@@ -250,6 +250,8 @@ cdef hf_split best_column(
                 keep_order(t, &work.orders, n, number, &best)
                 if is_perfect(r, best.score, weight):
                     break
+        if n == 2 and best.column >= 0:  # all splits of two samples have equal scores
+            break
     undo_sampling(&work.features, &sampling)
     if best.column >= 0:
         fill_sides(t, r, c, node, &work.orders, &best)

@@ -14,7 +14,7 @@ from hforest.growth.node_scorer cimport hf_scorer
 from hforest.growth.task cimport (
     HF_COUNT, HF_KEYS_32, HF_TERMS, hf_split, hf_task, hf_workspace, payload_of,
 )
-from hforest.growth.terms cimport move_sample, score_of_sums, start_sums
+from hforest.growth.terms cimport may_gain, move_sample, score_of_sums, start_sums
 
 cdef enum:
     INSERTION = 48   # keys up to which insertion sort is faster than a radix pass
@@ -118,10 +118,11 @@ cdef void _scan_counts(
             best.score, best.low, best.high = score, low, high
 
 
-cdef void scan_terms(
+cdef void _scan_terms(
     const hf_task* t, hf_workspace* r, const uint64_t* key, int64_t n, hf_split* best
 ) noexcept nogil:
     # Does the work of scan_keys for keys whose payload is the position of a sample in the tree.
+    cdef bint one_target = t.labels == NULL and t.n_outputs == 1
     cdef int64_t i, u = 0, n_steps = 0
     cdef uint32_t low, high
     cdef double score
@@ -134,9 +135,38 @@ cdef void scan_terms(
         high = <uint32_t> (key[i + 1] >> 32)
         if low == high or i + 1 < t.min_leaf or n - i - 1 < t.min_leaf:
             continue
+        if one_target and not may_gain(r, r.sum[0], u, best.score):
+            continue
         score = score_of_sums(t, r, u)
         if hf_beats(score, best.score):
             best.score, best.low, best.high = score, low, high
+
+
+cdef bint score_few(
+    const hf_task* t, hf_workspace* r, const hf_pending* node, int32_t* bin, hf_split* best
+) noexcept nogil:
+    # Does the work of score_sorted for at most HF_FEW samples as terms.
+    #
+    # bin  IN, OUT  (HF_FEW,)  of the node's samples; then filled up
+    cdef bint one_target = t.labels == NULL and t.n_outputs == 1, is_better = False
+    cdef uint32_t order[32]  # HF_FEW
+    cdef int64_t i, u = 0, n = node.last - node.first
+    cdef int32_t low, high
+    cdef double score
+    HF_COUNT(b"growth", b"few_terms")
+    hf_order_few(bin, <int> n, order)
+    start_sums(t, r)
+    for i in range(n - 1):
+        u += move_sample(t, r, node.first + order[i], 1)
+        low, high = bin[order[i]], bin[order[i + 1]]
+        if low == high or i + 1 < t.min_leaf or n - i - 1 < t.min_leaf:
+            continue
+        if one_target and not may_gain(r, r.sum[0], u, best.score):
+            continue
+        score = score_of_sums(t, r, u)
+        if hf_beats(score, best.score):
+            best.score, best.low, best.high, is_better = score, <uint32_t> low, <uint32_t> high, True
+    return is_better
 
 
 cdef void scan_keys(
@@ -145,7 +175,7 @@ cdef void scan_keys(
     # Writes the best split of n sorted keys to `best` if it scores more than best.score; of equal scores the
     # lowest wins. sum_up must be called first.
     if r.kind == HF_TERMS:
-        scan_terms(t, r, key, n, best)
+        _scan_terms(t, r, key, n, best)
     else:
         _scan_counts(t, r, key, n, weight, best)
 

@@ -9,21 +9,19 @@ between two candidates: the scan clears those that it reads.
 Cost: n + bins of the node, times the numbers of a cell, per candidate.
 """
 
-from libc.math cimport fabs
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 from hforest.core.arena cimport hf_arena, take, take_zeros
 from hforest.core.machine cimport hf_stopped_after
 from hforest.core.score cimport hf_beats
 from hforest.growth.columns cimport bins_at
-from hforest.growth.sorted_scan cimport score_sorted
+from hforest.growth.sorted_scan cimport HF_FEW, is_constant, score_few, score_sorted
 from hforest.growth.task cimport HF_COUNT, hf_cells, hf_term
-from hforest.growth.terms cimport move_class, score_of_sums, start_sums
+from hforest.growth.terms cimport may_gain, move_class, score_of_sums, start_sums
 
 cdef extern from "growth/term_cells.h" nogil:
     void hf_add_term(hf_term* cell, const hf_term* term)
-    double HF_DISTANCE_ERROR, HF_GAIN_ERROR
 
 cdef extern from * nogil:
     int __builtin_ctzll(unsigned long long a)
@@ -145,19 +143,16 @@ cdef int64_t _list_filled(const hf_cells* a, const int64_t* cell, int64_t n_bins
 cdef bint _scan_single(
     const hf_task* t, hf_workspace* r, hf_term* cell, int64_t n_present, hf_split* best
 ) noexcept nogil:
-    # Does the work of _scan for one target. A split is scored if an upper bound of its gain, without divisions,
-    # exceeds the best: term_cells.h.
+    # Does the work of _scan for one target.
     cdef const int32_t* present = r.cells.present
-    cdef double mean = r.mean[0], total = <double> r.total_u * HF_GAIN_ERROR, d, left, score
+    cdef double score
     cdef int64_t i, q = 0, u = 0
     cdef bint is_better = False
     for i in range(n_present - 1):
         q += cell[present[i]].q
         u += cell[present[i]].u
         cell[present[i]].q = cell[present[i]].u = 0
-        left = <double> u
-        d = fabs(<double> q - mean * left) + HF_DISTANCE_ERROR
-        if not d * d * total > best.score * (left * <double> (r.total_u - u)):
+        if not may_gain(r, q, u, best.score):
             continue
         r.sum[0] = q
         score = score_of_sums(t, r, u)
@@ -218,10 +213,24 @@ cdef bint best_of_terms(
     cdef const hf_cells* a = &r.cells
     cdef const uint8_t* bin[4]  # TOGETHER
     cdef const uint32_t* sample = r.sample + node.first
-    cdef int64_t first, count, j, n_present, n = node.last - node.first, n_steps = 0, n_bins = c.n_bins + 1
+    cdef int64_t first, count, i, j, n_present, n = node.last - node.first, n_steps = 0, n_bins = c.n_bins + 1
     cdef int64_t* numbers
     cdef bint marks = n * MARKED < n_bins, varies = False
+    cdef int32_t few[32]  # HF_FEW
     n_bins = min(n_bins, BYTES)
+    if n <= HF_FEW:
+        for j in range(n_candidates):
+            bin[0] = <const uint8_t*> c.bins + bins_at(c, t, column[j])
+            for i in range(n):
+                few[i] = bin[0][sample[i]]
+            if is_constant(few, n):
+                continue
+            varies = True
+            if score_few(t, r, node, few, best):
+                best.column = column[j]
+            if n == 2 and best.column >= 0:  # all splits of two samples have equal scores
+                break
+        return varies
     HF_COUNT(b"growth", b"term_histogram")
     for first in range(0, n_candidates, 4):
         if hf_stopped_after(t.watch, &n_steps, TOGETHER * n * a.width):
@@ -251,7 +260,11 @@ cdef bint score_terms(
     cdef const hf_cells* a = &r.cells
     cdef int64_t i, n = scorer.node.last - scorer.node.first, n_bins, n_present
     cdef int32_t lowest = bin[0], highest = bin[0]
+    cdef int32_t few[32]  # HF_FEW
     cdef bint marks
+    if n <= HF_FEW:
+        memcpy(few, bin, n * sizeof(int32_t))
+        return not is_constant(bin, n) and score_few(t, r, scorer.node, few, best)
     for i in range(n):
         lowest, highest = min(lowest, bin[i]), max(highest, bin[i])
     n_bins = <int64_t> highest - lowest + 1

@@ -3,12 +3,15 @@
 #     targets   r.sum: q by output
 #     labels    r.sum: u by class; r.left, r.right: the terms of the score that the classes have on both sides
 
-from libc.math cimport INFINITY
+from libc.math cimport INFINITY, fabs
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from hforest.core.score cimport HF_ENTROPY, hf_branch_gain, hf_xlogx
 from hforest.growth.task cimport hf_task, hf_workspace
+
+cdef extern from "growth/term_cells.h" nogil:
+    double HF_DISTANCE_ERROR, HF_GAIN_ERROR
 
 
 cdef inline double _class_term(const hf_task* t, const hf_workspace* r, int64_t u) noexcept nogil:
@@ -73,3 +76,10 @@ cdef inline double score_of_sums(const hf_task* t, const hf_workspace* r, int64_
         left += r.left[k]
         right += r.right[k]
     return _side_score(t, r, left, u) + _side_score(t, r, right, right_u)
+
+
+cdef inline bint may_gain(const hf_workspace* r, int64_t q, int64_t u, double best) noexcept nogil:
+    # Returns whether the split of one target with these sums on the left may gain more than `best`, by an upper
+    # bound that takes no division (term_cells.h).
+    cdef double left = <double> u, d = fabs(<double> q - r.mean[0] * left) + HF_DISTANCE_ERROR
+    return d * d * (<double> r.total_u * HF_GAIN_ERROR) > best * (left * <double> (r.total_u - u))
