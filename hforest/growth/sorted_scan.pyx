@@ -4,17 +4,19 @@ The keys of a candidate are sorted, and each split between two different bins is
 integers. Cost: n log n, and n * n_outputs for terms.
 """
 
-from libc.math cimport ceil
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.math cimport ceil, fabs
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from hforest.core.machine cimport hf_stopped, hf_stopped_after, hf_watch
 from hforest.core.score cimport hf_beats
 from hforest.growth.node_scorer cimport hf_scorer
 from hforest.growth.task cimport (
-    HF_COUNT, HF_KEYS_32, HF_TERMS, hf_split, hf_task, hf_workspace, payload_of,
+    HF_COUNT, HF_KEYS_32, HF_TERMS, hf_pending, hf_split, hf_term, hf_task, hf_workspace, payload_of,
 )
-from hforest.growth.terms cimport may_gain, move_sample, score_of_sums, start_sums
+from hforest.growth.terms cimport (
+    HF_DISTANCE_ERROR, HF_GAIN_ERROR, may_gain, move_sample, score_of_sums, start_sums,
+)
 
 cdef enum:
     INSERTION = 48   # keys up to which insertion sort is faster than a radix pass
@@ -142,26 +144,55 @@ cdef void _scan_terms(
             best.score, best.low, best.high = score, low, high
 
 
+cdef bint _scan_few_targets(
+    const hf_task* t, hf_workspace* r, const hf_term* term, const int32_t* bin, const uint8_t* order, int64_t n,
+    hf_split* best
+) noexcept nogil:
+    # Does the work of score_few for one target, from the order of the bins.
+    cdef double mean = r.mean[0], total = <double> r.total_u * HF_GAIN_ERROR, left, d, score, limit = best.score
+    cdef int64_t i, q = 0, u = 0, all = r.total_u, last = -1
+    for i in range(n - 1):
+        q += term[order[i]].q
+        u += term[order[i]].u
+        if bin[order[i]] == bin[order[i + 1]]:
+            continue
+        left = <double> u
+        d = fabs(<double> q - mean * left) + HF_DISTANCE_ERROR
+        if not d * d * total > limit * (left * <double> (all - u)):
+            continue
+        r.sum[0] = q
+        score = score_of_sums(t, r, u)
+        if hf_beats(score, limit):
+            limit, last = score, i
+    if last < 0:
+        return False
+    best.score = limit
+    best.low, best.high = <uint32_t> bin[order[last]], <uint32_t> bin[order[last + 1]]
+    return True
+
+
 cdef bint score_few(
-    const hf_task* t, hf_workspace* r, const hf_pending* node, int32_t* bin, hf_split* best
+    const hf_task* t, hf_workspace* r, const hf_pending* node, const int32_t* bin, int32_t lowest,
+    hf_split* best
 ) noexcept nogil:
     # Does the work of score_sorted for at most HF_FEW samples as terms.
     #
-    # bin  IN, OUT  (HF_FEW,)  of the node's samples; then filled up
-    cdef bint one_target = t.labels == NULL and t.n_outputs == 1, is_better = False
-    cdef uint32_t order[32]  # HF_FEW
+    # bin     IN (n,)  of the node's samples
+    # lowest  IN       a bin that is not above them, and not more than 2**26 below
+    cdef uint8_t order[32]  # HF_FEW
     cdef int64_t i, u = 0, n = node.last - node.first
     cdef int32_t low, high
     cdef double score
+    cdef bint is_better = False
     HF_COUNT(b"growth", b"few_terms")
-    hf_order_few(bin, <int> n, order)
+    hf_order_few(bin, <int> n, lowest, order)
+    if t.labels == NULL and t.n_outputs == 1 and t.min_leaf <= 1:
+        return _scan_few_targets(t, r, r.term + node.first, bin, order, n, best)
     start_sums(t, r)
     for i in range(n - 1):
         u += move_sample(t, r, node.first + order[i], 1)
         low, high = bin[order[i]], bin[order[i + 1]]
         if low == high or i + 1 < t.min_leaf or n - i - 1 < t.min_leaf:
-            continue
-        if one_target and not may_gain(r, r.sum[0], u, best.score):
             continue
         score = score_of_sums(t, r, u)
         if hf_beats(score, best.score):

@@ -10,13 +10,13 @@ Cost: n + bins of the node, times the numbers of a cell, per candidate.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memset
 
 from hforest.core.arena cimport hf_arena, take, take_zeros
 from hforest.core.machine cimport hf_stopped_after
 from hforest.core.score cimport hf_beats
 from hforest.growth.columns cimport bins_at
-from hforest.growth.sorted_scan cimport HF_FEW, is_constant, score_few, score_sorted
+from hforest.growth.sorted_scan cimport HF_FEW, score_few, score_sorted
 from hforest.growth.task cimport HF_COUNT, hf_cells, hf_term
 from hforest.growth.terms cimport may_gain, move_class, score_of_sums, start_sums
 
@@ -31,6 +31,7 @@ cdef enum:
     TOGETHER = 4           # candidates that are summed together
     MAX_NUMBERS = 1 << 21  # numbers of all cells, at most, if they are more than those of bytes
     SPARSE = 16            # bins per sample up to which a histogram is cheaper than sorting
+    NEAR = 1 << 26         # bins that are ordered by comparisons, at most
     MARKED = 4             # bins per sample from which the bins that occur are marked in a bit set
 
 ctypedef fused code_t:
@@ -217,16 +218,19 @@ cdef bint best_of_terms(
     cdef int64_t* numbers
     cdef bint marks = n * MARKED < n_bins, varies = False
     cdef int32_t few[32]  # HF_FEW
+    cdef int32_t differ
     n_bins = min(n_bins, BYTES)
     if n <= HF_FEW:
         for j in range(n_candidates):
             bin[0] = <const uint8_t*> c.bins + bins_at(c, t, column[j])
+            differ = 0
             for i in range(n):
                 few[i] = bin[0][sample[i]]
-            if is_constant(few, n):
+                differ |= few[i] ^ few[0]
+            if not differ:
                 continue
             varies = True
-            if score_few(t, r, node, few, best):
+            if score_few(t, r, node, few, 0, best):
                 best.column = column[j]
             if n == 2 and best.column >= 0:  # all splits of two samples have equal scores
                 break
@@ -260,16 +264,14 @@ cdef bint score_terms(
     cdef const hf_cells* a = &r.cells
     cdef int64_t i, n = scorer.node.last - scorer.node.first, n_bins, n_present
     cdef int32_t lowest = bin[0], highest = bin[0]
-    cdef int32_t few[32]  # HF_FEW
     cdef bint marks
-    if n <= HF_FEW:
-        memcpy(few, bin, n * sizeof(int32_t))
-        return not is_constant(bin, n) and score_few(t, r, scorer.node, few, best)
     for i in range(n):
         lowest, highest = min(lowest, bin[i]), max(highest, bin[i])
     n_bins = <int64_t> highest - lowest + 1
     if n_bins == 1:
         return False
+    if n <= HF_FEW and n_bins < NEAR:
+        return score_few(t, r, scorer.node, bin, lowest, best)
     if n_bins > a.n_bins or n_bins > SPARSE * n:
         return score_sorted(t, r, scorer, bin, best)
     HF_COUNT(b"growth", b"term_histogram_of_bins")
