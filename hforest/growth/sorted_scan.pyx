@@ -4,7 +4,7 @@ The keys of a candidate are sorted, and each split between two different bins is
 integers. Cost: n log n, and n * n_outputs for terms.
 """
 
-from libc.math cimport ceil, fabs
+from libc.math cimport ceil
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
@@ -12,10 +12,10 @@ from hforest.core.machine cimport hf_stopped, hf_stopped_after, hf_watch
 from hforest.core.score cimport hf_beats
 from hforest.growth.node_scorer cimport hf_scorer
 from hforest.growth.task cimport (
-    HF_COUNT, HF_KEYS_32, HF_TERMS, hf_pending, hf_split, hf_term, hf_task, hf_workspace, payload_of,
+    HF_COUNT, HF_KEYS_32, HF_TERMS, hf_pending, hf_split, hf_term, hf_task, hf_workspace, is_pair, payload_of,
 )
 from hforest.growth.terms cimport (
-    HF_DISTANCE_ERROR, HF_GAIN_ERROR, may_gain, move_sample, score_of_sums, start_sums,
+    bound_of, may_gain, move_pair, move_sample, score_of_sums, start_sums, sums_may_gain,
 )
 
 cdef enum:
@@ -124,7 +124,6 @@ cdef void _scan_terms(
     const hf_task* t, hf_workspace* r, const uint64_t* key, int64_t n, hf_split* best
 ) noexcept nogil:
     # Does the work of scan_keys for keys whose payload is the position of a sample in the tree.
-    cdef bint one_target = t.labels == NULL and t.n_outputs == 1
     cdef int64_t i, u = 0, n_steps = 0
     cdef uint32_t low, high
     cdef double score
@@ -137,38 +136,34 @@ cdef void _scan_terms(
         high = <uint32_t> (key[i + 1] >> 32)
         if low == high or i + 1 < t.min_leaf or n - i - 1 < t.min_leaf:
             continue
-        if one_target and not may_gain(r, r.sum[0], u, best.score):
+        if not sums_may_gain(t, r, u, best.score):
             continue
         score = score_of_sums(t, r, u)
         if hf_beats(score, best.score):
             best.score, best.low, best.high = score, low, high
 
 
-cdef bint _scan_few_targets(
+cdef bint _scan_few_pairs(
     const hf_task* t, hf_workspace* r, const hf_term* term, const int32_t* bin, const uint8_t* order, int64_t n,
     hf_split* best
 ) noexcept nogil:
-    # Does the work of score_few for one target, from the order of the bins.
-    cdef double mean = r.mean[0], total = <double> r.total_u * HF_GAIN_ERROR, left, d, score, limit = best.score
-    cdef int64_t i, q = 0, u = 0, all = r.total_u, last = -1
+    # Does the work of score_few for one target or two classes, from the order of the bins.
+    cdef double mean = r.mean[0], total = <double> r.total_u, bound = bound_of(t, r, best.score), score
+    cdef int64_t i, q = 0, u = 0, q_moved = 0, u_moved = 0, all = r.total_u
+    cdef bint is_better = False
+    start_sums(t, r)
     for i in range(n - 1):
         q += term[order[i]].q
         u += term[order[i]].u
-        if bin[order[i]] == bin[order[i + 1]]:
+        if bin[order[i]] == bin[order[i + 1]] or not may_gain(mean, total, all, q, u, bound):
             continue
-        left = <double> u
-        d = fabs(<double> q - mean * left) + HF_DISTANCE_ERROR
-        if not d * d * total > limit * (left * <double> (all - u)):
-            continue
-        r.sum[0] = q
+        move_pair(t, r, q - q_moved, u - u_moved)
+        q_moved, u_moved = q, u
         score = score_of_sums(t, r, u)
-        if hf_beats(score, limit):
-            limit, last = score, i
-    if last < 0:
-        return False
-    best.score = limit
-    best.low, best.high = <uint32_t> bin[order[last]], <uint32_t> bin[order[last + 1]]
-    return True
+        if hf_beats(score, best.score):
+            bound, best.score, is_better = bound_of(t, r, score), score, True
+            best.low, best.high = <uint32_t> bin[order[i]], <uint32_t> bin[order[i + 1]]
+    return is_better
 
 
 cdef bint score_few(
@@ -186,13 +181,15 @@ cdef bint score_few(
     cdef bint is_better = False
     HF_COUNT(b"growth", b"few_terms")
     hf_order_few(bin, <int> n, lowest, order)
-    if t.labels == NULL and t.n_outputs == 1 and t.min_leaf <= 1:
-        return _scan_few_targets(t, r, r.term + node.first, bin, order, n, best)
+    if is_pair(t) and t.min_leaf <= 1:
+        return _scan_few_pairs(t, r, r.term + node.first, bin, order, n, best)
     start_sums(t, r)
     for i in range(n - 1):
         u += move_sample(t, r, node.first + order[i], 1)
         low, high = bin[order[i]], bin[order[i + 1]]
         if low == high or i + 1 < t.min_leaf or n - i - 1 < t.min_leaf:
+            continue
+        if not sums_may_gain(t, r, u, best.score):
             continue
         score = score_of_sums(t, r, u)
         if hf_beats(score, best.score):
