@@ -126,7 +126,7 @@ cdef void _scan_terms(
     # Does the work of scan_keys for keys whose payload is the position of a sample in the tree.
     cdef int64_t i, u = 0, n_steps = 0
     cdef uint32_t low, high
-    cdef double score
+    cdef double score, bound = bound_of(t, r, best.score)
     start_sums(t, r)
     for i in range(n - 1):
         if hf_stopped_after(t.watch, &n_steps, t.n_outputs):
@@ -136,11 +136,12 @@ cdef void _scan_terms(
         high = <uint32_t> (key[i + 1] >> 32)
         if low == high or i + 1 < t.min_leaf or n - i - 1 < t.min_leaf:
             continue
-        if not sums_may_gain(t, r, u, best.score):
+        if not sums_may_gain(t, r, u, bound):
             continue
         score = score_of_sums(t, r, u)
         if hf_beats(score, best.score):
             best.score, best.low, best.high = score, low, high
+            bound = bound_of(t, r, score)
 
 
 cdef bint _scan_few_pairs(
@@ -177,7 +178,7 @@ cdef bint score_few(
     cdef uint8_t order[32]  # HF_FEW
     cdef int64_t i, u = 0, n = node.last - node.first
     cdef int32_t low, high
-    cdef double score
+    cdef double score, bound = bound_of(t, r, best.score)
     cdef bint is_better = False
     HF_COUNT(b"growth", b"few_terms")
     hf_order_few(bin, <int> n, lowest, order)
@@ -189,11 +190,12 @@ cdef bint score_few(
         low, high = bin[order[i]], bin[order[i + 1]]
         if low == high or i + 1 < t.min_leaf or n - i - 1 < t.min_leaf:
             continue
-        if not sums_may_gain(t, r, u, best.score):
+        if not sums_may_gain(t, r, u, bound):
             continue
         score = score_of_sums(t, r, u)
         if hf_beats(score, best.score):
             best.score, best.low, best.high, is_better = score, <uint32_t> low, <uint32_t> high, True
+            bound = bound_of(t, r, score)
     return is_better
 
 

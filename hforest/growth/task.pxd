@@ -198,7 +198,7 @@ cdef struct hf_workspace:
     int64_t* total
     int64_t total_u
     int64_t* sum            # (n_outputs,)  sums of the left side
-    double* mean            # (n_outputs,)  of targets, in the unit; of two classes the share of the second
+    double* mean            # (n_outputs,)  of targets, in the unit, or shares of classes; of two classes that of the second
     double base             # the score of the node as a leaf; 0 for targets
     double per_weight       # a weight of 1 in units of u: 2**-m
     double* left            # (n_outputs,), as is right

@@ -11,8 +11,8 @@
 
    up to the roundings of the products and sums, which a factor of 1 + 2^-40 covers: 2^-53 for each of up to 2^13 sums.
 
-   Gini of two classes with weights q and u - q: both classes have the distance dl, so that the score exceeds that of the
-   node by 2 dl^2 U / (u (U - u)). A score is at most the weight of the node, and is off by 2^-40 of it at most. */
+   By Gini the score of a split exceeds that of the node by the gains of the weights of all classes, of which those of two
+   classes are equal. A score is at most the weight of the node, and is off by 2^-40 of it at most. */
 #ifndef HFOREST_GROWTH_TERM_CELLS_H
 #define HFOREST_GROWTH_TERM_CELLS_H
 #include <stdint.h>

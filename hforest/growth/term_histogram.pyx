@@ -176,7 +176,7 @@ cdef bint _scan_several(
     cdef const hf_cells* a = &r.cells
     cdef int64_t i, k, u = 0, n_left = 0, K = t.n_outputs
     cdef int64_t* cell
-    cdef double score
+    cdef double score, bound = bound_of(t, r, best.score)
     cdef bint is_better = False
     start_sums(t, r)
     for i in range(n_present):
@@ -192,11 +192,11 @@ cdef bint _scan_several(
         memset(cell, 0, a.width * 8)
         if n_left < t.min_leaf or n - n_left < t.min_leaf or i + 1 == n_present:
             continue
-        if not sums_may_gain(t, r, u, best.score):
+        if not sums_may_gain(t, r, u, bound):
             continue
         score = score_of_sums(t, r, u)
         if hf_beats(score, best.score):
-            best.score, is_better = score, True
+            bound, best.score, is_better = bound_of(t, r, score), score, True
             best.low, best.high = <uint32_t> a.present[i], <uint32_t> a.present[i + 1]
     return is_better
 

@@ -8,7 +8,7 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from hforest.core.score cimport HF_ENTROPY, hf_branch_gain, hf_xlogx
-from hforest.growth.task cimport class_of, hf_task, hf_workspace
+from hforest.growth.task cimport class_of, hf_task, hf_workspace, is_pair
 
 cdef extern from "growth/term_cells.h" nogil:
     double HF_DISTANCE_ERROR, HF_GAIN_ERROR, HF_SCORE_ERROR
@@ -113,8 +113,8 @@ cdef inline double bound_of(const hf_task* t, const hf_workspace* r, double best
         return best
     if t.criterion == HF_ENTROPY:
         return -INFINITY
-    # Two classes: both distances are equal, so that the score is the base and twice the gain of one.
-    return (best - r.base) / (2 * r.per_weight) - <double> r.total_u * HF_SCORE_ERROR
+    # Gini: the score is the base and the gains of all classes; of two classes they are equal.
+    return (best - r.base) / (2 * r.per_weight if is_pair(t) else r.per_weight) - <double> r.total_u * HF_SCORE_ERROR
 
 
 cdef inline bint may_gain(
@@ -128,13 +128,13 @@ cdef inline bint may_gain(
     return d * d * (total * HF_GAIN_ERROR) > bound * (left * <double> (all - u))
 
 
-cdef inline bint sums_may_gain(const hf_task* t, const hf_workspace* r, int64_t u, double best) noexcept nogil:
-    # Does the work of may_gain for the running sums of several targets, and for `best` in place of the bound.
+cdef inline bint sums_may_gain(const hf_task* t, const hf_workspace* r, int64_t u, double bound) noexcept nogil:
+    # Does the work of may_gain for the running sums of several targets or classes.
     cdef double left = <double> u, square = 0, d
     cdef int64_t k
-    if t.labels != NULL:
+    if bound == -INFINITY:
         return True
     for k in range(t.n_outputs):
         d = fabs(<double> r.sum[k] - r.mean[k] * left) + HF_DISTANCE_ERROR
         square += d * d
-    return square * (<double> r.total_u * HF_GAIN_ERROR) > best * (left * <double> (r.total_u - u))
+    return square * (<double> r.total_u * HF_GAIN_ERROR) > bound * (left * <double> (r.total_u - u))
