@@ -99,6 +99,8 @@ typedef struct {
     void (*sum_buckets)(hf_buckets *s);
     void (*find_alive)(hf_buckets *s, float limit);
     float (*rate)(int n, hf_splits *s);
+    void (*add_row)(int64_t *sum, const int64_t *q, int64_t n);
+    double (*distances)(const int64_t *sum, const double *mean, double left, int64_t n);
 } hf_bodies;
 
 #endif

@@ -95,6 +95,8 @@ cdef extern from "growth/bodies.h" nogil:
         void (*sum_buckets)(hf_buckets* s) noexcept nogil
         void (*find_alive)(hf_buckets* s, float limit) noexcept nogil
         float (*rate)(int n, hf_splits* s) noexcept nogil
+        void (*add_row)(int64_t* sum, const int64_t* q, int64_t n) noexcept nogil
+        double (*distances)(const int64_t* sum, const double* mean, double left, int64_t n) noexcept nogil
 
 # Return the functions of a vector path; bodies_of_width returns those with float64 sums if is_wide.
 cdef hf_bodies bodies_of_width(int path, bint is_wide) noexcept nogil

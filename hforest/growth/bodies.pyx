@@ -5,7 +5,11 @@ Each function here has vector versions of the same signature and results in simd
 class on the left of a split and T the total of the class, sum (T - l)**2 = sum T**2 - 2 sum T l + sum l**2.
 """
 
+from libc.math cimport fabs
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+
+cdef extern from "growth/term_cells.h" nogil:
+    double HF_DISTANCE_ERROR
 
 cdef extern from "growth/simd/bodies.h" nogil:
     const hf_bodies* hf_vector_bodies(int path)
@@ -213,6 +217,25 @@ cdef void _find_wide_alive(hf_buckets* s, float limit) noexcept nogil:
     _mark_alive(s, &s.wide, limit)
 
 
+# ------------------------------------------------------------------------------- several targets or classes
+
+cdef void _add_row(int64_t* sum, const int64_t* q, int64_t n) noexcept nogil:
+    # Adds n numbers to n sums.
+    cdef int64_t k
+    for k in range(n):
+        sum[k] += q[k]
+
+
+cdef double _distances(const int64_t* sum, const double* mean, double left, int64_t n) noexcept nogil:
+    # Returns the sum of (|sum - mean left| + HF_DISTANCE_ERROR)**2 over n outputs: see term_cells.h.
+    cdef double total = 0, d
+    cdef int64_t k
+    for k in range(n):
+        d = fabs(<double> sum[k] - mean[k] * left) + HF_DISTANCE_ERROR
+        total += d * d
+    return total
+
+
 cdef hf_bodies bodies_of_width(int path, bint is_wide) noexcept nogil:
     cdef hf_bodies bodies = bodies_of(path)[0]
     if is_wide:
@@ -226,3 +249,4 @@ plain.sum_pairs, plain.rate_pairs, plain.sum_values = NULL, NULL, _sum_values
 plain.sum_bins, plain.rate, plain.find_range = _sum_bins, _rate, _find_range
 plain.fill_buckets = _fill_buckets
 plain.sum_buckets, plain.find_alive = _sum_buckets, _find_alive
+plain.add_row, plain.distances = _add_row, _distances

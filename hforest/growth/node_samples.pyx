@@ -13,6 +13,7 @@ from libc.string cimport memcpy, memset
 
 from hforest.core.arena cimport hf_arena, take
 from hforest.core.score cimport HF_ENTROPY, HF_GINI, hf_xlogx
+from hforest.growth.bodies cimport bodies_of
 from hforest.growth.task cimport (
     HF_KEYS_32, HF_KEYS_64, HF_TERMS, class_of, hf_pending, hf_task, hf_term, hf_workspace, weight_bits,
 )
@@ -46,6 +47,7 @@ cdef bint _allocate(const hf_task* t, hf_workspace* r, double weight) noexcept n
         r.class_number = <uint32_t*> take(arena, k * 4)
         r.slot, r.bucket = <uint32_t*> take(arena, room * 4), <uint8_t*> take(arena, room)
         return not arena.failed
+    r.bodies = bodies_of(t.path)
     r.term, r.term2 = <hf_term*> take(arena, room * 16), <hf_term*> take(arena, room * 16)
     r.weight, r.row = <double*> take(arena, room * 8), <uint32_t*> take(arena, room * 4)
     r.total, r.sum = <int64_t*> take(arena, k * 8), <int64_t*> take(arena, k * 8)

@@ -6,6 +6,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from hforest.core.arena cimport hf_arena
 from hforest.core.machine cimport hf_watch
+from hforest.growth.bodies cimport hf_bodies
 
 cdef extern from "core/philox.h" nogil:
     int HF_STREAM_BOOTSTRAP, HF_STREAM_CHILDREN, HF_STREAM_CANDIDATES, HF_STREAM_THRESHOLD
@@ -205,6 +206,7 @@ cdef struct hf_workspace:
     double* right
     double* xlogx           # for entropy: a table of a log2 a for integer a, or NULL
     hf_cells cells
+    const hf_bodies* bodies
     uint32_t* count         # other kinds: by class
     uint32_t* count_left
     uint32_t* class_number

@@ -15,7 +15,7 @@ from libc.string cimport memset
 
 from hforest.core.arena cimport hf_arena, take, take_zeros
 from hforest.core.machine cimport hf_stopped_after
-from hforest.core.score cimport hf_beats
+from hforest.core.score cimport HF_ENTROPY, hf_beats
 from hforest.growth.columns cimport bins_at
 from hforest.growth.sorted_scan cimport HF_FEW, score_few, score_sorted
 from hforest.growth.task cimport HF_COUNT, class_of, hf_cells, hf_term, is_pair
@@ -75,7 +75,7 @@ cdef inline void _add(
     cdef const hf_cells* a = &r.cells
     cdef const hf_term* term = r.term + node.first
     cdef const int64_t* q
-    cdef int64_t i, b, k, K = t.n_outputs, n = node.last - node.first
+    cdef int64_t i, b, K = t.n_outputs, n = node.last - node.first
     cdef int64_t* cell
     if marks:
         for i in range(n):
@@ -93,8 +93,7 @@ cdef inline void _add(
         for i in range(n):
             cell = a.number + _at(bin, place, i, lowest) * a.width
             q = &term[i].q if K == 1 else r.q + r.payload[node.first + i] * K
-            for k in range(K):
-                cell[k] += q[k]
+            r.bodies.add_row(cell, q, K)
             cell[K] += term[i].u
             cell[K + 1] += 1
 
@@ -181,13 +180,17 @@ cdef bint _scan_several(
     start_sums(t, r)
     for i in range(n_present):
         cell = numbers + a.present[i] * a.width
-        for k in range(K):
-            if t.labels == NULL:
-                r.sum[k] += cell[k]
-            elif cell[k]:
-                move_class(t, r, k, cell[k])
+        if t.criterion == HF_ENTROPY:
+            for k in range(K):
+                if cell[k]:
+                    move_class(t, r, k, cell[k])
+        else:
+            r.bodies.add_row(r.sum, cell, K)
+        if t.labels == NULL:
+            u += cell[K]
+        else:
+            for k in range(K):
                 u += cell[k]
-        u += cell[K] if t.labels == NULL else 0
         n_left += cell[a.width - 1]
         memset(cell, 0, a.width * 8)
         if n_left < t.min_leaf or n - n_left < t.min_leaf or i + 1 == n_present:

@@ -76,8 +76,11 @@ cdef inline int64_t move_sample(const hf_task* t, hf_workspace* r, int64_t i, in
         r.sum[0] += sign * r.term[i].q
     else:
         q = r.q + r.payload[i] * t.n_outputs
+        if sign == 1:
+            r.bodies.add_row(r.sum, q, t.n_outputs)
+            return u
         for k in range(t.n_outputs):
-            r.sum[k] += sign * q[k]
+            r.sum[k] -= q[k]
     return u
 
 
@@ -130,11 +133,8 @@ cdef inline bint may_gain(
 
 cdef inline bint sums_may_gain(const hf_task* t, const hf_workspace* r, int64_t u, double bound) noexcept nogil:
     # Does the work of may_gain for the running sums of several targets or classes.
-    cdef double left = <double> u, square = 0, d
-    cdef int64_t k
+    cdef double left = <double> u, square
     if bound == -INFINITY:
         return True
-    for k in range(t.n_outputs):
-        d = fabs(<double> r.sum[k] - r.mean[k] * left) + HF_DISTANCE_ERROR
-        square += d * d
+    square = r.bodies.distances(r.sum, r.mean, left, t.n_outputs)
     return square * (<double> r.total_u * HF_GAIN_ERROR) > bound * (left * <double> (r.total_u - u))

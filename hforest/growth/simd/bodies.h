@@ -2,11 +2,13 @@
    bytes (SSE2, NEON), 32 (AVX2) and 64 (AVX-512). bodies.pyx has the scalar bodies and says what each computes. */
 #ifndef HFOREST_GROWTH_SIMD_BODIES_H
 #define HFOREST_GROWTH_SIMD_BODIES_H
+#include <math.h>
 #include <string.h>
 
 #include "core/counting.h"
 #include "core/simd.h"
 #include "growth/bodies.h"
+#include "growth/term_cells.h"
 
 #if HF_VECTORS
 #define HF_BYTES 16
@@ -17,9 +19,11 @@
 #include "growth/simd/pairwise.h"
 #include "growth/simd/histogram.h"
 #include "growth/simd/buckets.h"
+#include "growth/simd/sums.h"
 static const hf_bodies hf_bodies_v16 = {
     2, hf_sum_pairs_v16, hf_rate_pairs_v16, hf_sum_values_v16, hf_sum_bins_v16, hf_find_range_v16,
-    hf_fill_buckets_v16, hf_sum_buckets_v16, hf_find_alive_v16, hf_rate_v16
+    hf_fill_buckets_v16, hf_sum_buckets_v16, hf_find_alive_v16, hf_rate_v16,
+    hf_add_row_v16, hf_distances_v16
 };
 #undef HF_BYTES
 #undef HF_LANE_NUMBERS
@@ -36,9 +40,11 @@ static const hf_bodies hf_bodies_v16 = {
 #include "growth/simd/pairwise.h"
 #include "growth/simd/histogram.h"
 #include "growth/simd/buckets.h"
+#include "growth/simd/sums.h"
 static const hf_bodies hf_bodies_v32 = {
     3, hf_sum_pairs_v32, hf_rate_pairs_v32, hf_sum_values_v32, hf_sum_bins_v32, hf_find_range_v32,
-    hf_fill_buckets_v32, hf_sum_buckets_v32, hf_find_alive_v32, hf_rate_v32
+    hf_fill_buckets_v32, hf_sum_buckets_v32, hf_find_alive_v32, hf_rate_v32,
+    hf_add_row_v32, hf_distances_v32
 };
 #undef HF_BYTES
 #undef HF_LANE_NUMBERS
@@ -60,9 +66,11 @@ static const hf_bodies hf_bodies_v32 = {
 #include "growth/simd/pairwise.h"
 #include "growth/simd/histogram.h"
 #include "growth/simd/buckets.h"
+#include "growth/simd/sums.h"
 static const hf_bodies hf_bodies_v64 = {
     4, hf_sum_pairs_v64, hf_rate_pairs_v64, hf_sum_values_v64, hf_sum_bins_v64, hf_find_range_v64,
-    hf_fill_buckets_v64, hf_sum_buckets_v64, hf_find_alive_v64, hf_rate_v64
+    hf_fill_buckets_v64, hf_sum_buckets_v64, hf_find_alive_v64, hf_rate_v64,
+    hf_add_row_v64, hf_distances_v64
 };
 #undef HF_BYTES
 #undef HF_LANE_NUMBERS
