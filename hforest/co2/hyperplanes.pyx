@@ -133,7 +133,7 @@ cdef hf_split _split_by(
 
 
 cdef hf_split _best_split(
-    const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, double weight
+    const hf_task* t, hf_workspace* r, hf_pending* node, uint64_t key, double weight
 ) noexcept nogil:
     cdef hf_hyperplane_workspace* work = <hf_hyperplane_workspace*> r.source
     cdef hf_split start = best_column(t, r, node, key, weight)

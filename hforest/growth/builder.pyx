@@ -24,6 +24,7 @@ from hforest.growth.task cimport (
     HF_STREAM_CHILDREN, HF_TERMS, class_of, hf_draw_key, hf_pending, hf_philox, hf_split, hf_task, hf_tree,
     hf_workspace, weight_bits,
 )
+from hforest.growth.term_histogram cimport release_kept
 from hforest.growth.units cimport mean_targets
 
 
@@ -200,7 +201,10 @@ cdef bint _split_node(
     left.first, left.last, left.key, left.depth, left.side = node.first, middle, key, node.depth + 1, 0
     right.first, right.last, right.key, right.depth, right.side = middle, node.last, key, node.depth + 1, 1
     left.unit = right.unit = node.unit
+    left.kept = right.kept = -1
     left.at, right.at = tree.n_nodes, tree.n_nodes + 1
+    if node.kept >= 0:
+        r.keep(t, r, node.kept, &left, &right)
     # The left child is pushed last, so that it is processed first.
     return _push(r, tree, right) and _push(r, tree, left)
 
@@ -223,7 +227,7 @@ cdef bint grow_tree(
     cdef bint fine
     memset(&r, 0, sizeof(hf_workspace))
     tree.has_defaults = t.has_defaults
-    node.key, node.depth, node.side, node.at = 0, 0, 0, 0
+    node.key, node.depth, node.side, node.at, node.kept = 0, 0, 0, 0, -1
     if t.roots.indptr == NULL:
         node.key = tree_key(t.seed, number)
     else:
@@ -251,6 +255,8 @@ cdef bint grow_tree(
             fine = False
         elif split.column < 0 or gain / r.root_weight < t.min_decrease:
             fine = _write_leaf(t, &r, tree, &node, weight)
+            if node.kept >= 0:
+                release_kept(&r, node.kept)
         else:
             fine = _split_node(t, &r, tree, &node, key, &split, gain)
         if hf_stopped_after(t.watch, &n_steps, (node.last - node.first + t.n_outputs) * (t.n_candidates + 1)):

@@ -6,5 +6,5 @@ from hforest.growth.task cimport hf_pending, hf_source, hf_split, hf_task, hf_wo
 cdef hf_source source_of_columns(const hf_columns* columns) noexcept nogil
 cdef bint start_columns(const hf_task* t, hf_workspace* r, const hf_columns* c) noexcept nogil
 cdef hf_split best_column(
-    const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, double weight
+    const hf_task* t, hf_workspace* r, hf_pending* node, uint64_t key, double weight
 ) noexcept nogil

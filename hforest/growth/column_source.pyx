@@ -27,7 +27,7 @@ from hforest.growth.random_thresholds cimport split_values, write_sides
 from hforest.growth.scorers cimport PAIRWISE, SORTED_SCAN, TERM_HISTOGRAM, scorer_of_bytes
 from hforest.growth.stored cimport place_samples, start_stored
 from hforest.growth.stored_columns cimport best_random_stored, scan_few
-from hforest.growth.term_histogram cimport best_of_terms
+from hforest.growth.term_histogram cimport best_of_terms, start_kept
 from hforest.growth.task cimport (
     HF_TERMS, hf_largest, hf_pending, hf_source, hf_split, hf_task, hf_tree, hf_workspace, is_perfect,
     no_split,
@@ -56,7 +56,7 @@ cdef bint start_columns(const hf_task* t, hf_workspace* r, const hf_columns* c) 
         start_stored(t, r, &c.stored.rows)
     if c.windows.x != NULL and not t.single:
         work.place, work.place2 = <uint32_t*> take(arena, r.n * 4), <uint32_t*> take(arena, r.n * 4)
-    return not arena.failed
+    return start_kept(t, r, c) and not arena.failed
 
 
 # ------------------------------------------------------------------------------------------ random thresholds
@@ -78,7 +78,7 @@ cdef int64_t _split_reals(
 
 
 cdef hf_split _best_random_column(
-    const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, double weight
+    const hf_task* t, hf_workspace* r, hf_pending* node, uint64_t key, double weight
 ) noexcept nogil:
     # Returns the best of one random threshold for each sampled feature that varies in the node, and writes
     # the sides of the node's samples to r.goes_right.
@@ -192,7 +192,7 @@ cdef inline double _threshold_of(
 
 
 cdef hf_split best_column(
-    const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, double weight
+    const hf_task* t, hf_workspace* r, hf_pending* node, uint64_t key, double weight
 ) noexcept nogil:
     # Returns the best split of the features that a node samples, with its threshold, and writes the sides of
     # the node's samples to r.goes_right.

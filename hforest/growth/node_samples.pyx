@@ -17,7 +17,7 @@ from hforest.growth.bodies cimport bodies_of
 from hforest.growth.task cimport (
     HF_KEYS_32, HF_KEYS_64, HF_TERMS, class_of, hf_pending, hf_task, hf_term, hf_workspace, weight_bits,
 )
-from hforest.growth.term_histogram cimport start_cells
+from hforest.growth.term_histogram cimport release_kept, start_cells
 from hforest.growth.terms cimport base_score, move_sample, score_of_sums, start_sums
 from hforest.growth.units cimport hf_needs_unit, measure, unit_of_node, unit_of_root
 
@@ -171,6 +171,9 @@ cdef double sum_up(const hf_task* t, hf_workspace* r, hf_pending* node) noexcept
         node.unit = unit_of_node(t, r, node)
         if node.unit == NULL:
             return -1
+        if node.kept >= 0:
+            release_kept(r, node.kept)
+            node.kept = -1
     r.per_weight = ldexp(1, -node.unit.m)
     start_sums(t, r)
     r.base = base_score(t, r)

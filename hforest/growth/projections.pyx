@@ -292,7 +292,7 @@ cdef bint _score_stored(
 # ------------------------------------------------------------------------------------------------ best splits
 
 cdef hf_split _best_projection(
-    const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, double weight
+    const hf_task* t, hf_workspace* r, hf_pending* node, uint64_t key, double weight
 ) noexcept nogil:
     # Returns the best split of a node's projections, and writes the sides of the node's samples to
     # r.goes_right. Of equal scores, the lowest split of the first projection wins.
@@ -350,7 +350,7 @@ cdef hf_split _best_projection(
 
 
 cdef hf_split _best_random_projection(
-    const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, double weight
+    const hf_task* t, hf_workspace* r, hf_pending* node, uint64_t key, double weight
 ) noexcept nogil:
     # Returns the best of one random threshold for each of a node's projections, and writes the sides of the
     # node's samples to r.goes_right. Of equal scores the first projection wins.

@@ -9,5 +9,5 @@ cdef bint scan_few(
     int64_t column, bint* varies, hf_split* best
 ) noexcept nogil
 cdef hf_split best_random_stored(
-    const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, double weight
+    const hf_task* t, hf_workspace* r, hf_pending* node, uint64_t key, double weight
 ) noexcept nogil

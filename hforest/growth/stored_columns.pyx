@@ -76,7 +76,7 @@ cdef double _score_side(
 
 
 cdef hf_split best_random_stored(
-    const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, double weight
+    const hf_task* t, hf_workspace* r, hf_pending* node, uint64_t key, double weight
 ) noexcept nogil:
     # Does the work of _best_random_column for integer weights, Gini, no missing values and no categories.
     cdef hf_column_workspace* work = <hf_column_workspace*> r.columns

@@ -63,6 +63,10 @@ cdef struct hf_cells:
     int64_t n_bins
     int32_t* present   # (n_bins,)
     uint64_t* mark     # (n_bins,) bits; 0 between two candidates
+    # Histograms of all columns that pending nodes have: MAX_KEPT buffers (n_columns, 256) of hf_term, or NULL.
+    hf_term** kept
+    int* free          # (MAX_KEPT,)  numbers of the buffers that no node has
+    int n_free
 
 
 # A pending node. It has samples `first` to last - 1 of the workspace.
@@ -74,6 +78,7 @@ cdef struct hf_pending:
     int32_t side
     int64_t at         # number of the node in the depth-first tree
     const hf_units* unit  # HF_TERMS
+    int kept           # number of the node's histogram of all columns, in its unit (term_histogram.pyx); -1: none
 
 
 # A split of a node. Samples with bins up to `low` go left, those with bins from `high` on go right; for
@@ -120,10 +125,16 @@ cdef struct hf_tree:
 
 
 # Returns the best split of a node, with score and threshold, and writes the side of each of its samples to
-# r.goes_right; column is -1 if there is no split.
+# r.goes_right; column is -1 if there is no split. The node may get a histogram (node.kept).
 ctypedef hf_split (*hf_best_split)(
-    const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, double weight
+    const hf_task* t, hf_workspace* r, hf_pending* node, uint64_t key, double weight
 ) noexcept nogil
+
+# Makes the histograms of both children from that of their node, which they replace.
+ctypedef void (*hf_keep)(
+    const hf_task* t, hf_workspace* r, int kept, hf_pending* left, hf_pending* right
+) noexcept nogil
+
 
 # A candidate source, from which the candidates of a node come.
 cdef struct hf_source:
@@ -207,6 +218,7 @@ cdef struct hf_workspace:
     double* xlogx           # for entropy: a table of a log2 a for integer a, or NULL
     hf_cells cells
     const hf_bodies* bodies
+    hf_keep keep            # or NULL: nodes keep no histograms
     uint32_t* count         # other kinds: by class
     uint32_t* count_left
     uint32_t* class_number

@@ -11,14 +11,15 @@ Cost: n + bins of the node, times the numbers of a cell, per candidate.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 from hforest.core.arena cimport hf_arena, take, take_zeros
 from hforest.core.machine cimport hf_stopped_after
 from hforest.core.score cimport HF_ENTROPY, hf_beats
-from hforest.growth.columns cimport bins_at
+from hforest.growth.columns cimport bins_at, is_by_rows
+from hforest.growth.node_orders cimport hf_column_workspace
 from hforest.growth.sorted_scan cimport HF_FEW, score_few, score_sorted
-from hforest.growth.task cimport HF_COUNT, class_of, hf_cells, hf_term, is_pair
+from hforest.growth.task cimport HF_COUNT, HF_TERMS, class_of, hf_cells, hf_term, is_pair
 from hforest.growth.terms cimport (
     bound_of, may_gain, move_class, move_pair, score_of_sums, start_sums, sums_may_gain,
 )
@@ -34,6 +35,9 @@ cdef enum:
     TOGETHER = 4           # candidates that are summed together
     MAX_NUMBERS = 1 << 21  # numbers of all cells, at most, if they are more than those of bytes
     SPARSE = 32            # bins per sample up to which a histogram is cheaper than sorting
+    MAX_KEPT = 24          # nodes that keep histograms, at most: of one target or two classes,
+    MAX_COLUMNS = 1 << 10  # in this number of columns, at most,
+    MIN_KEPT = 192         # and for this number of samples, at least
     NEAR = 1 << 26         # bins that are ordered by comparisons, at most
     MARKED = 4             # bins per sample from which the bins that occur are marked in a bit set
 
@@ -61,13 +65,15 @@ cdef bint start_cells(const hf_task* t, hf_workspace* r) noexcept nogil:
 
 # --------------------------------------------------------------------------------------------------- sums
 
-cdef inline int64_t _at(const code_t* bin, const uint32_t* place, int64_t i, int32_t lowest) noexcept nogil:
-    return bin[place[i]] if code_t is uint8_t else bin[i] - lowest
+cdef inline int64_t _at(
+    const code_t* bin, const uint32_t* sample, int64_t stride, int64_t i, int32_t lowest
+) noexcept nogil:
+    return bin[sample[i] * stride] if code_t is uint8_t else bin[i] - lowest
 
 
 cdef inline void _add(
-    const hf_task* t, const hf_workspace* r, const hf_pending* node, const code_t* bin, const uint32_t* place,
-    int32_t lowest, bint marks
+    const hf_task* t, const hf_workspace* r, const hf_pending* node, const code_t* bin, const uint32_t* sample,
+    int64_t stride, int32_t lowest, bint marks
 ) noexcept nogil:
     # Adds the samples of a node to the cells of their bins.
     #
@@ -79,19 +85,19 @@ cdef inline void _add(
     cdef int64_t* cell
     if marks:
         for i in range(n):
-            b = _at(bin, place, i, lowest)
+            b = _at(bin, sample, stride, i, lowest)
             a.mark[b >> 6] |= <uint64_t> 1 << (b & 63)
     if _are_pairs(t):
         for i in range(n):
-            hf_add_term(<hf_term*> a.number + _at(bin, place, i, lowest), term + i)
+            hf_add_term(<hf_term*> a.number + _at(bin, sample, stride, i, lowest), term + i)
     elif t.labels != NULL:
         for i in range(n):
-            cell = a.number + _at(bin, place, i, lowest) * a.width
+            cell = a.number + _at(bin, sample, stride, i, lowest) * a.width
             cell[class_of(t, r, node.first + i)] += term[i].u
             cell[K] += 1
     else:
         for i in range(n):
-            cell = a.number + _at(bin, place, i, lowest) * a.width
+            cell = a.number + _at(bin, sample, stride, i, lowest) * a.width
             q = &term[i].q if K == 1 else r.q + r.payload[node.first + i] * K
             r.bodies.add_row(cell, q, K)
             cell[K] += term[i].u
@@ -99,18 +105,20 @@ cdef inline void _add(
 
 
 cdef void _add_together(
-    const hf_workspace* r, const hf_pending* node, const uint8_t** bin, const uint32_t* place
+    const hf_workspace* r, const hf_pending* node, const uint8_t** bin, int64_t stride, hf_term* cell
 ) noexcept nogil:
-    # Adds the samples of a node to the cells of TOGETHER candidates of one target.
+    # Adds the samples of a node to the cells, BYTES each, of TOGETHER candidates.
+    #
+    # stride  IN  from the bin of a sample to that of the next
     cdef const hf_term* term = r.term + node.first
     cdef const uint8_t* a = bin[0]
     cdef const uint8_t* b = bin[1]
     cdef const uint8_t* c = bin[2]
     cdef const uint8_t* d = bin[3]
-    cdef hf_term* cell = <hf_term*> r.cells.number
+    cdef const uint32_t* sample = r.sample + node.first
     cdef int64_t i, s
     for i in range(node.last - node.first):
-        s = place[i]
+        s = sample[i] * stride
         hf_add_term(cell + a[s], term + i)
         hf_add_term(cell + BYTES + b[s], term + i)
         hf_add_term(cell + 2 * BYTES + c[s], term + i)
@@ -143,9 +151,9 @@ cdef int64_t _list_filled(const hf_cells* a, const int64_t* cell, int64_t n_bins
 # --------------------------------------------------------------------------------------------------- scan
 
 cdef bint _scan_pairs(
-    const hf_task* t, hf_workspace* r, hf_term* cell, int64_t n_present, hf_split* best
+    const hf_task* t, hf_workspace* r, hf_term* cell, int64_t n_present, bint clears, hf_split* best
 ) noexcept nogil:
-    # Does the work of _scan for cells of q and u.
+    # Does the work of _scan for cells of q and u, which it clears on request.
     cdef const int32_t* present = r.cells.present
     cdef double mean = r.mean[0], total = <double> r.total_u, bound = bound_of(t, r, best.score), score
     cdef int64_t i, b, q = 0, u = 0, q_moved = 0, u_moved = 0, all = r.total_u
@@ -155,7 +163,8 @@ cdef bint _scan_pairs(
         b = present[i]
         q += cell[b].q
         u += cell[b].u
-        cell[b].q = cell[b].u = 0
+        if clears:
+            cell[b].q = cell[b].u = 0
         if not may_gain(mean, total, all, q, u, bound):
             continue
         move_pair(t, r, q - q_moved, u - u_moved)
@@ -164,7 +173,8 @@ cdef bint _scan_pairs(
         if hf_beats(score, best.score):
             bound, best.score, is_better = bound_of(t, r, score), score, True
             best.low, best.high = <uint32_t> present[i], <uint32_t> present[i + 1]
-    cell[present[n_present - 1]].q = cell[present[n_present - 1]].u = 0
+    if clears:
+        cell[present[n_present - 1]].q = cell[present[n_present - 1]].u = 0
     return is_better
 
 
@@ -210,14 +220,115 @@ cdef bint _scan(
     # Writes the best split between the n_present bins in r.cells.present to `best` if it is better; returns
     # whether it is. Clears their cells.
     if _are_pairs(t):
-        return _scan_pairs(t, r, <hf_term*> numbers, n_present, best)
+        return _scan_pairs(t, r, <hf_term*> numbers, n_present, True, best)
     return _scan_several(t, r, numbers, n_present, n, best)
+
+
+# --------------------------------------------------------------------------------------- histograms of nodes
+
+# Where all columns are candidates, a node keeps its histograms for its children: the samples of the smaller child are
+# summed, and the difference is the histogram of the larger one.
+
+cdef bint start_kept(const hf_task* t, hf_workspace* r, const hf_columns* c) noexcept nogil:
+    # Allocates the workspace of a tree on columns c; returns whether there was memory.
+    cdef hf_arena* arena = &r.arena
+    cdef hf_cells* a = &r.cells
+    cdef int i
+    if not (r.kind == HF_TERMS and _are_pairs(t) and c.are_bytes and not t.has_defaults):
+        return True
+    if t.n_candidates < c.n_columns or c.n_columns > MAX_COLUMNS or c.offset != NULL:
+        return True
+    a.kept, a.free = <hf_term**> take_zeros(arena, MAX_KEPT * 8), <int*> take(arena, MAX_KEPT * sizeof(int))
+    if arena.failed:
+        return False
+    r.keep, a.n_free = _keep_for_children, MAX_KEPT
+    for i in range(MAX_KEPT):
+        a.free[i] = MAX_KEPT - 1 - i
+    return True
+
+
+cdef int _take_kept(hf_workspace* r, const hf_columns* c) noexcept nogil:
+    # Returns the number of a free buffer, -1 if there is none.
+    cdef hf_cells* a = &r.cells
+    cdef int number
+    if a.n_free == 0:
+        return -1
+    number = a.free[a.n_free - 1]
+    if a.kept[number] == NULL:
+        a.kept[number] = <hf_term*> take(&r.arena, c.n_columns * BYTES * sizeof(hf_term))
+        if a.kept[number] == NULL:
+            return -1
+    a.n_free -= 1
+    return number
+
+
+cdef void _sum_columns(
+    const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, hf_term* cell
+) noexcept nogil:
+    # Writes the histograms of a node in all columns to cell (n_columns, BYTES).
+    cdef const uint8_t* bin[4]  # TOGETHER
+    cdef hf_term* last = <hf_term*> r.cells.number
+    cdef int64_t first, j, stride = 1
+    cdef bint by_rows = is_by_rows(c, t, node.last - node.first)
+    memset(cell, 0, c.n_columns * BYTES * sizeof(hf_term))
+    for first in range(0, c.n_columns, 4):
+        for j in range(4):
+            bin[j] = <const uint8_t*> c.bins + bins_at(c, t, min(first + j, c.n_columns - 1))
+            if by_rows:
+                bin[j], stride = c.rows + min(first + j, c.n_columns - 1), c.n_columns
+        if first + TOGETHER <= c.n_columns:
+            _add_together(r, node, bin, stride, cell + first * BYTES)
+            continue
+        _add_together(r, node, bin, stride, last)
+        memcpy(cell + first * BYTES, last, (c.n_columns - first) * BYTES * sizeof(hf_term))
+        memset(last, 0, TOGETHER * BYTES * sizeof(hf_term))
+
+
+cdef void _keep_for_children(
+    const hf_task* t, hf_workspace* r, int kept, hf_pending* left, hf_pending* right
+) noexcept nogil:
+    cdef const hf_columns* c = (<hf_column_workspace*> r.columns).columns
+    cdef hf_pending* small = left if left.last - left.first <= right.last - right.first else right
+    cdef hf_pending* large = right if small == left else left
+    cdef hf_term* of_small
+    cdef hf_term* of_large = r.cells.kept[kept]
+    cdef int64_t e
+    if large.last - large.first < MIN_KEPT or large.depth >= t.max_depth:
+        release_kept(r, kept)
+        return
+    small.kept = _take_kept(r, c)
+    if small.kept < 0:
+        release_kept(r, kept)
+        return
+    large.kept, of_small = kept, r.cells.kept[small.kept]
+    _sum_columns(t, r, c, small, of_small)
+    for e in range(c.n_columns * BYTES):
+        of_large[e].q -= of_small[e].q
+        of_large[e].u -= of_small[e].u
+
+
+cdef bint _best_of_kept(
+    const hf_task* t, hf_workspace* r, const hf_columns* c, const hf_pending* node, const uint32_t* column,
+    int64_t n_candidates, hf_split* best
+) noexcept nogil:
+    # Does the work of best_of_terms for a node with a histogram.
+    cdef hf_term* cell
+    cdef int64_t j, n_present, n_bins = min(c.n_bins + 1, BYTES)
+    cdef bint varies = False
+    HF_COUNT(b"growth", b"kept_histogram")
+    for j in range(n_candidates):
+        cell = r.cells.kept[node.kept] + column[j] * BYTES
+        n_present = _list_filled(&r.cells, <const int64_t*> cell, n_bins)
+        varies |= n_present > 1
+        if _scan_pairs(t, r, cell, n_present, False, best):
+            best.column = column[j]
+    return varies
 
 
 # -------------------------------------------------------------------------------------------------- scorers
 
 cdef bint best_of_terms(
-    const hf_task* t, hf_workspace* r, const hf_columns* c, const hf_pending* node, const uint32_t* column,
+    const hf_task* t, hf_workspace* r, const hf_columns* c, hf_pending* node, const uint32_t* column,
     int64_t n_candidates, hf_split* best
 ) noexcept nogil:
     # Writes the best split of the candidates `column` (IN, (n_candidates,)) of 8-bit bins to `best`, if there is
@@ -227,16 +338,19 @@ cdef bint best_of_terms(
     cdef const uint32_t* sample = r.sample + node.first
     cdef int64_t first, count, i, j, n_present, n = node.last - node.first, n_steps = 0, n_bins = c.n_bins + 1
     cdef int64_t* numbers
-    cdef bint marks = n * MARKED < n_bins, varies = False
+    cdef int64_t stride = 1
+    cdef bint marks = n * MARKED < n_bins, by_rows = is_by_rows(c, t, n), varies = False
     cdef int32_t few[32]  # HF_FEW
     cdef int32_t differ
     n_bins = min(n_bins, BYTES)
     if n <= HF_FEW:
         for j in range(n_candidates):
             bin[0] = <const uint8_t*> c.bins + bins_at(c, t, column[j])
+            if by_rows:
+                bin[0], stride = c.rows + column[j], c.n_columns
             differ = 0
             for i in range(n):
-                few[i] = bin[0][sample[i]]
+                few[i] = bin[0][sample[i] * stride]
                 differ |= few[i] ^ few[0]
             if not differ:
                 continue
@@ -253,14 +367,16 @@ cdef bint best_of_terms(
         count = min(TOGETHER, n_candidates - first)
         for j in range(count):
             bin[j] = <const uint8_t*> c.bins + bins_at(c, t, column[first + j])
+            if by_rows:
+                bin[j], stride = c.rows + column[first + j], c.n_columns
         if count == TOGETHER and _are_pairs(t) and not marks:
-            _add_together(r, node, bin, sample)
+            _add_together(r, node, bin, stride, <hf_term*> a.number)
         for j in range(count):
             numbers = a.number
             if count == TOGETHER and _are_pairs(t) and not marks:
                 numbers += j * BYTES * a.width
             else:
-                _add(t, r, node, bin[j], sample, 0, marks)
+                _add(t, r, node, bin[j], sample, stride, 0, marks)
             n_present = _list_marked(a, n_bins) if marks else _list_filled(a, numbers, n_bins)
             varies |= n_present > 1
             if _scan(t, r, numbers, n_present, n, best):
@@ -287,7 +403,7 @@ cdef bint score_terms(
         return score_sorted(t, r, scorer, bin, best)
     HF_COUNT(b"growth", b"term_histogram_of_bins")
     marks = n * MARKED < n_bins
-    _add(t, r, scorer.node, bin, NULL, lowest, marks)
+    _add(t, r, scorer.node, bin, NULL, 1, lowest, marks)
     n_present = _list_marked(a, n_bins) if marks else _list_filled(a, a.number, n_bins)
     if not _scan(t, r, a.number, n_present, n, best):
         return False
