@@ -41,6 +41,11 @@ def are_whole(weights):
     return all(w == math.floor(w) for w in weights) and len(weights) * max(weights) < 2**53
 
 
+def middle(least, greatest):
+    """Returns the middle of the targets of a node; the target itself if all are equal."""
+    return least if least == greatest else least / 2 + greatest / 2
+
+
 def exponent(n, a):
     """Returns e with n a 2**e < 2**62; 0 if a is 0."""
     return UNIT_BITS - math.frexp(n * a)[1] if a > 0 else 0
@@ -120,8 +125,7 @@ def unit_of_targets(weight, targets, n_outputs, whole):
 
     c = []
     for j in outputs:
-        least, greatest = (f(targets[s][j] for s in weight) for f in (min, max))
-        c.append(least if least == greatest else least / 2 + greatest / 2)
+        c.append(middle(*(f(targets[s][j] for s in weight) for f in (min, max))))
     k = exponent(n, greatest_product(c))
     total = sums_of(targets_in_unit(weight, targets, c, k).values(), n_outputs)
     c = [value(c[j], k, m, total[j], sum(u.values())) for j in outputs]

@@ -27,8 +27,6 @@ class Plan(NamedTuple):
     edges: Edges
     settings: Checked
     n_outputs: int
-    exponent: int
-    """Targets in fixed point are multiples of 2**-exponent."""
     scale: int
     """Gains are multiplied by 2**scale, so that they are in range."""
     max_features: int
@@ -43,7 +41,7 @@ class Plan(NamedTuple):
 
     @property
     def n_channels(self) -> int:
-        return self.n_outputs + (1 if self.is_classification else 3)
+        return self.n_outputs + (1 if self.is_classification else 2)
 
 
 def _n_outputs(descriptions: list[Description], settings: Checked) -> int:
@@ -114,14 +112,6 @@ def _edges(
     return edges_of([table for table in tables if table is not None], has_missing, categorical, dtype)
 
 
-def _exponent(greatest: float, n_drawn: int) -> int:
-    """Returns the number of binary places of targets in fixed point for which sums fit into 62 bits."""
-    if not greatest:
-        return 0
-    places = int(np.frexp(greatest)[1])  # all targets are below 2**places
-    return min(61 - n_drawn.bit_length() - places, 52 - places)
-
-
 def _max_gathered(settings: Checked, edges: Edges, max_features: int, n_channels: int, of_row: int) -> int:
     """Returns the number of rows up to which gathering a node is cheaper than summing its histograms."""
     if settings.max_gathered is not None:
@@ -155,21 +145,24 @@ def plan(engine: Engine, raw_parts: Handle, settings: Checked) -> tuple[Plan, Ha
     )  # fmt: skip
     first_rows = [0, *np.cumsum([d.n_rows for d in descriptions]).tolist()][:-1]
     edges = _edges(engine, raw_parts, descriptions, first_rows, settings)
-    exponent = scale = 0
+    scale, of_entry = 0, 24
     if settings.task == "regression":
-        greatest = max(float(d.total) for d in descriptions if d.total is not None)
-        exponent = _exponent(greatest, n_drawn)
-        weight = np.array([float(max_weight)])
-        scale = supervised.scaled_weight(weight, np.array([[greatest]]), edges.dtype, n_drawn)[1]
+        greatest, heaviest = (
+            np.array([[float(max(a))]])
+            for a in ([d.total for d in descriptions if d.total is not None], [d.heaviest for d in descriptions])
+        )
+        most_drawn = n * max(d.max_count for d in descriptions)
+        _, scale = supervised.scaled_weight(heaviest, greatest, edges.dtype, most_drawn)
+        of_entry += 8 * n_outputs
     codes_itemsize = 1 if edges.low.shape[1] <= 256 else 2
     if settings.projections is not None:
         codes_itemsize = edges.dtype.itemsize
     of_row = n_columns * codes_itemsize + 12
-    n_channels = n_outputs + (1 if settings.task == "classification" else 3)
+    n_channels = n_outputs + (1 if settings.task == "classification" else 2)
     planned = Plan(
-        edges, settings, n_outputs, exponent, scale, max_features, of_row,
+        edges, settings, n_outputs, scale, max_features, of_row,
         _max_gathered(settings, edges, max_features, n_channels, of_row),
-        max(1, min(_BATCH, _STATE_BYTES // (24 * max(d.n_rows for d in descriptions) + 1))),
+        max(1, min(_BATCH, _STATE_BYTES // (of_entry * max(d.n_rows for d in descriptions) + 1))),
     )  # fmt: skip
-    data = engine.map(parts.encode, (raw_parts,), edges, settings, n_outputs, exponent, each=first_rows)
+    data = engine.map(parts.encode, (raw_parts,), edges, settings, n_outputs, each=first_rows)
     return planned, data
