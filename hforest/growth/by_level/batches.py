@@ -10,6 +10,7 @@ from ...core import check
 from ...core.aliases import FloatArray, IntArray
 from ...core.philox import keys, philox
 from ...core.scores import node_score
+from ..reference_builder import bit_set
 from ..reference_units import is_narrow, value
 from ..trees import RootUnits
 from . import parts, units
@@ -244,7 +245,7 @@ class BatchOfTrees:
         if edges.categorical is not None and edges.categorical[f]:
             bins = ([b for b in np.flatnonzero(best.side == s).tolist() if b != missing] for s in (1, 0))
             here, there = ([int(edges.low[f, b]) for b in side] for side in bins)
-            words = _bit_set(here, there, bool(default_left & UNKNOWN_LEFT))
+            words = bit_set(here, there, bool(default_left & UNKNOWN_LEFT))
             return Split(f, 0.0, gain, default_left, words)
         if best.high == missing:  # missing values against all others
             return Split(f, float(np.finfo(edges.dtype).max), gain, default_left, [])
@@ -345,16 +346,6 @@ class Best(NamedTuple):
     """For each bin 1: left, 0: right, 2: not in the node."""
     left: IntArray
     """(n_channels,): sums of the left side."""
-
-
-def _bit_set(here: list[int], there: list[int], others: bool) -> list[int]:
-    """Returns the words of a set of categories: those here, and with `others` all further ones."""
-    words = [0xFFFFFFFF if others else 0] * (max([*here, *there], default=0) // 32 + 1)
-    for c in here:
-        words[c // 32] |= 1 << c % 32
-    for c in there:
-        words[c // 32] &= ~(1 << c % 32)
-    return words
 
 
 def chunks(numbers: IntArray, sizes: IntArray, most: int) -> list[IntArray]:

@@ -51,7 +51,7 @@ ctypedef struct hf_node:
     int64_t* left         # (n_channels,)
     double* sums          # (n_outputs,): weights of the classes on the left side
     double* all           # (n_outputs,): weights of the node's classes; 0 for regression
-    double* mean          # (n_outputs,): mean targets of the node, in its unit
+    double* mean          # (n_outputs,): mean targets of the node, in its unit; 0 for classes
     int64_t weight
     double least_weight   # of each side
     int64_t n
@@ -161,10 +161,9 @@ cdef bint _best_categories(
 ) noexcept nogil:
     # Scores the splits of a categorical feature; returns whether one is the best so far, and writes the side
     # of each category.
-    cdef int64_t b, j, k, n_present = 0, mask
+    cdef int64_t b, j, k, n_present = 0, mask, weight
     cdef bint is_ordered = g.n_outputs <= (1 if g.criterion == HF_SQUARED_ERROR else 2), found = False
     cdef const int64_t* sums
-    cdef double distance
     for b in range(n_bins):
         if cell[b * g.n_channels + g.n_channels - 1]:
             a.present[n_present] = <int32_t> b
@@ -183,13 +182,10 @@ cdef bint _best_categories(
     else:
         for j in range(n_present):
             sums = cell + a.present[j] * g.n_channels
-            a.size[j] = <double> _weight_of(g, sums)
+            weight = _weight_of(g, sums)
+            a.size[j] = <double> weight
             for k in range(g.n_outputs):
-                if g.criterion == HF_SQUARED_ERROR:
-                    distance = hf_distance(sums[k], sums[g.n_outputs], a.mean[k])
-                else:
-                    distance = <double> sums[k]
-                a.of_category[j * g.n_outputs + k] = distance
+                a.of_category[j * g.n_outputs + k] = hf_distance(sums[k], weight, a.mean[k])
         hf_score_categories(
             is_ordered, a.of_category, a.size, a.all, <double> a.weight, n_present, g.n_outputs, a.axis,
             a.score,
@@ -243,8 +239,9 @@ cdef void _best_split(
     n_varied[0] = 0
     a.weight, a.n = _weight_of(g, a.total), a.total[g.n_channels - 1]
     for k in range(g.n_outputs):
-        a.all[k] = 0 if g.criterion == HF_SQUARED_ERROR else <double> a.total[k]
-        a.mean[k] = <double> a.total[k] / <double> a.weight
+        a.all[k], a.mean[k] = <double> a.total[k], 0
+        if g.criterion == HF_SQUARED_ERROR:
+            a.all[k], a.mean[k] = 0, <double> a.total[k] / <double> a.weight
     for s in range(n_slots):
         if n_varied[0] and not g.all_sampled:
             break

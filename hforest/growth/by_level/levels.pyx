@@ -35,7 +35,10 @@ from hforest.growth.task cimport (
 from ...core.projections import group_table
 
 cdef extern from "growth/units.h" nogil:
-    int64_t hf_target_in_unit(double weight, double target, double centre, int k)
+    ctypedef struct hf_scaling:
+        pass
+    hf_scaling hf_scaling_of(int exponent)
+    int64_t hf_scaled(double a, hf_scaling by)
 
 ctypedef fused code_t:
     uint8_t
@@ -228,7 +231,9 @@ cdef void _histograms(
             hf_end(watch)
 
 
-def histograms(codes, labels, targets, int64_t n_outputs, state, node, column, cells):
+def histograms(
+    const code_t[:, ::1] codes, labels, targets, int64_t n_outputs, state, node, column, cells
+):
     """Returns the histograms of slots over the rows of a part: (n_cells, n_channels) int64.
 
     codes: (n_columns, n_rows) of uint8, uint16 or uint32. labels: (n_rows,) int32 or, for regression, None:
@@ -251,77 +256,41 @@ def histograms(codes, labels, targets, int64_t n_outputs, state, node, column, c
         target = targets
         first_target = &target[0, 0]
     start_watch(&watch)
-    if codes.dtype.itemsize == 1:
-        _histograms[uint8_t](
-            codes, first_label, first_target, n_outputs, row, weight, indptr, node, column, cells, out, &watch
-        )
-    elif codes.dtype.itemsize == 2:
-        _histograms[uint16_t](
-            codes, first_label, first_target, n_outputs, row, weight, indptr, node, column, cells, out, &watch
-        )
-    else:
-        _histograms[uint32_t](
-            codes, first_label, first_target, n_outputs, row, weight, indptr, node, column, cells, out, &watch
-        )
+    _histograms[code_t](
+        codes, first_label, first_target, n_outputs, row, weight, indptr, node, column, cells, out, &watch
+    )
     raise_interrupt(&watch)
     return out
 
 
 # ----------------------------------------------------------------------------- targets in units
 
-cdef void _in_units(
-    const double[:, ::1] target, const int32_t[::1] row, const int32_t[::1] weight, const int64_t[::1] indptr,
-    const int64_t[::1] node, const double[:, ::1] centre, const int64_t[::1] exponent, int64_t[:, ::1] q,
-    hf_watch* watch
-) noexcept nogil:
-    cdef int64_t v, i, j
-    cdef int threads = hf_threads()
-    for v in prange(hf_units(watch, node.shape[0], threads), schedule="dynamic", num_threads=threads):
-        if hf_begin(watch, v):
-            for i in range(indptr[node[v]], indptr[node[v] + 1]):
-                for j in range(target.shape[1]):
-                    q[i, j] = hf_target_in_unit(weight[i], target[row[i], j], centre[v, j], <int> exponent[v])
-            hf_end(watch)
-
-
-def in_units(targets, state, node, centre, exponent):
-    """Returns the targets of the entries of some nodes in units: (n_entries, n_outputs) int64.
-
-    targets: (n_rows, n_outputs) float64. state: (row, weight, indptr) of the pending nodes; entries of other
-    nodes are not written. node: (n,) int64. centre, exponent: (n, n_outputs) and (n,), their units.
-    """
-    cdef hf_watch watch
-    row, weight, indptr = state
-    q = np.empty((len(row), targets.shape[1]), np.int64)
-    if len(row):
-        start_watch(&watch)
-        _in_units(targets, row, weight, indptr, node, centre, exponent, q, &watch)
-        raise_interrupt(&watch)
-    return q
-
-
-cdef void _measure_node(
+cdef void _scale_node(
     const double[:, ::1] target, const int32_t* row, const int32_t* weight, int64_t n, const double* centre,
-    int exponent, double* maxima, int64_t* sums
+    int exponent, int64_t* q, double* maxima, int64_t* sums
 ) noexcept nogil:
-    cdef int64_t i, j, q, k = target.shape[1]
-    cdef double t, w
+    # Writes the targets of n rows as integers, and adds them to the extremes and sums of their node.
+    cdef int64_t i, j, k = target.shape[1]
+    cdef hf_scaling by = hf_scaling_of(exponent)
+    cdef double t, w, a
     for i in range(n):
         w = weight[i]
         maxima[1] = max(maxima[1], w)
         for j in range(k):
             t = target[row[i], j]
-            maxima[0] = max(maxima[0], fabs(w * (t - centre[j])))
+            a = w * (t - centre[j])
+            q[j] = hf_scaled(a, by)
+            maxima[0] = max(maxima[0], fabs(a))
             maxima[2 + j], maxima[2 + k + j] = max(maxima[2 + j], t), max(maxima[2 + k + j], -t)
-            q = hf_target_in_unit(w, t, centre[j], exponent)
-            sums[j], sums[k + j] = max(sums[j], q), max(sums[k + j], -q)
-            sums[2 * k + j] += q
-            sums[3 * k + j] += -q if q < 0 else q
+            sums[j], sums[k + j] = max(sums[j], q[j]), max(sums[k + j], -q[j])
+            sums[2 * k + j] += q[j]
+            sums[3 * k + j] += -q[j] if q[j] < 0 else q[j]
+        q += k
 
 
-cdef void _measure(
+cdef void _scale_nodes(
     const double[:, ::1] target, const int32_t[::1] row, const int32_t[::1] weight, const int64_t[::1] indptr,
-    const int64_t[::1] node, const double[:, ::1] centre, const int64_t[::1] exponent,
+    const int64_t[::1] node, const double[:, ::1] centre, const int64_t[::1] exponent, int64_t[:, ::1] q,
     double[:, ::1] maxima, int64_t[:, ::1] sums, hf_watch* watch
 ) noexcept nogil:
     cdef int64_t v, first, n
@@ -331,29 +300,34 @@ cdef void _measure(
             first = indptr[node[v]]
             n = indptr[node[v] + 1] - first
             if n:
-                _measure_node(
-                    target, &row[first], &weight[first], n, &centre[v, 0], <int> exponent[v], &maxima[v, 0],
-                    &sums[v, 0],
+                _scale_node(
+                    target, &row[first], &weight[first], n, &centre[v, 0], <int> exponent[v], &q[first, 0],
+                    &maxima[v, 0], &sums[v, 0],
                 )
             hf_end(watch)
 
 
-def measure(targets, state, node, centre, exponent):
-    """Returns extremes and sums over the rows of some nodes; arguments are those of `in_units`.
+def in_units(targets, state, node, centre, exponent):
+    """Returns the targets of nodes in units, with their extremes and sums.
 
-    (n, 2 + 2 n_outputs) float64: the greatest |weight (target - centre)|, weight, and by output target and
-    negative target. (n, 4 n_outputs) int64, of targets in units: the greatest, the greatest negative one, the
-    sum, and the sum of absolute values, each by output.
+    targets: (n_rows, n_outputs) float64. state: (row, weight, indptr) of the pending nodes. node: (n,) int64.
+    centre, exponent: (n, n_outputs) and (n,), the units of these nodes.
+
+    (n_entries, n_outputs) int64: targets in units; entries of other nodes are not written. (n, 2 +
+    2 n_outputs) float64: the greatest |weight (target - centre)|, weight, and by output target and negative
+    target. (n, 4 n_outputs) int64, of targets in units: the greatest, the greatest negative one, the sum, and
+    the sum of absolute values, each by output.
     """
     cdef hf_watch watch
     row, weight, indptr = state
     k = targets.shape[1]
-    maxima, sums = np.full((len(node), 2 + 2 * k), -np.inf), np.zeros((len(node), 4 * k), np.int64)
+    q, maxima = np.empty((len(row), k), np.int64), np.full((len(node), 2 + 2 * k), -np.inf)
+    sums = np.zeros((len(node), 4 * k), np.int64)
     sums[:, : 2 * k] = np.iinfo(np.int64).min
     start_watch(&watch)
-    _measure(targets, row, weight, indptr, node, centre, exponent, maxima, sums, &watch)
+    _scale_nodes(targets, row, weight, indptr, node, centre, exponent, q, maxima, sums, &watch)
     raise_interrupt(&watch)
-    return maxima, sums
+    return q, maxima, sums
 
 
 # ----------------------------------------------------------------------------- partition
@@ -398,7 +372,7 @@ cdef void _move(
             hf_end(watch)
 
 
-def partitioned(codes, state, column, tables, goes_left):
+def partitioned(const code_t[:, ::1] codes, state, column, tables, goes_left):
     """Returns (row, weight, indptr) of the children of nodes, in the order of nodes, left before right.
 
     column: (n_nodes,) int32, the feature of each node's split; -1 drops the rows of the node. tables:
@@ -408,13 +382,7 @@ def partitioned(codes, state, column, tables, goes_left):
     row, weight, indptr = state
     n_left = np.zeros(len(column), np.int64)
     start_watch(&watch)
-    width = codes.dtype.itemsize
-    if len(row) and width == 1:
-        _count_left[uint8_t](codes, row, indptr, column, tables, goes_left, n_left, &watch)
-    elif len(row) and width == 2:
-        _count_left[uint16_t](codes, row, indptr, column, tables, goes_left, n_left, &watch)
-    elif len(row):
-        _count_left[uint32_t](codes, row, indptr, column, tables, goes_left, n_left, &watch)
+    _count_left[code_t](codes, row, indptr, column, tables, goes_left, n_left, &watch)
     raise_interrupt(&watch)
     sizes = np.stack([n_left, np.diff(indptr) - n_left], axis=1)
     is_split, start = column >= 0, np.zeros((len(column), 2), np.int64)
@@ -423,17 +391,6 @@ def partitioned(codes, state, column, tables, goes_left):
     start[is_split] = new_indptr[:n_children].reshape(-1, 2)
     new_row, new_weight = (np.empty(new_indptr[n_children], np.int32) for _ in range(2))
     start_watch(&watch)
-    if len(row) and width == 1:
-        _move[uint8_t](
-            codes, row, weight, indptr, column, tables, goes_left, start, new_row, new_weight, &watch
-        )
-    elif len(row) and width == 2:
-        _move[uint16_t](
-            codes, row, weight, indptr, column, tables, goes_left, start, new_row, new_weight, &watch
-        )
-    elif len(row):
-        _move[uint32_t](
-            codes, row, weight, indptr, column, tables, goes_left, start, new_row, new_weight, &watch
-        )
+    _move[code_t](codes, row, weight, indptr, column, tables, goes_left, start, new_row, new_weight, &watch)
     raise_interrupt(&watch)
     return new_row, new_weight, new_indptr

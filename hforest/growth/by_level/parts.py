@@ -18,7 +18,7 @@ from ..settings import most_drawn
 from ..trees import Learned, Projected, Roots, RootUnits, Trees
 from .edges import Edges, bins_of
 from .levels import histograms as histograms_of
-from .levels import in_units, measure, partitioned, words
+from .levels import in_units, partitioned, words
 from .nodes import ranges
 from .settings import Checked
 
@@ -62,12 +62,10 @@ class Description(NamedTuple):
     """Number of rows of each class."""
     total: FloatArray | None
     """Largest absolute target."""
-    weight: int
-    """Sum of the weights of the rows."""
     max_weight: int
     """Largest product of a weight and an in-bag count."""
     heaviest: int
-    """Largest weight of a row."""
+    """Largest weight of a row, 0 without rows."""
     max_count: int
     """Largest in-bag count."""
     drawn: np.ndarray
@@ -164,13 +162,13 @@ def describe(raw: RawPart, settings: Checked) -> Description:
     if is_categorical is not None:
         supervised.categories("x", x, is_categorical)
         most = [supervised.MAX_CATEGORY + 1 if named else settings.max_bins for named in is_categorical]
-    heaviest = 1 if weight is None or not n else int(weight.max())
+    heaviest = min(n, 1) if weight is None else int(weight.max(initial=0))
     drawn = np.ones(settings.n_trees, bool)
     if settings.bootstrap == "counts":
         counts = supervised.in_bag_counts("bootstrap", raw.counts, settings.n_trees, n)
         of_row = counts.max(axis=0, initial=0).astype(np.int64) * (1 if weight is None else weight)
-        greatest, drawn = max(heaviest, int(of_row.max(initial=0))), np.any(counts, axis=1)
-        max_count = most_drawn(1, counts)
+        greatest, max_count = int(of_row.max(initial=0)), most_drawn(1, counts)
+        drawn = np.any(counts, axis=1)
     else:
         max_count = most_drawn(1, "poisson" if settings.bootstrap == "poisson" else False)
         greatest = heaviest * max_count
@@ -184,7 +182,7 @@ def describe(raw: RawPart, settings: Checked) -> Description:
         [_distinct(x[:, f], most[f]) for f in range(n_columns)], target.n_outputs,
         None if target.labels is None else np.bincount(target.labels, minlength=1),
         None if target.targets is None else np.abs(target.targets).max(initial=0.0),
-        n if weight is None else int(weight.sum()), greatest, heaviest, max_count, drawn,
+        greatest, heaviest, max_count, drawn,
     )  # fmt: skip
 
 
@@ -266,14 +264,14 @@ def measured(
 ) -> tuple[FloatArray, IntArray]:
     """Returns extremes and sums over the targets of some nodes (see levels.pyx)."""
     assert part.targets is not None
-    return measure(part.targets, state, nodes, centre, exponent)
+    return in_units(part.targets, state, nodes, centre, exponent)[1:]
 
 
 def targets_in(part: Part, state: State, nodes: IntArray, units: Units) -> IntArray | None:
     """Returns the targets of the entries of some nodes in their units; None for labels."""
     if part.targets is None or units is None:
         return None
-    return in_units(part.targets, state, nodes, *units)
+    return in_units(part.targets, state, nodes, *units)[0]
 
 
 def histograms(

@@ -130,7 +130,7 @@ def plan(engine: Engine, raw_parts: Handle, settings: Checked) -> tuple[Plan, Ha
     check.same("x", [d.n_columns for d in descriptions], "pass targets with the same columns")
     n, n_columns = sum(d.n_rows for d in descriptions), descriptions[0].n_columns
     check.require(n > 0, "x", "at least 1 sample on at least one worker", n, "pass samples to learn from")
-    supervised.check_some_weight(any(d.weight for d in descriptions))
+    supervised.check_some_weight(any(d.heaviest for d in descriptions))
     supervised.check_drawn("bootstrap", np.any([d.drawn for d in descriptions], axis=0))
     if settings.projections is not None:
         check_n_features(settings.projections, n_columns)

@@ -50,7 +50,7 @@ def no_unit(n_outputs: int) -> Unit:
 
 
 def merged(of_parts: list[tuple[FloatArray, IntArray]]) -> Measures:
-    """Returns the measures of nodes from those of each part; see `levels.measure`."""
+    """Returns the measures of nodes from those of each part; see `levels.in_units`."""
     maxima = np.max([maxima for maxima, _ in of_parts], axis=0)
     sums = np.stack([sums for _, sums in of_parts])
     half = sums.shape[2] // 2
