@@ -149,7 +149,10 @@ def plan(engine: Engine, raw_parts: Handle, settings: Checked) -> tuple[Plan, Ha
     if settings.task == "regression":
         greatest, heaviest = (
             np.array([[float(max(a))]])
-            for a in ([d.total for d in descriptions if d.total is not None], [d.heaviest for d in descriptions])
+            for a in (
+                [d.total for d in descriptions if d.total is not None],
+                [d.heaviest for d in descriptions],
+            )
         )
         most_drawn = n * max(d.max_count for d in descriptions)
         _, scale = supervised.scaled_weight(heaviest, greatest, edges.dtype, most_drawn)

@@ -145,8 +145,7 @@ class ProjectedTrees(BatchOfTrees):
             np.concatenate([b.projection.indices for b in best]),
             np.concatenate([b.projection.data for b in best]),
         )
-        splits = Splits(
-            np.array(list(chosen), np.int64), projections, np.array([b.threshold for b in best], self.plan.edges.dtype),
-            np.array([b.missing == 1 for b in best]),
-        )  # fmt: skip
+        threshold = np.array([b.threshold for b in best], self.plan.edges.dtype)
+        missing_left = np.array([b.missing == 1 for b in best])
+        splits = Splits(np.array(list(chosen), np.int64), projections, threshold, missing_left)
         self.state = self.engine.map(projected_parts.advance, (self.data, self.state), splits)
