@@ -112,11 +112,11 @@ class BatchOfTrees:
         """
         if not nodes:
             return []
-        k, own = self.plan.n_outputs, []
-        if self.plan.is_classification:
+        k, own, of_nodes = self.plan.n_outputs, [], self._units(pending, nodes)
+        if of_nodes is None:
             is_pure = [int(np.count_nonzero(pending[i].sums[:k])) == 1 for i in nodes]
         else:
-            seen = self._measured(nodes, *self._units(pending, nodes))
+            seen = self._measured(nodes, *of_nodes)
             is_pure = (seen.least == seen.greatest).all(axis=1).tolist()
             extremes = zip(nodes, seen.spread.tolist(), seen.heaviest.tolist(), strict=True)
             own = [i for i, spread, heaviest in extremes if is_narrow(pending[i].unit, spread, heaviest)]

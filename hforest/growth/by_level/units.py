@@ -61,7 +61,10 @@ def merged(of_parts: list[tuple[FloatArray, IntArray]]) -> Measures:
     return Measures(maxima[:, 0], maxima[:, 1], -least, greatest, spread, total, sizes.max(axis=1))
 
 
-_middles, _exponents, _values = (np.frompyfunc(f, n, 1) for f, n in ((middle, 2), (exponent, 2), (value, 5)))
+def _each(function: Callable[..., float], dtype: str, *arrays: IntArray | FloatArray | int) -> FloatArray:
+    """Returns the results of a function of numbers for all elements of arrays."""
+    results: FloatArray = np.frompyfunc(function, len(arrays), 1)(*arrays).astype(dtype)
+    return results
 
 
 def made(measure: Measure, n_outputs: int, n: IntArray, weight: IntArray) -> tuple[RootUnits, IntArray]:
@@ -71,11 +74,10 @@ def made(measure: Measure, n_outputs: int, n: IntArray, weight: IntArray) -> tup
     """
     none = np.full(len(n), _NONE, np.int64)
     seen = measure(np.zeros((len(n), n_outputs)), none)
-    centre = _middles(seen.least, seen.greatest).astype(np.float64)
-    k = _exponents(n, measure(centre, none).distance).astype(np.int64)
-    sums = measure(centre, k).sums
-    centre = _values(centre, k[:, None], 0, sums, weight[:, None]).astype(np.float64)
-    k = _exponents(n, measure(centre, none).distance).astype(np.int64)
+    centre = _each(middle, "f8", seen.least, seen.greatest)
+    k = _each(exponent, "i8", n, measure(centre, none).distance)
+    centre = _each(value, "f8", centre, k[:, None], 0, measure(centre, k).sums, weight[:, None])
+    k = _each(exponent, "i8", n, measure(centre, none).distance)
     k += [spare_bits(a) if a else 0 for a in measure(centre, k).sizes.tolist()]
     found = measure(centre, k)
     return RootUnits(centre, k, found.spread, found.heaviest), found.sums
