@@ -1,4 +1,4 @@
-"""Units of nodes whose rows are in several parts, from extremes and sums of integers (docs/growth.md, "Sums")."""
+"""Units of nodes with rows in several parts, from extremes and sums of integers (docs/growth.md, "Sums")."""
 
 from collections.abc import Callable
 from typing import NamedTuple
