@@ -227,13 +227,16 @@ def test_nodes_get_units_of_their_own(monkeypatch):
 
 
 @partitions
+@pytest.mark.parametrize("task", ["classification", "regression"])
 @pytest.mark.parametrize("n_threads", [1, 2, 7])
-def test_weights_and_counts(threads, n_threads, cuts):
-    x, y, _ = samples(n_classes=10)
+def test_weights_and_counts(threads, n_threads, task, cuts):
+    x, y, _ = samples(n_classes=10, dtype=np.float32)
+    if task == "regression":
+        y = 1e18 * (y + x[:, 0])  # gains are scaled by the greatest in-bag count, too
     weight = np.random.default_rng(2).integers(0, 4, len(y))
     counts = growth.bootstrap_counts(len(y), N_TREES, rng=8)
     counts[1] = weight == 0  # a tree that takes every row, since it draws no row of weight above 0
-    settings = {"bootstrap": counts, "sample_weight": weight}
+    settings = {"bootstrap": counts, "sample_weight": weight, "task": task}
     want = on_one_machine(x, y, **settings)
     threads(n_threads)
     same(want, grown(cuts, x, y, max_gathered=20, **settings))

@@ -56,10 +56,8 @@ class BatchOfTrees:
         """Returns the trees in the form that `growth.trees.joined` takes."""
         pending = self._roots()
         while pending:
-            small, large = (
-                [i for i, p in enumerate(pending) if (int(p.sums[-1]) > self.plan.max_gathered) == is_large]
-                for is_large in (False, True)
-            )
+            is_small = [int(p.sums[-1]) <= self.plan.max_gathered for p in pending]
+            small, large = ([i for i, a in enumerate(is_small) if a == size] for size in (True, False))
             if self.plan.is_classification:
                 small = self._without_leaves(pending, small)
             self._finish(pending, small)  # with leaves of a regression, for it has their rows

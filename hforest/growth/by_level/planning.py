@@ -112,16 +112,15 @@ def _edges(
     return edges_of([table for table in tables if table is not None], has_missing, categorical, dtype)
 
 
-def _max_gathered(settings: Checked, edges: Edges, max_features: int, n_channels: int, of_row: int) -> int:
+def _max_gathered(planned: Plan) -> int:
     """Returns the number of rows up to which gathering a node is cheaper than summing its histograms."""
+    settings, edges = planned.settings, planned.edges
     if settings.max_gathered is not None:
         return settings.max_gathered
+    n_cells = float(settings.max_bins * settings.n_projections)
     if settings.projections is None:
-        n_cells = float(np.mean(np.diff(edges.cells(np.arange(len(edges.n_bins))))))
-        of_histograms = 8 * n_channels * n_cells * max_features
-    else:
-        of_histograms = 8 * n_channels * settings.max_bins * settings.n_projections
-    return int(min(1 << 16, max(256, _GATHER_RATIO * of_histograms / of_row)))
+        n_cells = float(np.mean(np.diff(edges.cells(np.arange(len(edges.n_bins)))))) * planned.max_features
+    return int(min(1 << 16, max(256, _GATHER_RATIO * 8 * planned.n_channels * n_cells / planned.row_bytes)))
 
 
 def plan(engine: Engine, raw_parts: Handle, settings: Checked) -> tuple[Plan, Handle]:
@@ -147,25 +146,18 @@ def plan(engine: Engine, raw_parts: Handle, settings: Checked) -> tuple[Plan, Ha
     edges = _edges(engine, raw_parts, descriptions, first_rows, settings)
     scale, of_entry = 0, 24
     if settings.task == "regression":
-        greatest, heaviest = (
-            np.array([[float(max(a))]])
-            for a in (
-                [d.total for d in descriptions if d.total is not None],
-                [d.heaviest for d in descriptions],
-            )
-        )
+        heaviest = np.array([float(max(d.heaviest for d in descriptions))])
+        greatest = np.array([[float(max(d.total for d in descriptions if d.total is not None))]])
         most_drawn = n * max(d.max_count for d in descriptions)
         _, scale = supervised.scaled_weight(heaviest, greatest, edges.dtype, most_drawn)
         of_entry += 8 * n_outputs
     codes_itemsize = 1 if edges.low.shape[1] <= 256 else 2
     if settings.projections is not None:
         codes_itemsize = edges.dtype.itemsize
-    of_row = n_columns * codes_itemsize + 12
-    n_channels = n_outputs + (1 if settings.task == "classification" else 2)
     planned = Plan(
-        edges, settings, n_outputs, scale, max_features, of_row,
-        _max_gathered(settings, edges, max_features, n_channels, of_row),
+        edges, settings, n_outputs, scale, max_features, n_columns * codes_itemsize + 12, 0,
         max(1, min(_BATCH, _STATE_BYTES // (of_entry * max(d.n_rows for d in descriptions) + 1))),
     )  # fmt: skip
+    planned = planned._replace(max_gathered=_max_gathered(planned))
     data = engine.map(parts.encode, (raw_parts,), edges, settings, n_outputs, each=first_rows)
     return planned, data
