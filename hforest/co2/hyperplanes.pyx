@@ -18,7 +18,7 @@ from hforest.growth.builder cimport add_entries
 from hforest.growth.column_source cimport best_column, start_columns
 from hforest.growth.node_orders cimport fill_sides, hf_column_workspace
 from hforest.growth.node_samples cimport score_sides
-from hforest.growth.task cimport hf_pending, hf_source, hf_split, hf_task, hf_tree, hf_workspace
+from hforest.growth.task cimport class_of, hf_pending, hf_source, hf_split, hf_task, hf_tree, hf_workspace
 
 # The workspace of a tree.
 ctypedef struct hf_hyperplane_workspace:
@@ -60,7 +60,7 @@ cdef void _fit(
     cdef double* wide = work.stump.start
     m.n, m.sample, m.targets = node.last - node.first, r.sample + node.first, t.targets
     for i in range(m.n):
-        work.label[i] = <int32_t> r.term[node.first + i].q
+        work.label[i] = <int32_t> class_of(t, r, node.first + i)
         work.weight[i] = r.weight[r.payload[node.first + i]]
     m.label = work.label if t.labels != NULL else NULL
     m.weight, m.order, m.sign = work.weight, NULL, NULL

@@ -21,7 +21,7 @@ from hforest.core.machine cimport hf_has_stopped, hf_stopped_after
 from hforest.core.score cimport hf_node_score
 from hforest.growth.node_samples cimport is_pure, partition, start_samples, start_unit, sum_up
 from hforest.growth.task cimport (
-    HF_STREAM_CHILDREN, HF_TERMS, hf_draw_key, hf_pending, hf_philox, hf_split, hf_task, hf_tree,
+    HF_STREAM_CHILDREN, HF_TERMS, class_of, hf_draw_key, hf_pending, hf_philox, hf_split, hf_task, hf_tree,
     hf_workspace, weight_bits,
 )
 from hforest.growth.units cimport mean_targets
@@ -122,7 +122,7 @@ cdef bint _write_leaf(
     cdef double value
     if weight == 0 and t.labels != NULL:
         if r.kind == HF_TERMS:
-            tree.left[node.at] = -1 - <int32_t> r.term[node.first].q
+            tree.left[node.at] = -1 - <int32_t> class_of(t, r, node.first)
         else:
             tree.left[node.at] = -1 - <int32_t> (r.payload[node.first] >> weight_bits(r))
         tree.n_leaves += 1
@@ -155,8 +155,10 @@ cdef double _gain_of(
     cdef int64_t k
     if t.labels == NULL:
         return ldexp(score, node.unit.m - 2 * node.unit.k)
+    if r.kind == HF_TERMS:
+        return score - r.base
     for k in range(t.n_outputs):
-        r.right[k] = <double> r.total[k] * r.per_weight if r.kind == HF_TERMS else r.count[k]
+        r.right[k] = r.count[k]
     return score - hf_node_score(t.criterion, r.right, t.n_outputs, weight)
 
 

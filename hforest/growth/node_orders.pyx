@@ -21,7 +21,7 @@ from hforest.growth.columns cimport hf_columns, hf_range, table_at
 from hforest.growth.missing_values cimport default_sides
 from hforest.growth.random_thresholds cimport split_bins
 from hforest.growth.task cimport (
-    HF_TERMS, HF_STREAM_DIRECTION, HF_UNKNOWN_LEFT, hf_draw, hf_largest, hf_pending,
+    HF_STREAM_DIRECTION, HF_TERMS, HF_UNKNOWN_LEFT, class_of, hf_draw, hf_largest, hf_pending,
     hf_philox, hf_split, hf_task, hf_workspace, weight_bits,
 )
 
@@ -118,7 +118,7 @@ cdef void _sum_categories(
         sums = o.whole + o.number[o.bin[i - node.first]] * (n_outputs + 1)
         sums[n_outputs] += r.term[i].u
         if t.labels != NULL:
-            sums[r.term[i].q] += r.term[i].u
+            sums[class_of(t, r, i)] += r.term[i].u
             continue
         q = &r.term[i].q if n_outputs == 1 else r.q + r.payload[i] * n_outputs
         for k in range(n_outputs):

@@ -14,10 +14,10 @@ from libc.string cimport memcpy, memset
 from hforest.core.arena cimport hf_arena, take
 from hforest.core.score cimport HF_ENTROPY, HF_GINI, hf_xlogx
 from hforest.growth.task cimport (
-    HF_KEYS_32, HF_KEYS_64, HF_TERMS, hf_pending, hf_task, hf_term, hf_workspace, weight_bits,
+    HF_KEYS_32, HF_KEYS_64, HF_TERMS, class_of, hf_pending, hf_task, hf_term, hf_workspace, weight_bits,
 )
 from hforest.growth.term_histogram cimport start_cells
-from hforest.growth.terms cimport move_sample, score_of_sums, start_sums
+from hforest.growth.terms cimport base_score, move_sample, score_of_sums, start_sums
 from hforest.growth.units cimport hf_needs_unit, measure, unit_of_node, unit_of_root
 
 cdef enum:
@@ -131,7 +131,7 @@ cdef bint is_pure(const hf_task* t, const hf_workspace* r, const hf_pending* nod
     if t.labels != NULL:
         for i in range(node.first + 1, node.last):
             if r.kind == HF_TERMS:
-                if r.term[i].q != r.term[node.first].q:
+                if class_of(t, r, i) != class_of(t, r, node.first):
                     return False
             elif r.payload[i] >> bits != r.payload[node.first] >> bits:
                 return False
@@ -170,6 +170,8 @@ cdef double sum_up(const hf_task* t, hf_workspace* r, hf_pending* node) noexcept
         if node.unit == NULL:
             return -1
     r.per_weight = ldexp(1, -node.unit.m)
+    start_sums(t, r)
+    r.base = base_score(t, r)
     return <double> r.total_u * r.per_weight
 
 

@@ -1,4 +1,4 @@
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from hforest.core.machine cimport hf_watch
 from hforest.growth.node_scorer cimport hf_scorer
@@ -19,18 +19,10 @@ cdef bint score_sorted(
     const hf_task* t, hf_workspace* r, hf_scorer* scorer, const int32_t* bin, hf_split* best
 ) noexcept nogil
 cdef bint score_few(
-    const hf_task* t, hf_workspace* r, const hf_pending* node, int32_t* bin, hf_split* best
+    const hf_task* t, hf_workspace* r, const hf_pending* node, const int32_t* bin, int32_t lowest,
+    hf_split* best
 ) noexcept nogil
 
 cdef extern from "growth/term_cells.h" nogil:
     int HF_FEW
-    void hf_order_few(int32_t* bin, int n, uint32_t* order)
-
-
-cdef inline bint is_constant(const int32_t* bin, int64_t n) noexcept nogil:
-    # Returns whether all bins are equal.
-    cdef int32_t differ = 0
-    cdef int64_t i
-    for i in range(n):
-        differ |= bin[i] ^ bin[0]
-    return not differ
+    void hf_order_few(const int32_t* bin, int n, int32_t lowest, uint8_t* order)

@@ -5,16 +5,18 @@ integers. Cost: n log n, and n * n_outputs for terms.
 """
 
 from libc.math cimport ceil
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from hforest.core.machine cimport hf_stopped, hf_stopped_after, hf_watch
 from hforest.core.score cimport hf_beats
 from hforest.growth.node_scorer cimport hf_scorer
 from hforest.growth.task cimport (
-    HF_COUNT, HF_KEYS_32, HF_TERMS, hf_split, hf_task, hf_workspace, payload_of,
+    HF_COUNT, HF_KEYS_32, HF_TERMS, hf_pending, hf_split, hf_term, hf_task, hf_workspace, is_pair, payload_of,
 )
-from hforest.growth.terms cimport may_gain, move_sample, score_of_sums, start_sums
+from hforest.growth.terms cimport (
+    bound_of, may_gain, move_pair, move_sample, score_of_sums, start_sums, sums_may_gain,
+)
 
 cdef enum:
     INSERTION = 48   # keys up to which insertion sort is faster than a radix pass
@@ -122,10 +124,9 @@ cdef void _scan_terms(
     const hf_task* t, hf_workspace* r, const uint64_t* key, int64_t n, hf_split* best
 ) noexcept nogil:
     # Does the work of scan_keys for keys whose payload is the position of a sample in the tree.
-    cdef bint one_target = t.labels == NULL and t.n_outputs == 1
     cdef int64_t i, u = 0, n_steps = 0
     cdef uint32_t low, high
-    cdef double score
+    cdef double score, bound = bound_of(t, r, best.score)
     start_sums(t, r)
     for i in range(n - 1):
         if hf_stopped_after(t.watch, &n_steps, t.n_outputs):
@@ -135,37 +136,66 @@ cdef void _scan_terms(
         high = <uint32_t> (key[i + 1] >> 32)
         if low == high or i + 1 < t.min_leaf or n - i - 1 < t.min_leaf:
             continue
-        if one_target and not may_gain(r, r.sum[0], u, best.score):
+        if not sums_may_gain(t, r, u, bound):
             continue
         score = score_of_sums(t, r, u)
         if hf_beats(score, best.score):
             best.score, best.low, best.high = score, low, high
+            bound = bound_of(t, r, score)
+
+
+cdef bint _scan_few_pairs(
+    const hf_task* t, hf_workspace* r, const hf_term* term, const int32_t* bin, const uint8_t* order, int64_t n,
+    hf_split* best
+) noexcept nogil:
+    # Does the work of score_few for one target or two classes, from the order of the bins.
+    cdef double mean = r.mean[0], total = <double> r.total_u, bound = bound_of(t, r, best.score), score
+    cdef int64_t i, q = 0, u = 0, q_moved = 0, u_moved = 0, all = r.total_u
+    cdef bint is_better = False
+    start_sums(t, r)
+    for i in range(n - 1):
+        q += term[order[i]].q
+        u += term[order[i]].u
+        if bin[order[i]] == bin[order[i + 1]] or not may_gain(mean, total, all, q, u, bound):
+            continue
+        move_pair(t, r, q - q_moved, u - u_moved)
+        q_moved, u_moved = q, u
+        score = score_of_sums(t, r, u)
+        if hf_beats(score, best.score):
+            bound, best.score, is_better = bound_of(t, r, score), score, True
+            best.low, best.high = <uint32_t> bin[order[i]], <uint32_t> bin[order[i + 1]]
+    return is_better
 
 
 cdef bint score_few(
-    const hf_task* t, hf_workspace* r, const hf_pending* node, int32_t* bin, hf_split* best
+    const hf_task* t, hf_workspace* r, const hf_pending* node, const int32_t* bin, int32_t lowest,
+    hf_split* best
 ) noexcept nogil:
     # Does the work of score_sorted for at most HF_FEW samples as terms.
     #
-    # bin  IN, OUT  (HF_FEW,)  of the node's samples; then filled up
-    cdef bint one_target = t.labels == NULL and t.n_outputs == 1, is_better = False
-    cdef uint32_t order[32]  # HF_FEW
+    # bin     IN (n,)  of the node's samples
+    # lowest  IN       a bin that is not above them, and not more than 2**26 below
+    cdef uint8_t order[32]  # HF_FEW
     cdef int64_t i, u = 0, n = node.last - node.first
     cdef int32_t low, high
-    cdef double score
+    cdef double score, bound = bound_of(t, r, best.score)
+    cdef bint is_better = False
     HF_COUNT(b"growth", b"few_terms")
-    hf_order_few(bin, <int> n, order)
+    hf_order_few(bin, <int> n, lowest, order)
+    if is_pair(t) and t.min_leaf <= 1:
+        return _scan_few_pairs(t, r, r.term + node.first, bin, order, n, best)
     start_sums(t, r)
     for i in range(n - 1):
         u += move_sample(t, r, node.first + order[i], 1)
         low, high = bin[order[i]], bin[order[i + 1]]
         if low == high or i + 1 < t.min_leaf or n - i - 1 < t.min_leaf:
             continue
-        if one_target and not may_gain(r, r.sum[0], u, best.score):
+        if not sums_may_gain(t, r, u, bound):
             continue
         score = score_of_sums(t, r, u)
         if hf_beats(score, best.score):
             best.score, best.low, best.high, is_better = score, <uint32_t> low, <uint32_t> high, True
+            bound = bound_of(t, r, score)
     return is_better
 
 

@@ -48,7 +48,8 @@ cdef struct hf_units:
     double heaviest
 
 
-# A sample in the unit of its node. q: its target, if there is one output, or its class.
+# A sample in the unit of its node. q: its target, if there is one output; its class; with two classes u if it is the
+# second, else 0, so that sums of q and u are the weights of both.
 cdef struct hf_term:
     int64_t q
     int64_t u
@@ -197,7 +198,8 @@ cdef struct hf_workspace:
     int64_t* total
     int64_t total_u
     int64_t* sum            # (n_outputs,)  sums of the left side
-    double* mean            # (n_outputs,)  of targets, in the unit
+    double* mean            # (n_outputs,)  of targets, in the unit, or shares of classes; of two classes that of the second
+    double base             # the score of the node as a leaf; 0 for targets
     double per_weight       # a weight of 1 in units of u: 2**-m
     double* left            # (n_outputs,), as is right
     double* right
@@ -222,6 +224,16 @@ cdef struct hf_workspace:
 cdef inline double hf_largest(bint single) noexcept nogil:
     # Returns the largest finite number, the threshold of a split between all values and the missing ones.
     return FLT_MAX if single else DBL_MAX
+
+
+cdef inline bint is_pair(const hf_task* t) noexcept nogil:
+    # Returns whether the sums of q and u are all sums of a node: one target or two classes.
+    return t.n_outputs == (1 if t.labels == NULL else 2)
+
+
+cdef inline int64_t class_of(const hf_task* t, const hf_workspace* r, int64_t i) noexcept nogil:
+    # Returns the class of sample i of the tree, HF_TERMS.
+    return r.term[i].q != 0 if t.n_outputs == 2 else r.term[i].q
 
 
 cdef inline uint32_t payload_of(const hf_workspace* r, int64_t i) noexcept nogil:

@@ -3,22 +3,25 @@
 Terms are summed by bin, and all splits between the bins of the node are scored from running sums. Cells are 0
 between two candidates: the scan clears those that it reads.
 
-    cells of one target           | q u | q u | ...                      16 bytes per bin
-    cells of several, of labels   | sums by output or class, u, n | ...  n: number of samples
+    one target, two classes   | q u | q u | ...                      16 bytes per bin
+    several targets           | sums of q by output, u, n | ...      n: number of samples
+    several classes           | sums of u by class, n | ...
 
 Cost: n + bins of the node, times the numbers of a cell, per candidate.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memset
 
 from hforest.core.arena cimport hf_arena, take, take_zeros
 from hforest.core.machine cimport hf_stopped_after
 from hforest.core.score cimport hf_beats
 from hforest.growth.columns cimport bins_at
-from hforest.growth.sorted_scan cimport HF_FEW, is_constant, score_few, score_sorted
-from hforest.growth.task cimport HF_COUNT, hf_cells, hf_term
-from hforest.growth.terms cimport may_gain, move_class, score_of_sums, start_sums
+from hforest.growth.sorted_scan cimport HF_FEW, score_few, score_sorted
+from hforest.growth.task cimport HF_COUNT, class_of, hf_cells, hf_term, is_pair
+from hforest.growth.terms cimport (
+    bound_of, may_gain, move_class, move_pair, score_of_sums, start_sums, sums_may_gain,
+)
 
 cdef extern from "growth/term_cells.h" nogil:
     void hf_add_term(hf_term* cell, const hf_term* term)
@@ -30,7 +33,8 @@ cdef enum:
     BYTES = 256            # bins of a byte
     TOGETHER = 4           # candidates that are summed together
     MAX_NUMBERS = 1 << 21  # numbers of all cells, at most, if they are more than those of bytes
-    SPARSE = 16            # bins per sample up to which a histogram is cheaper than sorting
+    SPARSE = 32            # bins per sample up to which a histogram is cheaper than sorting
+    NEAR = 1 << 26         # bins that are ordered by comparisons, at most
     MARKED = 4             # bins per sample from which the bins that occur are marked in a bit set
 
 ctypedef fused code_t:
@@ -38,16 +42,16 @@ ctypedef fused code_t:
     int32_t
 
 
-cdef inline bint _is_single(const hf_task* t) noexcept nogil:
-    # Returns whether cells have one target.
-    return t.labels == NULL and t.n_outputs == 1 and t.min_leaf <= 1
+cdef inline bint _are_pairs(const hf_task* t) noexcept nogil:
+    # Returns whether cells are sums of q and u.
+    return is_pair(t) and t.min_leaf <= 1
 
 
 cdef bint start_cells(const hf_task* t, hf_workspace* r) noexcept nogil:
     # Allocates the workspace of a tree; returns whether there was memory.
     cdef hf_arena* arena = &r.arena
     cdef hf_cells* a = &r.cells
-    a.width = 2 if _is_single(t) else t.n_outputs + 2
+    a.width = 2 if _are_pairs(t) else t.n_outputs + (2 if t.labels == NULL else 1)
     a.n_bins = max(TOGETHER * BYTES, min(r.n, MAX_NUMBERS // a.width))
     a.number = <int64_t*> take_zeros(arena, a.n_bins * a.width * 8)
     a.present = <int32_t*> take(arena, a.n_bins * 4)
@@ -77,15 +81,14 @@ cdef inline void _add(
         for i in range(n):
             b = _at(bin, place, i, lowest)
             a.mark[b >> 6] |= <uint64_t> 1 << (b & 63)
-    if _is_single(t):
+    if _are_pairs(t):
         for i in range(n):
             hf_add_term(<hf_term*> a.number + _at(bin, place, i, lowest), term + i)
     elif t.labels != NULL:
         for i in range(n):
             cell = a.number + _at(bin, place, i, lowest) * a.width
-            cell[term[i].q] += term[i].u
-            cell[K] += term[i].u
-            cell[K + 1] += 1
+            cell[class_of(t, r, node.first + i)] += term[i].u
+            cell[K] += 1
     else:
         for i in range(n):
             cell = a.number + _at(bin, place, i, lowest) * a.width
@@ -140,24 +143,27 @@ cdef int64_t _list_filled(const hf_cells* a, const int64_t* cell, int64_t n_bins
 
 # --------------------------------------------------------------------------------------------------- scan
 
-cdef bint _scan_single(
+cdef bint _scan_pairs(
     const hf_task* t, hf_workspace* r, hf_term* cell, int64_t n_present, hf_split* best
 ) noexcept nogil:
-    # Does the work of _scan for one target.
+    # Does the work of _scan for cells of q and u.
     cdef const int32_t* present = r.cells.present
-    cdef double score
-    cdef int64_t i, q = 0, u = 0
+    cdef double mean = r.mean[0], total = <double> r.total_u, bound = bound_of(t, r, best.score), score
+    cdef int64_t i, b, q = 0, u = 0, q_moved = 0, u_moved = 0, all = r.total_u
     cdef bint is_better = False
+    start_sums(t, r)
     for i in range(n_present - 1):
-        q += cell[present[i]].q
-        u += cell[present[i]].u
-        cell[present[i]].q = cell[present[i]].u = 0
-        if not may_gain(r, q, u, best.score):
+        b = present[i]
+        q += cell[b].q
+        u += cell[b].u
+        cell[b].q = cell[b].u = 0
+        if not may_gain(mean, total, all, q, u, bound):
             continue
-        r.sum[0] = q
+        move_pair(t, r, q - q_moved, u - u_moved)
+        q_moved, u_moved = q, u
         score = score_of_sums(t, r, u)
         if hf_beats(score, best.score):
-            best.score, is_better = score, True
+            bound, best.score, is_better = bound_of(t, r, score), score, True
             best.low, best.high = <uint32_t> present[i], <uint32_t> present[i + 1]
     cell[present[n_present - 1]].q = cell[present[n_present - 1]].u = 0
     return is_better
@@ -166,11 +172,11 @@ cdef bint _scan_single(
 cdef bint _scan_several(
     const hf_task* t, hf_workspace* r, int64_t* numbers, int64_t n_present, int64_t n, hf_split* best
 ) noexcept nogil:
-    # Does the work of _scan for several targets, for labels, and with a minimum size of leaves.
+    # Does the work of _scan for several targets or classes, and with a minimum size of leaves.
     cdef const hf_cells* a = &r.cells
     cdef int64_t i, k, u = 0, n_left = 0, K = t.n_outputs
     cdef int64_t* cell
-    cdef double score
+    cdef double score, bound = bound_of(t, r, best.score)
     cdef bint is_better = False
     start_sums(t, r)
     for i in range(n_present):
@@ -180,14 +186,17 @@ cdef bint _scan_several(
                 r.sum[k] += cell[k]
             elif cell[k]:
                 move_class(t, r, k, cell[k])
-        u += cell[K]
-        n_left += cell[K + 1]
+                u += cell[k]
+        u += cell[K] if t.labels == NULL else 0
+        n_left += cell[a.width - 1]
         memset(cell, 0, a.width * 8)
         if n_left < t.min_leaf or n - n_left < t.min_leaf or i + 1 == n_present:
             continue
+        if not sums_may_gain(t, r, u, bound):
+            continue
         score = score_of_sums(t, r, u)
         if hf_beats(score, best.score):
-            best.score, is_better = score, True
+            bound, best.score, is_better = bound_of(t, r, score), score, True
             best.low, best.high = <uint32_t> a.present[i], <uint32_t> a.present[i + 1]
     return is_better
 
@@ -197,8 +206,8 @@ cdef bint _scan(
 ) noexcept nogil:
     # Writes the best split between the n_present bins in r.cells.present to `best` if it is better; returns
     # whether it is. Clears their cells.
-    if _is_single(t):
-        return _scan_single(t, r, <hf_term*> numbers, n_present, best)
+    if _are_pairs(t):
+        return _scan_pairs(t, r, <hf_term*> numbers, n_present, best)
     return _scan_several(t, r, numbers, n_present, n, best)
 
 
@@ -217,16 +226,19 @@ cdef bint best_of_terms(
     cdef int64_t* numbers
     cdef bint marks = n * MARKED < n_bins, varies = False
     cdef int32_t few[32]  # HF_FEW
+    cdef int32_t differ
     n_bins = min(n_bins, BYTES)
     if n <= HF_FEW:
         for j in range(n_candidates):
             bin[0] = <const uint8_t*> c.bins + bins_at(c, t, column[j])
+            differ = 0
             for i in range(n):
                 few[i] = bin[0][sample[i]]
-            if is_constant(few, n):
+                differ |= few[i] ^ few[0]
+            if not differ:
                 continue
             varies = True
-            if score_few(t, r, node, few, best):
+            if score_few(t, r, node, few, 0, best):
                 best.column = column[j]
             if n == 2 and best.column >= 0:  # all splits of two samples have equal scores
                 break
@@ -238,11 +250,11 @@ cdef bint best_of_terms(
         count = min(TOGETHER, n_candidates - first)
         for j in range(count):
             bin[j] = <const uint8_t*> c.bins + bins_at(c, t, column[first + j])
-        if count == TOGETHER and _is_single(t) and not marks:
+        if count == TOGETHER and _are_pairs(t) and not marks:
             _add_together(r, node, bin, sample)
         for j in range(count):
             numbers = a.number
-            if count == TOGETHER and _is_single(t) and not marks:
+            if count == TOGETHER and _are_pairs(t) and not marks:
                 numbers += j * BYTES * a.width
             else:
                 _add(t, r, node, bin[j], sample, 0, marks)
@@ -260,16 +272,14 @@ cdef bint score_terms(
     cdef const hf_cells* a = &r.cells
     cdef int64_t i, n = scorer.node.last - scorer.node.first, n_bins, n_present
     cdef int32_t lowest = bin[0], highest = bin[0]
-    cdef int32_t few[32]  # HF_FEW
     cdef bint marks
-    if n <= HF_FEW:
-        memcpy(few, bin, n * sizeof(int32_t))
-        return not is_constant(bin, n) and score_few(t, r, scorer.node, few, best)
     for i in range(n):
         lowest, highest = min(lowest, bin[i]), max(highest, bin[i])
     n_bins = <int64_t> highest - lowest + 1
     if n_bins == 1:
         return False
+    if n <= HF_FEW and n_bins < NEAR:
+        return score_few(t, r, scorer.node, bin, lowest, best)
     if n_bins > a.n_bins or n_bins > SPARSE * n:
         return score_sorted(t, r, scorer, bin, best)
     HF_COUNT(b"growth", b"term_histogram_of_bins")

@@ -1,17 +1,17 @@
 # Running sums of a scan over the samples of a node, as terms in its unit (units.pyx). sum_up must be called first.
 #
 #     targets   r.sum: q by output
-#     labels    r.sum: u by class; r.left, r.right: the terms of the score that the classes have on both sides
+#     labels    r.sum: u by class; for entropy r.left, r.right: what the classes add to the scores of both sides
 
 from libc.math cimport INFINITY, fabs
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from hforest.core.score cimport HF_ENTROPY, hf_branch_gain, hf_xlogx
-from hforest.growth.task cimport hf_task, hf_workspace
+from hforest.growth.task cimport class_of, hf_task, hf_workspace, is_pair
 
 cdef extern from "growth/term_cells.h" nogil:
-    double HF_DISTANCE_ERROR, HF_GAIN_ERROR
+    double HF_DISTANCE_ERROR, HF_GAIN_ERROR, HF_SCORE_ERROR
 
 
 cdef inline double _class_term(const hf_task* t, const hf_workspace* r, int64_t u) noexcept nogil:
@@ -30,11 +30,22 @@ cdef inline double _side_score(const hf_task* t, const hf_workspace* r, double t
     return total / (<double> u * r.per_weight)
 
 
+cdef inline double base_score(const hf_task* t, const hf_workspace* r) noexcept nogil:
+    # Returns the score of the node as a leaf.
+    cdef double total = 0
+    cdef int64_t k
+    if t.labels == NULL:
+        return 0
+    for k in range(t.n_outputs):
+        total += _class_term(t, r, r.total[k])
+    return _side_score(t, r, total, r.total_u)
+
+
 cdef inline void start_sums(const hf_task* t, hf_workspace* r) noexcept nogil:
     # Starts with all samples on the right.
     cdef int64_t k
     memset(r.sum, 0, t.n_outputs * sizeof(int64_t))
-    if t.labels != NULL:
+    if t.criterion == HF_ENTROPY:
         for k in range(t.n_outputs):
             r.left[k], r.right[k] = 0, _class_term(t, r, r.total[k])
 
@@ -42,7 +53,17 @@ cdef inline void start_sums(const hf_task* t, hf_workspace* r) noexcept nogil:
 cdef inline void move_class(const hf_task* t, hf_workspace* r, int64_t k, int64_t u) noexcept nogil:
     # Moves the weight u of class k to the left.
     r.sum[k] += u
-    r.left[k], r.right[k] = _class_term(t, r, r.sum[k]), _class_term(t, r, r.total[k] - r.sum[k])
+    if t.criterion == HF_ENTROPY:
+        r.left[k], r.right[k] = _class_term(t, r, r.sum[k]), _class_term(t, r, r.total[k] - r.sum[k])
+
+
+cdef inline void move_pair(const hf_task* t, hf_workspace* r, int64_t q, int64_t u) noexcept nogil:
+    # Moves sums of q and u to the left: of one target, or of two classes.
+    if t.labels == NULL:
+        r.sum[0] += q
+        return
+    move_class(t, r, 0, u - q)
+    move_class(t, r, 1, q)
 
 
 cdef inline int64_t move_sample(const hf_task* t, hf_workspace* r, int64_t i, int64_t sign) noexcept nogil:
@@ -50,7 +71,7 @@ cdef inline int64_t move_sample(const hf_task* t, hf_workspace* r, int64_t i, in
     cdef const int64_t* q
     cdef int64_t k, u = sign * r.term[i].u
     if t.labels != NULL:
-        move_class(t, r, r.term[i].q, u)
+        move_class(t, r, class_of(t, r, i), u)
     elif t.n_outputs == 1:
         r.sum[0] += sign * r.term[i].q
     else:
@@ -72,14 +93,48 @@ cdef inline double score_of_sums(const hf_task* t, const hf_workspace* r, int64_
             hf_branch_gain(r.sum, NULL, r.mean, t.n_outputs, u)
             + hf_branch_gain(r.sum, r.total, r.mean, t.n_outputs, right_u)
         )
-    for k in range(t.n_outputs):
-        left += r.left[k]
-        right += r.right[k]
+    if t.criterion == HF_ENTROPY:
+        for k in range(t.n_outputs):
+            left += r.left[k]
+            right += r.right[k]
+    else:
+        for k in range(t.n_outputs):
+            left += _class_term(t, r, r.sum[k])
+            right += _class_term(t, r, r.total[k] - r.sum[k])
     return _side_score(t, r, left, u) + _side_score(t, r, right, right_u)
 
 
-cdef inline bint may_gain(const hf_workspace* r, int64_t q, int64_t u, double best) noexcept nogil:
-    # Returns whether the split of one target with these sums on the left may gain more than `best`, by an upper
-    # bound that takes no division (term_cells.h).
-    cdef double left = <double> u, d = fabs(<double> q - r.mean[0] * left) + HF_DISTANCE_ERROR
-    return d * d * (<double> r.total_u * HF_GAIN_ERROR) > best * (left * <double> (r.total_u - u))
+# ------------------------------------------------------------------------------- upper bounds (term_cells.h)
+
+cdef inline double bound_of(const hf_task* t, const hf_workspace* r, double best) noexcept nogil:
+    # Returns the gain, in the unit, that a split must exceed to score more than `best`; -INFINITY where no upper
+    # bound is known.
+    if t.labels == NULL:
+        return best
+    if t.criterion == HF_ENTROPY:
+        return -INFINITY
+    # Gini: the score is the base and the gains of all classes; of two classes they are equal.
+    return (best - r.base) / (2 * r.per_weight if is_pair(t) else r.per_weight) - <double> r.total_u * HF_SCORE_ERROR
+
+
+cdef inline bint may_gain(
+    double mean, double total, int64_t all, int64_t q, int64_t u, double bound
+) noexcept nogil:
+    # Returns whether the split with sums q and u on the left may gain more than `bound`.
+    #
+    # mean, all  IN  mean of q per u, and sum of u, of the node
+    # total      IN  `all` as float64
+    cdef double left = <double> u, d = fabs(<double> q - mean * left) + HF_DISTANCE_ERROR
+    return d * d * (total * HF_GAIN_ERROR) > bound * (left * <double> (all - u))
+
+
+cdef inline bint sums_may_gain(const hf_task* t, const hf_workspace* r, int64_t u, double bound) noexcept nogil:
+    # Does the work of may_gain for the running sums of several targets or classes.
+    cdef double left = <double> u, square = 0, d
+    cdef int64_t k
+    if bound == -INFINITY:
+        return True
+    for k in range(t.n_outputs):
+        d = fabs(<double> r.sum[k] - r.mean[k] * left) + HF_DISTANCE_ERROR
+        square += d * d
+    return square * (<double> r.total_u * HF_GAIN_ERROR) > bound * (left * <double> (r.total_u - u))

@@ -14,7 +14,7 @@ from libc.string cimport memset
 
 from hforest.core.arena cimport hf_arena, take
 from hforest.core.score cimport hf_distance
-from hforest.growth.task cimport hf_term
+from hforest.growth.task cimport class_of, hf_term, is_pair
 
 cdef extern from "growth/units.h" nogil:
     ctypedef struct hf_scaling:
@@ -113,6 +113,8 @@ cdef void _scale_node(
     cdef double n = <double> (node.last - node.first)
     unit.k = 0
     if t.labels != NULL:
+        for i in range(node.first, node.last if is_pair(t) else node.first):
+            r.term[i].q = r.term[i].u if r.term[i].q else 0
         return
     for j in range(t.n_outputs):
         least = greatest = _targets(t, r, r.payload[node.first])[j]
@@ -168,8 +170,12 @@ cdef void measure(
         for i in range(node.first, node.last):
             u += term[i].u
             most = max(most, term[i].u)
-            r.total[term[i].q] += term[i].u
+            r.total[class_of(t, r, i)] += term[i].u
         r.total_u, heaviest[0] = u, <double> most
+        if is_pair(t):
+            r.mean[0] = <double> r.total[1] / <double> u
+        for j in range(0 if is_pair(t) else n_outputs):
+            r.mean[j] = <double> r.total[j] / <double> u
         return
     for i in range(node.first, node.last):
         u += term[i].u
