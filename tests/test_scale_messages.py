@@ -22,7 +22,7 @@ VALUES = [
     np.array(4.5), np.float32(0.1), np.int64(-7), np.array([True, False]), np.array([np.nan, -0.0]),
     np.arange(3, dtype=">f8"),
     messages.Failure("ValueError", "x: expected"),
-    parts.Description(3, 2, 8, np.zeros(2, bool), [None, np.arange(2.0)], 2, np.arange(2), None, 3, 1, np.ones(2, bool)),
+    parts.Description(3, 2, 8, np.zeros(2, bool), [None, np.arange(2.0)], 2, np.arange(2), None, 3, 1, 12, np.ones(2, bool)),
     parts.Gathered(np.array([0, 2]), np.zeros((3, 2), np.uint8), np.zeros(2, np.int32), None, np.ones(2, np.int32)),
     TREES, Projected(TREES, np.arange(3), np.arange(2), np.arange(2.0)),
     [hinge.RowGradient(np.arange(2), np.ones((2, 3)))], hinge.Parameters(*(np.ones((1, 1)) for _ in range(3))),

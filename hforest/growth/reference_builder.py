@@ -362,7 +362,7 @@ def grow_tree(tree, split, limits, dtype, root, scale):
     )  # fmt: skip
 
 
-def bit_set(here, there, others):
+def bit_set(here: list[int], there: list[int], others: bool) -> list[int]:
     """Returns the words of a set of categories: it contains `here` and not `there`.
 
     It contains other categories, up to the last word, if `others`.

@@ -10,7 +10,7 @@ weights are products b w.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..core.launch import numbers
 
@@ -41,12 +41,17 @@ def are_whole(weights):
     return all(w == math.floor(w) for w in weights) and len(weights) * max(weights) < 2**53
 
 
-def exponent(n, a):
+def middle(least: float, greatest: float) -> float:
+    """Returns the middle of the targets of a node; the target itself if all are equal."""
+    return least if least == greatest else least / 2 + greatest / 2
+
+
+def exponent(n: float, a: float) -> int:
     """Returns e with n a 2**e < 2**62; 0 if a is 0."""
     return UNIT_BITS - math.frexp(n * a)[1] if a > 0 else 0
 
 
-def spare_bits(total):
+def spare_bits(total: int) -> int:
     """Returns how many bits a sum of absolute values leaves free: what an exponent is raised by."""
     return UNIT_BITS - 1 - total.bit_length()
 
@@ -120,8 +125,7 @@ def unit_of_targets(weight, targets, n_outputs, whole):
 
     c = []
     for j in outputs:
-        least, greatest = (f(targets[s][j] for s in weight) for f in (min, max))
-        c.append(least if least == greatest else least / 2 + greatest / 2)
+        c.append(middle(*(f(targets[s][j] for s in weight) for f in (min, max))))
     k = exponent(n, greatest_product(c))
     total = sums_of(targets_in_unit(weight, targets, c, k).values(), n_outputs)
     c = [value(c[j], k, m, total[j], sum(u.values())) for j in outputs]
@@ -140,11 +144,11 @@ def with_samples(unit, weight, targets):
     return unit._replace(q=q, u=weights_in_unit(weight, unit.m))
 
 
-def value(c, k, m, q, u):
+def value(c: float, k: int, m: int, q: int, u: int) -> float:
     """Returns the mean of an output from sums in a unit."""
     return c + math.ldexp(float(q) / float(u), m - k)
 
 
-def is_narrow(unit, spread, heaviest):
+def is_narrow(unit: Any, spread: float, heaviest: float) -> bool:
     """Returns whether a node below that of a unit gets a unit of its own."""
     return math.ldexp(spread, NARROWED) < unit.spread or math.ldexp(heaviest, NARROWED) < unit.heaviest

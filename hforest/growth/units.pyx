@@ -146,7 +146,7 @@ cdef void mean_targets(
     unit.centre = mean
     if pure:
         for j in range(t.n_outputs):
-            mean[j] = _targets(t, r, r.payload[node.first])[j]
+            mean[j] = _targets(t, r, r.payload[node.first])[j] + 0.0  # no negative zero
         return
     _scale_node(t, r, node, &unit, r.sum)
     for i in range(node.first, node.last):

@@ -1,21 +1,26 @@
 """Trees that grow together, level by level, from sums of integers over the rows of all parts (growing.py)."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...core import check
-from ...core.aliases import IntArray
+from ...core.aliases import FloatArray, IntArray
 from ...core.philox import keys, philox
 from ...core.scores import node_score
-from . import parts
+from ..reference_builder import bit_set
+from ..reference_units import is_narrow, value
+from ..trees import RootUnits
+from . import parts, units
 from .best_splits import best_splits
 from .engine import Engine, Handle
 from .levels import child_keys, sampled_features
 from .nodes import MISSING_LEFT, UNKNOWN_LEFT, Split, Tree
 from .parts import Below, Draw, Step
 from .planning import Plan
+from .units import Unit
 
 _HISTOGRAM_BYTES = 1 << 28  # bytes of histograms that are summed at a time
 _GATHERED_BYTES = 1 << 28  # bytes of rows of small nodes that are gathered at a time
@@ -32,7 +37,9 @@ class Pending(NamedTuple):
     key: int
     depth: int
     sums: IntArray
-    """(n_channels,)."""
+    """(n_channels,), those of targets in the unit."""
+    unit: Unit
+    """Unit of a regression's targets: of the node, or that of its parent."""
 
 
 class BatchOfTrees:
@@ -49,9 +56,12 @@ class BatchOfTrees:
         """Returns the trees in the form that `growth.trees.joined` takes."""
         pending = self._roots()
         while pending:
-            size = {i: int(p.sums[-1]) for i, p in enumerate(pending) if not self._is_leaf(p)}
-            self._finish(pending, [i for i, n in size.items() if n <= self.plan.max_gathered])
-            large = [i for i, n in size.items() if n > self.plan.max_gathered]
+            is_small = [int(p.sums[-1]) <= self.plan.max_gathered for p in pending]
+            small, large = ([i for i, a in enumerate(is_small) if a == size] for size in (True, False))
+            if self.plan.is_classification:
+                small = self._without_leaves(pending, small)
+            self._finish(pending, small)  # with leaves of a regression, for it has their rows
+            large = self._without_leaves(pending, large)
             pending = self._split(pending, large) if large else []
         edges, projected = self.plan.edges, self.plan.settings.projections is not None
         has_missing = edges.missing is not None
@@ -73,9 +83,7 @@ class BatchOfTrees:
         roots = []
         for m, row in enumerate(sums):
             key = keys(philox(draw.seed, draw.first + m, 0))[0]
-            roots.append(Pending(m, 0, key, 0, row))
-            if self._is_leaf(roots[-1]):
-                self._make_leaf(roots[-1])
+            roots.append(Pending(m, 0, key, 0, row, units.no_unit(self.plan.n_outputs)))
         return roots
 
     # -------------------------------------------------------------------------------- sums of a node
@@ -87,7 +95,7 @@ class BatchOfTrees:
     def _is_leaf(self, p: Pending) -> bool:
         limits, n = self.plan.settings.limits, int(p.sums[-1])
         least = max(2, limits.min_samples_split, 2 * limits.min_samples_leaf)
-        if n < least or p.depth >= limits.max_depth or self._is_pure(p.sums):
+        if n < least or p.depth >= limits.max_depth:
             return True
         return self._weight(p.sums) < 2 * self._least_weight(p)
 
@@ -95,25 +103,68 @@ class BatchOfTrees:
         """Returns the minimum weight of each side of a split of a node."""
         return self.plan.settings.limits.min_weight_fraction_leaf * self.root_weight[p.tree]
 
-    def _is_pure(self, sums: IntArray) -> bool:
+    def _without_leaves(self, pending: list[Pending], nodes: list[int]) -> list[int]:
+        """Makes nodes leaves where they can't be split, and returns the others.
+
+        Those of a regression get units of their own where they need them.
+        """
+        if not nodes:
+            return []
+        k, own, of_nodes = self.plan.n_outputs, [], self._units(pending, nodes)
+        if of_nodes is None:
+            is_pure = [int(np.count_nonzero(pending[i].sums[:k])) == 1 for i in nodes]
+        else:
+            seen = self._measured(nodes, *of_nodes)
+            is_pure = (seen.least == seen.greatest).all(axis=1).tolist()
+            extremes = zip(nodes, seen.spread.tolist(), seen.heaviest.tolist(), strict=True)
+            own = [i for i, spread, heaviest in extremes if is_narrow(pending[i].unit, spread, heaviest)]
+        leaves = {i for i, pure in zip(nodes, is_pure, strict=True) if pure or self._is_leaf(pending[i])}
+        self._make_leaves(pending, sorted(leaves), own)
+        return [i for i in nodes if i not in leaves]
+
+    def _make_leaves(self, pending: list[Pending], leaves: list[int], own: list[int]) -> None:
         k = self.plan.n_outputs
-        if self.plan.is_classification:
-            return int(np.count_nonzero(sums[:k])) == 1
-        weight = int(sums[k])
-        if any(int(a) % weight for a in sums[:k]):
-            return False
-        row = np.array([int(a) // weight for a in sums[:k]], np.int64)
-        return (parts.hash_of(row) * weight - int(sums[k + 1])) % 2**64 == 0
-
-    def _make_leaf(self, p: Pending) -> None:
-        sums, weight = p.sums[: self.plan.n_outputs].astype(np.float64), float(self._weight(p.sums))
-        self.trees[p.tree].make_leaf(p.node, np.ldexp(sums / weight, -self.plan.exponent))
-
-    def _base_score(self, sums: IntArray) -> float:
         if not self.plan.is_classification:
-            return 0.0
-        of_class = [float(a) for a in sums[: self.plan.n_outputs]]
-        return float(node_score(self.plan.settings.criterion, of_class, float(self._weight(sums))))
+            self._make_units(pending, sorted({*leaves, *own}))
+        for i in leaves:
+            p = pending[i]
+            weight = self._weight(p.sums)
+            if self.plan.is_classification:
+                of_leaf = p.sums[:k].astype(np.float64) / float(weight)
+            else:
+                of_output = zip(p.unit.centre.tolist(), p.sums[:k].tolist(), strict=True)
+                of_leaf = np.array([value(c, p.unit.exponent, 0, q, weight) for c, q in of_output])
+            self.trees[p.tree].make_leaf(p.node, of_leaf)
+
+    def _gain(self, p: Pending, score: float) -> float:
+        """Returns the gain of a split."""
+        if not self.plan.is_classification:
+            return float(np.ldexp(score, -2 * p.unit.exponent))
+        of_class = [float(a) for a in p.sums[: self.plan.n_outputs]]
+        return score - float(node_score(self.plan.settings.criterion, of_class, float(self._weight(p.sums))))
+
+    # -------------------------------------------------------------------------------- units
+
+    def _units(self, pending: list[Pending], nodes: list[int]) -> parts.Units:
+        """Returns the centres and exponents of nodes of a regression."""
+        if self.plan.is_classification:
+            return None
+        some = [pending[i].unit for i in nodes]
+        return np.array([unit.centre for unit in some]), np.array([unit.exponent for unit in some])
+
+    def _measured(self, nodes: list[int], centre: FloatArray, exponent: IntArray) -> units.Measures:
+        handles, place = (self.data, self.state), np.array(nodes, np.int64)
+        return units.merged(self.engine.collect(parts.measured, handles, place, centre, exponent))
+
+    def _make_units(self, pending: list[Pending], nodes: list[int]) -> None:
+        """Gives nodes units that are made from their own rows."""
+        if not nodes:
+            return
+        k, sums = self.plan.n_outputs, np.stack([pending[i].sums for i in nodes])
+        made, sums[:, :k] = units.made(partial(self._measured, nodes), k, sums[:, k + 1], sums[:, k])
+        centre, *others = made
+        for i, row, *unit in zip(nodes, sums, centre, *(a.tolist() for a in others), strict=True):
+            pending[i] = pending[i]._replace(sums=row, unit=Unit(*unit))
 
     # -------------------------------------------------------------------------------- small nodes
 
@@ -132,55 +183,50 @@ class BatchOfTrees:
 
     def _below(self, pending: list[Pending], nodes: IntArray) -> Below:
         plan, some = self.plan, [pending[i] for i in nodes.tolist()]
+        of_nodes = None
+        if not plan.is_classification:
+            of_nodes = RootUnits(*map(np.array, zip(*(p.unit for p in some), strict=True)))
         return Below(
             np.array([p.key for p in some], np.uint64), np.array([p.depth for p in some], np.int64),
             np.array([float(self.root_weight[p.tree]) for p in some]), plan.max_features, plan.settings,
-            plan.scale,
+            plan.scale, of_nodes,
         )  # fmt: skip
 
     # -------------------------------------------------------------------------------- splits
 
     def _split(self, pending: list[Pending], large: list[int]) -> list[Pending]:
-        """Splits nodes or makes them leaves; returns the pending children."""
-        keeps = np.zeros((len(pending), 2), bool)
+        """Splits nodes or makes them leaves; returns the children."""
         chosen: dict[int, Any] = {}
-        children = []
+        children, leaves = [], []
         splits = self._best_splits(pending, large)
         of_children = child_keys(np.array([pending[i].key for i in large], np.uint64))
         limit = self.plan.settings.limits.min_impurity_decrease
         for i, best, two_keys in zip(large, splits, of_children.tolist(), strict=True):
             p = pending[i]
-            base = self._base_score(p.sums)
-            if best is None or self._in_units(best.score - base) / self.root_weight[p.tree] < limit:
-                self._make_leaf(p)
+            gain = 0.0 if best is None else self._gain(p, best.score)
+            if best is None or gain / self.root_weight[p.tree] < limit:
+                leaves.append(i)
                 continue
             both = best.left, p.sums - best.left
-            gain = float(np.ldexp(self._in_units(max(best.score - base, 0.0)), self.plan.scale))
+            gain = float(np.ldexp(max(gain, 0.0), self.plan.scale))
             first = self.trees[p.tree].make_split(p.node, self._record(p, best, both, gain))
             chosen[i] = best
             for side, sums in enumerate(both):
-                child = Pending(p.tree, first + side, two_keys[side], p.depth + 1, sums)
-                if self._is_leaf(child):
-                    self._make_leaf(child)
-                else:
-                    keeps[i, side] = True
-                    children.append(child)
+                children.append(Pending(p.tree, first + side, two_keys[side], p.depth + 1, sums, p.unit))
+        self._make_leaves(pending, leaves, [])
         if children:
-            self._advance(pending, chosen, keeps)
+            self._advance(pending, chosen)
         return children
 
-    def _advance(self, pending: list[Pending], chosen: dict[int, Any], keeps: np.ndarray) -> None:
-        """Divides the rows of nodes by their splits, and keeps those of some children."""
+    def _advance(self, pending: list[Pending], chosen: dict[int, Any]) -> None:
+        """Divides the rows of nodes by their splits."""
         column = np.full(len(pending), -1, np.int32)
         tables: list[IntArray] = [np.zeros(0, np.uint8)] * len(pending)
         for i, best in chosen.items():
             column[i], tables[i] = best.column, (best.side == LEFT).astype(np.uint8)
         starts = np.cumsum([0, *(len(table) for table in tables)], dtype=np.int64)
-        step = Step(column, starts, np.concatenate([*tables, np.zeros(1, np.uint8)]), keeps)
+        step = Step(column, starts, np.concatenate([*tables, np.zeros(1, np.uint8)]))
         self.state = self.engine.map(parts.advance, (self.data, self.state), step)
-
-    def _in_units(self, gain: float) -> float:
-        return float(np.ldexp(gain, -2 * self.plan.exponent))
 
     @staticmethod
     def _default_left(missing: int, sides: tuple[IntArray, IntArray]) -> int:
@@ -197,7 +243,7 @@ class BatchOfTrees:
         if edges.categorical is not None and edges.categorical[f]:
             bins = ([b for b in np.flatnonzero(best.side == s).tolist() if b != missing] for s in (1, 0))
             here, there = ([int(edges.low[f, b]) for b in side] for side in bins)
-            words = _bit_set(here, there, bool(default_left & UNKNOWN_LEFT))
+            words = bit_set(here, there, bool(default_left & UNKNOWN_LEFT))
             return Split(f, 0.0, gain, default_left, words)
         if best.high == missing:  # missing values against all others
             return Split(f, float(np.finfo(edges.dtype).max), gain, default_left, [])
@@ -238,12 +284,13 @@ class BatchOfTrees:
             if edges.categorical is not None:
                 named = edges.categorical[column].astype(np.uint8)
             cells = edges.cells(column)
-            sums = self._histograms(parts.histograms, np.repeat(numbers, count), column, cells=cells)
-            of_nodes, unvaried = self._best_slots(
+            of_nodes = self._units(pending, numbers.tolist())
+            sums = self._histograms(parts.histograms, numbers, columns[some], of_nodes, cells=cells)
+            found, unvaried = self._best_slots(
                 pending, numbers.tolist(), sums, cells, missing, named, all_sampled=first == 0
             )
             constant += unvaried
-            for i, best in of_nodes.items():
+            for i, best in found.items():
                 splits[i] = best._replace(column=int(column[best.column]))
         return constant
 
@@ -297,16 +344,6 @@ class Best(NamedTuple):
     """For each bin 1: left, 0: right, 2: not in the node."""
     left: IntArray
     """(n_channels,): sums of the left side."""
-
-
-def _bit_set(here: list[int], there: list[int], others: bool) -> list[int]:
-    """Returns the words of a set of categories: those here, and with `others` all further ones."""
-    words = [0xFFFFFFFF if others else 0] * (max([*here, *there], default=0) // 32 + 1)
-    for c in here:
-        words[c // 32] |= 1 << c % 32
-    for c in there:
-        words[c // 32] &= ~(1 << c % 32)
-    return words
 
 
 def chunks(numbers: IntArray, sizes: IntArray, most: int) -> list[IntArray]:

@@ -5,7 +5,7 @@ Scores, ties and orders are those of `hforest.growth`, whose scorers read sample
 
 from cython.parallel cimport prange, threadid
 from libc.math cimport INFINITY
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memset
 
 import numpy as np
@@ -15,7 +15,7 @@ from hforest.core.machine cimport (
     hf_begin, hf_end, hf_stop, hf_threads, hf_units, hf_watch, raise_stopped, start_watch,
 )
 from hforest.core.score cimport (
-    HF_SQUARED_ERROR, hf_beats, hf_branch_score, hf_node_score, require_criteria,
+    HF_SQUARED_ERROR, hf_beats, hf_branch_gain, hf_branch_score, hf_distance, hf_node_score, require_criteria,
 )
 
 cdef extern from "growth/categories.h" nogil:
@@ -49,9 +49,10 @@ ctypedef struct hf_node:
     hf_arena arena        # owned by a thread
     const int64_t* total  # (n_channels,)
     int64_t* left         # (n_channels,)
-    double* sums          # (n_outputs,): of the left side
-    double* all           # (n_outputs,): of the node
-    double weight
+    double* sums          # (n_outputs,): weights of the classes on the left side
+    double* all           # (n_outputs,): weights of the node's classes; 0 for regression
+    double* mean          # (n_outputs,): mean targets of the node, in its unit; 0 for classes
+    int64_t weight
     double least_weight   # of each side
     int64_t n
     # Categories of a slot: those present, their places, and the arrays that hf_score_categories takes.
@@ -73,43 +74,43 @@ ctypedef struct hf_best:
     int missing           # missing values go left (1) or right (0); -1: the node has none
 
 
-cdef inline double _weight_of(const hf_scoring* g, const int64_t* sums) noexcept nogil:
+cdef inline int64_t _weight_of(const hf_scoring* g, const int64_t* sums) noexcept nogil:
     # Returns the weight of one side.
     cdef int64_t k, weight = 0
     if g.criterion == HF_SQUARED_ERROR:
-        return <double> sums[g.n_outputs]
+        return sums[g.n_outputs]
     for k in range(g.n_outputs):
         weight += sums[k]
-    return <double> weight
+    return weight
 
 
-cdef inline double _score(const hf_scoring* g, hf_node* a, double weight) noexcept nogil:
+cdef inline double _score(const hf_scoring* g, hf_node* a, int64_t weight) noexcept nogil:
     # Returns the score of the split whose left side has the sums a.left and the weight `weight`.
-    cdef int64_t k
+    cdef int64_t k, n = g.n_outputs, other = a.weight - weight
     if g.criterion == HF_SQUARED_ERROR:
-        for k in range(g.n_outputs):
-            a.sums[k] = <double> a.left[k] - weight * (<double> a.total[k] / a.weight)
-    else:
-        for k in range(g.n_outputs):
-            a.sums[k] = <double> a.left[k]
-    return hf_node_score(g.criterion, a.sums, g.n_outputs, weight) + hf_branch_score(
-        g.criterion, a.sums, a.all, g.n_outputs, a.weight - weight
+        return hf_branch_gain(a.left, NULL, a.mean, n, weight) + hf_branch_gain(
+            a.left, a.total, a.mean, n, other
+        )
+    for k in range(n):
+        a.sums[k] = <double> a.left[k]
+    return hf_node_score(g.criterion, a.sums, n, <double> weight) + hf_branch_score(
+        g.criterion, a.sums, a.all, n, <double> other
     )
 
 
 cdef inline void _add(const hf_scoring* g, const int64_t* cell, int64_t* sums) noexcept nogil:
     cdef int64_t k
     for k in range(g.n_channels):
-        sums[k] = <int64_t> (<uint64_t> sums[k] + <uint64_t> cell[k])
+        sums[k] += cell[k]
 
 
 cdef inline bint _is_better(const hf_scoring* g, hf_node* a, hf_best* best) noexcept nogil:
     # Scores the split whose left side has the sums a.left; returns whether it is the best so far.
-    cdef int64_t n_left = a.left[g.n_channels - 1]
-    cdef double weight = _weight_of(g, a.left), score
-    if n_left < g.min_leaf or a.n - n_left < g.min_leaf or not a.weight - weight > 0:
+    cdef int64_t n_left = a.left[g.n_channels - 1], weight = _weight_of(g, a.left)
+    cdef double score
+    if n_left < g.min_leaf or a.n - n_left < g.min_leaf or a.weight <= weight:
         return False
-    if weight < a.least_weight or a.weight - weight < a.least_weight:
+    if <double> weight < a.least_weight or <double> (a.weight - weight) < a.least_weight:
         return False
     score = _score(g, a, weight)
     if not hf_beats(score, best.score):
@@ -160,7 +161,7 @@ cdef bint _best_categories(
 ) noexcept nogil:
     # Scores the splits of a categorical feature; returns whether one is the best so far, and writes the side
     # of each category.
-    cdef int64_t b, j, k, n_present = 0, mask
+    cdef int64_t b, j, k, n_present = 0, mask, weight
     cdef bint is_ordered = g.n_outputs <= (1 if g.criterion == HF_SQUARED_ERROR else 2), found = False
     cdef const int64_t* sums
     for b in range(n_bins):
@@ -181,13 +182,13 @@ cdef bint _best_categories(
     else:
         for j in range(n_present):
             sums = cell + a.present[j] * g.n_channels
-            a.size[j] = _weight_of(g, sums)
+            weight = _weight_of(g, sums)
+            a.size[j] = <double> weight
             for k in range(g.n_outputs):
-                a.of_category[j * g.n_outputs + k] = <double> sums[k]
-                if g.criterion == HF_SQUARED_ERROR:
-                    a.of_category[j * g.n_outputs + k] -= a.size[j] * (<double> a.total[k] / a.weight)
+                a.of_category[j * g.n_outputs + k] = hf_distance(sums[k], weight, a.mean[k])
         hf_score_categories(
-            is_ordered, a.of_category, a.size, a.all, a.weight, n_present, g.n_outputs, a.axis, a.score
+            is_ordered, a.of_category, a.size, a.all, <double> a.weight, n_present, g.n_outputs, a.axis,
+            a.score,
         )
         hf_place_categories(a.score, n_present, a.sorted, a.place)
         found = _scan_places(g, a, cell, n_present, best)
@@ -238,7 +239,9 @@ cdef void _best_split(
     n_varied[0] = 0
     a.weight, a.n = _weight_of(g, a.total), a.total[g.n_channels - 1]
     for k in range(g.n_outputs):
-        a.all[k] = 0 if g.criterion == HF_SQUARED_ERROR else <double> a.total[k]
+        a.all[k], a.mean[k] = <double> a.total[k], 0
+        if g.criterion == HF_SQUARED_ERROR:
+            a.all[k], a.mean[k] = 0, <double> a.total[k] / <double> a.weight
     for s in range(n_slots):
         if n_varied[0] and not g.all_sampled:
             break
@@ -266,6 +269,7 @@ cdef bint _start_node(const hf_scoring* g, hf_node* a) noexcept nogil:
     if arena.last == NULL:
         a.left, a.sums = <int64_t*> take(arena, g.n_channels * 8), <double*> take(arena, k * 8)
         a.all, a.axis = <double*> take(arena, k * 8), <double*> take(arena, k * 16)
+        a.mean = <double*> take(arena, k * 8)
         a.present, a.place = <int32_t*> take(arena, n_bins * 4), <int32_t*> take(arena, n_bins * 4)
         a.sorted, a.of_category = <int32_t*> take(arena, n_bins * 4), <double*> take(arena, n_bins * k * 8)
         a.size, a.score = <double*> take(arena, n_bins * 8), <double*> take(arena, n_bins * 8)
@@ -340,7 +344,7 @@ def best_splits(
     cdef hf_watch watch
     cdef hf_scoring g
     g.criterion, g.n_channels, g.min_leaf, g.all_sampled = criterion, total.shape[1], min_leaf, all_sampled
-    g.n_outputs = g.n_channels - (3 if criterion == HF_SQUARED_ERROR else 1)
+    g.n_outputs = g.n_channels - (2 if criterion == HF_SQUARED_ERROR else 1)
     score, split = np.empty(len(total)), np.empty((len(total), 5), np.int64)
     n_cells = cells[len(cells) - 1]
     sides = np.full(max(1, n_cells), ABSENT, np.uint8)

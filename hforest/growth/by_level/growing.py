@@ -2,7 +2,8 @@
 
     start                    roots of a batch of trees, each part with its own rows
     level: small nodes       gathered in one place each, finished there by the engine of hforest.growth
-           other nodes       histograms of the sampled features, summed over parts; best splits
+           other nodes       regression: extremes of targets, and sums that make units where nodes need them;
+                             histograms of the sampled features, summed over parts; best splits
     advance                  each part divides its rows
 
 Sums of integers are exact, so all state machines find equal splits, however rows are divided into parts.

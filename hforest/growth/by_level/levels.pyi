@@ -1,7 +1,3 @@
-from typing import Any
-
-import numpy as np
-
 from ...core.aliases import FloatArray, IntArray
 from ...core.projections import Distribution
 
@@ -26,11 +22,9 @@ def histograms(
     column: IntArray,
     cells: IntArray,
 ) -> IntArray: ...
+def in_units(
+    targets: FloatArray, state: _State, node: IntArray, centre: FloatArray, exponent: IntArray
+) -> tuple[IntArray, FloatArray, IntArray]: ...
 def partitioned(
-    codes: IntArray,
-    state: _State,
-    column: IntArray,
-    tables: IntArray,
-    goes_left: IntArray,
-    keeps: np.ndarray[Any, Any],
+    codes: IntArray, state: _State, column: IntArray, tables: IntArray, goes_left: IntArray
 ) -> _State: ...

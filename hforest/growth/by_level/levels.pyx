@@ -8,12 +8,13 @@ A slot is a node with one of the features that it samples. Its histogram has one
 
     cells          | slot 0: bins 0, 1, ... | slot 1 ...   cells[s]: position of the first cell of slot s
     channels       classification  weight of each class, number of rows
-                   regression      sum of each target (fixed point), weight, sum of hashes, number of rows
+                   regression      sum of each target in the unit of the node, weight, number of rows
 
 All sums are integers. The owner of a slot or a node writes its sums, so threads change no result.
 """
 
 from cython.parallel cimport prange
+from libc.math cimport fabs
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 import numpy as np
@@ -32,6 +33,12 @@ from hforest.growth.task cimport (
 )
 
 from ...core.projections import group_table
+
+cdef extern from "growth/units.h" nogil:
+    ctypedef struct hf_scaling:
+        pass
+    hf_scaling hf_scaling_of(int exponent)
+    int64_t hf_scaled(double a, hf_scaling by)
 
 ctypedef fused code_t:
     uint8_t
@@ -187,24 +194,22 @@ cdef void _add_labels(
 
 
 cdef void _add_targets(
-    const code_t* code, const int64_t* target, int64_t n_targets, const int32_t* row, const int32_t* weight,
+    const code_t* code, const int64_t* q, int64_t n_targets, const int32_t* row, const int32_t* weight,
     int64_t n, int64_t* cell
 ) noexcept nogil:
-    # Adds targets and the following columns, (n_rows, n_targets + 2), to cells of n_targets + 3.
-    cdef int64_t i, k
+    # Adds the targets of n rows in the unit of their node, (n, n_targets), to the cells of a slot.
+    cdef int64_t i, j
     cdef int64_t* to
-    cdef const int64_t* of_row
     for i in range(n):
-        to = cell + <int64_t> code[row[i]] * (n_targets + 3)
-        of_row = target + row[i] * (n_targets + 2)
-        for k in range(n_targets + 2):
-            # Sums of hashes wrap around.
-            to[k] = <int64_t> (<uint64_t> to[k] + <uint64_t> weight[i] * <uint64_t> of_row[k])
-        to[n_targets + 2] += 1
+        to = cell + <int64_t> code[row[i]] * (n_targets + 2)
+        for j in range(n_targets):
+            to[j] += q[i * n_targets + j]
+        to[n_targets] += weight[i]
+        to[n_targets + 1] += 1
 
 
 cdef void _histograms(
-    const code_t[:, ::1] codes, const int32_t* label, const int64_t* target, int64_t k,
+    const code_t[:, ::1] codes, const int32_t* label, const int64_t* q, int64_t k,
     const int32_t[::1] row, const int32_t[::1] weight, const int64_t[::1] indptr,
     const int64_t[::1] node, const int32_t[::1] column, const int64_t[::1] cells, int64_t[:, ::1] out,
     hf_watch* watch
@@ -221,24 +226,26 @@ cdef void _histograms(
                 )
             elif n:
                 _add_targets(
-                    &codes[column[s], 0], target, k, &row[first], &weight[first], n, &out[cells[s], 0]
+                    &codes[column[s], 0], q + first * k, k, &row[first], &weight[first], n, &out[cells[s], 0]
                 )
             hf_end(watch)
 
 
-def histograms(codes, labels, targets, int64_t n_outputs, state, node, column, cells):
+def histograms(
+    const code_t[:, ::1] codes, labels, targets, int64_t n_outputs, state, node, column, cells
+):
     """Returns the histograms of slots over the rows of a part: (n_cells, n_channels) int64.
 
     codes: (n_columns, n_rows) of uint8, uint16 or uint32. labels: (n_rows,) int32 or, for regression, None:
-    then targets (n_rows, n_outputs + 2) int64 hold targets in fixed point, 1 and a hash. state: (row, weight,
-    indptr) of the pending nodes. node, column: (n_slots,) int64 and int32. cells: (n_slots + 1,) int64.
+    then targets are the result of `in_units`. state: (row, weight, indptr) of the pending nodes. node,
+    column: (n_slots,) int64 and int32. cells: (n_slots + 1,) int64.
     """
     cdef hf_watch watch
     cdef const int32_t[::1] label
     cdef const int64_t[:, ::1] target
     cdef const int32_t* first_label = NULL
     cdef const int64_t* first_target = NULL
-    out = np.zeros((cells[len(cells) - 1], n_outputs + (1 if targets is None else 3)), np.int64)
+    out = np.zeros((cells[len(cells) - 1], n_outputs + (1 if targets is None else 2)), np.int64)
     row, weight, indptr = state
     if not len(row) or not len(node):
         return out
@@ -249,20 +256,78 @@ def histograms(codes, labels, targets, int64_t n_outputs, state, node, column, c
         target = targets
         first_target = &target[0, 0]
     start_watch(&watch)
-    if codes.dtype.itemsize == 1:
-        _histograms[uint8_t](
-            codes, first_label, first_target, n_outputs, row, weight, indptr, node, column, cells, out, &watch
-        )
-    elif codes.dtype.itemsize == 2:
-        _histograms[uint16_t](
-            codes, first_label, first_target, n_outputs, row, weight, indptr, node, column, cells, out, &watch
-        )
-    else:
-        _histograms[uint32_t](
-            codes, first_label, first_target, n_outputs, row, weight, indptr, node, column, cells, out, &watch
-        )
+    _histograms[code_t](
+        codes, first_label, first_target, n_outputs, row, weight, indptr, node, column, cells, out, &watch
+    )
     raise_interrupt(&watch)
     return out
+
+
+# ----------------------------------------------------------------------------- targets in units
+
+cdef void _scale_node(
+    const double[:, ::1] target, const int32_t* row, const int32_t* weight, int64_t n, const double* centre,
+    int exponent, int64_t* q, double* maxima, int64_t* sums
+) noexcept nogil:
+    # Writes the targets of n rows as integers, and adds them to the extremes and sums of their node.
+    cdef int64_t i, j, k = target.shape[1]
+    cdef hf_scaling by = hf_scaling_of(exponent)
+    cdef double t, w, a
+    for i in range(n):
+        w = weight[i]
+        maxima[1] = max(maxima[1], w)
+        for j in range(k):
+            t = target[row[i], j]
+            a = w * (t - centre[j])
+            q[j] = hf_scaled(a, by)
+            maxima[0] = max(maxima[0], fabs(a))
+            maxima[2 + j], maxima[2 + k + j] = max(maxima[2 + j], t), max(maxima[2 + k + j], -t)
+            sums[j], sums[k + j] = max(sums[j], q[j]), max(sums[k + j], -q[j])
+            sums[2 * k + j] += q[j]
+            sums[3 * k + j] += -q[j] if q[j] < 0 else q[j]
+        q += k
+
+
+cdef void _scale_nodes(
+    const double[:, ::1] target, const int32_t[::1] row, const int32_t[::1] weight, const int64_t[::1] indptr,
+    const int64_t[::1] node, const double[:, ::1] centre, const int64_t[::1] exponent, int64_t[:, ::1] q,
+    double[:, ::1] maxima, int64_t[:, ::1] sums, hf_watch* watch
+) noexcept nogil:
+    cdef int64_t v, first, n
+    cdef int threads = hf_threads()
+    for v in prange(hf_units(watch, node.shape[0], threads), schedule="dynamic", num_threads=threads):
+        if hf_begin(watch, v):
+            first = indptr[node[v]]
+            n = indptr[node[v] + 1] - first
+            if n:
+                _scale_node(
+                    target, &row[first], &weight[first], n, &centre[v, 0], <int> exponent[v], &q[first, 0],
+                    &maxima[v, 0], &sums[v, 0],
+                )
+            hf_end(watch)
+
+
+def in_units(targets, state, node, centre, exponent):
+    """Returns the targets of nodes in units, with their extremes and sums.
+
+    targets: (n_rows, n_outputs) float64. state: (row, weight, indptr) of the pending nodes. node: (n,) int64.
+    centre, exponent: (n, n_outputs) and (n,), the units of these nodes.
+
+    (n_entries, n_outputs) int64: targets in units; entries of other nodes are not written. (n, 2 +
+    2 n_outputs) float64: the greatest |weight (target - centre)|, weight, and by output target and negative
+    target. (n, 4 n_outputs) int64, of targets in units: the greatest, the greatest negative one, the sum, and
+    the sum of absolute values, each by output.
+    """
+    cdef hf_watch watch
+    row, weight, indptr = state
+    k = targets.shape[1]
+    q, maxima = np.empty((len(row), k), np.int64), np.full((len(node), 2 + 2 * k), -np.inf)
+    sums = np.zeros((len(node), 4 * k), np.int64)
+    sums[:, : 2 * k] = np.iinfo(np.int64).min
+    start_watch(&watch)
+    _scale_nodes(targets, row, weight, indptr, node, centre, exponent, q, maxima, sums, &watch)
+    raise_interrupt(&watch)
+    return q, maxima, sums
 
 
 # ----------------------------------------------------------------------------- partition
@@ -288,7 +353,7 @@ cdef void _move(
     const int32_t[::1] column, const int64_t[::1] tables, const uint8_t[::1] goes_left,
     const int64_t[:, ::1] start, int32_t[::1] new_row, int32_t[::1] new_weight, hf_watch* watch
 ) noexcept nogil:
-    # start[v]: positions of the entries of the left and the right child of node v, -1 for none.
+    # start[v]: positions of the entries of the left and the right child of node v.
     cdef int64_t v, i, left, right
     cdef int threads = hf_threads()
     for v in prange(hf_units(watch, column.shape[0], threads), schedule="dynamic", num_threads=threads):
@@ -297,54 +362,35 @@ cdef void _move(
             if column[v] >= 0:
                 for i in range(indptr[v], indptr[v + 1]):
                     if goes_left[tables[v] + codes[column[v], row[i]]]:
-                        if left >= 0:
-                            new_row[left] = row[i]
-                            new_weight[left] = weight[i]
-                            left = left + 1
-                    elif right >= 0:
+                        new_row[left] = row[i]
+                        new_weight[left] = weight[i]
+                        left = left + 1
+                    else:
                         new_row[right] = row[i]
                         new_weight[right] = weight[i]
                         right = right + 1
             hf_end(watch)
 
 
-def partitioned(codes, state, column, tables, goes_left, keeps):
-    """Returns (row, weight, indptr) of the kept children of nodes, in the order of nodes, left before right.
+def partitioned(const code_t[:, ::1] codes, state, column, tables, goes_left):
+    """Returns (row, weight, indptr) of the children of nodes, in the order of nodes, left before right.
 
     column: (n_nodes,) int32, the feature of each node's split; -1 drops the rows of the node. tables:
-    (n_nodes + 1,) int64: node v sends bin b left if goes_left[tables[v] + b] (uint8). keeps: (n_nodes, 2)
-    bool.
+    (n_nodes + 1,) int64: node v sends bin b left if goes_left[tables[v] + b] (uint8).
     """
     cdef hf_watch watch
     row, weight, indptr = state
     n_left = np.zeros(len(column), np.int64)
     start_watch(&watch)
-    width = codes.dtype.itemsize
-    if len(row) and width == 1:
-        _count_left[uint8_t](codes, row, indptr, column, tables, goes_left, n_left, &watch)
-    elif len(row) and width == 2:
-        _count_left[uint16_t](codes, row, indptr, column, tables, goes_left, n_left, &watch)
-    elif len(row):
-        _count_left[uint32_t](codes, row, indptr, column, tables, goes_left, n_left, &watch)
+    _count_left[code_t](codes, row, indptr, column, tables, goes_left, n_left, &watch)
     raise_interrupt(&watch)
     sizes = np.stack([n_left, np.diff(indptr) - n_left], axis=1)
-    new_indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes[keeps])])
-    start = np.full((len(column), 2), -1, np.int64)
-    n_kept = len(new_indptr) - 1
-    start[keeps] = new_indptr[:n_kept]
-    new_row, new_weight = (np.empty(new_indptr[n_kept], np.int32) for _ in range(2))
+    is_split, start = column >= 0, np.zeros((len(column), 2), np.int64)
+    new_indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes[is_split])])
+    n_children = len(new_indptr) - 1
+    start[is_split] = new_indptr[:n_children].reshape(-1, 2)
+    new_row, new_weight = (np.empty(new_indptr[n_children], np.int32) for _ in range(2))
     start_watch(&watch)
-    if len(row) and width == 1:
-        _move[uint8_t](
-            codes, row, weight, indptr, column, tables, goes_left, start, new_row, new_weight, &watch
-        )
-    elif len(row) and width == 2:
-        _move[uint16_t](
-            codes, row, weight, indptr, column, tables, goes_left, start, new_row, new_weight, &watch
-        )
-    elif len(row):
-        _move[uint32_t](
-            codes, row, weight, indptr, column, tables, goes_left, start, new_row, new_weight, &watch
-        )
+    _move[code_t](codes, row, weight, indptr, column, tables, goes_left, start, new_row, new_weight, &watch)
     raise_interrupt(&watch)
     return new_row, new_weight, new_indptr

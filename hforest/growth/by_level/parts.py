@@ -14,11 +14,11 @@ from ...core import check, dispatch, supervised
 from ...core.aliases import Array, FloatArray, IntArray
 from .. import unchecked
 from ..bins import Bins
-from ..settings import MAX_POISSON
-from ..trees import Learned, Projected, Roots, Trees
+from ..settings import most_drawn
+from ..trees import Learned, Projected, Roots, RootUnits, Trees
 from .edges import Edges, bins_of
 from .levels import histograms as histograms_of
-from .levels import partitioned, words
+from .levels import in_units, partitioned, words
 from .nodes import ranges
 from .settings import Checked
 
@@ -27,6 +27,9 @@ MAX_ROW_WEIGHT = 2**24
 
 State = tuple[IntArray, IntArray, IntArray]
 """(row, weight, indptr) of the pending nodes of a batch of trees: see levels.pyx."""
+
+Units = tuple[FloatArray, IntArray] | None
+"""Centres (n_nodes, n_outputs) and exponents (n_nodes,) of nodes of a regression; None for labels."""
 
 
 class RawPart(NamedTuple):
@@ -59,10 +62,12 @@ class Description(NamedTuple):
     """Number of rows of each class."""
     total: FloatArray | None
     """Largest absolute target."""
-    weight: int
-    """Sum of the weights of the rows."""
     max_weight: int
-    """Largest product of a weight and an in-bag count of the caller."""
+    """Largest product of a weight and an in-bag count."""
+    heaviest: int
+    """Largest weight of a row, 0 without rows."""
+    max_count: int
+    """Largest in-bag count."""
     drawn: np.ndarray
     """(n_trees,) bool: trees that draw a row of the part, by in-bag counts."""
 
@@ -77,8 +82,6 @@ class Part(NamedTuple):
     """(n_rows,) int32."""
     targets: FloatArray | None
     """(n_rows, n_outputs) float64."""
-    fixed: IntArray | None
-    """(n_rows, n_outputs + 2) int64: targets in fixed point, 1, a hash of them."""
     weight: IntArray | None
     """(n_rows,) int64; None: all are 1."""
     counts: IntArray | None
@@ -88,8 +91,8 @@ class Part(NamedTuple):
 
     @property
     def n_channels(self) -> int:
-        """Returns the number of sums of a node or bin: weights of classes or columns of `fixed`, and rows."""
-        return self.n_outputs + (1 if self.fixed is None else 3)
+        """Returns the number of sums of a node or bin: see levels.pyx."""
+        return self.n_outputs + (1 if self.targets is None else 2)
 
 
 class Draw(NamedTuple):
@@ -159,14 +162,16 @@ def describe(raw: RawPart, settings: Checked) -> Description:
     if is_categorical is not None:
         supervised.categories("x", x, is_categorical)
         most = [supervised.MAX_CATEGORY + 1 if named else settings.max_bins for named in is_categorical]
-    greatest = 1 if weight is None or not n else int(weight.max())
+    heaviest = min(n, 1) if weight is None else int(weight.max(initial=0))
     drawn = np.ones(settings.n_trees, bool)
     if settings.bootstrap == "counts":
         counts = supervised.in_bag_counts("bootstrap", raw.counts, settings.n_trees, n)
         of_row = counts.max(axis=0, initial=0).astype(np.int64) * (1 if weight is None else weight)
-        greatest, drawn = max(greatest, int(of_row.max(initial=0))), np.any(counts, axis=1)
-    elif settings.bootstrap == "poisson":
-        greatest *= MAX_POISSON
+        greatest, max_count = int(of_row.max(initial=0)), most_drawn(1, counts)
+        drawn = np.any(counts, axis=1)
+    else:
+        max_count = most_drawn(1, "poisson" if settings.bootstrap == "poisson" else False)
+        greatest = heaviest * max_count
     check.require(
         greatest <= check.MAX_COUNT, "sample_weight", "products with in-bag counts below 2**31",
         "larger ones",
@@ -177,7 +182,7 @@ def describe(raw: RawPart, settings: Checked) -> Description:
         [_distinct(x[:, f], most[f]) for f in range(n_columns)], target.n_outputs,
         None if target.labels is None else np.bincount(target.labels, minlength=1),
         None if target.targets is None else np.abs(target.targets).max(initial=0.0),
-        n if weight is None else int(weight.sum()), greatest, drawn,
+        greatest, heaviest, max_count, drawn,
     )  # fmt: skip
 
 
@@ -198,46 +203,17 @@ def sampled_rows(seed: int, first_row: int, n: int, threshold: int) -> np.ndarra
     return words(seed, first_row, n) < threshold
 
 
-def encode(
-    raw: RawPart, edges: Edges, settings: Checked, n_outputs: int, exponent: int, first_row: int
-) -> Part:
-    """Returns a part as bins or numbers, with targets rounded to multiples of 2**-exponent."""
+def encode(raw: RawPart, edges: Edges, settings: Checked, n_outputs: int, first_row: int) -> Part:
+    """Returns a part as bins or numbers."""
     x = supervised.matrix("x", raw.x, edges.dtype, missing=True)
-    fixed = counts = None
+    counts = None
     _, (labels, targets, _), weight = _checked(raw, settings)
     if targets is not None:
         targets = targets.reshape(len(x), n_outputs)
-        fixed = _in_fixed_point(targets, exponent)
     if settings.bootstrap == "counts":
         counts = supervised.in_bag_counts("bootstrap", raw.counts, settings.n_trees, len(x))
     codes = bins_of(x, edges) if settings.projections is None else x.T
-    return Part(edges, codes, labels, targets, fixed, weight, counts, first_row, n_outputs)
-
-
-def _in_fixed_point(targets: FloatArray, exponent: int) -> IntArray:
-    """Returns targets in fixed point, a column of ones, and a hash of each row."""
-    rows = np.rint(np.ldexp(targets, exponent)).astype(np.int64)
-    return np.column_stack([rows, np.ones(len(rows), np.int64), _hashes(rows).astype(np.int64)])
-
-
-def _hashes(rows: IntArray) -> np.ndarray:
-    hashed = np.zeros(len(rows), np.uint64)
-    for column in rows.T:
-        hashed = _mixed(hashed + column.astype(np.uint64))
-    return hashed
-
-
-def _mixed(a: np.ndarray) -> np.ndarray:
-    """Returns words of 64 bits after a permutation (Steele, Lea and Flood 2014)."""
-    a = a + np.uint64(0x9E3779B97F4A7C15)
-    a = (a ^ (a >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    a = (a ^ (a >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return a ^ (a >> np.uint64(31))
-
-
-def hash_of(row: IntArray) -> int:
-    """Returns the hash of one row of targets in fixed point."""
-    return int(_hashes(row[None])[0])
+    return Part(edges, codes, labels, targets, weight, counts, first_row, n_outputs)
 
 
 # -------------------------------------------------------------------------------------------- levels
@@ -268,7 +244,7 @@ def start(part: Part, draw: Draw) -> State:
 
 
 def root_sums(part: Part, state: State) -> IntArray:
-    """Returns the sums of the nodes of a state: (n_nodes, n_channels) int64."""
+    """Returns the sums of the nodes of a state, without those of targets: (n_nodes, n_channels) int64."""
     row, weight, indptr = state
     n_nodes, k = len(indptr) - 1, part.n_outputs
     sums = np.zeros((n_nodes, part.n_channels), np.int64)
@@ -277,16 +253,37 @@ def root_sums(part: Part, state: State) -> IntArray:
         some, by = row[entries], weight[entries].astype(np.int64)
         if part.labels is not None:
             sums[v, :k] = np.bincount(part.labels[some], by, k)
-        elif part.fixed is not None:
-            sums[v, : k + 2] = (part.fixed[some] * by[:, None]).sum(axis=0, dtype=np.int64)
+        else:
+            sums[v, k] = by.sum()
         sums[v, -1] = len(some)
     return sums
 
 
-def histograms(part: Part, state: State, node: IntArray, column: IntArray, dtype: np.dtype) -> IntArray:
-    """Returns the histograms of slots (see levels.pyx)."""
-    cells = part.edges.cells(column)
-    sums = histograms_of(part.codes, part.labels, part.fixed, part.n_outputs, state, node, column, cells)
+def measured(
+    part: Part, state: State, nodes: IntArray, centre: FloatArray, exponent: IntArray
+) -> tuple[FloatArray, IntArray]:
+    """Returns extremes and sums over the targets of some nodes (see levels.pyx)."""
+    assert part.targets is not None
+    return in_units(part.targets, state, nodes, centre, exponent)[1:]
+
+
+def targets_in(part: Part, state: State, nodes: IntArray, units: Units) -> IntArray | None:
+    """Returns the targets of the entries of some nodes in their units; None for labels."""
+    if part.targets is None or units is None:
+        return None
+    return in_units(part.targets, state, nodes, *units)[0]
+
+
+def histograms(
+    part: Part, state: State, nodes: IntArray, columns: IntArray, units: Units, dtype: np.dtype
+) -> IntArray:
+    """Returns the histograms of slots (see levels.pyx); columns: (n_nodes, n_slots)."""
+    n_slots, column = columns.shape[1], columns.ravel()
+    q = targets_in(part, state, nodes, units)
+    sums = histograms_of(
+        part.codes, part.labels, q, part.n_outputs, state, np.repeat(nodes, n_slots), column,
+        part.edges.cells(column),
+    )  # fmt: skip
     return sums.astype(dtype, copy=False)
 
 
@@ -299,12 +296,10 @@ class Step(NamedTuple):
     """(n_nodes + 1,) int64: start of the sides of its bins."""
     goes_left: IntArray
     """uint8."""
-    keeps: np.ndarray
-    """(n_nodes, 2) bool: whether the left and the right child are pending."""
 
 
 def advance(part: Part, state: State, step: Step) -> State:
-    """Returns the pending children of the nodes of a state."""
+    """Returns the children of the nodes of a state."""
     return partitioned(part.codes, state, *step)
 
 
@@ -331,7 +326,9 @@ class Below(NamedTuple):
     max_features: int
     settings: Checked
     scale: int
-    """Weights are multiplied by 2**scale, so that gains are in range."""
+    """Gains are multiplied by 2**scale."""
+    unit: RootUnits | None
+    """Units of the nodes' parents; None for labels."""
 
 
 def gathered(part: Part, state: State, nodes: IntArray) -> Gathered:
@@ -404,12 +401,10 @@ def finish(
             _check_gathered(part, number, edges, n_outputs, below)
     rows, settings = _merged(parts), below.settings
     learned = Learned(
-        supervised.Target(rows.labels, rows.targets, n_outputs),
-        np.ldexp(rows.weight.astype(np.float64), below.scale),
-        settings.criterion,
-        settings.limits,
-    )
-    roots = Roots(rows.indptr, below.key, np.ldexp(below.root_weight, below.scale), below.depth)
+        supervised.Target(rows.labels, rows.targets, n_outputs), rows.weight.astype(np.float64),
+        settings.criterion, settings.limits, below.scale,
+    )  # fmt: skip
+    roots = Roots(rows.indptr, below.key, below.root_weight, below.depth, below.unit)
     if settings.projections is not None:
         return unchecked.grow_projected_below(
             np.ascontiguousarray(rows.codes.T), learned, roots, settings.projections,

@@ -27,8 +27,6 @@ class Plan(NamedTuple):
     edges: Edges
     settings: Checked
     n_outputs: int
-    exponent: int
-    """Targets in fixed point are multiples of 2**-exponent."""
     scale: int
     """Gains are multiplied by 2**scale, so that they are in range."""
     max_features: int
@@ -43,7 +41,7 @@ class Plan(NamedTuple):
 
     @property
     def n_channels(self) -> int:
-        return self.n_outputs + (1 if self.is_classification else 3)
+        return self.n_outputs + (1 if self.is_classification else 2)
 
 
 def _n_outputs(descriptions: list[Description], settings: Checked) -> int:
@@ -114,24 +112,15 @@ def _edges(
     return edges_of([table for table in tables if table is not None], has_missing, categorical, dtype)
 
 
-def _exponent(greatest: float, n_drawn: int) -> int:
-    """Returns the number of binary places of targets in fixed point for which sums fit into 62 bits."""
-    if not greatest:
-        return 0
-    places = int(np.frexp(greatest)[1])  # all targets are below 2**places
-    return min(61 - n_drawn.bit_length() - places, 52 - places)
-
-
-def _max_gathered(settings: Checked, edges: Edges, max_features: int, n_channels: int, of_row: int) -> int:
+def _max_gathered(planned: Plan) -> int:
     """Returns the number of rows up to which gathering a node is cheaper than summing its histograms."""
+    settings, edges = planned.settings, planned.edges
     if settings.max_gathered is not None:
         return settings.max_gathered
+    n_cells = float(settings.max_bins * settings.n_projections)
     if settings.projections is None:
-        n_cells = float(np.mean(np.diff(edges.cells(np.arange(len(edges.n_bins))))))
-        of_histograms = 8 * n_channels * n_cells * max_features
-    else:
-        of_histograms = 8 * n_channels * settings.max_bins * settings.n_projections
-    return int(min(1 << 16, max(256, _GATHER_RATIO * of_histograms / of_row)))
+        n_cells = float(np.mean(np.diff(edges.cells(np.arange(len(edges.n_bins)))))) * planned.max_features
+    return int(min(1 << 16, max(256, _GATHER_RATIO * 8 * planned.n_channels * n_cells / planned.row_bytes)))
 
 
 def plan(engine: Engine, raw_parts: Handle, settings: Checked) -> tuple[Plan, Handle]:
@@ -140,7 +129,7 @@ def plan(engine: Engine, raw_parts: Handle, settings: Checked) -> tuple[Plan, Ha
     check.same("x", [d.n_columns for d in descriptions], "pass targets with the same columns")
     n, n_columns = sum(d.n_rows for d in descriptions), descriptions[0].n_columns
     check.require(n > 0, "x", "at least 1 sample on at least one worker", n, "pass samples to learn from")
-    supervised.check_some_weight(any(d.weight for d in descriptions))
+    supervised.check_some_weight(any(d.heaviest for d in descriptions))
     supervised.check_drawn("bootstrap", np.any([d.drawn for d in descriptions], axis=0))
     if settings.projections is not None:
         check_n_features(settings.projections, n_columns)
@@ -155,21 +144,20 @@ def plan(engine: Engine, raw_parts: Handle, settings: Checked) -> tuple[Plan, Ha
     )  # fmt: skip
     first_rows = [0, *np.cumsum([d.n_rows for d in descriptions]).tolist()][:-1]
     edges = _edges(engine, raw_parts, descriptions, first_rows, settings)
-    exponent = scale = 0
+    scale, of_entry = 0, 24
     if settings.task == "regression":
-        greatest = max(float(d.total) for d in descriptions if d.total is not None)
-        exponent = _exponent(greatest, n_drawn)
-        weight = np.array([float(max_weight)])
-        scale = supervised.scaled_weight(weight, np.array([[greatest]]), edges.dtype, n_drawn)[1]
+        heaviest = np.array([float(max(d.heaviest for d in descriptions))])
+        greatest = np.array([[float(max(d.total for d in descriptions if d.total is not None))]])
+        most_drawn = n * max(d.max_count for d in descriptions)
+        _, scale = supervised.scaled_weight(heaviest, greatest, edges.dtype, most_drawn)
+        of_entry += 8 * n_outputs
     codes_itemsize = 1 if edges.low.shape[1] <= 256 else 2
     if settings.projections is not None:
         codes_itemsize = edges.dtype.itemsize
-    of_row = n_columns * codes_itemsize + 12
-    n_channels = n_outputs + (1 if settings.task == "classification" else 3)
     planned = Plan(
-        edges, settings, n_outputs, exponent, scale, max_features, of_row,
-        _max_gathered(settings, edges, max_features, n_channels, of_row),
-        max(1, min(_BATCH, _STATE_BYTES // (24 * max(d.n_rows for d in descriptions) + 1))),
+        edges, settings, n_outputs, scale, max_features, n_columns * codes_itemsize + 12, 0,
+        max(1, min(_BATCH, _STATE_BYTES // (of_entry * max(d.n_rows for d in descriptions) + 1))),
     )  # fmt: skip
-    data = engine.map(parts.encode, (raw_parts,), edges, settings, n_outputs, exponent, each=first_rows)
+    planned = planned._replace(max_gathered=_max_gathered(planned))
+    data = engine.map(parts.encode, (raw_parts,), edges, settings, n_outputs, each=first_rows)
     return planned, data

@@ -15,7 +15,7 @@ from ...core.aliases import FloatArray, IntArray
 from .levels import find_bins, words
 from .levels import histograms as histograms_of
 from .nodes import ranges
-from .parts import Part, State
+from .parts import Part, State, Units, targets_in
 
 _PROJECT = "hforest.project"
 
@@ -63,8 +63,6 @@ class Splits(NamedTuple):
     threshold: FloatArray
     missing_left: np.ndarray
     """(n,) bool: whether missing values go left."""
-    keeps: np.ndarray
-    """(n, 2) bool: whether the left and the right child are pending."""
 
 
 def _values(part: Part, rows: IntArray, projections: Entries, first: int, last: int) -> FloatArray:
@@ -121,10 +119,13 @@ def extremes(part: Part, state: State, nodes: Nodes) -> FloatArray:
     return ends
 
 
-def histograms(part: Part, state: State, nodes: Nodes, limits: Limits, dtype: np.dtype) -> IntArray:
+def histograms(
+    part: Part, state: State, nodes: Nodes, limits: Limits, units: Units, dtype: np.dtype
+) -> IntArray:
     """Returns the histograms of the slots of nodes (see levels.pyx)."""
     sums = np.zeros((limits.cells[-1], part.n_channels), dtype)
-    for rows, weight, first, last in _each(state, nodes):
+    q, indptr = targets_in(part, state, nodes.place, units), state[2]
+    for v, (rows, weight, first, last) in zip(nodes.place.tolist(), _each(state, nodes), strict=True):
         if not len(rows):
             continue
         values = _values(part, rows, nodes.projections, first, last)
@@ -136,7 +137,7 @@ def histograms(part: Part, state: State, nodes: Nodes, limits: Limits, dtype: np
         sums[cells[0] : cells[-1]] = histograms_of(
             np.ascontiguousarray(bins[filled]),
             None if part.labels is None else part.labels[rows],
-            None if part.fixed is None else part.fixed[rows],
+            None if q is None else q[indptr[v] : indptr[v + 1]],
             part.n_outputs, one_node, np.zeros(filled.sum(), np.int64),
             np.arange(filled.sum(), dtype=np.int32), np.append(cells[:-1][filled], cells[-1]) - cells[0],
         )  # fmt: skip
@@ -144,17 +145,16 @@ def histograms(part: Part, state: State, nodes: Nodes, limits: Limits, dtype: np
 
 
 def advance(part: Part, state: State, splits: Splits) -> State:
-    """Returns the pending children of nodes, left before right, in the order of nodes."""
+    """Returns the children of nodes, left before right, in the order of nodes."""
     rows: list[IntArray] = [np.zeros(0, np.int32)]
     weights: list[IntArray] = [np.zeros(0, np.int32)]
-    of_node = zip(splits.threshold.tolist(), splits.missing_left, splits.keeps, strict=True)
-    for i, (threshold, missing_left, keeps) in enumerate(of_node):
+    of_node = zip(splits.threshold.tolist(), splits.missing_left, strict=True)
+    for i, (threshold, missing_left) in enumerate(of_node):
         row, weight = _rows_of(state, int(splits.place[i]))
         value = _values(part, row, splits.projections, i, i + 1)[0]
         left = (value <= threshold) | (np.isnan(value) & missing_left)
-        for side, is_pending in zip((left, ~left), keeps, strict=True):
-            if is_pending:
-                rows.append(row[side])
-                weights.append(weight[side])
+        for side in (left, ~left):
+            rows.append(row[side])
+            weights.append(weight[side])
     indptr = np.cumsum([0, *(len(a) for a in rows[1:])], dtype=np.int64)
     return np.concatenate(rows), np.concatenate(weights), indptr

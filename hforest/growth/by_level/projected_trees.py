@@ -113,7 +113,8 @@ class ProjectedTrees(BatchOfTrees):
     ) -> list[int]:
         """Writes the best splits of nodes; returns nodes in which no slot varies."""
         limits, dtype = self._limits(tables), self.plan.edges.dtype
-        sums = self._histograms(projected_parts.histograms, nodes, limits, cells=limits.cells)
+        units = self._units(pending, nodes.place.tolist())
+        sums = self._histograms(projected_parts.histograms, nodes, limits, units, cells=limits.cells)
         missing = np.full(len(tables), -1, np.int64)
         if self.plan.edges.missing is not None:
             missing = np.array([len(low) for low, _ in tables], np.int64)
@@ -137,16 +138,14 @@ class ProjectedTrees(BatchOfTrees):
             return Split(features[0], best.threshold, gain, default_left, [])
         return Split(-2, best.threshold, gain, default_left, [], features, weights)
 
-    def _advance(self, pending: list[Pending], chosen: dict[int, Any], keeps: np.ndarray) -> None:
-        place = np.array(sorted(i for i in chosen if keeps[i].any()), np.int64)
-        best = [chosen[i] for i in place.tolist()]
+    def _advance(self, pending: list[Pending], chosen: dict[int, Any]) -> None:
+        best = list(chosen.values())
         projections = Entries(
             np.cumsum([0, *(len(b.projection.indices) for b in best)], dtype=np.int64),
             np.concatenate([b.projection.indices for b in best]),
             np.concatenate([b.projection.data for b in best]),
         )
-        splits = Splits(
-            place, projections, np.array([b.threshold for b in best], self.plan.edges.dtype),
-            np.array([b.missing == 1 for b in best]), keeps[place],
-        )  # fmt: skip
+        threshold = np.array([b.threshold for b in best], self.plan.edges.dtype)
+        missing_left = np.array([b.missing == 1 for b in best])
+        splits = Splits(np.array(list(chosen), np.int64), projections, threshold, missing_left)
         self.state = self.engine.map(projected_parts.advance, (self.data, self.state), splits)

@@ -29,7 +29,7 @@ class Settings(TreeSettings, total=False):
         Features that are categories, as in `hforest.samples`.
     max_gathered : int, optional
         Nodes of at most max_gathered rows are gathered on one worker, which finishes them; by default where
-        rows cause less traffic than sums. The trees of a classification do not depend on it.
+        rows cause less traffic than sums. Trees on features do not depend on it.
     """
 
     projections: Distribution | None

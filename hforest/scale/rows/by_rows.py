@@ -57,15 +57,14 @@ def grow_by_rows(
     Trees grow level by level. Each worker counts its rows by class in the bins of the features that each
     pending node samples. Sums of integers over workers are exact, so all workers find the same splits. Small
     nodes are finished by the engine of `hforest.growth`, from the same key. With the same bins, in-bag counts
-    and seed the trees of a classification are bit-identical to those of `hforest.grow` on one machine.
-    In a regression targets are rounded to multiples of ``2**-e`` in the nodes that are not gathered, where e
-    is such that sums fit 62 bits. The error of a mean there is at most ``2**-(e + 1)``. That is less than
-    ``max(2**-52, 2**-56 W)`` times the largest absolute target, where W is the sum of the weights of all
-    rows.
+    and seed trees are bit-identical to those of `hforest.grow` on one machine. Targets of a regression become
+    integers as there, in units that are made from extremes and sums of integers over all workers.
 
     Cost of a level: each worker reads every row and sampled feature once, and sums over workers ``4 n_bins
-    (n_classes + 1)`` bytes per pending node and sampled feature. Memory: one byte per number of x; 24 bytes
-    per row and tree in batches of up to 64 trees (at most 512 MB); 256 MB for histograms.
+    (n_classes + 1)`` or, in a regression, ``8 n_bins (n_outputs + 2)`` bytes per pending node and sampled
+    feature. A level of a regression has one more message, and six more where nodes need units, of 16 + 48
+    n_outputs bytes per node. Memory: one byte per number of x; 24 bytes, and 8 per output, per row and tree
+    in batches of up to 64 trees (at most 512 MB); 256 MB for histograms.
 
     Examples
     --------
