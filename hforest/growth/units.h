@@ -7,9 +7,6 @@
    m is 0 if all b_i w_i are integers. Sums of u_i and of |q_i| are below 2^62. */
 #ifndef HFOREST_GROWTH_UNITS_H
 #define HFOREST_GROWTH_UNITS_H
-#include <math.h>
-#include <stdint.h>
-
 #include "core/score.h"
 
 enum { HF_UNIT_BITS = 62, HF_NARROWED = 8 }; /* a node gets a unit of its own below 2^-HF_NARROWED of its unit's range */
@@ -52,6 +49,35 @@ HF_BOTH double hf_middle(double least, double greatest) { return least == greate
 /* Returns the mean of the targets of a node, from sums in a unit (c, k, m). */
 HF_BOTH double hf_mean(double c, int k, int m, int64_t q, int64_t u) {
     return c + ldexp((double)q / (double)u, m - k);
+}
+
+/* Returns a weight from a sum of u. */
+HF_BOTH double hf_weight_of(int64_t u, int m) { return ldexp((double)u, -m); }
+
+/* Returns the score of a branch. The score of a split is the sum of those of its branches.
+
+   sums   IN (n + 1,)  sums of the branch by class or output, and of u; with `node`, of the other branch
+   node   IN (n + 1,)  sums of the node, or NULL
+   mean   IN (n,)      means of the node; not read if there are classes
+   m      exponent of weights of the unit */
+HF_BOTH double hf_score_in_unit(
+    int criterion, const int64_t *sums, const int64_t *node, const double *mean, int64_t n, int m
+) {
+    const int64_t u = node ? node[n] - sums[n] : sums[n];
+    const double one = ldexp(1.0, -m), weight = (double)u * one;
+    double total = 0;
+    if (criterion == HF_SQUARED_ERROR) return hf_branch_gain(sums, node, mean, n, u);
+    for (int64_t k = 0; k < n; ++k) {
+        const double sum = (double)(node ? node[k] - sums[k] : sums[k]) * one;
+        total += criterion == HF_ENTROPY ? hf_xlogx(sum) : sum * sum;
+    }
+    return criterion == HF_ENTROPY ? total - hf_xlogx(weight) : total / weight;
+}
+
+/* Returns the decrease of the impurity by a split, from its score and the node's sums. */
+HF_BOTH double hf_gain_in_unit(int criterion, double score, const int64_t *node, int64_t n, int k, int m) {
+    if (criterion == HF_SQUARED_ERROR) return ldexp(score, m - 2 * k);
+    return score - hf_score_in_unit(criterion, node, NULL, NULL, n, m);
 }
 
 /* Returns whether a node gets a unit of its own.

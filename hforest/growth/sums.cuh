@@ -1,0 +1,292 @@
+// Sums of nodes, and their units (units.h). All sums are integers, which threads add in any order. A unit is made in
+// stages, each of which needs the sums and extremes of those before:
+//
+//     EXTREMES     extremes of the targets; the greatest weight
+//     PRODUCTS     greatest |w (t - c)| about the middle c; sum of u in a first unit
+//     MEANS        u, its sum and maximum; sums of q in a first unit, which give c
+//     CENTRED      greatest |w (t - c)|
+//     SIZES        sums of |q|
+//     SUMS         q, its sums and extremes
+//     SPREAD       greatest |q - mean u|, where weights are not whole
+//     INHERITED    in the unit of the parent: sums and extremes of q and u, and extremes of the targets
+//
+// Of labels there are weights alone, up to MEANS. Labels of whole weights have no units: u is the weight.
+
+enum { EXTREMES = 0, PRODUCTS = 1, MEANS = 2, CENTRED = 3, SIZES = 4, SUMS = 5, SPREAD = 6, INHERITED = 7 };
+
+// Words of a node in `measured`, and behind them of each output. Maxima are of keys (keys.cuh), _LEAST of ~key.
+enum { HEAVIEST, GREATEST, FIRST_SUM, PRODUCT, CENTRED_PRODUCT, DISTANCE };
+enum { T_MOST, T_LEAST, FIRST_Q, SIZE_OF_Q, Q_MOST, Q_LEAST };
+constexpr size WORDS = 6; // of a node, and of an output
+
+enum { IS_PENDING = 1, WANTS_UNIT = 2 }; // bits of a node
+
+constexpr size UNIT = 4;    // numbers of a unit: exponents of targets and weights, spread, heaviest
+constexpr size TILE = 2048; // samples of a block of measure
+
+__device__ static inline bool has_units(const Target &y) { return !(y.has_labels && y.is_whole); }
+
+__device__ static inline size words_of_node(const Target &y) {
+    return has_units(y) ? WORDS * (y.has_labels ? 1 : 1 + y.n_outputs) : 0;
+}
+
+__device__ static inline word *measured_of(const Target &y, const Level &level, size v) {
+    return level.measured + v * words_of_node(y);
+}
+
+__device__ static inline size *total_of(const Target &y, const Level &level, size v) {
+    return level.total + v * (y.n_outputs + 1);
+}
+
+// Returns the exponent of targets (0) or weights (1) of a node's unit.
+__device__ static inline int exponent_of(const Target &y, const Level &level, size v, int which) {
+    return has_units(y) ? (int)level.unit[v * UNIT + which] : 0;
+}
+
+// Returns the q of sample s of node v.
+__device__ static inline size *q_of(const Target &y, const Level &level, size v, size s) {
+    return y.q + (level.tree[v] * y.n + s) * y.n_outputs;
+}
+
+// Adds sample `at` of node v to sums (n_outputs + 1,).
+__device__ static inline void add(const Target &y, const Level &level, size v, size at, size *sums) {
+    const size s = level.sample[at], u = level.u[at], K = y.n_outputs;
+    sums[K] += u;
+    if (y.has_labels) sums[y.labels[s]] += u;
+    else
+        for (size k = 0; k < K; ++k) sums[k] += q_of(y, level, v, s)[k];
+}
+
+__device__ static inline void add_to(size *sum, size a) { atomicAdd((word *)sum, (word)a); }
+__device__ static inline double number_of(word key) { return unordered(key, double()); }
+
+// Writes what follows from the total and the unit of node v.
+__device__ static inline void complete(const Target &y, const Level &level, size v) {
+    const size *total = total_of(y, level, v), K = y.n_outputs;
+    level.weight[v] = hf_weight_of(total[K], exponent_of(y, level, v, 1));
+    for (size k = 0; k < K; ++k) {
+        const double mean = (double)total[k] / (double)total[K];
+        if (y.has_labels) level.value[v * K + k] = (real)mean;
+        else level.mean[v * K + k] = mean;
+    }
+}
+
+// Returns the spread of node v in its unit.
+__device__ static inline double spread_of(const Target &y, const Level &level, size v) {
+    const word *here = measured_of(y, level, v);
+    word most = 0;
+    if (y.has_labels) return 0;
+    if (!y.whole[level.tree[v]]) return number_of(here[DISTANCE]);
+    for (size k = 0; k < y.n_outputs; ++k) {
+        const word *own = here + WORDS * (1 + k);
+        most = max(most, own[Q_MOST] - ~own[Q_LEAST]);
+    }
+    return (double)most;
+}
+
+// Returns whether the samples of node v differ in label or target.
+__device__ static inline bool is_mixed(const Target &y, const Level &level, size v) {
+    const size *total = total_of(y, level, v), K = y.n_outputs;
+    bool mixed = false;
+    for (size k = 0; k < K; ++k) {
+        if (y.has_labels) {
+            mixed |= total[k] > 0 && total[k] < total[K];
+        } else {
+            const word *own = measured_of(y, level, v) + WORDS * (1 + k);
+            mixed |= own[T_MOST] != ~own[T_LEAST];
+        }
+    }
+    return mixed;
+}
+
+// Returns whether node v gets a unit of its own.
+__device__ static inline bool wants_unit(const Target &y, const Level &level, size v) {
+    if (!has_units(y)) return false;
+    const double *unit = level.unit + v * UNIT, heaviest = (double)measured_of(y, level, v)[HEAVIEST];
+    return hf_needs_unit(spread_of(y, level, v), unit[2], heaviest, unit[3]);
+}
+
+// Writes the unit of node v as number i of others.
+__device__ static inline void inherit_unit(const Target &y, const Level &level, size v, double *__restrict__ others, size i) {
+    if (has_units(y))
+        for (size j = 0; j < UNIT; ++j) others[i * UNIT + j] = level.unit[v * UNIT + j];
+}
+
+// Returns the last stage that makes a unit.
+__device__ static inline int last_stage(const Target &y) { return y.has_labels ? MEANS : y.is_whole ? SUMS : SPREAD; }
+
+// Exponents of targets and weights that a stage uses.
+struct Exponents {
+    size k, m;
+};
+
+__device__ static inline Exponents exponents_of(const Target &y, const Level &level, size v, int stage) {
+    const word *here = measured_of(y, level, v);
+    const double n = (double)level.count[v];
+    Exponents e = {0, 0};
+    if (!y.whole[level.tree[v]]) {
+        e.m = hf_unit_exponent(n, number_of(here[GREATEST]));
+        if (stage > PRODUCTS) e.m += hf_spare_bits((size)here[FIRST_SUM]);
+    }
+    if (y.has_labels || stage < MEANS) return e;
+    e.k = hf_unit_exponent(n, number_of(here[stage > CENTRED ? CENTRED_PRODUCT : PRODUCT]));
+    if (stage < SUMS) return e;
+    size most = 0;
+    for (size k = 0; k < y.n_outputs; ++k) most = max(most, (size)here[WORDS * (1 + k) + SIZE_OF_Q]);
+    if (most > 0) e.k += hf_spare_bits(most);
+    return e;
+}
+
+// Returns the centre of output k that a stage uses.
+__device__ static inline double centre_of(const Target &y, const Level &level, size v, int stage, size k) {
+    const word *here = measured_of(y, level, v), *own = here + WORDS * (1 + k);
+    const double middle = hf_middle(number_of(~own[T_LEAST]), number_of(own[T_MOST]));
+    if (stage < CENTRED) return middle;
+    const Exponents first = exponents_of(y, level, v, MEANS);
+    return hf_mean(middle, (int)first.k, (int)first.m, (size)own[FIRST_Q], total_of(y, level, v)[y.n_outputs]);
+}
+
+// Returns the in-bag weight of sample s, which is at a place of node v.
+__device__ static inline double weight_of(const Target &y, const Level &level, size v, size s, size at) {
+    return y.is_whole ? (double)level.u[at] : y.weight[level.tree[v] * y.n + s];
+}
+
+// The following functions measure samples from, from + BLOCK, .. of node v in a stage.
+
+__device__ static inline void measure_weights(const Target &y, const Level &level, int stage, size v, size from, size to) {
+    word *here = measured_of(y, level, v), most = 0;
+    size *total = total_of(y, level, v), sum = 0;
+    const int m = stage == PRODUCTS || stage == MEANS ? (int)exponents_of(y, level, v, stage).m : 0;
+    for (size at = from; at < to; at += BLOCK) {
+        const size s = level.sample[at];
+        const double w = weight_of(y, level, v, s, at);
+        const size u = stage == INHERITED ? level.u[at] : stage == EXTREMES ? 0 : hf_weight_in_unit(w, m);
+        if (stage == MEANS) level.u[at] = u;
+        if (stage >= MEANS && y.has_labels) add_to(total + y.labels[s], u);
+        most = max(most, stage == EXTREMES ? (word)ordered(w) : (word)u);
+        sum += u;
+    }
+    if (stage == EXTREMES) atomicMax(here + GREATEST, most);
+    if (stage == PRODUCTS) atomicAdd(here + FIRST_SUM, (word)sum);
+    if (stage < MEANS) return;
+    if (has_units(y)) atomicMax(here + HEAVIEST, most);
+    add_to(total + y.n_outputs, sum);
+}
+
+// Measures the extremes of targets.
+__device__ static inline void measure_extremes(const Target &y, const Level &level, size v, size k, size from, size to) {
+    word *own = measured_of(y, level, v) + WORDS * (1 + k), most = 0, least = 0;
+    for (size at = from; at < to; at += BLOCK) {
+        const word key = ordered(y.targets[level.sample[at] * y.n_outputs + k]);
+        most = max(most, key);
+        least = max(least, ~key);
+    }
+    atomicMax(own + T_MOST, most);
+    atomicMax(own + T_LEAST, least);
+}
+
+// Measures the greatest distance: from the centre, or of q from the mean.
+__device__ static inline void
+measure_distances(const Target &y, const Level &level, int stage, size v, size k, double centre, size from, size to) {
+    word *here = measured_of(y, level, v), most = 0;
+    for (size at = from; at < to; at += BLOCK) {
+        const size s = level.sample[at];
+        const double distance = stage == SPREAD ? hf_distance(q_of(y, level, v, s)[k], level.u[at], centre)
+                                                : weight_of(y, level, v, s, at) * (y.targets[s * y.n_outputs + k] - centre);
+        most = max(most, (word)ordered(fabs(distance)));
+    }
+    atomicMax(here + (stage == SPREAD ? DISTANCE : stage == CENTRED ? CENTRED_PRODUCT : PRODUCT), most);
+}
+
+// Measures q.
+__device__ static inline void measure_q(
+    const Target &y, const Level &level, int stage, size v, size k, double centre, int exponent, size from, size to
+) {
+    word *own = measured_of(y, level, v) + WORDS * (1 + k), most = 0, least = 0;
+    size sum = 0;
+    for (size at = from; at < to; at += BLOCK) {
+        const size s = level.sample[at];
+        size *place = q_of(y, level, v, s) + k, q = *place;
+        if (stage != INHERITED) {
+            const double w = weight_of(y, level, v, s, at);
+            q = hf_target_in_unit(w, y.targets[s * y.n_outputs + k], centre, exponent);
+        }
+        if (stage == SUMS) *place = q;
+        const word key = (word)q ^ 1ull << 63;
+        most = max(most, key);
+        least = max(least, ~key);
+        sum += stage == SIZES && q < 0 ? -q : q;
+    }
+    add_to(stage == MEANS ? (size *)own + FIRST_Q : stage == SIZES ? (size *)own + SIZE_OF_Q : total_of(y, level, v) + k, sum);
+    if (stage < SUMS) return;
+    atomicMax(own + Q_MOST, most);
+    atomicMax(own + Q_LEAST, least);
+}
+
+__device__ static inline void measure_run(const Target &y, const Level &level, int stage, size v, size from, size to) {
+    const bool from_weights = stage < MEANS ? !y.is_whole : stage == MEANS || stage == INHERITED;
+    const bool is_pure = stage > PRODUCTS && stage < INHERITED && measured_of(y, level, v)[PRODUCT] == ordered(0.0);
+    if (from_weights) measure_weights(y, level, stage, v, from, to);
+    if (y.has_labels || is_pure) return;
+    const int exponent = stage < SPREAD ? (int)exponents_of(y, level, v, stage).k : 0;
+    for (size k = 0; k < y.n_outputs; ++k) {
+        const size *total = total_of(y, level, v);
+        double centre = 0;
+        if (stage == SPREAD) centre = (double)total[k] / (double)total[y.n_outputs];
+        else if (stage > EXTREMES && stage < SPREAD) centre = centre_of(y, level, v, stage, k);
+        if (stage == EXTREMES || stage == INHERITED) measure_extremes(y, level, v, k, from, to);
+        if (stage == PRODUCTS || stage == CENTRED || stage == SPREAD)
+            measure_distances(y, level, stage, v, k, centre, from, to);
+        else if (stage > EXTREMES) measure_q(y, level, stage, v, k, centre, exponent, from, to);
+    }
+}
+
+// Measures places from, .., to - 1 in a stage, or those of nodes that want a unit (`wants`). The places of n nodes begin
+// at begin[a]; with has_parents, those of n parents. A thread takes places that are BLOCK apart, and measures those of a
+// node together.
+__device__ static inline void measure_tile(
+    const Target &y, const Level &level, const size *begin, size n, bool has_parents, const unsigned char *wants,
+    int stage, size from, size to
+) {
+    for (size i = from + threadIdx.x; i < to; i += BLOCK) {
+        size v = segment(begin, n, i), j = i - begin[v];
+        if (has_parents) {
+            v *= 2;
+            if (j >= level.count[v]) j -= level.count[v++];
+        }
+        const size rest = level.count[v] - j, own = rest < to - i ? rest : to - i, at = level.first[v] + j;
+        if (j < 0 || rest <= 0) continue; // of a leaf above
+        if (!wants || wants[v] & WANTS_UNIT) measure_run(y, level, stage, v, at, at + own);
+        i += (own - 1) / BLOCK * BLOCK;
+    }
+}
+
+// Measures a tile of samples; of nodes that want a unit if there are `some`. A block has a tile.
+extern "C" __global__ void measure(
+    Target y, Level level, const size *__restrict__ begin, size n, size has_parents,
+    const unsigned char *__restrict__ wants, size some, size stage, size n_samples
+) {
+    const size from = (size)blockIdx.x * TILE, to = from + TILE < n_samples ? from + TILE : n_samples;
+    measure_tile(y, level, begin, n, has_parents, some ? wants : NULL, (int)stage, from, to);
+}
+
+// Writes the unit of node v, which has been measured in all stages, and what follows; as a leaf with value, its value.
+__device__ static inline void finish_unit(const Target &y, const Level &level, size v) {
+    const size *total = total_of(y, level, v), K = y.n_outputs;
+    const Exponents e = exponents_of(y, level, v, SUMS);
+    double *unit = level.unit + v * UNIT;
+    unit[0] = (double)e.k;
+    unit[1] = (double)e.m;
+    unit[2] = spread_of(y, level, v);
+    unit[3] = (double)measured_of(y, level, v)[HEAVIEST];
+    complete(y, level, v);
+    if (y.has_labels || !level.value) return;
+    for (size k = 0; k < K; ++k)
+        level.value[v * K + k] = (real)hf_mean(centre_of(y, level, v, SUMS, k), (int)e.k, (int)e.m, total[k], total[K]);
+}
+
+// Writes the units of all nodes, or of `some` that want one. One thread per node.
+extern "C" __global__ void finish_units(Target y, Level level, const unsigned char *__restrict__ wants, size some) {
+    const size v = thread_number();
+    if (v < level.n_nodes && (!some || wants[v] & WANTS_UNIT)) finish_unit(y, level, v);
+}
