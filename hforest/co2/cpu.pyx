@@ -24,7 +24,7 @@ from hforest.core.views cimport start, start_of_rows
 from hforest.growth.column_readers cimport columns_of_windows
 from hforest.growth.columns cimport hf_standardized
 from hforest.growth.cpu cimport columns_of, grow_trees, task_of
-from hforest.growth.node_samples cimport start_samples, sum_up
+from hforest.growth.node_samples cimport start_samples, start_unit, sum_up
 from hforest.growth.task cimport hf_pending, hf_task, hf_workspace
 
 cnp.import_array()
@@ -172,20 +172,21 @@ def fit_oc1(
     cdef hf_oc1 c
     cdef hf_pending node
     cdef hf_watch watch
+    cdef bint fine
     memset(&t, 0, sizeof(hf_task))
     memset(&r, 0, sizeof(hf_workspace))
     memset(&node, 0, sizeof(hf_pending))
     start_watch(&watch)
     t.watch = &watch
     c.restarts, c.jumps = restarts, jumps
-    t.n, t.single, t.in_floats = len(x), x.dtype.itemsize == 4, True
+    t.n, t.single, t.in_terms = len(x), x.dtype.itemsize == 4, True
     t.labels, t.targets = start(labels), start_of_rows(targets)
     t.n_outputs, t.weight, t.criterion, t.min_leaf = n_outputs, &weight[0], criterion, min_leaf
     node.last = t.n
-    start_samples(&t, &r, NULL, NULL, 0, t.n)
+    fine = start_samples(&t, &r, NULL, NULL, 0, t.n) and start_unit(&t, &r, 0, &node)
     start_oc1(&o, &r.arena, cnp.PyArray_DATA(x), x.shape[1], False, t.single, t.n)
     r.least_weight = least_weight
-    if r.arena.failed:
+    if not fine or r.arena.failed:
         hf_stop(&watch)
     else:
         with nogil:
@@ -202,7 +203,7 @@ def grow(x, bins, learned, max_features, schedule, search, batch):
     """
     cdef hf_task t = task_of(learned, max_features, batch, x.dtype.itemsize == 4)
     cdef hf_hyperplanes h
-    t.in_floats = True
+    t.in_terms = True
     cdef hf_standardized windows
     if bins is None:
         windows.x, windows.offset = cnp.PyArray_DATA(x.windows.x), start[int64_t](x.windows.offset)

@@ -26,6 +26,8 @@ ctypedef struct hf_hyperplane_workspace:
     hf_oc1_workspace search
     uint32_t* index      # (n_features,): the features of the best hyperplane whose weight is not 0
     double* factor
+    int32_t* label       # (n,)  of a node's samples, as is weight
+    double* weight
     int64_t n_entries    # 0: the node keeps the univariate split
 
 
@@ -40,6 +42,7 @@ cdef bint _start_tree(const hf_task* t, hf_workspace* r) noexcept nogil:
     if work == NULL or not start_columns(t, r, &h.columns):
         return False
     work.index, work.factor = <uint32_t*> take(arena, n_features * 4), <double*> take(arena, n_features * 8)
+    work.label, work.weight = <int32_t*> take(arena, r.n * 4), <double*> take(arena, r.n * 8)
     start_stump(&work.stump, arena, &h.rows, r.n, t.n_outputs)
     if h.has_search:
         start_oc1(&work.search, arena, h.rows.x, n_features, True, t.single, r.n)
@@ -53,11 +56,14 @@ cdef void _fit(
     # Writes w (OUT (n_features + 1,)), fitted from x[column] - threshold as the start, and the samples (OUT).
     cdef const hf_hyperplanes* h = <const hf_hyperplanes*> t.source.data
     cdef hf_hyperplane_workspace* work = <hf_hyperplane_workspace*> r.source
-    cdef int64_t j, n_features = h.columns.n_columns
+    cdef int64_t i, j, n_features = h.columns.n_columns
     cdef double* wide = work.stump.start
     m.n, m.sample, m.targets = node.last - node.first, r.sample + node.first, t.targets
-    m.label = r.label + node.first if t.labels != NULL else NULL
-    m.weight, m.order, m.sign = r.weight + node.first, NULL, NULL
+    for i in range(m.n):
+        work.label[i] = <int32_t> r.term[node.first + i].q
+        work.weight[i] = r.weight[r.payload[node.first + i]]
+    m.label = work.label if t.labels != NULL else NULL
+    m.weight, m.order, m.sign = work.weight, NULL, NULL
     m.copies, m.n_copied = NULL, 0
     memset(w, 0, h.rows.n_blocks * HF_LANES * sizeof(real))
     w[start.column], w[n_features] = 1, <real> start.threshold

@@ -8,14 +8,13 @@ equal. If the call has to stop, functions return early.
 
 from libc.math cimport INFINITY, fabs
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
 
 from hforest.core.arena cimport take
 from hforest.core.machine cimport hf_stopped, hf_stopped_after
-from hforest.core.score cimport hf_beats, hf_between_f64, hf_node_score
-from hforest.growth.task cimport (
-    HF_STREAM_JUMP, HF_STREAM_RESTART, hf_add, hf_draw_key, hf_philox, hf_unit,
-)
+from hforest.core.score cimport hf_beats, hf_between_f64
+from hforest.growth.task cimport HF_STREAM_JUMP, HF_STREAM_RESTART, hf_draw_key, hf_philox, hf_unit
+from hforest.growth.terms cimport move_sample, score_of_sums, start_sums
 
 cdef extern from "core/order.h" nogil:
     uint64_t hf_ordered(double a)
@@ -27,11 +26,10 @@ cdef enum:
     CYCLES = 100         # passes over all weights, at most
 
 
-# The two sides of a split, besides the sums r.left and r.right of the workspace.
-ctypedef struct hf_sides:
-    double left_weight
-    double right_weight
-    int64_t n_left
+# The left side of a split, besides the running sums of the workspace (growth/terms.pxd).
+ctypedef struct hf_left:
+    int64_t u
+    int64_t n
 
 
 cdef void start_oc1(
@@ -68,72 +66,40 @@ cdef void _write_products(
         out[i] = sum
 
 
-cdef inline void _put(
-    const hf_task* t, hf_workspace* r, int64_t i, bint right, hf_sides* sides
+cdef inline void _move(
+    const hf_task* t, hf_workspace* r, int64_t i, int64_t sign, hf_left* left
 ) noexcept nogil:
-    # Adds sample i of the tree to a side.
-    hf_add(t, r, i, r.right if right else r.left)
-    if right:
-        sides.right_weight += r.weight[i]
-    else:
-        sides.left_weight += r.weight[i]
-        sides.n_left += 1
+    # Moves sample i of the tree to the left side, or with sign = -1 to the right.
+    left.u += move_sample(t, r, i, sign)
+    left.n += sign
 
 
-cdef inline void _change_side(
-    const hf_task* t, hf_workspace* r, int64_t i, bint right, hf_sides* sides
-) noexcept nogil:
-    # Moves sample i of the tree to the right side, or to the left side.
-    cdef double w = r.weight[i]
-    cdef const double* y
-    cdef double* here = r.left if right else r.right
-    cdef double* there = r.right if right else r.left
-    cdef int64_t k
-    if t.labels != NULL:
-        here[r.label[i]] -= w
-        there[r.label[i]] += w
-    else:
-        y = t.targets + r.sample[i] * t.n_outputs
-        for k in range(t.n_outputs):
-            here[k] -= w * (y[k] - r.mean[k])
-            there[k] += w * (y[k] - r.mean[k])
-    sides.left_weight += -w if right else w
-    sides.right_weight += w if right else -w
-    sides.n_left += -1 if right else 1
-
-
-cdef void _clear(const hf_task* t, hf_workspace* r, hf_sides* sides) noexcept nogil:
-    memset(r.left, 0, t.n_outputs * sizeof(double))
-    memset(r.right, 0, t.n_outputs * sizeof(double))
-    sides.left_weight, sides.right_weight, sides.n_left = 0, 0, 0
+cdef void _start(const hf_task* t, hf_workspace* r, hf_left* left) noexcept nogil:
+    # Starts with all samples on the right.
+    start_sums(t, r)
+    left.u, left.n = 0, 0
 
 
 cdef inline double _score(
-    const hf_task* t, const hf_workspace* r, const hf_sides* sides, int64_t n
+    const hf_task* t, const hf_workspace* r, const hf_left* left, int64_t n
 ) noexcept nogil:
-    # Returns the score of the sides of n samples; -INFINITY if one has too few samples or too little weight.
-    if sides.n_left < t.min_leaf or n - sides.n_left < t.min_leaf:
+    # Returns the score of a split of n samples; -INFINITY if a side has too few samples or too little weight.
+    if min(left.n, n - left.n) < max(t.min_leaf, 1):
         return -INFINITY
-    if not (sides.left_weight > 0 and sides.right_weight > 0):
-        return -INFINITY
-    if sides.left_weight < r.least_weight or sides.right_weight < r.least_weight:
-        return -INFINITY
-    return (
-        hf_node_score(t.criterion, r.left, t.n_outputs, sides.left_weight)
-        + hf_node_score(t.criterion, r.right, t.n_outputs, sides.right_weight)
-    )
+    return score_of_sums(t, r, left.u)
 
 
 cdef double _score_of_w(
     const hf_task* t, hf_workspace* r, const hf_pending* node, const hf_oc1_workspace* o
 ) noexcept nogil:
     # Returns the score of the sides by o.value: samples with at least 0 go right.
-    cdef hf_sides sides
+    cdef hf_left left
     cdef int64_t i, n = node.last - node.first
-    _clear(t, r, &sides)
+    _start(t, r, &left)
     for i in range(n):
-        _put(t, r, node.first + i, o.value[i] >= 0, &sides)
-    return _score(t, r, &sides, n)
+        if not o.value[i] >= 0:
+            _move(t, r, node.first + i, 1, &left)
+    return _score(t, r, &left, n)
 
 
 cdef double _search_line(
@@ -143,15 +109,16 @@ cdef double _search_line(
     # or -INFINITY if for no a both sides are large enough.
     cdef const uint64_t* order = o.order
     cdef const uint32_t* place = o.place
-    cdef hf_sides sides
+    cdef hf_left left
     cdef double along, score, best = -INFINITY
     cdef int64_t i, c, n = node.last - node.first, n_moving = 0, n_steps = 0, following
     cdef int swapped
-    _clear(t, r, &sides)
+    _start(t, r, &left)
     for i in range(n):
         # The sides at a = -infinity; a sample changes sides at a = -value / along.
         along = o.along[i]
-        _put(t, r, node.first + i, along < 0 or (along == 0 and o.value[i] >= 0), &sides)
+        if not (along < 0 or (along == 0 and o.value[i] >= 0)):
+            _move(t, r, node.first + i, 1, &left)
         if along != 0:
             o.order[n_moving], o.place[n_moving] = hf_ordered(-o.value[i] / along), <uint32_t> i
             n_moving += 1
@@ -164,10 +131,10 @@ cdef double _search_line(
         i = place[c]
         if hf_stopped_after(t.watch, &n_steps, t.n_outputs + 16):
             break
-        _change_side(t, r, node.first + i, o.along[i] > 0, &sides)
+        _move(t, r, node.first + i, -1 if o.along[i] > 0 else 1, &left)
         if order[c] == order[c + 1]:
             continue
-        score = _score(t, r, &sides, n)
+        score = _score(t, r, &left, n)
         if hf_beats(score, best):
             following = place[c + 1]
             best = score

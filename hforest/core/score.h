@@ -65,9 +65,17 @@ HF_BOTH double hf_distance(int64_t q, int64_t u, double mean) { return (double)q
    u      the sum of u of the branch */
 HF_BOTH double hf_branch_gain(const int64_t *q, const int64_t *node, const double *mean, int64_t n, int64_t u) {
     double partial[HF_SQUARES] = {0, 0, 0, 0, 0, 0, 0, 0};
-    for (int64_t k = 0; k < n; ++k) {
-        const double d = hf_distance(node ? node[k] - q[k] : q[k], u, mean[k]);
-        partial[k % HF_SQUARES] += d * d;
+    if (n == 1) {
+        const double d = hf_distance(node ? *node - *q : *q, u, *mean);
+        return d * d / (double)u;
+    }
+    for (int64_t first = 0; first < n; first += HF_SQUARES) {
+        const int64_t count = n - first < HF_SQUARES ? n - first : HF_SQUARES;
+        for (int64_t k = 0; k < count; ++k) {
+            const int64_t at = first + k;
+            const double d = hf_distance(node ? node[at] - q[at] : q[at], u, mean[at]);
+            partial[k] += d * d;
+        }
     }
     return hf_sum_of_squares(partial) / (double)u;
 }

@@ -12,17 +12,19 @@ in which nodes grow does not change a tree.
 """
 
 from cython cimport floating
+from libc.math cimport ldexp
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from hforest.core.arena cimport hf_arena, release, resize
 from hforest.core.machine cimport hf_has_stopped, hf_stopped_after
 from hforest.core.score cimport hf_node_score
-from hforest.growth.node_samples cimport is_pure, partition, start_samples, sum_up
+from hforest.growth.node_samples cimport is_pure, partition, start_samples, start_unit, sum_up
 from hforest.growth.task cimport (
-    HF_FLOATS, HF_STREAM_CHILDREN, hf_draw_key, hf_pending, hf_philox, hf_split, hf_task, hf_tree,
+    HF_STREAM_CHILDREN, HF_TERMS, hf_draw_key, hf_pending, hf_philox, hf_split, hf_task, hf_tree,
     hf_workspace, weight_bits,
 )
+from hforest.growth.units cimport mean_targets
 
 
 cdef uint64_t tree_key(uint64_t seed, int64_t tree) noexcept nogil:
@@ -111,16 +113,16 @@ cdef bint add_words(hf_tree* tree, int64_t v, const uint32_t* words, int64_t n) 
 
 
 cdef bint _write_leaf(
-    const hf_task* t, const hf_workspace* r, hf_tree* tree, const hf_pending* node, double weight
+    const hf_task* t, hf_workspace* r, hf_tree* tree, const hf_pending* node, double weight
 ) noexcept nogil:
     # Writes the class shares, or the mean target, of a leaf; returns whether there was memory.
     #
-    # weight  0: the leaf has one class, and its sums have not been computed
+    # weight  0: the leaf has one class or one target, and its sums have not been computed
     cdef int64_t k, capacity, row = tree.n_rows * t.n_outputs
     cdef double value
-    if weight == 0:
-        if r.kind == HF_FLOATS:
-            tree.left[node.at] = -1 - r.label[node.first]
+    if weight == 0 and t.labels != NULL:
+        if r.kind == HF_TERMS:
+            tree.left[node.at] = -1 - <int32_t> r.term[node.first].q
         else:
             tree.left[node.at] = -1 - <int32_t> (r.payload[node.first] >> weight_bits(r))
         tree.n_leaves += 1
@@ -130,11 +132,15 @@ cdef bint _write_leaf(
         if not resize(&tree.arena, &tree.value, capacity * t.n_outputs * (4 if t.single else 8)):
             return False
         tree.row_capacity = capacity
+    if t.labels == NULL:
+        mean_targets(t, r, node, weight == 0, r.mean)
     for k in range(t.n_outputs):
         if t.labels == NULL:
             value = r.mean[k]
+        elif r.kind == HF_TERMS:
+            value = <double> r.total[k] / <double> r.total_u
         else:
-            value = (r.total[k] if r.kind == HF_FLOATS else r.count[k]) / weight
+            value = r.count[k] / weight
         _put(tree.value, row + k, value, t.single)
     tree.left[node.at] = <int32_t> tree.n_rows
     tree.n_rows += 1
@@ -142,25 +148,26 @@ cdef bint _write_leaf(
     return True
 
 
-cdef double _base_score(const hf_task* t, hf_workspace* r, double weight) noexcept nogil:
-    # Returns the score of a node as a leaf. sum_up must be called first.
+cdef double _gain_of(
+    const hf_task* t, hf_workspace* r, const hf_pending* node, double weight, double score
+) noexcept nogil:
+    # Returns the decrease of the impurity by a split of a node, from its score. sum_up must be called first.
     cdef int64_t k
-    if r.kind == HF_FLOATS:
-        return hf_node_score(t.criterion, r.total, t.n_outputs, weight)
+    if t.labels == NULL:
+        return ldexp(score, node.unit.m - 2 * node.unit.k)
     for k in range(t.n_outputs):
-        r.right[k] = r.count[k]
-    return hf_node_score(t.criterion, r.right, t.n_outputs, weight)
+        r.right[k] = <double> r.total[k] * r.per_weight if r.kind == HF_TERMS else r.count[k]
+    return score - hf_node_score(t.criterion, r.right, t.n_outputs, weight)
 
 
 cdef bint _may_split(
-    const hf_task* t, hf_workspace* r, const hf_pending* node, double* weight
+    const hf_task* t, hf_workspace* r, hf_pending* node, double* weight
 ) noexcept nogil:
     # Returns whether a node may be split, and computes its sums; writes its weight, 0 if all samples have one
-    # class.
+    # class or one target, -1 without memory.
     cdef int64_t n = node.last - node.first
-    cdef bint pure = is_pure(t, r, node)
     weight[0] = 0
-    if pure and t.labels != NULL:
+    if is_pure(t, r, node):
         return False
     weight[0] = sum_up(t, r, node)
     if node.at == 0 and t.roots.indptr == NULL:
@@ -168,7 +175,7 @@ cdef bint _may_split(
     r.least_weight = t.min_weight_fraction * r.root_weight
     if weight[0] < 2 * r.least_weight:
         return False
-    return not (pure or n < 2 or n < t.min_split or n < 2 * t.min_leaf or node.depth >= t.max_depth)
+    return not (n < 2 or n < t.min_split or n < 2 * t.min_leaf or node.depth >= t.max_depth)
 
 
 cdef bint _split_node(
@@ -186,10 +193,11 @@ cdef bint _split_node(
     tree.threshold[v] = split.threshold
     if tree.has_defaults:
         tree.default_left[v] = <uint8_t> split.default_left
-    tree.gain[v] = gain if gain > 0 else 0.0
+    tree.gain[v] = ldexp(gain, t.scale) if gain > 0 else 0.0
     tree.left[v] = <int32_t> tree.n_nodes
     left.first, left.last, left.key, left.depth, left.side = node.first, middle, key, node.depth + 1, 0
     right.first, right.last, right.key, right.depth, right.side = middle, node.last, key, node.depth + 1, 1
+    left.unit = right.unit = node.unit
     left.at, right.at = tree.n_nodes, tree.n_nodes + 1
     # The left child is pushed last, so that it is processed first.
     return _push(r, tree, right) and _push(r, tree, left)
@@ -207,7 +215,7 @@ cdef bint grow_tree(
     cdef hf_workspace r
     cdef hf_pending node
     cdef hf_split split
-    cdef double weight, base
+    cdef double weight, gain
     cdef uint64_t key
     cdef int64_t n_steps = 0, first = 0, last = t.n
     cdef bint fine
@@ -222,7 +230,7 @@ cdef bint grow_tree(
         r.root_weight = t.roots.weight[number]
     fine = start_samples(t, &r, counts, order, first, last) and t.source.start(t, &r)
     node.first, node.last = 0, r.n
-    fine = fine and _push(&r, tree, node)
+    fine = fine and start_unit(t, &r, number, &node) and _push(&r, tree, node)
     # Depth-first order keeps the samples of a small subtree in cache.
     while fine and r.n_pending:
         r.n_pending -= 1
@@ -234,12 +242,15 @@ cdef bint grow_tree(
             key = node.key
             if node.at:
                 key = hf_draw_key(hf_philox(node.key, 0, HF_STREAM_CHILDREN), node.side)
-            base = _base_score(t, &r, weight)
             split = r.best_split(t, &r, &node, key, weight)
-        if split.column < 0 or (split.score - base) / r.root_weight < t.min_decrease:
+        if split.column >= 0:
+            gain = _gain_of(t, &r, &node, weight, split.score)
+        if weight < 0:
+            fine = False
+        elif split.column < 0 or gain / r.root_weight < t.min_decrease:
             fine = _write_leaf(t, &r, tree, &node, weight)
         else:
-            fine = _split_node(t, &r, tree, &node, key, &split, split.score - base)
+            fine = _split_node(t, &r, tree, &node, key, &split, gain)
         if hf_stopped_after(t.watch, &n_steps, (node.last - node.first + t.n_outputs) * (t.n_candidates + 1)):
             fine = False
     release(&r.arena)

@@ -24,11 +24,12 @@ from hforest.growth.node_samples cimport score_left
 from hforest.growth.node_scorer cimport hf_scorer, start_scorer
 from hforest.growth.pairwise cimport best_pairwise
 from hforest.growth.random_thresholds cimport split_values, write_sides
-from hforest.growth.scorers cimport PAIRWISE, SORTED_SCAN, scorer_of_bytes
+from hforest.growth.scorers cimport PAIRWISE, SORTED_SCAN, TERM_HISTOGRAM, scorer_of_bytes
 from hforest.growth.stored cimport place_samples, start_stored
 from hforest.growth.stored_columns cimport best_random_stored, scan_few
+from hforest.growth.term_histogram cimport best_of_terms
 from hforest.growth.task cimport (
-    HF_FLOATS, hf_largest, hf_pending, hf_source, hf_split, hf_task, hf_tree, hf_workspace, is_perfect,
+    HF_TERMS, hf_largest, hf_pending, hf_source, hf_split, hf_task, hf_tree, hf_workspace, is_perfect,
     no_split,
 )
 
@@ -213,13 +214,15 @@ cdef hf_split best_column(
         count = sampling.n_sampled
         if work.twice != NULL:
             candidates, count = work.twice, _list_twice(t, r, node, work, count)
-        if kind == PAIRWISE:
+        if kind == TERM_HISTOGRAM:
+            varies = best_of_terms(t, r, c, node, candidates, count, &best)
+        elif kind == PAIRWISE:
             best_pairwise(t, r, c, node, weight, candidates, count, &best)
         elif not best_of_histograms(t, r, c, node, weight, candidates, count, &best):
             undo_sampling(&work.features, &sampling)
         if work.twice != NULL and best.column >= 0:
             keep_column(t, r, c, node, &work.orders, &best)
-        varies = best.column >= 0
+        varies |= best.column >= 0
     if is_stored(c):
         place_samples(t, r, &c.stored.rows, node)
     # Scores features one by one; also if all features sampled so far are constant in the node.
@@ -247,6 +250,8 @@ cdef hf_split best_column(
                 keep_order(t, &work.orders, n, number, &best)
                 if is_perfect(r, best.score, weight):
                     break
+        if n == 2 and best.column >= 0:  # all splits of two samples have equal scores
+            break
     undo_sampling(&work.features, &sampling)
     if best.column >= 0:
         fill_sides(t, r, c, node, &work.orders, &best)
@@ -260,7 +265,7 @@ cdef bint _start_tree(const hf_task* t, hf_workspace* r) noexcept nogil:
     cdef const hf_columns* c = <const hf_columns*> t.source.data
     if not c.random_thresholds:
         r.best_split = best_column
-    elif is_stored(c) and r.kind != HF_FLOATS and not t.has_defaults:
+    elif is_stored(c) and r.kind != HF_TERMS and not t.has_defaults:
         r.best_split = best_random_stored
     else:
         r.best_split = _best_random_column

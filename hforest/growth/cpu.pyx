@@ -342,9 +342,12 @@ cdef const void* _address_of_reals(a):
 cdef hf_roots _roots(roots):
     # Returns trees.Roots as the struct of a task.
     cdef hf_roots a
-    indptr, key, weight, depth = (None,) * 4 if roots is None else roots
+    indptr, key, weight, depth, unit = (None,) * 5 if roots is None else roots
+    centre, k, spread, heaviest = (None,) * 4 if unit is None else unit
     a.indptr, a.key = start[int64_t](indptr), start[uint64_t](key)
     a.weight, a.depth = start[double](weight), start[int64_t](depth)
+    a.centre, a.k = start_of_rows[double](centre), start[int64_t](k)
+    a.spread, a.heaviest = start[double](spread), start[double](heaviest)
     return a
 
 
@@ -355,7 +358,8 @@ cdef hf_task task_of(learned, int64_t n_candidates, batch, bint single):
     t.n, t.single, t.path, t.base = len(learned.sample_weight), single, simd_path(), NULL
     t.weight, t.labels = start[double](learned.sample_weight), start[int32_t](labels)
     t.targets = start_of_rows[double](targets)
-    t.n_outputs, t.criterion, t.in_floats, t.n_candidates = n_outputs, learned.criterion, False, n_candidates
+    t.n_outputs, t.criterion, t.in_terms, t.n_candidates = n_outputs, learned.criterion, False, n_candidates
+    t.scale = learned.scale
     t.has_defaults, t.roots = False, _roots(batch.roots)
     t.max_depth, t.min_split, t.min_leaf, t.min_decrease, t.min_weight_fraction = learned.limits
     t.seed, t.watch = batch.seed, NULL

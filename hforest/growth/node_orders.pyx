@@ -16,11 +16,12 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from hforest.core.arena cimport hf_arena, take
+from hforest.core.score cimport hf_distance
 from hforest.growth.columns cimport hf_columns, hf_range, table_at
 from hforest.growth.missing_values cimport default_sides
 from hforest.growth.random_thresholds cimport split_bins
 from hforest.growth.task cimport (
-    HF_FLOATS, HF_STREAM_DIRECTION, HF_UNKNOWN_LEFT, hf_add, hf_draw, hf_largest, hf_pending,
+    HF_TERMS, HF_STREAM_DIRECTION, HF_UNKNOWN_LEFT, hf_draw, hf_largest, hf_pending,
     hf_philox, hf_split, hf_task, hf_workspace, weight_bits,
 )
 
@@ -52,6 +53,7 @@ cdef void start_orders(const hf_task* t, hf_workspace* r, const hf_columns* c, h
     o.place, o.sorted = <int32_t*> take(arena, n * 4), <int32_t*> take(arena, n * 4)
     o.weight, o.score = <double*> take(arena, n * 8), <double*> take(arena, n * 8)
     o.sums = <double*> take(arena, n * t.n_outputs * 8)
+    o.whole = <int64_t*> take(arena, n * (t.n_outputs + 1) * 8)
     o.total, o.axis = <double*> take(arena, t.n_outputs * 8), <double*> take(arena, 2 * t.n_outputs * 8)
     o.side, o.best_side = <uint8_t*> take(arena, n), <uint8_t*> take(arena, n)
     o.words = <uint32_t*> take(arena, WORDS * 4)
@@ -104,6 +106,35 @@ cdef void _find_present(hf_orders* o, int64_t n) noexcept nogil:
         o.number[o.present[i]] = <int32_t> i
 
 
+cdef void _sum_categories(
+    const hf_task* t, const hf_workspace* r, const hf_pending* node, hf_orders* o
+) noexcept nogil:
+    # Writes the sums of the terms of each category: weights of classes, or distances of targets from the mean.
+    cdef int64_t i, j, k, n_outputs = t.n_outputs
+    cdef int64_t* sums
+    cdef const int64_t* q
+    memset(o.whole, 0, o.n_present * (n_outputs + 1) * sizeof(int64_t))
+    for i in range(node.first, node.last):
+        sums = o.whole + o.number[o.bin[i - node.first]] * (n_outputs + 1)
+        sums[n_outputs] += r.term[i].u
+        if t.labels != NULL:
+            sums[r.term[i].q] += r.term[i].u
+            continue
+        q = &r.term[i].q if n_outputs == 1 else r.q + r.payload[i] * n_outputs
+        for k in range(n_outputs):
+            sums[k] += q[k]
+    for j in range(o.n_present):
+        sums = o.whole + j * (n_outputs + 1)
+        o.weight[j] = <double> sums[n_outputs] * (1 if t.labels == NULL else r.per_weight)
+        for k in range(n_outputs):
+            if t.labels == NULL:
+                o.sums[j * n_outputs + k] = hf_distance(sums[k], sums[n_outputs], r.mean[k])
+            else:
+                o.sums[j * n_outputs + k] = <double> sums[k] * r.per_weight
+    for k in range(n_outputs):
+        o.total[k] = 0 if t.labels == NULL else <double> r.total[k] * r.per_weight
+
+
 cdef void _place_categories(
     const hf_task* t, const hf_workspace* r, const hf_pending* node, double weight, bint is_ordered,
     hf_orders* o
@@ -112,20 +143,18 @@ cdef void _place_categories(
     cdef int64_t i, j, k, n_outputs = t.n_outputs, n = node.last - node.first
     cdef int bits = weight_bits(r)
     cdef uint32_t p, w
-    memset(o.sums, 0, o.n_present * n_outputs * sizeof(double))
-    memset(o.weight, 0, o.n_present * sizeof(double))
-    for i in range(n):
-        j = o.number[o.bin[i]]
-        if r.kind == HF_FLOATS:
-            hf_add(t, r, node.first + i, o.sums + j * n_outputs)
-            o.weight[j] += r.weight[node.first + i]
-        else:
-            p = r.payload[node.first + i]
+    if r.kind == HF_TERMS:
+        _sum_categories(t, r, node, o)
+    else:
+        memset(o.sums, 0, o.n_present * n_outputs * sizeof(double))
+        memset(o.weight, 0, o.n_present * sizeof(double))
+        for i in range(n):
+            j, p = o.number[o.bin[i]], r.payload[node.first + i]
             w = p & ((<uint32_t> 1 << bits) - 1)
             o.sums[j * n_outputs + (p >> bits)] += w
             o.weight[j] += w
-    for k in range(n_outputs):
-        o.total[k] = r.total[k] if r.kind == HF_FLOATS else r.count[k]
+        for k in range(n_outputs):
+            o.total[k] = r.count[k]
     hf_score_categories(
         is_ordered, o.sums, o.weight, o.total, weight, o.n_present, n_outputs, o.axis, o.score
     )

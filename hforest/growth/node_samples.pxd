@@ -26,7 +26,8 @@ cdef bint start_samples(
     int64_t last
 ) noexcept nogil
 cdef bint is_pure(const hf_task* t, const hf_workspace* r, const hf_pending* node) noexcept nogil
-cdef double sum_up(const hf_task* t, hf_workspace* r, const hf_pending* node) noexcept nogil
+cdef bint start_unit(const hf_task* t, hf_workspace* r, int64_t number, hf_pending* root) noexcept nogil
+cdef double sum_up(const hf_task* t, hf_workspace* r, hf_pending* node) noexcept nogil
 cdef double score_left(
     const hf_task* t, hf_workspace* r, const hf_pending* node, const uint32_t* left, int64_t n_left,
     double weight

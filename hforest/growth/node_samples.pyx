@@ -7,70 +7,63 @@ A node holds the samples node.first to node.last - 1 of the workspace's arrays, 
     sample    | a d e g | b c f h |   after it: 0..3 is the left child, 4..7 the right child
 """
 
-from libc.math cimport INFINITY
+from libc.math cimport INFINITY, ldexp
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from hforest.core.arena cimport hf_arena, take
-from hforest.core.score cimport HF_ENTROPY, HF_GINI, hf_node_score, hf_xlogx
-from hforest.growth.sorted_scan cimport scan_of
+from hforest.core.score cimport HF_ENTROPY, HF_GINI, hf_xlogx
 from hforest.growth.task cimport (
-    HF_FLOATS, HF_KEYS_32, HF_KEYS_64, hf_add, hf_pending, hf_task, hf_workspace, weight_bits,
+    HF_KEYS_32, HF_KEYS_64, HF_TERMS, hf_pending, hf_task, hf_term, hf_workspace, weight_bits,
 )
+from hforest.growth.term_histogram cimport start_cells
+from hforest.growth.terms cimport move_sample, score_of_sums, start_sums
+from hforest.growth.units cimport hf_needs_unit, measure, unit_of_node, unit_of_root
 
 cdef enum:
-    WHOLE = 1 << 26      # below this, sums of integer weights and their squares are exact in float64
-    TERMS = 1 << 17      # maximum length of a table of a log2 a: 1 MB
+    WHOLE = 1 << 26      # below this, integer weights and squares of their sums are exact in float64
+    XLOGX = 1 << 17      # maximum length of a table of a log2 a: 1 MB
+
+cdef double EXACT = 9007199254740992.0   # 2**53: integers below are exact in float64
 
 
 cdef inline double _weight_of(const hf_task* t, const int32_t* counts, int64_t i) noexcept nogil:
     return t.weight[i] * (1 if counts == NULL else counts[i])
 
 
-cdef bint _allocate(const hf_task* t, hf_workspace* r, double weight, bint whole) noexcept nogil:
+cdef bint _allocate(const hf_task* t, hf_workspace* r, double weight) noexcept nogil:
     # Arrays have one extra element, to which samples without weight are written.
     cdef hf_arena* arena = &r.arena
     cdef int64_t room = r.n + 1, k = t.n_outputs, a
-    cdef bint has_terms = (
-        r.kind == HF_FLOATS and t.labels != NULL and t.criterion == HF_ENTROPY and whole and weight < TERMS
-    )
+    cdef bint has_table = t.criterion == HF_ENTROPY and r.kind == HF_TERMS and r.whole and weight < XLOGX
     r.sample, r.sample2 = <uint32_t*> take(arena, room * 4), <uint32_t*> take(arena, room * 4)
     r.payload, r.payload2 = <uint32_t*> take(arena, room * 4), <uint32_t*> take(arena, room * 4)
     r.goes_right = <uint8_t*> take(arena, room)
     r.key, r.key2 = take(arena, room * 8), take(arena, room * 8)
     r.left, r.right = <double*> take(arena, k * 8), <double*> take(arena, k * 8)
-    if r.kind != HF_FLOATS:
+    if r.kind != HF_TERMS:
         r.count, r.count_left = <uint32_t*> take(arena, k * 4), <uint32_t*> take(arena, k * 4)
         r.class_number = <uint32_t*> take(arena, k * 4)
         r.slot, r.bucket = <uint32_t*> take(arena, room * 4), <uint8_t*> take(arena, room)
-    else:
-        r.weight, r.weight2 = <double*> take(arena, room * 8), <double*> take(arena, room * 8)
-        r.label, r.label2 = <int32_t*> take(arena, room * 4), <int32_t*> take(arena, room * 4)
-        r.total, r.mean = <double*> take(arena, k * 8), <double*> take(arena, k * 8)
-        r.left_term, r.right_term = <double*> take(arena, k * 8), <double*> take(arena, k * 8)
-    if has_terms:
-        r.term = <double*> take(arena, (<int64_t> weight + 1) * 8)
-    if arena.failed:
+        return not arena.failed
+    r.term, r.term2 = <hf_term*> take(arena, room * 16), <hf_term*> take(arena, room * 16)
+    r.weight, r.row = <double*> take(arena, room * 8), <uint32_t*> take(arena, room * 4)
+    r.total, r.sum = <int64_t*> take(arena, k * 8), <int64_t*> take(arena, k * 8)
+    r.mean = <double*> take(arena, k * 8)
+    if t.targets != NULL and k > 1:
+        r.q = <int64_t*> take(arena, room * k * 8)
+    if has_table:
+        r.xlogx = <double*> take(arena, (<int64_t> weight + 1) * 8)
+    if arena.failed or not start_cells(t, r):
         return False
-    if has_terms:
-        for a in range(<int64_t> weight + 1):
-            r.term[a] = hf_xlogx(<double> a)
+    for a in range(<int64_t> weight + 1 if has_table else 0):
+        r.xlogx[a] = hf_xlogx(<double> a)
     return True
 
 
 cdef inline int64_t _learned_of(const int32_t* order, int64_t i) noexcept nogil:
     # Returns the sample whose label or target sample i has.
     return i if order == NULL else order[i]
-
-
-cdef bint _order_targets(const hf_task* t, hf_workspace* r, const int32_t* order) noexcept nogil:
-    # Writes the targets of a tree's samples; returns whether there was memory.
-    cdef int64_t size = t.n_outputs * sizeof(double), i
-    cdef double* targets = <double*> take(&r.arena, t.n * size)
-    for i in range(0 if targets == NULL else t.n):
-        memcpy(targets + i * t.n_outputs, t.targets + order[i] * t.n_outputs, size)
-    r.targets = targets
-    return targets != NULL
 
 
 cdef bint start_samples(
@@ -84,61 +77,69 @@ cdef bint start_samples(
     # order  IN (t.n,)  the sample whose label or target each sample has; NULL: its own
     cdef int64_t i, at = 0
     cdef double w, largest = 0, sum = 0
-    cdef bint whole = True, integers
+    cdef bint whole = True, has_keys
     r.n = 0
     for i in range(first, last):
         w = _weight_of(t, counts, i)
         r.n += w > 0
         sum += w
         largest = w if w > largest else largest
-        whole = whole & (w < WHOLE) & (w == <double> <int64_t> w)
+        whole = whole & (w < EXACT) & (w == <double> <int64_t> w)
     if r.n == 0 and counts != NULL:
         return start_samples(t, r, NULL, order, first, last)
-    integers = not t.in_floats and t.labels != NULL and t.criterion == HF_GINI and whole and sum < WHOLE
-    if integers and largest < 256 and t.n_outputs <= 256 and t.source.has_short_bins:
+    r.whole = whole and r.n * largest < EXACT
+    has_keys = not t.in_terms and t.labels != NULL and t.criterion == HF_GINI and whole and sum < WHOLE
+    if has_keys and largest < 256 and t.n_outputs <= 256 and t.source.has_short_bins:
         r.kind = HF_KEYS_32
-    elif integers and largest < 65536 and t.n_outputs <= 65536:
+    elif has_keys and largest < 65536 and t.n_outputs <= 65536:
         r.kind = HF_KEYS_64
     else:
-        r.kind = HF_FLOATS
-    r.scan = scan_of(t, r.kind)
-    r.targets = t.targets
-    if t.targets != NULL and order != NULL and not _order_targets(t, r, order):
-        return False
-    if not _allocate(t, r, sum, whole):
+        r.kind = HF_TERMS
+    if not _allocate(t, r, sum):
         return False
     for i in range(first, last):
         w = _weight_of(t, counts, i)
         # With labels in the payload, the sample number is only used as a position among bins.
         r.sample[at] = <uint32_t> (i if t.base == NULL else t.base[i])
-        if r.kind != HF_FLOATS:
+        if r.kind != HF_TERMS:
             r.payload[at] = <uint32_t> t.labels[_learned_of(order, i)] << weight_bits(r) | <uint32_t> w
         else:
-            r.payload[at] = <uint32_t> at
-            r.weight[at] = w
-            r.label[at] = t.labels[_learned_of(order, i)] if t.labels != NULL else 0
+            r.payload[at], r.weight[at], r.row[at] = <uint32_t> at, w, <uint32_t> _learned_of(order, i)
+            r.term[at].q = t.labels[r.row[at]] if t.labels != NULL else 0
         at += w > 0
     return True
 
 
+cdef bint start_unit(const hf_task* t, hf_workspace* r, int64_t number, hf_pending* root) noexcept nogil:
+    # Writes the unit of the root of tree `number`; returns whether there was memory.
+    root.unit = NULL
+    if r.kind != HF_TERMS:
+        return True
+    if t.roots.centre != NULL:
+        root.unit = unit_of_root(t, r, number)
+    else:
+        root.unit = unit_of_node(t, r, root)
+    return root.unit != NULL
+
+
 cdef bint is_pure(const hf_task* t, const hf_workspace* r, const hf_pending* node) noexcept nogil:
     # Returns whether all samples of a node have the same class, or the same targets.
-    cdef int64_t i, k
+    cdef int64_t i, k, n_outputs = t.n_outputs
     cdef int bits = weight_bits(r)
     cdef const double* first
     cdef const double* row
     if t.labels != NULL:
         for i in range(node.first + 1, node.last):
-            if r.kind == HF_FLOATS:
-                if r.label[i] != r.label[node.first]:
+            if r.kind == HF_TERMS:
+                if r.term[i].q != r.term[node.first].q:
                     return False
             elif r.payload[i] >> bits != r.payload[node.first] >> bits:
                 return False
         return True
-    first = r.targets + r.sample[node.first] * t.n_outputs
+    first = t.targets + r.row[r.payload[node.first]] * n_outputs
     for i in range(node.first + 1, node.last):
-        row = r.targets + r.sample[i] * t.n_outputs
-        for k in range(t.n_outputs):
+        row = t.targets + r.row[r.payload[i]] * n_outputs
+        for k in range(n_outputs):
             if row[k] != first[k]:
                 return False
     return True
@@ -157,33 +158,19 @@ cdef double _sum_counts(const hf_task* t, hf_workspace* r, const hf_pending* nod
     return <double> sum
 
 
-cdef double sum_up(const hf_task* t, hf_workspace* r, const hf_pending* node) noexcept nogil:
-    # Writes the weights of a node's classes to r.count or r.total; or the mean of its targets to r.mean and
-    # the sums of targets minus mean, whose squares cancel less, to r.total. Returns the node's weight.
-    cdef int64_t i, k
-    cdef double w, sum = 0
-    cdef const double* row
-    if r.kind != HF_FLOATS:
+cdef double sum_up(const hf_task* t, hf_workspace* r, hf_pending* node) noexcept nogil:
+    # Writes the weights of a node's classes to r.count, or the sums of its terms to r.total, r.total_u and
+    # r.mean, and gives the node a unit of its own if it needs one. Returns the node's weight; -1: no memory.
+    cdef double spread, heaviest
+    if r.kind != HF_TERMS:
         return _sum_counts(t, r, node)
-    for k in range(t.n_outputs):
-        r.total[k] = 0
-    for i in range(node.first, node.last):
-        w = r.weight[i]
-        sum += w
-        if t.labels != NULL:
-            r.total[r.label[i]] += w
-        else:
-            row = r.targets + r.sample[i] * t.n_outputs
-            for k in range(t.n_outputs):
-                r.total[k] += w * row[k]
-    if t.labels != NULL:
-        return sum
-    for k in range(t.n_outputs):
-        r.mean[k] = r.total[k] / sum
-        r.total[k] = 0
-    for i in range(node.first, node.last):
-        hf_add(t, r, i, r.total)
-    return sum
+    measure(t, r, node, &spread, &heaviest)
+    if hf_needs_unit(spread, node.unit.spread, heaviest, node.unit.heaviest):
+        node.unit = unit_of_node(t, r, node)
+        if node.unit == NULL:
+            return -1
+    r.per_weight = ldexp(1, -node.unit.m)
+    return <double> r.total_u * r.per_weight
 
 
 cdef double _score_left_counts(
@@ -214,23 +201,6 @@ cdef double _score_left_counts(
     )
 
 
-cdef void _sum_left_targets(
-    const hf_task* t, const hf_workspace* r, const hf_pending* node, const uint32_t* left, int64_t n_left,
-    double* sum, double* weight
-) noexcept nogil:
-    # Writes the sum and the weight of the left side for one target, in the order of hf_add.
-    cdef const uint32_t* sample = r.sample + node.first
-    cdef const double* weights = r.weight + node.first
-    cdef const double* targets = r.targets
-    cdef double mean = r.mean[0], total = 0, all = 0, w
-    cdef int64_t i
-    for i in range(n_left):
-        w = weights[left[i]]
-        total += w * (targets[sample[left[i]]] - mean)
-        all += w
-    sum[0], weight[0] = total, all
-
-
 cdef double score_left(
     const hf_task* t, hf_workspace* r, const hf_pending* node, const uint32_t* left, int64_t n_left,
     double weight
@@ -239,29 +209,15 @@ cdef double score_left(
     # must be called first.
     #
     # left  IN (n_left,)  positions in the node of the samples that go left, ascending
-    cdef double left_weight = 0, right_weight
-    cdef int64_t i, k
+    cdef int64_t i, u = 0
     if n_left < max(t.min_leaf, 1) or node.last - node.first - n_left < max(t.min_leaf, 1):
         return -INFINITY
-    if r.kind != HF_FLOATS:
+    if r.kind != HF_TERMS:
         return _score_left_counts(t, r, r.payload + node.first, left, n_left, weight)
-    for k in range(t.n_outputs):
-        r.left[k] = 0
-    if t.labels == NULL and t.n_outputs == 1:
-        _sum_left_targets(t, r, node, left, n_left, r.left, &left_weight)
-        n_left = 0
+    start_sums(t, r)
     for i in range(n_left):
-        hf_add(t, r, node.first + left[i], r.left)
-        left_weight += r.weight[node.first + left[i]]
-    right_weight = weight - left_weight
-    if not right_weight > 0 or left_weight < r.least_weight or right_weight < r.least_weight:
-        return -INFINITY
-    for k in range(t.n_outputs):
-        r.right[k] = r.total[k] - r.left[k]
-    return (
-        hf_node_score(t.criterion, r.left, t.n_outputs, left_weight)
-        + hf_node_score(t.criterion, r.right, t.n_outputs, right_weight)
-    )
+        u += move_sample(t, r, node.first + left[i], 1)
+    return score_of_sums(t, r, u)
 
 
 cdef double score_sides(
@@ -284,19 +240,15 @@ cdef int64_t partition(hf_workspace* r, const hf_pending* node) noexcept nogil:
     for i in range(node.first, node.last):
         side = r.goes_right[i - node.first]
         r.sample2[right] = r.sample[left] = r.sample[i]
-        if r.kind == HF_FLOATS:
-            r.weight2[right] = r.weight[left] = r.weight[i]
-            r.label2[right] = r.label[left] = r.label[i]
-        else:
-            r.payload2[right] = r.payload[left] = r.payload[i]
+        r.payload2[right] = r.payload[left] = r.payload[i]
+        if r.kind == HF_TERMS:
+            r.term2[right] = r.term[left] = r.term[i]
         left += not side
         right += side
     memcpy(r.sample + left, r.sample2, right * sizeof(uint32_t))
-    if r.kind == HF_FLOATS:
-        memcpy(r.weight + left, r.weight2, right * sizeof(double))
-        memcpy(r.label + left, r.label2, right * sizeof(int32_t))
-    else:
-        memcpy(r.payload + left, r.payload2, right * sizeof(uint32_t))
+    memcpy(r.payload + left, r.payload2, right * sizeof(uint32_t))
+    if r.kind == HF_TERMS:
+        memcpy(r.term + left, r.term2, right * sizeof(hf_term))
     return left
 
 

@@ -2,8 +2,9 @@
 
 from hforest.growth.bounds cimport score_buckets, start_buckets
 from hforest.growth.pairwise cimport score_pairs, start_pairs
-from hforest.growth.scorers cimport HISTOGRAM, PAIRWISE, WIDE_HISTOGRAM, scorer_of_bins
+from hforest.growth.scorers cimport HISTOGRAM, PAIRWISE, TERM_HISTOGRAM, WIDE_HISTOGRAM, scorer_of_bins
 from hforest.growth.sorted_scan cimport score_sorted
+from hforest.growth.term_histogram cimport score_terms
 
 
 cdef void start_scorer(
@@ -16,7 +17,9 @@ cdef void start_scorer(
     # are_bytes  whether they are 8-bit bins, for which scorer_of_bytes chose no other scorer
     cdef int kind = scorer_of_bins(t, r, node.last - node.first, weight, are_bytes)
     scorer.node, scorer.weight, scorer.score = node, weight, score_sorted
-    if kind == PAIRWISE:
+    if kind == TERM_HISTOGRAM:
+        scorer.score = score_terms
+    elif kind == PAIRWISE:
         start_pairs(t, r, scorer)
         scorer.score = score_pairs
     elif (kind == HISTOGRAM or kind == WIDE_HISTOGRAM) and start_buckets(

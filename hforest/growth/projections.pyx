@@ -20,12 +20,13 @@ from hforest.growth.projected_values cimport draw_entries, prefetch_values, proj
 from hforest.growth.random_thresholds cimport split_values, write_sides
 from hforest.growth.node_samples cimport score_left
 from hforest.growth.node_scorer cimport hf_scorer, start_scorer
+from hforest.growth.sorted_scan cimport scan_keys
 from hforest.growth.stored cimport (
     add_stored, hf_stored_in_node, place_samples, scan_stored, start_stored,
 )
 from hforest.growth.task cimport (
-    HF_COUNT, HF_FLOATS, hf_largest, hf_pending, hf_source, hf_split, hf_task, hf_tree, hf_workspace,
-    is_perfect, no_split,
+    HF_COUNT, HF_TERMS, hf_largest, hf_pending, hf_source, hf_split, hf_task, hf_tree, hf_workspace,
+    is_perfect, no_split, payload_of,
 )
 
 cdef extern from "core/order.h" nogil:
@@ -148,10 +149,10 @@ cdef void _scan_doubles(
         order, place = work.order2, work.place2
     for i in range(n):
         rank += i > 0 and order[i] != order[i - 1]
-        key[i] = rank << 32 | r.payload[node.first + place[i]]
+        key[i] = rank << 32 | payload_of(r, node.first + place[i])
     if rank == 0:
         return
-    r.scan(t, r, key, n, weight, best)
+    scan_keys(t, r, key, n, weight, best)
     if hf_beats(best.score, before):
         low, high = best.low, best.high  # the first value of rank r is at index r or later
         while key[low] >> 32 != best.low:
@@ -263,7 +264,7 @@ cdef bint _score_stored(
     cdef hf_stored_in_node* s = <hf_stored_in_node*> r.stored
     cdef int64_t n = node.last - node.first, k = _stored_sums(r, p, node, candidate), j
     cdef double before = best.score
-    cdef bint dense = r.kind == HF_FLOATS or 2 * k > n
+    cdef bint dense = r.kind == HF_TERMS or 2 * k > n
     if k == 0:
         return True
     for j in range(k):

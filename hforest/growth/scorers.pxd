@@ -16,13 +16,14 @@
 from libc.stdint cimport int64_t
 
 from hforest.growth.bodies cimport HF_PAIRWISE_SAMPLES, HF_PATH_PLAIN, HF_VALUE_PAIRS
-from hforest.growth.task cimport HF_FLOATS, HF_KEYS_32, hf_task, hf_workspace
+from hforest.growth.task cimport HF_TERMS, HF_KEYS_32, hf_task, hf_workspace
 
 cdef enum:
     SORTED_SCAN
     PAIRWISE
     HISTOGRAM
     WIDE_HISTOGRAM
+    TERM_HISTOGRAM
 
 # Tuned with `python bench/grow.py`.
 cdef enum:
@@ -42,6 +43,8 @@ cdef inline int scorer_of_bytes(
     const hf_task* t, const hf_workspace* r, int64_t n, double weight, int64_t n_bins
 ) noexcept nogil:
     # Returns the scorer of a node of n samples, for columns of 8-bit bins.
+    if r.kind == HF_TERMS:
+        return TERM_HISTOGRAM
     if r.kind != HF_KEYS_32 or has_least(t) or weight >= HISTOGRAM_WEIGHT:
         return SORTED_SCAN
     if t.path == HF_PATH_PLAIN:
@@ -56,9 +59,11 @@ cdef inline int scorer_of_bins(
 ) noexcept nogil:
     # Returns the scorer of a node of n samples, for 32-bit bins. 8-bit bins come here if scorer_of_bytes
     # chose no other scorer, and are sorted.
+    if r.kind == HF_TERMS:
+        return TERM_HISTOGRAM
     if are_bytes and weight < HISTOGRAM_WEIGHT:
         return SORTED_SCAN
-    if r.kind == HF_FLOATS or has_least(t) or n <= 2 or weight >= WIDE_WEIGHT:
+    if has_least(t) or n <= 2 or weight >= WIDE_WEIGHT:
         return SORTED_SCAN
     if weight >= HISTOGRAM_WEIGHT:
         return WIDE_HISTOGRAM if n > HF_VALUE_PAIRS else SORTED_SCAN

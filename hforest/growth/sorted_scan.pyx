@@ -1,18 +1,21 @@
-"""The sorted scan: the scorer that always applies, and the only one for targets and real weights.
+"""The sorted scan: the scorer that always applies.
 
-The keys of a candidate are sorted, and each split between two different bins is scored from running sums, in
-the order of the reference's sums. Cost: n log n, and n * n_outputs for real sums.
+The keys of a candidate are sorted, and each split between two different bins is scored from running sums of
+integers. Cost: n log n, and n * n_outputs for terms.
 """
 
-from libc.math cimport ceil
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.math cimport ceil, fabs
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from hforest.core.machine cimport hf_stopped, hf_stopped_after, hf_watch
-from hforest.core.score cimport HF_ENTROPY, hf_beats, hf_node_score, hf_xlogx
+from hforest.core.score cimport hf_beats
 from hforest.growth.node_scorer cimport hf_scorer
 from hforest.growth.task cimport (
-    HF_COUNT, HF_FLOATS, HF_KEYS_32, hf_add, hf_scan, hf_split, hf_task, hf_workspace,
+    HF_COUNT, HF_KEYS_32, HF_TERMS, hf_pending, hf_split, hf_term, hf_task, hf_workspace, payload_of,
+)
+from hforest.growth.terms cimport (
+    HF_DISTANCE_ERROR, HF_GAIN_ERROR, may_gain, move_sample, score_of_sums, start_sums,
 )
 
 cdef enum:
@@ -117,84 +120,95 @@ cdef void _scan_counts(
             best.score, best.low, best.high = score, low, high
 
 
-cdef inline double _entropy_term(const hf_workspace* r, double a) noexcept nogil:
-    # Returns a log2 a, from the table if a is an integer.
-    return hf_xlogx(a) if r.term == NULL else r.term[<int64_t> a]
-
-
-cdef void _scan_entropy(
-    const hf_task* t, hf_workspace* r, const uint64_t* key, int64_t n, double weight, hf_split* best
+cdef void _scan_terms(
+    const hf_task* t, hf_workspace* r, const uint64_t* key, int64_t n, hf_split* best
 ) noexcept nogil:
-    # Writes the best split by entropy. A sample changes one term of each side; running sums are over these
-    # terms.
-    cdef double left_weight = 0, right_weight, left, right, score
-    cdef int64_t i, k, at, label, n_steps = 0
+    # Does the work of scan_keys for keys whose payload is the position of a sample in the tree.
+    cdef bint one_target = t.labels == NULL and t.n_outputs == 1
+    cdef int64_t i, u = 0, n_steps = 0
     cdef uint32_t low, high
-    for k in range(t.n_outputs):
-        r.left[k] = r.left_term[k] = 0
-        r.right_term[k] = _entropy_term(r, r.total[k])
+    cdef double score
+    start_sums(t, r)
     for i in range(n - 1):
         if hf_stopped_after(t.watch, &n_steps, t.n_outputs):
             return
-        at = <int64_t> <uint32_t> key[i]
-        label = r.label[at]
-        r.left[label] += r.weight[at]
-        left_weight += r.weight[at]
-        r.left_term[label] = _entropy_term(r, r.left[label])
-        r.right_term[label] = _entropy_term(r, r.total[label] - r.left[label])
+        u += move_sample(t, r, <uint32_t> key[i], 1)
         low = <uint32_t> (key[i] >> 32)
         high = <uint32_t> (key[i + 1] >> 32)
-        right_weight = weight - left_weight
-        if low == high or i + 1 < t.min_leaf or n - i - 1 < t.min_leaf or not right_weight > 0:
+        if low == high or i + 1 < t.min_leaf or n - i - 1 < t.min_leaf:
             continue
-        if left_weight < r.least_weight or right_weight < r.least_weight:
+        if one_target and not may_gain(r, r.sum[0], u, best.score):
             continue
-        left = right = 0
-        for k in range(t.n_outputs):
-            left += r.left_term[k]
-            right += r.right_term[k]
-        score = (left - _entropy_term(r, left_weight)) + (right - _entropy_term(r, right_weight))
+        score = score_of_sums(t, r, u)
         if hf_beats(score, best.score):
             best.score, best.low, best.high = score, low, high
 
 
-cdef void _scan_floats(
+cdef bint _scan_few_targets(
+    const hf_task* t, hf_workspace* r, const hf_term* term, const int32_t* bin, const uint8_t* order, int64_t n,
+    hf_split* best
+) noexcept nogil:
+    # Does the work of score_few for one target, from the order of the bins.
+    cdef double mean = r.mean[0], total = <double> r.total_u * HF_GAIN_ERROR, left, d, score, limit = best.score
+    cdef int64_t i, q = 0, u = 0, all = r.total_u, last = -1
+    for i in range(n - 1):
+        q += term[order[i]].q
+        u += term[order[i]].u
+        if bin[order[i]] == bin[order[i + 1]]:
+            continue
+        left = <double> u
+        d = fabs(<double> q - mean * left) + HF_DISTANCE_ERROR
+        if not d * d * total > limit * (left * <double> (all - u)):
+            continue
+        r.sum[0] = q
+        score = score_of_sums(t, r, u)
+        if hf_beats(score, limit):
+            limit, last = score, i
+    if last < 0:
+        return False
+    best.score = limit
+    best.low, best.high = <uint32_t> bin[order[last]], <uint32_t> bin[order[last + 1]]
+    return True
+
+
+cdef bint score_few(
+    const hf_task* t, hf_workspace* r, const hf_pending* node, const int32_t* bin, int32_t lowest,
+    hf_split* best
+) noexcept nogil:
+    # Does the work of score_sorted for at most HF_FEW samples as terms.
+    #
+    # bin     IN (n,)  of the node's samples
+    # lowest  IN       a bin that is not above them, and not more than 2**26 below
+    cdef uint8_t order[32]  # HF_FEW
+    cdef int64_t i, u = 0, n = node.last - node.first
+    cdef int32_t low, high
+    cdef double score
+    cdef bint is_better = False
+    HF_COUNT(b"growth", b"few_terms")
+    hf_order_few(bin, <int> n, lowest, order)
+    if t.labels == NULL and t.n_outputs == 1 and t.min_leaf <= 1:
+        return _scan_few_targets(t, r, r.term + node.first, bin, order, n, best)
+    start_sums(t, r)
+    for i in range(n - 1):
+        u += move_sample(t, r, node.first + order[i], 1)
+        low, high = bin[order[i]], bin[order[i + 1]]
+        if low == high or i + 1 < t.min_leaf or n - i - 1 < t.min_leaf:
+            continue
+        score = score_of_sums(t, r, u)
+        if hf_beats(score, best.score):
+            best.score, best.low, best.high, is_better = score, <uint32_t> low, <uint32_t> high, True
+    return is_better
+
+
+cdef void scan_keys(
     const hf_task* t, hf_workspace* r, const uint64_t* key, int64_t n, double weight, hf_split* best
 ) noexcept nogil:
-    # Writes the best split in float64, O(n_outputs) per split. Payloads are sample numbers in the tree.
-    cdef double left_weight = 0, right_weight, score
-    cdef int64_t i, k, at, n_steps = 0
-    cdef uint32_t low, high
-    for k in range(t.n_outputs):
-        r.left[k] = 0
-    for i in range(n - 1):
-        if hf_stopped_after(t.watch, &n_steps, t.n_outputs):
-            return
-        at = <int64_t> <uint32_t> key[i]
-        hf_add(t, r, at, r.left)
-        left_weight += r.weight[at]
-        low = <uint32_t> (key[i] >> 32)
-        high = <uint32_t> (key[i + 1] >> 32)
-        right_weight = weight - left_weight
-        if low == high or i + 1 < t.min_leaf or n - i - 1 < t.min_leaf or not right_weight > 0:
-            continue
-        if left_weight < r.least_weight or right_weight < r.least_weight:
-            continue
-        for k in range(t.n_outputs):
-            r.right[k] = r.total[k] - r.left[k]
-        score = (
-            hf_node_score(t.criterion, r.left, t.n_outputs, left_weight)
-            + hf_node_score(t.criterion, r.right, t.n_outputs, right_weight)
-        )
-        if hf_beats(score, best.score):
-            best.score, best.low, best.high = score, low, high
-
-
-cdef hf_scan scan_of(const hf_task* t, int kind) noexcept nogil:
-    # Returns the scan for 64-bit keys of a tree whose sums have a representation `kind`.
-    if kind != HF_FLOATS:
-        return _scan_counts[uint64_t]
-    return _scan_entropy if t.labels != NULL and t.criterion == HF_ENTROPY else _scan_floats
+    # Writes the best split of n sorted keys to `best` if it scores more than best.score; of equal scores the
+    # lowest wins. sum_up must be called first.
+    if r.kind == HF_TERMS:
+        _scan_terms(t, r, key, n, best)
+    else:
+        _scan_counts(t, r, key, n, weight, best)
 
 
 cdef bint score_sorted(
@@ -222,10 +236,11 @@ cdef bint score_sorted(
         ordered = <uint32_t> bin[i] ^ SIGN
         lowest = ordered if ordered < lowest else lowest
         highest = ordered if ordered > highest else highest
-        key[i] = <uint64_t> ordered << 32 | payload[i]
+        key[i] = <uint64_t> ordered << 32 | payload_of(r, scorer.node.first + i)
     if lowest == highest:
         return False
-    r.scan(t, r, sort_keys(key, <uint64_t*> r.key2, n, lowest, highest, t.watch), n, scorer.weight, best)
+    key = sort_keys(key, <uint64_t*> r.key2, n, lowest, highest, t.watch)
+    scan_keys(t, r, key, n, scorer.weight, best)
     if not hf_beats(best.score, before):
         return False
     best.low, best.high = best.low ^ SIGN, best.high ^ SIGN

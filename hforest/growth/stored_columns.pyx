@@ -13,7 +13,7 @@ from hforest.growth.random_thresholds cimport split_bins
 from hforest.growth.stored cimport (
     hf_stored_in_node, place_samples, scan_stored, stored_bins, stored_range,
 )
-from hforest.growth.task cimport HF_COUNT, HF_FLOATS, is_perfect, no_split, weight_bits
+from hforest.growth.task cimport HF_COUNT, HF_TERMS, is_perfect, no_split, weight_bits
 
 
 cdef bint scan_few(
@@ -33,7 +33,7 @@ cdef bint scan_few(
     k = stored_bins(r, c, node, column)
     if k == 0:
         return True
-    if r.kind == HF_FLOATS or 2 * k > node.last - node.first:
+    if r.kind == HF_TERMS or 2 * k > node.last - node.first:
         return False
     HF_COUNT(b"growth", b"stored_scan")
     varies[0] |= scan_stored(t, r, node, weight, s.at, s.bin, k, c.stored.by_default[column], best)

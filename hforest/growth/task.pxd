@@ -27,16 +27,40 @@ cdef extern from "core/simd.h" nogil:
 cdef extern from "core/defaults.h" nogil:
     int HF_MISSING_LEFT, HF_UNKNOWN_LEFT
 
-# Representation of sums over samples. Gini with integer weights: integers, with keys of bin, class and weight
-# (16, 8 and 8 bits; or 32, 16 and 16). All else: float64, with keys of bin and number of the sample (32 bits
-# each).
+# Representation of a tree's samples. Gini with small integer weights: keys of bin, class and weight (16, 8 and
+# 8 bits; or 32, 16 and 16). All else: terms of 64 bits in a unit (units.pyx), with keys of bin and position of
+# the sample in the tree (32 bits each).
 cdef enum:
     HF_KEYS_32 = 0
     HF_KEYS_64 = 1
-    HF_FLOATS = 2
+    HF_TERMS = 2
 
 cdef struct hf_task
 cdef struct hf_workspace
+
+
+# The unit (c, k, m) in which weights and targets are integers (units.h).
+cdef struct hf_units:
+    double* centre     # (n_outputs,)  c; NULL for labels
+    int k
+    int m
+    double spread      # of the node from which it was made, as is the greatest weight u
+    double heaviest
+
+
+# A sample in the unit of its node. q: its target, if there is one output, or its class.
+cdef struct hf_term:
+    int64_t q
+    int64_t u
+
+
+# The workspace of histograms of terms (term_histogram.pyx).
+cdef struct hf_cells:
+    int64_t* number    # (n_bins, width)  the cells; 0 between two candidates
+    int64_t width
+    int64_t n_bins
+    int32_t* present   # (n_bins,)
+    uint64_t* mark     # (n_bins,) bits; 0 between two candidates
 
 
 # A pending node. It has samples `first` to last - 1 of the workspace.
@@ -47,6 +71,7 @@ cdef struct hf_pending:
     int32_t depth
     int32_t side
     int64_t at         # number of the node in the depth-first tree
+    const hf_units* unit  # HF_TERMS
 
 
 # A split of a node. Samples with bins up to `low` go left, those with bins from `high` on go right; for
@@ -98,13 +123,6 @@ ctypedef hf_split (*hf_best_split)(
     const hf_task* t, hf_workspace* r, const hf_pending* node, uint64_t key, double weight
 ) noexcept nogil
 
-# Writes the best split of n sorted keys to `best` if it scores more than best.score; of equal scores the
-# lowest wins. sum_up must be called first.
-ctypedef void (*hf_scan)(
-    const hf_task* t, hf_workspace* r, const uint64_t* key, int64_t n, double weight, hf_split* best
-) noexcept nogil
-
-
 # A candidate source, from which the candidates of a node come.
 cdef struct hf_source:
     const void* data       # IN  the struct of the source
@@ -124,6 +142,11 @@ cdef struct hf_roots:
     const uint64_t* key     # (n_trees,)  the node's key
     const double* weight    # (n_trees,)  the weight of its whole tree
     const int64_t* depth    # (n_trees,)  the node's depth in its whole tree
+    # The node's unit for targets, with m = 0; or NULL.
+    const double* centre    # (n_trees, n_outputs)
+    const int64_t* k        # (n_trees,), as are spread and heaviest
+    const double* spread
+    const double* heaviest
 
 
 cdef struct hf_task:
@@ -139,7 +162,8 @@ cdef struct hf_task:
     int64_t n_outputs
     int criterion
     bint has_defaults       # trees handle missing values or categories
-    bint in_floats          # scores use float64 even where integers would do
+    bint in_terms           # samples are terms even where keys would do
+    int scale               # gains are multiplied by 2**scale
     int64_t n_candidates
     int64_t max_depth
     int64_t min_split
@@ -150,31 +174,36 @@ cdef struct hf_task:
     hf_watch* watch
 
 
-# The workspace of one tree. Arrays over samples have r.n elements and are partitioned along with the nodes.
+# The workspace of one tree. Arrays over samples have r.n elements and, unless they are `by number` of the sample
+# in the tree, are partitioned along with the nodes.
 cdef struct hf_workspace:
     hf_arena arena          # owns all arrays below
     int kind
     int64_t n
     uint32_t* sample
     uint32_t* sample2
-    uint32_t* payload       # class and weight of a sample; with HF_FLOATS its number in this tree
+    uint32_t* payload       # class and weight of a sample; with HF_TERMS its number in the tree
     uint32_t* payload2
-    double* weight          # HF_FLOATS
-    double* weight2
-    const double* targets   # (t.n, n_outputs), targets of this tree; or NULL
-    int32_t* label          # HF_FLOATS
-    int32_t* label2
+    hf_term* term           # HF_TERMS
+    hf_term* term2
+    int64_t* q              # several outputs: (n, n_outputs), by number
+    double* weight          # HF_TERMS, by number: the product of weight and in-bag count
+    uint32_t* row           # HF_TERMS, by number: the sample whose label or target it has
+    bint whole              # weights are integers
     uint8_t* goes_right
     void* key               # keys of a node, to be sorted: 8 bytes per sample
     void* key2
-    double* total           # (n_outputs,), as are left, right and mean
-    double* left
+    # Sums of a node, HF_TERMS: by class or output, and of u.
+    int64_t* total
+    int64_t total_u
+    int64_t* sum            # (n_outputs,)  sums of the left side
+    double* mean            # (n_outputs,)  of targets, in the unit
+    double per_weight       # a weight of 1 in units of u: 2**-m
+    double* left            # (n_outputs,), as is right
     double* right
-    double* mean
-    double* term            # for entropy: a table of a log2 a for integer a, or NULL; terms of both sides
-    double* left_term
-    double* right_term
-    uint32_t* count
+    double* xlogx           # for entropy: a table of a log2 a for integer a, or NULL
+    hf_cells cells
+    uint32_t* count         # other kinds: by class
     uint32_t* count_left
     uint32_t* class_number
     hf_pending* pending
@@ -183,7 +212,6 @@ cdef struct hf_workspace:
     double root_weight
     double least_weight     # least weight of each side of a split
     hf_best_split best_split  # function of the source
-    hf_scan scan            # function for 64-bit keys
     uint32_t* slot          # integer weights, histogram: class << 16 | weight of a sample
     uint8_t* bucket         # and the place of its bin's bucket
     void* columns           # workspace for columns of bins
@@ -196,19 +224,9 @@ cdef inline double hf_largest(bint single) noexcept nogil:
     return FLT_MAX if single else DBL_MAX
 
 
-cdef inline void hf_add(const hf_task* t, const hf_workspace* r, int64_t i, double* sum) noexcept nogil:
-    # Adds the terms of sample i of the tree: weight * (target - mean), or its weight at its class.
-    #
-    # sum  IN, OUT  (n_outputs,)
-    cdef double w = r.weight[i]
-    cdef const double* row
-    cdef int64_t k
-    if t.labels != NULL:
-        sum[r.label[i]] += w
-        return
-    row = r.targets + r.sample[i] * t.n_outputs
-    for k in range(t.n_outputs):
-        sum[k] += w * (row[k] - r.mean[k])
+cdef inline uint32_t payload_of(const hf_workspace* r, int64_t i) noexcept nogil:
+    # Returns what a key has of sample i of the tree besides the bin.
+    return <uint32_t> i if r.kind == HF_TERMS else r.payload[i]
 
 
 cdef inline hf_split no_split() noexcept nogil:
@@ -234,4 +252,4 @@ cdef inline int weight_bits(const hf_workspace* r) noexcept nogil:
 cdef inline bint is_perfect(const hf_workspace* r, double score, double weight) noexcept nogil:
     # Returns whether no split can be better: a side of one class scores its weight. With integer weights,
     # rounding can neither reach this score too early nor lift another score above it.
-    return r.kind != HF_FLOATS and score >= weight
+    return r.kind != HF_TERMS and score >= weight

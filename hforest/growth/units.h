@@ -9,6 +9,10 @@
 #define HFOREST_GROWTH_UNITS_H
 #include "core/score.h"
 
+#if defined(__SSE2__) && !defined(__CUDACC__)
+#include <emmintrin.h>
+#endif
+
 enum { HF_UNIT_BITS = 62, HF_NARROWED = 8 }; /* a node gets a unit of its own below 2^-HF_NARROWED of its unit's range */
 
 /* Returns e with n a 2^e < 2^62; 0 if a is 0.
@@ -31,6 +35,29 @@ HF_BOTH int hf_spare_bits(int64_t sum) {
 
 /* Returns a 2^exponent, rounded to the nearest integer, to the even one of two. */
 HF_BOTH int64_t hf_to_integer(double a, int exponent) { return (int64_t)rint(ldexp(a, exponent)); }
+
+/* The multiplication by a power of two: by two factors, for one would not do for exponents beyond 1023. */
+typedef struct {
+    double first, second;
+} hf_scaling;
+
+HF_BOTH hf_scaling hf_scaling_of(int exponent) {
+    const hf_scaling by = {ldexp(1, exponent / 2), ldexp(1, exponent - exponent / 2)};
+    return by;
+}
+
+/* The same as hf_to_integer and hf_weight_in_unit. */
+HF_BOTH int64_t hf_scaled(double a, hf_scaling by) {
+#if defined(__SSE2__) && !defined(__CUDACC__)
+    return _mm_cvtsd_si64(_mm_set_sd(a * by.first * by.second)); /* rint is a call before SSE4.1 */
+#else
+    return (int64_t)rint(a * by.first * by.second);
+#endif
+}
+HF_BOTH int64_t hf_scaled_weight(double weight, hf_scaling by) {
+    const int64_t u = hf_scaled(weight, by);
+    return weight > 0 && u < 1 ? 1 : u;
+}
 
 /* Returns u for the product of a weight and an in-bag count. */
 HF_BOTH int64_t hf_weight_in_unit(double weight, int m) {

@@ -1,0 +1,14 @@
+from libc.stdint cimport int32_t, int64_t, uint32_t
+
+from hforest.growth.columns cimport hf_columns
+from hforest.growth.node_scorer cimport hf_scorer
+from hforest.growth.task cimport hf_pending, hf_split, hf_task, hf_workspace
+
+cdef bint start_cells(const hf_task* t, hf_workspace* r) noexcept nogil
+cdef bint best_of_terms(
+    const hf_task* t, hf_workspace* r, const hf_columns* c, const hf_pending* node, const uint32_t* column,
+    int64_t n_candidates, hf_split* best
+) noexcept nogil
+cdef bint score_terms(
+    const hf_task* t, hf_workspace* r, hf_scorer* scorer, const int32_t* bin, hf_split* best
+) noexcept nogil
