@@ -156,11 +156,12 @@ __device__ static inline double weight_of(const Target &y, const Level &level, s
 __device__ static inline void measure_weights(const Target &y, const Level &level, int stage, size v, size from, size to) {
     word *here = measured_of(y, level, v), most = 0;
     size *total = total_of(y, level, v), sum = 0;
-    const int m = stage == PRODUCTS || stage == MEANS ? (int)exponents_of(y, level, v, stage).m : 0;
+    const bool is_made = stage == PRODUCTS || stage == MEANS;
+    const hf_scaling by = hf_scaling_of(is_made ? (int)exponents_of(y, level, v, stage).m : 0);
     for (size at = from; at < to; at += BLOCK) {
         const size s = level.sample[at];
-        const double w = weight_of(y, level, v, s, at);
-        const size u = stage == INHERITED ? level.u[at] : stage == EXTREMES ? 0 : hf_weight_in_unit(w, m);
+        const double w = stage == INHERITED ? 0 : weight_of(y, level, v, s, at);
+        const size u = stage == INHERITED ? level.u[at] : is_made ? hf_scaled_weight(w, by) : 0;
         if (stage == MEANS) level.u[at] = u;
         if (stage >= MEANS && y.has_labels) add_to(total + y.labels[s], u);
         most = max(most, stage == EXTREMES ? (word)ordered(w) : (word)u);
@@ -200,17 +201,15 @@ measure_distances(const Target &y, const Level &level, int stage, size v, size k
 
 // Measures q.
 __device__ static inline void measure_q(
-    const Target &y, const Level &level, int stage, size v, size k, double centre, int exponent, size from, size to
+    const Target &y, const Level &level, int stage, size v, size k, double centre, hf_scaling by, size from, size to
 ) {
     word *own = measured_of(y, level, v) + WORDS * (1 + k), most = 0, least = 0;
     size sum = 0;
     for (size at = from; at < to; at += BLOCK) {
         const size s = level.sample[at];
         size *place = q_of(y, level, v, s) + k, q = *place;
-        if (stage != INHERITED) {
-            const double w = weight_of(y, level, v, s, at);
-            q = hf_target_in_unit(w, y.targets[s * y.n_outputs + k], centre, exponent);
-        }
+        if (stage != INHERITED)
+            q = hf_scaled(weight_of(y, level, v, s, at) * (y.targets[s * y.n_outputs + k] - centre), by);
         if (stage == SUMS) *place = q;
         const word key = (word)q ^ 1ull << 63;
         most = max(most, key);
@@ -228,7 +227,7 @@ __device__ static inline void measure_run(const Target &y, const Level &level, i
     const bool is_pure = stage > PRODUCTS && stage < INHERITED && measured_of(y, level, v)[PRODUCT] == ordered(0.0);
     if (from_weights) measure_weights(y, level, stage, v, from, to);
     if (y.has_labels || is_pure) return;
-    const int exponent = stage < SPREAD ? (int)exponents_of(y, level, v, stage).k : 0;
+    const hf_scaling by = hf_scaling_of(stage < SPREAD ? (int)exponents_of(y, level, v, stage).k : 0);
     for (size k = 0; k < y.n_outputs; ++k) {
         const size *total = total_of(y, level, v);
         double centre = 0;
@@ -237,7 +236,7 @@ __device__ static inline void measure_run(const Target &y, const Level &level, i
         if (stage == EXTREMES || stage == INHERITED) measure_extremes(y, level, v, k, from, to);
         if (stage == PRODUCTS || stage == CENTRED || stage == SPREAD)
             measure_distances(y, level, stage, v, k, centre, from, to);
-        else if (stage > EXTREMES) measure_q(y, level, stage, v, k, centre, exponent, from, to);
+        else if (stage > EXTREMES) measure_q(y, level, stage, v, k, centre, by, from, to);
     }
 }
 

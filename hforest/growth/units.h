@@ -33,20 +33,17 @@ HF_BOTH int hf_spare_bits(int64_t sum) {
     return HF_UNIT_BITS - 1 - n_bits;
 }
 
-/* Returns a 2^exponent, rounded to the nearest integer, to the even one of two. */
-HF_BOTH int64_t hf_to_integer(double a, int exponent) { return (int64_t)rint(ldexp(a, exponent)); }
-
 /* The multiplication by a power of two: by two factors, for one would not do for exponents beyond 1023. */
 typedef struct {
     double first, second;
 } hf_scaling;
 
 HF_BOTH hf_scaling hf_scaling_of(int exponent) {
-    const hf_scaling by = {ldexp(1, exponent / 2), ldexp(1, exponent - exponent / 2)};
+    const hf_scaling by = {ldexp(1.0, exponent / 2), ldexp(1.0, exponent - exponent / 2)};
     return by;
 }
 
-/* The same as hf_to_integer and hf_weight_in_unit. */
+/* Returns a 2^exponent, rounded to the nearest integer, to the even one of two. */
 HF_BOTH int64_t hf_scaled(double a, hf_scaling by) {
 #if defined(__SSE2__) && !defined(__CUDACC__)
     return _mm_cvtsd_si64(_mm_set_sd(a * by.first * by.second)); /* rint is a call before SSE4.1 */
@@ -54,20 +51,11 @@ HF_BOTH int64_t hf_scaled(double a, hf_scaling by) {
     return (int64_t)rint(a * by.first * by.second);
 #endif
 }
+
+/* Returns u for the product of a weight and an in-bag count. */
 HF_BOTH int64_t hf_scaled_weight(double weight, hf_scaling by) {
     const int64_t u = hf_scaled(weight, by);
     return weight > 0 && u < 1 ? 1 : u;
-}
-
-/* Returns u for the product of a weight and an in-bag count. */
-HF_BOTH int64_t hf_weight_in_unit(double weight, int m) {
-    const int64_t u = hf_to_integer(weight, m);
-    return weight > 0 && u < 1 ? 1 : u;
-}
-
-/* Returns q for a weight, a target and the unit's centre. */
-HF_BOTH int64_t hf_target_in_unit(double weight, double target, double centre, int k) {
-    return hf_to_integer(weight * (target - centre), k);
 }
 
 /* Returns the middle of the targets of a node; the target itself if all are equal. */
