@@ -14,10 +14,11 @@
 
 enum { EXTREMES = 0, PRODUCTS = 1, MEANS = 2, CENTRED = 3, SIZES = 4, SUMS = 5, SPREAD = 6, INHERITED = 7 };
 
-// Words of a node in `measured`, and behind them of each output. Maxima are of keys (keys.cuh), _LEAST of ~key.
-enum { HEAVIEST, GREATEST, FIRST_SUM, PRODUCT, CENTRED_PRODUCT, DISTANCE };
-enum { T_MOST, T_LEAST, FIRST_Q, SIZE_OF_Q, Q_MOST, Q_LEAST };
-constexpr size WORDS = 6; // of a node, and of an output
+// Words of each output in `measured` of a node, and before them of its weights, which use T_MOST, FIRST and Q_MOST; the
+// others are maxima over the outputs. Maxima are of keys, _LEAST of ~key.
+enum { T_MOST = 0, T_LEAST = 1, FIRST = 2, SIZE_OF_Q = 3, Q_MOST = 4, Q_LEAST = 5 };
+enum { PRODUCT = 1, CENTRED_PRODUCT = 3, DISTANCE = 5 };
+constexpr size WORDS = 6;
 
 enum { IS_PENDING = 1, WANTS_UNIT = 2 }; // bits of a node
 
@@ -59,6 +60,7 @@ __device__ static inline void add(const Target &y, const Level &level, size v, s
 
 __device__ static inline void add_to(size *sum, size a) { atomicAdd((word *)sum, (word)a); }
 __device__ static inline double number_of(word key) { return unordered(key, double()); }
+__device__ static inline word key_of(size q) { return (word)q ^ 1ull << 63; } // its own inverse
 
 // Writes what follows from the total and the unit of node v.
 __device__ static inline void complete(const Target &y, const Level &level, size v) {
@@ -102,7 +104,7 @@ __device__ static inline bool is_mixed(const Target &y, const Level &level, size
 // Returns whether node v gets a unit of its own.
 __device__ static inline bool wants_unit(const Target &y, const Level &level, size v) {
     if (!has_units(y)) return false;
-    const double *unit = level.unit + v * UNIT, heaviest = (double)measured_of(y, level, v)[HEAVIEST];
+    const double *unit = level.unit + v * UNIT, heaviest = (double)(size)key_of((size)measured_of(y, level, v)[Q_MOST]);
     return hf_needs_unit(spread_of(y, level, v), unit[2], heaviest, unit[3]);
 }
 
@@ -125,8 +127,8 @@ __device__ static inline Exponents exponents_of(const Target &y, const Level &le
     const double n = (double)level.count[v];
     Exponents e = {0, 0};
     if (!y.whole[level.tree[v]]) {
-        e.m = hf_unit_exponent(n, number_of(here[GREATEST]));
-        if (stage > PRODUCTS) e.m += hf_spare_bits((size)here[FIRST_SUM]);
+        e.m = hf_unit_exponent(n, number_of(here[T_MOST]));
+        if (stage > PRODUCTS) e.m += hf_spare_bits((size)here[FIRST]);
     }
     if (y.has_labels || stage < MEANS) return e;
     e.k = hf_unit_exponent(n, number_of(here[stage > CENTRED ? CENTRED_PRODUCT : PRODUCT]));
@@ -143,7 +145,7 @@ __device__ static inline double centre_of(const Target &y, const Level &level, s
     const double middle = hf_middle(number_of(~own[T_LEAST]), number_of(own[T_MOST]));
     if (stage < CENTRED) return middle;
     const Exponents first = exponents_of(y, level, v, MEANS);
-    return hf_mean(middle, (int)first.k, (int)first.m, (size)own[FIRST_Q], total_of(y, level, v)[y.n_outputs]);
+    return hf_mean(middle, (int)first.k, (int)first.m, (size)own[FIRST], total_of(y, level, v)[y.n_outputs]);
 }
 
 // Returns the in-bag weight of sample s, which is at a place of node v.
@@ -151,92 +153,51 @@ __device__ static inline double weight_of(const Target &y, const Level &level, s
     return y.is_whole ? (double)level.u[at] : y.weight[level.tree[v] * y.n + s];
 }
 
-// The following functions measure samples from, from + BLOCK, .. of node v in a stage.
-
-__device__ static inline void measure_weights(const Target &y, const Level &level, int stage, size v, size from, size to) {
-    word *here = measured_of(y, level, v), most = 0;
-    size *total = total_of(y, level, v), sum = 0;
-    const bool is_made = stage == PRODUCTS || stage == MEANS;
-    const hf_scaling by = hf_scaling_of(is_made ? (int)exponents_of(y, level, v, stage).m : 0);
-    for (size at = from; at < to; at += BLOCK) {
-        const size s = level.sample[at];
-        const double w = stage == INHERITED ? 0 : weight_of(y, level, v, s, at);
-        const size u = stage == INHERITED ? level.u[at] : is_made ? hf_scaled_weight(w, by) : 0;
-        if (stage == MEANS) level.u[at] = u;
-        if (stage >= MEANS && y.has_labels) add_to(total + y.labels[s], u);
-        most = max(most, stage == EXTREMES ? (word)ordered(w) : (word)u);
-        sum += u;
-    }
-    if (stage == EXTREMES) atomicMax(here + GREATEST, most);
-    if (stage == PRODUCTS) atomicAdd(here + FIRST_SUM, (word)sum);
-    if (stage < MEANS) return;
-    if (has_units(y)) atomicMax(here + HEAVIEST, most);
-    add_to(total + y.n_outputs, sum);
-}
-
-// Measures the extremes of targets.
-__device__ static inline void measure_extremes(const Target &y, const Level &level, size v, size k, size from, size to) {
-    word *own = measured_of(y, level, v) + WORDS * (1 + k), most = 0, least = 0;
-    for (size at = from; at < to; at += BLOCK) {
-        const word key = ordered(y.targets[level.sample[at] * y.n_outputs + k]);
-        most = max(most, key);
-        least = max(least, ~key);
-    }
-    atomicMax(own + T_MOST, most);
-    atomicMax(own + T_LEAST, least);
-}
-
-// Measures the greatest distance: from the centre, or of q from the mean.
+// Measures weights (k = n_outputs) or output k in a stage: samples from, from + BLOCK, .. of node v.
 __device__ static inline void
-measure_distances(const Target &y, const Level &level, int stage, size v, size k, double centre, size from, size to) {
-    word *here = measured_of(y, level, v), most = 0;
+measure_row(const Target &y, const Level &level, int stage, size v, size k, size from, size to) {
+    const bool is_weight = k == y.n_outputs, is_made = stage > EXTREMES && stage < SPREAD;
+    const bool is_last = stage == (is_weight ? MEANS : SUMS) || stage == INHERITED;
+    const bool is_distance = !is_weight && (stage == PRODUCTS || stage == CENTRED || stage == SPREAD);
+    word *here = measured_of(y, level, v), *own = here + (is_weight ? 0 : WORDS * (1 + k)), most = 0, least = 0;
+    size *total = total_of(y, level, v), sum = 0;
+    const Exponents e = is_made ? exponents_of(y, level, v, stage) : Exponents{0, 0};
+    const hf_scaling by = hf_scaling_of((int)(is_weight ? e.m : e.k));
+    double centre = 0;
+    if (stage == SPREAD) centre = (double)total[k] / (double)total[y.n_outputs];
+    else if (is_made && !is_weight) centre = centre_of(y, level, v, stage, k);
     for (size at = from; at < to; at += BLOCK) {
         const size s = level.sample[at];
-        const double distance = stage == SPREAD ? hf_distance(q_of(y, level, v, s)[k], level.u[at], centre)
-                                                : weight_of(y, level, v, s, at) * (y.targets[s * y.n_outputs + k] - centre);
-        most = max(most, (word)ordered(fabs(distance)));
-    }
-    atomicMax(here + (stage == SPREAD ? DISTANCE : stage == CENTRED ? CENTRED_PRODUCT : PRODUCT), most);
-}
-
-// Measures q.
-__device__ static inline void measure_q(
-    const Target &y, const Level &level, int stage, size v, size k, double centre, hf_scaling by, size from, size to
-) {
-    word *own = measured_of(y, level, v) + WORDS * (1 + k), most = 0, least = 0;
-    size sum = 0;
-    for (size at = from; at < to; at += BLOCK) {
-        const size s = level.sample[at];
-        size *place = q_of(y, level, v, s) + k, q = *place;
-        if (stage != INHERITED)
-            q = hf_scaled(weight_of(y, level, v, s, at) * (y.targets[s * y.n_outputs + k] - centre), by);
-        if (stage == SUMS) *place = q;
-        const word key = (word)q ^ 1ull << 63;
+        const double w = stage < SPREAD ? weight_of(y, level, v, s, at) : 0;
+        const double t = is_weight ? 0 : stage < SPREAD ? y.targets[s * y.n_outputs + k] : 0;
+        size *place = is_weight ? level.u + at : q_of(y, level, v, s) + k, q = 0;
+        double number = is_weight ? w : t;
+        if (is_distance) number = fabs(stage == SPREAD ? hf_distance(*place, level.u[at], centre) : w * (t - centre));
+        else if (stage == INHERITED) q = *place;
+        else if (stage > EXTREMES) q = is_weight ? hf_scaled_weight(w, by) : hf_scaled(w * (t - centre), by);
+        if (is_last && stage != INHERITED) *place = q;
+        if (is_last && is_weight && y.has_labels) add_to(total + y.labels[s], q);
+        const word key = is_distance || stage == EXTREMES ? ordered(number) : key_of(q);
         most = max(most, key);
         least = max(least, ~key);
         sum += stage == SIZES && q < 0 ? -q : q;
     }
-    add_to(stage == MEANS ? (size *)own + FIRST_Q : stage == SIZES ? (size *)own + SIZE_OF_Q : total_of(y, level, v) + k, sum);
-    if (stage < SUMS) return;
-    atomicMax(own + Q_MOST, most);
-    atomicMax(own + Q_LEAST, least);
+    if (is_last) add_to(total + k, sum);
+    if (!has_units(y)) return;
+    if (is_distance) atomicMax(here + (stage == SPREAD ? DISTANCE : stage == CENTRED ? CENTRED_PRODUCT : PRODUCT), most);
+    else if (is_last || stage == EXTREMES) atomicMax(own + (is_last ? Q_MOST : T_MOST), most);
+    else atomicAdd(own + (stage == SIZES ? SIZE_OF_Q : FIRST), (word)sum);
+    if (!is_weight && (is_last || stage == EXTREMES)) atomicMax(own + (is_last ? Q_LEAST : T_LEAST), least);
 }
 
+// Measures weights and targets.
 __device__ static inline void measure_run(const Target &y, const Level &level, int stage, size v, size from, size to) {
     const bool from_weights = stage < MEANS ? !y.is_whole : stage == MEANS || stage == INHERITED;
     const bool is_pure = stage > PRODUCTS && stage < INHERITED && measured_of(y, level, v)[PRODUCT] == ordered(0.0);
-    if (from_weights) measure_weights(y, level, stage, v, from, to);
-    if (y.has_labels || is_pure) return;
-    const hf_scaling by = hf_scaling_of(stage < SPREAD ? (int)exponents_of(y, level, v, stage).k : 0);
-    for (size k = 0; k < y.n_outputs; ++k) {
-        const size *total = total_of(y, level, v);
-        double centre = 0;
-        if (stage == SPREAD) centre = (double)total[k] / (double)total[y.n_outputs];
-        else if (stage > EXTREMES && stage < SPREAD) centre = centre_of(y, level, v, stage, k);
-        if (stage == EXTREMES || stage == INHERITED) measure_extremes(y, level, v, k, from, to);
-        if (stage == PRODUCTS || stage == CENTRED || stage == SPREAD)
-            measure_distances(y, level, stage, v, k, centre, from, to);
-        else if (stage > EXTREMES) measure_q(y, level, stage, v, k, centre, by, from, to);
+    if (from_weights) measure_row(y, level, stage, v, y.n_outputs, from, to);
+    for (size k = 0; k < y.n_outputs && !y.has_labels && !is_pure; ++k) {
+        if (stage == INHERITED) measure_row(y, level, EXTREMES, v, k, from, to);
+        measure_row(y, level, stage, v, k, from, to);
     }
 }
 
@@ -277,7 +238,7 @@ __device__ static inline void finish_unit(const Target &y, const Level &level, s
     unit[0] = (double)e.k;
     unit[1] = (double)e.m;
     unit[2] = spread_of(y, level, v);
-    unit[3] = (double)measured_of(y, level, v)[HEAVIEST];
+    unit[3] = (double)(size)key_of((size)measured_of(y, level, v)[Q_MOST]);
     complete(y, level, v);
     if (y.has_labels || !level.value) return;
     for (size k = 0; k < K; ++k)
