@@ -74,6 +74,8 @@ def bytes_a_sample(task: Task, candidates: Any) -> int:
 
 def grow_trees(task: Task, candidates: Any, weight: Array, batch: Batch) -> None:
     """Appends the trees of a batch, on columns, projections or hyperplanes, to `batch.trees`."""
+    is_whole = bool((weight == task.xp.floor(weight)).all())
+    task = task._replace(target=task.target._replace(is_whole=int(is_whole)))
     together = max(1, memory(task.xp) // (bytes_a_sample(task, candidates) * len(weight)))
     for first in range(0, batch.n_trees, together):
         n_trees = min(together, batch.n_trees - first)
@@ -108,7 +110,7 @@ def _grow(task: Task, candidates: Any, weight: Array, batch: Batch) -> None:
     unit = xp.empty((n_trees, UNIT)) if task.has_units else None
     ends = xp.cumsum(size)
     nodes = Children(ends - size, size, tree, key, sample, u, unit, None, n_trees)
-    # Nodes of a level divide the places of their parents, so samples of small nodes and leaves stay where they are.
+    # Nodes of a level divide the places of their parents, so samples of small nodes and leaves stay there.
     free = xp.empty_like(sample), xp.empty_like(u)
     most = min(gpu_small.SMALL, gpu_small.MOST) if candidates.of_block(task, 0) else 0
     small = no_small(task, len(sample) // 2 if most else 0)
@@ -134,10 +136,10 @@ def _grow(task: Task, candidates: Any, weight: Array, batch: Batch) -> None:
         free = level.sample, level.u
         level, above = _level(task, nodes, level.root_weight, len(levels)), part
     samples = (level.sample, level.u), free
-    by_parity = samples if level.number % 2 == 0 else samples[::-1]
+    even, odd = samples if level.number % 2 == 0 else samples[::-1]
     if small.n_nodes:
-        levels.append(grow_small(task, candidates, small, *by_parity, level.root_weight))
-    _collect(task, candidates.projected, levels, ends, by_parity, batch.trees)
+        levels.append(grow_small(task, candidates, small, even, odd, level.root_weight))
+    _collect(task, candidates.projected, levels, ends, (even, odd), batch.trees)
 
 
 def _level(task: Task, nodes: Children, root_weight: Array | None, number: int) -> Level:
@@ -263,7 +265,7 @@ def _means(task: Task, place: Array, count: Array, tree: Array, by_parity: Any) 
     nodes = Children(
         first, count[order], tree[order].astype(np.int32), place.view(np.uint64), sample, u,
         xp.empty((n, UNIT)), None, 0,
-    )
+    )  # fmt: skip
     leaves = _level(task, nodes, None, 0)._replace(value=xp.empty((n, K), task.real))
     task.make_units(leaves, None)
     value = xp.empty((n, K), task.real)

@@ -25,6 +25,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "a leaf alone": {"max_depth": 0},
     "two levels": {"max_depth": 2},
 }
+UNITS = ((0, "wide", 9), (1, "wide", None), (1, "whole", 9), (10, "wide", 9))
+"""Outputs, 0 for labels; weights; max_bins."""
 DISTRIBUTIONS = {
     "axis": project.axis_distribution(12),
     "sparse": project.sparse_distribution(12, 3.0),
@@ -157,7 +159,7 @@ def cases(dtype: type) -> Iterator[Case]:
             )
         yield Case(f"nodes small {small}", lambda: small_nodes(dtype), small=small)
         yield Case(f"counted bins small {small}", lambda: counted_bins(dtype), small=small)
-        for n_outputs, weights, max_bins in ((0, "wide", 9), (1, "wide", None), (1, "whole", 9), (10, "wide", 9)):
+        for n_outputs, weights, max_bins in UNITS:
             yield Case(
                 f"units outputs {n_outputs} {weights} small {small}",
                 lambda k=n_outputs, w=weights, b=max_bins: _units(k, w, b, dtype),
