@@ -484,7 +484,7 @@ extern "C" __global__ void stump_sides(
 // The choice for a node: its stump if both sides are large enough, else the univariate split. If the chosen split
 // decreases the impurity too little, the node becomes a leaf.
 struct Choice {
-    size *__restrict__ left;   // workspace (n_nodes, n_outputs + 1)
+    size *__restrict__ left;   // workspace (n_nodes, n_outputs)
     size *__restrict__ taken;  // OUT (n_nodes,): 0 a leaf, 1 the univariate split, 2 the stump
     size *__restrict__ n_left; // OUT (n_nodes,): number of samples on the left
     double *__restrict__ gain; // IN and OUT (n_nodes,): of the univariate split; of the stump if it is taken
@@ -498,29 +498,30 @@ extern "C" __global__ void take_stumps(
     const size a = thread_number(), n_outputs = s.n_outputs;
     if (a >= nodes.n_nodes) return;
     const int criterion = (int)nodes.criterion, k = (int)nodes.exponent[2 * a], m = (int)nodes.exponent[2 * a + 1];
-    size *__restrict__ sums = choice.left + a * (n_outputs + 1);
+    size *__restrict__ sums = choice.left + a * n_outputs;
     const size *all = nodes.total + a * (n_outputs + 1);
     const double *mean = nodes.mean + a * n_outputs;
     const size first = nodes.begin[a], last = nodes.begin[a + 1], n = last - first;
     choice.taken[a] = 0;
     for (int oblique = 1; oblique >= 0; --oblique) {
         const size *side = oblique ? right : univariate;
-        size count = 0;
-        for (size j = 0; j <= n_outputs; ++j) sums[j] = 0;
+        size count = 0, u = 0;
+        for (size j = 0; j < n_outputs; ++j) sums[j] = 0;
         for (size i = first; i < last; ++i) {
             if (side[i]) continue;
             if (s.has_labels) sums[s.labels[row_of(s, i)]] += nodes.u[i];
             else
                 for (size j = 0; j < n_outputs; ++j) sums[j] += nodes.q[i * n_outputs + j];
-            sums[n_outputs] += nodes.u[i];
+            u += nodes.u[i];
             ++count;
         }
         const size least = nodes.min_samples_leaf;
-        const double left = hf_weight_of(sums[n_outputs], m), right = hf_weight_of(all[n_outputs] - sums[n_outputs], m);
+        const size rest = all[n_outputs] - u;
+        const double left = hf_weight_of(u, m), right = hf_weight_of(rest, m);
         const double lightest = nodes.min_weight_fraction_leaf * nodes.root_weight[a];
         if (oblique && (left < lightest || right < lightest || count < least || n - count < least)) continue;
-        const double score = hf_score_in_unit(criterion, sums, NULL, mean, n_outputs, m) +
-                             hf_score_in_unit(criterion, sums, all, mean, n_outputs, m);
+        const double score = hf_score_in_unit(criterion, sums, NULL, mean, n_outputs, u, m) +
+                             hf_score_in_unit(criterion, sums, all, mean, n_outputs, rest, m);
         const double decrease = hf_gain_in_unit(criterion, score, all, n_outputs, k, m);
         const int enough = !(decrease / nodes.root_weight[a] < nodes.min_impurity_decrease);
         choice.taken[a] = enough ? 1 + oblique : 0;

@@ -254,7 +254,7 @@ class _Stumps(NamedTuple):
         univariate = split.right[in_part].astype(np.int64)
         taken, count = xp.empty(n_stumps, np.int64), xp.empty(n_stumps, np.int64)
         gain = level.gain[node]
-        choice = Choice(xp.empty((n_stumps, task.n_sums), np.int64), taken, count, gain)
+        choice = Choice(xp.empty((n_stumps, task.n_outputs), np.int64), taken, count, gain)
         launch_each(PACKAGE, "take_stumps", task.real, n_stumps, (samples, nodes, right, univariate, choice))
         oblique, leaf = taken == 2, taken == 0
         split.right[in_part] = xp.where(xp.repeat(oblique, each), right, univariate).astype(np.uint8)

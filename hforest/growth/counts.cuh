@@ -17,7 +17,7 @@ __device__ static inline size counts_of_bin(const Target &y) { return (sums_of_b
 
 // Returns the sums of this thread in block_memory; also in gpu_builder.py.
 __device__ static inline size *own_sums(const Target &y) {
-    return (size *)block_memory + threadIdx.x * ((y.n_outputs + 1) | 1);
+    return (size *)block_memory + threadIdx.x * (y.n_outputs | 1);
 }
 
 // The counts of a histogram, of 4 or 8 bytes.
@@ -37,7 +37,7 @@ struct Counts {
 
 // Returns the histogram of the block, behind the sums of its threads.
 __device__ static inline Counts histogram(const Target &y, const Part &part) {
-    return {(unsigned *)(block_memory + BLOCK * ((y.n_outputs + 1) | 1)), part.counts_bins};
+    return {(unsigned *)(block_memory + BLOCK * (y.n_outputs | 1)), part.counts_bins};
 }
 
 // Adds the samples from, .., to - 1 of node v to the histogram of the block.
@@ -145,12 +145,12 @@ __device__ static inline void score_pair(
     for (size b = from; b < to; ++b) {
         const size n_left = counts[b * width + last];
         if (n_left == (b > 0 ? counts[(b - 1) * width + last] : 0)) continue;
-        sums[K] = 0;
-        for (size k = 0; k < last; ++k) {
+        size u = y.has_labels ? 0 : counts[b * width + K];
+        for (size k = 0; k < K; ++k) {
             sums[k] = counts[b * width + k];
-            if (y.has_labels) sums[K] += sums[k];
+            if (y.has_labels) u += sums[k];
         }
-        if (!scored(y, criterion, limits, level, v, sums, n_left, &score)) continue;
+        if (!scored(y, criterion, limits, level, v, sums, u, n_left, &score)) continue;
         if (!best.n_left || hf_beats(score, best.score)) best = {score, n_left, b, 0};
     }
     if (best.n_left) {
@@ -191,9 +191,9 @@ __device__ static inline void compare_node(
         if (has_column) {
             const unsigned char *bins = bin + group * n;
             const size below = bin[t];
-            size above = 256, n_left = 0;
+            size above = 256, n_left = 0, u = 0;
             bool is_first = true; // of the samples of its bin
-            for (size k = 0; k <= y.n_outputs; ++k) sums[k] = 0;
+            for (size k = 0; k < y.n_outputs; ++k) sums[k] = 0;
             for (int j = 0; j < n; ++j) {
                 const size here = bins[j];
                 is_first &= here != below || j >= own;
@@ -201,10 +201,10 @@ __device__ static inline void compare_node(
                     above = here < above ? here : above;
                     continue;
                 }
-                add(y, level, v, first + j, sums);
+                u += add(y, level, v, first + j, sums);
                 ++n_left;
             }
-            if (is_first && scored(y, criterion, limits, level, v, sums, n_left, &score))
+            if (is_first && scored(y, criterion, limits, level, v, sums, u, n_left, &score))
                 cut = {score, n_left, below, above};
         }
         write_best(c, column, pairs, pair, n, group, works && own == 0, cut);

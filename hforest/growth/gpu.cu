@@ -133,7 +133,7 @@ struct Pairs {
     const unsigned long long *key;              // (n_samples * slots,); or null
     const unsigned long long *sorted;           // (n_samples * slots,): the keys in ascending order; or null
     const size *order;                          // (n_samples * slots,): index of the e-th key in that order; or null
-    size *__restrict__ left;                    // workspace (n_threads of the scan, n_outputs + 1), (n_pairs, ..) if random
+    size *__restrict__ left;                    // workspace (n_threads of the scan, n_outputs), (n_pairs, ..) if random
     unsigned long long *__restrict__ score;     // (n_pairs,): as `ordered`; 0 before, except with counts; OUT
     unsigned long long *__restrict__ n_right;   // (n_pairs,): samples on the right; 0: no split; 0 before as score; OUT
     unsigned long long *__restrict__ greatest;  // (n_pairs,): the greatest key that may go left; OUT
@@ -351,19 +351,19 @@ __device__ static inline bool too_small(const Limits &limits, const Level &level
 }
 
 // Writes the score of the split of node v that sends n_left samples left, and returns whether it is allowed. sums
-// (n_outputs + 1,): of the samples on the left.
+// (n_outputs,) and u: sums of the samples on the left.
 __device__ static inline bool scored(
-    const Target &y, size criterion, const Limits &limits, const Level &level, size v, const size *sums, size n_left,
-    double *score
+    const Target &y, size criterion, const Limits &limits, const Level &level, size v, const size *sums, size u,
+    size n_left, double *score
 ) {
-    const size n_right = level.count[v] - n_left, K = y.n_outputs, *total = total_of(y, level, v);
+    const size n_right = level.count[v] - n_left, K = y.n_outputs, *total = total_of(y, level, v), rest = total[K] - u;
     const int m = exponent_of(y, level, v, 1);
     if (n_right < 1 || n_left < limits.min_samples_leaf || n_right < limits.min_samples_leaf) return false;
     const double least = limits.min_weight_fraction_leaf * level.root_weight[level.tree[v]];
-    if (hf_weight_of(sums[K], m) < least || hf_weight_of(total[K] - sums[K], m) < least) return false;
+    if (hf_weight_of(u, m) < least || hf_weight_of(rest, m) < least) return false;
     const double *mean = level.mean + v * K;
-    *score = hf_score_in_unit((int)criterion, sums, NULL, mean, K, m) +
-             hf_score_in_unit((int)criterion, sums, total, mean, K, m);
+    *score = hf_score_in_unit((int)criterion, sums, NULL, mean, K, u, m) +
+             hf_score_in_unit((int)criterion, sums, total, mean, K, rest, m);
     return true;
 }
 
@@ -433,15 +433,15 @@ __device__ static inline void random_split(
         at = random_threshold(level.key[v], number, unordered(lowest, real()), unordered(highest, real()));
         greatest = (sizeof(real) == 4 ? (uint64_t)pair << 32 : 0) | ordered((real)at);
     }
-    size *__restrict__ sums = pairs.left + pair * (n_outputs + 1), count = 0;
-    for (size k = 0; k <= n_outputs; ++k) sums[k] = 0;
+    size *__restrict__ sums = pairs.left + pair * n_outputs, u = 0, count = 0;
+    for (size k = 0; k < n_outputs; ++k) sums[k] = 0;
     for (size i = 0; i < n; ++i) {
         if ((keys[i] <= greatest) == flipped) continue;
-        add(y, level, v, first + i, sums);
+        u += add(y, level, v, first + i, sums);
         ++count;
     }
     double score;
-    if (!scored(y, criterion, limits, level, v, sums, count, &score)) return;
+    if (!scored(y, criterion, limits, level, v, sums, u, count, &score)) return;
     pairs.score[pair] = ordered(score);
     pairs.n_right[pair] = n - count;
     pairs.greatest[pair] = greatest;

@@ -149,7 +149,7 @@ class Task(NamedTuple):
     @property
     def sum_bytes(self) -> int:
         """Of a block: the sums of its threads."""
-        return 8 * BLOCK * (self.n_sums | 1)
+        return 8 * BLOCK * (self.n_outputs | 1)
 
     @property
     def count_bytes(self) -> int:
@@ -441,9 +441,9 @@ def _pairs(task: Task, part: Part, key: Array, bits: Bits, slots: int) -> Pairs:
     else:
         order = xp.argsort(key, kind="stable").astype(np.int64, copy=False)
     if not task.random_thresholds:
-        n_sums = _n_threads(task, n_pairs) if task.n_sums > NEAR else 0
+        n_sums = _n_threads(task, n_pairs) if task.n_outputs > NEAR else 0
     score, n_right = xp.zeros(n_pairs, np.uint64), xp.zeros(n_pairs, np.uint64)
-    left = xp.empty((n_sums, task.n_sums), np.int64)
+    left = xp.empty((n_sums, task.n_outputs), np.int64)
     return Pairs(
         key, in_order, order, left, score, n_right, greatest, threshold, flipped, slots, bits.weight,
         bits.label, bits.value,
@@ -452,7 +452,7 @@ def _pairs(task: Task, part: Part, key: Array, bits: Bits, slots: int) -> Pairs:
 
 def _n_threads(task: Task, n: int) -> int:
     """Returns how many threads scan n pairs or runs, some of them several."""
-    return n if task.n_sums <= NEAR else min(n, max(1, SUMS // task.n_sums))
+    return n if task.n_outputs <= NEAR else min(n, max(1, SUMS // task.n_outputs))
 
 
 def _scan(task: Task, level: Level, part: Part, pairs: Pairs) -> None:
@@ -467,7 +467,7 @@ def _scan(task: Task, level: Level, part: Part, pairs: Pairs) -> None:
     )
     task.launch("count_runs", n_runs, task.target, level, part, pairs, start)
     task.launch_blocks("start_runs", part.n_large * slots, task.target, part, pairs, start)
-    n_threads = n_runs + n_pairs if task.n_sums <= NEAR else _n_threads(task, n_pairs)
+    n_threads = n_runs + n_pairs if task.n_outputs <= NEAR else _n_threads(task, n_pairs)
     task.launch("score_runs", n_threads, *rules, n_threads, start, best, place)
     task.launch("first_best", n_runs, level, part, pairs, best, place)
 

@@ -115,7 +115,7 @@ def _rooms(task: Task, candidates: Any, n: int, n_trees: int) -> Rooms:
     of, places, pairs = candidates.of_block(task, 0), 2 * n, n // 2 * slots
     n_keys, is_sorted = 0 if task.n_bins else n * slots, not (task.n_bins or task.random_thresholds)
     n_entries, n_draws = pairs if of.max_entries else 0, 0 if is_sorted else pairs
-    n_sums = pairs * task.n_sums if task.random_thresholds or task.n_sums > NEAR else 0
+    n_sums = pairs * K if task.random_thresholds or K > NEAR else 0
 
     def bytes_(n: int) -> Array:
         return xp.empty(n, np.uint8)

@@ -95,8 +95,10 @@ __device__ static inline void order_column(
         double *axis = o.axis + i * 3 * n_outputs, *total = axis + 2 * n_outputs, *score = o.score + i * c.n_bins;
         int *__restrict__ sorted = o.sorted + i * c.n_bins;
         for (size j = 0; j < k * width; ++j) sums[j] = 0;
-        for (size j = first; j < last; ++j)
-            add(y, level, v, j, sums + place[bin_at(c, own, level.sample[j])] * width);
+        for (size j = first; j < last; ++j) {
+            size *row = sums + place[bin_at(c, own, level.sample[j])] * width;
+            row[n_outputs] += add(y, level, v, j, row);
+        }
         const int m = y.has_labels ? exponent_of(y, level, v, 1) : 0;
         for (size j = 0; j < k; ++j) {
             const size *row = sums + j * width, u = row[n_outputs];

@@ -28,34 +28,32 @@ __device__ static inline uint64_t key_at(const Pairs &pairs, const Run &run, siz
     return pairs.sorted ? pairs.sorted[run.start + j] : pairs.key[pairs.order[run.start + j]];
 }
 
-// Adds the sample at place j of a pair to sums (n_outputs + 1,).
-__device__ static inline void
+// Adds the sample at place j of a pair to sums (n_outputs,), and returns its u.
+__device__ static inline size
 add_place(const Target &y, const Level &level, const Pairs &pairs, const Run &run, size j, size *sums) {
-    if (!pairs.sorted) {
-        add(y, level, run.v, level.first[run.v] + pairs.order[run.start + j] - run.start, sums);
-        return;
-    }
+    if (!pairs.sorted) return add(y, level, run.v, level.first[run.v] + pairs.order[run.start + j] - run.start, sums);
     const uint64_t key = pairs.sorted[run.start + j];
     const size u = (size)(key & (((uint64_t)1 << pairs.weight_bits) - 1));
     sums[key >> pairs.weight_bits & (((uint64_t)1 << pairs.label_bits) - 1)] += u;
-    sums[y.n_outputs] += u;
+    return u;
 }
 
-// Returns the address of the thread's n_outputs + 1 sums: in shared memory, or `far` if they do not fit.
+// Returns the address of the thread's n_outputs sums: in shared memory, or `far` if they do not fit.
 __device__ static inline size *sums_of_thread(const Target &y, size *far) {
     __shared__ size near[BLOCK * NEAR];
-    return y.n_outputs < NEAR ? near + threadIdx.x * NEAR : far;
+    return y.n_outputs <= NEAR ? near + threadIdx.x * NEAR : far;
 }
 
 // start (n_runs * slots, n_outputs + 1), OUT: sums of the runs of large pairs. One thread per run.
 extern "C" __global__ void count_runs(Target y, Level level, Part part, Pairs pairs, size *__restrict__ start) {
-    const size i = thread_number(), width = y.n_outputs + 1;
+    const size i = thread_number(), K = y.n_outputs;
     if (i >= part.n_runs * pairs.slots) return;
     const Run run = run_of(level, part, pairs.slots, i);
-    size *sums = sums_of_thread(y, start + i * width);
-    for (size k = 0; k < width; ++k) sums[k] = 0;
-    for (size j = run.from; j < run.to; ++j) add_place(y, level, pairs, run, j, sums);
-    for (size k = 0; k < width; ++k) start[i * width + k] = sums[k];
+    size *mine = start + i * (K + 1), *sums = sums_of_thread(y, mine), u = 0;
+    for (size k = 0; k < K; ++k) sums[k] = 0;
+    for (size j = run.from; j < run.to; ++j) u += add_place(y, level, pairs, run, j, sums);
+    for (size k = 0; k < K; ++k) mine[k] = sums[k];
+    mine[K] = u;
 }
 
 // start (n_runs * slots, n_outputs + 1), IN and OUT: the sums of a run are replaced by the sums of all runs before it.
@@ -78,10 +76,10 @@ extern "C" __global__ void start_runs(Target y, Part part, Pairs pairs, size *__
 }
 
 // Returns the number of samples on the left of the best threshold of a run, or 0, and writes its score to best. sums
-// (n_outputs + 1,), IN: before the run; workspace afterwards.
+// (n_outputs,) and u, IN: before the run; workspace afterwards.
 __device__ static inline size scan_run(
     const Target &y, size criterion, const Limits &limits, const Level &level, const Pairs &pairs, const Run &run,
-    size *sums, double *best
+    size *sums, size u, double *best
 ) {
     const size n = level.count[run.v], low_bits = pairs.weight_bits + pairs.label_bits;
     uint64_t next = key_at(pairs, run, run.from) >> low_bits;
@@ -91,8 +89,8 @@ __device__ static inline size scan_run(
         const uint64_t key = next;
         double score;
         next = key_at(pairs, run, j + 1) >> low_bits;
-        add_place(y, level, pairs, run, j, sums);
-        if (key == next || !scored(y, criterion, limits, level, run.v, sums, j + 1, &score)) continue;
+        u += add_place(y, level, pairs, run, j, sums);
+        if (key == next || !scored(y, criterion, limits, level, run.v, sums, u, j + 1, &score)) continue;
         if (found && !hf_beats(score, *best)) continue;
         *best = score;
         found = j + 1;
@@ -100,7 +98,7 @@ __device__ static inline size scan_run(
     return found;
 }
 
-// Writes the best split of a pair if its node has at most `most` samples. sums (n_outputs + 1,), workspace.
+// Writes the best split of a pair if its node has at most `most` samples. sums (n_outputs,), workspace.
 __device__ static inline void scan_pair(
     const Target &y, size criterion, const Limits &limits, const Level &level, const Part &part, const Pairs &pairs,
     size most, size pair, size *sums
@@ -108,9 +106,9 @@ __device__ static inline void scan_pair(
     const size slots = pairs.slots, a = pair / slots, v = part.node[a], n = level.count[v];
     const Run run = {pair, v, 0, n, part.begin[a] * slots + pair % slots * n};
     if (n > most) return;
-    for (size k = 0; k <= y.n_outputs; ++k) sums[k] = 0;
+    for (size k = 0; k < y.n_outputs; ++k) sums[k] = 0;
     double best;
-    const size found = scan_run(y, criterion, limits, level, pairs, run, sums, &best);
+    const size found = scan_run(y, criterion, limits, level, pairs, run, sums, 0, &best);
     if (!found) return;
     pairs.score[pair] = ordered(best);
     pairs.n_right[pair] = n - found;
@@ -123,18 +121,18 @@ extern "C" __global__ void score_runs(
     Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs, size n_threads,
     size *__restrict__ start, unsigned long long *__restrict__ best, size *__restrict__ place
 ) {
-    const size width = y.n_outputs + 1, slots = pairs.slots, n_runs = part.n_runs * slots, thread = thread_number();
+    const size K = y.n_outputs, slots = pairs.slots, n_runs = part.n_runs * slots, thread = thread_number();
     if (thread >= n_threads) return;
     for (size i = thread; i < n_runs + part.n_nodes * slots; i += n_threads) {
-        size *sums = sums_of_thread(y, i < n_runs ? start + i * width : pairs.left + thread * width);
+        size *mine = start + i * (K + 1), *sums = sums_of_thread(y, i < n_runs ? mine : pairs.left + thread * K);
         if (i >= n_runs) {
             scan_pair(y, criterion, limits, level, part, pairs, LARGE, i - n_runs, sums);
             continue;
         }
         const Run run = run_of(level, part, slots, i);
-        for (size k = 0; k < width; ++k) sums[k] = start[i * width + k];
+        for (size k = 0; k < K; ++k) sums[k] = mine[k];
         double score;
-        place[i] = scan_run(y, criterion, limits, level, pairs, run, sums, &score);
+        place[i] = scan_run(y, criterion, limits, level, pairs, run, sums, mine[K], &score);
         best[i] = ordered(score);
         if (place[i]) atomicMax(&pairs.score[run.pair], (unsigned long long)best[i]);
     }

@@ -39,7 +39,7 @@ struct Rooms {
     unsigned long long *__restrict__ greatest;
     double *__restrict__ bound;               // thresholds of pairs
     int *__restrict__ flipped;
-    size *__restrict__ left;                  // (n_samples / 2, slots, n_outputs + 1)
+    size *__restrict__ left;                  // (n_samples / 2, slots, n_outputs)
     unsigned long long *__restrict__ keys;    // (n_samples, slots)
     size *__restrict__ order;                 // as keys; null: nothing is sorted
     size *__restrict__ other;                 // as order
@@ -160,7 +160,7 @@ __device__ static inline void grow_node(
         size *const list = r.part + 4 * first;
         part = {list, list + n, list + 2 * n, list + 3 * n, 0, 0, 0, 0, r.counts_bins, 0};
         pairs = {
-            at(r.keys, first * slots), 0, at(r.order, first * slots), at(r.left, pair * (K + 1)), r.score + pair,
+            at(r.keys, first * slots), 0, at(r.order, first * slots), at(r.left, pair * K), r.score + pair,
             r.n_right + pair, at(r.greatest, pair), at(r.bound, pair), at(r.flipped, pair), slots, 0, 0, r.value_bits
         };
         split = {r.chosen + first / 2, r.split + first / 2, r.n_left + first / 2, r.right + first, &tail};
@@ -233,7 +233,7 @@ __device__ static inline void grow_node(
                     random_split(y, criterion, limits, level, part, pairs, c, o, column, pair);
             } else {
                 sort_keys(part, key, slots, order, at(r.other, first * slots));
-                size *sums = sums_of_thread(y, at(pairs.left, t * (K + 1)));
+                size *sums = sums_of_thread(y, at(pairs.left, t * K));
                 for (size pair = t; pair < n_pairs; pair += BLOCK)
                     scan_pair(y, criterion, limits, level, part, pairs, n, pair, sums);
             }

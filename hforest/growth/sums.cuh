@@ -49,13 +49,13 @@ __device__ static inline size *q_of(const Target &y, const Level &level, size v,
     return y.q + (level.tree[v] * y.n + s) * y.n_outputs;
 }
 
-// Adds sample `at` of node v to sums (n_outputs + 1,).
-__device__ static inline void add(const Target &y, const Level &level, size v, size at, size *sums) {
+// Adds sample `at` of node v to sums (n_outputs,), and returns its u.
+__device__ static inline size add(const Target &y, const Level &level, size v, size at, size *sums) {
     const size s = level.sample[at], u = level.u[at], K = y.n_outputs;
-    sums[K] += u;
     if (y.has_labels) sums[y.labels[s]] += u;
     else
         for (size k = 0; k < K; ++k) sums[k] += q_of(y, level, v, s)[k];
+    return u;
 }
 
 __device__ static inline void add_to(size *sum, size a) { atomicAdd((word *)sum, (word)a); }

@@ -71,14 +71,14 @@ HF_BOTH double hf_weight_of(int64_t u, int m) { return ldexp((double)u, -m); }
 
 /* Returns the score of a branch. The score of a split is the sum of those of its branches.
 
-   sums   IN (n + 1,)  sums of the branch by class or output, and of u; with `node`, of the other branch
-   node   IN (n + 1,)  sums of the node, or NULL
-   mean   IN (n,)      means of the node; not read if there are classes
+   sums   IN (n,)  sums of the branch by class or output; with `node`, of the other branch
+   node   IN (n,)  sums of the node, or NULL
+   mean   IN (n,)  means of the node; not read if there are classes
+   u      the sum of u of the branch
    m      exponent of weights of the unit */
 HF_BOTH double hf_score_in_unit(
-    int criterion, const int64_t *sums, const int64_t *node, const double *mean, int64_t n, int m
+    int criterion, const int64_t *sums, const int64_t *node, const double *mean, int64_t n, int64_t u, int m
 ) {
-    const int64_t u = node ? node[n] - sums[n] : sums[n];
     const double one = ldexp(1.0, -m), weight = (double)u * one;
     double total = 0;
     if (criterion == HF_SQUARED_ERROR) return hf_branch_gain(sums, node, mean, n, u);
@@ -89,10 +89,10 @@ HF_BOTH double hf_score_in_unit(
     return criterion == HF_ENTROPY ? total - hf_xlogx(weight) : total / weight;
 }
 
-/* Returns the decrease of the impurity by a split, from its score and the node's sums. */
+/* Returns the decrease of the impurity by a split, from its score and the node's sums (n + 1,), of u last. */
 HF_BOTH double hf_gain_in_unit(int criterion, double score, const int64_t *node, int64_t n, int k, int m) {
     if (criterion == HF_SQUARED_ERROR) return ldexp(score, m - 2 * k);
-    return score - hf_score_in_unit(criterion, node, NULL, NULL, n, m);
+    return score - hf_score_in_unit(criterion, node, NULL, NULL, n, node[n], m);
 }
 
 /* Returns whether a node gets a unit of its own.
