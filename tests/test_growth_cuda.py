@@ -60,8 +60,11 @@ def learned(x, settings):
     if n_outputs:
         y, n_classes = rng.normal(size=(n, n_outputs)) + x[:, :1], None
     x[rng.random(x.shape) < 0.2 * settings.pop("missing", False)] = np.nan
+    if settings.pop("wide", False):
+        y = np.where(rng.random((n, 1)) < 1 / n, 1e12, np.exp(8 * (y - x[:, :1])))
     weights = {
         "one": np.ones(n), "whole": rng.integers(0, 900, n) * 1.0, "real": rng.random(n),
+        "wide": 10.0 ** rng.uniform(-12, 0, n),
         "great": rng.integers(0, 2**23, n) * 1.0, "most": np.full(n, 2.0**24), "half": np.full(n, 0.5),
     }  # fmt: skip
     settings["sample_weight"] = weights[settings.pop("weights", "one")]
@@ -153,9 +156,12 @@ def test_host_levels_of_many_nodes_are_those_of_the_cpu(grown_alike, monkeypatch
         {"n_classes": 20, "criterion": "entropy"},  # sums in global memory
         {"weights": "whole", "min_samples_leaf": 5, "max_bins": 16},
         {"weights": "real", "criterion": "entropy"},
-        {"weights": "real", "n_classes": 90},  # more sums than a block adds up
+        {"weights": "wide", "n_classes": 90, "max_bins": 256},
         {"task": 1, "min_weight_fraction_leaf": 0.01},
+        {"task": 1, "weights": "real", "max_bins": 16},
+        {"task": 1, "weights": "wide", "wide": True},
         {"task": 3, "max_bins": 16},
+        {"task": 3, "weights": "whole", "wide": True},
         {"task": 80},
         {"splitter": "random"},
         {"task": 1, "splitter": "random"},
@@ -196,11 +202,18 @@ def launched(monkeypatch):
         {"bootstrap": False, "max_features": 5, "n": 33},
         {"bootstrap": False, "max_features": 5, "n": 257},
         {"bootstrap": False, "weights": "great", "n": 400},  # sums of 32 bits
+        {"bootstrap": False, "weights": "most", "n": 400},  # sums of more
+        {"weights": "half"},
+        {"weights": "wide", "criterion": "entropy"},
+        {"task": 1},
+        {"task": 1, "weights": "whole", "bootstrap": False, "n": 33},
+        {"task": 3, "weights": "wide", "wide": True, "min_weight_fraction_leaf": 1e-9},
+        {"task": 10},  # as much shared memory as there may be
     ],
     ids=words,
 )
 def test_host_trees_of_counted_bins(grown_alike, small, launched, dtype, settings):
-    """Bins of a byte and whole weights: nodes of several chunks, of one, and of few samples; nothing is sorted."""
+    """Bins of a byte: nodes of several chunks, of one, and of few samples; nothing is sorted."""
     settings = {"max_bins": 255, "max_depth": 12, **settings}
     n, coarse = settings.pop("n", 9000), settings.pop("coarse", 30)
     rng = np.random.default_rng(n)
@@ -213,19 +226,18 @@ def test_host_trees_of_counted_bins(grown_alike, small, launched, dtype, setting
     assert ("grow_counted" in launched) == (small > 0)
     assert ("score_bins" in launched) == (n > small)
     assert "count_bins" in launched or n <= max(small, 4096)
-    assert not {"bin_keys", "count_runs", "scan_small", "grow_small"} & {*launched}
+    assert not {"bin_keys", "count_runs", "grow_small"} & {*launched}
 
 
 @pytest.mark.parametrize(
     "settings",
     [
         {"n_classes": 30},  # more than shared memory holds
-        {"weights": "most"},  # more than 32 bits hold
-        {"weights": "half"},
+        {"n_classes": 20, "weights": "real"},
+        {"task": 15},
         {"max_bins": None},
         {"splitter": "random"},
         {"missing": True},
-        {"task": 1},
     ],
     ids=words,
 )
@@ -237,7 +249,7 @@ def test_host_trees_whose_bins_are_not_counted(grown_alike, small, launched, set
     assert not {"score_bins", "grow_counted"} & {*launched}
 
 
-FILLED = {"place", "default_left", "root_weight", "sample", "sample_weight", "other_sample", "other_weight"}
+FILLED = {"place", "default_left", "root_weight", "sample", "u", "other_sample", "other_u"}
 """Members of Rooms that are written before a launch."""
 
 
@@ -255,6 +267,7 @@ def arrays_in(members):
         {"splitter": "random"},
         {"splitter": "random", "missing": True},
         {"task": 2},
+        {"task": 1, "weights": "real", "wide": True, "max_bins": 255},
         {"projections": DISTRIBUTIONS["sparse"](6)},
         {"projections": DISTRIBUTIONS["sparse"](6), "missing": True},
     ],
@@ -274,10 +287,10 @@ def test_host_blocks_of_small_nodes_write_to_places_of_their_own(monkeypatch, se
             rooms[name].view(np.uint8).fill(0x5A)
         before = {k: a.copy() for k, a in arrays_in(rooms).items()}
         new = {gpu_structs.Small: one, gpu_small.Rooms: gpu_small.Rooms(**rooms)}
-        # Orders, and entries of projections, which are taken one after the other, are shared.
+        # Targets, orders, and entries of projections, which are taken one after the other, are shared.
         copied = tuple(
             a._replace(**{k: m.copy() for k, m in arrays_in(a._asdict()).items()})
-            if isinstance(a, gpu_structs.Kept | gpu_structs.Orders)
+            if isinstance(a, gpu_structs.Kept | gpu_structs.Orders | gpu_structs.Target)
             else new.get(type(a), a)
             for a in args
         )

@@ -3,6 +3,7 @@
 
 #include "co2/fit.h"
 #include "co2/visits.h"
+#include "growth/units.h"
 
 // Threads per product, one per lane; threads per block; products that a block computes at a time.
 constexpr int LANES = HF_LANES, BLOCK = 128, TOGETHER = BLOCK / LANES;
@@ -427,9 +428,11 @@ extern "C" __global__ void fit_stumps(
 // Nodes that are split, with samples begin[a] to begin[a + 1] - 1, and the limits of their splits.
 struct Nodes {
     const size *begin;         // IN  (n_nodes + 1,)
-    const double *total;       // IN  (n_nodes, n_outputs): sums of the samples
-    const double *mean;        // IN  (n_nodes, n_outputs): mean targets; not read if there are labels
-    const double *weight;      // IN  (n_nodes,)
+    const size *u;             // IN  (n,): weights in the units of nodes
+    const size *q;             // IN  (n, n_outputs): the same of targets; not read if there are labels
+    const size *total;         // IN  (n_nodes, n_outputs + 1): sums of the samples by class or output, and of u
+    const double *mean;        // IN  (n_nodes, n_outputs); not read if there are labels
+    const size *exponent;      // IN  (n_nodes, 2): of targets and weights in the unit
     const double *root_weight; // IN  (n_nodes,): of the node's tree
     size n_nodes, criterion, min_samples_leaf;
     double min_impurity_decrease, min_weight_fraction_leaf;
@@ -481,7 +484,7 @@ extern "C" __global__ void stump_sides(
 // The choice for a node: its stump if both sides are large enough, else the univariate split. If the chosen split
 // decreases the impurity too little, the node becomes a leaf.
 struct Choice {
-    double *__restrict__ left; // workspace (n_nodes, n_outputs)
+    size *__restrict__ left;   // workspace (n_nodes, n_outputs)
     size *__restrict__ taken;  // OUT (n_nodes,): 0 a leaf, 1 the univariate split, 2 the stump
     size *__restrict__ n_left; // OUT (n_nodes,): number of samples on the left
     double *__restrict__ gain; // IN and OUT (n_nodes,): of the univariate split; of the stump if it is taken
@@ -492,33 +495,34 @@ struct Choice {
 extern "C" __global__ void take_stumps(
     Samples s, Nodes nodes, const size *__restrict__ right, const size *__restrict__ univariate, Choice choice
 ) {
-    const size a = thread_number(), n_outputs = s.n_outputs, criterion = nodes.criterion;
+    const size a = thread_number(), n_outputs = s.n_outputs;
     if (a >= nodes.n_nodes) return;
-    double *__restrict__ sums = choice.left + a * n_outputs;
-    const double *all = nodes.total + a * n_outputs, weight = nodes.weight[a];
+    const int criterion = (int)nodes.criterion, k = (int)nodes.exponent[2 * a], m = (int)nodes.exponent[2 * a + 1];
+    size *__restrict__ sums = choice.left + a * n_outputs;
+    const size *all = nodes.total + a * (n_outputs + 1);
+    const double *mean = nodes.mean + a * n_outputs;
     const size first = nodes.begin[a], last = nodes.begin[a + 1], n = last - first;
     choice.taken[a] = 0;
     for (int oblique = 1; oblique >= 0; --oblique) {
         const size *side = oblique ? right : univariate;
-        double left_weight = 0;
-        size count = 0;
-        for (size k = 0; k < n_outputs; ++k) sums[k] = 0;
+        size count = 0, u = 0;
+        for (size j = 0; j < n_outputs; ++j) sums[j] = 0;
         for (size i = first; i < last; ++i) {
             if (side[i]) continue;
-            if (s.has_labels) sums[s.labels[row_of(s, i)]] += s.weight[i];
+            if (s.has_labels) sums[s.labels[row_of(s, i)]] += nodes.u[i];
             else
-                for (size k = 0; k < n_outputs; ++k)
-                    sums[k] += s.weight[i] * (output_of(s, i, k) - nodes.mean[a * n_outputs + k]);
-            left_weight += s.weight[i];
+                for (size j = 0; j < n_outputs; ++j) sums[j] += nodes.q[i * n_outputs + j];
+            u += nodes.u[i];
             ++count;
         }
         const size least = nodes.min_samples_leaf;
-        const double rest = weight - left_weight, lightest = nodes.min_weight_fraction_leaf * nodes.root_weight[a];
-        if (oblique && (left_weight < lightest || rest < lightest)) continue;
-        if (oblique && (count < least || n - count < least || !(left_weight > 0 && rest > 0))) continue;
-        const double decrease = hf_node_score(criterion, sums, n_outputs, left_weight) +
-                                hf_branch_score(criterion, sums, all, n_outputs, rest) -
-                                hf_node_score(criterion, all, n_outputs, weight);
+        const size rest = all[n_outputs] - u;
+        const double left = hf_weight_of(u, m), right = hf_weight_of(rest, m);
+        const double lightest = nodes.min_weight_fraction_leaf * nodes.root_weight[a];
+        if (oblique && (left < lightest || right < lightest || count < least || n - count < least)) continue;
+        const double score = hf_score_in_unit(criterion, sums, NULL, mean, n_outputs, u, m) +
+                             hf_score_in_unit(criterion, sums, all, mean, n_outputs, rest, m);
+        const double decrease = hf_gain_in_unit(criterion, score, all, n_outputs, k, m);
         const int enough = !(decrease / nodes.root_weight[a] < nodes.min_impurity_decrease);
         choice.taken[a] = enough ? 1 + oblique : 0;
         choice.n_left[a] = count;

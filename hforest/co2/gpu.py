@@ -46,9 +46,11 @@ class Nodes(NamedTuple):
     """Nodes to split, and the limits of their splits."""
 
     begin: Array
+    u: Array
+    q: Array | None
     total: Array
     mean: Array
-    weight: Array
+    exponent: Array
     root_weight: Array
     n_nodes: int
     criterion: int
@@ -226,7 +228,13 @@ class _Stumps(NamedTuple):
         each = to_numpy(sizes).tolist()
         at = xp.arange(n_samples) + xp.repeat(level.first[node] - begin[:-1], each)
         in_part = xp.arange(n_samples) + xp.repeat(part.begin[open_] - begin[:-1], each)
-        rows, weights = level.sample[at], level.sample_weight[at]
+        rows, u, target = level.sample[at], level.u[at], task.target
+        record = xp.repeat(level.tree[node].astype(np.int64) * target.n, each) + rows
+        weights = u.astype(np.float64) if target.is_whole else target.weight.ravel()[record]
+        q = target.q.reshape(-1, task.n_outputs)[record] if task.fit_targets else None
+        exponent = xp.zeros((n_stumps, 2), np.int64)
+        if task.has_units:
+            exponent[:] = level.unit[node, :2]
         w = xp.zeros((n_stumps, n_features + 1), task.real)
         start = level.feature[node], level.threshold[node], n_stumps, n_features, w
         launch_each(PACKAGE, "start_stumps", task.real, n_stumps, start)
@@ -238,7 +246,7 @@ class _Stumps(NamedTuple):
         launch_each(PACKAGE, "limits_of_stumps", task.real, n_stumps, (w, n_stumps, n_features, limit))
         right = xp.empty(n_samples, np.int64)
         nodes = Nodes(
-            begin, level.total[node], level.mean[node if task.fit_targets else slice(0)], level.weight[node],
+            begin, u, q, level.total[node], level.mean[node if task.fit_targets else slice(0)], exponent,
             level.root_weight[level.tree[node]], n_stumps, task.criterion, task.limits.min_samples_leaf,
             task.limits.min_impurity_decrease, task.limits.min_weight_fraction_leaf,
         )  # fmt: skip
@@ -246,7 +254,7 @@ class _Stumps(NamedTuple):
         univariate = split.right[in_part].astype(np.int64)
         taken, count = xp.empty(n_stumps, np.int64), xp.empty(n_stumps, np.int64)
         gain = level.gain[node]
-        choice = Choice(xp.empty((n_stumps, task.n_outputs)), taken, count, gain)
+        choice = Choice(xp.empty((n_stumps, task.n_outputs), np.int64), taken, count, gain)
         launch_each(PACKAGE, "take_stumps", task.real, n_stumps, (samples, nodes, right, univariate, choice))
         oblique, leaf = taken == 2, taken == 0
         split.right[in_part] = xp.where(xp.repeat(oblique, each), right, univariate).astype(np.uint8)

@@ -1,38 +1,61 @@
-// Thresholds of pairs whose columns have bins of a byte, where labels have whole weights whose sums fit 32 bits. Blocks
-// count the samples of bins in shared memory; integers have one sum in any order. Nothing is sorted, and there are no keys.
+// Thresholds of pairs whose columns have bins of a byte. Blocks add up the samples of bins in shared memory. Nothing is
+// sorted, and there are no keys.
 //
 //     samples of a node
 //     FEW or less     compare_bins: a block a node; a thread a sample and candidate, which it compares with the others
 //     up to CHUNK     score_bins: a block a pair
 //     more            count_bins: a block a chunk of the samples of a pair; then score_bins
 //
-// A histogram has for each bin the weights of classes, and the number of samples: (n_bins, counts_of_bin).
+// A histogram has for each bin the sums of classes, or of outputs and u, and the number of samples:
+// (n_bins, counts_of_bin). Its counts have 32 bits for labels whose weights allow it, else 64.
 
 constexpr int SCORING = 6; // blocks of score_bins that the registers of a multiprocessor hold, at least
 
-// Returns how many numbers a histogram has for a bin: odd, so that banks differ; also in gpu_builder.py.
-__device__ static inline size counts_of_bin(const Target &y) { return (y.n_outputs + 1) | 1; }
+// Returns how many sums a bin has, and how many numbers: odd, so that banks differ; also in gpu_builder.py.
+__device__ static inline size sums_of_bin(const Target &y) { return y.n_outputs + !y.has_labels; }
+__device__ static inline size counts_of_bin(const Target &y) { return (sums_of_bin(y) + 1) | 1; }
 
 // Returns the sums of this thread in block_memory; also in gpu_builder.py.
-__device__ static inline double *own_sums(const Target &y) { return block_memory + threadIdx.x * (y.n_outputs | 1); }
-
-// Returns the histogram of the block, behind the sums of its threads.
-__device__ static inline unsigned *histogram(const Target &y) {
-    return (unsigned *)(block_memory + BLOCK * (y.n_outputs | 1));
+__device__ static inline size *own_sums(const Target &y) {
+    return (size *)block_memory + threadIdx.x * (y.n_outputs | 1);
 }
 
-// Counts the samples from, .., to - 1 of a level in the histogram of the block.
-__device__ static inline void
-count_samples(const Columns &c, const Target &y, const Level &level, size column, size from, size to) {
-    const size width = counts_of_bin(y);
-    unsigned *counts = histogram(y);
-    for (size e = threadIdx.x; e < c.n_bins * width; e += BLOCK) counts[e] = 0;
+// The counts of a histogram, of 4 or 8 bytes.
+struct Counts {
+    unsigned *array;
+    size bytes;
+    __device__ size operator[](size i) const { return bytes == 4 ? (size)array[i] : ((const size *)array)[i]; }
+    __device__ void set(size i, size a) const {
+        if (bytes == 4) array[i] = (unsigned)a;
+        else ((size *)array)[i] = a;
+    }
+    __device__ void add(size i, size a) const {
+        if (bytes == 4) atomicAdd(array + i, (unsigned)a);
+        else add_to((size *)array + i, a);
+    }
+};
+
+// Returns the histogram of the block, behind the sums of its threads.
+__device__ static inline Counts histogram(const Target &y, const Part &part) {
+    return {(unsigned *)(block_memory + BLOCK * (y.n_outputs | 1)), part.counts_bins};
+}
+
+// Adds the samples from, .., to - 1 of node v to the histogram of the block.
+__device__ static inline void count_samples(
+    const Columns &c, const Target &y, const Level &level, const Part &part, size column, size v, size from, size to
+) {
+    const size width = counts_of_bin(y), K = y.n_outputs;
+    const Counts counts = histogram(y, part);
+    for (size e = threadIdx.x; e < c.n_bins * width; e += BLOCK) counts.set(e, 0);
     __syncthreads();
     for (size i = from + threadIdx.x; i < to; i += BLOCK) {
-        const size s = level.sample[i];
-        unsigned *row = counts + bin_at(c, column, s) * width;
-        atomicAdd(&row[y.labels[s]], (unsigned)level.sample_weight[i]);
-        atomicAdd(&row[y.n_outputs], 1u);
+        const size s = level.sample[i], u = level.u[i], row = bin_at(c, column, s) * width;
+        if (y.has_labels) counts.add(row + y.labels[s], u);
+        else {
+            for (size k = 0; k < K; ++k) counts.add(row + k, q_of(y, level, v, s)[k]);
+            counts.add(row + K, u);
+        }
+        counts.add(row + sums_of_bin(y), 1);
     }
     __syncthreads();
 }
@@ -44,10 +67,11 @@ extern "C" __global__ void count_bins(
 ) {
     const size run = blockIdx.x / slots, l = segment(part.run, part.n_large, run), a = part.large[l];
     const size own = column[a * slots + blockIdx.x % slots], v = part.node[a], first = level.first[v], n = level.count[v];
-    const size number = run - part.run[l], n_runs = part.run[l + 1] - part.run[l], n_counts = c.n_bins * counts_of_bin(y);
+    const size number = run - part.run[l], n_runs = part.run[l + 1] - part.run[l];
+    const size n_words = c.n_bins * counts_of_bin(y) * part.counts_bins / 4;
     if (own < 0) return;
-    count_samples(c, y, level, own, first + n * number / n_runs, first + n * (number + 1) / n_runs);
-    for (size e = threadIdx.x; e < n_counts; e += BLOCK) chunks[blockIdx.x * n_counts + e] = histogram(y)[e];
+    count_samples(c, y, level, part, own, v, first + n * number / n_runs, first + n * (number + 1) / n_runs);
+    for (size e = threadIdx.x; e < n_words; e += BLOCK) chunks[blockIdx.x * n_words + e] = histogram(y, part).array[e];
 }
 
 // The best threshold that a thread has found: between two bins of the node. n_left: samples on its left; 0: none.
@@ -85,52 +109,53 @@ __device__ static inline void write_best(
 // threads of a block call it.
 __device__ static inline void score_pair(
     const Target &y, size criterion, const Limits &limits, const Level &level, const Part &part, const Pairs &pairs,
-    const Columns &c, const int *column, const unsigned *chunks, size l, size slot
+    const Columns &c, const int *column, unsigned *chunks, size l, size slot
 ) {
-    __shared__ unsigned shared[BLOCK];
-    const size K = y.n_outputs, width = counts_of_bin(y), n_counts = c.n_bins * width, t = threadIdx.x;
+    __shared__ size shared[BLOCK];
+    const size K = y.n_outputs, width = counts_of_bin(y), n_counts = c.n_bins * width, last = sums_of_bin(y);
+    const size t = threadIdx.x;
     const size run = part.run[l], last_run = part.run[l + 1];
     const size a = part.large[l], pair = a * pairs.slots + slot, v = part.node[a], n = level.count[v];
-    unsigned *counts = histogram(y);
-    double *sums = own_sums(y), score;
+    const Counts counts = histogram(y, part), of_chunks = {chunks, part.counts_bins};
+    size *sums = own_sums(y);
+    double score;
     if (column[pair] < 0) {
         if (t == 0) pairs.n_right[pair] = 0;
         return;
     }
     if (run == last_run) {
-        count_samples(c, y, level, column[pair], level.first[v], level.first[v] + n);
+        count_samples(c, y, level, part, column[pair], v, level.first[v], level.first[v] + n);
     } else {
         for (size e = t; e < n_counts; e += BLOCK) {
-            unsigned sum = 0;
-            for (size r = run; r < last_run; ++r) sum += chunks[(r * pairs.slots + slot) * n_counts + e];
-            counts[e] = sum;
+            size sum = 0;
+            for (size r = run; r < last_run; ++r) sum += of_chunks[(r * pairs.slots + slot) * n_counts + e];
+            counts.set(e, sum);
         }
         __syncthreads();
     }
     const size each = (c.n_bins + BLOCK - 1) / BLOCK, from = t * each, to = from + each < c.n_bins ? from + each : c.n_bins;
-    for (size k = 0; k <= K; ++k) {
-        unsigned sum = 0;
+    for (size k = 0; k <= last; ++k) {
+        size sum = 0;
         for (size b = from; b < to; ++b) sum += counts[b * width + k];
         sum = sum_before(sum, shared);
-        for (size b = from; b < to; ++b) counts[b * width + k] = sum += counts[b * width + k];
+        for (size b = from; b < to; ++b) counts.set(b * width + k, sum += counts[b * width + k]);
     }
     __syncthreads();
     Cut best = {0, 0, 0, 0};
     for (size b = from; b < to; ++b) {
-        const unsigned *row = counts + b * width;
-        const size n_left = row[K];
-        if (n_left == (b > 0 ? counts[(b - 1) * width + K] : 0)) continue;
-        double left_weight = 0;
+        const size n_left = counts[b * width + last];
+        if (n_left == (b > 0 ? counts[(b - 1) * width + last] : 0)) continue;
+        size u = y.has_labels ? 0 : counts[b * width + K];
         for (size k = 0; k < K; ++k) {
-            sums[k] = row[k];
-            left_weight += sums[k];
+            sums[k] = counts[b * width + k];
+            if (y.has_labels) u += sums[k];
         }
-        if (!scored(y, criterion, limits, level, v, sums, left_weight, n_left, &score)) continue;
+        if (!scored(y, criterion, limits, level, v, sums, u, n_left, &score)) continue;
         if (!best.n_left || hf_beats(score, best.score)) best = {score, n_left, b, 0};
     }
     if (best.n_left) {
         best.above = best.below + 1;
-        while (counts[best.above * width + K] == best.n_left) ++best.above;
+        while (counts[best.above * width + last] == best.n_left) ++best.above;
     }
     write_best(c, column, pairs, pair, n, 0, t == 0, best);
 }
@@ -138,7 +163,7 @@ __device__ static inline void score_pair(
 // Writes the best splits of the pairs of large nodes. A block owns a pair.
 extern "C" __global__ void __launch_bounds__(BLOCK, SCORING) score_bins(
     Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs, Columns c,
-    const int *__restrict__ column, const unsigned *__restrict__ chunks
+    const int *__restrict__ column, unsigned *__restrict__ chunks
 ) {
     const size l = blockIdx.x / pairs.slots, slot = blockIdx.x % pairs.slots;
     score_pair(y, criterion, limits, level, part, pairs, c, column, chunks, l, slot);
@@ -150,31 +175,23 @@ __device__ static inline void compare_node(
     const Target &y, size criterion, const Limits &limits, const Level &level, const Part &part, const Pairs &pairs,
     const Columns &c, const int *column, size a
 ) {
-    __shared__ int sample[FEW], label[FEW];
-    __shared__ double weight[FEW];
     __shared__ unsigned char bin[BLOCK];
     const size v = part.node[a], first = level.first[v], slots = pairs.slots;
     if (level.count[v] > FEW) return;
     const int n = (int)level.count[v], t = (int)threadIdx.x, group = t / n, own = t % n, together = BLOCK / n;
-    double *sums = own_sums(y), score;
-    if (t < n) {
-        sample[t] = level.sample[first + t];
-        label[t] = y.labels[sample[t]];
-        weight[t] = level.sample_weight[first + t];
-    }
-    __syncthreads();
+    size *sums = own_sums(y);
+    double score;
     for (size slot = group; slot - group < slots; slot += together) {
         const bool works = group < together && slot < slots;
         const size pair = a * slots + slot;
         const bool has_column = works && column[pair] >= 0;
-        if (has_column) bin[t] = (unsigned char)bin_at(c, column[pair], sample[own]);
+        if (has_column) bin[t] = (unsigned char)bin_at(c, column[pair], level.sample[first + own]);
         __syncthreads();
         Cut cut = {0, 0, 0, 0};
         if (has_column) {
             const unsigned char *bins = bin + group * n;
             const size below = bin[t];
-            size above = 256, n_left = 0;
-            double left_weight = 0;
+            size above = 256, n_left = 0, u = 0;
             bool is_first = true; // of the samples of its bin
             for (size k = 0; k < y.n_outputs; ++k) sums[k] = 0;
             for (int j = 0; j < n; ++j) {
@@ -184,11 +201,10 @@ __device__ static inline void compare_node(
                     above = here < above ? here : above;
                     continue;
                 }
-                sums[label[j]] += weight[j];
-                left_weight += weight[j];
+                u += add(y, level, v, first + j, sums);
                 ++n_left;
             }
-            if (is_first && scored(y, criterion, limits, level, v, sums, left_weight, n_left, &score))
+            if (is_first && scored(y, criterion, limits, level, v, sums, u, n_left, &score))
                 cut = {score, n_left, below, above};
         }
         write_best(c, column, pairs, pair, n, group, works && own == 0, cut);

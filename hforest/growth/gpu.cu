@@ -2,16 +2,16 @@
 // leaf, two empty places without samples. The nodes that are to be split are pending. A pair is a pending node with one
 // of its candidates:
 //
-//     sample, sample_weight    | node 0      | node 1 |  node 3 ...   first[v], count[v]: the samples of node v,
+//     sample, u                | node 0      | node 1 |  node 3 ...   first[v], count[v]: the samples of node v,
 //                                                                     ascending; nodes divide the place of their
 //                                                                     parent, in the other of two arrays
 //     key                      | pair 0,0 | pair 0,1 | pair 1,0 ...   samples of a pending node, once for each
 //                                                                     candidate (slot); part.begin: no gaps
 //
 // The samples of a pair have keys (bins or values), which the array module sorts. scan.cuh scans the thresholds of
-// pairs. Bins of a byte are counted instead where that is exact (counts.cuh). One thread per node picks the split. Sums
-// of float64 run in the order of reference.py, or are integers. The random numbers of a node depend only on its key, so
-// the trees are those of the other backends.
+// pairs. Bins of a byte are counted instead (counts.cuh). One thread per node picks the split. Sums are integers
+// (sums.cuh), so they have no order. The random numbers of a node depend only on its key, so the trees are those of the
+// other backends.
 // The kernels of a level are launched for the numbers of pending nodes and samples, which the host reads once per
 // level. A large node has more than LARGE samples, or FEW where bins are counted, and blocks share its work; one thread
 // processes a small node.
@@ -22,6 +22,9 @@
 #include "core/keys.cuh"
 #include "core/projections.h"
 #include "growth/poisson.h"
+#include "growth/units.h"
+
+typedef unsigned long long word;
 
 constexpr double LARGEST_DOUBLE = 1.7976931348623157e308;
 constexpr int BLOCK = 128; // threads per block
@@ -29,12 +32,14 @@ constexpr size LARGE = 256; // samples of a node that one thread processes, at m
 constexpr size FEW = 32; // the same where bins are counted
 constexpr size CHUNK = 4096, CHUNKS = 64; // where bins are counted: samples per chunk of a pair; the most chunks per pair
 
-// The learning target: labels, whose sums are weights by class, or targets, whose sums are deviations from the node's
-// mean. has_labels distinguishes the two, because an empty CuPy array is null too.
+// The learning target: labels or targets. has_labels distinguishes the two, because an empty CuPy array is null too.
 struct Target {
-    const int *labels;     // (n_samples,) if has_labels
-    const double *targets; // (n_samples, n_outputs) if not
-    size has_labels, n_outputs;
+    const int *labels;          // (n,) if has_labels
+    const double *targets;      // (n, n_outputs) if not
+    size *q;                    // (n_trees, n, n_outputs) of targets, in the unit of a sample's node; OUT of measure
+    const double *weight;       // (n_trees, n): weights times in-bag counts; not read if is_whole
+    const unsigned char *whole; // (n_trees,): whether the weights of a tree are whole; not read if all are, of labels
+    size has_labels, n_outputs, n, is_whole; // is_whole: those of all trees
 };
 
 // Limits of the growth of trees.
@@ -51,11 +56,13 @@ struct Level {
     const unsigned long long *key;  // (n_nodes,): of random numbers
     const double *root_weight;      // (n_trees,); the same as `weight` if the nodes are roots
     const int *sample;              // (n_samples,)
-    const double *sample_weight;    // (n_samples,)
-    double *__restrict__ total;     // (n_nodes, n_outputs): sums over the samples; OUT of sum_up and settle
-    double *__restrict__ mean;      // (n_nodes, n_outputs) of targets, else empty; OUT of sum_up
-    double *weight;                 // (n_nodes,): sums of sample_weight; OUT of sum_up and settle
-    real *__restrict__ value;       // (n_nodes, n_outputs): value as a leaf; OUT of settle
+    size *u;                        // (n_samples,); OUT of measure
+    unsigned long long *measured;   // (n_nodes, ..), 0 before: see sums.cuh; or empty
+    double *unit;                   // (n_nodes, UNIT): see sums.cuh; or empty; OUT of finish_units
+    size *total;                    // (n_nodes, n_outputs + 1), 0 before: sums by class or output, and of u
+    double *__restrict__ mean;      // (n_nodes, n_outputs) of targets, else empty; OUT of settle and finish_units
+    double *weight;                 // (n_nodes,): of the samples; OUT of settle and finish_units
+    real *__restrict__ value;       // (n_nodes, n_outputs): as a leaf; null for targets; OUT of settle and finish_units
     int *__restrict__ feature;      // (n_nodes,); OUT of settle (-1) and pick_splits
     double *__restrict__ threshold; // (n_nodes,); OUT of settle (0) and pick_splits
     double *__restrict__ gain;      // (n_nodes,); OUT of settle (0) and pick_splits
@@ -71,7 +78,7 @@ struct Part {
     size *__restrict__ large; // (n_large,): those of them that are large
     size *__restrict__ run;   // (n_large + 1,): runs per candidate, or chunks, before each large node
     size n_nodes, n_samples, n_large, n_runs;
-    size counts_bins; // whether large nodes have more than FEW samples, and runs are chunks; IN of list_pending
+    size counts_bins; // bytes of a count, if large nodes have more than FEW samples, and runs are chunks; or 0; IN of list_pending
     size small;       // samples of a small node, at most, which is not listed here: small.cuh; IN of list_pending
 };
 
@@ -82,9 +89,10 @@ struct Children {
     int *__restrict__ tree;               // (2 n_nodes,)
     unsigned long long *__restrict__ key; // (2 n_nodes,)
     int *__restrict__ sample;             // (n_samples,) of the level
-    double *__restrict__ sample_weight;   // (n_samples,)
-    unsigned long long *__restrict__ sum; // (2 n_nodes, n_outputs), 0 before: sums of integer weights; or empty
-    size n_trees, is_whole;
+    size *__restrict__ u;                 // (n_samples,)
+    double *__restrict__ unit;            // (2 n_nodes, UNIT): of the parents; or empty
+    size *__restrict__ total;             // (2 n_nodes, n_outputs + 1), 0 before: of nodes without units; else null
+    size n_trees;
 };
 
 // The small nodes, each of which a block grows to its leaves (small.cuh); OUT of list_pending.
@@ -94,6 +102,7 @@ struct Small {
     int *__restrict__ tree;
     unsigned long long *__restrict__ key;
     int *__restrict__ depth;
+    double *__restrict__ unit;
     size n_nodes;             // nodes listed before; IN of list_pending
 };
 
@@ -117,14 +126,14 @@ struct Entries {
 };
 
 // The pairs of a part, `slots` per node, and their splits: the best thresholds, written by the scans, or random ones,
-// written by random_splits. For integer class weights, keys have label and weight of the sample in their low bits and
+// written by random_splits. For whole class weights, keys have label and weight of the sample in their low bits and
 // are sorted themselves; otherwise the scans read them by `order`. Only random splits use greatest and threshold, and
 // they need neither sorted nor order. Where bins are counted there are no keys, and greatest is a bin.
 struct Pairs {
     const unsigned long long *key;              // (n_samples * slots,); or null
     const unsigned long long *sorted;           // (n_samples * slots,): the keys in ascending order; or null
     const size *order;                          // (n_samples * slots,): index of the e-th key in that order; or null
-    double *__restrict__ left;                  // workspace (n_threads of the scan, n_outputs), (n_pairs, ..) if random
+    size *__restrict__ left;                    // workspace (n_threads of the scan, n_outputs), (n_pairs, ..) if random
     unsigned long long *__restrict__ score;     // (n_pairs,): as `ordered`; 0 before, except with counts; OUT
     unsigned long long *__restrict__ n_right;   // (n_pairs,): samples on the right; 0: no split; 0 before as score; OUT
     unsigned long long *__restrict__ greatest;  // (n_pairs,): the greatest key that may go left; OUT
@@ -191,19 +200,10 @@ __device__ static inline size segment(const size *start, size n, size i) {
     return low;
 }
 
-// Adds the terms of sample `at` of a level to sums (n_outputs,): its weight w at its class, or w times its deviation
-// from the mean of node v.
-__device__ static inline void add(const Target &y, const Level &level, size v, size at, double *sums) {
-    const size s = level.sample[at];
-    const double w = level.sample_weight[at];
-    if (y.has_labels) sums[y.labels[s]] += w;
-    else
-        for (size k = 0; k < y.n_outputs; ++k)
-            sums[k] += w * (y.targets[s * y.n_outputs + k] - level.mean[v * y.n_outputs + k]);
-}
-
 // Returns whether a node of n samples is large.
 __device__ static inline bool is_large(size n, size counts_bins) { return n > (counts_bins ? FEW : LARGE); }
+
+#include "growth/sums.cuh"
 
 // ---------------------------------------------------------------------------------------------- candidates
 
@@ -315,7 +315,7 @@ __device__ static inline uint64_t
 packed_key(const Bits &bits, const Target &y, const Level &level, const Place &at, uint64_t value) {
     const uint64_t key = (uint64_t)at.pair << bits.value | value;
     if (bits.weight == 0) return key;
-    return (key << bits.label | (uint64_t)y.labels[at.sample]) << bits.weight | (uint64_t)level.sample_weight[at.at];
+    return (key << bits.label | (uint64_t)y.labels[at.sample]) << bits.weight | (uint64_t)level.u[at.at];
 }
 
 // Writes key e of key (n_samples * slots,): the bin, or its place, of a sample of a pair. column (n_nodes, slots), IN.
@@ -345,20 +345,26 @@ extern "C" __global__ void bin_keys(
 
 // -------------------------------------------------------------------------------------------------- splits
 
-// Returns the gain of node v from the score of its split.
-__device__ static inline double decrease_of(const Target &y, size criterion, const Level &level, size v, double score) {
-    return score - hf_node_score(criterion, level.total + v * y.n_outputs, y.n_outputs, level.weight[v]);
-}
-
 // Returns whether the gain of node v is below the limit.
 __device__ static inline bool too_small(const Limits &limits, const Level &level, size v, double decrease) {
     return decrease / level.root_weight[level.tree[v]] < limits.min_impurity_decrease;
 }
 
-// Returns whether the weights on both sides of a split of node v reach the limit.
-__device__ static inline bool enough(const Limits &limits, const Level &level, size v, double left, double right) {
+// Writes the score of the split of node v that sends n_left samples left, and returns whether it is allowed. sums
+// (n_outputs,) and u: sums of the samples on the left.
+__device__ static inline bool scored(
+    const Target &y, size criterion, const Limits &limits, const Level &level, size v, const size *sums, size u,
+    size n_left, double *score
+) {
+    const size n_right = level.count[v] - n_left, K = y.n_outputs, *total = total_of(y, level, v), rest = total[K] - u;
+    const int m = exponent_of(y, level, v, 1);
+    if (n_right < 1 || n_left < limits.min_samples_leaf || n_right < limits.min_samples_leaf) return false;
     const double least = limits.min_weight_fraction_leaf * level.root_weight[level.tree[v]];
-    return right > 0 && left >= least && right >= least;
+    if (hf_weight_of(u, m) < least || hf_weight_of(rest, m) < least) return false;
+    const double *mean = level.mean + v * K;
+    *score = hf_score_in_unit((int)criterion, sums, NULL, mean, K, u, m) +
+             hf_score_in_unit((int)criterion, sums, total, mean, K, rest, m);
+    return true;
 }
 
 #include "growth/scan.cuh"
@@ -427,20 +433,15 @@ __device__ static inline void random_split(
         at = random_threshold(level.key[v], number, unordered(lowest, real()), unordered(highest, real()));
         greatest = (sizeof(real) == 4 ? (uint64_t)pair << 32 : 0) | ordered((real)at);
     }
-    double *__restrict__ sums = pairs.left + pair * n_outputs, left_weight = 0;
-    size count = 0;
+    size *__restrict__ sums = pairs.left + pair * n_outputs, u = 0, count = 0;
     for (size k = 0; k < n_outputs; ++k) sums[k] = 0;
     for (size i = 0; i < n; ++i) {
         if ((keys[i] <= greatest) == flipped) continue;
-        add(y, level, v, first + i, sums);
-        left_weight += level.sample_weight[first + i];
+        u += add(y, level, v, first + i, sums);
         ++count;
     }
-    const double rest = level.weight[v] - left_weight;
-    if (count < limits.min_samples_leaf || n - count < limits.min_samples_leaf) return;
-    if (!enough(limits, level, v, left_weight, rest)) return;
-    const double score = hf_node_score(criterion, sums, n_outputs, left_weight) +
-                         hf_branch_score(criterion, sums, level.total + v * n_outputs, n_outputs, rest);
+    double score;
+    if (!scored(y, criterion, limits, level, v, sums, u, count, &score)) return;
     pairs.score[pair] = ordered(score);
     pairs.n_right[pair] = n - count;
     pairs.greatest[pair] = greatest;
@@ -496,7 +497,10 @@ __device__ static inline void pick_split(
     split.chosen[a] = best;
     split.n_left[a] = -1;
     if (best < 0) return;
-    const double decrease = decrease_of(y, criterion, level, v, score_of(pairs, best));
+    const double decrease = hf_gain_in_unit(
+        (int)criterion, score_of(pairs, best), total_of(y, level, v), y.n_outputs, exponent_of(y, level, v, 0),
+        exponent_of(y, level, v, 1)
+    );
     if (too_small(limits, level, v, decrease)) return;
     const size n_left = n - (size)pairs.n_right[best];
     split.n_left[a] = n_left;

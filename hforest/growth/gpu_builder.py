@@ -1,8 +1,9 @@
 """Candidates of the GPU's nodes, and their splits; gpu_levels.py grows trees of them.
 
-Kernels: gpu.cu, scan.cuh, counts.cuh; the array module sorts keys.
+Kernels: gpu.cu, sums.cuh, scan.cuh, counts.cuh; the array module sorts keys.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -43,9 +44,9 @@ PACKAGE = Path(__file__).parent
 BLOCK, LARGE, FEW = numbers("growth/gpu.cu", "BLOCK", "LARGE", "FEW")
 (SIDES,) = numbers("growth/levels.cuh", "SIDES")
 (NEAR,) = numbers("growth/scan.cuh", "NEAR")
-
-SUMS_OF_BLOCK = 79
-"""Sums that a block adds up in order, at most, beside that of the weights."""
+EXTREMES, MEANS, SUMS_OF_Q, SPREAD, INHERITED, WORDS, UNIT, TILE = numbers(
+    "growth/sums.cuh", "EXTREMES", "MEANS", "SUMS", "SPREAD", "INHERITED", "WORDS", "UNIT", "TILE"
+)
 
 COUNT_BYTES = 44 << 10
 """Bytes of a block's histogram and sums, at most: every GPU has 48 KB, and other arrays take 4."""
@@ -74,10 +75,14 @@ class Task(NamedTuple):
     limits: Limits
     random_thresholds: bool = False
     has_defaults: bool = False
+    scale: int = 0
+    """Gains are multiplied by 2**scale."""
     weight_bits: int = 0
-    """Of the weights of a tree, if they are whole and of classes: sums have the same bits in any order."""
+    """Of the weights, if those of all trees are whole and of classes."""
     n_bins: int = 0
-    """Of columns whose bins are counted (counts.cuh), if weights are whole; 0: keys are sorted."""
+    """Of columns whose bins are counted (counts.cuh); 0: keys are sorted."""
+    counts_bins: int = 8
+    """Bytes of a count."""
 
     @property
     def fit_targets(self) -> bool:
@@ -93,9 +98,44 @@ class Task(NamedTuple):
         return self.target, self.criterion, self.limits
 
     @property
-    def by_blocks(self) -> bool:
-        """Whether blocks add up large nodes in order."""
-        return self.n_outputs <= SUMS_OF_BLOCK
+    def n_sums(self) -> int:
+        """Of samples: by class or output, and of u."""
+        return self.n_outputs + 1
+
+    @property
+    def has_units(self) -> bool:
+        """Whether nodes have units (sums.cuh)."""
+        return self.fit_targets or not self.target.is_whole
+
+    @property
+    def n_words(self) -> int:
+        """Words of what is measured of a node."""
+        return WORDS * (1 + self.n_outputs * self.fit_targets) if self.has_units else 0
+
+    @property
+    def stages(self) -> range:
+        """Those that make units."""
+        last = SUMS_OF_Q if self.target.is_whole else SPREAD
+        return range(EXTREMES, (last if self.fit_targets else MEANS) + 1)
+
+    def measure(
+        self, stages: Iterable[int], level: Level, above: Part | None, wants: Array | None = None
+    ) -> None:
+        """Measures the samples of a level below a part, or of those of its nodes that want a unit."""
+        begin, n, n_samples = level.first, level.n_nodes, level.n_samples
+        if above is not None:
+            begin, n, n_samples = above.begin, above.n_nodes, above.n_samples
+        rest = begin, n, int(above is not None), *self._some(wants)
+        for stage in stages:
+            self.launch_blocks("measure", -(-n_samples // TILE), self.target, level, *rest, stage, n_samples)
+
+    def make_units(self, level: Level, above: Part | None, wants: Array | None = None) -> None:
+        """Makes units of the nodes of a level below a part, or of those that want one."""
+        self.measure(self.stages, level, above, wants)
+        self.launch("finish_units", level.n_nodes, self.target, level, *self._some(wants))
+
+    def _some(self, wants: Array | None) -> tuple[Array, int]:
+        return (self.xp.empty(0, np.uint8), 0) if wants is None else (wants, 1)
 
     def launch(self, name: str, n: int, *args: Any) -> None:
         """Launches n threads."""
@@ -104,17 +144,17 @@ class Task(NamedTuple):
     @property
     def n_counts(self) -> int:
         """Numbers of a histogram."""
-        return self.n_bins * (self.n_outputs + 1 | 1)
+        return self.n_bins * (self.n_outputs + self.fit_targets + 1 | 1)
 
     @property
     def sum_bytes(self) -> int:
-        """Of a block: the sums of its threads, if each has one for each output."""
+        """Of a block: the sums of its threads."""
         return 8 * BLOCK * (self.n_outputs | 1)
 
     @property
     def count_bytes(self) -> int:
         """Of a block that counts bins: sums and a histogram."""
-        return self.sum_bytes + 4 * self.n_counts
+        return self.sum_bytes + self.counts_bins * self.n_counts
 
     def launch_blocks(self, name: str, n_blocks: int, *args: Any, n_bytes: int = 0) -> None:
         launch(PACKAGE, name, self.real, n_blocks, args, threads=BLOCK, n_bytes=n_bytes)
@@ -128,8 +168,11 @@ def task_of(learned: Learned, real: np.dtype, splitter: str = "best", has_defaul
     """Returns what trees learn, as kernels take it; with has_defaults they know missing values."""
     xp = array_module(learned.sample_weight)
     is_random, (labels, targets, n_outputs) = splitter == "random", learned.target
-    target = Target(labels, targets, int(labels is not None), n_outputs)
-    return Task(xp, real, target, learned.criterion, learned.limits, is_random, has_defaults)
+    n = len(learned.sample_weight)
+    target = Target(labels, targets, None, None, None, int(labels is not None), n_outputs, n, 0)
+    return Task(
+        xp, real, target, learned.criterion, learned.limits, is_random, has_defaults, learned.scale
+    )  # fmt: skip
 
 
 class Columns(NamedTuple):
@@ -176,7 +219,7 @@ class Columns(NamedTuple):
         pairs = NO_PAIRS._replace(
             score=score, n_right=n_right, greatest=greatest, threshold=xp.empty(n_pairs), slots=slots
         )
-        chunks = xp.empty(part.n_runs * slots * task.n_counts, np.uint32)
+        chunks = xp.empty(part.n_runs * slots * task.n_counts * task.counts_bins // 4, np.uint32)
         task.launch_blocks(
             "count_bins", part.n_runs * slots, self, task.target, level, part, slots, column, chunks,
             n_bytes=n_bytes,
@@ -227,10 +270,9 @@ class ColumnSource(NamedTuple):
         return False
 
     def task(self, task: Task) -> Task:
-        """Returns a task whose bins are counted if a block can: columns of numbers, of bins of a byte."""
-        counting = task._replace(n_bins=self.columns.n_bins)
-        plain = self.kinds.missing is None and not task.random_thresholds and not task.fit_targets
-        return counting if plain and self.columns.width == 1 and counting.count_bytes <= COUNT_BYTES else task
+        """Returns a task whose bins are counted if they can be: columns of numbers, of bins of a byte."""
+        plain = self.kinds.missing is None and not task.random_thresholds and self.columns.width == 1
+        return task._replace(n_bins=self.columns.n_bins) if plain else task
 
     def _n_orders(self, task: Task) -> int:
         """Orders of a column, at most."""
@@ -244,7 +286,7 @@ class ColumnSource(NamedTuple):
 
     def bytes_a_node(self, task: Task) -> int:
         """Bytes of the workspace of a pending node, beside its keys."""
-        sampled = self.columns.n_sampled * self.columns.n_bins * (8 * task.n_outputs + 24)
+        sampled = self.columns.n_sampled * self.columns.n_bins * (16 * task.n_outputs + 32)
         return 4 * self.columns.n_columns + (0 if self.kinds.categorical is None else sampled)
 
     def _orders(self, task: Task, n_nodes: int) -> Orders:
@@ -260,8 +302,9 @@ class ColumnSource(NamedTuple):
         shape = n_nodes, c.n_sampled, c.n_bins
         return orders._replace(
             categorical=self.kinds.categorical, place=xp.empty(shape, np.int32),
-            sorted=xp.empty(shape, np.int32), sums=xp.empty((*shape, task.n_outputs)),
-            weight=xp.empty(shape), score=xp.empty(shape), axis=xp.empty((*shape[:2], 2, task.n_outputs)),
+            sorted=xp.empty(shape, np.int32), sums=xp.empty((*shape, task.n_sums), np.int64),
+            terms=xp.empty((*shape, task.n_outputs)), weight=xp.empty(shape), score=xp.empty(shape),
+            axis=xp.empty((*shape[:2], 3, task.n_outputs)),
         )  # fmt: skip
 
     def split(self, task: Task, level: Level, part: Part, end: Array) -> tuple[Split, Kept, Words | None]:
@@ -400,7 +443,7 @@ def _pairs(task: Task, part: Part, key: Array, bits: Bits, slots: int) -> Pairs:
     if not task.random_thresholds:
         n_sums = _n_threads(task, n_pairs) if task.n_outputs > NEAR else 0
     score, n_right = xp.zeros(n_pairs, np.uint64), xp.zeros(n_pairs, np.uint64)
-    left = xp.empty((n_sums, task.n_outputs))
+    left = xp.empty((n_sums, task.n_outputs), np.int64)
     return Pairs(
         key, in_order, order, left, score, n_right, greatest, threshold, flipped, slots, bits.weight,
         bits.label, bits.value,
@@ -416,16 +459,9 @@ def _scan(task: Task, level: Level, part: Part, pairs: Pairs) -> None:
     """Writes the best thresholds of pairs."""
     xp, slots, n_pairs = task.xp, pairs.slots, part.n_nodes * pairs.slots
     rules = (*task.rules, level, part, pairs)
-    if pairs.sorted is None:
-        most = LARGE if task.by_blocks else level.n_samples
-        n_threads = _n_threads(task, n_pairs)
-        task.launch("scan_small", n_threads, *rules, most, n_threads)
-        if task.by_blocks:
-            task.launch_blocks("scan_large", part.n_large * slots, *rules)
-        return
     n_runs = part.n_runs * slots
     start, best, place = (
-        xp.empty((n_runs, task.n_outputs)),
+        xp.empty((n_runs, task.n_sums), np.int64),
         xp.empty(n_runs, np.uint64),
         xp.empty(n_runs, np.int64),
     )

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 
 from ..core.aliases import Array
-from ..core.dispatch import array_module, to_numpy
+from ..core.dispatch import to_numpy
 from ..core.gpu import cast
 from ..core.launch import numbers
 from . import gpu_small
-from .gpu_builder import FEW, LARGE, Task, tree_keys
+from .gpu_builder import COUNT_BYTES, FEW, INHERITED, LARGE, SPREAD, UNIT, Task, tree_keys
 from .gpu_small import Grown, grow_small, no_small, trimmed
 from .gpu_structs import Children, Kept, Level, Part, Small, Split
 from .trees import Batch
 
-NODES, FIRST_BITS = numbers("growth/levels.cuh", "NODES", "FIRST_BITS")
+NODES, FIRST_BITS, COUNTS = numbers("growth/levels.cuh", "NODES", "FIRST_BITS", "COUNTS")
 
 MEMORY_SHARE = 0.5
 """The part of the free memory of a device that trees grow in."""
@@ -29,14 +29,14 @@ HOST_MEMORY = 1 << 28
 """Bytes in place of it where the device is the host."""
 
 _SAMPLE_BYTES = 96
-"""Of a tree's sample, beside its keys: counts, weights and samples of two levels."""
+"""Of a tree's sample, beside its keys and targets: counts, weights, u and samples of two levels."""
 _KEY_BYTES = 40
 """Of a sample and candidate: keys, their order, and what a sort needs. Counts of bins take at most 22 of
 chunks, and 32 of a pair, which has two samples."""
 _NODE_BYTES = 160
 _SAMPLES_A_NODE = 4
 """Samples of a pending node of a level of many, on average, at least."""
-_MAX_SUM = 2**53
+_MAX_SUM = 2.0**53
 
 
 def memory(xp: ModuleType) -> int:
@@ -61,15 +61,21 @@ def bytes_a_sample(task: Task, candidates: Any) -> int:
     slots = candidates.slots(task)
     node = (
         _NODE_BYTES
-        + 8 * task.n_outputs * (4 + slots * task.random_thresholds)
+        + 8 * task.n_sums * (4 + slots * task.random_thresholds)
+        + 8 * task.n_words
         + candidates.bytes_a_node(task)
     )
     level = _KEY_BYTES * slots + node // _SAMPLES_A_NODE
-    return _SAMPLE_BYTES + max(level, gpu_small.bytes_a_sample(task, candidates))
+    # Leaves may have a sample each.
+    leaves = 8 * (task.n_words + 3 * task.n_sums + 8) * task.fit_targets
+    targets = 8 * task.n_outputs * task.fit_targets
+    return _SAMPLE_BYTES + targets + max(level, leaves, gpu_small.bytes_a_sample(task, candidates))
 
 
 def grow_trees(task: Task, candidates: Any, weight: Array, batch: Batch) -> None:
     """Appends the trees of a batch, on columns, projections or hyperplanes, to `batch.trees`."""
+    is_whole = bool((weight == task.xp.floor(weight)).all())
+    task = task._replace(target=task.target._replace(is_whole=int(is_whole)))
     together = max(1, memory(task.xp) // (bytes_a_sample(task, candidates) * len(weight)))
     for first in range(0, batch.n_trees, together):
         n_trees = min(together, batch.n_trees - first)
@@ -80,79 +86,72 @@ def grow_trees(task: Task, candidates: Any, weight: Array, batch: Batch) -> None
 
 def _grow(task: Task, candidates: Any, weight: Array, batch: Batch) -> None:
     """Appends trees that grow at once."""
-    xp, counts, n_trees, K = task.xp, batch.counts, batch.n_trees, task.n_outputs
+    xp, counts, n_trees, target = task.xp, batch.counts, batch.n_trees, task.target
     weights: Any = xp.broadcast_to(weight, (n_trees, len(weight))) if counts is None else weight * counts
     # Where only samples without weight were drawn, the tree takes all.
     weights = xp.where((weights > 0).any(axis=1)[:, None], weights, weight)
     drawn = weights > 0
     size = drawn.sum(axis=1).astype(np.int64, copy=False)
-    sample, sample_weight = xp.nonzero(drawn)[1].astype(np.int32), weights[drawn]
-    weight_bits = 0 if task.fit_targets else _weight_bits(weights)
-    exact = 0 < weight_bits <= 32 - len(weight).bit_length()
-    task = task._replace(weight_bits=weight_bits, n_bins=task.n_bins if exact else 0)
-    is_whole = int(weight_bits > 0)
+    sample, most = xp.nonzero(drawn)[1].astype(np.int32), weights.max(axis=1)
+    whole = (weights == xp.floor(weights)).all(axis=1) & (size * most < _MAX_SUM)
+    n_whole, largest = to_numpy(xp.stack([whole.sum(), most.max()])).tolist()
+    is_whole = n_whole == n_trees
+    u = weights[drawn].astype(np.int64) if is_whole else xp.empty(len(sample), np.int64)
+    q = xp.empty((n_trees, target.n, target.n_outputs), np.int64) if task.fit_targets else None
+    target = target._replace(
+        q=q, weight=None if is_whole else weights, whole=whole.astype(np.uint8), is_whole=int(is_whole)
+    )
+    weight_bits = int(largest).bit_length() if is_whole and not task.fit_targets else 0
+    narrow = 0 < weight_bits <= 32 - len(weight).bit_length()
+    task = task._replace(target=target, weight_bits=weight_bits, counts_bins=4 if narrow else 8)
+    task = task._replace(n_bins=task.n_bins if task.count_bytes <= COUNT_BYTES else 0)
     key = tree_keys(xp, batch.seed, batch.first, n_trees)
     tree = xp.arange(n_trees, dtype=np.int32)
-    sums = xp.zeros((n_trees if is_whole else 0, K), np.uint64)
+    unit = xp.empty((n_trees, UNIT)) if task.has_units else None
     ends = xp.cumsum(size)
-    nodes = Children(ends - size, size, tree, key, sample, sample_weight, sums, n_trees, is_whole)
-    # Nodes of a level divide the places of their parents, so samples of small nodes stay where they are.
-    free = xp.empty_like(sample), xp.empty_like(sample_weight)
+    nodes = Children(ends - size, size, tree, key, sample, u, unit, None, n_trees)
+    # Nodes of a level divide the places of their parents, so samples of small nodes and leaves stay there.
+    free = xp.empty_like(sample), xp.empty_like(u)
     most = min(gpu_small.SMALL, gpu_small.MOST) if candidates.of_block(task, 0) else 0
-    small = no_small(xp, len(sample) // 2 if most else 0)
+    small = no_small(task, len(sample) // 2 if most else 0)
     level = _level(task, nodes, None, 0)
-    if is_whole:
-        task.launch("sum_whole", level.n_samples, task.target, level, sums)
     levels: list[Grown] = []
-    above, end = None, xp.zeros(6, np.uint64)
+    above, end = None, xp.zeros(COUNTS + 1, np.uint64)
     while True:
-        part, n_kept, n_small = _pending(task, level, above, nodes, most, small, end)
+        part, n_kept, n_small = _pending(task, level, above, most, small, end)
         small = small._replace(n_nodes=small.n_nodes + n_small)
         if levels and levels[-1].kept is not None:
             levels[-1] = levels[-1]._replace(kept=trimmed(levels[-1].kept, n_kept))
         grown = Grown(
-            level.place,
-            level.feature,
-            level.threshold,
-            level.gain,
-            level.default_left,
-            level.value,
-            None,
-            None,
-        )
+            level.place, level.count, level.feature, level.threshold, level.gain, level.default_left,
+            level.value, None, None,
+        )  # fmt: skip
         if part.n_nodes == 0:
             levels.append(grown)
             break
-        end = xp.zeros(6, np.uint64)
-        split, kept, words = candidates.split(task, level, part, end[5:])
+        end = xp.zeros(COUNTS + 1, np.uint64)
+        split, kept, words = candidates.split(task, level, part, end[COUNTS:])
         levels.append(grown._replace(kept=kept, words=words))
         nodes = _children(task, level, part, split, free, n_trees)
-        free = level.sample, level.sample_weight
+        free = level.sample, level.u
         level, above = _level(task, nodes, level.root_weight, len(levels)), part
+    samples = (level.sample, level.u), free
+    even, odd = samples if level.number % 2 == 0 else samples[::-1]
     if small.n_nodes:
-        samples = (level.sample, level.sample_weight), free
-        even, odd = samples if level.number % 2 == 0 else samples[::-1]
         levels.append(grow_small(task, candidates, small, even, odd, level.root_weight))
-    _collect(task, candidates.projected, levels, ends, batch.trees)
-
-
-def _weight_bits(weights: Array) -> int:
-    """Returns the bits of the largest weight if all are whole and their sums exact, or 0."""
-    xp = array_module(weights)
-    largest, fractions = to_numpy(xp.stack([weights.max(), (weights != xp.floor(weights)).sum()]))
-    if fractions or largest >= 2**32 or largest * weights.shape[1] >= _MAX_SUM:
-        return 0
-    return int(largest).bit_length()
+    _collect(task, candidates.projected, levels, ends, (even, odd), batch.trees)
 
 
 def _level(task: Task, nodes: Children, root_weight: Array | None, number: int) -> Level:
     """Returns a level before its sums are known; without root_weight, of roots."""
     xp, n_nodes, K = task.xp, len(nodes.first), task.n_outputs
     weight = xp.empty(n_nodes)
+    total = xp.zeros((n_nodes, task.n_sums), np.int64) if nodes.total is None else nodes.total
     return Level(
         nodes.first, nodes.count, nodes.tree, nodes.key, weight if root_weight is None else root_weight,
-        nodes.sample, nodes.sample_weight, xp.empty((n_nodes, K)),
-        xp.empty((n_nodes if task.fit_targets else 0, K)), weight, xp.empty((n_nodes, K), task.real),
+        nodes.sample, nodes.u, xp.zeros((n_nodes, task.n_words), np.uint64), nodes.unit, total,
+        xp.empty((n_nodes if task.fit_targets else 0, K)), weight,
+        None if task.fit_targets else xp.empty((n_nodes, K), task.real),
         xp.empty(n_nodes, np.int32), xp.empty(n_nodes), xp.empty(n_nodes),
         xp.zeros(n_nodes if task.has_defaults else 0, np.uint8), xp.empty(n_nodes, np.int64), n_nodes,
         len(nodes.sample), number,
@@ -160,30 +159,26 @@ def _level(task: Task, nodes: Children, root_weight: Array | None, number: int) 
 
 
 def _pending(
-    task: Task, level: Level, above: Part | None, nodes: Children, most: int, small: Small, end: Array
+    task: Task, level: Level, above: Part | None, most: int, small: Small, end: Array
 ) -> tuple[Part, int, int]:  # fmt: skip
     """Returns the pending nodes of a level below a part, the entries that its nodes have kept, and the number
     of pending nodes of at most `most` samples, which are added to `small` instead."""
-    xp, n_nodes, K = task.xp, level.n_nodes, task.n_outputs
-    mixed = xp.zeros(0 if nodes.is_whole else n_nodes, np.int32)
-    if not nodes.is_whole:
-        n_blocks = 0 if not task.by_blocks else n_nodes if above is None else 2 * above.n_large
-        large = xp.empty(0, np.int64) if above is None else above.large
-        task.both(
-            "sum_up", n_blocks, n_nodes * K, task.target, level, large, int(above is None), n_blocks, mixed
-        )
-    n_blocks, counts_bins = -(-n_nodes // NODES), int(task.n_bins > 0)
+    xp, n_nodes = task.xp, level.n_nodes
+    if above is None and task.has_units:
+        task.make_units(level, None)
+    elif above is None or task.has_units:
+        task.measure((INHERITED, SPREAD) if SPREAD in task.stages else (INHERITED,), level, above)
+    n_blocks, counts_bins = -(-n_nodes // NODES), task.counts_bins if task.n_bins else 0
     n_large = level.n_samples // (FEW if counts_bins else LARGE)
-    pending, counts = xp.empty(n_nodes, np.uint8), xp.empty((n_blocks, 5), np.int64)
+    pending, counts = xp.empty(n_nodes, np.uint8), xp.empty((n_blocks, COUNTS), np.int64)
     sizes = n_nodes, n_nodes + 1, n_large, n_large + 1
     node, begin, large, run = (xp.empty(n, np.int64) for n in sizes)
     part = Part(node, begin, large, run, 0, 0, 0, 0, counts_bins, most)
-    task.launch_blocks(
-        "settle", n_blocks, task.target, task.limits, level, nodes.is_whole, part, nodes.sum,
-        mixed, pending, counts,
-    )  # fmt: skip
-    task.launch_blocks("list_pending", n_blocks, level, pending, counts, part, small, end)
-    pending_nodes, samples, large_nodes, runs, n_small, n_kept = to_numpy(end).tolist()
+    task.launch_blocks("settle", n_blocks, task.target, task.limits, level, part, pending, counts)
+    task.launch_blocks("list_pending", n_blocks, task.target, level, pending, counts, part, small, end)
+    pending_nodes, samples, large_nodes, runs, n_small, n_units, n_kept = to_numpy(end).tolist()
+    if n_units:
+        task.make_units(level, above, pending)
     part = part._replace(n_nodes=pending_nodes, n_samples=samples, n_large=large_nodes, n_runs=runs)
     return part, n_kept, n_small
 
@@ -192,19 +187,20 @@ def _children(
     task: Task, level: Level, part: Part, split: Split, free: tuple[Array, Array], n_trees: int
 ) -> Children:
     """Returns the children of the nodes of a part, with their samples in `free`."""
-    xp, n_nodes, is_whole = task.xp, 2 * part.n_nodes, int(task.weight_bits > 0)
+    xp, n_nodes = task.xp, 2 * part.n_nodes
     children = Children(
         xp.empty(n_nodes, np.int64), xp.empty(n_nodes, np.int64), xp.empty(n_nodes, np.int32),
-        xp.empty(n_nodes, np.uint64), *free,
-        xp.zeros((n_nodes if is_whole else 0, task.n_outputs), np.uint64), n_trees, is_whole,
+        xp.empty(n_nodes, np.uint64), *free, xp.empty((n_nodes, UNIT)) if task.has_units else None,
+        None if task.has_units else xp.zeros((n_nodes, task.n_sums), np.int64), n_trees,
     )  # fmt: skip
     task.launch_blocks("move_samples", len(split.tail), task.target, level, part, split, children)
     return children
 
 
 def _collect(
-    task: Task, projected: bool, levels: list[Grown], ends: Array, trees: list[tuple[Array, ...]]
-) -> None:
+    task: Task, projected: bool, levels: list[Grown], ends: Array, by_parity: Any,
+    trees: list[tuple[Array, ...]],
+) -> None:  # fmt: skip
     """From nodes in any order to nodes by tree, breadth-first. The samples of trees end at `ends`."""
     xp, n_trees = task.xp, len(ends)
 
@@ -226,8 +222,13 @@ def _collect(
     leaves = before[:-1] - first_leaf[of_tree]
     parents = xp.arange(len(order)) - xp.asarray(starts)[of_tree] - leaves
     left = xp.where(is_leaf, leaves, 2 * parents + 1).astype(np.int32)
-    threshold, gain = (cast(joined(name)[order], task.real) for name in ("threshold", "gain"))
-    value = joined("value")[order[is_leaf]]
+    threshold = cast(joined("threshold")[order], task.real)
+    gain = cast(xp.ldexp(joined("gain")[order], task.scale), task.real)
+    leaf = order[is_leaf]
+    if task.fit_targets:
+        value = _means(task, place[leaf], joined("count")[leaf], tree[leaf], by_parity)
+    else:
+        value = joined("value")[leaf]
     entries = _entries(task, levels, order) if projected else None
     entry_starts = None if entries is None else to_numpy(entries[0][xp.asarray(starts)])
     default_left = joined("default_left")[order] if task.has_defaults else None
@@ -247,6 +248,29 @@ def _collect(
         if default_left is not None:
             grown += default_left[nodes], n_words[nodes], word[slice(*word_starts[m : m + 2])]
         trees.append(grown)
+
+
+def _means(task: Task, place: Array, count: Array, tree: Array, by_parity: Any) -> Array:
+    """Returns the mean targets of leaves; a unit is made for each.
+
+    by_parity: samples and u of even and of odd levels, whose leaves keep their places there.
+    """
+    xp, n, K = task.xp, len(place), task.n_outputs
+    order = xp.argsort(place & ((1 << FIRST_BITS) - 1))
+    place = place[order]
+    first = place & ((1 << FIRST_BITS) - 1)
+    at = xp.searchsorted(first, xp.arange(len(by_parity[0][0])), side="right") - 1
+    is_odd = (place >> FIRST_BITS & 1)[at] == 1
+    sample, u = (xp.where(is_odd, odd, even) for even, odd in zip(*by_parity, strict=True))
+    nodes = Children(
+        first, count[order], tree[order].astype(np.int32), place.view(np.uint64), sample, u,
+        xp.empty((n, UNIT)), None, 0,
+    )  # fmt: skip
+    leaves = _level(task, nodes, None, 0)._replace(value=xp.empty((n, K), task.real))
+    task.make_units(leaves, None)
+    value = xp.empty((n, K), task.real)
+    value[order] = leaves.value
+    return value
 
 
 def _entries(task: Task, levels: list[Grown], order: Array) -> tuple[Array, Array, Array]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..core.aliases import Array
 from ..core.launch import numbers
-from .gpu_builder import NEAR, Task
+from .gpu_builder import NEAR, UNIT, Task
 from .gpu_structs import Kept, Small, Words, nothing_kept
 
 SMALL = 512
@@ -26,11 +26,13 @@ _LITTLE = 1 << 20
 """Bytes of the room for entries of a level that are not given back."""
 
 
-def no_small(xp: ModuleType, room: int) -> Small:
+def no_small(task: Task, room: int) -> Small:
     """Returns no small nodes, and room for some."""
+    xp = task.xp
     first, count = (xp.empty(room, np.int64) for _ in range(2))
     tree, depth = (xp.empty(room, np.int32) for _ in range(2))
-    return Small(first, count, tree, xp.empty(room, np.uint64), depth, 0)
+    unit = xp.empty((room, UNIT)) if task.has_units else None
+    return Small(first, count, tree, xp.empty(room, np.uint64), depth, unit, 0)
 
 
 class Rooms(NamedTuple):
@@ -40,22 +42,22 @@ class Rooms(NamedTuple):
     count: Any
     tree: Array
     key: Array
-    value: Array
+    value: Array | None
     feature: Array
     threshold: Array
     gain: Array
     default_left: Array
     place: Array
+    unit: Array | None
+    measured: Array | None
     total: Array
     mean: Array
     weight: Array
     root_weight: Array | None
     sample: Array | None
-    sample_weight: Array | None
+    u: Array | None
     other_sample: Array | None
-    other_weight: Array | None
-    sum: Array
-    mixed: Array
+    other_u: Array | None
     pending: Array
     part: Array
     swap: Array
@@ -80,19 +82,21 @@ class Rooms(NamedTuple):
     slots: int
     value_bits: int
     max_entries: int
-    is_whole: int
     is_random: int
+    counts_bins: int
 
 
 class Grown(NamedTuple):
     """Nodes that are done, of one level or below small nodes."""
 
     place: Array
+    count: Any
     feature: Array
     threshold: Array
     gain: Array
     default_left: Array
-    value: Array
+    value: Array | None
+    """Of labels."""
     kept: Kept | None
     words: Words | None
 
@@ -107,7 +111,7 @@ def trimmed(kept: Kept, n_entries: int) -> Kept:
 
 def _rooms(task: Task, candidates: Any, n: int, n_trees: int) -> Rooms:
     """Returns room for nodes of n samples in all, before their samples are known."""
-    xp, K, slots, is_whole = task.xp, task.n_outputs, candidates.slots(task), int(task.weight_bits > 0)
+    xp, K, slots = task.xp, task.n_outputs, candidates.slots(task)
     of, places, pairs = candidates.of_block(task, 0), 2 * n, n // 2 * slots
     n_keys, is_sorted = 0 if task.n_bins else n * slots, not (task.n_bins or task.random_thresholds)
     n_entries, n_draws = pairs if of.max_entries else 0, 0 if is_sorted else pairs
@@ -127,21 +131,21 @@ def _rooms(task: Task, candidates: Any, n: int, n_trees: int) -> Rooms:
 
     return Rooms(
         first=longs(places), count=longs(places), tree=ints(places), key=words(places),
-        value=xp.empty((places, K), task.real), feature=ints(places), threshold=xp.empty(places),
+        value=None if task.fit_targets else xp.empty((places, K), task.real),
+        feature=ints(places), threshold=xp.empty(places),
         gain=xp.empty(places), default_left=xp.zeros(places if task.has_defaults else 0, np.uint8),
-        place=xp.full(places, NOWHERE, np.int64), total=xp.empty((n, K)),
-        mean=xp.empty((n if task.fit_targets else 0, K)),
-        weight=xp.empty(n), root_weight=None, sample=None, sample_weight=None, other_sample=None,
-        other_weight=None, sum=words(n * K if is_whole else 0), mixed=ints(0 if is_whole else n),
+        place=xp.full(places, NOWHERE, np.int64),
+        unit=xp.empty((places, UNIT)) if task.has_units else None, measured=words(n * task.n_words),
+        total=longs(n * task.n_sums), mean=xp.empty((n if task.fit_targets else 0, K)),
+        weight=xp.empty(n), root_weight=None, sample=None, u=None, other_sample=None, other_u=None,
         pending=bytes_(n), part=longs(4 * n), swap=ints(n // 2 * of.columns.n_columns), column=ints(pairs),
         score=words(pairs), n_right=words(pairs), greatest=words(n_draws), bound=xp.empty(n_draws),
-        flipped=ints(n_draws if task.has_defaults else 0), left=xp.empty(n_sums), keys=words(n_keys),
+        flipped=ints(n_draws if task.has_defaults else 0), left=longs(n_sums), keys=words(n_keys),
         order=longs(n_keys * is_sorted), other=longs(n_keys * is_sorted), chosen=longs(n // 2),
         split=words(n // 2), n_left=longs(n // 2), right=bytes_(n), entry=ints(n_entries * of.max_entries),
         factor=xp.empty(n_entries * of.max_entries, np.float32), n_entries=longs(n_entries), n_trees=n_trees,
-        slots=slots,
-        value_bits=of.value_bits, max_entries=of.max_entries, is_whole=is_whole,
-        is_random=int(task.random_thresholds),
+        slots=slots, value_bits=of.value_bits, max_entries=of.max_entries,
+        is_random=int(task.random_thresholds), counts_bins=task.counts_bins if task.n_bins else 0,
     )  # fmt: skip
 
 
@@ -155,8 +159,7 @@ def bytes_a_sample(task: Task, candidates: Any) -> int:
     of, n = candidates.of_block(task, 0), 64
     if of is None or not SMALL:
         return 0
-    # Keys take more than counts do, and sums of whole weights more than marks.
-    some = task._replace(xp=np, n_bins=0, weight_bits=int(not task.fit_targets))
+    some = task._replace(xp=np, n_bins=0)  # keys take more than counts do
     arrays = (*_rooms(some, candidates, n, 0), *_kept(np, of.max_entries, n))
     return -(-sum(a.nbytes for a in arrays if isinstance(a, np.ndarray)) // n) + 2  # of Orders.flipped
 
@@ -166,25 +169,26 @@ def grow_small(
     root_weight: Array,
 ) -> Grown:  # fmt: skip
     """Returns the nodes below small nodes, in any order. `even` and `odd` have the samples of levels of such
-    numbers, and their weights: workspace."""
+    numbers, and their u: workspace."""
     xp, n, of = task.xp, len(even[0]), candidates.of_block(task, len(even[0]) // 2)
     rooms = _rooms(task, candidates, n, len(root_weight))._replace(
         root_weight=root_weight,
         sample=even[0],
-        sample_weight=even[1],
+        u=even[1],
         other_sample=odd[0],
-        other_weight=odd[1],
+        other_u=odd[1],
     )
     arguments, kept = (*task.rules, small, rooms, of.columns, of.orders), _kept(xp, of.max_entries, n)
     if task.n_bins:
         task.launch_blocks("grow_counted", small.n_nodes, *arguments, n_bytes=task.count_bytes)
     else:
         task.launch_blocks("grow_small", small.n_nodes, *arguments, of.projected, kept)
-    names = ("place", "feature", "threshold", "gain", "default_left", "value")
+    names = ("place", "count", "feature", "threshold", "gain", "default_left", "value")
     arrays = {name: getattr(rooms, name) for name in names}
     del rooms, arguments  # the workspace
     used = xp.flatnonzero(arrays["place"] != NOWHERE)
-    grown = Grown(**{name: a[used] if len(a) else a for name, a in arrays.items()}, kept=None, words=None)
+    some = {name: a[used] if a is not None and len(a) else a for name, a in arrays.items()}
+    grown = Grown(**some, kept=None, words=None)
     if of.max_entries:
         kept = kept._replace(begin=kept.begin[used], count=kept.count[used])
         grown = grown._replace(kept=trimmed(kept, int(cast(Any, kept.end)[0])))

@@ -14,8 +14,13 @@ class Target(NamedTuple):
 
     labels: Array | None
     targets: Array | None
+    q: Array | None
+    weight: Array | None
+    whole: Array | None
     has_labels: int
     n_outputs: int
+    n: int
+    is_whole: int
 
 
 class Level(NamedTuple):
@@ -27,11 +32,13 @@ class Level(NamedTuple):
     key: Array
     root_weight: Array
     sample: Array
-    sample_weight: Array
+    u: Array
+    measured: Array | None
+    unit: Array | None
     total: Array
-    mean: Array
+    mean: Array | None
     weight: Array
-    value: Array
+    value: Array | None
     feature: Array
     threshold: Array
     gain: Array
@@ -65,10 +72,10 @@ class Children(NamedTuple):
     tree: Array
     key: Array
     sample: Array
-    sample_weight: Array
-    sum: Array
+    u: Array
+    unit: Array | None
+    total: Array | None
     n_trees: int
-    is_whole: int
 
 
 class Small(NamedTuple):
@@ -79,6 +86,7 @@ class Small(NamedTuple):
     tree: Array
     key: Array
     depth: Array
+    unit: Array | None
     n_nodes: int
 
 
@@ -93,6 +101,7 @@ class Orders(NamedTuple):
     place: Array | None
     sorted: Array | None
     sums: Array | None
+    terms: Array | None
     weight: Array | None
     score: Array | None
     axis: Array | None
@@ -100,7 +109,7 @@ class Orders(NamedTuple):
 
 
 PLAIN, COLUMNS, PROJECTIONS = numbers("growth/orders.cuh", "PLAIN", "COLUMNS", "PROJECTIONS")
-NO_ORDERS = Orders(PLAIN, 1, 0, None, None, None, None, None, None, None, None, None)
+NO_ORDERS = Orders(PLAIN, 1, 0, None, None, None, None, None, None, None, None, None, None)
 
 
 class Kept(NamedTuple):

@@ -22,10 +22,11 @@ struct Orders {
     const unsigned char *categorical; // (n_columns,): whether bins are categories; null: none are
     int *__restrict__ place;          // workspace (n_nodes, n_sampled, n_bins); OUT of order_columns: places of bins
     int *__restrict__ sorted;         // workspace, as place
-    double *__restrict__ sums;        // workspace (n_nodes, n_sampled, n_bins, n_outputs)
+    size *__restrict__ sums;          // workspace (n_nodes, n_sampled, n_bins, n_outputs + 1)
+    double *__restrict__ terms;       // workspace (n_nodes, n_sampled, n_bins, n_outputs)
     double *__restrict__ weight;      // workspace (n_nodes, n_sampled, n_bins)
     double *__restrict__ score;       // workspace, as weight
-    double *__restrict__ axis;        // workspace (n_nodes, n_sampled, 2, n_outputs)
+    double *__restrict__ axis;        // workspace (n_nodes, n_sampled, 3, n_outputs)
     int *__restrict__ flipped;        // (n_nodes,): whether keys up to the greatest go right; OUT of pick_splits
 };
 
@@ -88,19 +89,27 @@ __device__ static inline void order_column(
         for (size b = 0; b < c.n_bins; ++b)
             if (place[b] >= 0) place[b] = NUMBERED - place[b];
     } else {
-        double *__restrict__ sums = o.sums + i * c.n_bins * n_outputs, *__restrict__ weight = o.weight + i * c.n_bins;
+        const size width = n_outputs + 1, *node = total_of(y, level, v);
+        size *__restrict__ sums = o.sums + i * c.n_bins * width;
+        double *__restrict__ terms = o.terms + i * c.n_bins * n_outputs, *__restrict__ weight = o.weight + i * c.n_bins;
+        double *axis = o.axis + i * 3 * n_outputs, *total = axis + 2 * n_outputs, *score = o.score + i * c.n_bins;
         int *__restrict__ sorted = o.sorted + i * c.n_bins;
-        for (size j = 0; j < k * n_outputs; ++j) sums[j] = 0;
-        for (size j = 0; j < k; ++j) weight[j] = 0;
+        for (size j = 0; j < k * width; ++j) sums[j] = 0;
         for (size j = first; j < last; ++j) {
-            const size at = place[bin_at(c, own, level.sample[j])];
-            add(y, level, v, j, sums + at * n_outputs);
-            weight[at] += level.sample_weight[j];
+            size *row = sums + place[bin_at(c, own, level.sample[j])] * width;
+            row[n_outputs] += add(y, level, v, j, row);
         }
-        double *score = o.score + i * c.n_bins;
+        const int m = y.has_labels ? exponent_of(y, level, v, 1) : 0;
+        for (size j = 0; j < k; ++j) {
+            const size *row = sums + j * width, u = row[n_outputs];
+            weight[j] = hf_weight_of(u, m);
+            for (size l = 0; l < n_outputs; ++l)
+                terms[j * n_outputs + l] =
+                    y.has_labels ? hf_weight_of(row[l], m) : hf_distance(row[l], u, level.mean[v * n_outputs + l]);
+        }
+        for (size l = 0; l < n_outputs; ++l) total[l] = y.has_labels ? hf_weight_of(node[l], m) : 0.0;
         hf_score_categories(
-            is_ordered(y), sums, weight, level.total + v * n_outputs, level.weight[v], k, n_outputs,
-            o.axis + i * 2 * n_outputs, score
+            is_ordered(y), terms, weight, total, hf_weight_of(node[n_outputs], m), k, n_outputs, axis, score
         );
         // The places overwrite the weights, which are not read again.
         int32_t *places = (int32_t *)weight;

@@ -20,16 +20,16 @@ struct Rooms {
     double *__restrict__ gain;
     unsigned char *__restrict__ default_left; // 0 before
     size *__restrict__ place;                 // NOWHERE before
-    double *__restrict__ total;               // (n_samples, n_outputs)
+    double *__restrict__ unit;                // (2 n_samples, UNIT)
+    unsigned long long *measured;             // (n_samples, ..), as in Level
+    size *total;                              // (n_samples, n_outputs + 1)
     double *__restrict__ mean;                // (n_samples, n_outputs) of targets
     double *__restrict__ weight;              // (n_samples,)
     const double *root_weight;                // (n_trees,); IN
     int *sample;                              // (n_samples,) of the levels 0, 2, ..; IN
-    double *sample_weight;                    // as sample; IN
+    size *u;                                  // as sample; IN
     int *other_sample;                        // (n_samples,) of the levels 1, 3, ..; IN
-    double *other_weight;                     // as other_sample; IN
-    unsigned long long *__restrict__ sum;     // (n_samples, n_outputs) of integer weights
-    int *__restrict__ mixed;                  // (n_samples,) of others
+    size *other_u;                            // as other_sample; IN
     unsigned char *__restrict__ pending;      // (n_samples,)
     size *__restrict__ part;                  // (n_samples, 4): node, begin, large and run of Part
     int *__restrict__ swap;                   // (n_samples / 2, n_columns)
@@ -39,7 +39,7 @@ struct Rooms {
     unsigned long long *__restrict__ greatest;
     double *__restrict__ bound;               // thresholds of pairs
     int *__restrict__ flipped;
-    double *__restrict__ left;                // (n_samples / 2, slots, n_outputs)
+    size *__restrict__ left;                  // (n_samples / 2, slots, n_outputs)
     unsigned long long *__restrict__ keys;    // (n_samples, slots)
     size *__restrict__ order;                 // as keys; null: nothing is sorted
     size *__restrict__ other;                 // as order
@@ -50,7 +50,7 @@ struct Rooms {
     int *__restrict__ entry;                  // (n_samples / 2, slots, max_entries)
     float *__restrict__ factor;               // as entry
     size *__restrict__ n_entries;             // (n_samples / 2, slots)
-    size n_trees, slots, value_bits, max_entries, is_whole, is_random;
+    size n_trees, slots, value_bits, max_entries, is_random, counts_bins;
 };
 
 // Projections of x, as draw_projections and value_keys take them.
@@ -132,32 +132,33 @@ __device__ static inline void grow_node(
     __shared__ unsigned long long end[COUNTS];
     const size K = y.n_outputs, slots = r.slots, t = threadIdx.x, b = blockIdx.x;
     const size first = small.first[b], n = small.count[b], place = 2 * first, pair = first / 2 * slots;
-    const bool is_whole = COUNTED || r.is_whole;
     int *const column = r.column + pair;
     const auto enter = [&](size number) {
         const bool odd = number % 2;
         level.number = number;
         level.sample = odd ? r.other_sample : r.sample;
-        level.sample_weight = odd ? r.other_weight : r.sample_weight;
+        level.u = odd ? r.other_u : r.u;
         after.sample = odd ? r.sample : r.other_sample;
-        after.sample_weight = odd ? r.sample_weight : r.other_weight;
+        after.u = odd ? r.u : r.other_u;
     };
     if (t == 0) {
         r.first[place] = first;
         r.count[place] = n;
         r.tree[place] = small.tree[b];
         r.key[place] = small.key[b];
+        for (size j = 0; j < UNIT && has_units(y); ++j) r.unit[place * UNIT + j] = small.unit[b * UNIT + j];
         level = {
-            r.first + place, r.count + place, r.tree + place, r.key + place, r.root_weight, 0, 0, r.total + first * K,
-            at(r.mean, first * K), r.weight + first, r.value + place * K, r.feature + place, r.threshold + place,
-            r.gain + place, at(r.default_left, place), r.place + place, 1, n, 0
+            r.first + place, r.count + place, r.tree + place, r.key + place, r.root_weight, 0, 0,
+            at(r.measured, first * words_of_node(y)), at(r.unit, place * UNIT), r.total + first * (K + 1), at(r.mean, first * K), r.weight + first,
+            at(r.value, place * K), r.feature + place, r.threshold + place, r.gain + place,
+            at(r.default_left, place), r.place + place, 1, n, 0
         };
         after = {
-            r.first + place + 1, r.count + place + 1, r.tree + place + 1, r.key + place + 1, 0, 0, at(r.sum, first * K),
-            r.n_trees, r.is_whole
+            r.first + place + 1, r.count + place + 1, r.tree + place + 1, r.key + place + 1, 0, 0,
+            at(r.unit, (place + 1) * UNIT), has_units(y) ? 0 : level.total, r.n_trees
         };
         size *const list = r.part + 4 * first;
-        part = {list, list + n, list + 2 * n, list + 3 * n, 0, 0, 0, 0, COUNTED, 0};
+        part = {list, list + n, list + 2 * n, list + 3 * n, 0, 0, 0, 0, r.counts_bins, 0};
         pairs = {
             at(r.keys, first * slots), 0, at(r.order, first * slots), at(r.left, pair * K), r.score + pair,
             r.n_right + pair, at(r.greatest, pair), at(r.bound, pair), at(r.flipped, pair), slots, 0, 0, r.value_bits
@@ -174,32 +175,34 @@ __device__ static inline void grow_node(
     __syncthreads();
     unsigned long long *const key = at(r.keys, first * slots);
     size *const order = at(r.order, first * slots);
-    int *const mixed = at(r.mixed, first), *const swap = at(r.swap, first / 2 * c.n_columns);
+    int *const swap = at(r.swap, first / 2 * c.n_columns);
     unsigned char *const pending = r.pending + first;
-    if (is_whole) {
-        for (size k = t; k < K; k += BLOCK) after.sum[k] = 0;
+    const auto measure_in = [&](int stage, const unsigned char *wants) {
         __syncthreads();
-        for (size i = first + t; i < first + n; i += BLOCK)
-            add_whole(y, after.sum, 0, level.sample[i], level.sample_weight[i]);
-    }
-    for (;;) {
+        measure_tile(y, level, level.first, level.n_nodes, false, wants, stage, first, first + n);
         __syncthreads();
-        if (!is_whole) {
-            for (size v = t; v < level.n_nodes; v += BLOCK) mixed[v] = 0;
-            __syncthreads();
-            for (size i = t; i < level.n_nodes * K; i += BLOCK) sum_up_one(y, level, i, false, mixed);
-            __syncthreads();
+    };
+    for (bool is_first = true;; is_first = false) {
+        __syncthreads();
+        if (is_first || has_units(y)) {
+            for (size i = t; i < level.n_nodes * (K + 1); i += BLOCK) level.total[i] = 0;
+            for (size i = t; i < level.n_nodes * words_of_node(y); i += BLOCK) level.measured[i] = 0;
+            measure_in(INHERITED, 0);
+            if (last_stage(y) == SPREAD) measure_in(SPREAD, 0);
         }
-        settle_tile(y, limits, level, is_whole, part, after.sum, mixed, pending, counts, 0);
+        settle_tile(y, limits, level, part, pending, counts, 0);
         __syncthreads();
-        list_tile(level, pending, counts, part, small, end, 0);
+        list_tile(y, level, pending, counts, part, small, end, 0);
         __syncthreads();
+        if (end[5] > 0) {
+            for (int stage = EXTREMES; stage <= last_stage(y); ++stage) measure_in(stage, pending);
+            for (size v = t; v < level.n_nodes; v += BLOCK)
+                if (pending[v] & WANTS_UNIT) finish_unit(y, level, v);
+        }
         if (end[0] == 0) return;
         if (t == 0) part.n_nodes = end[0], part.n_samples = end[1], part.n_large = end[2], part.n_runs = end[3];
         __syncthreads();
         const size n_pairs = part.n_nodes * slots;
-        if (is_whole)
-            for (size i = t; i < 2 * part.n_nodes * K; i += BLOCK) after.sum[i] = 0;
         if (c.low) {
             for (size l = 0; l < part.n_large; ++l)
                 draw_columns_of(c, level, part, o, swap, column, part.large[l], t, BLOCK);
@@ -229,9 +232,10 @@ __device__ static inline void grow_node(
                 for (size pair = t; pair < n_pairs; pair += BLOCK)
                     random_split(y, criterion, limits, level, part, pairs, c, o, column, pair);
             } else {
-                const size n_threads = n_pairs < BLOCK ? n_pairs : BLOCK;
                 sort_keys(part, key, slots, order, at(r.other, first * slots));
-                scan_pairs(y, criterion, limits, level, part, pairs, n, t, n_threads);
+                size *sums = sums_of_thread(y, at(pairs.left, t * K));
+                for (size pair = t; pair < n_pairs; pair += BLOCK)
+                    scan_pair(y, criterion, limits, level, part, pairs, n, pair, sums);
             }
         }
         __syncthreads();
@@ -240,6 +244,8 @@ __device__ static inline void grow_node(
             keep_projection(level, part, entries, kept, split, a);
         }
         __syncthreads();
+        if (!has_units(y))
+            for (size i = t; i < 2 * part.n_nodes * (K + 1); i += BLOCK) level.total[i] = 0;
         sides_of(level, part, pairs, c, o, column, split, 0);
         __syncthreads();
         move_tile(y, level, part, split, after, 0);
@@ -249,8 +255,10 @@ __device__ static inline void grow_node(
             shift(n_places, level.first, level.count, level.tree, level.key, level.feature, level.threshold, level.gain);
             shift(n_places, level.default_left, level.place, kept.begin, kept.count);
             shift(n_places * K, level.value);
+            shift(n_places * UNIT, level.unit);
             level.n_nodes = 2 * part.n_nodes;
             shift(level.n_nodes, after.first, after.count, after.tree, after.key);
+            shift(level.n_nodes * UNIT, after.unit);
             enter(level.number + 1);
         }
     }

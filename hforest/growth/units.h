@@ -7,14 +7,11 @@
    m is 0 if all b_i w_i are integers. Sums of u_i and of |q_i| are below 2^62. */
 #ifndef HFOREST_GROWTH_UNITS_H
 #define HFOREST_GROWTH_UNITS_H
-#include <math.h>
-#include <stdint.h>
+#include "core/score.h"
 
 #if defined(__SSE2__) && !defined(__CUDACC__)
 #include <emmintrin.h>
 #endif
-
-#include "core/score.h"
 
 enum { HF_UNIT_BITS = 62, HF_NARROWED = 8 }; /* a node gets a unit of its own below 2^-HF_NARROWED of its unit's range */
 
@@ -36,20 +33,17 @@ HF_BOTH int hf_spare_bits(int64_t sum) {
     return HF_UNIT_BITS - 1 - n_bits;
 }
 
-/* Returns a 2^exponent, rounded to the nearest integer, to the even one of two. */
-HF_BOTH int64_t hf_to_integer(double a, int exponent) { return (int64_t)rint(ldexp(a, exponent)); }
-
 /* The multiplication by a power of two: by two factors, for one would not do for exponents beyond 1023. */
 typedef struct {
     double first, second;
 } hf_scaling;
 
 HF_BOTH hf_scaling hf_scaling_of(int exponent) {
-    const hf_scaling by = {ldexp(1, exponent / 2), ldexp(1, exponent - exponent / 2)};
+    const hf_scaling by = {ldexp(1.0, exponent / 2), ldexp(1.0, exponent - exponent / 2)};
     return by;
 }
 
-/* The same as hf_to_integer and hf_weight_in_unit. */
+/* Returns a 2^exponent, rounded to the nearest integer, to the even one of two. */
 HF_BOTH int64_t hf_scaled(double a, hf_scaling by) {
 #if defined(__SSE2__) && !defined(__CUDACC__)
     return _mm_cvtsd_si64(_mm_set_sd(a * by.first * by.second)); /* rint is a call before SSE4.1 */
@@ -57,20 +51,11 @@ HF_BOTH int64_t hf_scaled(double a, hf_scaling by) {
     return (int64_t)rint(a * by.first * by.second);
 #endif
 }
+
+/* Returns u for the product of a weight and an in-bag count. */
 HF_BOTH int64_t hf_scaled_weight(double weight, hf_scaling by) {
     const int64_t u = hf_scaled(weight, by);
     return weight > 0 && u < 1 ? 1 : u;
-}
-
-/* Returns u for the product of a weight and an in-bag count. */
-HF_BOTH int64_t hf_weight_in_unit(double weight, int m) {
-    const int64_t u = hf_to_integer(weight, m);
-    return weight > 0 && u < 1 ? 1 : u;
-}
-
-/* Returns q for a weight, a target and the unit's centre. */
-HF_BOTH int64_t hf_target_in_unit(double weight, double target, double centre, int k) {
-    return hf_to_integer(weight * (target - centre), k);
 }
 
 /* Returns the middle of the targets of a node; the target itself if all are equal. */
@@ -79,6 +64,35 @@ HF_BOTH double hf_middle(double least, double greatest) { return least == greate
 /* Returns the mean of the targets of a node, from sums in a unit (c, k, m). */
 HF_BOTH double hf_mean(double c, int k, int m, int64_t q, int64_t u) {
     return c + ldexp((double)q / (double)u, m - k);
+}
+
+/* Returns a weight from a sum of u. */
+HF_BOTH double hf_weight_of(int64_t u, int m) { return ldexp((double)u, -m); }
+
+/* Returns the score of a branch. The score of a split is the sum of those of its branches.
+
+   sums   IN (n,)  sums of the branch by class or output; with `node`, of the other branch
+   node   IN (n,)  sums of the node, or NULL
+   mean   IN (n,)  means of the node; not read if there are classes
+   u      the sum of u of the branch
+   m      exponent of weights of the unit */
+HF_BOTH double hf_score_in_unit(
+    int criterion, const int64_t *sums, const int64_t *node, const double *mean, int64_t n, int64_t u, int m
+) {
+    const double one = ldexp(1.0, -m), weight = (double)u * one;
+    double total = 0;
+    if (criterion == HF_SQUARED_ERROR) return hf_branch_gain(sums, node, mean, n, u);
+    for (int64_t k = 0; k < n; ++k) {
+        const double sum = (double)(node ? node[k] - sums[k] : sums[k]) * one;
+        total += criterion == HF_ENTROPY ? hf_xlogx(sum) : sum * sum;
+    }
+    return criterion == HF_ENTROPY ? total - hf_xlogx(weight) : total / weight;
+}
+
+/* Returns the decrease of the impurity by a split, from its score and the node's sums (n + 1,), of u last. */
+HF_BOTH double hf_gain_in_unit(int criterion, double score, const int64_t *node, int64_t n, int k, int m) {
+    if (criterion == HF_SQUARED_ERROR) return ldexp(score, m - 2 * k);
+    return score - hf_score_in_unit(criterion, node, NULL, NULL, n, node[n], m);
 }
 
 /* Returns whether a node gets a unit of its own.

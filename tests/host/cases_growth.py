@@ -25,6 +25,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "a leaf alone": {"max_depth": 0},
     "two levels": {"max_depth": 2},
 }
+UNITS = ((0, "wide", 9), (1, "wide", None), (1, "whole", 9), (10, "wide", 9))
+"""Outputs, 0 for labels; weights; max_bins."""
 DISTRIBUTIONS = {
     "axis": project.axis_distribution(12),
     "sparse": project.sparse_distribution(12, 3.0),
@@ -84,6 +86,19 @@ def small_nodes(dtype: type) -> dict[str, np.ndarray]:
     return hforest.grow(x, y, 3, **settings)._asdict()
 
 
+def _units(n_outputs: int, weights: str, max_bins: int | None, dtype: type) -> dict[str, np.ndarray]:
+    """Nodes that make units of their own; n_outputs is 0 for labels."""
+    rng = np.random.default_rng(7)
+    x = rng.normal(size=(90, 4)).astype(dtype)
+    y = np.exp(8 * rng.normal(size=(90, max(n_outputs, 1))))
+    y[5] = 1e12
+    learned: dict[str, Any] = {"y": y, "task": "regression"} if n_outputs else _learned(90, "gini")
+    weight = rng.integers(0, 5, 90) if weights == "whole" else 10 ** rng.uniform(-12, 0, 90)
+    settings = {"min_samples_split": 4, "min_weight_fraction_leaf": 1e-9, "max_features": 2, "rng": 1}
+    samples = hforest.samples(x, max_bins=max_bins)
+    return hforest.grow(samples, n_trees=2, sample_weight=weight, **learned, **settings)._asdict()
+
+
 def _windows(scale: float, dtype: type) -> dict[str, np.ndarray]:
     x = scaled(np.random.default_rng(0).integers(0, 9, (6, 12)), scale, dtype)
     base = (np.arange(6)[:, None] * 12 + np.arange(4)).ravel()
@@ -119,7 +134,7 @@ def _missing_projections(splitter: str, dtype: type) -> dict[str, np.ndarray]:
 
 
 def cases(dtype: type) -> Iterator[Case]:
-    """All bits agree: every sum runs in the order of the reference implementation."""
+    """All bits agree: sums are integers."""
     yield Case("bootstrap", lambda: {"counts": growth.bootstrap_counts(11, 3, rng=0)})
     yield Case("poisson", lambda: {"counts": growth.poisson_counts(11, 3, first_row=2, rng=0)})
     for n, weightings in ((1, (False,)), (25, (False, True))):
@@ -144,6 +159,12 @@ def cases(dtype: type) -> Iterator[Case]:
             )
         yield Case(f"nodes small {small}", lambda: small_nodes(dtype), small=small)
         yield Case(f"counted bins small {small}", lambda: counted_bins(dtype), small=small)
+        for n_outputs, weights, max_bins in UNITS:
+            yield Case(
+                f"units outputs {n_outputs} {weights} small {small}",
+                lambda k=n_outputs, w=weights, b=max_bins: _units(k, w, b, dtype),
+                small=small,
+            )
     yield Case("windows", lambda: _windows(1, dtype))
     yield Case("windows small", lambda: _windows(0, dtype))
     for name in ("gini", "entropy", "targets", "completely random", "extra targets"):
