@@ -1,17 +1,17 @@
-# Which scorer a node's candidates have. Where several apply, they give the same splits: all compute the
-# integer sums of the sorted scan, and of equal scores the first candidate and its lowest split win.
+# Which scorer a node's candidates have. Where several apply, they give the same splits: all compute the integer sums
+# of the sorted scan, and of equal scores the first candidate and its lowest split win.
 #
-#   scorer       nodes                             bins      cost per candidate          in
-#   sorted scan  all; the only one for targets,    all       n log n                     sorted_scan.pyx
-#                real weights, entropy, and
-#                a minimum leaf size or weight
-#   pairwise     few samples, small weight         8 bits    n**2 / lanes                pairwise.pyx
-#                                                  32 bits
-#   histogram    more samples                      8 bits    n + bins * classes / lanes  histogram.pyx
-#                                                  32 bits   the same, and sorting the   bounds.pyx
-#                                                            buckets that bounds do not
-#                                                            rule out
-#                weight from HISTOGRAM_WEIGHT on   all       the same, sums in float64   bounds.pyx
+#   scorer        nodes                             bins      cost per candidate          in
+#   sorted scan   what no other serves              all       n log n                     sorted_scan.pyx
+#   pairwise      Gini, few samples, small weight   8 bits    n**2 / lanes                pairwise.pyx
+#                                                   32 bits
+#   histogram     Gini, more samples                8 bits    n + bins * classes / lanes  histogram.pyx
+#                                                   32 bits   the same, and sorting the   bounds.pyx
+#                                                             buckets that bounds do not
+#                                                             rule out
+#                 weight from HISTOGRAM_WEIGHT on   all       the same, sums in float64   bounds.pyx
+#   histogram     terms: targets, real weights,     all       n + bins, times outputs     term_histogram.pyx
+#   of terms      entropy                                     or classes / lanes
 
 from libc.stdint cimport int64_t
 
