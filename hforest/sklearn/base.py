@@ -230,5 +230,4 @@ class Estimator(BaseEstimator):
     def _samples(self, X: ArrayLike) -> np.ndarray:
         """Returns samples to predict, with the features of the fit."""
         check_is_fitted(self)
-        x: np.ndarray = self._validated(X, reset=False, **self._kinds)
-        return x
+        return self._validated(X, reset=False, **self._kinds)

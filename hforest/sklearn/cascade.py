@@ -130,8 +130,7 @@ class CascadeForestClassifier(Classifier, Estimator):
         vectors and are not included.
         """
         check_is_fitted(self)
-        shares: np.ndarray = np.mean([tree.importance(f, by="gain") for f in self.cascade_.levels[0]], axis=0)
-        return shares
+        return np.mean([tree.importance(f, by="gain") for f in self.cascade_.levels[0]], axis=0)
 
     def _outputs(self, x: np.ndarray) -> np.ndarray:
         return cascade.predict(self.cascade_, x)

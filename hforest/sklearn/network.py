@@ -92,11 +92,9 @@ class _Network(Estimator):
         }
         scores = predict(self.config_, state, self._standardised(x))
         if self.config_.task == "classification":
-            shares: np.ndarray = softmax(scores, axis=1)
-            return shares
+            return softmax(scores, axis=1)
         mean, deviation = self._target_units
-        targets: np.ndarray = scores * deviation + mean
-        return targets
+        return scores * deviation + mean
 
 
 class HingeNetworkClassifier(Classifier, _Network):
