@@ -10,6 +10,7 @@ import numpy as np
 
 from ..core.aliases import FloatArray
 from ..core.dispatch import array_module
+from ..optim.settings import Visit
 from .shared import EAGER, AdamState, Arrays, Gradients, Kind, Route, Settings
 
 
@@ -25,9 +26,9 @@ def _catch_up(
         (thresholds, state.thresholds_m, state.thresholds_v, state.thresholds_last),
         (weights, state.weights_m, state.weights_v, state.weights_last),
     ):
-        rows = arange(last.size, dtype=np.int64)
-        a, b, c = (array.reshape(last.size, -1) for array in (param, m, v))
-        optimizer.adam_catch_up(a, rows, b, c, last.reshape(-1), step, *settings)
+        by_row = (array.reshape(last.size, -1) for array in (param, m, v))
+        at = Visit._make([*by_row, arange(last.size, dtype=np.int64), last.reshape(-1)])
+        optimizer.adam_catch_up(at, step, settings[:4], settings[4])
 
 
 def adam_forward(
@@ -74,6 +75,6 @@ def adam_backward(
         (weights, grad_w, state.weights_m, state.weights_v),
     ):
         flat = (a.reshape(-1) for a in (param, grad, m, v))
-        optimizer.adam(*flat, step, *settings[:-1])
+        optimizer.adam(*flat, step, settings[:4])
     state.thresholds_last[...] = step
     state.weights_last[...] = step
