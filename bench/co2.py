@@ -21,9 +21,10 @@ from common import ceilings, machine_text, record, side_by_side, spread
 
 import hforest
 from hforest import co2, growth
-from hforest.co2 import StumpSettings, cpu, descent
+from hforest.co2 import StumpSettings, descent
 from hforest.co2.checks import candidates
 from hforest.co2.stump import schedule
+from hforest.core import dispatch
 from hforest.core.supervised import Limits, Target
 from hforest.growth.trees import Batch, Learned
 
@@ -148,7 +149,7 @@ def start(x: Any, y: Any, n_classes: int, q: int, repeats: int) -> dict[str, Any
 
     def grow(max_depth: int) -> None:
         learned = Learned(target, np.ones(len(x)), 1, Limits(max_depth, 2, 1, 0.0, 0.0))
-        cpu.grow(x, bins, learned, q, settings, None, Batch(0, 0, 1, None, []))
+        dispatch.backend("hforest.co2", x).grow(x, bins, learned, q, settings, None, Batch(0, 0, 1, None, []))
 
     with hforest.unchecked():
         taken = side_by_side({"none": lambda: grow(0), "one": lambda: grow(1)}, repeats)

@@ -68,8 +68,7 @@ _SCANNER = models.record(
 
 def _read(archive: files.Archive, name: str) -> Cascade | Scanner:
     models.integer(1)(archive, "n_forests")
-    grown: Cascade | Scanner = (_CASCADE if "n_levels" in archive else _SCANNER)(archive, name)
-    return grown
+    return (_CASCADE if "n_levels" in archive else _SCANNER)(archive, name)
 
 
 _LAYOUT = models.Layout(
@@ -129,5 +128,4 @@ def load(file: str | os.PathLike[str]) -> Cascade | Scanner:
     Cascade or Scanner
         Its forests have been checked by `hforest.tree.check`.
     """
-    grown: Cascade | Scanner = models.load(check.path("file", file), _LAYOUT)
-    return grown
+    return models.load(check.path("file", file), _LAYOUT)

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from ..core import check, dispatch
-from ..core.aliases import ArrayLike, FloatArray, IntArray, Task
+from ..core.aliases import ArrayLike, FloatArray, Task
 from ..core.gpu import cast
 from . import checks
 from .any_loss import Loss, Node, check_pair
@@ -27,18 +27,6 @@ class SplitGradient(NamedTuple):
     """(n_outputs,), dtype of w."""
 
 
-class _Arguments(NamedTuple):
-    """Arguments of the backends."""
-
-    w: FloatArray
-    theta0: FloatArray
-    theta1: FloatArray
-    x: FloatArray
-    labels: IntArray | None
-    targets: FloatArray | None
-    weight: FloatArray
-
-
 def _check_split(x: FloatArray, w: FloatArray, theta0: FloatArray, theta1: FloatArray) -> int:
     """Checks samples and a split; returns the number of outputs."""
     check.same_device(x=x, w=w, theta0=theta0, theta1=theta1)
@@ -55,16 +43,11 @@ def _check_split(x: FloatArray, w: FloatArray, theta0: FloatArray, theta1: Float
 
 
 def _checked(
-    x: FloatArray,
-    y: ArrayLike,
-    w: FloatArray,
-    theta0: FloatArray,
-    theta1: FloatArray,
-    loss: Literal["log", "squared"],
-    sample_weight: ArrayLike | None,
-) -> _Arguments:
+    x: FloatArray, y: ArrayLike, split: checks.Split, loss: str, sample_weight: ArrayLike | None
+) -> tuple[checks.Split, checks.Samples]:
+    """Returns the arguments of the backends after a check."""
     check.choice("loss", loss, checks.LOSSES)
-    n_outputs = _check_split(x, w, theta0, theta1)
+    n_outputs = _check_split(x, *split)
     task: Task = "classification" if loss == "log" else "regression"
     n_classes = n_outputs if loss == "log" else None
     target, weight = checks.target_and_weight(x, y, sample_weight, task, n_classes, some_above_0=False)
@@ -73,24 +56,19 @@ def _checked(
             f"y: expected shape (n_samples, n_outputs) = ({len(x)}, {n_outputs}), got {target.n_outputs} "
             "outputs; pass one target per column of theta0"
         )
-    theta0, theta1 = cast(theta0, _FLOAT64), cast(theta1, _FLOAT64)
-    return _Arguments(w, theta0, theta1, x, target.labels, target.targets, weight)
+    w, theta0, theta1 = split
+    samples = checks.Samples(x, target.labels, target.targets, weight)
+    return (w, cast(theta0, _FLOAT64), cast(theta1, _FLOAT64)), samples
 
 
 def _node(
-    x: FloatArray,
-    y: ArrayLike,
-    w: FloatArray,
-    theta0: FloatArray,
-    theta1: FloatArray,
-    loss: Loss,
-    sample_weight: ArrayLike | None,
+    x: FloatArray, y: ArrayLike, split: checks.Split, loss: Loss, sample_weight: ArrayLike | None
 ) -> tuple[Node, FloatArray]:
     """Returns the samples with the caller's loss, and both thetas as float64."""
     check_pair(loss, "'log', 'squared' or ")
-    _check_split(x, w, theta0, theta1)
+    _check_split(x, *split)
     node = Node(x, y, loss, sample_weight, some_above_0=False)
-    return node, np.stack([theta0, theta1]).astype(np.float64)
+    return node, np.stack(split[1:]).astype(np.float64)
 
 
 def surrogate(
@@ -146,11 +124,11 @@ def surrogate(
     0.097
     """
     if not isinstance(loss, str):
-        node, thetas = _node(x, y, w, theta0, theta1, loss, sample_weight)
+        node, thetas = _node(x, y, (w, theta0, theta1), loss, sample_weight)
         return node.surrogate(w, thetas, slice(None))[0]
-    arguments = _checked(x, y, w, theta0, theta1, loss, sample_weight)
+    split, samples = _checked(x, y, (w, theta0, theta1), loss, sample_weight)
     out = dispatch.array_module(x).empty(1)
-    dispatch.backend(_PACKAGE, x).surrogate(*arguments, out)
+    dispatch.backend(_PACKAGE, x).surrogate(split, samples, out)
     return float(out[0])
 
 
@@ -190,12 +168,12 @@ def surrogate_grad(
     array([-2.,  0.])
     """
     if not isinstance(loss, str):
-        node, thetas = _node(x, y, w, theta0, theta1, loss, sample_weight)
+        node, thetas = _node(x, y, (w, theta0, theta1), loss, sample_weight)
         _, sign = node.surrogate(w, thetas, slice(None))
         slope, sums, _ = node.slopes(w, thetas, sign, slice(None))
         return SplitGradient(slope, *sums.astype(x.dtype))
-    arguments = _checked(x, y, w, theta0, theta1, loss, sample_weight)
+    split, samples = _checked(x, y, (w, theta0, theta1), loss, sample_weight)
     xp = dispatch.array_module(x)
-    grads = [xp.empty(a.shape) for a in (w, theta0, theta1)]
-    dispatch.backend(_PACKAGE, x).surrogate_grad(*arguments, *grads)
+    grads = [xp.empty(a.shape) for a in split]
+    dispatch.backend(_PACKAGE, x).surrogate_grad(split, samples, grads)
     return SplitGradient(*(cast(a, x.dtype) for a in grads))

@@ -22,14 +22,20 @@ WORDS = (DEFAULT, "sqrt")
 
 
 class Samples(NamedTuple):
-    """Arguments of the backends about samples, besides x."""
+    """Samples of a node, for the backends."""
 
+    x: FloatArray
+    """(n_samples, n_features)."""
     labels: IntArray | None
     """(n_samples,) int32."""
     targets: FloatArray | None
     """(n_samples, n_outputs) float64."""
     weight: FloatArray
     """(n_samples,) float64."""
+
+
+Split = tuple[FloatArray, FloatArray, FloatArray]
+"""w, theta0 and theta1 of the backends, or gradients with respect to them; theta is float64."""
 
 
 def moderate(name: str, a: FloatArray) -> None:
@@ -105,15 +111,15 @@ def samples_and_split(
     sample_weight: ArrayLike | None,
     task: Task,
     n_classes: int | None,
-) -> tuple[FloatArray, Samples, int]:
+) -> tuple[Samples, int]:
     """Returns the samples of positive weight of a node, and the number of outputs, after a check of w."""
     split(x, w)
     target, weight = target_and_weight(x, y, sample_weight, task, n_classes)
-    samples = Samples(target.labels, target.targets, weight)
+    samples = Samples(x, target.labels, target.targets, weight)
     heavy = weight > 0
     if not bool(heavy.all()):
-        x, samples = x[heavy], Samples._make(None if a is None else a[heavy] for a in samples)
-    return x, samples, target.n_outputs
+        samples = Samples._make(None if a is None else a[heavy] for a in samples)
+    return samples, target.n_outputs
 
 
 def candidates(max_features: Any, n_features: int) -> int:

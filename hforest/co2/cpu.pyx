@@ -97,8 +97,9 @@ cdef class _Stump:
     def __dealloc__(self):
         release(&self.arena)
 
-    cdef double surrogate(self, w, const double[::1] theta0, const double[::1] theta1):
-        memcpy(self.s.w, cnp.PyArray_DATA(w), cnp.PyArray_NBYTES(w))
+    cdef double surrogate(self, split):
+        cdef const double[::1] theta0 = split[1], theta1 = split[2]
+        memcpy(self.s.w, cnp.PyArray_DATA(split[0]), cnp.PyArray_NBYTES(split[0]))
         memcpy(self.s.losses.theta[0], &theta0[0], theta0.shape[0] * sizeof(double))
         memcpy(self.s.losses.theta[1], &theta1[0], theta1.shape[0] * sizeof(double))
         write_losses(&self.m, &self.s.losses)
@@ -106,22 +107,20 @@ cdef class _Stump:
         return sum_surrogate(&self.m, &self.s.losses, self.s.product)
 
 
-def surrogate(w, theta0, theta1, x, labels, targets, weight, double[::1] out):
+def surrogate(split, samples, double[::1] out):
     """Writes out[0]: the surrogate, a sum over samples (eq. 10)."""
-    out[0] = _Stump(x, labels, targets, weight, len(theta0)).surrogate(w, theta0, theta1)
+    out[0] = _Stump(*samples, len(split[1])).surrogate(split)
 
 
-def surrogate_grad(
-    w, theta0, theta1, x, labels, targets, weight, double[::1] grad_w, double[::1] grad_theta0,
-    double[::1] grad_theta1,
-):
+def surrogate_grad(split, samples, grads):
     """Writes the subgradients of the surrogate with respect to w, theta0 and theta1 (eq. 11)."""
-    cdef _Stump stump = _Stump(x, labels, targets, weight, len(theta0))
+    cdef double[::1] grad_w = grads[0], grad_theta0 = grads[1], grad_theta1 = grads[2]
+    cdef _Stump stump = _Stump(*samples, len(split[1]))
     cdef hf_stump_workspace* s = &stump.s
-    cdef int64_t chunk, first, k, size = stump.rows.n_blocks * HF_LANES * x.dtype.itemsize
+    cdef int64_t chunk, first, k, size = stump.rows.n_blocks * HF_LANES * samples[0].dtype.itemsize
     cdef hf_watch watch
     start_watch(&watch)
-    stump.surrogate(w, theta0, theta1)
+    stump.surrogate(split)
     clear_pull(s)
     for k in range(grad_w.shape[0]):
         grad_w[k] = 0
@@ -143,12 +142,11 @@ def surrogate_grad(
         grad_theta1[k] = theta_slope(&stump.m, &s.losses, &s.pull, 1, k)
 
 
-def fit_stump(
-    x, labels, targets, weight, schedule, uint64_t key, w, double[::1] theta0, double[::1] theta1,
-    double[::1] history,
-):
+def fit_stump(samples, schedule, uint64_t key, split, double[::1] history):
     """Fits w and theta in place (Alg. 1); history: OUT, the surrogate at the start and after each round."""
-    cdef _Stump stump = _Stump(x, labels, targets, weight, theta0.shape[0])
+    w = split[0]
+    cdef double[::1] theta0 = split[1], theta1 = split[2]
+    cdef _Stump stump = _Stump(*samples, theta0.shape[0])
     cdef hf_schedule c = schedule._asdict()
     cdef hf_watch watch
     start_watch(&watch)
@@ -158,18 +156,21 @@ def fit_stump(
     raise_interrupt(&watch)
     memcpy(cnp.PyArray_DATA(w), stump.s.w, cnp.PyArray_NBYTES(w))
     memcpy(&theta0[0], stump.s.losses.theta[0], theta0.shape[0] * sizeof(double))
-    memcpy(&theta1[0], stump.s.losses.theta[1], theta0.shape[0] * sizeof(double))
+    memcpy(&theta1[0], stump.s.losses.theta[1], theta1.shape[0] * sizeof(double))
 
 
 def fit_oc1(
-    x, const int32_t[::1] labels, const double[:, ::1] targets, const double[::1] weight, n_outputs,
-    criterion, min_leaf, double least_weight, restarts, jumps, uint64_t key, double[::1] w
+    samples, n_outputs, criterion, min_leaf, double least_weight, search, uint64_t key, double[::1] w
 ):
     """Replaces w by the best of coordinate-wise searches from w and from random starts."""
+    x = samples[0]
+    cdef const int32_t[::1] labels = samples[1]
+    cdef const double[:, ::1] targets = samples[2]
+    cdef const double[::1] weight = samples[3]
     cdef hf_task t
     cdef hf_workspace r
     cdef hf_oc1_workspace o
-    cdef hf_oc1 c
+    cdef hf_oc1 c = search._asdict()
     cdef hf_pending node
     cdef hf_watch watch
     cdef bint fine
@@ -178,7 +179,6 @@ def fit_oc1(
     memset(&node, 0, sizeof(hf_pending))
     start_watch(&watch)
     t.watch = &watch
-    c.restarts, c.jumps = restarts, jumps
     t.n, t.single, t.in_terms = len(x), x.dtype.itemsize == 4, True
     t.labels, t.targets = start(labels), start_of_rows(targets)
     t.n_outputs, t.weight, t.criterion, t.min_leaf = n_outputs, &weight[0], criterion, min_leaf

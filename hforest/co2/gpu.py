@@ -16,6 +16,7 @@ from ..growth.gpu_builder import ColumnSource, columns_of, sides, task_of
 from ..growth.gpu_levels import grow_trees
 from ..growth.gpu_structs import Kept, nothing_kept
 from ..growth.trees import Batch, Learned
+from . import checks
 
 PACKAGE = Path(__file__).parent
 READS_WINDOWS = False
@@ -79,30 +80,16 @@ class _Terms(NamedTuple):
     factor: Array
 
 
-def _samples(
-    x: Array,
-    labels: Array | None,
-    targets: Array | None,
-    weight: Array,
-    rows: Array | None,
-    n_outputs: int,
-) -> Samples:
-    flags = int(labels is not None), int(rows is not None)
-    return Samples(x, labels, targets, weight, rows, *flags, len(weight), x.shape[1], n_outputs)
+def _samples(a: checks.Samples, rows: Array | None, n_outputs: int) -> Samples:
+    flags = int(a.labels is not None), int(rows is not None)
+    return Samples(*a, rows, *flags, len(a.weight), a.x.shape[1], n_outputs)
 
 
-def _terms(
-    w: Array,
-    theta0: Array,
-    theta1: Array,
-    x: Array,
-    labels: Array | None,
-    targets: Array | None,
-    weight: Array,
-) -> _Terms:
+def _terms(split: checks.Split, a: checks.Samples) -> _Terms:
+    x, (w, *thetas) = a.x, split
     xp, n = array_module(x), len(x)
-    samples = _samples(x, labels, targets, weight, None, len(theta0))
-    theta = xp.concatenate([theta0, theta1])
+    samples = _samples(a, None, len(thetas[0]))
+    theta = xp.concatenate(thetas)
     table = xp.empty(theta.shape)
     launch_each(PACKAGE, "tables", x.dtype, 2, (samples, theta, table))
     term, side, factor = xp.empty(n), xp.empty(n, np.int32), xp.empty(n, x.dtype)
@@ -111,36 +98,17 @@ def _terms(
     return _Terms(samples, theta, table, term, side, factor)
 
 
-def surrogate(
-    w: Array,
-    theta0: Array,
-    theta1: Array,
-    x: Array,
-    labels: Array | None,
-    targets: Array | None,
-    weight: Array,
-    out: Array,
-) -> None:
+def surrogate(split: checks.Split, samples: checks.Samples, out: Array) -> None:
     """Writes the surrogate, a sum over samples (eq. 10), to out[0]."""
-    term = _terms(w, theta0, theta1, x, labels, targets, weight).term
-    launch_each(PACKAGE, "total", x.dtype, 1, (term, len(term), out))
+    term = _terms(split, samples).term
+    launch_each(PACKAGE, "total", samples.x.dtype, 1, (term, len(term), out))
 
 
-def surrogate_grad(
-    w: Array,
-    theta0: Array,
-    theta1: Array,
-    x: Array,
-    labels: Array | None,
-    targets: Array | None,
-    weight: Array,
-    grad_w: Array,
-    grad_theta0: Array,
-    grad_theta1: Array,
-) -> None:
+def surrogate_grad(split: checks.Split, samples: checks.Samples, grads: checks.Split) -> None:
     """Writes the subgradient of the surrogate."""
+    x, (grad_w, *grad_thetas) = samples.x, grads
     xp = array_module(x)
-    samples, theta, table, _, side, factor = _terms(w, theta0, theta1, x, labels, targets, weight)
+    of_split, theta, table, _, side, factor = _terms(split, samples)
     n, n_features = x.shape
     n_chunks = -(-n // CHUNK)
     slope = xp.empty((n_chunks, n_features), x.dtype)
@@ -150,30 +118,18 @@ def surrogate_grad(
     launch_each(PACKAGE, "chunk_sums", x.dtype, n_features, (slope, n_features, n_chunks, grad_w))
     launch_each(
         PACKAGE, "theta_slopes", x.dtype, theta.size,
-        (samples, theta, table, side, xp.empty(theta.shape), grad_theta0, grad_theta1),
+        (of_split, theta, table, side, xp.empty(theta.shape), *grad_thetas),
     )  # fmt: skip
 
 
-def fit_stump(
-    x: Array,
-    labels: Array | None,
-    targets: Array | None,
-    weight: Array,
-    schedule: Any,
-    key: int,
-    w: Array,
-    theta0: Array,
-    theta1: Array,
-    history: Array,
-) -> None:
+def fit_stump(samples: checks.Samples, schedule: Any, key: int, split: checks.Split, history: Array) -> None:
     """Fits w, in place, and theta (Alg. 1); writes surrogates, at first and after each round, to history."""
-    xp = array_module(x)
+    xp, (w, theta0, theta1) = array_module(samples.x), split
     theta = xp.empty((1, 2, len(theta0)))
-    first = xp.array([0, len(x)], np.int64)
+    first = xp.array([0, len(samples.x)], np.int64)
     keys = xp.array([key], np.uint64)
-    samples = _samples(x, labels, targets, weight, None, len(theta0))
-    _fit_stumps(samples, first, keys, schedule, w[None], theta, history)
-    theta0[:], theta1[:] = theta[0, 0], theta[0, 1]
+    _fit_stumps(_samples(samples, None, len(theta0)), first, keys, schedule, w[None], theta, history)
+    theta0[:], theta1[:] = theta[0]
 
 
 def _fit_stumps(
@@ -240,7 +196,8 @@ class _Stumps(NamedTuple):
         launch_each(PACKAGE, "start_stumps", task.real, n_stumps, start)
         theta = xp.empty((n_stumps, 2, task.n_outputs))
         history = xp.empty((n_stumps, self.schedule.max_rounds + 1))
-        samples = _samples(self.x, self.labels, self.targets, weights, rows, task.n_outputs)
+        of_part = checks.Samples(self.x, self.labels, self.targets, weights)
+        samples = _samples(of_part, rows, task.n_outputs)
         _fit_stumps(samples, begin, level.key[node], self.schedule, w, theta, history)
         limit = xp.empty(n_stumps)
         launch_each(PACKAGE, "limits_of_stumps", task.real, n_stumps, (w, n_stumps, n_features, limit))

@@ -82,14 +82,13 @@ def fit_oc1(
     True
     """
     check.on_cpu(x=x, y=y, w=w, sample_weight=sample_weight)
-    x, samples, n_outputs = checks.samples_and_split(x, y, w, sample_weight, task, n_classes)
+    samples, n_outputs = checks.samples_and_split(x, y, w, sample_weight, task, n_classes)
     number = supervised.criterion(criterion, task, "entropy")
     least = check.integer("min_samples_leaf", min_samples_leaf, 1, check.MAX_COUNT)
     share = check.number("min_weight_fraction_leaf", min_weight_fraction_leaf, 0.0, 0.5)
     search = search_settings(restarts, jumps)
     direction = w.astype("float64")
-    dispatch.backend(_PACKAGE, x).fit_oc1(
-        x, *samples, n_outputs, number, least, share * float(samples.weight.sum()), *search,
-        check.seed(rng), direction,
-    )  # fmt: skip
+    least_weight = share * float(samples.weight.sum())
+    run = dispatch.backend(_PACKAGE, x).fit_oc1
+    run(samples, n_outputs, number, least, least_weight, search, check.seed(rng), direction)
     return direction.astype(x.dtype)

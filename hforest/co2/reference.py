@@ -116,17 +116,19 @@ def _slopes(w, losses, x, weight, sign, order):
     return slope, thetas, both
 
 
-def surrogate(w, theta0, theta1, x, labels, targets, weight, out):
+def surrogate(split, samples, out):
     """Writes the surrogate, a sum over samples, to out[0] (eq. 10)."""
-    out[0], _ = _surrogate(w, _Losses(labels, targets, theta0, theta1), x, weight, range(len(x)))
+    (w, *theta), (x, labels, targets, weight) = split, samples
+    out[0], _ = _surrogate(w, _Losses(labels, targets, *theta), x, weight, range(len(x)))
 
 
-def surrogate_grad(w, theta0, theta1, x, labels, targets, weight, grad_w, grad_theta0, grad_theta1):
+def surrogate_grad(split, samples, grads):
     """Writes the subgradient of the surrogate (eq. 11)."""
-    losses = _Losses(labels, targets, theta0, theta1)
+    (w, *theta), (x, labels, targets, weight), (grad_w, *grad_theta) = split, samples, grads
+    losses = _Losses(labels, targets, *theta)
     _, sign = _surrogate(w, losses, x, weight, range(len(x)))
     grad_w[:] = 0
-    sums, weights = [[0.0] * len(theta0) for _ in range(2)], [0.0, 0.0]
+    sums, weights = [[0.0] * len(theta[0]) for _ in range(2)], [0.0, 0.0]
     for first in range(0, len(x), CHUNK):
         slope, _, _ = _slopes(w, losses, x, weight, sign, range(first, min(first + CHUNK, len(x))))
         grad_w += slope
@@ -135,8 +137,8 @@ def surrogate_grad(w, theta0, theta1, x, labels, targets, weight, grad_w, grad_t
         side = int(not losses.of(0, i) - p >= losses.of(1, i) + p)
         weights[side] += float(weight[i])
         sums[side] = [a + float(weight[i]) * b for a, b in zip(sums[side], losses.outputs(i), strict=True)]
-    grad_theta0[:] = losses.gradient(0, weights[0], sums[0])
-    grad_theta1[:] = losses.gradient(1, weights[1], sums[1])
+    for side in (0, 1):
+        grad_theta[side][:] = losses.gradient(side, weights[side], sums[side])
 
 
 def _start_theta(labels, targets, weight, sign, smooth, n_outputs):
@@ -180,8 +182,9 @@ class _Node:
         return _slopes(w, self.losses(theta), self.x, self.weight, sign, order)
 
 
-def fit_stump(x, labels, targets, weight, schedule, key, w, theta0, theta1, history):
+def fit_stump(samples, schedule, key, split, history):
     """Fits w, in place, and theta (Alg. 1); appends the surrogates of start and rounds to history."""
+    (x, labels, targets, weight), (w, theta0, theta1) = samples, split
     if len(x) < schedule.min_samples:
         w[:] = 0  # separates nothing: the univariate split stays
         return
@@ -290,15 +293,14 @@ class _Search:
         return [a / largest if largest > 0 else 0.0 for a in best_w]
 
 
-def fit_oc1(
-    x, labels, targets, weight, n_outputs, criterion, min_leaf, least_weight, restarts, jumps, key, w
-):
+def fit_oc1(samples, n_outputs, criterion, min_leaf, least_weight, search, key, w):
     """Writes the best w of coordinate-wise searches from w and from random starts, in place."""
+    x, labels, targets, weight = samples
     tree = Tree(None, labels, targets, n_outputs, weight, criterion)
     tree.least_weight = least_weight
-    samples = list(range(len(x)))
-    node = Node(tree, samples, tree.unit_of(samples))
-    w[:] = _Search(x, node, min_leaf).fit([float(a) for a in w], restarts, jumps, key)
+    numbers = list(range(len(x)))
+    node = Node(tree, numbers, tree.unit_of(numbers))
+    w[:] = _Search(x, node, min_leaf).fit([float(a) for a in w], search.restarts, search.jumps, key)
 
 
 def grow(x, bins, learned, max_features, schedule, search, batch):
@@ -310,9 +312,8 @@ def grow(x, bins, learned, max_features, schedule, search, batch):
 
     def split(node, key):
         samples = node.samples
-        start = split_by_column(
-            node, key, bins.low, bins.high, x.dtype, kinds, max_features, min_leaf, "best"
-        )
+        columns = bins.low, bins.high, x.dtype, kinds
+        start = split_by_column(node, key, *columns, max_features, min_leaf, "best")
         if start is None:
             return None
         w = np.zeros(x.shape[1] + 1, x.dtype if search is None else np.float64)
@@ -325,7 +326,7 @@ def grow(x, bins, learned, max_features, schedule, search, batch):
                 node.tree.weight[samples],
             )
             thetas = np.zeros((2, n_outputs))
-            fit_stump(*here, schedule, key, w, thetas[0], thetas[1], np.zeros(schedule.max_rounds + 1))
+            fit_stump(here, schedule, key, (w, *thetas), np.zeros(schedule.max_rounds + 1))
         else:
             start_w = [float(a) for a in w]
             found = _Search(with_offset[samples], node, min_leaf).fit(

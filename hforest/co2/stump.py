@@ -166,13 +166,13 @@ def fit_stump(
     else:
         remedy = "leave it out, or pass two functions as loss"
         check.require(theta is None, "theta", "None without a loss", type(theta).__name__, remedy)
-        x, samples, n_outputs = checks.samples_and_split(x, y, w, sample_weight, task, n_classes)
+        samples, n_outputs = checks.samples_and_split(x, y, w, sample_weight, task, n_classes)
         xp = dispatch.array_module(x)
         fitted = w.copy()
         theta0, theta1 = xp.zeros(n_outputs), xp.zeros(n_outputs)
         values = xp.full(settings.max_rounds + 1, np.nan)
         run = dispatch.backend(_PACKAGE, x).fit_stump
-        run(x, *samples, settings, check.seed(rng), fitted, theta0, theta1, values)
+        run(samples, settings, check.seed(rng), (fitted, theta0, theta1), values)
     if history is not None:
         history.extend(float(a) for a in dispatch.to_numpy(values) if a == a)
     return Stump(fitted, cast(theta0, x.dtype), cast(theta1, x.dtype))

@@ -18,8 +18,7 @@ def _words(seed: int, stream: IntArray, n: int) -> IntArray:
     """Returns (*stream.shape, n) uint64: n words of each stream."""
     counter = np.arange((n + 1) // 2, dtype=np.uint64)
     pair = np.stack(philox.words(seed, counter, stream[..., None]), axis=-1)
-    words: IntArray = pair.reshape(*stream.shape, -1)[..., :n]
-    return words
+    return pair.reshape(*stream.shape, -1)[..., :n]
 
 
 def of_trees(seed: int, first: int, n_trees: int, n: int) -> IntArray:
@@ -29,8 +28,7 @@ def of_trees(seed: int, first: int, n_trees: int, n: int) -> IntArray:
 
 def orders(seed: int, first: int, n_trees: int, n: int) -> IntArray:
     """Returns (n_trees, n) permutations of n rows: the order of the words of each tree."""
-    order: IntArray = np.argsort(of_trees(seed, first, n_trees, n), axis=1, kind="stable")
-    return order
+    return np.argsort(of_trees(seed, first, n_trees, n), axis=1, kind="stable")
 
 
 def blocks(n_trees: int, n: int) -> Iterator[IntArray]:
@@ -42,15 +40,13 @@ def blocks(n_trees: int, n: int) -> Iterator[IntArray]:
 
 def permutation(seed: int, number: int, n: int) -> IntArray:
     """Returns the permutation of n rows with a number: the order of n words."""
-    order: IntArray = np.argsort(_words(seed, np.array(_PERMUTATIONS + number, np.uint64), n), kind="stable")
-    return order
+    return np.argsort(_words(seed, np.array(_PERMUTATIONS + number, np.uint64), n), kind="stable")
 
 
 def subset(seed: int, number: int, n: int, size: int) -> IntArray:
     """Returns the first `size` rows of a permutation, in ascending order."""
     words = _words(seed, np.array(_PERMUTATIONS + number, np.uint64), n)
-    rows: IntArray = np.flatnonzero(words <= np.partition(words, size - 1)[size - 1])[:size]
-    return rows
+    return np.flatnonzero(words <= np.partition(words, size - 1)[size - 1])[:size]
 
 
 def seed_of(seed: int, number: int) -> int:
@@ -62,8 +58,7 @@ def normals(seed: int, first: int, n_draws: int, n: int) -> FloatArray:
     """Returns (n_draws, n) standard normal numbers (Box and Muller 1958)."""
     stream = np.arange(first, first + n_draws, dtype=np.uint64) + np.uint64(_PERMUTATIONS)
     unit = (_words(seed, stream, 2 * n) >> np.uint64(11)) * 2.0**-53
-    numbers: FloatArray = np.sqrt(-2 * np.log1p(-unit[:, :n])) * np.cos(2 * np.pi * unit[:, n:])
-    return numbers
+    return np.sqrt(-2 * np.log1p(-unit[:, :n])) * np.cos(2 * np.pi * unit[:, n:])
 
 
 def signs(seed: int, first: int, n_draws: int, n: int) -> FloatArray:

@@ -529,8 +529,7 @@ def some_columns(value: Any, n_features: int, name: str = "columns") -> IntArray
             f"{name}: expected the index of at least one column, got none; pass an index or a list such as "
             "[0, 3]"
         )
-    some: IntArray = np.flatnonzero(mask)
-    return some
+    return np.flatnonzero(mask)
 
 
 def column_sets(value: Any, n_features: int) -> list[IntArray]:

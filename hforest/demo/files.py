@@ -334,8 +334,7 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     FileNotFoundError, PermissionError, ValueError
         The file does not exist, or may not be read; it is damaged, not a checkpoint, or of another version.
     """
-    checkpoint: Checkpoint = models.load(check.path("path", path), _LAYOUT)
-    return checkpoint
+    return models.load(check.path("path", path), _LAYOUT)
 
 
 def _head(arrays: files.Archive) -> dict[str, Any]:

@@ -67,8 +67,7 @@ def drawn(pool: Pools, n_pixels: int, balance: bool, seed: int, first: int, n_dr
     half = np.uint64(32)
     word = of_trees(seed, first, n_draws, n_pixels) >> half
     place: IntArray = (word * size.astype(np.uint64) >> half).astype(np.int64)
-    result: IntArray = pool.pixel[start + place]
-    return result
+    return pool.pixel[start + place]
 
 
 def draw(

@@ -70,5 +70,4 @@ def load(file: str | os.PathLike[str]) -> Model:
     Model
         Its forest has been checked by `hforest.tree.check`.
     """
-    model: Model = models.load(check.path("file", file), _LAYOUT)
-    return model
+    return models.load(check.path("file", file), _LAYOUT)

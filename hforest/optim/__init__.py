@@ -26,7 +26,7 @@ import numpy as np
 
 from ..core import check, dispatch
 from ..core.aliases import Array, FloatArray, IntArray
-from .settings import check_adam, check_decay, check_rate
+from .settings import Visit, check_adam, check_decay, check_rate
 from .tables import tables
 
 __all__ = ["adagrad", "adagrad_rows", "adam", "adam_catch_up", "adam_rows"]
@@ -210,7 +210,7 @@ def adam(
     _check_dense(param, grad, {"m": m, "v": v})
     step, numbers = check_adam(step, lr, beta1, beta2, eps, param.dtype)
     shrink = check_decay(weight_decay, numbers[0])
-    dispatch.backend(_PACKAGE, param).adam(*_flat(param, grad, m, v), step, *numbers, shrink)
+    dispatch.backend(_PACKAGE, param).adam(*_flat(param, grad, m, v), step, numbers, shrink)
 
 
 def adam_rows(
@@ -273,11 +273,10 @@ def adam_rows(
     step, numbers = check_adam(step, lr, beta1, beta2, eps, param.dtype)
     shrink = check_decay(weight_decay, numbers[0])
     _check_last(last, rows, step - 1, "step - 1")
-    flat, flat_grad, flat_m, flat_v = _by_rows(param, grad, m, v)
+    *moved, flat_grad = _by_rows(param, m, v, grad)
     missed = tables(param, numbers[1], numbers[2], step, shrink)
-    dispatch.backend(_PACKAGE, param).adam_rows(
-        flat, rows, flat_grad, flat_m, flat_v, last, step, *numbers, missed
-    )
+    run = dispatch.backend(_PACKAGE, param).adam_rows
+    run(Visit._make([*moved, rows, last]), flat_grad, step, numbers, missed)
 
 
 def adam_catch_up(
@@ -347,6 +346,6 @@ def adam_catch_up(
     _check_last(last, rows, step, "step")
     if step == 0:
         return  # before the first step none is missed
-    flat, flat_m, flat_v = _by_rows(param, m, v)
+    at = Visit._make([*_by_rows(param, m, v), rows, last])
     missed = tables(param, numbers[1], numbers[2], step, shrink)
-    dispatch.backend(_PACKAGE, param).adam_catch_up(flat, rows, flat_m, flat_v, last, step, *numbers, missed)
+    dispatch.backend(_PACKAGE, param).adam_catch_up(at, step, numbers, missed)

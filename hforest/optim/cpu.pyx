@@ -108,7 +108,8 @@ def adagrad_rows(param, rows, grad, state, double lr):
 
 # ------------------------------------------------------------------------------------------- Adam
 
-cdef hf_adam _settings(param, step, double lr, double beta1, double beta2, double eps):
+cdef hf_adam _settings(param, step, settings):
+    lr, beta1, beta2, eps = settings
     return adam_settings(
         param.dtype.itemsize, lr, beta1, beta2, eps, bias(beta1, step), bias(beta2, step)
     )
@@ -124,9 +125,9 @@ cdef void _adam(
         adam_step(&param[i], &grad[i], &m[i], &v[i], size, a)
 
 
-def adam(param, grad, m, v, step, double lr, double beta1, double beta2, double eps, double shrink=1):
+def adam(param, grad, m, v, step, settings, double shrink=1):
     """Takes a step of Adam (Kingma & Ba 2015, Alg. 1)."""
-    cdef hf_adam a = _settings(param, step, lr, beta1, beta2, eps)
+    cdef hf_adam a = _settings(param, step, settings)
     a.shrink = shrink
     if param.dtype.itemsize == 4:
         _adam[float](param, grad, m, v, &a)
@@ -165,11 +166,10 @@ cdef void _adam_rows(
         last[row] = step
 
 
-def adam_rows(
-    param, rows, grad, m, v, last, step, double lr, double beta1, double beta2, double eps, missed
-):
+def adam_rows(at, grad, step, settings, missed):
     """Takes the missed steps up to step - 1 with zero gradient, then the step, at `rows`."""
-    cdef hf_adam a = _settings(param, step, lr, beta1, beta2, eps)
+    param, m, v, rows, last = at
+    cdef hf_adam a = _settings(param, step, settings)
     adam_tables(&a, missed)
     if param.shape[1] == 0:
         last[rows] = step
@@ -180,8 +180,6 @@ def adam_rows(
         _adam_rows[double](param, rows, grad, m, v, last, step, &a)
 
 
-def adam_catch_up(
-    param, rows, m, v, last, step, double lr, double beta1, double beta2, double eps, missed
-):
+def adam_catch_up(at, step, settings, missed):
     """Takes the missed steps up to `step` with zero gradient, at `rows`."""
-    adam_rows(param, rows, None, m, v, last, step, lr, beta1, beta2, eps, missed)
+    adam_rows(at, None, step, settings, missed)

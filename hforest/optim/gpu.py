@@ -1,11 +1,12 @@
 """AdaGrad and Adam on a GPU, equal to reference.py; the kernels are in gpu.cu, with a thread per element."""
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..core.aliases import Array, FloatArray, IntArray
 from ..core.launch import launch_each
 from .exact import rate_and_scale
+from .settings import Settings, Visit
 from .tables import Tables
 
 _PACKAGE = Path(__file__).parent
@@ -69,64 +70,30 @@ def adagrad_rows(param: FloatArray, rows: IntArray, grad: FloatArray, state: Flo
     launch_each(_PACKAGE, "adagrad_rows", param.dtype, grad.size, args)
 
 
-def _rows(param: FloatArray, m: FloatArray, v: FloatArray, rows: IntArray, last: IntArray) -> Rows:
-    width = param.shape[1]
-    return Rows(param, m, v, rows, last, rows.size * width, width)
-
-
 def adam(
     param: FloatArray,
     grad: FloatArray,
     m: FloatArray,
     v: FloatArray,
     step: int,
-    lr: float,
-    beta1: float,
-    beta2: float,
-    eps: float,
+    settings: Settings,
     shrink: float = 1.0,
 ) -> None:
-    rate, scale = rate_and_scale(step, lr, beta1, beta2)
-    args = (param, grad, m, v, rate, scale, Adam(lr, beta1, beta2, eps, shrink), param.size)
+    rate, scale = rate_and_scale(step, *settings[:3])
+    args = (param, grad, m, v, rate, scale, Adam(*settings, shrink), param.size)
     launch_each(_PACKAGE, "adam", param.dtype, param.size, args)
 
 
-def adam_rows(
-    param: FloatArray,
-    rows: IntArray,
-    grad: FloatArray,
-    m: FloatArray,
-    v: FloatArray,
-    last: IntArray,
-    step: int,
-    lr: float,
-    beta1: float,
-    beta2: float,
-    eps: float,
-    missed: Tables,
-) -> None:
-    rate, scale = rate_and_scale(step, lr, beta1, beta2)
-    visited = _rows(param, m, v, rows, last)
-    settings = Adam(lr, beta1, beta2, eps, missed.shrink)
-    args = (visited, grad, step, rate, scale, settings, Missed.of(missed))
-    launch_each(_PACKAGE, "adam_rows", param.dtype, visited.n, args)
-    launch_each(_PACKAGE, "reach", param.dtype, rows.size, (rows, last, step, rows.size))
+def adam_rows(at: Visit, grad: FloatArray, step: int, settings: Settings, missed: Tables) -> None:
+    _visit("adam_rows", at, (grad, step, *rate_and_scale(step, *settings[:3])), step, settings, missed)
 
 
-def adam_catch_up(
-    param: FloatArray,
-    rows: IntArray,
-    m: FloatArray,
-    v: FloatArray,
-    last: IntArray,
-    step: int,
-    lr: float,
-    beta1: float,
-    beta2: float,
-    eps: float,
-    missed: Tables,
-) -> None:
-    visited = _rows(param, m, v, rows, last)
-    args = (visited, step, Adam(lr, beta1, beta2, eps, missed.shrink), Missed.of(missed))
-    launch_each(_PACKAGE, "adam_catch_up", param.dtype, visited.n, args)
-    launch_each(_PACKAGE, "reach", param.dtype, rows.size, (rows, last, step, rows.size))
+def adam_catch_up(at: Visit, step: int, settings: Settings, missed: Tables) -> None:
+    _visit("adam_catch_up", at, (step,), step, settings, missed)
+
+
+def _visit(kernel: str, at: Visit, arguments: Any, step: int, settings: Settings, missed: Tables) -> None:
+    n, width = at.rows.size, at.param.shape[1]
+    args = (Rows(*at, n * width, width), *arguments, Adam(*settings, missed.shrink), Missed.of(missed))
+    launch_each(_PACKAGE, kernel, at.param.dtype, n * width, args)
+    launch_each(_PACKAGE, "reach", at.param.dtype, n, (at.rows, at.last, step, n))

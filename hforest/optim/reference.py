@@ -29,8 +29,9 @@ def adagrad_rows(param, rows, grad, state, lr):
         _adagrad(param, row, grad[i], state, lr)
 
 
-def _adam_step(p, g, m, v, step, lr, beta1, beta2, eps, shrink):
+def _adam_step(p, g, m, v, step, settings, shrink):
     # Kingma & Ba 2015, Alg. 1, with the decoupled weight decay of Loshchilov & Hutter 2019, Alg. 2.
+    lr, beta1, beta2, eps = settings
     m = beta1 * m + (1 - beta1) * g
     v = beta2 * v + (1 - beta2) * (g * g)
     m_hat = m / (1 - beta1**step)
@@ -49,19 +50,19 @@ def _store(param, m, v, at, new):
         moment[at] = np.where(np.abs(values) < np.finfo(moment.dtype).tiny, 0.0, values)
 
 
-def adam(param, grad, m, v, step, lr, beta1, beta2, eps, shrink=1.0):
+def adam(param, grad, m, v, step, settings, shrink=1.0):
     """Takes a step (Kingma & Ba 2015, Alg. 1)."""
     at = slice(None)
     p, old_m, old_v = _load(param, m, v, at)
-    settings = lr, beta1, beta2, eps, shrink
-    _store(param, m, v, at, _adam_step(p, grad.astype(np.float64), old_m, old_v, step, *settings))
+    _store(param, m, v, at, _adam_step(p, grad.astype(np.float64), old_m, old_v, step, settings, shrink))
 
 
-def _catch_up(param, m, v, last, row, step, lr, beta1, beta2, eps, shrink):
+def _catch_up(param, m, v, last, row, step, settings, shrink):
+    _, beta1, beta2, _ = settings
     new = _load(param, m, v, row)
     first = max(int(last[row]), 0) + 1
     for late in range(first, step + 1):
-        new = _adam_step(new[0], 0.0, new[1], new[2], late, lr, beta1, beta2, eps, shrink)
+        new = _adam_step(new[0], 0.0, new[1], new[2], late, settings, shrink)
         if not (beta1 * np.abs(new[1]) < np.abs(new[1])).any():
             # m has underflowed: it is 0, or a subnormal number that rounds to itself. Only p and v still
             # decay.
@@ -71,18 +72,20 @@ def _catch_up(param, m, v, last, row, step, lr, beta1, beta2, eps, shrink):
         _store(param, m, v, row, new)
 
 
-def adam_rows(param, rows, grad, m, v, last, step, lr, beta1, beta2, eps, missed):
+def adam_rows(at, grad, step, settings, missed):
     """Takes missed steps up to step - 1 with zero gradient, then the step, at `rows`."""
+    param, m, v, rows, last = at
     for i, row in enumerate(rows):
-        _catch_up(param, m, v, last, row, step - 1, lr, beta1, beta2, eps, missed.shrink)
+        _catch_up(param, m, v, last, row, step - 1, settings, missed.shrink)
         g = grad[i].astype(np.float64)
         p, old_m, old_v = _load(param, m, v, row)
-        _store(param, m, v, row, _adam_step(p, g, old_m, old_v, step, lr, beta1, beta2, eps, missed.shrink))
+        _store(param, m, v, row, _adam_step(p, g, old_m, old_v, step, settings, missed.shrink))
         last[row] = step
 
 
-def adam_catch_up(param, rows, m, v, last, step, lr, beta1, beta2, eps, missed):
+def adam_catch_up(at, step, settings, missed):
     """Takes missed steps up to `step` with zero gradient, at `rows`."""
+    param, m, v, rows, last = at
     for row in rows:
-        _catch_up(param, m, v, last, row, step, lr, beta1, beta2, eps, missed.shrink)
+        _catch_up(param, m, v, last, row, step, settings, missed.shrink)
         last[row] = step

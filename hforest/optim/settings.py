@@ -1,8 +1,11 @@
 """Checked settings of a step, for this subpackage and for those that fuse the step."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from ..core import check
+from ..core.aliases import FloatArray, IntArray
 
 _MAX_BETA = 0.999999
 _MAX_STEP = 2**62
@@ -10,6 +13,19 @@ _MAX_STEP = 2**62
 _NORMAL = {dtype: (float(np.finfo(dtype).tiny), float(np.finfo(dtype).max)) for dtype in check.FLOATS}
 
 Settings = tuple[float, float, float, float]
+"""lr, beta1, beta2 and eps."""
+
+
+class Visit(NamedTuple):
+    """The rows of a parameter, and of its moments, that a step of Adam visits; arrays have two axes."""
+
+    param: FloatArray
+    m: FloatArray
+    v: FloatArray
+    rows: IntArray
+    """(n_given,) int64, ascending and distinct."""
+    last: IntArray
+    """(n_rows,) int64, the last step of each row."""
 
 
 def check_rate(lr: float, dtype: np.dtype, beta1: float = 0.0) -> float:

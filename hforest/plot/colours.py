@@ -37,8 +37,7 @@ def of_values(values: NDArray[np.floating], low: float, high: float) -> NDArray[
     """Returns colours (n, 3) of n values between the limits."""
     range_ = high / 2 - low / 2  # halves: the range itself may exceed float64
     at = np.clip((values / 2 - low / 2) / range_, 0, 1) if range_ > 0 else np.full(len(values), 0.5)
-    colour: NDArray[np.float64] = matplotlib.colormaps["viridis"](at)[:, :3]
-    return colour
+    return matplotlib.colormaps["viridis"](at)[:, :3]
 
 
 def of_text(background: NDArray[np.floating]) -> str:

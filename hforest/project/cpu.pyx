@@ -53,13 +53,10 @@ cdef int _project(
     return raise_interrupt(&watch)
 
 
-def project(x, indptr, indices, data, values):
-    """Writes values[p, s] = sum over the entries j of projection p, in order, of data[j] x[s, indices[j]]."""
-    project_some(x, None, indptr, indices, data, values)
-
-
 def project_some(x, samples, indptr, indices, data, values):
-    """Writes the projections of the rows of x in `samples`."""
+    """Writes values[p, i] = sum over the entries j of projection p, in order, of data[j] x[s, indices[j]],
+    where s is samples[i], or i if `samples` is None.
+    """
     if x.dtype.itemsize == 4:
         _project[float](x, samples, indptr, indices, data, values)
     else:

@@ -8,22 +8,15 @@ from ..core.launch import launch_each
 PACKAGE = Path(__file__).parent
 
 
-def project(x: FloatArray, indptr: IntArray, indices: IntArray, data: FloatArray, values: FloatArray) -> None:
-    launch_each(
-        PACKAGE, "project", x.dtype, values.size,
-        (x, indptr, indices, data, x.shape[1], values.shape[1], values.shape[0], values),
-    )  # fmt: skip
-
-
 def project_some(
     x: FloatArray,
-    samples: IntArray,
+    samples: IntArray | None,
     indptr: IntArray,
     indices: IntArray,
     data: FloatArray,
     values: FloatArray,
 ) -> None:
-    launch_each(
-        PACKAGE, "project_some", x.dtype, values.size,
-        (x, samples, indptr, indices, data, x.shape[1], values.shape[1], values.shape[0], values),
-    )  # fmt: skip
+    kernel, rows = ("project", ()) if samples is None else ("project_some", (samples,))
+    sizes = x.shape[1], values.shape[1], values.shape[0]
+    args = (x, *rows, indptr, indices, data, *sizes, values)
+    launch_each(PACKAGE, kernel, x.dtype, values.size, args)

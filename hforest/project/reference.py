@@ -2,22 +2,14 @@
 compares a x for a sparse vector a)."""
 
 
-def _value(row, first, last, indices, data):
-    total = 0.0
-    for j in range(first, last):
-        total += float(data[j]) * float(row[indices[j]])
-    return total
-
-
-def project(x, indptr, indices, data, values):
-    """Writes values[p, s] = sum over entries j of projection p, in order, of data[j] x[s, indices[j]]."""
-    for p in range(len(indptr) - 1):
-        for s in range(len(x)):
-            values[p, s] = _value(x[s], indptr[p], indptr[p + 1], indices, data)
-
-
 def project_some(x, samples, indptr, indices, data, values):
-    """Writes the same for some rows of x."""
+    """Writes values[p, i] = sum over entries j of projection p, in order, of data[j] x[s, indices[j]].
+
+    s is samples[i], or i if `samples` is None.
+    """
     for p in range(len(indptr) - 1):
-        for i, s in enumerate(samples):
-            values[p, i] = _value(x[s], indptr[p], indptr[p + 1], indices, data)
+        for i, s in enumerate(range(len(x)) if samples is None else samples):
+            total = 0.0
+            for j in range(indptr[p], indptr[p + 1]):
+                total += float(data[j]) * float(x[s, indices[j]])
+            values[p, i] = total

@@ -89,9 +89,5 @@ def project(
         inputs = {"x": x, "indptr": indptr, "indices": indices, "data": data, "samples": samples}
         check.outputs({"out": out}, inputs)
     if out.size:
-        backend = dispatch.backend(_PACKAGE, x)
-        if samples is None:
-            backend.project(x, indptr, indices, data, out)
-        else:
-            backend.project_some(x, samples, indptr, indices, data, out)
+        dispatch.backend(_PACKAGE, x).project_some(x, samples, indptr, indices, data, out)
     return out

@@ -1,13 +1,15 @@
 """Base class of the estimators: parameter names, threads, seeds, argument names in error messages."""
 
 import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from numbers import Integral
-from typing import Any, ClassVar, Concatenate, ParamSpec
+from typing import Any, ClassVar
 
 import numpy as np
 from joblib import cpu_count
+from numpy.random import RandomState
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_random_state, check_X_y
@@ -18,35 +20,6 @@ from ..core.aliases import ArrayLike
 from ..core.real import fault
 
 MAX_THREADS = 1024
-
-_P = ParamSpec("_P")
-
-
-def keep(arguments: Mapping[str, Any]) -> None:
-    """Stores the arguments of a constructor, its `locals()`, as attributes of its `self`."""
-    vars(arguments["self"]).update((name, value) for name, value in arguments.items() if name != "self")
-
-
-def like(
-    constructor: Callable[Concatenate[Any, _P], None], without: Collection[str] = (), **defaults: object
-) -> Callable[Concatenate[Any, _P], None]:
-    """Returns a constructor with the parameters of another estimator's, but some, and with other defaults."""
-    signature = inspect.signature(constructor)
-    signature = signature.replace(
-        parameters=[
-            p.replace(default=defaults.get(p.name, p.default))
-            for p in signature.parameters.values()
-            if p.name not in without
-        ]
-    )
-
-    def __init__(self: Any, /, *args: _P.args, **keywords: _P.kwargs) -> None:
-        arguments = signature.bind(self, *args, **keywords)
-        arguments.apply_defaults()
-        keep(arguments.arguments)
-
-    __init__.__signature__ = signature  # type: ignore[attr-defined]
-    return __init__
 
 
 def check_flag(name: str, value: object, other: str = "") -> None:
@@ -89,11 +62,13 @@ def seed_of(random_state: object) -> int:
     return int(generator.randint(np.iinfo(np.int32).max))
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Estimator(BaseEstimator):
-    """Base of all estimators."""
+    """Base of all estimators, whose parameters are the fields of a dataclass."""
 
-    columns_: tabular.Columns
-    """Kinds and categories of the columns of X, with categorical_features="from_dtype"."""
+    n_estimators: int = field(default=100, kw_only=False)
+    n_jobs: int | None = None
+    random_state: int | RandomState | None = None
 
     _function: ClassVar[Callable[..., Any]]
     """The public function of hforest that fits."""
@@ -207,7 +182,8 @@ class Estimator(BaseEstimator):
         validate_data(self, X, reset=reset, skip_check_array=True)
         try:
             if reset:
-                self.columns_ = tabular.columns(X)
+                # Kinds and categories of the columns of X.
+                self.columns_: tabular.Columns = tabular.columns(X)
             x = tabular.numbers(self.columns_, X)
         except (TypeError, ValueError) as error:
             raise type(error)(f"X{str(error).removeprefix('table')}") from None
@@ -230,5 +206,4 @@ class Estimator(BaseEstimator):
     def _samples(self, X: ArrayLike) -> np.ndarray:
         """Returns samples to predict, with the features of the fit."""
         check_is_fitted(self)
-        x: np.ndarray = self._validated(X, reset=False, **self._kinds)
-        return x
+        return self._validated(X, reset=False, **self._kinds)

@@ -1,21 +1,22 @@
 """Cascades of forests."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from numbers import Integral
 from typing import ClassVar, Literal, Self
 
 import numpy as np
-from numpy.random import RandomState
 from sklearn.utils.validation import check_is_fitted
 
 from .. import cascade, growth, tree
 from ..core.aliases import ArrayLike, ClassVectors
-from .base import Estimator, keep
+from .base import Estimator
 from .grown import weight_of
 from .targets import Classifier
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class CascadeForestClassifier(Classifier, Estimator):
     """Cascade of random and completely random forests (gcForest), for classes: `hforest.cascade.grow`.
 
@@ -58,25 +59,17 @@ class CascadeForestClassifier(Classifier, Estimator):
 
     _function = staticmethod(cascade.grow)
     _names: ClassVar[Mapping[str, str]] = {**Estimator._names, "n_iter_no_change": "patience"}
-    cascade_: cascade.Cascade
 
-    def __init__(
-        self,
-        n_estimators: int = 500,
-        *,
-        n_forests: int = 4,
-        max_depth: int | None = None,
-        min_samples_leaf: int = 1,
-        min_weight_fraction_leaf: float = 0.0,
-        class_vectors: ClassVectors = "out_of_fold",
-        n_folds: int = 3,
-        n_iter_no_change: int = 1,
-        max_levels: int = 20,
-        class_weight: Mapping | Literal["balanced"] | None = None,
-        n_jobs: int | None = None,
-        random_state: int | RandomState | None = None,
-    ) -> None:
-        keep(locals())
+    n_estimators: int = field(default=500, kw_only=False)
+    n_forests: int = 4
+    max_depth: int | None = None
+    min_samples_leaf: int = 1
+    min_weight_fraction_leaf: float = 0.0
+    class_vectors: ClassVectors = "out_of_fold"
+    n_folds: int = 3
+    n_iter_no_change: int = 1
+    max_levels: int = 20
+    class_weight: Mapping | Literal["balanced"] | None = None
 
     def _forests(self) -> tuple[cascade.Grower, ...]:
         """Returns the functions that grow a level's forests: random ones, then completely random ones."""
@@ -130,8 +123,7 @@ class CascadeForestClassifier(Classifier, Estimator):
         vectors and are not included.
         """
         check_is_fitted(self)
-        shares: np.ndarray = np.mean([tree.importance(f, by="gain") for f in self.cascade_.levels[0]], axis=0)
-        return shares
+        return np.mean([tree.importance(f, by="gain") for f in self.cascade_.levels[0]], axis=0)
 
     def _outputs(self, x: np.ndarray) -> np.ndarray:
         return cascade.predict(self.cascade_, x)

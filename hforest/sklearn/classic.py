@@ -1,19 +1,27 @@
 """Random forests, extra trees and completely random forests."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from numpy.random import RandomState
-
 from ..core.aliases import ArrayLike, Criterion, MaxFeatures
-from .base import keep, like
-from .grown import GrownForest
+from .grown import BootstrapForest
 from .targets import Classifier, Regressor
 
-Metric = Callable[..., float]
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class _ByColumns(BootstrapForest):
+    """Base class of forests whose splits are scored, on single columns."""
+
+    criterion: Criterion = "gini"
+    max_features: MaxFeatures | Literal["log2"] = "sqrt"
+    min_impurity_decrease: float = 0.0
+    max_bins: int | None = None
+    categorical_features: ArrayLike | Literal["from_dtype"] | None = None
 
 
-class RandomForestClassifier(Classifier, GrownForest):
+@dataclass(kw_only=True, eq=False, repr=False)
+class RandomForestClassifier(Classifier, _ByColumns):
     """Random forest classifier: `hforest.grow` (Breiman 2001).
 
     Other parameters: see `hforest.growth.Settings`.
@@ -82,31 +90,11 @@ class RandomForestClassifier(Classifier, GrownForest):
     (np.int64(0), True)
     """
 
-    def __init__(
-        self,
-        n_estimators: int = 100,
-        *,
-        criterion: Criterion = "gini",
-        max_depth: int | None = None,
-        min_samples_split: int = 2,
-        min_samples_leaf: int = 1,
-        min_weight_fraction_leaf: float = 0.0,
-        max_features: MaxFeatures | Literal["log2"] = "sqrt",
-        min_impurity_decrease: float = 0.0,
-        max_bins: int | None = None,
-        categorical_features: ArrayLike | Literal["from_dtype"] | None = None,
-        bootstrap: bool = True,
-        max_samples: int | float | None = None,
-        bootstrap_weights: Literal["multiply", "draw"] = "multiply",
-        oob_score: bool | Metric = False,
-        class_weight: Mapping | Literal["balanced"] | None = None,
-        n_jobs: int | None = None,
-        random_state: int | RandomState | None = None,
-    ) -> None:
-        keep(locals())
+    class_weight: Mapping | Literal["balanced"] | None = None
 
 
-class RandomForestRegressor(Regressor, GrownForest):
+@dataclass(kw_only=True, eq=False, repr=False)
+class RandomForestRegressor(Regressor, _ByColumns):
     """Random forest regressor for one or several targets: `hforest.grow` (Breiman 2001).
 
     Parameters and attributes: see `RandomForestClassifier`.
@@ -127,12 +115,12 @@ class RandomForestRegressor(Regressor, GrownForest):
     True
     """
 
-    __init__ = like(
-        RandomForestClassifier.__init__, ("class_weight",), criterion="squared_error", max_features=1.0
-    )
+    criterion: Criterion = "squared_error"
+    max_features: MaxFeatures | Literal["log2"] = 1.0
 
 
-class ExtraTreesClassifier(Classifier, GrownForest):
+@dataclass(kw_only=True, eq=False, repr=False)
+class ExtraTreesClassifier(Classifier, _ByColumns):
     """Extra-trees classifier: `hforest.grow(splitter="random")` (Geurts, Ernst and Wehenkel 2006).
 
     Parameters and attributes: see `RandomForestClassifier`.
@@ -148,10 +136,12 @@ class ExtraTreesClassifier(Classifier, GrownForest):
 
     _fixed: ClassVar[dict[str, Any]] = {"splitter": "random"}
 
-    __init__ = like(RandomForestClassifier.__init__, bootstrap=False)
+    bootstrap: bool = False
+    class_weight: Mapping | Literal["balanced"] | None = None
 
 
-class ExtraTreesRegressor(Regressor, GrownForest):
+@dataclass(kw_only=True, eq=False, repr=False)
+class ExtraTreesRegressor(Regressor, _ByColumns):
     """Extra trees for one or several targets (Geurts, Ernst and Wehenkel 2006).
 
     Parameters and attributes: see `RandomForestRegressor`.
@@ -168,10 +158,13 @@ class ExtraTreesRegressor(Regressor, GrownForest):
 
     _fixed: ClassVar[dict[str, Any]] = {"splitter": "random"}
 
-    __init__ = like(RandomForestRegressor.__init__, bootstrap=False)
+    bootstrap: bool = False
+    criterion: Criterion = "squared_error"
+    max_features: MaxFeatures | Literal["log2"] = 1.0
 
 
-class CompletelyRandomForestClassifier(Classifier, GrownForest):
+@dataclass(kw_only=True, eq=False, repr=False)
+class CompletelyRandomForestClassifier(Classifier, BootstrapForest):
     """Completely random forest classifier: random features and thresholds (Zhou and Feng 2017).
 
     Parameters and attributes: see `RandomForestClassifier`.
@@ -187,12 +180,13 @@ class CompletelyRandomForestClassifier(Classifier, GrownForest):
 
     _fixed: ClassVar[dict[str, Any]] = {"splitter": "random", "max_features": 1}
 
-    __init__ = like(
-        ExtraTreesClassifier.__init__, ("criterion", "max_features", "min_impurity_decrease", "max_bins")
-    )
+    bootstrap: bool = False
+    categorical_features: ArrayLike | Literal["from_dtype"] | None = None
+    class_weight: Mapping | Literal["balanced"] | None = None
 
 
-class CompletelyRandomForestRegressor(Regressor, GrownForest):
+@dataclass(kw_only=True, eq=False, repr=False)
+class CompletelyRandomForestRegressor(Regressor, BootstrapForest):
     """Completely random forest for one or several targets: `hforest.grow(splitter="random", max_features=1)`.
 
     Parameters and attributes: see `RandomForestRegressor`.
@@ -209,4 +203,5 @@ class CompletelyRandomForestRegressor(Regressor, GrownForest):
 
     _fixed: ClassVar[dict[str, Any]] = {"splitter": "random", "max_features": 1}
 
-    __init__ = like(CompletelyRandomForestClassifier.__init__, ("class_weight",))
+    bootstrap: bool = False
+    categorical_features: ArrayLike | Literal["from_dtype"] | None = None

@@ -1,21 +1,38 @@
 """Forests with splits on optimised hyperplanes."""
 
 from collections.abc import Mapping
-from typing import Literal
-
-from numpy.random import RandomState
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
 
 from .. import co2
 from ..core.aliases import CO2Features, Criterion
-from .base import keep, like
-from .classic import Metric
-from .grown import GrownForest
+from .grown import BootstrapForest
 from .targets import Classifier, Regressor
 
-_NAMES = {**GrownForest._names, "learning_rate": "lr"}
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class _CO2(BootstrapForest):
+    """Base class of forests with splits on optimised hyperplanes."""
+
+    _function = staticmethod(co2.grow)
+    _finite = True
+    _sparse = False
+    _names: ClassVar[Mapping[str, str]] = {**BootstrapForest._names, "learning_rate": "lr"}
+
+    n_estimators: int = field(default=30, kw_only=False)
+    nu: float = 4.0
+    learning_rate: float = 0.1
+    max_rounds: int = 20
+    max_features: CO2Features | Literal["log2"] = "n**0.6"
+    min_samples_oblique: int = 10
+    standardize: bool = True
+    criterion: Criterion = "entropy"
+    min_impurity_decrease: float = 0.0
+    bootstrap: bool = False
 
 
-class CO2ForestClassifier(Classifier, GrownForest):
+@dataclass(kw_only=True, eq=False, repr=False)
+class CO2ForestClassifier(Classifier, _CO2):
     """Forest of continuously optimised oblique splits (CO2) for classes: `hforest.co2.grow`
     (Norouzi et al. 2015, section 5).
 
@@ -48,39 +65,11 @@ class CO2ForestClassifier(Classifier, GrownForest):
     True
     """
 
-    _function = staticmethod(co2.grow)
-    _finite = True
-    _sparse = False
-    _names = _NAMES
-
-    def __init__(
-        self,
-        n_estimators: int = 30,
-        *,
-        nu: float = 4.0,
-        learning_rate: float = 0.1,
-        max_rounds: int = 20,
-        max_features: CO2Features | Literal["log2"] = "n**0.6",
-        min_samples_oblique: int = 10,
-        standardize: bool = True,
-        criterion: Criterion = "entropy",
-        max_depth: int | None = None,
-        min_samples_split: int = 2,
-        min_samples_leaf: int = 1,
-        min_weight_fraction_leaf: float = 0.0,
-        min_impurity_decrease: float = 0.0,
-        bootstrap: bool = False,
-        max_samples: int | float | None = None,
-        bootstrap_weights: Literal["multiply", "draw"] = "multiply",
-        oob_score: bool | Metric = False,
-        class_weight: Mapping | Literal["balanced"] | None = None,
-        n_jobs: int | None = None,
-        random_state: int | RandomState | None = None,
-    ) -> None:
-        keep(locals())
+    class_weight: Mapping | Literal["balanced"] | None = None
 
 
-class CO2ForestRegressor(Regressor, GrownForest):
+@dataclass(kw_only=True, eq=False, repr=False)
+class CO2ForestRegressor(Regressor, _CO2):
     """Forest of continuously optimised oblique splits (CO2) for one or several targets: `hforest.co2.grow`.
 
     Parameters: see `CO2ForestClassifier`. Attributes: see `RandomForestRegressor`.
@@ -95,9 +84,4 @@ class CO2ForestRegressor(Regressor, GrownForest):
     True
     """
 
-    _function = staticmethod(co2.grow)
-    _finite = True
-    _sparse = False
-    _names = _NAMES
-
-    __init__ = like(CO2ForestClassifier.__init__, ("class_weight",), criterion="squared_error")
+    criterion: Criterion = "squared_error"

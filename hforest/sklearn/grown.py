@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from numbers import Integral, Number, Real
 from typing import Any, ClassVar, Literal, Self
 
@@ -13,6 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from .. import growth, tree
 from ..core.aliases import ArrayLike
 from .base import Estimator, check_flag
+
+Metric = Callable[..., float]
 
 
 def weight_of(sample_weight: Any) -> Any:
@@ -87,14 +90,15 @@ def visited(forest: tree.Forest, leaf: np.ndarray) -> csr_matrix:
     return path
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class GrownForest(Estimator):
     """Estimators whose model is a `hforest.tree.Forest`."""
 
-    forest_: tree.Forest
-    oob_score: bool | Callable[..., float]
-    bootstrap: bool
-    max_samples: int | float | None
-    bootstrap_weights: Literal["multiply", "draw"]
+    max_depth: int | None = None
+    min_samples_split: int = 2
+    min_samples_leaf: int = 1
+    min_weight_fraction_leaf: float = 0.0
+    oob_score: bool | Metric = False
     _finite: ClassVar[bool | str] = "allow-nan"
     _sparse: ClassVar[list[str] | bool] = ["csr", "csc"]
 
@@ -149,27 +153,7 @@ class GrownForest(Estimator):
 
     def _drawn(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> dict[str, Any]:
         """Returns settings with the samples of each tree, if the function is not to draw them itself."""
-        weights = self.bootstrap_weights
-        if not isinstance(weights, str) or weights not in ("multiply", "draw"):
-            raise ValueError(
-                f"bootstrap_weights: expected 'multiply' or 'draw', got {weights!r}; pass one of them"
-            )
-        never = isinstance(self.bootstrap, bool | np.bool_) and not self.bootstrap
-        for name, default in (("oob_score", False), ("max_samples", None), ("bootstrap_weights", "multiply")):
-            value = getattr(self, name)
-            if never and np.any(value != default):
-                raise ValueError(
-                    f"{name}: expected {default!r} with bootstrap=False, got {value!r}; pass bootstrap=True"
-                )
-        weight = drawing_weight(y, settings) if weights == "draw" else None
-        if self.max_samples is None and weight is None:
-            return {}
-        n_draws = number_of_draws(self.max_samples, x.shape[0] if weight is None else weight.sum())
-        counts = growth.bootstrap_counts(
-            x.shape[0], settings["n_trees"], n_draws=n_draws, sample_weight=weight, rng=settings["rng"]
-        )
-        drawn = {} if weight is None else dict.fromkeys({"sample_weight", "class_weight"} & set(settings))
-        return {**drawn, "bootstrap": counts}
+        return {}
 
     def _hold(self, forest: tree.Forest) -> None:
         """Stores a prepared forest. `forest_` is the prepared forest's read-only arrays."""
@@ -250,3 +234,36 @@ class GrownForest(Estimator):
         """
         leaf = self.apply(X)
         return visited(self.forest_, leaf), self.forest_.tree_start.copy()
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class BootstrapForest(GrownForest):
+    """Grown forests whose trees may draw samples with replacement."""
+
+    bootstrap: bool = True
+    max_samples: int | float | None = None
+    bootstrap_weights: Literal["multiply", "draw"] = "multiply"
+
+    def _drawn(self, x: np.ndarray, y: np.ndarray, settings: dict[str, Any]) -> dict[str, Any]:
+        """Returns settings with the samples of each tree, if the function is not to draw them itself."""
+        weights = self.bootstrap_weights
+        if not isinstance(weights, str) or weights not in ("multiply", "draw"):
+            raise ValueError(
+                f"bootstrap_weights: expected 'multiply' or 'draw', got {weights!r}; pass one of them"
+            )
+        never = isinstance(self.bootstrap, bool | np.bool_) and not self.bootstrap
+        for name, default in (("oob_score", False), ("max_samples", None), ("bootstrap_weights", "multiply")):
+            value = getattr(self, name)
+            if never and np.any(value != default):
+                raise ValueError(
+                    f"{name}: expected {default!r} with bootstrap=False, got {value!r}; pass bootstrap=True"
+                )
+        weight = drawing_weight(y, settings) if weights == "draw" else None
+        if self.max_samples is None and weight is None:
+            return {}
+        n_draws = number_of_draws(self.max_samples, x.shape[0] if weight is None else weight.sum())
+        counts = growth.bootstrap_counts(
+            x.shape[0], settings["n_trees"], n_draws=n_draws, sample_weight=weight, rng=settings["rng"]
+        )
+        drawn = {} if weight is None else dict.fromkeys({"sample_weight", "class_weight"} & set(settings))
+        return {**drawn, "bootstrap": counts}

@@ -1,19 +1,20 @@
 """Hinge forests for tables."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.random import RandomState
 from sklearn.utils.validation import check_is_fitted
 
 from .. import tabular, tree
 from ..core.aliases import ArrayLike, Scaled
-from .base import Estimator, keep, like
+from .base import Estimator
 from .grown import weight_of
 from .targets import Classifier, Regressor
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class _Hinge(Estimator):
     """Estimators whose model is a `hforest.tabular.Model`."""
 
@@ -26,7 +27,19 @@ class _Hinge(Estimator):
         "validation_fraction": "validation",
     }
     _finite: ClassVar[bool | str] = "allow-nan"
-    model_: tabular.Model
+
+    n_estimators: int = field(default=50, kw_only=False)
+    max_depth: int | None = None
+    n_members: int = 3
+    n_projections: int = 300
+    max_iter: int | None = None
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    validation_fraction: float = 0.15
+    scaling: Scaled = "auto"
+    categorical_features: ArrayLike | Literal["from_dtype"] | None = None
+    average: bool = True
+    share: float | None = None
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fits the model of `hforest.tabular.fit` and returns the estimator.
@@ -97,6 +110,7 @@ class _Hinge(Estimator):
         return tabular.predict(self.model_, x)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class HingeForestClassifier(Classifier, _Hinge):
     """Classifier of hinge trees that start from a grown forest: `hforest.tabular.fit`. Hinge trees are those
     of Lay et al. 2018, eq. 10; initialisation and training differ from the paper.
@@ -138,26 +152,7 @@ class HingeForestClassifier(Classifier, _Hinge):
     True
     """
 
-    def __init__(
-        self,
-        n_estimators: int = 50,
-        *,
-        max_depth: int | None = None,
-        n_members: int = 3,
-        n_projections: int = 300,
-        max_iter: int | None = None,
-        batch_size: int | None = None,
-        learning_rate: float | None = None,
-        validation_fraction: float = 0.15,
-        scaling: Scaled = "auto",
-        categorical_features: ArrayLike | Literal["from_dtype"] | None = None,
-        average: bool = True,
-        share: float | None = None,
-        class_weight: Mapping | Literal["balanced"] | None = None,
-        n_jobs: int | None = None,
-        random_state: int | RandomState | None = None,
-    ) -> None:
-        keep(locals())
+    class_weight: Mapping | Literal["balanced"] | None = None
 
     def partial_fit(
         self,
@@ -186,6 +181,7 @@ class HingeForestClassifier(Classifier, _Hinge):
         return self._fit_next(X, y, classes, sample_weight)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class HingeForestRegressor(Regressor, _Hinge):
     """Regressor of hinge trees that start from a grown forest: `hforest.tabular.fit`.
 
@@ -200,8 +196,6 @@ class HingeForestRegressor(Regressor, _Hinge):
     >>> model.score(x[300:], y[300:]) > 0.4
     True
     """
-
-    __init__ = like(HingeForestClassifier.__init__, ("class_weight",))
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Trains on a batch of targets and returns the estimator.

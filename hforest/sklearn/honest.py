@@ -2,16 +2,14 @@
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.random import RandomState
 from sklearn.utils.validation import check_is_fitted
 
 from .. import project, stats, tree
 from ..core.aliases import ArrayLike, Criterion, Draw, MaxFeatures
-from .base import keep, like
-from .classic import Metric
 from .grown import GrownForest
 from .targets import Classifier, Regressor
 
@@ -24,14 +22,21 @@ def _learned(settings: dict[str, Any]) -> dict[str, Any]:
     return {name: settings[name] for name in ("task", "n_classes") if name in settings}
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class _Honest(GrownForest):
     """Base class of forests of honest trees, with splits of any kind."""
 
-    trees: Literal["classic", "extra", "oblique"]
-    groups: Sequence[ArrayLike] | None
-    density: float
-    n_projections: int | None
-    _draws: dict[str, Any]
+    trees: Literal["classic", "extra", "oblique"] = "classic"
+    draw: Draw = "fixed"
+    in_bag: float | None = None
+    structure_share: float = 0.5
+    criterion: Criterion = "gini"
+    max_features: MaxFeatures | Literal["log2"] = "sqrt"
+    density: float = 1.5
+    n_projections: int | Sequence[int] | None = None
+    groups: Sequence[ArrayLike] | None = None
+    min_impurity_decrease: float = 0.0
+    max_bins: int | None = None
 
     def _learner(self) -> Callable[..., Any]:
         if not isinstance(self.trees, str) or self.trees not in _TREES:
@@ -104,6 +109,7 @@ class _Honest(GrownForest):
         return super().fit(X, y)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class HonestForestClassifier(Classifier, _Honest):
     """Honest forest classifier: some of each tree's samples grow its splits, the others give its leaf values
     (`hforest.stats.honest_counts`, `hforest.tree.refit`).
@@ -139,32 +145,8 @@ class HonestForestClassifier(Classifier, _Honest):
     (True, True)
     """
 
-    def __init__(
-        self,
-        n_estimators: int = 100,
-        *,
-        trees: Literal["classic", "extra", "oblique"] = "classic",
-        draw: Draw = "fixed",
-        in_bag: float | None = None,
-        structure_share: float = 0.5,
-        criterion: Criterion = "gini",
-        max_depth: int | None = None,
-        min_samples_split: int = 2,
-        min_samples_leaf: int = 1,
-        min_weight_fraction_leaf: float = 0.0,
-        max_features: MaxFeatures | Literal["log2"] = "sqrt",
-        density: float = 1.5,
-        n_projections: int | Sequence[int] | None = None,
-        groups: Sequence[ArrayLike] | None = None,
-        min_impurity_decrease: float = 0.0,
-        max_bins: int | None = None,
-        oob_score: bool | Metric = False,
-        n_jobs: int | None = None,
-        random_state: int | RandomState | None = None,
-    ) -> None:
-        keep(locals())
 
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class HonestForestRegressor(Regressor, _Honest):
     """Honest forest for one or several targets, with confidence intervals of their means: of subsamples, as
     `HonestForestClassifier` (Wager and Athey 2018).
@@ -182,7 +164,9 @@ class HonestForestRegressor(Regressor, _Honest):
     (True, (142,))
     """
 
-    __init__ = like(HonestForestClassifier.__init__, in_bag=0.5, criterion="squared_error", max_features=1.0)
+    in_bag: float | None = 0.5
+    criterion: Criterion = "squared_error"
+    max_features: MaxFeatures | Literal["log2"] = 1.0
 
     def predict_interval(self, X: ArrayLike, *, coverage: float = 0.95) -> stats.ConfidenceIntervals:
         """Returns the predicted means of targets with standard errors and confidence intervals.

@@ -1,16 +1,16 @@
 """The network of Lay et al. 2018: learned inner products, their normalisation, and a hinge forest."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.random import RandomState
 from numpy.typing import ArrayLike
 from scipy.special import softmax
 
 from ..demo import Config, predict, start, train
-from .base import Estimator, check_flag, keep, like
+from .base import Estimator, check_flag
 from .targets import Classifier, Regressor
 
 
@@ -22,6 +22,7 @@ def _units(a: np.ndarray, standardize: bool) -> tuple[np.ndarray, np.ndarray]:
     return a.mean(axis=0, dtype=np.float64), np.where(deviation > 0, deviation, 1.0)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class _Network(Estimator):
     """Estimators whose model is a `hforest.demo.Config` and a state."""
 
@@ -33,8 +34,19 @@ class _Network(Estimator):
         "max_iter": "steps",
         "learning_rate": "lr",
     }
-    config_: Config
-    state_: dict[str, Any]
+
+    max_depth: int = 10
+    kind: Literal["tree", "fern"] = "tree"
+    n_inner_products: int = 100
+    leaves: Literal["vector", "scalar"] = "vector"
+    optimizer: Literal["adam", "adagrad"] = "adam"
+    learning_rate: float = 0.005
+    lr_half_life: int = 0
+    max_iter: int = 40_000
+    batch_size: int = 53
+    validation_fraction: float = 0.0
+    eval_every: int = 500
+    standardize: bool = True
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Trains the network from random parameters and returns the estimator.
@@ -92,13 +104,12 @@ class _Network(Estimator):
         }
         scores = predict(self.config_, state, self._standardised(x))
         if self.config_.task == "classification":
-            shares: np.ndarray = softmax(scores, axis=1)
-            return shares
+            return softmax(scores, axis=1)
         mean, deviation = self._target_units
-        targets: np.ndarray = scores * deviation + mean
-        return targets
+        return scores * deviation + mean
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class HingeNetworkClassifier(Classifier, _Network):
     """Classifier with the network of Lay et al. 2018, Fig. 2: `hforest.demo.train`.
 
@@ -145,28 +156,8 @@ class HingeNetworkClassifier(Classifier, _Network):
     True
     """
 
-    def __init__(
-        self,
-        n_estimators: int = 100,
-        *,
-        max_depth: int = 10,
-        kind: Literal["tree", "fern"] = "tree",
-        n_inner_products: int = 100,
-        leaves: Literal["vector", "scalar"] = "vector",
-        optimizer: Literal["adam", "adagrad"] = "adam",
-        learning_rate: float = 0.005,
-        lr_half_life: int = 0,
-        max_iter: int = 40_000,
-        batch_size: int = 53,
-        validation_fraction: float = 0.0,
-        eval_every: int = 500,
-        standardize: bool = True,
-        n_jobs: int | None = None,
-        random_state: int | RandomState | None = None,
-    ) -> None:
-        keep(locals())
 
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class HingeNetworkRegressor(Regressor, _Network):
     """Regressor with the network of Lay et al. 2018, Fig. 2: `hforest.demo.train`.
 
@@ -185,5 +176,3 @@ class HingeNetworkRegressor(Regressor, _Network):
     >>> model.fit(x[::2, :3], x[::2, 3]).score(x[1::2, :3], x[1::2, 3]) > 0.8
     True
     """
-
-    __init__ = like(HingeNetworkClassifier.__init__)

@@ -1,16 +1,16 @@
 """Neural decision forests."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.random import RandomState
 from sklearn.model_selection import train_test_split
 
 from .. import neural
 from ..core.aliases import ArrayLike, MaxFeatures
-from .base import Estimator, check_flag, keep
+from .base import Estimator, check_flag
 from .grown import weight_of
 from .targets import Classifier
 
@@ -37,6 +37,7 @@ class _Judge:
         return done - 1 - int(np.argmin(self.losses)) < self._patience
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class NeuralForestClassifier(Classifier, Estimator):
     """Neural decision forest classifier with linear decision functions: `hforest.neural.fit` (Zhang 2017,
     Alg. 1).
@@ -104,27 +105,20 @@ class NeuralForestClassifier(Classifier, Estimator):
         "leaf_iterations": "n_iter",
     }
 
-    def __init__(
-        self,
-        n_estimators: int = 50,
-        *,
-        max_depth: int = 7,
-        max_features: MaxFeatures = None,
-        max_iter: int = 20,
-        batch_size: int = 64,
-        learning_rate: float = 0.05,
-        last_learning_rate: float = 0.005,
-        leaf_iterations: int = 20,
-        loss: Literal["tree", "forest"] = "tree",
-        standardize: bool = True,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int = 5,
-        class_weight: Mapping | Literal["balanced"] | None = None,
-        n_jobs: int | None = None,
-        random_state: int | RandomState | None = None,
-    ) -> None:
-        keep(locals())
+    n_estimators: int = field(default=50, kw_only=False)
+    max_depth: int = 7
+    max_features: MaxFeatures = None
+    max_iter: int = 20
+    batch_size: int = 64
+    learning_rate: float = 0.05
+    last_learning_rate: float = 0.005
+    leaf_iterations: int = 20
+    loss: Literal["tree", "forest"] = "tree"
+    standardize: bool = True
+    early_stopping: bool = False
+    validation_fraction: float = 0.1
+    n_iter_no_change: int = 5
+    class_weight: Mapping | Literal["balanced"] | None = None
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Trains the forest and returns the estimator.

@@ -2,42 +2,49 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, Literal
 
-from numpy.random import RandomState
-
 from .. import project
 from ..core.aliases import Criterion, Splitter
-from .base import keep, like
-from .classic import Metric
-from .grown import GrownForest
+from .grown import BootstrapForest
 from .targets import Classifier, Regressor
 
 
-class _Oblique(GrownForest):
-    """Base class of forests on sparse projections."""
+@dataclass(kw_only=True, eq=False, repr=False)
+class _Projected(BootstrapForest):
+    """Base class of forests whose nodes sample projections."""
 
-    density: float
+    n_projections: int | None = None
+    criterion: Criterion = "gini"
+    splitter: Splitter = "best"
+    min_impurity_decrease: float = 0.0
 
     def _splits_by_categories(self) -> bool:
         return False
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class _Oblique(_Projected):
+    """Base class of forests on sparse projections."""
+
+    density: float = 1.5
+    categorical_features: Literal["from_dtype"] | None = None
 
     def _projections(self, n_features: int) -> dict[str, Any]:
         return {"projections": project.sparse_distribution(n_features, self.density)}
 
 
-class _Manifold(GrownForest):
+@dataclass(kw_only=True, eq=False, repr=False)
+class _Manifold(_Projected):
     """Base class of forests on sums over patches."""
 
-    shape: Sequence[int] | None
-    patch_min: int | Sequence[int]
-    patch_max: int | Sequence[int]
-    channels: bool
-    cyclic: bool
-
-    def _splits_by_categories(self) -> bool:
-        return False
+    shape: Sequence[int] | None = None
+    patch_min: int | Sequence[int] = 1
+    patch_max: int | Sequence[int] = 3
+    channels: bool = False
+    cyclic: bool = False
 
     def _projections(self, n_features: int) -> dict[str, Any]:
         shape = self.shape
@@ -63,6 +70,7 @@ class _Manifold(GrownForest):
         return {"projections": patches}
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ObliqueForestClassifier(Classifier, _Oblique):
     """Sparse projection oblique forest (SPORF) classifier (Perry et al. 2019,
     section 2.3).
@@ -87,31 +95,10 @@ class ObliqueForestClassifier(Classifier, _Oblique):
     True
     """
 
-    def __init__(
-        self,
-        n_estimators: int = 100,
-        *,
-        density: float = 1.5,
-        n_projections: int | None = None,
-        criterion: Criterion = "gini",
-        splitter: Splitter = "best",
-        max_depth: int | None = None,
-        min_samples_split: int = 2,
-        min_samples_leaf: int = 1,
-        min_weight_fraction_leaf: float = 0.0,
-        min_impurity_decrease: float = 0.0,
-        categorical_features: Literal["from_dtype"] | None = None,
-        bootstrap: bool = True,
-        max_samples: int | float | None = None,
-        bootstrap_weights: Literal["multiply", "draw"] = "multiply",
-        oob_score: bool | Metric = False,
-        class_weight: Mapping | Literal["balanced"] | None = None,
-        n_jobs: int | None = None,
-        random_state: int | RandomState | None = None,
-    ) -> None:
-        keep(locals())
+    class_weight: Mapping | Literal["balanced"] | None = None
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ObliqueForestRegressor(Regressor, _Oblique):
     """Sparse projection oblique forest (SPORF) regressor for one or several targets.
 
@@ -126,9 +113,10 @@ class ObliqueForestRegressor(Regressor, _Oblique):
     True
     """
 
-    __init__ = like(ObliqueForestClassifier.__init__, ("class_weight",), criterion="squared_error")
+    criterion: Criterion = "squared_error"
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ManifoldForestClassifier(Classifier, _Manifold):
     """Manifold forest (MORF) for classes of images and signals (Perry et al. 2019,
     section 3).
@@ -152,34 +140,10 @@ class ManifoldForestClassifier(Classifier, _Manifold):
     True
     """
 
-    def __init__(
-        self,
-        n_estimators: int = 100,
-        *,
-        shape: Sequence[int] | None = None,
-        patch_min: int | Sequence[int] = 1,
-        patch_max: int | Sequence[int] = 3,
-        channels: bool = False,
-        cyclic: bool = False,
-        n_projections: int | None = None,
-        criterion: Criterion = "gini",
-        splitter: Splitter = "best",
-        max_depth: int | None = None,
-        min_samples_split: int = 2,
-        min_samples_leaf: int = 1,
-        min_weight_fraction_leaf: float = 0.0,
-        min_impurity_decrease: float = 0.0,
-        bootstrap: bool = True,
-        max_samples: int | float | None = None,
-        bootstrap_weights: Literal["multiply", "draw"] = "multiply",
-        oob_score: bool | Metric = False,
-        class_weight: Mapping | Literal["balanced"] | None = None,
-        n_jobs: int | None = None,
-        random_state: int | RandomState | None = None,
-    ) -> None:
-        keep(locals())
+    class_weight: Mapping | Literal["balanced"] | None = None
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ManifoldForestRegressor(Regressor, _Manifold):
     """Manifold forest (MORF) for targets of images and signals (Perry et al. 2019,
     section 3).
@@ -196,4 +160,4 @@ class ManifoldForestRegressor(Regressor, _Manifold):
     (797, 8)
     """
 
-    __init__ = like(ManifoldForestClassifier.__init__, ("class_weight",), criterion="squared_error")
+    criterion: Criterion = "squared_error"

@@ -75,8 +75,7 @@ class Classifier(ClassifierMixin):
         return x, places, weight
 
     def _answers(self, outputs: np.ndarray) -> np.ndarray:
-        answers: np.ndarray = self.classes_[outputs.argmax(axis=1)]
-        return answers
+        return self.classes_[outputs.argmax(axis=1)]
 
     def _keep_out_of_bag(self, outputs: np.ndarray) -> None:
         self.oob_decision_function_ = outputs
@@ -105,8 +104,7 @@ class Classifier(ClassifierMixin):
         """
         x = self._samples(X)
         with self._computing():
-            outputs: np.ndarray = self._outputs(x)
-        return outputs
+            return self._outputs(x)
 
     def predict_log_proba(self, X: ArrayLike) -> np.ndarray:
         """Returns the natural logarithms of `predict_proba`, -inf where a probability is 0.
@@ -116,8 +114,7 @@ class Classifier(ClassifierMixin):
         (n_samples, n_classes) array, dtype of `predict_proba`
         """
         with np.errstate(divide="ignore"):
-            logarithms: np.ndarray = np.log(self.predict_proba(X))
-        return logarithms
+            return np.log(self.predict_proba(X))
 
 
 class Regressor(RegressorMixin):

@@ -256,29 +256,21 @@ cdef int _splits(
     return raise_stopped(&watch, "values: no memory to sort {} of them; pass fewer samples", t.n)
 
 
-cdef int _splits_of(Task* t, values, const double[::1] weights, threshold, double[::1] gain) except -1:
+def splits(values, target, const double[::1] weights, rules, threshold, double[::1] gain):
+    """Writes the best threshold and gain of every candidate; rules are criterion, min_leaf and max_bins.
+
+    Targets are given minus their mean.
+    """
+    cdef const int32_t[::1] labels = target.labels
+    cdef const double[:, ::1] targets = target.targets
+    cdef Task t
+    t.y, t.outputs, t.n_sums = NULL, NULL, target.n_outputs
+    if labels is None:
+        t.outputs = &targets[0, 0]
+    else:
+        t.y = &labels[0]
+    t.criterion, t.min_leaf, t.max_bins = rules
     if values.dtype.itemsize == 4:
-        return _splits[float](t, values, weights, threshold, gain)
-    return _splits[double](t, values, weights, threshold, gain)
-
-
-def class_splits(
-    values, const int32_t[::1] y, const double[::1] weights, Py_ssize_t n_classes, int criterion,
-    int64_t min_leaf, int64_t max_bins, threshold, gain,
-):
-    """Writes the best threshold and gain of every candidate, for labels."""
-    cdef Task t
-    t.y, t.outputs, t.n_sums = &y[0], NULL, n_classes
-    t.criterion, t.min_leaf, t.max_bins = criterion, min_leaf, max_bins
-    _splits_of(&t, values, weights, threshold, gain)
-
-
-def target_splits(
-    values, const double[:, ::1] y, const double[::1] weights, int64_t min_leaf, int64_t max_bins,
-    threshold, gain,
-):
-    """Writes the best threshold and gain of every candidate, for y (n, n_outputs), targets minus mean."""
-    cdef Task t
-    t.y, t.outputs, t.n_sums = NULL, &y[0, 0], y.shape[1]
-    t.criterion, t.min_leaf, t.max_bins = HF_SQUARED_ERROR, min_leaf, max_bins
-    _splits_of(&t, values, weights, threshold, gain)
+        _splits[float](&t, values, weights, threshold, gain)
+    else:
+        _splits[double](&t, values, weights, threshold, gain)

@@ -8,7 +8,7 @@ import numpy as np
 from ..core.aliases import Array
 from ..core.dispatch import array_module
 from ..core.launch import launch_each
-from ..core.scores import SQUARED_ERROR
+from ..core.supervised import Target
 
 PACKAGE = Path(__file__).parent
 
@@ -36,18 +36,14 @@ class Samples(NamedTuple):
     lanes: int
 
 
-def _splits(
-    values: Array,
-    labels: Array | None,
-    targets: Array | None,
-    weight: Array,
-    n_sums: int,
-    criterion: int,
-    min_leaf: int,
-    max_bins: int,
-    threshold: Array,
-    gain: Array,
+def splits(
+    values: Array, target: Target, weights: Array, rules: tuple[int, int, int], threshold: Array, gain: Array
 ) -> None:
+    """Writes the best threshold and gain of each candidate; rules are criterion, min_leaf and max_bins.
+
+    Targets are given minus their mean.
+    """
+    (labels, targets, n_sums), (criterion, min_leaf, max_bins) = target, rules
     xp, (n_candidates, n) = array_module(values), values.shape
     key = xp.empty(values.shape, np.uint64)
     launch_each(PACKAGE, "keys_of_numbers", values.dtype, values.size, (values, values.size, key))
@@ -57,7 +53,7 @@ def _splits(
         ordered = xp.take_along_axis(key, order, axis=1)
         n_distinct += (ordered[:, 1:] != ordered[:, :-1]).sum(axis=1)
     has_labels = int(labels is not None)
-    samples = Samples(values, order, labels, targets, weight, has_labels, n_candidates, n, n_sums, LANES)
+    samples = Samples(values, order, labels, targets, weights, has_labels, n_candidates, n, n_sums, LANES)
     sums = xp.empty((n_candidates, LANES, n_sums + 1))
     totals = xp.empty((n_candidates, n_sums + 1))
     best, best_at = xp.empty((n_candidates, LANES)), xp.empty((n_candidates, LANES), np.int64)
@@ -75,24 +71,3 @@ def _splits(
         PACKAGE, "pick", values.dtype, n_candidates,
         (samples, totals, best, best_at, criterion, threshold, gain),
     )  # fmt: skip
-
-
-def class_splits(
-    values: Array,
-    y: Array,
-    weights: Array,
-    n_classes: int,
-    criterion: int,
-    min_leaf: int,
-    max_bins: int,
-    threshold: Array,
-    gain: Array,
-) -> None:
-    """Writes the best threshold and gain of each candidate, for classes."""
-    _splits(values, y, None, weights, n_classes, criterion, min_leaf, max_bins, threshold, gain)
-
-
-def target_splits(
-    values: Array, y: Array, weights: Array, min_leaf: int, max_bins: int, threshold: Array, gain: Array
-) -> None:
-    _splits(values, None, y, weights, y.shape[1], SQUARED_ERROR, min_leaf, max_bins, threshold, gain)

@@ -70,17 +70,16 @@ def _best(value, rows, weights, criterion, min_leaf, max_bins):
     return threshold, best - base
 
 
-def class_splits(values, y, weights, n_classes, criterion, min_leaf, max_bins, threshold, gain):
-    """Writes the best threshold and gain of every candidate, for classes."""
-    rows = [[float(k == label) for k in range(n_classes)] for label in y]
+def splits(values, target, weights, rules, threshold, gain):
+    """Writes the best threshold and gain of every candidate; rules are criterion, min_leaf and max_bins.
+
+    Targets are given minus their mean.
+    """
+    labels, targets, n_outputs = target
+    if labels is None:
+        rows = [[float(t) for t in row] for row in targets]
+    else:
+        rows = [[float(k == label) for k in range(n_outputs)] for label in labels]
     weights = [float(w) for w in weights]
     for c, value in enumerate(values):
-        threshold[c], gain[c] = _best(value, rows, weights, criterion, min_leaf, max_bins)
-
-
-def target_splits(values, y, weights, min_leaf, max_bins, threshold, gain):
-    """Writes the same for squared error; y (n, n_outputs) holds targets minus their mean."""
-    rows = [[float(t) for t in row] for row in y]
-    weights = [float(w) for w in weights]
-    for c, value in enumerate(values):
-        threshold[c], gain[c] = _best(value, rows, weights, SQUARED_ERROR, min_leaf, max_bins)
+        threshold[c], gain[c] = _best(value, rows, weights, *rules)

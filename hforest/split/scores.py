@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core import check, dispatch, scores, supervised
-from ..core.aliases import Array, ArrayLike, Criterion, FloatArray, Task
+from ..core.aliases import ArrayLike, Criterion, FloatArray, Task
 
 _PACKAGE = __name__.rpartition(".")[0]
 
@@ -142,55 +142,35 @@ def best_split(
     n = values.shape[1]
     if n > check.MAX_COUNT:
         raise ValueError(f"values: expected n_samples < 2**31, got {n}; pass fewer samples")
-    labels_or_targets = supervised.target(y, n, task, n_classes)
+    target = supervised.target(y, n, task, n_classes)
     number = supervised.criterion(criterion, task)
     min_samples_leaf = check.integer("min_samples_leaf", min_samples_leaf, 1, check.MAX_COUNT)
     bins = supervised.max_bins(max_bins) or 0
-    goal: Any = labels_or_targets.targets if labels_or_targets.labels is None else labels_or_targets.labels
+    goal: Any = target.targets if target.labels is None else target.labels
     check.same_device(values=values, y=goal)
     weights = supervised.sample_weight(sample_weight, goal, some_above_0=False)
     if sample_weight is not None:
         heavy = weights > 0
         if not bool(heavy.all()):
             values = dispatch.array_module(values).ascontiguousarray(values[:, heavy])
-            goal, weights = goal[heavy], weights[heavy]
+            target = target._replace(**{"targets" if target.labels is None else "labels": goal[heavy]})
+            weights = weights[heavy]
     if values.size == 0:
         return Split(-1, float("nan"), 0.0)
-    return _best(values, goal, weights, labels_or_targets, number, min_samples_leaf, bins)
+    return _best(values, target, weights, (number, min_samples_leaf, bins))
 
 
 def _best(
-    values: FloatArray,
-    goal: Array,
-    weights: FloatArray,
-    labels_or_targets: supervised.Target,
-    number: int,
-    min_samples_leaf: int,
-    bins: int,
+    values: FloatArray, target: supervised.Target, weights: FloatArray, rules: tuple[int, int, int]
 ) -> Split:
-    """Returns the best split of at least one candidate and sample; all weights are above 0.
-
-    `goal` is (n_samples,) labels or (n_samples, n_outputs) targets, without the samples of weight 0.
-    """
+    """Returns the best split of at least one candidate and sample; all weights are above 0."""
     xp, backend = dispatch.array_module(values), dispatch.backend(_PACKAGE, values)
     threshold, gain = xp.empty(len(values), values.dtype), xp.empty(len(values))
-    targets = goal if labels_or_targets.labels is None else None
-    weights, exponent = supervised.scaled_weight(weights, targets, gain.dtype, len(weights))
-    if labels_or_targets.labels is None:
-        centred = goal - (weights[:, None] * goal).sum(axis=0) / weights.sum()
-        backend.target_splits(values, centred, weights, min_samples_leaf, bins, threshold, gain)
-    else:
-        backend.class_splits(
-            values,
-            goal,
-            weights,
-            labels_or_targets.n_outputs,
-            number,
-            min_samples_leaf,
-            bins,
-            threshold,
-            gain,
-        )
+    weights, exponent = supervised.scaled_weight(weights, target.targets, gain.dtype, len(weights))
+    if target.targets is not None:
+        mean = (weights[:, None] * target.targets).sum(axis=0) / weights.sum()
+        target = target._replace(targets=target.targets - mean)
+    backend.splits(values, target, weights, rules, threshold, gain)
     best = int(gain.argmax())
     if float(gain[best]) == -np.inf:
         return Split(-1, float("nan"), 0.0)

@@ -124,8 +124,7 @@ def _neighbors(
 def _scaled(values: FloatArray) -> FloatArray:
     """Returns columns scaled to 0 to 1 (constant ones: 0), whose products neither overflow nor underflow."""
     width = np.ptp(values, axis=0)
-    scaled: FloatArray = (values - values.min(axis=0)) / np.where(width > 0, width, 1.0)
-    return scaled
+    return (values - values.min(axis=0)) / np.where(width > 0, width, 1.0)
 
 
 def conditional_test(

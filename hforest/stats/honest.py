@@ -127,8 +127,7 @@ def _strata(y: Any) -> IntArray:
         "pass numpy.unique(y, return_inverse=True)[1], or len(y) for regression",
         ValueError if labels.dtype.kind in "biu" else TypeError,
     )  # fmt: skip
-    strata: IntArray = np.unique(labels, return_inverse=True)[1]
-    return strata
+    return np.unique(labels, return_inverse=True)[1]
 
 
 def fixed_sizes(sizes: IntArray, in_bag: float, share: float) -> tuple[IntArray, IntArray]:

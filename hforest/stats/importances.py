@@ -170,8 +170,7 @@ def means(sums: FloatArray) -> FloatArray:
 def _mdi_oob(inside: Part, outside: Part) -> FloatArray:
     product = (means(inside.left) - means(inside.right)) * (means(outside.left) - means(outside.right))
     weight = outside.left[:, 0] * outside.right[:, 0] / np.maximum(outside.node[:, 0], 1)
-    gain: FloatArray = weight / np.maximum(outside.root[:, 0], 1) * product[:, 1:].sum(axis=1)
-    return gain
+    return weight / np.maximum(outside.root[:, 0], 1) * product[:, 1:].sum(axis=1)
 
 
 def _ufi(inside: Part, outside: Part) -> FloatArray:
@@ -179,8 +178,7 @@ def _ufi(inside: Part, outside: Part) -> FloatArray:
         """Returns the impurity of some nodes, from in-bag and out-of-bag rows, times in-bag rows."""
         within, beyond = means(a), means(b)
         impurity = (within[:, 0] + beyond[:, 0]) / 2 - (within[:, 1:] * beyond[:, 1:]).sum(axis=1)
-        product: FloatArray = a[:, 0] * impurity
-        return product
+        return a[:, 0] * impurity
 
     whole, left, right = (weighted(*a) for a in zip(inside[:3], outside[:3], strict=True))
     both = (outside.left[:, 0] > 0) & (outside.right[:, 0] > 0)

@@ -46,8 +46,7 @@ def outputs(goal: supervised.Target) -> FloatArray:
         return goal.targets
     labels: Any = goal.labels
     with check.memory("n_classes", "indicators", 9 * len(labels) * goal.n_outputs):
-        indicators: FloatArray = (labels[:, None] == np.arange(goal.n_outputs)).astype(np.float64)
-    return indicators
+        return (labels[:, None] == np.arange(goal.n_outputs)).astype(np.float64)
 
 
 def rows_of(goal: supervised.Target, rows: Any) -> supervised.Target:
@@ -108,8 +107,7 @@ def dense_rows(of: Problem) -> FloatArray:
     """Returns the rows of a problem, as an array."""
     dense = isinstance(of.rows, np.ndarray)
     check.require(dense, "x", "an array", "a sparse matrix", "pass x.toarray()", TypeError)
-    rows: FloatArray = of.rows
-    return rows
+    return of.rows
 
 
 def settings_of(goal: supervised.Target) -> dict[str, Any]:
@@ -159,16 +157,14 @@ def leaves(forest: Forest, x: ArrayLike) -> IntArray:
 def float_numbers(name: str, a: ArrayLike) -> FloatArray:
     """Returns real numbers of any shape, as float64."""
     check.on_cpu(**{name: a})
-    numbers: FloatArray = supervised.converted_numbers(supervised.real(name, a), np.dtype(np.float64))
-    return numbers
+    return supervised.converted_numbers(supervised.real(name, a), np.dtype(np.float64))
 
 
 def leaf_values(forest: Forest, leaf: IntArray) -> FloatArray:
     """Returns the predictions of each tree, (n_samples, n_trees, n_outputs) float64."""
     start = forest.tree_start[:-1]
     row = (start + np.arange(len(start))) // 2 + forest.left[start + leaf]
-    values: FloatArray = forest.value[row].astype(np.float64)
-    return values
+    return forest.value[row].astype(np.float64)
 
 
 def members(forest: Forest, leaf: IntArray, counts: IntArray | None = None) -> SparseArray:
@@ -187,8 +183,7 @@ def members(forest: Forest, leaf: IntArray, counts: IntArray | None = None) -> S
 def held(forest: Forest, leaf: IntArray, counts: IntArray, values: FloatArray) -> FloatArray:
     """Returns (n_nodes, 1 + n_values): number of rows in each leaf, and sums of their values; 0 in splits."""
     with check.memory("n_classes", "sums of leaves", 8 * len(forest.feature) * (1 + values.shape[1])):
-        sums: FloatArray = members(forest, leaf, counts).T @ np.column_stack([np.ones(len(values)), values])
-    return sums
+        return members(forest, leaf, counts).T @ np.column_stack([np.ones(len(values)), values])
 
 
 Draw = Callable[[int], tuple[float, int]]
@@ -229,8 +224,7 @@ def checked_draws(n_permutations: Any) -> int:
 def reached(observed: Any, null: FloatArray) -> np.ndarray:
     """Returns which statistics reach the observed one of their row, up to rounding of the largest."""
     unit = np.maximum(abs(observed), abs(null).max(axis=-1))
-    as_large: np.ndarray = null >= (observed - 1e-12 * unit)[..., None]
-    return as_large
+    return null >= (observed - 1e-12 * unit)[..., None]
 
 
 def in_blocks(

@@ -78,5 +78,4 @@ def load(file: str | os.PathLike[str]) -> Model:
     Model
         Checked.
     """
-    model: Model = models.load(check.path("file", file), LAYOUT)
-    return model
+    return models.load(check.path("file", file), LAYOUT)

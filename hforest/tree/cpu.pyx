@@ -326,12 +326,14 @@ cdef int _check_trees(
     )
 
 
-def faults(tree_start, feature, threshold, left, indptr, indices, n_features, first):
+def faults(forest, first):
     """Writes first[0], the first node with a fault or -1, and first[1], the number of the fault or 0."""
+    roots, feature, threshold, left = forest.tree_start, forest.feature, forest.threshold, forest.left
+    indptr, indices, n_features = forest.indptr, forest.indices, int(forest.n_features)
     if threshold.dtype.itemsize == 4:
-        _check_trees[float](tree_start, feature, threshold, left, indptr, indices, n_features, first)
+        _check_trees[float](roots, feature, threshold, left, indptr, indices, n_features, first)
     else:
-        _check_trees[double](tree_start, feature, threshold, left, indptr, indices, n_features, first)
+        _check_trees[double](roots, feature, threshold, left, indptr, indices, n_features, first)
 
 
 # ------------------------------------------------------------------------------------- members of leaves

@@ -88,5 +88,4 @@ def load(file: str | os.PathLike[str]) -> Forest:
     -----
     Cost: one read of the file, with checksums, and a check.
     """
-    forest: Forest = models.load(checks.path("file", file), _LAYOUT)
-    return forest
+    return models.load(checks.path("file", file), _LAYOUT)

@@ -325,10 +325,7 @@ def check_nodes(forest: Forest) -> None:
             f"forest.n_features: expected 0 to 2**31 - 1, got {n_features}; pass the number of columns of x"
         )
     fault_at = dispatch.array_module(forest.feature).empty(2, np.int64)
-    dispatch.backend(PACKAGE, forest.feature).faults(
-        forest.tree_start, forest.feature, forest.threshold, forest.left, forest.indptr, forest.indices,
-        n_features, fault_at,
-    )  # fmt: skip
+    dispatch.backend(PACKAGE, forest.feature).faults(forest, fault_at)
     _check_sets(forest)
     node, fault = (int(i) for i in dispatch.to_numpy(fault_at))
     if node >= 0:

@@ -108,25 +108,13 @@ def predict(x: Array | Windows, forest: tree.Forest, vote: bool, y: Array) -> No
         )  # fmt: skip
 
 
-def faults(
-    tree_start: Array,
-    feature: Array,
-    threshold: Array,
-    left: Array,
-    indptr: Array,
-    indices: Array,
-    n_features: int,
-    first: Array,
-) -> None:
-    xp = array_module(feature)
-    forest = Forest(
-        tree_start, feature, threshold, left, indptr, indices, None, None, None, None, None,
-        tree_start.size - 1, feature.size, indices.size, n_features, indptr.size > 0,
-    )  # fmt: skip
+def faults(forest: tree.Forest, first: Array) -> None:
+    feature, dtype = forest.feature, forest.threshold.dtype
+    xp, nodes = array_module(feature), _struct(forest, int(forest.n_features), None)
     n_parents = xp.zeros(feature.size, np.int32)
-    launch_each(PACKAGE, "count_parents", threshold.dtype, feature.size, (forest, n_parents))
+    launch_each(PACKAGE, "count_parents", dtype, feature.size, (nodes, n_parents))
     lowest = xp.full(1, 2**64 - 1, np.uint64)
-    launch_each(PACKAGE, "first_fault", threshold.dtype, feature.size, (forest, n_parents, lowest))
+    launch_each(PACKAGE, "first_fault", dtype, feature.size, (nodes, n_parents, lowest))
     none = lowest == np.uint64(2**64 - 1)
     first[:1] = xp.where(none, -1, (lowest // np.uint64(16)).astype(np.int64))
     first[1:] = xp.where(none, 0, (lowest % np.uint64(16)).astype(np.int64))

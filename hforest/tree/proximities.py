@@ -97,5 +97,4 @@ def _leaves_of_others(forest: Forest, other: ArrayLike) -> np.ndarray:
             f"other: expected shape (n_others, n_features) = (n_others, {int(forest.n_features)}), got "
             f"{tuple(rows.shape)}; pass the features that the forest was grown on"
         )
-    leaf: np.ndarray = apply(forest, rows)
-    return leaf
+    return apply(forest, rows)

@@ -66,18 +66,18 @@ def predict(x, forest, vote, y):
         y[i] = total / n_trees
 
 
-def faults(tree_start, feature, threshold, left, indptr, indices, n_features, first):
+def faults(forest, first):
     """Writes the first node with a fault, or -1, to first[0]; the number of the fault, or 0, to first[1].
 
     A node has a fault if a walk could leave the tree or x there, or if it has two parents or none.
     """
-    first[0], first[1] = -1, 0
-    for root, stop in itertools.pairwise(tree_start):
+    first[0], first[1], feature, left = -1, 0, forest.feature, forest.left
+    for root, stop in itertools.pairwise(forest.tree_start):
         n_nodes = int(stop - root)
         n_parents = [1] + [0] * (n_nodes - 1)  # The root has no parent.
         for v in range(n_nodes):
             at = int(root + v)
-            first[1] = _fault(at, v, n_nodes, feature, threshold, left, indptr, indices, n_features)
+            first[1] = _fault(at, v, n_nodes, forest)
             if not first[1] and n_parents[v] != 1:
                 # Parents come before their children: all parents of v have been counted.
                 first[1] = 7 if n_parents[v] else 8
@@ -89,14 +89,15 @@ def faults(tree_start, feature, threshold, left, indptr, indices, n_features, fi
                 n_parents[left[at] + 1] += 1
 
 
-def _fault(at, v, n_nodes, feature, threshold, left, indptr, indices, n_features):
-    f, to = int(feature[at]), int(left[at])
+def _fault(at, v, n_nodes, forest):
+    indptr, indices, n_features = forest.indptr, forest.indices, int(forest.n_features)
+    f, to = int(forest.feature[at]), int(forest.left[at])
     if f == -1:
         return 0 if 0 <= to < (n_nodes + 1) // 2 else 1
     # Children come after their parent: no cycles.
     if not v < to < n_nodes - 1:
         return 2
-    if math.isnan(threshold[at]):
+    if math.isnan(forest.threshold[at]):
         return 3
     if f == -2 and len(indptr):
         first, last = int(indptr[at]), int(indptr[at + 1])

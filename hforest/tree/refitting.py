@@ -30,8 +30,7 @@ def _held(forest: Forest, x: ArrayLike, counts: ArrayLike | None) -> tuple[IntAr
 def value_rows(forest: Forest, leaf: IntArray, tree: IntArray) -> IntArray:
     """Returns the rows of `value` of leaves, which are numbered within their trees."""
     root = forest.tree_start[tree]
-    rows: IntArray = (root + tree) // 2 + forest.left[root + leaf]
-    return rows
+    return (root + tree) // 2 + forest.left[root + leaf]
 
 
 def _in_trees(

@@ -306,5 +306,4 @@ def _projected(host: Forest, at: int, row: np.ndarray) -> np.floating:
     total = 0.0
     for j in range(host.indptr[at], host.indptr[at + 1]):
         total += float(host.data[j]) * float(row[host.indices[j]])
-    product: np.floating = row.dtype.type(total)
-    return product
+    return row.dtype.type(total)
