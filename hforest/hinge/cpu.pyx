@@ -34,36 +34,40 @@ PAIRS = 1 << 20
 """(sample, tree) pairs that are routed before their leaves are summed; bounds the workspace."""
 
 
-cdef int _route_columns(trees, x, y, route) except -1:
-    places, features = used_taps(trees.windows, trees.features)
-    cdef Call call = call_of(trees, features, x, y, route, places)
+cdef int _route_columns(kind, x, thresholds, features, weights, divisor, y, route, windows) except -1:
+    places, features = used_taps(windows, features)
+    cdef Call call = call_of(
+        kind == "fern", x, thresholds, features, weights, divisor, y, route, windows, places
+    )
     if x.itemsize == 4:
         return run(call, <const float*> start_of(x))
     return run(call, <const double*> start_of(x))
 
 
-def traverse(trees, x, route):
+def traverse(kind, margin, x, thresholds, features, route, windows=None):
     """Writes routes (Lay et al. 2018, Alg. 3, HingeTreeTraversal); a fern has one decision per level."""
-    if trees.margin == "column":
-        _route_columns(trees, x, None, route)
+    if margin == "column":
+        _route_columns(kind, x, thresholds, features, None, 1, None, route, windows)
         return
     cdef MarginCall call
     if x.shape[0] == 0:
         return
-    places = None if trees.windows is None else taps(trees.windows)
-    call = margin_call(trees, x, route, places)
+    places = None if windows is None else taps(windows)
+    call = margin_call(margin, kind == "fern", x, thresholds, features, None, route, windows, places)
     if x.itemsize == 4:
         route_margin(call, <const float*> start_of(x))
     else:
         route_margin(call, <const double*> start_of(x))
 
 
-def forward(trees, x, y, route=None):
+def forward(kind, margin, x, thresholds, features, weights, divisor, y, route=None, windows=None):
     """Writes outputs (Lay et al. 2018, Alg. 3, then eq. 10), and the route unless it is None."""
-    if trees.margin == "column":
-        _route_columns(trees, x, y, route)
+    if margin == "column":
+        _route_columns(kind, x, thresholds, features, weights, divisor, y, route, windows)
         return
-    forward_in_chunks(sys.modules[__name__], trees, x, y, route)
+    forward_in_chunks(
+        sys.modules[__name__], kind, margin, x, thresholds, features, weights, divisor, y, route, windows
+    )
 
 
 def leaf_outputs(leaf, margin, weights, divisor, y):
@@ -79,12 +83,11 @@ def leaf_outputs(leaf, margin, weights, divisor, y):
         sum_leaves[double](a, NULL)
 
 
-cdef Gradients _gradients(trees, grad_y, route, rows, grads, places):
-    # grads are grad_x, grad_thresholds, grad_features, grad_weights.
+cdef Gradients _gradients(grad_y, route, features, weights, divisor, rows, grads, windows, places):
+    # features may be None; grads are grad_x, grad_thresholds, grad_features, grad_weights.
     cdef Gradients a
-    columns = trees.features if trees.margin == "column" else None
-    a.forest = forest_of(False, None, columns, trees.weights)
-    a.route, a.divisor, a.shared = route_of(route), trees.divisor, grad_y.ndim == 2
+    a.forest = forest_of(False, None, features, weights)
+    a.route, a.divisor, a.shared = route_of(route), divisor, grad_y.ndim == 2
     a.n_samples, a.n_features = route[0].shape[0], grads[0].shape[1]
     a.grad_y, a.grad_x = start_of(grad_y), start_of(grads[0])
     a.grad_thresholds, a.grad_weights = start_of(grads[1]), start_of(grads[3])
@@ -92,13 +95,13 @@ cdef Gradients _gradients(trees, grad_y, route, rows, grads, places):
     if rows is not None:
         a.vertex_start, a.vertex_rows = <int64_t*> start_of(rows[0][0]), <int64_t*> start_of(rows[0][1])
         a.leaf_start, a.leaf_rows = <int64_t*> start_of(rows[1][0]), <int64_t*> start_of(rows[1][1])
-    a.windowed = trees.windows is not None
+    a.windowed = windows is not None
     if a.windowed:
-        a.windows = windows_of(trees.windows, grads[0].shape[0], places)
+        a.windows = windows_of(windows, grads[0].shape[0], places)
     return a
 
 
-def backward(trees, grad_y, route, x, rows, grads):
+def backward(margin, grad_y, route, x, features, weights, divisor, rows, grads, windows=None):
     """Writes gradients (Lay et al. 2018, eq. 11-12), dense or at touched rows.
 
     rows is None or, for vertices and for leaves, (start, rows) with tree m at start[m]:start[m + 1].
@@ -110,17 +113,17 @@ def backward(trees, grad_y, route, x, rows, grads):
             if grad is not None:
                 grad[...] = 0
         return
-    features, weights, windows = trees.features, trees.weights, trees.windows
     places = None if windows is None else taps(windows)
-    a = _gradients(trees, grad_y, route, rows, grads, places)
-    if trees.margin == "column":
+    columns = features if margin == "column" else None
+    a = _gradients(grad_y, route, columns, weights, divisor, rows, grads, windows, places)
+    if margin == "column":
         if weights.itemsize == 4:
             run_backward[float](a, NULL)
         else:
             run_backward[double](a, NULL)
         return
     a.forest.n_trees, a.forest.n_vertices = features.shape[:2]
-    call = margin_call(trees, grads[0], None, places)
+    call = margin_call(margin, False, grads[0], None, features, weights, None, windows, places)
     b.base, b.body, b.features, b.row_bytes = a, call.body, call.features, call.row_bytes
     b.n_columns, b.width, b.grad_features = call.n_columns, features[0, 0].size, start_of(grads[2])
     if weights.itemsize == 4:
@@ -139,12 +142,12 @@ def leaf_counts(leaf, counts):
     count_leaves(leaf, counts)
 
 
-def adam_forward(trees, x, adam, route, y):
+def adam_forward(kind, x, parameters, state, step, settings, divisor, route, y):
     """Takes the missed steps of the rows read, then writes outputs (Lay et al. 2018, Alg. 3 and eq. 10)."""
-    catch_up(trees, x, adam, route)
-    leaf_outputs(route[0], route[1], trees.weights, trees.divisor, y)
+    catch_up(kind == "fern", x, parameters, state, step, settings, route)
+    leaf_outputs(route[0], route[1], parameters[2], divisor, y)
 
 
-def adam_backward(trees, grad_y, route, adam, grad_x):
+def adam_backward(grad_y, route, parameters, state, step, settings, divisor, grad_x):
     """Writes grad_x (Lay et al. 2018, eq. 11-12) and takes a step of Adam, tree by tree."""
-    step_back(trees, grad_y, route, adam, grad_x)
+    step_back(grad_y, route, parameters, state, step, settings, divisor, grad_x)

@@ -18,7 +18,7 @@ from ..core.windows import Geometry
 from ..optim import gpu as optimizer
 from ..optim.exact import rate_and_scale
 from .chunks import forward_in_chunks
-from .shared import EAGER, AdamStep, Gradients, Route, Trees, new_route
+from .shared import EAGER, AdamState, Arrays, Gradients, Kind, Route, Settings, new_route
 
 PACKAGE = Path(__file__).parent
 
@@ -123,10 +123,18 @@ LANES_OF = {"column": 1, "projection": DOT}
 """Threads that compute the value of a margin together."""
 
 
-def traverse(trees: Trees, x: FloatArray, route: Route) -> None:
+def traverse(
+    kind: Kind,
+    margin: str,
+    x: FloatArray,
+    thresholds: FloatArray,
+    features: Array,
+    route: Route,
+    windows: Geometry | None = None,
+) -> None:
     """Writes the route (Lay et al. 2018, Alg. 3, HingeTreeTraversal); a fern has one vertex per level."""
-    margin, features, windows = trees.margin, trees.features, trees.windows
-    a = _routing(trees, windows.n_columns if windows else x.shape[1], route)
+    n_columns = windows.n_columns if windows else x.shape[1]
+    a = _routing(kind, thresholds, features, n_columns, route)
     n_bytes = a.n_vertices * (x.itemsize + 4)  # bytes per tree
     trees_each = min(GROUP, a.n_trees, launcher.compiler.block_bytes() // n_bytes)
     if margin == "column" and windows is None and a.n_samples >= FEWEST and trees_each >= min(4, a.n_trees):
@@ -139,19 +147,33 @@ def traverse(trees: Trees, x: FloatArray, route: Route) -> None:
     launch_each(PACKAGE, kernel, x.dtype, route[0].size * LANES_OF[margin], (x, *arguments, features, a))
 
 
-def _routing(trees: Trees, n_columns: int, route: Route) -> Routing:
-    (n_samples, n_trees), n_vertices, kind = route[0].shape, trees.features.shape[1], trees.kind
+def _routing(
+    kind: Kind, thresholds: FloatArray | None, features: Array, n_columns: int, route: Route
+) -> Routing:
+    (n_samples, n_trees), n_vertices = route[0].shape, features.shape[1]
     depth = n_vertices if kind == "fern" else (n_vertices + 1).bit_length() - 1
     sizes = n_samples, n_columns, n_trees, n_vertices, depth, int(kind == "fern")
-    return Routing(trees.thresholds, *sizes, *route)
+    return Routing(thresholds, *sizes, *route)
 
 
 def _with_windows(kernel: str, windows: Geometry | None) -> tuple[str, tuple[Geometry, ...]]:
     return (kernel, ()) if windows is None else (f"{kernel}_windows", (windows,))
 
 
-def forward(trees: Trees, x: FloatArray, y: FloatArray, route: Route | None = None) -> None:
-    forward_in_chunks(sys.modules[__name__], trees, x, y, route)
+def forward(
+    kind: Kind,
+    margin: str,
+    x: FloatArray,
+    thresholds: FloatArray,
+    features: Array,
+    weights: FloatArray,
+    divisor: float,
+    y: FloatArray,
+    route: Route | None = None,
+    windows: Geometry | None = None,
+) -> None:
+    backend = sys.modules[__name__]
+    forward_in_chunks(backend, kind, margin, x, thresholds, features, weights, divisor, y, route, windows)
 
 
 def leaf_outputs(
@@ -232,10 +254,12 @@ def _backward_images(
     _launch_sums("backward_images", (sums,))
 
 
-def _routed(trees: Trees, grad_y: FloatArray, route: Route, slope: FloatArray | None = None) -> Routed:
-    n_trees, n_leaves, n_outputs = trees.weights.shape
+def _routed(
+    grad_y: FloatArray, route: Route, weights: FloatArray, divisor: float, slope: FloatArray | None = None
+) -> Routed:
+    n_trees, n_leaves, n_outputs = weights.shape
     grad_trees = n_trees if grad_y.ndim == 3 else 1
-    return Routed(grad_y, *route, trees.weights, grad_trees, n_leaves, n_outputs, trees.divisor, slope)
+    return Routed(grad_y, *route, weights, grad_trees, n_leaves, n_outputs, divisor, slope)
 
 
 def _pairs(route: Route, turned: bool) -> Pairs:
@@ -249,13 +273,16 @@ def _pairs(route: Route, turned: bool) -> Pairs:
     return Pairs(*copy, slope, n_samples, n_trees, 1, step)
 
 
-def _backward_x(trees: Trees, grad_y: FloatArray, route: Route, grad_x: FloatArray) -> Pairs:
+def _backward_x(
+    grad_y: FloatArray, route: Route, features: IntArray, weights: FloatArray, divisor: float,
+    grad_x: FloatArray,
+) -> Pairs:  # fmt: skip
     # Writes grad_x and the slopes, and returns the latter.
-    (n_samples, n_features), features = grad_x.shape, trees.features
+    n_samples, n_features = grad_x.shape
     n_bytes, most = n_features * grad_x.itemsize, launcher.compiler.block_bytes() // 4
     together = TOGETHER if n_samples >= MANY and TOGETHER * n_bytes <= most else 1
     pairs, is_local = _pairs(route, together > 1), int(n_bytes <= most)
-    a = _routed(trees, grad_y, route)
+    a = _routed(grad_y, route, weights, divisor)
     args = (a, pairs, features, features.shape[1], n_features, together, is_local, grad_x)
     threads = _threads(max(pairs.n_trees, n_features) * together)
     n_blocks = -(-n_samples // together)
@@ -264,7 +291,16 @@ def _backward_x(trees: Trees, grad_y: FloatArray, route: Route, grad_x: FloatArr
 
 
 def backward(
-    trees: Trees, grad_y: FloatArray, route: Route, x: FloatArray | None, rows: Any, grads: Gradients
+    margin: str,
+    grad_y: FloatArray,
+    route: Route,
+    x: FloatArray | None,
+    features: Array,
+    weights: FloatArray,
+    divisor: float,
+    rows: Any,
+    grads: Gradients,
+    windows: Geometry | None = None,
 ) -> None:
     """Writes the gradients (Lay et al. 2018, eq. 11-12), dense or at touched rows.
 
@@ -277,31 +313,29 @@ def backward(
             if grad is not None:
                 grad.fill(0)
         return
-    n_vertices, (n_trees, n_leaves, n_outputs) = trees.features.shape[1], trees.weights.shape
+    n_vertices, (_, n_leaves, n_outputs) = features.shape[1], weights.shape
     by_vertex, by_leaf = (None, None) if rows is None else rows
-    if trees.margin == "column" and trees.windows is None:
-        pairs = _backward_x(trees, grad_y, route, grads.x)
+    if margin == "column" and windows is None:
+        pairs = _backward_x(grad_y, route, features, weights, divisor, grads.x)
     else:
         dtype, pairs = route.margin.dtype, _pairs(route, True)
         slope = array_module(route.margin).empty(route.margin.shape, dtype)
-        a = _routed(trees, grad_y, route, slope)
+        a = _routed(grad_y, route, weights, divisor, slope)
         launch_each(PACKAGE, "backward_slopes", dtype, pairs.slope.size, (a, pairs))
-        _pull(trees, route.vertex, slope, pairs, x, by_vertex, grads)
+        _pull(margin, route.vertex, slope, pairs, x, features, windows, by_vertex, grads)
     sizes = pairs[4:]
-    to, divisor = grads.weights, trees.divisor
-    leaves = _sums(pairs.leaf, pairs.margin, sizes, n_leaves, n_outputs, divisor, to, by_leaf)
+    leaves = _sums(pairs.leaf, pairs.margin, sizes, n_leaves, n_outputs, divisor, grads.weights, by_leaf)
     vertices = _sums(pairs.vertex, pairs.slope, sizes, n_vertices, 1, 1.0, grads.thresholds, by_vertex)
     n_tile, n_bytes = _tile(leaves)
-    grad_trees = 1 if grad_y.ndim < 3 else n_trees
+    grad_trees = 1 if grad_y.ndim < 3 else len(weights)
     _launch_sums("backward_parameters", (grad_y, grad_trees, n_tile, leaves, vertices), n_bytes)
 
 
 def _pull(
-    trees: Trees, vertex: IntArray, slope: FloatArray, pairs: Pairs, x: FloatArray | None, rows: Any,
-    grads: Gradients,
+    margin: str, vertex: IntArray, slope: FloatArray, pairs: Pairs, x: FloatArray | None, features: Array,
+    windows: Geometry | None, rows: Any, grads: Gradients,
 ) -> None:  # fmt: skip
     # Writes the gradients with respect to x and, if they are learned, features.
-    margin, features, windows = trees.margin, trees.features, trees.windows
     if margin == "column" and windows is not None:
         _backward_images(vertex, features, slope, windows, grads.x)
         return
@@ -336,23 +370,48 @@ def leaf_counts(leaf: IntArray, counts: Array) -> None:
     launch_each(PACKAGE, "leaf_counts", np.dtype(np.float32), leaf.size, args)
 
 
-def _optimizer(adam: AdamStep) -> tuple[optimizer.Adam, optimizer.Missed]:
-    return optimizer.Adam(*adam.settings), optimizer.Missed.of(adam.missed)
+def _moved(parameters: Arrays, state: AdamState) -> tuple[Moved, Moved]:
+    thresholds, _, weights = parameters
+    return (
+        Moved(thresholds, state.thresholds_m, state.thresholds_v, state.thresholds_last),
+        Moved(weights, state.weights_m, state.weights_v, state.weights_last),
+    )
 
 
-def adam_forward(trees: Trees, x: FloatArray, adam: AdamStep, route: Route, y: FloatArray) -> None:
+def adam_forward(
+    kind: Kind,
+    x: FloatArray,
+    parameters: Arrays,
+    state: AdamState,
+    step: int,
+    settings: Settings,
+    divisor: float,
+    route: Route,
+    y: FloatArray,
+) -> None:
     """Takes the rows that a batch reads to step - 1; writes route and y (Lay et al. 2018, Alg. 3, eq. 10)."""
-    features, moved = trees.features, (Moved(*a) for a in adam.moments(trees))
-    a = _routing(trees._replace(thresholds=None), x.shape[1], route)
-    args = (x, features, a, *moved, trees.weights.shape[2], adam.step - 1, *_optimizer(adam))
+    _, features, weights = parameters
+    a = _routing(kind, None, features, x.shape[1], route)
+    args = (x, features, a, *_moved(parameters, state), weights.shape[2], step - 1)
+    tables = optimizer.Adam(*settings[:4]), optimizer.Missed.of(settings[4])
     if len(x):
-        launch(PACKAGE, "adam_route", x.dtype, len(features), args)
-    leaf_outputs(route.leaf, route.margin, trees.weights, trees.divisor, y)
+        launch(PACKAGE, "adam_route", x.dtype, len(features), (*args, *tables))
+    leaf_outputs(route[0], route[1], weights, divisor, y)
 
 
-def adam_backward(trees: Trees, grad_y: FloatArray, route: Route, adam: AdamStep, grad_x: FloatArray) -> None:
+def adam_backward(
+    grad_y: FloatArray,
+    route: Route,
+    parameters: Arrays,
+    state: AdamState,
+    step: int,
+    settings: Settings,
+    divisor: float,
+    grad_x: FloatArray,
+) -> None:
     """Writes grad_x (Lay et al. 2018, eq. 11-12); takes a step of Adam for the rows that a batch touches."""
-    n_vertices, (n_trees, n_leaves, n_outputs) = trees.features.shape[1], trees.weights.shape
+    _, features, weights = parameters
+    (n_trees, n_vertices), (_, n_leaves, n_outputs) = features.shape, weights.shape
     if len(grad_y) == 0:
         # The first vertices take a step without samples, too: as with a sample whose gradient is zero.
         zeros, dtype = array_module(grad_y).zeros, grad_x.dtype
@@ -360,18 +419,17 @@ def adam_backward(trees: Trees, grad_y: FloatArray, route: Route, adam: AdamStep
         route = Route(
             zeros((1, n_trees), np.int32), zeros((1, n_trees), dtype), zeros((1, n_trees), np.int32)
         )
-    pairs = _backward_x(trees, grad_y, Route(*route), grad_x)
+    pairs = _backward_x(grad_y, Route(*route), features, weights, divisor, grad_x)
     sizes = pairs[4:]
-    leaves = _moving(_sums(pairs.leaf, pairs.margin, sizes, n_leaves, n_outputs, trees.divisor), 0)
+    leaves = _moving(_sums(pairs.leaf, pairs.margin, sizes, n_leaves, n_outputs, divisor), 0)
     vertices = _moving(_sums(pairs.vertex, pairs.slope, sizes, n_vertices, 1, 1.0), EAGER)
     n_tile, n_bytes = _tile(leaves)
     n_before = max(-(-n_bytes // 8), vertices.n_numbers)
     numbered = max(-(-n_leaves // leaves.n_parts), -(-n_vertices // vertices.n_parts))
-    moved = [Moved(*a) for a in reversed(adam.moments(trees))]
-    rates = rate_and_scale(adam.step, *adam.settings[:3])
-    args = (
-        grad_y, n_tile, n_before, leaves, vertices, *moved, adam.step, *rates, *_optimizer(adam)
-    )  # fmt: skip
+    thresholds, moved_weights = _moved(parameters, state)
+    tables = optimizer.Adam(*settings[:4]), optimizer.Missed.of(settings[4])
+    moved = moved_weights, thresholds, step, *rate_and_scale(step, *settings[:3])
+    args = (grad_y, n_tile, n_before, leaves, vertices, *moved, *tables)
     # With few samples blocks are small, so that a multiprocessor has several in different phases.
     threads, n_blocks = (
         _threads(max(len(grad_y), launcher.THREADS)),

@@ -11,7 +11,7 @@ from ..tree.complete import check_depth, compared, places
 from ..tree.forest import check_comparisons, check_layout, check_nodes, check_numbers, on_host
 from ..tree.walks import outputs as forest_outputs
 from .ridge import check_ridge, fitted, rounded
-from .shared import PACKAGE, Route, Trees
+from .shared import PACKAGE, Route
 from .starts import Parameters
 
 MAX_LEAVES = 2**24
@@ -113,13 +113,13 @@ def _fit(
     leaf, vertex = (xp.empty((n_samples, n_trees), np.int32) for _ in range(2))
     margin = xp.empty((n_samples, n_trees), dtype)
     route = Route(leaf, margin, vertex)
-    backend, trees = dispatch.backend(PACKAGE, x), Trees("tree", "column", thresholds, features)
+    backend = dispatch.backend(PACKAGE, x)
     step = n_samples if kernel is None else max(1, _BLOCK // kernel.shape[1])
     for first in range(0, n_samples, step):
         part = slice(first, first + step)
         with np.errstate(over="ignore", invalid="ignore"):
             z = x[part] if kernel is None else x[part] @ kernel
-        backend.traverse(trees, z, Route(*(a[part] for a in route)))
+        backend.traverse("tree", "column", z, thresholds, features, Route(*(a[part] for a in route)))
     with check.memory("depth", "leaf weights", 6 * 8 * n_trees * n_leaves * target.n_outputs):
         weights, intercept = fitted(leaf, margin, target, n_leaves, *ridge)
         weights = xp.asarray(_spread(dispatch.to_numpy(weights), reached))

@@ -32,14 +32,12 @@ from .shared import (
     PACKAGE,
     REDUCTIONS,
     AdamState,
-    AdamStep,
     Aggregate,
     Gradients,
     Kind,
     Reduction,
     Route,
     RowGradient,
-    Trees,
     as_rows,
     as_samples,
     check_grad_y,
@@ -82,11 +80,10 @@ def traverse(
     out: Route,
 ) -> None:
     """Writes the leaf, the margin nearest to zero and its vertex (Lay et al. 2018, Alg. 3)."""
-    trees = Trees(kind, margin, thresholds, features)
+    places = None
     if windows is not None:
-        trees = trees._replace(windows=geometry("x", x.shape, windows))
-        x, out = as_rows(x, windows), as_samples(out)
-    dispatch.backend(PACKAGE, x).traverse(trees, x, out)
+        places, x, out = geometry("x", x.shape, windows), as_rows(x, windows), as_samples(out)
+    dispatch.backend(PACKAGE, x).traverse(kind, margin, x, thresholds, features, out, places)
 
 
 def forward(
@@ -104,15 +101,16 @@ def forward(
 ) -> None:
     """Writes the outputs, and the route if `route` is not None (Lay et al. 2018, eq. 10)."""
     reduction, w = REDUCTIONS[aggregate], _outputs_of(weights)
-    y = sums = _flat_y(out, w, reduction)
-    trees = Trees(kind, margin, thresholds, features, w, reduction.divisor(len(w)))
+    places, sums = None, _flat_y(out, w, reduction)
+    y = sums
     if windows is not None:
-        trees = trees._replace(windows=geometry("x", x.shape, windows))
-        x = as_rows(x, windows)
+        places, x = geometry("x", x.shape, windows), as_rows(x, windows)
         route = None if route is None else as_samples(route)
     if reduction.combine is not None:
         sums = dispatch.empty(x)((len(y), len(w), w.shape[2]), x.dtype)
-    dispatch.backend(PACKAGE, x).forward(trees, x, sums, route)
+    dispatch.backend(PACKAGE, x).forward(
+        kind, margin, x, thresholds, features, w, reduction.divisor(len(w)), sums, route, places
+    )
     if reduction.combine is not None:
         y[...] = reduction.combine(sums)
 
@@ -170,19 +168,29 @@ def _touched(backend: ModuleType, empty: Any, index: IntArray, n_slots: int) -> 
 
 
 def _backward(
-    grad_y: FloatArray, route: Route, x: FloatArray | None, trees: Trees, windows: Windows | None,
-    aggregate: Aggregate, rows: Any, out: Gradients,
-) -> None:  # fmt: skip
+    grad_y: FloatArray,
+    route: Route,
+    x: FloatArray | None,
+    features: Array,
+    weights: FloatArray,
+    margin: str,
+    windows: Windows | None,
+    aggregate: Aggregate,
+    rows: Any,
+    out: Gradients,
+) -> None:
     # rows: of vertices and of leaves as `touched_rows` returns them, or None for dense gradients.
-    reduction, weights = REDUCTIONS[aggregate], trees.weights
-    g = _flat_y(grad_y, weights, reduction)
+    reduction = REDUCTIONS[aggregate]
+    g, places = _flat_y(grad_y, weights, reduction), None
     if windows is not None:
-        trees = trees._replace(windows=geometry("x", out.x.shape, windows))
+        places = geometry("x", out.x.shape, windows)
         x = None if x is None else as_rows(x, windows)
         out = Gradients(as_rows(out.x, windows), *out[1:])
     if reduction.pull is not None:
         g = reduction.pull(g, _apart(route.leaf, route.margin, weights))
-    dispatch.backend(PACKAGE, route.leaf).backward(trees, g, route, x, rows, out)
+    dispatch.backend(PACKAGE, route.leaf).backward(
+        margin, g, route, x, features, weights, reduction.divisor(len(weights)), rows, out, places
+    )
 
 
 def backward(
@@ -206,8 +214,7 @@ def backward(
     """
     if weights.ndim != 3:
         weights, out = _outputs_of(weights), Gradients(*out[:3], _outputs_of(out.weights))
-    trees = Trees(kind, margin, None, features, weights, REDUCTIONS[aggregate].divisor(len(weights)))
-    _backward(grad_y, as_samples(route), x, trees, windows, aggregate, None, out)
+    _backward(grad_y, as_samples(route), x, features, weights, margin, windows, aggregate, None, out)
 
 
 def backward_sparse(
@@ -234,8 +241,7 @@ def backward_sparse(
     by_threshold, by_weight = empty(n_vertices, dtype), empty((n_leaves, w.shape[2]), dtype)
     by_feature = empty((n_vertices, *features.shape[2:]), dtype) if learned else None
     grads = Gradients(out, by_threshold, by_feature, by_weight)
-    trees = Trees(kind, margin, None, features, w, REDUCTIONS[aggregate].divisor(len(w)))
-    _backward(grad_y, route, x, trees, windows, aggregate, (vertices, leaves), grads)
+    _backward(grad_y, route, x, features, w, margin, windows, aggregate, (vertices, leaves), grads)
     return Gradients(
         out,
         RowGradient(vertices[1], by_threshold),
@@ -258,15 +264,15 @@ class _Step(NamedTuple):
     settings: dict[str, float]
     """lr, beta1, beta2 and eps."""
 
-    def of_backend(self, x: Array, kind: Kind, aggregate: Aggregate) -> tuple[Trees, AdamStep]:
-        """Returns the arguments of the backend's own step, which moves only rows that a batch touches."""
+    def backend(self, run: str, x: Array, *arguments: Any, aggregate: Aggregate, to: tuple[Any, ...]) -> None:
+        """Calls the backend's own step, which moves only rows that a batch touches."""
         lr, beta1, beta2, eps = self.settings.values()
+        settings = lr, beta1, beta2, eps, tables(x, beta1, beta2, self.step)
         w, m, v = (_outputs_of(a) for a in (self.weights, self.state.weights_m, self.state.weights_v))
-        trees = Trees(
-            kind, "column", self.thresholds, self.features, w, REDUCTIONS[aggregate].divisor(len(w))
-        )
-        state, missed = self.state._replace(weights_m=m, weights_v=v), tables(x, beta1, beta2, self.step)
-        return trees, AdamStep(state, self.step, (lr, beta1, beta2, eps), missed)
+        getattr(dispatch.backend(PACKAGE, x), run)(
+            *arguments, (self.thresholds, self.features, w), self.state._replace(weights_m=m, weights_v=v),
+            self.step, settings, REDUCTIONS[aggregate].divisor(len(w)), *to,
+        )  # fmt: skip
 
     def rows(self, name: str) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Returns a parameter and its moments with trees and their rows as one axis."""
@@ -305,8 +311,7 @@ def adam_forward(
     a, (y, route) = _Step(thresholds, features, weights, state, step, settings), out
     if margin == "column" and windows is None:
         n_outputs = math.prod(weights.shape[2:])
-        trees, adam = a.of_backend(x, kind, aggregate)
-        dispatch.backend(PACKAGE, x).adam_forward(trees, x, adam, route, flat(y, 1, n_outputs))
+        a.backend("adam_forward", x, kind, x, aggregate=aggregate, to=(route, flat(y, 1, n_outputs)))
         return
     state.thresholds_last[:, :EAGER] = step - 1
     last = state.thresholds_last.reshape(-1)
@@ -344,8 +349,7 @@ def adam_backward(
     a, samples = _Step(thresholds, features, weights, state, step, settings), as_samples(route)
     if margin == "column" and windows is None:
         g = flat(grad_y, 1, math.prod(weights.shape[2:]))
-        trees, adam = a.of_backend(x, kind, aggregate)
-        dispatch.backend(PACKAGE, x).adam_backward(trees, g, samples, adam, out)
+        a.backend("adam_backward", x, g, samples, aggregate=aggregate, to=(out,))
         return
     grads = backward_sparse(
         grad_y, samples, x, thresholds, features, weights,

@@ -14,5 +14,5 @@ cdef struct MarginCall:
     bint windowed            # the samples are windows of images
     Windows windows
 
-cdef MarginCall margin_call(trees, x, route, taps)
+cdef MarginCall margin_call(str margin, bint fern, x, thresholds, features, weights, route, windows, taps)
 cdef int route_margin(MarginCall call, const real* x) except -1

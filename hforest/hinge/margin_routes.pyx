@@ -73,21 +73,20 @@ cdef void _route_some(
         (<real*> call.route.margin)[at] = lowest[i]
 
 
-cdef MarginCall margin_call(trees, x, route, taps):
-    """Returns the struct of the arrays; taps, and one of thresholds and weights may be None."""
+cdef MarginCall margin_call(str margin, bint fern, x, thresholds, features, weights, route, windows, taps):
+    """Returns the struct of the arrays; windows, taps, and one of thresholds and weights may be None."""
     cdef MarginCall call
-    features = trees.features
-    call.forest = forest_of(trees.kind == "fern", trees.thresholds, None, trees.weights)
+    call.forest = forest_of(fern, thresholds, None, weights)
     call.forest.n_trees, call.forest.n_vertices = features.shape[:2]
     call.forest.depth = (
-        call.forest.n_vertices if call.forest.fern else (features.shape[1] + 1).bit_length() - 1
+        call.forest.n_vertices if fern else (features.shape[1] + 1).bit_length() - 1
     )
-    call.route, call.body = route_of(route), _body_of(trees.margin, x.itemsize)
+    call.route, call.body = route_of(route), _body_of(margin, x.itemsize)
     call.features, call.row_bytes = <const char*> start_of(features), features[0, 0].nbytes
-    call.n_samples, call.n_columns, call.windowed = x.shape[0], x.shape[1], trees.windows is not None
+    call.n_samples, call.n_columns, call.windowed = x.shape[0], x.shape[1], windows is not None
     if call.windowed:
-        call.windows = windows_of(trees.windows, call.n_samples, taps)
-        call.n_samples, call.n_columns = call.n_samples * trees.windows.n_positions, taps.shape[0]
+        call.windows = windows_of(windows, call.n_samples, taps)
+        call.n_samples, call.n_columns = call.n_samples * windows.n_positions, taps.shape[0]
     return call
 
 

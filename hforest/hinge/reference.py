@@ -6,12 +6,12 @@ respect to rows: trees are added in their order in the dtype of x.
 """
 
 import itertools
+import sys
 
 import numpy as np
 
 from ..optim import reference as optimizer
-from ..optim.settings import Visit
-from .shared import EAGER, Gradients, new_route
+from . import dense_adam
 
 
 def _pixels(windows):
@@ -71,11 +71,10 @@ MARGINS = {
 }
 
 
-def traverse(trees, x, route):
+def traverse(kind, margin, x, thresholds, features, route, windows=None):
     """Writes the route (Lay et al. 2018, Alg. 3; end of section 3: a fern has one decision per level)."""
-    kind, thresholds, features = trees.kind, trees.thresholds, trees.features
-    x, (leaf, margins, vertex) = _unfolded(x, trees.windows), route
-    value, _ = MARGINS[trees.margin]
+    x, (leaf, margins, vertex) = _unfolded(x, windows), route
+    value, _ = MARGINS[margin]
     n_trees, n_vertices = thresholds.shape
     depth = n_vertices if kind == "fern" else (n_vertices + 1).bit_length() - 1
     for n in range(x.shape[0]):
@@ -105,19 +104,20 @@ def leaf_outputs(leaf, margin, weights, divisor, y):
             y[n] = total / divisor
 
 
-def forward(trees, x, y, route=None):
+def forward(kind, margin, x, thresholds, features, weights, divisor, y, route=None, windows=None):
     """Writes y (Lay et al. 2018, Alg. 3, then eq. 10), and the route if it is not None."""
-    route = route or new_route(x, (y.shape[0], len(trees.features)), x.dtype)
-    traverse(trees, x, route)
-    leaf_outputs(route.leaf, route.margin, trees.weights, trees.divisor, y)
+    if route is None:
+        shape = (y.shape[0], thresholds.shape[0])
+        route = np.empty(shape, np.int32), np.empty(shape, x.dtype), np.empty(shape, np.int32)
+    traverse(kind, margin, x, thresholds, features, route, windows)
+    leaf_outputs(route[0], route[1], weights, divisor, y)
 
 
-def backward(trees, grad_y, route, x, rows, grads):
+def backward(margin, grad_y, route, x, features, weights, divisor, rows, grads, windows=None):
     """Writes gradients (Lay et al. 2018, eq. 11-12, inner loop of Alg. 2), dense or at touched rows.
 
     rows is None, or pairs (start, rows) for vertices and for leaves: tree m has start[m]:start[m + 1].
     """
-    _, margin, _, features, weights, divisor, windows = trees
     (leaf, margins, vertex), (_, pull) = route, MARGINS[margin]
     grad_x, grad_thresholds, grad_features, grad_weights = grads
     x = _unfolded(x, windows)
@@ -169,33 +169,15 @@ def leaf_counts(leaf, counts):
             counts[m, leaf[n, m]] += 1
 
 
-def _catch_up(trees, adam, step):
-    # Takes the missed steps of all parameters up to `step`.
-    if step == 0:
-        return
-    adam.state.thresholds_last[:, :EAGER] = step
-    for *moved, last in adam.moments(trees):
-        by_row = (a.reshape(last.size, -1) for a in moved)
-        at = Visit._make([*by_row, np.arange(last.size), last.reshape(-1)])
-        optimizer.adam_catch_up(at, step, adam.settings, adam.missed)
+def adam_forward(kind, x, parameters, state, step, settings, divisor, route, y):
+    """Brings parameters to step - 1, then writes route and y (Lay et al. 2018, Alg. 3 and eq. 10)."""
+    backend = sys.modules[__name__]
+    dense_adam.adam_forward(backend, optimizer, kind, x, parameters, state, step, settings, divisor, route, y)
 
 
-def adam_forward(trees, x, adam, route, y):
-    """Brings all parameters to step - 1, then writes route and y (Lay et al. 2018, Alg. 3 and eq. 10)."""
-    _catch_up(trees, adam, adam.step - 1)
-    forward(trees, x, y, route)
-
-
-def adam_backward(trees, grad_y, route, adam, grad_x):
-    """Writes grad_x (Lay et al. 2018, eq. 11-12), then takes a dense step of Adam of all parameters.
-
-    `cpu` and `gpu` move only rows that a batch touches.
-    """
-    _catch_up(trees, adam, adam.step - 1)
-    grads = Gradients(grad_x, np.empty_like(trees.thresholds), None, np.empty_like(trees.weights))
-    backward(trees, grad_y, route, None, None, grads)
-    moments = adam.moments(trees)
-    for grad, (param, m, v, last) in zip((grads.thresholds, grads.weights), moments, strict=True):
-        p, g, first, second = (a.reshape(-1) for a in (param, grad, m, v))
-        optimizer.adam(p, g, first, second, adam.step, adam.settings)
-        last[...] = adam.step
+def adam_backward(grad_y, route, parameters, state, step, settings, divisor, grad_x):
+    """Writes grad_x (Lay et al. 2018, eq. 11-12), and takes a step of Adam."""
+    backend = sys.modules[__name__]
+    dense_adam.adam_backward(
+        backend, optimizer, grad_y, route, parameters, state, step, settings, divisor, grad_x
+    )

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..core import check, dispatch, supervised
 from ..core.aliases import Array, ArrayLike, FloatArray, IntArray
-from .shared import PACKAGE, Gradients, Route, Trees, check_leaves
+from .shared import PACKAGE, Gradients, Route, check_leaves
 
 MAX_ITERATIONS = 1000
 """Maximum number of steps of the solver; the default tolerance takes about twenty."""
@@ -57,9 +57,9 @@ class Design:
         shape = (n_trees, self._n_leaves, values.shape[1])
         grad_x, by_threshold = self.xp.empty((n_samples, 1)), self.xp.empty((n_trees, 1))
         sums = self.xp.empty(shape)
-        trees = Trees("tree", "column", None, self._features, self.xp.zeros(shape))
+        unused = self.xp.zeros(shape)
         grads = Gradients(grad_x, by_threshold, None, sums)
-        self._backend.backward(trees, values, route, None, None, grads)
+        self._backend.backward("column", values, route, None, self._features, unused, 1.0, None, grads)
         return sums
 
 

@@ -13,5 +13,6 @@ cdef struct Call:
     bint windowed         # the samples are windows of images, the features are taps
     Windows windows
 
-cdef Call call_of(trees, features, x, y, route, taps)
+cdef Call call_of(
+    bint fern, x, thresholds, features, weights, double divisor, y, route, windows, taps)
 cdef int run(Call call, const real* x) except -1

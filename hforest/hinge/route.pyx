@@ -341,16 +341,16 @@ cdef int run(Call call, const real* x) except -1:
     return raise_interrupt(&watch)
 
 
-cdef Call call_of(trees, features, x, y, route, taps):
-    """Returns the struct of a call with these features; y, route, and the taps of windows may be None."""
+cdef Call call_of(
+    bint fern, x, thresholds, features, weights, double divisor, y, route, windows, taps
+):
+    """Returns the struct of a call; weights, y, route, windows and their taps may be None."""
     cdef Call call
-    weights = None if y is None else trees.weights
-    call.forest = forest_of(trees.kind == "fern", trees.thresholds, features, weights)
-    call.route = route_of(route)
-    call.y, call.summed, call.divisor = start_of(y), y is not None and y.ndim == 2, trees.divisor
+    call.forest, call.route = forest_of(fern, thresholds, features, weights), route_of(route)
+    call.y, call.summed, call.divisor = start_of(y), y is not None and y.ndim == 2, divisor
     call.n_samples, call.n_features = x.shape
-    call.windowed = trees.windows is not None
+    call.windowed = windows is not None
     if call.windowed:
-        call.windows = windows_of(trees.windows, call.n_samples, taps)
-        call.n_samples, call.n_features = call.n_samples * trees.windows.n_positions, taps.shape[0]
+        call.windows = windows_of(windows, call.n_samples, taps)
+        call.n_samples, call.n_features = call.n_samples * windows.n_positions, taps.shape[0]
     return call

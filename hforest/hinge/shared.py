@@ -10,12 +10,15 @@ from ..core import check, dispatch
 from ..core.aliases import Array, FloatArray, IntArray
 from ..core.launch import numbers
 from ..core.windows import Geometry, Windows, check_images, geometry, positions
-from ..optim.settings import Settings
 from ..optim.tables import Tables
 from .margins import Margin, check_features
 
 Kind = Literal["tree", "fern"]
 Aggregate = Literal["sum", "mean"] | None
+Arrays = tuple[FloatArray, IntArray, FloatArray]
+"""Thresholds, features, weights."""
+Settings = tuple[float, float, float, float, Tables]
+"""Adam's lr, beta1, beta2, eps, and the tables of missed steps."""
 
 VERTICES = {"tree": "2**depth - 1", "fern": "depth"}
 _DEPTHS = {"tree": check.tree_depth, "fern": check.fern_depth}
@@ -86,21 +89,6 @@ class Call(NamedTuple):
     axes: check.Axes
     """The same for checks, which call that of rows "n_samples"."""
     geometry: Geometry | None
-
-
-class Trees(NamedTuple):
-    """The forest of a call, for backends."""
-
-    kind: Kind
-    margin: str
-    thresholds: Any
-    """(n_trees, n_vertices), or None where they are not read."""
-    features: Array
-    weights: Any = None
-    """(n_trees, n_leaves, n_outputs), or None if there are no outputs."""
-    divisor: float = 1.0
-    """The divisor of sums over trees."""
-    windows: Geometry | None = None
 
 
 def check_depth(kind: Kind, name: str, a: Array) -> check.Sizes:
@@ -269,20 +257,6 @@ class AdamState(NamedTuple):
     """First moments of learned features, or None; they move at every step."""
     features_v: FloatArray | None = None
     """Second moments."""
-
-
-class AdamStep(NamedTuple):
-    """A step of Adam, for backends."""
-
-    state: AdamState
-    step: int
-    settings: Settings
-    missed: Tables
-
-    def moments(self, trees: Trees) -> tuple[tuple[FloatArray, ...], tuple[FloatArray, ...]]:
-        """Returns thresholds, then weights, each with its moments and last steps."""
-        of_thresholds, of_weights = self.state[:3], self.state[3:6]
-        return (trees.thresholds, *of_thresholds), (trees.weights, *of_weights)
 
 
 def new_route(like: Array, shape: tuple[int, ...], dtype: np.dtype) -> Route:

@@ -1,2 +1,2 @@
-cdef int catch_up(trees, x, adam, route) except -1
-cdef int step_back(trees, grad_y, route, adam, grad_x) except -1
+cdef int catch_up(fern, x, parameters, state, step, settings, route) except -1
+cdef int step_back(grad_y, route, parameters, state, step, settings, double divisor, grad_x) except -1

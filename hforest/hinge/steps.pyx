@@ -50,13 +50,12 @@ cdef struct Step:
     int path
 
 
-cdef int _fill(Step* a, bint fern, trees, adam, double bias1, double bias2) except -1:
-    # The struct points into the tables of `adam`, which the caller keeps alive.
-    state, (lr, beta1, beta2, eps) = adam.state, adam.settings
-    a.forest = forest_of(fern, trees.thresholds, trees.features, trees.weights)
-    a.step, a.path = adam.step, simd_path()
-    a.adam = adam_settings(trees.thresholds.itemsize, lr, beta1, beta2, eps, bias1, bias2)
-    adam_tables(&a.adam, adam.missed)
+cdef int _fill(Step* a, fern, parameters, state, step, settings, double bias1, double bias2) except -1:
+    # The struct points into the tables in `settings`, which the caller keeps alive.
+    lr, beta1, beta2, eps, missed = settings
+    a.forest, a.step, a.path = forest_of(fern, parameters[0], parameters[1], parameters[2]), step, simd_path()
+    a.adam = adam_settings(parameters[0].itemsize, lr, beta1, beta2, eps, bias1, bias2)
+    adam_tables(&a.adam, missed)
     a.thresholds.m, a.thresholds.v = start_of(state.thresholds_m), start_of(state.thresholds_v)
     a.weights.m, a.weights.v = start_of(state.weights_m), start_of(state.weights_v)
     a.thresholds.last = <int64_t*> start_of(state.thresholds_last)
@@ -152,19 +151,20 @@ cdef void _catch_up(
         _catch_up_tree(a, n_samples, m, route.leaf + m, <real*> a.forest.weights)
 
 
-cdef int catch_up(trees, x, adam, route) except -1:
+cdef int catch_up(fern, x, parameters, state, step, settings, route) except -1:
     """Routes a batch; the parameters that it reads first take their missed steps, up to step - 1.
 
-    trees  IN and OUT, shared.Trees; features do not change
-    adam   IN and OUT, shared.AdamStep
-    route  OUT
+    parameters  IN and OUT (thresholds, features, weights); features do not change
+    state       IN and OUT, an AdamState
+    settings    (lr, beta1, beta2, eps, missed); `missed` comes from optim.tables
+    route       OUT
     """
     cdef Step a
     cdef Call call
     cdef Route rows = route_of(route)
-    _fill(&a, trees.kind == "fern", trees, adam, 0, 0)
-    call = call_of(trees, trees.features, x, None, route, None)
-    if not call.forest.fern:
+    _fill(&a, fern, parameters, state, step, settings, 0, 0)
+    call = call_of(fern, x, parameters[0], parameters[1], None, 1, None, route, None, None)
+    if not fern:
         call.forest.depth = min(call.forest.depth, HF_EAGER_LEVELS)
     if x.itemsize == 4:
         run(call, <const float*> start_of(x))
@@ -311,8 +311,8 @@ cdef int _step(Step* a, Gradients* g, const real* tag) except -1:
     return 0
 
 
-cdef int step_back(trees, grad_y, route, adam, grad_x) except -1:
-    """Writes grad_x (Lay et al. 2018, eq. 11) and takes a step of Adam.
+cdef int step_back(grad_y, route, parameters, state, step, settings, double divisor, grad_x) except -1:
+    """Writes grad_x (Lay et al. 2018, eq. 11) and takes step number `step` of Adam.
 
     The other arguments are those of catch_up, with route IN.
     """
@@ -320,14 +320,13 @@ cdef int step_back(trees, grad_y, route, adam, grad_x) except -1:
     cdef Gradients g
     if grad_y.shape[0] == 0:
         # Without samples, thresholds below HF_EAGER still move, as they do for a sample with zero gradient.
-        n_trees, dtype = len(trees.thresholds), grad_x.dtype
+        n_trees, dtype = len(parameters[0]), grad_x.dtype
         widths = (grad_y.shape[1], n_trees, grad_x.shape[1])
         grad_y, margin, grad_x = (np.zeros((1, width), dtype) for width in widths)
         leaf, vertex = np.zeros((2, 1, n_trees), np.int32)
         route = leaf, margin, vertex
-    _, beta1, beta2, _ = adam.settings
-    _fill(&a, False, trees, adam, bias(beta1, adam.step), bias(beta2, adam.step))
-    g.forest, g.route, g.divisor, g.shared = a.forest, route_of(route), trees.divisor, True
+    _fill(&a, False, parameters, state, step, settings, bias(settings[1], step), bias(settings[2], step))
+    g.forest, g.route, g.divisor, g.shared = a.forest, route_of(route), divisor, True
     g.n_samples, g.n_features = grad_x.shape
     g.grad_y, g.grad_x = start_of(grad_y), start_of(grad_x)
     if grad_x.itemsize == 4:

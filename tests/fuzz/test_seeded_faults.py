@@ -64,8 +64,8 @@ def _no_dtype_check(monkeypatch):
 def _ties_to_the_right(monkeypatch):
     traverse = cpu.traverse
 
-    def wrong(trees, x, *more):
-        return traverse(trees, np.nextafter(x, np.inf, dtype=x.dtype), *more)
+    def wrong(kind, margin, x, *more):
+        return traverse(kind, margin, np.nextafter(x, np.inf, dtype=x.dtype), *more)
 
     monkeypatch.setattr(cpu, "traverse", wrong)
 
@@ -225,8 +225,8 @@ def test_subnormals_that_become_0_are_found(monkeypatch):
 
     traverse = gpu.traverse
 
-    def flushing(trees, x, *more):
-        return traverse(trees, x * x.dtype.type(1), *more)
+    def flushing(kind, margin, x, *more):
+        return traverse(kind, margin, x * x.dtype.type(1), *more)
 
     monkeypatch.setattr(gpu, "traverse", flushing)
     assert "another result on a GPU" in str(_look("hinge.traverse", "cuda"))
