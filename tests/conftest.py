@@ -152,6 +152,10 @@ DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 PAGES_OF_SEVERAL = {"treelite": "exchange", "onnx": "exchange", "dask": "scale"}
 """Pages of subpackages without a page of their name."""
 
+SMALL = ["--n-trees", "6", "--depth", "4", "--n-features", "12", "--steps", "60", "--eval-every", "20"]
+SMALL += ["--no-plot"]
+"""Options of a short run of the command."""
+
 several_paths = pytest.mark.skipif(
     machine.simd_paths() == ("plain",),
     reason="this build and processor have the plain path alone: it would be compared with itself",
@@ -312,6 +316,14 @@ def slope(loss: Callable[[], float], x: np.ndarray, step: float = 1e-5) -> np.nd
 
 FOUR_PARTS = re.compile(r"^.+: expected .+, got .+; .+", re.DOTALL)
 """Parts of a message: argument, expected, got, remedy."""
+
+
+@contextlib.contextmanager
+def refused(error: type[Exception] | tuple[type[Exception], ...], words: str) -> Iterator[None]:
+    """Checks that a block raises an error whose message matches words and has all four parts."""
+    with pytest.raises(error, match=words) as caught:
+        yield
+    assert FOUR_PARTS.match(str(caught.value))
 
 
 def differences(got: Any, want: Any, name: str = "") -> Iterator[str]:

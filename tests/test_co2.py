@@ -5,6 +5,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from conftest import assert_same_bits, converted
+from growers import assert_all_same, on_threads
 
 import hforest
 from hforest import co2, growth, tree
@@ -526,12 +527,7 @@ def test_gini_equals_the_reference(dtype, reference):
 
 def test_threads_do_not_change_bits(threads, dtype):
     x, y, _, _, _ = problem(150, 6, dtype=dtype)
-    found = []
-    for n in (1, 2, 7):
-        threads(n)
-        forest = co2.grow(x, y, 9, lr=0.1, rng=1)
-        found.append(b"".join(a.tobytes() for a in forest))
-    assert found[0] == found[1] == found[2]
+    assert_all_same(on_threads(threads, lambda: co2.grow(x, y, 9, lr=0.1, rng=1)))
 
 
 def test_a_forest_fits_its_samples(dtype):

@@ -17,7 +17,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from conftest import FOUR_PARTS, check_damage
+from conftest import FOUR_PARTS, check_damage, refused
 
 import hforest
 from hforest import _tables, cascade, demo, tabular, tree
@@ -96,6 +96,7 @@ def writers(path):
     return [
         lambda: demo.save_checkpoint(path, config, state, data),
         lambda: cascade.save(path, small),
+        lambda: tree.save(path, small.levels[0][0]),
         lambda: files.write_npz(path, ARRAYS),
     ]
 
@@ -235,9 +236,8 @@ def test_only_files_are_written(tmp_path, grown):
             lambda path=path: cascade.save(path, grown),
             lambda path=path: demo.save_checkpoint(path, config, state, data),
         ):
-            with pytest.raises(error, match=words) as caught:
+            with refused(error, words):
                 save()
-            assert FOUR_PARTS.match(str(caught.value))
     assert stat.S_ISFIFO(os.stat(tmp_path / "pipe").st_mode)
     assert names(tmp_path) == ["pipe"]
     with pytest.raises(OSError, match="expected a file that can be written, got an error"):
@@ -331,16 +331,12 @@ BAD = {
 def test_damage_of_every_kind_is_one_error(tmp_path, content):
     path = tmp_path / "bad.npz"
     path.write_bytes(content)
-    with pytest.raises(
-        ValueError, match=r"bad\.npz: expected .*, got (an unreadable file|Python objects)"
-    ) as caught:
+    with refused(ValueError, r"bad\.npz: expected .*, got (an unreadable file|Python objects)"):
         files.read_npz(path, "arrays")
-    assert FOUR_PARTS.match(str(caught.value))
     # These read only arrays of their fields.
     for load in (demo.load_checkpoint, demo.load_data, cascade.load, tabular.load, tree.load):
-        with pytest.raises(ValueError, match=r"bad\.npz: expected ") as caught:
+        with refused(ValueError, r"bad\.npz: expected "):
             load(path)
-        assert FOUR_PARTS.match(str(caught.value))
 
 
 # ---------------------------------------------------------------------------------------- memory
@@ -437,23 +433,10 @@ def test_numbers_that_are_large_arrays_are_refused_unread(tmp_path, write):
     path = tmp_path / "file.npz"
     load = write(path)
     fields = files.read_npz(path, "a file")
-    words = [
-        name
-        for name in (
-            "head",
-            "step",
-            "forest_format",
-            "tabular_format",
-            "task",
-            "n_members",
-            "n_levels",
-            "n_forests",
-            "n_features",
-            "members/0/share",
-            "members/0/forest/n_features",
-        )
-        if name in fields
-    ]
+    words = {
+        "head", "step", "forest_format", "tabular_format", "task", "n_members", "n_levels", "n_forests", "n_features",
+        "members/0/share", "members/0/forest/n_features",
+    } & fields.keys()  # fmt: skip
     assert words
     for name in words:
         dtype = fields[name].dtype
@@ -502,9 +485,17 @@ def changed(name, value):
     return lambda arrays: {**arrays, name: np.asarray(value)}
 
 
+def check_contradiction(path, load, change, words):
+    """Checks that a saved file with changed arrays is refused."""
+    np.savez(path, **change(files.read_npz(path, "a file")))
+    with refused(ValueError, rf"(?s){re.escape(str(path))}.*{re.escape(words)}"):
+        load(path)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
+        (lambda arrays: {"a": np.zeros(3)}, "without the array 'n_forests'"),
         (changed("n_folds", 4), "has 6 trees and n_folds is 4"),
         (changed("n_folds", 1), "n_folds is 1"),
         (changed("n_folds", 0), "n_folds is 0"),
@@ -537,11 +528,7 @@ def changed(name, value):
 def test_cascades_whose_fields_contradict_are_refused(tmp_path, grown, change, words):
     path = tmp_path / "c.npz"
     cascade.save(path, grown)
-    np.savez(path, **change(files.read_npz(path, "a file")))
-    with pytest.raises(ValueError, match=re.escape(words)) as caught:
-        cascade.load(path)
-    assert FOUR_PARTS.match(str(caught.value))
-    assert str(path) in str(caught.value)
+    check_contradiction(path, cascade.load, change, words)
 
 
 @pytest.mark.parametrize(
@@ -562,10 +549,7 @@ def test_scanners_whose_fields_contradict_are_refused(tmp_path, change, words):
         x, y, (4, 4), (2, 3), [partial(hforest.grow, n_trees=2)], n_folds=2, rng=0
     )
     cascade.save(path, scanner)
-    np.savez(path, **change(files.read_npz(path, "a file")))
-    with pytest.raises(ValueError, match=words) as caught:
-        cascade.load(path)
-    assert FOUR_PARTS.match(str(caught.value))
+    check_contradiction(path, cascade.load, change, words)
 
 
 def test_nothing_is_saved_of_nothing(tmp_path, grown):
@@ -580,7 +564,7 @@ def test_nothing_is_saved_of_nothing(tmp_path, grown):
     [
         (changed("step", -3), "step"),
         (changed("step", 2.5), "step"),
-        (changed("weights_last", np.full((2, 4), 99, np.int64)), "weights_last"),
+        (lambda arrays: {**arrays, "weights_last": np.full_like(arrays["weights_last"], 99)}, "weights_last"),
         (changed("history_loss", [1.0]), "histories"),
         (changed("history_step", [[2, 4]]), "histories"),
         (changed("head", "[" * 100_000), "checkpoint"),
@@ -590,33 +574,13 @@ def test_nothing_is_saved_of_nothing(tmp_path, grown):
 def test_checkpoints_whose_fields_contradict_are_refused(tmp_path, change, words):
     path = tmp_path / "m.npz"
     demo.save_checkpoint(path, *run_state())
-    arrays = files.read_npz(path, "a file")
-    change = (
-        changed("weights_last", np.full_like(arrays["weights_last"], 99))
-        if words == "weights_last"
-        else change
-    )
-    np.savez(path, **change(arrays))
-    with pytest.raises(ValueError, match=words) as caught:
-        demo.load_checkpoint(path)
-    assert FOUR_PARTS.match(str(caught.value))
+    check_contradiction(path, demo.load_checkpoint, change, words)
 
 
 # ------------------------------------------------------------------------------------- the main job
 
-SMALL = [
-    "--n-trees",
-    "4",
-    "--depth",
-    "3",
-    "--n-features",
-    "8",
-    "--steps",
-    "20",
-    "--eval-every",
-    "10",
-    "--no-plot",
-]
+SMALL = ["--n-trees", "4", "--depth", "3", "--n-features", "8", "--steps", "20", "--eval-every", "10"]
+SMALL += ["--no-plot"]
 
 
 @pytest.fixture

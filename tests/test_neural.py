@@ -6,11 +6,11 @@ import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from conftest import several_paths, slope
+from conftest import Backend, several_paths, slope
+from growers import assert_all_same, on_paths, on_threads
 
 import hforest
 from hforest import layers, neural
-from hforest.core import machine
 
 pytestmark = pytest.mark.kernels
 
@@ -175,8 +175,6 @@ def test_mu_sums_to_one_at_any_decision(backend, dtype, shape, sizes, seed):
 @shapes
 @pytest.mark.parametrize("sharing", [False, True], ids=["own", "shared"])
 def test_backend_equals_reference(fast_backend, dtype, shape, sharing):
-    from conftest import Backend
-
     *arrays, index = shared(*shape, dtype=dtype) if sharing else (*problem(*shape, dtype), None)
     grad_p = np.random.default_rng(1).normal(size=(shape[0], shape[3])).astype(dtype)
     got = everything(arrays, index, grad_p, fast_backend)
@@ -192,8 +190,6 @@ def test_backend_equals_reference(fast_backend, dtype, shape, sharing):
 )
 @hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture], max_examples=25)
 def test_any_shape_and_size_of_decisions(fast_backend, dtype, shape, scale, seed):
-    from conftest import Backend
-
     arrays = problem(*shape, dtype, seed, scale)
     grad_p = np.random.default_rng(1).normal(size=(shape[0], shape[3])).astype(dtype)
     got = everything(arrays, None, grad_p, fast_backend)
@@ -249,50 +245,29 @@ def sigmoid_error(dtype):
     return worst
 
 
-@pytest.mark.parametrize("path", machine.simd_paths())
-def test_the_sigmoid_is_right_to_a_few_units(dtype, path):
-    before = machine.simd()
-    machine.set_simd(path)
-    try:
-        assert sigmoid_error(dtype) < 3.5
-    finally:
-        machine.set_simd(before)
+def test_the_sigmoid_is_right_to_a_few_units(simd, dtype):
+    assert max(on_paths(simd, lambda: sigmoid_error(dtype))) < 3.5
 
 
 def bits(dtype, index=False):
     *arrays, vertices = shared(333, 5, 6, 19, 50, dtype) if index else (*problem(333, 5, 6, 19, dtype), None)
     arrays[0][::50] *= 1000
     grad_p = np.random.default_rng(1).normal(size=(333, 19)).astype(dtype)
-    from conftest import Backend
-
-    return b"".join(a.tobytes() for a in everything(arrays, vertices, grad_p, Backend("cpu")))
+    return everything(arrays, vertices, grad_p, Backend("cpu"))
 
 
 @pytest.mark.parametrize("index", [False, True], ids=["own", "shared"])
 def test_threads_do_not_change_bits(threads, dtype, index):
-    found = []
-    for n in (1, 2, 7):
-        threads(n)
-        found.append(bits(dtype, index))
-    assert found[0] == found[1] == found[2]
+    assert_all_same(on_threads(threads, lambda: bits(dtype, index)))
 
 
 @several_paths
 @pytest.mark.parametrize("n_classes", [3, 8, 9, 16, 17, 32, 33])
-def test_vector_paths_have_the_same_bits(dtype, n_classes):
-    from conftest import Backend
-
-    found, before = {}, machine.simd()
+def test_vector_paths_have_the_same_bits(simd, dtype, n_classes):
     arrays = problem(61, 3, 5, n_classes, dtype)
     arrays[0][::7] *= 1000
     grad_p = np.random.default_rng(1).normal(size=(61, n_classes)).astype(dtype)
-    try:
-        for path in machine.simd_paths():
-            machine.set_simd(path)
-            found[path] = b"".join(a.tobytes() for a in everything(arrays, None, grad_p, Backend("cpu")))
-    finally:
-        machine.set_simd(before)
-    assert len(set(found.values())) == 1
+    assert_all_same(on_paths(simd, lambda: everything(arrays, None, grad_p, Backend("cpu"))))
 
 
 def test_a_sample_does_not_depend_on_the_others(backend, dtype):

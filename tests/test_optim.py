@@ -11,10 +11,10 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from conftest import several_paths
+from growers import assert_all_same, on_paths, on_threads
 
 import hforest
 from hforest import optim
-from hforest.core import machine
 from hforest.optim.exact import bias, biases, exact_power, first_below, rounded
 from hforest.optim.tables import _COSINES, DEGREE, MAX_STEPS, NEVER, _tail, tables
 
@@ -469,26 +469,18 @@ def few_steps(dtype, weight_decay=0.0):
         optim.adagrad(param, full, h, LR)
     optim.adam_catch_up(param, m, v, last, 2000, LR, weight_decay=weight_decay)
     optim.adam(param, full, m, v, 2001, LR, weight_decay=weight_decay)
-    return b"".join(a.tobytes() for a in (param, m, v, h, last))
+    return param, m, v, h, last
 
 
 @pytest.mark.parametrize("weight_decay", [0.0, 0.01, 5.0])
 def test_threads_do_not_change_bits(threads, dtype, weight_decay):
-    bits = []
-    for n in (1, 2, 7):
-        threads(n)
-        bits.append(few_steps(dtype, weight_decay))
-    assert bits[0] == bits[1] == bits[2]
+    assert_all_same(on_threads(threads, lambda: few_steps(dtype, weight_decay)))
 
 
 @several_paths
 @pytest.mark.parametrize("weight_decay", [0.01, 5.0])
 def test_vector_paths_do_not_change_bits_of_weight_decay(simd, dtype, weight_decay):
-    bits = set()
-    for path in machine.simd_paths():
-        simd(path)
-        bits.add(few_steps(dtype, weight_decay))
-    assert len(bits) == 1
+    assert_all_same(on_paths(simd, lambda: few_steps(dtype, weight_decay)))
 
 
 def test_a_dense_step_and_rows_never_missed_have_equal_bits_with_weight_decay(backend, dtype):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import row_comms
 import shard_worker
+from growers import on_threads
 from shard_worker import N_STEPS, batch, digest, forest, train
 from test_scale_rows import processes
 
@@ -205,15 +206,12 @@ def test_deep_trees_move_only_what_is_touched():
 
 def test_bits_do_not_depend_on_threads(threads):
     parameters = forest("tree")
-    found = []
-    for n in (1, 2, 7):
-        threads(n)
 
-        def work(comm):
-            return digest(*train(scale.HingeShards(comm, "tree", *parameters)))
+    def work(comm):
+        return digest(*train(scale.HingeShards(comm, "tree", *parameters)))
 
-        found += results(2, work)
-    assert len(set(found)) == 1
+    found = on_threads(threads, lambda: results(2, work))
+    assert len({digest for both in found for digest in both}) == 1
 
 
 def test_outputs_of_any_shape_and_no_samples():

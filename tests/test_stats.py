@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 from conftest import assert_same_bits
+from growers import assert_all_same, on_threads
 
 import hforest
 from hforest import co2, growth, project, scale, stats, tree
@@ -208,13 +209,12 @@ def test_means_of_targets_weigh_rows():
 
 def test_posteriors_have_the_same_bits_at_every_number_of_threads(threads):
     x, y = rows()
-    results = []
-    for n in (1, 2, 7):
-        threads(n)
+
+    def found():
         forest, counts = honest(x, y)
-        results.append(stats.posterior(forest, x, y, counts))
-    assert_same_bits(results[0], results[1])
-    assert_same_bits(results[0], results[2])
+        return stats.posterior(forest, x, y, counts)
+
+    assert_all_same(on_threads(threads, found))
 
 
 def of_every_test(x, y, z, **settings):
@@ -265,13 +265,8 @@ def test_the_same_p_values_over_processes(threads):
 def test_p_values_have_the_same_bits_at_every_number_of_threads(threads, task):
     x, y = rows()
     y = y if task == "classification" else x[:, 0] ** 2
-    results = []
-    for n in (1, 2, 7):
-        threads(n)
-        of = of_every_test(x[:, :2], y, x[:, 2:], task=task)
-        results.append([a for name in of for a in of[name]()])
-    assert_same_bits(results[0], results[1])
-    assert_same_bits(results[0], results[2])
+    of = of_every_test(x[:, :2], y, x[:, 2:], task=task)
+    assert_all_same(on_threads(threads, lambda: [call() for call in of.values()]))
 
 
 def test_fixed_draws_have_no_bias_where_labels_do_not_depend_on_x():

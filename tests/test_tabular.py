@@ -8,6 +8,7 @@ import types
 import numpy as np
 import pytest
 from conftest import same_bits
+from growers import assert_all_same, on_threads
 
 import hforest
 from hforest import demo, tabular
@@ -149,19 +150,12 @@ def test_digits_of_any_scale_give_the_same_errors(seed):
     assert max(errors) < 0.03
 
 
-def test_one_seed_gives_the_same_bits_at_every_number_of_threads():
+def test_one_seed_gives_the_same_bits_at_every_number_of_threads(threads):
     x, y = table(200)
-    before = hforest.get_num_threads()
-    try:
-        models = []
-        for n in (1, 2, 7):
-            hforest.set_num_threads(n)
-            models.append(tabular.fit(x, y, **FAST | {"n_members": 2}, rng=5))
-    finally:
-        hforest.set_num_threads(before)
-    assert same_bits(models[0], models[1])
-    assert same_bits(models[0], models[2])
-    assert not same_bits(models[0], tabular.fit(x, y, **FAST | {"n_members": 2}, rng=6))
+    settings = FAST | {"n_members": 2}
+    models = on_threads(threads, lambda: tabular.fit(x, y, **settings, rng=5))
+    assert_all_same(models)
+    assert not same_bits(models[0], tabular.fit(x, y, **settings, rng=6))
 
 
 def test_members_hold_out_other_rows():

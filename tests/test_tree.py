@@ -11,6 +11,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from conftest import converted
+from growers import assert_all_same, on_paths, on_threads
 from paths.tree import forest_of
 
 import hforest
@@ -120,11 +121,7 @@ def test_packed_and_plain_walks_agree(reference, dtype, n):
 
 def test_threads_change_nothing(threads):
     forest, x = random_forest(40, 8, 5, 3, np.float32, 1), inputs(700, 5, np.float32)
-    results = []
-    for count in (1, 2, 7):
-        threads(count)
-        results.append((tree.apply(forest, x).tobytes(), tree.predict(forest, x).tobytes()))
-    assert results[0] == results[1] == results[2]
+    assert_all_same(on_threads(threads, lambda: (tree.apply(forest, x), tree.predict(forest, x))))
 
 
 def test_out_is_used():
@@ -1023,11 +1020,7 @@ def test_vector_paths_have_the_bits_of_the_plain_one(simd, dtype, n, pure, depth
         forest = forest._replace(value=np.eye(3, dtype=dtype)[forest.value.argmax(axis=1)])
     x = inputs(n, 6, dtype, n)
     functions = (tree.apply, tree.predict, tree.vote_shares)
-    found = set()
-    for path in machine.simd_paths():
-        simd(path)
-        found.add(tuple(function(forest, x).tobytes() for function in functions))
-    assert len(found) == 1
+    assert_all_same(on_paths(simd, lambda: [function(forest, x) for function in functions]))
 
 
 @pytest.mark.parametrize("n", [1, 15, 16, 17, 33, 127, 129, 512, 513, 700])
