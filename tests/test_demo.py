@@ -12,7 +12,7 @@ import time
 
 import numpy as np
 import pytest
-from conftest import SMALL, assert_same_bits
+from conftest import SMALL, assert_same_bits, check_changed
 
 import hforest
 from hforest import _output, demo
@@ -25,6 +25,11 @@ DATA = ["--lr", str(DIGITS["lr"]), "--lr-half-life", str(DIGITS["lr_half_life"])
 def arrays(path):
     with np.load(path) as file:
         return {name: file[name] for name in file.files}
+
+
+def in_head(**fields):
+    """Returns a function that changes fields of the head of a checkpoint."""
+    return lambda head: np.array(json.dumps(json.loads(str(head)) | fields))
 
 
 def assert_same_files(a, b):
@@ -687,13 +692,8 @@ def test_bad_arrays_are_named(changes, error, words):
 
 
 def test_old_formats_are_refused(checkpoint):
-    good = arrays(checkpoint)
-    head = json.loads(str(good["head"])) | {"format": 1}
-    np.savez(checkpoint, **{**good, "head": np.array(json.dumps(head))})
-    with pytest.raises(
-        ValueError, match="format 2, got format 1; start again without --resume, or resume with the version"
-    ):
-        demo.load_checkpoint(checkpoint)
+    words = "format 2, got format 1; start again without --resume, or resume with the version"
+    check_changed(checkpoint, demo.load_checkpoint, {"head": in_head(format=1)}, words)
 
 
 # ------------------------------------------------------------------------------------------- arguments of wrong kinds

@@ -1,12 +1,13 @@
 """Neural decision forests: known answers, backends against the reference, gradients, leaf updates, bad input."""
 
 import re
+from functools import partial
 
 import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from conftest import Backend, several_paths, slope
+from conftest import Backend, assert_same_bits, several_paths, slope
 from growers import assert_all_same, on_paths, on_threads
 
 import hforest
@@ -655,15 +656,13 @@ def test_bad_weights(weight, error, remedy):
 )
 def test_bad_index(changes, error, name, remedy):
     a = {"f": np.zeros((4, 5)), "index": np.zeros((2, 3), np.int32)} | changes
-    raises(error, name, remedy, lambda: neural.forward(a["f"], LEAVES, index=a["index"]))
-    raises(error, name, remedy, lambda: neural.loss_backward(a["f"], LEAVES, Y, index=a["index"]))
-    raises(error, name, remedy, lambda: neural.update_leaves(a["f"], Y, LEAVES, index=a["index"]))
-    raises(
-        error,
-        name,
-        remedy,
-        lambda: neural.backward(np.zeros((4, 3)), a["f"], LEAVES, index=a["index"]),
-    )
+    for function, given in (
+        (neural.forward, (a["f"], LEAVES)),
+        (neural.loss_backward, (a["f"], LEAVES, Y)),
+        (neural.update_leaves, (a["f"], Y, LEAVES)),
+        (neural.backward, (np.zeros((4, 3)), a["f"], LEAVES)),
+    ):
+        raises(error, name, remedy, partial(function, *given, index=a["index"]))
 
 
 def test_bad_words_and_numbers():
@@ -685,10 +684,8 @@ def test_sizes_that_overflow_are_refused():
     f, index = np.zeros((1 << 12, 1)), np.zeros((1, 2**20 - 1), np.int32)
     with pytest.raises((MemoryError, ValueError)):
         neural.route(np.zeros((1 << 24, 1), np.float32), index=np.zeros((16, 2**20 - 1), np.int32))
-    assert neural.forward(f[:1], neural.uniform_leaves(1, 20, 2, dtype=np.float64), index=index).shape == (
-        1,
-        2,
-    )
+    leaves = neural.uniform_leaves(1, 20, 2, dtype=np.float64)
+    assert neural.forward(f[:1], leaves, index=index).shape == (1, 2)
 
 
 def test_regression_leaves_are_any_numbers(backend):
@@ -720,8 +717,7 @@ def test_the_callers_arrays_stay_as_they_are(backend, dtype):
     neural.forward(f, leaves)
     neural.loss_backward(f, leaves, y)
     neural.update_leaves(f, y, leaves, 2)
-    for a, b in zip((f, leaves, y), copies, strict=True):
-        np.testing.assert_array_equal(a, b)
+    assert_same_bits([f, leaves, y], copies)
 
 
 LABEL_DTYPES = [bool, *"bhilqBHILQ"]
