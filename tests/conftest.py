@@ -381,11 +381,14 @@ def check_damage(path: Path, load: Callable[[Path], Any], n_places: int) -> None
     assert refused > n_places / 2
 
 
-def check_changed(path: Path, load: Callable[[Path], Any], changes: dict[str, Any], words: str) -> None:
-    """Checks that a file is refused whose arrays are changed: by value, by a function, or left out (None)."""
+def check_changed(path: Path, load: Callable[[Path], Any], changes: Any, words: str) -> None:
+    """Checks that a file is refused whose arrays are changed: by value, by a function, or left out (None).
+
+    The changes are a dictionary, or a function that makes it of all arrays.
+    """
     with np.load(path) as file:
         arrays = dict(file)
-    for name, change in changes.items():
+    for name, change in (changes(arrays) if callable(changes) else changes).items():
         arrays[name] = change(arrays[name]) if callable(change) else change
     np.savez(path, **{name: a for name, a in arrays.items() if a is not None})
     with refused(ValueError, rf"(?s){re.escape(str(path))}.*{words}"):

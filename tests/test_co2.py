@@ -757,20 +757,6 @@ def test_data_frames():
     assert_same_bits(co2.grow(frame, pandas.Series(y), 2, rng=0), co2.grow(x, y, 2, rng=0))
 
 
-@pytest.mark.parametrize("label_dtype", [bool, *"bhilqBHILQ"], ids=lambda d: np.dtype(d).name)
-def test_labels_of_any_integer_dtype(label_dtype):
-    x, y = whole_problem(np.float64)
-    given = np.repeat(y.astype(label_dtype), 2)[::2]
-    w, theta = np.array([1.0, 0, 0, 0]), np.array([0.3, 0.0])
-    assert co2.surrogate(x, given, w, theta, -theta) == co2.surrogate(x, y, w, theta, -theta)
-    assert_same_bits(
-        co2.surrogate_grad(x, given, w, theta, -theta), co2.surrogate_grad(x, y, w, theta, -theta)
-    )
-    assert_same_bits(co2.fit_stump(x, given, w, rng=0, **QUICK), co2.fit_stump(x, y, w, rng=0, **QUICK))
-    assert_same_bits([co2.fit_oc1(x, given, w, rng=0)], [co2.fit_oc1(x, y, w, rng=0)])
-    assert_same_bits(co2.grow(x, given, 1, rng=0, **QUICK), co2.grow(x, y, 1, rng=0, **QUICK))
-
-
 @pytest.mark.parametrize("target_dtype", "bhfdg")
 def test_targets_and_weights_of_any_real_dtype(target_dtype):
     x, _ = whole_problem(np.float32)

@@ -720,24 +720,6 @@ def test_the_callers_arrays_stay_as_they_are(backend, dtype):
     assert_same_bits([f, leaves, y], copies)
 
 
-LABEL_DTYPES = [bool, *"bhilqBHILQ"]
-
-
-@pytest.mark.parametrize("label_dtype", LABEL_DTYPES, ids=lambda d: np.dtype(d).name)
-def test_labels_of_any_integer_dtype(backend, label_dtype):
-    f, leaves, _ = problem(9, 2, 3, 4)
-    y = np.random.default_rng(3).integers(0, 2, 9, dtype=np.int32)
-    given = np.repeat(y.astype(label_dtype), 2)[::2]
-    assert not given.flags.c_contiguous
-    for loss in LOSSES:
-        value, grad = neural.loss_backward(f, leaves, given, loss=loss)
-        want, want_grad = neural.loss_backward(f, leaves, y, loss=loss)
-        assert value == want
-        assert grad.tobytes() == want_grad.tobytes()
-        assert neural.loss_backward(f, leaves, given.tolist(), loss=loss)[0] == want
-    assert neural.update_leaves(f, given, leaves).tobytes() == neural.update_leaves(f, y, leaves).tobytes()
-
-
 # --------------------------------------------------------------------------------------- units, out
 
 

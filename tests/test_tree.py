@@ -610,21 +610,6 @@ def test_permutation_importance_of_targets_and_progress():
             tree.permutation_importance(**{"forest": forest, "x": x, "y": y, **settings, **bad})
 
 
-@pytest.mark.parametrize(
-    "kind", [bool, np.int8, np.uint8, np.int16, np.uint16, np.int64, np.uint64, ">i4", list]
-)
-def test_permutation_importance_of_labels_of_any_integer_dtype(kind, capsys):
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(100, 3))
-    y = (x[:, 2] > 0).astype(np.int32)
-    forest = hforest.grow(x, y, 5, rng=0)
-    want = tree.permutation_importance(forest, x, y, rng=1)
-    other = y.tolist() if kind is list else y.astype(kind)
-    got = tree.permutation_importance(forest, x.astype(np.longdouble), other, progress=True, rng=1)
-    assert got.tobytes() == want.tobytes()
-    assert "3" in capsys.readouterr().err  # the bar
-
-
 def test_path_ends_in_the_leaf():
     forest = random_forest(4, 6, 3, 2, np.float64, 6, True)
     for x in inputs(20, 3, np.float64):
