@@ -152,6 +152,10 @@ DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 PAGES_OF_SEVERAL = {"treelite": "exchange", "onnx": "exchange", "dask": "scale"}
 """Pages of subpackages without a page of their name."""
 
+SMALL = ["--n-trees", "6", "--depth", "4", "--n-features", "12", "--steps", "60", "--eval-every", "20"]
+SMALL += ["--no-plot"]
+"""Options of a short run of the command."""
+
 several_paths = pytest.mark.skipif(
     machine.simd_paths() == ("plain",),
     reason="this build and processor have the plain path alone: it would be compared with itself",
@@ -314,6 +318,14 @@ FOUR_PARTS = re.compile(r"^.+: expected .+, got .+; .+", re.DOTALL)
 """Parts of a message: argument, expected, got, remedy."""
 
 
+@contextlib.contextmanager
+def refused(error: type[Exception] | tuple[type[Exception], ...], words: str) -> Iterator[None]:
+    """Checks that a block raises an error whose message matches words and has all four parts."""
+    with pytest.raises(error, match=words) as caught:
+        yield
+    assert FOUR_PARTS.match(str(caught.value))
+
+
 def differences(got: Any, want: Any, name: str = "") -> Iterator[str]:
     """Yields names of the parts of nested tuples and dictionaries of arrays that are not bit-identical."""
     if isinstance(want, dict) and got.keys() == want.keys():
@@ -367,6 +379,20 @@ def check_damage(path: Path, load: Callable[[Path], Any], n_places: int) -> None
         else:
             assert same_bits(got, want), f"place {i}"
     assert refused > n_places / 2
+
+
+def check_changed(path: Path, load: Callable[[Path], Any], changes: Any, words: str) -> None:
+    """Checks that a file is refused whose arrays are changed: by value, by a function, or left out (None).
+
+    The changes are a dictionary, or a function that makes it of all arrays.
+    """
+    with np.load(path) as file:
+        arrays = dict(file)
+    for name, change in (changes(arrays) if callable(changes) else changes).items():
+        arrays[name] = change(arrays[name]) if callable(change) else change
+    np.savez(path, **{name: a for name, a in arrays.items() if a is not None})
+    with refused(ValueError, rf"(?s){re.escape(str(path))}.*{words}"):
+        load(path)
 
 
 class Table:

@@ -2,23 +2,10 @@
 
 import numpy as np
 import pytest
+from conftest import SMALL
 
 from hforest import demo
 from hforest.__main__ import main
-
-SMALL = [
-    "--n-trees",
-    "6",
-    "--depth",
-    "4",
-    "--n-features",
-    "12",
-    "--steps",
-    "60",
-    "--eval-every",
-    "20",
-    "--no-plot",
-]
 
 
 def test_own_data(tmp_path, capsys):
@@ -31,84 +18,33 @@ def test_own_data(tmp_path, capsys):
     assert "150 training and 50 test samples, 16 inputs, 2 classes" in capsys.readouterr().out
 
 
+ONES, LABELS = np.ones((9, 2)), np.ones(9, int)
+FIVE = ["--train", "5"]
+
+
+def parts(y_train, y_test, x_test=ONES):
+    return {"x_train": ONES, "y_train": y_train, "x_test": x_test, "y_test": y_test}
+
+
 @pytest.mark.parametrize(
     ("content", "options", "words"),
     [
-        ({"x": np.ones((9, 2)), "y": np.ones(9, int)}, [], "--train N"),
-        ({"x": np.ones((9, 2)), "y": np.ones(9, int)}, ["--train", "9"], "0 < n_train < 9"),
-        ({"x": np.ones((9, 2)), "y": np.ones(9, int)}, ["--train", "0"], "0 < n_train < 9"),
-        (
-            {"x": np.ones((9, 2)), "y": np.ones(8, int)},
-            ["--train", "5"],
-            "data.npz, y: expected shape (n_samples,) = (9,), got (8,)",
-        ),
-        (
-            {"x": np.ones(9), "y": np.ones(9, int)},
-            ["--train", "5"],
-            "data.npz, x: expected shape (n_samples, ...)",
-        ),
-        (
-            {"x": np.ones((9, 2)), "y": np.ones(9) / 2},
-            ["--train", "5"],
-            "labels that are whole numbers, got 0.5",
-        ),
-        (
-            {"x": np.ones((9, 2)), "y": np.full(9, np.nan)},
-            ["--train", "5"],
-            "labels that are whole numbers, got nan",
-        ),
-        ({"x": np.ones((9, 2)), "y": np.ones(9, complex)}, ["--train", "5"], "or text, got complex128"),
-        (
-            {"x": np.ones((9, 2)), "y": np.array([*"aaaaaabca"])},
-            ["--train", "5"],
-            "got 'b', 'c' only in y_test",
-        ),
-        (
-            {"x": np.ones((9, 2)), "y": np.arange(9)},
-            ["--train", "2"],
-            "got 2, 3, 4, 5, 6, ... only in y_test",
-        ),
-        (
-            {"x": np.full((9, 2), np.nan), "y": np.ones(9, int)},
-            ["--train", "5"],
-            "data.npz, x: expected finite numbers, got nan at index (0, 0)",
-        ),
-        (
-            {"x": np.full((9, 2), 1e39), "y": np.ones(9, int)},
-            ["--train", "5"],
-            "in the range of float32, got larger",
-        ),
-        ({"x": np.full((9, 2), "a"), "y": np.ones(9, int)}, ["--train", "5"], "array of real numbers"),
-        (
-            {
-                "x_train": np.ones((9, 2)),
-                "y_train": np.ones(9),
-                "x_test": np.ones((9, 2)),
-                "y_test": np.full(9, "1"),
-            },
-            [],
-            "of one kind in y_train and y_test, got float64 and <U1",
-        ),
-        (
-            {
-                "x_train": np.ones((9, 2)),
-                "y_train": np.ones(9, np.uint64),
-                "x_test": np.ones((9, 2)),
-                "y_test": np.ones(9, int),
-            },
-            [],
-            "got uint64 and int64",
-        ),
-        (
-            {
-                "x_train": np.ones((9, 2)),
-                "y_train": np.ones(9),
-                "x_test": np.ones((9, 3)),
-                "y_test": np.ones(9),
-            },
-            [],
-            "got 3 and 2",
-        ),
+        ({"x": ONES, "y": LABELS}, [], "--train N"),
+        ({"x": ONES, "y": LABELS}, ["--train", "9"], "0 < n_train < 9"),
+        ({"x": ONES, "y": LABELS}, ["--train", "0"], "0 < n_train < 9"),
+        ({"x": ONES, "y": LABELS[:8]}, FIVE, "data.npz, y: expected shape (n_samples,) = (9,), got (8,)"),
+        ({"x": ONES[:, 0], "y": LABELS}, FIVE, "data.npz, x: expected shape (n_samples, ...)"),
+        ({"x": ONES, "y": LABELS / 2}, FIVE, "labels that are whole numbers, got 0.5"),
+        ({"x": ONES, "y": LABELS * np.nan}, FIVE, "labels that are whole numbers, got nan"),
+        ({"x": ONES, "y": LABELS.astype(complex)}, FIVE, "or text, got complex128"),
+        ({"x": ONES, "y": np.array([*"aaaaaabca"])}, FIVE, "got 'b', 'c' only in y_test"),
+        ({"x": ONES, "y": np.arange(9)}, ["--train", "2"], "got 2, 3, 4, 5, 6, ... only in y_test"),
+        ({"x": ONES * np.nan, "y": LABELS}, FIVE, "x: expected finite numbers, got nan at index (0, 0)"),
+        ({"x": ONES * 1e39, "y": LABELS}, FIVE, "in the range of float32, got larger"),
+        ({"x": np.full((9, 2), "a"), "y": LABELS}, FIVE, "array of real numbers"),
+        (parts(np.ones(9), np.full(9, "1")), [], "one kind in y_train and y_test, got float64 and <U1"),
+        (parts(LABELS.astype(np.uint64), LABELS), [], "got uint64 and int64"),
+        (parts(np.ones(9), np.ones(9), np.ones((9, 3))), [], "got 3 and 2"),
         ({"images": np.ones(3)}, [], "got images"),
         (None, [], "no such file"),
     ],
@@ -148,19 +84,8 @@ def test_labels_of_any_kind(tmp_path, capsys, classes):
     assert data.classes.tolist() == classes.tolist()
     assert data.n_classes == len(classes)
     assert data.x_train.flags.c_contiguous
-    options = [
-        *SMALL,
-        "--steps",
-        "400",
-        "--data",
-        str(path),
-        "--train",
-        "90",
-        "--kind",
-        "tree",
-        "--save",
-        str(model),
-    ]
+    run = [*SMALL, "--steps", "400", "--kind", "tree"]
+    options = [*run, "--data", str(path), "--train", "90", "--save", str(model)]
     assert main(options) == 0
     saved = demo.load_checkpoint(model)
     assert saved.classes.tolist() == classes.tolist()

@@ -17,7 +17,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from conftest import FOUR_PARTS, check_damage
+from conftest import FOUR_PARTS, check_changed, check_damage, refused
 
 import hforest
 from hforest import _tables, cascade, demo, tabular, tree
@@ -96,6 +96,7 @@ def writers(path):
     return [
         lambda: demo.save_checkpoint(path, config, state, data),
         lambda: cascade.save(path, small),
+        lambda: tree.save(path, small.levels[0][0]),
         lambda: files.write_npz(path, ARRAYS),
     ]
 
@@ -235,9 +236,8 @@ def test_only_files_are_written(tmp_path, grown):
             lambda path=path: cascade.save(path, grown),
             lambda path=path: demo.save_checkpoint(path, config, state, data),
         ):
-            with pytest.raises(error, match=words) as caught:
+            with refused(error, words):
                 save()
-            assert FOUR_PARTS.match(str(caught.value))
     assert stat.S_ISFIFO(os.stat(tmp_path / "pipe").st_mode)
     assert names(tmp_path) == ["pipe"]
     with pytest.raises(OSError, match="expected a file that can be written, got an error"):
@@ -331,16 +331,12 @@ BAD = {
 def test_damage_of_every_kind_is_one_error(tmp_path, content):
     path = tmp_path / "bad.npz"
     path.write_bytes(content)
-    with pytest.raises(
-        ValueError, match=r"bad\.npz: expected .*, got (an unreadable file|Python objects)"
-    ) as caught:
+    with refused(ValueError, r"bad\.npz: expected .*, got (an unreadable file|Python objects)"):
         files.read_npz(path, "arrays")
-    assert FOUR_PARTS.match(str(caught.value))
     # These read only arrays of their fields.
     for load in (demo.load_checkpoint, demo.load_data, cascade.load, tabular.load, tree.load):
-        with pytest.raises(ValueError, match=r"bad\.npz: expected ") as caught:
+        with refused(ValueError, r"bad\.npz: expected "):
             load(path)
-        assert FOUR_PARTS.match(str(caught.value))
 
 
 # ---------------------------------------------------------------------------------------- memory
@@ -437,23 +433,10 @@ def test_numbers_that_are_large_arrays_are_refused_unread(tmp_path, write):
     path = tmp_path / "file.npz"
     load = write(path)
     fields = files.read_npz(path, "a file")
-    words = [
-        name
-        for name in (
-            "head",
-            "step",
-            "forest_format",
-            "tabular_format",
-            "task",
-            "n_members",
-            "n_levels",
-            "n_forests",
-            "n_features",
-            "members/0/share",
-            "members/0/forest/n_features",
-        )
-        if name in fields
-    ]
+    words = {
+        "head", "step", "forest_format", "tabular_format", "task", "n_members", "n_levels", "n_forests", "n_features",
+        "members/0/share", "members/0/forest/n_features",
+    } & fields.keys()  # fmt: skip
     assert words
     for name in words:
         dtype = fields[name].dtype
@@ -498,61 +481,54 @@ def test_each_damaged_file_is_read_right_or_refused(tmp_path, grown, kind, n_pla
     check_damage(path, load, n_places)
 
 
-def changed(name, value):
-    return lambda arrays: {**arrays, name: np.asarray(value)}
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (changed("n_folds", 4), "has 6 trees and n_folds is 4"),
-        (changed("n_folds", 1), "n_folds is 1"),
-        (changed("n_folds", 0), "n_folds is 0"),
-        (changed("n_folds", [2, 2]), "n_folds is an array"),
-        (changed("n_classes", 4), "not 4"),
-        (changed("n_classes", 3.5), "n_classes is 3.5"),
-        (changed("n_features", [5, 3]), "not 9"),
-        (changed("n_features", [5]), "not 11"),
-        (changed("n_features", []), "n_features is an array"),
-        (changed("n_features", [5, -2]), "n_features is an array"),
-        (changed("scores", [0.5]), "scores are"),
-        (changed("scores", [0.5, np.nan]), "scores are"),
-        (changed("scores", [0.5, 7]), "scores are"),
-        (changed("scores", ["a", "b"]), "could not convert"),
-        (changed("scores", 0.5), "0-d"),
-        (changed("seed", -1), "seed is -1"),
-        (changed("class_vectors", "other"), "class_vectors is 'other'"),
-        (changed("class_vectors", "out_of_bag"), "n_folds is 2"),
-        (changed("n_forests", 1), "not 5"),
-        (changed("n_forests", 3), "without the array 'levels/0/2/n_features'"),
-        (changed("n_forests", -1), "n_forests is -1"),
-        (changed("n_levels", 1), "scores are"),
-        (changed("n_levels", 0), "n_levels is 0"),
-        (changed("n_levels", 10**9), "without the array 'levels/2/0"),
-        (lambda arrays: {n: a.astype(np.float64) if n.startswith("levels/1") and a.dtype == np.float32 else a for n, a in arrays.items()}, "dtype of levels/1/0 is float64, not float32"),
-        (changed("levels/0/0/value", [["a"]]), "forest.value"),
-        (changed("levels/0/0/left", [10**6]), "forest.left"),
+        ({"n_forests": None}, "without the array 'n_forests'"),
+        ({"n_folds": 4}, "has 6 trees and n_folds is 4"),
+        ({"n_folds": 1}, "n_folds is 1"),
+        ({"n_folds": 0}, "n_folds is 0"),
+        ({"n_folds": [2, 2]}, "n_folds is an array"),
+        ({"n_classes": 4}, "not 4"),
+        ({"n_classes": 3.5}, "n_classes is 3.5"),
+        ({"n_features": [5, 3]}, "not 9"),
+        ({"n_features": [5]}, "not 11"),
+        ({"n_features": []}, "n_features is an array"),
+        ({"n_features": [5, -2]}, "n_features is an array"),
+        ({"scores": [0.5]}, "scores are"),
+        ({"scores": [0.5, np.nan]}, "scores are"),
+        ({"scores": [0.5, 7]}, "scores are"),
+        ({"scores": ["a", "b"]}, "could not convert"),
+        ({"scores": 0.5}, "0-d"),
+        ({"seed": -1}, "seed is -1"),
+        ({"class_vectors": "other"}, "class_vectors is 'other'"),
+        ({"class_vectors": "out_of_bag"}, "n_folds is 2"),
+        ({"n_forests": 1}, "not 5"),
+        ({"n_forests": 3}, "without the array 'levels/0/2/n_features'"),
+        ({"n_forests": -1}, "n_forests is -1"),
+        ({"n_levels": 1}, "scores are"),
+        ({"n_levels": 0}, "n_levels is 0"),
+        ({"n_levels": 10**9}, "without the array 'levels/2/0"),
+        (lambda arrays: {n: a.astype(np.float64) for n, a in arrays.items() if n.startswith("levels/1") and a.dtype == np.float32}, "dtype of levels/1/0 is float64, not float32"),
+        ({"levels/0/0/value": [["a"]]}, "forest.value"),
+        ({"levels/0/0/left": [10**6]}, "forest.left"),
     ],
 )  # fmt: skip
 def test_cascades_whose_fields_contradict_are_refused(tmp_path, grown, change, words):
     path = tmp_path / "c.npz"
     cascade.save(path, grown)
-    np.savez(path, **change(files.read_npz(path, "a file")))
-    with pytest.raises(ValueError, match=re.escape(words)) as caught:
-        cascade.load(path)
-    assert FOUR_PARTS.match(str(caught.value))
-    assert str(path) in str(caught.value)
+    check_changed(path, cascade.load, change, re.escape(words))
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (changed("window", [3, 3]), "n_features of forests/0 is 6, not 9"),
-        (changed("window", [5, 3]), "window"),
-        (changed("stride", [0, 1]), "stride"),
-        (changed("stride", [1]), "stride"),
-        (changed("shape", 4), "shape"),
-        (changed("n_forests", 0), "n_forests is 0"),
+        ({"window": [3, 3]}, "n_features of forests/0 is 6, not 9"),
+        ({"window": [5, 3]}, "window"),
+        ({"stride": [0, 1]}, "stride"),
+        ({"stride": [1]}, "stride"),
+        ({"shape": 4}, "shape"),
+        ({"n_forests": 0}, "n_forests is 0"),
     ],
 )
 def test_scanners_whose_fields_contradict_are_refused(tmp_path, change, words):
@@ -562,10 +538,7 @@ def test_scanners_whose_fields_contradict_are_refused(tmp_path, change, words):
         x, y, (4, 4), (2, 3), [partial(hforest.grow, n_trees=2)], n_folds=2, rng=0
     )
     cascade.save(path, scanner)
-    np.savez(path, **change(files.read_npz(path, "a file")))
-    with pytest.raises(ValueError, match=words) as caught:
-        cascade.load(path)
-    assert FOUR_PARTS.match(str(caught.value))
+    check_changed(path, cascade.load, change, re.escape(words))
 
 
 def test_nothing_is_saved_of_nothing(tmp_path, grown):
@@ -578,45 +551,36 @@ def test_nothing_is_saved_of_nothing(tmp_path, grown):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (changed("step", -3), "step"),
-        (changed("step", 2.5), "step"),
-        (changed("weights_last", np.full((2, 4), 99, np.int64)), "weights_last"),
-        (changed("history_loss", [1.0]), "histories"),
-        (changed("history_step", [[2, 4]]), "histories"),
-        (changed("head", "[" * 100_000), "checkpoint"),
-        (changed("head", "[]"), "checkpoint"),
+        ({"step": -3}, "step"),
+        ({"step": 2.5}, "step"),
+        ({"weights_last": lambda a: np.full_like(a, 99)}, "weights_last"),
+        ({"weights_last": lambda a: a.astype(np.int32)}, "expected a checkpoint written by hforest"),
+        ({"features": lambda a: a + np.int32(100)}, "expected a checkpoint written by hforest"),
+        ({"weights": lambda a: a[:, :3]}, "expected a checkpoint written by hforest"),
+        ({"thresholds": lambda a: a.astype(np.float64)}, "expected a checkpoint written by hforest"),
+        ({"step": [1, 2]}, "expected a checkpoint written by hforest"),
+        ({"classes": lambda a: a[:9]}, "expected a checkpoint written by hforest"),
+        ({"kernel": np.array([object()])}, "expected a checkpoint written by hforest"),
+        ({"mean": None}, "mean"),
+        ({"classes": None}, "classes"),
+        ({"head": "{}"}, "expected a checkpoint written by hforest"),
+        ({"head": "no json"}, "expected a checkpoint written by hforest"),
+        ({"history_loss": [1.0]}, "histories"),
+        ({"history_step": [[2, 4]]}, "histories"),
+        ({"head": "[" * 100_000}, "checkpoint"),
+        ({"head": "[]"}, "checkpoint"),
     ],
 )
 def test_checkpoints_whose_fields_contradict_are_refused(tmp_path, change, words):
     path = tmp_path / "m.npz"
     demo.save_checkpoint(path, *run_state())
-    arrays = files.read_npz(path, "a file")
-    change = (
-        changed("weights_last", np.full_like(arrays["weights_last"], 99))
-        if words == "weights_last"
-        else change
-    )
-    np.savez(path, **change(arrays))
-    with pytest.raises(ValueError, match=words) as caught:
-        demo.load_checkpoint(path)
-    assert FOUR_PARTS.match(str(caught.value))
+    check_changed(path, demo.load_checkpoint, change, re.escape(words))
 
 
 # ------------------------------------------------------------------------------------- the main job
 
-SMALL = [
-    "--n-trees",
-    "4",
-    "--depth",
-    "3",
-    "--n-features",
-    "8",
-    "--steps",
-    "20",
-    "--eval-every",
-    "10",
-    "--no-plot",
-]
+SMALL = ["--n-trees", "4", "--depth", "3", "--n-features", "8", "--steps", "20", "--eval-every", "10"]
+SMALL += ["--no-plot"]
 
 
 @pytest.fixture
@@ -693,6 +657,7 @@ def test_a_bad_checkpoint_of_the_second_kind_is_noticed_before_the_first_is_trai
     assert main([*SMALL, "--save", str(tmp_path / "m.npz"), "--resume"]) == 2
     assert "m.fern.npz: expected a checkpoint" in capsys.readouterr().err
     assert names(tmp_path) == ["m.fern.npz"]
+    assert (tmp_path / "m.fern.npz").read_bytes() == b"damaged"
 
 
 def test_resume_of_a_run_that_is_complete(tmp_path, capsys):

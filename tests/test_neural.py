@@ -1,16 +1,17 @@
 """Neural decision forests: known answers, backends against the reference, gradients, leaf updates, bad input."""
 
 import re
+from functools import partial
 
 import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from conftest import several_paths, slope
+from conftest import Backend, assert_same_bits, several_paths, slope
+from growers import assert_all_same, on_paths, on_threads
 
 import hforest
 from hforest import layers, neural
-from hforest.core import machine
 
 pytestmark = pytest.mark.kernels
 
@@ -175,8 +176,6 @@ def test_mu_sums_to_one_at_any_decision(backend, dtype, shape, sizes, seed):
 @shapes
 @pytest.mark.parametrize("sharing", [False, True], ids=["own", "shared"])
 def test_backend_equals_reference(fast_backend, dtype, shape, sharing):
-    from conftest import Backend
-
     *arrays, index = shared(*shape, dtype=dtype) if sharing else (*problem(*shape, dtype), None)
     grad_p = np.random.default_rng(1).normal(size=(shape[0], shape[3])).astype(dtype)
     got = everything(arrays, index, grad_p, fast_backend)
@@ -192,8 +191,6 @@ def test_backend_equals_reference(fast_backend, dtype, shape, sharing):
 )
 @hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture], max_examples=25)
 def test_any_shape_and_size_of_decisions(fast_backend, dtype, shape, scale, seed):
-    from conftest import Backend
-
     arrays = problem(*shape, dtype, seed, scale)
     grad_p = np.random.default_rng(1).normal(size=(shape[0], shape[3])).astype(dtype)
     got = everything(arrays, None, grad_p, fast_backend)
@@ -249,50 +246,29 @@ def sigmoid_error(dtype):
     return worst
 
 
-@pytest.mark.parametrize("path", machine.simd_paths())
-def test_the_sigmoid_is_right_to_a_few_units(dtype, path):
-    before = machine.simd()
-    machine.set_simd(path)
-    try:
-        assert sigmoid_error(dtype) < 3.5
-    finally:
-        machine.set_simd(before)
+def test_the_sigmoid_is_right_to_a_few_units(simd, dtype):
+    assert max(on_paths(simd, lambda: sigmoid_error(dtype))) < 3.5
 
 
 def bits(dtype, index=False):
     *arrays, vertices = shared(333, 5, 6, 19, 50, dtype) if index else (*problem(333, 5, 6, 19, dtype), None)
     arrays[0][::50] *= 1000
     grad_p = np.random.default_rng(1).normal(size=(333, 19)).astype(dtype)
-    from conftest import Backend
-
-    return b"".join(a.tobytes() for a in everything(arrays, vertices, grad_p, Backend("cpu")))
+    return everything(arrays, vertices, grad_p, Backend("cpu"))
 
 
 @pytest.mark.parametrize("index", [False, True], ids=["own", "shared"])
 def test_threads_do_not_change_bits(threads, dtype, index):
-    found = []
-    for n in (1, 2, 7):
-        threads(n)
-        found.append(bits(dtype, index))
-    assert found[0] == found[1] == found[2]
+    assert_all_same(on_threads(threads, lambda: bits(dtype, index)))
 
 
 @several_paths
 @pytest.mark.parametrize("n_classes", [3, 8, 9, 16, 17, 32, 33])
-def test_vector_paths_have_the_same_bits(dtype, n_classes):
-    from conftest import Backend
-
-    found, before = {}, machine.simd()
+def test_vector_paths_have_the_same_bits(simd, dtype, n_classes):
     arrays = problem(61, 3, 5, n_classes, dtype)
     arrays[0][::7] *= 1000
     grad_p = np.random.default_rng(1).normal(size=(61, n_classes)).astype(dtype)
-    try:
-        for path in machine.simd_paths():
-            machine.set_simd(path)
-            found[path] = b"".join(a.tobytes() for a in everything(arrays, None, grad_p, Backend("cpu")))
-    finally:
-        machine.set_simd(before)
-    assert len(set(found.values())) == 1
+    assert_all_same(on_paths(simd, lambda: everything(arrays, None, grad_p, Backend("cpu"))))
 
 
 def test_a_sample_does_not_depend_on_the_others(backend, dtype):
@@ -680,15 +656,13 @@ def test_bad_weights(weight, error, remedy):
 )
 def test_bad_index(changes, error, name, remedy):
     a = {"f": np.zeros((4, 5)), "index": np.zeros((2, 3), np.int32)} | changes
-    raises(error, name, remedy, lambda: neural.forward(a["f"], LEAVES, index=a["index"]))
-    raises(error, name, remedy, lambda: neural.loss_backward(a["f"], LEAVES, Y, index=a["index"]))
-    raises(error, name, remedy, lambda: neural.update_leaves(a["f"], Y, LEAVES, index=a["index"]))
-    raises(
-        error,
-        name,
-        remedy,
-        lambda: neural.backward(np.zeros((4, 3)), a["f"], LEAVES, index=a["index"]),
-    )
+    for function, given in (
+        (neural.forward, (a["f"], LEAVES)),
+        (neural.loss_backward, (a["f"], LEAVES, Y)),
+        (neural.update_leaves, (a["f"], Y, LEAVES)),
+        (neural.backward, (np.zeros((4, 3)), a["f"], LEAVES)),
+    ):
+        raises(error, name, remedy, partial(function, *given, index=a["index"]))
 
 
 def test_bad_words_and_numbers():
@@ -710,10 +684,8 @@ def test_sizes_that_overflow_are_refused():
     f, index = np.zeros((1 << 12, 1)), np.zeros((1, 2**20 - 1), np.int32)
     with pytest.raises((MemoryError, ValueError)):
         neural.route(np.zeros((1 << 24, 1), np.float32), index=np.zeros((16, 2**20 - 1), np.int32))
-    assert neural.forward(f[:1], neural.uniform_leaves(1, 20, 2, dtype=np.float64), index=index).shape == (
-        1,
-        2,
-    )
+    leaves = neural.uniform_leaves(1, 20, 2, dtype=np.float64)
+    assert neural.forward(f[:1], leaves, index=index).shape == (1, 2)
 
 
 def test_regression_leaves_are_any_numbers(backend):
@@ -745,26 +717,7 @@ def test_the_callers_arrays_stay_as_they_are(backend, dtype):
     neural.forward(f, leaves)
     neural.loss_backward(f, leaves, y)
     neural.update_leaves(f, y, leaves, 2)
-    for a, b in zip((f, leaves, y), copies, strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
-LABEL_DTYPES = [bool, *"bhilqBHILQ"]
-
-
-@pytest.mark.parametrize("label_dtype", LABEL_DTYPES, ids=lambda d: np.dtype(d).name)
-def test_labels_of_any_integer_dtype(backend, label_dtype):
-    f, leaves, _ = problem(9, 2, 3, 4)
-    y = np.random.default_rng(3).integers(0, 2, 9, dtype=np.int32)
-    given = np.repeat(y.astype(label_dtype), 2)[::2]
-    assert not given.flags.c_contiguous
-    for loss in LOSSES:
-        value, grad = neural.loss_backward(f, leaves, given, loss=loss)
-        want, want_grad = neural.loss_backward(f, leaves, y, loss=loss)
-        assert value == want
-        assert grad.tobytes() == want_grad.tobytes()
-        assert neural.loss_backward(f, leaves, given.tolist(), loss=loss)[0] == want
-    assert neural.update_leaves(f, given, leaves).tobytes() == neural.update_leaves(f, y, leaves).tobytes()
+    assert_same_bits([f, leaves, y], copies)
 
 
 # --------------------------------------------------------------------------------------- units, out

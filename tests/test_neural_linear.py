@@ -279,8 +279,7 @@ def test_training_goes_on_to_the_same_bits(digits):
     whole = neural.fit(start, x, y, **settings)
     half = neural.fit(start, x, y, progress=lambda done, total: done < 2, **settings)
     rest = neural.fit(half, x, y, first_epoch=2, **settings)
-    for a, b in zip(rest, whole, strict=True):
-        np.testing.assert_array_equal(a, b)
+    assert_same_bits(rest, whole)
 
 
 @pytest.mark.parametrize("standardize", [True, False])
@@ -426,12 +425,13 @@ def test_bad_input(change, error, message):
 
 def test_bad_models():
     model, (x, _) = model_of(), blobs()
-    with pytest.raises(ValueError, match="weights: expected shape"):
-        neural.predict(model._replace(weights=model.weights[:, :-1].copy()), x)
-    with pytest.raises(ValueError, match=r"2\*\*depth - 1 vertices, got 6"):
-        neural.predict(model._replace(weights=model.weights[:, :, :-1].copy()), x)
-    with pytest.raises(ValueError, match="leaves: expected shape"):
-        neural.predict(model._replace(leaves=model.leaves[:, :-1].copy()), x)
+    for fields, words in (
+        ({"weights": model.weights[:, :-1].copy()}, "weights: expected shape"),
+        ({"weights": model.weights[:, :, :-1].copy()}, r"2\*\*depth - 1 vertices, got 6"),
+        ({"leaves": model.leaves[:, :-1].copy()}, "leaves: expected shape"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            neural.predict(model._replace(**fields), x)
     with pytest.raises(IndexError, match="features"):
         neural.to_hard(model, 3)
     with pytest.raises(ValueError, match="max_features"):

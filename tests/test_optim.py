@@ -10,11 +10,11 @@ import hypothesis.extra.numpy as hnp
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from conftest import several_paths
+from conftest import assert_same_bits, several_paths
+from growers import assert_all_same, on_paths, on_threads
 
 import hforest
 from hforest import optim
-from hforest.core import machine
 from hforest.optim.exact import bias, biases, exact_power, first_below, rounded
 from hforest.optim.tables import _COSINES, DEGREE, MAX_STEPS, NEVER, _tail, tables
 
@@ -130,20 +130,19 @@ def test_first_adam_step_is_the_learning_rate(backend, dtype):
     np.testing.assert_allclose(param, [-0.25, 0.25, 0], rtol=1e-6)
 
 
-def test_adam_on_all_rows_has_the_bits_of_dense(backend, dtype):
+@pytest.mark.parametrize("weight_decay", [0.0, 0.5])
+def test_adam_on_all_rows_has_the_bits_of_dense(backend, dtype, weight_decay):
     rng = np.random.default_rng(2)
     dense = rng.normal(size=(9, 70)).astype(dtype)
     sparse, (m, v, m_sparse, v_sparse) = dense.copy(), zeros_like(dense, 4)
     last = np.zeros(9, np.int64)
     for step in range(1, 6):
         grad = rng.normal(size=dense.shape).astype(dtype)
-        optim.adam(dense, grad, m, v, step, LR)
-        optim.adam_rows(sparse, np.arange(9), grad, m_sparse, v_sparse, last, step, LR)
-    assert (dense.tobytes(), m.tobytes(), v.tobytes()) == (
-        sparse.tobytes(),
-        m_sparse.tobytes(),
-        v_sparse.tobytes(),
-    )
+        optim.adam(dense, grad, m, v, step, LR, weight_decay=weight_decay)
+        optim.adam_rows(
+            sparse, np.arange(9), grad, m_sparse, v_sparse, last, step, LR, weight_decay=weight_decay
+        )
+    assert_same_bits((sparse, m_sparse, v_sparse), (dense, m, v))
     assert last.tolist() == [5] * 9
 
 
@@ -194,8 +193,7 @@ def test_rows_are_catch_up_and_step(backend, dtype):
     optim.adam_catch_up(*apart, 200, LR, rows=rows)
     assert apart[3].tolist() == [200, 200, 200, 199, 200]
     optim.adam_rows(apart[0], rows, grad, *apart[1:], 201, LR)
-    for a, b in zip(at_once, apart, strict=True):
-        assert a.tobytes() == b.tobytes()
+    assert_same_bits(at_once, apart)
     np.testing.assert_array_equal(at_once[0][[0, 3]], start[[0, 3]])
 
 
@@ -221,12 +219,7 @@ def test_missed_steps(start, missed, eps, weight_decay):
 @pytest.mark.parametrize("step", [7, 300, 2000])
 def test_a_row_whose_second_moment_is_infinite_stands_still(backend, dtype, step):
     """The squared gradient of a row has overflowed: dense steps also divide by infinity."""
-    param, m, v, last = (
-        np.ones((2, 3), dtype),
-        np.ones((2, 3), dtype),
-        np.ones((2, 3), dtype),
-        np.array([5, 5]),
-    )
+    (param, m, v), last = np.ones((3, 2, 3), dtype), np.array([5, 5])
     v[1] = np.inf
     optim.adam_catch_up(param, m, v, last, step, 0.01)
     assert np.isfinite(param).all()
@@ -469,37 +462,18 @@ def few_steps(dtype, weight_decay=0.0):
         optim.adagrad(param, full, h, LR)
     optim.adam_catch_up(param, m, v, last, 2000, LR, weight_decay=weight_decay)
     optim.adam(param, full, m, v, 2001, LR, weight_decay=weight_decay)
-    return b"".join(a.tobytes() for a in (param, m, v, h, last))
+    return param, m, v, h, last
 
 
 @pytest.mark.parametrize("weight_decay", [0.0, 0.01, 5.0])
 def test_threads_do_not_change_bits(threads, dtype, weight_decay):
-    bits = []
-    for n in (1, 2, 7):
-        threads(n)
-        bits.append(few_steps(dtype, weight_decay))
-    assert bits[0] == bits[1] == bits[2]
+    assert_all_same(on_threads(threads, lambda: few_steps(dtype, weight_decay)))
 
 
 @several_paths
 @pytest.mark.parametrize("weight_decay", [0.01, 5.0])
 def test_vector_paths_do_not_change_bits_of_weight_decay(simd, dtype, weight_decay):
-    bits = set()
-    for path in machine.simd_paths():
-        simd(path)
-        bits.add(few_steps(dtype, weight_decay))
-    assert len(bits) == 1
-
-
-def test_a_dense_step_and_rows_never_missed_have_equal_bits_with_weight_decay(backend, dtype):
-    rng = np.random.default_rng(2)
-    dense = rng.normal(size=(9, 70)).astype(dtype)
-    sparse, (m, v, m_sparse, v_sparse), last = dense.copy(), zeros_like(dense, 4), np.zeros(9, np.int64)
-    for step in range(1, 6):
-        grad = rng.normal(size=dense.shape).astype(dtype)
-        optim.adam(dense, grad, m, v, step, LR, weight_decay=0.5)
-        optim.adam_rows(sparse, np.arange(9), grad, m_sparse, v_sparse, last, step, LR, weight_decay=0.5)
-    assert dense.tobytes() == sparse.tobytes()
+    assert_all_same(on_paths(simd, lambda: few_steps(dtype, weight_decay)))
 
 
 @pytest.mark.parametrize("weight_decay", [0.02, 2.0, 19.0])

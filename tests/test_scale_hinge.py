@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import row_comms
 import shard_worker
+from growers import on_threads
 from shard_worker import N_STEPS, batch, digest, forest, train
 from test_scale_rows import processes
 
@@ -32,6 +33,27 @@ def same(a, b):
     for one, other in zip(a, b, strict=True):
         assert one.dtype == other.dtype
         np.testing.assert_array_equal(one, other)
+
+
+def check_raised(size, work, error, message):
+    """Checks that all workers raise the same error."""
+    found = row_comms.run(size, work)
+    assert len({(type(a), str(a)) for a in found}) == 1
+    with pytest.raises(error, match=message):
+        raise found[0]
+
+
+def trained(shards, **settings):
+    """Returns the results of training, and the parameters and the state after it."""
+    return train(shards, **settings), shards.parameters(), shards.adam_state()
+
+
+def check_workers(sizes, work, want):
+    """Checks that each worker of any number of workers has the results of one process."""
+    for size in sizes:
+        for found in results(size, work):
+            for a, b in zip(found, want, strict=True):
+                same(a, b)
 
 
 # ------------------------------------------------------------------------------------------- reference
@@ -94,13 +116,9 @@ def test_the_bits_of_one_process(kind, dtype, n_chunks):
     want = reference(kind, parameters, n_chunks or 16, dtype)
 
     def work(comm):
-        shards = scale.HingeShards(comm, kind, *parameters, n_chunks=n_chunks)
-        return train(shards, dtype=dtype), shards.parameters(), shards.adam_state()
+        return trained(scale.HingeShards(comm, kind, *parameters, n_chunks=n_chunks), dtype=dtype)
 
-    for size in (1, 2, 3, 4) if n_chunks != 21 else (1, 5):
-        for found in results(size, work):
-            for a, b in zip(found, want, strict=True):
-                same(a, b)
+    check_workers((1, 2, 3, 4) if n_chunks != 21 else (1, 5), work, want)
     # Other chunks change the bits, so the comparison above depends on the order of sums.
     other = reference(kind, parameters, 1, dtype)
     assert any(
@@ -118,12 +136,9 @@ def test_the_mean_of_trees_and_rates_that_change(kind):
 
     def work(comm):
         shards = scale.HingeShards(comm, kind, *parameters, n_chunks=6, aggregate="mean")
-        return train(shards, dtype=np.float64, lr=lr), shards.parameters(), shards.adam_state()
+        return trained(shards, dtype=np.float64, lr=lr)
 
-    for size in (1, 3):
-        for found in results(size, work):
-            for a, b in zip(found, want, strict=True):
-                same(a, b)
+    check_workers((1, 3), work, want)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -136,18 +151,12 @@ def test_inner_products_have_the_bits_of_one_process(kind):
 
         def work(comm, parameters=parameters, n_chunks=n_chunks, n_steps=n_steps):
             shards = scale.HingeShards(comm, kind, *parameters, margin="projection", n_chunks=n_chunks)
-            outputs = train(shards, n_steps)
-            state = shards.adam_state()
-            again = scale.HingeShards(
-                comm, kind, *shards.parameters(), margin="projection", state=state, steps=n_steps
-            )
+            outputs, after, state = trained(shards, n_steps=n_steps)
+            again = scale.HingeShards(comm, kind, *after, margin="projection", state=state, steps=n_steps)
             same(again.adam_state(), state)
-            return outputs, shards.parameters(), state
+            return outputs, after, state
 
-        for size in (1, 3):
-            for found in results(size, work):
-                for a, b in zip(found, want, strict=True):
-                    same(a, b)
+        check_workers((1, 3), work, want)
         assert (want[1][1] != parameters.features).any(), "they are learned"
 
 
@@ -195,25 +204,20 @@ def test_deep_trees_move_only_what_is_touched():
         shards = scale.HingeShards(comm, "tree", *parameters)
         found = train(shards, dtype=np.float64)
         late = (shards.state.thresholds_last[:, 1023:] < N_STEPS).mean() if len(shards.weights) else 1.0
-        return late, (found, shards.parameters(), shards.adam_state())
-
-    for late, found in results(2, work):
         assert late > 0.9
-        for a, b in zip(found, want, strict=True):
-            same(a, b)
+        return found, shards.parameters(), shards.adam_state()
+
+    check_workers([2], work, want)
 
 
 def test_bits_do_not_depend_on_threads(threads):
     parameters = forest("tree")
-    found = []
-    for n in (1, 2, 7):
-        threads(n)
 
-        def work(comm):
-            return digest(*train(scale.HingeShards(comm, "tree", *parameters)))
+    def work(comm):
+        return digest(*train(scale.HingeShards(comm, "tree", *parameters)))
 
-        found += results(2, work)
-    assert len(set(found)) == 1
+    found = on_threads(threads, lambda: results(2, work))
+    assert len({digest for both in found for digest in both}) == 1
 
 
 def test_outputs_of_any_shape_and_no_samples():
@@ -240,13 +244,10 @@ def test_more_workers_than_chunks():
 
     def work(comm):
         shards = scale.HingeShards(comm, "tree", *parameters)
-        return len(shards.weights), (train(shards), shards.parameters(), shards.adam_state())
+        assert len(shards.weights) == comm.rank % 2
+        return trained(shards)
 
-    found = results(4, work)
-    assert [n for n, _ in found] == [0, 1, 0, 1]
-    for _, one in found:
-        for a, b in zip(one, want, strict=True):
-            same(a, b)
+    check_workers([4], work, want)
 
 
 def test_each_worker_passes_its_own_trees():
@@ -263,9 +264,7 @@ def test_each_worker_passes_its_own_trees():
         np.testing.assert_array_equal(part[2], want[1][2][own])
         return found, shards.parameters(), shards.adam_state()
 
-    for found in results(3, work):
-        for a, b in zip(found, want, strict=True):
-            same(a, b)
+    check_workers([3], work, want)
 
 
 def test_training_goes_on_with_another_number_of_workers():
@@ -285,9 +284,7 @@ def test_training_goes_on_with_another_number_of_workers():
         shards = scale.HingeShards(comm, "tree", *middle, state=state, steps=5)
         return train(shards), shards.parameters()
 
-    for found in results(2, work):
-        for a, b in zip(found, want, strict=True):
-            same(a, b)
+    check_workers([2], work, want)
 
 
 def test_nodes_cover_each_chunk_once():
@@ -413,11 +410,8 @@ def test_what_is_wrong_on_one_worker_is_raised_on_all(name, error, message, size
         finally:
             taken.append((shards.steps, (shards.weights == before).all()))
 
-    found = row_comms.run(size, work)
+    check_raised(size, work, error, message)
     assert taken == [(0, True)] * size
-    assert len({(type(a), str(a)) for a in found}) == 1
-    with pytest.raises(error, match=message):
-        raise found[0]
 
 
 @pytest.mark.parametrize(
@@ -460,10 +454,7 @@ def test_forests_and_settings_that_are_refused(change, error, message):
             given |= new
         return scale.HingeShards(comm, **given)
 
-    found = row_comms.run(2, work)
-    assert len({(type(a), str(a)) for a in found}) == 1
-    with pytest.raises(error, match=message):
-        raise found[0]
+    check_raised(2, work, error, message)
 
 
 def test_objects_that_are_no_communicator():
@@ -484,10 +475,7 @@ def test_training_that_has_diverged_is_told_to_all():
             shards.state.weights_v[...] = np.nan
         return shards.parameters()
 
-    found = row_comms.run(2, work)
-    assert all(isinstance(a, ValueError) for a in found)
-    assert str(found[0]) == str(found[1])
-    assert re.match(r"state.weights_v: expected .*on worker 1", str(found[0]))
+    check_raised(2, work, ValueError, r"^state.weights_v: expected .*on worker 1")
 
 
 # ------------------------------------------------------------------------------------------- batches
@@ -596,10 +584,7 @@ def test_gradients_that_are_refused(change, error, message):
     def work(comm):
         return scale.gather_gradients(comm, change(rows, dense) if comm.rank == 1 else [[rows, dense]])
 
-    found = row_comms.run(2, work)
-    assert len({(type(a), str(a)) for a in found}) == 1
-    with pytest.raises(error, match=message):
-        raise found[0]
+    check_raised(2, work, error, message)
 
 
 def test_no_gradients():

@@ -1305,13 +1305,6 @@ def test_batches_have_the_columns_of_the_first_one():
         model.partial_fit(frame.assign(size=np.inf), y)
 
 
-def test_estimators_that_need_numbers_refuse_missing_values():
-    x, y = with_missing()
-    for name in ("CO2ForestClassifier", "CascadeForestClassifier", "NeuralForestClassifier"):
-        with pytest.raises(ValueError, match="NaN"):
-            getattr(hs, name)().fit(x, y)
-
-
 @pytest.mark.parametrize("name", [name for name in KINDS if small(name).__sklearn_tags__().input_tags.sparse])
 @pytest.mark.parametrize("kind", ["csr_array", "csc_matrix"])
 def test_sparse_matrices_are_arrays_of_all_their_numbers(name, kind):

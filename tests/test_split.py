@@ -319,18 +319,12 @@ def test_the_advice_about_labels_works():
     assert gains[0] == gains[1]
 
 
-def test_labels_of_every_integer_dtype(backend):
+def test_absent_classes_change_no_split_by_gini(backend):
     rng = np.random.default_rng(2)
     values, y = rng.normal(size=(3, 60)), rng.integers(0, 2, 60)
-    want = best_split(values, y.astype(np.int32), n_classes=2)
+    want = best_split(values, y)
     assert want.gain > 0
-    for kind in (bool, "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", ">i4", ">u2"):
-        assert best_split(values, y.astype(kind)) == want
-        assert best_split(values, y.astype(kind), n_classes=2) == want
-    assert best_split(values, y.tolist()) == want
-    assert best_split(values, np.repeat(y, 2)[::2]) == want
-    # Classes that are absent change no split by Gini.
-    assert best_split(values, y * 3, n_classes=7) == want
+    assert best_split(values, y, n_classes=2) == best_split(values, y * 3, n_classes=7) == want
 
 
 @pytest.mark.parametrize("criterion", CRITERIA)

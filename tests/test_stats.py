@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 from conftest import assert_same_bits
+from growers import assert_all_same, on_threads
 
 import hforest
 from hforest import co2, growth, project, scale, stats, tree
@@ -56,11 +57,8 @@ def honest(x, y, n_trees=N_TREES, grow=hforest.grow, rng=0, **settings):
 def test_philox_of_arrays_is_that_of_numbers():
     from hforest.core import philox
 
-    key, counter, stream = (
-        2**63 + 12345,
-        np.array([0, 1, 2**33 + 7], np.uint64),
-        np.array([[5], [2**62 + 1]], np.uint64),
-    )
+    key, counter = 2**63 + 12345, np.array([0, 1, 2**33 + 7], np.uint64)
+    stream = np.array([[5], [2**62 + 1]], np.uint64)
     low, high = philox.words(key, counter, stream)
     for i, j in itertools.product(range(2), range(3)):
         assert (int(low[i, j]), int(high[i, j])) == philox.keys(
@@ -208,13 +206,12 @@ def test_means_of_targets_weigh_rows():
 
 def test_posteriors_have_the_same_bits_at_every_number_of_threads(threads):
     x, y = rows()
-    results = []
-    for n in (1, 2, 7):
-        threads(n)
+
+    def found():
         forest, counts = honest(x, y)
-        results.append(stats.posterior(forest, x, y, counts))
-    assert_same_bits(results[0], results[1])
-    assert_same_bits(results[0], results[2])
+        return stats.posterior(forest, x, y, counts)
+
+    assert_all_same(on_threads(threads, found))
 
 
 def of_every_test(x, y, z, **settings):
@@ -265,13 +262,8 @@ def test_the_same_p_values_over_processes(threads):
 def test_p_values_have_the_same_bits_at_every_number_of_threads(threads, task):
     x, y = rows()
     y = y if task == "classification" else x[:, 0] ** 2
-    results = []
-    for n in (1, 2, 7):
-        threads(n)
-        of = of_every_test(x[:, :2], y, x[:, 2:], task=task)
-        results.append([a for name in of for a in of[name]()])
-    assert_same_bits(results[0], results[1])
-    assert_same_bits(results[0], results[2])
+    of = of_every_test(x[:, :2], y, x[:, 2:], task=task)
+    assert_all_same(on_threads(threads, lambda: [call() for call in of.values()]))
 
 
 def test_fixed_draws_have_no_bias_where_labels_do_not_depend_on_x():
@@ -459,14 +451,8 @@ def test_targets(statistic):
     x, _ = rows()
     y = x[:, :2] + 0.3
     for function in (stats.permutation_test, functools.partial(stats.split_test, structure_share=0.4)):
-        settings = {
-            "task": "regression",
-            "statistic": statistic,
-            "n_trees": 30,
-            "n_permutations": 19,
-            "rng": 0,
-        }
-        assert function(x, y, **settings).p_value == 0.05
+        settings = {"task": "regression", "statistic": statistic, "n_trees": 30, "n_permutations": 19}
+        assert function(x, y, **settings, rng=0).p_value == 0.05
     null_y = np.random.default_rng(1).normal(size=N)
     test = stats.permutation_test(x, null_y, task="regression", n_trees=20, n_permutations=19, rng=0)
     assert len(test.null) < 19 or test.p_value > 0.05
@@ -618,14 +604,13 @@ def test_distance_correlations_are_those_of_loops():
         -stats.distance_correlation(a, b).statistic
     )
     assert stats.distance_correlation(a, np.ones((12, 12))).statistic == 0
-    with pytest.raises(
-        ValueError, match=r"^of_y: expected a symmetric matrix, got an asymmetric one; pass \(of_y \+"
+    for of_x, of_y, message in (
+        (a, np.triu(b), r"of_y: expected a symmetric matrix, got an asymmetric one; pass \(of_y \+"),
+        (a, b[1:, 1:], r"of_y: expected shape .* n_samples = 12, got \(11, 11\)"),
+        (a[:3, :3], b, r"of_x: expected shape .* n_samples of at least 4, got \(3, 3\)"),
     ):
-        stats.distance_correlation(a, np.triu(b))
-    with pytest.raises(ValueError, match=r"^of_y: expected shape .* n_samples = 12, got \(11, 11\)"):
-        stats.distance_correlation(a, b[1:, 1:])
-    with pytest.raises(ValueError, match=r"^of_x: expected shape .* n_samples of at least 4, got \(3, 3\)"):
-        stats.distance_correlation(a[:3, :3], b)
+        with pytest.raises(ValueError, match=f"^{message}"):
+            stats.distance_correlation(of_x, of_y)
     settings = {"statistic": "distance_correlation", "task": "regression", "structure_share": 0}
     with pytest.raises(
         ValueError, match="^y: expected at least 4 rows for the leaves, got 3; pass more rows"
@@ -744,28 +729,22 @@ def test_columns_that_do_not_vary():
     _, y, z = chain()
     test = stats.conditional_test(np.ones(150), y, z, task="regression", n_trees=20, rng=0)
     assert (test.p_value, test.statistic) == (1, 0)
-    huge = stats.conditional_test(
-        z[:, 0] * 2.0**300, y * 2.0**300, z[:, 1:], task="regression", n_trees=20, rng=0
+    huge, plain = (
+        stats.conditional_test(unit * z[:, 0], unit * y, z[:, 1:], task="regression", n_trees=20, rng=0)
+        for unit in (2.0**300, 1.0)
     )
-    plain = stats.conditional_test(z[:, 0], y, z[:, 1:], task="regression", n_trees=20, rng=0)
     assert huge.statistic == pytest.approx(plain.statistic, rel=1e-6)
 
 
 def test_conditional_test_of_some_columns():
     x, y, z = chain()
     seen = []
+    settings = {"n_trees": 20, "task": "regression", "rng": 0}
     part = stats.conditional_test(
-        x,
-        y,
-        z,
-        n_trees=20,
-        task="regression",
-        rng=0,
-        progress=lambda done, total: seen.append((done, total)) or False,
+        x, y, z, progress=lambda *numbers: seen.append(numbers) or False, **settings
     )
     assert seen == [(1, 2)]
-    whole = stats.conditional_test(x[:, :1], y, z, n_trees=20, task="regression", rng=0)
-    assert_same_bits(part, whole)
+    assert_same_bits(part, stats.conditional_test(x[:, :1], y, z, **settings))
 
 
 def test_conditional_randomization():
@@ -799,10 +778,7 @@ def test_views_are_permuted_where_they_do_not_depend_on_each_other():
     assert test.p_value == 0.05
     assert_same_bits(test, stats.conditional_randomization_test(noise, y, z, permute, **settings))
     for x in (0.5 * z + noise, np.exp(5 * (np.sin(2 * z) + 0.3 * noise))):
-        with pytest.raises(
-            ValueError,
-            match=r"^sampler: expected x that is independent of z, got a distance",
-        ):
+        with pytest.raises(ValueError, match="^sampler: expected x that is independent of z, got a distance"):
             stats.conditional_randomization_test(x, y, z, "permuted", **settings)
         stats.conditional_randomization_test(x, y, z, permute, **settings)
     with pytest.raises(TypeError, match='^sampler: expected a function or "permuted", got str'):
@@ -857,10 +833,6 @@ def test_wrong_arguments():
         IndexError, match="^columns: expected feature indices below n_features = 4, got 4 to 4"
     ):
         stats.importance_test(x, y, columns=4)
-    with pytest.raises(
-        ValueError, match="^n_trees: expected votes for rows of different labels, got votes for"
-    ):
-        stats.permutation_test(x[:6], [0, 0, 0, 1, 1, 1], n_trees=1, rng=0)
     with pytest.raises(TypeError, match="^counts: expected a hforest.stats.HonestCounts, got tuple"):
         stats.posterior(hforest.grow(x, y, 2, rng=0), x, y, (np.ones((2, N), int),) * 2)
 
@@ -934,18 +906,12 @@ def test_valid_tests_hold_their_level(statistic):
         settings = {"statistic": statistic, "n_trees": 30, "n_permutations": 99, "max_exceed": 5, "rng": seed}
         return stats.permutation_test(*null(40, 2, seed), **settings).p_value
 
-    def split(seed):
-        return stats.split_test(
-            *null(40, 2, seed), statistic=statistic, n_trees=30, n_permutations=99, rng=seed
-        ).p_value
+    def split(seed, **more):
+        settings = {"statistic": statistic, "n_trees": 30, "n_permutations": 99, "rng": seed}
+        return stats.split_test(*null(40, 2, seed), **settings, **more).p_value
 
-    def without_labels(seed):
-        settings = {"structure_share": 0, "n_trees": 30, "n_permutations": 99, "rng": seed}
-        return stats.split_test(*null(40, 2, seed), statistic=statistic, **settings).p_value
-
-    assert size(permuted) <= 20
-    assert size(split) <= 20
-    assert size(without_labels) <= 20
+    for test in (permuted, split, functools.partial(split, structure_share=0)):
+        assert size(test) <= 20
 
 
 @pytest.mark.slow
@@ -1059,11 +1025,7 @@ def test_the_bench_goes_on_with_its_record(script, tmp_path, monkeypatch, capsys
     assert lines[2] == "| split | 64 | 1 | information | 4 | 0.500 | 0.250 |"
     assert lines[-1].startswith("| split | information | 4 | 0.500 | 0.250 | no | 0 of 1 | ")
     assert lines[0] in capsys.readouterr().out
-    for test in (
-        "no labels 64 1 distance_correlation",
-        "importance 64 1 ufi",
-        "importance 64 1 error",
-    ):
+    for test in ("no labels 64 1 distance_correlation", "importance 64 1 ufi", "importance 64 1 error"):
         cell = next(cell for cell in bench.cells() if cell.name == test)
         p, number = bench.outcome(cell, 0)
         assert p >= (1 + number) / 10  # ties count
@@ -1250,6 +1212,24 @@ def test_features_that_tell_nothing_have_no_importance(by, signal):
     assert spread.max() < 1.7 * spread.min()
 
 
+def check_copies(test, number, x, y, columns, n_copies, *, n_trees, by, grow=hforest.grow):
+    """Checks the importances of a set of columns, which are tested as number `number`.
+
+    Copies are the permuted columns; their forest has its own seed, and importances of a set are sums.
+    """
+    of = draws.seed_of(supervised.check.seed(0), number)
+    order = np.argsort(draws.of_trees(of, 0, n_copies, len(x)), axis=1, kind="stable")
+    place = draws.permutation(of, 0, n_copies)[0]
+    order[place] = np.arange(len(x))
+    wide = np.hstack([np.delete(x, columns, axis=1), *(x[rows][:, columns] for rows in order)])
+    counts = growth.bootstrap_counts(len(x), n_trees, rng=of)
+    forest = grow(wide, y, n_trees=n_trees, bootstrap=counts, rng=of)
+    mean = stats.oob_importance(forest, wide, y, counts, by=by).mean[x.shape[1] - len(columns) :]
+    mean = mean.reshape(n_copies, len(columns)).sum(axis=1)
+    assert test.importance[number] == mean[place]
+    np.testing.assert_array_equal(np.sort(test.null[number]), np.sort(np.delete(mean, place)))
+
+
 @pytest.mark.parametrize("by", ["mdi_oob", "ufi"])
 def test_importances_beside_permuted_copies(by):
     x, y = rows(100, d=3)
@@ -1270,17 +1250,7 @@ def test_importances_beside_permuted_copies(by):
     for wrong in ([[0, 3]], [[0], []], [0.5]):
         with pytest.raises((IndexError, ValueError, TypeError), match=r"^columns(\[\d\])?: expected"):
             stats.importance_test(x, y, columns=wrong, **settings)
-    # A copy is the permuted feature; its forest has its own seed: importances of the whole.
-    of = draws.seed_of(supervised.check.seed(0), 1)
-    order = np.argsort(draws.of_trees(of, 0, 100, 100), axis=1, kind="stable")
-    place = draws.permutation(of, 0, 100)[0]
-    order[place] = np.arange(100)
-    wide = np.column_stack([x[:, [0, 2]], *(x[rows, 1] for rows in order)])
-    counts = growth.bootstrap_counts(100, 40, rng=of)
-    forest = hforest.grow(wide, y, 40, bootstrap=counts, rng=of)
-    mean = stats.oob_importance(forest, wide, y, counts, by=by).mean[2:]
-    assert test.importance[1] == mean[place]
-    np.testing.assert_array_equal(np.sort(test.null[1]), np.sort(np.delete(mean, place)))
+    check_copies(test, 1, x, y, [1], 100, n_trees=40, by=by)
 
 
 @pytest.mark.parametrize("grow", ["best", "oblique"])
@@ -1293,16 +1263,7 @@ def test_importances_of_sets_of_features(grow):
     assert test.p_value[0] == 0.05
     assert (test.p_value[1:] > 0.05).all()
     np.testing.assert_allclose(test.adjusted[0], 0.15)
-    of = draws.seed_of(supervised.check.seed(0), 0)
-    order = np.argsort(draws.of_trees(of, 0, 20, 100), axis=1, kind="stable")
-    place = draws.permutation(of, 0, 20)[0]
-    order[place] = np.arange(100)
-    wide = np.hstack([x[:, 1:3], *(x[rows][:, [0, 3]] for rows in order)])
-    counts = growth.bootstrap_counts(100, 30, rng=of)
-    forest = GROWERS[grow](wide, y, n_trees=30, bootstrap=counts, rng=of)
-    mean = stats.oob_importance(forest, wide, y, counts).mean[2:].reshape(20, 2).sum(axis=1)
-    assert test.importance[0] == mean[place]
-    np.testing.assert_array_equal(np.sort(test.null[0]), np.sort(np.delete(mean, place)))
+    check_copies(test, 0, x, y, [0, 3], 20, n_trees=30, by="mdi_oob", grow=GROWERS[grow])
 
 
 @pytest.mark.parametrize("task", ["classification", "regression"])

@@ -7,7 +7,8 @@ import types
 
 import numpy as np
 import pytest
-from conftest import same_bits
+from conftest import check_changed, same_bits
+from growers import assert_all_same, on_threads
 
 import hforest
 from hforest import demo, tabular
@@ -41,6 +42,12 @@ def target(n=600, seed=0):
 
 def error(model, x, y):
     return float((tabular.predict(model, x).argmax(axis=1) != y).mean())
+
+
+def loss(model, x, y):
+    """Returns the share of wrong labels, or the mean squared error of targets."""
+    p = tabular.predict(model, x)
+    return (p.argmax(axis=1) != y).mean() if y.dtype.kind == "i" else ((p - y) ** 2).mean()
 
 
 # ------------------------------------------------------------------------------------------ columns
@@ -149,19 +156,12 @@ def test_digits_of_any_scale_give_the_same_errors(seed):
     assert max(errors) < 0.03
 
 
-def test_one_seed_gives_the_same_bits_at_every_number_of_threads():
+def test_one_seed_gives_the_same_bits_at_every_number_of_threads(threads):
     x, y = table(200)
-    before = hforest.get_num_threads()
-    try:
-        models = []
-        for n in (1, 2, 7):
-            hforest.set_num_threads(n)
-            models.append(tabular.fit(x, y, **FAST | {"n_members": 2}, rng=5))
-    finally:
-        hforest.set_num_threads(before)
-    assert same_bits(models[0], models[1])
-    assert same_bits(models[0], models[2])
-    assert not same_bits(models[0], tabular.fit(x, y, **FAST | {"n_members": 2}, rng=6))
+    settings = FAST | {"n_members": 2}
+    models = on_threads(threads, lambda: tabular.fit(x, y, **settings, rng=5))
+    assert_all_same(models)
+    assert not same_bits(models[0], tabular.fit(x, y, **settings, rng=6))
 
 
 def test_members_hold_out_other_rows():
@@ -454,13 +454,7 @@ def test_tables_with_missing_values_are_learned(task):
     x, y = gaps()
     y = y if task == "classification" else np.nan_to_num(x[:, 0]) + y
     model = tabular.fit(x[:600], y[:600], task=task, **FAST | {"steps": 500}, rng=0)
-    p = tabular.predict(model, x[600:])
-    wrong = (
-        (p.argmax(axis=1) != y[600:]).mean()
-        if task == "classification"
-        else ((p - y[600:]) ** 2).mean() / y.var()
-    )
-    assert wrong < 0.15
+    assert loss(model, x[600:], y[600:]) / (1 if task == "classification" else y.var()) < 0.15
     more, state = tabular.partial_fit(model, x[600:], y[600:])
     assert int(state.n_steps) == 5
     assert not same_bits(more.members[0].weights, model.members[0].weights)
@@ -546,10 +540,7 @@ def test_categories_are_learned(task):
     wrong = []
     for categorical in (None, [1, 3]):
         model = tabular.fit(x[:600], y[:600], task=words, categorical=categorical, **FAST, rng=0)
-        p = tabular.predict(model, x[600:])
-        wrong.append(
-            (p.argmax(axis=1) != y[600:]).mean() if y.dtype.kind == "i" else ((p - y[600:]) ** 2).mean()
-        )
+        wrong.append(loss(model, x[600:], y[600:]))
     assert wrong[1] < 0.75 * wrong[0]
     more, state = tabular.partial_fit(model, x[600:], y[600:])
     assert int(state.n_steps) == 5
@@ -691,14 +682,7 @@ def test_changed_files_of_models_of_gaps_are_refused(name, change, words, tmp_pa
     path = tmp_path / "m.npz"
     tabular.save(path, model_of_gaps())
     assert same_bits(tabular.load(path), model_of_gaps())
-    with np.load(path) as archive:
-        arrays = dict(archive)
-    before = arrays.pop(f"encoding/{name}")
-    if change is not None:
-        arrays[f"encoding/{name}"] = change(before)
-    np.savez(path, **arrays)
-    with pytest.raises(ValueError, match=words):
-        tabular.load(path)
+    check_changed(path, tabular.load, {f"encoding/{name}": change}, words)
 
 
 @pytest.mark.parametrize(
@@ -721,15 +705,9 @@ def test_changed_files_of_models_of_gaps_are_refused(name, change, words, tmp_pa
 def test_changed_files_are_refused(name, change, words, tmp_path):
     path = tmp_path / "m.npz"
     tabular.save(path, small_model())
-    with np.load(path) as archive:
-        arrays = dict(archive)
-    if change is None:
-        del arrays[name]
-    else:
-        arrays[name] = change(arrays[name])
-    np.savez(path, **arrays)
-    with pytest.raises(ValueError, match=f"m.npz: expected a model of a table that save wrote, .*{words}"):
-        tabular.load(path)
+    check_changed(
+        path, tabular.load, {name: change}, f"expected a model of a table that save wrote, .*{words}"
+    )
 
 
 def test_models_that_contradict_themselves_are_refused():
@@ -803,20 +781,11 @@ def test_later_rows_are_learned(task):
     y = x[:, 0] * x[:, 1]
     y = (y > 0).astype(int) if task == "classification" else y
     model = tabular.fit(x[:300], y[:300], task=task, validation=0.0, share=1.0, **FAST, rng=0)
-
-    def loss(model):
-        p = tabular.predict(model, x[4000:])
-        return (
-            (p.argmax(axis=1) != y[4000:]).mean()
-            if task == "classification"
-            else ((p - y[4000:]) ** 2).mean()
-        )
-
-    start, state = loss(model), None
+    start, state = loss(model, x[4000:], y[4000:]), None
     for first in range(300, 4000, 370):
         part = slice(first, first + 370)
         model, state = tabular.partial_fit(model, x[part], y[part], state=state)
-    assert loss(model) < 0.7 * start
+    assert loss(model, x[4000:], y[4000:]) < 0.7 * start
     assert int(state.n_steps) == 10 * 6
 
 
@@ -897,5 +866,4 @@ def test_a_fit_does_not_depend_on_the_threads_of_blas():
             models.append(tabular.fit(x, y, n_members=1, n_trees=5, steps=20, validation=0.0, rng=0))
             predictions.append(tabular.predict(models[0], x))
     np.testing.assert_array_equal(*predictions)
-    for a, b in zip(models[0].members[0][:5], models[1].members[0][:5], strict=True):
-        np.testing.assert_array_equal(a, b)
+    assert same_bits(models[0].members[0][:5], models[1].members[0][:5])

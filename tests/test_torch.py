@@ -102,6 +102,18 @@ def of(given):
     return [a.grad for a in given]
 
 
+def assert_gradients(found, wanted):
+    """Fails if gradients, tensors or None, are not bit-identical to arrays or None."""
+    for a, b in zip(found, wanted, strict=True):
+        assert a is b is None or same_bits(a, b)
+
+
+def assert_same_gradients(given, others):
+    """Fails if the gradients of tensors, dense or sparse, are not equal to those of others."""
+    for a, b in zip(of(given), of(others), strict=True):
+        assert a is b is None or torch.equal(a.to_dense(), b.to_dense())
+
+
 # ------------------------------------------------------------------------------------------------ bits
 
 # Compilers and the operator have one shape of outputs.
@@ -134,9 +146,7 @@ def test_bits_of_the_numpy_functions(kind, aggregate, dtype, form, path, outputs
         y = function(*given, **words, aggregate=aggregate)
         assert same_bits(y, channels_first(want, n_axes))
         y.backward(torch.tensor(channels_first(grad_like(want), n_axes)))
-    for found, grad in zip(of(given), wanted, strict=True):
-        assert (found is None) == (grad is None)
-        assert found is None or same_bits(found, grad)
+    assert_gradients(of(given), wanted)
     with torch.no_grad():
         alone = ht.hinge_forest(*given, **words, aggregate=aggregate)
         assert same_bits(alone, channels_first(want, n_axes))
@@ -173,9 +183,7 @@ def test_sparse_gradient(kind, aggregate, dtype, form):
     rows = hinge.leaf_rows(leaf.reshape(-1, 3), 16)
     indices = by_weight._indices()
     assert (indices[0] * 16 + indices[1]).tolist() == rows.tolist()
-    for found, grad in zip((*dense, by_weight.to_dense()), wanted, strict=True):
-        assert (found is None) == (grad is None)
-        assert found is None or same_bits(found, grad)
+    assert_gradients((*dense, by_weight.to_dense()), wanted)
     assert torch.autograd.grad(y, given[3], grad_y)[0].is_coalesced()
     # As the gradient of a parameter, and twice: gradients add.
     weights = torch.nn.Parameter(given[3].detach().clone())
@@ -263,15 +271,11 @@ def test_fake_tensors_and_shapes_of_symbols(kind, aggregate, form):
 
     arrays, words = problem(kind, form)
     _, t, f, w = tensors(*arrays)
-    step = torch.compile(
-        lambda x: ht.hinge_forest(x, t, f, w, **words, aggregate=aggregate),
-        fullgraph=True,
-        dynamic=True,
-        backend=backend,
-    )
+    forest = partial(ht.hinge_forest, **words, aggregate=aggregate)
+    step = torch.compile(lambda x: forest(x, t, f, w), fullgraph=True, dynamic=True, backend=backend)
     for n in (5, 7, 30):
         x = torch.tensor(problem(kind, form, n=n)[0][0])
-        assert torch.equal(step(x), ht.hinge_forest(x, t, f, w, **words, aggregate=aggregate))
+        assert torch.equal(step(x), forest(x, t, f, w))
     assert len(graphs) == 1
 
 
@@ -298,9 +302,7 @@ def test_layouts_and_empty_batches(kind, aggregate, form):
     y = ht.hinge_forest(*given, **words, aggregate=aggregate)
     y.sum().backward()  # its gradient has strides 0
     assert same_bits(y, channels_first(want, n_axes))
-    for found, grad in zip(of(given), wanted, strict=True):
-        assert (found is None) == (grad is None)
-        assert found is None or same_bits(found, grad)
+    assert_gradients(of(given), wanted)
     empty = x.detach()[:0].requires_grad_()
     y = ht.hinge_forest(empty, t, f, w, **words, aggregate=aggregate)
     places = y.shape[y.ndim - n_axes :]
@@ -404,8 +406,7 @@ def test_hooks_of_saved_tensors(kind, form, sparse, pack):
     if pack in ("as they are", "copies", "other layouts"):
         y.sum().backward()
         ht.hinge_forest(*others, **words, sparse=sparse).sum().backward()
-        for a, b in zip(of(given), of(others), strict=True):
-            assert a is b is None or torch.equal(a.to_dense(), b.to_dense())
+        assert_same_gradients(given, others)
     else:
         with pytest.raises((TypeError, ValueError, IndexError), match=": expected "):
             y.sum().backward()
@@ -423,8 +424,7 @@ def test_checkpoints(kind, form, sparse):
 
     torch.utils.checkpoint.checkpoint(run, *given, use_reentrant=False).backward()
     run(*others).backward()
-    for a, b in zip(of(given), of(others), strict=True):
-        assert a is b is None or torch.equal(a.to_dense(), b.to_dense())
+    assert_same_gradients(given, others)
 
 
 # The gradient of columns does not read x.
@@ -525,48 +525,34 @@ def test_bad_input_has_numpys_message(kind, form, case, learn):
         assert message(operator, *given, *settings(words, arrays[0], "sum")) == expected
 
 
+IMAGES = torch.ones(2, 3, 5, 5)
+
+
 @pytest.mark.parametrize(
     ("change", "error", "text"),
     [
         ({"x": torch.ones(2, 3)}, ValueError, "x: expected .* one to three axes in space"),
-        (
-            {"x": torch.ones(2, 3, 5, 5).double()},
-            TypeError,
-            "x: expected dtype float32 like thresholds, got float64",
-        ),
-        (
-            {"x": torch.ones(2, 3, 5, 5).half()},
-            TypeError,
-            "x: expected dtype float32 or float64, got float16",
-        ),
-        ({"x": np.ones((2, 3, 5, 5), np.float32)}, TypeError, "x: expected a torch.Tensor"),
-        ({"x": torch.full((2, 3, 5, 5), torch.nan)}, ValueError, "x: expected finite"),
-        ({"x": torch.ones(2, 3, 5, 5, device="meta")}, TypeError, "thresholds: expected a tensor on meta"),
+        ({"x": IMAGES.double()}, TypeError, "x: expected dtype float32 like thresholds, got float64"),
+        ({"x": IMAGES.half()}, TypeError, "x: expected dtype float32 or float64, got float16"),
+        ({"x": IMAGES.numpy()}, TypeError, "x: expected a torch.Tensor"),
+        ({"x": IMAGES * torch.nan}, ValueError, "x: expected finite"),
+        ({"x": IMAGES.to("meta")}, TypeError, "thresholds: expected a tensor on meta"),
         ({"windows": 3}, TypeError, "windows: expected Windows or None, got int"),
         ({"windows": hinge.Windows(9)}, ValueError, "kernel_size: expected kernels inside"),
-        (
-            {"windows": hinge.Windows((3, 3, 3))},
-            TypeError,
-            "kernel_size: expected an int or one int for each of the 2",
-        ),
+        ({"windows": hinge.Windows((3, 3, 3))}, TypeError, "kernel_size: expected an int or one int for each of the 2"),
         ({"windows": hinge.Windows(3, stride=0)}, ValueError, "stride: expected"),
         ({"windows": hinge.Windows(3, padding="same")}, TypeError, "padding: expected"),
-        ({"aggregate": "max"}, ValueError, "aggregate: expected"),
+        ({"aggregate": "max"}, ValueError, "aggregate: expected one of None, 'sum', 'mean', got 'max'"),
         ({"kind": "bush"}, ValueError, "kind: expected"),
         ({"margin": "column of x"}, ValueError, "margin: expected"),
         ({"features": torch.full((4, 7), 99, dtype=torch.int32)}, IndexError, "features: expected"),
-        (
-            {"features": torch.ones(4, 7).long()},
-            TypeError,
-            r"features: expected .*, got int64; pass features.int\(\)$",
-        ),
-        (
-            {"weights": torch.ones(4, 8, 2).double()},
-            TypeError,
-            r"weights: expected .*, got float64; pass weights.float\(\),",
-        ),
+        ({"features": torch.ones(4, 7).long()}, TypeError, r"features: expected .*, got int64; pass features.int\(\)$"),
+        ({"features": torch.ones(4, 7, requires_grad=True)}, TypeError, "features: expected dtype int32, got float32"),
+        ({"weights": torch.ones(4, 8, 2).double()}, TypeError, r"weights: expected .*, got float64; pass weights.float\(\),"),
+        ({"weights": torch.ones(4, 8, 2).to("meta")}, TypeError, "weights: expected a tensor on cpu like x, got a tensor on meta"),
+        ({"sparse": 1}, TypeError, "sparse: expected True or False, got int"),
     ],
-)
+)  # fmt: skip
 def test_bad_windows_and_words_are_refused(change, error, text):
     names = ("x", "thresholds", "features", "weights")
     start = hinge.init(4, 3, 27, 2, rng=0)
@@ -658,26 +644,10 @@ def test_tensors_that_are_not_dense_elsewhere():
 
 
 @kinds
-def test_bad_words_and_gradients(kind):
-    (x, t, f, w), words = problem(kind)
-    x, t, f, w = tensors(x, t, f, w)
-    run = partial(ht.hinge_forest, **words)
-    assert (
-        "aggregate: expected one of None, 'sum', 'mean', got 'max'"
-        in message(run, x, t, f, w, aggregate="max")[1]
-    )
-    assert "sparse: expected True or False, got int" in message(run, x, t, f, w, sparse=1)[1]
-    assert "x: expected a torch.Tensor, got ndarray" in message(run, x.detach().numpy(), t, f, w)[1]
-    assert (
-        "features: expected dtype int32, got float32" in message(run, x, t, f.float().requires_grad_(), w)[1]
-    )
-    assert (
-        "weights: expected a tensor on cpu like x, got a tensor on meta"
-        in message(run, x, t, f, w.to("meta"))[1]
-    )
-    assert "x: expected a dense tensor" in message(run, x.detach().to_sparse(), t, f, w)[1]
+def test_sparse_gradients_are_refused_on_a_gpu(kind):
+    arrays, words = problem(kind)
     with pytest.raises(ValueError, match="^sparse: expected False where tensors are on a GPU"):
-        run(*(a.to("meta") for a in (x, t, f, w)), sparse=True)
+        ht.hinge_forest(*(a.to("meta") for a in tensors(*arrays)), **words, sparse=True)
 
 
 @kinds
@@ -746,8 +716,7 @@ def test_threads_follow_hforests_own_setting(kind, form, threads):
         y = ht.hinge_forest(x, t, f, w, **words)
         results.append((y.detach(), *torch.autograd.grad(y.sum(), (x, t, w))))
     assert hforest.get_num_threads() == 2
-    for a, b in zip(*results, strict=True):
-        assert torch.equal(a, b)
+    torch.testing.assert_close(*results, rtol=0, atol=0)
 
 
 # ------------------------------------------------------------------------------------------ neural forests
@@ -870,19 +839,14 @@ def test_neural_bad_input():
     a, b, c = torch.tensor(f, requires_grad=True), torch.tensor(leaves), torch.tensor(y)
     assert message(ht.neural_forest, a, 2 * b) == message(neural.forward, f, 2 * leaves)
     assert message(ht.neural_loss, a, b, c + 4) == message(neural.loss_backward, f, leaves, y + 4)
-    assert "f: expected finite numbers, got nan" in message(ht.neural_forest, a * float("nan"), b)[1]
-    assert (
-        "leaves: expected leaves without a gradient" in message(ht.neural_loss, a, b.requires_grad_(), c)[1]
-    )
-    b = b.detach()
-    assert (
-        "index: expected integers without a gradient"
-        in message(ht.neural_forest, a, b, index=torch.zeros(3, 7, requires_grad=True))[1]
-    )
-    assert "y: expected a tensor on cpu like f" in message(ht.neural_loss, a, b, c.to("meta"))[1]
-    assert (
-        "f: expected dtype float32 or float64, got bfloat16" in message(ht.neural_forest, a.bfloat16(), b)[1]
-    )
+    for function, given, text in (
+        (ht.neural_forest, (a * float("nan"), b), "f: expected finite numbers, got nan"),
+        (ht.neural_loss, (a, b.clone().requires_grad_(), c), "leaves: expected leaves without a gradient"),
+        (partial(ht.neural_forest, index=torch.zeros(3, 7, requires_grad=True)), (a, b), "index: expected integers without a gradient"),
+        (ht.neural_loss, (a, b, c.to("meta")), "y: expected a tensor on cpu like f"),
+        (ht.neural_forest, (a.bfloat16(), b), "f: expected dtype float32 or float64, got bfloat16"),
+    ):  # fmt: skip
+        assert text in message(function, *given)[1]
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert torch.equal(ht.neural_forest(a.bfloat16(), b), ht.neural_forest(a.bfloat16().float(), b))
         assert ht.neural_loss(a.bfloat16(), b, c).dtype == torch.float32

@@ -1,5 +1,6 @@
 """RowAdam: whatever happens to an optimiser and a model, values equal those of dense Adam, or an error is raised."""
 
+import contextlib
 import copy
 import gc
 import io
@@ -81,6 +82,21 @@ def close(a, b, atol=3e-7):
 def same(net, plain):
     for a, b in zip(net.parameters(), plain.parameters(), strict=True):
         close(a, b)
+
+
+@contextlib.contextmanager
+def unmoved(net):
+    """Fails if a block changes a bit of a forest."""
+    before = copy.deepcopy(net.state_dict())
+    yield
+    for name, a in net.state_dict().items():
+        assert torch.equal(a, before[name])
+
+
+def go_on(pairs, first, last):
+    """Takes the same steps with forests and their optimisers: net, optimizer, plain, adam."""
+    for net, optimizer in (pairs[:2], pairs[2:]):
+        train(net, optimizer, first, last)
 
 
 def use(net, weights):
@@ -215,8 +231,7 @@ def test_what_is_written_stays(mode):
             n.weights[1] = 2
             n.weights.data = n.weights.data * 3
             n.weights.mul_(0.1)
-    for n, o in ((net, optimizer), (plain, adam)):
-        train(n, o, 20, 40)
+    go_on((net, optimizer, plain, adam), 20, 40)
     same(net, plain)
 
 
@@ -225,13 +240,11 @@ def test_what_shares_memory_sees_every_step(mode):
     net, optimizer, plain, adam = trained(mode, last=0)
     before = [n.weights.detach() for n in (net, plain)]
     arrays = [n.state_dict()["thresholds"].numpy() for n in (net, plain)]
-    for n, o in ((net, optimizer), (plain, adam)):
-        train(n, o, 0, 20)
+    go_on((net, optimizer, plain, adam), 0, 20)
     close(*before)
     np.testing.assert_allclose(*arrays, rtol=0, atol=3e-7)
     part = net.weights[1:]  # made from a table with missed steps, read after more of them
-    for n, o in ((net, optimizer), (plain, adam)):
-        train(n, o, 20, 30)
+    go_on((net, optimizer, plain, adam), 20, 30)
     close(part, plain.weights[1:])
 
 
@@ -273,21 +286,24 @@ def test_swapped_contents_are_refused():
 
 
 @counts
-@pytest.mark.parametrize("padding", [None, 0])
-def test_an_embedding_takes_the_steps_of_its_rows(padding):
+@pytest.mark.parametrize(("padding", "taken"), [(None, False), (0, False), (None, True)])
+def test_an_embedding_takes_the_steps_of_its_rows(padding, taken):
+    """The rows that it reads; with `taken` those of a call."""
     found = []
     for optimizer_of in (ht.RowAdam, torch.optim.Adam):
         torch.manual_seed(0)
-        embedding = torch.nn.Embedding(
-            40, 3, sparse=optimizer_of is ht.RowAdam, dtype=torch.float64, padding_idx=padding
-        )
+        in_rows = optimizer_of is ht.RowAdam
+        embedding = torch.nn.Embedding(40, 3, sparse=in_rows, dtype=torch.float64, padding_idx=padding)
         optimizer = optimizer_of(embedding.parameters(), lr=0.1)
         generator = torch.Generator().manual_seed(0)
         for _ in range(30):
-            embedding(torch.randint(40, (2, 2), generator=generator)).sin().sum().backward()
+            read = torch.randint(40, (2, 2), generator=generator)
+            if taken and in_rows:
+                optimizer.take_missed_steps(embedding.weight, read.unique())
+            embedding(read).sin().sum().backward()
             optimizer.step()
             optimizer.zero_grad()
-        if optimizer_of is ht.RowAdam:  # no call has taken the steps of all rows
+        if in_rows:  # no call has taken the steps of all rows
             last = rows.missed(embedding.weight).last
             assert last.min() < 28 < last.max()
             with pytest.raises(IndexError):
@@ -356,28 +372,24 @@ def test_frozen_forests_are_not_moved(mode, aggregate):
     net, optimizer, _, _ = trained(mode)
     net.aggregate = aggregate
     net.requires_grad_(False)
-    before = copy.deepcopy(net.state_dict())
     x = batch(net, 99)[0].requires_grad_()
-    optimizer.zero_grad()
-    net(x).sum().backward()
-    optimizer.step()
-    got = torch.autograd.grad(net(x).sum(), x)[0]
-    close(x.grad, dense(net, x.detach())[1])
-    close(got, x.grad)
-    for k, v in net.state_dict().items():
-        assert torch.equal(v, before[k])
+    with unmoved(net):
+        optimizer.zero_grad()
+        net(x).sum().backward()
+        optimizer.step()
+        got = torch.autograd.grad(net(x).sum(), x)[0]
+        close(x.grad, dense(net, x.detach())[1])
+        close(got, x.grad)
 
 
 def test_forests_frozen_between_the_passes_are_not_moved():
     net, optimizer, _, _ = trained("backward")
     x = batch(net, 99)[0].requires_grad_()
     y = net(x).sum()
-    before = copy.deepcopy(net.state_dict())
-    net.requires_grad_(False)
-    y.backward()
-    optimizer.step()
-    for k, v in net.state_dict().items():
-        assert torch.equal(v, before[k])
+    with unmoved(net):
+        net.requires_grad_(False)
+        y.backward()
+        optimizer.step()
 
 
 @pytest.mark.parametrize("change", ["deleted", "off", "twice"])
@@ -390,11 +402,9 @@ def test_a_pass_that_comes_too_late_is_refused(change):
         optimizer.step_in_backward(net.thresholds, net.weights, on=False)
     else:
         y.backward(retain_graph=True)
-    before = copy.deepcopy(net.state_dict())
-    with pytest.raises(RuntimeError, match="backward: expected one forward and one backward pass per step"):
+    message = "backward: expected one forward and one backward pass per step"
+    with unmoved(net), pytest.raises(RuntimeError, match=message):
         y.backward()
-    for k, v in net.state_dict().items():
-        assert torch.equal(v, before[k])
 
 
 @pytest.mark.parametrize("how", ["grad", "inputs"])
@@ -426,18 +436,16 @@ def test_one_frozen_parameter(frozen):
         getattr(n, frozen).requires_grad_(False)
         train(n, o, 20, 30)
     same(net, plain)
-    before = copy.deepcopy(fused.state_dict())
     x, _ = batch(fused, 0)
     y = fused(x).sum()
     getattr(fused, frozen).requires_grad_(False)
     match = "step_in_backward: expected gradients of both thresholds and weights, or of neither"
-    for call in (y.backward, lambda: fused(x)):
-        with pytest.raises(RuntimeError, match=match):
-            call()
-    with torch.no_grad():
-        assert fused(x).shape == (2, 2)
-    for k, v in fused.state_dict().items():
-        assert torch.equal(v, before[k])
+    with unmoved(fused):
+        for call in (y.backward, lambda: fused(x)):
+            with pytest.raises(RuntimeError, match=match):
+                call()
+        with torch.no_grad():
+            assert fused(x).shape == (2, 2)
     in_backward.step_in_backward(fused.thresholds, fused.weights, on=False)
     train(fused, in_backward, 20, 30)
     same(fused, plain)

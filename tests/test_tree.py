@@ -11,6 +11,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from conftest import converted
+from growers import assert_all_same, on_paths, on_threads
 from paths.tree import forest_of
 
 import hforest
@@ -120,11 +121,7 @@ def test_packed_and_plain_walks_agree(reference, dtype, n):
 
 def test_threads_change_nothing(threads):
     forest, x = random_forest(40, 8, 5, 3, np.float32, 1), inputs(700, 5, np.float32)
-    results = []
-    for count in (1, 2, 7):
-        threads(count)
-        results.append((tree.apply(forest, x).tobytes(), tree.predict(forest, x).tobytes()))
-    assert results[0] == results[1] == results[2]
+    assert_all_same(on_threads(threads, lambda: (tree.apply(forest, x), tree.predict(forest, x))))
 
 
 def test_out_is_used():
@@ -147,14 +144,6 @@ def test_out_is_used():
 def test_a_sound_forest_passes(backend, dtype, oblique, depth):
     forest = random_forest(5, depth, 4, 2, dtype, 2, oblique)
     assert tree.check(forest) is forest
-
-
-def test_files_come_back(tmp_path):
-    forest = random_forest(5, 4, 4, 2, np.float32, 2, True)
-    np.savez(tmp_path / "forest.npz", **forest._asdict())
-    with np.load(tmp_path / "forest.npz") as file:
-        again = tree.check(Forest(**file))
-    assert all(a.tobytes() == b.tobytes() for a, b in zip(forest, again, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -192,6 +181,14 @@ def test_a_broken_forest_is_refused(backend, name, value, error, message):
             tree.predict(broken, X)
 
 
+def oblique_stump(indptr, indices, data):
+    """Returns the stump with a projection at its root."""
+    return STUMP._replace(
+        feature=np.array([-2, -1, -1], np.int32), indptr=np.array(indptr), indices=np.array(indices, np.int32),
+        data=np.array(data),
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("start", "index", "message"),
     [
@@ -203,12 +200,7 @@ def test_a_broken_forest_is_refused(backend, name, value, error, message):
     ],
 )
 def test_a_broken_projection_is_refused(backend, start, index, message):
-    broken = STUMP._replace(
-        feature=np.array([-2, -1, -1], np.int32),
-        indptr=np.array(start),
-        indices=np.array(index, np.int32),
-        data=np.ones(1),
-    )
+    broken = oblique_stump(start, index, [1.0])
     with pytest.raises(IndexError, match=message):
         tree.check(broken)
     sound = broken._replace(indptr=np.array([0, 1, 1, 1]), indices=np.array([1], np.int32))
@@ -421,16 +413,6 @@ def test_rows_of_float64_are_rounded_to_a_forest_of_float32():
     )
 
 
-def test_a_forest_predicts_rows_of_the_other_dtype():
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(300, 4))
-    y = (x[:, 0] > x[:, 1]).astype(np.int32)
-    for here, there in ((np.float32, np.float64), (np.float64, np.float32)):
-        forest = hforest.grow(x.astype(here), y, 5, rng=0)
-        rows = x.astype(there)
-        assert tree.predict(forest, rows).tobytes() == tree.predict(forest, rows.astype(here)).tobytes()
-
-
 def test_out_must_not_overlap_the_forest():
     single = joined([([-1], [0.0], [0])] * 3, 1, 2, np.float64)
     with pytest.raises(
@@ -457,22 +439,21 @@ def test_a_forest_without_features_has_nothing_to_permute():
 
 
 def test_bad_kinds():
-    with pytest.raises(TypeError, match="forest: expected a hforest.tree.Forest"):
-        tree.apply(tuple(STUMP), X)
-    for function in (tree.apply, tree.predict, tree.vote_shares, tree.path, tree.proximity):
-        with pytest.raises(
-            TypeError, match="forest: .* got ndarray and the forest as x; swap them: the forest"
-        ):
-            function(X, STUMP)
     model = hforest.tabular.fit(X, np.arange(len(X)) % 2, n_members=1, n_trees=1, steps=0, rng=0)
-    with pytest.raises(TypeError, match="got Model; apply it by hforest.tabular.predict$"):
-        tree.predict(model, X)
-    with pytest.raises(TypeError, match="got ndarray; pass the result of grow"):
-        tree.permutation_importance(X, np.zeros(len(X)), STUMP)
-    with pytest.raises(TypeError, match="forest.left: expected dtype int32"):
-        tree.check(STUMP._replace(left=STUMP.left.astype(np.int64)))
-    with pytest.raises(TypeError, match="numpy.ndarray"):
-        tree.check(STUMP._replace(n_features=2))
+    swapped = "forest: .* got ndarray and the forest as x; swap them: the forest"
+    for function, *arguments, words in (
+        (tree.apply, tuple(STUMP), X, "forest: expected a hforest.tree.Forest"),
+        *(
+            (f, X, STUMP, swapped)
+            for f in (tree.apply, tree.predict, tree.vote_shares, tree.path, tree.proximity)
+        ),
+        (tree.predict, model, X, "got Model; apply it by hforest.tabular.predict$"),
+        (tree.permutation_importance, X, np.zeros(len(X)), STUMP, "got ndarray; pass the result of grow"),
+        (tree.check, STUMP._replace(left=STUMP.left.astype(np.int64)), "forest.left: expected dtype int32"),
+        (tree.check, STUMP._replace(n_features=2), "numpy.ndarray"),
+    ):
+        with pytest.raises(TypeError, match=words):
+            function(*arguments)
 
 
 def test_nan_stays_in_the_tree_unchecked():
@@ -505,12 +486,7 @@ def test_splits_of_each_depth():
 
 def test_importance_by_hand():
     assert tree.importance(STUMP).tolist() == [0, 1]
-    oblique = STUMP._replace(
-        feature=np.array([-2, -1, -1], np.int32),
-        indptr=np.array([0, 3, 3, 3]),
-        indices=np.array([0, 1, 1], np.int32),
-        data=np.array([1.0, -1, 0]),
-    )
+    oblique = oblique_stump([0, 3, 3, 3], [0, 1, 1], [1.0, -1, 0])
     assert tree.importance(oblique).tolist() == [0.5, 0.5]
     assert tree.importance(oblique, by="gain").tolist() == [0.5, 0.5]
 
@@ -545,6 +521,18 @@ def test_permutation_importance_of_errors_beyond_float64_is_refused():
         tree.permutation_importance(forest, x, x[:, 0], task="regression", rng=0)
 
 
+def permuted(forest, x, y, sets, n_repeats):
+    """Returns the loss of accuracy by permuted rows of sets of columns, by the draws of the seed 4."""
+    draws, found = np.random.default_rng(4), []
+    right = (tree.predict(forest, x).argmax(axis=1) == y).mean()
+    for columns in sets:
+        for _ in range(n_repeats):
+            other = x.copy()
+            other[:, columns] = x[draws.permutation(len(x))][:, columns]
+            found.append(right - (tree.predict(forest, other).argmax(axis=1) == y).mean())
+    return np.reshape(found, (len(sets), n_repeats))
+
+
 def test_permutation_importance_is_the_definition():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(400, 3))
@@ -554,13 +542,7 @@ def test_permutation_importance_is_the_definition():
     kept = x.copy()
     lost = tree.permutation_importance(forest, x, y, n_repeats=3, rng=4)
     np.testing.assert_array_equal(x, kept)
-    draws = np.random.default_rng(4)
-    right = (tree.predict(forest, x).argmax(axis=1) == y).mean()
-    for f in range(3):
-        for repeat in range(3):
-            other = x.copy()
-            other[:, f] = x[draws.permutation(200), f]
-            assert lost[f, repeat] == right - (tree.predict(forest, other).argmax(axis=1) == y).mean()
+    np.testing.assert_array_equal(lost, permuted(forest, x, y, ([0], [1], [2]), 3))
     assert (lost[2] > 0.3).all()
     assert (abs(lost[:2]) < 0.1).all()
 
@@ -573,25 +555,19 @@ def test_permutation_importance_of_sets_of_features():
     forest = hforest.grow(x[:100], y[:100], 10, rng=0)
     x, y = x[100:], y[100:]
     lost = tree.permutation_importance(forest, x, y, columns=[(2, 0), range(1, 3)], n_repeats=2, rng=4)
-    draws = np.random.default_rng(4)
-    right = (tree.predict(forest, x).argmax(axis=1) == y).mean()
-    for f, columns in enumerate(([0, 2], [1, 2])):
-        for repeat in range(2):
-            other = x.copy()
-            other[:, columns] = x[draws.permutation(100)][:, columns]
-            assert lost[f, repeat] == right - (tree.predict(forest, other).argmax(axis=1) == y).mean()
+    np.testing.assert_array_equal(lost, permuted(forest, x, y, ([0, 2], [1, 2]), 2))
     settings = {"n_repeats": 2, "rng": 4}
     whole = tree.permutation_importance(forest, x, y, **settings)
     for columns in ([0, 1, 2], [[0], [1], [2]], [True] * 3, np.array([[0], [1], [2]])):
         same = tree.permutation_importance(forest, x, y, columns=columns, **settings)
         assert same.tobytes() == whole.tobytes()
     assert tree.permutation_importance(forest, x, y, columns=1, **settings).shape == (1, 2)
-    with pytest.raises(IndexError, match=r"^columns\[1\]: expected feature indices below n_features = 3"):
-        tree.permutation_importance(forest, x, y, columns=[[0], [3]])
-    with pytest.raises(
-        ValueError, match=r"^columns\[0\]: expected the index of at least one column, got none"
+    for columns, error, words in (
+        ([[0], [3]], IndexError, r"columns\[1\]: expected feature indices below n_features = 3"),
+        ([[]], ValueError, r"columns\[0\]: expected the index of at least one column, got none"),
     ):
-        tree.permutation_importance(forest, x, y, columns=[[]])
+        with pytest.raises(error, match=f"^{words}"):
+            tree.permutation_importance(forest, x, y, columns=columns)
 
 
 def test_permutation_importance_of_targets_and_progress():
@@ -613,12 +589,9 @@ def test_permutation_importance_of_targets_and_progress():
     settings = {"task": "regression", "n_repeats": 2, "rng": 0}
     whole = tree.permutation_importance(forest, x, y, **settings)
     assert whole[:2].tobytes() == lost.tobytes()
-    assert (
-        tree.permutation_importance(forest, x, y.astype(np.float64), **settings).tobytes() == whole.tobytes()
-    )
-    assert (
-        tree.permutation_importance(forest, x, y[:, None].tolist(), **settings).tobytes() == whole.tobytes()
-    )
+    for same in (y.astype(np.float64), y[:, None].tolist()):
+        assert tree.permutation_importance(forest, x, same, **settings).tobytes() == whole.tobytes()
+    labels = {"task": "classification"}
     for bad, error, word in (
         ({"x": x[:, :2].copy()}, ValueError, "x"),
         ({"x": x[:0], "y": y[:0]}, ValueError, "x"),
@@ -626,38 +599,15 @@ def test_permutation_importance_of_targets_and_progress():
         ({"y": np.stack([y, y], 1)}, ValueError, "y: expected n_outputs = 1 targets"),
         ({"y": np.full(200, np.nan)}, ValueError, "y: expected finite"),
         ({"y": np.full(200, 1e60)}, ValueError, "y: expected numbers from"),
-        ({"task": "classification"}, TypeError, "y: expected labels of an integer or bool dtype"),
-        (
-            {"task": "classification", "y": np.full(200, 1, np.int32)},
-            IndexError,
-            "y: .*; pass labels of the classes",
-        ),
-        (
-            {"task": "classification", "y": np.full(200, -1)},
-            IndexError,
-            "y: expected labels of at least 0, got -1",
-        ),
+        (labels, TypeError, "y: expected labels of an integer or bool dtype"),
+        ({**labels, "y": np.full(200, 1, np.int32)}, IndexError, "y: .*; pass labels of the classes"),
+        ({**labels, "y": np.full(200, -1)}, IndexError, "y: expected labels of at least 0, got -1"),
         ({"task": "ranking"}, ValueError, "task"),
         ({"n_repeats": 0}, ValueError, "n_repeats"),
         ({"progress": 3}, TypeError, "progress: expected None, True or a function"),
     ):
         with pytest.raises(error, match=rf"\b{word}\b"):
             tree.permutation_importance(**{"forest": forest, "x": x, "y": y, **settings, **bad})
-
-
-@pytest.mark.parametrize(
-    "kind", [bool, np.int8, np.uint8, np.int16, np.uint16, np.int64, np.uint64, ">i4", list]
-)
-def test_permutation_importance_of_labels_of_any_integer_dtype(kind, capsys):
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(100, 3))
-    y = (x[:, 2] > 0).astype(np.int32)
-    forest = hforest.grow(x, y, 5, rng=0)
-    want = tree.permutation_importance(forest, x, y, rng=1)
-    other = y.tolist() if kind is list else y.astype(kind)
-    got = tree.permutation_importance(forest, x.astype(np.longdouble), other, progress=True, rng=1)
-    assert got.tobytes() == want.tobytes()
-    assert "3" in capsys.readouterr().err  # the bar
 
 
 def test_path_ends_in_the_leaf():
@@ -672,8 +622,7 @@ def test_path_ends_in_the_leaf():
     with pytest.raises(IndexError, match="n_trees = 4"):
         tree.path(forest, x, 4)
     with pytest.raises(
-        ValueError,
-        match=r"x: expected shape \(n_features,\), got \(1, 3\); pass one of its rows, such as x\[0\]",
+        ValueError, match=r"x: expected shape .*, got \(1, 3\); pass one of its rows, such as x\[0\]"
     ):
         tree.path(forest, x[None], 0)
     with pytest.raises(ValueError, match=r"\(n_samples, 3\)"):
@@ -684,7 +633,7 @@ def test_path_ends_in_the_leaf():
 def test_text():
     assert tree.to_text(STUMP) == "x[1] <= 0.5\n  yes: 0.25 0.75\n  no: 1 0"
     assert tree.to_text(STUMP, max_depth=0) == "..."
-    oblique = STUMP._replace(feature=np.array([-2, -1, -1], np.int32), indptr=np.array([0, 2, 2, 2]), indices=np.array([0, 1], np.int32), data=np.array([1.0, -1]))  # fmt: skip
+    oblique = oblique_stump([0, 2, 2, 2], [0, 1], [1.0, -1])
     assert tree.to_text(oblique, feature_names=["a", "b"]).startswith("+1 a -1 b <= 0.5")
     with pytest.raises(ValueError, match="n_features = 2 names"):
         tree.to_text(STUMP, feature_names=["a"])
@@ -1023,11 +972,7 @@ def test_vector_paths_have_the_bits_of_the_plain_one(simd, dtype, n, pure, depth
         forest = forest._replace(value=np.eye(3, dtype=dtype)[forest.value.argmax(axis=1)])
     x = inputs(n, 6, dtype, n)
     functions = (tree.apply, tree.predict, tree.vote_shares)
-    found = set()
-    for path in machine.simd_paths():
-        simd(path)
-        found.add(tuple(function(forest, x).tobytes() for function in functions))
-    assert len(found) == 1
+    assert_all_same(on_paths(simd, lambda: [function(forest, x) for function in functions]))
 
 
 @pytest.mark.parametrize("n", [1, 15, 16, 17, 33, 127, 129, 512, 513, 700])

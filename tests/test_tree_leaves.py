@@ -7,11 +7,11 @@ import types
 
 import numpy as np
 import pytest
-from conftest import FOUR_PARTS, check_damage, same_bits
+from conftest import check_changed, check_damage, refused, same_bits
+from growers import assert_all_same, on_threads
 
 import hforest
 from hforest import growth, project, tree
-from hforest.core import files
 
 N, N_TREES = 160, 9
 COUNTS = growth.bootstrap_counts(N, N_TREES, rng=3)
@@ -48,21 +48,10 @@ def test_a_file_keeps_every_bit(tmp_path, kind, dtype):
     assert [path.name for path in tmp_path.iterdir()] == ["f.npz"]
 
 
-def test_a_save_that_fails_leaves_the_older_file(tmp_path, monkeypatch):
-    path = tmp_path / "f.npz"
-    path.write_bytes(b"old")
-
-    def full(stream, **arrays):
-        stream.write(b"half")
-        raise OSError("no space")
-
-    monkeypatch.setattr(np, "savez", full)
-    with pytest.raises(OSError, match="no space"):
-        tree.save(path, grown())
+def test_an_unsound_forest_is_not_saved(tmp_path):
     with pytest.raises(IndexError, match=r"^forest: "):
-        tree.save(path, (f := grown())._replace(left=f.left + 10**6))
-    assert path.read_bytes() == b"old"
-    assert [p.name for p in tmp_path.iterdir()] == ["f.npz"]
+        tree.save(tmp_path / "f.npz", (f := grown())._replace(left=f.left + 10**6))
+    assert not list(tmp_path.iterdir())
 
 
 def test_each_damaged_file_is_read_right_or_refused(tmp_path):
@@ -92,12 +81,7 @@ def test_each_damaged_file_is_read_right_or_refused(tmp_path):
 def test_altered_files_are_refused(tmp_path, change, words):
     path = tmp_path / "f.npz"
     tree.save(path, hforest.grow(problem()[0], problem()[1][:, 0] > 0, 1, max_depth=2, rng=0))
-    arrays = files.read_npz(path, "a file") | change
-    np.savez(path, **{name: a for name, a in arrays.items() if a is not None})
-    with pytest.raises(ValueError, match=re.escape(words)) as caught:
-        tree.load(path)
-    assert FOUR_PARTS.match(str(caught.value))
-    assert str(path) in str(caught.value)
+    check_changed(path, tree.load, change, re.escape(words))
 
 
 def test_a_pickle_is_not_read(tmp_path):
@@ -130,16 +114,15 @@ def test_quantiles_are_the_references_at_every_number_of_threads(kind, settings,
     methods = ["inverted_cdf"] + ["linear"] * bool(
         (settings.get("sample_weight", 1) % 1 == 0 + 0 * WEIGHT).all()
     )
-    with hforest.using("reference"):
+
+    def found():
         targets = tree.leaf_targets(forest, x, y, **settings)
-        want = [tree.quantiles(forest, targets, rows, LEVELS, method=m) for m in methods]
-        want.append(tree.quantiles(forest, targets, x, LEVELS, counts=COUNTS))
-    for n in (1, 2, 7):
-        threads(n)
-        assert all(map(same_bits, tree.leaf_targets(forest, x, y, **settings), targets))
-        got = [tree.quantiles(forest, targets, rows, LEVELS, method=m) for m in methods]
-        got.append(tree.quantiles(forest, targets, x, LEVELS, counts=COUNTS))
-        assert all(map(same_bits, got, want))
+        quantiles = [tree.quantiles(forest, targets, rows, LEVELS, method=m) for m in methods]
+        return targets, *quantiles, tree.quantiles(forest, targets, x, LEVELS, counts=COUNTS)
+
+    with hforest.using("reference"):
+        want = found()
+    assert_all_same([want, *on_threads(threads, found)])
 
 
 def multiset(forest, x, row, counts):
@@ -275,29 +258,48 @@ def test_bad_arguments_of_quantiles(change, error, words):
     changed = {name: f(getattr(targets, name)) for name, f in change.items() if callable(f)}
     call = {"targets": targets._replace(**changed), "x": x, "levels": [0.5]}
     call |= {name: value for name, value in change.items() if not callable(value)}
-    with pytest.raises(error, match=re.escape(words)) as caught:
+    with refused(error, re.escape(words)):
         tree.quantiles(forest, **call)
-    assert FOUR_PARTS.match(str(caught.value))
+
+
+X, TWO = problem()
+NO_FOREST = "forest: expected a hforest.tree.Forest"
 
 
 @pytest.mark.parametrize(
-    ("change", "error", "words"),
+    ("function", "change", "error", "words"),
     [
-        ({"x": np.zeros((0, 4)), "y": np.zeros(0)}, ValueError, "x: expected 1 to 2**31 - 1 samples, got 0"),
-        ({"y": np.zeros(3)}, ValueError, "y: expected shape"),
-        ({"y": np.full(N, np.inf)}, ValueError, "y: expected finite"),
-        ({"sample_weight": np.zeros(N)}, ValueError, "sample_weight: expected at least one weight above 0"),
-        ({"sample_weight": -np.ones(N)}, ValueError, "sample_weight: expected numbers from 0"),
-        ({"counts": COUNTS.T}, ValueError, "counts: expected shape"),
-        ({"counts": -COUNTS}, ValueError, "counts: expected counts from 0"),
-        ({"forest": 3}, TypeError, "forest: expected a hforest.tree.Forest, got int"),
+        (tree.leaf_targets, {"x": X[:0], "y": np.zeros(0)}, ValueError, "x: expected 1 to 2**31 - 1 samples, got 0"),
+        (tree.leaf_targets, {"y": np.zeros(3)}, ValueError, "y: expected shape"),
+        (tree.leaf_targets, {"y": np.full(N, np.inf)}, ValueError, "y: expected finite"),
+        (tree.leaf_targets, {"sample_weight": np.zeros(N)}, ValueError, "sample_weight: expected at least one weight above 0"),
+        (tree.leaf_targets, {"sample_weight": -np.ones(N)}, ValueError, "sample_weight: expected numbers from 0"),
+        (tree.leaf_targets, {"counts": COUNTS.T}, ValueError, "counts: expected shape"),
+        (tree.leaf_targets, {"counts": -COUNTS}, ValueError, "counts: expected counts from 0"),
+        (tree.leaf_targets, {"forest": 3}, TypeError, f"{NO_FOREST}, got int"),
+        (tree.proximity, {"min_share": 1.5}, ValueError, "min_share: expected a finite number"),
+        (tree.proximity, {"max_neighbors": 0}, ValueError, "max_neighbors: expected at least 1"),
+        (tree.proximity, {"other": X[:, :2]}, ValueError, "other: expected shape (n_others, n_features) = (n_others, 4)"),
+        (tree.proximity, {"other": X * np.nan}, ValueError, "other: expected finite"),
+        (tree.prediction_intervals, {"errors": TWO[:, 0]}, ValueError, "errors: expected shape (n_train, n_outputs) = (n_train, 2)"),
+        (tree.prediction_intervals, {"errors": TWO[:0]}, ValueError, "errors: expected at least one row without NaN, got none"),
+        (tree.prediction_intervals, {"errors": TWO * np.nan}, ValueError, "errors: expected at least one row without NaN, got none"),
+        (tree.prediction_intervals, {"errors": np.where(TWO > 0, np.inf, TWO)}, ValueError, "errors: expected finite numbers, got"),
+        (tree.prediction_intervals, {"errors": TWO.astype(int)}, TypeError, "errors: expected dtype float32 or float64"),
+        (tree.prediction_intervals, {"errors": TWO.tolist()}, TypeError, "errors: expected a numpy.ndarray"),
+        (tree.prediction_intervals, {"coverage": 1.5}, ValueError, "coverage: "),
+        (tree.to_dict, {"forest": grown("oblique")}, ValueError, "forest: expected splits by single features, got projections"),
+        (tree.to_dict, {"x": X[:0]}, ValueError, "x: expected at least one sample, got 0"),
+        (tree.to_dict, {"x": X[:, :1]}, ValueError, "x: expected shape"),
+        (tree.to_dict, {"counts": COUNTS[:2]}, ValueError, "counts: expected shape"),
+        (tree.to_dict, {"sample_weight": np.zeros(N)}, ValueError, "sample_weight: expected at least one weight above 0"),
+        (tree.to_dict, {"forest": None}, TypeError, NO_FOREST),
     ],
-)
-def test_bad_arguments_of_leaf_targets(change, error, words):
-    x, y = problem()
-    with pytest.raises(error, match=re.escape(words)) as caught:
-        tree.leaf_targets(**{"forest": grown(), "x": x, "y": y} | change)
-    assert FOUR_PARTS.match(str(caught.value))
+)  # fmt: skip
+def test_bad_arguments(function, change, error, words):
+    more = {tree.leaf_targets: {"y": TWO}, tree.prediction_intervals: {"errors": TWO}}.get(function, {})
+    with refused(error, f"^{re.escape(words)}"):
+        function(**{"forest": grown(), "x": X, **more} | change)
 
 
 # -------------------------------------------------------------------------------------------- proximities
@@ -336,28 +338,13 @@ def test_near_proximities(least, most, threads):
         # Among equal shares the first columns are taken.
         order = np.argsort(-p, axis=1, kind="stable")[:, most:]
         np.put_along_axis(want, order, 0, axis=1)
-    for n in (1, 2, 7):
-        threads(n)
-        got = tree.proximity(forest, x, min_share=least, max_neighbors=most)
+    for got in on_threads(threads, lambda: tree.proximity(forest, x, min_share=least, max_neighbors=most)):
         np.testing.assert_array_equal(got.toarray(), want)
         assert got.nnz == np.count_nonzero(want)
     with hforest.using("reference"):
         np.testing.assert_array_equal(
             tree.proximity(forest, x, min_share=least, max_neighbors=most).toarray(), want
         )
-
-
-def test_bad_arguments_of_proximity():
-    forest, (x, _) = grown(), problem()
-    for call, error, words in (
-        ({"min_share": 1.5}, ValueError, "min_share: expected a finite number"),
-        ({"max_neighbors": 0}, ValueError, "max_neighbors: expected at least 1"),
-        ({"other": x[:, :2]}, ValueError, "other: expected shape (n_others, n_features) = (n_others, 4)"),
-        ({"other": x * np.nan}, ValueError, "other: expected finite"),
-    ):
-        with pytest.raises(error, match=re.escape(words)) as caught:
-            tree.proximity(forest, x, **call)
-        assert FOUR_PARTS.match(str(caught.value))
 
 
 # -------------------------------------------------------------------------------------------- intervals
@@ -385,23 +372,6 @@ def test_intervals_hold_what_they_say():
         inside = ((low <= y[3000:]) & (y[3000:] <= high)).mean(axis=0)
         np.testing.assert_allclose(inside, coverage, atol=0.03)
         assert ((high - low)[:, 1] > 2 * (high - low)[:, 0]).all()
-
-
-def test_bad_arguments_of_intervals():
-    forest, (x, y) = grown(), problem()
-    for errors, error, words in (
-        (y[:, 0], ValueError, "errors: expected shape (n_train, n_outputs) = (n_train, 2)"),
-        (y[:0], ValueError, "errors: expected at least one row without NaN, got none"),
-        (y * np.nan, ValueError, "errors: expected at least one row without NaN, got none"),
-        (np.where(y > 0, np.inf, y), ValueError, "errors: expected finite numbers, got"),
-        (y.astype(int), TypeError, "errors: expected dtype float32 or float64"),
-        (y.tolist(), TypeError, "errors: expected a numpy.ndarray"),
-    ):
-        with pytest.raises(error, match=re.escape(words)) as caught:
-            tree.prediction_intervals(forest, x, errors)
-        assert FOUR_PARTS.match(str(caught.value))
-    with pytest.raises(ValueError, match="^coverage: "):
-        tree.prediction_intervals(forest, x, y, coverage=1.5)
 
 
 # -------------------------------------------------------------------------------------------- SHAP
@@ -520,25 +490,6 @@ def test_shap_explains_a_dictionary(task, dtype):
     background = shap.TreeExplainer(model, x[:50])
     total = np.asarray(background.shap_values(x[:12])).sum(axis=1) + background.expected_value
     np.testing.assert_allclose(total, tree.predict(forest, x[:12]), atol=1e-5)
-
-
-def test_bad_arguments_of_to_dict():
-    forest, (x, _) = grown(), problem()
-    for call, error, words in (
-        (
-            {"forest": grown("oblique")},
-            ValueError,
-            "forest: expected splits by single features, got projections",
-        ),
-        ({"x": x[:0]}, ValueError, "x: expected at least one sample, got 0"),
-        ({"x": x[:, :1]}, ValueError, "x: expected shape"),
-        ({"counts": COUNTS[:2]}, ValueError, "counts: expected shape"),
-        ({"sample_weight": np.zeros(N)}, ValueError, "sample_weight: expected at least one weight above 0"),
-        ({"forest": None}, TypeError, "forest: expected a hforest.tree.Forest"),
-    ):
-        with pytest.raises(error, match=re.escape(words)) as caught:
-            tree.to_dict(**{"forest": forest, "x": x} | call)
-        assert FOUR_PARTS.match(str(caught.value))
 
 
 # -------------------------------------------------------------------------------------------- devices
