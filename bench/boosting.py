@@ -159,15 +159,23 @@ def measure(path: Path, rows: int, repeats: int) -> list[dict[str, Any]]:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Returns the record as a Markdown table."""
-    lines = [
-        "| table | rows, columns | classes | library | loss | seconds | ms per round |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    """Returns milliseconds per round as a Markdown table; of other libraries also their loss / the loop's."""
+    of_table: dict[str, dict[str, dict[str, Any]]] = {}
     for row in rows:
-        what = f"{row['table']} | {row['n']}, {row['n_features']} | {row['n_classes'] or '–'}"
-        seconds = f"{row['seconds']:.2f} | {1000 * row['seconds'] / ROUNDS:.1f}"
-        lines.append(f"| {what} | {row['library']} | {row['loss']:.4g} | {seconds} |")
+        of_table.setdefault(row["table"], {})[row["library"]] = row
+    lines = [
+        f"| table | rows, columns | classes | {' | '.join(LIBRARIES)} |",
+        "|---" * (3 + len(LIBRARIES)) + "|",
+    ]
+    for name, by in of_table.items():
+        own, cells = by["hforest"], []
+        for library in LIBRARIES:
+            cell = f"{1000 * by[library]['seconds'] / ROUNDS:.1f}" if library in by else "–"
+            if library in by and library != "hforest":
+                cell += f" ({by[library]['loss'] / own['loss']:.3f})"
+            cells.append(cell)
+        what = f"{name} | {own['n']}, {own['n_features']} | {own['n_classes'] or '–'}"
+        lines.append(f"| {what} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
