@@ -118,9 +118,6 @@ cdef bint _write_leaf(
     # weight  0: the leaf has one class, and its sums have not been computed
     cdef int64_t k, capacity, row = tree.n_rows * t.n_outputs
     cdef double value
-    if tree.reached != NULL:
-        for k in range(node.first, node.last):
-            tree.reached[r.sample[k]] = <int32_t> node.at
     if weight == 0:
         if r.kind == HF_FLOATS:
             tree.left[node.at] = -1 - r.label[node.first]
@@ -198,6 +195,13 @@ cdef bint _split_node(
     return _push(r, tree, right) and _push(r, tree, left)
 
 
+cdef void _write_reached(const hf_workspace* r, const hf_tree* tree, const hf_pending* leaf) noexcept nogil:
+    # Writes the number of a leaf in the depth-first tree for its samples.
+    cdef int64_t i
+    for i in range(leaf.first, leaf.last):
+        tree.reached[r.sample[i]] = <int32_t> leaf.at
+
+
 cdef bint _number_leaves(hf_workspace* r, const hf_tree* tree) noexcept nogil:
     # Replaces the numbers in tree.reached by those of `order_tree`; returns whether there was memory.
     cdef int32_t* queue = <int32_t*> take(&r.arena, 4 * tree.n_nodes)
@@ -263,6 +267,8 @@ cdef bint grow_tree(
             fine = _split_node(t, &r, tree, &node, key, &split, split.score - base)
         if hf_stopped_after(t.watch, &n_steps, (node.last - node.first + t.n_outputs) * (t.n_candidates + 1)):
             fine = False
+        if tree.reached != NULL and tree.feature[node.at] == -1:
+            _write_reached(&r, tree, &node)
     if fine and tree.reached != NULL:
         fine = _number_leaves(&r, tree)
     release(&r.arena)
