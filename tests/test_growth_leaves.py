@@ -113,6 +113,15 @@ def test_random_thresholds_within_bins_are_walked(walks, dtype, max_bins):
     assert len(walks) == (max_bins is not None)
 
 
+@pytest.mark.parametrize("bootstrap", [False, True])
+def test_large_samples_that_need_a_conversion(walks, monkeypatch, bootstrap):
+    monkeypatch.setattr("hforest.core.blocks.CONVERTED", 100)
+    x = np.random.default_rng(0).integers(-50, 50, (300, 5))
+    assert type(hforest.samples(x)).__name__ == "UnconvertedSamples"
+    check(x, x[:, 0] > x[:, 1], bootstrap=bootstrap)
+    assert len(walks) == bootstrap
+
+
 def test_windows_are_walked(walks):
     (x, base, offset), copies = overlapping(12, 14)
     y = np.arange(len(base)) % 2

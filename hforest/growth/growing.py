@@ -169,11 +169,13 @@ def _start(
     return unchecked.on_projections(growth, distribution, n_projections=n_sampled), growth
 
 
-def _matrix_of(columns: Columns) -> Any:
-    """Returns samples of a sparse matrix as one of SciPy."""
-    from scipy.sparse import csc_array
+def _walked(source: Samples) -> Any:
+    """Returns the samples as `hforest.tree.apply` takes them."""
+    if isinstance(source.x, Columns):
+        from scipy.sparse import csc_array
 
-    return csc_array(columns.stored[:3], columns.shape)
+        return csc_array(source.x.stored[:3], source.shape)
+    return source if source.are_windows else source.numbers
 
 
 @shared(Settings, grow)
@@ -219,4 +221,4 @@ def grow_with_leaves(
     forest = marked(unchecked.forest(trees, growth, projected=settings["projections"] is not None))
     if growth.reached is not None and growth.reached[: len(trees)].min() >= 0:
         return forest, np.ascontiguousarray(growth.reached[: len(trees)].T)
-    return forest, apply(forest, _matrix_of(source.x) if isinstance(source.x, Columns) else source)
+    return forest, apply(forest, _walked(source))
