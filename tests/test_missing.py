@@ -13,6 +13,7 @@ from growers import assert_all_same, assert_same, grow, on_paths, on_threads
 import hforest
 from hforest import cascade, hinge, neural, project, tree
 from hforest.core import files
+from hforest.tree import walks
 
 LARGEST = {np.dtype(t): float(np.finfo(t).max) for t in (np.float32, np.float64)}
 FAST = ["cpu", "host", *ON_GPU]
@@ -371,6 +372,24 @@ def test_rows_are_walked_in_parts(monkeypatch):
     whole = tree.apply(forest, x)
     monkeypatch.setattr("hforest.tree.walks._WIDENED", 100)
     np.testing.assert_array_equal(tree.apply(forest, x), whole)
+
+
+@pytest.mark.parametrize("n_trees", [1, 4])
+@pytest.mark.parametrize("name", FAST)
+def test_few_levels_of_many_columns_are_walked_node_by_node(name, dtype, n_trees, monkeypatch):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(400, 21)).astype(dtype), rng.integers(0, 3, 400)
+    x[rng.random(x.shape) < 0.2] = np.nan
+    forest = hforest.grow(x, y, n_trees, max_depth=5, rng=0)  # up to 63 nodes per tree, 6 levels
+    with hforest.using("reference"):
+        leaf = tree.apply(forest, x)
+    copied = []
+    widened = walks._widened
+    monkeypatch.setattr(walks, "_widened", lambda *args: copied.append(args) or widened(*args))
+    with entered(name) as backend:
+        moved = tree.Forest(*map(backend.array, forest))
+        np.testing.assert_array_equal(backend.numpy(tree.apply(moved, backend.array(x))), leaf)
+    assert len(copied) == (n_trees == 4)
 
 
 def test_without_unchecked_samples_a_forest_that_knows_no_missing_values_refuses_them():

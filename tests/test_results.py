@@ -163,6 +163,7 @@ TABLES = {
     "cascade_leaves": ("results-cascade", "cascade_leaves", "cascade_leaves", "rows", (), "validation"),
     "deep_neural": ("results-neural", "deep_neural", "deep_neural", "rows", (), "error"),
     "fern_layer": ("torch-training", "fern_layer", "fern_layer", "rows", (), "errors"),
+    "boosting": ("boosting", "boosting", "boosting", "rows", (), "seconds"),
     "memory": ("memory", "memory", "memory", "rows", (), "own"),
     "mlp_head": ("torch-mlp-head", "mlp_head", "mlp_head", "trials", (), "errors"),
     "scale_rows": ("scale", "scale", "scale_rows", "rows", (), "seconds"),

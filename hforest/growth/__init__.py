@@ -8,7 +8,7 @@ Samples, labels, targets and weights are what `numpy.asarray` takes, of any real
 """
 
 from .counts import bootstrap_counts, poisson_counts
-from .growing import grow
+from .growing import grow, grow_with_leaves
 from .samples import Samples, samples
 from .settings import Settings, TreeSettings
 
@@ -18,6 +18,7 @@ __all__ = [
     "TreeSettings",
     "bootstrap_counts",
     "grow",
+    "grow_with_leaves",
     "poisson_counts",
     "samples",
 ]

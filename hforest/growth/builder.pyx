@@ -16,7 +16,7 @@ from libc.math cimport ldexp
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from hforest.core.arena cimport hf_arena, release, resize
+from hforest.core.arena cimport hf_arena, release, resize, take
 from hforest.core.machine cimport hf_has_stopped, hf_stopped_after
 from hforest.core.score cimport hf_node_score
 from hforest.growth.node_samples cimport is_pure, partition, start_samples, start_unit, sum_up
@@ -209,6 +209,31 @@ cdef bint _split_node(
     return _push(r, tree, right) and _push(r, tree, left)
 
 
+cdef void _write_reached(const hf_workspace* r, const hf_tree* tree, const hf_pending* leaf) noexcept nogil:
+    # Writes the number of a leaf in the depth-first tree for its samples.
+    cdef int64_t i
+    for i in range(leaf.first, leaf.last):
+        tree.reached[r.sample[i]] = <int32_t> leaf.at
+
+
+cdef bint _number_leaves(hf_workspace* r, const hf_tree* tree) noexcept nogil:
+    # Replaces the numbers in tree.reached by those of `order_tree`; returns whether there was memory.
+    cdef int32_t* queue = <int32_t*> take(&r.arena, 4 * tree.n_nodes)
+    cdef int32_t* number = <int32_t*> take(&r.arena, 4 * tree.n_nodes)
+    cdef int64_t v, i, known = 1
+    if r.arena.failed:
+        return False
+    queue[0] = 0
+    for v in range(tree.n_nodes):
+        number[queue[v]] = <int32_t> v
+        if tree.feature[queue[v]] != -1:
+            queue[known], queue[known + 1] = tree.left[queue[v]], tree.left[queue[v]] + 1
+            known += 2
+    for i in range(r.n):
+        tree.reached[r.sample[i]] = number[tree.reached[r.sample[i]]]
+    return True
+
+
 cdef bint grow_tree(
     const hf_task* t, int64_t number, const int32_t* counts, const int32_t* order, hf_tree* tree
 ) noexcept nogil:
@@ -217,7 +242,7 @@ cdef bint grow_tree(
     #
     # counts  IN (t.n,)  number of draws of each sample; NULL: one each
     # order   IN (t.n,)  the sample whose label or target each sample has; NULL: its own
-    # tree    OUT        all zeros before
+    # tree    OUT        all zeros before, but for `reached`
     cdef hf_workspace r
     cdef hf_pending node
     cdef hf_split split
@@ -261,6 +286,10 @@ cdef bint grow_tree(
             fine = _split_node(t, &r, tree, &node, key, &split, gain)
         if hf_stopped_after(t.watch, &n_steps, (node.last - node.first + t.n_outputs) * (t.n_candidates + 1)):
             fine = False
+        if tree.reached != NULL and tree.feature[node.at] == -1:
+            _write_reached(&r, tree, &node)
+    if fine and tree.reached != NULL:
+        fine = _number_leaves(&r, tree)
     release(&r.arena)
     return fine and not hf_has_stopped(t.watch)
 

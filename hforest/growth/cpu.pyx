@@ -422,10 +422,12 @@ cdef object grow_trees(hf_task* t, batch):
     cdef const int32_t* counts = start_of_rows[int32_t](batch.counts)
     cdef const int32_t* order = start_of_rows[int32_t](batch.order)
     cdef int64_t counts_size = t.n if counts != NULL else 0, order_size = t.n if order != NULL else 0
+    cdef int32_t[:, ::1] reached = batch.reached
     cdef hf_watch watch
     grown = [_Grown() for _ in range(n_trees)]
     for m in range(n_trees):
         at[m] = <Py_ssize_t> &(<_Grown> grown[m]).tree
+        (<_Grown> grown[m]).tree.reached = NULL if reached is None else &reached[m, 0]
     start_watch(&watch)
     t.watch = &watch
     n_units = hf_units(&watch, n_trees, threads)

@@ -138,6 +138,8 @@ class Growth(NamedTuple):
     progress: Progress
     order: IntArray | None = None
     """(n_trees, n_samples) int32: the sample whose label or target each sample of a tree has."""
+    reached: IntArray | None = None
+    """As in `Batch`."""
 
 
 def check_limits(settings: TreeSettings) -> supervised.Limits:

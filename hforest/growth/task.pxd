@@ -122,6 +122,7 @@ cdef struct hf_tree:
     int64_t n_all_words
     int64_t word_capacity
     bint has_defaults
+    int32_t* reached   # OUT (t.n,): the leaf of each sample that the tree takes; of the caller, or NULL
 
 
 # Returns the best split of a node, with score and threshold, and writes the side of each of its samples to

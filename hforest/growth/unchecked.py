@@ -55,7 +55,8 @@ def in_batches(grow_some: GrowSome, growth: Growth, batch: int | None = None) ->
             elif not isinstance(bootstrap, bool):
                 counts = bootstrap[first : first + count]
             order = None if growth.order is None else growth.order[first : first + count]
-            grow_some(Batch(growth.seed, number, count, counts, trees, None, order))
+            reached = None if growth.reached is None else growth.reached[first : first + count]
+            grow_some(Batch(growth.seed, number, count, counts, trees, None, order, reached))
             if not report(len(trees)):
                 break
     return trees

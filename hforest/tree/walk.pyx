@@ -31,8 +31,7 @@ cdef extern from "tree/simd/interleaved.h" nogil:
     )
 
 cdef enum:
-    READS = 8             # features per level walked up to which columns pay; with more, rows are read
-    COLLECTED = 1         # the same for windows
+    READS = 4             # bytes of a row per level walked up to which columns pay; with more, rows are read
     WIDEST = 1 << 22      # features of columns: places among LISTED samples of them fit in 32 bits
     LISTED = 512          # samples of columns whose unfinished walks share one list
     FEW = 16              # least number of samples for which columns pay
@@ -48,7 +47,7 @@ cdef int way_of(const Walk* w, int64_t n_nodes) noexcept nogil:
     cdef int levels = 0
     while n_nodes >> levels > w.n_trees:
         levels += 1
-    cdef int64_t most = w.n_trees * levels * (READS if w.base == NULL else COLLECTED)
+    cdef int64_t most = w.n_trees * levels * READS // (4 if w.single else 8)
     return BY_COLUMNS if w.n_features <= min(most, <int64_t> WIDEST) else BY_ROWS
 
 

@@ -39,6 +39,7 @@ def on_engine(engine: by_level.Engine) -> tree.Forest:
 
 
 assert_type(hforest.grow(x, y, 1, **of_grow), tree.Forest)
+assert_type(growth.grow_with_leaves(x, y, 1, **of_grow), tuple[tree.Forest, NDArray[Any]])
 assert_type(hforest.grow(hforest.samples(x, max_bins=8, categorical=[0], windows=None), y), tree.Forest)
 assert_type(co2.grow(x, y, 1, nu=1.0, splitter="oc1", bootstrap=True, **of_trees), tree.Forest)
 assert_type(scale.grow_by_rows(None, x, y, 1, **by_rows), tree.Forest)
@@ -51,6 +52,8 @@ hforest.grow(x, y, max_depth="3")  # type: ignore[arg-type]
 hforest.grow(x, y, projections="sparse")  # type: ignore[arg-type]
 hforest.samples(x, max_bins="8")  # type: ignore[arg-type]
 hforest.samples(x, windows=(y,))  # type: ignore[arg-type]
+growth.grow_with_leaves(x, y, max_dept=3)  # type: ignore[call-arg]
+growth.grow_with_leaves(x, y, max_depth="3")  # type: ignore[arg-type]
 co2.grow(x, y, max_dept=3)  # type: ignore[call-arg]
 co2.grow(x, y, max_depth="3")  # type: ignore[arg-type]
 co2.grow(x, y, y_order=None)  # type: ignore[call-arg]
