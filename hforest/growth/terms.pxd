@@ -136,5 +136,7 @@ cdef inline bint sums_may_gain(const hf_task* t, const hf_workspace* r, int64_t 
     cdef double left = <double> u, square
     if bound == -INFINITY:
         return True
+    if is_pair(t):
+        return may_gain(r.mean[0], <double> r.total_u, r.total_u, r.sum[t.n_outputs - 1], u, bound)
     square = r.bodies.distances(r.sum, r.mean, left, t.n_outputs)
     return square * (<double> r.total_u * HF_GAIN_ERROR) > bound * (left * <double> (r.total_u - u))
