@@ -116,6 +116,7 @@ typedef struct {
     float (*rate)(int n, hf_splits *s);
     void (*read_lanes)(int single, hf_lanes *l);
     void (*sum_lanes)(int single, hf_lanes *l);
+    void (*count_smaller)(int single, const void *value, int64_t n, uint32_t *count);
 } hf_bodies;
 
 #endif

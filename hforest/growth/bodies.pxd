@@ -114,6 +114,7 @@ cdef extern from "growth/bodies.h" nogil:
         float (*rate)(int n, hf_splits* s) noexcept nogil
         void (*read_lanes)(int single, hf_lanes* lanes) noexcept nogil
         void (*sum_lanes)(int single, hf_lanes* lanes) noexcept nogil
+        void (*count_smaller)(int single, const void* value, int64_t n, uint32_t* count) noexcept nogil
 
 # Return the functions of a vector path; bodies_of_width returns those with float64 sums if is_wide.
 cdef hf_bodies bodies_of_width(int path, bint is_wide) noexcept nogil

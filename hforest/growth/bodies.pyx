@@ -213,7 +213,7 @@ cdef void _find_wide_alive(hf_buckets* s, float limit) noexcept nogil:
     _mark_alive(s, &s.wide, limit)
 
 
-# ---------------------------------------------------------------------- four candidates with random thresholds
+# ------------------------------------------------------------------------------------------ values of samples
 
 ctypedef fused real:
     float
@@ -259,6 +259,24 @@ cdef void _sum_lanes_of(real threshold, hf_lanes* l) noexcept nogil:
             l.right_square[j] += rest * rest
 
 
+cdef void _count_smaller_of(const real* value, int64_t n, uint32_t* count) noexcept nogil:
+    # Writes the number of smaller values of each value.
+    cdef int64_t i, j
+    cdef uint32_t smaller
+    for i in range(n):
+        smaller = 0
+        for j in range(n):
+            smaller += value[j] < value[i]
+        count[i] = smaller
+
+
+cdef void _count_smaller(int single, const void* value, int64_t n, uint32_t* count) noexcept nogil:
+    if single:
+        _count_smaller_of(<const float*> value, n, count)
+    else:
+        _count_smaller_of(<const double*> value, n, count)
+
+
 cdef void _read_lanes(int single, hf_lanes* l) noexcept nogil:
     if single:
         _read_lanes_of[float](0, l)
@@ -286,4 +304,4 @@ plain.sum_pairs, plain.rate_pairs, plain.sum_values = NULL, NULL, _sum_values
 plain.sum_bins, plain.rate, plain.find_range = _sum_bins, _rate, _find_range
 plain.fill_buckets = _fill_buckets
 plain.sum_buckets, plain.find_alive = _sum_buckets, _find_alive
-plain.read_lanes, plain.sum_lanes = _read_lanes, _sum_lanes
+plain.read_lanes, plain.sum_lanes, plain.count_smaller = _read_lanes, _sum_lanes, _count_smaller

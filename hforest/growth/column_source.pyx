@@ -22,7 +22,7 @@ from hforest.growth.node_orders cimport (
 )
 from hforest.growth.node_samples cimport score_left
 from hforest.growth.node_scorer cimport hf_scorer, start_scorer
-from hforest.growth.on_demand cimport require_column, start_maker
+from hforest.growth.on_demand cimport prefetch_numbers_of, require_column, start_encoder
 from hforest.growth.pairwise cimport best_pairwise
 from hforest.growth.random_thresholds cimport write_sides
 from hforest.growth.scorers cimport PAIRWISE, SORTED_SCAN, scorer_of_bytes
@@ -44,7 +44,7 @@ cdef bint start_columns(const hf_task* t, hf_workspace* r, const hf_columns* c) 
         return False
     work.columns = c
     start_features(&work.features, c.n_columns, column, swapped)
-    start_maker(t, r, c, &work.maker)
+    start_encoder(t, r, c, &work.encoder)
     start_orders(t, r, c, &work.orders)
     if c.are_bytes and t.has_defaults:
         work.twice = <uint32_t*> take(arena, 2 * c.n_columns * 4)
@@ -76,7 +76,7 @@ cdef hf_split _best_random_column(
         if hf_stopped_after(t.watch, &n_steps, node.last - node.first + t.n_outputs):
             break
         split.column = sample_feature(&work.features, &sampling)
-        require_column(t, c, &work.maker, split.column)
+        require_column(t, c, &work.encoder, split.column)
         n_left = split_randomly(t, r, c, node, key, number, &work.orders, &split, left)
         if n_left == 0:
             continue
@@ -184,8 +184,11 @@ cdef hf_split best_column(
         kind = scorer_of_bytes(t, r, n, weight, c.n_bins)
     if kind != SORTED_SCAN:  # scores all candidates together
         while sampling.n_sampled < t.n_candidates:
-            require_column(t, c, &work.maker, sample_feature(&work.features, &sampling))
+            prefetch_numbers_of(t, c, sample_feature(&work.features, &sampling))
+            if sampling.n_sampled > 1:
+                require_column(t, c, &work.encoder, candidates[sampling.n_sampled - 2])
         count = sampling.n_sampled
+        require_column(t, c, &work.encoder, candidates[count - 1])
         if work.twice != NULL:
             candidates, count = work.twice, _list_twice(t, r, node, work, count)
         if kind == PAIRWISE:
@@ -206,7 +209,7 @@ cdef hf_split best_column(
         # The next column is prefetched while this one is scored.
         while sampling.n_sampled <= f or sampling.n_sampled < min(f + 2, t.n_candidates):
             column = sample_feature(&work.features, &sampling)
-            require_column(t, c, &work.maker, column)
+            require_column(t, c, &work.encoder, column)
             prefetch_column(t, r, c, node, column)
         column = work.features.column[f]
         f += 1

@@ -1,5 +1,28 @@
 /* Included once per vector width and type of the samples, with HF_W(name), HF_R(name), HF_REAL and HF_WHOLE, an integer
-   of the same size: four candidates with random thresholds, one in each lane. */
+   of the same size. */
+
+/* Writes the number of smaller values of each of n values; `value` has HF_BYTES more bytes. */
+HF_W_CODE static void HF_R(hf_count_smaller)(const HF_REAL *value, int64_t n, uint32_t *count) {
+    enum { LANES = HF_BYTES / sizeof(HF_REAL), AT_ONCE = 4 };
+    typedef HF_REAL values __attribute__((vector_size(HF_BYTES)));
+    typedef HF_WHOLE flags __attribute__((vector_size(HF_BYTES)));
+    HF_COUNT("growth", __func__);
+    for (int64_t first = 0; first < n; first += AT_ONCE * LANES) {
+        values some[AT_ONCE];
+        flags sum[AT_ONCE];
+        for (int v = 0; v < AT_ONCE; ++v) {
+            const int64_t at = first + v * LANES;
+            memcpy(&some[v], value + (at < n ? at : first), HF_BYTES);
+            sum[v] = (flags){0};
+        }
+        for (int64_t i = 0; i < n; ++i)
+            for (int v = 0; v < AT_ONCE; ++v) sum[v] -= value[i] < some[v];
+        for (int64_t i = first; i < n && i < first + AT_ONCE * LANES; ++i)
+            count[i] = (uint32_t)sum[(i - first) / LANES][(i - first) % LANES];
+    }
+}
+
+/* Four candidates with random thresholds, one in each lane. */
 
 typedef HF_REAL HF_R(hf_values) __attribute__((vector_size(4 * sizeof(HF_REAL))));
 typedef HF_WHOLE HF_R(hf_flags) __attribute__((vector_size(4 * sizeof(HF_REAL))));

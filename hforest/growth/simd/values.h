@@ -1,4 +1,4 @@
-/* Included once per vector width: four candidates with random thresholds, in vectors of four lanes. */
+/* Included once per vector width: values of samples, float or double. */
 
 typedef double HF_W(hf_four) __attribute__((vector_size(32)));
 
@@ -25,4 +25,9 @@ HF_W_CODE static void HF_W(hf_read_lanes)(int single, hf_lanes *l) {
 HF_W_CODE static void HF_W(hf_sum_lanes)(int single, hf_lanes *l) {
     if (single) HF_W(hf_sum_lanes_f32)(l);
     else HF_W(hf_sum_lanes_f64)(l);
+}
+
+HF_W_CODE static void HF_W(hf_count_smaller)(int single, const void *value, int64_t n, uint32_t *count) {
+    if (single) HF_W(hf_count_smaller_f32)(value, n, count);
+    else HF_W(hf_count_smaller_f64)(value, n, count);
 }
