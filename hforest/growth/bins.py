@@ -57,8 +57,8 @@ class Bins(NamedTuple):
     """(n_samples, n_columns): x, if it is an array and low and high have no entries, or `state` is not None.
     Only inside of `Samples`."""
     state: IntArray | None = None
-    """(n_columns,) int32, 0 at first: a column is encoded when a node first samples it (on_demand.pyx). None: all
-    are encoded. Only inside of `Samples`."""
+    """(n_columns,) int32, 0 at first: a column is encoded when a node first samples it (on_demand.pyx).
+    None: all are encoded. Only inside of `Samples`."""
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -3,6 +3,7 @@ from typing import Any
 import numpy as np
 
 from ..core.aliases import FloatArray, IntArray
+from ..core.in_place import Windows
 from ..core.projections import Distribution
 from .bins import Bins, Prepared
 from .trees import Batch, Learned
@@ -16,7 +17,7 @@ def joined(
 def columns_read(splitter: str) -> str: ...
 def prepare_columns(bins: Bins, splitter: str) -> IntArray | None: ...
 def grow(
-    bins: Bins,
+    bins: Bins | FloatArray | Windows,
     workspace: IntArray | None,
     learned: Learned,
     max_features: int,

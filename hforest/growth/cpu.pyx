@@ -15,7 +15,7 @@ from libc.string cimport memset
 cimport hforest.core.arrays as cnp
 from hforest.core.arena cimport hf_arena, release, take
 from hforest.core.machine cimport (
-    hf_begin, hf_end, hf_stop, hf_stopped, hf_stopped_after, hf_threads, hf_units, hf_watch, raise_interrupt,
+    hf_begin, hf_end, hf_stop, hf_stopped, hf_threads, hf_units, hf_watch, raise_interrupt,
     raise_stopped, simd_path, start_watch,
 )
 from hforest.core.score cimport require_criteria
@@ -37,7 +37,7 @@ from hforest.growth.task cimport hf_roots, hf_task, hf_tree
 from ..core.in_place import Windows
 from ..core.projections import group_table
 from ..core.sparse import Columns
-from .bins import Prepared
+from .bins import Bins, Prepared
 from .encoding import whole_numbers
 from .sparse import stored_rows
 from .trees import NO_DEFAULTS
@@ -338,8 +338,8 @@ def columns_read(splitter):
 def prepare_columns(bins, splitter):
     """Returns the arrays that `grow` reads besides the bins, or None.
 
-    Nodes of few samples read rows: a transposed copy of 8-bit bins. 8-bit bins with missing values are returned twice, with these last and first.
-    A sparse matrix gets the columns that each sample stores.
+    Nodes of few samples read rows: a transposed copy of 8-bit bins. 8-bit bins with missing values are
+    returned twice, with these last and first. A sparse matrix gets the columns that each sample stores.
     """
     columns = bins.bins
     if bins.stored is not None:
@@ -349,13 +349,15 @@ def prepare_columns(bins, splitter):
             return None
         first = np.where(columns == bins.missing[:, None], 0, columns + np.uint8(1))
         return np.concatenate([columns, first.astype(np.uint8, copy=False)])
-    if bins.base is not None or simd_path() == HF_PATH_PLAIN or columns.itemsize > 1 or bins.state is not None:
+    if bins.base is not None or bins.state is not None or columns.itemsize > 1:
+        return None
+    if simd_path() == HF_PATH_PLAIN:
         return None
     return _transposed(columns)
 
 
-def grow_on_numbers(x, learned, max_features, batch):
-    """Does the work of `grow` for x (n, n_columns), or windows, with random thresholds."""
+cdef object _grow_on_numbers(x, learned, max_features, batch):
+    # Does the work of `grow` for a matrix or windows.
     cdef hf_number_columns columns
     cdef hf_task t
     columns.place, columns.stride, columns.n_columns = NULL, x.shape[1], x.shape[1]
@@ -371,7 +373,12 @@ def grow_on_numbers(x, learned, max_features, batch):
 
 
 def grow(bins, workspace, learned, max_features, splitter, batch):
-    """Appends the trees of a batch to `batch.trees` (OUT); `joined` makes arrays of them."""
+    """Appends the trees of a batch to `batch.trees` (OUT); `joined` makes arrays of them.
+
+    For random thresholds `bins` may also be x, an array or windows, without a workspace.
+    """
+    if not isinstance(bins, Bins):
+        return _grow_on_numbers(bins, learned, max_features, batch)
     cdef hf_task t = task_of(learned, max_features, batch, bins.dtype.itemsize == 4)
     cdef hf_columns columns = columns_of(bins, workspace, splitter == "random")
     t.source, t.has_defaults = source_of_columns(&columns), bins.missing is not None

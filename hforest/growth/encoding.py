@@ -26,7 +26,10 @@ class Readable(Protocol):
     max_bins: int | None
     categorical: np.ndarray | None
     has_missing: bool
-    is_exact: bool
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether any columns have a bin for each distinct value."""
 
     def columns(self, which: slice | Array) -> Array:
         """Returns some columns in the dtype."""
@@ -130,7 +133,7 @@ def on_demand(x: Readable) -> Bins:
     Exact bins have no entries in low and high.
     """
     n, n_columns = x.shape
-    most, n_rows = n if x.is_exact else x.max_bins, 0 if x.is_exact else n_columns
+    most, n_rows = (n, 0) if x.max_bins is None or x.is_exact else (x.max_bins, n_columns)
     if n > 256 and whole_numbers(x.numbers[:1], 255)[1] == 2 == whole_numbers(x.numbers, 255)[1]:
         most = min(most, 256)
     low, high = (np.empty((n_rows, most)) for _ in range(2))

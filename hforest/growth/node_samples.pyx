@@ -127,7 +127,7 @@ cdef bint is_pure(const hf_task* t, const hf_workspace* r, const hf_pending* nod
     cdef int bits = weight_bits(r)
     cdef const double* first
     cdef const double* row
-    if r.by_class:
+    if r.by_class and node.first < node.last:
         return r.payload[node.first] >> bits == r.payload[node.last - 1] >> bits
     if t.labels != NULL:
         for i in range(node.first + 1, node.last):

@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t
 from hforest.growth.task cimport hf_source
 
 
-# Columns of numbers. Feature f of sample s is number s * stride + place[f] of x, or s * stride + f without places.
+# Columns of numbers. Feature f of sample s is number s * stride + place[f] of x; without places, + f.
 ctypedef struct hf_number_columns:
     const void* x            # float or double
     int64_t stride

@@ -1,14 +1,15 @@
 """Candidate source: columns of numbers without missing values, with one random threshold for each.
 
-A threshold needs the least and the greatest value of a candidate in the node, but no order of its values: they
-are read from x itself, and have no bins. Four candidates are read and scored together:
+A threshold needs the least and the greatest value of a candidate in the node, but no order of its values:
+they are read from x itself, and have no bins. Four candidates are read and scored together, by bodies.pyx and
+simd/:
 
     value    | s0c0 s0c1 s0c2 s0c3 | s1c0 s1c1 s1c2 s1c3 | ...      sample 0, 1, ... of candidates 0 to 3
     lane c     least and greatest value, then the threshold of candidate c, then the sums of its left side
 
-With whole weights and Gini the samples of a tree are ordered by class at its start, and those of its nodes stay
-so: a node has the samples of each class in one run. The weight that a run adds to the left side is squared once.
-Other samples are scored one candidate at a time.
+With whole weights and Gini the samples of a tree are ordered by class at its start, and those of its nodes
+stay so: a node has the samples of each class in one run. The weight that a run adds to the left side is
+squared once. Other samples are scored one candidate at a time.
 """
 
 from libc.math cimport INFINITY
@@ -25,7 +26,8 @@ from hforest.growth.feature_sampling cimport (
 from hforest.growth.node_samples cimport score_left
 from hforest.growth.random_thresholds cimport random_threshold
 from hforest.growth.task cimport (
-    HF_FLOATS, hf_pending, hf_source, hf_split, hf_task, hf_tree, hf_workspace, is_perfect, no_split, weight_bits,
+    HF_FLOATS, hf_pending, hf_source, hf_split, hf_task, hf_tree, hf_workspace, is_perfect, no_split,
+    weight_bits,
 )
 
 cdef enum:
@@ -146,7 +148,9 @@ cdef double _score(
     return lanes.left_square[j] / left + lanes.right_square[j] / right
 
 
-cdef void _fill_sides(hf_workspace* r, const hf_lanes* lanes, const real* column, double threshold) noexcept nogil:
+cdef void _fill_sides(
+    hf_workspace* r, const hf_lanes* lanes, const real* column, double threshold
+) noexcept nogil:
     # Writes the sides of a node's samples to r.goes_right.
     cdef int64_t i
     for i in range(lanes.n):

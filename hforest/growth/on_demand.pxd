@@ -15,8 +15,12 @@ ctypedef struct hf_encoder:
     uint32_t* bins     # (t.n,)
     double* low        # (t.n,), if the columns have no tables
 
-cdef void start_encoder(const hf_task* t, hf_workspace* r, const hf_columns* c, hf_encoder* encoder) noexcept nogil
-cdef void encode_column(const hf_task* t, const hf_columns* c, hf_encoder* encoder, int64_t column) noexcept nogil
+cdef void start_encoder(
+    const hf_task* t, hf_workspace* r, const hf_columns* c, hf_encoder* encoder
+) noexcept nogil
+cdef void encode_column(
+    const hf_task* t, const hf_columns* c, hf_encoder* encoder, int64_t column
+) noexcept nogil
 
 
 cdef inline void require_column(

@@ -1,7 +1,7 @@
 """Columns of bins that are encoded when a node first samples them.
 
-A tree on few samples of many thousand columns samples a part of the columns. A column is encoded by one thread;
-others that need it wait (core/once.h). All growths on the same `Samples` share the columns.
+A tree on few samples of many thousand columns samples a part of the columns. A column is encoded by one
+thread; others that need it wait (core/once.h). All growths on the same `Samples` share the columns.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t

@@ -67,7 +67,7 @@ def on_bins(growth: Growth, *, max_features: int) -> GrowSome:
     backend = dispatch.backend(PACKAGE, samples.numbers)
     read = backend.columns_read(splitter)
     if read == "numbers" and samples.are_exact_numbers:
-        return partial(backend.grow_on_numbers, samples.matrix(), growth.learned, max_features)
+        return partial(backend.grow, samples.matrix(), None, growth.learned, max_features, splitter)
     bins = samples.bins() if read == "tables" else samples.on_demand(tables=read == "numbers")
     workspace = samples.workspace(
         "columns", backend, splitter, lambda: backend.prepare_columns(bins, splitter)
