@@ -262,12 +262,14 @@ def samples(
     Notes
     -----
     Cost: one read of x, for the check. The first growth that needs bins makes them, by a sort per column;
-    they take memory as long as the result exists: one byte for each number with at most 256 bins in every
-    column, else 2 or 4. Pickled samples make them anew. Windows share one row of bins: each number of x is
-    encoded once, however many windows contain it, unless x has more than max_bins distinct values. Of a
-    sparse matrix only stored numbers have bins. A large x that needs a conversion, such as a numpy.memmap, is
-    checked in blocks of rows and encoded in blocks of columns. Besides the bins this takes about 30 bytes for
-    each of 2**22 numbers, or of two columns per thread, if these are more.
+    those of an array of 8 or more columns per sample when a node first samples the column. On the CPU random
+    thresholds of exact numbers need no bins. Bins take memory as long as the result exists: one byte for each
+    number with at most 256 bins in every column, else 2 or 4. Pickled samples make them anew. Windows share
+    one row of bins: each number of x is encoded once, however many windows contain it, unless x has more than
+    max_bins distinct values. Of a sparse matrix only stored numbers have bins. A large x that needs a
+    conversion, such as a numpy.memmap, is checked in blocks of rows and encoded in blocks of columns. Besides
+    the bins this takes about 30 bytes for each of 2**22 numbers, or of two columns per thread, if these are
+    more.
 
     Examples
     --------
