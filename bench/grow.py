@@ -318,7 +318,7 @@ def binned(x: Any, y: Any, trees: int) -> tree.Forest:
 
 
 def wide(repeats: int) -> list[dict[str, Any]]:
-    """Measures processor time of best and random thresholds on wide and small tables, beside scikit-learn's."""
+    """Measures processor time of best and random thresholds on wide and other tables, beside peers."""
     rows: list[dict[str, Any]] = []
     for n, d, trees in (
         (200, 20_000, 1),
