@@ -13,6 +13,7 @@ After the sets the bench measures:
 * the time per node with few and with many features, at equal numbers of candidates and non-zeros;
 * rung "memory": the peak memory that growing a forest takes in addition to its input, in a separate process;
 * rung "single trees": calls that each grow one tree on the same samples, beside one call for all trees;
+* rung "wide": one tree and many on few samples of 20,000 columns, and extra trees, beside scikit-learn's;
 * rung "views": trees on views (groups of columns), beside trees without groups.
 """
 
@@ -311,6 +312,46 @@ def views(repeats: int, n_trees: int = 50) -> list[dict[str, Any]]:
     return rows
 
 
+def binned(x: Any, y: Any, trees: int) -> tree.Forest:
+    """Grows a forest on at most 256 bins, which it makes."""
+    return hforest.grow(growth.samples(x, max_bins=256), y, trees, rng=0)
+
+
+def wide(repeats: int) -> list[dict[str, Any]]:
+    """Measures processor time of best and random thresholds on wide and other tables, beside peers."""
+    rows: list[dict[str, Any]] = []
+    for n, d, trees in (
+        (200, 20_000, 1),
+        (200, 20_000, 100),
+        (1000, 1000, 20),
+        (5000, 20, 20),
+        (20_000, 30, 20),
+    ):
+        rng = np.random.default_rng(0)
+        x = rng.normal(size=(n, d)).astype(np.float32)
+        y = (x[:, :3].sum(axis=1) + rng.normal(size=n) / 2 > 0).astype(np.int32)
+        calls: dict[str, Callable[[], object]] = {
+            "exact": partial(hforest.grow, x, y, trees, rng=0),
+            "binned": partial(binned, x, y, trees),
+            "extra": partial(hforest.grow, x, y, trees, splitter="random", bootstrap=False, rng=0),
+        }
+        peers = forest_peers.growers(x, y, trees, 1, ())
+        calls |= {
+            name: peers[name] for name in ("scikit-learn", "scikit-learn, extra trees") if name in peers
+        }
+        best = dict.fromkeys(calls, float("inf"))
+        for _ in range(repeats):
+            for name, call in calls.items():
+                begin = time.process_time()
+                call()
+                best[name] = min(best[name], time.process_time() - begin)
+        for name, seconds in best.items():
+            row = {"rung": "wide", "kind": name, "samples": n, "features": d, "trees": trees}
+            rows.append({**row, "seconds": seconds})
+            print(f"wide       {n:6} x {d:6} {trees:4} trees {name:26} {1e3 * seconds:9.2f} ms", flush=True)
+    return rows
+
+
 def main() -> int:
     """Runs the command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
@@ -343,6 +384,8 @@ def main() -> int:
         rows += single_trees(options.repeats)
     if options.rungs is None or "views" in options.rungs:
         rows += views(options.repeats)
+    if options.rungs is None or "wide" in options.rungs:
+        rows += wide(options.repeats)
     if options.json:
         record(options.json, rows, command=" ".join(sys.argv))
     return 0

@@ -37,7 +37,7 @@ class Bins(NamedTuple):
     sparse matrix."""
     low: FloatArray
     """(n_columns, n_bins) float64: least value of each bin; later entries repeat that of the last bin.
-    (1, n_bins) for windows; one row for a sparse matrix, see `Stored`."""
+    (1, n_bins) for windows; one row for a sparse matrix, see `Stored`. Without entries: no tables."""
     high: FloatArray
     """Greatest value of each bin, as low; for exact bins the same array."""
     dtype: np.dtype
@@ -54,8 +54,11 @@ class Bins(NamedTuple):
     stored: Stored | None = None
     """Places of the stored numbers of a sparse matrix. None: every bin is stored."""
     values: FloatArray | None = None
-    """(n_samples, n_columns): values of exact bins of 32 bits, in place of entries of low and high. Only
-    inside of `Samples`."""
+    """(n_samples, n_columns): x, if it is an array and low and high have no entries, or `state` is not None.
+    Only inside of `Samples`."""
+    state: IntArray | None = None
+    """(n_columns,) int32, 0 at first: a column is encoded when a node first samples it (on_demand.pyx).
+    None: all are encoded. Only inside of `Samples`."""
 
     @property
     def shape(self) -> tuple[int, int]:

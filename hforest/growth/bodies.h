@@ -88,6 +88,21 @@ typedef struct {
     float least, scale;
 } hf_buckets __attribute__((aligned(64)));
 
+/* Four candidates with random thresholds. The samples of a node are ordered by class. */
+typedef struct {
+    const void *column[4]; /* the value of sample s is number s * stride: float or double */
+    int64_t stride, n;
+    const uint32_t *sample;  /* (n,) */
+    const uint32_t *payload; /* (n,): class and weight of each sample; the weight is in the bits of `mask` */
+    void *value;             /* (n, 4): their values, which read_lanes writes */
+    const int64_t *last;     /* (n_runs,): the end of the samples of each class */
+    const double *total;     /* (n_runs,): their weight */
+    int64_t n_runs;
+    uint32_t mask;
+    double least[4], greatest[4], threshold[4];
+    double weight[4], left_square[4], right_square[4]; /* of the left side; integers */
+} hf_lanes;
+
 typedef struct {
     int log_lanes; /* log2 of the 32-bit lanes of a vector */
     void (*sum_pairs)(int per, hf_pairwise *p);
@@ -101,6 +116,9 @@ typedef struct {
     float (*rate)(int n, hf_splits *s);
     void (*add_row)(int64_t *sum, const int64_t *q, int64_t n);
     double (*distances)(const int64_t *sum, const double *mean, double left, int64_t n);
+    void (*read_lanes)(int single, hf_lanes *l);
+    void (*sum_lanes)(int single, hf_lanes *l);
+    void (*count_smaller)(int single, const void *value, int64_t n, uint32_t *count);
 } hf_bodies;
 
 #endif

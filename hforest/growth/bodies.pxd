@@ -82,6 +82,23 @@ cdef extern from "growth/bodies.h" nogil:
         int32_t usual_place
         float least
         float scale
+    ctypedef struct hf_lanes:
+        const void** column
+        int64_t stride
+        int64_t n
+        const uint32_t* sample
+        const uint32_t* payload
+        void* value
+        const int64_t* last
+        const double* total
+        int64_t n_runs
+        uint32_t mask
+        double* least
+        double* greatest
+        double* threshold
+        double* weight
+        double* left_square
+        double* right_square
     ctypedef struct hf_bodies:
         int log_lanes
         void (*sum_pairs)(int per, hf_pairwise* p) noexcept nogil
@@ -97,6 +114,9 @@ cdef extern from "growth/bodies.h" nogil:
         float (*rate)(int n, hf_splits* s) noexcept nogil
         void (*add_row)(int64_t* sum, const int64_t* q, int64_t n) noexcept nogil
         double (*distances)(const int64_t* sum, const double* mean, double left, int64_t n) noexcept nogil
+        void (*read_lanes)(int single, hf_lanes* lanes) noexcept nogil
+        void (*sum_lanes)(int single, hf_lanes* lanes) noexcept nogil
+        void (*count_smaller)(int single, const void* value, int64_t n, uint32_t* count) noexcept nogil
 
 # Return the functions of a vector path; bodies_of_width returns those with float64 sums if is_wide.
 cdef hf_bodies bodies_of_width(int path, bint is_wide) noexcept nogil

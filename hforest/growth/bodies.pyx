@@ -236,6 +236,84 @@ cdef double _distances(const int64_t* sum, const double* mean, double left, int6
     return total
 
 
+# ------------------------------------------------------------------------------------------ values of samples
+
+ctypedef fused real:
+    float
+    double
+
+
+cdef void _read_lanes_of(real least, hf_lanes* l) noexcept nogil:
+    # Reads the values of four candidates, side by side, and their ranges.
+    cdef const real* column
+    cdef real* value = <real*> l.value
+    cdef real greatest
+    cdef int64_t i
+    cdef int j
+    for j in range(4):
+        column = <const real*> l.column[j]
+        least = greatest = column[l.sample[0] * l.stride]
+        for i in range(l.n):
+            value[4 * i + j] = column[l.sample[i] * l.stride]
+            least = value[4 * i + j] if value[4 * i + j] < least else least
+            greatest = value[4 * i + j] if value[4 * i + j] > greatest else greatest
+        # -0 becomes 0.
+        l.least[j], l.greatest[j] = least + 0.0, greatest + 0.0
+
+
+cdef void _sum_lanes_of(real threshold, hf_lanes* l) noexcept nogil:
+    # Writes the weight of the left side of each candidate, and the sums of the squares of both sides.
+    cdef const real* value = <const real*> l.value
+    cdef int64_t i, run, added
+    cdef double rest
+    cdef int j
+    for j in range(4):
+        threshold = <real> l.threshold[j]
+        l.weight[j] = l.left_square[j] = l.right_square[j] = 0
+        i = 0
+        for run in range(l.n_runs):
+            added = 0
+            while i < l.last[run]:
+                added += l.payload[i] & l.mask if value[4 * i + j] <= threshold else 0
+                i += 1
+            rest = l.total[run] - <double> added
+            l.weight[j] += <double> added
+            l.left_square[j] += <double> added * <double> added
+            l.right_square[j] += rest * rest
+
+
+cdef void _count_smaller_of(const real* value, int64_t n, uint32_t* count) noexcept nogil:
+    # Writes the number of smaller values of each value.
+    cdef int64_t i, j
+    cdef uint32_t smaller
+    for i in range(n):
+        smaller = 0
+        for j in range(n):
+            smaller += value[j] < value[i]
+        count[i] = smaller
+
+
+cdef void _count_smaller(int single, const void* value, int64_t n, uint32_t* count) noexcept nogil:
+    if single:
+        _count_smaller_of(<const float*> value, n, count)
+    else:
+        _count_smaller_of(<const double*> value, n, count)
+
+
+cdef void _read_lanes(int single, hf_lanes* l) noexcept nogil:
+    if single:
+        _read_lanes_of[float](0, l)
+    else:
+        _read_lanes_of[double](0, l)
+
+
+cdef void _sum_lanes(int single, hf_lanes* l) noexcept nogil:
+    if single:
+        _sum_lanes_of[float](0, l)
+    else:
+        _sum_lanes_of[double](0, l)
+
+
 cdef hf_bodies bodies_of_width(int path, bint is_wide) noexcept nogil:
     cdef hf_bodies bodies = bodies_of(path)[0]
     if is_wide:
@@ -250,3 +328,4 @@ plain.sum_bins, plain.rate, plain.find_range = _sum_bins, _rate, _find_range
 plain.fill_buckets = _fill_buckets
 plain.sum_buckets, plain.find_alive = _sum_buckets, _find_alive
 plain.add_row, plain.distances = _add_row, _distances
+plain.read_lanes, plain.sum_lanes, plain.count_smaller = _read_lanes, _sum_lanes, _count_smaller

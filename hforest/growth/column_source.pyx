@@ -13,7 +13,7 @@ from hforest.core.arena cimport hf_arena, take, take_zeros
 from hforest.core.score cimport hf_beats, hf_between_f32, hf_between_f64
 from hforest.growth.builder cimport add_words
 from hforest.growth.column_readers cimport prefetch_column
-from hforest.growth.columns cimport hf_columns, is_by_values, is_stored, number_of, table_at
+from hforest.growth.columns cimport hf_columns, is_stored, number_of, table_at
 from hforest.growth.feature_sampling cimport hf_sampling, sample_feature, start_features, undo_sampling
 from hforest.growth.histogram cimport best_of_histograms
 from hforest.growth.node_orders cimport (
@@ -22,8 +22,9 @@ from hforest.growth.node_orders cimport (
 )
 from hforest.growth.node_samples cimport score_left
 from hforest.growth.node_scorer cimport hf_scorer, start_scorer
+from hforest.growth.on_demand cimport prefetch_numbers_of, require_column, start_encoder
 from hforest.growth.pairwise cimport best_pairwise
-from hforest.growth.random_thresholds cimport split_values, write_sides
+from hforest.growth.random_thresholds cimport write_sides
 from hforest.growth.scorers cimport PAIRWISE, SORTED_SCAN, TERM_HISTOGRAM, scorer_of_bytes
 from hforest.growth.stored cimport place_samples, start_stored
 from hforest.growth.stored_columns cimport best_random_stored, scan_few
@@ -32,11 +33,6 @@ from hforest.growth.task cimport (
     HF_TERMS, hf_largest, hf_pending, hf_source, hf_split, hf_task, hf_tree, hf_workspace, is_perfect,
     no_split,
 )
-
-ctypedef fused real:
-    float
-    double
-
 
 cdef bint start_columns(const hf_task* t, hf_workspace* r, const hf_columns* c) noexcept nogil:
     # Allocates the workspace of a tree; returns whether there was memory.
@@ -49,6 +45,7 @@ cdef bint start_columns(const hf_task* t, hf_workspace* r, const hf_columns* c) 
         return False
     work.columns = c
     start_features(&work.features, c.n_columns, column, swapped)
+    start_encoder(t, r, c, &work.encoder)
     start_orders(t, r, c, &work.orders)
     if c.are_bytes and t.has_defaults:
         work.twice = <uint32_t*> take(arena, 2 * c.n_columns * 4)
@@ -60,22 +57,6 @@ cdef bint start_columns(const hf_task* t, hf_workspace* r, const hf_columns* c) 
 
 
 # ------------------------------------------------------------------------------------------ random thresholds
-
-cdef int64_t _split_reals(
-    const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, uint64_t key,
-    int64_t number, real* value, hf_split* split, uint32_t* left
-) noexcept nogil:
-    # Does the work of split_values for the values of split.column.
-    #
-    # value  OUT (n,)  these values
-    cdef const uint32_t* sample = r.sample + node.first
-    cdef const real* values = <const real*> c.values
-    cdef int64_t i, stride = c.n_columns if c.offset == NULL else 1, n = node.last - node.first
-    values += split.column if c.offset == NULL else c.offset[split.column]
-    for i in range(n):
-        value[i] = values[sample[i] * stride]
-    return split_values(t, <const real*> value, n, key, number, split, left)
-
 
 cdef hf_split _best_random_column(
     const hf_task* t, hf_workspace* r, hf_pending* node, uint64_t key, double weight
@@ -89,7 +70,6 @@ cdef hf_split _best_random_column(
     cdef uint32_t* left = <uint32_t*> r.key2   # of a candidate
     cdef uint32_t* best_left = left + r.n      # of the best candidate so far
     cdef int64_t n_left, n_best_left = 0, number = 0, n_steps = 0
-    cdef bint by_values = is_by_values(c, t, node.last - node.first)
     if is_stored(c):
         place_samples(t, r, &c.stored.rows, node)
     sampling.key, sampling.n_sampled = key, 0
@@ -97,13 +77,8 @@ cdef hf_split _best_random_column(
         if hf_stopped_after(t.watch, &n_steps, node.last - node.first + t.n_outputs):
             break
         split.column = sample_feature(&work.features, &sampling)
-        split.missing = -1
-        if not by_values:
-            n_left = split_randomly(t, r, c, node, key, number, &work.orders, &split, left)
-        elif t.single:
-            n_left = _split_reals(t, r, c, node, key, number, <float*> r.key, &split, left)
-        else:
-            n_left = _split_reals(t, r, c, node, key, number, <double*> r.key, &split, left)
+        require_column(t, c, &work.encoder, split.column)
+        n_left = split_randomly(t, r, c, node, key, number, &work.orders, &split, left)
         if n_left == 0:
             continue
         split.score = score_left(t, r, node, left, n_left, weight)
@@ -210,8 +185,11 @@ cdef hf_split best_column(
         kind = scorer_of_bytes(t, r, n, weight, c.n_bins)
     if kind != SORTED_SCAN:  # scores all candidates together
         while sampling.n_sampled < t.n_candidates:
-            sample_feature(&work.features, &sampling)
+            prefetch_numbers_of(t, c, sample_feature(&work.features, &sampling))
+            if sampling.n_sampled > 1:
+                require_column(t, c, &work.encoder, candidates[sampling.n_sampled - 2])
         count = sampling.n_sampled
+        require_column(t, c, &work.encoder, candidates[count - 1])
         if work.twice != NULL:
             candidates, count = work.twice, _list_twice(t, r, node, work, count)
         if kind == TERM_HISTOGRAM:
@@ -233,7 +211,9 @@ cdef hf_split best_column(
             break
         # The next column is prefetched while this one is scored.
         while sampling.n_sampled <= f or sampling.n_sampled < min(f + 2, t.n_candidates):
-            prefetch_column(t, r, c, node, sample_feature(&work.features, &sampling))
+            column = sample_feature(&work.features, &sampling)
+            require_column(t, c, &work.encoder, column)
+            prefetch_column(t, r, c, node, column)
         column = work.features.column[f]
         f += 1
         if is_stored(c) and scan_few(t, r, c, node, weight, column, &varies, &best):

@@ -63,14 +63,14 @@ cdef struct hf_columns:
     int64_t n_columns
     const double* low        # (n_columns, n_bins); or NULL
     const double* high
-    const char* numbers      # if low is NULL: float or double (n, n_columns), with these strides in bytes
+    const char* numbers      # float or double (n, n_columns), with these strides in bytes; NULL if low is not
     int64_t[2] strides
     int64_t n_bins
+    int32_t* state           # (n_columns,): whether a column is encoded (on_demand.pyx); NULL: all are
     const uint8_t* rows      # copy of 8-bit bins, (n, n_columns); or NULL
     # For windows: one row of bins and tables for all columns; the bin of sample i in column f is number
     # base[i] + offset[f]. NULL for other columns.
     const int64_t* offset
-    const void* values       # values of the bins, float or double (n, n_columns), for windows x; or NULL
     const int64_t* missing   # (n_columns,): the bin of missing values, or -1; NULL: there are none
     const uint8_t* categorical  # (n_columns,): whether bins are categories; NULL: none are
     bint random_thresholds   # one random threshold per candidate instead of the best
@@ -111,12 +111,6 @@ cdef inline bint has_orders(const hf_columns* c, int64_t column) noexcept nogil:
     return c.missing != NULL and (
         c.missing[column] >= 0 or (c.categorical != NULL and c.categorical[column])
     )
-
-
-cdef inline bint is_by_values(const hf_columns* c, const hf_task* t, int64_t n) noexcept nogil:
-    # Returns whether the values of n samples of a node are read from rows, by the criterion of is_by_rows.
-    cdef int64_t row = c.n_columns * (4 if t.single else 8) // 64 + 1, column = t.n * c.width // 64 + 1
-    return c.values != NULL and n * min(row, t.n_candidates) <= t.n_candidates * min(column, n)
 
 
 cdef inline bint is_by_rows(const hf_columns* c, const hf_task* t, int64_t n) noexcept nogil:

@@ -3,6 +3,7 @@ from typing import Any
 import numpy as np
 
 from ..core.aliases import FloatArray, IntArray
+from ..core.in_place import Windows
 from ..core.projections import Distribution
 from .bins import Bins, Prepared
 from .trees import Batch, Learned
@@ -13,11 +14,11 @@ def encode(x: FloatArray, bins: IntArray, low: FloatArray, high: FloatArray, n_b
 def joined(
     trees: list[Any], n_outputs: int, dtype: np.dtype, projected: bool
 ) -> tuple[FloatArray | IntArray, ...]: ...
-def needs_tables(splitter: str) -> bool: ...
-def prepare_columns(bins: Bins, splitter: str) -> IntArray | FloatArray | None: ...
+def columns_read(splitter: str) -> str: ...
+def prepare_columns(bins: Bins, splitter: str) -> IntArray | None: ...
 def grow(
-    bins: Bins,
-    workspace: IntArray | FloatArray | None,
+    bins: Bins | FloatArray | Windows,
+    workspace: IntArray | None,
     learned: Learned,
     max_features: int,
     splitter: str,

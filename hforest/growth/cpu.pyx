@@ -15,7 +15,7 @@ from libc.string cimport memset
 cimport hforest.core.arrays as cnp
 from hforest.core.arena cimport hf_arena, release, take
 from hforest.core.machine cimport (
-    hf_begin, hf_end, hf_stop, hf_stopped, hf_stopped_after, hf_threads, hf_units, hf_watch, raise_interrupt,
+    hf_begin, hf_end, hf_stop, hf_stopped, hf_threads, hf_units, hf_watch, raise_interrupt,
     raise_stopped, simd_path, start_watch,
 )
 from hforest.core.score cimport require_criteria
@@ -27,29 +27,23 @@ from hforest.growth.column_readers cimport reader_of
 from hforest.growth.columns cimport hf_columns, hf_stored_rows
 from hforest.growth.copies cimport fill_corners, whole_row
 from hforest.growth.draws cimport count_draws
+from hforest.growth.number_source cimport hf_number_columns, source_of_numbers
 from hforest.growth.projections cimport (
     HF_PATCH, corner_t, distribution_of, hf_distribution, hf_projections, real, source_of_projections,
 )
-from hforest.growth.sorted_scan cimport sort_keys
+from hforest.growth.ranks cimport hf_column, hf_order, rank_column
 from hforest.growth.task cimport hf_roots, hf_task, hf_tree
 
 from ..core.in_place import Windows
 from ..core.projections import group_table
 from ..core.sparse import Columns
-from .bins import Prepared
+from .bins import Bins, Prepared
 from .encoding import whole_numbers
 from .sparse import stored_rows
 from .trees import NO_DEFAULTS
 
 cnp.import_array()
 require_criteria(__name__)
-
-cdef extern from "core/order.h" nogil:
-    uint64_t hf_ordered(double a)
-    int32_t hf_code_of_float(float a)
-    int hf_sort(
-        uint64_t* key, uint32_t* index, uint64_t* key2, uint32_t* index2, int64_t n, hf_watch* watch
-    )
 
 cdef enum:
     COLUMNS = 16          # columns that are read together, at most: a row of them is one or two cache lines
@@ -76,116 +70,6 @@ def poisson_counts(uint64_t seed, int64_t first, int64_t first_row, int32_t[:, :
 
 
 # -------------------------------------------------------------------------------------------------- encoding
-
-# A column to be encoded.
-ctypedef struct hf_column:
-    int64_t n
-    int64_t n_bins        # IN  maximum number of bins
-    uint32_t* bins        # OUT (n,)
-    double* low           # OUT (n_bins,)  the least value of each bin
-    double* high          # OUT (n_bins,)  the greatest value of each bin
-
-
-# Workspace for sorting a column, (n,) each. Keys of float32 hold the code of the value above the number of
-# the sample, keys of float64 only the code.
-ctypedef struct hf_order:
-    uint64_t* key
-    uint64_t* key2
-    uint32_t* index       # of float64: numbers of the samples
-    uint32_t* index2
-
-
-cdef int64_t _rank_bytes(const real* value, const hf_column* c) noexcept nogil:
-    # Writes the ranks of integers below 256, such as pixels, without sorting. Returns the number of bins; 0,
-    # with undefined results, if there are other values, or more than c.n_bins distinct ones.
-    cdef bint present[256]
-    cdef uint32_t rank[256]
-    cdef int64_t i, n_distinct = 0
-    cdef int b
-    memset(present, 0, sizeof(present))
-    for i in range(c.n):
-        if not 0 <= value[i] < 256 or value[i] != <real> <int32_t> value[i]:
-            return 0
-        present[<int32_t> value[i]] = True
-    for b in range(256):
-        n_distinct += present[b]
-    if n_distinct > c.n_bins:
-        return 0
-    n_distinct = 0
-    for b in range(256):
-        if present[b]:
-            c.low[n_distinct] = c.high[n_distinct] = b
-            rank[b] = <uint32_t> n_distinct
-            n_distinct += 1
-    for i in range(c.n):
-        c.bins[i] = rank[<int32_t> value[i]]
-    return n_distinct
-
-
-cdef bint _sort(const real* value, int64_t n, hf_order* o, hf_watch* watch) noexcept nogil:
-    # Writes the sorted keys of the values to o.key; returns whether the call continues.
-    cdef int64_t i
-    # Missing values come last, regardless of their sign.
-    cdef uint32_t code, lowest = <uint32_t> -1, highest = 0
-    cdef int swapped
-    if real is float:
-        for i in range(n):
-            code = <uint32_t> -1
-            if value[i] == value[i]:
-                code = <uint32_t> hf_code_of_float(value[i]) ^ <uint32_t> 1 << 31
-            lowest, highest = min(lowest, code), max(highest, code)
-            o.key[i] = <uint64_t> code << 32 | <uint32_t> i
-        o.key = sort_keys[uint64_t](o.key, o.key2, n, lowest, highest, watch)
-    else:
-        for i in range(n):
-            o.key[i] = hf_ordered(value[i]) if value[i] == value[i] else <uint64_t> -1
-            o.index[i] = <uint32_t> i
-        swapped = hf_sort(o.key, o.index, o.key2, o.index2, n, watch)
-        if swapped < 0:
-            return False
-        if swapped:
-            o.key, o.index = o.key2, o.index2
-    return not hf_stopped(watch)
-
-
-cdef int64_t _rank(
-    const real* value, const hf_column* c, hf_order o, hf_watch* watch
-) noexcept nogil:
-    # Writes the ranks of the distinct values or, if there are more than c.n_bins of them, bins with about
-    # equal numbers of samples. Missing values get the bin after the last one. Returns the number of bins
-    # without that one; also 0 if the call has to stop.
-    #
-    # value   IN (n,)
-    cdef int64_t i, stop, n = 0, n_distinct = 1, last = -1, bin = -1, wanted, n_steps = 0
-    cdef int shift = 32 if real is float else 0
-    if not _sort(value, c.n, &o, watch):
-        return 0
-    for i in range(c.n):
-        n += value[i] == value[i]
-    for i in range(1, n):
-        n_distinct += o.key[i] >> shift != o.key[i - 1] >> shift
-    i = 0
-    while i < n:
-        stop = i + 1
-        while stop < n and o.key[stop] >> shift == o.key[i] >> shift:
-            stop += 1
-        # A step is slow, because values and bins of adjacent keys are anywhere in memory.
-        if hf_stopped_after(watch, &n_steps, 8 * (stop - i)):
-            return 0
-        # The bin of a value is that of its middle sample.
-        wanted = bin + 1 if n_distinct <= c.n_bins else (i + stop) * c.n_bins // (2 * n)
-        if wanted != bin:
-            bin = wanted
-            last += 1
-            c.low[last] = value[<uint32_t> o.key[i] if real is float else o.index[i]] + 0.0
-        c.high[last] = value[<uint32_t> o.key[i] if real is float else o.index[i]] + 0.0
-        while i < stop:
-            c.bins[<uint32_t> o.key[i] if real is float else o.index[i]] = <uint32_t> last
-            i += 1
-    for i in range(n, c.n):
-        c.bins[<uint32_t> o.key[i] if real is float else o.index[i]] = <uint32_t> (last + 1)
-    return last + 1
-
 
 cdef bint _encode_columns(
     const real[:, :] x, Py_ssize_t first, Py_ssize_t last, uint32_t[:, ::1] bins, double[:, ::1] low,
@@ -214,9 +98,7 @@ cdef bint _encode_columns(
         if hf_stopped(watch):
             break
         column.bins, column.low, column.high = &bins[f, 0], &low[f, 0], &high[f, 0]
-        n_bins[f] = _rank_bytes(copy + (f - first) * n, &column)
-        if n_bins[f] == 0:
-            n_bins[f] = _rank(copy + (f - first) * n, &column, order, watch)
+        n_bins[f] = rank_column(copy + (f - first) * n, &column, order, watch)
     release(&arena)
     return fine
 
@@ -382,13 +264,16 @@ cdef hf_columns columns_of(bins, workspace, bint random_thresholds):
     cdef cnp.ndarray numbers = bins.values  # or None
     c.bins, c.width, c.n_columns = _address_of_bins(bins.bins), bins.bins.itemsize, bins.shape[1]
     c.low, c.high, c.numbers, c.n_bins = NULL, NULL, NULL, bins.low.shape[1]
-    if numbers is None:
+    c.state = NULL
+    if bins.state is not None:
+        c.state = <int32_t*> cnp.PyArray_DATA(bins.state)
+    if bins.low.size:
         low, high = bins.low, bins.high
         c.low, c.high = &low[0, 0], &high[0, 0]
-    else:
+    if numbers is not None:
         c.numbers = <const char*> cnp.PyArray_DATA(numbers)
         c.strides = [cnp.PyArray_STRIDE(numbers, 0), cnp.PyArray_STRIDE(numbers, 1)]
-    c.rows, c.values, c.random_thresholds = NULL, NULL, random_thresholds
+    c.rows, c.random_thresholds = NULL, random_thresholds
     c.offset, c.missing = start[int64_t](bins.offset), start[int64_t](bins.missing)
     c.categorical = start[uint8_t](None if bins.categorical is None else bins.categorical.view(np.uint8))
     c.stored.indptr, c.stored.sample, c.stored.by_default, c.stored.table = NULL, NULL, NULL, NULL
@@ -397,10 +282,8 @@ cdef hf_columns columns_of(bins, workspace, bint random_thresholds):
         pass
     elif bins.missing is not None and workspace is not None:
         c.bins = _address_of_bins(workspace)
-    elif workspace is not None and workspace.dtype == np.uint8:
-        c.rows = start_of_rows[uint8_t](workspace)
     elif workspace is not None:
-        c.values = _address_of_reals(workspace)
+        c.rows = start_of_rows[uint8_t](workspace)
     if bins.stored is not None:
         c.stored.indptr = start[int64_t](bins.stored.indptr)
         c.stored.sample = start[int32_t](bins.stored.indices)
@@ -453,19 +336,17 @@ def _transposed(a):
     return out
 
 
-def needs_tables(splitter):
-    """Returns whether `grow` reads the tables of bins even if bins have values."""
-    return splitter == "random"
+def columns_read(splitter):
+    """Returns what trees read of exact columns of numbers: "numbers", "bins" or bins with "tables"."""
+    return "numbers" if splitter == "random" else "bins"
 
 
 def prepare_columns(bins, splitter):
     """Returns the arrays that `grow` reads besides the bins, or None.
 
-    Nodes of few samples read rows: a transposed copy of 8-bit bins or, for random thresholds on wider bins of
-    one value each, the values. 8-bit bins with missing values are returned twice, with these last and first.
-    A sparse matrix gets the columns that each sample stores.
+    Nodes of few samples read rows: a transposed copy of 8-bit bins. 8-bit bins with missing values are
+    returned twice, with these last and first. A sparse matrix gets the columns that each sample stores.
     """
-    cdef Py_ssize_t i
     columns = bins.bins
     if bins.stored is not None:
         return stored_rows(bins.stored.indptr, bins.stored.indices, bins.stored.n_samples)
@@ -474,18 +355,36 @@ def prepare_columns(bins, splitter):
             return None
         first = np.where(columns == bins.missing[:, None], 0, columns + np.uint8(1))
         return np.concatenate([columns, first.astype(np.uint8, copy=False)])
-    if splitter == "random" and columns.itemsize > 1 and bins.low is bins.high:
-        values = np.empty(columns.T.shape, bins.dtype)
-        for i in range(len(columns)):
-            values[:, i] = bins.low[i].astype(bins.dtype)[columns[i]]
-        return values
-    if bins.base is not None or simd_path() == HF_PATH_PLAIN or columns.itemsize > 1:
+    if bins.base is not None or bins.state is not None or columns.itemsize > 1:
+        return None
+    if simd_path() == HF_PATH_PLAIN:
         return None
     return _transposed(columns)
 
 
+cdef object _grow_on_numbers(x, learned, max_features, batch):
+    # Does the work of `grow` for a matrix or windows.
+    cdef hf_number_columns columns
+    cdef hf_task t
+    columns.place, columns.stride, columns.n_columns = NULL, x.shape[1], x.shape[1]
+    if isinstance(x, Windows):
+        t = task_of(learned, max_features, batch, x.x.itemsize == 4)
+        t.base, columns.place, columns.stride = start[int64_t](x.base), start[int64_t](x.offset), 1
+        columns.x = _address_of_reals(x.x)
+    else:
+        t = task_of(learned, max_features, batch, x.itemsize == 4)
+        columns.x = _address_of_reals(x)
+    t.source = source_of_numbers(&columns)
+    grow_trees(&t, batch)
+
+
 def grow(bins, workspace, learned, max_features, splitter, batch):
-    """Appends the trees of a batch to `batch.trees` (OUT); `joined` makes arrays of them."""
+    """Appends the trees of a batch to `batch.trees` (OUT); `joined` makes arrays of them.
+
+    For random thresholds `bins` may also be x, an array or windows, without a workspace.
+    """
+    if not isinstance(bins, Bins):
+        return _grow_on_numbers(bins, learned, max_features, batch)
     cdef hf_task t = task_of(learned, max_features, batch, bins.dtype.itemsize == 4)
     cdef hf_columns columns = columns_of(bins, workspace, splitter == "random")
     t.source, t.has_defaults = source_of_columns(&columns), bins.missing is not None

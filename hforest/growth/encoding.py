@@ -9,6 +9,7 @@ from ..core.aliases import Array, FloatArray, IntArray
 from .bins import BIN_DTYPES, Bins
 
 PACKAGE = __package__
+WIDE = 8  # columns per sample from which a column is encoded when a node first samples it
 _ENCODED_VALUES = 1 << 22  # number of values that are encoded at a time, but at least two columns per thread
 
 
@@ -25,6 +26,10 @@ class Readable(Protocol):
     max_bins: int | None
     categorical: np.ndarray | None
     has_missing: bool
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether any columns have a bin for each distinct value."""
 
     def columns(self, which: slice | Array) -> Array:
         """Returns some columns in the dtype."""
@@ -120,6 +125,20 @@ def encode(x: Readable, tables: bool = True) -> Bins:
         if part.missing is not None:
             missing[at] = part.missing
     return Bins(bins, low, high, x.dtype, missing=missing, categorical=xp.asarray(x.categorical))
+
+
+def on_demand(x: Readable) -> Bins:
+    """Returns bins of an array without missing values, columns of which are encoded when a node samples them.
+
+    Exact bins have no entries in low and high.
+    """
+    n, n_columns = x.shape
+    most, n_rows = (n, 0) if x.max_bins is None or x.is_exact else (x.max_bins, n_columns)
+    if n > 256 and whole_numbers(x.numbers[:1], 255)[1] == 2 == whole_numbers(x.numbers, 255)[1]:
+        most = min(most, 256)
+    low, high = (np.empty((n_rows, most)) for _ in range(2))
+    bins, state = np.empty((n_columns, n), _smallest_dtype(most)), np.zeros(n_columns, np.int32)
+    return Bins(bins, low, high, x.dtype, values=x.numbers, state=state)
 
 
 def whole_numbers(x: FloatArray, bound: int) -> tuple[IntArray | None, int]:

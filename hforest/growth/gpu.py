@@ -79,9 +79,9 @@ def encode(x: Array, bins: Array, low: Array, high: Array, n_bins: Array) -> Non
         high[f, used - 1] = value[n - 1]
 
 
-def needs_tables(splitter: str) -> bool:
-    """True: kernels read tables alone."""
-    return True
+def columns_read(splitter: str) -> str:
+    """Returns "tables": kernels read tables alone."""
+    return "tables"
 
 
 def prepare_columns(bins: Bins, splitter: str) -> None:

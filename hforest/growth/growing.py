@@ -114,19 +114,20 @@ def grow(
     occur in the node goes to its side of more samples.
 
     Features are encoded once for all trees by the ranks of their values, so a node orders whole numbers of at
-    most 16 bits when n_samples < 65537. Projections are summed in float64 in the order of their entries and
-    rounded once to the dtype of x, as in `hforest.tree`. Whole numbers with sums up to 2**24 are added as
-    integers, from a copy of 1 byte per feature if they are below 256. Their larger patches take four look-ups
-    in a table of sums over corners, which is exact and takes 2 to 4 bytes per feature.
+    most 16 bits when n_samples < 65537. Random thresholds of exact numbers need no ranks. Projections are
+    summed in float64 in the order of their entries and rounded once to the dtype of x, as in `hforest.tree`.
+    Whole numbers with sums up to 2**24 are added as integers, from a copy of 1 byte per feature if they are
+    below 256. Their larger patches take four look-ups in a table of sums over corners, which is exact and
+    takes 2 to 4 bytes per feature.
 
     Random numbers of a node depend only on its key, which a counter-based generator derives from its
     parent's: results are the same for every number of threads. A tree that draws only samples of weight 0
     takes every sample. Extreme weights are scaled by a power of two, and `gain` with them
     (`hforest.tree.Forest`). The power may depend on in-bag counts of the caller, and so on the range.
 
-    Cost: n_features sorts for the encoding, then for each tree about ``n_samples max_features depth`` steps
-    of a few nanoseconds, with projections times their entries. A threshold costs O(1) for Gini with whole
-    weights below 256, else O(n_classes).
+    Cost: n_features sorts for the encoding (`hforest.samples`), then for each tree about ``n_samples
+    max_features depth`` steps of a few nanoseconds, with projections times their entries. A threshold costs
+    O(1) for Gini with whole weights below 256, else O(n_classes).
 
     Examples
     --------

@@ -4,6 +4,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from hforest.growth.columns cimport hf_columns
 from hforest.growth.feature_sampling cimport hf_features
+from hforest.growth.on_demand cimport hf_encoder
 from hforest.growth.task cimport hf_pending, hf_split, hf_task, hf_workspace
 
 
@@ -36,6 +37,7 @@ ctypedef struct hf_column_workspace:
     const hf_columns* columns
     hf_features features
     hf_orders orders
+    hf_encoder encoder
     uint32_t* twice      # (2 n_columns,): the sampled features, twice if they have missing values; or NULL
     uint32_t* place      # (n,): for float64 windows, to rank their values
     uint32_t* place2

@@ -130,6 +130,8 @@ cdef bint is_pure(const hf_task* t, const hf_workspace* r, const hf_pending* nod
     cdef int bits = weight_bits(r)
     cdef const double* first
     cdef const double* row
+    if r.by_class and node.first < node.last:
+        return r.payload[node.first] >> bits == r.payload[node.last - 1] >> bits
     if t.labels != NULL:
         for i in range(node.first + 1, node.last):
             if r.kind == HF_TERMS:
@@ -147,12 +149,29 @@ cdef bint is_pure(const hf_task* t, const hf_workspace* r, const hf_pending* nod
     return True
 
 
+cdef uint64_t _sum_runs(hf_workspace* r, const hf_pending* node, uint32_t mask) noexcept nogil:
+    # Does the work of _sum_counts for samples ordered by class, whose additions would wait for each other.
+    cdef int bits = weight_bits(r)
+    cdef int64_t i
+    cdef uint32_t k, last = 0, run = 0
+    cdef uint64_t sum = 0
+    for i in range(node.first, node.last):
+        k = r.payload[i] >> bits
+        run = (run if k == last else 0) + (r.payload[i] & mask)
+        sum += r.payload[i] & mask
+        r.count[k] = run
+        last = k
+    return sum
+
+
 cdef double _sum_counts(const hf_task* t, hf_workspace* r, const hf_pending* node) noexcept nogil:
     cdef int64_t i
     cdef int bits = weight_bits(r)
     cdef uint32_t w, mask = (<uint32_t> 1 << bits) - 1
     cdef uint64_t sum = 0
     memset(r.count, 0, t.n_outputs * sizeof(uint32_t))
+    if r.by_class:
+        return <double> _sum_runs(r, node, mask)
     for i in range(node.first, node.last):
         w = r.payload[i] & mask
         r.count[r.payload[i] >> bits] += w

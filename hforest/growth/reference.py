@@ -64,9 +64,9 @@ def encode(x, bins, low, high, n_bins):
             low[f, b], high[f, b] = distinct[bin_of == b][[0, -1]]
 
 
-def needs_tables(splitter):
-    """Returns True: the reference implementation reads only tables."""
-    return True
+def columns_read(splitter):
+    """Returns "tables": the reference implementation reads only tables."""
+    return "tables"
 
 
 def prepare_columns(bins, splitter):

@@ -79,6 +79,16 @@ class Samples:
         """Returns whether samples are parts of the rows of an array, which are read in place."""
         return False
 
+    @property
+    def is_exact(self) -> bool:
+        """Returns whether any columns of numbers have a bin for each distinct value."""
+        return self.max_bins is None or self.max_bins >= self.shape[0]
+
+    @property
+    def are_exact_numbers(self) -> bool:
+        """Returns whether columns are numbers that are stored, none is missing, and bins are exact."""
+        return self.is_exact and not self.has_missing and self.categorical is None
+
     def once(self, name: str, key: Hashable, make: Callable[[], Any]) -> Any:
         """Returns make(), or the cached result of the last call with the same name and key."""
         with self._lock:  # threads that grow on the same samples make it once
@@ -101,6 +111,13 @@ class Samples:
         if tables and bins.values is not None:
             return self.once("tables", (), lambda: encoding.with_tables(bins))
         return bins
+
+    def on_demand(self, *, tables: bool) -> Bins:
+        """Returns the columns as `bins`; of a wide array each is encoded when a node first samples it."""
+        is_wide = self.shape[1] >= encoding.WIDE * self.shape[0]
+        if is_wide and self.x is self.numbers and not self.has_missing and self.categorical is None:
+            return self.once("on demand", (), lambda: encoding.on_demand(self))
+        return self.bins(tables=tables)
 
     def _matrix(self) -> FloatArray | Columns | Windows:
         return self.x
@@ -149,6 +166,10 @@ class SparseSamples(NoArraySamples):
     """A sparse matrix (`core.sparse.Columns`)."""
 
     __slots__ = ()
+
+    @property
+    def are_exact_numbers(self) -> bool:
+        return False
 
     def _encode(self, tables: bool) -> Bins:
         return sparse_encoding.encode(self.x, self.max_bins, self.categorical, self.has_missing)
@@ -241,12 +262,14 @@ def samples(
     Notes
     -----
     Cost: one read of x, for the check. The first growth that needs bins makes them, by a sort per column;
-    they take memory as long as the result exists: one byte for each number with at most 256 bins in every
-    column, else 2 or 4. Pickled samples make them anew. Windows share one row of bins: each number of x is
-    encoded once, however many windows contain it, unless x has more than max_bins distinct values. Of a
-    sparse matrix only stored numbers have bins. A large x that needs a conversion, such as a numpy.memmap, is
-    checked in blocks of rows and encoded in blocks of columns. Besides the bins this takes about 30 bytes for
-    each of 2**22 numbers, or of two columns per thread, if these are more.
+    those of an array of 8 or more columns per sample when a node first samples the column. On the CPU random
+    thresholds of exact numbers need no bins. Bins take memory as long as the result exists: one byte for each
+    number with at most 256 bins in every column, else 2 or 4. Pickled samples make them anew. Windows share
+    one row of bins: each number of x is encoded once, however many windows contain it, unless x has more than
+    max_bins distinct values. Of a sparse matrix only stored numbers have bins. A large x that needs a
+    conversion, such as a numpy.memmap, is checked in blocks of rows and encoded in blocks of columns. Besides
+    the bins this takes about 30 bytes for each of 2**22 numbers, or of two columns per thread, if these are
+    more.
 
     Examples
     --------

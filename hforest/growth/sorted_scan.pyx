@@ -21,6 +21,8 @@ from hforest.growth.terms cimport (
 cdef enum:
     INSERTION = 48   # keys up to which insertion sort is faster than a radix pass
     DIGIT = 11       # bits per radix pass, at most
+    SHORT_DIGIT = 8  # the same for few keys, whose counts would take longer than the keys
+    SHORT = 1 << 10  # keys below which this pays
     LONG = 1 << 16   # keys from which each pass checks for signals
 
 cdef uint32_t SIGN = <uint32_t> 1 << 31
@@ -59,7 +61,8 @@ cdef key_t* sort_keys(
     if ordered == n:
         return key
     bits = 32 - __builtin_clz((highest - lowest) | 1)
-    n_passes = (bits + DIGIT - 1) // DIGIT
+    digit = SHORT_DIGIT if n < SHORT else DIGIT
+    n_passes = (bits + digit - 1) // digit
     digit = (bits + n_passes - 1) // n_passes
     mask = (<uint32_t> 1 << digit) - 1
     for pass_number in range(n_passes):

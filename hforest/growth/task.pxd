@@ -234,6 +234,7 @@ cdef struct hf_workspace:
     void* columns           # workspace for columns of bins
     void* source            # workspace of other sources
     void* stored            # workspace for a sparse matrix, or NULL
+    bint by_class           # samples are ordered by class first
 
 
 cdef inline double hf_largest(bint single) noexcept nogil:

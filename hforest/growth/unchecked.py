@@ -66,7 +66,10 @@ def on_bins(growth: Growth, *, max_features: int) -> GrowSome:
     """Returns the function that grows trees on bins, for `in_batches`."""
     samples, splitter = growth.samples, growth.splitter
     backend = dispatch.backend(PACKAGE, samples.numbers)
-    bins = samples.bins(tables=backend.needs_tables(splitter))
+    read = backend.columns_read(splitter)
+    if read == "numbers" and samples.are_exact_numbers:
+        return partial(backend.grow, samples.matrix(), None, growth.learned, max_features, splitter)
+    bins = samples.bins() if read == "tables" else samples.on_demand(tables=read == "numbers")
     workspace = samples.workspace(
         "columns", backend, splitter, lambda: backend.prepare_columns(bins, splitter)
     )

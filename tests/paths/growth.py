@@ -57,3 +57,19 @@ def rows():
     weights, targets = np.random.default_rng(2).random(800), np.random.default_rng(3).normal(size=800)
     yield Row("grow-weights", lambda: grow(64, sample_weight=weights), "growth.sorted_scan")
     yield Row("grow-targets", lambda: grow(64, y=targets, task="regression"), "growth.sorted_scan")
+    # Numbers without bins, and columns that are encoded when a node samples them.
+    for dtype in (np.float32, np.float64):
+        bits = np.dtype(dtype).itemsize * 8
+        x = normal(40, 400, dtype=dtype)
+        y = (x[:, 0] > 0).astype(int)
+        yield Row(
+            f"grow-random-thresholds-{bits}",
+            lambda x=x, y=y: hforest.grow(x, y, 2, splitter="random", rng=0),
+            "", vectors(f"read_lanes_f{bits} sum_lanes_f{bits}"),
+        )  # fmt: skip
+        yield Row(
+            f"grow-wide-{bits}", lambda x=x, y=y: hforest.grow(x, y, 2, bootstrap=False, rng=0),
+            vectors="growth.histogram growth.pairs "
+            + vectors(f"count_smaller_f{bits} sum_bins rate sum_pairs rate_pairs"),
+            paths={"plain": "growth.sorted_scan"},
+        )  # fmt: skip
