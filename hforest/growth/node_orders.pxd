@@ -20,7 +20,7 @@ ctypedef struct hf_orders:
     double* weight
     double* score
     double* total        # (n_outputs,)  sums of the node
-    int64_t* whole       # (n_bins, n_outputs + 1)  sums of the terms of categories, by class or output, and of u
+    int64_t* whole       # (n_bins, n_outputs + 1)  sums of the terms of categories, and of u
     double* axis         # (2, n_outputs)
     uint8_t* side        # (n_bins,)  1: the category goes right, in a random split
     uint8_t* best_side   # the same for the best split so far

@@ -109,7 +109,7 @@ cdef void _find_present(hf_orders* o, int64_t n) noexcept nogil:
 cdef void _sum_categories(
     const hf_task* t, const hf_workspace* r, const hf_pending* node, hf_orders* o
 ) noexcept nogil:
-    # Writes the sums of the terms of each category: weights of classes, or distances of targets from the mean.
+    # Writes the sums of the terms of each category: weights of classes, or distances from the mean target.
     cdef int64_t i, j, k, n_outputs = t.n_outputs
     cdef int64_t* sums
     cdef const int64_t* q

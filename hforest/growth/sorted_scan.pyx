@@ -148,8 +148,8 @@ cdef void _scan_terms(
 
 
 cdef bint _scan_few_pairs(
-    const hf_task* t, hf_workspace* r, const hf_term* term, const int32_t* bin, const uint8_t* order, int64_t n,
-    hf_split* best
+    const hf_task* t, hf_workspace* r, const hf_term* term, const int32_t* bin, const uint8_t* order,
+    int64_t n, hf_split* best
 ) noexcept nogil:
     # Does the work of score_few for one target or two classes, from the order of the bins.
     cdef double mean = r.mean[0], total = <double> r.total_u, bound = bound_of(t, r, best.score), score

@@ -28,9 +28,9 @@ cdef extern from "core/simd.h" nogil:
 cdef extern from "core/defaults.h" nogil:
     int HF_MISSING_LEFT, HF_UNKNOWN_LEFT
 
-# Representation of a tree's samples. Gini with small integer weights: keys of bin, class and weight (16, 8 and
-# 8 bits; or 32, 16 and 16). All else: terms of 64 bits in a unit (units.pyx), with keys of bin and position of
-# the sample in the tree (32 bits each).
+# Representation of a tree's samples. Gini with small integer weights: keys of bin, class and weight (16, 8
+# and 8 bits; or 32, 16 and 16). All else: terms of 64 bits in a unit (units.pyx), with keys of bin and position
+# of the sample in the tree (32 bits each).
 cdef enum:
     HF_KEYS_32 = 0
     HF_KEYS_64 = 1
@@ -49,8 +49,8 @@ cdef struct hf_units:
     double heaviest
 
 
-# A sample in the unit of its node. q: its target, if there is one output; its class; with two classes u if it is the
-# second, else 0, so that sums of q and u are the weights of both.
+# A sample in the unit of its node. q: its target, if there is one output; its class; with two classes u if it
+# is the second, else 0, so that sums of q and u are the weights of both.
 cdef struct hf_term:
     int64_t q
     int64_t u
@@ -63,7 +63,7 @@ cdef struct hf_cells:
     int64_t n_bins
     int32_t* present   # (n_bins,)
     uint64_t* mark     # (n_bins,) bits; 0 between two candidates
-    # Histograms of all columns that pending nodes have: MAX_KEPT buffers (n_columns, 256) of hf_term, or NULL.
+    # Histograms of all columns that pending nodes have: MAX_KEPT buffers (n_columns, 256), or NULL.
     hf_term** kept
     int* free          # (MAX_KEPT,)  numbers of the buffers that no node has
     int n_free
@@ -78,7 +78,7 @@ cdef struct hf_pending:
     int32_t side
     int64_t at         # number of the node in the depth-first tree
     const hf_units* unit  # HF_TERMS
-    int kept           # number of the node's histogram of all columns, in its unit (term_histogram.pyx); -1: none
+    int kept           # number of its histogram of all columns (term_histogram.pyx); -1: none
 
 
 # A split of a node. Samples with bins up to `low` go left, those with bins from `high` on go right; for
@@ -188,8 +188,8 @@ cdef struct hf_task:
     hf_watch* watch
 
 
-# The workspace of one tree. Arrays over samples have r.n elements and, unless they are `by number` of the sample
-# in the tree, are partitioned along with the nodes.
+# The workspace of one tree. Arrays over samples have r.n elements and, unless they are `by number` of the
+# sample in the tree, are partitioned along with the nodes.
 cdef struct hf_workspace:
     hf_arena arena          # owns all arrays below
     int kind
@@ -211,7 +211,7 @@ cdef struct hf_workspace:
     int64_t* total
     int64_t total_u
     int64_t* sum            # (n_outputs,)  sums of the left side
-    double* mean            # (n_outputs,)  of targets, in the unit, or shares of classes; of two classes that of the second
+    double* mean            # (n_outputs,)  of targets, in the unit, or shares of classes
     double base             # the score of the node as a leaf; 0 for targets
     double per_weight       # a weight of 1 in units of u: 2**-m
     double* left            # (n_outputs,), as is right

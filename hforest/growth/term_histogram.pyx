@@ -72,8 +72,8 @@ cdef inline int64_t _at(
 
 
 cdef inline void _add(
-    const hf_task* t, const hf_workspace* r, const hf_pending* node, const code_t* bin, const uint32_t* sample,
-    int64_t stride, int32_t lowest, bint marks
+    const hf_task* t, const hf_workspace* r, const hf_pending* node, const code_t* bin,
+    const uint32_t* sample, int64_t stride, int32_t lowest, bint marks
 ) noexcept nogil:
     # Adds the samples of a node to the cells of their bins.
     #
@@ -140,7 +140,7 @@ cdef int64_t _list_marked(const hf_cells* a, int64_t n_bins) noexcept nogil:
 
 
 cdef int64_t _list_filled(const hf_cells* a, const int64_t* cell, int64_t n_bins) noexcept nogil:
-    # Does the work of _list_marked for bins whose cells are not 0. The last number of a cell is positive then.
+    # Does the work of _list_marked for bins whose cells are not 0; their last number is positive then.
     cdef int64_t b, count = 0
     for b in range(n_bins):
         a.present[count] = <int32_t> b
@@ -226,8 +226,8 @@ cdef bint _scan(
 
 # --------------------------------------------------------------------------------------- histograms of nodes
 
-# Where all columns are candidates, a node keeps its histograms for its children: the samples of the smaller child are
-# summed, and the difference is the histogram of the larger one.
+# Where all columns are candidates, a node keeps its histograms for its children: the samples of the smaller
+# child are summed, and the difference is the histogram of the larger one.
 
 cdef bint start_kept(const hf_task* t, hf_workspace* r, const hf_columns* c) noexcept nogil:
     # Allocates the workspace of a tree on columns c; returns whether there was memory.
@@ -331,8 +331,8 @@ cdef bint best_of_terms(
     const hf_task* t, hf_workspace* r, const hf_columns* c, hf_pending* node, const uint32_t* column,
     int64_t n_candidates, hf_split* best
 ) noexcept nogil:
-    # Writes the best split of the candidates `column` (IN, (n_candidates,)) of 8-bit bins to `best`, if there is
-    # one; returns whether a candidate varies in the node.
+    # Writes the best split of the candidates `column` (IN, (n_candidates,)) of 8-bit bins to `best`, if there
+    # is one; returns whether a candidate varies in the node.
     cdef const hf_cells* a = &r.cells
     cdef const uint8_t* bin[4]  # TOGETHER
     cdef const uint32_t* sample = r.sample + node.first

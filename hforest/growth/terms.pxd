@@ -1,7 +1,8 @@
-# Running sums of a scan over the samples of a node, as terms in its unit (units.pyx). sum_up must be called first.
+# Running sums of a scan over the samples of a node, as terms in its unit (units.pyx). sum_up must be called
+# first.
 #
 #     targets   r.sum: q by output
-#     labels    r.sum: u by class; for entropy r.left, r.right: what the classes add to the scores of both sides
+#     labels    r.sum: u by class; for entropy r.left, r.right: what classes add to the scores of both sides
 
 from libc.math cimport INFINITY, fabs
 from libc.stdint cimport int64_t
@@ -23,7 +24,9 @@ cdef inline double _class_term(const hf_task* t, const hf_workspace* r, int64_t 
     return hf_xlogx(weight) if t.criterion == HF_ENTROPY else weight * weight
 
 
-cdef inline double _side_score(const hf_task* t, const hf_workspace* r, double total, int64_t u) noexcept nogil:
+cdef inline double _side_score(
+    const hf_task* t, const hf_workspace* r, double total, int64_t u
+) noexcept nogil:
     # Returns the score of a side from the sum of the terms of its classes.
     if t.criterion == HF_ENTROPY:
         return total - _class_term(t, r, u)
@@ -85,8 +88,8 @@ cdef inline int64_t move_sample(const hf_task* t, hf_workspace* r, int64_t i, in
 
 
 cdef inline double score_of_sums(const hf_task* t, const hf_workspace* r, int64_t u) noexcept nogil:
-    # Returns the score of the split whose left side has the running sums and the weight u; -INFINITY if a side
-    # has too little weight.
+    # Returns the score of the split whose left side has the running sums and the weight u; -INFINITY if a
+    # side has too little weight.
     cdef int64_t k, right_u = r.total_u - u
     cdef double left = 0, right = 0
     if <double> u * r.per_weight < r.least_weight or <double> right_u * r.per_weight < r.least_weight:
@@ -110,14 +113,15 @@ cdef inline double score_of_sums(const hf_task* t, const hf_workspace* r, int64_
 # ------------------------------------------------------------------------------- upper bounds (term_cells.h)
 
 cdef inline double bound_of(const hf_task* t, const hf_workspace* r, double best) noexcept nogil:
-    # Returns the gain, in the unit, that a split must exceed to score more than `best`; -INFINITY where no upper
-    # bound is known.
+    # Returns the gain, in the unit, that a split must exceed to score more than `best`; -INFINITY where no
+    # upper bound is known.
     if t.labels == NULL:
         return best
     if t.criterion == HF_ENTROPY:
         return -INFINITY
     # Gini: the score is the base and the gains of all classes; of two classes they are equal.
-    return (best - r.base) / (2 * r.per_weight if is_pair(t) else r.per_weight) - <double> r.total_u * HF_SCORE_ERROR
+    cdef double gain = (best - r.base) / (2 * r.per_weight if is_pair(t) else r.per_weight)
+    return gain - <double> r.total_u * HF_SCORE_ERROR
 
 
 cdef inline bint may_gain(
@@ -131,7 +135,9 @@ cdef inline bint may_gain(
     return d * d * (total * HF_GAIN_ERROR) > bound * (left * <double> (all - u))
 
 
-cdef inline bint sums_may_gain(const hf_task* t, const hf_workspace* r, int64_t u, double bound) noexcept nogil:
+cdef inline bint sums_may_gain(
+    const hf_task* t, const hf_workspace* r, int64_t u, double bound
+) noexcept nogil:
     # Does the work of may_gain for the running sums of several targets or classes.
     cdef double left = <double> u, square
     if bound == -INFINITY:
