@@ -78,7 +78,8 @@ struct Part {
     size *__restrict__ large; // (n_large,): those of them that are large
     size *__restrict__ run;   // (n_large + 1,): runs per candidate, or chunks, before each large node
     size n_nodes, n_samples, n_large, n_runs;
-    size counts_bins; // bytes of a count, if large nodes have more than FEW samples, and runs are chunks; or 0; IN of list_pending
+    // Bytes of a count, where large nodes have more than FEW samples and runs are chunks, or 0; IN of list_pending.
+    size counts_bins;
     size small;       // samples of a small node, at most, which is not listed here: small.cuh; IN of list_pending
 };
 

@@ -116,7 +116,7 @@ def _grow(task: Task, candidates: Any, weight: Array, batch: Batch) -> None:
     small = no_small(task, len(sample) // 2 if most else 0)
     level = _level(task, nodes, None, 0)
     levels: list[Grown] = []
-    above, end = None, xp.zeros(COUNTS + 1, np.uint64)
+    above, end = None, xp.zeros(COUNTS + 2, np.uint64)
     while True:
         part, n_kept, n_small = _pending(task, level, above, most, small, end)
         small = small._replace(n_nodes=small.n_nodes + n_small)
@@ -129,8 +129,8 @@ def _grow(task: Task, candidates: Any, weight: Array, batch: Batch) -> None:
         if part.n_nodes == 0:
             levels.append(grown)
             break
-        end = xp.zeros(COUNTS + 1, np.uint64)
-        split, kept, words = candidates.split(task, level, part, end[COUNTS:])
+        end = xp.zeros(COUNTS + 2, np.uint64)
+        split, kept, words = candidates.split(task, level, part, end[COUNTS + 1 :])
         levels.append(grown._replace(kept=kept, words=words))
         nodes = _children(task, level, part, split, free, n_trees)
         free = level.sample, level.u
@@ -174,7 +174,7 @@ def _pending(
     sizes = n_nodes, n_nodes + 1, n_large, n_large + 1
     node, begin, large, run = (xp.empty(n, np.int64) for n in sizes)
     part = Part(node, begin, large, run, 0, 0, 0, 0, counts_bins, most)
-    task.launch_blocks("settle", n_blocks, task.target, task.limits, level, part, pending, counts)
+    task.launch_blocks("settle", n_blocks, task.target, task.limits, level, part, pending, counts, end)
     task.launch_blocks("list_pending", n_blocks, task.target, level, pending, counts, part, small, end)
     pending_nodes, samples, large_nodes, runs, n_small, n_units, n_kept = to_numpy(end).tolist()
     if n_units:

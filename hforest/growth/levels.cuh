@@ -2,7 +2,7 @@
 
 constexpr size NODES = 1024, NODES_EACH = NODES / BLOCK; // nodes per tile of settle, and per thread
 constexpr size SIDES = 2048; // samples per tile of sides and move_samples
-constexpr size COUNTS = 6;   // totals over nodes: struct Count
+constexpr size COUNTS = 5;   // totals over pending nodes: struct Count
 
 // The place of a node among those of its tree has the number of its level, and below, in FIRST_BITS bits, the position of
 // its first sample. Ascending places are breadth-first, because the nodes of a level divide the samples.
@@ -10,19 +10,19 @@ constexpr size FIRST_BITS = 40, NOWHERE = 0x7fffffffffffffff;
 
 // --------------------------------------------------------------------------------------------- pending nodes
 
-// Totals over pending nodes: of those of the part, the number of small ones, and that of nodes that want units.
+// Totals over pending nodes: of those of the part, and the number of small ones.
 struct Count {
-    size nodes, samples, large, runs, small, units;
+    size nodes, samples, large, runs, small;
     __device__ Count operator+(const Count &o) const {
-        return {nodes + o.nodes, samples + o.samples, large + o.large, runs + o.runs, small + o.small, units + o.units};
+        return {nodes + o.nodes, samples + o.samples, large + o.large, runs + o.runs, small + o.small};
     }
 };
 
 // Returns the totals of one node of n samples.
 __device__ static inline Count count_of(size n, const Part &part) {
-    if (n <= part.small) return {0, 0, 0, 0, 1, 0};
+    if (n <= part.small) return {0, 0, 0, 0, 1};
     const size large = is_large(n, part.counts_bins), each = part.counts_bins ? CHUNK : RUN, runs = (n + each - 1) / each;
-    return {1, n, large, part.counts_bins ? (runs > 1) * (runs < CHUNKS ? runs : CHUNKS) : large * runs, 0, 0};
+    return {1, n, large, part.counts_bins ? (runs > 1) * (runs < CHUNKS ? runs : CHUNKS) : large * runs, 0};
 }
 
 // Returns the totals of the threads of the block before this one.
@@ -33,11 +33,11 @@ __device__ static inline Count counts_before(const Count &own) {
 
 // Completes the sums of a tile of the nodes of a level, writes the nodes as leaves, and marks in pending (n_nodes,), OUT,
 // those that are pending, none at the greatest depth, and those that want units, whose sums become 0: nodes to split,
-// and those with values of labels. counts (n_tiles, COUNTS), OUT: totals over the nodes of a tile. A thread has
-// NODES_EACH nodes; all of the block call it.
+// and those with values of labels. counts (n_tiles, COUNTS), OUT: totals over the nodes of a tile. end[COUNTS], 0 before:
+// number of nodes that want units. A thread has NODES_EACH nodes; all of the block call it.
 __device__ static inline void settle_tile(
     const Target &y, const Limits &limits, const Level &level, const Part &part, unsigned char *__restrict__ pending,
-    size *__restrict__ counts, size tile
+    size *__restrict__ counts, word *__restrict__ end, size tile
 ) {
     const size K = y.n_outputs, from = (tile * BLOCK + threadIdx.x) * NODES_EACH;
     size least = limits.min_samples_split > 2 * limits.min_samples_leaf ? limits.min_samples_split : 2 * limits.min_samples_leaf;
@@ -62,7 +62,7 @@ __device__ static inline void settle_tile(
         pending[v] = splits ? IS_PENDING : 0;
         if (!(splits ? n > part.small : y.has_labels) || !wants_unit(y, level, v)) continue;
         pending[v] |= WANTS_UNIT;
-        ++own.units;
+        atomicAdd(end + COUNTS, 1ull);
         for (size k = 0; k <= K; ++k) total[k] = 0;
         for (size i = 0; i < words_of_node(y); ++i) measured_of(y, level, v)[i] = 0;
     }
@@ -74,14 +74,14 @@ __device__ static inline void settle_tile(
     mine[2] = all.large;
     mine[3] = all.runs;
     mine[4] = all.small;
-    mine[5] = all.units;
 }
 
 // Settles the nodes of a level; part has only numbers. A block has a tile.
 extern "C" __global__ void settle(
-    Target y, Limits limits, Level level, Part part, unsigned char *__restrict__ pending, size *__restrict__ counts
+    Target y, Limits limits, Level level, Part part, unsigned char *__restrict__ pending, size *__restrict__ counts,
+    unsigned long long *__restrict__ end
 ) {
-    settle_tile(y, limits, level, part, pending, counts, blockIdx.x);
+    settle_tile(y, limits, level, part, pending, counts, end, blockIdx.x);
 }
 
 // Moves pending node v from its level to the small nodes, as number i.
@@ -96,7 +96,7 @@ __device__ static inline void list_small(const Target &y, const Level &level, co
 }
 
 // Lists the pending nodes of a tile in the part, or as small nodes. end (COUNTS,), OUT: numbers of nodes of the part, of
-// their samples, of large nodes, of their runs, of small nodes, and of nodes that want units. pending (n_nodes,) and counts (n_tiles, COUNTS), IN.
+// their samples, of large nodes, of their runs, and of small nodes. pending (n_nodes,) and counts (n_tiles, COUNTS), IN.
 // A thread has NODES_EACH nodes; all of the block call it.
 __device__ static inline void list_tile(
     const Target &y, const Level &level, const unsigned char *pending, const size *counts, const Part &part, const Small &small,
@@ -106,20 +106,17 @@ __device__ static inline void list_tile(
     Count own = {};
     for (size b = threadIdx.x; b < tile; b += BLOCK) {
         const size *all = counts + COUNTS * b;
-        own = own + Count{all[0], all[1], all[2], all[3], all[4], all[5]};
+        own = own + Count{all[0], all[1], all[2], all[3], all[4]};
     }
     __shared__ Count start;
     Count at = counts_before(own);
     if (threadIdx.x == BLOCK - 1) start = at + own;
     __syncthreads();
     own = {};
-    for (size v = from; v < from + NODES_EACH && v < level.n_nodes; ++v) {
+    for (size v = from; v < from + NODES_EACH && v < level.n_nodes; ++v)
         if (pending[v] & IS_PENDING) own = own + count_of(level.count[v], part);
-        own.units += pending[v] / WANTS_UNIT;
-    }
     at = counts_before(own) + start;
     for (size v = from; v < from + NODES_EACH && v < level.n_nodes; ++v) {
-        at.units += pending[v] / WANTS_UNIT;
         if (!(pending[v] & IS_PENDING)) continue;
         const Count more = count_of(level.count[v], part);
         if (more.small) {
@@ -142,7 +139,6 @@ __device__ static inline void list_tile(
     end[2] = at.large;
     end[3] = at.runs;
     end[4] = at.small;
-    end[5] = at.units;
 }
 
 // Lists the pending nodes of a level. A block has a tile.

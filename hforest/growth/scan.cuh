@@ -114,8 +114,8 @@ __device__ static inline void scan_pair(
     pairs.n_right[pair] = n - found;
 }
 
-// Writes the best score of each pair and, for small pairs, its place. start (n_runs * slots, n_outputs + 1), IN, workspace
-// afterwards. best (n_runs * slots,), OUT: the score of a run, as `ordered`; place, OUT: number of samples that go
+// Writes the best score of each pair and, for small pairs, its place. start (n_runs * slots, n_outputs + 1), IN,
+// workspace afterwards. best (n_runs * slots,), OUT: the score of a run, as `ordered`; place, OUT: number of samples that go
 // left, 0: no split. One thread per run of a large pair or per small pair; each continues n_threads further on.
 extern "C" __global__ void score_runs(
     Target y, size criterion, Limits limits, Level level, Part part, Pairs pairs, size n_threads,

@@ -129,7 +129,7 @@ __device__ static inline void grow_node(
     __shared__ Kept kept;
     static_assert(MOST <= NODES && MOST <= SIDES && MOST <= CHUNK, "tiles");
     __shared__ size counts[COUNTS], tail;
-    __shared__ unsigned long long end[COUNTS];
+    __shared__ unsigned long long end[COUNTS + 1];
     const size K = y.n_outputs, slots = r.slots, t = threadIdx.x, b = blockIdx.x;
     const size first = small.first[b], n = small.count[b], place = 2 * first, pair = first / 2 * slots;
     int *const column = r.column + pair;
@@ -184,17 +184,18 @@ __device__ static inline void grow_node(
     };
     for (bool is_first = true;; is_first = false) {
         __syncthreads();
+        if (t == 0) end[COUNTS] = 0;
         if (is_first || has_units(y)) {
             for (size i = t; i < level.n_nodes * (K + 1); i += BLOCK) level.total[i] = 0;
             for (size i = t; i < level.n_nodes * words_of_node(y); i += BLOCK) level.measured[i] = 0;
             measure_in(INHERITED, 0);
             if (last_stage(y) == SPREAD) measure_in(SPREAD, 0);
         }
-        settle_tile(y, limits, level, part, pending, counts, 0);
+        settle_tile(y, limits, level, part, pending, counts, end, 0);
         __syncthreads();
         list_tile(y, level, pending, counts, part, small, end, 0);
         __syncthreads();
-        if (end[5] > 0) {
+        if (end[COUNTS] > 0) {
             for (int stage = EXTREMES; stage <= last_stage(y); ++stage) measure_in(stage, pending);
             for (size v = t; v < level.n_nodes; v += BLOCK)
                 if (pending[v] & WANTS_UNIT) finish_unit(y, level, v);

@@ -109,7 +109,8 @@ __device__ static inline bool wants_unit(const Target &y, const Level &level, si
 }
 
 // Writes the unit of node v as number i of others.
-__device__ static inline void inherit_unit(const Target &y, const Level &level, size v, double *__restrict__ others, size i) {
+__device__ static inline void
+inherit_unit(const Target &y, const Level &level, size v, double *__restrict__ others, size i) {
     if (has_units(y))
         for (size j = 0; j < UNIT; ++j) others[i * UNIT + j] = level.unit[v * UNIT + j];
 }
@@ -168,7 +169,7 @@ measure_row(const Target &y, const Level &level, int stage, size v, size k, size
     else if (is_made && !is_weight) centre = centre_of(y, level, v, stage, k);
     for (size at = from; at < to; at += BLOCK) {
         const size s = level.sample[at];
-        const double w = stage < SPREAD ? weight_of(y, level, v, s, at) : 0;
+        const double w = is_made || (is_weight && stage == EXTREMES) ? weight_of(y, level, v, s, at) : 0;
         const double t = is_weight ? 0 : stage < SPREAD ? y.targets[s * y.n_outputs + k] : 0;
         size *place = is_weight ? level.u + at : q_of(y, level, v, s) + k, q = 0;
         double number = is_weight ? w : t;
@@ -221,7 +222,7 @@ __device__ static inline void measure_tile(
     }
 }
 
-// Measures a tile of samples; of nodes that want a unit if there are `some`. A block has a tile.
+// Measures the samples of all nodes, or of `some` that want a unit. A block has a tile.
 extern "C" __global__ void measure(
     Target y, Level level, const size *__restrict__ begin, size n, size has_parents,
     const unsigned char *__restrict__ wants, size some, size stage, size n_samples
@@ -230,7 +231,7 @@ extern "C" __global__ void measure(
     measure_tile(y, level, begin, n, has_parents, some ? wants : NULL, (int)stage, from, to);
 }
 
-// Writes the unit of node v, which has been measured in all stages, and what follows; as a leaf with value, its value.
+// Writes the unit of node v, which has been measured in all stages, what follows from it, and the mean targets of a leaf.
 __device__ static inline void finish_unit(const Target &y, const Level &level, size v) {
     const size *total = total_of(y, level, v), K = y.n_outputs;
     const Exponents e = exponents_of(y, level, v, SUMS);
