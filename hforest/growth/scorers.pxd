@@ -1,5 +1,5 @@
-# Which scorer a node's candidates have. Where several apply, they give the same splits: all compute the integer
-# sums of the sorted scan, and of equal scores the first candidate and its lowest split win.
+# Which scorer a node's candidates have. Where several apply, they give the same splits: all compute the
+# integer sums of the sorted scan, and of equal scores the first candidate and its lowest split win.
 #
 #   scorer        nodes                             bins      cost per candidate          in
 #   sorted scan   what no other serves              all       n log n                     sorted_scan.pyx

@@ -29,8 +29,8 @@ cdef extern from "core/defaults.h" nogil:
     int HF_MISSING_LEFT, HF_UNKNOWN_LEFT
 
 # Representation of a tree's samples. Gini with small integer weights: keys of bin, class and weight (16, 8
-# and 8 bits; or 32, 16 and 16). All else: terms of 64 bits in a unit (units.pyx), with keys of bin and position
-# of the sample in the tree (32 bits each).
+# and 8 bits; or 32, 16 and 16). All else: terms of 64 bits in a unit (units.pyx), with keys of bin and of
+# position of the sample in the tree (32 bits each).
 cdef enum:
     HF_KEYS_32 = 0
     HF_KEYS_64 = 1
