@@ -19,7 +19,8 @@ def learned(n, whole):
 def grow(max_bins, n=800, *, y=None, **settings):
     x, classes = learned(n, False)
     y = classes if y is None else y
-    hforest.grow(hforest.samples(x, max_bins=max_bins), y, 2, max_features="sqrt", rng=0, **settings)
+    settings = {"max_features": "sqrt", "rng": 0, **settings}
+    hforest.grow(hforest.samples(x, max_bins=max_bins), y, 2, **settings)
 
 
 def grow_projected(n, whole, max_depth=None):
@@ -53,10 +54,23 @@ def rows():
             f"grow-projections-large-{name}", lambda whole=whole: grow_projected(40_000, whole, 1),
             f"growth.wide_{scorer}", vectors("find_range fill_buckets"),
         )  # fmt: skip
-    # Real weights and targets are scored in float64, in the order of the samples.
+    # Real weights, targets and entropy are terms: few samples, more in a histogram, and ranks far apart.
     weights, targets = np.random.default_rng(2).random(800), np.random.default_rng(3).normal(size=800)
-    yield Row("grow-weights", lambda: grow(64, sample_weight=weights), "growth.sorted_scan")
-    yield Row("grow-targets", lambda: grow(64, y=targets, task="regression"), "growth.sorted_scan")
+    several, of_terms = (
+        np.stack([targets, -targets, targets**2], axis=1),
+        "growth.few_terms growth.term_histogram",
+    )
+    regression = {"task": "regression"}
+    for name, taken, bodies, max_bins, settings in (
+        ("weights", of_terms, vectors("distances"), 64, {"sample_weight": weights}),
+        ("entropy", of_terms, "", 64, {"criterion": "entropy"}),
+        ("targets", of_terms, "", 64, {"y": targets, **regression}),
+        ("outputs", of_terms, vectors("distances"), 64, {"y": several, **regression}),
+        ("leaves", of_terms, "", 64, {"y": targets, "min_samples_leaf": 3, **regression}),
+        ("all-columns", "growth.kept_histogram", "", 64, {"y": targets, "max_features": None, **regression}),
+        ("ranks", "growth.term_histogram_of_bins growth.few_terms", "", None, {"y": targets, **regression}),
+    ):
+        yield Row(f"grow-{name}", lambda b=max_bins, s=settings: grow(b, **s), taken, bodies)
     # Numbers without bins, and columns that are encoded when a node samples them.
     for dtype in (np.float32, np.float64):
         bits = np.dtype(dtype).itemsize * 8
