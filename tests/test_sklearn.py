@@ -91,7 +91,6 @@ def outputs(model, x):
 
 
 DRAWN = "bootstrap samples of n samples with weights are not those of n repeated samples"
-TIED = "splits of equal gain, whose sums round otherwise with weights, are told apart by rounding"
 BATCHES = (
     "steps, batches and held-out parts count samples, and those of n samples are others of n repeated ones"
 )
@@ -102,7 +101,6 @@ WHAT_STEPS = ("CO2Forest", "HingeForest", "NeuralForest")
 EXEMPT = {
     **{name: {WEIGHTS: DRAWN, SPARSE_WEIGHTS: DRAWN} for name in KINDS if name.startswith(WHAT_DRAWS)},
     **{name: {WEIGHTS: BATCHES} for name in KINDS if name.startswith(WHAT_STEPS)},
-    "ExtraTreesRegressor": {WEIGHTS: TIED, SPARSE_WEIGHTS: TIED},
     "CascadeForestClassifier": {WEIGHTS: DRAWN},
 }
 

@@ -51,7 +51,7 @@ EXTREMES, MEANS, SUMS_OF_Q, SPREAD, INHERITED, WORDS, UNIT, TILE = numbers(
 COUNT_BYTES = 44 << 10
 """Bytes of a block's histogram and sums, at most: every GPU has 48 KB, and other arrays take 4."""
 
-SUMS = 1 << 24
+MAX_SUMS = 1 << 24
 """Sums of all threads of a scan in global memory, if each has many."""
 
 
@@ -452,7 +452,7 @@ def _pairs(task: Task, part: Part, key: Array, bits: Bits, slots: int) -> Pairs:
 
 def _n_threads(task: Task, n: int) -> int:
     """Returns how many threads scan n pairs or runs, some of them several."""
-    return n if task.n_outputs <= NEAR else min(n, max(1, SUMS // task.n_outputs))
+    return n if task.n_outputs <= NEAR else min(n, max(1, MAX_SUMS // task.n_outputs))
 
 
 def _scan(task: Task, level: Level, part: Part, pairs: Pairs) -> None:

@@ -343,6 +343,12 @@ cdef bint best_of_terms(
     cdef int32_t few[32]  # HF_FEW
     cdef int32_t differ
     n_bins = min(n_bins, BYTES)
+    if r.keep != NULL and node.kept < 0 and n >= MIN_KEPT:
+        node.kept = _take_kept(r, c)
+        if node.kept >= 0:
+            _sum_columns(t, r, c, node, r.cells.kept[node.kept])
+    if node.kept >= 0:
+        return _best_of_kept(t, r, c, node, column, n_candidates, best)
     if n <= HF_FEW:
         for j in range(n_candidates):
             bin[0] = <const uint8_t*> c.bins + bins_at(c, t, column[j])

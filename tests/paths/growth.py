@@ -67,7 +67,13 @@ def rows():
         ("targets", of_terms, "", 64, {"y": targets, **regression}),
         ("outputs", of_terms, vectors("distances"), 64, {"y": several, **regression}),
         ("leaves", of_terms, "", 64, {"y": targets, "min_samples_leaf": 3, **regression}),
-        ("all-columns", "growth.kept_histogram", "", 64, {"y": targets, "max_features": None, **regression}),
+        (
+            "all-columns",
+            f"{of_terms} growth.kept_histogram",
+            "",
+            64,
+            {"y": targets, "max_features": None, **regression},
+        ),
         ("ranks", "growth.term_histogram_of_bins growth.few_terms", "", None, {"y": targets, **regression}),
     ):
         yield Row(f"grow-{name}", lambda b=max_bins, s=settings: grow(b, **s), taken, bodies)

@@ -60,9 +60,9 @@ def rows():
                 f"tree.predict-prepared-{name}-{bits}",
                 lambda dtype=dtype, sizes=sizes: predict_prepared(dtype, *sizes), "tree.walk_row",
             )  # fmt: skip
-    for bits, dtype, form, small in (
-        ("f32", np.float32, "floats", "small"),
-        ("f64", np.float64, "doubles", "doubles"),
+    for bits, dtype, form, small, n_chains in (
+        ("f32", np.float32, "floats", "small", 1300),
+        ("f64", np.float64, "doubles", "doubles", 2600),
     ):
         enter = {"avx512": "tree.enter_avx512"} if form == "floats" else {}
         yield Row(
@@ -80,8 +80,8 @@ def rows():
         # The places of 8200 features in columns have no 16 bits.
         for name, every, paths, forest, sizes in (
             ("columns", f"tree.advance_group_{small}", enter, (True, 10, 6), {}),
-            ("chain", f"tree.advance_group_{small} tree.advance_each_{small}", enter, (False, 1, 100), {}),
-            ("wide", f"tree.advance_group_{form} tree.advance_each_{form}", enter, (False, 128, 255), {"n_features": 8200}),
+            ("chain", f"tree.advance_group_{small} tree.advance_each_{small}", enter, (False, 2, 100), {}),
+            ("wide", f"tree.advance_group_{form} tree.advance_each_{form}", enter, (False, n_chains, 100), {"n_features": 8200}),
             ("rows", "tree.walk_packed", {}, (True, 1, 3), {"n_features": 40}),
             ("few", "tree.walk_trees", {}, (True, 10, 6), {"n": 3}),
         ):  # fmt: skip
