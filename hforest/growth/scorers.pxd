@@ -44,7 +44,7 @@ cdef inline int scorer_of_bytes(
 ) noexcept nogil:
     # Returns the scorer of a node of n samples, for columns of 8-bit bins.
     if r.kind == HF_TERMS:
-        return TERM_HISTOGRAM
+        return TERM_HISTOGRAM if r.cells.n_bins >= min(n_bins + 1, 256) else SORTED_SCAN
     if r.kind != HF_KEYS_32 or has_least(t) or weight >= HISTOGRAM_WEIGHT:
         return SORTED_SCAN
     if t.path == HF_PATH_PLAIN:

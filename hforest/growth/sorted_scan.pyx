@@ -159,7 +159,9 @@ cdef bint _scan_few_pairs(
     for i in range(n - 1):
         q += term[order[i]].q
         u += term[order[i]].u
-        if bin[order[i]] == bin[order[i + 1]] or not may_gain(mean, total, all, q, u, bound):
+        if bin[order[i]] == bin[order[i + 1]] or i + 1 < t.min_leaf or n - i - 1 < t.min_leaf:
+            continue
+        if not may_gain(mean, total, all, q, u, bound):
             continue
         move_pair(t, r, q - q_moved, u - u_moved)
         q_moved, u_moved = q, u
@@ -179,16 +181,18 @@ cdef bint score_few(
     # bin     IN (n,)  of the node's samples
     # lowest  IN       a bin that is not above them, and not more than 2**26 below
     cdef uint8_t order[32]  # HF_FEW
-    cdef int64_t i, u = 0, n = node.last - node.first
+    cdef int64_t i, u = 0, n = node.last - node.first, n_steps = 0
     cdef int32_t low, high
     cdef double score, bound = bound_of(t, r, best.score)
     cdef bint is_better = False
     HF_COUNT(b"growth", b"few_terms")
     hf_order_few(bin, <int> n, lowest, order)
-    if is_pair(t) and t.min_leaf <= 1:
+    if is_pair(t):
         return _scan_few_pairs(t, r, r.term + node.first, bin, order, n, best)
     start_sums(t, r)
     for i in range(n - 1):
+        if hf_stopped_after(t.watch, &n_steps, t.n_outputs):
+            break
         u += move_sample(t, r, node.first + order[i], 1)
         low, high = bin[order[i]], bin[order[i + 1]]
         if low == high or i + 1 < t.min_leaf or n - i - 1 < t.min_leaf:

@@ -60,11 +60,12 @@ cdef struct hf_term:
 cdef struct hf_cells:
     int64_t* number    # (n_bins, width)  the cells; 0 between two candidates
     int64_t width
+    int64_t filled     # index of a number that is positive in the cell of a bin that occurs
     int64_t n_bins
     int32_t* present   # (n_bins,)
     uint64_t* mark     # (n_bins,) bits; 0 between two candidates
-    # Histograms of all columns that pending nodes have: MAX_KEPT buffers (n_columns, 256), or NULL.
-    hf_term** kept
+    # Histograms of all columns that pending nodes have: MAX_KEPT buffers (n_columns, 256, width), or NULL.
+    int64_t** kept
     int* free          # (MAX_KEPT,)  numbers of the buffers that no node has
     int n_free
 

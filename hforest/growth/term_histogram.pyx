@@ -3,8 +3,8 @@
 Terms are summed by bin, and all splits between the bins of the node are scored from running sums. Cells are 0
 between two candidates: the scan clears those that it reads.
 
-    one target, two classes   | q u | q u | ...                      16 bytes per bin
-    several targets           | sums of q by output, u, n | ...      n: number of samples
+    one target, two classes   | q u | q u | ...                   or, if leaves have a minimum size, q u n 0
+    several targets           | sums of q by output, u, n | ...   n: number of samples
     several classes           | sums of u by class, n | ...
 
 Cost: n + bins of the node, times the numbers of a cell, per candidate.
@@ -25,7 +25,7 @@ from hforest.growth.terms cimport (
 )
 
 cdef extern from "growth/term_cells.h" nogil:
-    void hf_add_term(hf_term* cell, const hf_term* term)
+    void hf_add_term(void* cell, const hf_term* term)
 
 cdef extern from * nogil:
     int __builtin_ctzll(unsigned long long a)
@@ -33,7 +33,7 @@ cdef extern from * nogil:
 cdef enum:
     BYTES = 256            # bins of a byte
     TOGETHER = 4           # candidates that are summed together
-    MAX_NUMBERS = 1 << 21  # numbers of all cells, at most, if they are more than those of bytes
+    MAX_NUMBERS = 1 << 21  # numbers of all cells, at most: for thousands of classes less than 256 cells
     SPARSE = 32            # bins per sample up to which a histogram is cheaper than sorting
     MAX_KEPT = 24          # nodes that keep histograms, at most: of one target or two classes,
     MAX_COLUMNS = 1 << 10  # in this number of columns, at most,
@@ -46,17 +46,20 @@ ctypedef fused code_t:
     int32_t
 
 
-cdef inline bint _are_pairs(const hf_task* t) noexcept nogil:
-    # Returns whether cells are sums of q and u.
-    return is_pair(t) and t.min_leaf <= 1
+cdef inline bint _has_counts(const hf_task* t) noexcept nogil:
+    # Returns whether cells of q and u have the number of samples, too.
+    return t.min_leaf > 1
 
 
 cdef bint start_cells(const hf_task* t, hf_workspace* r) noexcept nogil:
     # Allocates the workspace of a tree; returns whether there was memory.
     cdef hf_arena* arena = &r.arena
     cdef hf_cells* a = &r.cells
-    a.width = 2 if _are_pairs(t) else t.n_outputs + (2 if t.labels == NULL else 1)
-    a.n_bins = max(TOGETHER * BYTES, min(r.n, MAX_NUMBERS // a.width))
+    a.width = t.n_outputs + (2 if t.labels == NULL else 1)
+    a.filled = a.width - 1
+    if is_pair(t):
+        a.width, a.filled = 4 if _has_counts(t) else 2, 1
+    a.n_bins = min(max(TOGETHER * BYTES, r.n), MAX_NUMBERS // a.width)
     a.number = <int64_t*> take_zeros(arena, a.n_bins * a.width * 8)
     a.present = <int32_t*> take(arena, a.n_bins * 4)
     a.mark = <uint64_t*> take_zeros(arena, (a.n_bins // 64 + 1) * 8)
@@ -87,9 +90,12 @@ cdef inline void _add(
         for i in range(n):
             b = _at(bin, sample, stride, i, lowest)
             a.mark[b >> 6] |= <uint64_t> 1 << (b & 63)
-    if _are_pairs(t):
+    if is_pair(t):
         for i in range(n):
-            hf_add_term(<hf_term*> a.number + _at(bin, sample, stride, i, lowest), term + i)
+            cell = a.number + _at(bin, sample, stride, i, lowest) * a.width
+            hf_add_term(cell, term + i)
+            if _has_counts(t):
+                cell[2] += 1
     elif t.labels != NULL:
         for i in range(n):
             cell = a.number + _at(bin, sample, stride, i, lowest) * a.width
@@ -104,25 +110,42 @@ cdef inline void _add(
             cell[K + 1] += 1
 
 
-cdef void _add_together(
-    const hf_workspace* r, const hf_pending* node, const uint8_t** bin, int64_t stride, hf_term* cell
+cdef inline void _add_to(int64_t* cell, uint8_t bin, const hf_term* term, int width) noexcept nogil:
+    # Adds a sample to the cell of its bin. `width`, of a cell, is a constant in each call.
+    hf_add_term(cell + bin * width, term)
+    if width == 4:
+        cell[bin * width + 2] += 1
+
+
+cdef inline void _add_four(
+    const hf_workspace* r, const hf_pending* node, const uint8_t** bin, int64_t stride, int64_t* cell,
+    int width
 ) noexcept nogil:
-    # Adds the samples of a node to the cells, BYTES each, of TOGETHER candidates.
-    #
-    # stride  IN  from the bin of a sample to that of the next
     cdef const hf_term* term = r.term + node.first
+    cdef const uint32_t* sample = r.sample + node.first
     cdef const uint8_t* a = bin[0]
     cdef const uint8_t* b = bin[1]
     cdef const uint8_t* c = bin[2]
     cdef const uint8_t* d = bin[3]
-    cdef const uint32_t* sample = r.sample + node.first
     cdef int64_t i, s
     for i in range(node.last - node.first):
         s = sample[i] * stride
-        hf_add_term(cell + a[s], term + i)
-        hf_add_term(cell + BYTES + b[s], term + i)
-        hf_add_term(cell + 2 * BYTES + c[s], term + i)
-        hf_add_term(cell + 3 * BYTES + d[s], term + i)
+        _add_to(cell, a[s], term + i, width)
+        _add_to(cell + BYTES * width, b[s], term + i, width)
+        _add_to(cell + 2 * BYTES * width, c[s], term + i, width)
+        _add_to(cell + 3 * BYTES * width, d[s], term + i, width)
+
+
+cdef void _add_together(
+    const hf_workspace* r, const hf_pending* node, const uint8_t** bin, int64_t stride, int64_t* cell
+) noexcept nogil:
+    # Adds the samples of a node to the cells of q and u, BYTES each, of TOGETHER candidates.
+    #
+    # stride  IN  from the bin of a sample to that of the next
+    if r.cells.width == 2:
+        _add_four(r, node, bin, stride, cell, 2)
+    else:
+        _add_four(r, node, bin, stride, cell, 4)
 
 
 cdef int64_t _list_marked(const hf_cells* a, int64_t n_bins) noexcept nogil:
@@ -140,32 +163,37 @@ cdef int64_t _list_marked(const hf_cells* a, int64_t n_bins) noexcept nogil:
 
 
 cdef int64_t _list_filled(const hf_cells* a, const int64_t* cell, int64_t n_bins) noexcept nogil:
-    # Does the work of _list_marked for bins whose cells are not 0; their last number is positive then.
+    # Does the work of _list_marked for bins whose cells are not 0; their number a.filled is positive then.
     cdef int64_t b, count = 0
     for b in range(n_bins):
         a.present[count] = <int32_t> b
-        count += cell[b * a.width + a.width - 1] != 0
+        count += cell[b * a.width + a.filled] != 0
     return count
 
 
 # --------------------------------------------------------------------------------------------------- scan
 
-cdef bint _scan_pairs(
-    const hf_task* t, hf_workspace* r, hf_term* cell, int64_t n_present, bint clears, hf_split* best
+cdef inline bint _scan_cells(
+    const hf_task* t, hf_workspace* r, int64_t* numbers, int64_t n_present, int64_t n, int width, bint clears,
+    hf_split* best
 ) noexcept nogil:
-    # Does the work of _scan for cells of q and u, which it clears on request.
     cdef const int32_t* present = r.cells.present
     cdef double mean = r.mean[0], total = <double> r.total_u, bound = bound_of(t, r, best.score), score
-    cdef int64_t i, b, q = 0, u = 0, q_moved = 0, u_moved = 0, all = r.total_u
+    cdef int64_t i, q = 0, u = 0, q_moved = 0, u_moved = 0, all = r.total_u, n_left = 0
+    cdef int64_t* cell
     cdef bint is_better = False
     start_sums(t, r)
-    for i in range(n_present - 1):
-        b = present[i]
-        q += cell[b].q
-        u += cell[b].u
+    for i in range(n_present):
+        cell = numbers + present[i] * width
+        q += cell[0]
+        u += cell[1]
+        if width == 4:
+            n_left += cell[2]
         if clears:
-            cell[b].q = cell[b].u = 0
-        if not may_gain(mean, total, all, q, u, bound):
+            memset(cell, 0, width * 8)
+        if i + 1 == n_present or not may_gain(mean, total, all, q, u, bound):
+            continue
+        if width == 4 and (n_left < t.min_leaf or n - n_left < t.min_leaf):
             continue
         move_pair(t, r, q - q_moved, u - u_moved)
         q_moved, u_moved = q, u
@@ -173,22 +201,32 @@ cdef bint _scan_pairs(
         if hf_beats(score, best.score):
             bound, best.score, is_better = bound_of(t, r, score), score, True
             best.low, best.high = <uint32_t> present[i], <uint32_t> present[i + 1]
-    if clears:
-        cell[present[n_present - 1]].q = cell[present[n_present - 1]].u = 0
     return is_better
+
+
+cdef bint _scan_pairs(
+    const hf_task* t, hf_workspace* r, int64_t* numbers, int64_t n_present, int64_t n, bint clears,
+    hf_split* best
+) noexcept nogil:
+    # Does the work of _scan for cells of q and u, which it clears on request.
+    if r.cells.width == 2:
+        return _scan_cells(t, r, numbers, n_present, n, 2, clears, best)
+    return _scan_cells(t, r, numbers, n_present, n, 4, clears, best)
 
 
 cdef bint _scan_several(
     const hf_task* t, hf_workspace* r, int64_t* numbers, int64_t n_present, int64_t n, hf_split* best
 ) noexcept nogil:
-    # Does the work of _scan for several targets or classes, and with a minimum size of leaves.
+    # Does the work of _scan for several targets or classes.
     cdef const hf_cells* a = &r.cells
-    cdef int64_t i, k, u = 0, n_left = 0, K = t.n_outputs
+    cdef int64_t i, k, u = 0, n_left = 0, K = t.n_outputs, n_steps = 0
     cdef int64_t* cell
     cdef double score, bound = bound_of(t, r, best.score)
     cdef bint is_better = False
     start_sums(t, r)
     for i in range(n_present):
+        if hf_stopped_after(t.watch, &n_steps, K):
+            break
         cell = numbers + a.present[i] * a.width
         if t.criterion == HF_ENTROPY:
             for k in range(K):
@@ -219,8 +257,8 @@ cdef bint _scan(
 ) noexcept nogil:
     # Writes the best split between the n_present bins in r.cells.present to `best` if it is better; returns
     # whether it is. Clears their cells.
-    if _are_pairs(t):
-        return _scan_pairs(t, r, <hf_term*> numbers, n_present, True, best)
+    if is_pair(t):
+        return _scan_pairs(t, r, numbers, n_present, n, True, best)
     return _scan_several(t, r, numbers, n_present, n, best)
 
 
@@ -234,11 +272,11 @@ cdef bint start_kept(const hf_task* t, hf_workspace* r, const hf_columns* c) noe
     cdef hf_arena* arena = &r.arena
     cdef hf_cells* a = &r.cells
     cdef int i
-    if not (r.kind == HF_TERMS and _are_pairs(t) and c.are_bytes and not t.has_defaults):
+    if not (r.kind == HF_TERMS and is_pair(t) and c.are_bytes and not t.has_defaults):
         return True
     if t.n_candidates < c.n_columns or c.n_columns > MAX_COLUMNS or c.offset != NULL:
         return True
-    a.kept, a.free = <hf_term**> take_zeros(arena, MAX_KEPT * 8), <int*> take(arena, MAX_KEPT * sizeof(int))
+    a.kept, a.free = <int64_t**> take_zeros(arena, MAX_KEPT * 8), <int*> take(arena, MAX_KEPT * sizeof(int))
     if arena.failed:
         return False
     r.keep, a.n_free = _keep_for_children, MAX_KEPT
@@ -255,7 +293,7 @@ cdef int _take_kept(hf_workspace* r, const hf_columns* c) noexcept nogil:
         return -1
     number = a.free[a.n_free - 1]
     if a.kept[number] == NULL:
-        a.kept[number] = <hf_term*> take(&r.arena, c.n_columns * BYTES * sizeof(hf_term))
+        a.kept[number] = <int64_t*> take(&r.arena, c.n_columns * BYTES * a.width * 8)
         if a.kept[number] == NULL:
             return -1
     a.n_free -= 1
@@ -263,25 +301,25 @@ cdef int _take_kept(hf_workspace* r, const hf_columns* c) noexcept nogil:
 
 
 cdef void _sum_columns(
-    const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, hf_term* cell
+    const hf_task* t, const hf_workspace* r, const hf_columns* c, const hf_pending* node, int64_t* cell
 ) noexcept nogil:
-    # Writes the histograms of a node in all columns to cell (n_columns, BYTES).
+    # Writes the histograms of a node in all columns to cell (n_columns, BYTES, width).
     cdef const uint8_t* bin[4]  # TOGETHER
-    cdef hf_term* last = <hf_term*> r.cells.number
-    cdef int64_t first, j, stride = 1
+    cdef int64_t* last = r.cells.number
+    cdef int64_t first, j, stride = 1, size = BYTES * r.cells.width
     cdef bint by_rows = is_by_rows(c, t, node.last - node.first)
-    memset(cell, 0, c.n_columns * BYTES * sizeof(hf_term))
+    memset(cell, 0, c.n_columns * size * 8)
     for first in range(0, c.n_columns, 4):
         for j in range(4):
             bin[j] = <const uint8_t*> c.bins + bins_at(c, t, min(first + j, c.n_columns - 1))
             if by_rows:
                 bin[j], stride = c.rows + min(first + j, c.n_columns - 1), c.n_columns
         if first + TOGETHER <= c.n_columns:
-            _add_together(r, node, bin, stride, cell + first * BYTES)
+            _add_together(r, node, bin, stride, cell + first * size)
             continue
         _add_together(r, node, bin, stride, last)
-        memcpy(cell + first * BYTES, last, (c.n_columns - first) * BYTES * sizeof(hf_term))
-        memset(last, 0, TOGETHER * BYTES * sizeof(hf_term))
+        memcpy(cell + first * size, last, (c.n_columns - first) * size * 8)
+        memset(last, 0, TOGETHER * size * 8)
 
 
 cdef void _keep_for_children(
@@ -290,8 +328,8 @@ cdef void _keep_for_children(
     cdef const hf_columns* c = (<hf_column_workspace*> r.columns).columns
     cdef hf_pending* small = left if left.last - left.first <= right.last - right.first else right
     cdef hf_pending* large = right if small == left else left
-    cdef hf_term* of_small
-    cdef hf_term* of_large = r.cells.kept[kept]
+    cdef int64_t* of_small
+    cdef int64_t* of_large = r.cells.kept[kept]
     cdef int64_t e
     if large.last - large.first < MIN_KEPT or large.depth >= t.max_depth:
         release_kept(r, kept)
@@ -302,9 +340,8 @@ cdef void _keep_for_children(
         return
     large.kept, of_small = kept, r.cells.kept[small.kept]
     _sum_columns(t, r, c, small, of_small)
-    for e in range(c.n_columns * BYTES):
-        of_large[e].q -= of_small[e].q
-        of_large[e].u -= of_small[e].u
+    for e in range(c.n_columns * BYTES * r.cells.width):
+        of_large[e] -= of_small[e]
 
 
 cdef bint _best_of_kept(
@@ -312,15 +349,15 @@ cdef bint _best_of_kept(
     int64_t n_candidates, hf_split* best
 ) noexcept nogil:
     # Does the work of best_of_terms for a node with a histogram.
-    cdef hf_term* cell
+    cdef int64_t* cell
     cdef int64_t j, n_present, n_bins = min(c.n_bins + 1, BYTES)
     cdef bint varies = False
     HF_COUNT(b"growth", b"kept_histogram")
     for j in range(n_candidates):
-        cell = r.cells.kept[node.kept] + column[j] * BYTES
-        n_present = _list_filled(&r.cells, <const int64_t*> cell, n_bins)
+        cell = r.cells.kept[node.kept] + column[j] * BYTES * r.cells.width
+        n_present = _list_filled(&r.cells, cell, n_bins)
         varies |= n_present > 1
-        if _scan_pairs(t, r, cell, n_present, False, best):
+        if _scan_pairs(t, r, cell, n_present, node.last - node.first, False, best):
             best.column = column[j]
     return varies
 
@@ -375,11 +412,11 @@ cdef bint best_of_terms(
             bin[j] = <const uint8_t*> c.bins + bins_at(c, t, column[first + j])
             if by_rows:
                 bin[j], stride = c.rows + column[first + j], c.n_columns
-        if count == TOGETHER and _are_pairs(t) and not marks:
-            _add_together(r, node, bin, stride, <hf_term*> a.number)
+        if count == TOGETHER and is_pair(t) and not marks:
+            _add_together(r, node, bin, stride, a.number)
         for j in range(count):
             numbers = a.number
-            if count == TOGETHER and _are_pairs(t) and not marks:
+            if count == TOGETHER and is_pair(t) and not marks:
                 numbers += j * BYTES * a.width
             else:
                 _add(t, r, node, bin[j], sample, stride, 0, marks)
