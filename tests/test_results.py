@@ -164,6 +164,7 @@ TABLES = {
     "deep_neural": ("results-neural", "deep_neural", "deep_neural", "rows", (), "error"),
     "fern_layer": ("torch-training", "fern_layer", "fern_layer", "rows", (), "errors"),
     "boosting": ("boosting", "boosting", "boosting", "rows", (), "seconds"),
+    "targets": ("performance-tables", "targets", "targets", "rows", (), "seconds"),
     "memory": ("memory", "memory", "memory", "rows", (), "own"),
     "mlp_head": ("torch-mlp-head", "mlp_head", "mlp_head", "trials", (), "errors"),
     "scale_rows": ("scale", "scale", "scale_rows", "rows", (), "seconds"),
