@@ -41,6 +41,30 @@ def test_vector_paths_grow_the_same_trees(simd, max_bins, n, n_classes, heaviest
             assert_all_same([found[0], grown()])
 
 
+@pytest.mark.parametrize("max_bins", [None, 256])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    ("n_outputs", "settings"),
+    [
+        (1, {"task": "regression"}), (9, {"task": "regression"}), (2, {"criterion": "entropy"}),
+        (17, {"criterion": "gini"}), (1, {"task": "regression", "min_samples_leaf": 4}),
+    ],
+)  # fmt: skip
+def test_vector_paths_sum_terms_alike(simd, max_bins, weighted, n_outputs, settings):
+    # Targets of a wide range, real weights, all columns and some, nodes of few and of many samples.
+    rng = np.random.default_rng(n_outputs)
+    x, noise = rng.normal(size=(700, 12)).astype(np.float32), rng.normal(size=(700, n_outputs))
+    y = np.exp(3 * noise + x[:, :1]) if "task" in settings else rng.integers(0, n_outputs, 700)
+    weights = rng.random(700) + 0.1 if weighted else None
+    x = hforest.samples(x, max_bins=max_bins)
+    for max_features in (None, 4):
+
+        def grown(max_features=max_features):
+            return hforest.grow(x, y, 2, sample_weight=weights, max_features=max_features, rng=3, **settings)
+
+        assert_all_same(on_paths(simd, grown))
+
+
 @pytest.mark.parametrize("max_features", [3, 7, 40])
 @pytest.mark.parametrize("max_bins", [256, 20])
 def test_vector_paths_read_rows_and_columns_alike(simd, max_bins, max_features):

@@ -83,7 +83,6 @@ cdef inline void _add(
     # marks  whether to mark the bins in r.cells.mark
     cdef const hf_cells* a = &r.cells
     cdef const hf_term* term = r.term + node.first
-    cdef const int64_t* q
     cdef int64_t i, b, K = t.n_outputs, n = node.last - node.first
     cdef int64_t* cell
     if marks:
@@ -104,8 +103,7 @@ cdef inline void _add(
     else:
         for i in range(n):
             cell = a.number + _at(bin, sample, stride, i, lowest) * a.width
-            q = &term[i].q if K == 1 else r.q + r.payload[node.first + i] * K
-            r.bodies.add_row(cell, q, K)
+            r.bodies.add_row(cell, r.q + r.payload[node.first + i] * K, K)
             cell[K] += term[i].u
             cell[K + 1] += 1
 
