@@ -10,9 +10,9 @@ from hforest.core import launch
 from .cases_growth import counted_bins, small_nodes
 from .compiler import HERE, host_compiler
 
-ADD = "atomicAdd(&row[y.n_outputs], 1u);\n    }\n"
+ADD = "counts.add(row + sums_of_bin(y), 1);\n    }\n"
 IN_GROWTH = {
-    "samples_without_atomics": (ADD, "++row[y.n_outputs];\n    }\n"),
+    "samples_without_atomics": (ADD, "++counts.array[row + sums_of_bin(y)];\n    }\n"),
     "no_barrier_behind_counts": (f"{ADD}    __syncthreads();\n", ADD),
     "no_barrier_behind_sums": ("    __syncthreads();\n    Cut best = ", "    Cut best = "),
     "no_barrier_behind_bins": ("sample[own]);\n        __syncthreads();\n", "sample[own]);\n"),
