@@ -194,7 +194,6 @@ cdef double sum_up(const hf_task* t, hf_workspace* r, hf_pending* node) noexcept
             release_kept(r, node.kept)
             node.kept = -1
     r.per_weight = ldexp(1, -node.unit.m)
-    start_sums(t, r)
     r.base = base_score(t, r)
     return <double> r.total_u * r.per_weight
 

@@ -1,4 +1,4 @@
-"""The histogram scorer of terms: targets, real weights, entropy, and leaves of a minimum size.
+"""The histogram scorer of terms: targets, real weights and entropy.
 
 Terms are summed by bin, and all splits between the bins of the node are scored from running sums. Cells are 0
 between two candidates: the scan clears those that it reads.
@@ -36,7 +36,7 @@ cdef enum:
     MAX_NUMBERS = 1 << 21  # numbers of all cells, at most: for thousands of classes less than 256 cells
     SPARSE = 32            # bins per sample up to which a histogram is cheaper than sorting
     MAX_KEPT = 24          # nodes that keep histograms, at most: of one target or two classes,
-    MAX_COLUMNS = 1 << 10  # in this number of columns, at most,
+    MAX_COLUMNS = 1 << 8   # in this number of columns, at most: 1 or 2 MB a node,
     MIN_KEPT = 192         # and for this number of samples, at least
     NEAR = 1 << 26         # bins that are ordered by comparisons, at most
     MARKED = 4             # bins per sample from which the bins that occur are marked in a bit set
@@ -304,10 +304,12 @@ cdef void _sum_columns(
     # Writes the histograms of a node in all columns to cell (n_columns, BYTES, width).
     cdef const uint8_t* bin[4]  # TOGETHER
     cdef int64_t* last = r.cells.number
-    cdef int64_t first, j, stride = 1, size = BYTES * r.cells.width
+    cdef int64_t first, j, stride = 1, size = BYTES * r.cells.width, n_steps = 0
     cdef bint by_rows = is_by_rows(c, t, node.last - node.first)
     memset(cell, 0, c.n_columns * size * 8)
     for first in range(0, c.n_columns, 4):
+        if hf_stopped_after(t.watch, &n_steps, TOGETHER * (node.last - node.first)):
+            return
         for j in range(4):
             bin[j] = <const uint8_t*> c.bins + bins_at(c, t, min(first + j, c.n_columns - 1))
             if by_rows:

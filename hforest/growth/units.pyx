@@ -174,7 +174,8 @@ cdef void measure(
         r.total_u, heaviest[0] = u, <double> most
         if is_pair(t):
             r.mean[0] = <double> r.total[1] / <double> u
-        for j in range(0 if is_pair(t) else n_outputs):
+            return
+        for j in range(n_outputs):
             r.mean[j] = <double> r.total[j] / <double> u
         return
     for i in range(node.first, node.last):
