@@ -7,7 +7,19 @@ import pytest
 import scipy.sparse
 from conftest import assert_same_bits
 from fuzz import leaks
-from growers import GROWERS, KINDS, assert_all_same, assert_same, blobs, both, grow, make, on_threads, problem
+from growers import (
+    GROWERS,
+    KINDS,
+    assert_all_same,
+    assert_same,
+    blobs,
+    both,
+    grow,
+    make,
+    on_paths,
+    on_threads,
+    problem,
+)
 
 import hforest
 from hforest import demo, project, tree
@@ -84,6 +96,37 @@ def test_larger_trees_equal_the_reference():
     both(*problem(260, 9, 257, np.float32), n_trees=1, n_classes=257, max_features=6)
     x, y = problem(500, 9, 5, seed=1, coarse=True)
     both(x, y, n_trees=2, n_classes=5, max_features=9, criterion="entropy")
+
+
+@pytest.mark.parametrize(
+    "projections", [None, project.sparse_distribution(4)], ids=["columns", "projections"]
+)
+@pytest.mark.parametrize("values", ["distinct", "whole", "usual", "skewed"])
+@pytest.mark.parametrize("kind", ["targets", "outlier", "several", "weights", "classes", "leaves"])
+def test_buckets_of_terms_pick_the_splits_of_the_reference(simd, kind, values, projections):
+    x, y = problem(260, 4, 3, seed=4)
+    rng = np.random.default_rng(5)
+    settings = {"rng": 2, "n_trees": 2, "max_depth": 4, "n_classes": None, "projections": projections}
+    targets = x[:, 0] + rng.normal(size=260)
+    if values == "whole":
+        x = np.round(5 * x)
+    elif values == "usual":  # a value that most samples have
+        x[:, :3] = np.where(rng.random((260, 3)) < 0.8, 0.5, x[:, :3])
+    elif values == "skewed":
+        x = np.exp(5 * x)
+    if kind == "outlier":
+        targets[7] = 1e12
+    elif kind == "several":
+        targets = np.stack([targets, y - 1.0, rng.normal(size=260)], axis=1)
+    elif kind == "leaves":
+        settings |= {"min_samples_leaf": 9, "min_weight_fraction_leaf": 0.05}
+    elif kind in ("weights", "classes"):
+        targets = y if kind == "classes" else (y > 0).astype(int)
+        settings |= {"n_classes": 3, "sample_weight": rng.random(260) + 0.1}
+    if projections is None:
+        del settings["projections"]
+    want = both(x, targets, **settings)
+    assert_all_same([want, *on_paths(simd, lambda: make(x, targets, **settings))])
 
 
 # More than 256 values: nodes of few samples read them, large ones their ranks.

@@ -103,6 +103,14 @@ typedef struct {
     double weight[4], left_square[4], right_square[4]; /* of the left side; integers */
 } hf_lanes;
 
+/* Splits of one candidate inside and after buckets of terms (term_buckets.pyx). */
+typedef struct {
+    double length[HF_BUCKETS + 1];  /* |D| before each bucket, and after the last */
+    double product[HF_BUCKETS + 1]; /* and u (U - u) */
+    double path[HF_BUCKETS];        /* sum of |d| in a bucket; -INFINITY if no split is inside */
+    int64_t alive[HF_BUCKETS];
+} hf_gains;
+
 typedef struct {
     int log_lanes; /* log2 of the 32-bit lanes of a vector */
     void (*sum_pairs)(int per, hf_pairwise *p);
@@ -115,7 +123,10 @@ typedef struct {
     void (*find_alive)(hf_buckets *s, float limit);
     float (*rate)(int n, hf_splits *s);
     void (*add_row)(int64_t *sum, const int64_t *q, int64_t n);
+    void (*measure_row)(int64_t *sum, int64_t *least, int64_t *greatest, const int64_t *q, int64_t n);
     double (*distances)(const int64_t *sum, const double *mean, double left, int64_t n);
+    double (*greatest_gain)(const hf_gains *g, double margin, int n);
+    void (*mark_gains)(hf_gains *g, double total, double bound, int n);
     void (*read_lanes)(int single, hf_lanes *l);
     void (*sum_lanes)(int single, hf_lanes *l);
     void (*count_smaller)(int single, const void *value, int64_t n, uint32_t *count);

@@ -99,6 +99,11 @@ cdef extern from "growth/bodies.h" nogil:
         double* weight
         double* left_square
         double* right_square
+    ctypedef struct hf_gains:
+        double* length
+        double* product
+        double* path
+        int64_t* alive
     ctypedef struct hf_bodies:
         int log_lanes
         void (*sum_pairs)(int per, hf_pairwise* p) noexcept nogil
@@ -113,7 +118,12 @@ cdef extern from "growth/bodies.h" nogil:
         void (*find_alive)(hf_buckets* s, float limit) noexcept nogil
         float (*rate)(int n, hf_splits* s) noexcept nogil
         void (*add_row)(int64_t* sum, const int64_t* q, int64_t n) noexcept nogil
+        void (*measure_row)(
+            int64_t* sum, int64_t* least, int64_t* greatest, const int64_t* q, int64_t n
+        ) noexcept nogil
         double (*distances)(const int64_t* sum, const double* mean, double left, int64_t n) noexcept nogil
+        double (*greatest_gain)(const hf_gains* g, double margin, int n) noexcept nogil
+        void (*mark_gains)(hf_gains* g, double total, double bound, int n) noexcept nogil
         void (*read_lanes)(int single, hf_lanes* lanes) noexcept nogil
         void (*sum_lanes)(int single, hf_lanes* lanes) noexcept nogil
         void (*count_smaller)(int single, const void* value, int64_t n, uint32_t* count) noexcept nogil

@@ -226,6 +226,16 @@ cdef void _add_row(int64_t* sum, const int64_t* q, int64_t n) noexcept nogil:
         sum[k] += q[k]
 
 
+cdef void _measure_row(
+    int64_t* sum, int64_t* least, int64_t* greatest, const int64_t* q, int64_t n
+) noexcept nogil:
+    # Adds n numbers to n sums, and widens n ranges to them.
+    cdef int64_t k
+    for k in range(n):
+        sum[k] += q[k]
+        least[k], greatest[k] = min(least[k], q[k]), max(greatest[k], q[k])
+
+
 cdef double _distances(const int64_t* sum, const double* mean, double left, int64_t n) noexcept nogil:
     # Returns the sum of (|sum - mean left| + HF_DISTANCE_ERROR)**2 over n outputs: see term_cells.h.
     cdef double total = 0, d
@@ -234,6 +244,30 @@ cdef double _distances(const int64_t* sum, const double* mean, double left, int6
         d = fabs(<double> sum[k] - mean[k] * left) + HF_DISTANCE_ERROR
         total += d * d
     return total
+
+
+cdef double _greatest_gain(const hf_gains* g, double margin, int n) noexcept nogil:
+    # Returns the greatest square(length - margin) / product of n splits whose product is positive; 0 if
+    # there is none.
+    cdef double d, most = 0
+    cdef int c
+    for c in range(1, n + 1):
+        d = g.length[c] - margin
+        if d > 0 and g.product[c] > 0:
+            most = max(most, d * d / g.product[c])
+    return most
+
+
+cdef void _mark_gains(hf_gains* g, double total, double bound, int n) noexcept nogil:
+    # Writes whether a split inside (1) and after (2) each of n buckets may gain more than `bound`.
+    cdef double far, after
+    cdef int c
+    for c in range(n):
+        far = max((g.length[c] + g.length[c + 1] + g.path[c]) / 2, 0.0)
+        after = g.length[c + 1]
+        g.alive[c] = far > 0 and far * far * total > bound * min(g.product[c], g.product[c + 1])
+        if after * after * total > bound * g.product[c + 1]:
+            g.alive[c] |= 2
 
 
 # ------------------------------------------------------------------------------------------ values of samples
@@ -327,5 +361,6 @@ plain.sum_pairs, plain.rate_pairs, plain.sum_values = NULL, NULL, _sum_values
 plain.sum_bins, plain.rate, plain.find_range = _sum_bins, _rate, _find_range
 plain.fill_buckets = _fill_buckets
 plain.sum_buckets, plain.find_alive = _sum_buckets, _find_alive
-plain.add_row, plain.distances = _add_row, _distances
+plain.add_row, plain.measure_row, plain.distances = _add_row, _measure_row, _distances
+plain.greatest_gain, plain.mark_gains = _greatest_gain, _mark_gains
 plain.read_lanes, plain.sum_lanes, plain.count_smaller = _read_lanes, _sum_lanes, _count_smaller

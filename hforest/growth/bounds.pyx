@@ -101,7 +101,7 @@ cdef inline int32_t _usual(const int32_t* bin, int64_t n, int32_t otherwise) noe
     return b if b == c or b == d else c if c == d else otherwise
 
 
-cdef int _divide(const hf_bodies* bodies, hf_buckets* s, const int32_t* bin) noexcept nogil:
+cdef int divide(const hf_bodies* bodies, hf_buckets* s, const int32_t* bin) noexcept nogil:
     # Divides the range of the bins into buckets. Returns 0 if all bins are equal, -1 if no bucket width fits.
     cdef int32_t[2] ends
     cdef int log_buckets = _log_buckets(s.n)
@@ -269,7 +269,7 @@ cdef bint score_buckets(
     # Bins that no buckets divide are sorted.
     cdef const hf_bodies* bodies = &scorer.bodies
     cdef hf_buckets* s = &scorer.buckets
-    cdef int divided = _divide(bodies, s, bin), size, i
+    cdef int divided = divide(bodies, s, bin), size, i
     cdef int32_t low = 0
     cdef bint any_alive = False, is_better
     cdef float most, limit

@@ -15,7 +15,8 @@ from hforest.core.arena cimport hf_arena, take
 from hforest.core.score cimport HF_ENTROPY, HF_GINI, hf_xlogx
 from hforest.growth.bodies cimport bodies_of
 from hforest.growth.task cimport (
-    HF_KEYS_32, HF_KEYS_64, HF_TERMS, class_of, hf_pending, hf_task, hf_term, hf_workspace, weight_bits,
+    HF_KEYS_32, HF_KEYS_64, HF_TERMS, class_of, hf_pending, hf_task, hf_term, hf_weighed,
+    hf_workspace, weight_bits,
 )
 from hforest.growth.term_histogram cimport release_kept, start_cells
 from hforest.growth.terms cimport base_score, move_sample, score_of_sums, start_sums
@@ -52,6 +53,8 @@ cdef bint _allocate(const hf_task* t, hf_workspace* r, double weight) noexcept n
     r.weight, r.row = <double*> take(arena, room * 8), <uint32_t*> take(arena, room * 4)
     r.total, r.sum = <int64_t*> take(arena, k * 8), <int64_t*> take(arena, k * 8)
     r.mean = <double*> take(arena, k * 8)
+    r.least, r.greatest = <int64_t*> take(arena, k * 8), <int64_t*> take(arena, k * 8)
+    r.weighed, r.bucket = <hf_weighed*> take(arena, room * 32), <uint8_t*> take(arena, room)
     if t.targets != NULL and k > 1:
         r.q = <int64_t*> take(arena, room * k * 8)
     if has_table:

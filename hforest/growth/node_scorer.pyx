@@ -2,9 +2,9 @@
 
 from hforest.growth.bounds cimport score_buckets, start_buckets
 from hforest.growth.pairwise cimport score_pairs, start_pairs
-from hforest.growth.scorers cimport HISTOGRAM, PAIRWISE, TERM_HISTOGRAM, WIDE_HISTOGRAM, scorer_of_bins
+from hforest.growth.scorers cimport HISTOGRAM, PAIRWISE, TERM_BUCKETS, WIDE_HISTOGRAM, scorer_of_bins
 from hforest.growth.sorted_scan cimport score_sorted
-from hforest.growth.term_histogram cimport score_terms
+from hforest.growth.term_buckets cimport score_term_buckets, start_term_buckets
 
 
 cdef void start_scorer(
@@ -17,8 +17,9 @@ cdef void start_scorer(
     # are_bytes  whether they are 8-bit bins, for which scorer_of_bytes chose no other scorer
     cdef int kind = scorer_of_bins(t, r, node.last - node.first, weight, are_bytes)
     scorer.node, scorer.weight, scorer.score = node, weight, score_sorted
-    if kind == TERM_HISTOGRAM:
-        scorer.score = score_terms
+    if kind == TERM_BUCKETS:
+        start_term_buckets(t, r, scorer, whole)
+        scorer.score = score_term_buckets
     elif kind == PAIRWISE:
         start_pairs(t, r, scorer)
         scorer.score = score_pairs

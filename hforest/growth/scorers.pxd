@@ -10,12 +10,17 @@
 #                                                             buckets that bounds do not
 #                                                             rule out
 #                 weight from HISTOGRAM_WEIGHT on   all       the same, sums in float64   bounds.pyx
-#   histogram     terms: targets, real weights,     all       n + bins, times outputs     term_histogram.pyx
+#   histogram     terms: targets, real weights,     8 bits    n + bins, times outputs     term_histogram.pyx
 #   of terms      entropy                                     or classes / lanes
+#                 terms, but not entropy            32 bits   the same, and sorting the   term_buckets.pyx
+#                                                             buckets that bounds do not
+#                                                             rule out
 
 from libc.stdint cimport int64_t
 
+from hforest.core.score cimport HF_ENTROPY
 from hforest.growth.bodies cimport HF_PAIRWISE_SAMPLES, HF_PATH_PLAIN, HF_VALUE_PAIRS
+from hforest.growth.sorted_scan cimport HF_FEW
 from hforest.growth.task cimport HF_TERMS, HF_KEYS_32, hf_task, hf_workspace
 
 cdef enum:
@@ -24,6 +29,7 @@ cdef enum:
     HISTOGRAM
     WIDE_HISTOGRAM
     TERM_HISTOGRAM
+    TERM_BUCKETS
 
 # Tuned with `python bench/grow.py`.
 cdef enum:
@@ -60,7 +66,7 @@ cdef inline int scorer_of_bins(
     # Returns the scorer of a node of n samples, for 32-bit bins. 8-bit bins come here if scorer_of_bytes
     # chose no other scorer, and are sorted.
     if r.kind == HF_TERMS:
-        return TERM_HISTOGRAM
+        return SORTED_SCAN if n <= HF_FEW or t.criterion == HF_ENTROPY else TERM_BUCKETS
     if are_bytes and weight < HISTOGRAM_WEIGHT:
         return SORTED_SCAN
     if has_least(t) or n <= 2 or weight >= WIDE_WEIGHT:

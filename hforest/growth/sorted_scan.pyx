@@ -23,6 +23,7 @@ cdef enum:
     DIGIT = 11       # bits per radix pass, at most
     SHORT_DIGIT = 8  # the same for few keys, whose counts would take longer than the keys
     SHORT = 1 << 10  # keys below which this pays
+    NEAR = 1 << 26   # bins that hf_order_few orders, at most
     LONG = 1 << 16   # keys from which each pass checks for signals
 
 cdef uint32_t SIGN = <uint32_t> 1 << 31
@@ -220,13 +221,19 @@ cdef void scan_keys(
 cdef bint score_sorted(
     const hf_task* t, hf_workspace* r, hf_scorer* scorer, const int32_t* bin, hf_split* best
 ) noexcept nogil:
-    # With 32-bit keys, all bins fit in 16 bits.
+    # With 32-bit keys, all bins fit in 16 bits. A few terms whose bins are near are ordered by comparisons.
     cdef const uint32_t* payload = r.payload + scorer.node.first
     cdef uint64_t* key = <uint64_t*> r.key
     cdef uint32_t* short = <uint32_t*> r.key
     cdef uint32_t ordered, lowest = <uint32_t> -1, highest = 0
     cdef int64_t i, n = scorer.node.last - scorer.node.first
+    cdef int32_t least = bin[0], greatest = bin[0]
     cdef double before = best.score
+    if r.kind == HF_TERMS and n <= HF_FEW:
+        for i in range(n):
+            least, greatest = min(least, bin[i]), max(greatest, bin[i])
+        if <int64_t> greatest - least < NEAR:
+            return least < greatest and score_few(t, r, scorer.node, bin, least, best)
     HF_COUNT(b"growth", b"sorted_scan")
     if r.kind == HF_KEYS_32:
         for i in range(n):

@@ -56,6 +56,14 @@ cdef struct hf_term:
     int64_t u
 
 
+# A term, with |q - mean u| in a coarse unit, and 1: what a bucket sums (term_buckets.pyx).
+cdef struct hf_weighed:
+    int64_t q
+    int64_t u
+    int64_t distance
+    int64_t n
+
+
 # The workspace of histograms of terms (term_histogram.pyx).
 cdef struct hf_cells:
     int64_t* number    # (n_bins, width)  the cells; 0 between two candidates
@@ -63,7 +71,6 @@ cdef struct hf_cells:
     int64_t filled     # index of a number that is positive in the cell of a bin that occurs
     int64_t n_bins
     int32_t* present   # (n_bins,)
-    uint64_t* mark     # (n_bins,) bits; 0 between two candidates
     # Histograms of all columns that pending nodes have: MAX_KEPT buffers (n_columns, 256, width), or NULL.
     int64_t** kept
     int* free          # (MAX_KEPT,)  numbers of the buffers that no node has
@@ -212,6 +219,8 @@ cdef struct hf_workspace:
     int64_t* total
     int64_t total_u
     int64_t* sum            # (n_outputs,)  sums of the left side
+    int64_t* least          # (n_outputs,)  ranges of targets; as is greatest
+    int64_t* greatest
     double* mean            # (n_outputs,)  of targets, in the unit, or shares of classes
     double base             # the score of the node as a leaf; 0 for targets
     double per_weight       # a weight of 1 in units of u: 2**-m
@@ -219,6 +228,8 @@ cdef struct hf_workspace:
     double* right
     double* xlogx           # for entropy: a table of a log2 a for integer a, or NULL
     hf_cells cells
+    hf_weighed* weighed     # (n,)  of a node
+    double farthest         # the greatest |q - mean u| / u of a node
     const hf_bodies* bodies
     hf_keep keep            # or NULL: nodes keep no histograms
     uint32_t* count         # other kinds: by class
@@ -231,7 +242,7 @@ cdef struct hf_workspace:
     double least_weight     # least weight of each side of a split
     hf_best_split best_split  # function of the source
     uint32_t* slot          # integer weights, histogram: class << 16 | weight of a sample
-    uint8_t* bucket         # and the place of its bin's bucket
+    uint8_t* bucket         # and, HF_TERMS too, the place of its bin's bucket
     void* columns           # workspace for columns of bins
     void* source            # workspace of other sources
     void* stored            # workspace for a sparse matrix, or NULL

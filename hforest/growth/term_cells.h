@@ -28,6 +28,12 @@ static inline void hf_add_term(void *cell, const void *term) {
     *(pair *)cell += *(const pair *)term;
 }
 
+/* Adds the four numbers of hf_weighed to those of a cell. */
+static inline void hf_add_weighed(void *cell, const void *term) {
+    typedef int64_t four __attribute__((vector_size(32), aligned(8)));
+    *(four *)cell += *(const four *)term;
+}
+
 /* Bins that hf_order_few orders, at most. */
 #define HF_FEW 32
 

@@ -16,6 +16,3 @@ cdef inline void release_kept(hf_workspace* r, int kept) noexcept nogil:
     # Takes back the histogram of a node.
     r.cells.free[r.cells.n_free] = kept
     r.cells.n_free += 1
-cdef bint score_terms(
-    const hf_task* t, hf_workspace* r, hf_scorer* scorer, const int32_t* bin, hf_split* best
-) noexcept nogil

@@ -10,7 +10,7 @@ between two candidates: the scan clears those that it reads.
 Cost: n + bins of the node, times the numbers of a cell, per candidate.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy, memset
 
 from hforest.core.arena cimport hf_arena, take, take_zeros
@@ -18,7 +18,7 @@ from hforest.core.machine cimport hf_stopped_after
 from hforest.core.score cimport HF_ENTROPY, hf_beats
 from hforest.growth.columns cimport bins_at, is_by_rows
 from hforest.growth.node_orders cimport hf_column_workspace
-from hforest.growth.sorted_scan cimport HF_FEW, score_few, score_sorted
+from hforest.growth.sorted_scan cimport HF_FEW, score_few
 from hforest.growth.task cimport HF_COUNT, HF_TERMS, class_of, hf_cells, hf_term, is_pair
 from hforest.growth.terms cimport (
     bound_of, may_gain, move_class, move_pair, score_of_sums, start_sums, sums_may_gain,
@@ -27,23 +27,13 @@ from hforest.growth.terms cimport (
 cdef extern from "growth/term_cells.h" nogil:
     void hf_add_term(void* cell, const hf_term* term)
 
-cdef extern from * nogil:
-    int __builtin_ctzll(unsigned long long a)
-
 cdef enum:
     BYTES = 256            # bins of a byte
     TOGETHER = 4           # candidates that are summed together
     MAX_NUMBERS = 1 << 21  # numbers of all cells, at most: for thousands of classes less than 256 cells
-    SPARSE = 32            # bins per sample up to which a histogram is cheaper than sorting
     MAX_KEPT = 24          # nodes that keep histograms, at most: of one target or two classes,
     MAX_COLUMNS = 1 << 8   # in this number of columns, at most: 1 or 2 MB a node,
     MIN_KEPT = 192         # and for this number of samples, at least
-    NEAR = 1 << 26         # bins that are ordered by comparisons, at most
-    MARKED = 4             # bins per sample from which the bins that occur are marked in a bit set
-
-ctypedef fused code_t:
-    uint8_t
-    int32_t
 
 
 cdef inline bint _has_counts(const hf_task* t) noexcept nogil:
@@ -59,50 +49,39 @@ cdef bint start_cells(const hf_task* t, hf_workspace* r) noexcept nogil:
     a.filled = a.width - 1
     if is_pair(t):
         a.width, a.filled = 4 if _has_counts(t) else 2, 1
-    a.n_bins = min(max(TOGETHER * BYTES, r.n), MAX_NUMBERS // a.width)
+    a.n_bins = min(TOGETHER * BYTES, MAX_NUMBERS // a.width)
     a.number = <int64_t*> take_zeros(arena, a.n_bins * a.width * 8)
     a.present = <int32_t*> take(arena, a.n_bins * 4)
-    a.mark = <uint64_t*> take_zeros(arena, (a.n_bins // 64 + 1) * 8)
     return not arena.failed
 
 
 # --------------------------------------------------------------------------------------------------- sums
 
-cdef inline int64_t _at(
-    const code_t* bin, const uint32_t* sample, int64_t stride, int64_t i, int32_t lowest
-) noexcept nogil:
-    return bin[sample[i] * stride] if code_t is uint8_t else bin[i] - lowest
-
-
 cdef inline void _add(
-    const hf_task* t, const hf_workspace* r, const hf_pending* node, const code_t* bin,
-    const uint32_t* sample, int64_t stride, int32_t lowest, bint marks
+    const hf_task* t, const hf_workspace* r, const hf_pending* node, const uint8_t* bin, int64_t stride
 ) noexcept nogil:
     # Adds the samples of a node to the cells of their bins.
     #
-    # marks  whether to mark the bins in r.cells.mark
+    # stride  IN  from the bin of a sample to that of the next
     cdef const hf_cells* a = &r.cells
     cdef const hf_term* term = r.term + node.first
-    cdef int64_t i, b, K = t.n_outputs, n = node.last - node.first
+    cdef const uint32_t* sample = r.sample + node.first
+    cdef int64_t i, K = t.n_outputs, n = node.last - node.first
     cdef int64_t* cell
-    if marks:
-        for i in range(n):
-            b = _at(bin, sample, stride, i, lowest)
-            a.mark[b >> 6] |= <uint64_t> 1 << (b & 63)
     if is_pair(t):
         for i in range(n):
-            cell = a.number + _at(bin, sample, stride, i, lowest) * a.width
+            cell = a.number + bin[sample[i] * stride] * a.width
             hf_add_term(cell, term + i)
             if _has_counts(t):
                 cell[2] += 1
     elif t.labels != NULL:
         for i in range(n):
-            cell = a.number + _at(bin, sample, stride, i, lowest) * a.width
+            cell = a.number + bin[sample[i] * stride] * a.width
             cell[class_of(t, r, node.first + i)] += term[i].u
             cell[K] += 1
     else:
         for i in range(n):
-            cell = a.number + _at(bin, sample, stride, i, lowest) * a.width
+            cell = a.number + bin[sample[i] * stride] * a.width
             r.bodies.add_row(cell, r.q + r.payload[node.first + i] * K, K)
             cell[K] += term[i].u
             cell[K + 1] += 1
@@ -146,22 +125,8 @@ cdef void _add_together(
         _add_four(r, node, bin, stride, cell, 4)
 
 
-cdef int64_t _list_marked(const hf_cells* a, int64_t n_bins) noexcept nogil:
-    # Writes the marked bins to a.present, ascending, and clears the marks; returns their number.
-    cdef int64_t word, count = 0
-    cdef uint64_t bits
-    for word in range((n_bins + 63) // 64):
-        bits = a.mark[word]
-        a.mark[word] = 0
-        while bits:
-            a.present[count] = <int32_t> (64 * word + __builtin_ctzll(bits))
-            count += 1
-            bits &= bits - 1
-    return count
-
-
 cdef int64_t _list_filled(const hf_cells* a, const int64_t* cell, int64_t n_bins) noexcept nogil:
-    # Does the work of _list_marked for bins whose cells are not 0; their number a.filled is positive then.
+    # Writes the bins that occur to a.present, ascending; returns their number.
     cdef int64_t b, count = 0
     for b in range(n_bins):
         a.present[count] = <int32_t> b
@@ -376,7 +341,7 @@ cdef bint best_of_terms(
     cdef int64_t first, count, i, j, n_present, n = node.last - node.first, n_steps = 0, n_bins = c.n_bins + 1
     cdef int64_t* numbers
     cdef int64_t stride = 1
-    cdef bint marks = n * MARKED < n_bins, by_rows = is_by_rows(c, t, n), varies = False
+    cdef bint by_rows = is_by_rows(c, t, n), varies = False
     cdef int32_t few[32]  # HF_FEW
     cdef int32_t differ
     n_bins = min(n_bins, BYTES)
@@ -412,43 +377,16 @@ cdef bint best_of_terms(
             bin[j] = <const uint8_t*> c.bins + bins_at(c, t, column[first + j])
             if by_rows:
                 bin[j], stride = c.rows + column[first + j], c.n_columns
-        if count == TOGETHER and is_pair(t) and not marks:
+        if count == TOGETHER and is_pair(t):
             _add_together(r, node, bin, stride, a.number)
         for j in range(count):
             numbers = a.number
-            if count == TOGETHER and is_pair(t) and not marks:
+            if count == TOGETHER and is_pair(t):
                 numbers += j * BYTES * a.width
             else:
-                _add(t, r, node, bin[j], sample, stride, 0, marks)
-            n_present = _list_marked(a, n_bins) if marks else _list_filled(a, numbers, n_bins)
+                _add(t, r, node, bin[j], stride)
+            n_present = _list_filled(a, numbers, n_bins)
             varies |= n_present > 1
             if _scan(t, r, numbers, n_present, n, best):
                 best.column = column[first + j]
     return varies
-
-
-cdef bint score_terms(
-    const hf_task* t, hf_workspace* r, hf_scorer* scorer, const int32_t* bin, hf_split* best
-) noexcept nogil:
-    # Bins that are too far apart are sorted.
-    cdef const hf_cells* a = &r.cells
-    cdef int64_t i, n = scorer.node.last - scorer.node.first, n_bins, n_present
-    cdef int32_t lowest = bin[0], highest = bin[0]
-    cdef bint marks
-    for i in range(n):
-        lowest, highest = min(lowest, bin[i]), max(highest, bin[i])
-    n_bins = <int64_t> highest - lowest + 1
-    if n_bins == 1:
-        return False
-    if n <= HF_FEW and n_bins < NEAR:
-        return score_few(t, r, scorer.node, bin, lowest, best)
-    if n_bins > a.n_bins or n_bins > SPARSE * n:
-        return score_sorted(t, r, scorer, bin, best)
-    HF_COUNT(b"growth", b"term_histogram_of_bins")
-    marks = n * MARKED < n_bins
-    _add(t, r, scorer.node, bin, NULL, 1, lowest, marks)
-    n_present = _list_marked(a, n_bins) if marks else _list_filled(a, a.number, n_bins)
-    if not _scan(t, r, a.number, n_present, n, best):
-        return False
-    best.low, best.high = best.low + lowest, best.high + lowest
-    return True

@@ -160,7 +160,7 @@ cdef void measure(
 ) noexcept nogil:
     # Writes the greatest range of q over the outputs and the greatest u of a node, and its sums to r.total,
     # r.total_u and r.mean.
-    cdef int64_t i, j, u = 0, most = 0, least, greatest, sum, n_outputs = t.n_outputs
+    cdef int64_t i, j, u = 0, most = 0, sum = 0, least, greatest, n_outputs = t.n_outputs
     cdef const hf_term* term = r.term
     cdef const int64_t* q
     cdef double widest = 0
@@ -178,23 +178,23 @@ cdef void measure(
         for j in range(n_outputs):
             r.mean[j] = <double> r.total[j] / <double> u
         return
+    memset(r.total, 0, n_outputs * sizeof(int64_t))
+    for j in range(n_outputs):
+        r.least[j] = r.greatest[j] = _q_of(t, r, node.first)[j]
+    least = greatest = term[node.first].q
     for i in range(node.first, node.last):
         u += term[i].u
         most = max(most, term[i].u)
-    for j in range(n_outputs):
-        least = greatest = _q_of(t, r, node.first)[j]
-        sum = 0
         if n_outputs == 1:
-            for i in range(node.first, node.last):
-                sum += term[i].q
-                least, greatest = min(least, term[i].q), max(greatest, term[i].q)
+            sum += term[i].q
+            least, greatest = min(least, term[i].q), max(greatest, term[i].q)
         else:
-            for i in range(node.first, node.last):
-                q = r.q + r.payload[i] * n_outputs
-                sum += q[j]
-                least, greatest = min(least, q[j]), max(greatest, q[j])
-        r.total[j], r.mean[j] = sum, <double> sum / <double> u
-        widest = max(widest, <double> (greatest - least))
+            r.bodies.measure_row(r.total, r.least, r.greatest, r.q + r.payload[i] * n_outputs, n_outputs)
+    if n_outputs == 1:
+        r.total[0], r.least[0], r.greatest[0] = sum, least, greatest
+    for j in range(n_outputs):
+        r.mean[j] = <double> r.total[j] / <double> u
+        widest = max(widest, <double> (r.greatest[j] - r.least[j]))
     if not r.whole:
         widest = 0
         for i in range(node.first, node.last):

@@ -204,6 +204,52 @@ static void test_buckets(const hf_bodies *bodies) {
     }
 }
 
+/* Rows of several targets, and the gains of splits between and in buckets. */
+static void test_terms(const hf_bodies *bodies) {
+    enum { MOST = 40 };
+    static hf_gains gains;
+    int64_t q[MOST], sum[MOST], least[MOST], greatest[MOST];
+    double mean[MOST], square = 0, most = 0;
+    const int64_t n = 1 + below(MOST);
+    const double left = 1 + below(100), margin = below(20), total = 1000, bound = below(40) - 1.0;
+    for (int k = 0; k < n; ++k) {
+        q[k] = (int64_t)below(2000) - 1000, sum[k] = (int64_t)below(2000) - 1000, mean[k] = below(10) - 5.0;
+        least[k] = -(int64_t)below(1000), greatest[k] = below(1000);
+        const double d = fabs((double)sum[k] - mean[k] * left) + HF_DISTANCE_ERROR;
+        square += d * d;
+    }
+    wrong += fabs(bodies->distances(sum, mean, left, n) + (double)spoilt - square) > 1e-9 * square;
+    for (int twice = 0; twice < 2; ++twice) {
+        int64_t before[3][MOST];
+        memcpy(before[0], sum, sizeof sum), memcpy(before[1], least, sizeof least);
+        memcpy(before[2], greatest, sizeof greatest);
+        if (twice) bodies->measure_row(sum, least, greatest, q, n);
+        else bodies->add_row(sum, q, n);
+        for (int k = 0; k < n; ++k) {
+            same(sum[k], before[0][k] + q[k]);
+            same(least[k], twice && q[k] < before[1][k] ? q[k] : before[1][k]);
+            same(greatest[k], twice && q[k] > before[2][k] ? q[k] : before[2][k]);
+        }
+    }
+    const int n_buckets = 16 << below(5);
+    for (int c = 0; c <= n_buckets; ++c) {
+        gains.length[c] = below(100), gains.product[c] = c && below(8) ? 1 + below(10000) : 0;
+        if (c < n_buckets) gains.path[c] = below(3) ? below(50) : -INFINITY;
+    }
+    for (int c = 1; c <= n_buckets; ++c) {
+        const double d = gains.length[c] - margin, gain = d * d / gains.product[c];
+        if (d > 0 && gains.product[c] > 0 && gain > most) most = gain;
+    }
+    wrong += bodies->greatest_gain(&gains, margin, n_buckets) + (double)spoilt != most;
+    bodies->mark_gains(&gains, total, bound, n_buckets);
+    for (int c = 0; c < n_buckets; ++c) {
+        const double before = gains.product[c], after = gains.product[c + 1], length = gains.length[c + 1];
+        const double far = fmax((gains.length[c] + length + gains.path[c]) / 2, 0);
+        const int inside = far > 0 && far * far * total > bound * (before < after ? before : after);
+        same(gains.alive[c], inside | (length * length * total > bound * after ? 2 : 0));
+    }
+}
+
 static int test(const char *name, const hf_bodies *bodies) {
     wrong = 0;
     for (int round = 0; round < 300; ++round) {
@@ -211,6 +257,7 @@ static int test(const char *name, const hf_bodies *bodies) {
         test_value_pairs(bodies);
         test_bins(bodies);
         test_buckets(bodies);
+        test_terms(bodies);
     }
     printf("%s: %lld disagreements\n", name, (long long)wrong);
     return wrong != 0;

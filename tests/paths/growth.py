@@ -74,7 +74,13 @@ def rows():
             64,
             {"y": targets, "max_features": None, **regression},
         ),
-        ("ranks", "growth.term_histogram_of_bins growth.few_terms", "", None, {"y": targets, **regression}),
+        (
+            "ranks",
+            "growth.term_buckets growth.few_terms",
+            vectors("find_range fill_buckets mark_gains"),
+            None,
+            {"y": targets, **regression},
+        ),
     ):
         yield Row(f"grow-{name}", lambda b=max_bins, s=settings: grow(b, **s), taken, bodies)
     # Numbers without bins, and columns that are encoded when a node samples them.

@@ -24,7 +24,8 @@
 static const hf_bodies hf_bodies_v16 = {
     2, hf_sum_pairs_v16, hf_rate_pairs_v16, hf_sum_values_v16, hf_sum_bins_v16, hf_find_range_v16,
     hf_fill_buckets_v16, hf_sum_buckets_v16, hf_find_alive_v16, hf_rate_v16,
-    hf_add_row_v16, hf_distances_v16, hf_read_lanes_v16, hf_sum_lanes_v16, hf_count_smaller_v16
+    hf_add_row_v16, hf_measure_row_v16, hf_distances_v16, hf_greatest_gain_v16, hf_mark_gains_v16,
+    hf_read_lanes_v16, hf_sum_lanes_v16, hf_count_smaller_v16
 };
 #undef HF_BYTES
 #undef HF_LANE_NUMBERS
@@ -46,7 +47,8 @@ static const hf_bodies hf_bodies_v16 = {
 static const hf_bodies hf_bodies_v32 = {
     3, hf_sum_pairs_v32, hf_rate_pairs_v32, hf_sum_values_v32, hf_sum_bins_v32, hf_find_range_v32,
     hf_fill_buckets_v32, hf_sum_buckets_v32, hf_find_alive_v32, hf_rate_v32,
-    hf_add_row_v32, hf_distances_v32, hf_read_lanes_v32, hf_sum_lanes_v32, hf_count_smaller_v32
+    hf_add_row_v32, hf_measure_row_v32, hf_distances_v32, hf_greatest_gain_v32, hf_mark_gains_v32,
+    hf_read_lanes_v32, hf_sum_lanes_v32, hf_count_smaller_v32
 };
 #undef HF_BYTES
 #undef HF_LANE_NUMBERS
@@ -73,7 +75,8 @@ static const hf_bodies hf_bodies_v32 = {
 static const hf_bodies hf_bodies_v64 = {
     4, hf_sum_pairs_v64, hf_rate_pairs_v64, hf_sum_values_v64, hf_sum_bins_v64, hf_find_range_v64,
     hf_fill_buckets_v64, hf_sum_buckets_v64, hf_find_alive_v64, hf_rate_v64,
-    hf_add_row_v64, hf_distances_v64, hf_read_lanes_v64, hf_sum_lanes_v64, hf_count_smaller_v64
+    hf_add_row_v64, hf_measure_row_v64, hf_distances_v64, hf_greatest_gain_v64, hf_mark_gains_v64,
+    hf_read_lanes_v64, hf_sum_lanes_v64, hf_count_smaller_v64
 };
 #undef HF_BYTES
 #undef HF_LANE_NUMBERS
