@@ -324,10 +324,7 @@ def owned(a: Array) -> Array:
     check and its use: in `progress`, in other functions of a caller, or in another thread. Copy first, then
     check the copy.
     """
-    copy = array_module(a).array(a, order="C")
-    if isinstance(copy, np.ndarray):
-        copy.flags.writeable = False
-    return copy
+    return a.copy() if is_cupy(a) else machine.owned(np.asarray(a))
 
 
 def indices(name: str, a: Array, stop: int, stop_name: str) -> None:
