@@ -4,6 +4,7 @@ A call owns what it indexes memory with (`core.check.owned`): results are those 
 Calls that may crash a library without this run in a child process, all of a table in one.
 """
 
+import contextlib
 import subprocess
 import sys
 import threading
@@ -11,10 +12,9 @@ import time
 
 import numpy as np
 import pytest
-import scipy.sparse
 
 import hforest
-from hforest import cascade, co2, growth, hinge, images, neural, optim, project, split, stats, tabular, tree
+from hforest import cascade, co2, growth, hinge, images, neural, project, stats, tabular, tree
 from hforest.scale import grow_by_rows
 from hforest.tree import Forest
 
@@ -48,7 +48,7 @@ def of_cascade(class_vectors):
 
     def run(a, progress):
         grown = cascade.grow(
-            X, grow and a["y"], grow, max_levels=2, patience=2, class_vectors=class_vectors, progress=progress,
+            X, a["y"], grow, max_levels=2, patience=2, class_vectors=class_vectors, progress=progress,
             sample_weight=a["sample_weight"], rng=0,
         )  # fmt: skip
         return [b for level in grown.levels for forest in level for b in forest]
@@ -139,7 +139,10 @@ def check_changed(call):
     for name in arguments:
         for value in VALUES:
             got = changed(run, arguments, name, value)
-            assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(want, got, strict=True)), (name, value)
+            assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(want, got, strict=True)), (
+                name,
+                value,
+            )
 
 
 def in_child(code, seconds=120):
@@ -150,6 +153,56 @@ def in_child(code, seconds=120):
     return run.stdout.split("\n")
 
 
-@pytest.mark.parametrize("call", WITH_PROGRESS)
-def test_what_progress_changes_changes_no_result(call):
-    in_child(f"m.check_changed({call!r})")
+def check_all():
+    """Checks all calls; prints the name of each before it."""
+    for call in WITH_PROGRESS:
+        print(call, flush=True)
+        check_changed(call)
+
+
+def test_what_progress_changes_changes_no_result():
+    in_child("m.check_all()")
+
+
+def test_a_loss_cannot_write_into_y():
+    y = TARGETS[:, 0].copy()
+
+    def value(theta, some):
+        some[...] = 0
+        return (theta[0] - some) ** 2
+
+    loss = value, lambda theta, some: 2 * (theta[0] - some)[:, None]
+    with pytest.raises(ValueError, match="read-only"):
+        co2.fit_stump(X, y, np.ones(4), loss=loss, theta=np.zeros((2, 1)), rng=0)
+    assert np.array_equal(y, TARGETS[:, 0])
+
+
+def race_features(n, seconds=0.4):
+    """Routes n samples while another thread writes columns that do not exist."""
+    t, f, w = hinge.init(50, 8, 4, rng=0, dtype=np.float64)
+    x = np.random.default_rng(0).normal(size=(n, 4))
+    good, stop = f.copy(), threading.Event()
+
+    def write():
+        while not stop.is_set():
+            f[...] = 2**31 - 1
+            f[...] = good
+
+    _, route = hinge.forward_with_route(x, t, f, w, aggregate="sum")
+    writer = threading.Thread(target=write)
+    writer.start()
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        for call in (
+            lambda: hinge.forward(x, t, f, w, aggregate="sum"),
+            lambda: hinge.backward(np.ones(n), route, x, t, f, w, aggregate="sum"),
+        ):
+            with contextlib.suppress(IndexError):
+                call()
+    stop.set()
+    writer.join()
+
+
+@pytest.mark.parametrize("n", [8, 40, 2000])
+def test_another_thread_changes_features(n):
+    in_child(f"m.race_features({n})")

@@ -320,9 +320,9 @@ def not_nan(name: str, a: Array, *, remedy: str = DIVERGED) -> None:
 def owned(a: Array) -> Array:
     """Returns a read-only copy of an array, in C order.
 
-    What kernels index memory with, or count by, belongs to the call, for a caller's array may change between a
-    check and its use: in `progress`, in other functions of a caller, or in another thread. Copy first, then
-    check the copy.
+    What kernels index memory with, or count by, belongs to the call, for a caller's array may change between
+    its check and its use: in `progress`, in other functions of a caller, or in another thread. Copy first,
+    then check the copy.
     """
     return a.copy() if is_cupy(a) else machine.owned(np.asarray(a))
 

@@ -48,7 +48,8 @@ def _check_dense(param: FloatArray, grad: FloatArray, state: dict[str, Array]) -
 
 
 def _check_rows(param: FloatArray, inputs: dict[str, Array], state: dict[str, Array]) -> IntArray:
-    # Returns a copy of the rows. The shape of `param` fixes its axes after the first; the number of rows has a name.
+    # Returns a copy of the rows. The shape of `param` fixes its axes after the first; the number of rows has
+    # a name.
     check.same_device(param=param, **inputs, **state)
     dtype = check.floating("param", param)
     sizes: check.Sizes = {}

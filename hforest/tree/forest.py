@@ -147,9 +147,9 @@ def is_marked(forest: Forest) -> bool:
 
 
 def trusted(forest: Forest, x: object = None) -> Forest:
-    """Returns a forest that nobody changes: one with a mark itself, or a checked copy. CuPy arrays are a TypeError.
+    """Returns a forest that nobody changes: one with a mark itself, or a checked copy.
 
-    x: see `check_layout`.
+    CuPy arrays are a TypeError. x: see `check_layout`.
     """
     arrays_on_cpu(forest, x)
     return forest if is_marked(forest) else read_only(check(Forest(*(a.copy() for a in forest))))
@@ -158,8 +158,8 @@ def trusted(forest: Forest, x: object = None) -> Forest:
 def arrays_of(forest: Forest, x: object = None) -> Forest:
     """Returns the arrays of a forest, after `check_layout` of one without a mark.
 
-    They must neither be changed nor passed on to users. Of a forest without a mark, which its owner may change
-    during the call, the arrays that walks follow are copies, and the others views.
+    They must neither be changed nor passed on to users. Of a forest without a mark, which its owner may
+    change during the call, the arrays that walks follow are copies, and the others views.
     """
     if type(forest) is _Marked:
         return forest._arrays

@@ -20,7 +20,7 @@ _ENTRIES = 1 << 20
 def _held(
     forest: Forest, x: ArrayLike, counts: ArrayLike | None
 ) -> tuple[Forest, IntArray, IntArray | None]:
-    """Returns the forest, leaves (n_samples, n_trees) and counts of the samples in each tree, after checks."""
+    """Returns the forest, leaves (n_samples, n_trees) and counts of samples in each tree, after checks."""
     forest = trusted(forest, x)
     leaf = apply(forest, x)
     n, n_trees = leaf.shape

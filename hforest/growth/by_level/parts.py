@@ -216,8 +216,8 @@ def encode(raw: RawPart, edges: Edges, settings: Checked, n_outputs: int, first_
     x = supervised.matrix("x", raw.x, edges.dtype, missing=True)
     known = edges.n_bins >= 0 if edges.missing is None else edges.missing < 0
     check.require(
-        x.shape[1] == len(known) and not np.isnan(x[:, known]).any(), "x", "the samples that the call began with",
-        "others", "do not change them during the call",
+        x.shape[1] == len(known) and not np.isnan(x[:, known]).any(), "x",
+        "the samples that the call began with", "others", "do not change them during the call",
     )  # fmt: skip
     counts = None
     _, (labels, targets, _), weight = _checked(raw, settings)
